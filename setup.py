@@ -31,18 +31,18 @@ def package_folders() -> dict[str, str]:
     return dict(sorted(packages.items()))
 
 
-def version() -> str:
+def read_version() -> str:
     text = (ROOT / "opwatch" / "__init__.py").read_text()
     assignment = re.search(r'__version__ = "([^"]+)"', text)
     assert assignment
     return assignment[1]
 
 
-def sources(folder: str) -> list[str]:
+def list_sources(folder: str) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.c"))
 
 
-def missing_for_bpf() -> list[str]:
+def find_missing_for_bpf() -> list[str]:
     """Return the build requirements of the tracer that this machine lacks."""
     missing = [tool for tool in ("clang", "bpftool", "make") if not shutil.which(tool, path=PATH)]
     if not shutil.which("pkg-config") or subprocess.call(["pkg-config", "libbpf >= 1.1"]):
@@ -69,7 +69,11 @@ def build_drive_server(target: Path) -> None:
         return
     flags = subprocess.check_output(query, text=True).split()
     compiler = os.environ.get("CC", "cc").split()
-    files = [*sources("opwatch/drive/server"), *sources("opwatch/ftl"), "opwatch/_native/host/privileges.c"]
+    files = [
+        *list_sources("opwatch/drive/server"),
+        *list_sources("opwatch/ftl"),
+        "opwatch/_native/host/privileges.c",
+    ]
     include = ["-Iopwatch"]
     target.parent.mkdir(parents=True, exist_ok=True)
     # Replace the file atomically, so that a running server keeps its own copy.
@@ -88,7 +92,7 @@ class BuildNative(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         wanted = os.environ.get("OPWATCH_BPF", "auto")
-        missing = missing_for_bpf() if wanted != "off" else ["OPWATCH_BPF=off"]
+        missing = find_missing_for_bpf() if wanted != "off" else ["OPWATCH_BPF=off"]
         if missing and wanted == "require":
             raise SystemExit("opwatch: the tracer needs " + ", ".join(missing))
         if missing:
@@ -108,7 +112,7 @@ PACKAGES = package_folders()
 
 setup(
     name="opwatch",
-    version=version(),
+    version=read_version(),
     description="Block-layer latency, write amplification and TRIM audit for SSDs",
     long_description=(ROOT / "README.md").read_text(),
     long_description_content_type="text/markdown",
@@ -131,7 +135,7 @@ setup(
     ext_modules=[
         Extension(
             "opwatch._native",
-            sources=sources("opwatch/_native") + sources("opwatch/ftl"),
+            sources=list_sources("opwatch/_native") + list_sources("opwatch/ftl"),
             include_dirs=["bpf", "build/bpf", "opwatch"],
             extra_compile_args=["-std=gnu11", "-O3", *WARNINGS],
             optional=os.environ.get("OPWATCH_BPF", "auto") != "require",

@@ -8,7 +8,7 @@ import sys
 from opwatch import __version__
 
 
-def _tell_version() -> bool:
+def _print_version() -> bool:
     """Print the version; return False if the output failed."""
     try:
         text = f"opwatch {__version__}\n".encode()
@@ -23,7 +23,7 @@ def main() -> int:
     `--version` bypasses the parser, because its import takes longer than the start of the interpreter. If
     printing fails, the normal command line reports the reason.
     """
-    if sys.argv[1:] in (["-V"], ["--version"]) and _tell_version():
+    if sys.argv[1:] in (["-V"], ["--version"]) and _print_version():
         return 0
     try:
         status: int = importlib.import_module("opwatch.tools.cli").main()

@@ -15,7 +15,7 @@ class Anchor:
     wall_ns: int
     slack_ns: int
 
-    def wall(self, mono_ns: int) -> datetime:
+    def to_wall_time(self, mono_ns: int) -> datetime:
         """Convert a monotonic time to wall time in UTC."""
         return datetime.fromtimestamp((self.wall_ns + mono_ns - self.mono_ns) / 1e9, UTC)
 

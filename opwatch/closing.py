@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Closing(ABC):
+class Closable(ABC):
     """Calls close() at the end of a `with` block, however the block ends."""
 
     def __enter__(self) -> Self:

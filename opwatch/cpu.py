@@ -6,19 +6,19 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.closing import Closing
+from opwatch.closing import Closable
 from opwatch.errors import BadInput
-from opwatch.foreign import numbers
+from opwatch.foreign import parse_all_unsigned
 
 # /proc/stat has units of USER_HZ, regardless of the kernel's timer frequency.
 TICKS_PER_S = 100
 STAT = Path("/proc/stat")
 # Room for the lines of a thousand CPUs and the lines after them.
-_ROOM = 1 << 17
+_BUFFER_BYTES = 1 << 17
 # User, nice, system, idle, iowait, irq, softirq, steal.
-_LEAST_FIELDS = 8
+_MIN_FIELDS = 8
 # User, nice, system, irq and softirq are each truncated to a tick.
-_CUT_OFF = 5
+_TRUNCATED_FIELDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class CpuUse:
     def error_s(self) -> float:
         """Return the maximum error: sums are truncated to ticks, and each CPU updates its counters at its own
         tick."""
-        return (_CUT_OFF + self.cpus) / TICKS_PER_S
+        return (_TRUNCATED_FIELDS + self.cpus) / TICKS_PER_S
 
     @property
     def busy_cores(self) -> float:
@@ -89,7 +89,7 @@ class CommandCpu:
         return self.user_s + self.system_s
 
 
-def cpu_use(then: CpuTimes | None, now: CpuTimes | None, elapsed_ns: int) -> CpuUse | None:
+def compute_cpu_use(then: CpuTimes | None, now: CpuTimes | None, elapsed_ns: int) -> CpuUse | None:
     """Return the use between two readings.
 
     None if a reading is missing or a counter decreased: some hosts reduce reported steal time later.
@@ -105,22 +105,22 @@ def cpu_use(then: CpuTimes | None, now: CpuTimes | None, elapsed_ns: int) -> Cpu
 
 def parse_cpu_times(text: str) -> CpuTimes:
     """Parse the text of /proc/stat, up to its interrupt lines. Pure."""
-    name, *words = text.partition("\n")[0].split()[: 1 + _LEAST_FIELDS] or [""]
-    counts, cpus = numbers(words), text.count("\ncpu")
-    if name != "cpu" or counts is None or len(counts) < _LEAST_FIELDS or not cpus:
+    name, *words = text.partition("\n")[0].split()[: 1 + _MIN_FIELDS] or [""]
+    counts, cpus = parse_all_unsigned(words), text.count("\ncpu")
+    if name != "cpu" or counts is None or len(counts) < _MIN_FIELDS or not cpus:
         raise BadInput(f"/proc/stat has no times of CPUs where they belong: {text[:200]!r}")
     user, nice, system, _, _, irq, soft_irq, steal = counts
     return CpuTimes(cpus, user + nice, system, irq + soft_irq, steal)
 
 
-class CpuClock(Closing):
+class CpuClock(Closable):
     """Reads the CPU times. Open from construction until close(). `problem` is the reason if there are
     none."""
 
     def __init__(self, path: Path = STAT) -> None:
         self.problem: str | None = None
         self._descriptor = -1
-        self._room = bytearray(_ROOM)
+        self._room = bytearray(_BUFFER_BYTES)
         ticks = os.sysconf("SC_CLK_TCK")
         if ticks != TICKS_PER_S:
             self.problem = f"this kernel prints CPU time by {ticks} ticks a second, not by {TICKS_PER_S}"
@@ -130,7 +130,7 @@ class CpuClock(Closing):
         except OSError as error:
             self.problem = f"{path}: {error.strerror}"
 
-    def read(self) -> CpuTimes | None:
+    def read_times(self) -> CpuTimes | None:
         """Return the current times, or None if unreadable."""
         if self._descriptor < 0:
             return None

@@ -12,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Asker:
+class DeadlineCaller:
     """Makes calls one by one in a single thread. A call without an answer keeps its thread, and the next call
     starts another."""
 
@@ -20,7 +20,7 @@ class Asker:
         self._seconds = seconds
         self._questions: SimpleQueue[Callable[[], None] | None] | None = None
 
-    def answer(self, ask: Callable[[], T]) -> T:
+    def call_with_timeout(self, ask: Callable[[], T]) -> T:
         """Return the result of `ask`, or raise its exception. Raise TimeoutError if the time ends first.
 
         In that case the thread remains until the system call or the process ends.
@@ -28,7 +28,7 @@ class Asker:
         results: list[T] = []
         errors: SimpleQueue[BaseException | None] = SimpleQueue()
 
-        def run() -> None:
+        def run_call() -> None:
             try:
                 results.append(ask())
                 errors.put(None)
@@ -37,8 +37,8 @@ class Asker:
 
         if self._questions is None:
             self._questions = SimpleQueue()
-            threading.Thread(target=_work, args=(self._questions,), name="deadline", daemon=True).start()
-        self._questions.put(run)
+            threading.Thread(target=_run_calls, args=(self._questions,), name="deadline", daemon=True).start()
+        self._questions.put(run_call)
         try:
             error = errors.get(timeout=self._seconds)
         except Empty:
@@ -55,12 +55,12 @@ class Asker:
             self._questions = None
 
 
-def _work(questions: SimpleQueue[Callable[[], None] | None]) -> None:
+def _run_calls(questions: SimpleQueue[Callable[[], None] | None]) -> None:
     while run := questions.get():
         run()
 
 
-def answer_within(seconds: float, ask: Callable[[], T]) -> T:
+def call_within(seconds: float, ask: Callable[[], T]) -> T:
     """Return the result of `ask`, or raise its exception. Raise TimeoutError if the time ends first."""
-    with closing(Asker(seconds)) as asker:
-        return asker.answer(ask)
+    with closing(DeadlineCaller(seconds)) as asker:
+        return asker.call_with_timeout(ask)

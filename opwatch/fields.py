@@ -9,11 +9,11 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from opwatch.errors import BadInput
-from opwatch.foreign import table_of
+from opwatch.foreign import require_table
 
 # Upper limit of a counter or a clock value.
 _LIMIT = 1 << 64
-_MOST_ITEMS = 1 << 16
+_MAX_ITEMS = 1 << 16
 
 _T = TypeVar("_T")
 _Kind = TypeVar("_Kind", bound=StrEnum)
@@ -26,95 +26,95 @@ class Fields:
     table: dict[str, Any]
     where: str
 
-    def count(self, key: str) -> int:
-        return self.count_of(self.table.get(key), key)
+    def read_count(self, key: str) -> int:
+        return self.check_count(self.table.get(key), key)
 
-    def count_of(self, value: object, key: str) -> int:
+    def check_count(self, value: object, key: str) -> int:
         """Check a value that was already taken from the table."""
         if type(value) is not int or not 0 <= value < _LIMIT:
-            raise self.bad(f"{key} is no count")
+            raise self.make_error(f"{key} is no count")
         return value
 
-    def amount(self, key: str) -> float:
+    def read_amount(self, key: str) -> float:
         """Return a non-negative number, possibly with a fraction."""
         value = self.table.get(key)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LIMIT:
-            raise self.bad(f"{key} is no number from 0")
+            raise self.make_error(f"{key} is no number from 0")
         return float(value)
 
-    def signed(self, key: str) -> float:
+    def read_signed(self, key: str) -> float:
         """Return a number of either sign."""
         value = self.table.get(key)
         if not isinstance(value, int | float) or isinstance(value, bool) or not -_LIMIT < value < _LIMIT:
-            raise self.bad(f"{key} is no number")
+            raise self.make_error(f"{key} is no number")
         return float(value)
 
-    def text(self, key: str) -> str:
-        return self.text_of(self.table.get(key), key)
+    def read_text(self, key: str) -> str:
+        return self.check_text(self.table.get(key), key)
 
-    def text_of(self, value: object, key: str) -> str:
+    def check_text(self, value: object, key: str) -> str:
         if not isinstance(value, str):
-            raise self.bad(f"{key} is no text")
+            raise self.make_error(f"{key} is no text")
         return value
 
-    def flag(self, key: str) -> bool:
+    def read_flag(self, key: str) -> bool:
         value = self.table.get(key)
         if not isinstance(value, bool):
-            raise self.bad(f"{key} is neither true nor false")
+            raise self.make_error(f"{key} is neither true nor false")
         return value
 
-    def kind(self, key: str, kinds: type[_Kind]) -> _Kind:
+    def read_member(self, key: str, kinds: type[_Kind]) -> _Kind:
         """Return a member of the given enumeration."""
         try:
-            return kinds(self.text(key))
+            return kinds(self.read_text(key))
         except ValueError:
-            raise self.bad(f"{key} is none of {', '.join(kinds)}") from None
+            raise self.make_error(f"{key} is none of {', '.join(kinds)}") from None
 
-    def moment(self, key: str) -> datetime:
+    def read_datetime(self, key: str) -> datetime:
         """Return a date and time with a time zone."""
         try:
-            moment = datetime.fromisoformat(self.text(key))
+            moment = datetime.fromisoformat(self.read_text(key))
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None:
-            raise self.bad(f"{key} is no time with a zone")
+            raise self.make_error(f"{key} is no time with a zone")
         return moment
 
-    def optional(self, key: str, read: Callable[[str], _T]) -> _T | None:
+    def read_optional(self, key: str, read: Callable[[str], _T]) -> _T | None:
         """Return the result of `read`, or None if the value is null or absent."""
         return None if self.table.get(key) is None else read(key)
 
-    def sub(self, key: str) -> Fields:
+    def read_subtable(self, key: str) -> Fields:
         """Return a nested table."""
         where = f"{self.where}: {key}"
-        return Fields(table_of(self.table.get(key), where), where)
+        return Fields(require_table(self.table.get(key), where), where)
 
-    def tables(self, key: str, name: str | None = None) -> list[Fields]:
+    def read_subtables(self, key: str, name: str | None = None) -> list[Fields]:
         """Return a list of tables. `name` identifies an element in error messages, by default the key."""
         where = name or key
-        return [Fields(table_of(row, where), where) for row in self.rows(key)]
+        return [Fields(require_table(row, where), where) for row in self.read_list(key)]
 
-    def rows(self, key: str, length: int | None = None) -> list[Any]:
+    def read_list(self, key: str, length: int | None = None) -> list[Any]:
         """Return a list. With `length`, every element must be a list of that length."""
         rows = self.table.get(key)
-        if not isinstance(rows, list) or len(rows) > _MOST_ITEMS:
-            raise self.bad(f"{key} is no list")
+        if not isinstance(rows, list) or len(rows) > _MAX_ITEMS:
+            raise self.make_error(f"{key} is no list")
         if length is not None and not all(isinstance(row, list) and len(row) == length for row in rows):
-            raise self.bad(f"{key} is no list of {length} values each")
+            raise self.make_error(f"{key} is no list of {length} values each")
         return rows
 
-    def amounts(self, key: str, length: int) -> list[list[float]]:
+    def read_amount_lists(self, key: str, length: int) -> list[list[float]]:
         """Return lists of `length` non-negative numbers."""
         names = [f"{key}, value {place}" for place in range(1, length + 1)]
-        rows = [Fields(dict(zip(names, row, strict=True)), self.where) for row in self.rows(key, length)]
-        return [[row.amount(name) for name in names] for row in rows]
+        rows = [Fields(dict(zip(names, row, strict=True)), self.where) for row in self.read_list(key, length)]
+        return [[row.read_amount(name) for name in names] for row in rows]
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        return tuple(self.text_of(value, key) for value in self.rows(key))
+    def read_texts(self, key: str) -> tuple[str, ...]:
+        return tuple(self.check_text(value, key) for value in self.read_list(key))
 
-    def counts(self, key: str) -> dict[str, int]:
-        inner = self.sub(key)
-        return {name: inner.count(name) for name in inner.table}
+    def read_counts(self, key: str) -> dict[str, int]:
+        inner = self.read_subtable(key)
+        return {name: inner.read_count(name) for name in inner.table}
 
-    def bad(self, what: str) -> BadInput:
+    def make_error(self, what: str) -> BadInput:
         return BadInput(f"{self.where}: {what}")

@@ -17,22 +17,22 @@ from typing import Any, Protocol
 from opwatch.errors import BadInput
 
 # A full report from a drive has 100 KiB; 10,000 mounts have 2 MiB.
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 # The longest line of mountinfo: four paths of 4096 bytes, with each byte escaped as four.
-LONGEST_LINE = 1 << 16
-DEEPEST = 64
+MAX_LINE_BYTES = 1 << 16
+MAX_DEPTH = 64
 # Memory limit for the values of a document: `[{},{},...]` takes 25 times its own size.
-MOST_MEMORY = 512 << 20
+MAX_MEMORY = 512 << 20
 # Maximum memory in Python per table, list and member, excluding the text.
 _COSTS = {b"{": 160, b"[": 80, b",": 80}
 # 2^128 has 39 digits, and no counter has more.
-_MOST_DIGITS = 40
-_PART = 1 << 16
+_MAX_DIGITS = 40
+_READ_BYTES = 1 << 16
 _DEPTH = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_OTHERS = bytes(byte for byte in range(256) if byte not in _DEPTH)
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in _DEPTH)
 _STRING = rb'(?s)"[^"\\]*(?:\\.[^"\\]*)*"'
 _BLANKS = re.compile(r"[ \t]+")
-_ESCAPED = r"\\([0-7]{3})"
+_OCTAL_ESCAPE = r"\\([0-7]{3})"
 
 
 class Reader(Protocol):
@@ -41,18 +41,18 @@ class Reader(Protocol):
     def read(self, size: int, /) -> bytes | None: ...
 
 
-def text_of(raw: bytes) -> str:
+def decode_text(raw: bytes) -> str:
     """Decode text for display; bytes that are not UTF-8 are replaced."""
     return raw.decode("utf-8", "replace")
 
 
-def names_of(raw: bytes) -> str:
+def decode_names(raw: bytes) -> str:
     """Decode file names; bytes that are not UTF-8 are kept as in os.fsdecode(), so that the file can be
     opened."""
     return raw.decode("utf-8", "surrogateescape")
 
 
-def lines_of(text: str, longest: int = LONGEST_LINE) -> list[str]:
+def split_lines(text: str, longest: int = MAX_LINE_BYTES) -> list[str]:
     """Return the lines, without overlong ones.
 
     str.splitlines() would also split at U+2028, which file names may contain.
@@ -60,17 +60,17 @@ def lines_of(text: str, longest: int = LONGEST_LINE) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n") if len(line) <= longest]
 
 
-def fields_of(line: str) -> list[str]:
+def split_fields(line: str) -> list[str]:
     """Split at blanks and tabs. str.split() would also split at U+2028 and U+0085."""
     return [field for field in _BLANKS.split(line) if field]
 
 
-def unescaped(text: str) -> str:
+def unescape_octal(text: str) -> str:
     """Decode a name in mountinfo, swaps or fstab, where blanks and backslashes are three octal digits."""
-    return re.sub(_ESCAPED, lambda octal: chr(int(octal[1], 8)), text) if "\\" in text else text
+    return re.sub(_OCTAL_ESCAPE, lambda octal: chr(int(octal[1], 8)), text) if "\\" in text else text
 
 
-def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file. Raise OSError from the kernel, or BadInput if not a file or too
     large."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -80,7 +80,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
         return read_all(file, str(path), most)
 
 
-def begins_with(path: Path, head: bytes) -> bool:
+def starts_with(path: Path, head: bytes) -> bool:
     """Return whether a file starts with `head`. False if not a file or unreadable; the actual reader reports
     the error."""
     # Do not even open a pipe: its writer would see a reader come and go.
@@ -94,12 +94,12 @@ def begins_with(path: Path, head: bytes) -> bool:
         return stat.S_ISREG(os.fstat(descriptor).st_mode) and file.read(len(head)) == head
 
 
-def read_all(file: Reader, where: str, most: int = MOST_BYTES) -> bytes:
+def read_all(file: Reader, where: str, most: int = MAX_BYTES) -> bytes:
     """Return all data of an open file. Reads in parts, because one large read would allocate the maximum
     size."""
     parts: list[bytes] = []
     size = 0
-    while part := file.read(_PART):
+    while part := file.read(_READ_BYTES):
         parts.append(part)
         size += len(part)
         if size > most:
@@ -107,17 +107,19 @@ def read_all(file: Reader, where: str, most: int = MOST_BYTES) -> bytes:
     return b"".join(parts)
 
 
-def read_text(path: Path, most: int = MOST_BYTES) -> str:
+def read_text(path: Path, most: int = MAX_BYTES) -> str:
     """Return the text of a file in /proc or /sys, or of a file written by tools."""
-    return text_of(read_bytes(path, most))
+    return decode_text(read_bytes(path, most))
 
 
 def read_names(path: Path) -> str:
     """Return the text of a /proc file with file names, such as mountinfo or swaps."""
-    return names_of(read_bytes(path))
+    return decode_names(read_bytes(path))
 
 
-def inflated(raw: bytes, most: int, where: str, *, wbits: int = zlib.MAX_WBITS, base: bytes = b"") -> bytes:
+def inflate_bytes(
+    raw: bytes, most: int, where: str, *, wbits: int = zlib.MAX_WBITS, base: bytes = b""
+) -> bytes:
     """Decompress with a size limit, because a few bytes can expand to very many.
 
     `wbits` and `base` (the dictionary) must match the compression.
@@ -132,58 +134,58 @@ def inflated(raw: bytes, most: int, where: str, *, wbits: int = zlib.MAX_WBITS, 
     return expanded
 
 
-def parse_json(raw: bytes | str, where: str, most_memory: int = MOST_MEMORY) -> Any:  # noqa: ANN401
+def parse_json(raw: bytes | str, where: str, most_memory: int = MAX_MEMORY) -> Any:  # noqa: ANN401
     """Parse a JSON document.
 
     Raise BadInput if invalid, too deeply nested, or with values that take more than `most_memory` bytes.
     """
     encoded = raw.encode("utf-8", "replace") if isinstance(raw, str) else raw
-    if len(encoded) > MOST_BYTES:
-        raise BadInput(f"{where} has more than {MOST_BYTES} bytes: it is not what it should be")
-    if _cost(encoded) > most_memory:
+    if len(encoded) > MAX_BYTES:
+        raise BadInput(f"{where} has more than {MAX_BYTES} bytes: it is not what it should be")
+    if _estimate_memory(encoded) > most_memory:
         raise BadInput(
             f"{where} has so many values that they take more than {most_memory >> 20} MiB of memory: it is "
             "not what it should be"
         )
-    if _depth(encoded) > DEEPEST and _depth(re.sub(_STRING, b"", encoded)) > DEEPEST:
-        raise BadInput(f"{where}: its values lie more than {DEEPEST} deep in each other")
+    if _measure_depth(encoded) > MAX_DEPTH and _measure_depth(re.sub(_STRING, b"", encoded)) > MAX_DEPTH:
+        raise BadInput(f"{where}: its values lie more than {MAX_DEPTH} deep in each other")
     try:
-        return json.loads(text_of(encoded), parse_int=_integer)
+        return json.loads(decode_text(encoded), parse_int=_parse_integer)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{where}: no whole JSON: {error}") from error
 
 
-def table_of(document: Any, where: str) -> dict[str, Any]:  # noqa: ANN401
+def require_table(document: Any, where: str) -> dict[str, Any]:  # noqa: ANN401
     """Return the document if it is a table; raise BadInput otherwise."""
     if not isinstance(document, dict):
         raise BadInput(f"{where} is no table of names and values")
     return document
 
 
-def _cost(encoded: bytes) -> int:
+def _estimate_memory(encoded: bytes) -> int:
     """Return an upper bound of the document's memory. Characters within strings are counted too, for
     speed."""
     return sum(encoded.count(sign) * cost for sign, cost in _COSTS.items())
 
 
-def _depth(encoded: bytes) -> int:
-    brackets = encoded.translate(None, _OTHERS)
+def _measure_depth(encoded: bytes) -> int:
+    brackets = encoded.translate(None, _NOT_BRACKETS)
     return max(accumulate(map(_DEPTH.__getitem__, brackets)), default=0)
 
 
-def _integer(digits: str) -> int | str:
+def _parse_integer(digits: str) -> int | str:
     """Keep a number too large for a counter as text: int() takes minutes for some, and rejects others."""
-    return int(digits) if len(digits) <= _MOST_DIGITS else digits
+    return int(digits) if len(digits) <= _MAX_DIGITS else digits
 
 
-def whole(text: str, most_digits: int = 20) -> int | None:
+def parse_unsigned(text: str, most_digits: int = 20) -> int | None:
     """Parse an unsigned number from the kernel, or return None."""
     digits = text.strip()
     good = len(digits) <= most_digits and digits.isascii() and digits.isdecimal()
     return int(digits) if good else None
 
 
-def numbers(words: list[str], most_digits: int = 20) -> list[int] | None:
+def parse_all_unsigned(words: list[str], most_digits: int = 20) -> list[int] | None:
     """Parse unsigned numbers from the kernel, or return None if any is invalid. Checks all digits at once,
     for speed."""
     digits = "".join(words)

@@ -21,7 +21,7 @@ def parse_size(text: str) -> int:
     size = re.fullmatch(_SIZE, text.strip().lower(), re.ASCII)
     if not size or (size[4] == "ib" and not size[3]):
         raise UsageError(f"{text!r} is no size: write 4G or 512M (powers of 1024), or 4GB (of 1000)")
-    digits, scale = _decimal(size)
+    digits, scale = _parse_decimal(size)
     base = 1000 if size[4] == "b" else 1024
     n_bytes, rest = divmod(digits * int(base ** _POWERS[size[3]]), scale)
     if rest:
@@ -37,7 +37,7 @@ def parse_percentage(text: str) -> tuple[int, int]:
     percentage = re.fullmatch(_PERCENTAGE, text.strip(), re.ASCII)
     if not percentage:
         raise UsageError(f"{text!r} is no percentage: write it with its sign, such as 7% or 0.5%")
-    digits, scale = _decimal(percentage)
+    digits, scale = _parse_decimal(percentage)
     return digits, scale * 100
 
 
@@ -48,7 +48,7 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def _decimal(written: re.Match[str]) -> tuple[int, int]:
+def _parse_decimal(written: re.Match[str]) -> tuple[int, int]:
     """Return (digits without the decimal point, divisor) from the first two groups."""
     fraction = written[2] or ""
     return int(written[1] + fraction), int("1" + "0" * len(fraction))

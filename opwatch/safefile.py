@@ -15,10 +15,10 @@ from opwatch.errors import RefusedError
 
 _MODE = 0o600
 _TEMPORARY = re.compile(r"\.opwatch-[0-9a-f]{16}\.new")
-_NEVER_FOLLOW = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_SAFE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def _folder(path: Path) -> int:
+def _open_folder(path: Path) -> int:
     return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
@@ -50,11 +50,11 @@ class NewFile:
         # The name is unpredictable, so no other user can have created it, and O_EXCL follows no link.
         self._temporary = f".opwatch-{os.urandom(8).hex()}.new"
         # Open the folder once, because its path may lead elsewhere a moment later.
-        self._folder = _folder(path)
+        self._folder = _open_folder(path)
         try:
             with contextlib.suppress(FileNotFoundError):
                 _refuse_special(path, os.stat(path.name, dir_fd=self._folder, follow_symlinks=False).st_mode)
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _NEVER_FOLLOW
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS
             self.descriptor = os.open(self._temporary, flags, _MODE, dir_fd=self._folder)
         except BaseException:
             os.close(self._folder)
@@ -63,7 +63,7 @@ class NewFile:
             # The file has no name yet, so no other process can hold the lock.
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def put(self, chunks: Iterable[bytes]) -> None:
+    def write_chunks(self, chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
             view = memoryview(chunk)
             while view:
@@ -89,19 +89,19 @@ class NewFile:
         os.close(self._folder)
 
 
-def half_written(folder: Path) -> list[Path]:
+def find_temporaries(folder: Path) -> list[Path]:
     """Return the temporary files of killed writers in a folder. No writer may be active."""
     return [path for path in folder.glob(".opwatch-*.new") if _TEMPORARY.fullmatch(path.name)]
 
 
-def write_anew(path: Path, chunks: Iterable[bytes], *, locked: bool = False) -> int:
+def replace_file(path: Path, chunks: Iterable[bytes], *, locked: bool = False) -> int:
     """Replace a file's content atomically, and return a descriptor of the new file.
 
     Readers see either the old or the new content, even after a power loss. Any failure keeps the old content.
     """
     file = NewFile(path, locked=locked)
     try:
-        file.put(chunks)
+        file.write_chunks(chunks)
         file.sync()
         return file.commit()
     except BaseException:
@@ -111,22 +111,22 @@ def write_anew(path: Path, chunks: Iterable[bytes], *, locked: bool = False) -> 
 
 def safe_write(path: Path, content: bytes) -> None:
     """Replace a file's content atomically, with mode 0600."""
-    os.close(write_anew(path, [content]))
+    os.close(replace_file(path, [content]))
 
 
-def open_own(path: Path) -> tuple[int, bool]:
+def open_own_file(path: Path) -> tuple[int, bool]:
     """Open a regular file that we own, with a single link; create it if missing.
 
     Return (descriptor for reading and appending, whether the file was created). Raise RefusedError for
     anything else: root must not write through planted files.
     """
-    folder = _folder(path)
+    folder = _open_folder(path)
     try:
         while True:
             try:
-                descriptor = os.open(path.name, os.O_RDWR | os.O_APPEND | _NEVER_FOLLOW, dir_fd=folder)
+                descriptor = os.open(path.name, os.O_RDWR | os.O_APPEND | _SAFE_FLAGS, dir_fd=folder)
             except FileNotFoundError:
-                flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _NEVER_FOLLOW
+                flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS
                 with contextlib.suppress(FileExistsError):
                     return os.open(path.name, flags, _MODE, dir_fd=folder), True
                 continue

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from opwatch.errors import BadInput
-from opwatch.foreign import DEEPEST
+from opwatch.foreign import MAX_DEPTH
 
 _TOML_BYTES, _TOML_LINE = 1 << 18, 1000
 
@@ -23,14 +23,14 @@ def parse_toml(raw: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{where}: {error}") from error
     level: list[Any] = [document]
-    for _ in range(DEEPEST):
-        level = [one for value in level for one in _inside(value)]
+    for _ in range(MAX_DEPTH):
+        level = [one for value in level for one in _list_children(value)]
     if level:
-        raise BadInput(f"{where}: its values lie more than {DEEPEST} deep in each other")
+        raise BadInput(f"{where}: its values lie more than {MAX_DEPTH} deep in each other")
     return document
 
 
-def _inside(value: object) -> Iterable[object]:
+def _list_children(value: object) -> Iterable[object]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()

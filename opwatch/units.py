@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 
-def _three_digits(value: float) -> str:
+def _format_digits(value: float) -> str:
     """Format with three significant digits, without an exponent: 1.23, 12.3, 123, 1234."""
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
-def duration(ns: float | None) -> str:
+def format_ns(ns: float | None) -> str:
     """Format a time in at most 5 characters: 850n, 17.4u, 1.02m, 68.7s. A dash for None."""
     if ns is None:
         return "-"
@@ -18,25 +18,25 @@ def duration(ns: float | None) -> str:
     if ns < 999.5:
         return f"{ns:.0f}n"
     if ns < 999.5e3:
-        return _three_digits(ns / 1e3) + "u"
+        return _format_digits(ns / 1e3) + "u"
     if ns < 999.5e6:
-        return _three_digits(ns / 1e6) + "m"
-    return _three_digits(ns / 1e9) + "s"
+        return _format_digits(ns / 1e6) + "m"
+    return _format_digits(ns / 1e9) + "s"
 
 
-def rate(per_second: float) -> str:
+def format_rate(per_second: float) -> str:
     """Format events per second in at most 6 characters: 0.50, 12.3, 259342, 1.23M."""
     if per_second >= 999_999.5:
-        return f"{_three_digits(per_second / 1e6)}M"
-    return _three_digits(per_second)
+        return f"{_format_digits(per_second / 1e6)}M"
+    return _format_digits(per_second)
 
 
-def megabytes(bytes_per_second: float) -> str:
+def format_megabytes(bytes_per_second: float) -> str:
     """Format MB/s (10^6) in at most 6 characters."""
-    return _three_digits(bytes_per_second / 1e6)
+    return _format_digits(bytes_per_second / 1e6)
 
 
-def with_error(value: float, error: float) -> str:
+def format_with_error(value: float, error: float) -> str:
     """Format a ratio with as many digits as its error allows: 2.31 ± 0.04."""
     if not error:
         return f"{value:.4f} exactly"
@@ -44,7 +44,7 @@ def with_error(value: float, error: float) -> str:
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 
-def size(n_bytes: int | None) -> str:
+def format_size(n_bytes: int | None) -> str:
     """Format a request size in at most 5 characters, in powers of 1024: 512, 4k, 1.25M. A dash for None."""
     if n_bytes is None:
         return "-"
@@ -55,36 +55,36 @@ def size(n_bytes: int | None) -> str:
         if value < 1024:
             break
         value, unit = value / 1024, larger
-    return f"{value:.0f}{unit}" if value == int(value) else f"{_three_digits(value)}{unit}"
+    return f"{value:.0f}{unit}" if value == int(value) else f"{_format_digits(value)}{unit}"
 
 
-def binary(n_bytes: int | None, space: str = " ") -> str:
+def format_binary(n_bytes: int | None, space: str = " ") -> str:
     """Format a size in powers of 1024 with its unit: 512 B, 4 KiB, 1.25 MiB. A dash for None."""
-    text = size(n_bytes)
+    text = format_size(n_bytes)
     if text == "-" or text[-1].isdecimal():
         return text if text == "-" else f"{text}{space}B"
     return f"{text[:-1]}{space}{text[-1].upper()}iB"
 
 
-def capacity(n_bytes: int) -> str:
+def format_capacity(n_bytes: int) -> str:
     """Format a capacity as drives are sold, in powers of 1000: 960 GB, 1.92 TB."""
     value, unit = float(n_bytes), "B"
     for larger in ("kB", "MB", "GB", "TB", "PB"):
         if value < 999.5:
             break
         value, unit = value / 1000, larger
-    return f"{n_bytes} B" if unit == "B" else f"{_three_digits(value)} {unit}"
+    return f"{n_bytes} B" if unit == "B" else f"{_format_digits(value)} {unit}"
 
 
-def printable(text: str) -> str:
+def replace_unprintable(text: str) -> str:
     """Replace each character that a terminal would interpret or cannot show with a question mark."""
     if text.isprintable():  # Fast path for almost all text.
         return text
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def shortened(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """Shorten text to `width` columns, keeping the end, because the end of a path is the most specific
     part."""
-    text = printable(text)
+    text = replace_unprintable(text)
     return text if len(text) <= width else "…" + text[len(text) - width + 1 :]

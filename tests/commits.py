@@ -17,7 +17,7 @@ SINCE = "83534cb82bcb1cc780c4a1b5f14835b5c68265cc"
 _SUBJECT = re.compile(r"[a-z_][\w .,/{}*-]*: [^\s].*[^\s.]")
 
 
-def faults(message: str) -> list[str]:
+def find_faults(message: str) -> list[str]:
     """Return the faults of one message; empty if correct."""
     subject, *body = message.rstrip("\n").split("\n")
     wrong = []
@@ -30,7 +30,7 @@ def faults(message: str) -> list[str]:
     return [f"{subject!r} {fault}" for fault in wrong]
 
 
-def messages_since(base: str) -> list[str]:
+def read_messages_since(base: str) -> list[str]:
     """Return the messages of the commits after `base`, newest first; empty if the clone lacks `base`."""
     if subprocess.run(["git", "cat-file", "-e", base], check=False, capture_output=True).returncode:
         print(f"commit: {base} is not in this clone: subjects are not checked", file=sys.stderr)
@@ -45,8 +45,8 @@ def main(arguments: list[str]) -> int:
         lines = Path(arguments[1]).read_text(errors="replace").split("\n")
         messages = ["\n".join(line for line in lines if not line.startswith("#"))]
     else:
-        messages = messages_since(SINCE)
-    wrong = [fault for message in messages for fault in faults(message)]
+        messages = read_messages_since(SINCE)
+    wrong = [fault for message in messages for fault in find_faults(message)]
     for fault in wrong:
         print(f"commit: {fault}", file=sys.stderr)
     return 1 if wrong else 0

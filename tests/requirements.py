@@ -18,7 +18,7 @@ import pytest
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
 
-def unmet(kind: str, reason: str) -> NoReturn:
+def skip_or_fail(kind: str, reason: str) -> NoReturn:
     """Skip the test for this reason, or fail if `kind` is required."""
     if kind in os.environ.get("OPWATCH_REQUIRE", "").split(","):
         pytest.fail(f"{kind} tests are required, but {reason}", pytrace=False)
@@ -28,18 +28,18 @@ def unmet(kind: str, reason: str) -> NoReturn:
 def require_kernel() -> None:
     """Require root, BTF, the tracer, loop devices, and fio."""
     if os.geteuid() != 0:
-        unmet("kernel", "it needs root")
+        skip_or_fail("kernel", "it needs root")
     if not Path("/sys/kernel/btf/vmlinux").exists():
-        unmet("kernel", "this kernel has no BTF")
+        skip_or_fail("kernel", "this kernel has no BTF")
     if not Path("/dev/loop-control").exists():
-        unmet("kernel", "this kernel has no loop devices")
+        skip_or_fail("kernel", "this kernel has no loop devices")
     for tool in ("losetup", "fio", "blkdiscard", "bpftool"):
         if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
-            unmet("kernel", f"{tool} is not installed")
+            skip_or_fail("kernel", f"{tool} is not installed")
     try:
         from opwatch._native import Tracer  # noqa: F401
     except ImportError:
-        unmet("kernel", "opwatch was built without its tracer")
+        skip_or_fail("kernel", "opwatch was built without its tracer")
 
 
 @functools.cache
@@ -54,7 +54,7 @@ def require_nobody(kind: str = "kernel") -> None:
     """Require that an unprivileged user can run the code under test, which a closed home directory
     prevents."""
     if not _is_open_to_nobody():
-        unmet(
+        skip_or_fail(
             kind, f"user 65534 cannot start {sys.executable} with {_CHECKOUT}: a folder above is closed to it"
         )
 
@@ -62,14 +62,14 @@ def require_nobody(kind: str = "kernel") -> None:
 def require_drive() -> None:
     """Require everything for a simulated drive: root, FUSE, loop devices, the server, and fio."""
     if os.geteuid() != 0:
-        unmet("kernel", "it needs root")
+        skip_or_fail("kernel", "it needs root")
     from opwatch.drive import server
     from opwatch.errors import Unsupported
 
     try:
         server.require_program()
     except Unsupported as error:
-        unmet("kernel", str(error))
+        skip_or_fail("kernel", str(error))
     for tool in ("losetup", "fio", "blkdiscard", "mkfs.ext4"):
         if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
-            unmet("kernel", f"{tool} is not installed")
+            skip_or_fail("kernel", f"{tool} is not installed")

@@ -21,14 +21,14 @@ class Section:
     def path(self) -> Path:
         return DOCS / self.page
 
-    def renewed(self, text: str, body: str) -> str:
+    def replace_body(self, text: str, body: str) -> str:
         """Return the page's text with `body` in the section."""
         begin, end = f"<!-- {self.name}: begin -->", f"<!-- {self.name}: end -->"
         before, rest = text.split(begin)
         return f"{before}{begin}\n{body}\n{end}{rest.split(end)[1]}"
 
-    def write(self, body: str) -> None:
+    def write_body(self, body: str) -> None:
         """Write the body into the page. Does nothing in a smoke run, because its figures are meaningless."""
         if IS_SMOKE:
             return
-        self.path.write_text(self.renewed(self.path.read_text(), body))
+        self.path.write_text(self.replace_body(self.path.read_text(), body))

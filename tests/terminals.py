@@ -9,7 +9,9 @@ import subprocess
 import time
 
 
-def screen_of(argv: list[str], typed: dict[bytes, bytes], environment: dict[str, str]) -> tuple[int, str]:
+def run_on_terminal(
+    argv: list[str], typed: dict[bytes, bytes], environment: dict[str, str]
+) -> tuple[int, str]:
     """Run a program on an 80-column terminal, and return (exit status, output).
 
     `typed` maps expected output to the keys to type after the output appears, in order.
@@ -44,7 +46,7 @@ def read_until(terminal: int, words: bytes, patience_s: float = 60) -> bytes:
     return written
 
 
-def ending_of(process: subprocess.Popen[bytes], patience_s: float = 30) -> int | None:
+def wait_for_exit(process: subprocess.Popen[bytes], patience_s: float = 30) -> int | None:
     """Return the exit status of a process, or None if it did not end and was killed."""
     try:
         return process.wait(patience_s)

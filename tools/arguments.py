@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from opwatch.errors import UsageError
 from opwatch.quantities import parse_count, parse_percentage, parse_size
-from opwatch.sinks.folding import columns, folded
 from opwatch.sinks.plain.ink import CHOICES
-from opwatch.sinks.terminal import data, say
-from opwatch.times import FORMS, parse_time, spell
+from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.sinks.wrapping import get_columns, wrap_text
+from opwatch.times import TIME_EXAMPLES, format_duration, parse_time
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -28,7 +28,7 @@ _MARGIN = 2
 _JOINT = "\N{OPEN BOX}"
 
 
-def meant(typed: str, names: Iterable[str]) -> str:
+def suggest_name(typed: str, names: Iterable[str]) -> str:
     """Return `; did you mean NAME?` if a name is close to the typed word, else an empty string."""
     import difflib
 
@@ -43,11 +43,11 @@ def time_between(
 
     `none` also accepts 0. `needs_unit` rejects a plain number, because 10 could be meant as 10ms.
     """
-    wanted = f"write a time from {spell(least)} to {spell(most)}, such as {FORMS}"
+    wanted = f"write a time from {format_duration(least)} to {format_duration(most)}, such as {TIME_EXAMPLES}"
     if none:
         wanted += "; 0 for none"
 
-    def read(text: str) -> float:
+    def parse_argument(text: str) -> float:
         try:
             seconds = parse_time(text)
         except UsageError:
@@ -58,7 +58,7 @@ def time_between(
             raise argparse.ArgumentTypeError(f"{text!r} is out of range: {wanted}")
         return seconds
 
-    return read
+    return parse_argument
 
 
 def percentage_between(least: float, most: float) -> Callable[[str], float]:
@@ -66,7 +66,7 @@ def percentage_between(least: float, most: float) -> Callable[[str], float]:
     is ambiguous."""
     wanted = f"write a percentage from {least:g}% to {most:g}%"
 
-    def read(text: str) -> float:
+    def parse_argument(text: str) -> float:
         try:
             part, whole = parse_percentage(text)
         except UsageError:
@@ -75,14 +75,14 @@ def percentage_between(least: float, most: float) -> Callable[[str], float]:
             raise argparse.ArgumentTypeError(f"{text!r}: {wanted}")
         return part / whole
 
-    return read
+    return parse_argument
 
 
 def count_between(least: int, most: int) -> Callable[[str], int]:
     """Return the argument type of a whole number between the limits, inclusive."""
     wanted = f"write a whole number from {least} to {most}"
 
-    def read(text: str) -> int:
+    def parse_argument(text: str) -> int:
         try:
             count = parse_count(text)
         except UsageError as error:
@@ -91,10 +91,10 @@ def count_between(least: int, most: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"{text!r} is out of range: {wanted}")
         return count
 
-    return read
+    return parse_argument
 
 
-def byte_size(text: str) -> int:
+def parse_byte_size(text: str) -> int:
     """Parse a size in bytes."""
     try:
         return parse_size(text)
@@ -102,7 +102,7 @@ def byte_size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def file_name(text: str) -> Path:
+def parse_file_name(text: str) -> Path:
     """Parse the name of a file that grows, or is read at random offsets; a stream is rejected."""
     if not text:
         raise argparse.ArgumentTypeError("it names no file")
@@ -139,18 +139,18 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def _within_columns(line: str) -> list[str]:
+def _fold_line(line: str) -> list[str]:
     """Return a line of a help text, folded to the terminal width, with bracketed parts kept whole.
 
     argparse does not fold text that the program provides itself, such as usages and lists of commands.
     """
-    if len(line) <= columns():
+    if len(line) <= get_columns():
         return [line]
     words = re.sub(
         r"\[[^][]{,30}\]|\([^()]{,30}\)", lambda group: group[0].replace(" ", _JOINT), line.strip()
     )
     within = 7 if line.startswith(_USAGE) else len(line) - len(line.lstrip()) + 2
-    parts = folded(words, " " * (len(line) - len(line.lstrip())), within)
+    parts = wrap_text(words, " " * (len(line) - len(line.lstrip())), within)
     return [part.replace(_JOINT, " ") for part in parts]
 
 
@@ -174,24 +174,24 @@ class Parser(argparse.ArgumentParser):
         if len(option) < 3 or not option.startswith("--") or " " in option:
             return
         if not any(name.startswith(option) for name in known):
-            self.error(f"unknown option {option}{meant(option, known)}")
+            self.error(f"unknown option {option}{suggest_name(option, known)}")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         lines = message.rstrip("\n").split("\n")
         if file is sys.stdout:
-            data().lines(part for line in lines for part in _within_columns(line))
+            open_stdout().write_lines(part for line in lines for part in _fold_line(line))
             return
         for line in lines:
-            say(line, head="")
+            print_message(line, head="")
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         # Our own width, because argparse would fold the lines again. argparse creates a formatter for every
         # argument, and imports shutil unless given a width.
         made: type[argparse.HelpFormatter] = self.formatter_class  # type: ignore[assignment]
-        return made(self.prog, width=columns() - _MARGIN)
+        return made(self.prog, width=get_columns() - _MARGIN)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
-            complaint = f"{value!r} is none of {', '.join(names)}{meant(str(value), names)}"
+            complaint = f"{value!r} is none of {', '.join(names)}{suggest_name(str(value), names)}"
             raise argparse.ArgumentError(action, complaint)

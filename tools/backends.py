@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import Leaf
-from opwatch.owners.cells import By
-from opwatch.trace.lacking import OWNERS
+from opwatch.owners.cells import OwnerGrouping
 from opwatch.trace.tracing import Tracer
+from opwatch.trace.unavailable import OWNERS
 
 BACKENDS = ("libbpf", "bcc", "bpftrace")
 
@@ -21,25 +21,25 @@ class Attribution:
     """The kind of owners to distinguish. With `is_offered` the user did not ask for it, and a watch goes on
     without owners if the kernel refuses."""
 
-    by: By | None
+    by: OwnerGrouping | None
     is_offered: bool = False
 
 
-_NOBODY = Attribution(None)
+_NO_OWNERS = Attribution(None)
 
 
-def attach(
+def attach_tracer(
     name: str,
     leaves: Sequence[Leaf],
     *,
     queue_time: bool = False,
     raw_tp: bool = False,
     slow_ns: int = 0,
-    owners: Attribution = _NOBODY,
+    owners: Attribution = _NO_OWNERS,
 ) -> Tracer:
     """Return the attached tracer of this name."""
     if name == "libbpf":
-        return _attach_ours(leaves, owners, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns)
+        return _attach_own(leaves, owners, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns)
     if owners.by:
         raise UsageError(f"--by is for the libbpf backend; {name} tells nobody's requests apart")
     if slow_ns:
@@ -55,20 +55,20 @@ def attach(
     return BpftraceTracer(leaves)
 
 
-def _attach_ours(
+def _attach_own(
     leaves: Sequence[Leaf], owners: Attribution, *, queue_time: bool, raw_tp: bool, slow_ns: int
 ) -> Tracer:
     """Return opwatch's own tracer, without owners if optional and refused by the kernel."""
 
-    def tracer(by: By | None) -> BlockTracer:
+    def make_tracer(by: OwnerGrouping | None) -> BlockTracer:
         return BlockTracer(leaves, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns, by=by)
 
     try:
-        return tracer(owners.by)
+        return make_tracer(owners.by)
     except OpwatchError as error:
         if not owners.is_offered:
             raise
         # A failure that is unrelated to owners is raised here.
-        plain = tracer(None)
+        plain = make_tracer(None)
         plain.lacks = (f"{OWNERS}: {error}",)
         return plain

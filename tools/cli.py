@@ -8,11 +8,11 @@ import sys
 
 from opwatch import __version__
 from opwatch.errors import OpwatchError, ProbeRejected, UsageError
-from opwatch.sinks.folding import folded
-from opwatch.sinks.terminal import OutputLost, abandon, say
+from opwatch.sinks.terminal import OutputLost, discard_stdout, print_message
+from opwatch.sinks.wrapping import wrap_text
 from opwatch.times import parse_time
-from opwatch.tools.arguments import Parser, meant
-from opwatch.tools.command import Command, imported
+from opwatch.tools.arguments import Parser, suggest_name
+from opwatch.tools.command import Command, import_without_gc
 
 # Maps a command to its purpose. Each command is a module of the same name, imported on demand.
 COMMANDS = {
@@ -55,7 +55,7 @@ _WITH_VERBS = ("drive", "flight", "sweep", "trim")
 _RUN_COMMANDS = ("watch", "record", "waf", "trim")
 
 
-def _overview() -> str:
+def _format_overview() -> str:
     """Return the commands by purpose, and examples for new users."""
     lines = ["commands (each has its own --help; opwatch help CMD shows it):"]
     grouped = [name for names in _GROUPS.values() for name in names]
@@ -63,22 +63,22 @@ def _overview() -> str:
     for title, names in (_GROUPS | ({"more": rest} if rest else {})).items():
         lines.append(f" {title}")
         for name in names:
-            lines += folded(COMMANDS[name], f"  {name:<10} ")
+            lines += wrap_text(COMMANDS[name], f"  {name:<10} ")
     lines += ["", "examples:"]
     for line, purpose in _EXAMPLES.items():
-        lines += [f"  {line}", *folded(purpose, "      ")]
+        lines += [f"  {line}", *wrap_text(purpose, "      ")]
     lines.append("")
-    lines += folded(
+    lines += wrap_text(
         "Without a command: opwatch watch. What stands behind -- is run, and watched till it ends."
     )
     return "\n".join(lines)
 
 
-def _parser(name: str, command: Command) -> argparse.ArgumentParser:
+def _make_parser(name: str, command: Command) -> argparse.ArgumentParser:
     parser = Parser(
         prog="opwatch" if name == "watch" else f"opwatch {name}",
-        description="\n".join(folded(COMMANDS.get(name, ""))),
-        epilog=_overview() if name == "watch" else None,
+        description="\n".join(wrap_text(COMMANDS.get(name, ""))),
+        epilog=_format_overview() if name == "watch" else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-V", "--version", action="version", version=f"opwatch {__version__}")
@@ -86,11 +86,11 @@ def _parser(name: str, command: Command) -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(words: list[str]) -> tuple[str, list[str]]:
+def _split_command(words: list[str]) -> tuple[str, list[str]]:
     """Return the command and its arguments. `help CMD` means `CMD --help`."""
     if words[:1] == ["help"]:
         asked = [word for word in words[1:] if not word.startswith("-")]
-        return _chosen([*asked, "--help"])
+        return _split_command([*asked, "--help"])
     if not words or words[0].startswith("-"):
         return "watch", words
     if words[0] in COMMANDS:
@@ -98,7 +98,7 @@ def _chosen(words: list[str]) -> tuple[str, list[str]]:
     try:
         parse_time(words[0])
     except UsageError:
-        close = meant(words[0], [*COMMANDS, "help"]) or "; opwatch help lists the commands"
+        close = suggest_name(words[0], [*COMMANDS, "help"]) or "; opwatch help lists the commands"
         raise UsageError(
             f"{words[0]!r} is no command and no interval{close} (a device goes behind --dev)"
         ) from None
@@ -111,9 +111,9 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     if "--" in argv:
         split = argv.index("--")
         before, behind = argv[:split], argv[split + 1 :]
-    name, rest = _chosen(before)
-    command: Command = imported(f"opwatch.tools.commands.{name}")
-    parser = _parser(name, command)
+    name, rest = _split_command(before)
+    command: Command = import_without_gc(f"opwatch.tools.commands.{name}")
+    parser = _make_parser(name, command)
     if behind == []:
         parser.error("there is no command behind --")
     if behind and name not in _RUN_COMMANDS:
@@ -124,20 +124,20 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     return command, args
 
 
-def report(error: OpwatchError) -> int:
+def report_error(error: OpwatchError) -> int:
     """Print an error; return its exit status."""
-    say(str(error))
+    print_message(str(error))
     for line in error.log.strip().split("\n")[-15:] if error.log else ():
-        say(line, head="  ")
+        print_message(line, head="  ")
     if isinstance(error, ProbeRejected):
-        say(
+        print_message(
             "the kernel refused our program. This is a bug in opwatch: please report it with the lines above "
             "and the output of opwatch doctor."
         )
     return error.exit_status
 
 
-def _stand_in_for_closed_streams() -> None:
+def _open_closed_streams() -> None:
     """Open /dev/null in place of a closed standard stream, so that none of our files gets the stream's
     number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -151,17 +151,17 @@ def _stand_in_for_closed_streams() -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit status."""
-    _stand_in_for_closed_streams()
+    _open_closed_streams()
     try:
         command, args = parse(sys.argv[1:] if argv is None else argv)
         return command.run(args)
     except OutputLost as error:
-        abandon()
-        return report(error)
+        discard_stdout()
+        return report_error(error)
     except OpwatchError as error:
-        return report(error)
+        return report_error(error)
     except BrokenPipeError:
-        abandon()
+        discard_stdout()
         return 0
     except KeyboardInterrupt:
         return 130

@@ -14,16 +14,16 @@ from types import FrameType
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import FolderTransport
-from opwatch.collectors.guard.looking import identity_of_disk
+from opwatch.collectors.guard.disk_facts import read_disk_identity
 from opwatch.counters.decode import identify
 from opwatch.drive.spec import physical_bytes
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.loop import LoopDevice
 from opwatch.host.process import run_tool
-from opwatch.sinks.terminal import data, say
+from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.tools import cli
-from opwatch.tools.demo_drive import CLAIMS, journals_of, own_drive, remove_leftovers
+from opwatch.tools.demo_drive import CLAIMS, create_temporary_drive, get_journal_folder, remove_leftovers
 
 USER_BYTES = 256 << 20
 SUPERBLOCK_PAGES, PAGE_BYTES = 64, 4096
@@ -34,57 +34,57 @@ OP_LEVELS = "0,12,28%"
 PHYSICAL_BYTES = physical_bytes(USER_BYTES, OWN_OP)
 SECONDS = 15
 # A level without steady state by then is reported as unsteady, so the demo ends on a busy machine too.
-MOST_ROUNDS = 40
+MAX_ROUNDS = 40
 NOT_REACHED = 6
 # Exit statuses of fio, a shell and a sweep after an interrupt.
 INTERRUPTED = (128, 130, 7)
 
 
-def tell(text: str) -> None:
+def print_paragraph(text: str) -> None:
     """Print a message after an empty line."""
-    say("", head="")
-    say(text)
+    print_message("", head="")
+    print_message(text)
 
 
-def job(device: str, *options: str) -> list[str]:
+def build_job(device: str, *options: str) -> list[str]:
     return [
         *("fio", "--name=demo", "--thread", f"--filename={device}", "--bs=4k", "--direct=1"),
         *("--ioengine=libaio", "--iodepth=32", "--norandommap", "--randrepeat=0", *options),
     ]
 
 
-def watch(device: LoopDevice) -> None:
+def show_live_view(device: LoopDevice) -> None:
     """Fill the drive, then write at random under the live view."""
     device.require_same()
     run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
-    run_tool([*job(device.path, "--rw=write"), "--bs=1m"], timeout_s=60, ends_with_us=True)
-    tell("4 KiB random writes on a full drive, which has to copy as its spare area runs out:")
-    say("opwatch --dev D 2 -- fio ...")
-    load = job(device.path, "--rw=randwrite", "--time_based", f"--runtime={SECONDS}")
+    run_tool([*build_job(device.path, "--rw=write"), "--bs=1m"], timeout_s=60, ends_with_us=True)
+    print_paragraph("4 KiB random writes on a full drive, which has to copy as its spare area runs out:")
+    print_message("opwatch --dev D 2 -- fio ...")
+    load = build_job(device.path, "--rw=randwrite", "--time_based", f"--runtime={SECONDS}")
     device.require_same()
     status = cli.main(["--dev", device.node, "2", "--", *load, "--output=/dev/null"])
     device.require_same()
-    end_with(status, "load")
+    require_status(status, "load")
 
 
-def sweep(device: LoopDevice, name: str) -> None:
+def sweep_levels(device: LoopDevice, name: str) -> None:
     """Sweep three levels, each to its steady state."""
-    serial = identity_of_disk(Devices(), Devices().resolve(device.node)).serial
+    serial = read_disk_identity(Devices(), Devices().resolve(device.node)).serial
     if serial is None:
         raise OpwatchError(f"{device.node} does not tell its serial number")
     words = ["--dev", device.node, "--op", OP_LEVELS, "--destroy", "--confirm", serial, "--allow-virtual"]
-    tell("more spare area, level by level: opwatch sweep run " + " ".join(words))
+    print_paragraph("more spare area, level by level: opwatch sweep run " + " ".join(words))
     device.require_same()
     # Remove leftovers of a filesystem, which the sweep would refuse to destroy.
     run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
-    pace = ["--settle", "0", "--fill", "1", "--rounds", str(MOST_ROUNDS), "--refresh", "0"]
-    pace += ["--journals", str(journals_of(name))]
+    pace = ["--settle", "0", "--fill", "1", "--rounds", str(MAX_ROUNDS), "--refresh", "0"]
+    pace += ["--journals", str(get_journal_folder(name))]
     status = cli.main(["sweep", "run", *words, *pace])
     # On a busy host a level may not get steady; the table reports it.
-    end_with(0 if status == NOT_REACHED else status, "sweep")
+    require_status(0 if status == NOT_REACHED else status, "sweep")
 
 
-def end_with(status: int, what: str) -> None:
+def require_status(status: int, what: str) -> None:
     """Raise an error unless the status is 0."""
     if status in INTERRUPTED:
         raise KeyboardInterrupt
@@ -92,7 +92,7 @@ def end_with(status: int, what: str) -> None:
         raise OpwatchError(f"the {what} ended with status {status}")
 
 
-def used_mb(pages: FolderTransport) -> float:
+def read_used_mb(pages: FolderTransport) -> float:
     space = identify.decode_namespace(pages.identify(identify.NAMESPACE, 1))
     if space.used_lbas is None or space.lba_bytes is None:
         raise OpwatchError("the simulated drive does not say how much it holds")
@@ -102,14 +102,14 @@ def used_mb(pages: FolderTransport) -> float:
 def show_trim(device: LoopDevice, pages: FolderTransport) -> None:
     """Show the stale data that the drive holds until the filesystem trims."""
     run_tool(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", device.path], ends_with_us=True)
-    before = used_mb(pages)
+    before = read_used_mb(pages)
     # Mount in a private namespace, so that the mount disappears with the shell. The mount point is our own
     # folder.
     words = 'mount "$0" "$1" && fstrim -v "$1"'
     trim = ["unshare", "--mount", "--propagation", "private", "sh", "-c", words, device.path, str(CLAIMS)]
     trimmed = run_tool(trim, ends_with_us=True).strip().rpartition(": ")[2]
-    after = used_mb(pages)
-    data().lines(
+    after = read_used_mb(pages)
+    open_stdout().write_lines(
         [
             "",
             f"A new ext4 on it: the drive still holds {before:.1f} MB of old data (NUSE).",
@@ -118,8 +118,8 @@ def show_trim(device: LoopDevice, pages: FolderTransport) -> None:
     )
 
 
-def show() -> int:
-    remove_leftovers(say)
+def run_demo() -> int:
+    remove_leftovers(print_message)
     config = {
         "user_bytes": USER_BYTES,
         "physical_bytes": PHYSICAL_BYTES,
@@ -128,29 +128,31 @@ def show() -> int:
         # The default buffer would hold most of a round on a drive of this size.
         "service.buffer_bytes": BUFFER_BYTES,
     }
-    with own_drive(config, ("timing",), say) as (drive, device):
-        say(f"a simulated SSD of {USER_BYTES >> 20} MiB at {drive.device}, {DIES} dies, in real time")
+    with create_temporary_drive(config, ("timing",), print_message) as (drive, device):
+        print_message(
+            f"a simulated SSD of {USER_BYTES >> 20} MiB at {drive.device}, {DIES} dies, in real time"
+        )
         pages = find_simulated(Devices().resolve(drive.device))
         if pages is None:
             raise OpwatchError(f"{drive.device} has lost its drive")
-        watch(device)
+        show_live_view(device)
         show_trim(device, pages)
-        sweep(device, drive.name)
+        sweep_levels(device, drive.name)
     return 0
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _raise_exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
 def main() -> int:
     # Clean up when ended by a signal, too.
-    signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGHUP, _end)
+    signal.signal(signal.SIGTERM, _raise_exit)
+    signal.signal(signal.SIGHUP, _raise_exit)
     try:
-        return show()
+        return run_demo()
     except OpwatchError as error:
-        return cli.report(error)
+        return cli.report_error(error)
     except KeyboardInterrupt:
         return 130
 

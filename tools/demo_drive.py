@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.drive import life
-from opwatch.drive.place import Place, Record
+from opwatch.drive.place import DriveFolder, Record
 from opwatch.errors import OpwatchError
 from opwatch.host.loop import LoopDevice, open_loop
 
@@ -31,18 +31,18 @@ PREFIX = "demo-"
 
 
 @dataclass(frozen=True, slots=True)
-class ServerLife:
+class ProcessIdentity:
     """Identity of a process: PIDs are reused, but not with the same start time."""
 
     pid: int
     started_ticks: int
 
 
-def life_of(pid: int) -> ServerLife | None:
+def identify_process(pid: int) -> ProcessIdentity | None:
     """Return the identity of a process, or None if it has ended."""
     try:
         behind = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
-        return None if behind[0] in (b"Z", b"X") else ServerLife(pid, int(behind[19]))
+        return None if behind[0] in (b"Z", b"X") else ProcessIdentity(pid, int(behind[19]))
     except (OSError, ValueError, IndexError):
         return None
 
@@ -61,38 +61,38 @@ class DriveClaim:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def write(self, server: ServerLife) -> None:
+    def record_server(self, server: ProcessIdentity) -> None:
         """Record the server of the claimed drive."""
         os.pwrite(self._descriptor, json.dumps([server.pid, server.started_ticks]).encode(), 0)
 
-    def fits(self, record: Record | None) -> bool:
+    def is_claim_of(self, record: Record | None) -> bool:
         """Return whether the drive was created for the claim."""
         try:
             text = os.pread(self._descriptor, 200, 0)
-            wanted = ServerLife(*json.loads(text)) if text else None
+            wanted = ProcessIdentity(*json.loads(text)) if text else None
         except (ValueError, TypeError):
             return False
         if wanted is None or record is None:
             # The demo was killed during the drive's creation. Earlier, no drive had the name.
             return True
-        now = life_of(record.pid)
+        now = identify_process(record.pid)
         return record.pid == wanted.pid and now in (wanted, None)
 
-    def remove(self) -> None:
-        shutil.rmtree(journals_of(self.name), ignore_errors=True)
+    def remove_claim(self) -> None:
+        shutil.rmtree(get_journal_folder(self.name), ignore_errors=True)
         self.path.unlink(missing_ok=True)
 
 
-def journals_of(name: str) -> Path:
+def get_journal_folder(name: str) -> Path:
     """Return the folder of the drive's sweep journals, which is removed with its claim."""
     return CLAIMS / f"{name}.sweeps"
 
 
-def _new_claim() -> DriveClaim:
+def _create_claim() -> DriveClaim:
     CLAIMS.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-        if Place(name).exists():
+        if DriveFolder(name).exists():
             continue
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         claim = DriveClaim(name, os.open(CLAIMS / name, flags, 0o600))
@@ -103,7 +103,7 @@ def _new_claim() -> DriveClaim:
         claim.close()
 
 
-def _dead_claims() -> Iterator[DriveClaim]:
+def _find_dead_claims() -> Iterator[DriveClaim]:
     """Yield the claims of dead demos, locked for the cleaner."""
     with contextlib.suppress(FileNotFoundError):
         for path in sorted(CLAIMS.iterdir()):
@@ -119,10 +119,10 @@ def _dead_claims() -> Iterator[DriveClaim]:
                     claim.close()
 
 
-def destroy(name: str, say: Callable[[str], None]) -> bool:
+def destroy_drive(name: str, say: Callable[[str], None]) -> bool:
     """Remove a drive and print messages; return whether the drive is gone."""
     try:
-        for note in life.destroy(name):
+        for note in life.destroy_drive(name):
             say(note)
     except OpwatchError as error:
         say(str(error))
@@ -132,13 +132,13 @@ def destroy(name: str, say: Callable[[str], None]) -> bool:
 
 def remove_leftovers(say: Callable[[str], None]) -> None:
     """Remove drives of killed demos, and no others."""
-    for claim in _dead_claims():
-        place = Place(claim.name)
-        if not place.exists() or not claim.fits(place.record()) or destroy(claim.name, say):
-            claim.remove()
+    for claim in _find_dead_claims():
+        place = DriveFolder(claim.name)
+        if not place.exists() or not claim.is_claim_of(place.read_record()) or destroy_drive(claim.name, say):
+            claim.remove_claim()
 
 
-def _guard() -> tuple[subprocess.Popen[bytes], int]:
+def _start_guard() -> tuple[subprocess.Popen[bytes], int]:
     """Return a process that cleans up if we die, and its trigger: a descriptor to be closed."""
     listen, lifeline = os.pipe2(os.O_CLOEXEC)
     try:
@@ -158,26 +158,26 @@ def _guard() -> tuple[subprocess.Popen[bytes], int]:
 
 
 @contextlib.contextmanager
-def own_drive(
+def create_temporary_drive(
     config: Mapping[str, int], words: tuple[str, ...], say: Callable[[str], None]
 ) -> Iterator[tuple[Record, LoopDevice]]:
     """Yield a drive and its block device, held. The drive is removed at the end, even if we are killed."""
-    claim = _new_claim()
-    guard, lifeline = _guard()
+    claim = _create_claim()
+    guard, lifeline = _start_guard()
     try:
-        record = life.create(life.Wanted(claim.name, dict(config), words=words))
-        server = life_of(record.pid)
+        record = life.create_drive(life.DriveSpec(claim.name, dict(config), words=words))
+        server = identify_process(record.pid)
         if server is None:
             raise OpwatchError(f"the server of drive {record.name} has died")
-        claim.write(server)
+        claim.record_server(server)
         with open_loop(record.device) as device:
-            status = Place(record.name).disk.stat()
+            status = DriveFolder(record.name).disk.stat()
             if device.identity.backing != (status.st_dev, status.st_ino):
                 raise OpwatchError(f"{record.device} is no longer the drive {record.name}")
             yield record, device
     finally:
-        if not Place(claim.name).exists() or destroy(claim.name, say):
-            claim.remove()
+        if not DriveFolder(claim.name).exists() or destroy_drive(claim.name, say):
+            claim.remove_claim()
         claim.close()
         guard.send_signal(signal.SIGKILL)
         guard.wait()

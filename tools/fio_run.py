@@ -12,26 +12,26 @@ from pathlib import Path
 
 from opwatch.collectors.fio.options import has_option
 from opwatch.errors import BadInput
-from opwatch.fio.beside import beside
-from opwatch.fio.command import LOGS, FioPlan, is_fio, plan
-from opwatch.fio.kept import LOG_FOLDER, REPORT_NAME
+from opwatch.fio.command import LOGS, FioPlan, is_fio, plan_command
+from opwatch.fio.comparison import compare_with_fio
 from opwatch.fio.logs import FioHistogramLog, FioLog, parse_log
-from opwatch.fio.phases import job_phases
-from opwatch.fio.report import json_in, parse_report, without_json
+from opwatch.fio.phases import find_job_phases
+from opwatch.fio.recorded import LOG_FOLDER, REPORT_NAME
+from opwatch.fio.report import extract_json, parse_report, remove_json
 from opwatch.fio.results import FioReport
-from opwatch.foreign import read_bytes, text_of
+from opwatch.foreign import decode_text, read_bytes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
 from opwatch.recording.writing.recorder import Recorder
-from opwatch.sinks.fio.beside import document, lines
-from opwatch.sinks.terminal import data, say
+from opwatch.sinks.fio.comparison import build_row_document, format_rows
+from opwatch.sinks.terminal import open_stdout, print_message
 
 _CLOCK_OPTION = "log_alternate_epoch_clock_id"
 # A job file has some KiB, and a report with bins some 10 KiB per job.
-_MOST_JOB_FILE, _MOST_REPORT, _MOST_LOGS = 1 << 20, 16 << 20, 32 << 20
+_MAX_JOB_FILE, _MAX_REPORT, _MAX_LOGS = 1 << 20, 16 << 20, 32 << 20
 
 
-def fio_under(command: list[str] | None, *, as_it_is: bool, quiet_stdout: bool) -> RecordedFio | None:
+def make_recorded_fio(command: list[str] | None, *, as_it_is: bool, quiet_stdout: bool) -> RecordedFio | None:
     """Return the fio run of a command, or None for another command or if fio must stay unchanged."""
     if not command or not is_fio(command) or as_it_is:
         return None
@@ -46,7 +46,7 @@ class RecordedFio:
         self._folder = Path(tempfile.mkdtemp(prefix="opwatch-fio-"))
         try:
             has_clock = has_option(_CLOCK_OPTION, command[0])
-            self._plan: FioPlan = plan(command, self._folder, _begin_of, has_clock=has_clock)
+            self._plan: FioPlan = plan_command(command, self._folder, _read_file_start, has_clock=has_clock)
         except BaseException:
             self.close()
             raise
@@ -55,47 +55,49 @@ class RecordedFio:
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def tell(self) -> None:
+    def print_missing(self) -> None:
         """Print which fio results will be missing from the recording, and why."""
         if self._plan.no_report:
-            say(f"fio's own figures are not kept: {self._plan.no_report}")
+            print_message(f"fio's own figures are not kept: {self._plan.no_report}")
         if self._plan.no_logs:
-            say(f"fio's logs are not kept, and its jobs are no phases: {self._plan.no_logs}")
+            print_message(f"fio's logs are not kept, and its jobs are no phases: {self._plan.no_logs}")
 
-    def keep(self, recorder: Recorder) -> None:
+    def record_results(self, recorder: Recorder) -> None:
         """Pass on fio's output to the user after fio's end, and record report, logs and phases."""
         report = self._keep_report(recorder)
         logs = list(self._keep_logs(recorder))
         if not report or self._plan.no_logs:
             return
-        phases, why = job_phases(report, logs)
+        phases, why = find_job_phases(report, logs)
         for phase in phases:
-            recorder.event(PHASE_BEGAN, phase.name, mono_ns=phase.begin_ns)
-            recorder.event(PHASE_ENDED, phase.name, mono_ns=phase.end_ns)
+            recorder.add_event(PHASE_BEGAN, phase.name, mono_ns=phase.begin_ns)
+            recorder.add_event(PHASE_ENDED, phase.name, mono_ns=phase.end_ns)
         if why:
-            say(f"fio's jobs are not all phases: {why}")
+            print_message(f"fio's jobs are not all phases: {why}")
 
     def _keep_report(self, recorder: Recorder) -> FioReport | None:
         path = self._plan.report
         if not path:
             return None
         try:
-            raw = read_bytes(path, _MOST_REPORT)
+            raw = read_bytes(path, _MAX_REPORT)
         except (OSError, BadInput) as error:
-            say(f"fio's own figures are not kept: {error}")
+            print_message(f"fio's own figures are not kept: {error}")
             return None
-        text = text_of(raw)
+        text = decode_text(raw)
         try:
             if self._plan.is_ours:
-                _pass_on(raw if self._asks_for_json() else _rest(text), quiet_stdout=self._quiet_stdout)
+                _print_unchanged(
+                    raw if self._is_json_requested() else _strip_report(text), quiet_stdout=self._quiet_stdout
+                )
             report = parse_report(text)
-            recorder.keep_file(REPORT_NAME, json_in(text).encode())
+            recorder.add_file(REPORT_NAME, extract_json(text).encode())
         except BadInput as error:
-            say(f"fio's own figures are not kept: {error}")
+            print_message(f"fio's own figures are not kept: {error}")
             return None
         return report
 
-    def _asks_for_json(self) -> bool:
+    def _is_json_requested(self) -> bool:
         """Return whether the user's command asked fio for JSON."""
         return not any(word.startswith("--output-format=normal,json+") for word in self._plan.argv[1:3])
 
@@ -103,28 +105,28 @@ class RecordedFio:
         size = 0
         for path in sorted(self._folder.glob(f"{LOGS}_*.log")):
             try:
-                raw = read_bytes(path, _MOST_LOGS)
+                raw = read_bytes(path, _MAX_LOGS)
                 size += len(raw)
-                if size > _MOST_LOGS:
-                    raise BadInput(f"fio's logs have more than {_MOST_LOGS} bytes")
+                if size > _MAX_LOGS:
+                    raise BadInput(f"fio's logs have more than {_MAX_LOGS} bytes")
                 log = parse_log(raw, path.name)
             except (OSError, BadInput) as error:
-                say(f"fio's logs are not all kept: {error}")
+                print_message(f"fio's logs are not all kept: {error}")
                 return
             if raw:
-                recorder.keep_file(f"{LOG_FOLDER}{path.name}", raw)
+                recorder.add_file(f"{LOG_FOLDER}{path.name}", raw)
             if not isinstance(log, FioHistogramLog):
                 yield log
 
 
-def _rest(text: str) -> bytes:
+def _strip_report(text: str) -> bytes:
     """Return fio's output without the JSON report, or all output without a report."""
     with contextlib.suppress(BadInput):
-        return without_json(text).encode()
+        return remove_json(text).encode()
     return text.encode()
 
 
-def _pass_on(raw: bytes, *, quiet_stdout: bool) -> None:
+def _print_unchanged(raw: bytes, *, quiet_stdout: bool) -> None:
     """Print fio's own output unchanged: it is the command's output, not ours."""
     stream = sys.stderr if quiet_stdout else sys.stdout
     stream.flush()
@@ -134,18 +136,18 @@ def _pass_on(raw: bytes, *, quiet_stdout: bool) -> None:
             view = view[os.write(stream.fileno(), view) :]
 
 
-def _begin_of(name: str) -> bytes | None:
+def _read_file_start(name: str) -> bytes | None:
     try:
-        return read_bytes(Path(name), _MOST_JOB_FILE)
+        return read_bytes(Path(name), _MAX_JOB_FILE)
     except (OSError, BadInput, ValueError):
         return None
 
 
-def show_beside(run: RecordedRun, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
+def show_fio(run: RecordedRun, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
     """Show fio's own latencies beside the disks' latencies, if fio ran in the recording."""
-    rows = beside(run)
+    rows = compare_with_fio(run)
     if as_json:
         for row in rows:
-            data().json(document(row))
+            open_stdout().write_json(build_row_document(row))
     elif rows:
-        print_lines(lines(rows))
+        print_lines(format_rows(rows))

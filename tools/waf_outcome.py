@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from opwatch.counters.catalogue.families import Catalogue
-from opwatch.counters.looks.reading import report_of
+from opwatch.counters.looks.reading import make_poll_report
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.counters.reading import DriveFacts, Report
 from opwatch.errors import BadInput, NotEnoughData, OpwatchError, Unsupported
 from opwatch.fields import Fields
-from opwatch.foreign import parse_json, table_of
+from opwatch.foreign import parse_json, require_table
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END, json_text
+from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END, format_json
 from opwatch.samples.entries import Looked
-from opwatch.sinks.terminal import data
-from opwatch.sinks.waf import Outcome, document, lines
-from opwatch.waf.measure import Measured, Measurement
-from opwatch.waf.polls import poll_of_look
+from opwatch.sinks.terminal import open_stdout
+from opwatch.sinks.waf import Outcome, build_waf_document, format_waf
+from opwatch.waf.measure import MeasuredWaf, Measurement
+from opwatch.waf.polls import make_poll_from_sample
 from opwatch.waf.trail import Trail
 
 
@@ -32,10 +32,10 @@ class WafQuestion:
     target: float
     with_command: bool
 
-    def words(self) -> str:
+    def to_json(self) -> str:
         """Return the question in the form that a recording stores."""
         names = ("origin", "refresh_ns", "target", "with_command")
-        return json_text({name: getattr(self, name) for name in names})
+        return format_json({name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ class WafRun:
     trail: Trail
     latest: Report | None
     denied: OpwatchError | None
-    measured: Measured
+    measured: MeasuredWaf
 
-    def _no_nand(self) -> str:
+    def _explain_missing_nand(self) -> str:
         reading = self.latest.readings["nand_written"] if self.latest else None
         return f"NAND writes: {reading.reason if reading else 'not read'}"
 
-    def outcome(self) -> Outcome:
+    def make_outcome(self) -> Outcome:
         origin, latest = self.question.origin, self.latest
-        notes = [] if self.trail.nand or self.denied else [self._no_nand()]
+        notes = [] if self.trail.nand or self.denied else [self._explain_missing_nand()]
         if origin != self.disk:
             notes.append(f"firmware counts for the whole of {self.disk}, not for {origin} alone")
         failures: Sequence[str] = latest.failures if latest else ()
@@ -65,21 +65,21 @@ class WafRun:
             origin=origin,
             drive=latest.drive if latest else DriveFacts(name=self.disk),
             measured=self.measured,
-            parts=_parts(self.trail),
+            parts=_sum_parts(self.trail),
             failures=failures,
             notes=notes,
             refresh_given=self.question.refresh_ns is not None,
             with_command=self.question.with_command,
         )
 
-    def why_none(self) -> OpwatchError:
+    def explain_failure(self) -> OpwatchError:
         """Return the error for a missing number."""
         if not self.trail.nand:
-            return self.denied or Unsupported(f"{self.disk}: {self._no_nand()}")
+            return self.denied or Unsupported(f"{self.disk}: {self._explain_missing_nand()}")
         return NotEnoughData(f"{self.disk}: {self.measured.reason}")
 
 
-def _parts(trail: Trail) -> dict[str, int]:
+def _sum_parts(trail: Trail) -> dict[str, int]:
     """Return bytes written per device, from the first poll to the last."""
     first, last = (trail.first, trail.last)
     if not first or not last:
@@ -87,64 +87,64 @@ def _parts(trail: Trail) -> dict[str, int]:
     return {name: n - first.parts[name] for name, n in last.parts.items() if name in first.parts}
 
 
-def show_run(run: WafRun, *, as_json: bool, status: int = 0) -> None:
+def show_waf(run: WafRun, *, as_json: bool, status: int = 0) -> None:
     """Print a measurement. If it has no number and the command succeeded, raise the reason, which is then
     printed only once."""
-    outcome = run.outcome()
-    error = run.why_none() if not status and outcome.measured.waf is None else None
+    outcome = run.make_outcome()
+    error = run.explain_failure() if not status and outcome.measured.waf is None else None
     if as_json:
-        data().json(document(outcome), indent=2)
+        open_stdout().write_json(build_waf_document(outcome), indent=2)
     else:
         failures = [failure for failure in outcome.failures if failure != str(error)]
-        data().lines(lines(replace(outcome, failures=failures)))
+        open_stdout().write_lines(format_waf(replace(outcome, failures=failures)))
     if error:
         raise error
 
 
-def is_of_waf(run: RecordedRun) -> bool:
+def is_waf_recording(run: RecordedRun) -> bool:
     """Return whether `opwatch waf` made the recording, which then has readings of a single drive and no
     disks."""
     return any(event.kind == WAF for event in run.events)
 
 
-def recorded_waf(run: RecordedRun, catalogue: Catalogue) -> WafRun:
+def read_waf(run: RecordedRun, catalogue: Catalogue) -> WafRun:
     """Return the measurement as it was live. A killed recorder stored no end, so the last reading is used."""
-    question = _question(run)
+    question = _read_question(run)
     trail, latest, denied, disk = Trail(), None, None, ""
-    for sample in _looks(run):
-        look = report_of(sample, catalogue)
+    for sample in _read_samples(run):
+        look = make_poll_report(sample, catalogue)
         latest, denied, disk = look.report, look.denied, sample.disk
-        trail.add(poll_of_look(sample, look.report))
+        trail.add_poll(make_poll_from_sample(sample, look.report))
     if not trail.moments:
         raise NotEnoughData(f"{run.name}: the drive was not looked at yet when it ended")
     last = len(trail.moments) - 1
-    begin, end = _moment(run, WAF_BEGIN, last, 0), _moment(run, WAF_END, last, last)
+    begin, end = _find_reading_index(run, WAF_BEGIN, last, 0), _find_reading_index(run, WAF_END, last, last)
     measurement = Measurement(
         trail, begin, max(end, begin), refresh_ns=question.refresh_ns, target=question.target
     )
-    return WafRun(disk, question, trail, latest, denied, measurement.result())
+    return WafRun(disk, question, trail, latest, denied, measurement.make_result())
 
 
-def _looks(run: RecordedRun) -> Iterator[FirmwareSample]:
-    for entry in run.entries():
+def _read_samples(run: RecordedRun) -> Iterator[FirmwareSample]:
+    for entry in run.iter_entries():
         if not isinstance(entry, Looked):
             raise BadInput(f"{run.name}: a recording of opwatch waf has no {type(entry).__name__}")
         yield entry.sample
 
 
-def _question(run: RecordedRun) -> WafQuestion:
+def _read_question(run: RecordedRun) -> WafQuestion:
     where = f"{run.name}: table events, {WAF}"
     words = next(event.words for event in run.events if event.kind == WAF)
-    fields = Fields(table_of(parse_json(words, where), where), where)
+    fields = Fields(require_table(parse_json(words, where), where), where)
     return WafQuestion(
-        origin=fields.text("origin"),
-        refresh_ns=fields.optional("refresh_ns", fields.count),
-        target=fields.amount("target"),
-        with_command=fields.flag("with_command"),
+        origin=fields.read_text("origin"),
+        refresh_ns=fields.read_optional("refresh_ns", fields.read_count),
+        target=fields.read_amount("target"),
+        with_command=fields.read_flag("with_command"),
     )
 
 
-def _moment(run: RecordedRun, kind: str, most: int, default: int) -> int:
+def _find_reading_index(run: RecordedRun, kind: str, most: int, default: int) -> int:
     """Return the index of a reading, stored as the status of an event of this kind."""
     looks = [event.status for event in run.events if event.kind == kind]
     if not looks:

@@ -24,10 +24,10 @@ from opwatch.sinks import terminal
 if TYPE_CHECKING:
     from opwatch.collectors.block.uevents import BlockEvents
     from opwatch.host.device import Leaf
-    from opwatch.tools.watching import Watching
+    from opwatch.tools.watching import DiskWatcher
 
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CannotRun(OpwatchError):
@@ -57,11 +57,11 @@ class Waiter:
     def __enter__(self) -> Waiter:
         # Python resumes the poll after a signal; the wake-up descriptor ends it.
         self._old_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        terminal.be_patient()
+        terminal.allow_blocking()
         # Keep SIGHUP ignored if it was ignored at the start, as nohup intends.
         ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        wanted = [number for number in _ENDING if number is not signal.SIGHUP or not ignored]
-        self._old = {number: signal.signal(number, lambda *_: terminal.hurry()) for number in wanted}
+        wanted = [number for number in _END_SIGNALS if number is not signal.SIGHUP or not ignored]
+        self._old = {number: signal.signal(number, lambda *_: terminal.limit_blocking()) for number in wanted}
         return self
 
     def __exit__(
@@ -80,7 +80,7 @@ class Waiter:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def start(self, command: list[str] | None, *, quiet_stdout: bool) -> None:
+    def start_command(self, command: list[str] | None, *, quiet_stdout: bool) -> None:
         """Start the command. Its standard output goes to stderr if ours is for data."""
         if not command:
             return
@@ -91,8 +91,8 @@ class Waiter:
         self._pidfd = os.pidfd_open(self._command.pid)
         self._poll.register(self._pidfd, select.POLLIN)
 
-    def follow(self, process: subprocess.Popen[bytes]) -> None:
-        """Let the end of `process` end a wait from now on. finish() ends a process still running."""
+    def watch_process(self, process: subprocess.Popen[bytes]) -> None:
+        """Let the end of `process` end a wait from now on. finish_command() ends a process still running."""
         self._command = process
         self._pidfd = os.pidfd_open(process.pid)
         self._poll.register(self._pidfd, select.POLLIN)
@@ -112,7 +112,7 @@ class Waiter:
     def now(self) -> float:
         return time.monotonic()
 
-    def wait(self, until: float) -> End:
+    def wait_until(self, until: float) -> End:
         """Wait until a time of time.monotonic(), or for an earlier event. Return the reason for the end."""
         timeout = max(0.0, until - time.monotonic())
         ready = [descriptor for descriptor, _ in self._poll.poll(timeout * 1000)]
@@ -120,7 +120,9 @@ class Waiter:
             if descriptor == self._pidfd:
                 return End.COMMAND
             # Other components handle signals too, such as SIGWINCH.
-            if descriptor == self._read and any(number in _ENDING for number in os.read(self._read, 512)):
+            if descriptor == self._read and any(
+                number in _END_SIGNALS for number in os.read(self._read, 512)
+            ):
                 return End.SIGNAL
         return End.NEWS if ready else End.TICK
 
@@ -132,7 +134,7 @@ class Waiter:
             os.close(self._pidfd)
             self._pidfd = -1
 
-    def finish(self, *, stop: bool) -> int:
+    def finish_command(self, *, stop: bool) -> int:
         """Wait for the command; return its exit status as a shell does, or 0 without a command.
 
         `stop` terminates the command first. Every further signal to us is passed on: SIGTERM again, then
@@ -148,7 +150,7 @@ class Waiter:
         if stop:
             self._command.send_signal(harder.pop(0))
         while self._command.poll() is None:
-            if self.wait(time.monotonic() + 3600) is End.SIGNAL:
+            if self.wait_until(time.monotonic() + 3600) is End.SIGNAL:
                 self._command.send_signal(harder.pop(0) if len(harder) > 1 else harder[0])
         code = self._command.returncode
         return 128 - code if code < 0 else code
@@ -163,7 +165,7 @@ class LiveRun:
 
     def __init__(
         self,
-        watching: Watching,
+        watching: DiskWatcher,
         waiter: Waiter,
         events: BlockEvents,
         args: argparse.Namespace,
@@ -189,56 +191,56 @@ class LiveRun:
         """End the run. Callable from any thread."""
         self._waiter.stop()
 
-    def start(self, *, quiet_stdout: bool) -> None:
+    def start_command(self, *, quiet_stdout: bool) -> None:
         """Start the command, if there is one."""
-        self._waiter.start(self._args.command, quiet_stdout=quiet_stdout)
+        self._waiter.start_command(self._args.command, quiet_stdout=quiet_stdout)
 
-    def finish(self) -> int:
+    def wait_for_command(self) -> int:
         """Wait for the command to end by itself; return its status."""
-        return self._waiter.finish(stop=False)
+        return self._waiter.finish_command(stop=False)
 
-    def entries(self) -> Iterator[RunEntry]:
-        yield from self._watching.begun()
-        self.end = yield from self._intervals()
-        self.gone = self._watching.absent()
-        self.status = self._waiter.finish(stop=self.end in (End.SIGNAL, End.VANISHED))
+    def iter_entries(self) -> Iterator[RunEntry]:
+        yield from self._watching.make_initial_entries()
+        self.end = yield from self._run_intervals()
+        self.gone = self._watching.find_absent()
+        self.status = self._waiter.finish_command(stop=self.end in (End.SIGNAL, End.VANISHED))
         # A run that ends early has a remainder too, so the intervals add up to the summary.
         is_early = self.end in (End.SIGNAL, End.VANISHED)
-        yield from self._watching.summary(with_rest=is_early or not (self._args.count or self._for_s))
+        yield from self._watching.end_watch(with_rest=is_early or not (self._args.count or self._for_s))
 
-    def _intervals(self) -> Generator[RunEntry, None, End]:
+    def _run_intervals(self) -> Generator[RunEntry, None, End]:
         watching, args = self._watching, self._args
         due, deadline = time.monotonic() + args.interval, math.inf
         if self._for_s:
             deadline = time.monotonic() + self._for_s
-            due = self._at_most(due, deadline)
+            due = self._find_interval_end(due, deadline)
         done = 0
         while True:
-            end = self._waiter.wait(min(due, watching.next_look))
+            end = self._waiter.wait_until(min(due, watching.next_look))
             if end is End.NEWS:
-                if self._events.drain():
-                    watching.hint()
+                if self._events.drain_events():
+                    watching.schedule_scan()
                 continue
             if end is not End.TICK:
                 return end
-            if watching.vanished():
+            if watching.find_vanished():
                 return End.VANISHED
             if time.monotonic() >= watching.next_look:
-                yield from watching.look()
+                yield from watching.scan_disks()
             if time.monotonic() < due:
                 continue
             done += 1
             if not args.count or done <= args.count:
-                yield from watching.interval()
+                yield from watching.read_interval()
             if due >= deadline:
                 return End.COUNT
             # Stay on the grid of the start. Time during which opwatch was stopped belongs to this interval.
             due += args.interval * max(1, 1 + (time.monotonic() - due) // args.interval)
-            due = self._at_most(due, deadline)
+            due = self._find_interval_end(due, deadline)
             if args.count and done >= args.count and not args.command:
                 return End.COUNT
 
-    def _at_most(self, due: float, deadline: float) -> float:
+    def _find_interval_end(self, due: float, deadline: float) -> float:
         """Return when the interval ends: at the deadline if less than a twentieth of an interval would
         remain."""
         return due if deadline - due > self._args.interval / 20 else deadline

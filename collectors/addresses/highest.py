@@ -9,7 +9,7 @@ from opwatch.collectors.addresses.line import ABORTED, AtaLine
 from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.host.device import BlockDevice
-from opwatch.sweep.ata.commands import read_native_command, set_max_command
+from opwatch.sweep.ata.commands import make_read_native_command, make_set_max_command
 
 # Another process may send a command between the read and the set, and the drive then aborts the set.
 _TRIES = 5
@@ -30,29 +30,31 @@ class HighestAddress:
         self._is_accessible = not self.offers.has_protected_area
         self.way = "SET ACCESSIBLE MAX ADDRESS EXT" if self._is_accessible else "SET MAX ADDRESS EXT"
 
-    def shown_bytes(self) -> int:
+    def read_visible_bytes(self) -> int:
         """Return the size that the drive reports now."""
         self.offers = self._line.identify()
         return self.offers.sectors * self.offers.sector_bytes
 
-    def native_bytes(self) -> int:
+    def read_native_bytes(self) -> int:
         """Return the native size in bytes. Reads only, changes nothing."""
-        registers = self._line.ask(read_native_command(is_accessible=self._is_accessible))
+        registers = self._line.send_command(make_read_native_command(is_accessible=self._is_accessible))
         if registers.is_failed:
             raise Unsupported(f"{self.disk.name} does not tell its native highest address ({registers})")
         return (registers.lba + 1) * self.offers.sector_bytes
 
-    def set(self, n_bytes: int) -> None:
+    def set_visible_bytes(self, n_bytes: int) -> None:
         """Set the visible size. Raise OpwatchError if the drive refuses or then reports another size."""
-        command = set_max_command(n_bytes // self.offers.sector_bytes - 1, is_accessible=self._is_accessible)
+        command = make_set_max_command(
+            n_bytes // self.offers.sector_bytes - 1, is_accessible=self._is_accessible
+        )
         for _ in range(_TRIES):
-            self.native_bytes()
-            registers = self._line.ask(command)
+            self.read_native_bytes()
+            registers = self._line.send_command(command)
             if not registers.is_failed or not registers.error & ABORTED:
                 break
         if registers.is_failed:
             raise Unsupported(f"{self.disk.name} refuses {self.way} ({registers})")
-        if (shown := self.shown_bytes()) != n_bytes:
+        if (shown := self.read_visible_bytes()) != n_bytes:
             raise OpwatchError(f"{self.disk.name} shows {shown} bytes, although {n_bytes} were set")
 
     def rescan(self) -> int:
@@ -64,15 +66,15 @@ class HighestAddress:
             raise OpwatchError(
                 f"{self.disk.name}: the kernel does not look again: {error.strerror}"
             ) from error
-        shown, until = self.shown_bytes(), time.monotonic() + _PATIENCE_S
+        shown, until = self.read_visible_bytes(), time.monotonic() + _PATIENCE_S
         while (size := self.disk.size_bytes) != shown and time.monotonic() < until:
             time.sleep(0.05)
         return size
 
 
-def require_whole(address: HighestAddress) -> None:
+def require_full_size(address: HighestAddress) -> None:
     """Raise RefusedError if part of the drive is hidden, or Unsupported if the drive cannot report it."""
-    disk, shown, native = address.disk, address.shown_bytes(), address.native_bytes()
+    disk, shown, native = address.disk, address.read_visible_bytes(), address.read_native_bytes()
     if shown != native:
         raise RefusedError(
             f"{disk.name} shows {shown} of its {native} bytes: what somebody has hidden there may be of use, "
@@ -89,6 +91,6 @@ def probe_highest(disk: BlockDevice) -> None:
     """
     descriptor = open_device(disk)
     try:
-        require_whole(HighestAddress(descriptor, disk))
+        require_full_size(HighestAddress(descriptor, disk))
     finally:
         os.close(descriptor)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from opwatch.collectors.space.scsi import ScsiAnswer, send_scsi
 from opwatch.errors import BadInput, PermissionMissing, Unsupported
 from opwatch.host.device import BlockDevice
-from opwatch.sweep.ata.commands import AtaRegisters, decode_registers, identify_command
-from opwatch.sweep.ata.offers import AtaOffers, decode_identify
+from opwatch.sweep.ata.commands import AtaRegisters, decode_registers, make_identify_command
+from opwatch.sweep.ata.offers import AtaFeatures, decode_identify
 
 # The drive rejected the command in its current state.
 ABORTED = 0x04
@@ -25,24 +25,26 @@ class AtaLine:
     def __init__(self, descriptor: int, disk: BlockDevice) -> None:
         self._descriptor, self.disk = descriptor, disk
 
-    def identify(self) -> AtaOffers:
-        answer = self._send(identify_command(), _IDENTIFY_BYTES)
+    def identify(self) -> AtaFeatures:
+        answer = self._send_command(make_identify_command(), _IDENTIFY_BYTES)
         if not answer.is_good:
-            raise Unsupported(f"{self.disk.name}: IDENTIFY DEVICE does not get to the drive ({_why(answer)})")
+            raise Unsupported(
+                f"{self.disk.name}: IDENTIFY DEVICE does not get to the drive ({_describe_failure(answer)})"
+            )
         try:
             return decode_identify(answer.data)
         except BadInput as error:
             raise Unsupported(f"{self.disk.name}: {error}") from error
 
-    def ask(self, command: bytes, data: bytes = b"", timeout_ms: int = _TIMEOUT_MS) -> AtaRegisters:
+    def send_command(self, command: bytes, data: bytes = b"", timeout_ms: int = _TIMEOUT_MS) -> AtaRegisters:
         """Send a command and return the drive's registers. Waits for the answer, regardless of signals."""
-        answer = self._send(command, 0, timeout_ms, data)
+        answer = self._send_command(command, 0, timeout_ms, data)
         try:
             return decode_registers(answer.sense)
         except BadInput as error:
-            raise Unsupported(f"{self.disk.name}: {error} ({_why(answer)})") from error
+            raise Unsupported(f"{self.disk.name}: {error} ({_describe_failure(answer)})") from error
 
-    def _send(
+    def _send_command(
         self, command: bytes, length: int, timeout_ms: int = _TIMEOUT_MS, data: bytes = b""
     ) -> ScsiAnswer:
         try:
@@ -53,5 +55,5 @@ class AtaLine:
             raise Unsupported(f"{self.disk.name} takes no ATA commands: {error.strerror}") from error
 
 
-def _why(answer: ScsiAnswer) -> str:
+def _describe_failure(answer: ScsiAnswer) -> str:
     return f"status {answer.status:02X}h, sense {answer.sense[:22].hex() or 'none'}"

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from opwatch.collectors.addresses.highest import HighestAddress, require_whole
+from opwatch.collectors.addresses.highest import HighestAddress, require_full_size
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.guard.obstacles import Consent
 from opwatch.host.device import Devices
-from opwatch.sweep.journal.changes import note_changed, note_restored
+from opwatch.sweep.journal.changes import append_change, append_restoration
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import HighestUndo, parse_undo
@@ -25,11 +25,11 @@ def require_changeable(claim: HeldDisk) -> None:
     """
     disk = claim.disk
     address = HighestAddress(claim.fileno(), disk)
-    require_whole(address)
+    require_full_size(address)
     _require_same(claim, address)
-    address.set(disk.size_bytes)
+    address.set_visible_bytes(disk.size_bytes)
     try:
-        address.set(disk.size_bytes)
+        address.set_visible_bytes(disk.size_bytes)
     except Unsupported as error:
         raise Unsupported(
             f"{disk.name} takes one change of its highest address until it was without power, and a level "
@@ -38,7 +38,7 @@ def require_changeable(claim: HeldDisk) -> None:
 
 
 @contextlib.contextmanager
-def lowered(claim: HeldDisk, journal: JournalFile, state: SweepState, n_bytes: int) -> Iterator[str]:
+def lower_address(claim: HeldDisk, journal: JournalFile, state: SweepState, n_bytes: int) -> Iterator[str]:
     """Lower the drive's visible size and yield the drive's path.
 
     The journal records the change beforehand and until the size is restored.
@@ -46,23 +46,23 @@ def lowered(claim: HeldDisk, journal: JournalFile, state: SweepState, n_bytes: i
     disk = claim.disk
     address = HighestAddress(claim.fileno(), disk)
     undo = HighestUndo(n_bytes, disk.size_bytes)
-    note_changed(journal, state, undo)
+    append_change(journal, state, undo)
     try:
-        address.set(undo.shown_bytes)
+        address.set_visible_bytes(undo.shown_bytes)
         size = address.rescan()
         if size not in (undo.shown_bytes, undo.original_bytes):
             raise OpwatchError(f"{disk.name} shows {n_bytes} bytes, and the kernel {size}")
         claim.own_size = size
         yield claim.path
-        if (shown := address.shown_bytes()) != n_bytes:
+        if (shown := address.read_visible_bytes()) != n_bytes:
             raise OpwatchError(
                 f"{disk.name} shows {shown} bytes at the end of a level of {n_bytes}: something has reset it "
                 "meanwhile (dmesg), and the level is none; resume"
             )
     finally:
-        _raise(address, undo, journal)
+        _restore_address(address, undo, journal)
         claim.own_size = None
-        note_restored(journal, state, undo)
+        append_restoration(journal, state, undo)
 
 
 def _require_same(claim: HeldDisk, address: HighestAddress) -> None:
@@ -74,21 +74,21 @@ def _require_same(claim: HeldDisk, address: HighestAddress) -> None:
         )
 
 
-def _raise(address: HighestAddress, undo: HighestUndo, journal: JournalFile) -> None:
+def _restore_address(address: HighestAddress, undo: HighestUndo, journal: JournalFile) -> None:
     """Restore the visible size."""
     name = address.disk.name
     try:
-        shown = address.shown_bytes()
+        shown = address.read_visible_bytes()
         if shown not in (undo.shown_bytes, undo.original_bytes):
             raise RefusedError(f"somebody else has set it to {shown} bytes")
         if shown != undo.original_bytes:
-            address.set(undo.original_bytes)
+            address.set_visible_bytes(undo.original_bytes)
         if (size := address.rescan()) != undo.original_bytes:
             raise OpwatchError(f"the kernel takes its size for {size} bytes")
     except OpwatchError as error:
         raise OpwatchError(
             f"{name} is to show {undo.original_bytes} bytes again, and does not: {error}; switch it off "
-            f"and on, and then: {journal.resume_words}"
+            f"and on, and then: {journal.resume_command}"
         ) from error
 
 
@@ -100,9 +100,9 @@ def undo_highest(
         if not isinstance(undo, HighestUndo):
             continue
         size = devices.resolve(named).disk.size_bytes
-        planned = replace(state.identity, size_bytes=size)
+        planned = replace(state.disk_identity, size_bytes=size)
         with HeldDisk(devices, named, replace(consent, planned=planned)) as claim:
             address = HighestAddress(claim.fileno(), claim.disk)
             _require_same(claim, address)
-            _raise(address, undo, journal)
-        note_restored(journal, state, undo)
+            _restore_address(address, undo, journal)
+        append_restoration(journal, state, undo)

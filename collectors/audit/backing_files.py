@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opwatch.collectors.space.backing import map_of
+from opwatch.collectors.space.backing import read_backing_map
 from opwatch.host.device import Devices
 from opwatch.trim.audit.audit import BackingFile
 from opwatch.trim.stack.facts import LoopFacts
@@ -16,18 +16,18 @@ class BackingFiles:
         devices = Devices()
         loops = [
             device
-            for leaf in stack.leaves()
+            for leaf in stack.find_leaves()
             if leaf.kind is Kind.LOOP and not leaf.facts_as(LoopFacts).simulated_drive
             if (device := devices.by_name(leaf.device))
         ]
-        maps = {device: map_of(device) for device in loops}
+        maps = {device: read_backing_map(device) for device in loops}
         self._before = {device: before for device, before in maps.items() if before}
 
-    def since(self) -> dict[str, BackingFile]:
+    def read_changes(self) -> dict[str, BackingFile]:
         """Return per loop device the bytes freed, and the bytes still shared with other files."""
         files = {}
         for device, before in self._before.items():
-            if after := map_of(device):
-                shared = (before.shared - after.mapped).total
-                files[device.name] = BackingFile((before.mapped - after.mapped).total - shared, shared)
+            if after := read_backing_map(device):
+                shared = (before.shared - after.mapped).total_bytes
+                files[device.name] = BackingFile((before.mapped - after.mapped).total_bytes - shared, shared)
         return files

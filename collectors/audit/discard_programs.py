@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opwatch.errors import OpwatchError, TracerMissing
-from opwatch.trace.programs import Way, first_loaded
-from opwatch.trim.audit.programs import Following, chosen
+from opwatch.trace.programs import ProgramSet, load_first
+from opwatch.trim.audit.programs import ProgramOptions, select_programs
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
@@ -28,7 +28,7 @@ _GRANULE = struct.Struct("=16sII")
 _MAPPER = Path("/sys/module/dm_mod")
 
 
-def loader(following: Following, *, stalls: bool = False) -> Callable[[], Discards]:
+def make_loader(following: ProgramOptions, *, stalls: bool = False) -> Callable[[], Discards]:
     """Return a function that loads the programs without attaching them. `stalls`: time I/O issued behind
     discards."""
     try:
@@ -36,28 +36,28 @@ def loader(following: Following, *, stalls: bool = False) -> Callable[[], Discar
     except ImportError as error:
         raise TracerMissing from error
     following = replace(following, clones=_MAPPER.is_dir())
-    without = chosen(replace(following, functions=False))
-    ways: list[Way] = [without]
+    without = select_programs(replace(following, functions=False))
+    ways: list[ProgramSet] = [without]
     # Functions that allow attaching may still be refused for the helpers in our programs.
     if following.functions and may_attach_to_functions():
-        ways.insert(0, chosen(following))
+        ways.insert(0, select_programs(following))
     namespace = Path("/proc/self/ns/pid").stat()
     # Kernel packing of a device number.
     dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
 
-    def load_way(way: Way) -> Discards:
+    def load_variant(way: ProgramSet) -> Discards:
         return Discards(dev, namespace.st_ino, way, stalls=stalls)
 
-    def load() -> Discards:
+    def load_programs() -> Discards:
         try:
-            return first_loaded(ways, load_way, ProbeError, {errno.ENOMEM})[0]
+            return load_first(ways, load_variant, ProbeError, {errno.ENOMEM})[0]
         except ProbeError as error:
-            raise explained(error) from error
+            raise explain_load_error(error) from error
 
-    return load
+    return load_programs
 
 
-def explained(error: Exception) -> OpwatchError:
+def explain_load_error(error: Exception) -> OpwatchError:
     """Convert a ProbeError to an error with advice for the user."""
     from opwatch.collectors.block.blk import explain_probe_error  # Imported only on errors
 
@@ -80,16 +80,16 @@ class Loading:
         self._load = load
         self._loaded: Discards | None = None
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._load_programs)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _load_programs(self) -> None:
         try:
             self._loaded = self._load()
         except Exception as error:
             self._error = error
 
-    def programs(self) -> Discards:
+    def wait_for_programs(self) -> Discards:
         """Wait for the programs and return them, or raise the loader's error."""
         self._thread.join()
         if self._error:

@@ -8,26 +8,26 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from opwatch.closing import Closing
-from opwatch.collectors.audit.discard_programs import explained, loader, pack_granule
+from opwatch.closing import Closable
+from opwatch.collectors.audit.discard_programs import explain_load_error, make_loader, pack_granule
 from opwatch.collectors.block.diskstats import StatReader, is_idle
 from opwatch.host.device import BlockDevice
 from opwatch.trace.stat import StatSample
 from opwatch.trim.audit.flow import DiscardLoss, Flow, Stage, Trace, decode_flows, decode_origins
-from opwatch.trim.audit.programs import AUDITED, CLAIMING, Following, absent
+from opwatch.trim.audit.programs import AUDIT_OPTIONS, CLAIM_PROGRAMS, ProgramOptions, find_absent
 
 if TYPE_CHECKING:
     from opwatch._native import Discards
 
 
 # Poll interval for the counters while waiting for them to settle.
-LOOK_S = 0.05
+POLL_S = 0.05
 # Device mapper does not report its discards in flight. Wait for missing completions while anything moves, and
 # this much longer: a pool with slow metadata can pause for seconds.
 _STILL_S = 10.0
 
 
-class DiscardTracer(Closing):
+class DiscardTracer(Closable):
     """Follows discards from entry to completion.
 
     `granules` are (bytes, offset) per disk. `programs` come from loader() and determine the attached hooks.
@@ -38,14 +38,14 @@ class DiscardTracer(Closing):
         self,
         disks: Sequence[BlockDevice],
         granules: Mapping[str, tuple[int, int]] | None = None,
-        following: Following = AUDITED,
+        following: ProgramOptions = AUDIT_OPTIONS,
         *,
         stalls: bool = False,
         programs: Discards | None = None,
         chain: Callable[[int, int], None] | None = None,
     ) -> None:
         packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
-        self._native = programs or loader(following, stalls=stalls)()
+        self._native = programs or make_loader(following, stalls=stalls)()
         self._letting_go: threading.Thread | None = None
         self._chain = chain
         # Imported late, because decoding works without the extension.
@@ -57,29 +57,29 @@ class DiscardTracer(Closing):
             self._native.attach(packed)
         except ProbeError as error:
             self._native.close()
-            raise explained(error) from error
+            raise explain_load_error(error) from error
         self._disks = {disk.name: disk for disk in disks}
         self._stats = {disk.name: StatReader(disk) for disk in disks}
         self._before = self._read_stats()
 
-    def follow(self, pid: int) -> None:
+    def follow_process(self, pid: int) -> None:
         """Count the discards of a process in this PID namespace as ours."""
         self._native.follow(pid)
 
-    def absent(self) -> frozenset[str]:
+    def list_missing(self) -> frozenset[str]:
         """Return the programs that an audit misses."""
-        return absent(self._native.attached())
+        return find_absent(self._native.attached())
 
-    def read(self) -> Trace:
+    def read_trace(self) -> Trace:
         """Return all counts so far."""
         return Trace(
             flows=tuple(decode_flows(self._native.flows())),
             origins=tuple(decode_origins(self._native.origins())),
-            absent=self.absent(),
+            absent=self.list_missing(),
             loss=DiscardLoss(*self._native.loss()),
             misses=sum(program[4] for program in self._native.programs()),
-            stats=self._grown(),
-            claims_seen=any(name in CLAIMING and not error for name, error in self._native.attached()),
+            stats=self._measure_growth(),
+            claims_seen=any(name in CLAIM_PROGRAMS and not error for name, error in self._native.attached()),
         )
 
     def wait_quiet(self, quiet_s: float, patience_s: float, stop: Callable[[], bool] = bool) -> bool:
@@ -88,41 +88,41 @@ class DiscardTracer(Closing):
         Returns False after the timeout, or when `stop` returns True.
         """
         end = time.monotonic() + patience_s
-        last, since = self._of_ours(), time.monotonic()
-        while not self._is_over(last, time.monotonic() - since, quiet_s):
+        last, since = self._select_own_flows(), time.monotonic()
+        while not self._is_settled(last, time.monotonic() - since, quiet_s):
             if time.monotonic() > end or stop():
                 return False
-            time.sleep(LOOK_S)
-            now = self._of_ours()
+            time.sleep(POLL_S)
+            now = self._select_own_flows()
             if now != last:
                 last, since = now, time.monotonic()
-        return not _unended(last)
+        return not _has_incomplete(last)
 
-    def _is_over(self, flows: Sequence[Flow], still_s: float, quiet_s: float) -> bool:
-        if still_s < quiet_s or self._in_flight(flows):
+    def _is_settled(self, flows: Sequence[Flow], still_s: float, quiet_s: float) -> bool:
+        if still_s < quiet_s or self._has_in_flight(flows):
             return False
-        return still_s >= _STILL_S or not _unended(flows)
+        return still_s >= _STILL_S or not _has_incomplete(flows)
 
-    def programs(self) -> list[tuple[str, int, int, int, int]]:
+    def list_programs(self) -> list[tuple[str, int, int, int, int]]:
         """Return (name, id, runs, run_ns, recursion misses) of each attached program."""
         return self._native.programs()
 
-    def let_go(self) -> None:
+    def start_closing(self) -> None:
         """Start closing in a thread. No reads are possible afterwards.
 
         Detaching from functions may take the kernel as long as judging the result.
         """
         if not self._letting_go:
-            self._letting_go = threading.Thread(target=self._close)
+            self._letting_go = threading.Thread(target=self._close_programs)
             self._letting_go.start()
 
     def close(self) -> None:
         if self._letting_go:
             self._letting_go.join()
         else:
-            self._close()
+            self._close_programs()
 
-    def _close(self) -> None:
+    def _close_programs(self) -> None:
         if self._chain:
             self._chain(-1, -1)
             self._chain = None
@@ -130,11 +130,11 @@ class DiscardTracer(Closing):
         for stat in self._stats.values():
             stat.close()
 
-    def _of_ours(self) -> list[Flow]:
+    def _select_own_flows(self) -> list[Flow]:
         """Return the flows of the watched disks only. Other disks may never become quiet."""
         return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
 
-    def _in_flight(self, flows: Sequence[Flow]) -> bool:
+    def _has_in_flight(self, flows: Sequence[Flow]) -> bool:
         """Return whether issued requests on the watched disks are incomplete, by our own count."""
         issued = dict.fromkeys(self._stats, 0)
         for flow in flows:
@@ -144,9 +144,9 @@ class DiscardTracer(Closing):
         return any(left > 0 and not is_idle(self._disks[name]) for name, left in issued.items())
 
     def _read_stats(self) -> dict[str, StatSample | None]:
-        return {name: reader.read() for name, reader in self._stats.items()}
+        return {name: reader.read_stats() for name, reader in self._stats.items()}
 
-    def _grown(self) -> dict[str, tuple[int, int]]:
+    def _measure_growth(self) -> dict[str, tuple[int, int]]:
         """Return the kernel's discard counts since the start, for disks with such counts."""
         grown = {}
         for name, now in self._read_stats().items():
@@ -159,7 +159,7 @@ class DiscardTracer(Closing):
         return grown
 
 
-def _unended(flows: Sequence[Flow]) -> bool:
+def _has_incomplete(flows: Sequence[Flow]) -> bool:
     """Return whether a bio-based device mapper device received more than it completed."""
     by_request = {flow.disk for flow in flows if flow.stage is Stage.ISSUED}
     sent: Counter[str] = Counter()

@@ -9,41 +9,41 @@ import signal
 import struct
 from collections.abc import Callable
 
-from opwatch.collectors.space.fitrim import ask
-from opwatch.collectors.space.mount_handle import opened
+from opwatch.collectors.space.fitrim import send_fitrim
+from opwatch.collectors.space.mount_handle import open_mount
 from opwatch.errors import OpwatchError
-from opwatch.host.privilege import missing
+from opwatch.host.privilege import make_permission_error
 from opwatch.host.usage import Mount
-from opwatch.trim.audit.question import Asked, FitrimAnswer
+from opwatch.trim.audit.fitrim import Asked, FitrimAnswer
 
 _ANSWER = struct.Struct("=qQ")
 
 
-def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
+def trim_in_child(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
     """Trim, and return the kernel's claim. Calls `started` with the child's pid before the trim begins."""
-    with opened(mount) as descriptor:
-        return _ask(descriptor, asked, started)
+    with open_mount(mount) as descriptor:
+        return _fork_child(descriptor, asked, started)
 
 
-def _ask(descriptor: int, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
+def _fork_child(descriptor: int, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
     go_read, go_write = os.pipe2(os.O_CLOEXEC)
     answer_read, answer_write = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.fork()
         if pid == 0:
-            _child(descriptor, asked, go_read, go_write, answer_write)
+            _run_child(descriptor, asked, go_read, go_write, answer_write)
         os.close(answer_write)
         answer_write = -1
         started(pid)
         os.write(go_write, b"g")
-        return _wait(pid, answer_read)
+        return _wait_for_answer(pid, answer_read)
     finally:
         for number in (go_read, go_write, answer_read, answer_write):
             if number >= 0:
                 os.close(number)
 
 
-def _child(descriptor: int, asked: Asked, go_read: int, go_write: int, answer: int) -> None:
+def _run_child(descriptor: int, asked: Asked, go_read: int, go_write: int, answer: int) -> None:
     """Send FITRIM, then exit without returning.
 
     The child exits early if the parent dies, and signals have their default action.
@@ -55,13 +55,13 @@ def _child(descriptor: int, asked: Asked, go_read: int, go_write: int, answer: i
         signal.set_wakeup_fd(-1)
         os.close(go_write)
         if os.read(go_read, 1):
-            given = ask(descriptor, asked)
+            given = send_fitrim(descriptor, asked)
             os.write(answer, _ANSWER.pack(given.error, given.claimed or 0))
             status = 0
     os._exit(status)
 
 
-def _wait(pid: int, answer: int) -> FitrimAnswer:
+def _wait_for_answer(pid: int, answer: int) -> FitrimAnswer:
     """Return the child's answer, without a claim if a signal ended the child."""
     interrupted = False
     while True:
@@ -76,7 +76,7 @@ def _wait(pid: int, answer: int) -> FitrimAnswer:
     if len(raw) == _ANSWER.size:
         error, claimed = _ANSWER.unpack(raw)
         if error in (errno.EPERM, errno.EACCES):
-            raise missing("FITRIM", "CAP_SYS_ADMIN, or root", "trim audit ...")
+            raise make_permission_error("FITRIM", "CAP_SYS_ADMIN, or root", "trim audit ...")
         return FitrimAnswer(None if error else claimed, error, interrupted)
     if os.WIFSIGNALED(status):
         return FitrimAnswer(None, 0, True)

@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 
 from opwatch.host.device import Devices
-from opwatch.trim.audit.kernel_log import KernelLog, about, records
+from opwatch.trim.audit.kernel_log import KernelLog, find_messages, parse_records
 from opwatch.trim.stack.layers import Kind, Stack
 
 # Driver names for a disk in kernel messages, found in its sysfs path.
 _ADDRESS = re.compile(r"ata\d+|nvme\d+|\d+:\d+:\d+:\d+")
 
 
-def names_of(stack: Stack) -> set[str]:
+def collect_kernel_names(stack: Stack) -> set[str]:
     """Return the kernel's names for the devices of a stack, including their ports and controllers."""
     devices, names = Devices(), {layer.device for layer in stack.layers}
     for layer in stack.layers:
@@ -39,7 +39,7 @@ class LogTail:
         except OSError as error:
             self._unknown = f"{path}: {error.strerror}"
 
-    def _read(self) -> str:
+    def _read_records(self) -> str:
         text = []
         while True:
             try:
@@ -57,14 +57,16 @@ class LogTail:
             text.append(record.decode(errors="replace"))
         return "".join(text)
 
-    def read(self) -> KernelLog:
+    def read_log(self) -> KernelLog:
         """Return the messages since construction. Can be called once."""
         if self._descriptor < 0:
             return KernelLog((), self._unknown)
         try:
-            text = self._read()
+            text = self._read_records()
         finally:
             os.close(self._descriptor)
             self._descriptor = -1
         devs = {layer.dev for layer in self._stack.layers}
-        return KernelLog(tuple(about(records(text), names_of(self._stack), devs)), self._unknown)
+        return KernelLog(
+            tuple(find_messages(parse_records(text), collect_kernel_names(self._stack), devs)), self._unknown
+        )

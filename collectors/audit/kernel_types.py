@@ -8,7 +8,7 @@ from __future__ import annotations
 import _thread
 
 
-def read_ahead() -> None:
+def preload_types() -> None:
     """Parse the types once in a background thread, for which the loader waits."""
     try:
         from opwatch._native import read_types

@@ -14,25 +14,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit import fitrim_process
-from opwatch.collectors.audit.accounts import DriveAccounts
+from opwatch.collectors.audit.accounts import DriveCounters
 from opwatch.collectors.audit.backing_files import BackingFiles
 from opwatch.collectors.audit.discard_programs import Loading
-from opwatch.collectors.audit.discards import LOOK_S, DiscardTracer
+from opwatch.collectors.audit.discards import POLL_S, DiscardTracer
 from opwatch.collectors.audit.kernel_log import LogTail
-from opwatch.collectors.block.diskstats import decode_stat, no_witness
-from opwatch.collectors.space.mount_handle import opened
+from opwatch.collectors.block.diskstats import decode_stat, explain_unverified
+from opwatch.collectors.space.mount_handle import open_mount
 from opwatch.collectors.stack.layers import LayerReader
-from opwatch.collectors.stale.readback import held_by_count
+from opwatch.collectors.stale.readback import read_use_count
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.host.privilege import own_command
+from opwatch.host.privilege import build_own_command
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
-from opwatch.trim.audit.flow import Stage, Trace, total
-from opwatch.trim.audit.programs import AUDITED, Following
-from opwatch.trim.audit.question import Asked
+from opwatch.trim.audit.fitrim import Asked
+from opwatch.trim.audit.flow import Stage, Trace, sum_flows
+from opwatch.trim.audit.programs import AUDIT_OPTIONS, ProgramOptions
+from opwatch.trim.stack.discard_path import find_short_paths
 from opwatch.trim.stack.layers import Kind, Stack
-from opwatch.trim.stack.passage import short_paths
 from opwatch.trim.stack.settling import quiet_after_trim
 from opwatch.trim.stale.sentinel import BLOCK, ReadsAs
 
@@ -47,23 +47,23 @@ LOCKS = Path("/run/opwatch/audits")
 # A drive may delay deallocation, so wait this long for old data to disappear.
 PROVE_WAIT_S = 5.0
 
-Say = Callable[[str], None]
+ShowMessage = Callable[[str], None]
 # Verdict of the core on the evidence so far: drives may still free space.
-IsEarly = Callable[[AuditEvidence], bool]
+MayFreeLater = Callable[[AuditEvidence], bool]
 
 
 @contextlib.contextmanager
-def alone_on(stack: Stack, say: Say) -> Iterator[None]:
+def lock_audits(stack: Stack, say: ShowMessage) -> Iterator[None]:
     """Serialize audits of one disk, because work of kernel threads cannot be attributed to an audit."""
     with contextlib.ExitStack() as locks:
-        for leaf in sorted(stack.leaves(), key=lambda layer: layer.device):
+        for leaf in sorted(stack.find_leaves(), key=lambda layer: layer.device):
             path = LOCKS / leaf.device.replace("/", "!")
             try:
                 LOCKS.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             except OSError as error:
                 raise PermissionMissing(
-                    f"{path}: {error.strerror}. Try: sudo {own_command()} trim audit ..."
+                    f"{path}: {error.strerror}. Try: sudo {build_own_command()} trim audit ..."
                 ) from error
             locks.callback(os.close, descriptor)
             try:
@@ -74,7 +74,7 @@ def alone_on(stack: Stack, say: Say) -> Iterator[None]:
         yield
 
 
-def disks(stack: Stack) -> list[BlockDevice]:
+def find_counted_devices(stack: Stack) -> list[BlockDevice]:
     """Return the devices of a stack that have separate statistics."""
     devices = Devices()
     return [
@@ -84,29 +84,29 @@ def disks(stack: Stack) -> list[BlockDevice]:
     ]
 
 
-def tracer_of(
-    stack: Stack, following: Following = AUDITED, *, programs: Discards | None = None
+def make_tracer(
+    stack: Stack, following: ProgramOptions = AUDIT_OPTIONS, *, programs: Discards | None = None
 ) -> DiscardTracer:
     """Return a tracer with the granules of all devices of a stack."""
-    granules = {layer.device: granule for layer in stack.layers if (granule := layer.granule)}
-    return DiscardTracer(disks(stack), granules, following, programs=programs)
+    granules = {layer.device: granule for layer in stack.layers if (granule := layer.discard_granule)}
+    return DiscardTracer(find_counted_devices(stack), granules, following, programs=programs)
 
 
-def _counted(stack: Stack) -> dict[str, int]:
+def _read_use_counts(stack: Stack) -> dict[str, int]:
     """Return the bytes that drives count as in use, for drives with such a count."""
     devices = Devices()
     counts = {
-        leaf.device: held_by_count(device)
-        for leaf in stack.leaves()
+        leaf.device: read_use_count(device)
+        for leaf in stack.find_leaves()
         if (device := devices.by_name(leaf.device))
     }
     return {name: count for name, count in counts.items() if count is not None}
 
 
-def _written(name: str) -> int | None:
+def _read_written_bytes(name: str) -> int | None:
     """Return the bytes written to a disk since boot by the kernel's statistics, or None without them."""
     device = Devices().by_name(name)
-    text = device.attribute("stat") if device and not no_witness(device) else None
+    text = device.read_attribute("stat") if device and not explain_unverified(device) else None
     return decode_stat(text)[1]["write"] if text else None
 
 
@@ -115,12 +115,12 @@ class _Proof:
 
     def __init__(self, mount: Mount, stack: Stack) -> None:
         # Imported only for --prove, like the other imports of this class, because of 20 dependencies.
-        from opwatch.collectors.stale.sentinels import Sentinels, prove_sizes
+        from opwatch.collectors.stale.sentinels import Sentinels, choose_sizes
 
         self._stack = stack
-        self._sizes = prove_sizes(stack)
+        self._sizes = choose_sizes(stack)
         self._sentinels = Sentinels(mount, stack, self._sizes, copies=True)
-        self._before = _counted(stack)
+        self._before = _read_use_counts(stack)
         self._written: Mapping[str, int] = {}
         self._unproven: str | None = None
         self._maps: SentinelMaps | None = None
@@ -131,9 +131,9 @@ class _Proof:
         try:
             self._sentinels.__enter__()
             self._sentinels.plant()
-            self._written = _counted(self._stack)
+            self._written = _read_use_counts(self._stack)
             self._maps = SentinelMaps(self._stack, self._sentinels)
-            self._sentinels.give_up()
+            self._sentinels.delete_files()
         except OpwatchError as error:
             self._unproven = str(error)
         except BaseException:
@@ -149,18 +149,18 @@ class _Proof:
         """Judge the sentinels. Slow drives are read again."""
         if self._unproven:
             return ReadBack({}, self._unproven)
-        if total(trace.select(Stage.FS_PASSED)).bytes:
+        if sum_flows(trace.select(Stage.FS_PASSED)).bytes:
             # XFS may have skipped sentinels, so the drive never got their discards. A trim by ranges reaches
             # them.
             with contextlib.suppress(OpwatchError):
-                self._sentinels.trim()
+                self._sentinels.trim_ranges()
         end = time.monotonic() + PROVE_WAIT_S
         if self._maps:
-            self._maps.wait(PROVE_WAIT_S)
+            self._maps.wait_until_gone(PROVE_WAIT_S)
         blocks_by_reading: Counter[ReadsAs] = Counter()
         by_device: defaultdict[str, Counter[ReadsAs]] = defaultdict(Counter)
         notes = []
-        sentinels = self._sentinels.judge(end - time.monotonic())
+        sentinels = self._sentinels.judge_sentinels(end - time.monotonic())
         for sentinel in sentinels:
             for kind, blocks in sentinel.inside.items():
                 blocks_by_reading[kind] += blocks * BLOCK
@@ -173,11 +173,11 @@ class _Proof:
             - blocks_by_reading[ReadsAs.UNREADABLE]
         )
         reason = None if judged else "no block of a sentinel could be judged"
-        maps = self._maps.judge(sentinels) if self._maps else {}
+        maps = self._maps.judge_maps(sentinels) if self._maps else {}
         read = {device: dict(counts) for device, counts in by_device.items()}
-        return ReadBack(dict(blocks_by_reading), reason, tuple(notes), self._count(), maps, read)
+        return ReadBack(dict(blocks_by_reading), reason, tuple(notes), self._read_count(), maps, read)
 
-    def _count(self) -> Count | None:
+    def _read_count(self) -> Count | None:
         """Return the drive's count around the sentinels, or None with several drives or without a count."""
         from opwatch.trim.stale.stale import Count
 
@@ -186,7 +186,7 @@ class _Proof:
         [name] = self._before
         end = time.monotonic() + PROVE_WAIT_S
         while True:
-            after = _counted(self._stack).get(name)
+            after = _read_use_counts(self._stack).get(name)
             if after is None:
                 return None
             if after < self._written[name] or time.monotonic() > end:
@@ -197,66 +197,66 @@ class _Proof:
 def stack_after(before: Stack, mount: Mount | None) -> Stack:
     """Return the current stack, without layers if the device disappeared."""
     if mount:
-        return LayerReader().mount(mount)
+        return LayerReader().read_mount(mount)
     device = Devices().by_name(before.layers[0].device)
-    return LayerReader().device(device) if device else replace(before, layers=())
+    return LayerReader().read_device(device) if device else replace(before, layers=())
 
 
 class _Witnesses:
     """Sources that are read once before and once after a trim: drives and kernel log."""
 
-    def __init__(self, before: Stack, is_early: IsEarly) -> None:
+    def __init__(self, before: Stack, is_early: MayFreeLater) -> None:
         self._before = before
         self._is_early = is_early
-        self._counted = _counted(before)
-        self._written = {name: _written(name) for name in self._counted}
-        self._accounts = DriveAccounts(before)
+        self._counted = _read_use_counts(before)
+        self._written = {name: _read_written_bytes(name) for name in self._counted}
+        self._accounts = DriveCounters(before)
         self._files = BackingFiles(before)
         self._log = LogTail(before)
 
-    def prepare(self) -> None:
+    def prepare_reading(self) -> None:
         """Prepare for the reading after the trim while the kernel trims."""
         self._accounts.import_decoders()
 
     def add_to(self, evidence: AuditEvidence, mount: Mount | None) -> AuditEvidence:
         """Return the evidence with the current readings."""
         return replace(
-            self._with_counts(evidence),
+            self._add_use_counts(evidence),
             after=stack_after(self._before, mount),
-            accounts=tuple(self._accounts.since()),
-            files=self._files.since(),
-            log=self._log.read(),
+            accounts=tuple(self._accounts.compare_counters()),
+            files=self._files.read_changes(),
+            log=self._log.read_log(),
         )
 
-    def _with_counts(self, evidence: AuditEvidence) -> AuditEvidence:
+    def _add_use_counts(self, evidence: AuditEvidence) -> AuditEvidence:
         """Add the drives' current use counts. Waits once for drives that may free space later."""
         end = time.monotonic() + (0 if evidence.read_back else PROVE_WAIT_S)
         while True:
-            evidence = replace(evidence, in_use=dict(self._counts_now()))
+            evidence = replace(evidence, in_use=dict(self._compare_use_counts()))
             if not evidence.in_use or time.monotonic() > end or not self._is_early(evidence):
                 return evidence
             time.sleep(0.1)
 
-    def _counts_now(self) -> Iterator[tuple[str, Held]]:
-        now = _counted(self._before)
+    def _compare_use_counts(self) -> Iterator[tuple[str, Held]]:
+        now = _read_use_counts(self._before)
         for name, was in self._counted.items():
-            then, written = self._written[name], _written(name)
+            then, written = self._written[name], _read_written_bytes(name)
             if name in now:
                 since = None if then is None or written is None else written - then
                 yield name, Held(was, now[name], since)
 
 
-def _follower(tracer: DiscardTracer, *meanwhile: Callable[[], None]) -> Callable[[int], None]:
-    def started(pid: int) -> None:
-        tracer.follow(pid)
+def _make_follower(tracer: DiscardTracer, *meanwhile: Callable[[], None]) -> Callable[[int], None]:
+    def follow_child(pid: int) -> None:
+        tracer.follow_process(pid)
         threading.Thread(target=lambda: [one() for one in meanwhile]).start()
 
-    return started
+    return follow_child
 
 
 def _refuse_to_fail_paths(stack: Stack, point: str) -> None:
     """Raise RefusedError if a trim would make multipath fail a path."""
-    for short in short_paths(stack):
+    for short in find_short_paths(stack):
         raise RefusedError(
             f"{point}: {short.words}, where multipath is: the first discard would fail this path"
             f" (limit-shorter). opwatch trim check {point} says what to do; to follow a trim of yours"
@@ -264,14 +264,14 @@ def _refuse_to_fail_paths(stack: Stack, point: str) -> None:
         )
 
 
-def trim(
+def trim_and_trace(
     mount: Mount,
     asked: Asked,
     patience_s: float,
-    say: Say,
+    say: ShowMessage,
     *,
     loading: Loading,
-    is_early: IsEarly,
+    is_early: MayFreeLater,
     prove: bool = False,
     meanwhile: Callable[[], None] = lambda: None,
     leaving: contextlib.ExitStack | None = None,
@@ -282,40 +282,42 @@ def trim(
     time for this evidence. `meanwhile` runs in a thread while the kernel trims. `leaving` closes the
     programs, which may take longer than processing the evidence.
     """
-    with opened(mount), contextlib.ExitStack() as entered:
+    with open_mount(mount), contextlib.ExitStack() as entered:
         # The open descriptor pins the mount from here on.
-        before = LayerReader().mount(mount)
+        before = LayerReader().read_mount(mount)
         _refuse_to_fail_paths(before, mount.point)
-        entered.enter_context(alone_on(before, say))
+        entered.enter_context(lock_audits(before, say))
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
         if proof:
-            before = LayerReader().mount(mount)  # Includes the space of the sentinels
+            before = LayerReader().read_mount(mount)  # Includes the space of the sentinels
         witnesses = _Witnesses(before, is_early)
-        tracer = (leaving or entered).enter_context(tracer_of(before, programs=loading.programs()))
-        entered.callback(tracer.let_go)
-        answer = fitrim_process.trim(mount, asked, _follower(tracer, witnesses.prepare, meanwhile))
+        tracer = (leaving or entered).enter_context(make_tracer(before, programs=loading.wait_for_programs()))
+        entered.callback(tracer.start_closing)
+        answer = fitrim_process.trim_in_child(
+            mount, asked, _make_follower(tracer, witnesses.prepare_reading, meanwhile)
+        )
         settled = tracer.wait_quiet(quiet_after_trim(before), patience_s)
-        trace = tracer.read()
-        tracer.let_go()
+        trace = tracer.read_trace()
+        tracer.start_closing()
         read_back = proof.read_back(trace) if proof else None
         evidence = AuditEvidence(before, before, trace, asked, answer, settled=settled, read_back=read_back)
         return witnesses.add_to(evidence, mount)
 
 
-def observe(
+def trace_other_trims(
     before: Stack,
     mount: Mount | None,
     wait: Callable[[], None],
     patience_s: float,
-    quiet_s: float = LOOK_S,
+    quiet_s: float = POLL_S,
     *,
-    is_early: IsEarly,
+    is_early: MayFreeLater,
 ) -> AuditEvidence:
     """Trace the trims of other processes below a mount or device while `wait` runs."""
     witnesses = _Witnesses(before, is_early)
-    with tracer_of(before, Following(claims=True)) as tracer:
+    with make_tracer(before, ProgramOptions(claims=True)) as tracer:
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
-        trace = tracer.read()
-        tracer.let_go()
+        trace = tracer.read_trace()
+        tracer.start_closing()
         return witnesses.add_to(AuditEvidence(before, before, trace, settled=settled), mount)

@@ -14,46 +14,46 @@ FOLDER = Path(__file__).parents[2] / "tools" / "bcc"
 _FILES = ("dialect.h", "hist.h", "op.h", "target.h", "inflight.h", "rq.h", "hooks.c")
 _DISK_KEY = struct.Struct("=QQII")
 # OW_MOST_SPREAD, and the operations except hot ones and OW_OTHER.
-MOST_SPREAD = 16
+MAX_SPREAD = 16
 RARE_OPS = len(abi.OPS) - abi.HOT_OPS - 1
 _LOOKUP = re.compile(r"\bmap_(lookup|delete)\((\w+),\s*")
 _UPDATE = re.compile(r"\bmap_update\((\w+),\s*")
 
 
-def in_dialect(text: str) -> str:
+def convert_to_bcc(text: str) -> str:
     """Convert a file of bpf/ to bcc syntax: table.lookup(key) instead of map_lookup(table, key)."""
     text = _LOOKUP.sub(r"\2.\1(", text)
     return _UPDATE.sub(r"\1.update(", text)
 
 
-def _look_up(disk_keys: bytes) -> str:
+def _format_lookup(disk_keys: bytes) -> str:
     return " ".join(
         f"if (a == {a:#x}ULL && b == {b:#x}ULL) return {target};"
         for a, b, target, _ in _DISK_KEY.iter_unpack(disk_keys)
     )
 
 
-def spread(cpus: int) -> int:
+def count_other_hists(cpus: int) -> int:
     """Return the number of OW_OTHER histograms, a power of two."""
-    return min(MOST_SPREAD, 1 << (cpus - 1).bit_length())
+    return min(MAX_SPREAD, 1 << (cpus - 1).bit_length())
 
 
-def cold_per_target(cpus: int) -> int:
+def count_cold_hists(cpus: int) -> int:
     """Mirror ow_cold_per_target(): a histogram for each cold operation, several for the last."""
-    return RARE_OPS + spread(cpus)
+    return RARE_OPS + count_other_hists(cpus)
 
 
 def cold_hists(target: int, op: int, cpus: int) -> range:
     """Mirror ow_cold(): return the histograms of an operation."""
-    first = target * cold_per_target(cpus)
+    first = target * count_cold_hists(cpus)
     if op == len(abi.OPS) - 1:
-        return range(first + RARE_OPS, first + RARE_OPS + spread(cpus))
+        return range(first + RARE_OPS, first + RARE_OPS + count_other_hists(cpus))
     return range(first + op - abi.HOT_OPS, first + op - abi.HOT_OPS + 1)
 
 
 def queue_hists(target: int, op: int, cpus: int) -> range:
     """Mirror ow_queue_hist(): return the queue time histograms of an operation."""
-    first = target * (cpus * abi.HOT_OPS + cold_per_target(cpus))
+    first = target * (cpus * abi.HOT_OPS + count_cold_hists(cpus))
     if op < abi.HOT_OPS:
         return range(first + op, first + cpus * abi.HOT_OPS, abi.HOT_OPS)
     cold = cold_hists(0, op, cpus)
@@ -61,16 +61,16 @@ def queue_hists(target: int, op: int, cpus: int) -> range:
     return range(first + cold.start, first + cold.stop)
 
 
-def constants(plan: Plan, cpus: int, *, queue_time: bool, own_queue_stamp: bool) -> dict[str, str | int]:
+def make_constants(plan: Plan, cpus: int, *, queue_time: bool, own_queue_stamp: bool) -> dict[str, str | int]:
     """Return the constants for dialect.h. Unused tables get one entry, because bcc has no empty tables."""
     targets = len(plan.targets)
-    cold = targets * cold_per_target(cpus)
+    cold = targets * count_cold_hists(cpus)
     # Only a hidden disk has a key with a second word and no dev_t.
     hidden = any(a >> 32 for a, _, _, _ in _DISK_KEY.iter_unpack(plan.disk_keys))
     whole = all((target.first_sector, target.last_sector) == abi.WHOLE_DISK for target in plan.targets)
     return {
         "OWB_CPUS": cpus,
-        "OWB_SPREAD": spread(cpus),
+        "OWB_SPREAD": count_other_hists(cpus),
         "OWB_ANY_HIDDEN": int(hidden),
         "OWB_ANY_PARTITION": int(not whole),
         "OWB_QUEUE_TIME": int(queue_time),
@@ -81,15 +81,15 @@ def constants(plan: Plan, cpus: int, *, queue_time: bool, own_queue_stamp: bool)
         "OWB_STATUSES": targets * len(abi.OPS),
         "OWB_STAMPS": max(plan.stamps, 1),
         "OWB_QUEUE_STAMPS": max(plan.stamps, 1) if own_queue_stamp else 1,
-        "OWB_LOOK_UP": _look_up(plan.disk_keys),
+        "OWB_LOOK_UP": _format_lookup(plan.disk_keys),
     }
 
 
-def source(known: dict[str, str | int], folder: Path = FOLDER) -> str:
+def build_source(known: dict[str, str | int], folder: Path = FOLDER) -> str:
     """Return the complete program text."""
     parts = [f"#define {name} {value}" for name, value in known.items()]
     for name in _FILES:
-        text = in_dialect((folder / name).read_text())
+        text = convert_to_bcc((folder / name).read_text())
         if name == "dialect.h":
             text = text.replace('#include "opwatch_abi.h"', (folder / "opwatch_abi.h").read_text())
         parts.append(text)

@@ -19,13 +19,13 @@ from opwatch.errors import (
     UsageError,
 )
 from opwatch.host.device import BlockDevice, Leaf
-from opwatch.host.privilege import missing
-from opwatch.owners.cells import By, ReadCells, decode_cells, decode_forgotten, fitted
-from opwatch.owners.lives import Cell, Earlier, Lives
+from opwatch.host.privilege import make_permission_error
+from opwatch.owners.cells import OwnerGrouping, ReadCells, decode_cells, decode_forgotten, fit_cells
+from opwatch.owners.lives import Cell, Earlier, OwnerTotals
 from opwatch.trace import abi
-from opwatch.trace.programs import Way, first_loaded, tracer_ways
-from opwatch.trace.slow import SlowRecord, decode_left_out, decode_slow
-from opwatch.trace.tracing import Counted, settled
+from opwatch.trace.programs import ProgramSet, list_program_sets, load_first
+from opwatch.trace.slow import SlowRecord, decode_dropped_counts, decode_slow
+from opwatch.trace.tracing import SettledReadings, read_until_settled
 from opwatch.trace.trust import Reading
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ BIOS = 16384
 # Slots for requests in flight, 16 bytes each. A host adapter may report thousands of tags on each queue
 # although the queues share the tags. Above the limit some tags share a slot, and a request whose slot is
 # taken goes to the hash.
-MOST_STAMPS = 1 << 17
+MAX_STAMPS = 1 << 17
 # Maximum number of slots for all disks of a watch.
-MOST_STAMPS_IN_ALL = 1 << 22
+MAX_STAMPS_TOTAL = 1 << 22
 # Maximum wait for a CPU preempted between counting a request for the disk and for the owner.
 _OWNED_S = 0.05
 # Above this number, idle owners are evicted to make room for new processes. If half of the table is still in
@@ -69,11 +69,11 @@ class _Tags:
     stamps: int
 
     @property
-    def mask(self) -> int:
+    def stamp_mask(self) -> int:
         return self.stamps - 1 if self.stamps < self.queues * self.depth else 0
 
 
-def _tags(disk: BlockDevice, most: int, *, may_share: bool) -> _Tags:
+def _read_tags(disk: BlockDevice, most: int, *, may_share: bool) -> _Tags:
     """Return the current tags of a disk.
 
     A driver may change its queues at any time. Requests without a slot go to the hash.
@@ -81,7 +81,7 @@ def _tags(disk: BlockDevice, most: int, *, may_share: bool) -> _Tags:
     queues = disk.hardware_queues
     if not queues:
         return _Tags(0, 0, 0)
-    depth = max(SCHEDULER_TAGS, disk.number("queue/nr_requests") or 0, *map(_queue_tags, queues))
+    depth = max(SCHEDULER_TAGS, disk.read_number("queue/nr_requests") or 0, *map(_count_queue_tags, queues))
     # Queue numbers may have gaps, so the highest number determines the number of slots.
     count = max(int(queue.name) for queue in queues) + 1
     if not may_share:
@@ -89,19 +89,19 @@ def _tags(disk: BlockDevice, most: int, *, may_share: bool) -> _Tags:
     return _Tags(count, depth, min(count * depth, most))
 
 
-def _queue_tags(queue: Path) -> int:
+def _count_queue_tags(queue: Path) -> int:
     try:
         return int((queue / "nr_tags").read_text())
     except OSError:
         return 0  # Removed since the listing
 
 
-def ends_twice(device: BlockDevice) -> bool:
+def completes_twice(device: BlockDevice) -> bool:
     """Return whether data complete before the request does (request-based device mapper)."""
     return device.disk.is_request_based and (device.disk.sysfs / "dm").is_dir()
 
 
-def plan(leaves: Sequence[Leaf], *, may_share: bool = True) -> Plan:
+def make_plan(leaves: Sequence[Leaf], *, may_share: bool = True) -> Plan:
     """Lay out the targets. Targets on the same disk are chained and share the disk's slots.
 
     `may_share`: tags may share slots if a disk reports too many.
@@ -112,17 +112,17 @@ def plan(leaves: Sequence[Leaf], *, may_share: bool = True) -> Plan:
     keys = bytearray()
     targets: list[abi.Target] = []
     disks = {leaf.device.disk.name for leaf in leaves}
-    most = min(MOST_STAMPS, 1 << (MOST_STAMPS_IN_ALL // max(1, len(disks))).bit_length() - 1)
+    most = min(MAX_STAMPS, 1 << (MAX_STAMPS_TOTAL // max(1, len(disks))).bit_length() - 1)
     stamps = bios = 0
     for index, leaf in enumerate(leaves):
         disk = leaf.device.disk
         if disk.name in first_of_disk:
-            targets.append(_on_same_disk(leaf, leaves, targets, first_of_disk[disk.name]))
+            targets.append(_append_target(leaf, leaves, targets, first_of_disk[disk.name]))
             continue
         first_of_disk[disk.name] = index
         keys += abi.pack_disk_key(disk.dev, disk.name, index)
-        tags = _tags(disk, most, may_share=may_share)
-        sectors = leaf.device.sectors if leaf.device.is_partition else abi.WHOLE_DISK
+        tags = _read_tags(disk, most, may_share=may_share)
+        sectors = leaf.device.sector_range if leaf.device.is_partition else abi.WHOLE_DISK
         bio_based = not disk.is_request_based
         targets.append(
             abi.Target(
@@ -131,8 +131,8 @@ def plan(leaves: Sequence[Leaf], *, may_share: bool = True) -> Plan:
                 tags.queues,
                 tags.depth,
                 bio_based=bio_based,
-                ends_twice=ends_twice(disk),
-                stamp_mask=tags.mask,
+                ends_twice=completes_twice(disk),
+                stamp_mask=tags.stamp_mask,
             )
         )
         stamps += tags.stamps
@@ -140,7 +140,7 @@ def plan(leaves: Sequence[Leaf], *, may_share: bool = True) -> Plan:
     return Plan(leaves, targets, bytes(keys), stamps, bios)
 
 
-def _on_same_disk(leaf: Leaf, leaves: Sequence[Leaf], targets: list[abi.Target], first: int) -> abi.Target:
+def _append_target(leaf: Leaf, leaves: Sequence[Leaf], targets: list[abi.Target], first: int) -> abi.Target:
     """Return the target of another partition of a disk, appended to the disk's chain."""
     whole = next((x.device for x in leaves if x.device.name == leaf.device.disk.name), None)
     if whole or not leaf.device.is_partition:
@@ -150,7 +150,7 @@ def _on_same_disk(leaf: Leaf, leaves: Sequence[Leaf], targets: list[abi.Target],
     while targets[last].next:
         last = targets[last].next - 1
     targets[last] = replace(targets[last], next=len(targets) + 1)
-    first_sector, last_sector = leaf.device.sectors
+    first_sector, last_sector = leaf.device.sector_range
     return replace(targets[first], first_sector=first_sector, last_sector=last_sector, next=0)
 
 
@@ -169,42 +169,42 @@ class BlockTracer:
         queue_time: bool = False,
         raw_tp: bool = False,
         slow_ns: int = 0,
-        by: By | None = None,
+        by: OwnerGrouping | None = None,
     ) -> None:
         self.leaves = list(leaves)
-        self.plan = plan(self.leaves)
-        ways = tracer_ways(
+        self.plan = make_plan(self.leaves)
+        ways = list_program_sets(
             requests=self.plan.stamps > 0,
             bios=self.plan.bios > 0,
             queue_time=queue_time,
             slow=slow_ns > 0,
             owners=by is not None,
-            submitters=by is By.PROCESS,
+            submitters=by is OwnerGrouping.PROCESS,
         )
         if raw_tp:
             del ways["tp_btf"]
-        self._native, way = self._loaded([*ways.values()], queue_time=queue_time, slow_ns=slow_ns, by=by)
+        self._native, way = self._load_first([*ways.values()], queue_time=queue_time, slow_ns=slow_ns, by=by)
         self._hooks = next(name for name in ways if ways[name] is way)
-        self.notes = self._notes_of_lanes()
+        self.notes = self._make_lane_notes()
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
-        self._counted = [Counted(stat.read_with_ticks) for stat in self._stats]
+        self._counted = [SettledReadings(stat.read_with_ticks) for stat in self._stats]
         self._has_owners = by is not None
         # Owners of each leaf at the last reading. Empty unless requested.
         self.owned: list[ReadCells] = []
         # Earlier activity of owners that were evicted and returned.
         self.earlier: list[Mapping[Cell, Earlier]] = []
-        self._lives = [Lives() for _ in self.leaves]
+        self._lives = [OwnerTotals() for _ in self.leaves]
 
-    def _loaded(
-        self, ways: Sequence[Way], *, queue_time: bool, slow_ns: int, by: By | None
-    ) -> tuple[Tracer, Way]:
+    def _load_first(
+        self, ways: Sequence[ProgramSet], *, queue_time: bool, slow_ns: int, by: OwnerGrouping | None
+    ) -> tuple[Tracer, ProgramSet]:
         """Return the programs of the first variant that the kernel accepts, attached."""
         try:
             from opwatch._native import ProbeError, Tracer
         except ImportError as error:
             raise TracerMissing from error
 
-        def load(way: Way) -> Tracer:
+        def load_variant(way: ProgramSet) -> Tracer:
             return Tracer(
                 abi.pack_targets(self.plan.targets),
                 self.plan.disk_keys,
@@ -217,11 +217,11 @@ class BlockTracer:
             )
 
         try:
-            return first_loaded(ways, load, ProbeError, _FINAL)
+            return load_first(ways, load_variant, ProbeError, _FINAL)
         except ProbeError as error:
             raise explain_probe_error(error) from error
 
-    def _notes_of_lanes(self) -> list[str]:
+    def _make_lane_notes(self) -> list[str]:
         lanes, cpus = self._native.lanes
         if lanes >= cpus:
             return []
@@ -239,23 +239,25 @@ class BlockTracer:
         """Return one reading per leaf, each between two readings of the kernel's statistics."""
         readings, owned, earlier = [], [], []
         for index, (stat, counted) in enumerate(zip(self._stats, self._counted, strict=True)):
-            before = stat.read()
+            before = stat.read_stats()
             if self._has_owners:
                 sample, cells, lives = self._sample_with_owners(index)
                 owned.append(cells)
                 earlier.append(lives)
             else:
                 sample = abi.decode_sample(self._native.sample(index))
-            readings.append(counted.reading(Reading(sample, before, stat.read_with_ticks(), stat.reason)))
+            readings.append(
+                counted.settle_reading(Reading(sample, before, stat.read_with_ticks(), stat.reason))
+            )
         self.owned, self.earlier = owned, earlier
         if self._has_owners:
-            self.forget_owners(_KEPT_OWNERS, self._native.owner_room // 2, _IDLE_NS)
+            self.evict_owners(_KEPT_OWNERS, self._native.owner_room // 2, _IDLE_NS)
         return readings
 
-    def forget_owners(self, keep: int, most: int, idle_ns: int) -> None:
+    def evict_owners(self, keep: int, most: int, idle_ns: int) -> None:
         """Evict owners and keep their counts: idle ones above `keep`, the smallest above `most`."""
         for target, cells in decode_forgotten(self._native.forget_owners(keep, most, idle_ns)).items():
-            self._lives[target].forget(cells)
+            self._lives[target].record_eviction(cells)
 
     def _sample_with_owners(self, index: int) -> tuple[abi.TargetSample, ReadCells, Mapping[Cell, Earlier]]:
         """Return a sample, its owners at the same moment, and the owners' earlier activity."""
@@ -265,8 +267,8 @@ class BlockTracer:
         deadline = time.monotonic() + _OWNED_S
         while True:
             after = decode_cells(self._native.owners(index))
-            whole = lives.whole(before, after.cells)
-            cells, is_short = fitted(sample, whole.before, whole.after)
+            whole = lives.add_earlier(before, after.cells)
+            cells, is_short = fit_cells(sample, whole.before, whole.after)
             if not is_short or time.monotonic() > deadline:
                 lives.note_sample(after.cells, sample.end_ns)
                 return sample, replace(after, cells=cells), whole.earlier
@@ -274,27 +276,27 @@ class BlockTracer:
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
         """Return a reading without concurrent completions if one succeeds soon, else the last reading."""
-        return settled(self.read, patience_s)
+        return read_until_settled(self.read, patience_s)
 
     @property
-    def chain(self) -> Callable[[int, int], None] | None:
+    def chain_function(self) -> Callable[[int, int], None] | None:
         """Return the function that chains programs to discard issue and completion, by descriptor (-1: none).
 
         None if the kernel refuses typed programs.
         """
         return self._native.chain if self._hooks == "tp_btf" else None
 
-    def slow(self) -> tuple[list[SlowRecord], list[int]]:
+    def take_slow(self) -> tuple[list[SlowRecord], list[int]]:
         """Return the slow requests since the last call, and the number of dropped records per leaf since
         attach."""
         raw, left_out = self._native.slow()
-        return decode_slow(raw), decode_left_out(left_out)[: len(self.leaves)]
+        return decode_slow(raw), decode_dropped_counts(left_out)[: len(self.leaves)]
 
-    def misses(self) -> int:
+    def read_misses(self) -> int:
         """Return the skipped runs of our programs since attach, for all disks."""
         return sum(program[4] for program in self._native.programs())
 
-    def programs(self) -> list[tuple[str, int, int, int, int]]:
+    def list_programs(self) -> list[tuple[str, int, int, int, int]]:
         """Return (name, id, runs, run_ns, recursion misses) of each attached program."""
         return self._native.programs()
 
@@ -308,7 +310,7 @@ def explain_probe_error(error: Exception) -> OpwatchError:
     """Convert ProbeError(errno, what, log) to an error with advice for the user."""
     number, what, log = error.args
     if number == errno.EPERM:
-        return missing(f"{what}: it", "CAP_BPF and CAP_PERFMON, or root")
+        return make_permission_error(f"{what}: it", "CAP_BPF and CAP_PERFMON, or root")
     if number in (errno.ENOENT, errno.ESRCH) and "BTF" in log:
         return Unsupported(
             f"{what}: no BTF in /sys/kernel/btf (CONFIG_DEBUG_INFO_BTF, or hidden from this container)"

@@ -14,18 +14,25 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from opwatch.collectors.block.bpftrace_script import EVENTS, FIRST_MAP, LAST_MAP, PROBE, operation_key, script
+from opwatch.collectors.block.bpftrace_script import (
+    EVENTS,
+    FIRST_MAP,
+    LAST_MAP,
+    PROBE,
+    build_script,
+    operation_key,
+)
 from opwatch.collectors.block.diskstats import StatReader
 from opwatch.collectors.block.held_programs import HeldPrograms
 from opwatch.errors import BadInput, OpwatchError, Unsupported, UsageError
-from opwatch.foreign import parse_json, text_of
-from opwatch.host.capabilities import has
+from opwatch.foreign import decode_text, parse_json
+from opwatch.host.capabilities import has_capability
 from opwatch.host.device import Leaf
-from opwatch.host.privilege import missing
+from opwatch.host.privilege import make_permission_error
 from opwatch.trace import abi
 from opwatch.trace.abi import LATENCY, OPS, SIZE, OpSample, TargetSample
 from opwatch.trace.hist import Histogram
-from opwatch.trace.tracing import Counted, settled
+from opwatch.trace.tracing import SettledReadings, read_until_settled
 from opwatch.trace.trust import Reading
 
 QUEUE = "time in the queue: bpftrace is not attached where requests enter it"
@@ -42,11 +49,11 @@ class _Counts:
     def __init__(self, maps: Maps) -> None:
         self._maps = maps
 
-    def scalar(self, name: str, target: int, op: int, *rest: int) -> int:
+    def read_scalar(self, name: str, target: int, op: int, *rest: int) -> int:
         key = ",".join(map(str, (target + 1, operation_key(op), *rest)))
         return int(self._maps.get(name, {}).get(key, 0))
 
-    def slots(self, name: str, target: int, op: int, size: int) -> list[int]:
+    def read_slots(self, name: str, target: int, op: int, size: int) -> list[int]:
         counts = [0] * size
         prefix = f"{target + 1},{operation_key(op)},"
         for key, count in self._maps.get(name, {}).items():
@@ -59,12 +66,12 @@ class _Counts:
 
 
 def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample:
-    latency = Histogram(LATENCY, counts.slots("@latency", target, op, LATENCY.slots))
-    sizes = Histogram(SIZE, counts.slots("@size", target, op, SIZE.slots))
-    events = {name: counts.scalar("@event", target, op, index) for index, name in enumerate(EVENTS)}
-    statuses = abi.words(counts.slots("@status", target, op, abi.STATUSES))
+    latency = Histogram(LATENCY, counts.read_slots("@latency", target, op, LATENCY.slots))
+    sizes = Histogram(SIZE, counts.read_slots("@size", target, op, SIZE.slots))
+    events = {name: counts.read_scalar("@event", target, op, index) for index, name in enumerate(EVENTS)}
+    statuses = abi.view_words(counts.read_slots("@status", target, op, abi.STATUSES))
     left = latency.total + events["taken_back"] - events["refused"] + events["abandoned"]
-    sum_ns = counts.scalar("@ns", target, op)
+    sum_ns = counts.read_scalar("@ns", target, op)
     return OpSample(
         completed=latency.total,
         in_flight=max(sizes.total - left - events["overwritten"], 0),
@@ -74,13 +81,13 @@ def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample
         end_sum_ns=0,
         lost_sum_ns=0,
         first_ends=0,
-        bytes=counts.scalar("@bytes", target, op),
-        error_bytes=counts.scalar("@error_bytes", target, op),
+        bytes=counts.read_scalar("@bytes", target, op),
+        error_bytes=counts.read_scalar("@error_bytes", target, op),
         sum_ns=sum_ns,
-        max_ns=counts.scalar("@max", target, op),
-        unseen_bytes=counts.scalar("@unseen", target, op),
-        stat_read_bytes=counts.scalar("@stat_read_bytes", target, op),
-        stat_write_bytes=counts.scalar("@stat_write_bytes", target, op),
+        max_ns=counts.read_scalar("@max", target, op),
+        unseen_bytes=counts.read_scalar("@unseen", target, op),
+        stat_read_bytes=counts.read_scalar("@stat_read_bytes", target, op),
+        stat_write_bytes=counts.read_scalar("@stat_write_bytes", target, op),
         issued=sizes.total,
         map_full=map_full,
         behind=0,
@@ -99,21 +106,23 @@ def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample
     )
 
 
-def decode(maps: Maps, targets: int, begin_ns: int, end_ns: int, map_full: int) -> list[TargetSample]:
+def decode_maps(maps: Maps, targets: int, begin_ns: int, end_ns: int, map_full: int) -> list[TargetSample]:
     """Return the samples in one set of printed maps. Pure.
 
     `map_full` is the number of failed updates of all targets, because bpftrace reports no key. Each sample
     has them under the operation "other". Raises BadInput for unknown maps.
     """
     try:
-        return _decode(_Counts(maps), targets, begin_ns, end_ns, map_full)
+        return _decode_samples(_Counts(maps), targets, begin_ns, end_ns, map_full)
     except BadInput:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise BadInput(f"bpftrace prints maps that are none of ours: {error}") from error
 
 
-def _decode(counts: _Counts, targets: int, begin_ns: int, end_ns: int, map_full: int) -> list[TargetSample]:
+def _decode_samples(
+    counts: _Counts, targets: int, begin_ns: int, end_ns: int, map_full: int
+) -> list[TargetSample]:
     return [
         TargetSample(
             begin_ns,
@@ -127,7 +136,7 @@ def _decode(counts: _Counts, targets: int, begin_ns: int, end_ns: int, map_full:
     ]
 
 
-class Frames:
+class MapAssembler:
     """Assembles bpftrace's JSON lines into sets of maps, and counts reported losses."""
 
     def __init__(self) -> None:
@@ -135,17 +144,17 @@ class Frames:
         self.map_full = 0
         self._maps: Maps | None = None
 
-    def feed(self, line: str) -> Maps | None:
+    def parse_line(self, line: str) -> Maps | None:
         """Return the set of maps completed by a line, or None."""
         if not line.startswith("{"):
             return None
         event = parse_json(line, "a line of bpftrace")
         try:
-            return self._take(event["type"], event.get("data", {}), event)
+            return self._parse_event(event["type"], event.get("data", {}), event)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise BadInput(f"bpftrace prints what nobody knows: {line[:200]}: {error}") from error
 
-    def _take(self, kind: object, data: Maps, event: Maps) -> Maps | None:
+    def _parse_event(self, kind: object, data: Maps, event: Maps) -> Maps | None:
         if kind == "attached_probes":
             self.attached = True
         elif kind == "helper_error":
@@ -154,10 +163,10 @@ class Frames:
             # Lost events of this script are failed updates.
             self.map_full += int(data["events"])
         elif kind == "map":
-            return self._map(data)
+            return self._add_maps(data)
         return None
 
-    def _map(self, data: Maps) -> Maps | None:
+    def _add_maps(self, data: Maps) -> Maps | None:
         if FIRST_MAP in data:
             self._maps = {}
         if self._maps is None:
@@ -169,7 +178,7 @@ class Frames:
         return done
 
 
-def batch_head(definition: str) -> str | None:
+def find_batch_head(definition: str) -> str | None:
     """Return the member path from a `struct io_comp_batch`, as bpftrace prints it, to its first request.
 
     Since v6.13 and stable updates of v6.12 the list has a head and a tail; before, it points to the first
@@ -180,23 +189,23 @@ def batch_head(definition: str) -> str | None:
     return "req_list" if re.search(r"struct request \* ?req_list;", definition) else None
 
 
-def _tool() -> str:
+def _require_bpftrace() -> str:
     path = shutil.which("bpftrace")
     if not path:
         raise Unsupported("bpftrace is not installed. Try: apt-get install bpftrace")
-    if not has("CAP_SYS_ADMIN") or os.geteuid() != 0:
-        raise missing("bpftrace", "root, with CAP_SYS_ADMIN")
+    if not has_capability("CAP_SYS_ADMIN") or os.geteuid() != 0:
+        raise make_permission_error("bpftrace", "root, with CAP_SYS_ADMIN")
     if not Path("/sys/kernel/btf/vmlinux").exists():
         raise Unsupported("the bpftrace backend needs the kernel's BTF; without it, --backend bcc may do")
     return path
 
 
-def _definition(tool: str, name: str) -> str:
+def _read_definition(tool: str, name: str) -> str:
     argv = [tool, "-lv", f"struct {name}"]
     return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
 
 
-def _check(leaves: Sequence[Leaf]) -> None:
+def _check_leaves(leaves: Sequence[Leaf]) -> None:
     if len(leaves) > abi.MAX_TARGETS:
         raise UsageError(f"{len(leaves)} disks are more than the {abi.MAX_TARGETS} that one tracer takes")
     for leaf in leaves:
@@ -206,13 +215,13 @@ def _check(leaves: Sequence[Leaf]) -> None:
             )
 
 
-def held_programs(process: Path, probes: int) -> HeldPrograms | None:
+def find_held_programs(process: Path, probes: int) -> HeldPrograms | None:
     """Return the programs of an attached bpftrace, or None if the skipped runs of any probe are unknown."""
     try:
         programs = HeldPrograms(process)
     except OSError:
         return None
-    return programs if len(programs.programs) == probes and programs.skipped() is not None else None
+    return programs if len(programs.programs) == probes and programs.count_skipped() is not None else None
 
 
 class BpftraceTracer:
@@ -223,19 +232,19 @@ class BpftraceTracer:
     notes: Sequence[str] = ()
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
-        tool = _tool()
-        _check(leaves)
+        tool = _require_bpftrace()
+        _check_leaves(leaves)
         self.leaves = list(leaves)
         self.lacks = [QUEUE]
-        self._frames = Frames()
+        self._frames = MapAssembler()
         self._pending = b""
         self._attached = False
         self._errors = TemporaryFile()  # noqa: SIM115 - lives as long as bpftrace
         # Entries per map, for requests in flight and used slots. Older versions use the second name.
         room = str(8192 + 4096 * len(self.leaves))
-        zone_resource = "required_elevator_features" in _definition(tool, "request_queue")
-        batches = batch_head(_definition(tool, "io_comp_batch"))
-        text = script(self.leaves, batches, zone_resource=zone_resource)
+        zone_resource = "required_elevator_features" in _read_definition(tool, "request_queue")
+        batches = find_batch_head(_read_definition(tool, "io_comp_batch"))
+        text = build_script(self.leaves, batches, zone_resource=zone_resource)
         self._process = subprocess.Popen(
             # bpftrace dies with us in any case. Ctrl-C must not reach bpftrace, because we still read the
             # maps.
@@ -247,14 +256,14 @@ class BpftraceTracer:
             env=os.environ | {"BPFTRACE_MAX_MAP_KEYS": room, "BPFTRACE_MAP_KEYS_MAX": room},
         )
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
-        self._counted = [Counted(stat.read_with_ticks) for stat in self._stats]
+        self._counted = [SettledReadings(stat.read_with_ticks) for stat in self._stats]
         try:
             while not self._frames.attached:
                 self._next_line(time.monotonic() + PATIENCE_S)
             # bpftrace answers a signal once everything is attached.
-            self._ask()
+            self._request_maps()
             self._attached = True
-            self._programs = held_programs(Path("/proc") / str(self._process.pid), text.count(PROBE))
+            self._programs = find_held_programs(Path("/proc") / str(self._process.pid), text.count(PROBE))
         except BaseException:
             self.close()
             raise
@@ -264,24 +273,24 @@ class BpftraceTracer:
     def read(self) -> list[Reading]:
         """Return one reading per leaf, all at the same moment, between two readings of the kernel's
         statistics."""
-        before = [stat.read() for stat in self._stats]
+        before = [stat.read_stats() for stat in self._stats]
         begin = time.monotonic_ns()
-        maps = self._ask()
-        samples = decode(maps, len(self.leaves), begin, time.monotonic_ns(), self._frames.map_full)
+        maps = self._request_maps()
+        samples = decode_maps(maps, len(self.leaves), begin, time.monotonic_ns(), self._frames.map_full)
         return [
-            counted.reading(Reading(sample, then, stat.read_with_ticks(), stat.reason))
+            counted.settle_reading(Reading(sample, then, stat.read_with_ticks(), stat.reason))
             for sample, then, stat, counted in zip(samples, before, self._stats, self._counted, strict=True)
         ]
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
         """Return a reading without concurrent completions if one succeeds soon, else the last reading."""
-        return settled(self.read, patience_s)
+        return read_until_settled(self.read, patience_s)
 
-    def misses(self) -> int | None:
+    def read_misses(self) -> int | None:
         """Return the skipped runs of the programs since attach, or None if not reported."""
-        return self._programs.skipped() if self._programs else None
+        return self._programs.count_skipped() if self._programs else None
 
-    def programs(self) -> list[tuple[str, int, int, int, int]]:
+    def list_programs(self) -> list[tuple[str, int, int, int, int]]:
         return []
 
     def close(self) -> None:
@@ -293,12 +302,12 @@ class BpftraceTracer:
         for stat in self._stats:
             stat.close()
 
-    def _ask(self) -> Maps:
+    def _request_maps(self) -> Maps:
         """Request and return all maps."""
         self._process.send_signal(signal.SIGUSR1)
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            maps = self._frames.feed(self._next_line(deadline))
+            maps = self._frames.parse_line(self._next_line(deadline))
             if maps is not None:
                 return maps
 
@@ -313,15 +322,15 @@ class BpftraceTracer:
             data = os.read(descriptor, 1 << 16)
             if not data:
                 kind = OpwatchError if self._attached else Unsupported
-                raise kind(f"bpftrace ended: {self._complaint()}")
+                raise kind(f"bpftrace ended: {self._read_complaint()}")
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
-        text = text_of(line)
+        text = decode_text(line)
         if not self._frames.attached:
-            self._frames.feed(text)
+            self._frames.parse_line(text)
         return text
 
-    def _complaint(self) -> str:
+    def _read_complaint(self) -> str:
         self._process.wait()
         self._errors.seek(0)
         words = self._errors.read().decode(errors="replace").strip()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import indent
 
-from opwatch.collectors.block.blk import ends_twice
+from opwatch.collectors.block.blk import completes_twice
 from opwatch.host.device import Leaf
 from opwatch.trace.abi import LATENCY, SIZE
 from opwatch.trace.hist import Scale
@@ -56,37 +56,39 @@ _OPERATIONS = (
 FLUSH = 2
 
 
-def _number(leaf: Leaf) -> int:
+def _encode_device(leaf: Leaf) -> int:
     major, minor = leaf.device.disk.dev
     return major << 20 | minor
 
 
-def _tables(leaves: Sequence[Leaf]) -> str:
+def _build_tables(leaves: Sequence[Leaf]) -> str:
     """Return the lookup tables. A lookup costs the verifier less than a chain of conditions."""
     lines = [f"@_op[{name}] = {index + 1};" for index, name in enumerate(_OPERATIONS)]
     lines.append("@_op[REQ_OP_ZONE_APPEND] = 2;")
     # bpftrace refuses a map that is never written. No disk has number 0.
     lines += ["@_twice[0] = 0;", "@_target[0] = 0;"]
-    lines += [f"@_twice[{index + 1}] = 1;" for index, leaf in enumerate(leaves) if ends_twice(leaf.device)]
-    numbered = [leaf for leaf in leaves if _number(leaf) and not leaf.device.is_partition]
-    lines += [f"@_target[{_number(leaf)}] = {leaves.index(leaf) + 1};" for leaf in numbered]
+    lines += [
+        f"@_twice[{index + 1}] = 1;" for index, leaf in enumerate(leaves) if completes_twice(leaf.device)
+    ]
+    numbered = [leaf for leaf in leaves if _encode_device(leaf) and not leaf.device.is_partition]
+    lines += [f"@_target[{_encode_device(leaf)}] = {leaves.index(leaf) + 1};" for leaf in numbered]
     return "\n".join(lines)
 
 
-def _condition(leaf: Leaf) -> str | None:
+def _build_condition(leaf: Leaf) -> str | None:
     """Return the condition for a leaf's requests, if the table cannot identify them.
 
     Partitions are matched by sectors, and hidden NVMe paths, which have no device number, by name.
     """
     device = leaf.device
-    parts = [] if _number(leaf) else [f'$disk->disk_name == "{device.disk.name}"']
+    parts = [] if _encode_device(leaf) else [f'$disk->disk_name == "{device.disk.name}"']
     if device.is_partition:
-        first, last = device.sectors
-        parts += [f"$number == {_number(leaf)}", f"$sector >= {first}", f"$sector <= {last}"]
+        first, last = device.sector_range
+        parts += [f"$number == {_encode_device(leaf)}", f"$sector >= {first}", f"$sector <= {last}"]
     return " && ".join(parts) or None
 
 
-def _find(leaves: Sequence[Leaf]) -> str:
+def _build_lookup(leaves: Sequence[Leaf]) -> str:
     """Return code that sets $t (target of $rq plus one, or 0 if unwatched), $o (see `operation_key`) and
     $sector."""
     lines = [
@@ -98,7 +100,7 @@ def _find(leaves: Sequence[Leaf]) -> str:
         "$t = @_target[$number];",
     ]
     for index, leaf in enumerate(leaves):
-        condition = _condition(leaf)
+        condition = _build_condition(leaf)
         if condition:
             lines.append(f"if ({condition}) {{ $t = {index + 1}; }}")
     lines.append("$o = @_op[(uint64)$rq->cmd_flags & 0xff];")
@@ -110,7 +112,7 @@ def operation_key(op: int) -> int:
     return op + 1 if op < len(_OPERATIONS) else 0
 
 
-def slot(value: str, scale: Scale) -> str:
+def build_slot(value: str, scale: Scale) -> str:
     """Return code that sets $slot, as hist_slot() of bpf/lib/hist.h does."""
     lines = [
         f"$slot = {value};",
@@ -130,11 +132,11 @@ def slot(value: str, scale: Scale) -> str:
     return "\n".join(lines)
 
 
-def _event(name: str) -> str:
+def _build_event(name: str) -> str:
     return f"@event[$t, $o, {EVENTS.index(name)}] = count();"
 
 
-def _issue() -> str:
+def _build_issue() -> str:
     """Return code for an issue.
 
     A requeued request continues the first issue. A request allocated later at the same address is a new
@@ -145,13 +147,13 @@ $first = @start[(uint64)$rq];
 $back = @back[(uint64)$rq];
 if ($back) {{ delete(@back[(uint64)$rq]); }}
 if (!($back && $first && (uint64)$rq->start_time_ns <= $first)) {{
-	if ($first && $back) {{ {_event("abandoned")} }}
-	if ($first && !$back) {{ {_event("overwritten")} }}
-{indent(_first_issue(), chr(9))}
+	if ($first && $back) {{ {_build_event("abandoned")} }}
+	if ($first && !$back) {{ {_build_event("overwritten")} }}
+{indent(_build_first_issue(), chr(9))}
 }}"""
 
 
-def _first_issue() -> str:
+def _build_first_issue() -> str:
     """Return code for the first issue.
 
     @next is one more than the start of a sequential successor, or 0 without a request, as in next_sector() of
@@ -160,10 +162,10 @@ def _first_issue() -> str:
     return f"""\
 $bytes = (uint64)$rq->__data_len;
 $sectors = $bytes >> 9;
-{slot("$sectors", SIZE)}
+{build_slot("$sectors", SIZE)}
 @size[$t, $o, $slot] = count();
 if ($bytes) {{
-	if (@next[$t, $o, cpu] == $sector + 1) {{ {_event("sequential")} }}
+	if (@next[$t, $o, cpu] == $sector + 1) {{ {_build_event("sequential")} }}
 	@next[$t, $o, cpu] = $sector + 1;
 	if (((uint64)$rq->cmd_flags & 0xff) != REQ_OP_ZONE_APPEND) {{
 		@next[$t, $o, cpu] = $sector + 1 + $sectors;
@@ -172,35 +174,35 @@ if ($bytes) {{
 @start[(uint64)$rq] = nsecs;"""
 
 
-def _count() -> str:
+def _build_count() -> str:
     """Return code for the last completion of a request issued at $issued."""
     return f"""\
 delete(@start[(uint64)$rq]);
 $ns = $now - $issued;
 if ($now < $issued) {{
-	{_event("clock_back")}
+	{_build_event("clock_back")}
 	$ns = 0;
 }}
-{slot("$ns", LATENCY)}
+{build_slot("$ns", LATENCY)}
 @latency[$t, $o, $slot] = count();
 @ns[$t, $o] = sum($ns);
 @max[$t, $o] = max($ns);
 @bytes[$t, $o] = sum($bytes);"""
 
 
-def _complete_batched() -> str:
+def _build_batch_completion() -> str:
     """Return code for a batch completion, which is always of a whole started request without an error."""
     return f"""\
 $bytes = (uint64)$rq->__data_len;
 $left = $bytes;
 $issued = @start[(uint64)$rq];
-{_count_other()}
-{_event("ends")}
+{_build_other_count()}
+{_build_event("ends")}
 if ($issued) {{
-{indent(_count(), chr(9))}
+{indent(_build_count(), chr(9))}
 }} else {{
 	@unseen[$t, $o] = sum($bytes);
-	{_event("unmatched")}
+	{_build_event("unmatched")}
 }}"""
 
 
@@ -208,7 +210,7 @@ if ($issued) {{
 RENUMBERED = "if ($error > 14 && $error < 19) { $error = $error - 1; }"
 
 
-def _complete(zone_resource: bool) -> str:
+def _build_completion(zone_resource: bool) -> str:
     """Return code for other completions, following on_complete() of bpf/block/blk.bpf.c step by step."""
     return f"""\
 $now = nsecs;
@@ -221,77 +223,77 @@ $tail = (uint64)$rq->biotail;
 $taken = $bytes == 0 && $tail == 0 && $o != 0 && $o != {operation_key(FLUSH)};
 $counted = !$issued && $bytes == 0 && $tail && (uint64)$rq->biotail->bi_status;
 if ($error && !$counted) {{
-	{_event("errors")}
+	{_build_event("errors")}
 	@status[$t, $o, $error] = count();
 	@error_bytes[$t, $o] = sum($bytes);
 }}
-{_count_other()}
+{_build_other_count()}
 if ($bytes < $left) {{
-	{_event("partial")}
+	{_build_event("partial")}
 	if ($issued) {{ @bytes[$t, $o] = sum($bytes); }} else {{ @unseen[$t, $o] = sum($bytes); }}
 }} else {{
 	$first = $o != {operation_key(FLUSH)} && (uint64)$rq->end_io == kaddr("mq_flush_data_end_io");
-	if (!$first && (@_twice[$t] == 0 || $bytes == 0 || $error)) {{ {_event("ends")} }}
+	if (!$first && (@_twice[$t] == 0 || $bytes == 0 || $error)) {{ {_build_event("ends")} }}
 	if ($issued && $taken) {{
 		delete(@start[(uint64)$rq]);
-		{_event("taken_back")}
+		{_build_event("taken_back")}
 	}} else if ($issued) {{
-{indent(_count(), chr(9) * 2)}
+{indent(_build_count(), chr(9) * 2)}
 	}} else {{
 		@unseen[$t, $o] = sum($bytes);
-		if ($rq->state == MQ_RQ_IDLE) {{ {_event("never_issued")} }}
-		else if ($taken) {{ {_event("taken_back")} {_event("refused")} }}
-		else if ($bytes == 0 && $tail) {{ {_event("flush_tails")} }}
-		else {{ {_event("unmatched")} }}
+		if ($rq->state == MQ_RQ_IDLE) {{ {_build_event("never_issued")} }}
+		else if ($taken) {{ {_build_event("taken_back")} {_build_event("refused")} }}
+		else if ($bytes == 0 && $tail) {{ {_build_event("flush_tails")} }}
+		else {{ {_build_event("unmatched")} }}
 	}}
 }}"""
 
 
-def _count_other() -> str:
+def _build_other_count() -> str:
     """Return code for the kernel's accounting of operations without a class: count_other() of
     bpf/block/rq.h."""
     return f"""\
 if (($o == 0 || $o == {operation_key(FLUSH)}) && (uint64)$rq->part) {{
 	if ((uint64)$rq->cmd_flags & 1) {{
 		@stat_write_bytes[$t, $o] = sum($bytes);
-		if ($bytes >= $left) {{ {_event("stat_writes")} }}
+		if ($bytes >= $left) {{ {_build_event("stat_writes")} }}
 	}} else {{
 		@stat_read_bytes[$t, $o] = sum($bytes);
-		if ($bytes >= $left) {{ {_event("stat_reads")} }}
+		if ($bytes >= $left) {{ {_build_event("stat_reads")} }}
 	}}
 }}"""
 
 
-def _when_watched(leaves: Sequence[Leaf], body: str) -> str:
-    return f"{_find(leaves)}\nif ($t) {{\n{indent(body, chr(9))}\n}}"
+def _wrap_if_watched(leaves: Sequence[Leaf], body: str) -> str:
+    return f"{_build_lookup(leaves)}\nif ($t) {{\n{indent(body, chr(9))}\n}}"
 
 
-def _probe(function: str, body: str) -> str:
+def _build_probe(function: str, body: str) -> str:
     return f"{PROBE}{function}\n{{\n{indent(body, chr(9))}\n}}\n"
 
 
-def script(leaves: Sequence[Leaf], batch_head: str | None, *, zone_resource: bool = False) -> str:
+def build_script(leaves: Sequence[Leaf], batch_head: str | None, *, zone_resource: bool = False) -> str:
     """Return the script for these leaves.
 
     `batch_head` is the member path from a batch to its first request, or None without batches.
     `zone_resource`: the kernel has HAS_ZONE_RESOURCE_STATUS, see bpf/lib/kernel.h.
     """
-    requeue = f"if (@start[(uint64)$rq]) {{\n\t@back[(uint64)$rq] = 1;\n\t{_event('requeued')}\n}}"
+    requeue = f"if (@start[(uint64)$rq]) {{\n\t@back[(uint64)$rq] = 1;\n\t{_build_event('requeued')}\n}}"
     parts = [
-        f"BEGIN\n{{\n\t{FIRST_MAP} = 1;\n\t{LAST_MAP} = 1;\n{indent(_tables(leaves), chr(9))}\n}}\n",
-        _probe("blk_mq_start_request", "$rq = args->rq;\n" + _when_watched(leaves, _issue())),
-        _probe(
+        f"BEGIN\n{{\n\t{FIRST_MAP} = 1;\n\t{LAST_MAP} = 1;\n{indent(_build_tables(leaves), chr(9))}\n}}\n",
+        _build_probe("blk_mq_start_request", "$rq = args->rq;\n" + _wrap_if_watched(leaves, _build_issue())),
+        _build_probe(
             "blk_update_request",
-            "$rq = args->req;\n" + _when_watched(leaves, _complete(zone_resource)),
+            "$rq = args->req;\n" + _wrap_if_watched(leaves, _build_completion(zone_resource)),
         ),
-        _probe("__blk_mq_requeue_request", "$rq = args->rq;\n" + _when_watched(leaves, requeue)),
+        _build_probe("__blk_mq_requeue_request", "$rq = args->rq;\n" + _wrap_if_watched(leaves, requeue)),
     ]
     if batch_head:
-        completion = _when_watched(leaves, _complete_batched())
+        completion = _wrap_if_watched(leaves, _build_batch_completion())
         loop = (
             f"$now = nsecs;\n$rq = args->iob->{batch_head};\n$i = 0;\nwhile ($i < {BATCH}) {{\n"
             f"\tif ((uint64)$rq == 0) {{ break; }}\n{indent(completion, chr(9))}\n"
             "\t$rq = $rq->rq_next;\n\t$i++;\n}"
         )
-        parts.append(_probe("blk_mq_end_request_batch", loop))
+        parts.append(_build_probe("blk_mq_end_request_batch", loop))
     return "\n".join(parts)

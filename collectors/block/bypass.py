@@ -24,7 +24,7 @@ _WORDS = (
 )
 
 
-def unseen_pages(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
+def find_uncounted_pages(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
     """Return I/O that is not counted because the driver may be called directly. Usually empty."""
     disk = leaf.device.disk
     if disk.is_request_based or not _DRIVERS.match(disk.name) or not _has_page_calls(symbols):
@@ -32,7 +32,7 @@ def unseen_pages(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
     return (_WORDS,)
 
 
-def unseen_remaps(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
+def find_uncounted_remaps(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
     """Return I/O that is not counted on a bio-based disk, because an array above passes its bios on.
 
     The kernel traces a bio once, at the first device that it is sent to. Linux kernel commit 10764815ff47
@@ -41,7 +41,7 @@ def unseen_remaps(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
     disk = leaf.device.disk
     if disk.is_request_based or _has_symbol(symbols, "md_account_bio"):
         return ()
-    levels = {name: disk.attribute(f"holders/{name}/md/level") for name in disk.holders()}
+    levels = {name: disk.read_attribute(f"holders/{name}/md/level") for name in disk.list_holders()}
     return tuple(
         f"I/O of {name} above: this kernel traces a bio only at the first device, "
         f"and {level} passes its bios on (until Linux 5.14)"
@@ -50,7 +50,7 @@ def unseen_remaps(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
     )
 
 
-def refused_clones(leaf: Leaf) -> tuple[str, ...]:
+def find_refused_clones(leaf: Leaf) -> tuple[str, ...]:
     """Return the kernel count that is not compared for a path of request-based multipath. Usually empty."""
     if not counts_refused_clones(leaf.device):
         return ()

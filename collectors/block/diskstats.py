@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from opwatch.errors import BadInput
-from opwatch.foreign import numbers
+from opwatch.foreign import parse_all_unsigned
 from opwatch.host.device import BlockDevice, LiveAttribute
 from opwatch.trace.stat import KernelTicks, StatSample
 
@@ -19,11 +19,11 @@ IN_FLIGHT = 8
 
 def decode_stat(text: str) -> tuple[dict[str, int], dict[str, int]]:
     """Return (requests, bytes) by group, without groups that the kernel does not have. Pure."""
-    return _groups(_fields(text))
+    return _group_fields(_parse_fields(text))
 
 
-def _fields(text: str) -> list[int]:
-    fields = numbers(text.split())
+def _parse_fields(text: str) -> list[int]:
+    fields = parse_all_unsigned(text.split())
     if fields is None:
         raise BadInput(f"a stat file with what is no number: {text[:200]!r}")
     if len(fields) < 11:
@@ -31,7 +31,7 @@ def _fields(text: str) -> list[int]:
     return fields
 
 
-def _groups(fields: list[int]) -> tuple[dict[str, int], dict[str, int]]:
+def _group_fields(fields: list[int]) -> tuple[dict[str, int], dict[str, int]]:
     requests = {"read": fields[0], "write": fields[4]}
     bytes_ = {"read": fields[2] * SECTOR, "write": fields[6] * SECTOR}
     if len(fields) >= 15:
@@ -42,7 +42,7 @@ def _groups(fields: list[int]) -> tuple[dict[str, int], dict[str, int]]:
     return requests, bytes_
 
 
-def ticks_of(fields: list[int], jiffy_ns: int) -> KernelTicks:
+def decode_ticks(fields: list[int], jiffy_ns: int) -> KernelTicks:
     """Return the times in the same fields. Pure."""
     groups = {"read": fields[3], "write": fields[7]}
     if len(fields) >= 15:
@@ -52,7 +52,7 @@ def ticks_of(fields: list[int], jiffy_ns: int) -> KernelTicks:
     return KernelTicks(groups, fields[9], fields[10], jiffy_ns)
 
 
-def without_what_is_not_kept(
+def drop_unmaintained(
     requests: dict[str, int], bytes_: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the groups that a bio-based driver counts, assuming that a count of 0 is not maintained. Pure.
@@ -63,11 +63,11 @@ def without_what_is_not_kept(
     return kept, {group: count for group, count in bytes_.items() if group in kept}
 
 
-def no_witness(device: BlockDevice) -> str | None:
+def explain_unverified(device: BlockDevice) -> str | None:
     """Return the reason why the kernel's statistics cannot check the tracer, or None."""
     if not device.disk.is_request_based:
         return "a bio-based driver keeps its own statistics"
-    if device.disk.number("queue/iostats") == 0:
+    if device.disk.read_number("queue/iostats") == 0:
         return f"statistics are off: echo 1 > /sys/block/{device.disk.name}/queue/iostats"
     return None
 
@@ -83,13 +83,15 @@ def counts_refused_clones(device: BlockDevice) -> bool:
     return any(
         (holders / name.replace("/", "!") / "dm").is_dir()
         and (holders / name.replace("/", "!") / "mq").is_dir()
-        for name in device.disk.holders()
+        for name in device.disk.list_holders()
     )
 
 
 def is_idle(device: BlockDevice) -> bool:
     """Return whether nothing is in flight according to the kernel. False if the kernel does not count."""
-    return device.number("queue/iostats") == 1 and (device.attribute("inflight") or "1").split() == ["0", "0"]
+    return device.read_number("queue/iostats") == 1 and (
+        device.read_attribute("inflight") or "1"
+    ).split() == ["0", "0"]
 
 
 class StatReader:
@@ -101,7 +103,7 @@ class StatReader:
     def __init__(self, device: BlockDevice) -> None:
         self._requests = device.disk.is_request_based
         # Bio-based drivers count regardless of the iostats switch.
-        self.reason = no_witness(device) if self._requests else None
+        self.reason = explain_unverified(device) if self._requests else None
         self._file = LiveAttribute(device.sysfs / "stat")
         self._has_clones = counts_refused_clones(device)
         self._switch = LiveAttribute(device.disk.sysfs / "queue" / "iostats")
@@ -116,33 +118,38 @@ class StatReader:
 
     def read_with_ticks(self) -> StatSample | None:
         """Return the counters with their times."""
-        sample = self.read()
-        return replace(sample, ticks=ticks_of(self._fields, self._jiffy_ns)) if sample else None
+        sample = self.read_stats()
+        return replace(sample, ticks=decode_ticks(self._fields, self._jiffy_ns)) if sample else None
 
-    def read(self) -> StatSample | None:
+    def read_stats(self) -> StatSample | None:
         """Return the current counters, or None if meaningless or if the device is gone."""
         # Checking every second reading suffices, because a sample lies between two readings.
         self._looks = not self._looks
-        if self._looks and self._requests and not self.reason and (self._switch.read() or "").strip() == "0":
+        if (
+            self._looks
+            and self._requests
+            and not self.reason
+            and (self._switch.read_text() or "").strip() == "0"
+        ):
             # The reason is permanent: after re-enabling, the counts have a gap.
             self.reason = "statistics were switched off meanwhile"
         if self.reason:
             return None
         begin = time.monotonic_ns()
-        text = self._file.read()
+        text = self._file.read_text()
         end = time.monotonic_ns()
         if not text:
             return None
         if text != self._text:
-            self._decode(text)
+            self._decode_text(text)
         return StatSample(begin, end, *self._groups, self._in_flight)
 
-    def _decode(self, text: str) -> None:
-        fields = _fields(text)
-        groups = _groups(fields)
+    def _decode_text(self, text: str) -> None:
+        fields = _parse_fields(text)
+        groups = _group_fields(fields)
         if self._has_clones:
             groups = {}, groups[1]
-        self._groups = groups if self._requests else without_what_is_not_kept(*groups)
+        self._groups = groups if self._requests else drop_unmaintained(*groups)
         self._text, self._fields, self._in_flight = text, fields, fields[IN_FLIGHT]
 
     def close(self) -> None:

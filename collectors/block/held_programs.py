@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import OpwatchError
-from opwatch.foreign import lines_of, read_text, whole
+from opwatch.foreign import parse_unsigned, read_text, split_lines
 
 # BPF_PROG_TYPE_TRACING of linux/bpf.h: fentry and related types.
 TRACING = 26
@@ -36,39 +36,39 @@ class HeldPrograms:
         """Read the programs of `process`, a folder in /proc. Raises OSError without access."""
         by_identity: dict[int, HeldProgram] = {}
         for fdinfo in sorted((process / "fdinfo").iterdir()):
-            fields = _fields(fdinfo)
-            identity = _number(fields, _IDENTITY)
-            if identity is not None and _number(fields, _KIND) == kind:
+            fields = _read_fields(fdinfo)
+            identity = _parse_field(fields, _IDENTITY)
+            if identity is not None and _parse_field(fields, _KIND) == kind:
                 # Several descriptors can refer to one program.
                 by_identity.setdefault(identity, HeldProgram(fdinfo, identity))
         self.programs = tuple(by_identity.values())
 
-    def skipped(self) -> int | None:
+    def count_skipped(self) -> int | None:
         """Return the skipped runs of all programs since load, or None if unknown or without programs."""
-        counts = [_skipped(program) for program in self.programs]
+        counts = [_read_skipped_runs(program) for program in self.programs]
         known = [count for count in counts if count is not None]
         return sum(known) if known and len(known) == len(counts) else None
 
 
-def _skipped(program: HeldProgram) -> int | None:
-    fields = _fields(program.fdinfo)
-    if _number(fields, _IDENTITY) != program.identity:
+def _read_skipped_runs(program: HeldProgram) -> int | None:
+    fields = _read_fields(program.fdinfo)
+    if _parse_field(fields, _IDENTITY) != program.identity:
         raise OpwatchError(
             f"{program.fdinfo}: BPF program {program.identity} is no longer there, so that nobody knows how "
             "many of its runs were skipped. Start again"
         )
-    return _number(fields, _SKIPPED)
+    return _parse_field(fields, _SKIPPED)
 
 
-def _fields(fdinfo: Path) -> dict[str, str]:
+def _read_fields(fdinfo: Path) -> dict[str, str]:
     """Return the fields of a descriptor, or none if it is closed."""
     try:
         text = read_text(fdinfo)
     except FileNotFoundError:
         return {}
-    pairs = (line.partition(":") for line in lines_of(text))
+    pairs = (line.partition(":") for line in split_lines(text))
     return {name: value for name, colon, value in pairs if colon}
 
 
-def _number(fields: Mapping[str, str], name: str) -> int | None:
-    return whole(fields.get(name, ""))
+def _parse_field(fields: Mapping[str, str], name: str) -> int | None:
+    return parse_unsigned(fields.get(name, ""))

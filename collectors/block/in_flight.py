@@ -10,34 +10,34 @@ from collections.abc import Mapping
 MODULUS = 1 << 64
 # OW_TIME_MARK of bpf/abi/block.h, added to each term of a sum of absolute times.
 TIME_MARK = 1 << 57
-_MOST_TORN = 32
+_MAX_TORN = 32
 # Sums used only in this computation.
 TIME_SUMS = ("issue_sum_ns", "end_sum_ns", "lost_sum_ns")
 
 
-def ended(counts: Mapping[str, int]) -> int:
+def count_ended(counts: Mapping[str, int]) -> int:
     """Return the number of completed requests whose issue was seen. Pure."""
     unseen = sum(counts[name] for name in ("never_issued", "flush_tails", "unmatched", "refused"))
     return sum(counts[name] for name in ("ends", "first_ends", "missed")) - unseen
 
 
-def completed(counts: Mapping[str, int]) -> int:
+def count_completed(counts: Mapping[str, int]) -> int:
     """Return the number of completed requests with a latency in `sum_ns`. Pure."""
-    return ended(counts) - (counts["taken_back"] - counts["refused"]) - counts["missed"]
+    return count_ended(counts) - (counts["taken_back"] - counts["refused"]) - counts["missed"]
 
 
-def in_flight(counts: Mapping[str, int], now_ns: int) -> tuple[int, int]:
+def measure_in_flight(counts: Mapping[str, int], now_ns: int) -> tuple[int, int]:
     """Return the requests in flight, and the integral of their number over time up to `now_ns`. Pure.
 
     A count and its sum may be read at different moments. They then differ by whole terms, which TIME_MARK
     makes visible: the integral exceeds the latencies of completed requests only by the ages of those in
     flight.
     """
-    left = ended(counts) + counts["overwritten"] + counts["abandoned"]
+    left = count_ended(counts) + counts["overwritten"] + counts["abandoned"]
     number, marked = counts["issued"] - counts["map_full"] - left, now_ns + TIME_MARK
     left_ns = counts["end_sum_ns"] + counts["lost_sum_ns"]
     integral = number * marked - counts["issue_sum_ns"] + left_ns
-    for torn in sorted(range(-_MOST_TORN, _MOST_TORN + 1), key=abs):
+    for torn in sorted(range(-_MAX_TORN, _MAX_TORN + 1), key=abs):
         excess = (integral - torn * marked - counts["sum_ns"] + TIME_MARK // 4) % MODULUS
         if excess < TIME_MARK // 2:
             return max(number - torn, 0), (integral - torn * marked) % MODULUS

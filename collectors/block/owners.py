@@ -9,7 +9,7 @@ from pathlib import Path
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.owners.cgroups import IoHierarchy, find_io_hierarchy
 from opwatch.collectors.owners.processes import find_process
-from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
+from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind, ReadCells
 from opwatch.owners.lives import Cell, Earlier
 from opwatch.owners.sample import OwnerRow, OwnerSample
 from opwatch.trace.tracer_set import TracerSet
@@ -17,17 +17,17 @@ from opwatch.trace.tracer_set import TracerSet
 # Minimum time between name lookups, because each walks all cgroups.
 _NAMES_S = 5.0
 # Maximum number of names kept, including evicted owners.
-_MOST_NAMES = 1 << 14
+_MAX_NAMES = 1 << 14
 _GROUPS, _PROC = Path("/sys/fs/cgroup"), Path("/proc")
 
 
-def note_of_groups(by: By | None, root: Path = _GROUPS, proc: Path = _PROC) -> list[str]:
+def make_group_notes(by: OwnerGrouping | None, root: Path = _GROUPS, proc: Path = _PROC) -> list[str]:
     """Return notes about control groups for the user, before the first line."""
-    if by is not By.CGROUP:
+    if by is not OwnerGrouping.CGROUP:
         return []
     hierarchy = find_io_hierarchy(proc)
     if hierarchy.version == 1:
-        return [_note_of_version_1(hierarchy)]
+        return [_make_version_1_note(hierarchy)]
     control = root / "cgroup.subtree_control"
     if not control.exists():
         return [f"{root} is no cgroup2: what a request is accounted to has a number in place of a name there"]
@@ -39,7 +39,7 @@ def note_of_groups(by: By | None, root: Path = _GROUPS, proc: Path = _PROC) -> l
     ]
 
 
-def _note_of_version_1(hierarchy: IoHierarchy) -> str:
+def _make_version_1_note(hierarchy: IoHierarchy) -> str:
     if hierarchy.root is None:
         return (
             "the kernel accounts I/O to control groups of version 1 (blkio), which are not mounted here: "
@@ -54,7 +54,7 @@ def _note_of_version_1(hierarchy: IoHierarchy) -> str:
 class LiveOwners:
     """Reads counts by owner from the tracers. Empty if `by` is None."""
 
-    def __init__(self, tracers: TracerSet, by: By | None) -> None:
+    def __init__(self, tracers: TracerSet, by: OwnerGrouping | None) -> None:
         self._tracers, self._by = tracers, by
         self._names: dict[OwnerKey, str] = {}
         self._groups: dict[int, str] = {}
@@ -62,7 +62,7 @@ class LiveOwners:
         self._inside: dict[OwnerKey, str] = {}
         self._looked = float("-inf")
 
-    def read(self, places: Collection[int]) -> dict[int, OwnerSample]:
+    def read_owners(self, places: Collection[int]) -> dict[int, OwnerSample]:
         """Return the owners at the last readings of these places."""
         if self._by is None:
             return {}
@@ -74,13 +74,13 @@ class LiveOwners:
                 cells |= zip(all_places, tracer.owned, strict=True)
                 earlier |= zip(all_places, tracer.earlier, strict=True)
         cells = {place: owned for place, owned in cells.items() if place in places}
-        self._look_up(cells)
+        self._resolve_names(cells)
         return {
-            place: OwnerSample(self._by, self._rows(owned, earlier[place]), owned.no_room)
+            place: OwnerSample(self._by, self._make_rows(owned, earlier[place]), owned.no_room)
             for place, owned in cells.items()
         }
 
-    def _rows(self, owned: ReadCells, earlier: Mapping[Cell, Earlier]) -> tuple[OwnerRow, ...]:
+    def _make_rows(self, owned: ReadCells, earlier: Mapping[Cell, Earlier]) -> tuple[OwnerRow, ...]:
         counts: dict[OwnerKey, dict[str, OwnedCounts]] = {}
         for (key, op), counted in owned.cells.items():
             if key and any(counted):
@@ -90,13 +90,13 @@ class LiveOwners:
             lives.setdefault(key, {})[op] = one
         return tuple(
             OwnerRow(*key, self._names.get(key), counts[key], self._inside.get(key), lives.get(key, {}))
-            for key in sorted(counts, key=_order)
+            for key in sorted(counts, key=_sort_key)
         )
 
-    def _look_up(self, cells: Mapping[int, ReadCells]) -> None:
+    def _resolve_names(self, cells: Mapping[int, ReadCells]) -> None:
         """Resolve the names of new owners. Owners keep their names after exit."""
         keys = {key for owned in cells.values() for key, _ in owned.cells if key}
-        if len(self._names) > _MOST_NAMES:
+        if len(self._names) > _MAX_NAMES:
             self._names = {key: name for key, name in self._names.items() if key in keys}
             self._inside = {key: group for key, group in self._inside.items() if key in keys}
         new = keys - self._names.keys()
@@ -104,15 +104,15 @@ class LiveOwners:
             self._names |= {key: name for key, name in owned.names.items() if key in new}
         for key in new:
             if key.kind is OwnerKind.PROCESS:
-                self._look_for(key)
+                self._resolve_process(key)
         unnamed = {key for key in new if key.kind is OwnerKind.CGROUP}
         now = time.monotonic()
         if unnamed - {key for key in unnamed if key.number in self._groups} and now - self._looked > _NAMES_S:
-            self._groups |= find_io_hierarchy().names()
+            self._groups |= find_io_hierarchy().read_names()
             self._looked = now
         self._names |= {key: self._groups[key.number] for key in unnamed if key.number in self._groups}
 
-    def _look_for(self, key: OwnerKey) -> None:
+    def _resolve_process(self, key: OwnerKey) -> None:
         """Use the name of the process instead of the name of the observed thread."""
         process = find_process(key.number, key.since_ns)
         if process:
@@ -120,5 +120,5 @@ class LiveOwners:
             self._inside |= {key: process.group} if process.group else {}
 
 
-def _order(key: OwnerKey) -> tuple[str, int, int]:
+def _sort_key(key: OwnerKey) -> tuple[str, int, int]:
     return key.kind.value, key.number, key.since_ns

@@ -9,15 +9,23 @@ from opwatch.collectors.block.blk import BlockTracer, explain_probe_error
 from opwatch.collectors.block.contexts import watch_switches
 from opwatch.errors import OpwatchError, ProbeRejected
 from opwatch.host.device import BlockDevice, Devices, Leaf
-from opwatch.host.diagnosis import REPORT, Attempt, Check, note, ok, problem, program
-from opwatch.trace.contexts import WHERE
+from opwatch.host.diagnosis import (
+    REPORT_HINT,
+    Attempt,
+    Check,
+    check_program,
+    make_note,
+    make_ok,
+    make_problem,
+)
+from opwatch.trace.contexts import BLIND_CONTEXT
 from opwatch.trace.programs import BIO_PROGRAMS, FLOORS, REQUEST_PROGRAMS, TWIN
 
 # Device number that no disk has: the programs load and attach but match nothing.
 NOBODY = BlockDevice("nobody", (0xFFF, 0xFFFFF), Path("/nonexistent"))
 
 
-def attempt(device: BlockDevice, *, raw_tp: bool) -> Attempt:
+def try_attach(device: BlockDevice, *, raw_tp: bool) -> Attempt:
     """Load, attach and detach the programs for a device, including queue time."""
     try:
         tracer = BlockTracer([Leaf(device, device)], queue_time=True, raw_tp=raw_tp)
@@ -28,14 +36,14 @@ def attempt(device: BlockDevice, *, raw_tp: bool) -> Attempt:
     except OSError as error:
         return Attempt("", {}, OpwatchError(f"{device.name}: {error.strerror}"))
     try:
-        return Attempt(tracer.hooks, {row[0].removesuffix(TWIN): row[4] for row in tracer.programs()})
+        return Attempt(tracer.hooks, {row[0].removesuffix(TWIN): row[4] for row in tracer.list_programs()})
     finally:
         tracer.close()
 
 
 def first_disk(devices: Devices) -> BlockDevice | None:
     """Return a disk whose requests can be traced. Neither reading nor writing it is necessary."""
-    disks = [disk for disk in devices.disks() if disk.is_request_based and disk.size_bytes]
+    disks = [disk for disk in devices.iter_disks() if disk.is_request_based and disk.size_bytes]
     return next(iter(disks), None)
 
 
@@ -44,12 +52,12 @@ def check_programs(devices: Devices) -> list[Check]:
     disk = first_disk(devices)
     checks = []
     if disk:
-        first, twin = (attempt(disk, raw_tp=raw) for raw in (False, True))
-        checks += [program(name, first, twin) for name in REQUEST_PROGRAMS]
+        first, twin = (try_attach(disk, raw_tp=raw) for raw in (False, True))
+        checks += [check_program(name, first, twin) for name in REQUEST_PROGRAMS]
     else:
-        checks.append(note("probes rq_*", "not tried: there is no disk with requests here"))
-    first, twin = (attempt(NOBODY, raw_tp=raw) for raw in (False, True))
-    return checks + [program(name, first, twin) for name in BIO_PROGRAMS]
+        checks.append(make_note("probes rq_*", "not tried: there is no disk with requests here"))
+    first, twin = (try_attach(NOBODY, raw_tp=raw) for raw in (False, True))
+    return checks + [check_program(name, first, twin) for name in BIO_PROGRAMS]
 
 
 def check_floor() -> Check:
@@ -61,26 +69,29 @@ def check_floor() -> Check:
         Floor(FLOORS["empty"]).close()
     except ProbeError as error:
         explained = explain_probe_error(error)
-        fix = REPORT if isinstance(explained, ProbeRejected) else None
-        return problem("empty programs", str(explained), fix, explained.exit_status, error.args[2] or None)
-    return ok("empty programs", "loaded: the floor that opwatch overhead subtracts")
+        fix = REPORT_HINT if isinstance(explained, ProbeRejected) else None
+        return make_problem(
+            "empty programs", str(explained), fix, explained.exit_status, error.args[2] or None
+        )
+    return make_ok("empty programs", "loaded: the floor that opwatch overhead subtracts")
 
 
 def check_contexts() -> Check:
     """Check whether programs run in all contexts. Some kernels skip them while PID 1 is current."""
     switches = watch_switches()
     if isinstance(switches, str):
-        return note("contexts", f"unknown: {switches}")
-    if switches.skipped is None:
-        return note("contexts", "unknown: PID 1 did not run while it was watched")
-    if switches.skipped:
-        return note(
+        return make_note("contexts", f"unknown: {switches}")
+    if switches.is_skipping is None:
+        return make_note("contexts", "unknown: PID 1 did not run while it was watched")
+    if switches.is_skipping:
+        return make_note(
             "contexts",
-            f"{WHERE} (it switched {switches.kernel} times, a program saw {switches.program}), and counts "
+            f"{BLIND_CONTEXT} (it switched {switches.kernel} times, a program saw "
+            f"{switches.program}), and counts "
             "that nowhere: completions that interrupt it are missing, and show as drift. Another kernel does "
             "not; docs/exactness.md has the figures",
         )
-    return ok("contexts", "programs run while PID 1 is current")
+    return make_ok("contexts", "programs run while PID 1 is current")
 
 
 def check_stats() -> Check:
@@ -91,5 +102,7 @@ def check_stats() -> Check:
     try:
         os.close(enable_stats())
     except OSError as error:
-        return note("bpf statistics", f"opwatch overhead cannot use them: {error.strerror} (CAP_SYS_ADMIN)")
-    return ok("bpf statistics", "can be enabled for opwatch overhead")
+        return make_note(
+            "bpf statistics", f"opwatch overhead cannot use them: {error.strerror} (CAP_SYS_ADMIN)"
+        )
+    return make_ok("bpf statistics", "can be enabled for opwatch overhead")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.collectors.owners.cgroups import cgroup_names, find_io_hierarchy
+from opwatch.collectors.owners.cgroups import find_io_hierarchy, read_cgroup_names
 from opwatch.host.device import Leaf
 from opwatch.samples.entries import Slowed
 from opwatch.samples.slow import SlowRequest
@@ -17,7 +17,7 @@ from opwatch.trace.tracer_set import TracerSet
 _NAMES_S = 5.0
 
 
-class LiveSlow:
+class LiveSlowRequests:
     """Reads slow requests from tracers attached with this limit in ns. Empty for a limit of 0."""
 
     def __init__(self, tracers: TracerSet, limit_ns: int) -> None:
@@ -29,35 +29,35 @@ class LiveSlow:
         self._accounted: dict[int, str] = {}
         self._looked = float("-inf")
 
-    def lacks(self, leaf: Leaf) -> tuple[str, ...]:
+    def explain_missing(self, leaf: Leaf) -> tuple[str, ...]:
         """Return the reason why slow requests of a disk are not recorded although requested."""
         if not self.limit_ns or leaf.device.disk.is_request_based:
             return ()
         return ("slow requests one by one: its driver takes bios and knows no requests",)
 
-    def read(self, leaves: Mapping[int, Leaf], at_ns: int) -> list[Slowed]:
+    def read_slow(self, leaves: Mapping[int, Leaf], at_ns: int) -> list[Slowed]:
         """Return an entry if these disks have new slow requests, by place. `at_ns` is the time of their
         samples."""
         if not self.limit_ns:
             return []
-        wanted = {place for place, leaf in leaves.items() if not self.lacks(leaf)}
+        wanted = {place for place, leaf in leaves.items() if not self.explain_missing(leaf)}
         counts: dict[int, int] = {}
         requests: list[SlowRequest] = []
         for tracer, places in self._tracers.with_places():
             if isinstance(tracer, BlockTracer):
-                records, left_out = tracer.slow()
-                counts |= self._count(records, left_out, places, wanted)
+                records, left_out = tracer.take_slow()
+                counts |= self._count_requests(records, left_out, places, wanted)
                 self._look_up_names(records)
                 # The counts of a new disk start at its first reading.
                 requests += [
-                    self._request(record, places[record.leaf])
+                    self._make_request(record, places[record.leaf])
                     for record in records
                     if places[record.leaf] in self._last and places[record.leaf] in wanted
                 ]
         before, self._last = self._last, counts
         return [Slowed(at_ns, self.limit_ns, counts, tuple(requests))] if counts != before else []
 
-    def _count(
+    def _count_requests(
         self, records: list[SlowRecord], left_out: list[int], places: list[int], wanted: Collection[int]
     ) -> dict[int, int]:
         """Return the number of slow requests since attachment, recorded or not."""
@@ -70,7 +70,7 @@ class LiveSlow:
             if place in wanted
         }
 
-    def _request(self, record: SlowRecord, place: int) -> SlowRequest:
+    def _make_request(self, record: SlowRecord, place: int) -> SlowRequest:
         return SlowRequest(
             place=place,
             end_ns=record.end_ns,
@@ -95,6 +95,6 @@ class LiveSlow:
         if not new or time.monotonic() - self._looked < _NAMES_S:
             return
         hierarchy = find_io_hierarchy()
-        self._cgroups = cgroup_names()
-        self._accounted = self._cgroups if hierarchy.version == 2 else hierarchy.names()
+        self._cgroups = read_cgroup_names()
+        self._accounted = self._cgroups if hierarchy.version == 2 else hierarchy.read_names()
         self._looked = time.monotonic()

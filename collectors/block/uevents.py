@@ -9,7 +9,7 @@ _PROTOCOL = 15
 _KERNEL_GROUP = 1
 # Size of the kernel's uevent buffer, larger than one event.
 _BYTES = 8192
-_MOST_AT_ONCE = 1000
+_MAX_AT_ONCE = 1000
 
 
 class BlockEvents:
@@ -19,16 +19,16 @@ class BlockEvents:
     """
 
     def __init__(self, source: socket.socket | None = None) -> None:
-        self._socket = source or _listen()
+        self._socket = source or _open_socket()
 
     def fileno(self) -> int:
         """Return a descriptor to wait for, or -1 without events."""
         return self._socket.fileno() if self._socket else -1
 
-    def drain(self) -> bool:
+    def drain_events(self) -> bool:
         """Read all pending events, and return whether any may have been about a block device."""
         heard = False
-        for _ in range(_MOST_AT_ONCE):
+        for _ in range(_MAX_AT_ONCE):
             try:
                 message = self._socket.recv(_BYTES) if self._socket else b""
             except BlockingIOError:
@@ -48,7 +48,7 @@ class BlockEvents:
             self._socket = None
 
 
-def _listen() -> socket.socket | None:
+def _open_socket() -> socket.socket | None:
     """Return a socket for kernel events, or None if not permitted or without network support."""
     kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
     try:

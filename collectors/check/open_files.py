@@ -7,27 +7,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opwatch.foreign import read_names, read_text
-from opwatch.host.sight import out_of_sight
+from opwatch.host.sight import list_hidden_processes
 from opwatch.host.usage import parse_mountinfo
 from opwatch.trim.check.deleted import DeletedFile, DeletedFiles
 
 _DELETED = " (deleted)"
 
 
-def deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:
+def find_deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:
     """Return deleted files still open in any process open to inspection (all processes for root)."""
     files: dict[tuple[int, int], DeletedFile] = {}
     denied = 0
     for folder in proc.iterdir():
         if folder.name.isdecimal():
             try:
-                for file in _of_process(folder):
+                for file in _find_in_process(folder):
                     files.setdefault((file.dev, file.inode), file)
             except PermissionError:
                 denied += _has_files(folder)
             except OSError:  # The process has exited
                 continue
-    unseen = out_of_sight(proc, parse_mountinfo(read_names(proc / "self" / "mountinfo")))
+    unseen = list_hidden_processes(proc, parse_mountinfo(read_names(proc / "self" / "mountinfo")))
     if denied:
         which = f"{denied} processes" if denied > 1 else "a process"
         unseen.append(f"{which} whose open files may not be read")
@@ -44,7 +44,7 @@ def _has_files(process: Path) -> bool:
         return False
 
 
-def _of_process(folder: Path) -> Iterator[DeletedFile]:
+def _find_in_process(folder: Path) -> Iterator[DeletedFile]:
     descriptors = list((folder / "fd").iterdir())
     comm = read_text(folder / "comm").removesuffix("\n")
     for descriptor in descriptors:

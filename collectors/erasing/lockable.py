@@ -6,7 +6,7 @@ import os
 import re
 import time
 
-from opwatch.collectors.addresses.highest import HighestAddress, require_whole
+from opwatch.collectors.addresses.highest import HighestAddress, require_full_size
 from opwatch.collectors.addresses.line import ABORTED, AtaLine
 from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
@@ -18,10 +18,10 @@ from opwatch.sweep.ata.commands import (
     ERASE_UNIT,
     SET_PASSWORD,
     UNLOCK,
-    security_command,
+    make_security_command,
 )
-from opwatch.sweep.ata.offers import AtaOffers
-from opwatch.sweep.ata.security import THAW, AtaSecurity, password_page, security_refusal
+from opwatch.sweep.ata.offers import AtaFeatures
+from opwatch.sweep.ata.security import THAW, AtaSecurity, find_security_refusal, make_password_page
 
 _NAMES = {
     SET_PASSWORD: "SECURITY SET PASSWORD",
@@ -45,17 +45,17 @@ class LockableDrive:
         self._descriptor, self.disk = descriptor, disk
         self._line = AtaLine(descriptor, disk)
 
-    def look(self) -> AtaOffers:
+    def identify_drive(self) -> AtaFeatures:
         return self._line.identify()
 
-    def require_erasable(self) -> AtaOffers:
+    def require_erasable(self) -> AtaFeatures:
         """Return the drive's IDENTIFY data, or raise Unsupported or RefusedError if an erase is not safe."""
-        offers, name = self.look(), self.disk.name
-        if refused := way_refusal(self.disk) or security_refusal(offers.security, name):
+        offers, name = self.identify_drive(), self.disk.name
+        if refused := find_bridge_refusal(self.disk) or find_security_refusal(offers.security, name):
             raise Unsupported(refused)
         # An erase covers the entire drive, including hidden sectors.
         if offers.has_protected_area or offers.has_accessible_max:
-            require_whole(HighestAddress(self._descriptor, self.disk))
+            require_full_size(HighestAddress(self._descriptor, self.disk))
         elif offers.sectors * offers.sector_bytes != self.disk.size_bytes:
             raise RefusedError(
                 f"{name} shows {offers.sectors * offers.sector_bytes} bytes, and the kernel "
@@ -63,45 +63,45 @@ class LockableDrive:
             )
         return offers
 
-    def _do(self, command: int, page: bytes = b"") -> None:
-        registers = self._line.ask(security_command(command), page)
+    def _send_security(self, command: int, page: bytes = b"") -> None:
+        registers = self._line.send_command(make_security_command(command), page)
         if registers.is_failed:
             raise Unsupported(f"{self.disk.name} refuses {_NAMES[command]} ({registers})")
 
     def set_password(self) -> None:
-        self._do(SET_PASSWORD, password_page())
+        self._send_security(SET_PASSWORD, make_password_page())
 
-    def take_password_away(self) -> None:
+    def remove_password(self) -> None:
         """Remove our password. Raise OpwatchError if the drive still has one."""
-        security = self.look().security
+        security = self.identify_drive().security
         if not security.has_password:
             return
         if security.is_frozen:
             raise OpwatchError(f"its security is frozen (IDENTIFY word 128 bit 3): {THAW}")
         if security.is_locked:
-            self._do(UNLOCK, password_page())
-        self._do(DISABLE_PASSWORD, password_page())
-        if self.look().security.has_password:
+            self._send_security(UNLOCK, make_password_page())
+        self._send_security(DISABLE_PASSWORD, make_password_page())
+        if self.identify_drive().security.has_password:
             raise OpwatchError("it has a password, although it took SECURITY DISABLE PASSWORD")
 
     def erase(self) -> None:
         """Erase the entire drive, which also removes the password. Cannot be cancelled; waits for the end."""
-        security, name = self.look().security, self.disk.name
-        self._erase(security)
-        after = self.look().security
+        security, name = self.identify_drive().security, self.disk.name
+        self._erase_unit(security)
+        after = self.identify_drive().security
         if after.has_password or after.is_locked:
             raise OpwatchError(
                 f"{name} says that it has erased all, and has its password nevertheless: whether it has is "
                 "not known"
             )
 
-    def _erase(self, security: AtaSecurity) -> None:
-        page = password_page(is_enhanced=security.is_enhanced_alone)
-        patience_ms = 1000 * security.time.patience_s
+    def _erase_unit(self, security: AtaSecurity) -> None:
+        page = make_password_page(is_enhanced=security.has_only_enhanced)
+        patience_ms = 1000 * security.erase_time.timeout_s
         for _ in range(_TRIES):
-            self._do(ERASE_PREPARE)
+            self._send_security(ERASE_PREPARE)
             begun = time.monotonic()
-            registers = self._line.ask(security_command(ERASE_UNIT), page, patience_ms)
+            registers = self._line.send_command(make_security_command(ERASE_UNIT), page, patience_ms)
             took = time.monotonic() - begun
             if not registers.is_failed or not registers.error & ABORTED or took > _AT_ONCE_S:
                 break
@@ -124,7 +124,7 @@ def probe_erasable(disk: BlockDevice) -> None:
         os.close(descriptor)
 
 
-def way_refusal(disk: BlockDevice) -> str | None:
+def find_bridge_refusal(disk: BlockDevice) -> str | None:
     """Return the reason why a password is unsafe behind this bridge or controller, or None."""
     place = disk.sysfs.resolve()
     if any(re.fullmatch(r"usb[0-9]+", part) for part in place.parts):

@@ -10,8 +10,8 @@ from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host.device import Devices
-from opwatch.sweep.ata.security import PASSWORD, by_hand
-from opwatch.sweep.journal.changes import note_changed, note_restored
+from opwatch.sweep.ata.security import PASSWORD, format_unlock_commands
+from opwatch.sweep.journal.changes import append_change, append_restoration
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import PasswordUndo, parse_undo
@@ -31,35 +31,36 @@ def erase_drive(claim: HeldDisk, journal: JournalFile, state: SweepState) -> Non
     # Cached writes would reach the drive after the erase, and cached reads would be outdated.
     fcntl.ioctl(claim.fileno(), _BLKFLSBUF, 0)
     undo = PasswordUndo(PASSWORD)
-    note_changed(journal, state, undo)
+    append_change(journal, state, undo)
     try:
         drive.set_password()
         drive.erase()
     except OpwatchError as error:
-        _take_away(drive, journal, f"{error}; and ")
-        note_restored(journal, state, undo)
+        _remove_password(drive, journal, f"{error}; and ")
+        append_restoration(journal, state, undo)
         raise
-    note_restored(journal, state, undo)
+    append_restoration(journal, state, undo)
     fcntl.ioctl(claim.fileno(), _BLKFLSBUF, 0)
 
 
-def _take_away(drive: LockableDrive, journal: JournalFile, before: str = "") -> None:
+def _remove_password(drive: LockableDrive, journal: JournalFile, before: str = "") -> None:
     try:
-        drive.take_password_away()
+        drive.remove_password()
     except OpwatchError as error:
         name = drive.disk.name
         raise OpwatchError(
             f"{before}{name} has the password {PASSWORD}, and is locked once it was without power: it could "
-            f"not be taken away: {error}; once that is mended, {journal.resume_words} does it; or by hand: "
-            f"{by_hand(name)}"
+            f"not be taken away: {error}; once that is mended, {journal.resume_command} does it; or by hand: "
+            f"{format_unlock_commands(name)}"
         ) from error
 
 
 def _require_same(serial: str, state: SweepState, name: str) -> None:
     """Raise RefusedError if the drive reports another serial number than the kernel."""
-    if serial != state.identity.serial:
+    if serial != state.disk_identity.serial:
         raise RefusedError(
-            f"{name} calls itself {serial!r}, and not {state.identity.serial!r}: whose password it would be "
+            f"{name} calls itself {serial!r}, and not {state.disk_identity.serial!r}: whose "
+            "password it would be "
             "is not known"
         )
 
@@ -76,8 +77,8 @@ def undo_passwords(devices: Devices, named: str, journal: JournalFile, state: Sw
         descriptor = open_device(disk)
         try:
             drive = LockableDrive(descriptor, disk)
-            _require_same(drive.look().serial, state, disk.name)
-            _take_away(drive, journal)
+            _require_same(drive.identify_drive().serial, state, disk.name)
+            _remove_password(drive, journal)
         finally:
             os.close(descriptor)
-        note_restored(journal, state, undo)
+        append_restoration(journal, state, undo)

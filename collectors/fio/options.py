@@ -21,7 +21,7 @@ def has_option(name: str, fio: str = "fio") -> bool:
     return words.strip().startswith(name)
 
 
-def sprandom_refusal(fio: str = "fio") -> str | None:
+def find_sprandom_refusal(fio: str = "fio") -> str | None:
     """Return the reason why fio cannot fill drives with SPRandom here, or None."""
     if has_option(SPRANDOM, fio):
         return None

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.closing import Closing
+from opwatch.closing import Closable
 from opwatch.collectors.fio.child import MeteredChild
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.fio.logs import FioLog, is_log_name, parse_log
 from opwatch.fio.report import parse_report
 from opwatch.fio.results import FioReport
-from opwatch.foreign import lines_of, read_all, read_bytes, text_of
-from opwatch.host.process import ending_with
+from opwatch.foreign import decode_text, read_all, read_bytes, split_lines
+from opwatch.host.process import die_with_parent
 
-_SAID_BYTES = 1 << 16
+_STDERR_BYTES = 1 << 16
 # Grace period before SIGKILL. fio ends its threads after the requests in flight.
 _PATIENCE_S = 5.0
 
@@ -43,7 +43,7 @@ class FioRun:
     was_stopped: bool
 
 
-class FioProcess(Closing):
+class FioProcess(Closable):
     """Running fio process that dies with us.
 
     Leaves nothing but a folder, which close() removes. The caller must call result() or close().
@@ -75,10 +75,10 @@ class FioProcess(Closing):
                 stderr=self._said,
                 cwd=self._folder or "/",
                 start_new_session=True,
-                preexec_fn=ending_with(os.getpid()),
+                preexec_fn=die_with_parent(os.getpid()),
             )
         except BaseException:
-            self._clean()
+            self._clean_up()
             raise
 
     @property
@@ -101,13 +101,13 @@ class FioProcess(Closing):
                 return
         self.process.wait()
 
-    def result(self, timeout_s: float | None = None) -> FioRun:
+    def wait_for_result(self, timeout_s: float | None = None) -> FioRun:
         """Wait for the end and return the results. Raise OpwatchError with fio's message if it failed."""
         try:
             status = self.process.wait(timeout_s)
             end_ns = time.monotonic_ns()
             if status and not self._was_stopped:
-                raise OpwatchError(self._failure(status))
+                raise OpwatchError(self._format_failure(status))
             report = self._read_report()
             if report and not self._was_stopped:
                 _require_success(report)
@@ -126,22 +126,26 @@ class FioProcess(Closing):
         if self.is_running():
             self.process.kill()
         self.process.wait()
-        self._clean()
+        self._clean_up()
 
-    def _clean(self) -> None:
+    def _clean_up(self) -> None:
         for descriptor in (self._report, self._said):
             os.close(descriptor)
         self._report = self._said = -1
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _failure(self, status: int) -> str:
-        said = [line for line in lines_of(text_of(_content(self._said, _SAID_BYTES))) if line.strip()]
+    def _format_failure(self, status: int) -> str:
+        said = [
+            line
+            for line in split_lines(decode_text(_read_content(self._said, _STDERR_BYTES)))
+            if line.strip()
+        ]
         how = f"signal {-status}" if status < 0 else f"status {status}"
         return f"fio failed ({how}): {said[-1] if said else 'silently'}"
 
     def _read_report(self) -> FioReport | None:
-        text = text_of(_content(self._report))
+        text = decode_text(_read_content(self._report))
         if not text.strip() and self._was_stopped:
             return None
         return parse_report(text)
@@ -162,7 +166,7 @@ def _require_success(report: FioReport) -> None:
             raise OpwatchError(f"fio's {job.name} failed: {os.strerror(job.error)}")
 
 
-def _content(descriptor: int, most: int | None = None) -> bytes:
+def _read_content(descriptor: int, most: int | None = None) -> bytes:
     os.lseek(descriptor, 0, os.SEEK_SET)
     with os.fdopen(os.dup(descriptor), "rb", buffering=0) as file:
         return read_all(file, "fio's report") if most is None else file.read(most) or b""

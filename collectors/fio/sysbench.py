@@ -11,14 +11,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from opwatch.closing import Closing
+from opwatch.closing import Closable
 from opwatch.collectors.fio.child import MeteredChild
 from opwatch.errors import OpwatchError, Unsupported
-from opwatch.foreign import lines_of, text_of
-from opwatch.host.process import ending_with
+from opwatch.foreign import decode_text, split_lines
+from opwatch.host.process import die_with_parent
 from opwatch.load.sysbench import SysbenchResult, parse_sysbench
 
-_SAID_BYTES = 1 << 16
+_STDERR_BYTES = 1 << 16
 # Name of the file that sysbench opens before starting threads.
 _NAME = "test_file.0"
 _OPENS_WITHIN_S = 10.0
@@ -36,7 +36,7 @@ def require_sysbench() -> str:
     return program
 
 
-class SysbenchProcess(Closing):
+class SysbenchProcess(Closable):
     """Running sysbench process that dies with us.
 
     The folder with its file is removed once sysbench has opened the file, so nothing remains however we end.
@@ -58,7 +58,7 @@ class SysbenchProcess(Closing):
                 stderr=self._said,
                 cwd=folder,
                 start_new_session=True,
-                preexec_fn=ending_with(os.getpid()),
+                preexec_fn=die_with_parent(os.getpid()),
             )
             self._await_open(path)
         except BaseException:
@@ -70,7 +70,7 @@ class SysbenchProcess(Closing):
     def _await_open(self, path: str) -> None:
         wanted, deadline = Path(path).stat(), time.monotonic() + _OPENS_WITHIN_S
         while self.process.poll() is None and time.monotonic() < deadline:
-            for link in _descriptors(self.process.pid):
+            for link in _list_descriptors(self.process.pid):
                 with contextlib.suppress(OSError):
                     if os.path.samestat(link.stat(), wanted):
                         return
@@ -86,13 +86,13 @@ class SysbenchProcess(Closing):
         self.process.kill()
         self.process.wait()
 
-    def result(self) -> tuple[SysbenchResult, float, int]:
+    def wait_for_result(self) -> tuple[SysbenchResult, float, int]:
         """Return (result, CPU seconds, monotonic end time)."""
         status, end_ns = self.process.wait(), time.monotonic_ns()
         os.lseek(self._said, 0, os.SEEK_SET)
-        text = text_of(os.read(self._said, _SAID_BYTES))
+        text = decode_text(os.read(self._said, _STDERR_BYTES))
         if status:
-            fatal = [line for line in lines_of(text) if line.startswith("FATAL")]
+            fatal = [line for line in split_lines(text) if line.startswith("FATAL")]
             raise OpwatchError(f"sysbench failed (status {status}): {fatal[0] if fatal else 'silently'}")
         return parse_sysbench(text, "sysbench"), self.process.cpu_s, end_ns
 
@@ -107,7 +107,7 @@ class SysbenchProcess(Closing):
         self._said = -1
 
 
-def _descriptors(pid: int) -> list[Path]:
+def _list_descriptors(pid: int) -> list[Path]:
     with contextlib.suppress(OSError):
         return list(Path(f"/proc/{pid}/fd").iterdir())
     return []

@@ -13,15 +13,15 @@ from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.looks.nvme import collect_nvme
-from opwatch.counters.looks.reading import report_of
+from opwatch.counters.looks.reading import make_poll_report
 from opwatch.counters.looks.sample import (
     DriveAnswer,
     FirmwareSample,
     Refusal,
     SmartctlOutput,
-    refusal_of,
+    make_refusal,
 )
-from opwatch.counters.looks.transport import IdentifyOnce, KeptAnswers
+from opwatch.counters.looks.transport import CachedIdentify, RecordingTransport
 from opwatch.counters.reading import DriveFacts, Report
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.host.details import read_identity
@@ -39,28 +39,32 @@ _COUNTED_S = 0.002
 _NAMESPACE = re.compile(r"(nvme\d+)n\d+")
 
 
-def namespaces(devices: Devices, disk: BlockDevice) -> list[BlockDevice]:
+def find_namespaces(devices: Devices, disk: BlockDevice) -> list[BlockDevice]:
     """Return the disks that share the drive's NAND: all visible namespaces of the drive."""
     name = _NAMESPACE.fullmatch(disk.name)
     if not name:
         return [disk]
-    return [disk for disk in devices.disks() if re.fullmatch(rf"{name[1]}n\d+", disk.name)]
+    return [disk for disk in devices.iter_disks() if re.fullmatch(rf"{name[1]}n\d+", disk.name)]
 
 
-def counted_on(devices: Devices, disk: BlockDevice) -> tuple[str, ...]:
+def find_counting_devices(devices: Devices, disk: BlockDevice) -> tuple[str, ...]:
     """Return the devices that count the host's writes.
 
     With another path or another drive under the same name, the counts restart.
     """
-    registered = devices.registered()
+    registered = devices.list_inodes()
     paths = [
-        path for namespace in namespaces(devices, disk) for path in devices.paths(namespace) or [namespace]
+        path
+        for namespace in find_namespaces(devices, disk)
+        for path in devices.list_paths(namespace) or [namespace]
     ]
-    return tuple(f"{path.name} {registered.get(path.name)} {path.attribute('diskseq')}" for path in paths)
+    return tuple(
+        f"{path.name} {registered.get(path.name)} {path.read_attribute('diskseq')}" for path in paths
+    )
 
 
-def _writes_in_flight(disk: BlockDevice) -> int:
-    fields = (disk.attribute("inflight") or "").split()
+def _count_writes_in_flight(disk: BlockDevice) -> int:
+    fields = (disk.read_attribute("inflight") or "").split()
     return int(fields[1]) if len(fields) > 1 else 0
 
 
@@ -68,14 +72,14 @@ def _no_firmware(disk: BlockDevice) -> str | None:
     """Return the reason why no drive can be queried, or None if one may exist."""
     device = disk.sysfs / "device"
     if not device.exists():
-        return f"{disk.name} ({disk.kind()}) is no drive: it has no firmware, and no counters of its own"
+        return f"{disk.name} ({disk.read_kind()}) is no drive: it has no firmware, and no counters of its own"
     bus = (device / "subsystem").resolve().name
     if bus in ("virtio", "xen"):
         return f"{disk.name} is a virtual disk ({bus}): the counters are those of a drive of its host"
     return None
 
 
-def printed_of(node: Path, kind: str | None = None) -> SmartctlOutput:
+def read_smartctl_output(node: Path, kind: str | None = None) -> SmartctlOutput:
     """Return smartctl's output for a drive, with its device type if behind a controller."""
     # Imported only for such drives, because the import doubles the startup time of others.
     from opwatch.collectors.firmware.smart import ask_smartctl
@@ -83,7 +87,7 @@ def printed_of(node: Path, kind: str | None = None) -> SmartctlOutput:
     return ask_smartctl(node, kind)
 
 
-class Counting:
+class CounterPoller:
     """One drive whose counters are polled.
 
     `denied` is the reason why the last poll could not read the drive's own counters, or None. `reads_pages`:
@@ -95,11 +99,12 @@ class Counting:
         self.disk = disk
         self.denied: OpwatchError | None = None
         self.reads_pages = True
-        self.counted_on = counted_on(devices, disk)
+        self.counted_on = find_counting_devices(devices, disk)
         self._catalogue = catalogue
         # On older kernels the NVMe multipath head has no statistics, but its paths always do.
         self._disks = {
-            namespace.name: devices.paths(namespace) or [namespace] for namespace in namespaces(devices, disk)
+            namespace.name: devices.list_paths(namespace) or [namespace]
+            for namespace in find_namespaces(devices, disk)
         }
         identity = read_identity(devices, disk)
         self._drive = DriveFacts(
@@ -108,13 +113,13 @@ class Counting:
             firmware=identity.firmware,
             serial=identity.serial,
             capacity_bytes=disk.size_bytes or None,
-            lba_bytes=disk.number("queue/logical_block_size"),
+            lba_bytes=disk.read_number("queue/logical_block_size"),
             protocol="nvme" if disk.name.startswith("nvme") else None,
         )
         self._close: Callable[[], None] = lambda: None
         self._nsid = 1
-        self._transport: IdentifyOnce | None = None
-        self._last: KeptAnswers | None = None
+        self._transport: CachedIdentify | None = None
+        self._last: RecordingTransport | None = None
         # The reason why the drive cannot be queried, if known in advance.
         self._refused: OpwatchError | None = None
         try:
@@ -128,7 +133,7 @@ class Counting:
         disk = self.disk
         beside = find_simulated(disk)
         if beside:
-            self._transport = IdentifyOnce(beside)
+            self._transport = CachedIdentify(beside)
             return
         if not disk.name.startswith("nvme"):
             if why := _no_firmware(disk):
@@ -137,57 +142,57 @@ class Counting:
             return
         transport = KernelTransport(Path("/dev") / disk.name)
         self._close = transport.close
-        self._nsid = disk.number("nsid") or int(re.sub(r".*n", "", disk.name))
-        self._transport = IdentifyOnce(transport)
+        self._nsid = disk.read_number("nsid") or int(re.sub(r".*n", "", disk.name))
+        self._transport = CachedIdentify(transport)
 
     @property
     def busy_poll_s(self) -> float:
         """Return the poll interval under load. smartctl's commands stall a SATA drive's queue."""
         return POLL_S if self.reads_pages else _SMARTCTL_POLL_S
 
-    def read(self) -> Report:
+    def read_report(self) -> Report:
         """Return all current counters. The report lists failures."""
-        return self._derive(self.look())
+        return self._derive_report(self.read_sample())
 
-    def written(self) -> dict[str, int]:
+    def read_written(self) -> dict[str, int]:
         """Return the bytes written since boot by the kernel's count, for disks with statistics."""
         written = {}
         for name, disks in self._disks.items():
-            if any(disk.number("queue/iostats") == 0 for disk in disks):
+            if any(disk.read_number("queue/iostats") == 0 for disk in disks):
                 continue  # Does not advance with iostats off
-            fields = [(disk.attribute("stat") or "").split() for disk in disks]
+            fields = [(disk.read_attribute("stat") or "").split() for disk in disks]
             if all(len(field) > _WRITE_SECTORS for field in fields):
                 written[name] = sum(int(field[_WRITE_SECTORS]) for field in fields) * SECTOR
         return written
 
-    def _sum(self, parts: dict[str, int]) -> int | None:
+    def _sum_disks(self, parts: dict[str, int]) -> int | None:
         return sum(parts.values()) if len(parts) == len(self._disks) else None
 
-    def _flying(self) -> int:
+    def _bound_in_flight_bytes(self) -> int:
         """Return the maximum number of bytes in in-flight writes."""
         return sum(
-            _writes_in_flight(disk) * (disk.number("queue/max_sectors_kb") or 0) * 1024
+            _count_writes_in_flight(disk) * (disk.read_number("queue/max_sectors_kb") or 0) * 1024
             for disks in self._disks.values()
             for disk in disks
         )
 
-    def look(self) -> FirmwareSample:
+    def read_sample(self) -> FirmwareSample:
         """Read the kernel's counters, the drive's, and the kernel's again, without evaluation."""
         begin_ns = time.monotonic_ns()
-        before = self.written()
-        answers, smartctl, refused = self._ask()
-        flying = self._flying()
+        before = self.read_written()
+        answers, smartctl, refused = self._read_drive()
+        flying = self._bound_in_flight_bytes()
         # A completed write leaves the in-flight count shortly before the kernel counts the bytes, and after
         # the drive has counted them.
         time.sleep(_COUNTED_S)
-        after = self.written()
+        after = self.read_written()
         return FirmwareSample(
             disk=self.disk.name,
             drive=self._drive,
             begin_ns=begin_ns,
             end_ns=time.monotonic_ns(),
-            before=self._sum(before),
-            after=self._sum(after),
+            before=self._sum_disks(before),
+            after=self._sum_disks(after),
             flying=flying,
             parts=after,
             counted_on=self.counted_on,
@@ -197,43 +202,43 @@ class Counting:
             refused=refused,
         )
 
-    def _ask(self) -> tuple[tuple[DriveAnswer, ...], SmartctlOutput | None, Refusal | None]:
+    def _read_drive(self) -> tuple[tuple[DriveAnswer, ...], SmartctlOutput | None, Refusal | None]:
         """Return the drive's answers, or smartctl's output, or the reason why there is neither."""
         try:
             if self._refused:
                 raise self._refused
             if self._transport:
                 return self._ask_pages(self._transport), None, None
-            return (), printed_of(Path("/dev") / self.disk.name), None
+            return (), read_smartctl_output(Path("/dev") / self.disk.name), None
         except OpwatchError as error:
-            return (), None, refusal_of(error)
+            return (), None, make_refusal(error)
         except ImportError as error:
-            return (), None, refusal_of(OpwatchError(f"no extension: {error}"))
+            return (), None, make_refusal(OpwatchError(f"no extension: {error}"))
 
-    def _ask_pages(self, transport: IdentifyOnce) -> tuple[DriveAnswer, ...]:
+    def _ask_pages(self, transport: CachedIdentify) -> tuple[DriveAnswer, ...]:
         """Request all pages. The list of pages is determined once, because it depends on Identify alone."""
         if self._last and self._last.is_complete:
-            self._last = self._last.again()
+            self._last = self._last.repeat_commands()
         else:
-            self._last = KeptAnswers(transport)
+            self._last = RecordingTransport(transport)
             # The answers also show that access was denied.
             with contextlib.suppress(PermissionMissing):
                 collect_nvme(self._last, self._catalogue, self._nsid)
-        return self._last.answers
+        return self._last.recorded_answers
 
-    def _derive(self, sample: FirmwareSample) -> Report:
-        derived = report_of(sample, self._catalogue)
+    def _derive_report(self, sample: FirmwareSample) -> Report:
+        derived = make_poll_report(sample, self._catalogue)
         self.latest, self.denied = derived.report, derived.denied
         return self.latest
 
-    def poll(self, keep: Callable[[FirmwareSample], None] = lambda _: None) -> Poll:
+    def poll_counters(self, keep: Callable[[FirmwareSample], None] = lambda _: None) -> Poll:
         """Poll and return the result in the form of a trail. `keep` receives the raw sample."""
         # Imported only for trails, because it pulls in the interval code.
-        from opwatch.waf.polls import poll_of_look
+        from opwatch.waf.polls import make_poll_from_sample
 
-        sample = self.look()
+        sample = self.read_sample()
         keep(sample)
-        return poll_of_look(sample, self._derive(sample))
+        return make_poll_from_sample(sample, self._derive_report(sample))
 
     def close(self) -> None:
         self._close()

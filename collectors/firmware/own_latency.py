@@ -11,7 +11,13 @@ from typing import Protocol
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.counters.decode import amazon, identify, monitor, ocp
-from opwatch.counters.latency.looked import NO_PAGE, DriveLatency, LatencyPages, decoded, pages_of
+from opwatch.counters.latency.drive_latency import (
+    NO_PAGE,
+    DriveLatency,
+    LatencyPages,
+    select_pages,
+    try_decode,
+)
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.host.device import BlockDevice
@@ -24,7 +30,7 @@ class _Pages(Protocol):
     """Transport that can also read a page of one namespace."""
 
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes: ...
-    def log_of_namespace(self, lid: int, length: int, nsid: int) -> bytes: ...
+    def get_namespace_log(self, lid: int, length: int, nsid: int) -> bytes: ...
     def identify(self, cns: int, nsid: int) -> bytes: ...
 
 
@@ -43,16 +49,16 @@ class LatencyReader:
         elif disk.name.startswith("nvme"):
             kernel = KernelTransport(Path("/dev") / disk.name)
             self._close, self._pages = kernel.close, kernel
-            self._nsid = disk.number("nsid") or int(re.sub(r".*n", "", disk.name))
+            self._nsid = disk.read_number("nsid") or int(re.sub(r".*n", "", disk.name))
         else:
             raise Unsupported(f"{disk.name} has {NO_PAGE}: both are of NVMe")
         try:
-            self._prepare(disk, is_simulated=simulated is not None)
+            self._identify_drive(disk, is_simulated=simulated is not None)
         except BaseException:
             self._close()
             raise
 
-    def _prepare(self, disk: BlockDevice, *, is_simulated: bool) -> None:
+    def _identify_drive(self, disk: BlockDevice, *, is_simulated: bool) -> None:
         controller = identify.decode_controller(self._pages.identify(identify.CONTROLLER, 0))
         self.drive = DriveFacts(
             name=disk.name,
@@ -62,18 +68,20 @@ class LatencyReader:
             serial=controller.serial,
             vendor_id=controller.vendor_id,
         )
-        self._uuid = self._uuid_of(controller)
-        self._has = _SIMULATED if is_simulated else pages_of(controller, self._cloud_log())
+        self._uuid = self._find_uuid_index(controller)
+        self._has = _SIMULATED if is_simulated else select_pages(controller, self._read_cloud_log())
         if self._has.amazon_bytes is None and not self._has.has_monitor:
             raise Unsupported(f"{disk.name} has {NO_PAGE}")
 
-    def _uuid_of(self, controller: identify.Controller) -> int:
+    def _find_uuid_index(self, controller: identify.Controller) -> int:
         with suppress(OpwatchError):
             if controller.has_uuid_list:
-                return identify.uuid_index(self._pages.identify(identify.UUID_LIST, 0), identify.OCP_UUID)
+                return identify.find_uuid_index(
+                    self._pages.identify(identify.UUID_LIST, 0), identify.OCP_UUID
+                )
         return 0
 
-    def _cloud_log(self) -> bytes | None:
+    def _read_cloud_log(self) -> bytes | None:
         # A drive without C0h is fine, but missing privileges are an error.
         try:
             return self._pages.get_log(ocp.LID, ocp.LENGTH, uuid_index=self._uuid)
@@ -82,16 +90,16 @@ class LatencyReader:
         except OpwatchError:
             return None
 
-    def read(self) -> DriveLatency:
+    def read_latency(self) -> DriveLatency:
         """Read each page with one command, so each is consistent. Raise OpwatchError if all fail."""
         failures: list[str] = []
         length = self._has.amazon_bytes
-        own = decoded(
+        own = try_decode(
             amazon.decode_amazon,
-            (lambda: self._pages.log_of_namespace(amazon.LID, length, self._nsid)) if length else None,
+            (lambda: self._pages.get_namespace_log(amazon.LID, length, self._nsid)) if length else None,
             failures,
         )
-        slow = decoded(
+        slow = try_decode(
             monitor.decode_monitor,
             (lambda: self._pages.get_log(monitor.LID, monitor.LENGTH, 0, self._uuid))
             if self._has.has_monitor
@@ -99,7 +107,7 @@ class LatencyReader:
             failures,
         )
         drive_latency = DriveLatency(self.drive, own, slow, tuple(failures))
-        if not drive_latency.is_told:
+        if not drive_latency.has_pages:
             raise OpwatchError("; ".join(failures))
         return drive_latency
 
@@ -110,4 +118,4 @@ class LatencyReader:
 def read_latency(disk: BlockDevice) -> DriveLatency:
     """Read a drive's latency pages once."""
     with closing(LatencyReader(disk)) as reader:
-        return reader.read()
+        return reader.read_latency()

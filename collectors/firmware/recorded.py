@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from opwatch.counters.decode import amazon, identify, monitor, ocp, smart_log, telemetry
-from opwatch.counters.evidence import Evidence, is_same_drive, merge
-from opwatch.counters.looks.pages import controller_evidence, page_evidence
+from opwatch.counters.evidence import Evidence, is_same_drive, merge_evidence
+from opwatch.counters.looks.pages import decode_controller_evidence, decode_page_evidence
 from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.nvme_json import parse_nvme_json
 from opwatch.counters.reports.plugin_text import parse_plugin_text
@@ -31,28 +31,28 @@ def _looks_like_smart(raw: bytes) -> bool:
     return 230 < kelvin < 400 and raw[3] <= 100 and raw[4] <= 100 and not any(raw[7:32])
 
 
-def _from_bytes(name: str, raw: bytes) -> Evidence:
+def _decode_binary(name: str, raw: bytes) -> Evidence:
     """Decode a binary file: Identify by length, a log page by GUID, file name or content."""
     if telemetry.is_telemetry(raw):
-        return page_evidence(raw[0], raw)
+        return decode_page_evidence(raw[0], raw)
     stem = name.rsplit(".", 1)[0]
     if len(raw) == identify.LENGTH and "log" not in stem:
         if "namespace" in stem or "id-ns" in stem or "id_ns" in stem:
             return Evidence(drive=_NVME, namespace=identify.decode_namespace(raw))
-        return controller_evidence(raw)
+        return decode_controller_evidence(raw)
     if raw[496:512] in (ocp.CLOUD_GUID, ocp.BOOT_GUID):
-        return page_evidence(ocp.LID, raw)
+        return decode_page_evidence(ocp.LID, raw)
     if raw[496:512] == monitor.GUID:
-        return page_evidence(monitor.LID, raw)
+        return decode_page_evidence(monitor.LID, raw)
     lid = _LID_IN_NAME.search(stem)
     if lid:
-        return page_evidence(int(lid[1], 16), raw)
+        return decode_page_evidence(int(lid[1], 16), raw)
     if len(raw) == smart_log.LENGTH and _looks_like_smart(raw):
-        return page_evidence(smart_log.LID, raw)
+        return decode_page_evidence(smart_log.LID, raw)
     raise UsageError(f"{name}: which log page is it? Name it for its number, such as log-ca.bin")
 
 
-def _from_document(name: str, document: object) -> Evidence:
+def _decode_document(name: str, document: object) -> Evidence:
     evidence = parse_nvme_json(document)
     if isinstance(document, dict) and is_smartctl(document):
         ours = parse_smartctl_json(document)
@@ -76,7 +76,7 @@ def _from_document(name: str, document: object) -> Evidence:
     return evidence
 
 
-def _from_text(name: str, text: str) -> Evidence:
+def _decode_text(name: str, text: str) -> Evidence:
     # Some versions of nvme-cli print a message before the document.
     start = re.search(r"^[ \t]*[{\[]", text, re.MULTILINE)
     problem = ""
@@ -86,7 +86,7 @@ def _from_text(name: str, text: str) -> Evidence:
         except BadInput as error:
             problem = f", nor whole JSON ({error})"
         else:
-            return _from_document(name, document)
+            return _decode_document(name, document)
     if is_smartctl_text(text):
         return parse_smartctl_text(text)
     evidence = parse_plugin_text(text)
@@ -101,7 +101,7 @@ def _is_mostly_text(raw: bytes) -> bool:
     return odd <= max(4, len(raw) // 50)
 
 
-def evidence_of(name: str, raw: bytes) -> Evidence:
+def decode_evidence(name: str, raw: bytes) -> Evidence:
     """Return the data in a file's bytes, or raise UsageError or BadPage if there are none."""
     if not raw.strip():
         raise UsageError(f"{name} is empty")
@@ -111,16 +111,16 @@ def evidence_of(name: str, raw: bytes) -> Evidence:
         # A report stays readable with a bad byte, e.g. in a serial number. Log pages contain zero bytes.
         text = raw.decode("utf-8-sig", "replace") if _is_mostly_text(raw) else ""
     if text and "\0" not in text:
-        return _from_text(name, text)
+        return _decode_text(name, text)
     if 64 <= len(raw) <= amazon.DETAILED_LENGTH or telemetry.is_telemetry(raw):
-        return _from_bytes(name, raw)
+        return _decode_binary(name, raw)
     text = raw.decode("latin-1")
     if b"\0" not in raw and is_smartctl_text(text):
         return parse_smartctl_text(text)
     raise UsageError(f"{name}: this is none of {_KNOWN}")
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         if str(path) == "-":
             return read_all(sys.stdin.buffer, "what was piped in")
@@ -132,17 +132,17 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
-def _of_folder(folder: Path) -> Evidence:
+def _read_folder(folder: Path) -> Evidence:
     """Read all recognized files of a folder. The others become failures of the evidence."""
     evidence: Evidence | None = None
     failures: list[str] = []
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         try:
-            piece = evidence_of(path.name, _read(path))
+            piece = decode_evidence(path.name, _read_file(path))
         except OpwatchError as error:
             failures.append(str(error))
             continue
-        evidence = piece if evidence is None else merge(evidence, piece)
+        evidence = piece if evidence is None else merge_evidence(evidence, piece)
     if evidence is None:
         raise UsageError(f"{folder}: no file in it is one of {_KNOWN}")
     return replace(evidence, failures=(*evidence.failures, *failures))
@@ -152,25 +152,25 @@ def read_polls(paths: Sequence[Path]) -> list[Evidence]:
     """Return the data of one drive at one point in time, or at two, in the given order (older first)."""
     if len(paths) != 2:
         return [read_recorded(paths)]
-    first, last = (_of_path(path) for path in paths)
+    first, last = (_read_path(path) for path in paths)
     try:
-        return [merge(first, last)]
+        return [merge_evidence(first, last)]
     except UsageError:
         if not is_same_drive(first.drive, last.drive):
             raise
     return [first, last]
 
 
-def _of_path(path: Path) -> Evidence:
-    return _of_folder(path) if path.is_dir() else evidence_of(path.name, _read(path))
+def _read_path(path: Path) -> Evidence:
+    return _read_folder(path) if path.is_dir() else decode_evidence(path.name, _read_file(path))
 
 
 def read_recorded(paths: Iterable[Path]) -> Evidence:
     """Merge files and folders of one drive. Raise UsageError if they have no data or are from two drives."""
     evidence: Evidence | None = None
     for path in paths:
-        piece = _of_path(path)
-        evidence = piece if evidence is None else merge(evidence, piece)
+        piece = _read_path(path)
+        evidence = piece if evidence is None else merge_evidence(evidence, piece)
     if evidence is None:
         raise UsageError("no file was named")
     return evidence

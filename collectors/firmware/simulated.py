@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opwatch.collectors.firmware.drive_folder import drive_folder
+from opwatch.collectors.firmware.drive_folder import find_drive_folder
 from opwatch.host.device import BlockDevice
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ _ANSWER_S = 600
 
 def find_simulated(device: BlockDevice) -> FolderTransport | None:
     """Return the drive behind a loop device or its partition, or None for other devices."""
-    folder = drive_folder(device)
+    folder = find_drive_folder(device)
     if not folder:
         return None
     # Imported only for simulated drives, because each audit calls this function.
     from opwatch.collectors.firmware.transports import FolderTransport
-    from opwatch.drive.place import Place
-    from opwatch.drive.process import ask
+    from opwatch.drive.place import DriveFolder
+    from opwatch.drive.process import run_with_timeout
 
-    place = Place(folder.parent.name, folder.parent.parent)
-    return FolderTransport(folder, lambda question: ask(place, question, _ANSWER_S))
+    place = DriveFolder(folder.parent.name, folder.parent.parent)
+    return FolderTransport(folder, lambda question: run_with_timeout(place, question, _ANSWER_S))

@@ -16,7 +16,7 @@ _TIMEOUT_S = 60
 _OPTIONS = ("--json=c", "-x", "-l", "genstats", "-n", "standby,0")
 
 
-def _run(argv: list[str]) -> SmartctlOutput:
+def _run_smartctl(argv: list[str]) -> SmartctlOutput:
     try:
         done = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
@@ -30,11 +30,11 @@ def ask_smartctl(node: Path, kind: str | None = None) -> SmartctlOutput:
     if not program:
         raise Unsupported("smartctl is not installed; opwatch doctor says which package has it")
     behind = ("-d", kind) if kind else ()
-    output = _run([program, *_OPTIONS, *behind, str(node)])
+    output = _run_smartctl([program, *_OPTIONS, *behind, str(node)])
     if output.status & USAGE:
         # smartctl before 7.5 has no genstats.
         options = [option for option in _OPTIONS if option not in ("-l", "genstats")]
-        output = _run([program, *options, *behind, str(node)])
+        output = _run_smartctl([program, *options, *behind, str(node)])
     return output
 
 

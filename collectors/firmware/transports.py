@@ -27,7 +27,7 @@ _STATUS = {
 }
 
 
-def _said(status: int, what: str) -> OpwatchError:
+def _make_status_error(status: int, what: str) -> OpwatchError:
     name = _STATUS.get(status & 0x7FF, "see the NVMe specification")
     return OpwatchError(f"{what}: the drive refused it with status {status & 0x7FF:03X}h ({name})")
 
@@ -50,7 +50,7 @@ class KernelTransport:
         except OSError as error:
             raise OpwatchError(f"{node}: {error.strerror}") from error
 
-    def _done(self, call: Callable[[], tuple[int, bytes]], what: str) -> bytes:
+    def _run_command(self, call: Callable[[], tuple[int, bytes]], what: str) -> bytes:
         try:
             status, data = call()
         except OSError as error:
@@ -60,24 +60,26 @@ class KernelTransport:
                 raise Unsupported(f"{what}: this device takes no NVMe commands") from error
             raise OpwatchError(f"{what}: {os.strerror(error.errno or 0)}") from error
         if status:
-            raise _said(status, what)
+            raise _make_status_error(status, what)
         return data
 
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
-        def call() -> tuple[int, bytes]:
+        def request_log() -> tuple[int, bytes]:
             answer: tuple[int, bytes] = self._native.nvme_get_log(self._fd, lid, length, lsi, uuid_index)
             return answer
 
-        return self._done(call, f"log page {lid:02X}h")
+        return self._run_command(request_log, f"log page {lid:02X}h")
 
-    def log_of_namespace(self, lid: int, length: int, nsid: int) -> bytes:
+    def get_namespace_log(self, lid: int, length: int, nsid: int) -> bytes:
         """Read a page of one namespace. Allowed only for D0h, which Amazon provides per volume."""
-        return self._done(
+        return self._run_command(
             lambda: self._native.nvme_get_log(self._fd, lid, length, 0, 0, nsid), f"log page {lid:02X}h"
         )
 
     def identify(self, cns: int, nsid: int) -> bytes:
-        return self._done(lambda: self._native.nvme_identify(self._fd, cns, nsid), f"Identify {cns:02X}h")
+        return self._run_command(
+            lambda: self._native.nvme_identify(self._fd, cns, nsid), f"Identify {cns:02X}h"
+        )
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -99,14 +101,14 @@ class FolderTransport:
     ) -> None:
         self.folder, self._asked = folder, asked
 
-    def _read(self, name: str, length: int) -> bytes:
-        def read() -> bytes:
+    def _read_page(self, name: str, length: int) -> bytes:
+        def read_page() -> bytes:
             # One read is one command, so the page is consistent.
             with (self.folder / name).open("rb", buffering=0) as page:
                 return page.read(length) or b""
 
         try:
-            return self._asked(read)
+            return self._asked(read_page)
         except FileNotFoundError as error:
             raise OpwatchError(f"{name}: the drive has no such page") from error
         except PermissionError as error:
@@ -115,16 +117,16 @@ class FolderTransport:
             raise OpwatchError(f"{name}: {error.strerror}") from error
 
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
-        return self._read(f"log-{lid:02x}", length)
+        return self._read_page(f"log-{lid:02x}", length)
 
-    def log_of_namespace(self, lid: int, length: int, nsid: int) -> bytes:
+    def get_namespace_log(self, lid: int, length: int, nsid: int) -> bytes:
         """Read the page; a simulated drive has only one namespace."""
         return self.get_log(lid, length)
 
     def identify(self, cns: int, nsid: int) -> bytes:
         if cns not in _STRUCTURES:
             raise OpwatchError(f"Identify {cns:02X}h: the drive does not have it")
-        return self._read(_STRUCTURES[cns], identify.LENGTH)
+        return self._read_page(_STRUCTURES[cns], identify.LENGTH)
 
 
 class Snapshot:
@@ -138,31 +140,31 @@ class Snapshot:
     ) -> None:
         self._transport = transport
         self._kept: dict[tuple[str, int], bytes] = {}
-        self._identify(identify.NAMESPACE, nsid)
-        raw = self._identify(identify.CONTROLLER, 0)
+        self._read_identify(identify.NAMESPACE, nsid)
+        raw = self._read_identify(identify.CONTROLLER, 0)
         controller = identify.decode_controller(raw) if raw else identify.Controller()
-        uuids = self._identify(identify.UUID_LIST, 0) if controller.has_uuid_list else None
-        self._log(_OCP_LID, identify.uuid_index(uuids, identify.OCP_UUID) if uuids else 0)
+        uuids = self._read_identify(identify.UUID_LIST, 0) if controller.has_uuid_list else None
+        self._read_log(_OCP_LID, identify.find_uuid_index(uuids, identify.OCP_UUID) if uuids else 0)
         for lid in choose(controller):
-            self._log(lid, 0)
+            self._read_log(lid, 0)
 
-    def _identify(self, cns: int, nsid: int) -> bytes | None:
+    def _read_identify(self, cns: int, nsid: int) -> bytes | None:
         with contextlib.suppress(OpwatchError):
             self._kept["Identify", cns] = self._transport.identify(cns, nsid)
         return self._kept.get(("Identify", cns))
 
-    def _log(self, lid: int, uuid_index: int) -> None:
+    def _read_log(self, lid: int, uuid_index: int) -> None:
         with contextlib.suppress(OpwatchError):
             self._kept["log page", lid] = self._transport.get_log(lid, _LENGTH, 0, uuid_index)
 
-    def _page(self, kind: str, number: int) -> bytes:
+    def _get_page(self, kind: str, number: int) -> bytes:
         try:
             return self._kept[kind, number]
         except KeyError as error:
             raise OpwatchError(f"{kind} {number:02X}h was not read") from error
 
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
-        return self._page("log page", lid)[:length]
+        return self._get_page("log page", lid)[:length]
 
     def identify(self, cns: int, nsid: int) -> bytes:
-        return self._page("Identify", cns)
+        return self._get_page("Identify", cns)

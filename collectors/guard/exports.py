@@ -13,25 +13,25 @@ from opwatch.foreign import read_text
 CONFIG = Path("/sys/kernel/config")
 
 
-def exports_of(numbers: Collection[tuple[int, int]], config: Path = CONFIG) -> Iterator[str]:
+def find_exports(numbers: Collection[tuple[int, int]], config: Path = CONFIG) -> Iterator[str]:
     """Yield the targets for the given devices, as beginnings of sentences. NVMe targets and SCSI file targets
     open a device non-exclusively, so no claim shows such a user."""
     for path in sorted(config.glob("nvmet/subsystems/*/namespaces/*/device_path")):
-        if _is_on(path) and _number_of(path) in numbers:
+        if _is_enabled(path) and _read_device_number(path) in numbers:
             yield f"the NVMe target {path.parents[2].name}"
     for path in sorted(config.glob("target/core/*/*/udev_path")):
-        if _is_on(path) and _number_of(path) in numbers:
+        if _is_enabled(path) and _read_device_number(path) in numbers:
             yield f"the SCSI target {path.parents[1].name}/{path.parent.name}"
 
 
-def _is_on(path: Path) -> bool:
+def _is_enabled(path: Path) -> bool:
     try:
         return read_text(path.with_name("enable")).strip() == "1"
     except OSError:
         return True
 
 
-def _number_of(path: Path) -> tuple[int, int] | None:
+def _read_device_number(path: Path) -> tuple[int, int] | None:
     """Return the number of the device named in a file; None if the name is not a block device."""
     try:
         node = read_text(path).strip()

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from opwatch.collectors.guard.looking import identity_of_disk, look_at
+from opwatch.collectors.guard.disk_facts import collect_facts, read_disk_identity
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
-from opwatch.guard.facts import without_part
+from opwatch.guard.facts import remove_own_part
 from opwatch.guard.identity import DiskIdentity
-from opwatch.guard.obstacles import Consent, obstacles, require_none
+from opwatch.guard.obstacles import Consent, find_obstacles, require_no_obstacles
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.host.loop import diskseq
+from opwatch.host.loop import read_diskseq
 
 # udev probes a new disk and keeps the device open meanwhile.
 _PATIENCE_S = 10.0
@@ -30,8 +30,8 @@ class HeldDisk:
 
     def __init__(self, devices: Devices, named: str, consent: Consent) -> None:
         self.devices, self._consent = devices, consent
-        self.facts = look_at(devices, named)
-        require_none(obstacles(self.facts, consent))
+        self.facts = collect_facts(devices, named)
+        require_no_obstacles(find_obstacles(self.facts, consent))
         self.identity = self.facts.identity
         # Look the disk up by number: the given name may belong to another disk by now.
         disk = devices.by_number(*self.identity.dev)
@@ -47,7 +47,7 @@ class HeldDisk:
         self._descriptor = -1
 
     def __enter__(self) -> HeldDisk:
-        self._descriptor = _open(Path("/dev") / self.identity.name)
+        self._descriptor = _open_exclusive(Path("/dev") / self.identity.name)
         try:
             self._require_descriptor()
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,14 +80,16 @@ class HeldDisk:
         """Raise RefusedError if the disk was replaced or any obstacle has appeared. Called before every
         writing step, while we do no I/O."""
         self._require_descriptor()
-        facts = look_at(
+        facts = collect_facts(
             self.devices, self.identity.name, is_ours=True, reads_contents=not self.is_purged, idle_s=idle_s
         )
         if self.own_part:
-            facts = without_part(facts, self.own_part)
-        require_none(obstacles(facts, replace(self._consent, planned=self._identity_now())))
+            facts = remove_own_part(facts, self.own_part)
+        require_no_obstacles(
+            find_obstacles(facts, replace(self._consent, planned=self._make_expected_identity()))
+        )
 
-    def _identity_now(self) -> DiskIdentity:
+    def _make_expected_identity(self) -> DiskIdentity:
         """Return the expected identity, with the size set by the caller."""
         return replace(self.identity, size_bytes=self.own_size) if self.own_size else self.identity
 
@@ -96,20 +98,20 @@ class HeldDisk:
         up by name."""
         name, status = self.identity.name, os.fstat(self.fileno())
         dev = (os.major(status.st_rdev), os.minor(status.st_rdev))
-        life = diskseq(self.fileno())
+        life = read_diskseq(self.fileno())
         if not stat.S_ISBLK(status.st_mode) or dev != self.identity.dev:
             raise RefusedError(f"/dev/{name} leads to another device than the {name} that was looked at")
         disk = self.devices.by_number(*dev)
         if disk is None or (life is not None and life != self.identity.diskseq):
             raise RefusedError(f"{name} has gone; another drive may have its name by now")
-        if identity_of_disk(self.devices, disk) != self._identity_now():
+        if read_disk_identity(self.devices, disk) != self._make_expected_identity():
             raise RefusedError(f"{name} is another drive by now than the one that was looked at")
 
-    def take(self, disk: BlockDevice) -> None:
+    def switch_disk(self, disk: BlockDevice) -> None:
         """Switch to the disk that the caller created in place of the current one, such as a new namespace.
         Contents are ours, names differ. Wait for udev, which may probe the new disk first."""
         self.close()
-        self.disk, self.identity = disk, identity_of_disk(self.devices, disk)
+        self.disk, self.identity = disk, read_disk_identity(self.devices, disk)
         until = time.monotonic() + _PATIENCE_S
         while True:
             try:
@@ -127,7 +129,7 @@ class HeldDisk:
             self._descriptor = -1
 
 
-def _open(node: Path) -> int:
+def _open_exclusive(node: Path) -> int:
     try:
         return os.open(node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
     except PermissionError as error:

@@ -12,17 +12,17 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from opwatch.deadline import Asker, answer_within
+from opwatch.deadline import DeadlineCaller, call_within
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
 from opwatch.guard.facts import LoopUser
 from opwatch.host.device import BlockDevice
-from opwatch.host.loop import backing_device_by_name
+from opwatch.host.loop import find_backing_by_name
 
 # A file on a dead network server would block forever.
 _ANSWER_S = 2.0
 # After this many unresponsive processes, skip the rest: the disk is refused anyway.
-_MOST_SILENT = 3
+_MAX_SILENT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +33,25 @@ class Openers:
     unseen: tuple[str, ...]
 
 
-def openers_of(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc")) -> Openers:
+def find_openers(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc")) -> Openers:
     """Return the processes, other than our own, with one of the devices open or mapped shared."""
     wanted = {os.makedev(*number) for number in numbers}
     openers, silent, denied = [], [], 0
-    with closing(Asker(_ANSWER_S)) as asker:
+    with closing(DeadlineCaller(_ANSWER_S)) as asker:
         for folder in proc.glob("[0-9]*"):
             if folder.name == str(os.getpid()):
                 continue
             try:
-                if asker.answer(partial(_is_user, folder, wanted)):
-                    openers.append(_name_of(folder))
+                if asker.call_with_timeout(partial(_is_user, folder, wanted)):
+                    openers.append(_read_name(folder))
             except TimeoutError:
-                silent.append(f"{_name_of(folder)}, whose open files do not answer")
-                if len(silent) == _MOST_SILENT:
+                silent.append(f"{_read_name(folder)}, whose open files do not answer")
+                if len(silent) == _MAX_SILENT:
                     silent.append("the processes after those")
                     break
             except PermissionError:
                 # A kernel thread has no files, and no command line.
-                denied += bool(_command_line(folder))
+                denied += bool(_read_command_line(folder))
             except OSError:  # the process has ended
                 continue
     which = f"{denied} processes" if denied > 1 else "a process"
@@ -59,11 +59,11 @@ def openers_of(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc"))
     return Openers(tuple(openers), (*silent, *refused))
 
 
-def _name_of(process: Path) -> str:
+def _read_name(process: Path) -> str:
     return f"process {process.name} ({read_text(process / 'comm').strip()})"
 
 
-def _command_line(process: Path) -> bytes:
+def _read_command_line(process: Path) -> bytes:
     try:
         return (process / "cmdline").read_bytes()
     except OSError:
@@ -71,7 +71,9 @@ def _command_line(process: Path) -> bytes:
 
 
 def _is_user(process: Path, wanted: Collection[int]) -> bool:
-    return any(_is_device(link, wanted) for link in chain(_descriptors(process), _shared_mappings(process)))
+    return any(
+        _is_device(link, wanted) for link in chain(_list_descriptors(process), _list_shared_mappings(process))
+    )
 
 
 def _is_device(link: Path, wanted: Collection[int]) -> bool:
@@ -86,11 +88,11 @@ def _is_device(link: Path, wanted: Collection[int]) -> bool:
     return stat.S_ISBLK(status.st_mode) and status.st_rdev in wanted
 
 
-def _descriptors(process: Path) -> Iterator[Path]:
+def _list_descriptors(process: Path) -> Iterator[Path]:
     yield from (process / "fd").iterdir()
 
 
-def _shared_mappings(process: Path) -> Iterator[Path]:
+def _list_shared_mappings(process: Path) -> Iterator[Path]:
     """Yield files that a process can write through memory, even after closing their descriptors."""
     with (process / "maps").open("rb") as lines:
         for line in lines:
@@ -101,12 +103,12 @@ def _shared_mappings(process: Path) -> Iterator[Path]:
                 yield process / "map_files" / f"{int(first, 16):x}-{int(last, 16):x}"
 
 
-def loops_on(disk: BlockDevice, sys: Path = Path("/sys")) -> tuple[LoopUser, ...]:
+def find_loops(disk: BlockDevice, sys: Path = Path("/sys")) -> tuple[LoopUser, ...]:
     """Return the loop devices certainly or possibly backed by the disk or its partitions. Asks the kernel for
     the number of each backing device, because the path in `backing_file` may be in another mount namespace or
     name any node."""
     numbers = {os.makedev(*disk.dev)} | {
-        _number(text) for path in disk.sysfs.glob("*/dev") if (text := read_text(path).strip())
+        _parse_device_number(text) for path in disk.sysfs.glob("*/dev") if (text := read_text(path).strip())
     }
     users = []
     for backing in sorted((sys / "block").glob("loop*/loop/backing_file")):
@@ -114,7 +116,7 @@ def loops_on(disk: BlockDevice, sys: Path = Path("/sys")) -> tuple[LoopUser, ...
         if name == disk.name:
             continue
         try:
-            number = answer_within(_ANSWER_S, partial(backing_device_by_name, name))
+            number = call_within(_ANSWER_S, partial(find_backing_by_name, name))
             if number is not None and number in numbers:
                 users.append(LoopUser(name))
         except (OSError, OpwatchError) as error:
@@ -123,6 +125,6 @@ def loops_on(disk: BlockDevice, sys: Path = Path("/sys")) -> tuple[LoopUser, ...
     return tuple(users)
 
 
-def _number(text: str) -> int:
+def _parse_device_number(text: str) -> int:
     major, _, minor = text.partition(":")
     return os.makedev(int(major), int(minor)) if major.isdigit() and minor.isdigit() else 0

@@ -14,7 +14,7 @@ from opwatch.host.device import BlockDevice
 Ask = Callable[[int, bytes, int], bytes]
 
 
-def registered(disk: BlockDevice, ask: Ask = ask_scsi) -> Iterator[str]:
+def find_registrants(disk: BlockDevice, ask: Ask = ask_scsi) -> Iterator[str]:
     """Yield the possible users of a SCSI disk, as beginnings of sentences; nothing if the disk does not
     support reservations. A failed query counts as well."""
     try:
@@ -23,7 +23,7 @@ def registered(disk: BlockDevice, ask: Ask = ask_scsi) -> Iterator[str]:
         yield f"whether it is reserved cannot be asked ({error})"
         return
     try:
-        yield from _sharers(descriptor, ask)
+        yield from _describe_reservations(descriptor, ask)
     except ScsiRefusal as error:
         if not error.is_unknown:
             yield f"whether it is reserved cannot be told ({error})"
@@ -33,12 +33,14 @@ def registered(disk: BlockDevice, ask: Ask = ask_scsi) -> Iterator[str]:
         os.close(descriptor)
 
 
-def _sharers(descriptor: int, ask: Ask) -> Iterator[str]:
+def _describe_reservations(descriptor: int, ask: Ask) -> Iterator[str]:
     size = reservations.ANSWER_BYTES
-    reservation = reservations.decode_reservation(ask(descriptor, reservations.reservation_command(), size))
+    reservation = reservations.decode_reservation(
+        ask(descriptor, reservations.build_reservation_command(), size)
+    )
     if reservation:
         yield f"a persistent reservation is held on it ({reservation.kind}, key {reservation.key:016X}h)"
-    keys = reservations.decode_keys(ask(descriptor, reservations.keys_command(), size))
+    keys = reservations.decode_keys(ask(descriptor, reservations.build_keys_command(), size))
     if keys:
         listed = ", ".join(f"{key:X}h" for key in keys[:4])
         more = f" and {len(keys) - 4} more" if len(keys) > 4 else ""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from opwatch.collectors.block.blk import explain_probe_error
-from opwatch.collectors.block.diskstats import SECTOR, StatReader, no_witness
+from opwatch.collectors.block.diskstats import SECTOR, StatReader, explain_unverified
 from opwatch.errors import TracerMissing, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.trim.history.changes import HistoryLoss, programs_of
+from opwatch.trim.history.changes import HistoryLoss, select_history_programs
 
 # 400,000 changes: ten times the changes of a fast drive while the reader sleeps 0.1 s.
 _RING_BYTES = 16 << 20
 
 
-def disk_of_requests(devices: Devices, device: BlockDevice) -> BlockDevice:
+def find_request_disk(devices: Devices, device: BlockDevice) -> BlockDevice:
     """Return the disk that receives a device's requests: itself, or the only path of an NVMe multipath
     device.
 
@@ -22,16 +22,16 @@ def disk_of_requests(devices: Devices, device: BlockDevice) -> BlockDevice:
         raise UsageError(
             f"{device.name} is a partition; a history is of a whole disk: --dev {device.disk.name}"
         )
-    if below := device.below():
+    if below := device.list_lower_devices():
         raise Unsupported(f"{device.name} stands on others; record the disks below it: {', '.join(below)}")
-    for name in device.holders():
+    for name in device.list_holders():
         holder = devices.by_name(name)
-        if holder and holder.kind() == "dm-mpath" and len(holder.below()) > 1:
+        if holder and holder.read_kind() == "dm-mpath" and len(holder.list_lower_devices()) > 1:
             raise Unsupported(
                 f"{device.name} is one of several paths to a drive ({name}), whose changes have no common "
                 "order"
             )
-    paths = devices.paths(device)
+    paths = devices.list_paths(device)
     if len(paths) > 1:
         names = ", ".join(path.name for path in paths)
         raise Unsupported(f"{device.name} has several paths ({names}), whose changes have no common order")
@@ -41,9 +41,9 @@ def disk_of_requests(devices: Devices, device: BlockDevice) -> BlockDevice:
             f"{device.name}: its driver takes bios and knows no requests, so that nothing tells what became "
             "of them; a history needs a disk with requests"
         )
-    if (disk.attribute("queue/zoned") or "none") != "none":
+    if (disk.read_attribute("queue/zoned") or "none") != "none":
         raise Unsupported(f"{device.name} is zoned: a reset of a zone frees it, which is not followed")
-    if reason := no_witness(disk):
+    if reason := explain_unverified(disk):
         raise Unsupported(f"{device.name}: without the kernel's counts nothing is complete: {reason}")
     return disk
 
@@ -57,9 +57,9 @@ class DiskCounts:
     def __init__(self, disk: BlockDevice) -> None:
         self._stat = StatReader(disk)
 
-    def read(self) -> tuple[int, int] | None:
+    def read_counts(self) -> tuple[int, int] | None:
         """Return (sectors written, sectors discarded), or None if unusable or if the disk is gone."""
-        statistics = self._stat.read()
+        statistics = self._stat.read_stats()
         if statistics is None:
             return None
         return statistics.bytes["write"] // SECTOR, statistics.bytes.get("discard", 0) // SECTOR
@@ -70,7 +70,7 @@ class DiskCounts:
 
 class ChangeTracer:
     """Programs for one disk, attached from construction until close(). `disk` comes from
-    disk_of_requests()."""
+    find_request_disk()."""
 
     def __init__(self, disk: BlockDevice) -> None:
         try:
@@ -79,18 +79,18 @@ class ChangeTracer:
             raise TracerMissing from error
         scsi = (disk.sysfs / "device" / "scsi_device").is_dir()
         try:
-            self._native = Changes(disk.name, _RING_BYTES, programs_of(disk.name), scsi=scsi)
+            self._native = Changes(disk.name, _RING_BYTES, select_history_programs(disk.name), scsi=scsi)
         except ProbeError as error:
             raise explain_probe_error(error) from error
 
-    def drain(self) -> tuple[bytes, bool]:
+    def drain_changes(self) -> tuple[bytes, bool]:
         """Return the changes since the last drain, and whether changes from before this call may remain."""
         return self._native.drain()
 
-    def loss(self) -> HistoryLoss:
+    def read_loss(self) -> HistoryLoss:
         return HistoryLoss(*self._native.loss())
 
-    def programs(self) -> list[tuple[str, int, int, int, int]]:
+    def list_programs(self) -> list[tuple[str, int, int, int, int]]:
         """Return (name, id, runs, run_ns, recursion misses) of each program."""
         return self._native.programs()
 

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError
 from opwatch.foreign import read_all
-from opwatch.safefile import NewFile, open_own, write_anew
+from opwatch.safefile import NewFile, open_own_file, replace_file
 from opwatch.trim.history import journal
-from opwatch.trim.history.journal import Saved
+from opwatch.trim.history.journal import SavedHistory
 
 # Growth in bytes and as a multiple of the size that triggers a rewrite.
 _GROWTH_BYTES, _GROWTH, _MOST_GROWTH_BYTES = 1 << 20, 2, 64 << 20
 # Space for the maximum number of runs in a map, plus the maximum growth.
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 
 
-def _opened(path: Path, flags: int) -> int:
+def _open_regular(path: Path, flags: int) -> int:
     """Return a descriptor of a regular file. Devices and pipes have no end."""
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -31,7 +31,7 @@ def _opened(path: Path, flags: int) -> int:
     raise RefusedError(f"{path} is no regular file, so it is no history")
 
 
-def _explained(error: OSError, path: Path) -> OpwatchError:
+def _explain_error(error: OSError, path: Path) -> OpwatchError:
     folder = path.absolute().parent
     if isinstance(error, FileNotFoundError) and not folder.exists():
         return OpwatchError(f"{path}: there is no folder {folder}: make it, or name another file with -o")
@@ -47,24 +47,24 @@ class HistoryFile:
         self.path = path.absolute()
         self._rewrite: _Rewrite | None = None
         try:
-            self._descriptor, self._is_new = _locked(self.path)
+            self._descriptor, self._is_new = _open_locked(self.path)
         except OSError as error:
-            raise _explained(error, path) from error
+            raise _explain_error(error, path) from error
         try:
-            self.saved = self._load()
+            self.saved = self._read_saved()
         except BaseException:
             self.close()
             raise
         self._grown = 0
 
-    def _load(self) -> Saved | None:
+    def _read_saved(self) -> SavedHistory | None:
         with os.fdopen(os.dup(self._descriptor), "rb", buffering=0) as file:
-            raw = read_all(file, str(self.path), _MOST_BYTES)
+            raw = read_all(file, str(self.path), _MAX_BYTES)
         self._first = len(raw)
         if raw and not raw.startswith(journal.MAGIC[: len(raw)]):
             raise RefusedError(f"{self.path} exists and is no history: name another file with -o")
         try:
-            return journal.load(raw) if len(raw) > len(journal.MAGIC) else None
+            return journal.parse_history(raw) if len(raw) > len(journal.MAGIC) else None
         except BadInput as error:
             self.damage = str(error)
             return None
@@ -73,17 +73,17 @@ class HistoryFile:
         """Rewrite the file atomically: readers see the old or the new content."""
         self._end_rewrite()
         try:
-            descriptor = write_anew(self.path, chunks, locked=True)
+            descriptor = replace_file(self.path, chunks, locked=True)
         except OSError as error:
-            raise _explained(error, self.path) from error
-        self._change_to(descriptor)
+            raise _explain_error(error, self.path) from error
+        self._switch_to(descriptor)
 
     def begin_replacing(self, chunks: Iterable[bytes]) -> None:
         """Write the new file in a thread. The old file remains in use until finish_replacing()."""
         try:
             self._rewrite = _Rewrite(self.path, chunks)
         except OSError as error:
-            raise _explained(error, self.path) from error
+            raise _explain_error(error, self.path) from error
 
     @property
     def is_replacing(self) -> bool:
@@ -98,10 +98,10 @@ class HistoryFile:
         try:
             descriptor = rewrite.commit()
         except OSError as error:
-            raise _explained(error, self.path) from error
-        self._change_to(descriptor)
+            raise _explain_error(error, self.path) from error
+        self._switch_to(descriptor)
 
-    def _change_to(self, descriptor: int) -> None:
+    def _switch_to(self, descriptor: int) -> None:
         os.close(self._descriptor)
         self._descriptor = descriptor
         self._first, self._grown = os.fstat(descriptor).st_size, 0
@@ -111,17 +111,17 @@ class HistoryFile:
         if rewrite:
             rewrite.abandon()
 
-    def append(self, frames: bytes) -> None:
+    def append_frames(self, frames: bytes) -> None:
         try:
-            _write(self._descriptor, frames)
+            _write_all(self._descriptor, frames)
         except OSError as error:
-            raise _explained(error, self.path) from error
+            raise _explain_error(error, self.path) from error
         self._grown += len(frames)
         if self._rewrite:
             self._rewrite.later.append(frames)
 
     @property
-    def is_here(self) -> bool:
+    def is_in_place(self) -> bool:
         """Return whether the path still names our file."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self.path.lstat())
@@ -129,9 +129,9 @@ class HistoryFile:
             return False
 
     @property
-    def is_as_written(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Return whether the path still names our file and the size is unchanged."""
-        return self.is_here and os.fstat(self._descriptor).st_size == self._first + self._grown
+        return self.is_in_place and os.fstat(self._descriptor).st_size == self._first + self._grown
 
     @property
     def has_grown(self) -> bool:
@@ -140,7 +140,7 @@ class HistoryFile:
 
     def abandon(self) -> None:
         """Close the file, and remove a new empty file."""
-        if self._is_new and os.fstat(self._descriptor).st_size == 0 and self.is_here:
+        if self._is_new and os.fstat(self._descriptor).st_size == 0 and self.is_in_place:
             self.path.unlink(missing_ok=True)
         self.close()
 
@@ -165,7 +165,7 @@ class _Rewrite(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._file.put(takewhile(lambda _: not self._unwanted.is_set(), self._chunks))
+            self._file.write_chunks(takewhile(lambda _: not self._unwanted.is_set(), self._chunks))
             self._file.sync()
         except OSError as error:
             self._error = error
@@ -175,7 +175,7 @@ class _Rewrite(threading.Thread):
         try:
             if self._error:
                 raise self._error
-            self._file.put(self.later)
+            self._file.write_chunks(self.later)
             return self._file.commit()
         except BaseException:
             self._file.abandon()
@@ -187,16 +187,16 @@ class _Rewrite(threading.Thread):
         self._file.abandon()
 
 
-def _write(descriptor: int, content: bytes) -> None:
+def _write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
-def _locked(path: Path) -> tuple[int, bool]:
+def _open_locked(path: Path) -> tuple[int, bool]:
     """Return (exclusively locked descriptor of the file, whether it is new)."""
     while True:
-        descriptor, is_new = open_own(path)
+        descriptor, is_new = open_own_file(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(descriptor), path.lstat()):
@@ -209,28 +209,28 @@ def _locked(path: Path) -> tuple[int, bool]:
         os.close(descriptor)
 
 
-def _read(path: Path) -> tuple[bytes, bool]:
+def _read_content(path: Path) -> tuple[bytes, bool]:
     """Return (content of a file, whether another process writes to it)."""
     while True:
-        with open(_opened(path, os.O_RDONLY), "rb") as file:
+        with open(_open_regular(path, os.O_RDONLY), "rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 alive = False
             except BlockingIOError:
                 alive = True
-            raw = read_all(file, str(path), _MOST_BYTES)
+            raw = read_all(file, str(path), _MAX_BYTES)
             # A file that was just replaced has no writer, but its successor may.
             if alive or os.fstat(file.fileno()).st_ino == path.stat().st_ino:
                 return raw, alive
 
 
-def read_history(path: Path) -> tuple[Saved, bool]:
+def read_history(path: Path) -> tuple[SavedHistory, bool]:
     """Return (content of a history, whether another process records into it)."""
     try:
-        raw, alive = _read(path)
+        raw, alive = _read_content(path)
     except OSError as error:
-        raise _explained(error, path) from error
+        raise _explain_error(error, path) from error
     try:
-        return journal.load(raw), alive
+        return journal.parse_history(raw), alive
     except BadInput as error:
         raise OpwatchError(f"{path} is no history that can be read: {error}") from error

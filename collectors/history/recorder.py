@@ -8,21 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from opwatch.collectors.history.changes import ChangeTracer, DiskCounts, disk_of_requests
+from opwatch.collectors.history.changes import ChangeTracer, DiskCounts, find_request_disk
 from opwatch.collectors.history.file import HistoryFile
 from opwatch.collectors.stack.layers import LayerReader
-from opwatch.collectors.stale.sentinels import granule_of
+from opwatch.collectors.stale.sentinels import find_granule
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.foreign import read_text
 from opwatch.host.details import read_identity
 from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.trim.history import journal
-from opwatch.trim.history.belonging import Conditions, is_other, other_life
 from opwatch.trim.history.changes import HistoryLoss
+from opwatch.trim.history.counter_base import CounterBase
 from opwatch.trim.history.history import History
-from opwatch.trim.history.journal import HistoryDrive, Look, Saved
+from opwatch.trim.history.journal import Checkpoint, HistoryDrive, SavedHistory
 from opwatch.trim.history.sectormap import SECTOR, SectorState
-from opwatch.trim.history.witness import Base
+from opwatch.trim.history.validity import Conditions, explain_invalid_map, is_other_drive
 
 # Interval between drains of the ring.
 TICK_S = 0.1
@@ -38,19 +38,19 @@ GAP_NOTE = (
 _UNSEEN = "changes that the kernel counted and nobody saw"
 
 
-def read_moment(device: BlockDevice) -> Conditions:
+def read_conditions(device: BlockDevice) -> Conditions:
     boot = read_text(Path("/proc/sys/kernel/random/boot_id")).strip()
     slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-    return Conditions(boot, device.number("diskseq"), slept)
+    return Conditions(boot, device.read_number("diskseq"), slept)
 
 
-def identify(devices: Devices, device: BlockDevice) -> HistoryDrive:
+def identify_drive(devices: Devices, device: BlockDevice) -> HistoryDrive:
     """Return the identity of a drive and its discard granularity."""
-    size, offset = granule_of(LayerReader(devices).device(device).layer(device.name))
-    return replace(_named(devices, device), granule=max(size // SECTOR, 1), offset=offset // SECTOR)
+    size, offset = find_granule(LayerReader(devices).read_device(device).find_layer(device.name))
+    return replace(_read_drive(devices, device), granule=max(size // SECTOR, 1), offset=offset // SECTOR)
 
 
-def _named(devices: Devices, device: BlockDevice) -> HistoryDrive:
+def _read_drive(devices: Devices, device: BlockDevice) -> HistoryDrive:
     known = read_identity(devices, device)
     return HistoryDrive(device.name, known.serial, known.wwid, device.size_bytes // SECTOR, 1, 0)
 
@@ -59,9 +59,11 @@ def find_drive(devices: Devices, drive: HistoryDrive) -> BlockDevice | None:
     """Return the disk of a record even if renamed, or None if absent."""
     named = devices.by_name(drive.name)
     lasting = drive.wwid or drive.serial
-    others = [disk for disk in devices.disks() if lasting and disk.name != drive.name and not disk.is_hidden]
+    others = [
+        disk for disk in devices.iter_disks() if lasting and disk.name != drive.name and not disk.is_hidden
+    ]
     candidates: list[BlockDevice] = [*([named] if named else []), *others]
-    return next((disk for disk in candidates if not is_other(drive, _named(devices, disk))), named)
+    return next((disk for disk in candidates if not is_other_drive(drive, _read_drive(devices, disk))), named)
 
 
 class HistoryRecorder:
@@ -75,37 +77,37 @@ class HistoryRecorder:
         self, devices: Devices, device: BlockDevice, path: Path, tell: Callable[[str], None] = lambda _: None
     ) -> None:
         self.device, self._devices, self._tell = device, devices, tell
-        self.drive = identify(devices, device)
-        disk = disk_of_requests(devices, device)
+        self.drive = identify_drive(devices, device)
+        disk = find_request_disk(devices, device)
         self.was_disturbed = False
-        self._file = self._open(path)
+        self._file = self._open_file(path)
         try:
-            self._begin(disk)
+            self._attach_disk(disk)
         except BaseException:
             self._file.abandon()
             raise
 
-    def _open(self, path: Path) -> HistoryFile:
+    def _open_file(self, path: Path) -> HistoryFile:
         """Return the file, if it belongs to this drive."""
         file = HistoryFile(path)
-        if file.saved and is_other(file.saved.drive, self.drive):
+        if file.saved and is_other_drive(file.saved.drive, self.drive):
             file.close()
             raise RefusedError(
                 f"{path} is the history of another drive ({file.saved.drive.name}): name another file with -o"
             )
         return file
 
-    def _begin(self, disk: BlockDevice) -> None:
+    def _attach_disk(self, disk: BlockDevice) -> None:
         self._disk = disk
         self._presence = Presence(disk)
         self._counts = DiskCounts(disk)
-        self._last: Look | None = None
+        self._last: Checkpoint | None = None
         before = self._read_counts()
         self._tracer = ChangeTracer(disk)
         after = self._read_counts()
-        self._moment = read_moment(self.device)
+        self._moment = read_conditions(self.device)
         self._began_ns = self._looked_ns = time.monotonic_ns()
-        self._bases = [Base(low, high) for low, high in zip(before, after, strict=True)]
+        self._bases = [CounterBase(low, high) for low, high in zip(before, after, strict=True)]
         self._recorded = [0, 0]
         self._loss = HistoryLoss()
         self._since_wall_ns = time.time_ns()
@@ -115,33 +117,33 @@ class HistoryRecorder:
         )
         saved = self._file.saved
         knew = saved is None or bool(
-            saved.map.extents(SectorState.WRITTEN) or saved.map.extents(SectorState.TRIMMED)
+            saved.map.collect_extents(SectorState.WRITTEN) or saved.map.collect_extents(SectorState.TRIMMED)
         )
-        kept = self._keep(saved, after)
+        kept = self._keep_proven(saved, after)
         self.kept = kept if knew else "nothing was known before"
         self._settled = True
-        self._save_anew()
+        self._rewrite_file()
 
     def _read_counts(self) -> tuple[int, int]:
-        counts = self._counts.read()
-        return counts if counts else self._give_up("the kernel's counts of it are switched off")
+        counts = self._counts.read_counts()
+        return counts if counts else self._end_record("the kernel's counts of it are switched off")
 
-    def _give_up(self, why: str) -> NoReturn:
+    def _end_record(self, why: str) -> NoReturn:
         """End the record for a reason. Later changes are not seen, and nothing would show them afterwards."""
-        if not self._presence.holds():
+        if not self._presence.is_same_device():
             raise OpwatchError(f"{self.device.name} is gone")
         if self._last:
-            self._forget(why)
-            self._save_anew()
+            self._discard_map(why)
+            self._rewrite_file()
         raise OpwatchError(f"{self.device.name}: {why}")
 
-    def _keep(self, saved: Saved | None, counts: tuple[int, int]) -> str:
+    def _keep_proven(self, saved: SavedHistory | None, counts: tuple[int, int]) -> str:
         """Keep the part of the file's content that is still proven, and return a description."""
         if saved is None:
             damage = self._file.damage
             return f"what the file held cannot be read: {damage}" if damage else "a new history"
         look = saved.look
-        why = other_life(saved, self.drive, self._moment)
+        why = explain_invalid_map(saved, self.drive, self._moment)
         if counts[0] < look.written or counts[1] < look.discarded:
             why = "the kernel's counts began anew"
         if why:
@@ -149,8 +151,8 @@ class HistoryRecorder:
         self.history.map = saved.map
         self.history.forgotten.update(look.forgotten)
         self._since_wall_ns = look.since_wall_ns
-        writes, discards = look.used_since(counts)
-        self.history.decay(writes, discards, "changes between two recordings", self._began_ns)
+        writes, discards = look.detect_changes(counts)
+        self.history.forget_unrecorded(writes, discards, "changes between two recordings", self._began_ns)
         if writes and discards:
             self._since_wall_ns = time.time_ns()
             return "nothing is known any more: the disk was written to and discarded meanwhile"
@@ -161,86 +163,86 @@ class HistoryRecorder:
             return f"what was {lost} is not known any more: the disk was {what} meanwhile"
         return "what was known is known still: nothing was written or discarded meanwhile"
 
-    def look(self) -> bool:
+    def process_changes(self) -> bool:
         """Process new changes. Return False if the disk is gone."""
-        if not self._presence.holds():
+        if not self._presence.is_same_device():
             return False
         self._forget_after_sleep()
         if self._disk != self.device:
             self._require_one_path()
         began_ns = time.monotonic_ns()
         kernel = self._read_counts()
-        self._settled = self._drain()
+        self._settled = self._drain_ring()
         if not self._settled:
             return True
         self._looked_ns = began_ns
-        self._check(kernel)
+        self._check_counts(kernel)
         return True
 
     def _forget_after_sleep(self) -> None:
-        moment = read_moment(self.device)
-        if moment.slept_since(self._moment.slept_ns):
+        moment = read_conditions(self.device)
+        if moment.has_slept_since(self._moment.slept_ns):
             self._moment = moment
-            self._forget("the machine slept, and another system may have used the disk")
+            self._discard_map("the machine slept, and another system may have used the disk")
 
     def _require_one_path(self) -> None:
-        if [path.name for path in self._devices.paths(self.device)] != [self._disk.name]:
-            self._give_up("it has other paths now, whose changes have no common order")
+        if [path.name for path in self._devices.list_paths(self.device)] != [self._disk.name]:
+            self._end_record("it has other paths now, whose changes have no common order")
 
-    def _forget(self, why: str) -> None:
-        self.history.forget(why, time.monotonic_ns())
+    def _discard_map(self, why: str) -> None:
+        self.history.discard_map(why, time.monotonic_ns())
         self._since_wall_ns, self._notes = time.time_ns(), ()
 
-    def _drain(self) -> bool:
+    def _drain_ring(self) -> bool:
         """Drain the ring. Return False if it fills faster than we read."""
         for _ in range(_DRAINS):
-            raw, more = self._tracer.drain()
-            written, discarded = self.history.apply(raw)
+            raw, more = self._tracer.drain_changes()
+            written, discarded = self.history.apply_changes(raw)
             self._recorded[0] += written
             self._recorded[1] += discarded
             if not more:
                 break
         else:
             return False
-        loss, old = self._tracer.loss(), self._loss
+        loss, old = self._tracer.read_loss(), self._loss
         self._loss = loss
         writes = loss.write_sectors - old.write_sectors
         discards = loss.discard_sectors - old.discard_sectors
         self._recorded[0] += writes
         self._recorded[1] += discards
         if loss.commands > old.commands:
-            self._forget("a command that the block layer knows nothing of, among too many")
-        self._decay(writes > 0, discards > 0, "more changes at once than there was room for")
-        self._narrow()
+            self._discard_map("a command that the block layer knows nothing of, among too many")
+        self._forget_unrecorded(writes > 0, discards > 0, "more changes at once than there was room for")
+        self._narrow_bases()
         return True
 
-    def _narrow(self) -> None:
+    def _narrow_bases(self) -> None:
         """Compare the recorded counts with the kernel's counts a moment later."""
         time.sleep(_APART_S)
         counts = self._read_counts()
         wrong = [
-            not base.narrow(count, known)
+            not base.narrow_high(count, known)
             for base, count, known in zip(self._bases, counts, self._recorded, strict=True)
         ]
-        self._decay(wrong[0], wrong[1], "changes that were seen and the kernel did not count")
+        self._forget_unrecorded(wrong[0], wrong[1], "changes that were seen and the kernel did not count")
 
-    def _check(self, kernel: tuple[int, int]) -> None:
+    def _check_counts(self, kernel: tuple[int, int]) -> None:
         wrong = [
-            not base.look(count, known)
+            not base.raise_bound(count, known)
             for base, count, known in zip(self._bases, kernel, self._recorded, strict=True)
         ]
-        self._decay(wrong[0], wrong[1], _UNSEEN)
+        self._forget_unrecorded(wrong[0], wrong[1], _UNSEEN)
 
-    def _decay(self, writes: bool, discards: bool, why: str) -> None:
+    def _forget_unrecorded(self, writes: bool, discards: bool, why: str) -> None:
         if writes and discards:
-            self._forget(why)
+            self._discard_map(why)
         else:
-            self.history.decay(writes, discards, why, time.monotonic_ns())
+            self.history.forget_unrecorded(writes, discards, why, time.monotonic_ns())
 
-    def state(self) -> Look:
+    def make_checkpoint(self) -> Checkpoint:
         """Return the provable statements about the current map."""
         written, discarded = self._bases
-        return Look(
+        return Checkpoint(
             mono_ns=self._looked_ns,
             wall_ns=time.time_ns(),
             boot=self._moment.boot,
@@ -255,35 +257,35 @@ class HistoryRecorder:
             notes=self._notes,
         )
 
-    def save(self) -> None:
+    def save_changes(self) -> None:
         """Save changes, at most once per second, or rewrite the file if necessary."""
         if not self._settled:
             return
         self._file.finish_replacing()
-        look = self.state()
+        look = self.make_checkpoint()
         map_, runs = self.history.map, self.history.map.log or []
         last = self._last
-        if last and not runs and _alike(last, look):
+        if last and not runs and _is_same_state(last, look):
             return
         if last and look.mono_ns - last.mono_ns < _SAVE_S * 1e9:
             return
-        if not self._file.is_as_written or not map_.log_is_whole:
-            self._save_anew()
+        if not self._file.is_unchanged or not map_.log_is_whole:
+            self._rewrite_file()
             return
-        self._file.append(journal.delta(look, runs))
+        self._file.append_frames(journal.encode_delta(look, runs))
         self._last, map_.log = look, []
         if self._file.has_grown and not self._file.is_replacing:
             # A thread writes from a copy, because the ring fills while a large map is written.
-            self._file.begin_replacing(journal.snapshot_frames(self.drive, look, map_.copy()))
+            self._file.begin_replacing(journal.encode_snapshot_frames(self.drive, look, map_.copy()))
 
-    def _save_anew(self) -> None:
-        disturbed = not self._file.is_as_written
-        if not self._file.is_here:
+    def _rewrite_file(self) -> None:
+        disturbed = not self._file.is_unchanged
+        if not self._file.is_in_place:
             # The path may now name another process's file.
             self._file.close()
-            self._file = self._open(self._file.path)
-        self._last = self.state()
-        self._file.replace(journal.snapshot_frames(self.drive, self._last, self.history.map))
+            self._file = self._open_file(self._file.path)
+        self._last = self.make_checkpoint()
+        self._file.replace(journal.encode_snapshot_frames(self.drive, self._last, self.history.map))
         self.history.map.log, self.history.map.log_is_whole = [], True
         if disturbed and not self.was_disturbed:
             self.was_disturbed = True
@@ -291,15 +293,15 @@ class HistoryRecorder:
                 f"{self._file.path} was deleted, replaced or cut by somebody: all of it is written anew"
             )
 
-    def missed_runs(self) -> int:
+    def count_missed_runs(self) -> int:
         """Return the program runs skipped by the kernel because of another run on the same CPU."""
-        return sum(program[4] for program in self._tracer.programs())
+        return sum(program[4] for program in self._tracer.list_programs())
 
     def close(self) -> None:
         """Save all known changes and detach."""
         try:
-            if self._presence.holds() and self.look() and self._settled:
-                self._save_anew()
+            if self._presence.is_same_device() and self.process_changes() and self._settled:
+                self._rewrite_file()
         finally:
             self._tracer.close()
             self._counts.close()
@@ -307,7 +309,7 @@ class HistoryRecorder:
             self._file.close()
 
 
-def _alike(one: Look, two: Look) -> bool:
+def _is_same_state(one: Checkpoint, two: Checkpoint) -> bool:
     """Return whether both make the same statements about the map."""
     return (one.written, one.discarded, one.written_slack, one.discarded_slack, one.forgotten) == (
         two.written,

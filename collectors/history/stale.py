@@ -6,35 +6,35 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from opwatch.collectors.history.changes import DiskCounts, disk_of_requests
+from opwatch.collectors.history.changes import DiskCounts, find_request_disk
 from opwatch.collectors.history.file import read_history
 from opwatch.collectors.history.recorder import (
     GAP_NOTE,
     find_drive,
-    identify,
-    read_moment,
+    identify_drive,
+    read_conditions,
 )
-from opwatch.collectors.space.lowest import free_landings
-from opwatch.collectors.stale.sentinels import granule_of
+from opwatch.collectors.space.lowest import find_free_landings
+from opwatch.collectors.stale.sentinels import find_granule
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
-from opwatch.trim.history.belonging import is_other, other_life
 from opwatch.trim.history.history import History
-from opwatch.trim.history.journal import Saved
+from opwatch.trim.history.journal import SavedHistory
 from opwatch.trim.history.sectormap import SectorState
-from opwatch.trim.space.remap import Landing, still
+from opwatch.trim.history.validity import explain_invalid_map, is_other_drive
+from opwatch.trim.space.remap import Landing, keep_unmoved
 from opwatch.trim.stack.layers import Stack
-from opwatch.trim.stale.remembered import Part, Remembered, StaleSpace
+from opwatch.trim.stale.remembered import DeviceFreeSpace, StaleSpace, TrustedHistory
 
 # A recorder saves its changes every second.
 _PATIENCE_S = 4.0
 
 
-def _decayed(saved: Saved, writes: bool, discards: bool) -> Saved:
+def _forget_unrecorded(saved: SavedHistory, writes: bool, discards: bool) -> SavedHistory:
     history = History(saved.drive.sectors)
     history.map = saved.map
-    history.decay(writes, discards, "", 0)
+    history.forget_unrecorded(writes, discards, "", 0)
     return saved
 
 
@@ -48,75 +48,77 @@ class OpenHistory:
         if device is None:
             raise OpwatchError(f"{path} is the history of {saved.drive.name}, which is not here")
         self.device: BlockDevice = device
-        self._drive = identify(devices, device)
-        if is_other(saved.drive, self._drive):
+        self._drive = identify_drive(devices, device)
+        if is_other_drive(saved.drive, self._drive):
             raise RefusedError(f"{path} is the history of another drive that was {device.name} then")
-        self._disk = disk_of_requests(devices, device)
+        self._disk = find_request_disk(devices, device)
 
-    def read(self, newer_than_ns: int) -> Remembered:
+    def read_proven(self, newer_than_ns: int) -> TrustedHistory:
         """Return the map at a time after `newer_than_ns`, as far as it can be proven."""
         counts, end = DiskCounts(self._disk), time.monotonic() + _PATIENCE_S
         try:
             while True:
                 saved, alive = read_history(self.path)
-                now = counts.read()
+                now = counts.read_counts()
                 waits = alive and time.monotonic() < end
-                remembered = self._judge(saved, now, newer_than_ns if alive else None, waits=waits)
+                remembered = self._prove_state(saved, now, newer_than_ns if alive else None, waits=waits)
                 if remembered:
                     return remembered
                 if now and not waits:
-                    return self._after_gap(saved, now)
+                    return self._restore_after_gap(saved, now)
                 time.sleep(0.1)
         finally:
             counts.close()
 
-    def _judge(
-        self, saved: Saved, now: tuple[int, int] | None, newer_than_ns: int | None, *, waits: bool
-    ) -> Remembered | None:
+    def _prove_state(
+        self, saved: SavedHistory, now: tuple[int, int] | None, newer_than_ns: int | None, *, waits: bool
+    ) -> TrustedHistory | None:
         """Return the proven state, or None if the file is older than later changes.
 
         `newer_than_ns` is None without a recorder.
         """
         look = saved.look
-        why = other_life(saved, self._drive, read_moment(self.device))
+        why = explain_invalid_map(saved, self._drive, read_conditions(self.device))
         if now is None:
             why = "the kernel's counts cannot be read"
         elif not waits and (now[0] < look.written or now[1] < look.discarded):
             # While a recorder runs, the kernel may lag behind the recorded changes.
             why = "the kernel's counts began anew"
         if why:
-            return self._remembered(_decayed(saved, True, True), (f"nothing is known: {why}",))
+            return self._make_remembered(_forget_unrecorded(saved, True, True), (f"nothing is known: {why}",))
         alive = newer_than_ns is not None
         fresh = newer_than_ns is not None and look.mono_ns > newer_than_ns
         if now != (look.written, look.discarded) and not fresh:
             return None
         doubts = []
         if look.written_slack != 0:
-            doubts.append(f"up to {_sectors(look.written_slack)} of writes may have been missed")
+            doubts.append(f"up to {_format_sectors(look.written_slack)} of writes may have been missed")
         if look.discarded_slack != 0:
-            doubts.append(f"up to {_sectors(look.discarded_slack)} of discards may have been missed")
-        _decayed(saved, look.written_slack != 0, look.discarded_slack != 0)
-        return self._remembered(saved, tuple(doubts), () if alive else (GAP_NOTE,))
+            doubts.append(f"up to {_format_sectors(look.discarded_slack)} of discards may have been missed")
+        _forget_unrecorded(saved, look.written_slack != 0, look.discarded_slack != 0)
+        return self._make_remembered(saved, tuple(doubts), () if alive else (GAP_NOTE,))
 
-    def _after_gap(self, saved: Saved, now: tuple[int, int]) -> Remembered:
+    def _restore_after_gap(self, saved: SavedHistory, now: tuple[int, int]) -> TrustedHistory:
         """Return the state that survives changes after the end of the recording."""
-        writes, discards = saved.look.used_since(now)
+        writes, discards = saved.look.detect_changes(now)
         what = " and ".join(word for word, so in (("written to", writes), ("discarded", discards)) if so)
         doubt = f"the disk was {what} since the recording"
-        return self._remembered(_decayed(saved, writes, discards), (doubt,), (GAP_NOTE,))
+        return self._make_remembered(_forget_unrecorded(saved, writes, discards), (doubt,), (GAP_NOTE,))
 
-    def _remembered(self, saved: Saved, doubts: tuple[str, ...], notes: tuple[str, ...] = ()) -> Remembered:
-        return Remembered(
+    def _make_remembered(
+        self, saved: SavedHistory, doubts: tuple[str, ...], notes: tuple[str, ...] = ()
+    ) -> TrustedHistory:
+        return TrustedHistory(
             self.path,
             saved.look,
-            saved.map.extents(SectorState.WRITTEN),
-            saved.map.extents(SectorState.UNKNOWN),
+            saved.map.collect_extents(SectorState.WRITTEN),
+            saved.map.collect_extents(SectorState.UNKNOWN),
             doubts,
             tuple(dict.fromkeys((*saved.look.notes, *notes))),
         )
 
 
-def _sectors(slack: int | None) -> str:
+def _format_sectors(slack: int | None) -> str:
     return "an unknown number" if slack is None else f"{slack * 512} bytes"
 
 
@@ -131,37 +133,37 @@ class Comparison:
             raise RefusedError(f"two histories are of one disk: {', '.join(names)}")
         self._notes: tuple[str, ...] = ()
 
-    def run(self) -> StaleSpace:
+    def compare_space(self) -> StaleSpace:
         """Compare the free space with the map.
 
         Space that is free both before and after reading the map counts as free at that moment.
         """
         begin = time.monotonic()
-        before = self._free(settled=True)
+        before = self._find_free_space(settled=True)
         by_name = {reader.device.name: reader for reader in self._readers}
         if not any(landing.device in by_name for landing in before):
             lies = ", ".join(dict.fromkeys(landing.device for landing in before))
             raise NotEnoughData(f"the free space lies on {lies or 'nothing'}, of which no history was given")
         now = time.monotonic_ns()
-        remembered = {name: reader.read(now) for name, reader in by_name.items()}
-        both = still(before, self._free(settled=False))
-        parts = [self._part(landing, remembered.get(landing.device)) for landing in both]
+        remembered = {name: reader.read_proven(now) for name, reader in by_name.items()}
+        both = keep_unmoved(before, self._find_free_space(settled=False))
+        parts = [self._make_part(landing, remembered.get(landing.device)) for landing in both]
         return StaleSpace(tuple(parts), time.monotonic() - begin, self._notes)
 
-    def _free(self, *, settled: bool) -> list[Landing]:
-        landings, self._notes = free_landings(self._devices, self._stack, self._mount, settled=settled)
+    def _find_free_space(self, *, settled: bool) -> list[Landing]:
+        landings, self._notes = find_free_landings(self._devices, self._stack, self._mount, settled=settled)
         return landings
 
-    def _part(self, landing: Landing, remembered: Remembered | None) -> Part:
+    def _make_part(self, landing: Landing, remembered: TrustedHistory | None) -> DeviceFreeSpace:
         free = landing.extents
-        size, offset = granule_of(self._stack.layer(landing.device))
+        size, offset = find_granule(self._stack.find_layer(landing.device))
         device = self._devices.by_name(landing.device)
-        return Part(
+        return DeviceFreeSpace(
             landing=landing,
             size_bytes=device.size_bytes if device else 0,
             granule_bytes=size,
-            untrimmable_bytes=free.total - free.granules(size, offset).total,
-            held_bytes=(free & remembered.written).total if remembered else 0,
-            unknown_bytes=(free & remembered.unknown).total if remembered else free.total,
+            untrimmable_bytes=free.total_bytes - free.round_to_granules(size, offset).total_bytes,
+            held_bytes=(free & remembered.written).total_bytes if remembered else 0,
+            unknown_bytes=(free & remembered.unknown).total_bytes if remembered else free.total_bytes,
             remembered=remembered,
         )

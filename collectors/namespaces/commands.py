@@ -60,23 +60,25 @@ class _AdminCommand(ctypes.Structure):
 
 def create_namespace(controller: int, page: bytes) -> int:
     """Return the id of a new namespace, not yet attached to a controller."""
-    return _send(controller, "Create Namespace", _AdminCommand(opcode=_MANAGEMENT, cdw10=_CREATE), page)
+    return _send_command(
+        controller, "Create Namespace", _AdminCommand(opcode=_MANAGEMENT, cdw10=_CREATE), page
+    )
 
 
 def delete_namespace(controller: int, nsid: int) -> None:
-    command = _AdminCommand(opcode=_MANAGEMENT, nsid=_single(nsid), cdw10=_DELETE)
-    _send(controller, f"Delete Namespace {nsid}", command)
+    command = _AdminCommand(opcode=_MANAGEMENT, nsid=_check_single(nsid), cdw10=_DELETE)
+    _send_command(controller, f"Delete Namespace {nsid}", command)
 
 
 def attach_namespace(controller: int, nsid: int, number: int) -> None:
     """Attach a namespace to the controller with this id."""
-    command = _AdminCommand(opcode=_ATTACHMENT, nsid=_single(nsid), cdw10=_ATTACH)
-    _send(controller, f"Attach Namespace {nsid}", command, _controllers(number))
+    command = _AdminCommand(opcode=_ATTACHMENT, nsid=_check_single(nsid), cdw10=_ATTACH)
+    _send_command(controller, f"Attach Namespace {nsid}", command, _make_controller_list(number))
 
 
 def detach_namespace(controller: int, nsid: int, number: int) -> None:
-    command = _AdminCommand(opcode=_ATTACHMENT, nsid=_single(nsid), cdw10=_DETACH)
-    _send(controller, f"Detach Namespace {nsid}", command, _controllers(number))
+    command = _AdminCommand(opcode=_ATTACHMENT, nsid=_check_single(nsid), cdw10=_DETACH)
+    _send_command(controller, f"Detach Namespace {nsid}", command, _make_controller_list(number))
 
 
 def sanitize_drive(controller: int, action: int) -> None:
@@ -85,10 +87,10 @@ def sanitize_drive(controller: int, action: int) -> None:
     Restricted mode (AUSE is 0): after a failure, only another sanitize ends the failed state. The drive
     deallocates all blocks afterwards (NDAS is 0).
     """
-    _send(controller, "Sanitize", _AdminCommand(opcode=_SANITIZE, cdw10=action))
+    _send_command(controller, "Sanitize", _AdminCommand(opcode=_SANITIZE, cdw10=action))
 
 
-def rescan(controller: int) -> None:
+def rescan_namespaces(controller: int) -> None:
     """Have the kernel rescan the namespaces."""
     try:
         fcntl.ioctl(controller, _RESCAN)
@@ -96,18 +98,18 @@ def rescan(controller: int) -> None:
         raise OpwatchError(f"the kernel does not look for namespaces again: {error.strerror}") from error
 
 
-def _single(nsid: int) -> int:
+def _check_single(nsid: int) -> int:
     if not 0 < nsid < _BROADCAST - 1:
         raise OpwatchError(f"{nsid} is no number of a single namespace")
     return nsid
 
 
-def _controllers(number: int) -> bytes:
+def _make_controller_list(number: int) -> bytes:
     """Return a controller list with one entry."""
     return (b"\x01\x00" + number.to_bytes(2, "little")).ljust(_LIST_BYTES, b"\0")
 
 
-def _send(controller: int, what: str, command: _AdminCommand, data: bytes = b"") -> int:
+def _send_command(controller: int, what: str, command: _AdminCommand, data: bytes = b"") -> int:
     """Send a command and return its result. Raise CommandFailed on refusal by the drive."""
     buffer = ctypes.create_string_buffer(data, len(data)) if data else None
     if buffer:

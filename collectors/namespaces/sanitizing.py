@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable
 
 from opwatch.collectors.namespaces.commands import sanitize_drive
-from opwatch.collectors.namespaces.controller import HeldController, controller_like, controller_of
+from opwatch.collectors.namespaces.controller import HeldController, find_controller, find_drive_controller
 from opwatch.counters.decode.sanitize_log import SanitizeLog, SanitizeState
 from opwatch.errors import OpwatchError
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.sweep.namespace.sanitize import (
     SanitizeOffer,
-    kind_of_sanitize,
-    sanitize_action,
-    sanitize_failure,
-    sanitize_progress,
+    choose_sanitize_action,
+    find_sanitize_failure,
+    format_sanitize_kind,
+    format_sanitize_progress,
 )
 
 _POLL_S = 0.5
@@ -27,20 +27,20 @@ _POLL_S = 0.5
 _PATIENCE_S = 60.0
 
 
-def sanitize_offer_of(disk: BlockDevice) -> SanitizeOffer:
+def find_sanitize_offer(disk: BlockDevice) -> SanitizeOffer:
     """Return the sanitize support of a disk's drive. Changes nothing."""
-    with HeldController(controller_of(Devices(), disk)) as controller:
-        return controller.sanitize_offer(disk)
+    with HeldController(find_controller(Devices(), disk)) as controller:
+        return controller.read_sanitize_offer(disk)
 
 
-def sanitize(controller: HeldController, show: Callable[[str], None], resume_words: str) -> None:
+def run_sanitize(controller: HeldController, show: Callable[[str], None], resume_words: str) -> None:
     """Sanitize the entire drive with its best method, and return on success.
 
     Signals are handled by the caller afterwards.
     """
-    action = sanitize_action(controller.identified)
+    action = choose_sanitize_action(controller.identified)
     sanitize_drive(controller.fileno(), action)
-    _end_of(controller, action, show, resume_words)
+    _wait_for_end(controller, action, show, resume_words)
 
 
 def wait_for_sanitize(identity: DiskIdentity, show: Callable[[str], None], resume_words: str) -> None:
@@ -48,35 +48,38 @@ def wait_for_sanitize(identity: DiskIdentity, show: Callable[[str], None], resum
 
     Changes nothing, so stopping the wait is safe.
     """
-    with HeldController(controller_like(identity)) as controller:
-        controller.require(identity)
-        log = controller.sanitize_log()
+    with HeldController(find_drive_controller(identity)) as controller:
+        controller.require_drive(identity)
+        log = controller.read_sanitize_log()
         if log.state in (SanitizeState.UNDER_WAY, SanitizeState.FAILED):
-            _end_of(controller, log.action, show, resume_words)
+            _wait_for_end(controller, log.action, show, resume_words)
 
 
-def _end_of(controller: HeldController, action: int, show: Callable[[str], None], resume_words: str) -> None:
+def _wait_for_end(
+    controller: HeldController, action: int, show: Callable[[str], None], resume_words: str
+) -> None:
     """Wait for the end. Raise OpwatchError unless the sanitize succeeded."""
     while True:
-        log = _patiently(controller, action, resume_words)
+        log = _read_log_patiently(controller, action, resume_words)
         if log.state is not SanitizeState.UNDER_WAY:
             break
-        show(sanitize_progress(log))
+        show(format_sanitize_progress(log))
         time.sleep(_POLL_S)
-    if failure := sanitize_failure(log, action, controller.name, resume_words):
+    if failure := find_sanitize_failure(log, action, controller.name, resume_words):
         raise OpwatchError(failure)
 
 
-def _patiently(controller: HeldController, action: int, resume_words: str) -> SanitizeLog:
+def _read_log_patiently(controller: HeldController, action: int, resume_words: str) -> SanitizeLog:
     """Return the sanitize log, repeating the request while the drive does not answer."""
     until = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            return controller.sanitize_log()
+            return controller.read_sanitize_log()
         except OpwatchError as error:
             if time.monotonic() > until:
                 raise OpwatchError(
-                    f"{controller.name}: a sanitize ({kind_of_sanitize(action)}) was begun, and how far it "
+                    f"{controller.name}: a sanitize ({format_sanitize_kind(action)}) was begun, "
+                    "and how far it "
                     f"is cannot be read: {error}; the drive goes on with it by itself; once "
                     f"nvme sanitize-log /dev/{controller.name} says that it has ended: {resume_words}"
                 ) from error

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.foreign import fields_of, lines_of, read_names, read_text
+from opwatch.foreign import read_names, read_text, split_fields, split_lines
 from opwatch.host.usage import parse_mountinfo
 
 # Systems nest about a dozen groups. os.walk() has no depth limit, and its time grows with the depth squared.
-_MOST, _DEEPEST = 20000, 64
+_MAX_GROUPS, _DEEPEST = 20000, 64
 _GROUPS, _PROC = Path("/sys/fs/cgroup"), Path("/proc")
 # Name of the I/O controller in version 1.
 _CONTROLLER = "blkio"
 
 
-def cgroup_names(root: Path | None = None) -> dict[int, str]:
+def read_cgroup_names(root: Path | None = None) -> dict[int, str]:
     """Return the paths of version 2 groups by inode, which is the group id. Vanished groups are left out."""
     tops = (root,) if root else (_GROUPS, _GROUPS / "unified")
-    return _names_below([top for top in tops if (top / "cgroup.controllers").exists()])
+    return _read_names_below([top for top in tops if (top / "cgroup.controllers").exists()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,17 @@ class IoHierarchy:
     version: int
     root: Path | None = None
 
-    def names(self) -> dict[int, str]:
+    def read_names(self) -> dict[int, str]:
         """Return the paths of the groups by id."""
         if self.version == 2:
-            return cgroup_names()
-        return _names_below([self.root] if self.root else [])
+            return read_cgroup_names()
+        return _read_names_below([self.root] if self.root else [])
 
 
 def find_io_hierarchy(proc: Path = _PROC) -> IoHierarchy:
     """Return the hierarchy with the I/O controller. In a hybrid setup this is a version 1 hierarchy."""
     try:
-        controllers = [fields_of(line) for line in lines_of(read_text(proc / "cgroups"))]
+        controllers = [split_fields(line) for line in split_lines(read_text(proc / "cgroups"))]
         mounts = parse_mountinfo(read_names(proc / "self" / "mountinfo"))
     except OSError:
         return IoHierarchy(2)
@@ -55,18 +55,18 @@ def find_io_hierarchy(proc: Path = _PROC) -> IoHierarchy:
     return IoHierarchy(1, Path(points[0]) if points else None)
 
 
-def _names_below(tops: Sequence[Path]) -> dict[int, str]:
+def _read_names_below(tops: Sequence[Path]) -> dict[int, str]:
     names: dict[int, str] = {}
     for top in tops:
         root_length, level = len(str(top)), [str(top)]
         for _ in range(_DEEPEST):
-            level = [below for folder in level for below in _add(names, folder, root_length)]
+            level = [below for folder in level for below in _add_group(names, folder, root_length)]
     return names
 
 
-def _add(names: dict[int, str], folder: str, root_length: int) -> list[str]:
+def _add_group(names: dict[int, str], folder: str, root_length: int) -> list[str]:
     """Record a group and return the groups below."""
-    if len(names) >= _MOST:
+    if len(names) >= _MAX_GROUPS:
         return []
     try:
         names[os.stat(folder).st_ino] = folder[root_length:] or "/"  # noqa: PTH116

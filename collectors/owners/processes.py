@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.foreign import lines_of, read_text
+from opwatch.foreign import read_text, split_lines
 
 _PROC = Path("/proc")
 
@@ -27,7 +27,7 @@ def find_process(pid: int, began_ns: int, proc: Path = _PROC) -> NamedProcess | 
     folder = proc / str(pid)
     try:
         stat = read_text(folder / "stat")
-        groups = lines_of(read_text(folder / "cgroup"))
+        groups = split_lines(read_text(folder / "cgroup"))
     except OSError:
         return None
     # The name is in parentheses and may contain any character, including parentheses.

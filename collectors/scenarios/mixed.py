@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from opwatch.collectors.scenarios.nameless import (
+from opwatch.collectors.scenarios.unnamed_file import (
     FILL_WORDS,
-    fio_to_its_end,
-    mark_of,
-    nameless,
-    sysbench_to_its_end,
-    words_for,
+    create_unnamed_file,
+    make_fio_arguments,
+    read_filesystem_mark,
+    run_fio_to_end,
+    run_sysbench_to_end,
 )
-from opwatch.collectors.sweep.bench import SweepTime
+from opwatch.collectors.sweep.bench import SweepClock
 from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
-from opwatch.foreign import numbers
+from opwatch.foreign import parse_all_unsigned
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.load.plain import PlainLoad
-from opwatch.load.sysbench import FIO, SYSBENCH, sysbench_words
-from opwatch.samples.course import Talk
+from opwatch.load.sysbench import FIO, SYSBENCH, build_sysbench_arguments
+from opwatch.samples.measurement_run import ProgressSink
 from opwatch.scenarios.mixed import MemberCount, MixConfiguration, MixLoad, MixRate, MixSetup
 
 _MIB, _SECTOR = 1 << 20, 512
-_LEAST_BYTES = 8 * _MIB
+_MIN_BYTES = 8 * _MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class MixPlace:
         return replace(self, configuration=replace(one, file_bytes=n_bytes))
 
 
-def mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -> MixPlace:
+def make_mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -> MixPlace:
     """Inspect a folder and refuse unsafe ones. Writes nothing."""
     try:
         status, space = folder.stat(), os.statvfs(folder)
@@ -66,21 +66,21 @@ def mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -> Mix
             f"--on {name}={folder}: its file system is on no block device of its own (tmpfs, overlay, btrfs)"
         )
     whole = space.f_bavail * space.f_frsize * setup.space_percent // 100 // _MIB * _MIB
-    if whole < _LEAST_BYTES:
+    if whole < _MIN_BYTES:
         raise RefusedError(
             f"--on {name}={folder}: {setup.space_percent} % of what it has free are {whole} bytes, and less "
-            f"than {_LEAST_BYTES} tell nothing"
+            f"than {_MIN_BYTES} tell nothing"
         )
-    members = tuple(leaf.device for leaf in devices.leaves(device))
-    one = MixConfiguration(name, str(folder), device.name, device.kind(), whole)
-    return MixPlace(one, members, mark_of(folder))
+    members = tuple(leaf.device for leaf in devices.find_leaves(device))
+    one = MixConfiguration(name, str(folder), device.name, device.read_kind(), whole)
+    return MixPlace(one, members, read_filesystem_mark(folder))
 
 
-def member_count(device: BlockDevice) -> MemberCount | None:
+def read_member_count(device: BlockDevice) -> MemberCount | None:
     """Return the kernel's counts of a device, or None if the kernel does not count."""
-    if device.disk.is_request_based and device.disk.number("queue/iostats") == 0:
+    if device.disk.is_request_based and device.disk.read_number("queue/iostats") == 0:
         return None
-    fields = numbers((device.attribute("stat") or "").split())
+    fields = parse_all_unsigned((device.read_attribute("stat") or "").split())
     if fields is None or len(fields) < 11:
         return None
     return MemberCount(
@@ -97,8 +97,8 @@ def run_mix(
     place: MixPlace,
     loads: Sequence[MixLoad],
     setup: MixSetup,
-    time: SweepTime,
-    talk: Talk,
+    time: SweepClock,
+    talk: ProgressSink,
     *,
     done: Sequence[MixRate] = (),
     keep: Callable[[MixRate], None] = lambda _: None,
@@ -109,27 +109,29 @@ def run_mix(
     rates = list(done)
     if len(rates) == len(loads):
         return replace(one, rates=tuple(rates))
-    with nameless(one.folder, one.file_bytes) as path:
-        talk.show(f"{one.name}: fill {one.file_bytes} bytes")
+    with create_unnamed_file(one.folder, one.file_bytes) as path:
+        talk.show_progress(f"{one.name}: fill {one.file_bytes} bytes")
         # Unwritten blocks have no data, so reads of them would not reach a drive.
-        fio_to_its_end([*FILL_WORDS, *words_for(path, one.file_bytes, setup.threads)], time)
+        run_fio_to_end([*FILL_WORDS, *make_fio_arguments(path, one.file_bytes, setup.threads)], time)
         for place_of_load, load in list(enumerate(loads, 1))[len(done) :]:
-            talk.show(f"{one.name}: {load.name} ({place_of_load} of {len(loads)})")
-            before = {member.name: member_count(member) for member in place.members}
-            by = _by_sysbench if loader == SYSBENCH else _by_fio
+            talk.show_progress(f"{one.name}: {load.name} ({place_of_load} of {len(loads)})")
+            before = {member.name: read_member_count(member) for member in place.members}
+            by = _run_by_sysbench if loader == SYSBENCH else _run_by_fio
             rate = by(path, one.file_bytes, load, setup, place_of_load, time)
-            counts = {member.name: member_count(member) for member in place.members}
-            grown = {name: _grown(now, before.get(name)) for name, now in counts.items()}
+            counts = {member.name: read_member_count(member) for member in place.members}
+            grown = {name: _diff_counts(now, before.get(name)) for name, now in counts.items()}
             rates.append(replace(rate, members=grown))
             keep(rates[-1])
     return replace(one, rates=tuple(rates))
 
 
-def _by_fio(path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, time: SweepTime) -> MixRate:
+def _run_by_fio(
+    path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, time: SweepClock
+) -> MixRate:
     """Run the load with fio and return its result without members."""
-    common = words_for(path, n_bytes, load.threads or setup.threads)
-    words = ["--name=load", *common, *load.words(), "--time_based", f"--runtime={setup.run_s:g}"]
-    run = fio_to_its_end([*words, f"--randseed={seed}"], time)
+    common = make_fio_arguments(path, n_bytes, load.threads or setup.threads)
+    words = ["--name=load", *common, *load.build_fio_options(), "--time_based", f"--runtime={setup.run_s:g}"]
+    run = run_fio_to_end([*words, f"--randseed={seed}"], time)
     if run.report is None:
         raise OpwatchError(f"{load.name}: fio wrote no report")
     total = run.report.total
@@ -145,18 +147,18 @@ def _by_fio(path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, 
     )
 
 
-def _by_sysbench(
-    path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, time: SweepTime
+def _run_by_sysbench(
+    path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, time: SweepClock
 ) -> MixRate:
     """Run the load with sysbench, whose threads have one I/O outstanding each."""
-    words = sysbench_words(
+    words = build_sysbench_arguments(
         PlainLoad(load.name, load.rdpct, load.seekpct, load.xfersize),
         n_bytes,
         load.threads or setup.threads,
         seed,
         seconds=setup.run_s,
     )
-    result, cpu_ratio = sysbench_to_its_end(words, path, time)
+    result, cpu_ratio = run_sysbench_to_end(words, path, time)
     return MixRate(
         load=load,
         reads=result.reads,
@@ -169,5 +171,5 @@ def _by_sysbench(
     )
 
 
-def _grown(now: MemberCount | None, then: MemberCount | None) -> MemberCount | None:
-    return None if now is None or then is None else now.since(then)
+def _diff_counts(now: MemberCount | None, then: MemberCount | None) -> MemberCount | None:
+    return None if now is None or then is None else now.subtract(then)

@@ -10,36 +10,36 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from opwatch.collectors.firmware.drive_folder import drive_folder
-from opwatch.collectors.scenarios.nameless import (
+from opwatch.collectors.firmware.drive_folder import find_drive_folder
+from opwatch.collectors.scenarios.unnamed_file import (
     FILL_WORDS,
-    fio_to_its_end,
-    mark_of,
-    nameless,
-    sysbench_to_its_end,
-    words_for,
+    create_unnamed_file,
+    make_fio_arguments,
+    read_filesystem_mark,
+    run_fio_to_end,
+    run_sysbench_to_end,
 )
-from opwatch.collectors.space.fitrim import check_mount, fitrim
-from opwatch.collectors.sweep.bench import SweepTime
-from opwatch.drive.life import truth
-from opwatch.drive.place import Place
+from opwatch.collectors.space.fitrim import check_mount, trim_mount
+from opwatch.collectors.sweep.bench import SweepClock
+from opwatch.drive.life import read_true_counters
+from opwatch.drive.place import DriveFolder
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
 from opwatch.load.plain import PlainLoad
-from opwatch.load.sysbench import FIO, SYSBENCH, sysbench_words
-from opwatch.samples.course import Talk
+from opwatch.load.sysbench import FIO, SYSBENCH, build_sysbench_arguments
+from opwatch.samples.measurement_run import ProgressSink
 from opwatch.scenarios.untrimmed import (
-    Foretold,
-    Moved,
+    CliffPrediction,
+    RelocationSample,
     UntrimmedRun,
     UntrimmedSetup,
     WrittenRound,
-    began_moving,
+    estimate_relocation_start,
 )
 
 _MIB = 1 << 20
-_LEAST_BYTES = 64 * _MIB
+_MIN_BYTES = 64 * _MIB
 # All rounds together write this multiple of the first run's free flash.
 _ROOM_TIMES = 1.5
 # Without simulated timing, the write rate is limited so that the free flash lasts this long.
@@ -55,7 +55,7 @@ class UntrimmedPlace:
     """Mount on a simulated drive, and the space for the test."""
 
     mount: Mount
-    drive: Place
+    drive: DriveFolder
     device: str
     free_bytes: int
     is_timed: bool
@@ -72,33 +72,33 @@ class UntrimmedPlace:
         return replace(self, free_bytes=n_bytes)
 
 
-class _Looks:
+class _DrivePolls:
     """Bytes that a drive had written and moved at points of a run."""
 
-    def __init__(self, drive: Place) -> None:
+    def __init__(self, drive: DriveFolder) -> None:
         self._drive = drive
-        first = truth(drive)
+        first = read_true_counters(drive)
         self._begin = first["host_write_bytes"]
         # Last poll without significant moves, and the first poll with them.
-        self._last = Moved(0, first["nand_write_gc_bytes"])
-        self._first: Moved | None = None
+        self._last = RelocationSample(0, first["nand_write_gc_bytes"])
+        self._first: RelocationSample | None = None
         self.cliff_bytes: float | None = None
         self.idle_bytes = 0
 
     def begin_round(self) -> None:
         """Record the bytes moved since the last poll, while the drive was idle."""
         if self._first is None:
-            moved = truth(self._drive)["nand_write_gc_bytes"]
+            moved = read_true_counters(self._drive)["nand_write_gc_bytes"]
             self.idle_bytes += moved - self._last.moved_bytes
             self._last = self._last._replace(moved_bytes=moved)
 
-    def look(self) -> None:
+    def poll_drive(self) -> None:
         if self.cliff_bytes is not None:
             return
-        now = truth(self._drive)
-        here = Moved(now["host_write_bytes"] - self._begin, now["nand_write_gc_bytes"])
+        now = read_true_counters(self._drive)
+        here = RelocationSample(now["host_write_bytes"] - self._begin, now["nand_write_gc_bytes"])
         if self._first is not None:
-            self.cliff_bytes = began_moving(self._last, self._first, here)
+            self.cliff_bytes = estimate_relocation_start(self._last, self._first, here)
         elif here.moved_bytes - self._last.moved_bytes > _MOVING_RATIO * max(
             here.written_bytes - self._last.written_bytes, 1
         ):
@@ -107,19 +107,19 @@ class _Looks:
             self._last = here
 
 
-def untrimmed_place(devices: Devices, folder: Path) -> UntrimmedPlace:
+def make_untrimmed_place(devices: Devices, folder: Path) -> UntrimmedPlace:
     """Inspect a folder and refuse those without a predictable result. Writes nothing."""
     mount = check_mount(str(folder))
     status, space = folder.stat(), os.statvfs(folder)
     device = devices.by_number(os.major(status.st_dev), os.minor(status.st_dev))
-    pages = drive_folder(device) if device else None
+    pages = find_drive_folder(device) if device else None
     if device is None or pages is None:
         raise Unsupported(
             f"{folder}: it is on no simulated drive, and how much flash another has, of which all here "
             "follows, nobody tells: opwatch drive create makes one, --virtual needs none"
         )
-    drive = Place(pages.parent.name, pages.parent.parent)
-    now = truth(drive, "sweep run")
+    drive = DriveFolder(pages.parent.name, pages.parent.parent)
+    now = read_true_counters(drive, "sweep run")
     if now["slc_limit_bytes"]:
         raise Unsupported(f"{folder}: drive {drive.name} has a cache, of which --virtual tells more")
     if space.f_frsize % now["iu_bytes"]:
@@ -129,17 +129,17 @@ def untrimmed_place(devices: Devices, folder: Path) -> UntrimmedPlace:
             f"{now['iu_bytes']}"
         )
     free = space.f_bavail * space.f_frsize
-    if free < _LEAST_BYTES:
-        raise RefusedError(f"{folder}: {free} bytes are free, and less than {_LEAST_BYTES} tell nothing")
-    mark = f"{now['serial']}-{mark_of(folder)}"
+    if free < _MIN_BYTES:
+        raise RefusedError(f"{folder}: {free} bytes are free, and less than {_MIN_BYTES} tell nothing")
+    mark = f"{now['serial']}-{read_filesystem_mark(folder)}"
     return UntrimmedPlace(mount, drive, device.name, free, bool(now.get("timing")), mark)
 
 
 def run_on_mount(
     place: UntrimmedPlace,
     setup: UntrimmedSetup,
-    time: SweepTime,
-    talk: Talk,
+    time: SweepClock,
+    talk: ProgressSink,
     *,
     done: Sequence[UntrimmedRun] = (),
     round_bytes: int | None = None,
@@ -152,8 +152,8 @@ def run_on_mount(
     less of it, which is equivalent for the drive. Passes each run to `keep`.
     """
     runs = list(done)
-    for name, whole, is_trimmed in _runs(setup)[len(done) :]:
-        _trim(place)
+    for name, whole, is_trimmed in _list_runs(setup)[len(done) :]:
+        _trim_place(place)
         one = _Run(
             place,
             setup,
@@ -168,17 +168,17 @@ def run_on_mount(
         runs.append(one.run())
         round_bytes = one.round_bytes
         keep(runs[-1], round_bytes)
-    _trim(place)
+    _trim_place(place)
     return runs
 
 
-def _trim(place: UntrimmedPlace) -> None:
+def _trim_place(place: UntrimmedPlace) -> None:
     """Trim all free space. Deleted files are free only after a sync."""
-    _sync(place)
-    fitrim(place.mount)
+    _sync_place(place)
+    trim_mount(place.mount)
 
 
-def _sync(place: UntrimmedPlace) -> None:
+def _sync_place(place: UntrimmedPlace) -> None:
     descriptor = os.open(place.mount.point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -186,25 +186,25 @@ def _sync(place: UntrimmedPlace) -> None:
         os.close(descriptor)
 
 
-def _sizes(place: UntrimmedPlace, setup: UntrimmedSetup, whole: float) -> tuple[int, int]:
+def _compute_sizes(place: UntrimmedPlace, setup: UntrimmedSetup, whole: float) -> tuple[int, int]:
     """Return the bytes of files and copies if this share of the file system may be written."""
 
-    def part(share: float) -> int:
+    def compute_share(share: float) -> int:
         return int(place.free_bytes * share) // _MIB * _MIB
 
-    files = part(setup.files_bytes / setup.capacity_bytes)
-    copies = part(whole) - files - part(setup.unwritten_bytes / setup.capacity_bytes)
+    files = compute_share(setup.files_bytes / setup.capacity_bytes)
+    copies = compute_share(whole) - files - compute_share(setup.unwritten_bytes / setup.capacity_bytes)
     if min(files, copies) < _MIB:
         raise RefusedError(f"{place.mount.point}: there is no room for files and copies of them")
     return files, copies
 
 
-def planned_fillings(place: UntrimmedPlace, setup: UntrimmedSetup) -> list[tuple[str, int, int]]:
+def plan_fillings(place: UntrimmedPlace, setup: UntrimmedSetup) -> list[tuple[str, int, int]]:
     """Return (name, bytes of files, bytes of copies) per run."""
-    return [(name, *_sizes(place, setup, whole)) for name, whole, _ in _runs(setup)]
+    return [(name, *_compute_sizes(place, setup, whole)) for name, whole, _ in _list_runs(setup)]
 
 
-def _runs(setup: UntrimmedSetup) -> tuple[tuple[str, float, bool], ...]:
+def _list_runs(setup: UntrimmedSetup) -> tuple[tuple[str, float, bool], ...]:
     """Return (name, writable share of the file system, whether deleted files are trimmed) per run."""
     share = setup.filesystem_bytes / setup.capacity_bytes
     return (("A untrimmed", 1.0, False), ("B shrunk", share, False), ("C trimmed", 1.0, True))
@@ -218,8 +218,8 @@ class _Run:
         place: UntrimmedPlace,
         setup: UntrimmedSetup,
         *,
-        time: SweepTime,
-        talk: Talk,
+        time: SweepClock,
+        talk: ProgressSink,
         name: str,
         whole: float,
         round_bytes: int | None,
@@ -230,20 +230,20 @@ class _Run:
         self._name, self._is_trimmed = name, is_trimmed
         self.round_bytes = round_bytes
         self._loader, self._most_bytes_per_s = loader, 0
-        self._files, self._copies = _sizes(place, setup, whole)
+        self._files, self._copies = _compute_sizes(place, setup, whole)
 
     def run(self) -> UntrimmedRun:
         point = self._place.mount.point
-        with nameless(point, self._files) as path:
-            self._talk.show(f"{self._name}: files and copies")
-            self._fill(path, self._files)
-            with nameless(point, self._copies) as copies:
-                self._fill(copies, self._copies)
+        with create_unnamed_file(point, self._files) as path:
+            self._talk.show_progress(f"{self._name}: files and copies")
+            self._fill_file(path, self._files)
+            with create_unnamed_file(point, self._copies) as copies:
+                self._fill_file(copies, self._copies)
             # As umount does: deleted files become free space in the file system.
-            _sync(self._place)
+            _sync_place(self._place)
             if self._is_trimmed:
-                _trim(self._place)
-            space, now = os.statvfs(point), truth(self._place.drive)
+                _trim_place(self._place)
+            space, now = os.statvfs(point), read_true_counters(self._place.drive)
             room = now["physical_bytes"] - now["valid_bytes"]
             if not self._place.is_timed:
                 # Speed is meaningless here, so limit it to keep the polls close together.
@@ -251,47 +251,47 @@ class _Run:
             if self.round_bytes is None:
                 io_bytes = self._setup.io_bytes
                 self.round_bytes = int(_ROOM_TIMES * room / self._setup.rounds) // io_bytes * io_bytes
-            looks = _Looks(self._place.drive)
-            rounds = [self._round(path, number, looks) for number in range(self._setup.rounds)]
+            looks = _DrivePolls(self._place.drive)
+            rounds = [self._run_round(path, number, looks) for number in range(self._setup.rounds)]
         return UntrimmedRun(
             name=self._name,
             free_bytes=space.f_bfree * space.f_frsize,
             stale_bytes=0 if self._is_trimmed else self._copies,
-            foretold=Foretold(room, None, room),
+            foretold=CliffPrediction(room, None, room),
             rounds=tuple(rounds),
             cliff_bytes=looks.cliff_bytes,
             idle_bytes=looks.idle_bytes,
         )
 
-    def _fill(self, path: str, n_bytes: int) -> None:
-        fio_to_its_end([*FILL_WORDS, *words_for(path, n_bytes, self._setup.queue_depth)], self._time)
+    def _fill_file(self, path: str, n_bytes: int) -> None:
+        run_fio_to_end([*FILL_WORDS, *make_fio_arguments(path, n_bytes, self._setup.queue_depth)], self._time)
 
-    def _round(self, path: str, number: int, looks: _Looks) -> WrittenRound:
-        self._talk.show(f"{self._name}: round {number + 1} of {self._setup.rounds}")
+    def _run_round(self, path: str, number: int, looks: _DrivePolls) -> WrittenRound:
+        self._talk.show_progress(f"{self._name}: round {number + 1} of {self._setup.rounds}")
         looks.begin_round()
-        by = self._by_sysbench if self._loader == SYSBENCH else self._by_fio
+        by = self._run_by_sysbench if self._loader == SYSBENCH else self._run_by_fio
         one = by(path, self._setup.seed * 10_000 + number, looks)
-        looks.look()
+        looks.poll_drive()
         return one
 
-    def _by_fio(self, path: str, seed: int, looks: _Looks) -> WrittenRound:
+    def _run_by_fio(self, path: str, seed: int, looks: _DrivePolls) -> WrittenRound:
         words = [
             *("--name=round", "--rw=randwrite", "--norandommap", f"--bs={self._setup.io_bytes}"),
             *(f"--io_size={self.round_bytes}", f"--randseed={seed}"),
-            *words_for(path, self._files, self._setup.queue_depth),
+            *make_fio_arguments(path, self._files, self._setup.queue_depth),
         ]
         if self._most_bytes_per_s:
             words.append(f"--rate={self._most_bytes_per_s}")
-        run = fio_to_its_end(words, self._time, looks.look, _TICK_S)
+        run = run_fio_to_end(words, self._time, looks.poll_drive, _TICK_S)
         if run.report is None:
             raise OpwatchError(f"{self._name}: fio wrote no report")
         total = run.report.total
         return WrittenRound(float(total.bytes["write"]), max(total.seconds, 1e-3))
 
-    def _by_sysbench(self, path: str, seed: int, looks: _Looks) -> WrittenRound:
+    def _run_by_sysbench(self, path: str, seed: int, looks: _DrivePolls) -> WrittenRound:
         """Run the author's own load: rndwr."""
         io_bytes = self._setup.io_bytes
-        words = sysbench_words(
+        words = build_sysbench_arguments(
             PlainLoad("rndwr", 0, 100, io_bytes),
             self._files,
             self._setup.queue_depth,
@@ -299,5 +299,5 @@ class _Run:
             events=(self.round_bytes or 0) // io_bytes,
             most_per_s=-(-self._most_bytes_per_s // io_bytes),
         )
-        result, _ = sysbench_to_its_end(words, path, self._time, looks.look, _TICK_S)
+        result, _ = run_sysbench_to_end(words, path, self._time, looks.poll_drive, _TICK_S)
         return WrittenRound(float(result.writes * io_bytes), max(result.seconds, 1e-3))

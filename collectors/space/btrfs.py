@@ -40,11 +40,11 @@ def read_geometry(descriptor: int) -> BtrfsGeometry:
     buffer = bytearray(1024)
     fcntl.ioctl(descriptor, _FS_INFO, buffer)
     highest, _, _, node, sector, _ = _FS.unpack_from(buffer)
-    members = [_member(descriptor, number) for number in range(1, highest + 1)]
+    members = [_read_member(descriptor, number) for number in range(1, highest + 1)]
     return BtrfsGeometry(node, sector, tuple(member for member in members if member))
 
 
-def _member(descriptor: int, number: int) -> BtrfsDevice | None:
+def _read_member(descriptor: int, number: int) -> BtrfsDevice | None:
     buffer = bytearray(struct.pack("=Q", number)) + bytearray(4088)
     try:
         fcntl.ioctl(descriptor, _DEV_INFO, buffer)
@@ -55,15 +55,15 @@ def _member(descriptor: int, number: int) -> BtrfsDevice | None:
     return BtrfsDevice(device_number, size, path.decode(errors="replace"))
 
 
-def tree(descriptor: int, number: int) -> Iterator[btrfs.TreeItem]:
+def read_tree(descriptor: int, number: int) -> Iterator[btrfs.TreeItem]:
     """Yield all items of a tree in order. Needs CAP_SYS_ADMIN; raises FileNotFoundError without
     such a tree."""
     low = (0, 0, 0)
     while True:
-        count, buffer = _search(descriptor, number, low)
+        count, buffer = _search_tree(descriptor, number, low)
         item = None
         try:
-            for item in btrfs.items(memoryview(buffer)[_KEY.size + 8 :], count):
+            for item in btrfs.parse_items(memoryview(buffer)[_KEY.size + 8 :], count):
                 yield item
         except ValueError as error:
             raise OpwatchError(f"tree {number} of the btrfs: {error}") from error
@@ -78,7 +78,7 @@ def tree(descriptor: int, number: int) -> Iterator[btrfs.TreeItem]:
             return
 
 
-def _search(descriptor: int, number: int, low: tuple[int, int, int]) -> tuple[int, bytearray]:
+def _search_tree(descriptor: int, number: int, low: tuple[int, int, int]) -> tuple[int, bytearray]:
     key = _KEY.pack(
         number, low[0], _ALL, low[2], _ALL, 0, _ALL, low[1], 255, 0xFFFFFFFF, 0, *([0] * 4)
     ) + struct.pack("=Q", _BUFFER_BYTES)

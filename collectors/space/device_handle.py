@@ -8,12 +8,12 @@ from pathlib import Path
 
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.host.device import BlockDevice
-from opwatch.host.loop import diskseq
+from opwatch.host.loop import read_diskseq
 
 
-def life_of(device: BlockDevice) -> int | None:
+def read_disk_sequence(device: BlockDevice) -> int | None:
     """Return the diskseq of a device's disk, which is unique per boot, or None before Linux 5.15."""
-    return device.disk.number("diskseq")
+    return device.disk.read_number("diskseq")
 
 
 def open_node(node: Path, flags: int) -> int:
@@ -33,7 +33,7 @@ def open_device(device: BlockDevice) -> int:
     status = os.fstat(descriptor)
     dev = (os.major(status.st_rdev), os.minor(status.st_rdev))
     is_same = stat.S_ISBLK(status.st_mode) and dev == device.dev
-    if is_same and diskseq(descriptor) in (None, life_of(device)):
+    if is_same and read_diskseq(descriptor) in (None, read_disk_sequence(device)):
         return descriptor
     os.close(descriptor)
     raise RefusedError(f"{node} leads to another device than the {device.name} that was looked at")

@@ -8,7 +8,7 @@ from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
-from opwatch.trim.check.dryrun import ext4_groups
+from opwatch.trim.check.dry_run import ext4_groups
 from opwatch.trim.space import ext4
 
 
@@ -22,7 +22,7 @@ def read_groups(mount: Mount, block_bytes: int) -> tuple[int, int]:
         except OpwatchError:
             return ext4_groups(block_bytes)
         try:
-            return ext4.groups(os.pread(descriptor, ext4.SUPERBLOCK_BYTES, ext4.SUPERBLOCK_AT))
+            return ext4.parse_groups(os.pread(descriptor, ext4.SUPERBLOCK_BYTES, ext4.SUPERBLOCK_AT))
         except (OSError, ValueError):
             return ext4_groups(block_bytes)
         finally:

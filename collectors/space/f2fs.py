@@ -13,7 +13,7 @@ from opwatch.trim.space import f2fs
 from opwatch.trim.space.extents import Extents
 
 # The file has 200 bytes per 2 MiB, so this suffices for 16 TiB.
-_MOST_BYTES = 2 << 30
+_MAX_BYTES = 2 << 30
 
 
 def read_free(device: BlockDevice) -> tuple[int, Extents, tuple[str, ...]]:
@@ -25,7 +25,7 @@ def read_free(device: BlockDevice) -> tuple[int, Extents, tuple[str, ...]]:
         )
     path = Path("/proc/fs/f2fs") / device.name / "segment_bits"
     try:
-        free, changed = f2fs.free_of_segments(read_text(path, _MOST_BYTES), geometry)
+        free, changed = f2fs.find_free_blocks(read_text(path, _MAX_BYTES), geometry)
     except FileNotFoundError as error:
         raise Unsupported(f"{path} is not there: without it f2fs has no list of free blocks") from error
     except ValueError as error:
@@ -40,7 +40,7 @@ def read_geometry(device: BlockDevice) -> f2fs.F2fsGeometry:
     """Return the geometry in the superblock."""
     descriptor = open_device(device)
     try:
-        return f2fs.superblock(os.pread(descriptor, f2fs.SUPERBLOCK_BYTES, f2fs.SUPERBLOCK_AT))
+        return f2fs.parse_superblock(os.pread(descriptor, f2fs.SUPERBLOCK_BYTES, f2fs.SUPERBLOCK_AT))
     except ValueError as error:
         raise OpwatchError(f"{device.name}: {error}") from error
     finally:

@@ -8,10 +8,10 @@ import os
 import struct
 from collections.abc import Callable
 
-from opwatch.collectors.space.mount_handle import opened
+from opwatch.collectors.space.mount_handle import open_mount
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported, UsageError
-from opwatch.host.usage import Mount, Usage, mount_of, read_usage
-from opwatch.trim.audit.question import Asked, FitrimAnswer
+from opwatch.host.usage import Mount, Usage, find_mount, read_usage
+from opwatch.trim.audit.fitrim import Asked, FitrimAnswer
 
 FITRIM = 0xC0185879
 _RANGE = struct.Struct("=3Q")
@@ -23,10 +23,10 @@ _ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "9p", "virtiof
 _LAYERED = ("overlay", "aufs", "ecryptfs")
 
 
-def mounted_at(path: str, usage: Usage | None = None) -> Mount:
+def require_mount(path: str, usage: Usage | None = None) -> Mount:
     """Return the mount with this mount point. Raise UsageError or RefusedError with advice."""
     real = os.path.realpath(path)
-    mount = mount_of(real, (usage or read_usage()).mounts)
+    mount = find_mount(real, (usage or read_usage()).mounts)
     if mount and mount.point == real:
         return mount
     try:
@@ -39,7 +39,7 @@ def mounted_at(path: str, usage: Usage | None = None) -> Mount:
 
 def check_mount(path: str, usage: Usage | None = None) -> Mount:
     """Return the mount at a path, if opwatch may trim it. Raise RefusedError with the reason otherwise."""
-    mount = mounted_at(path, usage)
+    mount = require_mount(path, usage)
     kind = mount.filesystem
     if kind in _ELSEWHERE or (kind.startswith("fuse") and kind != "fuseblk"):
         raise RefusedError(
@@ -55,7 +55,7 @@ def check_mount(path: str, usage: Usage | None = None) -> Mount:
     return mount
 
 
-def ask(descriptor: int, asked: Asked) -> FitrimAnswer:
+def send_fitrim(descriptor: int, asked: Asked) -> FitrimAnswer:
     """Trim free space of the open file system, in file system addresses. Only this function issues FITRIM.
 
     The claimed bytes may be less or more than the bytes that reached the drive.
@@ -68,12 +68,12 @@ def ask(descriptor: int, asked: Asked) -> FitrimAnswer:
     return FitrimAnswer(_RANGE.unpack(buffer)[1])
 
 
-def fitrim(mount: Mount, asked: Asked = _EVERYTHING) -> int:
+def trim_mount(mount: Mount, asked: Asked = _EVERYTHING) -> int:
     """Trim a mount or a range of it, and return the bytes that the kernel claims to have trimmed."""
-    with opened(mount) as descriptor:
-        answer = ask(descriptor, asked)
+    with open_mount(mount) as descriptor:
+        answer = send_fitrim(descriptor, asked)
     if answer.claimed is None:
-        raise _explained(answer.error, mount)
+        raise _explain_error(answer.error, mount)
     return answer.claimed
 
 
@@ -87,17 +87,17 @@ def trim_in_pieces(
     claimed = 0
     for begin in range(0, size_bytes, piece_bytes):
         go_on()
-        answer = ask(descriptor, Asked(begin, piece_bytes))
+        answer = send_fitrim(descriptor, Asked(begin, piece_bytes))
         # The file system may be smaller than its device.
         if begin and answer.error == errno.EINVAL:
             break
         if answer.claimed is None:
-            raise _explained(answer.error, mount)
+            raise _explain_error(answer.error, mount)
         claimed += answer.claimed
     return claimed
 
 
-def _explained(error: int, mount: Mount) -> OpwatchError:
+def _explain_error(error: int, mount: Mount) -> OpwatchError:
     where = f"{mount.point}: {mount.filesystem}"
     if error == errno.EPERM:
         return PermissionMissing(f"{where}: FITRIM needs CAP_SYS_ADMIN")

@@ -8,53 +8,53 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opwatch.collectors.space.btrfs import BtrfsGeometry, read_geometry, tree
+from opwatch.collectors.space.btrfs import BtrfsGeometry, read_geometry, read_tree
 from opwatch.errors import OpwatchError
 from opwatch.trim.space import btrfs
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.free import FreeSpace, Number
 
 
-def free_of_btrfs(descriptor: int) -> FreeSpace:
+def read_btrfs_free(descriptor: int) -> FreeSpace:
     """Return the free space on each device."""
     geometry = read_geometry(descriptor)
     chunks = read_chunks(descriptor)
-    free = _free_in_chunks(descriptor, chunks, geometry)
-    dev_extents = [item for item in tree(descriptor, btrfs.DEV_TREE) if item.type == btrfs.DEV_EXTENT]
+    free = _read_free_in_chunks(descriptor, chunks, geometry)
+    dev_extents = [item for item in read_tree(descriptor, btrfs.DEV_TREE) if item.type == btrfs.DEV_EXTENT]
     sizes = {member.number: member.size_bytes for member in geometry.members}
-    with _decoding():
-        by_number = btrfs.free_by_device(chunks, free, dev_extents, sizes)
+    with _convert_errors():
+        by_number = btrfs.find_free_by_device(chunks, free, dev_extents, sizes)
     extents, notes = {}, []
     for member in geometry.members:
-        number = device_number(member.path)
+        number = find_device_number(member.path)
         if number:
             extents[number] = by_number[member.number]
         else:
             notes.append(f"device {member.number} of the btrfs is missing; its free space is not looked at")
-    if any(part.parities for part in chunks):
+    if any(part.parity_count for part in chunks):
         notes.append("of RAID 5 and 6, only whole stripes that are free count")
     return FreeSpace("btrfs", geometry.sector_bytes, extents, tuple(notes))
 
 
 def read_chunks(descriptor: int) -> list[btrfs.Chunk]:
     """Return the chunks, which map logical addresses to devices."""
-    items = [item for item in tree(descriptor, btrfs.CHUNK_TREE) if item.type == btrfs.CHUNK_ITEM]
-    with _decoding():
-        return [btrfs.chunk(item) for item in items]
+    items = [item for item in read_tree(descriptor, btrfs.CHUNK_TREE) if item.type == btrfs.CHUNK_ITEM]
+    with _convert_errors():
+        return [btrfs.parse_chunk(item) for item in items]
 
 
-def _free_in_chunks(descriptor: int, chunks: list[btrfs.Chunk], geometry: BtrfsGeometry) -> Extents:
+def _read_free_in_chunks(descriptor: int, chunks: list[btrfs.Chunk], geometry: BtrfsGeometry) -> Extents:
     try:
-        items = list(tree(descriptor, btrfs.FREE_SPACE_TREE))
+        items = list(read_tree(descriptor, btrfs.FREE_SPACE_TREE))
     except FileNotFoundError:  # Created without a free space tree: space outside the extent tree is free
-        used = btrfs.used_of_extent_tree(tree(descriptor, btrfs.EXTENT_TREE), geometry.node_bytes)
-        return Extents.of((part.start, part.end) for part in chunks) - used
-    with _decoding():
-        return btrfs.free_of_free_space_tree(items, geometry.sector_bytes)
+        used = btrfs.find_used_addresses(read_tree(descriptor, btrfs.EXTENT_TREE), geometry.node_bytes)
+        return Extents.from_pairs((part.start, part.end) for part in chunks) - used
+    with _convert_errors():
+        return btrfs.find_free_addresses(items, geometry.sector_bytes)
 
 
 @contextmanager
-def _decoding() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Convert decoder errors to OpwatchError."""
     try:
         yield
@@ -62,7 +62,7 @@ def _decoding() -> Iterator[None]:
         raise OpwatchError(f"the trees of the btrfs make no sense: {error}") from error
 
 
-def device_number(path: str) -> Number | None:
+def find_device_number(path: str) -> Number | None:
     """Return the device number of a block device node, or None."""
     try:
         status = Path(path).stat()

@@ -8,7 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 
-from opwatch.collectors.space.mount_handle import opened
+from opwatch.collectors.space.mount_handle import open_mount
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
@@ -28,7 +28,7 @@ _REFUSED = {
 }
 
 
-def settle(descriptor: int) -> None:
+def sync_filesystem(descriptor: int) -> None:
     """Sync the file system, because deleted blocks become free only afterwards."""
     import ctypes  # Not needed for a check
 
@@ -44,7 +44,7 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
     Unsupported with the reason if the kernel has no interface, PermissionMissing without root.
     """
     refused = _REFUSED.get(mount.filesystem)
-    with opened(mount) as descriptor:
+    with open_mount(mount) as descriptor:
         try:
             if refused:
                 status = os.fstatvfs(descriptor)
@@ -52,17 +52,17 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
                 raise Unsupported(f"{refused}; by its own count {count} bytes are free")
             if mount.filesystem == "btrfs":
                 # Imported only for such file systems.
-                from opwatch.collectors.space.free_in_btrfs import free_of_btrfs
+                from opwatch.collectors.space.free_in_btrfs import read_btrfs_free
 
-                return free_of_btrfs(descriptor)
+                return read_btrfs_free(descriptor)
             if mount.filesystem == "f2fs":
-                return _of_f2fs(descriptor)
-            return _of_map(descriptor, mount, window)
+                return _read_f2fs_free(descriptor)
+            return _read_by_fsmap(descriptor, mount, window)
         except OSError as error:
-            raise _explained(error, mount) from error
+            raise _explain_error(error, mount) from error
 
 
-def _explained(error: OSError, mount: Mount) -> OpwatchError:
+def _explain_error(error: OSError, mount: Mount) -> OpwatchError:
     if error.errno in (errno.EPERM, errno.EACCES):
         return PermissionMissing(f"{mount.point}: the free space of {mount.filesystem} needs CAP_SYS_ADMIN")
     if error.errno in (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL):
@@ -72,15 +72,17 @@ def _explained(error: OSError, mount: Mount) -> OpwatchError:
     return OpwatchError(f"{mount.point}: the free space cannot be read: {error.strerror}")
 
 
-def _answers(descriptor: int, main: Number, window: tuple[int, int] | None) -> Iterator[fsmap.FsmapAnswer]:
+def _read_answers(
+    descriptor: int, main: Number, window: tuple[int, int] | None
+) -> Iterator[fsmap.FsmapAnswer]:
     resume, highest = None, None
     if window:
-        resume, highest = (fsmap.key(main, at) for at in window)
+        resume, highest = (fsmap.encode_key(main, at) for at in window)
     while True:
-        buffer = fsmap.question(_RECORDS, resume, highest)
+        buffer = fsmap.encode_request(_RECORDS, resume, highest)
         fcntl.ioctl(descriptor, _GETFSMAP, buffer)
         try:
-            answer = fsmap.decode(buffer)
+            answer = fsmap.decode_answer(buffer)
         except ValueError as error:
             raise OpwatchError(f"the kernel's answer makes no sense: {error}") from error
         yield answer
@@ -89,11 +91,11 @@ def _answers(descriptor: int, main: Number, window: tuple[int, int] | None) -> I
         resume = answer.resume
 
 
-def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> FreeSpace:
+def _read_by_fsmap(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> FreeSpace:
     status = os.fstat(descriptor)
     main = (os.major(status.st_dev), os.minor(status.st_dev))
     parts: defaultdict[Number, list[Extents]] = defaultdict(list)
-    for answer in _answers(descriptor, main, window):
+    for answer in _read_answers(descriptor, main, window):
         for dev, part in answer.free.items():
             parts[dev].append(part)
     # Realtime and log devices of XFS have separate address spaces.
@@ -103,10 +105,10 @@ def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> Fr
         for dev in others
     ]
     block = os.fstatvfs(descriptor).f_bsize
-    return FreeSpace(mount.filesystem, block, {main: Extents.joined(parts[main])}, tuple(notes))
+    return FreeSpace(mount.filesystem, block, {main: Extents.from_parts(parts[main])}, tuple(notes))
 
 
-def _of_f2fs(descriptor: int) -> FreeSpace:
+def _read_f2fs_free(descriptor: int) -> FreeSpace:
     from opwatch.collectors.space.f2fs import read_free
 
     number = os.fstat(descriptor).st_dev

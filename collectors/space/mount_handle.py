@@ -16,7 +16,7 @@ from opwatch.host.usage import Mount, read_usage
 
 
 @contextmanager
-def referred(mount: Mount) -> Iterator[int]:
+def open_reference(mount: Mount) -> Iterator[int]:
     """Yield an O_PATH reference to the root of this mount, which needs no read permission.
 
     Raises RefusedError if another mount is there now.
@@ -24,30 +24,30 @@ def referred(mount: Mount) -> Iterator[int]:
     try:
         place = os.open(mount.point, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
-        raise _explained(error, mount.point) from error
+        raise _explain_error(error, mount.point) from error
     try:
-        _require(place, mount)
+        _require_mount(place, mount)
         yield place
     finally:
         os.close(place)
 
 
 @contextmanager
-def opened(mount: Mount) -> Iterator[int]:
+def open_mount(mount: Mount) -> Iterator[int]:
     """Yield a descriptor of the root of this mount. Raise RefusedError if another mount is there now."""
     # An O_PATH reference has no side effects on the mount.
-    with referred(mount) as place:
+    with open_reference(mount) as place:
         try:
             descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
         except OSError as error:
-            raise _explained(error, mount.point) from error
+            raise _explain_error(error, mount.point) from error
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _explained(error: OSError, point: str) -> OpwatchError:
+def _explain_error(error: OSError, point: str) -> OpwatchError:
     if isinstance(error, PermissionError):
         return PermissionMissing(f"{point}: may not be opened; run it as root")
     what = f"{point}: {error.strerror}"
@@ -56,7 +56,7 @@ def _explained(error: OSError, point: str) -> OpwatchError:
     return OpwatchError(what)
 
 
-def mount_number(descriptor: int) -> int | None:
+def read_mount_number(descriptor: int) -> int | None:
     """Return the mount id of a descriptor, as in mountinfo, or None without /proc."""
     try:
         lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().split("\n")
@@ -66,22 +66,22 @@ def mount_number(descriptor: int) -> int | None:
     return int(numbers[0]) if numbers else None
 
 
-def _require(descriptor: int, mount: Mount) -> None:
-    number = mount_number(descriptor)
+def _require_mount(descriptor: int, mount: Mount) -> None:
+    number = read_mount_number(descriptor)
     try:
         status = os.fstat(descriptor)
     except OSError as error:
-        raise _explained(error, mount.point) from error
+        raise _explain_error(error, mount.point) from error
     dev = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
     same = None in (number, mount.number) or number == mount.number
     # btrfs subvolumes have separate device numbers, and so may files of overlayfs.
     if not mount.dev.startswith("0:"):
         same = same and dev == mount.dev
     if not same:
-        raise RefusedError(_explained_change(number, mount))
+        raise RefusedError(_explain_change(number, mount))
 
 
-def _explained_change(number: int | None, planned: Mount) -> str:
+def _explain_change(number: int | None, planned: Mount) -> str:
     what = f"the {planned.filesystem} of {planned.source} that was looked at"
     if any(mount.number == number and mount.point == planned.point for mount in read_usage().mounts):
         return f"{planned.point}: something else is mounted there now than {what}; look again"

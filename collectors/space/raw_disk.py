@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from opwatch.closing import Closing
+from opwatch.closing import Closable
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.host.device import Devices
-from opwatch.host.loop import diskseq
+from opwatch.host.loop import read_diskseq
 
 _DEPTH = 8
 
 
-class RawDisk(Closing):
+class RawDisk(Closable):
     """Open block device with direct reads. `life` is the expected diskseq, if known."""
 
     def __init__(self, device: str, longest: int = 4096, *, life: int | None = None) -> None:
@@ -33,7 +33,7 @@ class RawDisk(Closing):
             raise PermissionMissing(f"raw reads of {node} need {who}") from error
         except OSError as error:
             raise OpwatchError(f"{node}: {error.strerror}") from error
-        self._life = diskseq(self._descriptor)
+        self._life = read_diskseq(self._descriptor)
         try:
             self._require_node(node)
             if life is not None and life != self._life:
@@ -59,7 +59,7 @@ class RawDisk(Closing):
 
     def require_same(self) -> None:
         """Raise RefusedError if the medium or backing file has changed since the device was opened."""
-        if diskseq(self._descriptor) != self._life:
+        if read_diskseq(self._descriptor) != self._life:
             raise RefusedError(f"{self.device} was exchanged while it was read")
 
     def read(self, offset: int, length: int) -> bytes | None:
@@ -80,13 +80,13 @@ class RawDisk(Closing):
         row: list[int] = []
         for offset in sorted(offsets):
             if row and (offset != row[-1] + length or (len(row) + 1) * length > self._longest):
-                yield from self._row(row, length)
+                yield from self._read_row(row, length)
                 row = []
             row.append(offset)
         if row:
-            yield from self._row(row, length)
+            yield from self._read_row(row, length)
 
-    def _row(self, row: Sequence[int], length: int) -> Iterator[tuple[int, bytes | None]]:
+    def _read_row(self, row: Sequence[int], length: int) -> Iterator[tuple[int, bytes | None]]:
         data = self.read(row[0], len(row) * length)
         for number, offset in enumerate(row):
             whole = (

@@ -46,11 +46,11 @@ class ScsiRefusal(OpwatchError):
     """The disk or the path to it returned an error. `is_unknown`: the disk does not know the command."""
 
     def __init__(self, status: int, sense: bytes) -> None:
-        self.is_unknown = _sense_key(sense) == _ILLEGAL_REQUEST
+        self.is_unknown = _decode_sense_key(sense) == _ILLEGAL_REQUEST
         super().__init__(f"the disk refuses the command (status {status:02X}h, sense {sense[:18].hex()})")
 
 
-def _sense_key(sense: bytes) -> int | None:
+def _decode_sense_key(sense: bytes) -> int | None:
     """Return the sense key, from fixed or descriptor format."""
     code = sense[0] & 0x7F if len(sense) > 2 else 0
     if code in (0x70, 0x71):

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from opwatch.host.alignment import discard_alignment
+from opwatch.host.alignment import read_discard_alignment
 from opwatch.host.device import BlockDevice
 from opwatch.trim.stack.limits import QueueLimits
 
 
-def limits_of(device: BlockDevice) -> QueueLimits:
+def read_queue_limits(device: BlockDevice) -> QueueLimits:
     """Return the discard limits that the kernel applies: the whole disk's, with the partition's alignment."""
     disk = device.disk
 
-    def number(path: str) -> int | None:
-        value = disk.number(path)
+    def read_number(path: str) -> int | None:
+        value = disk.read_number(path)
         return None if value is None or value < 0 else value
 
     return QueueLimits(
-        number("queue/discard_granularity"),
-        discard_alignment(device),
-        number("queue/discard_max_bytes"),
-        number("queue/discard_max_hw_bytes"),
-        number("queue/max_discard_segments"),
+        read_number("queue/discard_granularity"),
+        read_discard_alignment(device),
+        read_number("queue/discard_max_bytes"),
+        read_number("queue/discard_max_hw_bytes"),
+        read_number("queue/max_discard_segments"),
     )

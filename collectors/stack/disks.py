@@ -26,12 +26,12 @@ _HYPERVISORS = "QEMU|VMware|Msft|VBOX|Virtual (disk|HD)|Amazon|Google|Nutanix|Xe
 _VIRTIO_BLK_F_DISCARD = 13
 
 
-def is_of_a_hypervisor(identity: DriveIdentity) -> bool:
+def is_virtual_disk(identity: DriveIdentity) -> bool:
     """Return whether a disk identifies as virtual, on any bus."""
     return bool(re.search(_HYPERVISORS, f"{identity.vendor or ''} {identity.model or ''}", re.IGNORECASE))
 
 
-def _text(folder: Path, pattern: str) -> str | None:
+def _read_text(folder: Path, pattern: str) -> str | None:
     """Return the text of the only matching file, or None if none or several match."""
     files = list(folder.glob(pattern))
     if len(files) != 1:
@@ -42,34 +42,34 @@ def _text(folder: Path, pattern: str) -> str | None:
         return None
 
 
-def _provisioning_mode(disk: BlockDevice) -> str | None:
-    return _text(disk.sysfs, "device/scsi_disk/*/provisioning_mode") or None
+def _read_provisioning_mode(disk: BlockDevice) -> str | None:
+    return _read_text(disk.sysfs, "device/scsi_disk/*/provisioning_mode") or None
 
 
-def _thin_provisioning(disk: BlockDevice) -> bool | None:
-    return {"0": False, "1": True}.get(_text(disk.sysfs, "device/scsi_disk/*/thin_provisioning") or "")
+def _read_thin_provisioning(disk: BlockDevice) -> bool | None:
+    return {"0": False, "1": True}.get(_read_text(disk.sysfs, "device/scsi_disk/*/thin_provisioning") or "")
 
 
-def _ata_trim(disk: BlockDevice) -> str | None:
+def _read_ata_trim(disk: BlockDevice) -> str | None:
     """Return libata's TRIM mode, or None for a port with several drives, which cannot be assigned."""
     port = next((parent for parent in disk.sysfs.parents if re.fullmatch(r"ata\d+", parent.name)), None)
-    return (_text(port, "link*/dev*/ata_device/dev*/trim") or None) if port else None
+    return (_read_text(port, "link*/dev*/ata_device/dev*/trim") or None) if port else None
 
 
-def _virtio_discard(disk: BlockDevice) -> bool | None:
-    features = disk.attribute("device/features")
+def _read_virtio_discard(disk: BlockDevice) -> bool | None:
+    features = disk.read_attribute("device/features")
     if features and re.fullmatch(r"[01]{14,}", features):
         return features[_VIRTIO_BLK_F_DISCARD] == "1"
     return None
 
 
-def ask_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
+def identify_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
     """Return Identify data of a namespace. Raise OpwatchError without privileges or for other devices."""
     # Imported only for NVMe drives, because it pulls in the page decoders.
     from opwatch.collectors.firmware.transports import KernelTransport
     from opwatch.counters.decode import identify
 
-    nsid = disk.number("nsid")
+    nsid = disk.read_number("nsid")
     if not nsid:
         raise OpwatchError(f"{disk.name} does not tell its namespace's number")
     with closing(KernelTransport(open_device(disk))) as transport:
@@ -79,9 +79,11 @@ def ask_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
         )
 
 
-def _nvme(disk: BlockDevice, ask: Identify, facts: DiskFacts, unknown: dict[Unread, str]) -> DiskFacts:
+def _add_nvme_facts(
+    disk: BlockDevice, ask: Identify, facts: DiskFacts, unknown: dict[Unread, str]
+) -> DiskFacts:
     """Add the facts that an NVMe drive reports."""
-    facts = replace(facts, nuse_blocks=disk.number("nuse"))
+    facts = replace(facts, nuse_blocks=disk.read_number("nuse"))
     try:
         controller, namespace = ask(disk)
     except OpwatchError as error:
@@ -94,9 +96,9 @@ def _nvme(disk: BlockDevice, ask: Identify, facts: DiskFacts, unknown: dict[Unre
     return facts
 
 
-def _unpartitioned(devices: Devices, disk: BlockDevice) -> int | None:
+def _count_unpartitioned(devices: Devices, disk: BlockDevice) -> int | None:
     """Return the bytes outside partitions, on a partitioned disk."""
-    parts = devices.partitions(disk)
+    parts = devices.list_partitions(disk)
     if parts and disk.size_bytes:
         return disk.size_bytes - sum(part.size_bytes for part in parts)
     return None
@@ -110,14 +112,14 @@ def read_disk(devices: Devices, disk: BlockDevice, ask: Identify) -> tuple[DiskF
         vendor=identity.vendor,
         transport=identity.transport,
         drivers=identity.drivers or None,
-        virtual=True if identity.transport == "virtio" or is_of_a_hypervisor(identity) else None,
-        provisioning_mode=_provisioning_mode(disk),
-        thin_provisioning=_thin_provisioning(disk),
-        ata_trim=_ata_trim(disk),
-        virtio_discard=_virtio_discard(disk),
-        unpartitioned_bytes=_unpartitioned(devices, disk),
+        virtual=True if identity.transport == "virtio" or is_virtual_disk(identity) else None,
+        provisioning_mode=_read_provisioning_mode(disk),
+        thin_provisioning=_read_thin_provisioning(disk),
+        ata_trim=_read_ata_trim(disk),
+        virtio_discard=_read_virtio_discard(disk),
+        unpartitioned_bytes=_count_unpartitioned(devices, disk),
     )
     unknown: dict[Unread, str] = {}
     if disk.name.startswith("nvme") and not disk.is_hidden:
-        facts = _nvme(disk, ask, facts, unknown)
+        facts = _add_nvme_facts(disk, ask, facts, unknown)
     return facts, unknown

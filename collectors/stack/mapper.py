@@ -7,23 +7,23 @@ import os
 from pathlib import Path
 
 from opwatch.errors import OpwatchError
-from opwatch.trim.stack import dmanswer
+from opwatch.trim.stack import dmioctl
 from opwatch.trim.stack.dmtable import DmTarget
 
 CONTROL = Path("/dev/mapper/control")
-_ROOM, _MOST_ROOM = 1 << 14, 1 << 24
+_ROOM, _MAX_ROOM = 1 << 14, 1 << 24
 
 
 class Mapper:
     """Tables and status lines of the kernel. Raises OpwatchError with the reason if not readable."""
 
-    def table(self, dev: tuple[int, int]) -> list[DmTarget]:
-        return self._ask(dev, table=True)
+    def read_table(self, dev: tuple[int, int]) -> list[DmTarget]:
+        return self._read_targets(dev, table=True)
 
-    def status(self, dev: tuple[int, int]) -> list[DmTarget]:
-        return self._ask(dev, table=False)
+    def read_status(self, dev: tuple[int, int]) -> list[DmTarget]:
+        return self._read_targets(dev, table=False)
 
-    def _ask(self, dev: tuple[int, int], *, table: bool) -> list[DmTarget]:
+    def _read_targets(self, dev: tuple[int, int], *, table: bool) -> list[DmTarget]:
         if os.geteuid() != 0:
             raise OpwatchError("device-mapper tables are for root only")
         try:
@@ -31,20 +31,20 @@ class Mapper:
         except OSError as error:
             raise OpwatchError(f"{CONTROL}: {error.strerror}") from error
         try:
-            return _answered(control, dev, table=table)
+            return _request_targets(control, dev, table=table)
         except OSError as error:
             raise OpwatchError(f"device mapper says of {dev[0]}:{dev[1]}: {error.strerror}") from error
         finally:
             os.close(control)
 
 
-def _answered(control: int, dev: tuple[int, int], *, table: bool) -> list[DmTarget]:
+def _request_targets(control: int, dev: tuple[int, int], *, table: bool) -> list[DmTarget]:
     room = _ROOM
-    while room <= _MOST_ROOM:
-        buffer = dmanswer.question(dev, table=table, room=room)
-        fcntl.ioctl(control, dmanswer.TABLE_STATUS, buffer)
-        targets = dmanswer.targets(bytes(buffer))
+    while room <= _MAX_ROOM:
+        buffer = dmioctl.encode_request(dev, table=table, room=room)
+        fcntl.ioctl(control, dmioctl.TABLE_STATUS, buffer)
+        targets = dmioctl.decode_targets(bytes(buffer))
         if targets is not None:
             return targets
         room *= 4
-    raise OpwatchError(f"the table of {dev[0]}:{dev[1]} has more than {_MOST_ROOM} bytes")
+    raise OpwatchError(f"the table of {dev[0]}:{dev[1]} has more than {_MAX_ROOM} bytes")

@@ -27,9 +27,9 @@ class Promise:
     words: str
 
 
-def _namespace(device: BlockDevice) -> Namespace | None:
+def _identify_namespace(device: BlockDevice) -> Namespace | None:
     """Return Identify Namespace of an NVMe or simulated drive, or None for others."""
-    simulated, number = find_simulated(device), device.number("nsid")
+    simulated, number = find_simulated(device), device.read_number("nsid")
     if not simulated and not number:
         return None
     # Imported only for such drives, because each audit calls this function.
@@ -43,28 +43,28 @@ def _namespace(device: BlockDevice) -> Namespace | None:
         return identify.decode_namespace(transport.identify(identify.NAMESPACE, number))
 
 
-def promise(device: BlockDevice) -> Promise:
+def read_promise(device: BlockDevice) -> Promise:
     """Return the promise for a device, either a whole disk or a stacked device."""
     try:
-        namespace = _namespace(device)
+        namespace = _identify_namespace(device)
     except OpwatchError as error:
         return Promise(None, f"what the drive promises cannot be read: {error}")
     if namespace:
         reads = _READS.get(namespace.deallocated_read or "")
         said = f"trimmed blocks read as {reads}" if reads else "nothing about how trimmed blocks read"
         return Promise(reads, f"the drive says {said} (NVMe DLFEAT)")
-    if device.kind() in ("loop", "zram"):
-        return Promise(ReadsAs.ZEROS, f"holes of a {device.kind()} device read as zeros")
-    page = device.raw("device/vpd_pgb2") or b""
+    if device.read_kind() in ("loop", "zram"):
+        return Promise(ReadsAs.ZEROS, f"holes of a {device.read_kind()} device read as zeros")
+    page = device.read_raw("device/vpd_pgb2") or b""
     if len(page) > 5 and page[1] == 0xB2 and page[5] >> 2 & 7 == 1:
         return Promise(ReadsAs.ZEROS, "the drive says trimmed blocks read as zeros (SCSI LBPRZ)")
     return Promise(None, "the drive does not say how trimmed blocks read")
 
 
-def held_by_count(device: BlockDevice) -> int | None:
+def read_use_count(device: BlockDevice) -> int | None:
     """Return NUSE in bytes, the space in use by an NVMe drive's count. None if not reported."""
     try:
-        namespace = _namespace(device)
+        namespace = _identify_namespace(device)
     except OpwatchError:
         return None
     if not namespace or not namespace.lba_bytes or namespace.used_lbas is None:

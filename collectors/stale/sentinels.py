@@ -15,23 +15,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from opwatch.collectors.space.ext4 import read_groups
-from opwatch.collectors.space.fitrim import fitrim
-from opwatch.collectors.space.free_space import read_free_space, settle
-from opwatch.collectors.space.lowest import Places, file_extents
-from opwatch.collectors.space.mount_handle import opened
+from opwatch.collectors.space.fitrim import trim_mount
+from opwatch.collectors.space.free_space import read_free_space, sync_filesystem
+from opwatch.collectors.space.lowest import AddressMap, read_file_extents
+from opwatch.collectors.space.mount_handle import open_mount
 from opwatch.collectors.space.raw_disk import RawDisk
-from opwatch.collectors.stale.nameless import nameless, sweep
+from opwatch.collectors.stale.unnamed_file import create_unnamed_file, remove_leftovers
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
-from opwatch.trim.audit.question import Asked
+from opwatch.trim.audit.fitrim import Asked
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.fiemap import FileExtent
 from opwatch.trim.space.free import FreeSpace, Number
-from opwatch.trim.space.remap import in_pieces, reads_a_cache
+from opwatch.trim.space.remap import can_read_cache, split_contiguous
 from opwatch.trim.stack.layers import Layer, Stack
-from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, is_cut
-from opwatch.trim.stale.sentinel_contents import digest, pattern, state_of
+from opwatch.trim.stale.sentinel import BLOCK, ReadsAs, SentinelResult, is_near_boundary
+from opwatch.trim.stale.sentinel_contents import classify_block, compute_digest, make_pattern
 
 _PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _FREED_WITHIN_S = 10.0
@@ -50,14 +50,14 @@ class Block(NamedTuple):
     before: bytes  # Digest of the lowest device's data before the trim
 
 
-def granule_of(layer: Layer | None) -> tuple[int, int]:
+def find_granule(layer: Layer | None) -> tuple[int, int]:
     """Return (size, offset) of a device's discard granule in bytes, or one sector if not reported."""
-    return (layer.granule if layer else None) or (512, 0)
+    return (layer.discard_granule if layer else None) or (512, 0)
 
 
-def prove_sizes(stack: Stack) -> tuple[int, ...]:
+def choose_sizes(stack: Stack) -> tuple[int, ...]:
     """Return sizes that reveal the granule: a block, a granule, and two sizes with many granules."""
-    granules = {granule_of(layer)[0] for layer in stack.leaves()}
+    granules = {find_granule(layer)[0] for layer in stack.find_leaves()}
     fitting = {-(-size // BLOCK) * BLOCK for size in granules if size <= 64 << 20}
     return tuple(sorted({BLOCK, 1 << 20, 8 << 20} | fitting))
 
@@ -65,8 +65,8 @@ def prove_sizes(stack: Stack) -> tuple[int, ...]:
 class Sentinels:
     """Sentinel files of one mounted file system.
 
-    plant() writes and maps them, give_up() deletes them, then the caller trims (or calls trim() for these
-    ranges only), and judge() reads them back. Closing deletes the rest.
+    write_files() writes and maps them, delete_files() deletes them, then the caller trims (or calls
+    trim_ranges() for these only), and judge_sentinels() reads them back. Closing deletes the rest.
     """
 
     def __init__(
@@ -112,33 +112,34 @@ class Sentinels:
 
     def plant(self) -> None:
         """Write the files, find their blocks, and check by raw reads that the data are on the drive."""
-        self._home = self._opened.enter_context(opened(self._mount))
-        sweep(self._home)
+        self._home = self._opened.enter_context(open_mount(self._mount))
+        remove_leftovers(self._home)
         self._require_room()
         if self._mount.filesystem in ("ext2", "ext3", "ext4"):
             self._cuts = read_groups(self._mount, os.fstatvfs(self._home).f_frsize)
         for number, size in enumerate(self._sizes):
-            self._files.append(self._write(number, size))
-        settle(self._home)
+            self._files.append(self._write_sentinel(number, size))
+        sync_filesystem(self._home)
         status = os.fstat(self._home)
         main = (os.major(status.st_dev), os.minor(status.st_dev))
-        places = Places(self._mount.filesystem, self._home, main)
+        places = AddressMap(self._mount.filesystem, self._home, main)
         pairs: list[tuple[int, int]] = []
         mapped: list[Block] = []
         for number, file in enumerate(self._files):
             try:
-                pieces = self._pieces(number, file)
+                pieces = self._find_extents(number, file)
                 pairs += [
-                    (places.trim_from(piece.physical), piece.physical + piece.length) for piece in pieces
+                    (places.find_trim_start(piece.physical), piece.physical + piece.length)
+                    for piece in pieces
                 ]
                 for piece in pieces:
-                    mapped += self._mapped(number, places, piece.physical, piece.length)
+                    mapped += self._map_piece(number, places, piece.physical, piece.length)
             except Unsupported as error:
                 self._reasons[number] = str(error)
-        self._blocks = list(self._as_written(mapped))
-        self.ranges = Extents.of(pairs)
+        self._blocks = list(self._verify_written(mapped))
+        self.ranges = Extents.from_pairs(pairs)
         # Not usable on btrfs, which frees only whole pieces.
-        self._inner = Extents.of((start + BLOCK, end - BLOCK) for start, end in pairs)
+        self._inner = Extents.from_pairs((start + BLOCK, end - BLOCK) for start, end in pairs)
         if self._blocks:
             places_at = [block.at for block in self._blocks]
             self._window = (min(places_at), max(places_at) + BLOCK)
@@ -155,12 +156,12 @@ class Sentinels:
                 f"{self._mount.point} has {room} bytes left, and sentinels want {needed}: free some space"
             )
 
-    def _write(self, number: int, size: int) -> int:
-        file = nameless(self._home, self._mount.point)
+    def _write_sentinel(self, number: int, size: int) -> int:
+        file = create_unnamed_file(self._home, self._mount.point)
         try:
             for block in range(size // BLOCK):
-                data = pattern(self._run, number, block)
-                self._written[number].add(digest(data))
+                data = make_pattern(self._run, number, block)
+                self._written[number].add(compute_digest(data))
                 if os.write(file, data) != BLOCK:
                     raise OpwatchError(f"{self._mount.point}: a sentinel could not be written in full")
             os.fsync(file)
@@ -172,28 +173,30 @@ class Sentinels:
             raise
         return file
 
-    def _pieces(self, number: int, file: int) -> list[FileExtent]:
+    def _find_extents(self, number: int, file: int) -> list[FileExtent]:
         """Return the extents of a sentinel, or raise Unsupported if any has no usable location."""
         size = self._sizes[number]
         # XFS preallocates beyond the end.
-        pieces = [piece for piece in file_extents(file) if piece.logical + piece.length <= size]
-        unusable = next((piece.unusable for piece in pieces if piece.unusable), None)
+        pieces = [piece for piece in read_file_extents(file) if piece.logical + piece.length <= size]
+        unusable = next((piece.unusable_reason for piece in pieces if piece.unusable_reason), None)
         if pieces and not unusable:
             return pieces
         raise Unsupported(f"its place on the disk is {unusable or 'not known'}")
 
-    def _mapped(self, number: int, places: Places, start: int, length: int) -> Iterator[Block]:
+    def _map_piece(self, number: int, places: AddressMap, start: int, length: int) -> Iterator[Block]:
         """Yield the expected locations of a piece's blocks on the lowest devices."""
-        for on, extents in places.of(start, start + length // BLOCK * BLOCK).items():
+        for on, extents in places.find_copies(start, start + length // BLOCK * BLOCK).items():
             for first, last in extents:
-                yield from self._landed(number, on, first, last - first, copies=self._copies)
+                yield from self._locate_blocks(number, on, first, last - first, copies=self._copies)
 
-    def _landed(self, number: int, on: Number, at: int, length: int, *, copies: bool) -> Iterator[Block]:
-        device = self._name_of(on)
+    def _locate_blocks(
+        self, number: int, on: Number, at: int, length: int, *, copies: bool
+    ) -> Iterator[Block]:
+        device = self._find_name(on)
         if device is None:
             return
-        for start, landing in in_pieces(self._stack, device, at, at + length, BLOCK, copies=copies):
-            if copies and reads_a_cache(self._stack, landing.device):
+        for start, landing in split_contiguous(self._stack, device, at, at + length, BLOCK, copies=copies):
+            if copies and can_read_cache(self._stack, landing.device):
                 self._reasons[number] = f"what {landing.device} gives may come from a cache below it"
                 continue
             [(first, last)] = landing.extents
@@ -201,30 +204,34 @@ class Sentinels:
                 where = (landing.device, first + behind, landing.encrypted)
                 yield Block(number, on, start + behind, *where, before=b"")
 
-    def _as_written(self, mapped: Sequence[Block]) -> Iterator[Block]:
+    def _verify_written(self, mapped: Sequence[Block]) -> Iterator[Block]:
         """Yield the blocks that contain the written data, with a digest.
 
         Below encryption, a block is accepted if its data equal the data at the location that reads use.
         """
         shown = {
-            block[:3]: list(self._landed(*block[:3], BLOCK, copies=False))
+            block[:3]: list(self._locate_blocks(*block[:3], BLOCK, copies=False))
             for block in mapped
             if block.encrypted
         }
-        contents = self._read([*mapped, *(block for blocks in shown.values() for block in blocks)])
+        contents = self._read_blocks([*mapped, *(block for blocks in shown.values() for block in blocks)])
         for block in mapped:
             data = contents[block.device, block.offset]
             as_read = {contents[other.device, other.offset] for other in shown.get(block[:3], ())}
             if data is None or not any(data):
                 self._reasons[block.file] = "its blocks cannot be read back where they should lie"
-            elif data not in as_read if block.encrypted else digest(data) not in self._written[block.file]:
+            elif (
+                data not in as_read
+                if block.encrypted
+                else compute_digest(data) not in self._written[block.file]
+            ):
                 self._reasons[block.file] = (
                     "other data lie where its blocks should: the way down is not exact"
                 )
             else:
-                yield block._replace(before=digest(data))
+                yield block._replace(before=compute_digest(data))
 
-    def _read(self, blocks: Iterable[Block]) -> dict[tuple[str, int], bytes | None]:
+    def _read_blocks(self, blocks: Iterable[Block]) -> dict[tuple[str, int], bytes | None]:
         """Read blocks from the devices, by (device, offset)."""
         offsets: defaultdict[str, set[int]] = defaultdict(set)
         for block in blocks:
@@ -232,36 +239,36 @@ class Sentinels:
         return {
             (device, offset): data
             for device, places in offsets.items()
-            for offset, data in self._disk(device).read_blocks(places, BLOCK)
+            for offset, data in self._open_disk(device).read_blocks(places, BLOCK)
         }
 
-    def _name_of(self, number: Number) -> str | None:
+    def _find_name(self, number: Number) -> str | None:
         if number not in self._names:
             device = self._devices.by_number(*number)
             self._names[number] = device.name if device else None
         return self._names[number]
 
-    def _disk(self, device: str) -> RawDisk:
+    def _open_disk(self, device: str) -> RawDisk:
         if device not in self._disks:
             self._disks[device] = RawDisk(device, _READ_AT_ONCE)
         return self._disks[device]
 
-    def places(self, device: str, *, inner: bool = False, uncut: bool = False) -> Extents:
+    def find_extents(self, device: str, *, inner: bool = False, uncut: bool = False) -> Extents:
         """Return the sentinels' blocks on a device.
 
-        `inner`: without the edges that give_up() may keep. `uncut`: without blocks that a trim splits at a
-        boundary, and which may therefore remain.
+        `inner`: without the edges that delete_files() may keep. `uncut`: without blocks that a trim splits at
+        a boundary, and which may therefore remain.
         """
-        granule_bytes = granule_of(self._stack.layer(device))[0]
-        return Extents.of(
+        granule_bytes = find_granule(self._stack.find_layer(device))[0]
+        return Extents.from_pairs(
             (block.offset, block.offset + BLOCK)
             for block in self._blocks
             if block.device == device
             and (not inner or self._is_inner(block))
-            and not (uncut and is_cut(block.at, granule_bytes, self._cuts))
+            and not (uncut and is_near_boundary(block.at, granule_bytes, self._cuts))
         )
 
-    def give_up(self, *, keep_edges: bool = False) -> None:
+    def delete_files(self, *, keep_edges: bool = False) -> None:
         """Delete the files and wait until the file system counts their blocks as free.
 
         With `keep_edges` the first and last block of each piece stay allocated, so that a trim of the inner
@@ -269,43 +276,43 @@ class Sentinels:
         frees whole pieces.
         """
         if keep_edges:
-            self._punch()
+            self._punch_files()
         else:
             self._close_files()
         freed = [block for block in self._blocks if not keep_edges or self._is_inner(block)]
         end = time.monotonic() + _FREED_WITHIN_S
         while time.monotonic() < end:
-            settle(self._home)
-            free = self._free()
+            sync_filesystem(self._home)
+            free = self._read_free_space()
             if free is None or all(_is_free(free, block) for block in freed):
                 return
             time.sleep(0.05)
 
-    def _punch(self) -> None:
+    def _punch_files(self) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         for file in self._files:
-            for piece in file_extents(file):
+            for piece in read_file_extents(file):
                 inner = (piece.logical + BLOCK, piece.length - 2 * BLOCK)
                 args = [ctypes.c_longlong(value) for value in inner]
                 if inner[1] > 0 and libc.fallocate(file, _PUNCH_HOLE, *args):
                     raise OpwatchError(f"{self._mount.point}: no hole: {os.strerror(ctypes.get_errno())}")
 
     def _is_inner(self, block: Block) -> bool:
-        return self._inner.covers(block.at, block.at + BLOCK)
+        return self._inner.has_range(block.at, block.at + BLOCK)
 
-    def trim(self) -> int:
+    def trim_ranges(self) -> int:
         """Trim the sentinels' ranges, and return the bytes that the kernel claims.
 
         Most file systems trim the entire free extents that touch the range. btrfs trims block groups from
         their start, and all unallocated space.
         """
-        return sum(fitrim(self._mount, Asked(start, end - start)) for start, end in self.ranges)
+        return sum(trim_mount(self._mount, Asked(start, end - start)) for start, end in self.ranges)
 
-    def judge(self, wait_s: float = 0.0) -> list[Judgement]:
+    def judge_sentinels(self, wait_s: float = 0.0) -> list[SentinelResult]:
         """Return how each sentinel reads now. Slow drives are read again until `wait_s` has passed."""
         end = time.monotonic() + wait_s
         while True:
-            judgements = self._judge()
+            judgements = self._judge_blocks()
             if (
                 not any(judgement.inside[ReadsAs.UNCHANGED] for judgement in judgements)
                 or time.monotonic() >= end
@@ -313,40 +320,42 @@ class Sentinels:
                 return judgements
             time.sleep(0.2)
 
-    def _judge(self) -> list[Judgement]:
-        free = self._free()
-        read = self._read(self._blocks)
+    def _judge_blocks(self) -> list[SentinelResult]:
+        free = self._read_free_space()
+        read = self._read_blocks(self._blocks)
         for disk in self._disks.values():
             disk.require_same()
-        later = self._free()
+        later = self._read_free_space()
         states: dict[Block, ReadsAs] = {}
         for block in self._blocks:
             is_free = free is None or later is None or (_is_free(free, block) and _is_free(later, block))
             states[block] = (
-                state_of(block.before, read[block.device, block.offset]) if is_free else ReadsAs.REALLOCATED
+                classify_block(block.before, read[block.device, block.offset])
+                if is_free
+                else ReadsAs.REALLOCATED
             )
-        return list(self._judgements(states))
+        return list(self._make_judgements(states))
 
-    def _judgements(self, states: dict[Block, ReadsAs]) -> Iterator[Judgement]:
+    def _make_judgements(self, states: dict[Block, ReadsAs]) -> Iterator[SentinelResult]:
         for number, size in enumerate(self._sizes):
             mine = [block for block in states if block.file == number]
             for device in dict.fromkeys(block.device for block in mine):
                 there = [block for block in mine if block.device == device]
-                granule_bytes = granule_of(self._stack.layer(device))[0]
+                granule_bytes = find_granule(self._stack.find_layer(device))[0]
                 freed = [
                     block
                     for block in there
                     if states[block] is not ReadsAs.REALLOCATED
-                    and not is_cut(block.at, granule_bytes, self._cuts)
+                    and not is_near_boundary(block.at, granule_bytes, self._cuts)
                 ]
-                extents = Extents.of((block.offset, block.offset + BLOCK) for block in freed)
-                whole = extents.granules(*granule_of(self._stack.layer(device)))
-                sent = self._whole_above(freed)
+                extents = Extents.from_pairs((block.offset, block.offset + BLOCK) for block in freed)
+                whole = extents.round_to_granules(*find_granule(self._stack.find_layer(device)))
+                sent = self._find_whole_granules(freed)
                 inside, edges = Counter[ReadsAs](), Counter[ReadsAs]()
                 for block in there:
-                    is_inside = whole.covers(block.offset, block.offset + BLOCK) and block in sent
+                    is_inside = whole.has_range(block.offset, block.offset + BLOCK) and block in sent
                     (inside if is_inside else edges)[states[block]] += 1
-                yield Judgement(
+                yield SentinelResult(
                     size_bytes=size,
                     device=device,
                     encrypted=there[0].encrypted,
@@ -358,7 +367,7 @@ class Sentinels:
                 )
             if not mine:
                 reason = self._reasons.get(number, "none of its blocks could be found on a disk")
-                yield Judgement(
+                yield SentinelResult(
                     size_bytes=size,
                     device="",
                     encrypted=False,
@@ -368,18 +377,20 @@ class Sentinels:
                     reason=reason,
                 )
 
-    def _whole_above(self, blocks: Sequence[Block]) -> set[Block]:
+    def _find_whole_granules(self, blocks: Sequence[Block]) -> set[Block]:
         """Return the blocks in whole granules of the file system's device. Only those must be discarded."""
         whole: set[Block] = set()
         for number in {block.number for block in blocks}:
             mine = [block for block in blocks if block.number == number]
             dev = f"{number[0]}:{number[1]}"
             top = next((layer for layer in self._stack.layers if layer.dev == dev), None)
-            granules = Extents.of((block.at, block.at + BLOCK) for block in mine).granules(*granule_of(top))
-            whole.update(block for block in mine if granules.covers(block.at, block.at + BLOCK))
+            granules = Extents.from_pairs((block.at, block.at + BLOCK) for block in mine).round_to_granules(
+                *find_granule(top)
+            )
+            whole.update(block for block in mine if granules.has_range(block.at, block.at + BLOCK))
         return whole
 
-    def _free(self) -> FreeSpace | None:
+    def _read_free_space(self) -> FreeSpace | None:
         """Return the current free space, or None if the file system does not report it."""
         try:
             return read_free_space(self._mount, self._window)
@@ -395,4 +406,4 @@ class Sentinels:
 
 def _is_free(free: FreeSpace, block: Block) -> bool:
     extents = free.extents.get(block.number)
-    return extents is not None and extents.covers(block.at, block.at + BLOCK)
+    return extents is not None and extents.has_range(block.at, block.at + BLOCK)

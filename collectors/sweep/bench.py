@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from opwatch.collectors.fio.runner import FioProcess, FioRun
-from opwatch.collectors.firmware.counting import Counting
+from opwatch.collectors.firmware.counting import CounterPoller
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.counters.catalogue.families import load_catalogue
@@ -17,15 +17,15 @@ from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.budget import Health
 from opwatch.host.device import BlockDevice, Presence
-from opwatch.samples.course import Pastime, Talk
 from opwatch.samples.end import End
+from opwatch.samples.measurement_run import Clock, ProgressSink
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 
 # Interval between trace drains.
 TICK_S = 0.1
 # Writes by others above this share of a round would distort its results.
-_MOST_FOREIGN = 0.01
+_MAX_FOREIGN = 0.01
 
 
 class SweepStopped(OpwatchError):
@@ -34,10 +34,10 @@ class SweepStopped(OpwatchError):
     exit_status = 7
 
 
-class SweepTime(Pastime, Protocol):
+class SweepClock(Clock, Protocol):
     """Clock of a sweep, which waits while a process runs."""
 
-    def follow(self, process: subprocess.Popen[bytes]) -> None:
+    def watch_process(self, process: subprocess.Popen[bytes]) -> None:
         """Let the end of this process end a wait, from now on."""
 
 
@@ -48,25 +48,25 @@ class SweepKeeper(Protocol):
     monotonic time.
     """
 
-    def look(self, sample: FirmwareSample) -> None: ...
-    def began(self, phase: str) -> None: ...
-    def ended(self, phase: str) -> None: ...
-    def was(self, phase: str, begin_ns: int, end_ns: int) -> None: ...
+    def record_poll(self, sample: FirmwareSample) -> None: ...
+    def record_start(self, phase: str) -> None: ...
+    def record_end(self, phase: str) -> None: ...
+    def record_phase(self, phase: str, begin_ns: int, end_ns: int) -> None: ...
 
 
-class KeepsNothing:
+class NullKeeper:
     """Keeper for a sweep that is not recorded."""
 
-    def look(self, sample: FirmwareSample) -> None:
+    def record_poll(self, sample: FirmwareSample) -> None:
         """Do nothing."""
 
-    def began(self, phase: str) -> None:
+    def record_start(self, phase: str) -> None:
         """Do nothing."""
 
-    def ended(self, phase: str) -> None:
+    def record_end(self, phase: str) -> None:
         """Do nothing."""
 
-    def was(self, phase: str, begin_ns: int, end_ns: int) -> None:
+    def record_phase(self, phase: str, begin_ns: int, end_ns: int) -> None:
         """Do nothing."""
 
 
@@ -79,35 +79,35 @@ class SweepBench:
     """
 
     claim: HeldDisk | HeldMount
-    counting: Counting
+    counting: CounterPoller
     presence: Presence
     journal: JournalFile
     state: SweepState
-    time: SweepTime
-    talk: Talk
+    time: SweepClock
+    talk: ProgressSink
     before: Health
     folder: Path
-    keeper: SweepKeeper = field(default_factory=KeepsNothing)
+    keeper: SweepKeeper = field(default_factory=NullKeeper)
 
-    def holds(self) -> bool:
-        return self.presence.holds()
+    def is_same_device(self) -> bool:
+        return self.presence.is_same_device()
 
     def close(self) -> None:
         self.counting.close()
         self.presence.close()
 
-    def let_go(self) -> None:
+    def close_disk(self) -> None:
         """Close all descriptors of the disk, because its namespace is gone."""
         self.close()
-        self.whole_disk.close()
+        self.disk_claim.close()
 
-    def take(self, disk: BlockDevice) -> None:
+    def switch_disk(self, disk: BlockDevice) -> None:
         """Continue with the disk that replaces the previous disk. The kernel's counts restart."""
         self.close()
-        self.whole_disk.take(disk)
-        self.counting = Counting(self.claim.devices, disk, load_catalogue(()))
+        self.disk_claim.switch_disk(disk)
+        self.counting = CounterPoller(self.claim.devices, disk, load_catalogue(()))
         self.presence = Presence(disk)
-        counted = self.counting.written().get(disk.name)
+        counted = self.counting.read_written().get(disk.name)
         self.before = replace(self.before, host_bytes=counted)
 
     @property
@@ -115,7 +115,7 @@ class SweepBench:
         return self.claim.disk
 
     @property
-    def whole_disk(self) -> HeldDisk:
+    def disk_claim(self) -> HeldDisk:
         """Return the claim of a sweep on a whole disk, whose contents are lost."""
         if isinstance(self.claim, HeldDisk):
             return self.claim
@@ -128,53 +128,53 @@ class SweepBench:
             return self.claim
         raise OpwatchError(f"{self.disk.name} has no file system: all of it is ours")
 
-    def announce(self, place: int, kind: str, write_bytes: int) -> None:
+    def announce_step(self, place: int, kind: str, write_bytes: int) -> None:
         """Journal a step before its start. Raise RefusedError for a step beyond the budget."""
         allowed = self.state.request.budget.write_bytes
         if self.state.announced_bytes + write_bytes > allowed:
             raise RefusedError(
                 f"{self.disk.name}: the next step ({kind}) writes {write_bytes} bytes, and of the {allowed} "
                 f"that may be written {self.state.announced_bytes} are gone; if the drive may be worn by "
-                f"it: {self.journal.resume_words}, with a larger --max-write"
+                f"it: {self.journal.resume_command}, with a larger --max-write"
             )
-        self.journal.append("step", {"level": place, "kind": kind, "write_bytes": write_bytes})
+        self.journal.append_entry("step", {"level": place, "kind": kind, "write_bytes": write_bytes})
         self.state.announced_bytes += write_bytes
 
-    def take_back(self, n_bytes: int) -> None:
+    def return_budget(self, n_bytes: int) -> None:
         """Record that a step wrote this much less than announced."""
         if n_bytes > 0:
-            self.journal.append("unwritten", {"bytes": n_bytes})
+            self.journal.append_entry("unwritten", {"bytes": n_bytes})
             self.state.announced_bytes -= n_bytes
 
-    def pass_time(self, seconds: float) -> None:
+    def wait_unless_stopped(self, seconds: float) -> None:
         """Wait. Checks for a stop at least once, even for zero seconds, because a discard of a large drive
         consists of many pieces without waits."""
         until = self.time.now() + seconds
         while True:
-            self.require_going(self.time.wait(min(until, self.time.now() + 1)))
+            self.require_not_stopped(self.time.wait_until(min(until, self.time.now() + 1)))
             if self.time.now() >= until:
                 return
 
-    def require_going(self, end: End) -> None:
+    def require_not_stopped(self, end: End) -> None:
         if end is End.SIGNAL:
-            raise SweepStopped(f"stopped; what is done is kept: {self.journal.resume_words}")
-        if not self.holds():
+            raise SweepStopped(f"stopped; what is done is kept: {self.journal.resume_command}")
+        if not self.is_same_device():
             raise RefusedError(f"{self.disk.name} has gone, or another disk has its name by now")
 
     def run_fio(self, words: list[str], least_bytes: int, meanwhile: Callable[[], None]) -> FioRun:
         """Run fio until the end. Calls `meanwhile` periodically."""
         with FioProcess(words, self.folder) as process:
-            self.time.follow(process.process)
+            self.time.watch_process(process.process)
             while True:
-                end = self.time.wait(self.time.now() + TICK_S)
+                end = self.time.wait_until(self.time.now() + TICK_S)
                 meanwhile()
                 if end is End.COMMAND:
                     self.time.reap()
                     break
                 if end is End.SIGNAL:
                     process.stop()
-                self.require_going(end)
-            run = process.result()
+                self.require_not_stopped(end)
+            run = process.wait_for_result()
         require_written(run, least_bytes, self.disk.name)
         return run
 
@@ -194,7 +194,7 @@ def require_alone(counted: int | None, written: int, name: str, *, is_mounted: b
 
     `counted` is the kernel's count while fio ran, or None if unknown.
     """
-    if counted is not None and counted - written > _MOST_FOREIGN * written:
+    if counted is not None and counted - written > _MAX_FOREIGN * written:
         who = "the file system or somebody else" if is_mounted else "somebody else"
         raise RefusedError(
             f"{name}: {who} wrote {counted - written} bytes while fio wrote {written}: the figures "

@@ -11,25 +11,25 @@ import stat
 from collections.abc import Iterator
 
 from opwatch.collectors.guard.held_mount import HeldMount
-from opwatch.collectors.space.free_space import settle
-from opwatch.collectors.space.lowest import file_extents
+from opwatch.collectors.space.free_space import sync_filesystem
+from opwatch.collectors.space.lowest import read_file_extents
 from opwatch.collectors.sweep.bench import SweepBench
 from opwatch.errors import OpwatchError, RefusedError
-from opwatch.load.words import LoadWindow, fill_words, seed_of
-from opwatch.steady.placing import FileRun, joined_runs
-from opwatch.sweep.journal.changes import note_changed, note_restored
+from opwatch.load.fio_arguments import LoadWindow, build_fill_arguments, derive_seed
+from opwatch.steady.placing import FileRun, merge_runs
+from opwatch.sweep.journal.changes import append_change, append_restoration
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import FOLDER_PREFIX, FilesUndo, parse_undo
 from opwatch.sweep.levels import OpLevel
-from opwatch.sweep.room import require_as_planned
+from opwatch.sweep.room import require_planned_usage
 
 _LOAD, _BALLAST = "load", "ballast"
 _MODE = 0o600
 
 
 @contextlib.contextmanager
-def files_of_level(
+def create_level_files(
     bench: SweepBench, place: int, level: OpLevel
 ) -> Iterator[tuple[LoadWindow, list[FileRun]]]:
     """Create the files of a level and write the ballast. Yields the target window and its location on the
@@ -39,26 +39,30 @@ def files_of_level(
     """
     claim = bench.mount
     undo = FilesUndo(f"{FOLDER_PREFIX}{bench.journal.name}")
-    note_changed(bench.journal, bench.state, undo)
+    append_change(bench.journal, bench.state, undo)
     try:
         with contextlib.ExitStack() as stack:
-            folder = _new_folder(claim, undo.folder)
+            folder = _create_folder(claim, undo.folder)
             stack.callback(os.close, folder)
             if level.ballast_bytes:
-                ballast = stack.enter_context(_file(claim, folder, _BALLAST, level.ballast_bytes))
-                _write_ballast(bench, place, LoadWindow(_path(ballast), level.ballast_bytes, is_file=True))
-            load = stack.enter_context(_file(claim, folder, _LOAD, level.load_bytes))
-            require_as_planned(level, claim.room(), claim.mount.point)
-            runs = _runs(claim, load)
-            yield LoadWindow(_path(load), level.load_bytes, is_file=True), runs
-            if _runs(claim, load) != runs:
+                ballast = stack.enter_context(_create_file(claim, folder, _BALLAST, level.ballast_bytes))
+                _write_ballast(
+                    bench,
+                    place,
+                    LoadWindow(_make_descriptor_path(ballast), level.ballast_bytes, is_file=True),
+                )
+            load = stack.enter_context(_create_file(claim, folder, _LOAD, level.load_bytes))
+            require_planned_usage(level, claim.read_settled_room(), claim.mount.point)
+            runs = _read_runs(claim, load)
+            yield LoadWindow(_make_descriptor_path(load), level.load_bytes, is_file=True), runs
+            if _read_runs(claim, load) != runs:
                 raise OpwatchError(
                     f"{claim.mount.point}: the file was moved while it was written, and its level is none of "
                     "such a file; find out by what (a defragmenter?), and resume"
                 )
     finally:
         remove_files(claim, undo.folder)
-        note_restored(bench.journal, bench.state, undo)
+        append_restoration(bench.journal, bench.state, undo)
 
 
 def undo_files(claim: HeldMount, journal: JournalFile, state: SweepState) -> None:
@@ -66,7 +70,7 @@ def undo_files(claim: HeldMount, journal: JournalFile, state: SweepState) -> Non
     for undo in [parse_undo(text) for text in state.undo]:
         if isinstance(undo, FilesUndo):
             remove_files(claim, undo.folder)
-            note_restored(journal, state, undo)
+            append_restoration(journal, state, undo)
 
 
 def remove_files(claim: HeldMount, name: str) -> None:
@@ -78,29 +82,29 @@ def remove_files(claim: HeldMount, name: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _left(claim, name, error) from error
+        raise _make_leftover_error(claim, name, error) from error
     try:
         status, own = os.fstat(folder), os.fstat(claim.fileno())
         if (status.st_uid, status.st_dev) != (os.geteuid(), own.st_dev):
             raise RefusedError(f"{claim.mount.point}/{name} is not the folder that a sweep has made there")
         for file in (_LOAD, _BALLAST):
             with contextlib.suppress(FileNotFoundError):
-                _give_back(folder, file)
+                _free_blocks(folder, file)
                 os.unlink(file, dir_fd=folder)
         os.rmdir(name, dir_fd=claim.fileno())
     except OSError as error:
-        raise _left(claim, name, error) from error
+        raise _make_leftover_error(claim, name, error) from error
     finally:
         os.close(folder)
     try:
-        settle(claim.fileno())
+        sync_filesystem(claim.fileno())
     except OpwatchError as error:
         raise OpwatchError(
             f"{claim.mount.point}/{name} may still be there: {error}; once that is mended, resume the sweep"
         ) from error
 
 
-def _give_back(folder: int, name: str) -> None:
+def _free_blocks(folder: int, name: str) -> None:
     """Free the blocks of a file now.
 
     XFS frees the blocks of deleted files in the background, possibly after the next trim (Linux commit
@@ -114,14 +118,14 @@ def _give_back(folder: int, name: str) -> None:
         os.close(descriptor)
 
 
-def _left(claim: HeldMount, name: str, error: OSError) -> OpwatchError:
+def _make_leftover_error(claim: HeldMount, name: str, error: OSError) -> OpwatchError:
     return OpwatchError(
         f"{claim.mount.point}/{name} cannot be deleted ({error.strerror}): once that is mended, resume the "
         "sweep, or delete it"
     )
 
 
-def _new_folder(claim: HeldMount, name: str) -> int:
+def _create_folder(claim: HeldMount, name: str) -> int:
     """Create a new folder and return its descriptor."""
     try:
         os.mkdir(name, 0o700, dir_fd=claim.fileno())
@@ -133,7 +137,7 @@ def _new_folder(claim: HeldMount, name: str) -> int:
 
 
 @contextlib.contextmanager
-def _file(claim: HeldMount, folder: int, name: str, n_bytes: int) -> Iterator[int]:
+def _create_file(claim: HeldMount, folder: int, name: str, n_bytes: int) -> Iterator[int]:
     """Create a file of this size with all blocks allocated."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -153,23 +157,23 @@ def _file(claim: HeldMount, folder: int, name: str, n_bytes: int) -> Iterator[in
         os.close(descriptor)
 
 
-def _path(descriptor: int) -> str:
+def _make_descriptor_path(descriptor: int) -> str:
     """Return a path to the open file, independent of its name."""
     return f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
 def _write_ballast(bench: SweepBench, place: int, window: LoadWindow) -> None:
-    bench.talk.show("writes the ballast")
-    bench.announce(place, "limit", window.size_bytes)
-    seed = seed_of(bench.state.request.secret, place, "ballast")
-    bench.run_fio(fill_words(window, seed), window.size_bytes, lambda: None)
+    bench.talk.show_progress("writes the ballast")
+    bench.announce_step(place, "limit", window.size_bytes)
+    seed = derive_seed(bench.state.request.secret, place, "ballast")
+    bench.run_fio(build_fill_arguments(window, seed), window.size_bytes, lambda: None)
 
 
-def _runs(claim: HeldMount, descriptor: int) -> list[FileRun]:
+def _read_runs(claim: HeldMount, descriptor: int) -> list[FileRun]:
     """Return the file's extents on the drive, in file order."""
-    settle(claim.fileno())
+    sync_filesystem(claim.fileno())
     begin = claim.place.begin_bytes
-    extents = file_extents(descriptor)
+    extents = read_file_extents(descriptor)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode) or not extents:
         raise OpwatchError(f"{claim.mount.point}: the file system does not tell where its file lies")
-    return joined_runs(FileRun(begin + one.physical, one.logical, one.length) for one in extents)
+    return merge_runs(FileRun(begin + one.physical, one.logical, one.length) for one in extents)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from opwatch.collectors.guard.looking import identity_of_disk, look_at
+from opwatch.collectors.guard.disk_facts import collect_facts, read_disk_identity
 from opwatch.collectors.namespaces.commands import (
     CommandFailed,
     attach_namespace,
@@ -16,49 +16,60 @@ from opwatch.collectors.namespaces.commands import (
     delete_namespace,
     detach_namespace,
 )
-from opwatch.collectors.namespaces.controller import HeldController, controller_like, controller_of
+from opwatch.collectors.namespaces.controller import HeldController, find_controller, find_drive_controller
 from opwatch.collectors.sweep.bench import SweepBench
-from opwatch.collectors.sweep.purging import empty
+from opwatch.collectors.sweep.purging import discard_space
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.guard.facts import GuardFacts, PartFacts
 from opwatch.guard.identity import DiskIdentity
-from opwatch.guard.obstacles import Consent, obstacles, require_none
+from opwatch.guard.obstacles import Consent, find_obstacles, require_no_obstacles
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.sweep.journal.changes import note_changed, note_restored
+from opwatch.sweep.journal.changes import append_change, append_restoration
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import parse_undo
-from opwatch.sweep.namespace.back import NamespaceUndo, WayBack, by_hand, create_page, way_back
-from opwatch.sweep.namespace.offer import NamespaceOffer, impossible_lbas, probe_refusal, reasons_against
+from opwatch.sweep.namespace.offer import (
+    NamespaceOffer,
+    compute_impossible_lbas,
+    find_probe_refusal,
+    list_objections,
+)
+from opwatch.sweep.namespace.restore import (
+    NamespaceUndo,
+    RestoreAction,
+    choose_restore_action,
+    format_restore_commands,
+    make_create_page,
+)
 
 
 @contextlib.contextmanager
-def namespaced(bench: SweepBench, size_bytes: int) -> Iterator[str]:
+def create_level_namespace(bench: SweepBench, size_bytes: int) -> Iterator[str]:
     """Create a discarded namespace of this size and yield its path.
 
     The journal records the change before anything is deleted and until the original namespace is back.
     """
-    claim = bench.whole_disk
+    claim = bench.disk_claim
     if size_bytes == claim.disk.size_bytes:
         yield claim.path
         return
-    with HeldController(controller_of(claim.devices, claim.disk)) as controller:
-        controller.require(claim.identity)
-        offer = controller.offer(claim.devices, claim.disk)
-        if reasons := reasons_against(offer):
+    with HeldController(find_controller(claim.devices, claim.disk)) as controller:
+        controller.require_drive(claim.identity)
+        offer = controller.read_namespace_offer(claim.devices, claim.disk)
+        if reasons := list_objections(offer):
             raise RefusedError(f"{claim.disk.name} {reasons[0]}")
-        undo = _undo_of(offer, size_bytes)
+        undo = _make_undo(offer, size_bytes)
         claim.require_ours()
-        note_changed(bench.journal, bench.state, undo)
+        append_change(bench.journal, bench.state, undo)
         try:
-            _replace(bench, controller, undo)
-            empty(bench)
+            _replace_namespace(bench, controller, undo)
+            discard_space(bench)
             yield claim.path
         finally:
-            _restore(bench, controller, undo)
+            _restore_and_hold(bench, controller, undo)
 
 
-def _undo_of(offer: NamespaceOffer, level_bytes: int) -> NamespaceUndo:
+def _make_undo(offer: NamespaceOffer, level_bytes: int) -> NamespaceUndo:
     namespace = offer.namespace
     if not (namespace.size_lbas and namespace.capacity_lbas and namespace.lba_bytes):
         raise OpwatchError("the namespace does not tell its size")
@@ -74,36 +85,36 @@ def _undo_of(offer: NamespaceOffer, level_bytes: int) -> NamespaceUndo:
     )
 
 
-def _replace(bench: SweepBench, controller: HeldController, undo: NamespaceUndo) -> None:
+def _replace_namespace(bench: SweepBench, controller: HeldController, undo: NamespaceUndo) -> None:
     """Replace the drive's namespace by the level's.
 
     Detaches first, so that a drive without support for detach has lost nothing.
     """
-    claim, number = bench.whole_disk, controller.identified.number
+    claim, number = bench.disk_claim, controller.identified.number
     detach_namespace(controller.fileno(), undo.nsid, number)
     delete_namespace(controller.fileno(), undo.nsid)
     # The namespace id stays in use while the disk is open.
-    bench.let_go()
+    bench.close_disk()
     controller.wait_until_gone(claim.devices)
-    nsid = create_namespace(controller.fileno(), create_page(undo.level_lbas, undo.level_lbas, undo))
+    nsid = create_namespace(controller.fileno(), make_create_page(undo.level_lbas, undo.level_lbas, undo))
     attach_namespace(controller.fileno(), nsid, number)
-    bench.take(controller.disk_of(claim.devices, nsid, undo.level_lbas * undo.lba_bytes))
+    bench.switch_disk(controller.wait_for_disk(claim.devices, nsid, undo.level_lbas * undo.lba_bytes))
 
 
-def _restore(bench: SweepBench, controller: HeldController, undo: NamespaceUndo) -> None:
+def _restore_and_hold(bench: SweepBench, controller: HeldController, undo: NamespaceUndo) -> None:
     """Restore the drive's namespace and hold it."""
-    claim = bench.whole_disk
+    claim = bench.disk_claim
     try:
-        if bench.holds():
+        if bench.is_same_device():
             claim.require_ours()
-        disk = bring_back(claim.devices, controller, undo, bench.let_go)
+        disk = restore_namespace(claim.devices, controller, undo, bench.close_disk)
     except OpwatchError as error:
-        raise _not_restored(controller, undo, error, bench.journal) from error
-    note_restored(bench.journal, bench.state, undo, identity_of_disk(claim.devices, disk))
-    bench.take(disk)
+        raise _make_restore_error(controller, undo, error, bench.journal) from error
+    append_restoration(bench.journal, bench.state, undo, read_disk_identity(claim.devices, disk))
+    bench.switch_disk(disk)
 
 
-def bring_back(
+def restore_namespace(
     devices: Devices,
     controller: HeldController,
     undo: NamespaceUndo,
@@ -113,28 +124,30 @@ def bring_back(
 
     `let_go` closes the descriptors of another namespace before that is deleted.
     """
-    there, number = controller.namespaces(), controller.identified.number
-    way = way_back(undo, there, controller.name)
-    if way is WayBack.REPLACE:
+    there, number = controller.list_namespaces(), controller.identified.number
+    way = choose_restore_action(undo, there, controller.name)
+    if way is RestoreAction.REPLACE:
         delete_namespace(controller.fileno(), there[0].nsid)
         let_go()
         controller.wait_until_gone(devices)
-    if way in (WayBack.REPLACE, WayBack.CREATE):
-        nsid = create_namespace(controller.fileno(), create_page(undo.size_lbas, undo.capacity_lbas, undo))
+    if way in (RestoreAction.REPLACE, RestoreAction.CREATE):
+        nsid = create_namespace(
+            controller.fileno(), make_create_page(undo.size_lbas, undo.capacity_lbas, undo)
+        )
     else:
         nsid = there[0].nsid
-    if way is not WayBack.NOTHING:
+    if way is not RestoreAction.NOTHING:
         attach_namespace(controller.fileno(), nsid, number)
-    return controller.disk_of(devices, nsid, undo.size_bytes)
+    return controller.wait_for_disk(devices, nsid, undo.size_bytes)
 
 
-def _not_restored(
+def _make_restore_error(
     controller: HeldController, undo: NamespaceUndo, error: OpwatchError, journal: JournalFile
 ) -> OpwatchError:
-    words = by_hand(undo, controller.name, controller.identified.number)
+    words = format_restore_commands(undo, controller.name, controller.identified.number)
     return OpwatchError(
         f"{controller.name}: its namespace of {undo.size_bytes} bytes is not restored: {error}; once that is "
-        f"mended, {journal.resume_words} restores it; or by hand: {words}"
+        f"mended, {journal.resume_command} restores it; or by hand: {words}"
     )
 
 
@@ -146,21 +159,25 @@ def undo_namespaces(devices: Devices, consent: Consent, journal: JournalFile, st
     for undo in [parse_undo(text) for text in state.undo]:
         if not isinstance(undo, NamespaceUndo):
             continue
-        with HeldController(controller_like(state.identity)) as controller:
-            controller.require(state.identity)
-            require_none(obstacles(_left(devices, controller, state.identity), consent))
+        with HeldController(find_drive_controller(state.disk_identity)) as controller:
+            controller.require_drive(state.disk_identity)
+            require_no_obstacles(
+                find_obstacles(_collect_leftover_facts(devices, controller, state.disk_identity), consent)
+            )
             try:
-                disk = bring_back(devices, controller, undo)
+                disk = restore_namespace(devices, controller, undo)
             except CommandFailed as error:
-                raise _not_restored(controller, undo, error, journal) from error
-        note_restored(journal, state, undo, identity_of_disk(devices, disk))
+                raise _make_restore_error(controller, undo, error, journal) from error
+        append_restoration(journal, state, undo, read_disk_identity(devices, disk))
 
 
-def _left(devices: Devices, controller: HeldController, identity: DiskIdentity) -> GuardFacts:
+def _collect_leftover_facts(
+    devices: Devices, controller: HeldController, identity: DiskIdentity
+) -> GuardFacts:
     """Return the guard facts of the disk left by a killed sweep, or of the drive if there is no disk."""
-    disks = controller.disks(devices)
+    disks = controller.find_disks(devices)
     if disks:
-        return look_at(devices, disks[0].name)
+        return collect_facts(devices, disks[0].name)
     return GuardFacts(
         identity, controller.name, "disk", is_virtual=False, parts=(PartFacts(controller.name),)
     )
@@ -171,14 +188,14 @@ def require_namespaces(devices: Devices, disk: BlockDevice) -> None:
 
     Otherwise a namespace would be deleted before a failing Create is noticed.
     """
-    with HeldController(controller_of(devices, disk)) as controller:
-        offer = controller.offer(devices, disk)
-        lbas, status = impossible_lbas(offer), 0
-        page = create_page(lbas, lbas, _undo_of(offer, 0))
+    with HeldController(find_controller(devices, disk)) as controller:
+        offer = controller.read_namespace_offer(devices, disk)
+        lbas, status = compute_impossible_lbas(offer), 0
+        page = make_create_page(lbas, lbas, _make_undo(offer, 0))
         try:
             # An unexpectedly created namespace is ours and is deleted immediately.
             delete_namespace(controller.fileno(), create_namespace(controller.fileno(), page))
         except CommandFailed as error:
             status = error.status
-        if refused := probe_refusal(status, disk.name):
+        if refused := find_probe_refusal(status, disk.name):
             raise Unsupported(f"--method namespace: {refused}; nothing was deleted")

@@ -15,14 +15,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from opwatch.collectors.guard.looking import look_at
+from opwatch.collectors.guard.disk_facts import collect_facts
 from opwatch.collectors.space.device_handle import open_device
 from opwatch.collectors.sweep.bench import SweepBench
 from opwatch.errors import OpwatchError, RefusedError
-from opwatch.guard.facts import without_part
-from opwatch.guard.obstacles import Consent, obstacles, require_none
+from opwatch.guard.facts import remove_own_part
+from opwatch.guard.obstacles import Consent, find_obstacles, require_no_obstacles
 from opwatch.host.device import SECTOR, BlockDevice, Devices
-from opwatch.sweep.journal.changes import note_changed, note_restored
+from opwatch.sweep.journal.changes import append_change, append_restoration
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import PartitionUndo, parse_undo
@@ -57,48 +57,48 @@ class _Request(ctypes.Structure):
     )
 
 
-def _ask(descriptor: int, operation: int, length: int = 0) -> None:
+def _send_request(descriptor: int, operation: int, length: int = 0) -> None:
     partition = _Partition(0, length, _NUMBER)
     request = _Request(operation, 0, ctypes.sizeof(partition), ctypes.addressof(partition))
     fcntl.ioctl(descriptor, _BLKPG, request)
 
 
 @contextlib.contextmanager
-def partitioned(bench: SweepBench, length: int) -> Iterator[str]:
+def create_level_partition(bench: SweepBench, length: int) -> Iterator[str]:
     """Create a partition of this length and yield its path.
 
     The journal records the partition before it exists and until it is deleted.
     """
-    undo, disk, claim = PartitionUndo(length), bench.disk, bench.whole_disk
-    note_changed(bench.journal, bench.state, undo)
+    undo, disk, claim = PartitionUndo(length), bench.disk, bench.disk_claim
+    append_change(bench.journal, bench.state, undo)
     try:
-        _ask(claim.fileno(), _ADD, length)
+        _send_request(claim.fileno(), _ADD, length)
     except OSError as error:
         raise OpwatchError(f"{disk.name}: the kernel makes no partition on it: {error.strerror}") from error
     try:
-        descriptor, claim.own_part = _open(claim.devices, disk, undo)
+        descriptor, claim.own_part = _open_partition(claim.devices, disk, undo)
         try:
             yield f"/proc/{os.getpid()}/fd/{descriptor}"
         finally:
             os.close(descriptor)
             claim.own_part = None
     finally:
-        _delete(claim.fileno(), disk)
-        note_restored(bench.journal, bench.state, undo)
+        _delete_partition(claim.fileno(), disk)
+        append_restoration(bench.journal, bench.state, undo)
 
 
-def _made(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> BlockDevice | None:
+def _find_partition(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> BlockDevice | None:
     """Return the partition created by a sweep, or None if none has this position and size."""
-    for part in devices.partitions(disk):
-        place = part.number("partition"), part.number("start"), part.number("size")
+    for part in devices.list_partitions(disk):
+        place = part.read_number("partition"), part.read_number("start"), part.read_number("size")
         if place == (_NUMBER, 0, undo.length_bytes // SECTOR):
             return part
     return None
 
 
-def _open(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> tuple[int, str]:
+def _open_partition(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> tuple[int, str]:
     """Return (writable descriptor, name) of the partition, after checking its identity."""
-    part = _made(devices, disk, undo)
+    part = _find_partition(devices, disk, undo)
     if part is None:
         raise RefusedError(f"{disk.name} shows another partition than the one that was just made")
     until = time.monotonic() + _PATIENCE_S
@@ -111,11 +111,11 @@ def _open(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> tuple[int
         os.close(known)
 
 
-def _delete(descriptor: int, disk: BlockDevice) -> None:
+def _delete_partition(descriptor: int, disk: BlockDevice) -> None:
     until = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            return _ask(descriptor, _DELETE)
+            return _send_request(descriptor, _DELETE)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return None
@@ -138,13 +138,13 @@ def undo_partitions(
         if not isinstance(undo, PartitionUndo):
             continue
         disk = devices.resolve(named).disk
-        part = _made(devices, disk, undo)
+        part = _find_partition(devices, disk, undo)
         if part:
-            facts = look_at(devices, named)
-            require_none(obstacles(without_part(facts, part.name), consent))
+            facts = collect_facts(devices, named)
+            require_no_obstacles(find_obstacles(remove_own_part(facts, part.name), consent))
             descriptor = open_device(disk)
             try:
-                _delete(descriptor, disk)
+                _delete_partition(descriptor, disk)
             finally:
                 os.close(descriptor)
-        note_restored(journal, state, undo)
+        append_restoration(journal, state, undo)

@@ -12,17 +12,17 @@ from collections.abc import Callable
 
 from opwatch.collectors.erasing.password import erase_drive
 from opwatch.collectors.guard.held_mount import HeldMount
-from opwatch.collectors.namespaces.controller import HeldController, controller_of
-from opwatch.collectors.namespaces.sanitizing import sanitize
+from opwatch.collectors.namespaces.controller import HeldController, find_controller
+from opwatch.collectors.namespaces.sanitizing import run_sanitize
 from opwatch.collectors.space.fitrim import trim_in_pieces
-from opwatch.collectors.stack.disks import ask_nvme
+from opwatch.collectors.stack.disks import identify_nvme
 from opwatch.collectors.sweep.bench import SweepBench
-from opwatch.collectors.sweep.offers import purge_refusal
+from opwatch.collectors.sweep.offers import find_purge_refusal
 from opwatch.counters.decode.identify import Namespace
 from opwatch.errors import OpwatchError, Unsupported
-from opwatch.foreign import text_of
+from opwatch.foreign import decode_text
 from opwatch.host.device import BlockDevice
-from opwatch.sweep.purges import FORMAT, SANITIZE, SECURE_ERASE, PurgeWay, purge_of
+from opwatch.sweep.purges import FORMAT, SANITIZE, SECURE_ERASE, PurgeMethod, find_purge
 
 # linux/fs.h: offset and length in bytes.
 _BLKDISCARD = 0x1277
@@ -32,7 +32,7 @@ _PIECE_BYTES = 4 << 30
 
 def require_discards(disk: BlockDevice) -> None:
     """Raise Unsupported if a purge by discards would do nothing."""
-    if not disk.number("queue/discard_max_bytes"):
+    if not disk.read_number("queue/discard_max_bytes"):
         raise Unsupported(
             f"{disk.name} takes no discards, so that it cannot be made empty: opwatch trim check says why"
         )
@@ -54,79 +54,81 @@ def discard_all(descriptor: int, disk: BlockDevice, go_on: Callable[[], None]) -
     return size
 
 
-def purge(bench: SweepBench) -> None:
+def purge_drive(bench: SweepBench) -> None:
     """Purge the drive by the requested method, or trim the free space of a file system."""
     if bench.state.request.place:
-        return empty(bench)
-    bench.whole_disk.is_purged = True
-    way = purge_of(bench.state.request.purge)
+        return discard_space(bench)
+    bench.disk_claim.is_purged = True
+    way = find_purge(bench.state.request.purge)
     if way is FORMAT:
-        return _format(bench)
+        return _format_namespace(bench)
     if way is SECURE_ERASE:
-        return _erase(bench)
+        return _erase_drive(bench)
     if way is SANITIZE:
-        return _sanitize(bench)
-    return empty(bench)
+        return _sanitize_drive(bench)
+    return discard_space(bench)
 
 
-def empty(bench: SweepBench) -> None:
+def discard_space(bench: SweepBench) -> None:
     """Discard the disk, or trim the file system."""
     claim = bench.claim
     if isinstance(claim, HeldMount):
-        trim_in_pieces(claim.fileno(), claim.mount, claim.device.size_bytes, lambda: bench.pass_time(0))
+        trim_in_pieces(
+            claim.fileno(), claim.mount, claim.device.size_bytes, lambda: bench.wait_unless_stopped(0)
+        )
     else:
-        discard_all(claim.fileno(), bench.disk, lambda: bench.pass_time(0))
+        discard_all(claim.fileno(), bench.disk, lambda: bench.wait_unless_stopped(0))
 
 
-def _format(bench: SweepBench) -> None:
+def _format_namespace(bench: SweepBench) -> None:
     """Format the namespace with its current format. A signal takes effect after the format."""
     disk = bench.disk
-    bench.pass_time(0)
-    if refused := purge_refusal(disk, FORMAT.name):
+    bench.wait_unless_stopped(0)
+    if refused := find_purge_refusal(disk, FORMAT.name):
         raise Unsupported(f"--purge {FORMAT.name}: {refused}")
-    _, before = ask_nvme(disk)
+    _, before = identify_nvme(disk)
     # The descriptor path survives a rename of the disk. --force, because nvme would take our exclusive open
     # for another user.
-    argv = ["nvme", "format", bench.whole_disk.path, f"--lbaf={before.lba_format}", "--ses=0", "--force"]
+    argv = ["nvme", "format", bench.disk_claim.path, f"--lbaf={before.lba_format}", "--ses=0", "--force"]
     done = subprocess.run(argv, capture_output=True, check=False, start_new_session=True)
     if done.returncode:
         raise OpwatchError(
-            f"{disk.name}: the format failed: {text_of(done.stderr).strip() or done.returncode}"
+            f"{disk.name}: the format failed: {decode_text(done.stderr).strip() or done.returncode}"
         )
     bench.claim.require_ours()
-    _require_as_before(disk, before, FORMAT)
-    bench.pass_time(0)
+    _require_unchanged(disk, before, FORMAT)
+    bench.wait_unless_stopped(0)
 
 
-def _sanitize(bench: SweepBench) -> None:
+def _sanitize_drive(bench: SweepBench) -> None:
     """Sanitize the drive, then discard it. A signal takes effect after the sanitize.
 
     Drives need not deallocate sanitized blocks, and the kernel may have cached pages of the old data.
     """
-    disk, claim = bench.disk, bench.whole_disk
-    bench.pass_time(0)
-    if refused := purge_refusal(disk, SANITIZE.name):
+    disk, claim = bench.disk, bench.disk_claim
+    bench.wait_unless_stopped(0)
+    if refused := find_purge_refusal(disk, SANITIZE.name):
         raise Unsupported(f"--purge {SANITIZE.name}: {refused}")
-    _, before = ask_nvme(disk)
-    with HeldController(controller_of(claim.devices, disk)) as controller:
-        controller.require(claim.identity)
+    _, before = identify_nvme(disk)
+    with HeldController(find_controller(claim.devices, disk)) as controller:
+        controller.require_drive(claim.identity)
         claim.require_ours()
-        sanitize(controller, bench.talk.show, bench.journal.resume_words)
+        run_sanitize(controller, bench.talk.show_progress, bench.journal.resume_command)
     claim.require_ours()
-    _require_as_before(disk, before, SANITIZE)
-    empty(bench)
+    _require_unchanged(disk, before, SANITIZE)
+    discard_space(bench)
 
 
-def _require_as_before(disk: BlockDevice, before: Namespace, way: PurgeWay) -> None:
+def _require_unchanged(disk: BlockDevice, before: Namespace, way: PurgeMethod) -> None:
     """Raise OpwatchError if a purge changed more than the content of the blocks."""
-    _, after = ask_nvme(disk)
+    _, after = identify_nvme(disk)
     if (after.size_lbas, after.lba_bytes) != (before.size_lbas, before.lba_bytes):
         raise OpwatchError(f"{disk.name}: the {way.name} has changed its blocks, or how many there are")
 
 
-def _erase(bench: SweepBench) -> None:
+def _erase_drive(bench: SweepBench) -> None:
     """Erase the drive. A signal takes effect after the erase."""
-    bench.pass_time(0)
-    erase_drive(bench.whole_disk, bench.journal, bench.state)
+    bench.wait_unless_stopped(0)
+    erase_drive(bench.disk_claim, bench.journal, bench.state)
     bench.claim.require_ours()
-    bench.pass_time(0)
+    bench.wait_unless_stopped(0)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opwatch.collectors.guard.looking import look_at
-from opwatch.collectors.namespaces.controller import offer_of
-from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
+from opwatch.collectors.guard.disk_facts import collect_facts
+from opwatch.collectors.namespaces.controller import find_namespace_offer
+from opwatch.collectors.sweep.offers import find_method_refusal, find_purge_refusal
 from opwatch.collectors.sweep.purging import require_discards
 from opwatch.errors import Unsupported
-from opwatch.guard.obstacles import Consent, obstacles, without_consent
+from opwatch.guard.obstacles import Consent, drop_consent_obstacles, find_obstacles
 from opwatch.host.device import Devices
 from opwatch.sweep.levels import OpLevel
-from opwatch.sweep.namespace.offer import level_refusal
+from opwatch.sweep.namespace.offer import find_level_refusal
 from opwatch.sweep.plan import SweepRefusal
 
 _SAME_TO_THE_DRIVE = "take --method window: what is discarded and never written is the same to the drive"
 
 
-def refusals(
+def find_refusals(
     devices: Devices,
     named: str,
     *,
@@ -31,15 +31,17 @@ def refusals(
 
     Facts that only root can read are listed as a reason too.
     """
-    facts = look_at(devices, named)
-    reasons = without_consent(obstacles(facts, Consent(destroy=True, allow_virtual=allow_virtual)))
+    facts = collect_facts(devices, named)
+    reasons = drop_consent_obstacles(
+        find_obstacles(facts, Consent(destroy=True, allow_virtual=allow_virtual))
+    )
     listed = [SweepRefusal("guard", f"{reason.where}: {reason.what}", reason.remedy) for reason in reasons]
     disk = devices.resolve(named).disk
-    if refused := method_refusal(disk, method):
+    if refused := find_method_refusal(disk, method):
         listed.append(SweepRefusal("method", refused, _SAME_TO_THE_DRIVE))
-    elif method == "namespace" and (refused := level_refusal(levels, offer_of(disk))):
+    elif method == "namespace" and (refused := find_level_refusal(levels, find_namespace_offer(disk))):
         listed.append(SweepRefusal("method", f"{disk.name}: {refused}", _SAME_TO_THE_DRIVE))
-    if refused := purge_refusal(disk, purge):
+    if refused := find_purge_refusal(disk, purge):
         listed.append(SweepRefusal("purge", refused, "take --purge discard"))
     try:
         require_discards(disk)

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 from opwatch.sweep.outcome import LevelSecond
-from opwatch.trace.derive import Interval, derive
+from opwatch.trace.derive import Interval, derive_interval
 from opwatch.trace.trust import Reading
 
 _SECOND_NS = 10**9
 # Maximum number of rows in the journal. Above, neighbouring rows are merged.
-_MOST_ROWS = 1 << 15
+_MAX_ROWS = 1 << 15
 
 
 class LevelSeconds:
@@ -38,7 +38,7 @@ class LevelSeconds:
         self._then, self._idle = None, self._read()
         self._round_bytes, self._round_s = 0, 0.0
 
-    def tick(self) -> None:
+    def record_second(self) -> None:
         """Record a second if it is complete. Called more than once per second."""
         if self._idle is None:
             return
@@ -48,25 +48,25 @@ class LevelSeconds:
         if now is None:
             return
         if self._then is None:
-            begun = derive(self._idle.sample, now.sample)
-            if _counted(begun)[0]:
-                self._then, self._round_bytes = now, _counted(begun)[1]
+            begun = derive_interval(self._idle.sample, now.sample)
+            if _sum_counts(begun)[0]:
+                self._then, self._round_bytes = now, _sum_counts(begun)[1]
             return
-        interval = derive(self._then.sample, now.sample)
+        interval = derive_interval(self._then.sample, now.sample)
         if interval.end_ns - interval.begin_ns >= _SECOND_NS:
-            self._take(interval)
+            self._add_second(interval)
             self._then = now
 
-    def _take(self, interval: Interval) -> None:
-        ios, n_bytes = _counted(interval)
+    def _add_second(self, interval: Interval) -> None:
+        ios, n_bytes = _sum_counts(interval)
         begin_bytes = self._written + self._round_bytes
         begin_s = self._passed + self._round_s
         self._seconds.append(LevelSecond(begin_s, begin_bytes, interval.seconds, ios, n_bytes))
         self._round_bytes += n_bytes
         self._round_s += interval.seconds
-        if len(self._seconds) >= _MOST_ROWS:
+        if len(self._seconds) >= _MAX_ROWS:
             self._seconds = [
-                _both(*pair) for pair in zip(self._seconds[::2], self._seconds[1::2], strict=True)
+                _merge_seconds(*pair) for pair in zip(self._seconds[::2], self._seconds[1::2], strict=True)
             ]
 
     def end_round(self, written_bytes: int, seconds: float) -> None:
@@ -76,12 +76,12 @@ class LevelSeconds:
         self._idle = self._then = None
 
 
-def _counted(interval: Interval) -> tuple[int, int]:
+def _sum_counts(interval: Interval) -> tuple[int, int]:
     ops = [interval.ops[name] for name in ("read", "write") if name in interval.ops]
     return sum(op.count for op in ops), sum(op.bytes for op in ops)
 
 
-def _both(one: LevelSecond, other: LevelSecond) -> LevelSecond:
+def _merge_seconds(one: LevelSecond, other: LevelSecond) -> LevelSecond:
     return one._replace(
         seconds=one.seconds + other.seconds, ios=one.ios + other.ios, n_bytes=one.n_bytes + other.n_bytes
     )

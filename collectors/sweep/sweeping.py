@@ -7,41 +7,41 @@ from collections.abc import Callable
 
 from opwatch.collectors.sweep.bench import SweepBench, SweepStopped
 from opwatch.collectors.sweep.level import LevelRun
-from opwatch.collectors.sweep.purging import empty
+from opwatch.collectors.sweep.purging import discard_space
 from opwatch.errors import OpwatchError
 from opwatch.samples.end import End
 
 
-def sweep(bench: SweepBench) -> None:
+def run_sweep(bench: SweepBench) -> None:
     """Run the remaining levels. The journal has the reason for an earlier end."""
-    do_what_is_left(bench, lambda place: _level(bench, place))
+    run_remaining(bench, lambda place: _run_level(bench, place))
 
 
-def _level(bench: SweepBench, place: int) -> None:
+def _run_level(bench: SweepBench, place: int) -> None:
     level = LevelRun(bench, place)
     record = level.run()
-    bench.journal.append("outcome", record.document())
+    bench.journal.append_entry("outcome", record.to_document())
     bench.state.records[place] = record
     if level.is_cut_short:
-        bench.require_going(End.SIGNAL)
+        bench.require_not_stopped(End.SIGNAL)
 
 
-def do_what_is_left(bench: SweepBench, do: Callable[[int], None]) -> None:
+def run_remaining(bench: SweepBench, do: Callable[[int], None]) -> None:
     """Run all remaining places, then leave the drive empty. `do` records the result of a place."""
     state, journal = bench.state, bench.journal
     try:
-        for place in state.left:
+        for place in state.remaining_levels:
             do(place)
         if not state.is_ended:
             is_on_files = state.request.place is not None
-            bench.talk.show("trims what is free" if is_on_files else "discards the whole drive")
+            bench.talk.show_progress("trims what is free" if is_on_files else "discards the whole drive")
             bench.claim.require_ours()
-            empty(bench)
-            journal.append("end", {})
+            discard_space(bench)
+            journal.append_entry("end", {})
             state.is_ended = True
     except OpwatchError as error:
         reason = "a signal" if isinstance(error, SweepStopped) else str(error)
         # On a full disk this write fails too, but the original reason must be reported.
         with contextlib.suppress(OpwatchError):
-            journal.append("stopped", {"reason": reason})
+            journal.append_entry("stopped", {"reason": reason})
         raise

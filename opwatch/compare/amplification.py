@@ -4,59 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from opwatch.compare.estimates import Estimate, influences_of, judged, ratio_of
+from opwatch.compare.estimates import Estimate, compute_influences, make_estimate, make_ratio_figure
 from opwatch.counters.catalogue.families import Catalogue
-from opwatch.counters.looks.reading import report_of
+from opwatch.counters.looks.reading import make_poll_report
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.waf.measure import NOT_THERE, Measurement
-from opwatch.waf.polls import poll_of_look
+from opwatch.waf.polls import make_poll_from_sample
 from opwatch.waf.trail import Trail
 
 NOT_READ = "no counters of the drive were recorded"
-MOVED = "what the drive's counters were compared with changed during the run"
+COUNTERS_REPLACED = "what the drive's counters were compared with changed during the run"
 # Few are enough, because they are long: a correlation between seconds stays within one interval.
-LEAST_STRETCHES = 5
+MIN_INTERVALS = 5
 # A log page that refreshes occasionally shows the state at some moment since the previous reading; assume the
 # middle.
 HALFWAY = 0.5
 
 
-def _trail(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) -> Trail:
+def _build_trail(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) -> Trail:
     trail = Trail()
     for look in looks:
-        report = report_of(look, Catalogue(()) if look.refused else catalogue())
+        report = make_poll_report(look, Catalogue(()) if look.refused else catalogue())
         if not report.denied:
-            trail.add(poll_of_look(look, report.report))
+            trail.add_poll(make_poll_from_sample(look, report.report))
     return trail
 
 
-def amplification(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) -> Estimate:
+def estimate_waf(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) -> Estimate:
     """Estimate the write amplification from the first sample to the last. An estimate without a value has a
     reason."""
     if not looks:
         return Estimate(None, reason=NOT_READ)
     if any(look.counted_on != looks[0].counted_on for look in looks):
-        return Estimate(None, reason=MOVED)
-    trail = _trail(looks, catalogue)
+        return Estimate(None, reason=COUNTERS_REPLACED)
+    trail = _build_trail(looks, catalogue)
     if len(trail.moments) < 2:
         return Estimate(None, reason=NOT_THERE)
     measurement = Measurement(trail, 0, len(trail.moments) - 1)
-    measured = measurement.result()
+    measured = measurement.make_result()
     waf, error, stretch = measured.waf, measured.error, measured.stretch
     if waf is None or error is None or stretch is None:
         return Estimate(None, reason=measured.reason)
-    parts = list(measurement.intervals(stretch, HALFWAY))
+    parts = list(measurement.iter_intervals(stretch, HALFWAY))
     nand = [part.nand_bytes for part in parts]
     host = [part.host_bytes for part in parts]
     bounds = (waf - error, waf + error)
     if not sum(host):
         return Estimate(waf, *bounds, reason="its counters moved at one moment only")
-    return judged(
+    return make_estimate(
         value=waf,
         bounds=bounds,
-        figure=ratio_of(nand, host),
-        influences=influences_of(nand, host),
+        figure=make_ratio_figure(nand, host),
+        influences=compute_influences(nand, host),
         what="stretches between changes of its counters",
-        least=LEAST_STRETCHES,
+        least=MIN_INTERVALS,
         least_worth=0.0,
     )

@@ -13,16 +13,16 @@ from operator import mul
 
 # The computed length minimizes the total error of the variance estimate. An overestimate is safer than an
 # underestimate: doubled blocks cut off less of the correlation.
-_LONGER = 2.0
+_BLOCKS_PER_CORRELATION = 2.0
 # Fewer blocks give an unreliable variance. A correlation longer than _LASTING of the run means that the run
 # changes as a whole.
-LEAST_BLOCKS = 6
-_LASTING = 1 / 5
+MIN_BLOCKS = 6
+_MAX_CORRELATED_SHARE = 1 / 5
 # Shorter series are too short to estimate a correlation.
-_LEAST_READABLE = 12
+_MIN_VALUES = 12
 
 
-def autocorrelations(series: Sequence[float], most_lag: int) -> list[float]:
+def compute_autocorrelations(series: Sequence[float], most_lag: int) -> list[float]:
     """Return the autocorrelations for lags from 0 up; 0 for a constant series."""
     count = len(series)
     mean = math.fsum(series) / count
@@ -36,7 +36,7 @@ def autocorrelations(series: Sequence[float], most_lag: int) -> list[float]:
     ]
 
 
-def _last_lag(correlations: Sequence[float], count: int) -> int:
+def _find_last_lag(correlations: Sequence[float], count: int) -> int:
     """Return the last lag before several consecutive correlations are within chance."""
     limit = 2 * math.sqrt(math.log10(count) / count)
     in_a_row = max(5, math.ceil(math.sqrt(math.log10(count))))
@@ -46,11 +46,11 @@ def _last_lag(correlations: Sequence[float], count: int) -> int:
     return len(correlations) - 1
 
 
-def _lasting(series: Sequence[float]) -> float:
+def _find_correlation_length(series: Sequence[float]) -> float:
     """Return the number of neighbours over which correlation lasts; 0 if uncorrelated."""
     count = len(series)
-    correlations = autocorrelations(series, min(count - 1, count // 3 + 5))
-    last = min(2 * _last_lag(correlations, count), len(correlations) - 1)
+    correlations = compute_autocorrelations(series, min(count - 1, count // 3 + 5))
+    last = min(2 * _find_last_lag(correlations, count), len(correlations) - 1)
     if not last:
         return 0.0
     # Flat-top window: 1 up to half of the last lag, then linear down to 0.
@@ -73,23 +73,23 @@ class BlockLength:
     needed: int | None = None
 
 
-def block_length(series: Sequence[float]) -> BlockLength:
+def choose_block_length(series: Sequence[float]) -> BlockLength:
     """Return the block length for a series.
 
     The length is at least the cube root of the count, because a correlation too weak to detect still matters.
     """
     count = len(series)
-    if count < _LEAST_READABLE:
+    if count < _MIN_VALUES:
         return BlockLength(1)
-    lasting = _lasting(series)
-    if lasting > _LASTING * count:
-        return BlockLength(math.ceil(lasting), math.ceil(lasting / _LASTING))
-    least, most = math.ceil(count ** (1 / 3) - 1e-9), count // LEAST_BLOCKS
-    return BlockLength(max(1, min(max(least, math.ceil(_LONGER * lasting)), most)))
+    lasting = _find_correlation_length(series)
+    if lasting > _MAX_CORRELATED_SHARE * count:
+        return BlockLength(math.ceil(lasting), math.ceil(lasting / _MAX_CORRELATED_SHARE))
+    least, most = math.ceil(count ** (1 / 3) - 1e-9), count // MIN_BLOCKS
+    return BlockLength(max(1, min(max(least, math.ceil(_BLOCKS_PER_CORRELATION * lasting)), most)))
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class Correlation:
     """The correlation between neighbours.
 
     `cut_off`: factor by which a sum varies more than resampled blocks do, because correlated neighbours are
@@ -105,37 +105,37 @@ class Likeness:
 
 
 # Upper limits of the first correlation and of the persisting share.
-_MOST_ALIKE = 0.95
-_MOST_LASTING = 0.999
+_MAX_CORRELATION = 0.95
+_MAX_DECAY = 0.999
 # The decay of the correlations is fitted over this fraction of a series, and at least this many lags.
-_DECAY_PART, _LEAST_DECAY = 12, 3
+_DECAY_PART, _MIN_DECAY = 12, 3
 
 
-def likeness(series: Sequence[float], length: int) -> Likeness:
+def estimate_correlation(series: Sequence[float], length: int) -> Correlation:
     """Estimate the correlation under a first-order autoregressive model.
 
     The estimated share is biased low in short series, by about (1 + 3 * share) / count (Kendall, 1954), and
     is corrected.
     """
     count = len(series)
-    correlations = autocorrelations(series, count - 1)
+    correlations = compute_autocorrelations(series, count - 1)
     first = correlations[1] + (1 + 3 * correlations[1]) / count
-    lasting = min(max(first, _decay(correlations), 0.0), _MOST_LASTING)
-    expected = count / (count - 1) * _longer(first, lasting)
-    drawn = _variance_of_drawings(correlations, length)
+    lasting = min(max(first, _estimate_decay(correlations), 0.0), _MAX_DECAY)
+    expected = count / (count - 1) * _compute_length_factor(first, lasting)
+    drawn = _compute_resample_variance(correlations, length)
     # The variance of the estimated share is (1 - share^2) / count.
-    upper = min(lasting + math.sqrt((1 - lasting**2) / count), _MOST_LASTING) if lasting else 0.0
-    share = min(max(first, 0.0), _MOST_ALIKE)
+    upper = min(lasting + math.sqrt((1 - lasting**2) / count), _MAX_DECAY) if lasting else 0.0
+    share = min(max(first, 0.0), _MAX_CORRELATION)
     freedom = 2 * count * (1 - share**2) / (4 + 2 * (1 + share**2))
-    return Likeness(
+    return Correlation(
         cut_off=max(expected / drawn, 1.0) if drawn > 0 else 1.0,
         freedom=max(freedom, 1.0),
         correlation=lasting,
-        worth=count / _longer(first, upper),
+        worth=count / _compute_length_factor(first, upper),
     )
 
 
-def _longer(first: float, lasting: float) -> float:
+def _compute_length_factor(first: float, lasting: float) -> float:
     """Return how many times longer a correlated series must be than an independent one for the same
     precision.
 
@@ -144,21 +144,21 @@ def _longer(first: float, lasting: float) -> float:
     return 1 + 2 * max(first, 0.0) / (1 - lasting)
 
 
-def _decay(correlations: Sequence[float]) -> float:
+def _estimate_decay(correlations: Sequence[float]) -> float:
     """Return the ratio of consecutive correlations; 0 if the correlations are too small.
 
     Independent noise reduces every correlation, but not the ratio.
     """
     count = len(correlations)
-    most = max(_LEAST_DECAY, count // _DECAY_PART)
+    most = max(_MIN_DECAY, count // _DECAY_PART)
     now, later = (math.fsum(correlations[lag : lag + most]) + most / count for lag in (1, 2))
     if now <= 2 * math.sqrt(most / count) or later <= 0:
         return 0.0
-    share = min(later / now, _MOST_LASTING)
+    share = min(later / now, _MAX_DECAY)
     return share + (1 + 3 * share) / count
 
 
-def _variance_of_drawings(correlations: Sequence[float], length: int) -> float:
+def _compute_resample_variance(correlations: Sequence[float], length: int) -> float:
     """Return the variance of sums over resampled blocks of this mean length, relative to an uncorrelated
     series.
 

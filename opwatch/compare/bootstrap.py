@@ -15,13 +15,13 @@ from functools import lru_cache
 ROUNDS = 200
 _SEED = 20_040_101
 # Minimum share of resamples in which the metric must be defined for a reliable estimate.
-_LEAST_SHARE = 0.9
+_MIN_SHARE = 0.9
 
 Weights = tuple[int, ...]
 
 
 @lru_cache(maxsize=16)
-def drawings(count: int, length: int) -> tuple[Weights, ...]:
+def draw_resamples(count: int, length: int) -> tuple[Weights, ...]:
     """Return, for each resampled run, how often each of the `count` intervals occurs."""
     chance = random.Random(_SEED)
     drawn = []
@@ -30,7 +30,7 @@ def drawings(count: int, length: int) -> tuple[Weights, ...]:
         left = count
         while left:
             at = chance.randrange(count)
-            block = min(left, 1 if length == 1 else _geometric(chance, length))
+            block = min(left, 1 if length == 1 else _draw_geometric(chance, length))
             left -= block
             for place in range(at, at + block):
                 weights[place % count] += 1
@@ -38,16 +38,18 @@ def drawings(count: int, length: int) -> tuple[Weights, ...]:
     return tuple(drawn)
 
 
-def _geometric(chance: random.Random, mean: int) -> int:
+def _draw_geometric(chance: random.Random, mean: int) -> int:
     return 1 + int(math.log(1 - chance.random()) / math.log(1 - 1 / mean))
 
 
-def scatter(figure: Callable[[Sequence[int]], float | None], count: int, length: int) -> float | None:
+def estimate_log_deviation(
+    figure: Callable[[Sequence[int]], float | None], count: int, length: int
+) -> float | None:
     """Return the standard deviation of the metric's logarithm, or None if too many resamples have no
     value."""
-    values = [figure(weights) for weights in drawings(count, length)]
+    values = [figure(weights) for weights in draw_resamples(count, length)]
     logs = [math.log(value) for value in values if value is not None and value > 0]
-    if len(logs) < _LEAST_SHARE * ROUNDS:
+    if len(logs) < _MIN_SHARE * ROUNDS:
         return None
     mean = math.fsum(logs) / len(logs)
     variance = math.fsum((value - mean) ** 2 for value in logs) / (len(logs) - 1)

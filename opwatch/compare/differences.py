@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from opwatch.compare.estimates import Estimate
-from opwatch.compare.student import threshold
+from opwatch.compare.student import find_critical_value
 
 # Maximum share of comparisons of equal runs that report a difference in any metric.
-FAMILY_CHANCE = 0.05
+FAMILY_ERROR_RATE = 0.05
 # No two runs start in the same state: the data on a drive and its placement differ for the whole run, and the
 # variation within a run does not show that. This allowance, in the logarithm, covers the effect; a smaller
 # difference is never real.
-BEGINNING = 0.002
+START_ALLOWANCE = 0.002
 
 
 class Statement(StrEnum):
@@ -41,39 +41,39 @@ class Difference:
     reason: str | None = None
 
     @property
-    def is_real(self) -> bool:
+    def is_detected(self) -> bool:
         return self.statement in (Statement.HIGHER, Statement.LOWER)
 
 
-def is_claim(first: Estimate, other: Estimate) -> bool:
+def is_comparable(first: Estimate, other: Estimate) -> bool:
     """Return whether a difference between the two could be reported."""
     if first.value == 0 or other.value == 0:
-        return first.is_judged or other.is_judged
-    return first.is_judged and other.is_judged
+        return first.has_scatter or other.has_scatter
+    return first.has_scatter and other.has_scatter
 
 
-def difference(first: Estimate, other: Estimate, chance: float) -> Difference:
+def compare_estimates(first: Estimate, other: Estimate, chance: float) -> Difference:
     """Compare a metric with the first run. `chance` is the probability of reporting a difference between
     equal runs."""
     if first.value is None or other.value is None:
         return Difference(Statement.UNKNOWN, reason=first.reason or other.reason)
     change = other.value - first.value
     if not first.value or not other.value:
-        return _with_nothing(first, other, change)
+        return _compare_with_zero(first, other, change)
     ratio = other.value / first.value
     if first.scatter is None or other.scatter is None:
         reason = first.reason or other.reason
         return Difference(Statement.UNKNOWN, ratio, change=change, reason=reason)
-    error = _error(first, other, chance) + BEGINNING
+    error = _compute_log_error(first, other, chance) + START_ALLOWANCE
     low = math.exp(math.log(other.low / first.high) - error) if other.low > 0 else 0.0
     high = math.exp(min(math.log(other.high / first.low) + error, 700)) if first.low > 0 else math.inf
     if first.is_in_slots:
-        return _by_slots(first, other, error, Difference(Statement.NONE, ratio, low, high, change))
+        return _compare_slots(first, other, error, Difference(Statement.NONE, ratio, low, high, change))
     statement = Statement.HIGHER if low > 1 else Statement.LOWER if high < 1 else Statement.NONE
     return Difference(statement, ratio, low, high, change)
 
 
-def _by_slots(first: Estimate, other: Estimate, error: float, unsure: Difference) -> Difference:
+def _compare_slots(first: Estimate, other: Estimate, error: float, unsure: Difference) -> Difference:
     """Compare two estimates read from the same histogram slots.
 
     Equal runs fill slots equally, so slot width alone never suggests a difference. A value in a higher slot
@@ -87,7 +87,7 @@ def _by_slots(first: Estimate, other: Estimate, error: float, unsure: Difference
     return unsure
 
 
-def _with_nothing(first: Estimate, other: Estimate, change: float) -> Difference:
+def _compare_with_zero(first: Estimate, other: Estimate, change: float) -> Difference:
     """Compare with 0, which has no logarithm: a sufficiently known value differs from 0."""
     if not first.value and not other.value:
         return Difference(Statement.NONE, change=0.0)
@@ -98,7 +98,7 @@ def _with_nothing(first: Estimate, other: Estimate, change: float) -> Difference
     return Difference(Statement.HIGHER if change > 0 else Statement.LOWER, ratio, change=change)
 
 
-def _error(first: Estimate, other: Estimate, chance: float) -> float:
+def _compute_log_error(first: Estimate, other: Estimate, chance: float) -> float:
     """Return the error of the log ratio due to chance."""
     one, two = (first.scatter or 0.0) ** 2, (other.scatter or 0.0) ** 2
     if not one + two:
@@ -106,4 +106,4 @@ def _error(first: Estimate, other: Estimate, chance: float) -> float:
     # Welch-Satterthwaite: the effective degrees of freedom of the two together.
     share = one / (one + two)
     freedom = 1 / (share**2 / first.freedom + (1 - share) ** 2 / other.freedom)
-    return threshold(chance, freedom) * math.sqrt(one + two)
+    return find_critical_value(chance, freedom) * math.sqrt(one + two)

@@ -12,7 +12,7 @@ _TINY = 1e-300
 _HALVINGS = 80
 
 
-def _fraction(a: float, b: float, x: float) -> float:
+def _evaluate_fraction(a: float, b: float, x: float) -> float:
     """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
     c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), _TINY)
     value = d
@@ -28,29 +28,29 @@ def _fraction(a: float, b: float, x: float) -> float:
     return value
 
 
-def _beta_ratio(a: float, b: float, x: float) -> float:
+def _compute_beta_ratio(a: float, b: float, x: float) -> float:
     """Return the regularized incomplete beta function."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     # The fraction converges quickly on one side of the mean; symmetry gives the other side.
     if x < (a + 1) / (a + b + 2):
-        return math.exp(log_front) * _fraction(a, b, x) / a
-    return 1 - math.exp(log_front) * _fraction(b, a, 1 - x) / b
+        return math.exp(log_front) * _evaluate_fraction(a, b, x) / a
+    return 1 - math.exp(log_front) * _evaluate_fraction(b, a, 1 - x) / b
 
 
-def two_sided(t: float, freedom: float) -> float:
+def compute_p_value(t: float, freedom: float) -> float:
     """Return the probability of a value at least as far from 0 as `t`, on either side."""
-    return _beta_ratio(freedom / 2, 0.5, freedom / (freedom + t * t))
+    return _compute_beta_ratio(freedom / 2, 0.5, freedom / (freedom + t * t))
 
 
 @functools.lru_cache(1024)
-def threshold(chance: float, freedom: float) -> float:
+def find_critical_value(chance: float, freedom: float) -> float:
     """Return the value exceeded, on either side, with this probability."""
     low, high = 0.0, 1.0
-    while two_sided(high, freedom) > chance and high < 1e9:
+    while compute_p_value(high, freedom) > chance and high < 1e9:
         high *= 2
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if two_sided(middle, freedom) > chance else (low, middle)
+        low, high = (middle, high) if compute_p_value(middle, freedom) > chance else (low, middle)
     return high

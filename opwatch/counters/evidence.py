@@ -105,7 +105,7 @@ class Evidence:
     local_time_s: int | None = None
     failures: tuple[str, ...] = ()
 
-    def attribute(self, number: int) -> Attribute | None:
+    def find_attribute(self, number: int) -> Attribute | None:
         """Return the attribute with an id, or None if absent or ambiguous."""
         matches = [attribute for attribute in self.attributes if attribute.id == number]
         return matches[0] if len(matches) == 1 else None
@@ -114,18 +114,20 @@ class Evidence:
 _T = TypeVar("_T")
 
 
-def _one(ours: _T | None, theirs: _T | None, what: str) -> _T | None:
+def _merge_value(ours: _T | None, theirs: _T | None, what: str) -> _T | None:
     if ours is not None and theirs is not None and ours != theirs:
         raise UsageError(f"these files tell two different things of {what}: give those of one drive")
     return theirs if ours is None else ours
 
 
-def _filled(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
+def _merge_record(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
     """Merge two records field by field, or raise UsageError if they contradict each other."""
     if ours is None or theirs is None:
         return theirs if ours is None else ours
     merged = {
-        column.name: _one(getattr(ours, column.name), getattr(theirs, column.name), f"{what} ({column.name})")
+        column.name: _merge_value(
+            getattr(ours, column.name), getattr(theirs, column.name), f"{what} ({column.name})"
+        )
         for column in fields(ours)
     }
     return replace(ours, **merged)
@@ -134,10 +136,10 @@ def _filled(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
 _RECORDS = ("smart", "endurance", "fdp", "ocp", "boot", "namespace", "telemetry", "scsi")
 
 
-def same_drive(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
+def merge_drive_facts(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
     """Merge the facts of both, or raise UsageError if they contradict each other."""
     for name in ("protocol", "serial", "model", "firmware"):
-        _one(getattr(ours, name), getattr(theirs, name), f"the drive's {name}")
+        _merge_value(getattr(ours, name), getattr(theirs, name), f"the drive's {name}")
     missing = {
         column.name: getattr(theirs, column.name)
         for column in fields(ours)
@@ -156,23 +158,23 @@ def is_same_drive(first: DriveFacts, last: DriveFacts) -> bool:
     return same and first.model is not None
 
 
-def merge(ours: Evidence, theirs: Evidence) -> Evidence:
+def merge_evidence(ours: Evidence, theirs: Evidence) -> Evidence:
     """Merge the data of two files about one drive.
 
     Raises UsageError if the files are from two drives or from two points in time.
     """
-    records = {name: _filled(getattr(ours, name), getattr(theirs, name), name) for name in _RECORDS}
+    records = {name: _merge_record(getattr(ours, name), getattr(theirs, name), name) for name in _RECORDS}
     return Evidence(
-        drive=same_drive(ours.drive, theirs.drive),
-        statistics=_one(ours.statistics, theirs.statistics, "its device statistics"),
+        drive=merge_drive_facts(ours.drive, theirs.drive),
+        statistics=_merge_value(ours.statistics, theirs.statistics, "its device statistics"),
         vendor=ours.vendor + tuple(page for page in theirs.vendor if page not in ours.vendor),
-        attributes=_one(ours.attributes or None, theirs.attributes or None, "its attributes") or (),
+        attributes=_merge_value(ours.attributes or None, theirs.attributes or None, "its attributes") or (),
         power_on_hours=theirs.power_on_hours if ours.power_on_hours is None else ours.power_on_hours,
         temperature_celsius=(
             theirs.temperature_celsius if ours.temperature_celsius is None else ours.temperature_celsius
         ),
-        passed=_one(ours.passed, theirs.passed, "its self-assessment"),
-        endurance_used=_one(ours.endurance_used, theirs.endurance_used, "its endurance used"),
+        passed=_merge_value(ours.passed, theirs.passed, "its self-assessment"),
+        endurance_used=_merge_value(ours.endurance_used, theirs.endurance_used, "its endurance used"),
         asleep=ours.asleep or theirs.asleep,
         local_time_s=theirs.local_time_s if ours.local_time_s is None else ours.local_time_s,
         failures=ours.failures + theirs.failures,

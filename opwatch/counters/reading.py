@@ -32,20 +32,20 @@ class CounterReading:
     # `value` is a lower bound.
     at_least: bool = False
 
-    def refused(self, reason: str) -> CounterReading:
+    def without_value(self, reason: str) -> CounterReading:
         """Return this counter without its value, for this reason."""
         return replace(self, value=None, reason=reason, proof=Proof.CANDIDATE)
 
-    def bounded(self) -> CounterReading:
+    def as_lower_bound(self) -> CounterReading:
         """Return this counter with its value as a lower bound."""
         return replace(self, at_least=True)
 
-    def noted(self, caveat: str) -> CounterReading:
+    def with_caveat(self, caveat: str) -> CounterReading:
         """Return this counter with an additional caveat."""
         return replace(self, caveat=f"{self.caveat}; {caveat}" if self.caveat else caveat)
 
 
-def unknown(reason: str, unit: str = "bytes", source: str = "none") -> CounterReading:
+def make_unknown(reason: str, unit: str = "bytes", source: str = "none") -> CounterReading:
     """Return a counter without a value, with the reason."""
     return CounterReading(None, unit, 0, source, Proof.CANDIDATE, reason)
 

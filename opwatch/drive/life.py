@@ -12,37 +12,37 @@ from pathlib import Path
 from typing import Any
 
 from opwatch.drive import server
-from opwatch.drive.nodes import abandoned, detach_all, make_node, nodes_of
-from opwatch.drive.place import ROOT, Place, Record, one_at_a_time, places
+from opwatch.drive.nodes import detach_all, find_abandoned, find_nodes, make_node
+from opwatch.drive.place import ROOT, DriveFolder, Record, list_drives, lock_drives
 from opwatch.drive.process import (
     ServerProcess,
     abort_connection,
-    ask,
     end_process,
-    out_of_reach,
-    server_of,
-    stopped,
+    explain_unreachable,
+    make_stopped_error,
+    open_server,
+    run_with_timeout,
 )
 from opwatch.drive.spec import Fault
-from opwatch.drive.users import Users, users_of
+from opwatch.drive.users import Users, find_users
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
-from opwatch.foreign import parse_json, read_bytes, read_text, table_of
+from opwatch.foreign import parse_json, read_bytes, read_text, require_table
 from opwatch.host import privilege
 from opwatch.host.device import Devices
-from opwatch.host.mountspaces import is_claimed, own_mounts
+from opwatch.host.mountspaces import is_in_use, read_own_mounts
 from opwatch.host.process import run_tool
-from opwatch.host.usage import number_of_mount
-from opwatch.units import binary
+from opwatch.host.usage import find_mount_number
+from opwatch.units import format_binary
 
 # Time limit for saving: enough for a large drive on a slow disk.
-_SAVE_S = 600
+_SAVE_TIMEOUT_S = 600
 # Errors from a FUSE file system whose server has ended, and the time such a server has to release its lock.
-_GONE = (errno.ECONNABORTED, errno.ENOTCONN)
-_DYING_S = 10
+_SERVER_GONE_ERRORS = (errno.ECONNABORTED, errno.ENOTCONN)
+_END_TIMEOUT_S = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DriveSpec:
     """The specification of a drive to create. Sizes missing from `config` come from the state file."""
 
     name: str | None
@@ -61,23 +61,23 @@ def require_root(what: str) -> None:
     )
 
 
-def create(wanted: Wanted) -> Record:
+def create_drive(wanted: DriveSpec) -> Record:
     """Create a drive and its block device. A dead drive of the same name is cleaned up first."""
     require_root("drive create")
     server.require_program()
-    with one_at_a_time():
+    with lock_drives():
         if wanted.state:
-            _refuse_second(wanted.state)
+            _require_unused_state(wanted.state)
         require_memory(wanted)
-        place = _claim(wanted.name)
+        place = _claim_folder(wanted.name)
         try:
-            return _make(place, wanted)
+            return _make_drive(place, wanted)
         except BaseException:
-            _clean(place)
+            _remove_remains(place)
             raise
 
 
-def memory_needed(wanted: Wanted) -> int:
+def estimate_memory(wanted: DriveSpec) -> int:
     """Return the maximum memory of a drive.
 
     The contents, 4 bytes per unit of user space, and 4 bytes and one bit per unit of flash.
@@ -87,22 +87,22 @@ def memory_needed(wanted: Wanted) -> int:
     return (0 if wanted.no_data else user) + user // unit * 4 + physical // unit * 33 // 8
 
 
-def require_memory(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> None:
+def require_memory(wanted: DriveSpec, meminfo: Path = Path("/proc/meminfo")) -> None:
     """Refuse a drive that may need more memory than available, because the whole machine would suffer."""
-    needed = memory_needed(wanted)
-    bound = memory_bound(wanted, meminfo)
+    needed = estimate_memory(wanted)
+    bound = find_memory_limit(wanted, meminfo)
     if bound is not None and needed > bound:
-        limit = f"{binary(bound)} are available"
+        limit = f"{format_binary(bound)} are available"
         if bound == wanted.memory_bytes:
-            limit = f"--memory allows {binary(bound)}"
-        size = binary(wanted.config["user_bytes"])
+            limit = f"--memory allows {format_binary(bound)}"
+        size = format_binary(wanted.config["user_bytes"])
         raise OpwatchError(
-            f"a drive of {size} can take {binary(needed)} of memory, and {limit}: take a smaller --size"
-            + ("" if wanted.no_data else ", or --no-data")
+            f"a drive of {size} can take {format_binary(needed)} of memory, and {limit}: take a "
+            "smaller --size" + ("" if wanted.no_data else ", or --no-data")
         )
 
 
-def memory_bound(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> int | None:
+def find_memory_limit(wanted: DriveSpec, meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """Return the smaller of the requested limit and the available memory, or None if both are unknown."""
     available = re.search(r"^MemAvailable:\s*(\d+) kB", read_text(meminfo), re.MULTILINE)
     bounds = [int(available[1]) * 1024] if available else []
@@ -111,21 +111,21 @@ def memory_bound(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> int |
     return min(bounds, default=None)
 
 
-def _refuse_second(state: Path) -> None:
+def _require_unused_state(state: Path) -> None:
     """Refuse a state file that a live drive will save to.
 
     If the file does not exist yet, the other drive cannot have locked it.
     """
-    for place in places():
-        record = place.record()
-        if record and record.state and place.is_alive() and _is_same(Path(record.state), state):
+    for place in list_drives():
+        record = place.read_record()
+        if record and record.state and place.is_alive() and _is_same_file(Path(record.state), state):
             raise RefusedError(
                 f"--state {state}: the state file is in use by another drive: opwatch drive destroy "
                 f"{place.name} first, or name another file"
             )
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same_file(one: Path, other: Path) -> bool:
     """Return True if two paths name the same file, which need not exist."""
     try:
         return one.name == other.name and one.parent.samefile(other.parent)
@@ -133,22 +133,22 @@ def _is_same(one: Path, other: Path) -> bool:
         return False
 
 
-def _claim(name: str | None) -> Place:
+def _claim_folder(name: str | None) -> DriveFolder:
     if name is None:
-        taken = {place.name for place in places()}
+        taken = {place.name for place in list_drives()}
         name = next(f"sim{n}" for n in range(len(taken) + 1) if f"sim{n}" not in taken)
-    place = Place(name)
+    place = DriveFolder(name)
     if place.exists():
         if place.is_alive():
             raise OpwatchError(
                 f"there is a drive {name} already: opwatch drive destroy {name}, or take another --name"
             )
-        _clean(place)
-    place.make()
+        _remove_remains(place)
+    place.create_folders()
     return place
 
 
-def _server_words(wanted: Wanted) -> list[str]:
+def _build_server_arguments(wanted: DriveSpec) -> list[str]:
     config = dict(wanted.config)
     for fault in wanted.faults:
         config |= fault.config
@@ -160,24 +160,24 @@ def _server_words(wanted: Wanted) -> list[str]:
     if wanted.state:
         words.append(f"state={wanted.state}")
         # Only the server knows the sizes of a saved drive, so it checks the limit.
-        bound = memory_bound(wanted)
+        bound = find_memory_limit(wanted)
         words += [] if bound is None else [f"memory-bytes={bound}"]
     return words + list(wanted.words)
 
 
-def _make(place: Place, wanted: Wanted) -> Record:
+def _make_drive(place: DriveFolder, wanted: DriveSpec) -> Record:
     state = str(wanted.state) if wanted.state else None
     try:
-        pid = server.start(place, _server_words(wanted))
+        pid = server.start_server(place, _build_server_arguments(wanted))
     except OpwatchError as error:
         if state is None or "state file" not in str(error):
             raise
         raise type(error)(f"--state {state}: {error}") from error
     place.write_record(Record(place.name, "", pid, state, wanted.no_data))
-    return _attach(place, Record(place.name, "", pid, state, wanted.no_data))
+    return _attach_device(place, Record(place.name, "", pid, state, wanted.no_data))
 
 
-def _attach(place: Place, record: Record) -> Record:
+def _attach_device(place: DriveFolder, record: Record) -> Record:
     """Attach a loop device to a drive and record it."""
     node, diskseq = make_node(place)
     record = replace(record, device=node, diskseq=diskseq)
@@ -185,51 +185,54 @@ def _attach(place: Place, record: Record) -> Record:
     return record
 
 
-def destroy(name: str, *, save: bool = True) -> list[str]:
+def destroy_drive(name: str, *, save: bool = True) -> list[str]:
     """Destroy a drive, dead or alive, and return notes for the user.
 
     With `save` False, changes since the last save are lost.
     """
     require_root("drive destroy")
-    with one_at_a_time():
-        place = Place(name)
+    with lock_drives():
+        place = DriveFolder(name)
         if not place.exists():
-            known = ", ".join(place.name for place in places()) or "none"
+            known = ", ".join(place.name for place in list_drives()) or "none"
             raise OpwatchError(f"there is no drive {name}; there are: {known}")
-        return _destroy_alive(place, save=save) if place.is_alive() else _clean(place)
+        return _destroy_alive(place, save=save) if place.is_alive() else _remove_remains(place)
 
 
-def _destroy_alive(place: Place, *, save: bool) -> list[str]:
-    _refuse_users(place, _users(place).uses)
-    record = place.record()
+def _destroy_alive(place: DriveFolder, *, save: bool) -> list[str]:
+    _require_no_users(place, _find_all_users(place).uses)
+    record = place.read_record()
     state = record.state if record else None
-    with server_of(place) as process:
+    with open_server(place) as process:
         if process and process.is_stopped():
             if state and save:
-                raise stopped(place, process.pid)
-            return _give_up(place, process)
-    claimed = [node for node in nodes_of(place) if is_claimed(node)]
-    _refuse_users(place, [f"{node} is in use by another namespace" for node in claimed])
+                raise make_stopped_error(place, process.pid)
+            return _destroy_stopped(place, process)
+    claimed = [node for node in find_nodes(place) if is_in_use(node)]
+    _require_no_users(place, [f"{node} is in use by another namespace" for node in claimed])
     if state and not save:
         detach_all(place)
-        with server_of(place) as process:
-            return [*(_give_up(place, process) if process else _clean(place)), _lost(place, state)]
-    if state and (reason := out_of_reach(place, "drive destroy")):
-        raise RefusedError(f"{reason}. {_way_out(place, state)}")
+        with open_server(place) as process:
+            return [
+                *(_destroy_stopped(place, process) if process else _remove_remains(place)),
+                _describe_unsaved(place, state),
+            ]
+    if state and (reason := explain_unreachable(place, "drive destroy")):
+        raise RefusedError(f"{reason}. {_describe_no_save(place, state)}")
     detach_all(place)
     if record and state:
-        _save(place, record)
-    return _remove(place, Users())
+        _save_drive(place, record)
+    return _remove_drive(place, Users())
 
 
-def _lost(place: Place, state: str) -> str:
+def _describe_unsaved(place: DriveFolder, state: str) -> str:
     """Return a sentence about the state of a drive that was not saved."""
     if Path(state).exists():
         return f"drive {place.name} was not saved: {state} has it as it was saved before"
     return f"drive {place.name} was not saved: there is no {state}, and all that was in it is lost"
 
 
-def _way_out(place: Place, state: str) -> str:
+def _describe_no_save(place: DriveFolder, state: str) -> str:
     """Return the command that destroys the drive without a save, and its cost."""
     lost = f"what was written since {state} was saved"
     if not Path(state).exists():
@@ -237,81 +240,85 @@ def _way_out(place: Place, state: str) -> str:
     return f"opwatch drive destroy --no-save {place.name} gives up {lost}"
 
 
-def _refuse_users(place: Place, users: Sequence[str]) -> None:
+def _require_no_users(place: DriveFolder, users: Sequence[str]) -> None:
     if users:
         raise RefusedError(f"drive {place.name} is in use: {'; '.join(users)}. Unmount it first")
 
 
-def _give_up(place: Place, process: ServerProcess) -> list[str]:
+def _destroy_stopped(place: DriveFolder, process: ServerProcess) -> list[str]:
     """End a stopped server.
 
     The connection is aborted first, because processes that wait for the server would keep it from ending.
     """
-    abort_connection(number_of_mount(place.mount, own_mounts()))
+    abort_connection(find_mount_number(place.mount, read_own_mounts()))
     end_process(process, politely=False)
-    return _clean(place)
+    return _remove_remains(place)
 
 
-def _save(place: Place, record: Record) -> None:
+def _save_drive(place: DriveFolder, record: Record) -> None:
     """Save the drive after its device was detached. After a failure, attach a new device."""
     try:
-        server.tell(place, "save", _SAVE_S)
+        server.send_command(place, "save", _SAVE_TIMEOUT_S)
     except (OSError, OpwatchError) as error:
-        if isinstance(error, OSError) and error.errno in _GONE and server.wait_dead(place, _DYING_S):
-            _remove(place, Users())
+        if (
+            isinstance(error, OSError)
+            and error.errno in _SERVER_GONE_ERRORS
+            and server.wait_for_end(place, _END_TIMEOUT_S)
+        ):
+            _remove_drive(place, Users())
             raise OpwatchError(
                 f"its server ended while it saved the drive to {record.state}: "
-                f"{_lost(place, record.state or '')}"
+                f"{_describe_unsaved(place, record.state or '')}"
             ) from error
         why = error.strerror if isinstance(error, OSError) else str(error)
-        record = _attach_again(place, record)
+        record = _reattach_device(place, record)
         raise OpwatchError(
             f"drive {place.name} was not saved to {record.state}: {why}. It is still there, at "
-            f"{record.device}: mend that{_missing_folder(record)} and destroy it again, or "
-            f"{_way_out(place, record.state or '')}"
+            f"{record.device}: mend that{_format_mkdir_hint(record)} and destroy it again, or "
+            f"{_describe_no_save(place, record.state or '')}"
         ) from error
 
 
-def _missing_folder(record: Record) -> str:
+def _format_mkdir_hint(record: Record) -> str:
     folder = Path(record.state or "/").parent
     return "" if folder.is_dir() else f" (mkdir -p {shlex.quote(str(folder))})"
 
 
-def _attach_again(place: Place, record: Record) -> Record:
+def _reattach_device(place: DriveFolder, record: Record) -> Record:
     """Attach a new device.
 
     The record has no device until the server answers, so the record never names another drive's device.
     """
     record = replace(record, device="", diskseq=None)
     place.write_record(record)
-    return ask(place, lambda: _attach(place, record), 10)
+    return run_with_timeout(place, lambda: _attach_device(place, record), 10)
 
 
-def _users(place: Place) -> Users:
+def _find_all_users(place: DriveFolder) -> Users:
     devices = Devices()
-    users = [users_of(devices.resolve(node), devices) for node in nodes_of(place)]
+    users = [find_users(devices.resolve(node), devices) for node in find_nodes(place)]
     unseen = dict.fromkeys(sentence for one in users for sentence in one.unseen)
     return Users(tuple(use for one in users for use in one.uses), tuple(unseen))
 
 
-def _clean(place: Place) -> list[str]:
+def _remove_remains(place: DriveFolder) -> list[str]:
     """Remove the remains of a drive, in an order that works for every partial state."""
-    users = _users(place)
+    users = _find_all_users(place)
     detach_all(place)
-    return _remove(place, users)
+    return _remove_drive(place, users)
 
 
-def _remove(place: Place, users: Users) -> list[str]:
+def _remove_drive(place: DriveFolder, users: Users) -> list[str]:
     """Unmount the drive, end its server and remove its files. Returns notes about devices still open."""
-    left = nodes_of(place)
-    if number_of_mount(place.mount, own_mounts()):
+    left = find_nodes(place)
+    if find_mount_number(place.mount, read_own_mounts()):
         try:
             run_tool(["umount", str(place.mount)])
         except OpwatchError:
             run_tool(["umount", "--lazy", str(place.mount)])
-    if not server.wait_dead(place, 0.5 if left else 10):
-        _end(place)
-    place.remove()
+    if not server.wait_for_end(place, 0.5 if left else 10):
+        _end_server(place)
+    place.remove_files()
     notes = [f"{node} fails all I/O and goes away when it is closed" for node in left] + list(users.uses)
     # Some process has the device open, and need not be among the users found.
     if left and users.unseen:
@@ -319,9 +326,9 @@ def _remove(place: Place, users: Users) -> list[str]:
     return notes
 
 
-def _end(place: Place) -> None:
+def _end_server(place: DriveFolder) -> None:
     """End a server that survived the unmount: its device is still open, or the server was stopped."""
-    with server_of(place) as process:
+    with open_server(place) as process:
         if process is None:
             return
         if not end_process(process, politely=True):
@@ -331,11 +338,11 @@ def _end(place: Place) -> None:
             )
 
 
-def sweep() -> list[str]:
+def detach_abandoned() -> list[str]:
     """Detach loop devices of drives without a folder. Returns a sentence for each device left attached."""
     notes = []
-    with one_at_a_time():
-        for device, unseen in abandoned(ROOT):
+    with lock_drives():
+        for device, unseen in find_abandoned(ROOT):
             if unseen:
                 notes.append(
                     f"{device.node} is left, though no drive serves it: its drive may be mounted where this "
@@ -346,23 +353,23 @@ def sweep() -> list[str]:
     return notes
 
 
-def fault(place: Place, what: Fault) -> None:
+def inject_fault(place: DriveFolder, what: Fault) -> None:
     require_root("drive fault")
     try:
-        server.tell(place, f"fault {what.words}")
+        server.send_command(place, f"fault {what.words}")
     except OSError as error:
         raise OpwatchError(f"drive {place.name}: fault {what.words}: {error.strerror}") from error
 
 
-def find(name: str | None) -> Place:
+def find_drive(name: str | None) -> DriveFolder:
     """Return the drive of this name, or the only drive."""
     if name is not None:
-        place = Place(name)
+        place = DriveFolder(name)
         if place.exists():
             return place
-        known = ", ".join(place.name for place in places()) or "none"
+        known = ", ".join(place.name for place in list_drives()) or "none"
         raise OpwatchError(f"there is no drive {name}; there are: {known}")
-    drives = places()
+    drives = list_drives()
     if len(drives) == 1:
         return drives[0]
     if not drives:
@@ -370,7 +377,7 @@ def find(name: str | None) -> Place:
     raise OpwatchError(f"say which drive: {', '.join(place.name for place in drives)}")
 
 
-def memory_bytes(record: Record) -> int | None:
+def read_memory_bytes(record: Record) -> int | None:
     """Return the resident memory of a drive's server, or None if the process is gone."""
     try:
         status = read_text(Path(f"/proc/{record.pid}/status"))
@@ -380,7 +387,7 @@ def memory_bytes(record: Record) -> int | None:
     return int(resident[1]) * 1024 if resident else None
 
 
-def truth(place: Place, command: str = "drive info") -> dict[str, Any]:
+def read_true_counters(place: DriveFolder, command: str = "drive info") -> dict[str, Any]:
     """Return the core's true counters.
 
     Raises OpwatchError if the drive is dead or out of reach. `command` is the caller's command, for the
@@ -390,13 +397,13 @@ def truth(place: Place, command: str = "drive info") -> dict[str, Any]:
         raise OpwatchError(
             f"drive {place.name} is dead: its server is gone. opwatch drive destroy {place.name} cleans up"
         )
-    if reason := out_of_reach(place, command):
+    if reason := explain_unreachable(place, command):
         raise OpwatchError(reason)
     try:
         file = place.mount / "truth.json"
-        document = parse_json(ask(place, lambda: read_bytes(file), 10), str(file))
+        document = parse_json(run_with_timeout(place, lambda: read_bytes(file), 10), str(file))
     except PermissionError as error:
         raise PermissionMissing("drive info needs root: the drive's files are root's alone") from error
     except OSError as error:
         raise OpwatchError(f"drive {place.name}: {error}") from error
-    return table_of(document, str(file))
+    return require_table(document, str(file))

@@ -14,11 +14,11 @@ from pathlib import Path
 from opwatch.drive.spec import NAME
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing
 from opwatch.foreign import parse_json, read_bytes
-from opwatch.safefile import half_written, is_locked, safe_write
+from opwatch.safefile import find_temporaries, is_locked, safe_write
 
 ROOT = Path("/run/opwatch/drives")
 # Longer than any create or save takes.
-_TURN_S = 900
+_LOCK_TIMEOUT_S = 900
 _RECORD_BYTES = 1 << 16
 
 
@@ -34,7 +34,7 @@ class Record:
     diskseq: int | None = None  # of the device, because loop numbers are reused
 
     @classmethod
-    def of(cls, document: object) -> Record:
+    def from_document(cls, document: object) -> Record:
         """Build a record from a document. Raises BadInput for a document that `create` never writes."""
         try:
             record = cls(**document)  # type: ignore[arg-type]  # the fields are checked below
@@ -53,7 +53,7 @@ class Record:
         return record
 
 
-class Place:
+class DriveFolder:
     """The folder of one drive, which may be alive, dead or absent."""
 
     def __init__(self, name: str, root: Path = ROOT) -> None:
@@ -91,7 +91,7 @@ class Place:
             raise OpwatchError(f"something holds {self.lock_path}; is the drive being made twice?") from None
         return lock
 
-    def make(self) -> None:
+    def create_folders(self) -> None:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         self.folder.mkdir(mode=0o700)
         self.mount.mkdir(mode=0o700)
@@ -99,17 +99,19 @@ class Place:
     def write_record(self, record: Record) -> None:
         safe_write(self._record, json.dumps(asdict(record)).encode())
 
-    def record(self) -> Record | None:
+    def read_record(self) -> Record | None:
         """Return the record that `create` stored, or None if `create` died before or the file is invalid."""
         try:
-            return Record.of(parse_json(read_bytes(self._record, _RECORD_BYTES), str(self._record)))
+            return Record.from_document(
+                parse_json(read_bytes(self._record, _RECORD_BYTES), str(self._record))
+            )
         except (OSError, BadInput):
             return None
 
-    def remove(self) -> None:
+    def remove_files(self) -> None:
         """Remove only files made by opwatch, each by name, so that nothing below a mount is removed."""
         try:
-            for path in (self._record, self.lock_path, self.log, *half_written(self.folder)):
+            for path in (self._record, self.lock_path, self.log, *find_temporaries(self.folder)):
                 path.unlink(missing_ok=True)
             for folder in (self.mount, self.folder):
                 with contextlib.suppress(FileNotFoundError):
@@ -121,17 +123,17 @@ class Place:
             ) from error
 
 
-def places(root: Path = ROOT) -> list[Place]:
+def list_drives(root: Path = ROOT) -> list[DriveFolder]:
     """Return every drive, including dead ones, sorted by name."""
     try:
         names = sorted(path.name for path in root.iterdir() if NAME.fullmatch(path.name))
-        return [place for name in names if (place := Place(name, root)).exists()]
+        return [place for name in names if (place := DriveFolder(name, root)).exists()]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 @contextlib.contextmanager
-def one_at_a_time(root: Path = ROOT) -> Iterator[None]:
+def lock_drives(root: Path = ROOT) -> Iterator[None]:
     """Serialise creating and destroying drives."""
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -139,21 +141,21 @@ def one_at_a_time(root: Path = ROOT) -> Iterator[None]:
     except OSError as error:
         raise OpwatchError(f"cannot keep drives in {root}: {error.strerror}") from error
     try:
-        _take_turn(lock, root)
+        _wait_for_lock(lock, root)
         yield
     finally:
         os.close(lock)
 
 
-def _take_turn(lock: int, root: Path) -> None:
-    end = time.monotonic() + _TURN_S
+def _wait_for_lock(lock: int, root: Path) -> None:
+    end = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > end:
                 raise OpwatchError(
-                    f"another command has been at the drives for {_TURN_S} s; "
+                    f"another command has been at the drives for {_LOCK_TIMEOUT_S} s; "
                     f"fuser -v {root.parent}/drives.lock names it"
                 ) from None
             time.sleep(0.05)

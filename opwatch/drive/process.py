@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from opwatch.drive.place import Place
+from opwatch.drive.place import DriveFolder
 from opwatch.errors import OpwatchError
-from opwatch.host.mountspaces import own_mounts
-from opwatch.host.usage import number_of_mount
+from opwatch.host.mountspaces import read_own_mounts
+from opwatch.host.usage import find_mount_number
 
 _STOPPED = ("T", "t")
-_LOOK_EVERY_S = 0.25
+_POLL_INTERVAL_S = 0.25
 T = TypeVar("T")
 
 
@@ -39,7 +39,7 @@ class ServerProcess:
     def is_gone(self) -> bool:
         return bool(select.select([self._descriptor], [], [], 0)[0])
 
-    def send(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._descriptor, number)
 
@@ -47,7 +47,7 @@ class ServerProcess:
         return bool(select.select([self._descriptor], [], [], timeout_s)[0])
 
 
-def _holds(pid: int, lock: os.stat_result) -> bool:
+def _has_lock_open(pid: int, lock: os.stat_result) -> bool:
     with contextlib.suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
@@ -57,8 +57,8 @@ def _holds(pid: int, lock: os.stat_result) -> bool:
     return False
 
 
-def _candidates(place: Place) -> Iterator[int]:
-    record = place.record()
+def _list_candidate_pids(place: DriveFolder) -> Iterator[int]:
+    record = place.read_record()
     if record:
         yield record.pid
     # The record may be missing because a `create` was killed.
@@ -68,14 +68,14 @@ def _candidates(place: Place) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def server_of(place: Place) -> Iterator[ServerProcess | None]:
+def open_server(place: DriveFolder) -> Iterator[ServerProcess | None]:
     """Yield the process with the drive's lock open, running any program, or None after its end."""
     try:
         lock = place.lock_path.stat()
     except OSError:
         yield None
         return
-    for pid in _candidates(place):
+    for pid in _list_candidate_pids(place):
         try:
             descriptor = os.pidfd_open(pid)
         except (OSError, ValueError):
@@ -84,7 +84,7 @@ def server_of(place: Place) -> Iterator[ServerProcess | None]:
             process = ServerProcess(pid, descriptor)
             # The order matters: the pidfd is of the inspected process only if the process is alive after the
             # inspection.
-            if _holds(pid, lock) and not process.is_gone():
+            if _has_lock_open(pid, lock) and not process.is_gone():
                 yield process
                 return
         finally:
@@ -92,22 +92,22 @@ def server_of(place: Place) -> Iterator[ServerProcess | None]:
     yield None
 
 
-def stopped(place: Place, pid: int) -> OpwatchError:
+def make_stopped_error(place: DriveFolder, pid: int) -> OpwatchError:
     return OpwatchError(
         f"drive {place.name}: its server (process {pid}) is stopped and answers nothing: kill -CONT {pid} "
         f"lets it go on; kill -KILL {pid} gives up what it has not saved"
     )
 
 
-def out_of_reach(place: Place, command: str) -> str | None:
+def explain_unreachable(place: DriveFolder, command: str) -> str | None:
     """Return why the files of a live drive are out of reach, with the remedy, or None if in reach.
 
     `command` is the caller's command, such as "drive info".
     """
-    if number_of_mount(place.mount, own_mounts()) is not None:
+    if find_mount_number(place.mount, read_own_mounts()) is not None:
         return None
-    with server_of(place) as process:
-        if process and _is_elsewhere(process.pid):
+    with open_server(place) as process:
+        if process and _is_in_other_namespace(process.pid):
             return (
                 f"drive {place.name} was made in another mount namespace: its files are at {place.mount} "
                 f"there, not here: nsenter --mount --target {process.pid} opwatch {command} {place.name}"
@@ -118,7 +118,7 @@ def out_of_reach(place: Place, command: str) -> str | None:
     return f"{reason}; opwatch drive destroy {place.name} removes it"
 
 
-def _is_elsewhere(pid: int) -> bool:
+def _is_in_other_namespace(pid: int) -> bool:
     """Return True if a process is known to be in another mount namespace."""
     try:
         return Path(f"/proc/{pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
@@ -126,7 +126,7 @@ def _is_elsewhere(pid: int) -> bool:
         return False
 
 
-def ask(place: Place, question: Callable[[], T], timeout_s: float) -> T:
+def run_with_timeout(place: DriveFolder, question: Callable[[], T], timeout_s: float) -> T:
     """Return the result of `question`, a call into the drive's own file system, within `timeout_s`.
 
     The call runs in a thread, because a caller of a stopped server waits in the kernel.
@@ -135,34 +135,34 @@ def ask(place: Place, question: Callable[[], T], timeout_s: float) -> T:
     answers: list[T] = []
     errors: list[BaseException] = []
 
-    def work() -> None:
+    def run_question() -> None:
         try:
             answers.append(question())
         except BaseException as error:  # raised again in the caller's thread
             errors.append(error)
         done.set()
 
-    threading.Thread(target=work, daemon=True).start()
-    if not done.wait(_LOOK_EVERY_S):
+    threading.Thread(target=run_question, daemon=True).start()
+    if not done.wait(_POLL_INTERVAL_S):
         _wait_for_server(place, done, timeout_s)
     if errors:
         raise errors[0]
     return answers[0]
 
 
-def _wait_for_server(place: Place, done: threading.Event, timeout_s: float) -> None:
-    waited_s = _LOOK_EVERY_S
-    with server_of(place) as process:
+def _wait_for_server(place: DriveFolder, done: threading.Event, timeout_s: float) -> None:
+    waited_s = _POLL_INTERVAL_S
+    with open_server(place) as process:
         while not done.is_set():
             if process and process.is_stopped():
-                raise stopped(place, process.pid)
+                raise make_stopped_error(place, process.pid)
             if waited_s >= timeout_s:
                 pid = process.pid if process else "none"
                 raise OpwatchError(
                     f"drive {place.name}: its server (process {pid}) did not answer within {timeout_s:.0f} s"
                 )
-            done.wait(_LOOK_EVERY_S)
-            waited_s += _LOOK_EVERY_S
+            done.wait(_POLL_INTERVAL_S)
+            waited_s += _POLL_INTERVAL_S
 
 
 def abort_connection(number: tuple[int, int] | None) -> None:
@@ -175,8 +175,8 @@ def abort_connection(number: tuple[int, int] | None) -> None:
 def end_process(process: ServerProcess, *, politely: bool) -> bool:
     """End the server and return True on success. After SIGTERM the server saves, unless stopped."""
     if politely and not process.is_stopped():
-        process.send(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         if process.wait_gone(10):
             return True
-    process.send(signal.SIGKILL)
+    process.send_signal(signal.SIGKILL)
     return process.wait_gone(10)

@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from opwatch.drive.place import Place
-from opwatch.drive.process import ask
+from opwatch.drive.place import DriveFolder
+from opwatch.drive.process import run_with_timeout
 from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
 
 PROGRAM = Path(__file__).parent / "opwatch-drive-server"
@@ -31,13 +31,13 @@ def require_program() -> None:
         raise Unsupported("this kernel has no loop devices (/dev/loop-control is missing); try modprobe loop")
 
 
-def start(place: Place, words: Sequence[str], timeout_s: float = 120) -> int:
+def start_server(place: DriveFolder, words: Sequence[str], timeout_s: float = 120) -> int:
     """Start the server of a drive, wait until it is mounted, and return its PID."""
     ready, tell = os.pipe()
     lock = place.take_lock()
     argv = [str(PROGRAM), f"mount={place.mount}", f"ready-fd={tell}", *words]
     try:
-        with open(place.log, "wb", opener=_private) as log:
+        with open(place.log, "wb", opener=_open_private) as log:
             server = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -61,11 +61,11 @@ def start(place: Place, words: Sequence[str], timeout_s: float = 120) -> int:
     return server.pid
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def _wait_ready(place: Place, server: subprocess.Popen[bytes], ready: int, timeout_s: float) -> None:
+def _wait_ready(place: DriveFolder, server: subprocess.Popen[bytes], ready: int, timeout_s: float) -> None:
     readable, _, _ = select.select([ready], [], [], timeout_s)
     if not readable:
         raise OpwatchError(f"the drive's server did not start within {timeout_s:.0f} s")
@@ -76,18 +76,18 @@ def _wait_ready(place: Place, server: subprocess.Popen[bytes], ready: int, timeo
         raise error(said[-1] if said else f"the drive's server ended with status {status}")
 
 
-def tell(place: Place, words: str, timeout_s: float = 10) -> None:
+def send_command(place: DriveFolder, words: str, timeout_s: float = 10) -> None:
     """Send one command to a running server. An OSError is the command's own error."""
 
-    def write() -> None:
+    def write_command() -> None:
         # Unbuffered, so that each write is a command and returns the command's error.
         with (place.mount / "control").open("wb", buffering=0) as control:
             control.write(words.encode())
 
-    ask(place, write, timeout_s)
+    run_with_timeout(place, write_command, timeout_s)
 
 
-def wait_dead(place: Place, timeout_s: float) -> bool:
+def wait_for_end(place: DriveFolder, timeout_s: float) -> bool:
     end = time.monotonic() + timeout_s
     while place.is_alive():
         if time.monotonic() > end:

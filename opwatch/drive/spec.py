@@ -11,10 +11,10 @@ from opwatch.quantities import parse_count, parse_percentage, parse_size
 from opwatch.times import parse_time
 
 IU_BYTES = 4096
-_MOST_SECONDS, _MOST_ERASES = 999_999, 10**9
+_MAX_SECONDS, _MAX_ERASES = 999_999, 10**9
 # Requests time out after 30 s, so stay well below.
-_MOST_DELAY_S = 10
-_LOGS = ("02", "09", "22", "c0", "c3", "ca", "d0")
+_MAX_DELAY_S = 10
+_LOG_PAGES = ("02", "09", "22", "c0", "c3", "ca", "d0")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
@@ -74,40 +74,40 @@ FAULTS = {
 }
 
 
-def _seconds(text: str, name: str) -> int:
+def _parse_seconds(text: str, name: str) -> int:
     try:
         seconds = parse_count(text)
     except UsageError as error:
         raise UsageError(f"fault {name} takes whole seconds, not {text!r}") from error
-    if seconds > _MOST_SECONDS:
-        raise UsageError(f"fault {name} takes at most {_MOST_SECONDS} seconds, not {text!r}")
+    if seconds > _MAX_SECONDS:
+        raise UsageError(f"fault {name} takes at most {_MAX_SECONDS} seconds, not {text!r}")
     return seconds
 
 
-def _log(text: str) -> str:
+def _parse_log_page(text: str) -> str:
     lid = text.lower().removeprefix("0x").removesuffix("h").zfill(2)
-    if lid not in _LOGS:
-        raise UsageError(f"{text!r} is not a log page of this drive; it has {', '.join(_LOGS)}")
+    if lid not in _LOG_PAGES:
+        raise UsageError(f"{text!r} is not a log page of this drive; it has {', '.join(_LOG_PAGES)}")
     return lid
 
 
-def _milliseconds(text: str) -> int:
+def _parse_milliseconds(text: str) -> int:
     # A number without a unit could be seconds or milliseconds, so refuse it.
     if text[-1:].isdecimal():
         raise UsageError(f"{text!r} is no time: write 3s or 200ms")
     return round(parse_time(text) * 1000)
 
 
-def _microseconds(text: str, name: str) -> int:
+def _parse_microseconds(text: str, name: str) -> int:
     if text[-1:].isdecimal():
         raise UsageError(f"fault {name} takes a time: write 5ms or 1s")
     seconds = parse_time(text)
-    if seconds > _MOST_DELAY_S:
-        raise UsageError(f"fault {name} takes at most {_MOST_DELAY_S} seconds: the kernel waits no longer")
+    if seconds > _MAX_DELAY_S:
+        raise UsageError(f"fault {name} takes at most {_MAX_DELAY_S} seconds: the kernel waits no longer")
     return round(seconds * 1e6)
 
 
-def _range(text: str) -> str:
+def _parse_range(text: str) -> str:
     start, colon, length = text.partition(":")
     if not colon:
         raise UsageError("fault media-error takes OFFSET:LEN, such as 1M:4k")
@@ -124,27 +124,27 @@ def parse_fault(text: str, *, creating: bool = False) -> Fault:
     if name == "trim" and value in ("ignore", "keep", "lazy", "honour"):
         return Fault(text)
     if name in ("refresh", "rollback") and equals:
-        return Fault(f"{name}={_seconds(value, name)}")
+        return Fault(f"{name}={_parse_seconds(value, name)}")
     if name == "log-fail" and equals:
-        return Fault(f"log-fail={_log(value)}")
+        return Fault(f"log-fail={_parse_log_page(value)}")
     if name == "log-slow" and ":" in value:
         lid, _, time = value.partition(":")
-        return Fault(f"log-slow={_log(lid)}:{_milliseconds(time)}")
+        return Fault(f"log-slow={_parse_log_page(lid)}:{_parse_milliseconds(time)}")
     if name in ("slow", "way") and equals:
-        return Fault(f"{name}={_microseconds(value, name)}")
+        return Fault(f"{name}={_parse_microseconds(value, name)}")
     if name == "wrap32":
         left = parse_size(value) if equals else 2**41
         if left > 2**41:
             raise UsageError("counters of 2^32 sectors wrap within 2 TiB: write wrap32=SIZE with less")
         return Fault(f"wrap32={2**41 - left}")
     if name == "media-error" and equals:
-        return Fault(f"media-error={_range(value)}")
+        return Fault(f"media-error={_parse_range(value)}")
     if name == "erase-limit" and equals:
         if not creating:
             raise UsageError(
                 "erase-limit belongs to the making of a drive: drive create --fault erase-limit=N"
             )
-        if not 0 < (limit := parse_count(value)) < _MOST_ERASES:
-            raise UsageError(f"erase-limit takes a number of erases below {_MOST_ERASES}, not {value!r}")
+        if not 0 < (limit := parse_count(value)) < _MAX_ERASES:
+            raise UsageError(f"erase-limit takes a number of erases below {_MAX_ERASES}, not {value!r}")
         return Fault(config={"erase_limit": limit})
     raise UsageError(f"{text!r} is no fault. There are: {', '.join(FAULTS)}")

@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.foreign import fields_of, lines_of, read_names, unescaped
+from opwatch.foreign import read_names, split_fields, split_lines, unescape_octal
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.host.mountspaces import survey
+from opwatch.host.mountspaces import survey_mounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +20,18 @@ class Users:
     unseen: tuple[str, ...] = ()
 
 
-def users_of(device: BlockDevice, devices: Devices | None = None) -> Users:
+def find_users(device: BlockDevice, devices: Devices | None = None) -> Users:
     """Return the users of the device and its partitions."""
     devices = devices or Devices()
-    parts = {f"/dev/{part.name}": part for part in [device, *devices.partitions(device)]}
+    parts = {f"/dev/{part.name}": part for part in [device, *devices.list_partitions(device)]}
     by_number = {f"{part.dev[0]}:{part.dev[1]}": node for node, part in parts.items()}
-    looked = survey([part.dev for part in parts.values()], list(parts))
+    looked = survey_mounts([part.dev for part in parts.values()], list(parts))
     uses = []
     for mounted in looked.mounts:
         node = by_number.get(mounted.mount.dev, mounted.mount.source)
         where = "" if mounted.space.pid is None else f" {mounted.space}"
         uses.append(f"{node} is mounted at {mounted.mount.point}{where}")
-    swaps = swap_numbers()
+    swaps = read_swap_numbers()
     for node, part in parts.items():
         uses += [f"{node} is swap" for number in swaps if number == os.makedev(*part.dev)]
         holders = part.sysfs / "holders"
@@ -40,11 +40,11 @@ def users_of(device: BlockDevice, devices: Devices | None = None) -> Users:
     return Users(tuple(dict.fromkeys(uses)), looked.unseen)
 
 
-def swap_numbers() -> list[int]:
+def read_swap_numbers() -> list[int]:
     """Return the device numbers of swap devices, because their names may be links."""
     numbers = []
-    for line in lines_of(read_names(Path("/proc/swaps")))[1:]:
+    for line in split_lines(read_names(Path("/proc/swaps")))[1:]:
         if line:
             with contextlib.suppress(OSError):
-                numbers.append(Path(unescaped(fields_of(line)[0])).stat().st_rdev)
+                numbers.append(Path(unescape_octal(split_fields(line)[0])).stat().st_rdev)
     return numbers

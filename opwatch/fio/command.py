@@ -7,13 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.foreign import text_of
+from opwatch.foreign import decode_text
 
 # Options that change fio's output or behaviour in ways opwatch does not support.
-_ELSEWHERE = ("client", "server", "remote-config", "showcmd", "parse-only", "minimal", "status-interval")
+_REPORTS_ELSEWHERE = (
+    "client",
+    "server",
+    "remote-config",
+    "showcmd",
+    "parse-only",
+    "minimal",
+    "status-interval",
+)
 _FORMAT, _OUTPUT = "output-format", "output"
 # Log options of a job, in a job file or on the command line.
-_OF_LOGS = re.compile(r"^[ \t]*(write_[a-z]+_log|log_[a-z_]+|per_job_logs)\b", re.MULTILINE)
+_LOG_OPTION = re.compile(r"^[ \t]*(write_[a-z]+_log|log_[a-z_]+|per_job_logs)\b", re.MULTILINE)
 _INCLUDE = re.compile(r"^[ \t]*include\b", re.MULTILINE)
 # fio's default averaging interval for bandwidth; another value would change the printed figures.
 LOG_MS = 500
@@ -40,7 +48,7 @@ def is_fio(command: Sequence[str]) -> bool:
     return bool(command) and Path(command[0]).name == "fio"
 
 
-def plan(
+def plan_command(
     command: Sequence[str], folder: Path, read: Callable[[str], bytes | None], *, has_clock: bool
 ) -> FioPlan:
     """Return the command to run in place of a fio command line.
@@ -48,14 +56,14 @@ def plan(
     `folder` is an empty folder of ours. `read` returns the beginning of a job file, or None if the word is
     not a file. `has_clock` means that the installed fio can log with the clock of the samples.
     """
-    options = dict(_option(word) for word in command[1:] if word.startswith("-") and word != "-")
+    options = dict(_parse_option(word) for word in command[1:] if word.startswith("-") and word != "-")
     added: list[str] = []
-    report, is_ours, no_report = _report(options, folder)
+    report, is_ours, no_report = _plan_report(options, folder)
     if is_ours:
         added += [f"--{_OUTPUT}={report}"]
         if not options.get(_FORMAT):
             added += [f"--{_FORMAT}=normal,json+"]
-    no_logs = _no_logs(command[1:], options, read, has_clock=has_clock)
+    no_logs = _explain_missing_logs(command[1:], options, read, has_clock=has_clock)
     if no_logs is None:
         prefix = folder / LOGS
         added += [f"--write_{kind}_log={prefix}" for kind in ("bw", "iops", "lat")]
@@ -64,17 +72,17 @@ def plan(
     return FioPlan((command[0], *added, *command[1:]), report, is_ours, no_report, no_logs)
 
 
-def _option(word: str) -> tuple[str, str]:
+def _parse_option(word: str) -> tuple[str, str]:
     """Return (the option's full name, its value). fio accepts a single dash and abbreviated names."""
     name, _, value = word.lstrip("-").partition("=")
-    for whole in (_FORMAT, *_ELSEWHERE):
+    for whole in (_FORMAT, *_REPORTS_ELSEWHERE):
         if name != _OUTPUT and len(name) > 3 and whole.startswith(name):
             return whole, value
     return name, value
 
 
-def _report(options: dict[str, str], folder: Path) -> tuple[Path | None, bool, str | None]:
-    for name in _ELSEWHERE:
+def _plan_report(options: dict[str, str], folder: Path) -> tuple[Path | None, bool, str | None]:
+    for name in _REPORTS_ELSEWHERE:
         if name in options:
             return None, False, f"--{name} has it report otherwise"
     formats, output = options.get(_FORMAT), options.get(_OUTPUT)
@@ -90,7 +98,7 @@ def _report(options: dict[str, str], folder: Path) -> tuple[Path | None, bool, s
     return Path(output), False, None
 
 
-def _no_logs(
+def _explain_missing_logs(
     words: Sequence[str],
     options: dict[str, str],
     read: Callable[[str], bytes | None],
@@ -101,14 +109,14 @@ def _no_logs(
         return "this fio has no log_alternate_epoch, which puts them on the clock of the samples"
     if any(name in options for name in ("client", "server", "remote-config", "showcmd", "parse-only")):
         return "its jobs do not run here"
-    own = [name for name in options if _OF_LOGS.match(name)]
+    own = [name for name in options if _LOG_OPTION.match(name)]
     if own:
         return f"--{own[0]} is the command's own"
     for word in words:
         if word == "-":
             return "its jobs come from standard input, where they may have logs of their own"
-        text = text_of(read(word) or b"") if not word.startswith("-") else ""
-        if option := _OF_LOGS.search(text):
+        text = decode_text(read(word) or b"") if not word.startswith("-") else ""
+        if option := _LOG_OPTION.search(text):
             return f"{word} has {option[1]} of its own"
         if _INCLUDE.search(text):
             return f"{word} includes others, which may have logs of their own"

@@ -15,18 +15,18 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
-from opwatch.foreign import LONGEST_LINE, numbers, text_of
+from opwatch.foreign import MAX_LINE_BYTES, decode_text, parse_all_unsigned
 
 # Without log_avg_msec a log has a row for every request.
-MOST_ROWS = 1 << 21
+MAX_ROWS = 1 << 21
 # Operations by fio's number in a row.
 _OPERATIONS = ("read", "write", "discard", "flush")
 # Columns: time, value, operation, block size; optionally an offset; since fio 3.18 a priority.
-_LEAST_COLUMNS, _MOST_COLUMNS = 4, 6
-_MOST_DIGITS = 19
+_MIN_COLUMNS, _MAX_COLUMNS = 4, 6
+_MAX_DIGITS = 19
 _NAME = re.compile(r"(?:.*_)?(bw|iops|lat|clat|slat|clat_hist)(?:\.([0-9]{1,6}))?\.log", re.ASCII | re.DOTALL)
 # 29 groups of 64 bins, 19 before fio 3.3. Each step of log_hist_coarseness, up to six, halves the number.
-_BINS, _MOST_COARSE = (29 * 64, 19 * 64), 6
+_BINS, _MAX_COARSENESS = (29 * 64, 19 * 64), 6
 
 
 class FioLogKind(StrEnum):
@@ -64,13 +64,13 @@ class FioLog:
     def __len__(self) -> int:
         return len(self._operations)
 
-    def add(self, row: tuple[int, int, int, int]) -> None:
+    def add_row(self, row: tuple[int, int, int, int]) -> None:
         self._times.append(row[0])
         self._values.append(row[1])
         self._operations.append(row[2])
         self._blocks.append(row[3])
 
-    def rows(self) -> Iterator[FioLogRow]:
+    def iter_rows(self) -> Iterator[FioLogRow]:
         for time_ms, value, operation, block in zip(
             self._times, self._values, self._operations, self._blocks, strict=True
         ):
@@ -110,77 +110,79 @@ def parse_log(raw: bytes, name: str) -> FioLog | FioHistogramLog:
     """
     parts = _NAME.fullmatch(name)
     if not parts:
-        raise BadInput(f"{name} is named like no log of fio: PREFIX_bw.1.log, and so with {_kinds()}")
+        raise BadInput(f"{name} is named like no log of fio: PREFIX_bw.1.log, and so with {_format_kinds()}")
     job = int(parts[2]) if parts[2] else None
     if parts[1] == "clat_hist":
-        return FioHistogramLog(job, tuple(_histograms(raw, name)))
+        return FioHistogramLog(job, tuple(_parse_histograms(raw, name)))
     log = FioLog(FioLogKind(parts[1]), job)
-    for where, line in _lines(raw, name):
-        row = _numbers(line, where)
-        if not _LEAST_COLUMNS <= len(row) <= _MOST_COLUMNS:
-            raise BadInput(f"{where}: {len(row)} values, not {_LEAST_COLUMNS} to {_MOST_COLUMNS}")
-        _operation(row[2], where)
-        log.add((row[0], row[1], row[2], row[3]))
+    for where, line in _split_lines(raw, name):
+        row = _parse_numbers(line, where)
+        if not _MIN_COLUMNS <= len(row) <= _MAX_COLUMNS:
+            raise BadInput(f"{where}: {len(row)} values, not {_MIN_COLUMNS} to {_MAX_COLUMNS}")
+        _find_operation(row[2], where)
+        log.add_row((row[0], row[1], row[2], row[3]))
     return log
 
 
-def _kinds() -> str:
+def _format_kinds() -> str:
     return ", ".join([*FioLogKind, "clat_hist"])
 
 
-def _lines(raw: bytes, name: str) -> Iterator[tuple[str, str]]:
+def _split_lines(raw: bytes, name: str) -> Iterator[tuple[str, str]]:
     """Yield (position, line) for each non-empty line."""
     for number, line in enumerate(io.BytesIO(raw), 1):
-        if number > MOST_ROWS:
-            raise BadInput(f"{name} has more than {MOST_ROWS} rows: write it with log_avg_msec")
-        if len(line) > LONGEST_LINE:
+        if number > MAX_ROWS:
+            raise BadInput(f"{name} has more than {MAX_ROWS} rows: write it with log_avg_msec")
+        if len(line) > MAX_LINE_BYTES:
             raise BadInput(f"{name}, line {number}: {len(line)} bytes are no row")
-        if text := text_of(line).strip():
+        if text := decode_text(line).strip():
             yield f"{name}, line {number}", text
 
 
-def _numbers(line: str, where: str) -> list[int]:
+def _parse_numbers(line: str, where: str) -> list[int]:
     # A priority has the form 0x0004.
     words = [word.strip() for word in line.split(",")]
     head, last = words[:-1], words[-1]
-    if last.startswith("0x") and len(words) > _LEAST_COLUMNS:
+    if last.startswith("0x") and len(words) > _MIN_COLUMNS:
         words = head
-    row = numbers(words, _MOST_DIGITS)
+    row = parse_all_unsigned(words, _MAX_DIGITS)
     if row is None:
         raise BadInput(f"{where}: {line:.60} is no row of whole numbers")
     return row
 
 
-def _operation(number: int, where: str) -> str:
+def _find_operation(number: int, where: str) -> str:
     if number >= len(_OPERATIONS):
         raise BadInput(f"{where}: {number} is no operation: 0 to {len(_OPERATIONS) - 1} are")
     return _OPERATIONS[number]
 
 
-def _histograms(raw: bytes, name: str) -> Iterator[FioHistogramRow]:
-    for where, line in _lines(raw, name):
-        row = _numbers(line, where)
+def _parse_histograms(raw: bytes, name: str) -> Iterator[FioHistogramRow]:
+    for where, line in _split_lines(raw, name):
+        row = _parse_numbers(line, where)
         counts = row[3:]
         coarse = [
-            level for level in range(_MOST_COARSE + 1) if len(counts) in [bins >> level for bins in _BINS]
+            level for level in range(_MAX_COARSENESS + 1) if len(counts) in [bins >> level for bins in _BINS]
         ]
         if not coarse:
             raise BadInput(f"{where}: {len(counts)} bins, and fio has {_BINS[0]} or fewer by halves")
-        bins = tuple((bin_middle_ns(at, coarse[0]), count) for at, count in enumerate(counts) if count)
-        yield FioHistogramRow(row[0], _operation(row[1], where), row[2], bins)
+        bins = tuple(
+            (compute_bin_middle_ns(at, coarse[0]), count) for at, count in enumerate(counts) if count
+        )
+        yield FioHistogramRow(row[0], _find_operation(row[1], where), row[2], bins)
 
 
-def bin_middle_ns(place: int, coarseness: int = 0) -> int:
+def compute_bin_middle_ns(place: int, coarseness: int = 0) -> int:
     """Return the midpoint of one of fio's histogram bins.
 
     Bins are exact below 128 ns, then there are 64 per octave. Coarser bins merge two, four or more bins.
     """
-    low, _ = _edges(place << coarseness)
-    _, high = _edges(((place + 1) << coarseness) - 1)
+    low, _ = _compute_bin_edges(place << coarseness)
+    _, high = _compute_bin_edges(((place + 1) << coarseness) - 1)
     return (low + high + 1) // 2
 
 
-def _edges(place: int) -> tuple[int, int]:
+def _compute_bin_edges(place: int) -> tuple[int, int]:
     if place < 128:
         return place, place
     shift = (place >> 6) - 1

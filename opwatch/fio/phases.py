@@ -22,13 +22,13 @@ class JobPhase:
     end_ns: int
 
 
-def job_phases(report: FioReport, logs: Sequence[FioLog]) -> tuple[list[JobPhase], str | None]:
+def find_job_phases(report: FioReport, logs: Sequence[FioLog]) -> tuple[list[JobPhase], str | None]:
     """Return (phases, the reason why some are missing or None).
 
     The logs must have a row per LOG_MS on CLOCK_MONOTONIC. A job started LOG_MS or more before its first
     row. fio may write the last row long after the job's end, so the duration comes from the report.
     """
-    spans = _spans(logs)
+    spans = _find_spans(logs)
     if not spans:
         return [], "no job ran long enough for a row in its logs"
     if len(spans) > len(report.jobs) or max(spans) > len(report.jobs):
@@ -50,7 +50,7 @@ def job_phases(report: FioReport, logs: Sequence[FioLog]) -> tuple[list[JobPhase
     return sorted(phases.values(), key=lambda phase: phase.begin_ns), why
 
 
-def _spans(logs: Sequence[FioLog]) -> Mapping[int, tuple[int, int]]:
+def _find_spans(logs: Sequence[FioLog]) -> Mapping[int, tuple[int, int]]:
     """Return each job's (first, last) row time in ms.
 
     Only latency logs count because the job itself writes them.
@@ -59,7 +59,7 @@ def _spans(logs: Sequence[FioLog]) -> Mapping[int, tuple[int, int]]:
     for log in logs:
         if log.kind not in _LATENCIES or log.job is None:
             continue
-        for row in log.rows():
+        for row in log.iter_rows():
             first, last = spans.get(log.job, (row.time_ms, row.time_ms))
             spans[log.job] = min(first, row.time_ms), max(last, row.time_ms)
     return spans

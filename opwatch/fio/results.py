@@ -51,7 +51,7 @@ class FioOperation:
     reported_kib_per_s: float | None = None
 
     @property
-    def latency(self) -> FioLatency | None:
+    def reported_latency(self) -> FioLatency | None:
         """Return the latency with fio's percentiles: by default the completion latency."""
         measured = [self.latencies[name] for name in ("clat", "lat", "slat") if name in self.latencies]
         return next(
@@ -115,7 +115,7 @@ class FioReport:
     end_wall_ns: int | None
 
     @property
-    def names(self) -> list[str]:
+    def job_names(self) -> list[str]:
         """Return the jobs' names in order. Jobs with the same name get a number appended."""
         names = [job.name for job in self.jobs]
         return [

@@ -91,7 +91,7 @@ class Workload:
     writes: int = field(default=0, init=False)
     trims: int = field(default=0, init=False)
 
-    def advance(self, state: tuple[int, int, int, int]) -> None:
+    def update_state(self, state: tuple[int, int, int, int]) -> None:
         self.rng, self.position = state[:2]
         self.writes += state[2]
         self.trims += state[3]
@@ -120,7 +120,7 @@ class TimedRun:
     intervals: tuple[ServiceBucket, ...]
     latency_slots: tuple[int, ...]
 
-    def iops(self) -> Iterator[float]:
+    def iter_iops(self) -> Iterator[float]:
         return (interval.ios * 1e9 / self.interval_ns for interval in self.intervals)
 
     def latency_ns(self, ratio: float) -> int | None:
@@ -130,11 +130,11 @@ class TimedRun:
         for slot, count in enumerate(self.latency_slots):
             passed += count
             if count and passed >= ratio * total:
-                return _slot_ns(slot + 1) - 1
+                return _convert_slot_to_ns(slot + 1) - 1
         return None
 
 
-def _slot_ns(slot: int) -> int:
+def _convert_slot_to_ns(slot: int) -> int:
     return slot if slot < 32 else (32 + slot % 32) << (slot // 32 - 1)
 
 
@@ -152,31 +152,31 @@ class Drive:
         self._service = Service(self.core, dict(timing or {}))
 
     @classmethod
-    def load(cls, saved: bytes, timing: Mapping[str, int] | None = None) -> Drive:
+    def load_saved(cls, saved: bytes, timing: Mapping[str, int] | None = None) -> Drive:
         """Load a drive from the bytes of save(). Its virtual clock starts at 0."""
         return cls({}, timing, core=Ftl.load(saved))
 
     def save(self) -> bytes:
         return self.core.save()
 
-    def geometry(self) -> Geometry:
+    def read_geometry(self) -> Geometry:
         """Return the current sizes. Superblocks that went bad are no longer part of T."""
         now = self.core.counters()
         return Geometry(now["physical_bytes"], now["user_bytes"])
 
-    def counters(self) -> dict[str, int]:
+    def read_counters(self) -> dict[str, int]:
         return self.core.counters()
 
-    def run(self, load: Workload, pages: int) -> None:
+    def run_load(self, load: Workload, pages: int) -> None:
         """Run `pages` requests of one mapping unit each, without a clock."""
-        load.advance(
+        load.update_state(
             self.core.run(pages, load.zones, load.sequential, load.trim_ppm, load.rng, load.position)
         )
 
-    def fill(self) -> None:
+    def fill_drive(self) -> None:
         """Write the whole drive once, sequentially."""
         settings = self.core.config()
-        self.run(Workload(sequential=True), settings["user_bytes"] // settings["iu_bytes"])
+        self.run_load(Workload(sequential=True), settings["user_bytes"] // settings["iu_bytes"])
 
     def run_timed(
         self,
@@ -202,7 +202,7 @@ class Drive:
             rng=load.rng,
             position=load.position,
         )
-        load.advance(state)
+        load.update_state(state)
         return TimedRun(
             interval_ns,
             tuple(ServiceBucket(*values) for values in _INTERVAL.iter_unpack(intervals)),
@@ -213,12 +213,12 @@ class Drive:
         """Return the virtual time of the latest completion, which may be after the end of the run."""
         return self._service.now_ns()
 
-    def pause(self, seconds: float) -> None:
+    def stay_idle(self, seconds: float) -> None:
         """Leave the drive without I/O for `seconds` of virtual time."""
         self._service.pause(round(seconds * 1e9))
 
 
-def amplification(begin: Mapping[str, int], end: Mapping[str, int]) -> float | None:
+def compute_amplification(begin: Mapping[str, int], end: Mapping[str, int]) -> float | None:
     """Return NAND bytes per host byte between two readings, or None if the host wrote nothing."""
     host = end["host_write_bytes"] - begin["host_write_bytes"]
     return (end["nand_write_bytes"] - begin["nand_write_bytes"]) / host if host else None

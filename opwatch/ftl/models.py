@@ -20,29 +20,29 @@ def alpha_from_user_share(spare_ratio: float) -> float:
     return 1.0 + spare_ratio
 
 
-def random_victim(alpha: float) -> float:
+def predict_random(alpha: float) -> float:
     """Return the amplification of uniform writes with random victims, which are as full as the average
     superblock.
     """
     return alpha / (alpha - 1.0)
 
 
-def fifo(alpha: float) -> float:
+def predict_fifo(alpha: float) -> float:
     """Return the amplification of uniform writes with FIFO victims: A = 1 / (1 - e^(-alpha/A)).
 
     Sources: Desnoyers; Xiang and Kurkoski.
     """
-    return fifo_mixture(alpha, [(1.0, 1.0)])
+    return predict_fifo_mixture(alpha, [(1.0, 1.0)])
 
 
-def fifo_mixture(alpha: float, parts: Sequence[tuple[float, float]]) -> float:
+def predict_fifo_mixture(alpha: float, parts: Sequence[tuple[float, float]]) -> float:
     """Return the amplification with FIFO victims for parts of (share of space, share of writes).
 
     A share of writes of 0 means static data. A superblock lives for alpha/A drive writes, in which a page of
     part k survives with probability e^(-(r/f) * alpha/A). Each surviving page is written again.
     """
 
-    def surplus(amplification: float) -> float:
+    def compute_surplus(amplification: float) -> float:
         life = alpha / amplification
         total = 0.0
         for space, writes in parts:
@@ -52,10 +52,10 @@ def fifo_mixture(alpha: float, parts: Sequence[tuple[float, float]]) -> float:
                 total += space / life
         return total - amplification
 
-    return _root(surplus, 1.0, 1e5)
+    return _find_root(compute_surplus, 1.0, 1e5)
 
 
-def greedy(alpha: float, superblock_pages: int) -> float:
+def predict_greedy(alpha: float, superblock_pages: int) -> float:
     """Return the amplification of uniform writes with greedy victims, in the mean-field limit of many
     superblocks.
 
@@ -74,19 +74,19 @@ def greedy(alpha: float, superblock_pages: int) -> float:
     return 1.0
 
 
-def d_choices(alpha: float, superblock_pages: int, choices: int) -> float:
+def predict_d_choices(alpha: float, superblock_pages: int, choices: int) -> float:
     """Return the amplification of uniform writes with the emptiest of `choices` random victims.
 
     Van Houdt's mean field.
     """
 
-    def tail(rate: float) -> tuple[float, float]:
+    def sum_tail(rate: float) -> tuple[float, float]:
         """Return the sums of w(j) and w(j)**choices, with w(j) the share of superblocks with at least j valid
         pages.
         """
         above = valid = chosen = 0.0
         for pages in range(superblock_pages, 0, -1):
-            above = _tail_step(above, rate * pages, choices)
+            above = _solve_tail_step(above, rate * pages, choices)
             valid += above
             chosen += above**choices
         return valid, chosen
@@ -95,14 +95,14 @@ def d_choices(alpha: float, superblock_pages: int, choices: int) -> float:
     low, high = 1e-9, 1e3
     for _ in range(80):
         middle = math.sqrt(low * high)
-        if tail(middle)[0] > want:
+        if sum_tail(middle)[0] > want:
             low = middle
         else:
             high = middle
-    return superblock_pages / (superblock_pages - tail(math.sqrt(low * high))[1])
+    return superblock_pages / (superblock_pages - sum_tail(math.sqrt(low * high))[1])
 
 
-def _tail_step(above: float, rate: float, choices: int) -> float:
+def _solve_tail_step(above: float, rate: float, choices: int) -> float:
     """Solve rate * (w - above) = 1 - w**choices for w."""
     share = min(1.0, above + (1.0 - above**choices) / rate)
     for _ in range(50):  # Newton from above on a concave falling function never overshoots
@@ -114,7 +114,7 @@ def _tail_step(above: float, rate: float, choices: int) -> float:
     return share
 
 
-def mapped_share(trim_ratio: float) -> float:
+def predict_mapped_share(trim_ratio: float) -> float:
     """Return the share of U that stays mapped if a request trims a mapped page with probability `trim_ratio`.
 
     In equilibrium, trims unmap as many pages as random writes map: q = (1 - q) * (1 - s).
@@ -122,22 +122,24 @@ def mapped_share(trim_ratio: float) -> float:
     return (1.0 - 2.0 * trim_ratio) / (1.0 - trim_ratio)
 
 
-def greedy_with_static(alpha: float, superblock_pages: int, active_share: float) -> float:
+def predict_greedy_with_static(alpha: float, superblock_pages: int, active_share: float) -> float:
     """Return the greedy amplification if only `active_share` of U is written.
 
     The static rest fills complete superblocks, which collection never touches.
     """
-    return greedy((alpha - (1.0 - active_share)) / active_share, superblock_pages)
+    return predict_greedy((alpha - (1.0 - active_share)) / active_share, superblock_pages)
 
 
-def effective_alpha(amplification: float, model: Callable[[float], float] = fifo) -> float | None:
+def find_effective_alpha(
+    amplification: float, model: Callable[[float], float] = predict_fifo
+) -> float | None:
     """Return the T/U at which `model` gives this amplification, or None for an amplification up to 1."""
     if amplification <= 1.0:
         return None
-    return _root(lambda alpha: model(alpha) - amplification, 1.0 + 1e-6, 1e3)
+    return _find_root(lambda alpha: model(alpha) - amplification, 1.0 + 1e-6, 1e3)
 
 
-def _root(function: Callable[[float], float], low: float, high: float, steps: int = 200) -> float:
+def _find_root(function: Callable[[float], float], low: float, high: float, steps: int = 200) -> float:
     """Find the root of a falling function in (low, high) by bisection."""
     for _ in range(steps):
         middle = (low + high) / 2.0

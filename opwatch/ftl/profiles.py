@@ -22,12 +22,12 @@ _ENUMS: dict[str, type[IntEnum]] = {
     "tie": Tie,
 }
 # ow_service_create() refuses 0 for these.
-_ABOVE_0 = (
+_NONZERO_KEYS = (
     *("dies", "channels", "planes", "page_bytes", "block_bytes"),
     *("channel_bytes_per_s", "host_bytes_per_s", "throttle_permille"),
 )
 # Sizes that follow the drive when a profile is scaled to another capacity.
-_SCALED = ("user_bytes", "physical_bytes", "slc_bytes")
+_SCALED_KEYS = ("user_bytes", "physical_bytes", "slc_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Profile:
     drive: Mapping[str, int]
     timing: Mapping[str, int]
 
-    def scaled(self, user_bytes: int) -> Profile:
+    def scale_to(self, user_bytes: int) -> Profile:
         """Return the same drive at another capacity, with the same spare ratio, cache ratio and speeds.
 
         Steady state takes the same number of drive writes at any capacity, so a small drive gives the same
@@ -49,7 +49,7 @@ class Profile:
         ratio = user_bytes / self.drive["user_bytes"]
         unit = self.drive.get("iu_bytes", 4096)
         drive = dict(self.drive)
-        for key in _SCALED:
+        for key in _SCALED_KEYS:
             if key in drive:
                 drive[key] = round(drive[key] * ratio / unit) * unit
         # Without this key the FTL chooses a superblock size for the new capacity. The original size would be
@@ -61,7 +61,7 @@ class Profile:
         """Return the same flash with a smaller size visible to the host: more over-provisioning."""
         return replace(self, drive=dict(self.drive) | {"user_bytes": user_bytes})
 
-    def make(self) -> Drive:
+    def create_drive(self) -> Drive:
         """Create the drive. Raises UsageError for impossible settings or timing."""
         try:
             return Drive(self.drive, self.timing)
@@ -71,33 +71,33 @@ class Profile:
             raise UsageError(f"drive profile {self.name}: {error.strerror}") from error
 
 
-def names() -> list[str]:
+def list_profiles() -> list[str]:
     """Return the names of the profiles that come with opwatch."""
     folder = resources.files("opwatch.ftl") / "profiles"
     return sorted(file.name.removesuffix(".toml") for file in folder.iterdir())
 
 
-def load(name: str) -> Profile:
+def load_profile(name: str) -> Profile:
     """Load a profile by name, or from a path that ends in .toml."""
     if name.endswith(".toml"):
         try:
-            return _parse(Path(name).stem, read_bytes(Path(name)))
+            return _parse_raw(Path(name).stem, read_bytes(Path(name)))
         except OSError as error:
             raise UsageError(f"cannot read the drive profile {name}: {error.strerror}") from error
         except BadInput as error:
             raise UsageError(f"drive profile {name}: {error}") from error
-    if name not in names():
-        known = ", ".join(names())
+    if name not in list_profiles():
+        known = ", ".join(list_profiles())
         raise UsageError(f"there is no drive profile {name}: there are {known}, or a .toml file")
-    return parse(name, (resources.files("opwatch.ftl") / "profiles" / f"{name}.toml").read_text())
+    return parse_profile(name, (resources.files("opwatch.ftl") / "profiles" / f"{name}.toml").read_text())
 
 
-def parse(name: str, text: str) -> Profile:
+def parse_profile(name: str, text: str) -> Profile:
     """Parse a profile from TOML text. Raises UsageError with the offending key."""
-    return _parse(name, text.encode("utf-8", "replace"))
+    return _parse_raw(name, text.encode("utf-8", "replace"))
 
 
-def _parse(name: str, raw: bytes) -> Profile:
+def _parse_raw(name: str, raw: bytes) -> Profile:
     try:
         data = parse_toml(raw, f"drive profile {name}")
     except BadInput as error:
@@ -109,10 +109,10 @@ def _parse(name: str, raw: bytes) -> Profile:
     timing = data.get("timing", {})
     if not isinstance(timing, dict):
         raise UsageError(f"drive profile {name}: timing must be a table")
-    for key in _ABOVE_0:
+    for key in _NONZERO_KEYS:
         if timing.get(key) == 0:
             raise UsageError(f"drive profile {name}: timing.{key} must be above 0")
-    drive = {key: _number(name, key, value) for key, value in data["drive"].items()}
+    drive = {key: _parse_number(name, key, value) for key, value in data["drive"].items()}
     if not drive.get("user_bytes") or drive.get("iu_bytes") == 0:
         raise UsageError(f"drive profile {name}: user_bytes must be there, and neither it nor iu_bytes be 0")
     return Profile(
@@ -120,11 +120,11 @@ def _parse(name: str, raw: bytes) -> Profile:
         str(data.get("description", "")),
         str(data.get("source", "")),
         drive,
-        {key: _number(name, key, value) for key, value in timing.items()},
+        {key: _parse_number(name, key, value) for key, value in timing.items()},
     )
 
 
-def _number(name: str, key: str, value: object) -> int:
+def _parse_number(name: str, key: str, value: object) -> int:
     kind = _ENUMS.get(key)
     if kind is not None and isinstance(value, str):
         try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from opwatch.guard.obstacles import Obstacle
 
-MOST_LIFE_PERCENT, MOST_CELSIUS = 1, 70
+MAX_LIFE_PERCENT, MAX_CELSIUS = 1, 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +15,8 @@ class Budget:
     maximum."""
 
     write_bytes: int
-    life_percent: int = MOST_LIFE_PERCENT
-    celsius: int = MOST_CELSIUS
+    life_percent: int = MAX_LIFE_PERCENT
+    celsius: int = MAX_CELSIUS
     is_of_plan: bool = False
 
 
@@ -33,9 +33,9 @@ class Health:
     celsius: int | None = None
 
 
-def overdrawn(budget: Budget, before: Health, now: Health, written: int, where: str) -> list[Obstacle]:
+def find_overruns(budget: Budget, before: Health, now: Health, written: int, where: str) -> list[Obstacle]:
     """Return why the sweep must stop; empty if the sweep may go on. `written` is the total of all steps."""
-    reasons = [*_of_life(budget, before, now)]
+    reasons = [*_check_health(budget, before, now)]
     if written > budget.write_bytes:
         remedy = "resume it with a larger --max-write, if the drive may be worn by it"
         reasons.append((f"{written} bytes were written, and {budget.write_bytes} may be", remedy))
@@ -44,7 +44,7 @@ def overdrawn(budget: Budget, before: Health, now: Health, written: int, where: 
     return [Obstacle(what, where, remedy) for what, remedy in reasons]
 
 
-def _of_life(budget: Budget, before: Health, now: Health) -> list[tuple[str, str]]:
+def _check_health(budget: Budget, before: Health, now: Health) -> list[tuple[str, str]]:
     replace = "its data are at risk: do not wear it further"
     reasons = []
     if now.critical_warning:

@@ -31,7 +31,7 @@ class ForeignIo:
     in_flight: int
 
     @property
-    def is_any(self) -> bool:
+    def has_requests(self) -> bool:
         return bool(self.reads or self.writes or self.in_flight)
 
 
@@ -78,7 +78,7 @@ class GuardFacts:
     uncounted: tuple[str, ...] = ()
 
 
-def without_part(facts: GuardFacts, name: str) -> GuardFacts:
+def remove_own_part(facts: GuardFacts, name: str) -> GuardFacts:
     """Return the facts without a partition created by opwatch, unless the partition is in use by now."""
     others = tuple(
         part for part in facts.parts if part.name != name or part.mounts or part.holders or part.is_swap

@@ -24,31 +24,31 @@ class DiskIdentity:
     wwid: str | None = None
     nsid: int | None = None
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Return the identity as stored in a journal."""
         return asdict(self) | {"dev": list(self.dev)}
 
 
-def identity_of(fields: Fields) -> DiskIdentity:
+def parse_identity(fields: Fields) -> DiskIdentity:
     """Return the identity from the output of document(). Raise BadInput for anything else."""
-    dev = fields.rows("dev")
+    dev = fields.read_list("dev")
     if len(dev) != 2:
-        raise fields.bad("dev is no pair of numbers")
+        raise fields.make_error("dev is no pair of numbers")
     return DiskIdentity(
-        name=fields.text("name"),
-        dev=(fields.count_of(dev[0], "dev"), fields.count_of(dev[1], "dev")),
-        boot=fields.text("boot"),
-        diskseq=fields.optional("diskseq", fields.count),
-        size_bytes=fields.count("size_bytes"),
-        model=fields.optional("model", fields.text),
-        serial=fields.optional("serial", fields.text),
-        wwid=fields.optional("wwid", fields.text),
-        nsid=fields.optional("nsid", fields.count),
+        name=fields.read_text("name"),
+        dev=(fields.check_count(dev[0], "dev"), fields.check_count(dev[1], "dev")),
+        boot=fields.read_text("boot"),
+        diskseq=fields.read_optional("diskseq", fields.read_count),
+        size_bytes=fields.read_count("size_bytes"),
+        model=fields.read_optional("model", fields.read_text),
+        serial=fields.read_optional("serial", fields.read_text),
+        wwid=fields.read_optional("wwid", fields.read_text),
+        nsid=fields.read_optional("nsid", fields.read_count),
     )
 
 
 # Attributes that a drive keeps in every slot: attribute -> words for people.
-_LASTING = {
+_STABLE_ATTRIBUTES = {
     "serial": "serial number",
     "wwid": "wwid",
     "nsid": "namespace",
@@ -61,12 +61,12 @@ _LASTING = {
 BOOT_SERIAL = "diskseq-"
 
 
-def differences(planned: DiskIdentity, present: DiskIdentity) -> list[str]:
+def list_differences(planned: DiskIdentity, present: DiskIdentity) -> list[str]:
     """Return the differences between the present disk and the planned disk; empty if none. Values valid for a
     single boot are compared only within the same boot."""
     unlike = [
         f"{words} {getattr(present, key)}, not {getattr(planned, key)}"
-        for key, words in _LASTING.items()
+        for key, words in _STABLE_ATTRIBUTES.items()
         if getattr(present, key) != getattr(planned, key)
     ]
     if planned.boot == present.boot and planned.diskseq != present.diskseq:
@@ -76,7 +76,7 @@ def differences(planned: DiskIdentity, present: DiskIdentity) -> list[str]:
     return unlike
 
 
-def is_by_another_path(one: DiskIdentity, other: DiskIdentity) -> bool:
+def is_same_drive(one: DiskIdentity, other: DiskIdentity) -> bool:
     """Return True if two local disks are the same drive: by WWID and namespace, or without a WWID by all
     other attributes."""
     if one.wwid or other.wwid:

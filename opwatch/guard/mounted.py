@@ -14,12 +14,12 @@ from opwatch.guard.obstacles import Obstacle
 from opwatch.host.usage import Mount
 
 # File systems that overwrite a file's blocks in place.
-_IN_PLACE = ("ext4", "xfs")
+_OVERWRITING_FILESYSTEMS = ("ext4", "xfs")
 # Maximum number of the file system's own requests per second: a journal commit and its consequences.
-_OWN_REQUESTS = 64
+_MAX_OWN_REQUESTS = 64
 
 
-def of_other_parts(facts: GuardFacts, mounted: str) -> GuardFacts:
+def keep_other_parts(facts: GuardFacts, mounted: str) -> GuardFacts:
     """Return the facts for files on part `mounted`, which stays mounted. Only users of the drive's other
     parts are obstacles, not the existence or contents of those parts. A few requests are the file system's
     own; during the workload, every byte of other writers is counted."""
@@ -36,12 +36,12 @@ def of_other_parts(facts: GuardFacts, mounted: str) -> GuardFacts:
         is_swap=any(part.is_swap for part in facts.parts),
     )
     foreign = facts.foreign
-    if foreign and foreign.reads + foreign.writes <= _OWN_REQUESTS:
+    if foreign and foreign.reads + foreign.writes <= _MAX_OWN_REQUESTS:
         foreign = None
     return replace(facts, parts=(users,), partition=None, foreign=foreign)
 
 
-def obstacles_of_mount(mount: Mount, device: str, dev: tuple[int, int]) -> Iterator[Obstacle]:
+def find_mount_obstacles(mount: Mount, device: str, dev: tuple[int, int]) -> Iterator[Obstacle]:
     """Yield obstacles to files on `mount`, if the user named `device` with number `dev`."""
     if mount.dev != f"{dev[0]}:{dev[1]}":
         remedy = f"name what is mounted there with --dev, if that may be worn: {mount.source}"
@@ -49,8 +49,8 @@ def obstacles_of_mount(mount: Mount, device: str, dev: tuple[int, int]) -> Itera
     if mount.root != "/":
         remedy = "name where all of the file system is mounted"
         yield Obstacle(f"only its folder {mount.root} is mounted there", mount.point, remedy)
-    if mount.filesystem not in _IN_PLACE:
-        remedy = f"make one of {', '.join(_IN_PLACE)}, or take --method window"
+    if mount.filesystem not in _OVERWRITING_FILESYSTEMS:
+        remedy = f"make one of {', '.join(_OVERWRITING_FILESYSTEMS)}, or take --method window"
         what = f"{mount.filesystem} may write a block of a file elsewhere than where it was"
         yield Obstacle(f"levels by files are not for it: {what}", mount.point, remedy)
     if "data=journal" in (*mount.options, *mount.super_options):

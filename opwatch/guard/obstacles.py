@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from opwatch.errors import RefusedError
 from opwatch.guard.facts import GuardFacts, PartFacts
-from opwatch.guard.identity import DiskIdentity, differences, is_by_another_path
+from opwatch.guard.identity import DiskIdentity, is_same_drive, list_differences
 
 # Kinds of separate disks. For all other kinds the user must name the disk below.
 _DRIVE, _LOOP = "disk", "loop"
@@ -39,26 +39,26 @@ class Obstacle:
         return f"{self.where}: {self.what}; {self.remedy}"
 
 
-def obstacles(facts: GuardFacts, consent: Consent) -> list[Obstacle]:
+def find_obstacles(facts: GuardFacts, consent: Consent) -> list[Obstacle]:
     """Return every obstacle to destroying the disk's contents; empty if there are none."""
     reasons = [
-        *_of_the_kind(facts, consent),
-        *_of_the_system(facts),
-        *_of_partitions(facts),
-        *(reason for part in facts.parts for reason in _of_a_part(part)),
-        *_of_users(facts),
-        *_of_others(facts, consent),
-        *_of_the_identity(facts, consent),
+        *_check_kind(facts, consent),
+        *_check_system(facts),
+        *_check_partitions(facts),
+        *(reason for part in facts.parts for reason in _check_part(part)),
+        *_check_users(facts),
+        *_check_hidden_users(facts, consent),
+        *_check_identity(facts, consent),
     ]
     return list(dict.fromkeys(reasons))
 
 
-def without_consent(reasons: Sequence[Obstacle]) -> list[Obstacle]:
+def drop_consent_obstacles(reasons: Sequence[Obstacle]) -> list[Obstacle]:
     """Return the obstacles of the disk itself, without missing command-line options."""
     return [reason for reason in reasons if reason not in (NO_DESTROY, NO_CONFIRM)]
 
 
-def require_none(reasons: Sequence[Obstacle]) -> None:
+def require_no_obstacles(reasons: Sequence[Obstacle]) -> None:
     """Raise RefusedError if there are obstacles. The first is in the message, the others are one per line
     below."""
     if reasons:
@@ -80,7 +80,7 @@ NO_CONFIRM = Obstacle(
 )
 
 
-def _of_the_kind(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
+def _check_kind(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
     name = facts.identity.name
     if facts.partition is not None:
         remedy = f"name the disk itself, {name}, if all of it may be destroyed"
@@ -97,19 +97,19 @@ def _of_the_kind(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
         yield Obstacle("it has no medium, or no size", name, "name another drive")
 
 
-def _of_the_system(facts: GuardFacts) -> Iterator[Obstacle]:
+def _check_system(facts: GuardFacts) -> Iterator[Obstacle]:
     for point in facts.system:
         remedy = "name another drive: nothing overrides this"
         yield Obstacle(f"this host runs from it ({point})", facts.identity.name, remedy)
 
 
-def _of_partitions(facts: GuardFacts) -> Iterator[Obstacle]:
+def _check_partitions(facts: GuardFacts) -> Iterator[Obstacle]:
     for part in facts.parts[1:]:
         remedy = "delete the partition, if nobody needs it"
         yield Obstacle(f"it is a partition of {facts.identity.name}", part.name, remedy)
 
 
-def _of_a_part(part: PartFacts) -> Iterator[Obstacle]:
+def _check_part(part: PartFacts) -> Iterator[Obstacle]:
     for mount in part.mounts:
         yield Obstacle(f"it is mounted at {mount}", part.name, "unmount it there")
     if part.is_swap:
@@ -123,7 +123,7 @@ def _of_a_part(part: PartFacts) -> Iterator[Obstacle]:
         yield Obstacle(f"what is on it cannot be told: {part.unread}", part.name, "mend that first")
 
 
-def _of_users(facts: GuardFacts) -> Iterator[Obstacle]:
+def _check_users(facts: GuardFacts) -> Iterator[Obstacle]:
     name = facts.identity.name
     if facts.claimed:
         remedy = f"end what uses it: a mount in another namespace, swap, dm, md (lsblk /dev/{name})"
@@ -143,7 +143,7 @@ def _of_users(facts: GuardFacts) -> Iterator[Obstacle]:
     for uncounted in facts.uncounted:
         remedy = f"echo 1 > /sys/block/{uncounted}/queue/iostats"
         yield Obstacle(f"who else uses it is not known: no requests to {uncounted} are counted", name, remedy)
-    if facts.foreign and facts.foreign.is_any:
+    if facts.foreign and facts.foreign.has_requests:
         foreign = facts.foreign
         counted = f"{foreign.reads} reads and {foreign.writes} writes in {foreign.seconds:g} s"
         yield Obstacle(
@@ -153,7 +153,7 @@ def _of_users(facts: GuardFacts) -> Iterator[Obstacle]:
         )
 
 
-def _of_others(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
+def _check_hidden_users(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
     """Yield obstacles from possible users out of sight of this host."""
     for sharer in facts.shared:
         remedy = "detach the other side, or name a drive that this host alone has"
@@ -166,16 +166,16 @@ def _of_others(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
             yield Obstacle(f"users of it may be out of sight: {unseen}", facts.identity.name, remedy)
 
 
-def _of_the_identity(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
+def _check_identity(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
     identity = facts.identity
     if consent.planned:
-        for unlike in differences(consent.planned, identity):
+        for unlike in list_differences(consent.planned, identity):
             remedy = "it is not the drive that was planned for: make a new plan"
             yield Obstacle(f"it has {unlike}", identity.name, remedy)
     if not identity.serial:
         remedy = "nothing tells it from another one: it cannot be swept"
         yield Obstacle("it tells no serial number", identity.name, remedy)
-    paths = [other for other in facts.alike if is_by_another_path(identity, other)]
+    paths = [other for other in facts.alike if is_same_drive(identity, other)]
     for other in paths:
         remedy = f"take that path away: echo 1 > /sys/block/{other.name}/device/delete"
         yield Obstacle(
@@ -187,10 +187,12 @@ def _of_the_identity(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
         yield NO_CONFIRM
     elif identity.serial:
         namesakes = [other for other in facts.alike if other not in paths and other.serial == identity.serial]
-        yield from _of_the_word(identity, consent.serial, namesakes)
+        yield from _check_confirmation(identity, consent.serial, namesakes)
 
 
-def _of_the_word(identity: DiskIdentity, word: str, namesakes: Sequence[DiskIdentity]) -> Iterator[Obstacle]:
+def _check_confirmation(
+    identity: DiskIdentity, word: str, namesakes: Sequence[DiskIdentity]
+) -> Iterator[Obstacle]:
     """Yield an obstacle if the confirmed word does not identify exactly this drive: namespaces of a drive
     share its serial number, and so do many disks behind adapters."""
     name = identity.name

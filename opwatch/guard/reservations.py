@@ -33,24 +33,24 @@ class Reservation:
     kind: str
 
 
-def keys_command() -> bytes:
+def build_keys_command() -> bytes:
     return _COMMAND.pack(0x5E, _READ_KEYS, ANSWER_BYTES)
 
 
-def reservation_command() -> bytes:
+def build_reservation_command() -> bytes:
     return _COMMAND.pack(0x5E, _READ_RESERVATION, ANSWER_BYTES)
 
 
 def decode_keys(answer: bytes) -> tuple[int, ...]:
     """Return all registered keys; a host may have several, one per path. Raise BadInput if the answer is
     malformed."""
-    body = _body(answer, _KEY.size)
+    body = _extract_body(answer, _KEY.size)
     return tuple(key for (key,) in _KEY.iter_unpack(body))
 
 
 def decode_reservation(answer: bytes) -> Reservation | None:
     """Return the reservation; None if the disk is not reserved. Raise BadInput if the answer is malformed."""
-    body = _body(answer, _RESERVATION.size)
+    body = _extract_body(answer, _RESERVATION.size)
     if not body:
         return None
     key, way = _RESERVATION.unpack_from(body)
@@ -58,7 +58,7 @@ def decode_reservation(answer: bytes) -> Reservation | None:
     return Reservation(key, _TYPES.get(kind, f"type {kind:X}h"))
 
 
-def _body(answer: bytes, step: int) -> bytes:
+def _extract_body(answer: bytes, step: int) -> bytes:
     """Return the whole entries after the header, as many as fit in the answer."""
     if len(answer) < _HEADER.size:
         raise BadInput(f"persistent reservations of {len(answer)} bytes")

@@ -8,7 +8,7 @@ _BLOCK_LIMITS = 0xB0
 _VALID = 1 << 31
 
 
-def unmap_alignment(page: bytes) -> int | None:
+def parse_unmap_alignment(page: bytes) -> int | None:
     """Return the number of blocks before the first granule from SCSI VPD page B0h, or None if not reported.
     Pure."""
     if len(page) < 36 or page[1] != _BLOCK_LIMITS or int.from_bytes(page[2:4], "big") < 32:
@@ -17,16 +17,16 @@ def unmap_alignment(page: bytes) -> int | None:
     return word & ~_VALID if word & _VALID else None
 
 
-def discard_alignment(device: BlockDevice) -> int | None:
+def read_discard_alignment(device: BlockDevice) -> int | None:
     """Return the number of bytes before the first granule, or None if unknown.
 
     For whole disks, the attribute is wrong since Linux 5.19 (4e1462ffe899), which reports alignment_offset in
     its place. For partitions the attribute is correct.
     """
-    number = device.number("discard_alignment")
+    number = device.read_number("discard_alignment")
     said = None if number is None or number < 0 else number
     if device.is_partition:
         return said
-    blocks = unmap_alignment(device.raw("device/vpd_pgb0") or b"")
-    block_bytes = device.number("queue/logical_block_size")
+    blocks = parse_unmap_alignment(device.read_raw("device/vpd_pgb0") or b"")
+    block_bytes = device.read_number("queue/logical_block_size")
     return said if blocks is None or block_bytes is None else blocks * block_bytes

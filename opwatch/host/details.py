@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.host.alignment import discard_alignment
+from opwatch.host.alignment import read_discard_alignment
 from opwatch.host.device import SECTOR, BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
 
@@ -121,34 +121,34 @@ class Details:
     tracing: Tracing
 
 
-def _text(device: BlockDevice, *paths: str) -> str | None:
+def _first_text(device: BlockDevice, *paths: str) -> str | None:
     """Return the first non-empty attribute, without padding."""
     for path in paths:
-        text = " ".join((device.attribute(path) or "").replace("\0", " ").split())
+        text = " ".join((device.read_attribute(path) or "").replace("\0", " ").split())
         if text:
             return text
     return None
 
 
-def _scaled(device: BlockDevice, path: str, unit: int) -> int | None:
-    value = device.number(path)
+def _read_scaled(device: BlockDevice, path: str, unit: int) -> int | None:
+    value = device.read_number(path)
     return None if value is None or value < 0 else value * unit
 
 
-def _flag(device: BlockDevice, path: str) -> bool | None:
-    value = _scaled(device, path, 1)
+def _read_flag(device: BlockDevice, path: str) -> bool | None:
+    value = _read_scaled(device, path, 1)
     return None if value is None else value != 0
 
 
 def read_limits(device: BlockDevice) -> Limits:
     """Return the limits of the whole disk, with the discard alignment of the partition itself."""
     disk = device.disk
-    values = {field: _scaled(disk, path, unit) for field, (path, unit) in _LIMITS.items()}
-    values["discard_alignment_bytes"] = discard_alignment(device)
+    values = {field: _read_scaled(disk, path, unit) for field, (path, unit) in _LIMITS.items()}
+    values["discard_alignment_bytes"] = read_discard_alignment(device)
     return Limits(**values)
 
 
-def chosen_scheduler(text: str | None) -> tuple[str | None, tuple[str, ...]]:
+def parse_schedulers(text: str | None) -> tuple[str | None, tuple[str, ...]]:
     """Return (active scheduler, all available schedulers) from the text of a scheduler attribute. Pure."""
     names = (text or "").split()
     chosen = [name.strip("[]") for name in names if name.startswith("[")]
@@ -159,25 +159,25 @@ def chosen_scheduler(text: str | None) -> tuple[str | None, tuple[str, ...]]:
 def read_queue(device: BlockDevice) -> Queue:
     disk = device.disk
     queues = disk.hardware_queues
-    tags = [_scaled(disk, f"mq/{queue.name}/nr_tags", 1) for queue in queues]
-    scheduler, schedulers = chosen_scheduler(disk.attribute("queue/scheduler"))
+    tags = [_read_scaled(disk, f"mq/{queue.name}/nr_tags", 1) for queue in queues]
+    scheduler, schedulers = parse_schedulers(disk.read_attribute("queue/scheduler"))
     return Queue(
         hardware_queues=len(queues) if disk.sysfs.is_dir() else None,
         tags_per_queue=max((count for count in tags if count is not None), default=None),
-        nr_requests=_scaled(disk, "queue/nr_requests", 1) if queues else None,
+        nr_requests=_read_scaled(disk, "queue/nr_requests", 1) if queues else None,
         scheduler=scheduler,
         schedulers=schedulers,
-        rotational=_flag(disk, "queue/rotational"),
-        write_cache=_text(disk, "queue/write_cache"),
-        fua=_flag(disk, "queue/fua"),
-        wbt_lat_us=_scaled(disk, "queue/wbt_lat_usec", 1),
-        iostats=_flag(disk, "queue/iostats"),
-        io_poll=_flag(disk, "queue/io_poll"),
-        zoned=_text(disk, "queue/zoned"),
+        rotational=_read_flag(disk, "queue/rotational"),
+        write_cache=_first_text(disk, "queue/write_cache"),
+        fua=_read_flag(disk, "queue/fua"),
+        wbt_lat_us=_read_scaled(disk, "queue/wbt_lat_usec", 1),
+        iostats=_read_flag(disk, "queue/iostats"),
+        io_poll=_read_flag(disk, "queue/io_poll"),
+        zoned=_first_text(disk, "queue/zoned"),
     )
 
 
-def unit_serial(page: bytes) -> str | None:
+def parse_unit_serial(page: bytes) -> str | None:
     """Return the serial number of SCSI VPD page 80h, or None if the page has none. Pure."""
     if len(page) < 4 or page[1] != 0x80:
         return None
@@ -200,7 +200,9 @@ _TRANSPORTS = (
 _VIRTUAL = {"loop": "loop", "zram": "memory", "ram": "memory", "nbd": "network", "rbd": "network"}
 
 
-def transport(folder: Path, kind: str, *, nvme: str | None = None, vendor: str | None = None) -> str | None:
+def detect_transport(
+    folder: Path, kind: str, *, nvme: str | None = None, vendor: str | None = None
+) -> str | None:
     """Return a disk's transport, derived from its sysfs directory, or None for stacked and unknown devices.
     `nvme` is the NVMe controller's transport attribute: pcie, tcp, ... Pure."""
     if folder.name.startswith("nvme"):
@@ -212,7 +214,7 @@ def transport(folder: Path, kind: str, *, nvme: str | None = None, vendor: str |
     return _VIRTUAL.get(kind)
 
 
-def _drivers(disk: BlockDevice) -> tuple[str, ...]:
+def _list_drivers(disk: BlockDevice) -> tuple[str, ...]:
     """Return the drivers from the disk upwards, e.g. sd, ahci."""
     drivers: dict[str, None] = {}
     for folder in (disk.sysfs / "device", *disk.sysfs.parents):
@@ -228,20 +230,21 @@ def read_identity(devices: Devices, device: BlockDevice) -> DriveIdentity:
     """Return the identity of the whole disk. A multipath head gets drivers and transport from the first
     path."""
     disk = device.disk
-    vendor = _text(disk, "device/vendor")
+    vendor = _first_text(disk, "device/vendor")
     if vendor and vendor.startswith("0x"):
         vendor = None  # a bus vendor ID, not a manufacturer
-    below = next(iter(devices.paths(disk)), disk)
+    below = next(iter(devices.list_paths(disk)), disk)
     return DriveIdentity(
-        model=_text(disk, "device/model", "device/name"),
+        model=_first_text(disk, "device/model", "device/name"),
         vendor=vendor,
-        serial=_text(disk, "serial", "device/serial") or unit_serial(disk.raw("device/vpd_pg80") or b""),
-        firmware=_text(disk, "device/firmware_rev", "device/rev", "device/fwrev"),
-        wwid=_text(disk, "wwid", "device/wwid", "dm/uuid", "md/uuid"),
-        transport=transport(
-            below.sysfs, disk.kind(), nvme=below.attribute("device/transport"), vendor=vendor
+        serial=_first_text(disk, "serial", "device/serial")
+        or parse_unit_serial(disk.read_raw("device/vpd_pg80") or b""),
+        firmware=_first_text(disk, "device/firmware_rev", "device/rev", "device/fwrev"),
+        wwid=_first_text(disk, "wwid", "device/wwid", "dm/uuid", "md/uuid"),
+        transport=detect_transport(
+            below.sysfs, disk.read_kind(), nvme=below.read_attribute("device/transport"), vendor=vendor
         ),
-        drivers=_drivers(below),
+        drivers=_list_drivers(below),
     )
 
 
@@ -251,7 +254,7 @@ def read_tracing(devices: Devices, device: BlockDevice) -> Tracing:
         return Tracing(None, ())
     leaves = tuple(
         (leaf.device.name, "requests" if leaf.device.disk.is_request_based else "bios")
-        for leaf in devices.leaves(device)
+        for leaf in devices.find_leaves(device)
     )
     levels = {level for _, level in leaves}
     return Tracing(levels.pop() if len(levels) == 1 else "mixed", leaves)
@@ -259,29 +262,29 @@ def read_tracing(devices: Devices, device: BlockDevice) -> Tracing:
 
 def read_details(devices: Devices, device: BlockDevice, usage: Usage) -> Details:
     """Return the current details. If the device vanishes during the reading, unread values are None."""
-    sectors = device.number("size")
-    start = device.number("start") if device.is_partition else None
+    sectors = device.read_number("size")
+    start = device.read_number("start") if device.is_partition else None
     return Details(
         name=device.name,
         dev=None if device.dev == (0, 0) else f"{device.dev[0]}:{device.dev[1]}",
-        diskseq=device.disk.number("diskseq"),
-        kind=device.kind(),
-        label=_text(device, "dm/name"),
+        diskseq=device.disk.read_number("diskseq"),
+        kind=device.read_kind(),
+        label=_first_text(device, "dm/name"),
         size_bytes=None if sectors is None else sectors * SECTOR,
-        read_only=_flag(device, "ro"),
-        removable=_flag(device.disk, "removable"),
+        read_only=_read_flag(device, "ro"),
+        removable=_read_flag(device.disk, "removable"),
         hidden=device.is_hidden,
         disk=device.disk.name if device.is_partition else None,
         first_sector=start,
         last_sector=None if start is None or sectors is None else start + sectors - 1,
-        backing_file=device.attribute("loop/backing_file") or None,
-        partitions=tuple(part.name for part in devices.partitions(device)),
-        stands_on=tuple(device.below()),
-        holders=tuple(device.holders()),
-        paths=tuple(path.name for path in devices.paths(device)),
-        mounts=tuple(usage.mounts_of(device)),
+        backing_file=device.read_attribute("loop/backing_file") or None,
+        partitions=tuple(part.name for part in devices.list_partitions(device)),
+        stands_on=tuple(device.list_lower_devices()),
+        holders=tuple(device.list_holders()),
+        paths=tuple(path.name for path in devices.list_paths(device)),
+        mounts=tuple(usage.find_mounts(device)),
         swap=usage.is_swap(device),
-        member_of=usage.member_of(device),
+        member_of=usage.find_btrfs(device),
         identity=read_identity(devices, device),
         limits=read_limits(device),
         queue=read_queue(device),

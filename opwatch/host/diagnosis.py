@@ -23,7 +23,7 @@ _KERNEL_PACKAGES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "powerpc64
 
 
 # No command fixes a program refused by the kernel: a bug in opwatch.
-REPORT = "report it as a bug, with the output of opwatch doctor --json"
+REPORT_HINT = "report it as a bug, with the output of opwatch doctor --json"
 
 
 class State(enum.StrEnum):
@@ -45,32 +45,32 @@ class Check:
     log: str | None = None
 
 
-def ok(name: str, finding: str) -> Check:
+def make_ok(name: str, finding: str) -> Check:
     return Check(name, State.OK, finding)
 
 
-def note(name: str, finding: str, fix: str | None = None) -> Check:
+def make_note(name: str, finding: str, fix: str | None = None) -> Check:
     return Check(name, State.NOTE, finding, fix)
 
 
-def problem(name: str, finding: str, fix: str | None, exit_status: int, log: str | None = None) -> Check:
+def make_problem(name: str, finding: str, fix: str | None, exit_status: int, log: str | None = None) -> Check:
     return Check(name, State.PROBLEM, finding, fix, exit_status, log)
 
 
-def kernel(release: str, machine: str, btf: bytes | None) -> Check:
+def check_kernel(release: str, machine: str, btf: bytes | None) -> Check:
     """Check that the kernel has BTF. Checks features instead of the kernel's version."""
     if btf:
-        return ok("kernel", f"Linux {release}, with its types (BTF, {len(btf) / 1e6:.1f} MB)")
-    return problem(
+        return make_ok("kernel", f"Linux {release}, with its types (BTF, {len(btf) / 1e6:.1f} MB)")
+    return make_problem(
         "kernel",
         f"Linux {release} does not tell its types: there is no /sys/kernel/btf/vmlinux "
         "(CONFIG_DEBUG_INFO_BTF). Boot a kernel that does.",
-        _other_kernel(machine),
+        _kernel_install_command(machine),
         Unsupported.exit_status,
     )
 
 
-def _other_kernel(machine: str) -> str:
+def _kernel_install_command(machine: str) -> str:
     return f"sudo apt-get install linux-image-{_KERNEL_PACKAGES.get(machine, machine)} && sudo reboot"
 
 
@@ -79,49 +79,49 @@ def has_name(btf: bytes, name: str) -> bool:
     return b"\0" + name.encode() + b"\0" in btf
 
 
-def tracepoints(btf: bytes | None, machine: str) -> Check:
+def check_tracepoints(btf: bytes | None, machine: str) -> Check:
     """Check that the kernel has the tracepoints for the programs."""
     if not btf:
-        return note("tracepoints", "unknown without BTF")
+        return make_note("tracepoints", "unknown without BTF")
     missing = [name for name in NEEDED if not has_name(btf, f"btf_trace_{name}")]
     if missing:
-        return problem(
+        return make_problem(
             "tracepoints",
             f"this kernel lacks {', '.join(missing)}: it is older than Linux 5.15 or built without "
             "the block layer's tracepoints (CONFIG_TRACEPOINTS)",
-            _other_kernel(machine),
+            _kernel_install_command(machine),
             Unsupported.exit_status,
         )
     if not has_name(btf, f"btf_trace_{QUEUE_START}"):
-        return ok(
+        return make_ok(
             "tracepoints",
             f"all {len(NEEDED)} needed; no {QUEUE_START}, so --queue uses the kernel's own stamps",
         )
-    return ok("tracepoints", f"all {len(NEEDED)} needed, and {QUEUE_START} for --queue")
+    return make_ok("tracepoints", f"all {len(NEEDED)} needed, and {QUEUE_START} for --queue")
 
 
-def losses(btf: bytes | None) -> Check:
+def check_loss_counters(btf: bytes | None) -> Check:
     """Check that the kernel counts skipped program runs."""
     if not btf:
-        return note("losses", "unknown without BTF")
+        return make_note("losses", "unknown without BTF")
     if has_name(btf, "recursion_misses"):
-        return ok("losses", "the kernel counts the runs it skips")
-    return note("losses", "this kernel does not count the runs it skips: such a loss would go unseen")
+        return make_ok("losses", "the kernel counts the runs it skips")
+    return make_note("losses", "this kernel does not count the runs it skips: such a loss would go unseen")
 
 
-def capabilities(missing: Sequence[str], command: str, *, is_root: bool) -> Check:
+def check_capabilities(missing: Sequence[str], command: str, *, is_root: bool) -> Check:
     """Check the privileges. `missing` lists CAP_BPF and CAP_PERFMON, if the process lacks them."""
     if not missing:
-        return ok("capabilities", "CAP_BPF and CAP_PERFMON are held")
+        return make_ok("capabilities", "CAP_BPF and CAP_PERFMON are held")
     if is_root:
-        return problem(
+        return make_problem(
             "capabilities",
             f"{' and '.join(missing)} missing, although this is root: run it outside of the container, or "
             "give the container these",
             "podman run --cap-add=BPF,PERFMON ...",
             PermissionMissing.exit_status,
         )
-    return problem(
+    return make_problem(
         "capabilities",
         f"{' and '.join(missing)} missing: run as root, or give a systemd unit "
         "AmbientCapabilities=CAP_BPF CAP_PERFMON",
@@ -130,12 +130,12 @@ def capabilities(missing: Sequence[str], command: str, *, is_root: bool) -> Chec
     )
 
 
-def lockdown(text: str | None, *, securityfs: bool) -> Check:
+def check_lockdown(text: str | None, *, securityfs: bool) -> Check:
     """Check the lockdown mode. `text` is /sys/kernel/security/lockdown: none [integrity] confidentiality."""
     if text is None:
         if securityfs:
-            return ok("lockdown", "this kernel has none")
-        return note(
+            return make_ok("lockdown", "this kernel has none")
+        return make_note(
             "lockdown",
             "unknown: securityfs is not mounted",
             "sudo mount -t securityfs securityfs /sys/kernel/security",
@@ -143,27 +143,27 @@ def lockdown(text: str | None, *, securityfs: bool) -> Check:
     bracketed = re.search(r"\[(\w+)\]", text)
     mode = bracketed[1] if bracketed else "unknown"
     if mode == "confidentiality":
-        return problem(
+        return make_problem(
             "lockdown",
             "confidentiality: the kernel lets no BPF program read its memory",
             "boot with lockdown=integrity in the kernel command line",
             Unsupported.exit_status,
         )
-    return ok("lockdown", f"{mode}: does not hinder tracing")
+    return make_ok("lockdown", f"{mode}: does not hinder tracing")
 
 
-def jit(text: str | None) -> Check:
+def check_jit(text: str | None) -> Check:
     """Check the BPF JIT. `text` is net.core.bpf_jit_enable, or None if unreadable for the user."""
     if text is None:
-        return note("bpf jit", "unknown: net.core.bpf_jit_enable could not be read")
+        return make_note("bpf jit", "unknown: net.core.bpf_jit_enable could not be read")
     if text == "0":
-        return problem(
+        return make_problem(
             "bpf jit",
             "off: programs are interpreted and cost several times as much",
             "sudo sysctl -w net.core.bpf_jit_enable=1",
             0,
         )
-    return ok("bpf jit", "on")
+    return make_ok("bpf jit", "on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,26 +174,26 @@ class Extension:
     has_tracer: bool
 
 
-_SHARED = {"libbpf": "libbpf1", "libelf": "libelf1", "libz": "zlib1g"}
+_LIBRARY_PACKAGES = {"libbpf": "libbpf1", "libelf": "libelf1", "libz": "zlib1g"}
 
 
-def extension(built: Extension, packages: Sequence[str], rebuild: str) -> Check:
+def check_extension(built: Extension, packages: Sequence[str], rebuild: str) -> Check:
     """Check the extension. `packages` are missing for the build; `rebuild` is the build and install
     command."""
     if built.has_tracer:
-        return ok("extension", "opwatch._native is there, with the tracer")
-    for library, package in _SHARED.items():
+        return make_ok("extension", "opwatch._native is there, with the tracer")
+    for library, package in _LIBRARY_PACKAGES.items():
         if built.error and f"{library}.so" in built.error:
-            return problem("extension", built.error, f"sudo apt-get install {package}", 1)
+            return make_problem("extension", built.error, f"sudo apt-get install {package}", 1)
     what = (
         f"opwatch._native cannot be loaded ({built.error})"
         if built.error
         else "opwatch._native was built without the tracer"
     )
     if not packages:
-        return problem("extension", f"{what}; all that its build needs is there", rebuild, 1)
+        return make_problem("extension", f"{what}; all that its build needs is there", rebuild, 1)
     install = f"sudo apt-get install {' '.join(packages)}"
-    return problem(
+    return make_problem(
         "extension", f"{what}; its build lacks {', '.join(packages)}", f"{install} && {rebuild}", 1
     )
 
@@ -208,41 +208,45 @@ class Attempt:
     log: str = ""
 
     @property
-    def rejected(self) -> set[str]:
+    def rejected_programs(self) -> set[str]:
         """Return the refused programs in libbpf's log; a raw_tp twin by the name of the typed program."""
         refused = re.findall(r"prog '(\w+)': (?:BPF program load failed|failed to (?:load|attach))", self.log)
         return {name.removesuffix("_raw") for name in refused}
 
 
-def _failed(name: str, attempt: Attempt, what: str) -> Check:
+def _check_failed_load(name: str, attempt: Attempt, what: str) -> Check:
     """Return the check of a program in a set that could not be loaded."""
     assert attempt.error
     if isinstance(attempt.error, PermissionMissing):
         # Attempts are made only with the capabilities.
         finding = "refused although the capabilities are held: a container, seccomp or lockdown forbids it"
-        return problem(name, what + finding, None, attempt.error.exit_status, attempt.log or None)
+        return make_problem(name, what + finding, None, attempt.error.exit_status, attempt.log or None)
     if isinstance(attempt.error, Unsupported):
-        return problem(name, what + str(attempt.error), None, attempt.error.exit_status, attempt.log or None)
-    culprits = attempt.rejected
+        return make_problem(
+            name, what + str(attempt.error), None, attempt.error.exit_status, attempt.log or None
+        )
+    culprits = attempt.rejected_programs
     if culprits and name.removeprefix("probe ") not in culprits:
-        return note(name, f"{what}not tried: it is loaded together with {', '.join(sorted(culprits))}")
-    return problem(name, f"{what}rejected: {attempt.error}", REPORT, 1, attempt.log or None)
+        return make_note(name, f"{what}not tried: it is loaded together with {', '.join(sorted(culprits))}")
+    return make_problem(name, f"{what}rejected: {attempt.error}", REPORT_HINT, 1, attempt.log or None)
 
 
-def program(name: str, first: Attempt, twin: Attempt) -> Check:
+def check_program(name: str, first: Attempt, twin: Attempt) -> Check:
     """Return the check of a program. `first` is opwatch's normal load, `twin` the attempt with raw_tp
     forced."""
     title = f"probe {name}"
     if first.error:
-        return _failed(title, first, "")
+        return _check_failed_load(title, first, "")
     if name not in first.misses:
-        return note(title, "missing: this kernel lacks its tracepoint")
+        return make_note(title, "missing: this kernel lacks its tracepoint")
     if first.hooks != "tp_btf":
-        return note(title, "loaded (raw_tp twin): the kernel refuses the tp_btf program")
+        return make_note(title, "loaded (raw_tp twin): the kernel refuses the tp_btf program")
     if twin.error:
-        return _failed(title, twin, "loaded (tp_btf), but the raw_tp twin was ")
+        return _check_failed_load(title, twin, "loaded (tp_btf), but the raw_tp twin was ")
     misses = first.misses[name]
-    return ok(title, "loaded (tp_btf; raw_tp twin loads)" + (f", {misses} runs skipped" if misses else ""))
+    return make_ok(
+        title, "loaded (tp_btf; raw_tp twin loads)" + (f", {misses} runs skipped" if misses else "")
+    )
 
 
 # Meaning of each exit status, most severe first. The first match is used.
@@ -254,7 +258,7 @@ _VERDICTS = {
 }
 
 
-def verdict(checks: Sequence[Check]) -> tuple[int, str]:
+def summarize_checks(checks: Sequence[Check]) -> tuple[int, str]:
     """Return the exit status and a sentence with the meaning."""
     statuses = {check.exit_status for check in checks}
     for status, words in _VERDICTS.items():

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.closing import Closing
+from opwatch.closing import Closable
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
 
 CONTROL = Path("/dev/loop-control")
@@ -67,7 +67,7 @@ class LoopIdentity:
     diskseq: int | None  # None before Linux 5.15
 
 
-def diskseq(descriptor: int) -> int | None:
+def read_diskseq(descriptor: int) -> int | None:
     """Return the disk sequence number, unique since boot, or None before Linux 5.15."""
     buffer = bytearray(8)
     try:
@@ -78,23 +78,23 @@ def diskseq(descriptor: int) -> int | None:
     return value
 
 
-def backing_of(descriptor: int) -> tuple[int, int] | None:
+def find_backing_file(descriptor: int) -> tuple[int, int] | None:
     """Return st_dev and st_ino of the file behind a loop device, or None without a file.
 
     The kernel asks the file system of the file, and blocks if the file system does not answer.
     """
-    status = _status_of(descriptor)
-    return status and (_number(status[0]), status[1])
+    status = _read_status(descriptor)
+    return status and (_repack_number(status[0]), status[1])
 
 
-def backing_device_of(descriptor: int) -> int | None:
+def find_backing_device(descriptor: int) -> int | None:
     """Return the st_rdev of the block device behind a loop device, or the st_dev of the file system of the
-    backing file, or None if nothing is attached. May block like backing_of()."""
-    status = _status_of(descriptor)
-    return status and _number(status[2])
+    backing file, or None if nothing is attached. May block like find_backing_file()."""
+    status = _read_status(descriptor)
+    return status and _repack_number(status[2])
 
 
-def _status_of(descriptor: int) -> tuple[int, int, int] | None:
+def _read_status(descriptor: int) -> tuple[int, int, int] | None:
     """Return device, inode and rdevice of LOOP_GET_STATUS64 in the kernel's packing, or None without a
     file."""
     buffer = bytearray(_INFO.size)
@@ -108,19 +108,19 @@ def _status_of(descriptor: int) -> tuple[int, int, int] | None:
     return device, inode, rdevice
 
 
-def _number(packed: int) -> int:
+def _repack_number(packed: int) -> int:
     """Convert a device number from the kernel's packing to the C library's packing."""
     return os.makedev((packed >> 8) & 0xFFF, (packed & 0xFF) | ((packed >> 12) & 0xFFF00))
 
 
-class LoopDevice(Closing):
+class LoopDevice(Closable):
     """An open loop device. `node` is the device node, valid as long as require_same() does not raise; `path`
     leads to the descriptor, for other processes."""
 
     def __init__(self, descriptor: int, node: str) -> None:
         self._descriptor = descriptor
         self.node = node
-        self.identity = self._now()
+        self.identity = self._read_identity()
 
     @property
     def name(self) -> str:
@@ -137,17 +137,17 @@ class LoopDevice(Closing):
             raise OpwatchError(f"{self.node} has been closed")
         return self._descriptor
 
-    def _now(self) -> LoopIdentity:
+    def _read_identity(self) -> LoopIdentity:
         number = os.fstat(self.fileno()).st_rdev
-        backing = backing_of(self.fileno())
+        backing = find_backing_file(self.fileno())
         if backing is None:
             raise OpwatchError(f"{self.node} has no file behind it")
-        return LoopIdentity((os.major(number), os.minor(number)), backing, diskseq(self.fileno()))
+        return LoopIdentity((os.major(number), os.minor(number)), backing, read_diskseq(self.fileno()))
 
     def require_same(self) -> None:
         """Raise RefusedError if the disk was replaced since the opening, or the node belongs to another
         device."""
-        if self._now() != self.identity:
+        if self._read_identity() != self.identity:
             raise RefusedError(f"{self.node} has another file behind it than the one it was opened with")
         with contextlib.suppress(OSError):
             status = Path(self.node).stat()
@@ -167,14 +167,14 @@ class LoopDevice(Closing):
             self._descriptor = -1
 
 
-def attach(backing: int, binding: Binding | None = None) -> LoopDevice:
+def attach_loop(backing: int, binding: Binding | None = None) -> LoopDevice:
     """Return a loop device on an open file. The file may be closed afterwards, and needs no name."""
     binding = binding or Binding()
     for _ in range(_ATTEMPTS):
-        number = _free_number()
+        number = _find_free_number()
         descriptor = _open_node(number, read_only=binding.read_only)
         try:
-            _bind(descriptor, backing, binding)
+            _bind_file(descriptor, backing, binding)
             device = LoopDevice(descriptor, f"/dev/loop{number}")
             _allow_discards(device.name)
         except OSError as error:
@@ -191,11 +191,11 @@ def attach(backing: int, binding: Binding | None = None) -> LoopDevice:
     raise OpwatchError(f"others took {_ATTEMPTS} free loop devices before it could be used; try again")
 
 
-def backing_device_by_name(name: str) -> int | None:
-    """Return backing_device_of() of a loop device by kernel name, such as loop3."""
+def find_backing_by_name(name: str) -> int | None:
+    """Return find_backing_device() of a loop device by kernel name, such as loop3."""
     descriptor = _open_node(int(name.removeprefix("loop")), read_only=True)
     try:
-        return backing_device_of(descriptor)
+        return find_backing_device(descriptor)
     finally:
         os.close(descriptor)
 
@@ -213,7 +213,7 @@ def open_loop(node: str) -> LoopDevice:
         raise
 
 
-def loops_over(backing: tuple[int, int], sys: Path = Path("/sys")) -> Iterator[LoopDevice]:
+def open_loops(backing: tuple[int, int], sys: Path = Path("/sys")) -> Iterator[LoopDevice]:
     """Yield an open LoopDevice for each loop device over the file with the given st_dev and st_ino; the
     caller closes the devices. Skip devices that cannot be opened."""
     for folder in sorted((sys / "block").glob("loop*/loop")):
@@ -225,7 +225,7 @@ def loops_over(backing: tuple[int, int], sys: Path = Path("/sys")) -> Iterator[L
                 device.close()
 
 
-def _free_number() -> int:
+def _find_free_number() -> int:
     try:
         control = os.open(CONTROL, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -246,7 +246,7 @@ def _free_number() -> int:
 def _open_node(number: int, *, read_only: bool = False) -> int:
     """Return a descriptor of loop device `number`, and never of another file with the same name."""
     node = f"/dev/loop{number}"
-    wanted = _number_of(number)
+    wanted = _device_number(number)
     try:
         # Opening something other than the device could block or have side effects.
         reference = os.open(node, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -269,7 +269,7 @@ def _open_node(number: int, *, read_only: bool = False) -> int:
         os.close(reference)
 
 
-def _number_of(number: int) -> tuple[int, int]:
+def _device_number(number: int) -> tuple[int, int]:
     """Return major:minor of a loop device. With max_part, the minor differs from the number."""
     try:
         major, _, minor = Path(f"/sys/block/loop{number}/dev").read_text().partition(":")
@@ -278,7 +278,7 @@ def _number_of(number: int) -> tuple[int, int]:
         raise Unsupported(f"/sys/block/loop{number} is missing; is sysfs mounted?") from error
 
 
-def _bind(descriptor: int, backing: int, binding: Binding) -> None:
+def _bind_file(descriptor: int, backing: int, binding: Binding) -> None:
     # Some tools, such as mkfs.btrfs, compare only the names, so make each unique.
     label = f"opwatch-{os.urandom(8).hex()}".encode()
     flags = binding.flags | (_DIRECT_IO if binding.direct_io else 0)
@@ -301,18 +301,18 @@ def _bind_in_steps(descriptor: int, backing: int, binding: Binding, label: bytes
         if binding.block_size:
             fcntl.ioctl(descriptor, _SET_BLOCK_SIZE, binding.block_size)
         info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, binding.flags, label, b"", b"", 0, 0)
-        _again(descriptor, _SET_STATUS64, info)
+        _retry_ioctl(descriptor, _SET_STATUS64, info)
         if binding.direct_io:
             # a file system without direct I/O is read through the page cache
             with contextlib.suppress(OSError):
-                _again(descriptor, _SET_DIRECT_IO, 1)
+                _retry_ioctl(descriptor, _SET_DIRECT_IO, 1)
     except OSError:
         with contextlib.suppress(OSError):
             fcntl.ioctl(descriptor, _CLR_FD)
         raise
 
 
-def _again(descriptor: int, request: int, argument: bytes | int) -> None:
+def _retry_ioctl(descriptor: int, request: int, argument: bytes | int) -> None:
     """Retry an ioctl: the kernel returns EAGAIN while pages of the device are in use."""
     for _ in range(_ATTEMPTS):
         try:

@@ -1,6 +1,6 @@
 """Finds the mounts of a device in all mount namespaces. A process's own table covers only one namespace.
 
-Two functions, because neither replaces the other: `is_claimed` asks the kernel, which knows every mount, even
+Two functions, because neither replaces the other: `is_in_use` asks the kernel, which knows every mount, even
 after umount --lazy, when no process sees the mount; `survey` reports where, as far as permissions allow.
 """
 
@@ -15,13 +15,13 @@ from pathlib import Path
 from opwatch.errors import BadInput, OpwatchError
 from opwatch.foreign import read_names
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.host.sight import out_of_sight
+from opwatch.host.sight import list_hidden_processes
 from opwatch.host.usage import Mount, parse_mountinfo
 
 # Errors from /proc for a thread that has ended or is ending: mountinfo gives EINVAL.
 _ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)
 # Each pass over /proc finds threads started while the threads of the previous pass ended.
-_LOOKS = 4
+_MAX_TRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Survey:
     unseen: tuple[str, ...]
 
 
-def is_claimed(device: str) -> bool:
+def is_in_use(device: str) -> bool:
     """Return True if the kernel holds the device or a partition exclusively: a mount in any namespace, swap,
     dm, md. Opens the device without writing."""
     try:
@@ -67,7 +67,7 @@ def is_claimed(device: str) -> bool:
     return False
 
 
-def survey(
+def survey_mounts(
     numbers: Collection[tuple[int, int]], nodes: Collection[str] = (), proc: Path = Path("/proc")
 ) -> Survey:
     """Find the mounts of devices, by number, in all mount namespaces.
@@ -76,7 +76,7 @@ def survey(
     `nodes`.
     """
     wanted = {f"{major}:{minor}" for major, minor in numbers}
-    tables, unseen = _tables(proc)
+    tables, unseen = _read_tables(proc)
     mounts = [
         MountedIn(mount, space)
         for space, table in tables
@@ -86,10 +86,10 @@ def survey(
     return Survey(tuple(mounts), tuple(unseen))
 
 
-def elsewhere(mounts: Sequence[Mount], proc: Path = Path("/proc")) -> Survey:
+def find_foreign_mounts(mounts: Sequence[Mount], proc: Path = Path("/proc")) -> Survey:
     """Return block device file systems with mounts only in other namespaces, each once."""
     passed = {mount.dev for mount in mounts}
-    tables, unseen = _tables(proc, passed)
+    tables, unseen = _read_tables(proc, passed)
     further = []
     for space, table in tables:
         for mount in table:
@@ -99,18 +99,18 @@ def elsewhere(mounts: Sequence[Mount], proc: Path = Path("/proc")) -> Survey:
     return Survey(tuple(further), tuple(unseen))
 
 
-def survey_of(device: BlockDevice, devices: Devices) -> Survey:
+def survey_disk(device: BlockDevice, devices: Devices) -> Survey:
     """Find the mounts of a disk and all partitions."""
-    parts = [device, *devices.partitions(device)]
-    return survey([part.dev for part in parts], [f"/dev/{part.name}" for part in parts])
+    parts = [device, *devices.list_partitions(device)]
+    return survey_mounts([part.dev for part in parts], [f"/dev/{part.name}" for part in parts])
 
 
-def own_mounts(proc: Path = Path("/proc")) -> list[Mount]:
+def read_own_mounts(proc: Path = Path("/proc")) -> list[Mount]:
     """Return the mounts of our own namespace."""
     return parse_mountinfo(read_names(proc / "self" / "mountinfo"))
 
 
-def _tables(
+def _read_tables(
     proc: Path, known: Collection[str] | None = None
 ) -> tuple[list[tuple[MountSpace, list[Mount]]], list[str]]:
     """Return the mount table of every namespace, our own first, and what could not be inspected.
@@ -120,14 +120,14 @@ def _tables(
     """
     tables: dict[str, tuple[MountSpace, list[Mount]]] = {}
     unread: dict[str, str] = {}
-    for _ in range(_LOOKS):
-        spaces, unseen = _spaces(proc)
+    for _ in range(_MAX_TRIES):
+        spaces, unseen = _list_spaces(proc)
         left = [name for name in spaces if name not in tables and name not in unread]
         if not left:
             break
         for name in left:
             try:
-                read = _read(proc, spaces[name], known)
+                read = _read_table(proc, spaces[name], known)
             except (OSError, BadInput):
                 unread[name] = f"the mounts {spaces[name][0]}"
             else:
@@ -139,7 +139,7 @@ def _tables(
     return list(tables.values()), [*unseen, *unread.values()]
 
 
-def _read(
+def _read_table(
     proc: Path, candidates: Sequence[MountSpace], known: Collection[str] | None
 ) -> tuple[MountSpace, list[Mount]] | None:
     """Return a namespace's table, read from the first live thread; None if all have ended."""
@@ -163,11 +163,11 @@ def _is_new(line: str, known: Collection[str]) -> bool:
     return not number[0].startswith("0:") or " /dev/" in line.partition(" - ")[2]
 
 
-def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
+def _list_spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
     """Return the threads of every namespace, our own first, and what could not be inspected."""
     own = str((proc / "self" / "ns" / "mnt").readlink())
     spaces = {own: [MountSpace(own, None)]}
-    tasks, denied = _tasks(proc)
+    tasks, denied = _list_tasks(proc)
     for task in tasks:
         try:
             identity = str((task / "ns" / "mnt").readlink())
@@ -179,10 +179,10 @@ def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
             spaces.setdefault(identity, []).append(MountSpace(identity, int(task.name)))
     which = f"{denied} threads" if denied > 1 else "a thread"
     unseen = [f"{which} whose mount namespace may not be read"] if denied else []
-    return spaces, unseen + _out_of_sight(proc, spaces)
+    return spaces, unseen + _list_uninspected(proc, spaces)
 
 
-def _tasks(proc: Path) -> tuple[list[Path], int]:
+def _list_tasks(proc: Path) -> tuple[list[Path], int]:
     """Return the threads, ordered by process, and the number of processes without a readable thread list."""
     tasks, denied = [], 0
     for process in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
@@ -193,16 +193,16 @@ def _tasks(proc: Path) -> tuple[list[Path], int]:
     return tasks, denied
 
 
-def _out_of_sight(proc: Path, spaces: Collection[str]) -> list[str]:
-    mounts = own_mounts(proc)
-    unseen = out_of_sight(proc, mounts)
-    for pinned in _pinned(mounts):
+def _list_uninspected(proc: Path, spaces: Collection[str]) -> list[str]:
+    mounts = read_own_mounts(proc)
+    unseen = list_hidden_processes(proc, mounts)
+    for pinned in _find_pinned(mounts):
         if pinned not in spaces:
             unseen.append(f"mount namespace {pinned}, which no process is in")
     return unseen
 
 
-def _pinned(mounts: Collection[Mount]) -> set[str]:
+def _find_pinned(mounts: Collection[Mount]) -> set[str]:
     """Return the namespaces kept alive by a bind mount."""
     roots = {mount.root for mount in mounts if mount.filesystem == "nsfs"}
     return {root for root in roots if root.startswith("mnt:[")}

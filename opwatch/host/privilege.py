@@ -19,12 +19,12 @@ DUCKDB = "duckdb>=2,<3"
 TEXTUAL = "textual>=8,<9"
 
 
-def own_command() -> str:
+def build_own_command() -> str:
     """Return the shell command of this opwatch by full path, because sudo uses another PATH.
 
     Without a script, run the module with -P, which does not import from the current directory.
     """
-    called = _script() if Path(sys.argv[0]).name == "opwatch" else None
+    called = _find_script() if Path(sys.argv[0]).name == "opwatch" else None
     beside = Path(sys.executable).parent / "opwatch"
     if called:
         return shlex.quote(str(called.absolute()))
@@ -36,7 +36,7 @@ def own_command() -> str:
     return f"env PYTHONPATH={shlex.quote(str(Path(opwatch.__file__).parents[1]))} {module}"
 
 
-def _script() -> Path | None:
+def _find_script() -> Path | None:
     """Return the called script, by path or by searching PATH like a shell. shutil.which() would do, but the
     import takes longer than the rest of the module."""
     folder, name = os.path.split(sys.argv[0])
@@ -49,38 +49,40 @@ def _is_installed() -> bool:
     return any(True for folder in sys.path for _ in Path(folder or ".").glob("opwatch-*.dist-info"))
 
 
-def missing(what: str, needs: str, command: str = "...", otherwise: str = "") -> PermissionMissing:
+def make_permission_error(
+    what: str, needs: str, command: str = "...", otherwise: str = ""
+) -> PermissionMissing:
     """Return an error for `what` without the privilege `needs`, with a command to fix the problem."""
-    words = f"{what} needs {needs}. Try: sudo {own_command()} {command}"
+    words = f"{what} needs {needs}. Try: sudo {build_own_command()} {command}"
     return PermissionMissing(words + (f" ({otherwise})" if otherwise else ""))
 
 
 # linux/capability.h
 _DAC_OVERRIDE, _DAC_READ_SEARCH, _FOWNER, _KILL, _SYS_RAWIO, _SYS_ADMIN = 1, 2, 3, 5, 17, 21
 _SYS_RESOURCE, _PERFMON, _BPF = 24, 38, 39
-_OF_A_RECORDER = (
+_RECORDER_CAPABILITIES = (
     *(_DAC_OVERRIDE, _DAC_READ_SEARCH, _FOWNER, _KILL),  # write where the user may, and read /proc
     *(_SYS_RAWIO, _SYS_ADMIN),  # read log pages from drives
     *(_SYS_RESOURCE, _PERFMON, _BPF),  # trace
 )
 
 
-def keep_recorder_privileges() -> None:
+def drop_privileges() -> None:
     """Drop every capability not needed by a recorder. Call before threads are started; processes started
     later are limited as well."""
     # If the kernel cannot limit capabilities, keep all.
     with contextlib.suppress(ImportError, OSError):
         from opwatch import _native
 
-        _native.limit_capabilities(sum(1 << number for number in _OF_A_RECORDER))
+        _native.limit_capabilities(sum(1 << number for number in _RECORDER_CAPABILITIES))
 
 
 def require_root(what: str, needs: str, command: str, otherwise: str = "") -> None:
     if os.geteuid() != 0:
-        raise missing(what, f"root: {needs}", command, otherwise)
+        raise make_permission_error(what, f"root: {needs}", command, otherwise)
 
 
-def install_command(requirement: str) -> str:
+def build_install_command(requirement: str) -> str:
     """Return the shell command for installing a package into this Python."""
     sudo = "" if os.access(sys.prefix, os.W_OK) else "sudo "
     return f"{sudo}{shlex.quote(sys.executable)} -m pip install {shlex.quote(requirement)}"

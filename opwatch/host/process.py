@@ -6,24 +6,24 @@ import os
 from collections.abc import Callable, Sequence
 
 from opwatch.errors import OpwatchError, Unsupported
-from opwatch.foreign import lines_of, text_of
+from opwatch.foreign import decode_text, split_lines
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def ending_with(parent: int) -> Callable[[], None]:
+def die_with_parent(parent: int) -> Callable[[], None]:
     """Return a preexec function for a tool that must not outlive the calling thread."""
     import ctypes
     import signal
 
     prctl = ctypes.CDLL(None).prctl
 
-    def arrange() -> None:
+    def set_death_signal() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent died before prctl() took effect
             os._exit(1)
 
-    return arrange
+    return set_death_signal
 
 
 def run_tool(argv: Sequence[str], timeout_s: float = 60, *, ends_with_us: bool = False) -> str:
@@ -42,13 +42,13 @@ def run_tool(argv: Sequence[str], timeout_s: float = 60, *, ends_with_us: bool =
             capture_output=True,
             timeout=timeout_s,
             check=False,
-            preexec_fn=ending_with(os.getpid()) if ends_with_us else None,
+            preexec_fn=die_with_parent(os.getpid()) if ends_with_us else None,
         )
     except subprocess.TimeoutExpired as error:
         raise OpwatchError(f"{argv[0]} did not end within {timeout_s:.0f} s") from error
     if done.returncode:
-        words = lines_of(text_of(done.stderr or done.stdout).strip())
+        words = split_lines(decode_text(done.stderr or done.stdout).strip())
         raise OpwatchError(
             f"{argv[0]} failed ({done.returncode}): {words[-1] if words and words[-1] else 'silently'}"
         )
-    return text_of(done.stdout)
+    return decode_text(done.stdout)

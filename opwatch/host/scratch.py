@@ -14,10 +14,10 @@ MEMORY = Path("/dev/shm")
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
 
 
-def nameless_file(folder: Path, size_bytes: int) -> int:
+def create_unnamed_file(folder: Path, size_bytes: int) -> int:
     """Return a new sparse file that disappears with the last descriptor, even after a kill at any moment."""
     try:
-        descriptor = _without_name(folder)
+        descriptor = _open_unnamed(folder)
         try:
             os.truncate(descriptor, size_bytes)
         except BaseException:
@@ -28,7 +28,7 @@ def nameless_file(folder: Path, size_bytes: int) -> int:
     return descriptor
 
 
-def _without_name(folder: Path) -> int:
+def _open_unnamed(folder: Path) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC
     try:
         return os.open(folder, os.O_TMPFILE | flags, 0o600)
@@ -58,9 +58,9 @@ class ScratchDisk:
         self.node = ""
 
     def __enter__(self) -> ScratchDisk:
-        self._file = nameless_file(self._folder, self._size)
+        self._file = create_unnamed_file(self._folder, self._size)
         try:
-            self._device = loop.attach(self._file, loop.Binding(direct_io=self._direct_io))
+            self._device = loop.attach_loop(self._file, loop.Binding(direct_io=self._direct_io))
         except BaseException:
             self._close_file()
             raise
@@ -90,7 +90,7 @@ class ScratchDisk:
         return self._device.path
 
     @property
-    def backing(self) -> Path:
+    def backing_path(self) -> Path:
         """Return the path of the backing file."""
         return Path(f"/proc/{os.getpid()}/fd/{self._file}")
 

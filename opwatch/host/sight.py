@@ -17,11 +17,11 @@ _FIRST_USER_NAMESPACE = "user:[4026531837]"
 _HIDING = re.compile(r"hidepid=(1|2|4|noaccess|invisible|ptraceable)")
 
 
-def out_of_sight(proc: Path, mounts: Sequence[Mount]) -> list[str]:
+def list_hidden_processes(proc: Path, mounts: Sequence[Mount]) -> list[str]:
     """Return each kind of process hidden by /proc, with the reason; empty if all are visible. `mounts` are
     our own."""
     unseen = []
-    if _hides(proc, mounts) and not _may_see_all(proc):
+    if _hides_processes(proc, mounts) and not _may_see_all(proc):
         unseen.append(f"processes of other users: {proc} hides them (hidepid)")
     with contextlib.suppress(OSError):
         if str((proc / "self" / "ns" / "pid").readlink()) != _FIRST_PID_NAMESPACE:
@@ -29,7 +29,7 @@ def out_of_sight(proc: Path, mounts: Sequence[Mount]) -> list[str]:
     return unseen
 
 
-def _hides(proc: Path, mounts: Sequence[Mount]) -> bool:
+def _hides_processes(proc: Path, mounts: Sequence[Mount]) -> bool:
     """Return True if the visible /proc, mounted last, has hidepid and we are not in the group."""
     options = [mount.super_options for mount in mounts if mount.point == str(proc)][-1:]
     for option in options[0] if options else ():
@@ -46,4 +46,4 @@ def _may_see_all(proc: Path) -> bool:
     with contextlib.suppress(OSError):
         if str((proc / "self" / "ns" / "user").readlink()) != _FIRST_USER_NAMESPACE:
             return False
-    return capabilities.has("CAP_SYS_PTRACE")
+    return capabilities.has_capability("CAP_SYS_PTRACE")

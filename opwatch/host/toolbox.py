@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.host.bpftrace_trial import try_bpftrace
-from opwatch.host.diagnosis import Check, note, ok
+from opwatch.host.diagnosis import Check, make_note, make_ok
 
 # Administrators' directories missing in a user's PATH, and bcc's tool directory.
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/share/bcc/tools"
@@ -33,7 +33,7 @@ class Tool:
     minimum: tuple[int, ...] = ()
 
 
-def tools(machine: str) -> tuple[Tool, ...]:
+def list_tools(machine: str) -> tuple[Tool, ...]:
     qemu = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}.get(machine, "qemu-system")
     return (
         Tool(
@@ -59,7 +59,7 @@ def tools(machine: str) -> tuple[Tool, ...]:
     )
 
 
-def version(text: str) -> tuple[int, ...]:
+def parse_version(text: str) -> tuple[int, ...]:
     """Return the first version number in a tool's output, or () if there is none. Pure."""
     number = re.search(r"(?<![\w.])(?:v|fio-)?([0-9]+(?:\.[0-9]+)+)", text)
     return tuple(int(field) for field in number[1].split(".")) if number else ()
@@ -73,25 +73,27 @@ class ToolAnswer:
     failure: str | None = None
 
 
-def judge(tool: Tool, path: str | None, answer: ToolAnswer | None) -> Check:
+def judge_tool(tool: Tool, path: str | None, answer: ToolAnswer | None) -> Check:
     """Check a tool. `answer` is the version output, or None if not asked. Pure."""
     install = f"sudo apt-get install {tool.package}"
     if not path:
-        return note(tool.name, f"missing; it {tool.purpose}", install)
+        return make_note(tool.name, f"missing; it {tool.purpose}", install)
     if not answer:
-        return ok(tool.name, path)
+        return make_ok(tool.name, path)
     if answer.failure:
-        return note(tool.name, f"{path} cannot be used: {answer.failure}")
-    numbers = version(answer.text)
+        return make_note(tool.name, f"{path} cannot be used: {answer.failure}")
+    numbers = parse_version(answer.text)
     if not numbers:
-        return note(tool.name, f"{path} does not tell its version")
+        return make_note(tool.name, f"{path} does not tell its version")
     printed = ".".join(map(str, numbers))
     if numbers < tool.minimum:
-        return note(tool.name, f"{printed} is too old: {'.'.join(map(str, tool.minimum))} is needed", install)
-    return ok(tool.name, printed)
+        return make_note(
+            tool.name, f"{printed} is too old: {'.'.join(map(str, tool.minimum))} is needed", install
+        )
+    return make_ok(tool.name, printed)
 
 
-def _ask(path: str, arguments: Sequence[str]) -> ToolAnswer:
+def _ask_version(path: str, arguments: Sequence[str]) -> ToolAnswer:
     try:
         done = subprocess.run(
             [path, *arguments],
@@ -113,9 +115,9 @@ def _ask(path: str, arguments: Sequence[str]) -> ToolAnswer:
 def check_tools(machine: str | None = None) -> list[Check]:
     """Check all tools. All are optional: a missing tool is a note."""
     checks = []
-    for tool in tools(machine or platform.machine()):
+    for tool in list_tools(machine or platform.machine()):
         path = next(filter(None, (shutil.which(command, path=PATH) for command in tool.commands)), None)
-        check = judge(tool, path, _ask(path, tool.ask) if path and tool.ask else None)
+        check = judge_tool(tool, path, _ask_version(path, tool.ask) if path and tool.ask else None)
         checks.append(try_bpftrace(check, path) if tool.name == "bpftrace" else check)
     return checks
 
@@ -131,7 +133,7 @@ _BUILD_COMMANDS = {
 _BUILD_HEADERS = {"libbpf-dev": "bpf/libbpf.h", "libelf-dev": "libelf.h", "zlib1g-dev": "zlib.h"}
 
 
-def missing_packages(
+def find_missing_packages(
     which: Callable[[str], str | None], headers: Sequence[Path], python_headers: Path
 ) -> list[str]:
     """Return the missing Debian packages for a build with the tracer."""
@@ -150,9 +152,9 @@ def missing_packages(
     return missing
 
 
-def missing_here() -> list[str]:
+def find_missing_here() -> list[str]:
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
     headers = [Path("/usr/include"), Path("/usr/include") / multiarch, Path("/usr/local/include")]
-    return missing_packages(
+    return find_missing_packages(
         lambda command: shutil.which(command, path=PATH), headers, Path(sysconfig.get_path("include"))
     )

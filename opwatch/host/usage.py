@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from opwatch.errors import BadInput
-from opwatch.foreign import fields_of, lines_of, read_names, unescaped
+from opwatch.foreign import read_names, split_fields, split_lines, unescape_octal
 from opwatch.host.device import BlockDevice
 
 
@@ -30,14 +30,14 @@ class Mount:
     root: str = "/"
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
     """Return the mounts in the text; malformed lines are skipped. Pure."""
     mounts = []
-    for line in lines_of(text):
+    for line in split_lines(text):
         before, dash, after = line.partition(" - ")
         fields, behind = before.split(" "), after.split(" ")
         if dash and len(fields) >= 6 and len(behind) >= 2:
@@ -45,19 +45,19 @@ def parse_mountinfo(text: str) -> list[Mount]:
             mounts.append(
                 Mount(
                     dev=fields[2],
-                    point=unescaped(fields[4]),
+                    point=unescape_octal(fields[4]),
                     filesystem=behind[0],
-                    source=unescaped(behind[1]),
+                    source=unescape_octal(behind[1]),
                     options=tuple(fields[5].split(",")),
                     super_options=tuple(filter(None, further.split(","))),
-                    number=_number(fields[0]),
-                    root=unescaped(fields[3]),
+                    number=_parse_number(fields[0]),
+                    root=unescape_octal(fields[3]),
                 )
             )
     return mounts
 
 
-def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
+def find_mount(path: str, mounts: Sequence[Mount]) -> Mount | None:
     """Return the mount that contains an absolute path without symlinks, or None: the last mount among the
     longest matching mount points. Pure."""
     holder = None
@@ -68,7 +68,7 @@ def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
     return holder
 
 
-def number_of_mount(point: Path, mounts: Sequence[Mount]) -> tuple[int, int] | None:
+def find_mount_number(point: Path, mounts: Sequence[Mount]) -> tuple[int, int] | None:
     """Return st_dev of the topmost mount at exactly `point`, or None if nothing is mounted there.
 
     Uses the mount table because a dead FUSE mount does not answer stat(). Pure.
@@ -77,7 +77,7 @@ def number_of_mount(point: Path, mounts: Sequence[Mount]) -> tuple[int, int] | N
     for mount in mounts:
         if mount.point == str(point):
             major, _, minor = mount.dev.partition(":")
-            whole_major, whole_minor = _number(major), _number(minor)
+            whole_major, whole_minor = _parse_number(major), _parse_number(minor)
             if whole_major is not None and whole_minor is not None:
                 number = (whole_major, whole_minor)
     return number
@@ -85,11 +85,11 @@ def number_of_mount(point: Path, mounts: Sequence[Mount]) -> tuple[int, int] | N
 
 def parse_swaps(text: str) -> list[str]:
     """Return the paths of swap partitions in /proc/swaps; swap files belong to their file system. Pure."""
-    rows = [fields_of(line) for line in lines_of(text)[1:]]
-    return [unescaped(row[0]) for row in rows if len(row) >= 2 and row[1] == "partition"]
+    rows = [split_fields(line) for line in split_lines(text)[1:]]
+    return [unescape_octal(row[0]) for row in rows if len(row) >= 2 and row[1] == "partition"]
 
 
-def _read(path: Path) -> str:
+def _read_or_empty(path: Path) -> str:
     try:
         return read_names(path)
     except (OSError, BadInput):
@@ -117,30 +117,33 @@ class Usage:
             if mount.dev.startswith("0:") and mount.source.startswith("/dev/"):
                 self._by_source.setdefault(mount.source, []).append(at)
 
-    def mounts_of(self, device: BlockDevice) -> list[Mount]:
+    def find_mounts(self, device: BlockDevice) -> list[Mount]:
         """Return the device's mounts. File systems with a separate device number, such as btrfs, are found
         by source."""
-        names = self._names(device)
+        names = self._list_paths(device)
         places = {
-            at for source in self._by_source if self._leads(source, names) for at in self._by_source[source]
+            at
+            for source in self._by_source
+            if self._resolves_to(source, names)
+            for at in self._by_source[source]
         }
         if device.dev != (0, 0):
             places.update(self._by_dev.get(f"{device.dev[0]}:{device.dev[1]}", []))
         return [self.mounts[at] for at in sorted(places)]
 
     def is_swap(self, device: BlockDevice) -> bool:
-        names = self._names(device)
-        return any(self._leads(path, names) for path in self.swaps)
+        names = self._list_paths(device)
+        return any(self._resolves_to(path, names) for path in self.swaps)
 
-    def member_of(self, device: BlockDevice) -> str | None:
+    def find_btrfs(self, device: BlockDevice) -> str | None:
         """Return the btrfs that contains this device, or None."""
         return self.members.get(device.name)
 
-    def _names(self, device: BlockDevice) -> set[str]:
-        label = device.attribute("dm/name")
+    def _list_paths(self, device: BlockDevice) -> set[str]:
+        label = device.read_attribute("dm/name")
         return {f"/dev/{device.name}", *([f"/dev/mapper/{label}"] if label else [])}
 
-    def _leads(self, source: str, names: set[str]) -> bool:
+    def _resolves_to(self, source: str, names: set[str]) -> bool:
         if not source.startswith("/dev/"):
             return False
         if source not in names and source not in self._targets:
@@ -156,7 +159,7 @@ def read_usage(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Usage:
         for link in (sys / "fs" / "btrfs").glob("*/devices/*")
     }
     return Usage(
-        parse_mountinfo(_read(proc / "self" / "mountinfo")),
-        parse_swaps(_read(proc / "swaps")),
+        parse_mountinfo(_read_or_empty(proc / "self" / "mountinfo")),
+        parse_swaps(_read_or_empty(proc / "swaps")),
         members,
     )

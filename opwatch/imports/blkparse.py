@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from opwatch.errors import BadInput
-from opwatch.foreign import LONGEST_LINE, text_of
-from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
+from opwatch.foreign import MAX_LINE_BYTES, decode_text
+from opwatch.imports.disk import ImportedDisk, ImportedRun, OpCounts
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
-from opwatch.trace.lacking import CPU, SEQUENTIAL, TRUST
+from opwatch.trace.unavailable import CPU, SEQUENTIAL, TRUST
 
 _SECOND, _SECTOR = 10**9, 512
 _EVENT = re.compile(
@@ -28,20 +28,20 @@ _EVENT = re.compile(
 _ERROR = re.compile(r"\[(-?[0-9]{1,6})\]\s*$", re.ASCII)
 # Issued, completed, and requeued; a requeued request is issued again.
 _ISSUE, _COMPLETION, _REQUEUE = "D", "C", "R"
-_MOST_DISKS, _MOST_SECONDS, _MOST_IN_FLIGHT = 256, 86_400, 1 << 16
-_LACKS = (
+_MAX_DISKS, _MAX_SECONDS, _MAX_IN_FLIGHT = 256, 86_400, 1 << 16
+_MISSING = (
     f"{SEQUENTIAL}: of requests in their order of issue only those that end are taken",
     f"{TRUST}: blkparse has no account of what was lost in the text",
     f"{CPU}: blktrace does not tell it",
 )
 # The summary after the events, for one CPU or for a whole device.
-_SUMS_OF = re.compile(r"(CPU[0-9]{1,6}|Total) \(([^\n]{1,64})\):\s*", re.ASCII)
-_SUMS = re.compile(
+_SUMMARY_HEADER = re.compile(r"(CPU[0-9]{1,6}|Total) \(([^\n]{1,64})\):\s*", re.ASCII)
+_SUMMARY = re.compile(
     r"\s*(?:PC )?Reads Compl(?:eted|\.):\s+([0-9]{1,12})(?:,\s+([0-9]{1,15})KiB)?"
     r"\s+(?:PC )?Writes Compl(?:eted|\.):\s+([0-9]{1,12})(?:,\s+([0-9]{1,15})KiB)?\s*",
     re.ASCII,
 )
-_SECTORS_OF_KIB = 2
+_SECTORS_PER_KIB = 2
 _NOTES = (
     "blkparse: its times count from the begin of the trace; of which day is not in it (1970-01-01)",
     "blkparse: what was issued before the trace or is not completed in it is left out",
@@ -64,47 +64,47 @@ class _Completion:
     is_error: bool
 
 
-def read_blkparse(raw: bytes, name: str) -> ImportedFile:
+def parse_blkparse(raw: bytes, name: str) -> ImportedFile:
     """Parse blkparse text into entries.
 
     Raise BadInput, with the line, if the text is not from blkparse, or if its summary disagrees with the
     events.
     """
     trace = _Trace()
-    completions = sorted(_completions(raw, name, trace), key=lambda completion: completion.at_ns)
+    completions = sorted(_parse_completions(raw, name, trace), key=lambda completion: completion.at_ns)
     if not completions:
         raise BadInput(f"{name}: no request is issued and completed in it")
     disks = sorted({completion.disk for completion in completions})
-    if len(disks) > _MOST_DISKS:
-        raise BadInput(f"{name}: {len(disks)} disks are more than {_MOST_DISKS}")
-    if trace.end_ns >= _MOST_SECONDS * _SECOND:
-        raise BadInput(f"{name}: it lasts for more than {_MOST_SECONDS} s")
+    if len(disks) > _MAX_DISKS:
+        raise BadInput(f"{name}: {len(disks)} disks are more than {_MAX_DISKS}")
+    if trace.end_ns >= _MAX_SECONDS * _SECOND:
+        raise BadInput(f"{name}: it lasts for more than {_MAX_SECONDS} s")
     if trace.end_ns <= trace.begin_ns:
         raise BadInput(f"{name}: all of its events are of one moment: no rate follows")
-    _check(trace, name)
-    return ImportedFile("blkparse", _SECOND, _entries(completions, disks, trace), _NOTES)
+    _check_summary(trace, name)
+    return ImportedFile("blkparse", _SECOND, _make_entries(completions, disks, trace), _NOTES)
 
 
 def is_blkparse(raw: bytes) -> bool:
     """Return whether the first line is an event."""
-    return _EVENT.match(text_of(raw[:LONGEST_LINE].partition(b"\n")[0])) is not None
+    return _EVENT.match(decode_text(raw[:MAX_LINE_BYTES].partition(b"\n")[0])) is not None
 
 
-def _completions(raw: bytes, name: str, trace: _Trace) -> Iterator[_Completion]:
+def _parse_completions(raw: bytes, name: str, trace: _Trace) -> Iterator[_Completion]:
     issues, events = _Issues(), 0
     for number, line in enumerate(io.BytesIO(raw), 1):
-        event = _EVENT.match(text_of(line)) if len(line) <= LONGEST_LINE else None
+        event = _EVENT.match(decode_text(line)) if len(line) <= MAX_LINE_BYTES else None
         if not event:
             # Summaries follow the events; messages of processes may appear between events.
             if not events and line.strip():
-                raise BadInput(f"{name}, line {number}: {text_of(line[:60])!r} is no event of blkparse")
-            trace.take_sums(line)
+                raise BadInput(f"{name}, line {number}: {decode_text(line[:60])!r} is no event of blkparse")
+            trace.parse_summary(line)
             continue
         events += 1
-        trace.take(event)
-        completion = _completed(issues, event, text_of(line))
-        if len(issues) > _MOST_IN_FLIGHT:
-            raise BadInput(f"{name}, line {number}: {_MOST_IN_FLIGHT} requests are issued and not completed")
+        trace.add_event(event)
+        completion = _find_completion(issues, event, decode_text(line))
+        if len(issues) > _MAX_IN_FLIGHT:
+            raise BadInput(f"{name}, line {number}: {_MAX_IN_FLIGHT} requests are issued and not completed")
         if completion:
             yield completion
 
@@ -116,7 +116,7 @@ class _Trace:
     `totals` and `by_cpu` hold (completions, KiB) per device: the totals, and the sums over the CPUs.
     """
 
-    begin_ns: int = _MOST_SECONDS * _SECOND
+    begin_ns: int = _MAX_SECONDS * _SECOND
     end_ns: int = 0
     ends: int = 0
     sectors: int = 0
@@ -124,26 +124,26 @@ class _Trace:
     by_cpu: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
     _sums_of: tuple[bool, str] | None = None
 
-    def take(self, event: re.Match[str]) -> None:
+    def add_event(self, event: re.Match[str]) -> None:
         at_ns = int(event[3]) * _SECOND + int(event[4])
         self.begin_ns, self.end_ns = min(self.begin_ns, at_ns), max(self.end_ns, at_ns)
         if event[5] == _COMPLETION:
             self.ends += 1
             self.sectors += int(event[8] or 0)
 
-    def take_sums(self, line: bytes) -> None:
-        text = text_of(line[:LONGEST_LINE])
-        if of := _SUMS_OF.fullmatch(text):
+    def parse_summary(self, line: bytes) -> None:
+        text = decode_text(line[:MAX_LINE_BYTES])
+        if of := _SUMMARY_HEADER.fullmatch(text):
             self._sums_of = of[1] == "Total", of[2]
-        elif self._sums_of and (counts := _SUMS.fullmatch(text)):
+        elif self._sums_of and (counts := _SUMMARY.fullmatch(text)):
             is_total, device = self._sums_of
             sums = self.totals if is_total else self.by_cpu
-            if device in sums or len(sums) < _MOST_DISKS:
+            if device in sums or len(sums) < _MAX_DISKS:
                 sums[device][0] += int(counts[1]) + int(counts[3])
                 sums[device][1] += int(counts[2] or 0) + int(counts[4] or 0)
 
 
-def _check(trace: _Trace, name: str) -> None:
+def _check_summary(trace: _Trace, name: str) -> None:
     """Raise BadInput if the completions and the summary disagree."""
     # A device with a single CPU has no total.
     sums = {**trace.by_cpu, **trace.totals}.values()
@@ -152,17 +152,18 @@ def _check(trace: _Trace, name: str) -> None:
     ends, kib = (sum(device[place] for device in sums) for place in (0, 1))
     # Each sum is rounded down, separately for reads and writes.
     rounding = 2 * len(sums)
-    if trace.ends != ends or abs(trace.sectors / _SECTORS_OF_KIB - kib) > rounding:
+    if trace.ends != ends or abs(trace.sectors / _SECTORS_PER_KIB - kib) > rounding:
         raise BadInput(
-            f"{name}: it has {trace.ends} completions of {trace.sectors // _SECTORS_OF_KIB} KiB, and its own "
+            f"{name}: it has {trace.ends} completions of {trace.sectors // _SECTORS_PER_KIB} KiB, "
+            "and its own "
             f"sums count {ends} of {kib} KiB: import the whole output of blkparse"
         )
 
 
-def _completed(issues: _Issues, event: re.Match[str], line: str) -> _Completion | None:
+def _find_completion(issues: _Issues, event: re.Match[str], line: str) -> _Completion | None:
     """Return the request that an event completes, or None."""
     major, minor, seconds, fraction, action, flags, sector, count = event.groups()
-    op = operation(flags)
+    op = parse_operation(flags)
     if op is None or (sector is None and op != "flush"):
         return None
     disk, at_ns = f"{major}:{minor}", int(seconds) * _SECOND + int(fraction)
@@ -188,7 +189,7 @@ def _completed(issues: _Issues, event: re.Match[str], line: str) -> _Completion 
     return None
 
 
-def operation(flags: str) -> str | None:
+def parse_operation(flags: str) -> str | None:
     """Return the operation for an RWBS field, or None.
 
     A leading F is a preflush before the data, or a flush without data; a later F is FUA.
@@ -203,23 +204,23 @@ def operation(flags: str) -> str | None:
     return "flush" if flags.startswith("F") else None
 
 
-def _entries(completions: list[_Completion], names: list[str], trace: _Trace) -> Iterator[RunEntry]:
+def _make_entries(completions: list[_Completion], names: list[str], trace: _Trace) -> Iterator[RunEntry]:
     """Yield a sample for every second since the first event, and one at the last event."""
     disks = {
-        name: ImportedDisk(place, name, "requests by blktrace", _LACKS) for place, name in enumerate(names)
+        name: ImportedDisk(place, name, "requests by blktrace", _MISSING) for place, name in enumerate(names)
     }
     # The clock starts at one second, because 0 means "no time".
     run = ImportedRun([*disks.values()], -_SECOND)
     due_ns, end_ns = trace.begin_ns + 2 * _SECOND, trace.end_ns + _SECOND
-    yield from run.begin(trace.begin_ns + _SECOND)
+    yield from run.make_start_entries(trace.begin_ns + _SECOND)
     for completion in completions:
         while completion.at_ns + _SECOND > due_ns:
-            yield run.tick(due_ns)
+            yield run.make_interval_entry(due_ns)
             due_ns += _SECOND
         latency_ns = completion.latency_ns
-        disks[completion.disk].add(
+        disks[completion.disk].add_requests(
             completion.op,
-            Amounts(
+            OpCounts(
                 1,
                 completion.bytes,
                 sum_ns=latency_ns,
@@ -230,7 +231,7 @@ def _entries(completions: list[_Completion], names: list[str], trace: _Trace) ->
         )
     # The trace may continue after the last completion.
     while due_ns < end_ns:
-        yield run.tick(due_ns)
+        yield run.make_interval_entry(due_ns)
         due_ns += _SECOND
-    yield run.tick(end_ns)
-    yield run.end(end_ns)
+    yield run.make_interval_entry(end_ns)
+    yield run.make_end_entry(end_ns)

@@ -15,12 +15,12 @@ from opwatch.trace.trust import Reading
 
 BACKEND = "import"
 _WIDTH = len(SCALARS) + sum(SLOTS)
-_PLACES = {name: place for place, name in enumerate(SCALARS)}
-_MOST = (1 << 64) - 1
+_INDEX_BY_NAME = {name: place for place, name in enumerate(SCALARS)}
+_MAX_VALUE = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class OpCounts:
     """Counts to add for one operation.
 
     Unknown values stay 0 and are listed in the disk's `lacks`. `latencies` maps values in ns to counts.
@@ -43,7 +43,7 @@ class ImportedDisk:
         self._reason = f"{level}: the kernel's statistics are not in it"
         self._words = [0] * (2 + len(OPS) * _WIDTH)
 
-    def add(self, op: str, amounts: Amounts) -> None:
+    def add_requests(self, op: str, amounts: OpCounts) -> None:
         begin = 2 + OPS.index(op) * _WIDTH
         for name, amount in (
             ("completed", amounts.requests),
@@ -55,15 +55,15 @@ class ImportedDisk:
             ("in_flight_ns", amounts.sum_ns),
             ("errors", amounts.errors),
         ):
-            place = begin + _PLACES[name]
-            self._words[place] = min(self._words[place] + amount, _MOST)
-        place = begin + _PLACES["max_ns"]
-        self._words[place] = max(self._words[place], min(amounts.max_ns, _MOST))
+            place = begin + _INDEX_BY_NAME[name]
+            self._words[place] = min(self._words[place] + amount, _MAX_VALUE)
+        place = begin + _INDEX_BY_NAME["max_ns"]
+        self._words[place] = max(self._words[place], min(amounts.max_ns, _MAX_VALUE))
         for value, count in amounts.latencies.items():
-            slot = begin + len(SCALARS) + LATENCY.slot(value)
-            self._words[slot] = min(self._words[slot] + count, _MOST)
+            slot = begin + len(SCALARS) + LATENCY.find_slot(value)
+            self._words[slot] = min(self._words[slot] + count, _MAX_VALUE)
 
-    def sample(self, mono_ns: int, anchor: Anchor, cpu: CpuTimes | None = None) -> DiskSample:
+    def make_sample(self, mono_ns: int, anchor: Anchor, cpu: CpuTimes | None = None) -> DiskSample:
         """Return a sample of all counts added so far."""
         self._words[0] = self._words[1] = mono_ns
         counters = decode_sample(struct.pack(f"={len(self._words)}Q", *self._words))
@@ -81,19 +81,19 @@ class ImportedRun:
         self._disks, self._wall_ns = disks, wall_ns
         self.cpu: CpuTimes | None = None
 
-    def _anchor(self, mono_ns: int) -> Anchor:
+    def _make_anchor(self, mono_ns: int) -> Anchor:
         return Anchor(mono_ns, self._wall_ns + mono_ns, 0)
 
-    def begin(self, mono_ns: int) -> list[Began]:
-        anchor = self._anchor(mono_ns)
-        return [Began(disk.place, disk.sample(mono_ns, anchor, self.cpu)) for disk in self._disks]
+    def make_start_entries(self, mono_ns: int) -> list[Began]:
+        anchor = self._make_anchor(mono_ns)
+        return [Began(disk.place, disk.make_sample(mono_ns, anchor, self.cpu)) for disk in self._disks]
 
-    def tick(self, mono_ns: int) -> Ticked:
-        return Ticked(self._samples(mono_ns))
+    def make_interval_entry(self, mono_ns: int) -> Ticked:
+        return Ticked(self._make_samples(mono_ns))
 
-    def end(self, mono_ns: int) -> Ended:
-        return Ended(self._samples(mono_ns))
+    def make_end_entry(self, mono_ns: int) -> Ended:
+        return Ended(self._make_samples(mono_ns))
 
-    def _samples(self, mono_ns: int) -> dict[int, DiskSample]:
-        anchor = self._anchor(mono_ns)
-        return {disk.place: disk.sample(mono_ns, anchor, self.cpu) for disk in self._disks}
+    def _make_samples(self, mono_ns: int) -> dict[int, DiskSample]:
+        anchor = self._make_anchor(mono_ns)
+        return {disk.place: disk.make_sample(mono_ns, anchor, self.cpu) for disk in self._disks}

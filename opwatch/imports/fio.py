@@ -5,96 +5,100 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opwatch.errors import BadInput
-from opwatch.fio.kept import REPORT_NAME
-from opwatch.fio.report import json_in, parse_report
+from opwatch.fio.recorded import REPORT_NAME
+from opwatch.fio.report import extract_json, parse_report
 from opwatch.fio.results import TRANSFERS, FioLatency, FioOperation, FioReport
-from opwatch.foreign import text_of
-from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
-from opwatch.imports.fio_rows import FioRow, rows_of
+from opwatch.foreign import decode_text
+from opwatch.imports.disk import ImportedDisk, ImportedRun, OpCounts
+from opwatch.imports.fio_rows import FioRow, make_rows
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import Ended, RunEntry
-from opwatch.trace.lacking import CPU, DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
+from opwatch.trace.unavailable import CPU, DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
 
-_SECOND = 10**9
-_LACKS = (
+_NS_PER_S = 10**9
+_MISSING = (
     f"{ERRORS}: fio's report does not count them by operation",
     f"{ISSUED}: fio's report does not count them apart from what ended",
     f"{TRUST}: fio has no account of what was lost",
     f"{CPU}: fio's report has that of its jobs alone, not the machine's",
 )
-_OWN = "fio's own percentiles are shown beside"
+_FIO_PERCENTILES = "fio's own percentiles are shown beside"
 _UNTIMED = "fio measured no latency of some operation (gtod_reduce, disable_clat or the like)"
-_NO_BINS = f"{PERCENTILES}: the report is JSON and not JSON+, which has histograms; {_OWN}"
-_COARSE = f"{PERCENTILES}: fio before 3.0 has bins of whole microseconds; {_OWN}"
+_NO_BINS = f"{PERCENTILES}: the report is JSON and not JSON+, which has histograms; {_FIO_PERCENTILES}"
+_COARSE_BINS = f"{PERCENTILES}: fio before 3.0 has bins of whole microseconds; {_FIO_PERCENTILES}"
 _NOTES = (
     "fio: a job stands where a disk would, and all of its time is one interval",
     "fio: when jobs began is not in its report: each begins at the same moment",
 )
-_APART = "fio: operations of one job that took different times are rows of their own"
+_SEPARATE_ROWS = "fio: operations of one job that took different times are rows of their own"
 _WHOLE_US = "fio: before 3.0 it rounds latencies down to whole microseconds: means are up to 1 µs too low"
 
 
-def read_fio(raw: bytes, name: str) -> ImportedFile:
+def parse_fio(raw: bytes, name: str) -> ImportedFile:
     """Parse a fio report into entries.
 
     Raise BadInput, with the position, if the text is not a report or contradicts the rates in it.
     """
-    text = text_of(raw)
+    text = decode_text(raw)
     report = parse_report(text, name)
     mixed = [job.name for job in report.jobs if not set(TRANSFERS) <= job.operations.keys()]
     if mixed:
         raise BadInput(f"{name}: job {mixed[0]!r:.60} has all operations in one (unified_rw_reporting)")
-    rows = rows_of(report, name)
+    rows = make_rows(report, name)
     longest_s = max(row.runtime_s for row in rows)
     if longest_s <= 0:
         raise BadInput(f"{name}: no job ran for a millisecond")
-    notes = [*_NOTES, _APART] if len(rows) > len(report.jobs) else [*_NOTES]
-    if any(latency.quantum_ns > 1 for row in rows for latency in _latencies(row)):
+    notes = [*_NOTES, _SEPARATE_ROWS] if len(rows) > len(report.jobs) else [*_NOTES]
+    if any(latency.quantum_ns > 1 for row in rows for latency in _list_latencies(row)):
         notes.append(_WHOLE_US)
-    program, step_ns = report.version or "fio", round(longest_s * _SECOND)
-    kept = ((REPORT_NAME, json_in(text, name).encode("utf-8", "replace")),)
-    return ImportedFile(program, step_ns, _entries(report, rows), tuple(notes), kept)
+    program, step_ns = report.version or "fio", round(longest_s * _NS_PER_S)
+    kept = ((REPORT_NAME, extract_json(text, name).encode("utf-8", "replace")),)
+    return ImportedFile(program, step_ns, _make_entries(report, rows), tuple(notes), kept)
 
 
-def _entries(report: FioReport, rows: Sequence[FioRow]) -> Iterator[RunEntry]:
+def _make_entries(report: FioReport, rows: Sequence[FioRow]) -> Iterator[RunEntry]:
     level = f"jobs by {report.version or 'fio'}"
-    disks = [ImportedDisk(place, row.name, level, _lacks(row)) for place, row in enumerate(rows)]
-    ends = [_SECOND + round(row.runtime_s * _SECOND) for row in rows]
+    disks = [ImportedDisk(place, row.name, level, _list_missing(row)) for place, row in enumerate(rows)]
+    ends = [_NS_PER_S + round(row.runtime_s * _NS_PER_S) for row in rows]
     wall_ns = (report.end_wall_ns or max(ends)) - max(ends)
     # Rows have different durations, so each is a run with a single disk.
     runs = [ImportedRun([disk], wall_ns) for disk in disks]
     for run in runs:
-        yield from run.begin(_SECOND)
+        yield from run.make_start_entries(_NS_PER_S)
     for disk, row in zip(disks, rows, strict=True):
         for op, operation in row.operations.items():
-            disk.add(op, _amounts(operation))
+            disk.add_requests(op, _count_requests(operation))
     in_order = sorted(zip(ends, runs, strict=True), key=lambda end_and_run: end_and_run[0])
     for end_ns, run in in_order:
-        yield run.tick(end_ns)
+        yield run.make_interval_entry(end_ns)
     # The last sample of a job is at the job's end.
-    last = {place: sample for end_ns, run in in_order for place, sample in run.end(end_ns).samples.items()}
+    last = {
+        place: sample
+        for end_ns, run in in_order
+        for place, sample in run.make_end_entry(end_ns).samples.items()
+    }
     yield Ended(last)
 
 
-def _latencies(row: FioRow) -> list[FioLatency]:
-    return [operation.latency for operation in row.operations.values() if operation.latency]
+def _list_latencies(row: FioRow) -> list[FioLatency]:
+    return [operation.reported_latency for operation in row.operations.values() if operation.reported_latency]
 
 
-def _lacks(row: FioRow) -> tuple[str, ...]:
-    if any(operation.requests and not operation.latency for operation in row.operations.values()):
-        return (*_LACKS, *(f"{name}: {_UNTIMED}" for name in (PERCENTILES, MAXIMUM, DEPTH)))
-    missing = [latency for latency in _latencies(row) if latency.bins is None]
+def _list_missing(row: FioRow) -> tuple[str, ...]:
+    if any(operation.requests and not operation.reported_latency for operation in row.operations.values()):
+        return (*_MISSING, *(f"{name}: {_UNTIMED}" for name in (PERCENTILES, MAXIMUM, DEPTH)))
+    missing = [latency for latency in _list_latencies(row) if latency.bins is None]
     if not missing:
-        return _LACKS
-    return (*_LACKS, _COARSE if any(latency.quantum_ns > 1 for latency in missing) else _NO_BINS)
+        return _MISSING
+    return (*_MISSING, _COARSE_BINS if any(latency.quantum_ns > 1 for latency in missing) else _NO_BINS)
 
 
-def _amounts(operation: FioOperation) -> Amounts:
-    latency: FioLatency | None = operation.latency
+def _count_requests(operation: FioOperation) -> OpCounts:
+    latency: FioLatency | None = operation.reported_latency
     bytes_ = operation.bytes or 0
     if latency is None:
-        return Amounts(operation.requests, bytes_)
-    return Amounts(
+        return OpCounts(operation.requests, bytes_)
+    return OpCounts(
         operation.requests,
         bytes_,
         sum_ns=round(latency.mean_ns * operation.requests),

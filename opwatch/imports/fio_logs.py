@@ -14,28 +14,28 @@ from itertools import pairwise
 from statistics import median
 
 from opwatch.errors import BadInput
-from opwatch.fio.kept import REPORT_NAME
 from opwatch.fio.logs import FioHistogramLog, FioLog, FioLogKind, FioLogRow, parse_log
-from opwatch.fio.report import json_in, parse_report
+from opwatch.fio.recorded import REPORT_NAME
+from opwatch.fio.report import extract_json, parse_report
 from opwatch.fio.results import FioReport
-from opwatch.foreign import text_of
-from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
-from opwatch.imports.fio_threads import LoggedThreads, LoggedTotal
+from opwatch.foreign import decode_text
+from opwatch.imports.disk import ImportedDisk, ImportedRun, OpCounts
+from opwatch.imports.fio_threads import LoggedTotal, LogThreads
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
-from opwatch.trace.lacking import CPU, DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
+from opwatch.trace.unavailable import CPU, DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
 
-_SECOND = 10**9
-_MS = 10**6
+_NS_PER_S = 10**9
+_NS_PER_MS = 10**6
 # Interval length for logs with a row per request.
 _STEP_MS = 1000
 # A row may be some milliseconds late, which shortens the gap to the next row.
-_LEAST_GAP, _MOST_GAP = 0.75, 1.5
-_MOST_STEPS = 1 << 16
+_MIN_GAP, _MAX_GAP = 0.75, 1.5
+_MAX_STEPS = 1 << 16
 # Values above this are milliseconds since 1970, at dates after 2001; no clock that starts at boot reaches
 # them.
-_LEAST_WALL_MS, _MOST_MS = 10**12, 9 * 10**12
-_LACKS = (
+_MIN_WALL_MS, _MAX_MS = 10**12, 9 * 10**12
+_MISSING = (
     f"{ERRORS}: fio's logs do not have them",
     f"{ISSUED}: fio's logs do not have them apart from what ended",
     f"{TRUST}: fio has no account of what was lost",
@@ -50,7 +50,7 @@ _LATENCIES = (FioLogKind.COMPLETION, FioLogKind.LATENCY)
 
 
 @dataclass(slots=True)
-class _Sums:
+class _IntervalTotals:
     """Totals of one operation in one interval. `sum_ns` is computed from the log's means, if the log has
     means."""
 
@@ -61,7 +61,7 @@ class _Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
+class _Intervals:
     """The intervals common to all logs, numbered from 1."""
 
     begin_ms: int
@@ -71,13 +71,13 @@ class _Steps:
     has_means: bool
 
     @property
-    def count(self) -> int:
+    def step_count(self) -> int:
         end_ms = self.end_ms - (self.step_ms / 2 if self.has_means else 0)
         return max(math.ceil((end_ms - self.begin_ms) / self.step_ms), 1)
 
-    def at(self, time_ms: float) -> int:
+    def find_step(self, time_ms: float) -> int:
         """Return the number of the interval that contains or ends at this time."""
-        return min(max(math.ceil((time_ms - self.begin_ms) / self.step_ms), 1), self.count)
+        return min(max(math.ceil((time_ms - self.begin_ms) / self.step_ms), 1), self.step_count)
 
 
 class _Job:
@@ -89,7 +89,7 @@ class _Job:
         latency = next((kind for kind in _LATENCIES if kind in logs), None)
         self.latency = logs[latency] if latency else None
         # A row for a single request includes its size, so any such log lists all requests.
-        singles = [log for log in (self.latency, *logs.values()) if log and _is_of_requests(log)]
+        singles = [log for log in (self.latency, *logs.values()) if log and _has_row_per_request(log)]
         self.requests = singles[0] if singles else None
         missing = [kind for kind in (FioLogKind.RATE, FioLogKind.BANDWIDTH) if kind not in logs]
         if missing and not self.requests:
@@ -97,9 +97,9 @@ class _Job:
                 f"the logs of {self.name} have no {missing[0]} log: its requests and bytes follow from "
                 "write_iops_log and write_bw_log together, or from any log without log_avg_msec"
             )
-        self.step_ms = _STEP_MS if self.requests else self._step_ms(average_ms)
+        self.step_ms = _STEP_MS if self.requests else self._typical_step_ms(average_ms)
 
-    def _step_ms(self, average_ms: int | None) -> int:
+    def _typical_step_ms(self, average_ms: int | None) -> int:
         """Return the typical number of milliseconds between consecutive rows.
 
         A log does not contain log_avg_msec, and fio omits intervals without requests, so the gaps alone do
@@ -112,10 +112,10 @@ class _Job:
             )
         steps: list[int] = []
         for kind in (FioLogKind.RATE, FioLogKind.BANDWIDTH):
-            gaps = _gaps(self.logs[kind])
+            gaps = _list_gaps(self.logs[kind])
             # Each row is some milliseconds late.
-            steps += [gap for gap in gaps if _LEAST_GAP <= gap / average_ms < _MOST_GAP]
-            if gaps and median(gaps) < average_ms * _LEAST_GAP:
+            steps += [gap for gap in gaps if _MIN_GAP <= gap / average_ms < _MAX_GAP]
+            if gaps and median(gaps) < average_ms * _MIN_GAP:
                 raise BadInput(
                     f"the {kind} log of {self.name} has a row each {median(gaps):g} ms: log_avg_msec was not "
                     f"{average_ms}, or several jobs share the log (per_job_logs=0)"
@@ -127,19 +127,19 @@ class _Job:
         """Return whether the latency of every single request is known."""
         return self.requests is not None and self.requests is self.latency
 
-    def lacks(self) -> tuple[str, ...]:
+    def list_missing(self) -> tuple[str, ...]:
         if self.has_latencies:
-            return _LACKS
+            return _MISSING
         why = _MEANS if self.latency and not self.requests else "it has no latency log (write_lat_log)"
-        lacks = (*_LACKS, f"{PERCENTILES}: {why}", f"{MAXIMUM}: {why}")
+        lacks = (*_MISSING, f"{PERCENTILES}: {why}", f"{MAXIMUM}: {why}")
         return lacks if self.latency and not self.requests else (*lacks, f"{DEPTH}: {why}")
 
-    def times(self) -> tuple[int, int]:
+    def find_time_range(self) -> tuple[int, int]:
         """Return the time range of the rows, in milliseconds."""
-        rows = [row.time_ms for log in self._used() for row in log.rows()]
+        rows = [row.time_ms for log in self._select_logs() for row in log.iter_rows()]
         return max(min(rows) - (1 if self.requests else self.step_ms), 0), max(rows)
 
-    def total(self, sums: Mapping[tuple[int, str], _Sums]) -> dict[str, LoggedTotal]:
+    def sum_operations(self, sums: Mapping[tuple[int, str], _IntervalTotals]) -> dict[str, LoggedTotal]:
         """Return the totals over all intervals, by operation."""
         totals: dict[str, LoggedTotal] = {}
         for operation in {operation for _, operation in sums}:
@@ -157,48 +157,48 @@ class _Job:
             totals[operation] = LoggedTotal(requests, slack, mean_ns)
         return totals
 
-    def _used(self) -> list[FioLog]:
+    def _select_logs(self) -> list[FioLog]:
         # Latency means are excluded: they arrive some milliseconds late, after their interval has ended.
         kinds = (FioLogKind.RATE, FioLogKind.BANDWIDTH)
         return [self.requests] if self.requests else [self.logs[kind] for kind in kinds]
 
-    def sums(self, steps: _Steps) -> dict[tuple[int, str], _Sums]:
+    def sum_intervals(self, steps: _Intervals) -> dict[tuple[int, str], _IntervalTotals]:
         """Return the totals by interval and operation. A row describes the time before it."""
-        sums: defaultdict[tuple[int, str], _Sums] = defaultdict(_Sums)
+        sums: defaultdict[tuple[int, str], _IntervalTotals] = defaultdict(_IntervalTotals)
         # Assign a mean to the interval that contains the middle of its time span.
         back_ms = 0.0 if self.requests else self.step_ms / 2
 
-        def at(time_ms: int, operation: str) -> _Sums:
-            return sums[steps.at(time_ms - back_ms), operation]
+        def sums_at(time_ms: int, operation: str) -> _IntervalTotals:
+            return sums[steps.find_step(time_ms - back_ms), operation]
 
         if self.requests:
-            for row in self.requests.rows():
-                one = at(row.time_ms, row.operation)
+            for row in self.requests.iter_rows():
+                one = sums_at(row.time_ms, row.operation)
                 one.requests += 1
                 one.bytes += row.block_bytes
                 if self.has_latencies:
                     one.latencies[row.value] += 1
             return dict(sums)
         means = _Means(self.latency)
-        for row, seconds in self._with_lengths(FioLogKind.RATE):
-            one, requests = at(row.time_ms, row.operation), row.value * seconds
+        for row, seconds in self._iterate_lengths(FioLogKind.RATE):
+            one, requests = sums_at(row.time_ms, row.operation), row.value * seconds
             one.requests += requests
-            one.sum_ns += requests * means.of(row.operation, row.time_ms - seconds * 500)
-        for row, seconds in self._with_lengths(FioLogKind.BANDWIDTH):
-            at(row.time_ms, row.operation).bytes += row.value * 1024 * seconds
+            one.sum_ns += requests * means.find_mean(row.operation, row.time_ms - seconds * 500)
+        for row, seconds in self._iterate_lengths(FioLogKind.BANDWIDTH):
+            sums_at(row.time_ms, row.operation).bytes += row.value * 1024 * seconds
         return dict(sums)
 
-    def _with_lengths(self, kind: FioLogKind) -> Iterator[tuple[FioLogRow, float]]:
+    def _iterate_lengths(self, kind: FioLogKind) -> Iterator[tuple[FioLogRow, float]]:
         """Yield each row with the seconds that its mean covers.
 
         The span starts at the previous row of the operation. After a longer gap the span is log_avg_msec,
         because an idle job writes no rows.
         """
         before = dict[str, int]()
-        for row in self.logs[kind].rows():
+        for row in self.logs[kind].iter_rows():
             since_ms = row.time_ms - before.get(row.operation, row.time_ms - self.step_ms)
             before[row.operation] = row.time_ms
-            yield row, (since_ms if 0 <= since_ms < _MOST_GAP * self.step_ms else self.step_ms) / 1000
+            yield row, (since_ms if 0 <= since_ms < _MAX_GAP * self.step_ms else self.step_ms) / 1000
 
 
 class _Means:
@@ -210,30 +210,30 @@ class _Means:
 
     def __init__(self, log: FioLog | None) -> None:
         self._rows: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-        for row in log.rows() if log else ():
+        for row in log.iter_rows() if log else ():
             times, means = self._rows[row.operation]
             times.append(row.time_ms)
             means.append(row.value)
 
-    def of(self, operation: str, time_ms: float) -> int:
+    def find_mean(self, operation: str, time_ms: float) -> int:
         """Return the mean that includes requests at this time; the last mean if no row is later."""
         times, means = self._rows[operation]
         return means[min(bisect_left(times, time_ms), len(means) - 1)] if means else 0
 
 
-def _is_of_requests(log: FioLog) -> bool:
-    return len(log) > 0 and all(row.block_bytes for row in log.rows())
+def _has_row_per_request(log: FioLog) -> bool:
+    return len(log) > 0 and all(row.block_bytes for row in log.iter_rows())
 
 
-def _gaps(log: FioLog) -> list[int]:
+def _list_gaps(log: FioLog) -> list[int]:
     """Return the milliseconds between consecutive rows of each operation."""
     times: defaultdict[str, list[int]] = defaultdict(list)
-    for row in log.rows():
+    for row in log.iter_rows():
         times[row.operation].append(row.time_ms)
     return [max(later - time, 0) for of_one in times.values() for time, later in pairwise(of_one)]
 
 
-def read_fio_logs(
+def parse_fio_logs(
     logs: Iterable[tuple[str, bytes]],
     report: tuple[str, bytes] | None = None,
     average_ms: int | None = None,
@@ -243,34 +243,36 @@ def read_fio_logs(
     `average_ms` is log_avg_msec for logs without a report. Raise BadInput, with the position, for invalid or
     insufficient logs, or if the logs contradict the report.
     """
-    parsed = parse_report(text_of(report[1]), report[0]) if report else None
-    threads = LoggedThreads(parsed) if parsed else None
-    jobs, left_out = _jobs(logs, threads, average_ms)
+    parsed = parse_report(decode_text(report[1]), report[0]) if report else None
+    threads = LogThreads(parsed) if parsed else None
+    jobs, left_out = _group_jobs(logs, threads, average_ms)
     step_ms = max(job.step_ms for job in jobs)
-    times = [job.times() for job in jobs]
+    times = [job.find_time_range() for job in jobs]
     has_means = not any(job.requests for job in jobs)
-    steps = _Steps(min(begin for begin, _ in times), max(end for _, end in times), step_ms, has_means)
-    if steps.end_ms > _MOST_MS or steps.count > _MOST_STEPS:
+    steps = _Intervals(min(begin for begin, _ in times), max(end for _, end in times), step_ms, has_means)
+    if steps.end_ms > _MAX_MS or steps.step_count > _MAX_STEPS:
         raise BadInput(
             f"fio's logs go from {steps.begin_ms} to {steps.end_ms} ms in steps of {step_ms}: no run is so "
             "long"
         )
-    sums = [job.sums(steps) for job in jobs]
+    sums = [job.sum_intervals(steps) for job in jobs]
     if threads:
-        threads.check({job.number: job.total(sum_) for job, sum_ in zip(jobs, sums, strict=True)})
+        threads.check_totals(
+            {job.number: job.sum_operations(sum_) for job, sum_ in zip(jobs, sums, strict=True)}
+        )
     notes = [] if all(job.requests for job in jobs) else [_ROUNDED]
     notes += [_NO_CLOCK] if len(jobs) > 1 else []
-    wall_ns = _wall_ns(steps, parsed)
+    wall_ns = _find_wall_ns(steps, parsed)
     notes += [_NO_TIME] if wall_ns is None else []
-    entries = _entries(jobs, sums, steps, wall_ns or 0)
+    entries = _make_entries(jobs, sums, steps, wall_ns or 0)
     program = parsed.version if parsed and parsed.version else "fio"
     # The report has percentiles; means of intervals do not.
-    kept = ((REPORT_NAME, json_in(text_of(report[1])).encode("utf-8", "replace")),) if report else ()
-    return ImportedFile(program, step_ms * _MS, entries, (*notes, *left_out), kept)
+    kept = ((REPORT_NAME, extract_json(decode_text(report[1])).encode("utf-8", "replace")),) if report else ()
+    return ImportedFile(program, step_ms * _NS_PER_MS, entries, (*notes, *left_out), kept)
 
 
-def _jobs(
-    logs: Iterable[tuple[str, bytes]], threads: LoggedThreads | None, average_ms: int | None
+def _group_jobs(
+    logs: Iterable[tuple[str, bytes]], threads: LogThreads | None, average_ms: int | None
 ) -> tuple[list[_Job], list[str]]:
     """Return (jobs in order, descriptions of omitted logs)."""
     by_job: defaultdict[int, dict[FioLogKind, FioLog]] = defaultdict(dict)
@@ -291,65 +293,65 @@ def _jobs(
         raise BadInput("there is nothing in fio's logs: " + "; ".join(left_out))
     jobs = []
     for number in sorted(by_job):
-        reported_ms = threads.average_ms(number) if threads else None
+        reported_ms = threads.find_average_ms(number) if threads else None
         if average_ms and reported_ms is not None and average_ms != reported_ms:
             raise BadInput(f"--log-avg-msec is {average_ms}, and log_avg_msec of the report is {reported_ms}")
         job = _Job(number or None, by_job[number], average_ms or reported_ms)
-        job.name = (threads.name(number) if threads else None) or job.name
+        job.name = (threads.find_name(number) if threads else None) or job.name
         jobs.append(job)
     return jobs, left_out
 
 
-def _wall_ns(steps: _Steps, report: FioReport | None) -> int | None:
+def _find_wall_ns(steps: _Intervals, report: FioReport | None) -> int | None:
     """Return the wall time of the start, from the logs' clock or from the report's end time; None if
     unknown."""
-    if steps.begin_ms >= _LEAST_WALL_MS:
-        return steps.begin_ms * _MS
+    if steps.begin_ms >= _MIN_WALL_MS:
+        return steps.begin_ms * _NS_PER_MS
     if report and report.end_wall_ns:
-        return report.end_wall_ns - (steps.end_ms - steps.begin_ms) * _MS
+        return report.end_wall_ns - (steps.end_ms - steps.begin_ms) * _NS_PER_MS
     return None
 
 
-def _entries(
-    jobs: list[_Job], sums: list[dict[tuple[int, str], _Sums]], steps: _Steps, wall_ns: int
+def _make_entries(
+    jobs: list[_Job], sums: list[dict[tuple[int, str], _IntervalTotals]], steps: _Intervals, wall_ns: int
 ) -> Iterator[RunEntry]:
     level = "jobs by fio's logs"
-    disks = [ImportedDisk(place, job.name, level, job.lacks()) for place, job in enumerate(jobs)]
-    courses = [_JobCourse(disk, sum_) for disk, sum_ in zip(disks, sums, strict=True)]
-    run = ImportedRun(disks, wall_ns - _SECOND)
-    yield from run.begin(_SECOND)
-    for step in range(1, steps.count + 1):
+    disks = [ImportedDisk(place, job.name, level, job.list_missing()) for place, job in enumerate(jobs)]
+    courses = [_JobReplay(disk, sum_) for disk, sum_ in zip(disks, sums, strict=True)]
+    run = ImportedRun(disks, wall_ns - _NS_PER_S)
+    yield from run.make_start_entries(_NS_PER_S)
+    for step in range(1, steps.step_count + 1):
         for course in courses:
-            course.add(step)
-        yield run.tick(_SECOND + step * steps.step_ms * _MS)
-    yield run.end(_SECOND + steps.count * steps.step_ms * _MS)
+            course.add_step(step)
+        yield run.make_interval_entry(_NS_PER_S + step * steps.step_ms * _NS_PER_MS)
+    yield run.make_end_entry(_NS_PER_S + steps.step_count * steps.step_ms * _NS_PER_MS)
 
 
-class _JobCourse:
+class _JobReplay:
     """Produces a job's amounts interval by interval, carrying fractional requests over to the next
     interval."""
 
-    def __init__(self, disk: ImportedDisk, sums: Mapping[tuple[int, str], _Sums]) -> None:
+    def __init__(self, disk: ImportedDisk, sums: Mapping[tuple[int, str], _IntervalTotals]) -> None:
         self._disk, self._sums = disk, sums
         self._operations = sorted({operation for _, operation in sums})
         self._rest: defaultdict[tuple[str, str], float] = defaultdict(float)
 
-    def add(self, step: int) -> None:
+    def add_step(self, step: int) -> None:
         for operation in self._operations:
             sums = self._sums.get((step, operation))
             if sums:
-                self._disk.add(operation, self._amounts(operation, sums))
+                self._disk.add_requests(operation, self._count_requests(operation, sums))
 
-    def _amounts(self, operation: str, sums: _Sums) -> Amounts:
-        requests = self._whole(operation, "requests", sums.requests)
-        bytes_ = self._whole(operation, "bytes", sums.bytes)
+    def _count_requests(self, operation: str, sums: _IntervalTotals) -> OpCounts:
+        requests = self._carry_fraction(operation, "requests", sums.requests)
+        bytes_ = self._carry_fraction(operation, "bytes", sums.bytes)
         if not sums.latencies:
             mean_ns = sums.sum_ns / sums.requests if sums.requests else 0.0
-            return Amounts(requests, bytes_, sum_ns=round(requests * mean_ns))
+            return OpCounts(requests, bytes_, sum_ns=round(requests * mean_ns))
         total_ns = sum(ns * count for ns, count in sums.latencies.items())
-        return Amounts(requests, bytes_, total_ns, max(sums.latencies), sums.latencies)
+        return OpCounts(requests, bytes_, total_ns, max(sums.latencies), sums.latencies)
 
-    def _whole(self, operation: str, what: str, amount: float) -> int:
+    def _carry_fraction(self, operation: str, what: str, amount: float) -> int:
         amount += self._rest[operation, what]
         # Rounding up from one half keeps sums of rates from ending one request short.
         whole = math.floor(amount + 0.5)

@@ -26,16 +26,18 @@ class FioRow:
     runtime_s: float
 
 
-def rows_of(report: FioReport, where: str) -> list[FioRow]:
+def make_rows(report: FioReport, where: str) -> list[FioRow]:
     """Return the rows of all jobs. Raise BadInput if a row contradicts the rates that fio reports."""
-    rows = [row for name, job in zip(report.names, report.jobs, strict=True) for row in _rows(name, job)]
+    rows = [
+        row for name, job in zip(report.job_names, report.jobs, strict=True) for row in _split_job(name, job)
+    ]
     for row in rows:
         for op, operation in row.operations.items():
-            _check(row, operation, f"{where}: {row.name:.60}: {op}")
+            _check_rates(row, operation, f"{where}: {row.name:.60}: {op}")
     return rows
 
 
-def _rows(name: str, job: FioJob) -> Iterator[FioRow]:
+def _split_job(name: str, job: FioJob) -> Iterator[FioRow]:
     used = {op: job.operations[op] for op in TRANSFERS if job.operations[op].requests}
     times = [operation.runtime_s or job.runtime_s for operation in used.values()]
     flushes = {op: operation for op, operation in job.operations.items() if op == "flush"}
@@ -48,7 +50,7 @@ def _rows(name: str, job: FioJob) -> Iterator[FioRow]:
         yield FioRow(f"{name} {op}", {op: operation} | (flushes if op == flushed else {}), runtime_s)
 
 
-def _check(row: FioRow, operation: FioOperation, where: str) -> None:
+def _check_rates(row: FioRow, operation: FioOperation, where: str) -> None:
     """Raise BadInput if an operation's rates over the row's duration differ from the rates that fio
     printed."""
     for amount, reported, unit in (
@@ -65,8 +67,8 @@ def _check(row: FioRow, operation: FioOperation, where: str) -> None:
                 f"{where}: its counts over {row.runtime_s:g} s are {rate:g}{unit}, and fio reports "
                 f"{reported:g}{unit}: the file was changed, or this version of fio is not understood"
             )
-    if operation.latency and operation.latency.bins is not None:
-        _check_bins(operation.latency, operation.latency.bins, where)
+    if operation.reported_latency and operation.reported_latency.bins is not None:
+        _check_bins(operation.reported_latency, operation.reported_latency.bins, where)
 
 
 def _check_bins(latency: FioLatency, bins: tuple[tuple[int, int], ...], where: str) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from opwatch.errors import BadInput
 from opwatch.fio.results import FioJob, FioReport
 
-_MOST_THREADS = 1 << 16
-_MOST_DIGITS = 9
+_MAX_THREADS = 1 << 16
+_MAX_DIGITS = 9
 # Interval means are weighted by rounded counts, whereas fio's own mean covers every request.
 _COUNT_TOLERANCE, _MEAN_TOLERANCE = 0.03, 0.15
 
@@ -27,7 +27,7 @@ class LoggedTotal:
     mean_ns: float | None
 
 
-class LoggedThreads:
+class LogThreads:
     """The threads of a run, in the order of their log numbers.
 
     With group_reporting, one job of the report represents `numjobs` threads.
@@ -39,43 +39,43 @@ class LoggedThreads:
         self._places: list[int] = []
         names = [job.name for job in report.jobs]
         for place, job in enumerate(report.jobs):
-            clones = _whole(self._option(job, "numjobs"), "numjobs") or 1
+            clones = _parse_whole(self._find_option(job, "numjobs"), "numjobs") or 1
             is_grouped = names.count(job.name) < clones
             self._places += [place] * (clones if is_grouped else 1)
-            if len(self._places) > _MOST_THREADS:
-                raise BadInput(f"fio's report is of more than {_MOST_THREADS} threads")
+            if len(self._places) > _MAX_THREADS:
+                raise BadInput(f"fio's report is of more than {_MAX_THREADS} threads")
 
-    def _option(self, job: FioJob, name: str) -> str | None:
+    def _find_option(self, job: FioJob, name: str) -> str | None:
         return job.options.get(name, self._report.global_options.get(name))
 
-    def _job(self, number: int) -> FioJob | None:
+    def _find_job(self, number: int) -> FioJob | None:
         return self._report.jobs[self._places[number - 1]] if 0 < number <= len(self._places) else None
 
-    def name(self, number: int) -> str | None:
+    def find_name(self, number: int) -> str | None:
         """Return the name of a log's job, with the log number if several threads share the name; None if
         unknown."""
-        job = self._job(number)
+        job = self._find_job(number)
         if not job:
             return None
         names = [self._report.jobs[place].name for place in self._places]
         return job.name if names.count(job.name) == 1 else f"{job.name}.{number}"
 
-    def average_ms(self, number: int) -> int | None:
+    def find_average_ms(self, number: int) -> int | None:
         """Return log_avg_msec of a log, 0 if the log has a row per request, or None if the report has no
         options."""
-        own = self._job(number)
+        own = self._find_job(number)
         jobs = [own] if own else [*self._report.jobs]
         if not any(job.options for job in jobs) and not self._report.global_options:
             # Reports contain options since fio 2.14.
             return None
-        values = {_whole(self._option(job, "log_avg_msec"), "log_avg_msec") or 0 for job in jobs}
+        values = {_parse_whole(self._find_option(job, "log_avg_msec"), "log_avg_msec") or 0 for job in jobs}
         if len(values) > 1:
             raise BadInput(
                 "jobs of the report have several log_avg_msec, and the logs do not say of which they are"
             )
         return values.pop()
 
-    def check(self, totals: Mapping[int | None, Mapping[str, LoggedTotal]]) -> None:
+    def check_totals(self, totals: Mapping[int | None, Mapping[str, LoggedTotal]]) -> None:
         """Raise BadInput if logs contradict the report. Checks jobs with a complete set of logs."""
         by_job: defaultdict[int, list[Mapping[str, LoggedTotal]]] = defaultdict(list)
         for number, total in totals.items():
@@ -83,10 +83,10 @@ class LoggedThreads:
                 by_job[self._places[number - 1]].append(total)
         for place, threads in by_job.items():
             if len(threads) == self._places.count(place):
-                _check(self._report.jobs[place], threads)
+                _check_totals(self._report.jobs[place], threads)
 
 
-def _check(job: FioJob, threads: list[Mapping[str, LoggedTotal]]) -> None:
+def _check_totals(job: FioJob, threads: list[Mapping[str, LoggedTotal]]) -> None:
     for op, operation in job.operations.items():
         logged = [thread[op] for thread in threads if op in thread]
         if not logged:
@@ -109,9 +109,9 @@ def _check(job: FioJob, threads: list[Mapping[str, LoggedTotal]]) -> None:
                 )
 
 
-def _whole(text: str | None, name: str) -> int | None:
+def _parse_whole(text: str | None, name: str) -> int | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
         raise BadInput(f"fio's report: {name}={text:.40} is no whole number")
     return int(text)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
-from opwatch.foreign import lines_of, text_of
-from opwatch.load.plain import PlainLoad, number_of, plain_load
+from opwatch.foreign import decode_text, split_lines
+from opwatch.load.plain import PlainLoad, make_plain_load, parse_number
 
-_MOST_LOADS = 64
+_MAX_LOADS = 64
 _VERSION = "Version "
 _NAME = "access specification name,default assignment"
 _SHAPE = "size,% of size,% reads,% random,delay,burst,align,reply"
@@ -26,7 +26,7 @@ _WORKER = "worker type"
 # Sections without effect on requests.
 _DISPLAY = ("results display", "end results display")
 # Other known labels: target, repetition, duration, and recording of results.
-_PASSED = (
+_IGNORED = (
     *("test setup", "end test setup", "test description", "run time", "hours", "ramp up time", "end "),
     *("default disk workers", "default network workers", "record results", "worker cycling", "start"),
     *("disk cycling", "target cycling", "queue depth cycling", "access specifications", "manager"),
@@ -53,26 +53,27 @@ class _Config:
 def parse_icf(raw: bytes, where: str) -> list[PlainLoad]:
     """Return the access specifications assigned to workers, in order; all if no worker has any."""
     config = _Config()
-    for line in _values(raw, where):
-        _take(config, line)
+    for line in _split_values(raw, where):
+        _apply_line(config, line)
     for line in config.assigned:
         if line.text not in config.shapes:
             raise BadInput(f"{line.where}: there is no access specification {line.text!r:.60}")
     names = list(dict.fromkeys(line.text for line in config.assigned)) or list(config.shapes)
-    if not 1 <= len(names) <= _MOST_LOADS:
-        raise BadInput(f"{where}: it has {len(names)} access specifications, not 1 to {_MOST_LOADS}")
+    if not 1 <= len(names) <= _MAX_LOADS:
+        raise BadInput(f"{where}: it has {len(names)} access specifications, not 1 to {_MAX_LOADS}")
     # Each worker has its own depth.
     threads = sum(config.depths) or None
     loads = [config.shapes[name] for name in names]
     return [
-        plain_load(*(load.name, load.rdpct, load.seekpct, load.xfersize), threads, where) for load in loads
+        make_plain_load(*(load.name, load.rdpct, load.seekpct, load.xfersize), threads, where)
+        for load in loads
     ]
 
 
-def _values(raw: bytes, where: str) -> Iterator[_Line]:
+def _split_values(raw: bytes, where: str) -> Iterator[_Line]:
     """Yield the lines other than labels, each with the preceding label."""
     label, is_display = "", False
-    for number, line in enumerate(lines_of(text_of(raw)), 1):
+    for number, line in enumerate(split_lines(decode_text(raw)), 1):
         text, place = line.strip(), f"{where}: line {number}"
         if text.startswith("'"):
             label = text[1:].strip().lower().rstrip("= ")
@@ -88,10 +89,10 @@ def _values(raw: bytes, where: str) -> Iterator[_Line]:
 
 
 def _is_known(label: str) -> bool:
-    return label in (_NAME, _SHAPE, _ASSIGNED, _KIND, *_DISPLAY) or label.startswith((_DEPTH, *_PASSED))
+    return label in (_NAME, _SHAPE, _ASSIGNED, _KIND, *_DISPLAY) or label.startswith((_DEPTH, *_IGNORED))
 
 
-def _take(config: _Config, line: _Line) -> None:
+def _apply_line(config: _Config, line: _Line) -> None:
     if line.label == _NAME:
         config.name = line.text.rpartition(",")[0] or line.text
         if config.name in config.shapes:
@@ -99,9 +100,9 @@ def _take(config: _Config, line: _Line) -> None:
     elif line.label == _SHAPE:
         if not config.name or config.name in config.shapes:
             raise BadInput(f"{line.where}: only one line of an access specification is understood")
-        config.shapes[config.name] = _shape(config.name, line)
+        config.shapes[config.name] = _parse_shape(config.name, line)
     elif line.label.startswith(_DEPTH):
-        config.depths.append(number_of(line.text.partition(",")[0].strip(), line.where))
+        config.depths.append(parse_number(line.text.partition(",")[0].strip(), line.where))
     elif line.label == _ASSIGNED:
         config.assigned.append(line)
     elif line.label == _KIND and line.text != "NORMAL":
@@ -110,13 +111,15 @@ def _take(config: _Config, line: _Line) -> None:
         raise BadInput(f"{line.where}: worker type {line.text!r:.60}: only DISK is understood")
 
 
-def _shape(name: str, line: _Line) -> PlainLoad:
+def _parse_shape(name: str, line: _Line) -> PlainLoad:
     cells = [cell.strip() for cell in line.text.split(",")]
     if len(cells) != _SHAPE.count(",") + 1:
         raise BadInput(
             f"{line.where}: it has {len(cells)} values, not the {_SHAPE.count(',') + 1} of {_SHAPE}"
         )
-    size, share, reads, places, delay, burst, align, reply = (number_of(cell, line.where) for cell in cells)
+    size, share, reads, places, delay, burst, align, reply = (
+        parse_number(cell, line.where) for cell in cells
+    )
     if share != 100:
         raise BadInput(
             f"{line.where}: {share} % of its I/Os have this size: only loads of one size are understood"
@@ -132,4 +135,4 @@ def _shape(name: str, line: _Line) -> PlainLoad:
             f"{line.where}: align {align}: random places are whole I/Os here; write {size} in its place, and "
             "know that Iometer with 0 has most of them across two pages of a drive"
         )
-    return plain_load(name, reads, places, size, None, line.where)
+    return make_plain_load(name, reads, places, size, None, line.where)

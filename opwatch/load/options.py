@@ -10,7 +10,7 @@ import re
 from opwatch.errors import BadInput
 
 # Options for the shape of requests only.
-SHAPES = frozenset(
+REQUEST_OPTIONS = frozenset(
     (
         *("rw", "readwrite", "rwmixread", "rwmixwrite", "percentage_random", "bs", "blocksize", "bssplit"),
         *("bsrange", "blocksize_range", "bs_unaligned", "bs_is_seq_rand", "blockalign", "ba"),
@@ -33,7 +33,7 @@ SHAPES = frozenset(
     )
 )
 # Options decided by a sweep: target, amount, duration, seed, and logs.
-OURS = frozenset(
+SWEEP_OPTIONS = frozenset(
     (
         *("name", "description", "filename", "filesize", "size", "io_size", "offset", "offset_increment"),
         *("runtime", "time_based", "loops", "number_ios", "ramp_time", "startdelay", "start_delay"),
@@ -54,15 +54,15 @@ _VALUE = re.compile(r"[A-Za-z0-9_.,:/%+-]{0,400}", re.ASCII)
 _FLAG = "1"
 
 
-def checked(key: str, value: str, where: str) -> tuple[str, str] | None:
+def check_option(key: str, value: str, where: str) -> tuple[str, str] | None:
     """Return a workload option as fio takes it, or None for an option decided by the sweep.
 
     Raises BadInput for any other option.
     """
     name = {"readwrite": "rw", "blocksize": "bs"}.get(key, key)
-    if name in OURS:
+    if name in SWEEP_OPTIONS:
         return None
-    if name not in SHAPES:
+    if name not in REQUEST_OPTIONS:
         raise BadInput(
             f"{where}: {key!r:.60} is no option of a workload here: opwatch takes those that shape requests"
         )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from opwatch.errors import BadInput, UsageError
 from opwatch.quantities import parse_size
 
-MOST_THREADS = 1024
-_MOST_BYTES = 64 << 20
+MAX_THREADS = 1024
+_MAX_BYTES = 64 << 20
 _SECTOR = 512
 _WHOLE = 100
 # sysbench file modes: (percentage of reads, percentage of random offsets). The mixed mode does three reads
@@ -27,7 +27,7 @@ SYSBENCH_MODES = {
 }
 _SYSBENCH_BYTES = 16384
 _BY_SHARES = re.compile(r"(\d{1,6}[kKmM]?)-(\d{1,3})-random(?:-(\d{1,3})-read)?", re.ASCII)
-_SHARES_OF_VDBENCH = ("rdpct", "seekpct", "xfersize", "threads")
+_VDBENCH_KEYS = ("rdpct", "seekpct", "xfersize", "threads")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +45,23 @@ class PlainLoad:
     threads: int | None = None
 
 
-def plain_load(
+def make_plain_load(
     name: str, rdpct: int, seekpct: int, xfersize: int, threads: int | None, where: str
 ) -> PlainLoad:
     """Return the load if its values are valid. Raises BadInput with `where` otherwise."""
     for key, share in (("rdpct", rdpct), ("seekpct", seekpct)):
         if not 0 <= share <= _WHOLE:
             raise BadInput(f"{where}: {key} is {share}: it is a share in per cent")
-    if not _SECTOR <= xfersize <= _MOST_BYTES or xfersize % _SECTOR:
+    if not _SECTOR <= xfersize <= _MAX_BYTES or xfersize % _SECTOR:
         raise BadInput(
-            f"{where}: I/Os of {xfersize} bytes: take whole sectors of {_SECTOR}, up to {_MOST_BYTES} bytes"
+            f"{where}: I/Os of {xfersize} bytes: take whole sectors of {_SECTOR}, up to {_MAX_BYTES} bytes"
         )
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise BadInput(f"{where}: threads is {threads}: 1 to {MOST_THREADS}")
+    if threads is not None and not 1 <= threads <= MAX_THREADS:
+        raise BadInput(f"{where}: threads is {threads}: 1 to {MAX_THREADS}")
     return PlainLoad(name, rdpct, seekpct, xfersize, threads)
 
 
-def plain_of(text: str) -> PlainLoad | None:
+def parse_plain_load(text: str) -> PlainLoad | None:
     """Return the load named by a sysbench mode (rndwr), an Iometer specification (4k-100-random) or vdbench
     parameters (rdpct=75,seekpct=100,xfersize=8k,threads=16).
 
@@ -71,43 +71,43 @@ def plain_of(text: str) -> PlainLoad | None:
         return PlainLoad(text, *SYSBENCH_MODES[text], _SYSBENCH_BYTES)
     shares = _BY_SHARES.fullmatch(text)
     if shares:
-        return plain_load(text, int(shares[3] or 0), int(shares[2]), parse_size(shares[1]), None, text)
-    if text.partition("=")[0] in _SHARES_OF_VDBENCH:
-        return _by_vdbench(text)
+        return make_plain_load(text, int(shares[3] or 0), int(shares[2]), parse_size(shares[1]), None, text)
+    if text.partition("=")[0] in _VDBENCH_KEYS:
+        return _parse_vdbench_load(text)
     return None
 
 
-def _by_vdbench(text: str) -> PlainLoad:
+def _parse_vdbench_load(text: str) -> PlainLoad:
     values: dict[str, str] = {}
     for word in text.split(","):
         key, equals, value = word.partition("=")
-        if key not in _SHARES_OF_VDBENCH or not equals or key in values:
-            raise UsageError(f"{text:.200}: {word!r:.60}: write each of {', '.join(_SHARES_OF_VDBENCH)} once")
+        if key not in _VDBENCH_KEYS or not equals or key in values:
+            raise UsageError(f"{text:.200}: {word!r:.60}: write each of {', '.join(_VDBENCH_KEYS)} once")
         values[key] = value
     # Missing parameters get vdbench's defaults.
-    return plain_load(
+    return make_plain_load(
         text,
-        number_of(values.get("rdpct", "100"), text),
-        seek_share(values.get("seekpct", "100"), text),
-        bytes_of(values.get("xfersize", "4k"), text),
-        number_of(values["threads"], text) if "threads" in values else None,
+        parse_number(values.get("rdpct", "100"), text),
+        parse_seek_percent(values.get("seekpct", "100"), text),
+        parse_bytes(values.get("xfersize", "4k"), text),
+        parse_number(values["threads"], text) if "threads" in values else None,
         text,
     )
 
 
-def number_of(text: str, where: str) -> int:
+def parse_number(text: str, where: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise BadInput(f"{where:.200}: {text!r:.60} is no whole number")
     return int(text)
 
 
-def seek_share(text: str, where: str) -> int:
+def parse_seek_percent(text: str, where: str) -> int:
     """Parse seekpct, for which vdbench also accepts the words "random" and "sequential"."""
     words = {"random": _WHOLE, "rand": _WHOLE, "sequential": 0, "seq": 0}
-    return words[text] if text in words else number_of(text, where)
+    return words[text] if text in words else parse_number(text, where)
 
 
-def bytes_of(text: str, where: str) -> int:
+def parse_bytes(text: str, where: str) -> int:
     try:
         return parse_size(text)
     except UsageError:

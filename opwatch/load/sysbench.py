@@ -34,7 +34,7 @@ class SysbenchResult:
     mean_ns: float
 
 
-def sysbench_words(
+def build_sysbench_arguments(
     load: PlainLoad,
     n_bytes: int,
     threads: int,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from opwatch.load.words import LoadWindow, common_words, log_words
+from opwatch.load.fio_arguments import LoadWindow, build_common_arguments, build_log_arguments
 
 _UNIT = 4096
 
@@ -27,7 +27,7 @@ class TimedLoad:
         return Fraction(100 - self.read_percent, 100)
 
 
-def timed_words(
+def build_timed_arguments(
     load: TimedLoad, window: LoadWindow, most_bytes: int, seed: int, every_s: float | None = None
 ) -> Iterator[str]:
     """Yield fio's arguments.
@@ -35,12 +35,12 @@ def timed_words(
     The run ends after `load.seconds` or about `most_bytes` written, whichever is first; reads are limited by
     time only. With `every_s`, fio logs rates and latencies at the given interval.
     """
-    yield from common_words(window, None)
+    yield from build_common_arguments(window, None)
     if every_s:
-        yield from log_words(round(every_s * 1000), latencies=True)
+        yield from build_log_arguments(round(every_s * 1000), latencies=True)
     for number in range(load.threads):
         yield f"--name=load{number}"
-        yield f"--rw={_direction(load)}"
+        yield f"--rw={_choose_direction(load)}"
         if 0 < load.read_percent < 100:
             yield f"--rwmixread={load.read_percent}"
         yield from (f"--bs={load.block_bytes}", f"--iodepth={load.depth}", f"--randseed={seed + number}")
@@ -54,6 +54,6 @@ def timed_words(
             yield "--time_based=1"
 
 
-def _direction(load: TimedLoad) -> str:
+def _choose_direction(load: TimedLoad) -> str:
     one_way = {100: "read", 0: "write"}.get(load.read_percent, "rw")
     return f"rand{one_way}" if load.is_random else one_way

@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
-from opwatch.foreign import lines_of, text_of
-from opwatch.load.plain import PlainLoad, bytes_of, number_of, plain_load, seek_share
+from opwatch.foreign import decode_text, split_lines
+from opwatch.load.plain import PlainLoad, make_plain_load, parse_bytes, parse_number, parse_seek_percent
 
-_MOST_LOADS = 64
+_MAX_LOADS = 64
 _COMMENTS = ("*", "#", "/")
 _DEFAULT = "default"
 # Parameters allowed per statement: understood by opwatch, or decided by the sweep.
@@ -55,12 +55,12 @@ class _JobFile:
 def parse_vdbench(raw: bytes, where: str) -> list[PlainLoad]:
     """Return the runs of the file, in order."""
     file = _JobFile()
-    for statement in _statements(raw, where):
+    for statement in _split_statements(raw, where):
         words = file.defaults[statement.kind] | dict(statement.words)
         if statement.name == _DEFAULT:
             file.defaults[statement.kind] = words
         elif statement.kind == "rd":
-            file.loads.append(_run(statement, words, file))
+            file.loads.append(_parse_run(statement, words, file))
         else:
             table = file.drives if statement.kind == "sd" else file.workloads
             if statement.name in table:
@@ -68,14 +68,14 @@ def parse_vdbench(raw: bytes, where: str) -> list[PlainLoad]:
                     f"{statement.where}: there is a {statement.kind}={statement.name!r:.60} already"
                 )
             table[statement.name] = words
-    if not 1 <= len(file.loads) <= _MOST_LOADS:
-        raise BadInput(f"{where}: it has {len(file.loads)} runs (rd=), not 1 to {_MOST_LOADS}")
+    if not 1 <= len(file.loads) <= _MAX_LOADS:
+        raise BadInput(f"{where}: it has {len(file.loads)} runs (rd=), not 1 to {_MAX_LOADS}")
     return file.loads
 
 
-def _statements(raw: bytes, where: str) -> Iterator[_Statement]:
+def _split_statements(raw: bytes, where: str) -> Iterator[_Statement]:
     text, first = "", 0
-    for number, line in enumerate(lines_of(text_of(raw)), 1):
+    for number, line in enumerate(split_lines(decode_text(raw)), 1):
         # Text after a blank is a comment, and so is a line with a leading comment character.
         word = "" if line.startswith(_COMMENTS) else (line.split() or [""])[0]
         if not word:
@@ -83,24 +83,24 @@ def _statements(raw: bytes, where: str) -> Iterator[_Statement]:
         text, first = text + word, first or number
         if word.endswith(","):
             continue
-        yield _statement(text, f"{where}: line {first}")
+        yield _parse_statement(text, f"{where}: line {first}")
         text, first = "", 0
     if text:
         raise BadInput(f"{where}: line {first}: it ends with a comma, and nothing follows")
 
 
-def _statement(text: str, where: str) -> _Statement:
+def _parse_statement(text: str, where: str) -> _Statement:
     kind = text.partition("=")[0]
     if kind not in _KEYS:
         raise BadInput(f"{where}: {text!r:.60}: only sd=, wd= and rd= are understood")
     words: dict[str, str] = {}
-    for word in _split(text):
+    for word in _split_commas(text):
         key, equals, value = word.partition("=")
         if not equals or not value or key in words:
             raise BadInput(f"{where}: {word!r:.60}: write KEY=VALUE, each once")
         if key not in _KEYS[kind]:
             raise BadInput(f"{where}: {key!r:.60} is not understood in {kind}=")
-        words[key] = _single(value, f"{where}: {key}")
+        words[key] = _parse_single(value, f"{where}: {key}")
     if words.get("openflags", _DIRECT[0]) not in _DIRECT:
         raise BadInput(f"{where}: openflags: only {' and '.join(_DIRECT)} are understood")
     if words.get("iorate", "max") != "max":
@@ -108,7 +108,7 @@ def _statement(text: str, where: str) -> _Statement:
     return _Statement(where, kind, words)
 
 
-def _split(text: str) -> list[str]:
+def _split_commas(text: str) -> list[str]:
     """Split the text at commas outside parentheses."""
     words, depth, begin = [], 0, 0
     for at, char in enumerate(text):
@@ -119,7 +119,7 @@ def _split(text: str) -> list[str]:
     return [*words, text[begin:]]
 
 
-def _single(value: str, where: str) -> str:
+def _parse_single(value: str, where: str) -> str:
     """Return a value, or the only element of a list."""
     if value.startswith("(") and value.endswith(")"):
         value = value[1:-1]
@@ -128,7 +128,7 @@ def _single(value: str, where: str) -> str:
     return value
 
 
-def _run(statement: _Statement, words: Mapping[str, str], file: _JobFile) -> PlainLoad:
+def _parse_run(statement: _Statement, words: Mapping[str, str], file: _JobFile) -> PlainLoad:
     where, wanted = statement.where, words.get("wd", "")
     names = [name for name in file.workloads if fnmatchcase(name, wanted)]
     if len(names) != 1:
@@ -139,18 +139,20 @@ def _run(statement: _Statement, words: Mapping[str, str], file: _JobFile) -> Pla
     shape = file.workloads[names[0]]
     threads = [
         *(words[key] for key in ("forthreads", "threads") if key in words),
-        *(table["threads"] for table in (shape, *_drives_of(words, shape, file)) if "threads" in table),
+        *(table["threads"] for table in (shape, *_find_drives(words, shape, file)) if "threads" in table),
     ]
-    return plain_load(
+    return make_plain_load(
         statement.name,
-        number_of(shape.get("rdpct", "100"), f"{where}: rdpct"),
-        seek_share(shape.get("seekpct", "100"), f"{where}: seekpct"),
-        bytes_of(shape.get("xfersize", "4k"), f"{where}: xfersize"),
-        number_of(threads[0], f"{where}: threads") if threads else None,
+        parse_number(shape.get("rdpct", "100"), f"{where}: rdpct"),
+        parse_seek_percent(shape.get("seekpct", "100"), f"{where}: seekpct"),
+        parse_bytes(shape.get("xfersize", "4k"), f"{where}: xfersize"),
+        parse_number(threads[0], f"{where}: threads") if threads else None,
         where,
     )
 
 
-def _drives_of(words: Mapping[str, str], shape: Mapping[str, str], file: _JobFile) -> list[Mapping[str, str]]:
+def _find_drives(
+    words: Mapping[str, str], shape: Mapping[str, str], file: _JobFile
+) -> list[Mapping[str, str]]:
     wanted = words.get("sd", shape.get("sd", "*"))
     return [drive for name, drive in file.drives.items() if fnmatchcase(name, wanted)]

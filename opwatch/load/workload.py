@@ -11,14 +11,14 @@ from typing import Any
 
 from opwatch.errors import BadInput, UsageError
 from opwatch.fields import Fields
-from opwatch.foreign import lines_of, read_bytes, text_of
+from opwatch.foreign import decode_text, read_bytes, split_lines
 from opwatch.load.icf import parse_icf
-from opwatch.load.options import checked
-from opwatch.load.plain import SYSBENCH_MODES, PlainLoad, plain_of
+from opwatch.load.options import check_option
+from opwatch.load.plain import SYSBENCH_MODES, PlainLoad, parse_plain_load
 from opwatch.load.vdbench import parse_vdbench
 from opwatch.settings import parse_toml
 
-_MOST_JOBS, _MOST_BYTES = 64, 1 << 16
+_MAX_JOBS, _MAX_BYTES = 64, 1 << 16
 _DEFAULTS = {
     "ioengine": "libaio",
     "direct": "1",
@@ -43,7 +43,7 @@ class LoadJob:
     options: Mapping[str, str]
 
     @property
-    def threads(self) -> int:
+    def thread_count(self) -> int:
         return int(self.options.get("numjobs", "1"))
 
     @property
@@ -89,7 +89,7 @@ def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
     fio starts each round, and each of its threads, at the first byte again.
     """
     in_order = [job for job in pattern.jobs if not job.options["rw"].startswith("rand")]
-    threads = sum(job.threads for job in pattern.jobs)
+    threads = sum(job.thread_count for job in pattern.jobs)
     if in_order and (round_ratio < 1 or threads > 1 or in_order[0].write_share < 1):
         raise UsageError(
             f"{pattern.name}: it writes in order, and each round begins at the first byte again, so that the "
@@ -97,7 +97,7 @@ def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
         )
 
 
-def require_data_alone(pattern: LoadPattern) -> None:
+def require_data_only_writes(pattern: LoadPattern) -> None:
     """Raise UsageError if each write makes the file system write timestamps too.
 
     The figures would then cover both kinds of writes, and the file system's writes would be indistinguishable
@@ -112,7 +112,7 @@ def require_data_alone(pattern: LoadPattern) -> None:
                 )
 
 
-def names() -> list[str]:
+def list_workloads() -> list[str]:
     """Return the names of opwatch's own workloads."""
     folder = resources.files("opwatch.load").joinpath("workloads")
     return sorted(
@@ -120,55 +120,55 @@ def names() -> list[str]:
     )
 
 
-def load(text: str) -> LoadPattern:
+def find_workload(text: str) -> LoadPattern:
     """Return the workload named by a user.
 
     The name is one of opwatch's, one of another tool's, or a file: .toml, or one of fio, vdbench or Iometer.
     """
-    plain = plain_loads(text)
+    plain = parse_plain_loads(text)
     if plain:
-        return pattern_of(only(plain, text), text)
-    if text in names():
+        return make_pattern(require_single_load(plain, text), text)
+    if text in list_workloads():
         raw = resources.files("opwatch.load").joinpath("workloads", f"{text}.toml").read_bytes()
         return parse_workload(raw, text)
     path = Path(text)
     if path.suffix not in (".toml", ".fio"):
         raise UsageError(
-            f"there is no workload {text!r}: take one of {', '.join(names())}; of sysbench's "
+            f"there is no workload {text!r}: take one of {', '.join(list_workloads())}; of sysbench's "
             f"{', '.join(SYSBENCH_MODES)}; SIZE-N-random or SIZE-N-random-N-read, as 4k-100-random; "
             "vdbench's rdpct=75,seekpct=100,xfersize=8k,threads=16; or a file .toml, .fio, .vdb or .icf"
         )
-    raw = _read(path)
+    raw = _read_file(path)
     return parse_workload(raw, text) if path.suffix == ".toml" else parse_job_file(raw, text)
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
-        return read_bytes(path, _MOST_BYTES)
+        return read_bytes(path, _MAX_BYTES)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
-def plain_loads(text: str) -> list[PlainLoad]:
+def parse_plain_loads(text: str) -> list[PlainLoad]:
     """Return the loads of a name or file of sysbench, Iometer or vdbench; an empty list for others."""
     path = Path(text)
     if path.suffix == ".vdb":
-        return parse_vdbench(_read(path), text)
+        return parse_vdbench(_read_file(path), text)
     if path.suffix == ".icf":
-        return parse_icf(_read(path), text)
-    plain = plain_of(text)
+        return parse_icf(_read_file(path), text)
+    plain = parse_plain_load(text)
     return [plain] if plain else []
 
 
-def only(loads: Sequence[PlainLoad], where: str) -> PlainLoad:
+def require_single_load(loads: Sequence[PlainLoad], where: str) -> PlainLoad:
     """Return the only load. Raises UsageError if there are several."""
     if len(loads) != 1:
-        known = ", ".join(load.name for load in loads[:_MOST_JOBS])
+        known = ", ".join(load.name for load in loads[:_MAX_JOBS])
         raise UsageError(f"{where}: it has {len(loads)} loads ({known}), and one is wanted: leave one in it")
     return loads[0]
 
 
-def pattern_of(load: PlainLoad, where: str) -> LoadPattern:
+def make_pattern(load: PlainLoad, where: str) -> LoadPattern:
     """Return the load as a workload for a sweep, which has to write."""
     if load.rdpct == 100:
         raise UsageError(f"{where}: it only reads, and a sweep needs writes; scenario mixed-io takes it")
@@ -181,7 +181,7 @@ def pattern_of(load: PlainLoad, where: str) -> LoadPattern:
     if load.threads:
         options["iodepth"] = str(load.threads)
     description = f"{load.rdpct} % reads, {load.seekpct} % random, {load.xfersize} bytes"
-    return _pattern(load.name, description, [options], where)
+    return _build_pattern(load.name, description, [options], where)
 
 
 def parse_workload(raw: bytes, where: str) -> LoadPattern:
@@ -189,13 +189,15 @@ def parse_workload(raw: bytes, where: str) -> LoadPattern:
     fields = Fields(parse_toml(raw, where), where)
     unknown = set(fields.table) - {"description", "job"}
     if unknown:
-        raise fields.bad(f"{min(unknown)!r:.60} is unknown: there are description and [[job]]")
-    tables = [_words(table, f"{where}: job {at}") for at, table in enumerate(fields.rows("job"), 1)]
+        raise fields.make_error(f"{min(unknown)!r:.60} is unknown: there are description and [[job]]")
+    tables = [
+        _parse_job_options(table, f"{where}: job {at}") for at, table in enumerate(fields.read_list("job"), 1)
+    ]
     name = Path(where).stem
-    return _pattern(name, fields.optional("description", fields.text) or name, tables, where)
+    return _build_pattern(name, fields.read_optional("description", fields.read_text) or name, tables, where)
 
 
-def _words(table: Any, where: str) -> dict[str, str]:  # noqa: ANN401
+def _parse_job_options(table: Any, where: str) -> dict[str, str]:  # noqa: ANN401
     """Return the options of one job as fio would read them."""
     if not isinstance(table, dict):
         raise BadInput(f"{where} is no table of options")
@@ -214,7 +216,7 @@ def parse_job_file(raw: bytes, where: str) -> LoadPattern:
     common: dict[str, str] = {}
     jobs: list[dict[str, str]] = []
     section: dict[str, str] | None = None
-    for number, line in enumerate(lines_of(text_of(raw)), 1):
+    for number, line in enumerate(split_lines(decode_text(raw)), 1):
         words = line.partition(";")[0].partition("#")[0].strip()
         if not words:
             continue
@@ -229,17 +231,17 @@ def parse_job_file(raw: bytes, where: str) -> LoadPattern:
             raise BadInput(f"{where}: line {number}: {words!r:.60} stands in no section")
         key, _, value = words.partition("=")
         section[key.strip()] = value.strip()
-    return _pattern(Path(where).stem, f"of {where}", jobs, where)
+    return _build_pattern(Path(where).stem, f"of {where}", jobs, where)
 
 
-def _pattern(name: str, description: str, tables: list[dict[str, str]], where: str) -> LoadPattern:
-    if not 1 <= len(tables) <= _MOST_JOBS:
-        raise BadInput(f"{where}: it has {len(tables)} jobs, not 1 to {_MOST_JOBS}")
+def _build_pattern(name: str, description: str, tables: list[dict[str, str]], where: str) -> LoadPattern:
+    if not 1 <= len(tables) <= _MAX_JOBS:
+        raise BadInput(f"{where}: it has {len(tables)} jobs, not 1 to {_MAX_JOBS}")
     jobs, left_out = [], set()
     for table in tables:
         options = dict(_DEFAULTS)
         for key, value in table.items():
-            option = checked(key, value, where)
+            option = check_option(key, value, where)
             if option is None:
                 left_out.add(key)
             else:
@@ -247,6 +249,6 @@ def _pattern(name: str, description: str, tables: list[dict[str, str]], where: s
         if "rw" not in options:
             raise BadInput(f"{where}: a job has no rw: a workload says whether it writes, and how")
         jobs.append(LoadJob(options))
-        if not 1 <= jobs[-1].threads <= _MOST_JOBS or not 0 < jobs[-1].write_share <= 1:
-            raise BadInput(f"{where}: a job needs 1 to {_MOST_JOBS} threads, and has to write")
+        if not 1 <= jobs[-1].thread_count <= _MAX_JOBS or not 0 < jobs[-1].write_share <= 1:
+            raise BadInput(f"{where}: a job needs 1 to {_MAX_JOBS} threads, and has to write")
     return LoadPattern(name, description, tuple(jobs), tuple(sorted(left_out)))

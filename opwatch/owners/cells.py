@@ -11,20 +11,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from opwatch.foreign import text_of
+from opwatch.foreign import decode_text
 from opwatch.trace.abi import TargetSample
 from opwatch.trace.ops import OPS
-from opwatch.trace.slow import Submitter, submitter_of
+from opwatch.trace.slow import Submitter, classify_submitter
 
 # struct ow_owner_sample of opwatch/_native/block/tracer.h
 _CELL = struct.Struct("=QIBBBB24sQQQ")
 CELL_BYTES = _CELL.size
 # Offset of the target in a cell, and the value of OW_LATE.
-_TARGET = 12
-_LATE = 1
+_TARGET_OFFSET = 12
+_KIND_LATE = 1
 
 
-class By(enum.Enum):
+class OwnerGrouping(enum.Enum):
     """The criterion for distinguishing owners. enum ow_by has the same order, starting with 1."""
 
     CGROUP = "cgroup"
@@ -32,7 +32,7 @@ class By(enum.Enum):
 
     @property
     def number(self) -> int:
-        return list(By).index(self) + 1
+        return list(OwnerGrouping).index(self) + 1
 
 
 class OwnerKind(enum.Enum):
@@ -65,7 +65,7 @@ class OwnedCounts(NamedTuple):
     sum_ns: int = 0
 
 
-def counts_sum(parts: Iterable[OwnedCounts]) -> OwnedCounts:
+def add_counts(parts: Iterable[OwnedCounts]) -> OwnedCounts:
     """Return the sum of the counts."""
     return OwnedCounts(*map(sum, zip(OwnedCounts(), *parts, strict=True)))
 
@@ -92,10 +92,10 @@ def decode_cells(raw: bytes) -> ReadCells:
     names: dict[OwnerKey, str] = {}
     no_room = OwnedCounts()
     for number, pid, _, op, kind, by, name, *counts in _CELL.iter_unpack(raw):
-        if not by and kind != _LATE:
+        if not by and kind != _KIND_LATE:
             no_room = OwnedCounts(*map(sum, zip(no_room, counts, strict=True)))
-        words = text_of(name.split(b"\0", 1)[0])
-        key = _key(number, pid, kind, by, words)
+        words = decode_text(name.split(b"\0", 1)[0])
+        key = _decode_key(number, pid, kind, by, words)
         if key and words:
             names[key] = words
         before = cells.get((key, OPS[op]), OwnedCounts())
@@ -108,16 +108,16 @@ def decode_forgotten(raw: bytes) -> dict[int, Cells]:
     records: dict[int, list[bytes]] = {}
     for begin in range(0, len(raw), CELL_BYTES):
         record = raw[begin : begin + CELL_BYTES]
-        records.setdefault(record[_TARGET], []).append(record)
+        records.setdefault(record[_TARGET_OFFSET], []).append(record)
     return {target: decode_cells(b"".join(parts)).cells for target, parts in records.items()}
 
 
-def _key(number: int, pid: int, kind: int, by: int, name: str) -> OwnerKey | None:
+def _decode_key(number: int, pid: int, kind: int, by: int, name: str) -> OwnerKey | None:
     if not by:
         return None
-    if by == By.CGROUP.number:
+    if by == OwnerGrouping.CGROUP.number:
         return OwnerKey(OwnerKind.CGROUP if number else OwnerKind.NOBODY, number)
-    submitter = submitter_of(kind, name)
+    submitter = classify_submitter(kind, name)
     if submitter is None:
         return OwnerKey(OwnerKind.NOBODY, 0)
     return OwnerKey(OwnerKind(submitter.value), pid or number, number if pid else 0)
@@ -134,19 +134,21 @@ class FittedCells(NamedTuple):
     short: bool
 
 
-def fitted(sample: TargetSample, before: Cells, after: Cells) -> FittedCells:
+def fit_cells(sample: TargetSample, before: Cells, after: Cells) -> FittedCells:
     """Estimate the cells at the time of a sample from the cells read before and after it.
 
     A request is counted for the disk first, so the sample lies between the two reads. The sample's excess
     over the earlier cells goes to owners with growth in the later cells. Cells do not shrink between two
     samples.
     """
-    if before == after and all(_sums(before, op) == _totals(sample, op) for op in sample.ops):
+    if before == after and all(_sum_cells(before, op) == _op_totals(sample, op) for op in sample.ops):
         return FittedCells(before, short=False)
     cells = {key: list(before.get(key, OwnedCounts())) for key in after}
     short = False
     for op in sample.ops:
-        need = [total - own for total, own in zip(_totals(sample, op), _sums(before, op), strict=True)]
+        need = [
+            total - own for total, own in zip(_op_totals(sample, op), _sum_cells(before, op), strict=True)
+        ]
         for key in cells:
             if key[1] == op:
                 for at, most in enumerate(after[key]):
@@ -157,11 +159,11 @@ def fitted(sample: TargetSample, before: Cells, after: Cells) -> FittedCells:
     return FittedCells({key: OwnedCounts(*counts) for key, counts in cells.items()}, short)
 
 
-def _totals(sample: TargetSample, op: str) -> OwnedCounts:
+def _op_totals(sample: TargetSample, op: str) -> OwnedCounts:
     counted = sample.ops[op]
     return OwnedCounts(counted.completed, counted.bytes, counted.sum_ns)
 
 
-def _sums(cells: Cells, op: str) -> OwnedCounts:
+def _sum_cells(cells: Cells, op: str) -> OwnedCounts:
     own = [counts for key, counts in cells.items() if key[1] == op]
     return OwnedCounts(*map(sum, zip(*own, strict=True))) if own else OwnedCounts()

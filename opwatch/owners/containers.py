@@ -38,14 +38,14 @@ class Container:
     pod: str | None
 
     @property
-    def words(self) -> str:
+    def usual_name(self) -> str:
         """Return the container's usual name."""
         pod = f"pod {self.pod[:8]}" if self.pod else ""
         own = f"{self.engine or 'container'} {self.number[:SHORT]}" if self.number else ""
         return " ".join(filter(None, (pod, own)))
 
 
-def container_of(path: str) -> Container | None:
+def find_container(path: str) -> Container | None:
     """Return the innermost container of a path, or None if the path is not in a container."""
     pod, container = None, None
     for before, part in zip(["", *path.split("/")], path.split("/"), strict=False):
@@ -57,10 +57,10 @@ def container_of(path: str) -> Container | None:
             container = Container(_ENGINES.get(before), part, pod)
         elif machine := _MACHINE.match(part):
             name = machine["name"] or machine["lxc"]
-            container = Container("lxc" if machine["lxc"] else "machine", _unescaped(name), None)
+            container = Container("lxc" if machine["lxc"] else "machine", _unescape_unit(name), None)
     return container or (Container(None, None, pod) if pod else None)
 
 
-def _unescaped(name: str) -> str:
+def _unescape_unit(name: str) -> str:
     """Undo systemd's escaping of a unit name's part."""
     return _ESCAPE.sub(lambda code: chr(int(code[1], 16)), name)

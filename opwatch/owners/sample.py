@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, counts_sum
-from opwatch.owners.containers import Container, container_of
+from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind, add_counts
+from opwatch.owners.containers import Container, find_container
 from opwatch.owners.lives import Earlier
 from opwatch.trace.abi import TargetSample
 
@@ -47,13 +47,13 @@ class OwnerSample:
     because the table of owners was full.
     """
 
-    by: By
+    by: OwnerGrouping
     rows: tuple[OwnerRow, ...]
     no_room: OwnedCounts = _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnerCounts:
     """An owner's counts in an interval, by operation; operations without any count are left out."""
 
     key: OwnerKey
@@ -65,12 +65,12 @@ class Owned:
     def container(self) -> Container | None:
         """Return the container that the owner is or belongs to, or None if unknown or not in a container."""
         path = self.name if self.key.kind is OwnerKind.CGROUP else self.group
-        return container_of(path) if path else None
+        return find_container(path) if path else None
 
     @property
     def total(self) -> OwnedCounts:
         """Return the sum over all operations."""
-        return counts_sum(self.ops.values())
+        return add_counts(self.ops.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,13 @@ class Owners:
     `no_room` is the part of it due to a full table of owners.
     """
 
-    by: By
-    owners: tuple[Owned, ...]
+    by: OwnerGrouping
+    owners: tuple[OwnerCounts, ...]
     other: Mapping[str, OwnedCounts]
     no_room: OwnedCounts = _NOTHING
 
 
-def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end: TargetSample) -> Owners:
+def compare_owners(then: OwnerSample, now: OwnerSample, begin: TargetSample, end: TargetSample) -> Owners:
     """Return the owners of the requests between two samples.
 
     `begin` and `end` are the disk's own samples of the same times.
@@ -97,12 +97,15 @@ def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end
     for row in now.rows:
         was = before.get(row.key, {})
         grown[row.key] = {
-            op: _grown(counts, was[op] if op in was else _counts_away(row, op, begin))
+            op: _count_growth(counts, was[op] if op in was else _find_absent_counts(row, op, begin))
             for op, counts in row.counts.items()
         }
-    other = {op: _closed(op, [ops[op] for ops in grown.values() if op in ops], begin, end) for op in end.ops}
+    other = {
+        op: _compute_remainder(op, [ops[op] for ops in grown.values() if op in ops], begin, end)
+        for op in end.ops
+    }
     owners = [
-        Owned(
+        OwnerCounts(
             row.key,
             row.name,
             {op: OwnedCounts(*counts) for op, counts in ops.items() if any(counts)},
@@ -113,17 +116,17 @@ def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end
     ]
     return Owners(
         by=now.by,
-        owners=tuple(sorted((one for one in owners if one.ops), key=_largest_first)),
+        owners=tuple(sorted((one for one in owners if one.ops), key=_sort_key)),
         other={op: counts for op, counts in other.items() if any(counts)},
-        no_room=OwnedCounts(*_grown(now.no_room, then.no_room)),
+        no_room=OwnedCounts(*_count_growth(now.no_room, then.no_room)),
     )
 
 
-def _grown(now: OwnedCounts, then: OwnedCounts) -> list[int]:
+def _count_growth(now: OwnedCounts, then: OwnedCounts) -> list[int]:
     return [max(0, more - less) for more, less in zip(now, then, strict=True)]
 
 
-def _counts_away(row: OwnerRow, op: str, begin: TargetSample) -> OwnedCounts:
+def _find_absent_counts(row: OwnerRow, op: str, begin: TargetSample) -> OwnedCounts:
     """Return the total of a reappeared owner at a sample that does not list it.
 
     If the owner was evicted several times, this total may be of a later time; its counts until then go to
@@ -133,28 +136,30 @@ def _counts_away(row: OwnerRow, op: str, begin: TargetSample) -> OwnedCounts:
     return earlier.counts if earlier and earlier.first_ns <= begin.begin_ns else _NOTHING
 
 
-def together(parts: Iterable[Owners], by: By) -> Owners:
+def merge_owners(parts: Iterable[Owners], by: OwnerGrouping) -> Owners:
     """Merge the owners of several disks."""
-    owners: dict[OwnerKey, Owned] = {}
+    owners: dict[OwnerKey, OwnerCounts] = {}
     other: dict[str, OwnedCounts] = {}
     no_room = _NOTHING
     for part in parts:
-        other = _added(other, part.other)
-        no_room = counts_sum((no_room, part.no_room))
+        other = _merge_counts(other, part.other)
+        no_room = add_counts((no_room, part.no_room))
         for one in part.owners:
             before = owners.get(one.key)
-            ops = _added(before.ops, one.ops) if before else one.ops
-            owners[one.key] = Owned(one.key, one.name, ops, one.group)
-    return Owners(by, tuple(sorted(owners.values(), key=_largest_first)), other, no_room)
+            ops = _merge_counts(before.ops, one.ops) if before else one.ops
+            owners[one.key] = OwnerCounts(one.key, one.name, ops, one.group)
+    return Owners(by, tuple(sorted(owners.values(), key=_sort_key)), other, no_room)
 
 
-def _added(one: Mapping[str, OwnedCounts], more: Mapping[str, OwnedCounts]) -> dict[str, OwnedCounts]:
+def _merge_counts(one: Mapping[str, OwnedCounts], more: Mapping[str, OwnedCounts]) -> dict[str, OwnedCounts]:
     return {
-        op: counts_sum(part[op] for part in (one, more) if op in part) for op in dict.fromkeys([*one, *more])
+        op: add_counts(part[op] for part in (one, more) if op in part) for op in dict.fromkeys([*one, *more])
     }
 
 
-def _closed(op: str, owned: list[list[int]], begin: TargetSample, end: TargetSample) -> OwnedCounts:
+def _compute_remainder(
+    op: str, owned: list[list[int]], begin: TargetSample, end: TargetSample
+) -> OwnedCounts:
     """Return the counts of an operation that belong to no listed owner.
 
     Owners may exceed the disk's count by requests already counted for one but not the other; the excess is
@@ -171,6 +176,6 @@ def _closed(op: str, owned: list[list[int]], begin: TargetSample, end: TargetSam
     return OwnedCounts(*left)
 
 
-def _largest_first(owned: Owned) -> tuple[int, ...]:
+def _sort_key(owned: OwnerCounts) -> tuple[int, ...]:
     total = owned.total
     return (-total.bytes, -total.requests, -total.sum_ns, owned.key.number)

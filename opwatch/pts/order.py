@@ -33,7 +33,7 @@ PTS_CLASSES = (
 )
 
 
-def pts_class(name: str) -> PtsClass:
+def find_pts_class(name: str) -> PtsClass:
     """Return the class with this name."""
     for one in PTS_CLASSES:
         if one.name == name:
@@ -43,7 +43,7 @@ def pts_class(name: str) -> PtsClass:
     )
 
 
-def parts_of(name: str) -> tuple[PtsTest, ...]:
+def find_parts(name: str) -> tuple[PtsTest, ...]:
     """Return the parts of a test; a separate purge precedes each part."""
     parts = tuple(test for test in PTS_TESTS if name in (test.name, test.name.partition("-")[0]))
     if not parts:
@@ -68,11 +68,11 @@ class PtsOrder:
 
     @property
     def parts(self) -> tuple[PtsTest, ...]:
-        return parts_of(self.name)
+        return find_parts(self.name)
 
     @property
     def drive_class(self) -> PtsClass:
-        return pts_class(self.class_name)
+        return find_pts_class(self.class_name)
 
     def most_rounds(self, part: PtsTest) -> int:
         return min(part.most_rounds, self.rounds or part.most_rounds)
@@ -81,32 +81,32 @@ class PtsOrder:
         """Return the size of the active range, which starts at the drive's first byte."""
         return int(capacity_bytes * self.drive_class.active_ratio) // _UNIT * _UNIT
 
-    def fill_passes(self, part: PtsTest, capacity_bytes: int) -> int:
+    def count_fill_passes(self, part: PtsTest, capacity_bytes: int) -> int:
         """Return the number of sequential passes over the active range for writing twice the capacity."""
         if part.precondition_block_bytes is None:
             return 0
         return -(-2 * capacity_bytes // self.active_bytes(capacity_bytes))
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         return asdict(self) | {"header": dict(self.header)}
 
 
-def order_of(fields: Fields) -> PtsOrder:
+def parse_order(fields: Fields) -> PtsOrder:
     """Parse an order written by document(). Raises BadInput for anything else."""
-    header = fields.sub("header")
+    header = fields.read_subtable("header")
     try:
-        parts_of(fields.text("name"))
-        pts_class(fields.text("class_name"))
+        find_parts(fields.read_text("name"))
+        find_pts_class(fields.read_text("class_name"))
     except UsageError as error:
-        raise fields.bad(str(error)) from error
-    scale = fields.amount("scale")
+        raise fields.make_error(str(error)) from error
+    scale = fields.read_amount("scale")
     if not 0 < scale <= 1:
-        raise fields.bad("scale is none from 0 to 1")
+        raise fields.make_error("scale is none from 0 to 1")
     return PtsOrder(
-        name=fields.text("name"),
-        class_name=fields.text("class_name"),
+        name=fields.read_text("name"),
+        class_name=fields.read_text("class_name"),
         scale=scale,
-        rounds=fields.optional("rounds", fields.count),
-        sponsor=fields.optional("sponsor", fields.text),
-        header={key: header.optional(key, header.text) for key in header.table},
+        rounds=fields.read_optional("rounds", fields.read_count),
+        sponsor=fields.read_optional("sponsor", fields.read_text),
+        header={key: header.read_optional(key, header.read_text) for key in header.table},
     )

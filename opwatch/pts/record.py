@@ -10,7 +10,7 @@ from typing import Any
 from opwatch.fields import Fields
 from opwatch.pts.loads import ROUND
 from opwatch.pts.order import PtsOrder
-from opwatch.pts.samples import PtsSample, sample_of
+from opwatch.pts.samples import PtsSample, parse_sample
 from opwatch.steady.pts import PtsRule, PtsVerdict, judge_pts
 from opwatch.steady.pts_tests import PtsTest
 
@@ -40,7 +40,7 @@ class PtsRecord:
     logical_bytes: int
     fio_version: str
 
-    def rounds(self) -> list[list[PtsSample]]:
+    def group_rounds(self) -> list[list[PtsSample]]:
         """Return the samples of each round, in order."""
         by_round: dict[int, list[PtsSample]] = {}
         for sample in self.samples:
@@ -48,7 +48,7 @@ class PtsRecord:
                 by_round.setdefault(sample.number, []).append(sample)
         return [by_round[number] for number in sorted(by_round)]
 
-    def stages(self) -> dict[str, list[PtsSample]]:
+    def group_stages(self) -> dict[str, list[PtsSample]]:
         """Return the samples of each stage after the rounds, by name and in order."""
         stages: dict[str, list[PtsSample]] = {}
         for sample in self.samples:
@@ -56,39 +56,39 @@ class PtsRecord:
                 stages.setdefault(sample.stage, []).append(sample)
         return stages
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         return {
             "part": self.place,
             "end": self.end.value,
-            "samples": [sample.document() for sample in self.samples],
-            "totals": [sample.document() for sample in self.totals],
+            "samples": [sample.to_document() for sample in self.samples],
+            "totals": [sample.to_document() for sample in self.totals],
             "logical_bytes": self.logical_bytes,
             "fio_version": self.fio_version,
         }
 
 
-def record_of_part(fields: Fields) -> PtsRecord:
+def parse_part_record(fields: Fields) -> PtsRecord:
     """Parse a record written by document(). Raises BadInput for anything else."""
     return PtsRecord(
-        place=fields.count("part"),
-        end=fields.kind("end", PtsEnd),
-        samples=_samples(fields, "samples"),
-        totals=_samples(fields, "totals"),
-        logical_bytes=fields.count("logical_bytes"),
-        fio_version=fields.text("fio_version"),
+        place=fields.read_count("part"),
+        end=fields.read_member("end", PtsEnd),
+        samples=_parse_samples(fields, "samples"),
+        totals=_parse_samples(fields, "totals"),
+        logical_bytes=fields.read_count("logical_bytes"),
+        fio_version=fields.read_text("fio_version"),
     )
 
 
-def _samples(fields: Fields, key: str) -> tuple[PtsSample, ...]:
+def _parse_samples(fields: Fields, key: str) -> tuple[PtsSample, ...]:
     samples = []
-    for row in fields.rows(key):
+    for row in fields.read_list(key):
         if not isinstance(row, dict):
-            raise fields.bad(f"{key} is no list of tables")
-        samples.append(sample_of(Fields(row, f"{fields.where}: {key}")))
+            raise fields.make_error(f"{key} is no list of tables")
+        samples.append(parse_sample(Fields(row, f"{fields.where}: {key}")))
     return tuple(samples)
 
 
-def verdict_of(order: PtsOrder, part: PtsTest, rounds: Sequence[Sequence[PtsSample]]) -> PtsVerdict | None:
+def judge_rounds(order: PtsOrder, part: PtsTest, rounds: Sequence[Sequence[PtsSample]]) -> PtsVerdict | None:
     """Apply SNIA's rule to the rounds.
 
     Returns None if there are too few rounds or the test has no steady state. Incomplete rounds do not count.
@@ -96,7 +96,9 @@ def verdict_of(order: PtsOrder, part: PtsTest, rounds: Sequence[Sequence[PtsSamp
     rule = PtsRule(most_rounds=order.most_rounds(part))
     tracks: dict[str, list[float]] = {f"{part.variable}, {point}": [] for point in part.steady}
     for samples in rounds:
-        values = {f"{part.variable}, {sample.point}": sample.value(part.variable) for sample in samples}
+        values = {
+            f"{part.variable}, {sample.point_name}": sample.find_value(part.variable) for sample in samples
+        }
         if not tracks.keys() <= values.keys() or len(samples) < len(rounds[0]):
             break
         for name, track in tracks.items():

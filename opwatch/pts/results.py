@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch.pts.order import PtsOrder
-from opwatch.pts.record import PtsEnd, PtsRecord, verdict_of
+from opwatch.pts.record import PtsEnd, PtsRecord, judge_rounds
 from opwatch.pts.samples import PtsSample
 from opwatch.steady.pts import PtsVerdict
 from opwatch.steady.pts_tests import PtsTest
@@ -34,7 +34,7 @@ class PtsFigures:
     five_nines_ns: float | None
     max_ns: int | None
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         return asdict(self)
 
 
@@ -63,31 +63,31 @@ class PtsPart:
         return self.verdict is not None and self.verdict.is_steady and self.record.end is not PtsEnd.BUDGET
 
 
-def part_of(order: PtsOrder, part: PtsTest, record: PtsRecord) -> PtsPart:
-    rounds = record.rounds()
-    verdict = verdict_of(order, part, rounds)
+def derive_part(order: PtsOrder, part: PtsTest, record: PtsRecord) -> PtsPart:
+    rounds = record.group_rounds()
+    verdict = judge_rounds(order, part, rounds)
     window = verdict.window if verdict else None
     chosen = rounds[window[0] - 1 : window[1]] if window else rounds[-1:]
     by_point: dict[str, list[PtsSample]] = {}
     for sample in (sample for samples in chosen for sample in samples):
-        by_point.setdefault(sample.point, []).append(sample)
+        by_point.setdefault(sample.point_name, []).append(sample)
     stages = tuple(
-        figures_of_loads(name, samples, [total for total in record.totals if total.stage == name])
-        for name, samples in record.stages().items()
+        merge_figures(name, samples, [total for total in record.totals if total.stage == name])
+        for name, samples in record.group_stages().items()
     )
     return PtsPart(
         part=part,
         record=record,
         verdict=verdict,
-        unjudged=_unjudged(part, verdict, len(rounds)),
+        unjudged=_explain_no_verdict(part, verdict, len(rounds)),
         window=window,
-        figures=tuple(figures_of_loads(name, samples) for name, samples in by_point.items()),
+        figures=tuple(merge_figures(name, samples) for name, samples in by_point.items()),
         stages=stages,
-        recovery_s=_recovery(list(record.stages().values())) if not part.steady else None,
+        recovery_s=_find_recovery_s(list(record.group_stages().values())) if not part.steady else None,
     )
 
 
-def _unjudged(part: PtsTest, verdict: PtsVerdict | None, rounds: int) -> str:
+def _explain_no_verdict(part: PtsTest, verdict: PtsVerdict | None, rounds: int) -> str:
     if verdict:
         return ""
     if not part.steady:
@@ -95,7 +95,7 @@ def _unjudged(part: PtsTest, verdict: PtsVerdict | None, rounds: int) -> str:
     return f"{rounds} rounds were done: the rule of SNIA needs 5"
 
 
-def figures_of_loads(name: str, samples: Sequence[PtsSample], totals: Sequence[PtsSample] = ()) -> PtsFigures:
+def merge_figures(name: str, samples: Sequence[PtsSample], totals: Sequence[PtsSample] = ()) -> PtsFigures:
     """Merge loads of one kind into figures.
 
     For loads logged in intervals, the tail latencies are in `totals`.
@@ -119,7 +119,7 @@ def figures_of_loads(name: str, samples: Sequence[PtsSample], totals: Sequence[P
     )
 
 
-def _recovery(stages: Sequence[Sequence[PtsSample]]) -> float | None:
+def _find_recovery_s(stages: Sequence[Sequence[PtsSample]]) -> float | None:
     """Return the seconds into the last stage until reaching 90 % of the rate at the end of the first stage.
 
     None if never reached. The specification leaves the definition of recovery to the reader; this definition

@@ -11,7 +11,7 @@ from opwatch.fields import Fields
 from opwatch.fio.logs import FioLog, FioLogKind
 from opwatch.fio.results import FioReport
 from opwatch.pts.loads import PtsLoad
-from opwatch.sweep.figures import quantile_of
+from opwatch.sweep.figures import find_quantile
 
 _MEGABYTE = 1e6
 _FIVE_NINES = 0.99999
@@ -39,7 +39,7 @@ class PtsSample:
     max_ns: int | None = None
 
     @property
-    def point(self) -> str:
+    def point_name(self) -> str:
         return f"{self.read_percent}/{100 - self.read_percent} {self.block_bytes}"
 
     @property
@@ -50,7 +50,7 @@ class PtsSample:
     def megabytes_per_s(self) -> float:
         return (self.read_bytes + self.write_bytes) / self.seconds / _MEGABYTE
 
-    def value(self, variable: str) -> float:
+    def find_value(self, variable: str) -> float:
         """Return the value tracked by SNIA's rule, under the test's name."""
         if variable == "IOPS":
             return self.iops
@@ -58,32 +58,32 @@ class PtsSample:
             return self.megabytes_per_s
         return self.mean_ns or 0.0
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def sample_of(fields: Fields) -> PtsSample:
+def parse_sample(fields: Fields) -> PtsSample:
     """Parse a sample written by document(). Raises BadInput for anything else."""
     sample = PtsSample(
-        stage=fields.text("stage"),
-        number=fields.count("number"),
-        read_percent=fields.count("read_percent"),
-        block_bytes=fields.count("block_bytes"),
-        begin_s=fields.amount("begin_s"),
-        seconds=fields.amount("seconds"),
-        ios=fields.count("ios"),
-        read_bytes=fields.count("read_bytes"),
-        write_bytes=fields.count("write_bytes"),
-        mean_ns=fields.optional("mean_ns", fields.amount),
-        five_nines_ns=fields.optional("five_nines_ns", fields.amount),
-        max_ns=fields.optional("max_ns", fields.count),
+        stage=fields.read_text("stage"),
+        number=fields.read_count("number"),
+        read_percent=fields.read_count("read_percent"),
+        block_bytes=fields.read_count("block_bytes"),
+        begin_s=fields.read_amount("begin_s"),
+        seconds=fields.read_amount("seconds"),
+        ios=fields.read_count("ios"),
+        read_bytes=fields.read_count("read_bytes"),
+        write_bytes=fields.read_count("write_bytes"),
+        mean_ns=fields.read_optional("mean_ns", fields.read_amount),
+        five_nines_ns=fields.read_optional("five_nines_ns", fields.read_amount),
+        max_ns=fields.read_optional("max_ns", fields.read_count),
     )
     if not sample.seconds:
-        raise fields.bad("a load took no time")
+        raise fields.make_error("a load took no time")
     return sample
 
 
-def sample_of_report(load: PtsLoad, number: int, begin_s: float, report: FioReport) -> PtsSample:
+def make_report_sample(load: PtsLoad, number: int, begin_s: float, report: FioReport) -> PtsSample:
     """Return the sample of a complete load."""
     total = report.total
     bins: Counter[int] = Counter()
@@ -91,7 +91,7 @@ def sample_of_report(load: PtsLoad, number: int, begin_s: float, report: FioRepo
     for job in report.jobs:
         for name in ("read", "write"):
             operation = job.operations.get(name)
-            latency = operation.latency if operation else None
+            latency = operation.reported_latency if operation else None
             if latency and latency.requests:
                 bins.update(dict(latency.bins or ()))
                 weighted += latency.mean_ns * latency.requests
@@ -109,19 +109,19 @@ def sample_of_report(load: PtsLoad, number: int, begin_s: float, report: FioRepo
         read_bytes=total.bytes["read"],
         write_bytes=total.bytes["write"],
         mean_ns=weighted / count if count else None,
-        five_nines_ns=quantile_of(bins, _FIVE_NINES),
+        five_nines_ns=find_quantile(bins, _FIVE_NINES),
         max_ns=largest,
     )
 
 
-def samples_of_logs(load: PtsLoad, begin_s: float, logs: Sequence[FioLog]) -> Iterator[PtsSample]:
+def make_log_samples(load: PtsLoad, begin_s: float, logs: Sequence[FioLog]) -> Iterator[PtsSample]:
     """Yield one sample per logged interval of a load of writes only.
 
     The last row is shorter than an interval and is dropped.
     """
     every_s = load.every_s or load.seconds
-    rates = _by_row(log for log in logs if log.kind is FioLogKind.RATE)
-    latencies = _by_row(log for log in logs if log.kind is FioLogKind.LATENCY)
+    rates = _group_by_row(log for log in logs if log.kind is FioLogKind.RATE)
+    latencies = _group_by_row(log for log in logs if log.kind is FioLogKind.LATENCY)
     for at in sorted(rates)[:-1]:
         ios = round(sum(rates[at]) * every_s)
         times = latencies.get(at)
@@ -139,10 +139,10 @@ def samples_of_logs(load: PtsLoad, begin_s: float, logs: Sequence[FioLog]) -> It
         )
 
 
-def _by_row(logs: Iterator[FioLog]) -> dict[int, list[int]]:
+def _group_by_row(logs: Iterator[FioLog]) -> dict[int, list[int]]:
     """Return the values of all threads by row index."""
     rows: dict[int, list[int]] = defaultdict(list)
     for log in logs:
-        for at, row in enumerate(log.rows()):
+        for at, row in enumerate(log.iter_rows()):
             rows[at].append(row.value)
     return rows

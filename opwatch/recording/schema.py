@@ -96,7 +96,7 @@ TABLES = {
         "left_out INTEGER NOT NULL",
     ),
 }
-_FIRST_FRAMES = (*TABLES["frames"][:-1], "key BLOB NOT NULL", "rest BLOB NOT NULL")
+_FRAMES_V1 = (*TABLES["frames"][:-1], "key BLOB NOT NULL", "rest BLOB NOT NULL")
 # First version with slow requests, CPU times and checksums.
 SLOW_VERSION, CPU_VERSION, CHECK_VERSION = 3, 5, 6
 # The last column of a table: a checksum of all others. `counts` has no checksum, because only SQL users read
@@ -105,7 +105,7 @@ CHECK = "crc INTEGER NOT NULL"
 _UNCHECKED = "counts"
 # The number of a block's frames, so that a missing frame is noticed.
 _FRAMES = "frames INTEGER NOT NULL"
-_SINCE = {"slow": SLOW_VERSION}
+_FIRST_VERSIONS = {"slow": SLOW_VERSION}
 INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
 # Kinds of events that are parsed: another program's file, and the start and end of a phase.
 FILE, PHASE_BEGAN, PHASE_ENDED = "file", "phase began", "phase ended"
@@ -121,14 +121,14 @@ AUDIT, NO_AUDIT = "trim audit", "no trim audit"
 COUNTED = ("completed", "bytes", "sum_ns", "max_ns", "errors", "issued")
 
 
-def tables(version: int = VERSION) -> list[str]:
+def list_tables(version: int = VERSION) -> list[str]:
     """Return the names of this version's tables."""
-    return [name for name in TABLES if _SINCE.get(name, FIRST_VERSION) <= version]
+    return [name for name in TABLES if _FIRST_VERSIONS.get(name, FIRST_VERSION) <= version]
 
 
-def declarations(name: str, version: int = VERSION) -> tuple[str, ...]:
+def list_declarations(name: str, version: int = VERSION) -> tuple[str, ...]:
     """Return the column declarations of a table."""
-    declared = _FIRST_FRAMES if (name, version) == ("frames", FIRST_VERSION) else TABLES[name]
+    declared = _FRAMES_V1 if (name, version) == ("frames", FIRST_VERSION) else TABLES[name]
     if not has_check(name, version):
         return declared
     return (*declared, _FRAMES, CHECK) if name == "blocks" else (*declared, CHECK)
@@ -139,27 +139,27 @@ def has_check(name: str, version: int = VERSION) -> bool:
     return version >= CHECK_VERSION and name != _UNCHECKED
 
 
-def table_text(name: str, version: int = VERSION) -> str:
+def build_create_table(name: str, version: int = VERSION) -> str:
     """Return the statement that creates a table, as stored by SQLite."""
-    return f"CREATE TABLE {name} ({', '.join(declarations(name, version))})"
+    return f"CREATE TABLE {name} ({', '.join(list_declarations(name, version))})"
 
 
-def index_text(name: str) -> str:
+def build_create_index(name: str) -> str:
     table, column = INDEXES[name]
     return f"CREATE INDEX {name} ON {table} ({column})"
 
 
-def columns(name: str, version: int = VERSION) -> tuple[str, ...]:
-    return tuple(column.split()[0] for column in declarations(name, version))
+def list_columns(name: str, version: int = VERSION) -> tuple[str, ...]:
+    return tuple(column.split()[0] for column in list_declarations(name, version))
 
 
 @cache
-def insertion(name: str) -> str:
+def build_insert(name: str) -> str:
     """Return the statement that adds a row to a table."""
-    return f"INSERT INTO {name} VALUES ({', '.join('?' * len(declarations(name)))})"
+    return f"INSERT INTO {name} VALUES ({', '.join('?' * len(list_declarations(name)))})"
 
 
-def row_check(table: str, values: Iterable[object]) -> int:
+def compute_row_check(table: str, values: Iterable[object]) -> int:
     """Return the checksum of a row: CRC-32 of the table's name, then of each value's type, length in bytes,
     and bytes."""
     crc = zlib.crc32(table.encode())
@@ -173,11 +173,11 @@ def row_check(table: str, values: Iterable[object]) -> int:
     return crc
 
 
-def json_text(plain: Any) -> str:  # noqa: ANN401
+def format_json(plain: Any) -> str:  # noqa: ANN401
     """Return compact JSON. Names that are not UTF-8 are escaped, and read back unchanged."""
     return json.dumps(plain, separators=(",", ":"))
 
 
-def readable(text: str) -> str:
+def replace_invalid(text: str) -> str:
     """Return a text that SQLite accepts, with invalid UTF-8 replaced."""
     return text.encode("utf-8", "replace").decode()

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from opwatch.report.owner_bins import OwnersBin, both, owners_bin
+from opwatch.report.owner_bins import OwnersBin, make_owners_bin, merge_owners_bins
 from opwatch.samples.observation import Observation
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
-from opwatch.trace.lacking import TRUST
+from opwatch.trace.unavailable import TRUST
 
 _Item = TypeVar("_Item")
-MOST_BINS = 1024
+MAX_BINS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class RateRange:
     least: float
     most: float
 
-    def with_(self, other: RateRange) -> RateRange:
+    def merge(self, other: RateRange) -> RateRange:
         return RateRange(min(self.least, other.least), max(self.most, other.most))
 
 
@@ -59,7 +59,7 @@ class OpBin:
         """Return the share of sequential requests, or None if unknown."""
         return self.sequential / self.ordered if self.ordered else None
 
-    def with_(self, other: OpBin) -> OpBin:
+    def merge(self, other: OpBin) -> OpBin:
         slots = dict(self.slots)
         for slot, count in other.slots.items():
             slots[slot] = slots.get(slot, 0) + count
@@ -68,17 +68,17 @@ class OpBin:
             bytes=self.bytes + other.bytes,
             device_s=self.device_s + other.device_s,
             most_ns=max((most for most in (self.most_ns, other.most_ns) if most is not None), default=None),
-            per_s=self.per_s.with_(other.per_s),
-            bytes_per_s=self.bytes_per_s.with_(other.bytes_per_s),
+            per_s=self.per_s.merge(other.per_s),
+            bytes_per_s=self.bytes_per_s.merge(other.bytes_per_s),
             slots=slots,
             ordered=self.ordered + other.ordered,
             sequential=self.sequential + other.sequential,
         )
 
-    def quantile_ns(self, share: float) -> float | None:
+    def find_quantile_ns(self, share: float) -> float | None:
         """Return the latency that this share of the requests did not exceed, or None if no request
         completed."""
-        quantile = histogram_of(self.slots).quantile(share, self.most_ns) if self.slots else None
+        quantile = make_histogram(self.slots).find_quantile(share, self.most_ns) if self.slots else None
         return quantile.value if quantile else None
 
 
@@ -105,34 +105,34 @@ class TimeBin:
     def middle_ns(self) -> int:
         return (self.begin_ns + self.end_ns) // 2
 
-    def op(self, name: str) -> OpBin:
+    def find_op(self, name: str) -> OpBin:
         """Return the bin of an operation; an empty bin if the disk did not run the operation."""
         return self.ops.get(name, _IDLE)
 
     def per_s(self, name: str) -> float:
-        return self.op(name).count / self.seconds
+        return self.find_op(name).count / self.seconds
 
     def bytes_per_s(self, name: str) -> float:
-        return self.op(name).bytes / self.seconds
+        return self.find_op(name).bytes / self.seconds
 
-    def depth(self, name: str) -> float:
+    def mean_depth(self, name: str) -> float:
         """Return the mean number of requests in the device."""
-        return self.op(name).device_s / self.seconds
+        return self.find_op(name).device_s / self.seconds
 
-    def with_(self, later: TimeBin) -> TimeBin:
+    def merge(self, later: TimeBin) -> TimeBin:
         names = dict.fromkeys((*self.ops, *later.ops))
         return TimeBin(
             begin_ns=self.begin_ns,
             end_ns=later.end_ns,
             seconds=self.seconds + later.seconds,
             intervals=self.intervals + later.intervals,
-            ops={name: self.op(name).with_(later.op(name)) for name in names},
-            owners=both(self.owners, later.owners),
-            in_flight=self.in_flight.with_(later.in_flight) if self.in_flight and later.in_flight else None,
+            ops={name: self.find_op(name).merge(later.find_op(name)) for name in names},
+            owners=merge_owners_bins(self.owners, later.owners),
+            in_flight=self.in_flight.merge(later.in_flight) if self.in_flight and later.in_flight else None,
         )
 
 
-def histogram_of(slots: dict[int, int]) -> Histogram:
+def make_histogram(slots: dict[int, int]) -> Histogram:
     """Return the histogram for these slot counts; every quantile is computed from a histogram."""
     counts = [0] * LATENCY.slots
     for slot, count in slots.items():
@@ -140,7 +140,7 @@ def histogram_of(slots: dict[int, int]) -> Histogram:
     return Histogram(LATENCY, counts)
 
 
-def _op_bin(op: OpInterval, seconds: float) -> OpBin:
+def _make_op_bin(op: OpInterval, seconds: float) -> OpBin:
     per_s, bytes_per_s = op.count / seconds, op.bytes / seconds
     return OpBin(
         count=op.count,
@@ -149,19 +149,19 @@ def _op_bin(op: OpInterval, seconds: float) -> OpBin:
         most_ns=op.latency.max,
         per_s=RateRange(per_s, per_s),
         bytes_per_s=RateRange(bytes_per_s, bytes_per_s),
-        slots=op.latency.histogram.in_use(),
+        slots=op.latency.histogram.counts_by_slot(),
         ordered=op.issued if op.sequential_ratio is not None else 0,
         sequential=op.issued * (op.sequential_ratio or 0.0),
     )
 
 
-def bin_of(observation: Observation) -> TimeBin | None:
+def make_bin(observation: Observation) -> TimeBin | None:
     """Return the bin of one interval, or None if the interval has no duration."""
     interval = observation.interval
     if interval.seconds <= 0:
         return None
-    ops = {name: _op_bin(op, interval.seconds) for name, op in interval.ops.items()}
-    owners = owners_bin(observation.owners) if observation.owners else None
+    ops = {name: _make_op_bin(op, interval.seconds) for name, op in interval.ops.items()}
+    owners = make_owners_bin(observation.owners) if observation.owners else None
     flying = observation.trust.in_flight
     return TimeBin(
         begin_ns=interval.begin_ns,
@@ -170,45 +170,45 @@ def bin_of(observation: Observation) -> TimeBin | None:
         intervals=1,
         ops=ops,
         owners=owners,
-        in_flight=None if TRUST in observation.absent else RateRange(flying, flying),
+        in_flight=None if TRUST in observation.missing_fields else RateRange(flying, flying),
     )
 
 
-def merged(bins: Iterable[TimeBin]) -> TimeBin:
+def merge_bins(bins: Iterable[TimeBin]) -> TimeBin:
     """Merge neighbouring bins into one. `bins` must not be empty."""
     whole, *others = bins
     for other in others:
-        whole = whole.with_(other)
+        whole = whole.merge(other)
     return whole
 
 
-def grouped(items: Sequence[_Item], most: int) -> list[Sequence[_Item]]:
+def group_neighbours(items: Sequence[_Item], most: int) -> list[Sequence[_Item]]:
     """Split neighbours into at most `most` groups of equal, minimal size. Only the last group may be
     smaller."""
     together = -(-len(items) // max(most, 1)) or 1
     return [items[at : at + together] for at in range(0, len(items), together)]
 
 
-def thinned(bins: Sequence[TimeBin], most: int) -> list[TimeBin]:
+def thin_bins(bins: Sequence[TimeBin], most: int) -> list[TimeBin]:
     """Merge neighbours, as few as possible, into at most `most` bins."""
-    return [merged(group) for group in grouped(bins, most)]
+    return [merge_bins(group) for group in group_neighbours(bins, most)]
 
 
-class BinnedCourse:
+class BinnedTimeline:
     """Collects intervals one by one into a bounded number of bins."""
 
-    def __init__(self, most: int = 2 * MOST_BINS) -> None:
+    def __init__(self, most: int = 2 * MAX_BINS) -> None:
         self.bins: list[TimeBin] = []
         self._most = most
         self._together = 1
         self._waiting = 0
 
-    def add(self, newest: TimeBin) -> None:
+    def add_bin(self, newest: TimeBin) -> None:
         if self._waiting and self.bins:
-            self.bins[-1] = self.bins[-1].with_(newest)
+            self.bins[-1] = self.bins[-1].merge(newest)
         else:
             self.bins.append(newest)
         self._waiting = (self._waiting + 1) % self._together
         if len(self.bins) >= self._most and not self._waiting:
-            self.bins = thinned(self.bins, self._most // 2)
+            self.bins = thin_bins(self.bins, self._most // 2)
             self._together *= 2

@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from opwatch.compare.amplification import LEAST_STRETCHES
+from opwatch.compare.amplification import MIN_INTERVALS
 from opwatch.recording.reading.phases import Phase
-from opwatch.report.bins import TimeBin, grouped, thinned
-from opwatch.report.drive_course import DriveCourse
-from opwatch.report.gathering import DiskPicture
-from opwatch.report.levels import Level, Levels, LevelSeries, Pause, levels_of
-from opwatch.report.loads import load_changes
-from opwatch.report.periods import Period, period_of
+from opwatch.report.bins import TimeBin, group_neighbours, thin_bins
+from opwatch.report.drive_timeline import DriveTimeline
+from opwatch.report.levels import Level, Levels, LevelSeries, Pause, find_levels
+from opwatch.report.loads import find_load_changes
+from opwatch.report.periods import Period, find_period
+from opwatch.report.run_picture import DiskPicture
 
 # Longer runs are merged to this many intervals; a lasting change remains visible.
-_MOST_INTERVALS = 360
+_MAX_INTERVALS = 360
 RATE, P99, WAF = "rate", "p99", "waf"
 
 
 @dataclass(frozen=True, slots=True)
-class CourseChanges:
+class MetricChanges:
     """The changes of one metric of one operation (of the drive if `op` is None) in one phase, or in the whole
     run.
 
@@ -39,127 +39,135 @@ class CourseChanges:
     interval_s: float
 
 
-def disk_changes(
-    disk: DiskPicture, drive: DriveCourse | None, phases: Sequence[Phase]
-) -> tuple[CourseChanges, ...]:
+def find_disk_changes(
+    disk: DiskPicture, drive: DriveTimeline | None, phases: Sequence[Phase]
+) -> tuple[MetricChanges, ...]:
     """Return all named changes of a disk. Covers reads and writes only; other operations are too rare."""
-    changes = list[CourseChanges]()
+    changes = list[MetricChanges]()
     for phase in phases or (None,):
         for op in disk.ops:
             if op in ("read", "write"):
-                changes += _op_changes(op, disk, phase)
+                changes += _find_op_changes(op, disk, phase)
         if drive:
-            changes += _drive_changes(drive, phase)
+            changes += _find_waf_changes(drive, phase)
     return tuple(changes)
 
 
-def _op_changes(op: str, disk: DiskPicture, phase: Phase | None) -> Iterator[CourseChanges]:
+def _find_op_changes(op: str, disk: DiskPicture, phase: Phase | None) -> Iterator[MetricChanges]:
     """Find changes of requests per second and of p99, from the first request on."""
     bins = disk.bins
     if phase:
         places = phase.places([one.begin_ns for one in bins], [one.end_ns for one in bins])
         bins = [bins[place] for place in places]
-    busy = [place for place, one in enumerate(bins) if one.op(op).count]
+    busy = [place for place, one in enumerate(bins) if one.find_op(op).count]
     if not busy:
         return
-    pauses = disk.counts.pauses(op, phase)
+    pauses = disk.counts.find_pauses(op, phase)
     # Empty intervals at the end that are no pause belong to no level either.
-    few = list(_thinned_outside(bins[busy[0] : busy[-1] + 1], pauses))
-    yield _rate_changes(op, phase, few, pauses)
-    known = [one for one in few if one.op(op).quantile_ns(0.99)]
-    yield _named(P99, op, phase, known, lambda one: one.op(op).quantile_ns(0.99) or 0.0, lambda one: 1.0)
+    few = list(_merge_outside_pauses(bins[busy[0] : busy[-1] + 1], pauses))
+    yield _find_rate_changes(op, phase, few, pauses)
+    known = [one for one in few if one.find_op(op).find_quantile_ns(0.99)]
+    yield _find_bin_changes(
+        P99, op, phase, known, lambda one: one.find_op(op).find_quantile_ns(0.99) or 0.0, lambda one: 1.0
+    )
 
 
-def _rate_changes(
+def _find_rate_changes(
     op: str, phase: Phase | None, bins: Sequence[TimeBin], pauses: Sequence[Pause]
-) -> CourseChanges:
+) -> MetricChanges:
     """Find changes of requests per second outside pauses, and the load changes that came with each step."""
-    change = _named(RATE, op, phase, bins, lambda one: one.op(op).count, lambda one: one.seconds)
+    change = _find_bin_changes(
+        RATE, op, phase, bins, lambda one: one.find_op(op).count, lambda one: one.seconds
+    )
     steps = tuple(
-        replace(step, load=load_changes(op, _bins_of(step.before, bins), _bins_of(step.after, bins)))
+        replace(
+            step, load=find_load_changes(op, _select_bins(step.before, bins), _select_bins(step.after, bins))
+        )
         for step in change.levels.steps
     )
     return replace(change, levels=replace(change.levels, steps=steps, pauses=tuple(pauses)))
 
 
-def _thinned_outside(bins: Sequence[TimeBin], pauses: Sequence[Pause]) -> Iterator[TimeBin]:
+def _merge_outside_pauses(bins: Sequence[TimeBin], pauses: Sequence[Pause]) -> Iterator[TimeBin]:
     """Yield the bins that no pause touches, added up to about _MOST_INTERVALS, none across a pause."""
-    outside = [one for one in bins if not any(_overlaps(one, pause) for pause in pauses)]
-    together = -(-len(outside) // _MOST_INTERVALS)
+    outside = [one for one in bins if not any(_has_overlap(one, pause) for pause in pauses)]
+    together = -(-len(outside) // _MAX_INTERVALS)
     for _, group in groupby(outside, key=lambda one: sum(pause.end_ns <= one.begin_ns for pause in pauses)):
         part = list(group)
-        yield from thinned(part, -(-len(part) // together))
+        yield from thin_bins(part, -(-len(part) // together))
 
 
-def _overlaps(one: TimeBin, pause: Pause) -> bool:
+def _has_overlap(one: TimeBin, pause: Pause) -> bool:
     return one.begin_ns < pause.end_ns and pause.begin_ns < one.end_ns
 
 
-def _bins_of(part: Level, bins: Sequence[TimeBin]) -> list[TimeBin]:
-    return [one for one in bins if _is_in(one, part)]
+def _select_bins(part: Level, bins: Sequence[TimeBin]) -> list[TimeBin]:
+    return [one for one in bins if _is_in_level(one, part)]
 
 
-def _is_in(one: TimeBin, part: Level) -> bool:
+def _is_in_level(one: TimeBin, part: Level) -> bool:
     return part.begin_ns <= one.begin_ns and one.end_ns <= part.end_ns
 
 
-def _named(
+def _find_bin_changes(
     figure: str,
     op: str,
     phase: Phase | None,
     bins: Sequence[TimeBin],
     over: Callable[[TimeBin], float],
     under: Callable[[TimeBin], float],
-) -> CourseChanges:
+) -> MetricChanges:
     series = LevelSeries(
         over=[over(one) for one in bins],
         under=[under(one) for one in bins],
         begins_ns=[one.begin_ns for one in bins],
         ends_ns=[one.end_ns for one in bins],
     )
-    return _changes(figure, op, phase, series)
+    return _find_changes(figure, op, phase, series)
 
 
-def _drive_changes(drive: DriveCourse, phase: Phase | None) -> Iterator[CourseChanges]:
+def _find_waf_changes(drive: DriveTimeline, phase: Phase | None) -> Iterator[MetricChanges]:
     """Find changes of write amplification, if the counters moved often enough."""
     flows = list(drive.parts)
     if phase:
         places = phase.places([flow.begin_ns for flow in flows], [flow.end_ns for flow in flows])
         flows = [flows[place] for place in places]
-    groups = grouped(flows, _MOST_INTERVALS)
+    groups = group_neighbours(flows, _MAX_INTERVALS)
     series = LevelSeries(
         over=[sum(flow.nand_bytes for flow in group) for group in groups],
         under=[sum(flow.host_bytes for flow in group) for group in groups],
         begins_ns=[group[0].begin_ns for group in groups],
         ends_ns=[group[-1].end_ns for group in groups],
-        least=LEAST_STRETCHES,
+        least=MIN_INTERVALS,
     )
-    yield _changes(WAF, None, phase, series)
+    yield _find_changes(WAF, None, phase, series)
 
 
-def _changes(figure: str, op: str | None, phase: Phase | None, series: LevelSeries) -> CourseChanges:
-    levels = levels_of(series)
+def _find_changes(figure: str, op: str | None, phase: Phase | None, series: LevelSeries) -> MetricChanges:
+    levels = find_levels(series)
     length = (sum(series.ends_ns) - sum(series.begins_ns)) / 1e9 / len(series) if len(series) else 0.0
     # A level that still rises or falls has no centre to oscillate around.
     is_level = levels.rest is not None and levels.rest.is_steady is not False
     is_level = is_level and not any(step.is_beyond for step in levels.steps)
-    period = period_of(_last_values(series, levels)) if is_level else None
-    return CourseChanges(figure, op, phase.name if phase else None, levels, period, length)
+    period = find_period(_list_last_values(series, levels)) if is_level else None
+    return MetricChanges(figure, op, phase.name if phase else None, levels, period, length)
 
 
-def _last_values(series: LevelSeries, levels: Levels) -> list[float]:
+def _list_last_values(series: LevelSeries, levels: Levels) -> list[float]:
     """Return the values of the last level."""
     begin = levels.rest.level.begin_ns if levels.rest else 0
     return [value for at, value in zip(series.begins_ns, series.values, strict=True) if at >= begin]
 
 
-def with_steps(changes: Sequence[CourseChanges]) -> list[CourseChanges]:
+def select_stepped(changes: Sequence[MetricChanges]) -> list[MetricChanges]:
     """Return the changes that contain a step, earliest first."""
     stepped = [change for change in changes if change.levels.steps]
     return sorted(stepped, key=lambda change: change.levels.steps[0].at_ns)
 
 
-def at_once(change: CourseChanges, others: Sequence[CourseChanges], at_ns: int) -> list[CourseChanges]:
+def find_simultaneous(
+    change: MetricChanges, others: Sequence[MetricChanges], at_ns: int
+) -> list[MetricChanges]:
     """Return the other metrics that changed at about the same moment, each with only that step."""
     near_ns = round(3 * change.interval_s * 1e9)
     near = []

@@ -8,11 +8,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
-from opwatch.compare.estimates import LEAST_INTERVALS
+from opwatch.compare.estimates import MIN_INTERVALS
 from opwatch.recording.reading.phases import Phase
 from opwatch.report.bins import TimeBin
 from opwatch.report.levels import Pause
-from opwatch.report.pauses import pauses_of
+from opwatch.report.pauses import find_pauses
 
 # Operations that pauses are looked for in.
 _OPS = ("read", "write")
@@ -31,16 +31,16 @@ class IntervalCounts:
     def __len__(self) -> int:
         return len(self._begins_ns)
 
-    def add(self, one: TimeBin) -> None:
+    def add_interval(self, one: TimeBin) -> None:
         """Add the next interval."""
         self._begins_ns.append(one.begin_ns)
         self._ends_ns.append(one.end_ns)
         for op, counts in self._counts.items():
-            counts.append(one.op(op).count)
+            counts.append(one.find_op(op).count)
         self._all_counts.append(sum(op.count for op in one.ops.values()))
         self._in_flight.append(_UNKNOWN if one.in_flight is None else round(one.in_flight.most))
 
-    def pauses(self, op: str, phase: Phase | None) -> list[Pause]:
+    def find_pauses(self, op: str, phase: Phase | None) -> list[Pause]:
         """Return the pauses of an operation within a phase, or within the run, after its first request. Empty
         intervals at the end are a pause if they are too many to be a usual gap."""
         places = phase.places(self._begins_ns, self._ends_ns) if phase else range(len(self))
@@ -49,24 +49,24 @@ class IntervalCounts:
         if first is None:
             return []
         last = next(place for place in reversed(places) if counts[place])
-        pauses = list(self._pauses_between(op, first, places.stop))
+        pauses = list(self._find_pauses_between(op, first, places.stop))
         if last + 1 == places.stop or any(pause.is_last for pause in pauses):
             return pauses
-        return list(self._pauses_between(op, first, last + 1))
+        return list(self._find_pauses_between(op, first, last + 1))
 
-    def _pauses_between(self, op: str, begin: int, end: int) -> Iterator[Pause]:
+    def _find_pauses_between(self, op: str, begin: int, end: int) -> Iterator[Pause]:
         counts = self._counts[op]
         rates = [counts[at] * 1e9 / (self._ends_ns[at] - self._begins_ns[at]) for at in range(begin, end)]
-        for first, last in pauses_of(rates, LEAST_INTERVALS):
+        for first, last in find_pauses(rates, MIN_INTERVALS):
             yield Pause(
                 begin_ns=self._begins_ns[begin + first],
                 end_ns=self._ends_ns[begin + last - 1],
                 intervals=last - first,
                 is_last=begin + last == end,
-                in_flight=self._in_flight_between(op, begin + first, begin + last),
+                in_flight=self._find_in_flight_range(op, begin + first, begin + last),
             )
 
-    def _in_flight_between(self, op: str, begin: int, end: int) -> tuple[int, int] | None:
+    def _find_in_flight_range(self, op: str, begin: int, end: int) -> tuple[int, int] | None:
         """The fewest and the most requests in flight, None if that is not known, or if they can be those of
         other operations, which went on."""
         in_flight = self._in_flight[begin:end]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from opwatch.owners.cells import OwnedCounts, OwnerKey, counts_sum
+from opwatch.owners.cells import OwnedCounts, OwnerKey, add_counts
 from opwatch.owners.sample import Owners
 
 # Maximum number of owners kept per bin; a plot has space for only a few.
-MOST_APART = 64
+MAX_OWNERS_PER_BIN = 64
 # Operations that transfer data. A discard has a size, but transfers no data.
-_MOVING = ("read", "write")
+_TRANSFER_OPS = ("read", "write")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,34 +24,36 @@ class OwnersBin:
     owners: Mapping[OwnerKey, OwnedCounts]
     other: OwnedCounts
 
-    def of(self, key: OwnerKey) -> OwnedCounts:
+    def find_counts(self, key: OwnerKey) -> OwnedCounts:
         return self.owners.get(key, OwnedCounts())
 
-    def with_(self, later: OwnersBin) -> OwnersBin:
+    def merge(self, later: OwnersBin) -> OwnersBin:
         owners = dict(self.owners)
         for key, counts in later.owners.items():
-            owners[key] = counts_sum((owners.get(key, OwnedCounts()), counts))
-        return _cut(owners, counts_sum((self.other, later.other)))
+            owners[key] = add_counts((owners.get(key, OwnedCounts()), counts))
+        return _keep_largest(owners, add_counts((self.other, later.other)))
 
 
-def owners_bin(owners: Owners) -> OwnersBin:
+def make_owners_bin(owners: Owners) -> OwnersBin:
     """Return the owners of an interval."""
-    return _cut({one.key: _moved(one.ops) for one in owners.owners}, _moved(owners.other))
+    return _keep_largest(
+        {one.key: _sum_transfers(one.ops) for one in owners.owners}, _sum_transfers(owners.other)
+    )
 
 
-def both(first: OwnersBin | None, later: OwnersBin | None) -> OwnersBin | None:
+def merge_owners_bins(first: OwnersBin | None, later: OwnersBin | None) -> OwnersBin | None:
     """Merge two neighbours, or return None if either has no owners."""
-    return first.with_(later) if first and later else None
+    return first.merge(later) if first and later else None
 
 
-def _cut(owners: dict[OwnerKey, OwnedCounts], other: OwnedCounts) -> OwnersBin:
-    if len(owners) > MOST_APART:
+def _keep_largest(owners: dict[OwnerKey, OwnedCounts], other: OwnedCounts) -> OwnersBin:
+    if len(owners) > MAX_OWNERS_PER_BIN:
         ranked = sorted(owners, key=lambda key: (-owners[key].bytes, -owners[key].sum_ns))
-        other = counts_sum((other, *(owners[key] for key in ranked[MOST_APART:])))
-        owners = {key: owners[key] for key in ranked[:MOST_APART]}
+        other = add_counts((other, *(owners[key] for key in ranked[MAX_OWNERS_PER_BIN:])))
+        owners = {key: owners[key] for key in ranked[:MAX_OWNERS_PER_BIN]}
     return OwnersBin(owners, other)
 
 
-def _moved(ops: Mapping[str, OwnedCounts]) -> OwnedCounts:
-    whole = counts_sum(ops.values())
-    return whole._replace(bytes=sum(ops[op].bytes for op in _MOVING if op in ops))
+def _sum_transfers(ops: Mapping[str, OwnedCounts]) -> OwnedCounts:
+    whole = add_counts(ops.values())
+    return whole._replace(bytes=sum(ops[op].bytes for op in _TRANSFER_OPS if op in ops))

@@ -10,24 +10,24 @@ from statistics import median
 _CHANCE = 1e-4
 # An interval below this share of the median counts as empty.
 QUIET = 0.01
-_FEWEST = 3
-_MOST_PAUSES = 4
+_MIN_INTERVALS = 3
+_MAX_PAUSES = 4
 
 
-def quiet_places(values: Sequence[float]) -> list[bool]:
+def flag_quiet(values: Sequence[float]) -> list[bool]:
     """Return for each interval whether almost nothing completed."""
     usual = median([value for value in values if value > 0] or [0.0])
     return [value < QUIET * usual for value in values]
 
 
-def pauses_of(values: Sequence[float], fewest_active: int) -> list[tuple[int, int]]:
+def find_pauses(values: Sequence[float], fewest_active: int) -> list[tuple[int, int]]:
     """Return the (begin, end) of each pause: a run of quiet intervals too long to be a usual gap of the load.
 
     Empty if too few intervals have requests, or if pauses are so frequent that they belong to the load.
     """
     runs = list[tuple[int, int]]()
     at = 0
-    for is_quiet, group in groupby(quiet_places(values)):
+    for is_quiet, group in groupby(flag_quiet(values)):
         length = len(list(group))
         if is_quiet:
             runs.append((at, at + length))
@@ -38,7 +38,7 @@ def pauses_of(values: Sequence[float], fewest_active: int) -> list[tuple[int, in
     runs.sort(key=lambda run: run[0] - run[1])
     lengths = [end - begin for begin, end in runs]
     pauses = list(takewhile(lambda run: _is_pause(run[1] - run[0], lengths, active), runs))
-    return sorted(pauses) if len(pauses) <= _MOST_PAUSES else []
+    return sorted(pauses) if len(pauses) <= _MAX_PAUSES else []
 
 
 def _is_pause(length: int, lengths: Sequence[int], active: int) -> bool:
@@ -49,4 +49,4 @@ def _is_pause(length: int, lengths: Sequence[int], active: int) -> bool:
     by_chance = count * ((empty + 1) / (count + 1)) ** length
     # Clustered gaps: each further interval is empty with the probability found in the shorter gaps.
     by_gaps = len(gaps) * (1 - len(gaps) / empty) ** (length - 1) if gaps else 0.0
-    return length >= _FEWEST and max(by_chance, by_gaps) < _CHANCE
+    return length >= _MIN_INTERVALS and max(by_chance, by_gaps) < _CHANCE

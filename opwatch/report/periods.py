@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from opwatch.compare.blocks import autocorrelations
+from opwatch.compare.blocks import compute_autocorrelations
 
-LEAST_PERIODS = 4
-_LEAST_LENGTH = 3
+MIN_PERIODS = 4
+_MIN_LENGTH = 3
 # Random series of n values have autocorrelations of about 1 / sqrt(n); the largest over many lags may be a
 # few times that.
 _CHANCE_LIMIT = 4.5
-_LEAST_LIKENESS = 0.25
+_MIN_CORRELATION = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +31,33 @@ class Period:
     limit: float
 
 
-def _without_likeness(values: Sequence[float]) -> list[float]:
+def _remove_autocorrelation(values: Sequence[float]) -> list[float]:
     """Return each value minus the part that the previous value explains.
 
     Correlated neighbours produce slow random waves, which are not periods.
     """
-    share = autocorrelations(values, 1)[1]
+    share = compute_autocorrelations(values, 1)[1]
     mean = math.fsum(values) / len(values)
     off = [value - mean for value in values]
     return [now - share * before for before, now in pairwise(off)]
 
 
-def period_of(values: Sequence[float]) -> Period | None:
+def find_period(values: Sequence[float]) -> Period | None:
     """Return the shortest period of a timeline, or None if no period is beyond chance."""
-    if len(values) < LEAST_PERIODS * _LEAST_LENGTH * 2:
+    if len(values) < MIN_PERIODS * _MIN_LENGTH * 2:
         return None
-    rest = _without_likeness(values)
+    rest = _remove_autocorrelation(values)
     # Clip outliers, because a few would outweigh all other values.
     ordered = sorted(rest)
     low, high = (ordered[round(share * (len(rest) - 1))] for share in (0.02, 0.98))
     rest = [min(max(value, low), high) for value in rest]
-    longest = len(rest) // LEAST_PERIODS
-    like = autocorrelations(rest, 2 * longest + 2)
+    longest = len(rest) // MIN_PERIODS
+    like = compute_autocorrelations(rest, 2 * longest + 2)
     # A correlation common to all lags is a trend.
-    trend = max(median(like[_LEAST_LENGTH:]), 0.0)
+    trend = max(median(like[_MIN_LENGTH:]), 0.0)
     like = [one - trend for one in like]
-    limit = max(_CHANCE_LIMIT / math.sqrt(len(rest)), _LEAST_LIKENESS)
-    for lag in range(_LEAST_LENGTH, longest + 1):
+    limit = max(_CHANCE_LIMIT / math.sqrt(len(rest)), _MIN_CORRELATION)
+    for lag in range(_MIN_LENGTH, longest + 1):
         is_peak = like[lag] >= max(like[lag - 1], like[lag + 1])
         # A true period correlates again at twice the lag; a coincidence does not.
         again = max(like[2 * lag - 1 : 2 * lag + 2])

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from opwatch.counters.catalogue.families import Catalogue
-from opwatch.fio.beside import JobBeside, beside
-from opwatch.recording.reading.event_words import event_words
-from opwatch.recording.reading.notes import kept_notes
-from opwatch.recording.reading.phases import Phase, phases_of
+from opwatch.fio.comparison import JobComparison, compare_with_fio
+from opwatch.recording.reading.event_words import format_event
+from opwatch.recording.reading.notes import iterate_notes
+from opwatch.recording.reading.phases import Phase, list_phases
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import FILE, NOTE, PHASE_BEGAN, PHASE_ENDED
-from opwatch.report.changes import CourseChanges, disk_changes
-from opwatch.report.drive_course import DriveCourse, drive_course
-from opwatch.report.gathering import RunPicture
+from opwatch.report.changes import MetricChanges, find_disk_changes
+from opwatch.report.drive_timeline import DriveTimeline, build_drive_timeline
+from opwatch.report.run_picture import RunPicture
 
-_NO_MARKS = (FILE, NOTE, PHASE_BEGAN, PHASE_ENDED)
+_UNMARKED_KINDS = (FILE, NOTE, PHASE_BEGAN, PHASE_ENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,42 +41,42 @@ class ReportedRun:
     name: str
     header: dict[str, str | int]
     picture: RunPicture
-    drives: dict[str, DriveCourse]
+    drives: dict[str, DriveTimeline]
     phases: tuple[Phase, ...]
-    changes: dict[str, tuple[CourseChanges, ...]]
+    changes: dict[str, tuple[MetricChanges, ...]]
     marks: tuple[RunMark, ...]
     notes: tuple[str, ...]
     ending: str
     anchor: Callable[[int], datetime | None]
-    fio: tuple[JobBeside, ...] = ()
+    fio: tuple[JobComparison, ...] = ()
 
-    def wall(self, at_ns: int) -> datetime | None:
+    def to_wall_time(self, at_ns: int) -> datetime | None:
         """Return the local time of a moment, or None if the recording has no wall clock."""
         at = self.anchor(at_ns)
         return at.astimezone() if at else None
 
-    def drive_of(self, device: str) -> DriveCourse | None:
+    def drive_of(self, device: str) -> DriveTimeline | None:
         """Return the drive behind a disk, or None if the drive was not sampled."""
         course = self.picture.sampled.disks.get(device)
         return self.drives.get(course.drive) if course and course.drive else None
 
 
-def _marks(run: RecordedRun, picture: RunPicture) -> list[RunMark]:
+def _collect_marks(run: RecordedRun, picture: RunPicture) -> list[RunMark]:
     marks = [
-        RunMark(event.mono_ns, run.wall(event.mono_ns), event.kind, event_words(event))
+        RunMark(event.mono_ns, run.to_wall_time(event.mono_ns), event.kind, format_event(event))
         for event in run.events
-        if event.kind not in _NO_MARKS and event.mono_ns
+        if event.kind not in _UNMARKED_KINDS and event.mono_ns
     ]
     marks += [RunMark(event.at_ns, event.at, event.kind, event.text) for event in picture.events]
     marks += [
-        RunMark(note.mono_ns, note.at, "note", note.text) for note in kept_notes(run) if not note.is_early
+        RunMark(note.mono_ns, note.at, "note", note.text) for note in iterate_notes(run) if not note.is_early
     ]
     return sorted(marks, key=lambda mark: mark.at_ns)
 
 
-def _ending(run: RecordedRun) -> str:
-    if run.missing:
-        return f"its last {run.missing} bytes are missing"
+def _describe_end(run: RecordedRun) -> str:
+    if run.missing_bytes:
+        return f"its last {run.missing_bytes} bytes are missing"
     if run.damage and not run.trailer:
         return "the file is damaged, and does not report its end"
     if not run.trailer:
@@ -85,30 +85,30 @@ def _ending(run: RecordedRun) -> str:
     return run.trailer.reason + (f"; {lost} entries were left out: its disk was too slow" if lost else "")
 
 
-def reported(
+def prepare_report(
     run: RecordedRun, picture: RunPicture, catalogue: Callable[[], Catalogue], name: str
 ) -> ReportedRun:
     """Return everything a report shows of a recording. Valid while the recording is open."""
     drives = {
         drive: course
         for drive, looks in picture.sampled.looks.items()
-        if (course := drive_course(drive, looks, catalogue))
+        if (course := build_drive_timeline(drive, looks, catalogue))
     }
     subject = ReportedRun(
         name=name,
         header=run.header,
         picture=picture,
         drives=drives,
-        phases=tuple(phases_of(run)),
+        phases=tuple(list_phases(run)),
         changes={},
-        marks=tuple(_marks(run, picture)),
-        notes=tuple(note.text for note in kept_notes(run) if note.is_early or not note.at),
-        ending=_ending(run),
-        anchor=run.wall,
-        fio=tuple(beside(run)),
+        marks=tuple(_collect_marks(run, picture)),
+        notes=tuple(note.text for note in iterate_notes(run) if note.is_early or not note.at),
+        ending=_describe_end(run),
+        anchor=run.to_wall_time,
+        fio=tuple(compare_with_fio(run)),
     )
     changes = {
-        disk.label: disk_changes(disk, subject.drive_of(disk.device), subject.phases)
+        disk.label: find_disk_changes(disk, subject.drive_of(disk.device), subject.phases)
         for disk in picture.disks.values()
     }
     return replace(subject, changes=changes)

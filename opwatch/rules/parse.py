@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 
 from opwatch.errors import UsageError
-from opwatch.rules.rule import METRICS, OF_WHOLE, STALL, WAF, LimitKind, Rule, Unit
+from opwatch.rules.rule import DISK_METRICS, METRICS, STALL, WAF, LimitKind, Rule, Unit
 from opwatch.times import parse_time
 from opwatch.trace.ops import OPS
 
-MOST_LENGTH = 200
+MAX_LENGTH = 200
 # Characters shown on each side of the wrong column.
-_AROUND = 30
-_MOST_LIMIT = 1e15
-_SHOWN_WORD = 20
+_CONTEXT_CHARACTERS = 30
+_MAX_LIMIT = 1e15
+_MAX_SHOWN_WORD = 20
 _NUMBER = re.compile(r"([+-]?)([0-9]{1,15}(?:\.[0-9]{1,9})?)", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_%/][A-Za-z0-9_%/]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*", re.ASCII)
@@ -28,7 +28,7 @@ _UNITS: dict[Unit, dict[str, float]] = {
     Unit.RATIO: {"": 1.0},
     Unit.CORES: {"": 1.0, "cores": 1.0},
 }
-_FORM = "write it as read.p99>+5%, waf>+0.1 or read.p99>20ms for 10s"
+_FORM_HINT = "write it as read.p99>+5%, waf>+0.1 or read.p99>20ms for 10s"
 
 
 class BadRule(UsageError):
@@ -36,9 +36,9 @@ class BadRule(UsageError):
 
     def __init__(self, text: str, at: int, what: str) -> None:
         self.column = at + 1
-        super().__init__(f"rule {text[:MOST_LENGTH]!r}, column {self.column}: {what}")
-        begin = max(0, at - _AROUND)
-        part = text[begin : at + _AROUND]
+        super().__init__(f"rule {text[:MAX_LENGTH]!r}, column {self.column}: {what}")
+        begin = max(0, at - _CONTEXT_CHARACTERS)
+        part = text[begin : at + _CONTEXT_CHARACTERS]
         shown = "".join(char if char.isprintable() else "?" for char in part)
         self.log = f"| {shown}\n| {' ' * (at - begin)}^"
 
@@ -48,42 +48,42 @@ class _Text:
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self.skip()
+        self.skip_blanks()
 
-    def skip(self) -> None:
+    def skip_blanks(self) -> None:
         while self.text[self.at : self.at + 1] in (" ", "\t"):
             self.at += 1
 
-    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    def consume_match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Consume a match at the current position and the blanks after it; return the match or None."""
         match = pattern.match(self.text, self.at)
         if match:
             self.at = match.end()
-            self.skip()
+            self.skip_blanks()
         return match
 
-    def bad(self, what: str, at: int | None = None) -> BadRule:
+    def make_error(self, what: str, at: int | None = None) -> BadRule:
         return BadRule(self.text, self.at if at is None else at, what)
 
-    def rest(self) -> str:
+    def describe_rest(self) -> str:
         """Return the remaining text for a message."""
         rest = self.text[self.at :]
-        return repr(rest[:_SHOWN_WORD]) if rest else "the end"
+        return repr(rest[:_MAX_SHOWN_WORD]) if rest else "the end"
 
 
 def parse_rule(text: str) -> Rule:
     """Parse a rule. Raises BadRule."""
-    if len(text) > MOST_LENGTH:
-        raise BadRule(text, MOST_LENGTH, f"no rule is longer than {MOST_LENGTH} characters")
+    if len(text) > MAX_LENGTH:
+        raise BadRule(text, MAX_LENGTH, f"no rule is longer than {MAX_LENGTH} characters")
     reading = _Text(text)
-    op, metric = _subject(reading)
+    op, metric = _parse_subject(reading)
     sign = reading.text[reading.at : reading.at + 1]
     if sign not in (">", "<") or not sign:
-        raise reading.bad(f"> or < belongs here, not {reading.rest()}; {_FORM}")
+        raise reading.make_error(f"> or < belongs here, not {reading.describe_rest()}; {_FORM_HINT}")
     reading.at += 1
-    reading.skip()
-    limit, kind = _limit(reading, metric)
-    lasting_s = _lasting(reading)
+    reading.skip_blanks()
+    limit, kind = _parse_limit(reading, metric)
+    lasting_s = _parse_duration(reading)
     return Rule(
         text=text.strip(),
         op=op,
@@ -95,68 +95,74 @@ def parse_rule(text: str) -> Rule:
     )
 
 
-def _subject(reading: _Text) -> tuple[str | None, str]:
+def _parse_subject(reading: _Text) -> tuple[str | None, str]:
     """Parse the operation and the metric."""
-    begin, name = reading.at, reading.take(_NAME)
+    begin, name = reading.at, reading.consume_match(_NAME)
     if not name:
-        raise reading.bad(f"a metric belongs here, not {reading.rest()}; {_FORM}")
+        raise reading.make_error(f"a metric belongs here, not {reading.describe_rest()}; {_FORM_HINT}")
     words = name[0]
     op, _, behind = words.partition(".")
     if words in METRICS:
         return None, words
     if op not in OPS:
         known = f"metrics are {', '.join(METRICS)}; operations {', '.join(OPS)}"
-        raise reading.bad(f"{words[:_SHOWN_WORD]!r} is no metric and no operation with one: {known}", begin)
+        raise reading.make_error(
+            f"{words[:_MAX_SHOWN_WORD]!r} is no metric and no operation with one: {known}", begin
+        )
     at_metric = begin + len(op) + 1
     if behind not in METRICS:
         metrics = ", ".join(METRICS)
-        raise reading.bad(f"{behind[:_SHOWN_WORD]!r} is no metric: those are {metrics}", at_metric)
-    if behind in OF_WHOLE:
+        raise reading.make_error(f"{behind[:_MAX_SHOWN_WORD]!r} is no metric: those are {metrics}", at_metric)
+    if behind in DISK_METRICS:
         whole = "disk" if behind in (WAF, STALL) else "machine"
-        raise reading.bad(f"{behind} is of the whole {whole}, and of no operation: write {behind}", at_metric)
+        raise reading.make_error(
+            f"{behind} is of the whole {whole}, and of no operation: write {behind}", at_metric
+        )
     return op, behind
 
 
-def _limit(reading: _Text, metric: str) -> tuple[float, LimitKind]:
+def _parse_limit(reading: _Text, metric: str) -> tuple[float, LimitKind]:
     """Parse the limit; return the value in the metric's unit, and the kind."""
-    begin, number = reading.at, reading.take(_NUMBER)
+    begin, number = reading.at, reading.consume_match(_NUMBER)
     if not number:
-        raise reading.bad(f"a number belongs here, not {reading.rest()}; {_FORM}")
+        raise reading.make_error(f"a number belongs here, not {reading.describe_rest()}; {_FORM_HINT}")
     at_unit = begin + len(number[0])
     word = _WORD.match(reading.text, reading.at)
     unit = word[0] if word and word[0] != "for" else ""
     if unit:
         at_unit = reading.at
-        reading.take(_WORD)
+        reading.consume_match(_WORD)
     value = float(number[1] + number[2])
     if unit == "%":
         if not number[1]:
-            raise reading.bad("a change begins with + or -: +5% is five percent more", begin)
+            raise reading.make_error("a change begins with + or -: +5% is five percent more", begin)
         return value / 100, LimitKind.SHARE
     units = _UNITS[METRICS[metric]]
     if unit not in units:
         wanted = " or ".join(name for name in [*units, "%"] if name)
-        missing = f"{unit[:_SHOWN_WORD]!r} is no unit of {metric}" if unit else f"{metric} has a unit"
-        raise reading.bad(f"{missing}: write {wanted}", at_unit)
+        missing = f"{unit[:_MAX_SHOWN_WORD]!r} is no unit of {metric}" if unit else f"{metric} has a unit"
+        raise reading.make_error(f"{missing}: write {wanted}", at_unit)
     value *= units[unit]
-    if abs(value) > _MOST_LIMIT:
-        raise reading.bad("no limit is so large", begin)
+    if abs(value) > _MAX_LIMIT:
+        raise reading.make_error("no limit is so large", begin)
     return value, LimitKind.CHANGE if number[1] else LimitKind.LEVEL
 
 
-def _lasting(reading: _Text) -> float | None:
+def _parse_duration(reading: _Text) -> float | None:
     """Parse the duration in seconds at the end of a rule, or return None if there is none."""
     if reading.at == len(reading.text):
         return None
-    begin, word = reading.at, reading.take(_WORD)
+    begin, word = reading.at, reading.consume_match(_WORD)
     if not word or word[0] != "for":
         reading.at = begin
-        raise reading.bad(f"nothing but `for TIME` can follow, not {reading.rest()}")
+        raise reading.make_error(f"nothing but `for TIME` can follow, not {reading.describe_rest()}")
     at_time, rest = reading.at, reading.text[reading.at :].strip()
     try:
         seconds = parse_time(rest)
     except UsageError:
-        raise reading.bad(f"a time belongs here, such as 10s or 2m, not {reading.rest()}", at_time) from None
+        raise reading.make_error(
+            f"a time belongs here, such as 10s or 2m, not {reading.describe_rest()}", at_time
+        ) from None
     if not seconds:
-        raise reading.bad("for no time at all says nothing: leave it out", at_time)
+        raise reading.make_error("for no time at all says nothing: leave it out", at_time)
     return seconds

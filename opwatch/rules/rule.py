@@ -18,7 +18,7 @@ class Unit(StrEnum):
 
 # Metrics of a whole disk or of the machine. All others are per operation.
 WAF, CPU, CPU_IO, STALL = "waf", "cpu", "cpu_io", "stall"
-OF_WHOLE = (WAF, CPU, CPU_IO, STALL)
+DISK_METRICS = (WAF, CPU, CPU_IO, STALL)
 METRICS: dict[str, Unit] = {
     "iops": Unit.PER_S,
     "mbps": Unit.MB_PER_S,

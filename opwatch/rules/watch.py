@@ -52,7 +52,7 @@ class RuleWatch:
     _gone: set[tuple[str, int]] = field(default_factory=set)
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> RuleWatch:
+    def from_texts(cls, texts: Iterable[str]) -> RuleWatch:
         """Create a watch from rules, `error` and `gone`, as a user wrote them.
 
         Raises BadRule or UsageError.
@@ -76,19 +76,19 @@ class RuleWatch:
             rules.append(rule)
         return cls(rules, frozenset(words))
 
-    def take(self, news: Observation | Event) -> list[Firing]:
+    def process_news(self, news: Observation | Event) -> list[Firing]:
         """Process an observation or event; return the newly met rules."""
         if isinstance(news, Event) or news.final:
-            return self._going(news)
-        firings = [self._reached(number, rule, news) for number, rule in enumerate(self.rules)]
-        return [firing for firing in [self._errors(news), *firings] if firing]
+            return self._check_gone(news)
+        firings = [self._check_rule(number, rule, news) for number, rule in enumerate(self.rules)]
+        return [firing for firing in [self._check_errors(news), *firings] if firing]
 
     @property
     def needs_drives(self) -> bool:
         """Return whether any rule needs the drives' own counters."""
         return any(rule.metric == WAF for rule in self.rules)
 
-    def _going(self, news: Observation | Event) -> list[Firing]:
+    def _check_gone(self, news: Observation | Event) -> list[Firing]:
         """Return a firing for a disk that disappeared during or at the end of the watch."""
         leaving = news.leaving
         if GONE not in self.words or not leaving or leaving.why != GONE:
@@ -98,7 +98,7 @@ class RuleWatch:
         self._gone.add((news.device, leaving.at_ns))
         return [Firing(GONE, news.device, leaving.at_ns, f"{news.device} has gone")]
 
-    def _errors(self, news: Observation) -> Firing | None:
+    def _check_errors(self, news: Observation) -> Firing | None:
         if ERROR not in self.words:
             return None
         failed = {op: interval.errors for op, interval in news.interval.ops.items() if interval.errors}
@@ -107,9 +107,9 @@ class RuleWatch:
         words = ", ".join(f"{count} of {op}" for op, count in failed.items())
         return Firing(ERROR, news.device, news.interval.end_ns, f"errors on {news.label}: {words}")
 
-    def _reached(self, number: int, rule: Rule, news: Observation) -> Firing | None:
+    def _check_rule(self, number: int, rule: Rule, news: Observation) -> Firing | None:
         state = self._states.setdefault((number, news.device), _State())
-        beyond = [(op, value) for op, value in _values(rule, news) if rule.is_beyond(value)]
+        beyond = [(op, value) for op, value in _list_values(rule, news) if rule.is_beyond(value)]
         if not beyond:
             state.since_ns, state.has_fired = None, False
             return None
@@ -121,11 +121,11 @@ class RuleWatch:
         state.has_fired = True
         op, value = beyond[0]
         name = f"{op} {rule.metric}" if op else rule.metric
-        words = f"{rule.text} on {news.label}: {name} {_spelled(rule.metric, value)}"
+        words = f"{rule.text} on {news.label}: {name} {_format_value(rule.metric, value)}"
         return Firing(rule.text, news.device, news.interval.end_ns, words)
 
 
-def _values(rule: Rule, news: Observation) -> list[tuple[str | None, float]]:
+def _list_values(rule: Rule, news: Observation) -> list[tuple[str | None, float]]:
     """Return the known values of a rule's metric, each with the operation."""
     if rule.metric == CPU:
         return [(None, news.cpu.busy_cores)] if news.cpu else []
@@ -136,14 +136,14 @@ def _values(rule: Rule, news: Observation) -> list[tuple[str | None, float]]:
         return [] if waf is None else [(None, waf)]
     ops = news.interval.ops
     chosen = {rule.op: ops[rule.op]} if rule.op in ops else {} if rule.op else ops
-    values = [(op, _value(rule.metric, one, news.interval.seconds)) for op, one in chosen.items()]
+    values = [(op, _extract_value(rule.metric, one, news.interval.seconds)) for op, one in chosen.items()]
     # An operation without requests has a rate of 0 but no latency.
     if rule.op and not chosen and METRICS[rule.metric] in (Unit.PER_S, Unit.MB_PER_S):
         values = [(rule.op, 0.0)]
     return [(op, value) for op, value in values if value is not None]
 
 
-def _value(metric: str, one: OpInterval, seconds: float) -> float | None:
+def _extract_value(metric: str, one: OpInterval, seconds: float) -> float | None:
     match metric:
         case "iops":
             return one.count / seconds if seconds else None
@@ -157,7 +157,7 @@ def _value(metric: str, one: OpInterval, seconds: float) -> float | None:
             return one.latency.quantiles[_QUANTILES[metric]]
 
 
-def _spelled(metric: str, value: float) -> str:
+def _format_value(metric: str, value: float) -> str:
     match METRICS[metric]:
         case Unit.NS:
             scale, name = next((one for one in _TIMES if value >= one[0]), (1.0, "ns"))

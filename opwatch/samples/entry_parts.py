@@ -23,14 +23,14 @@ KINDS: dict[str, type[RunEntry]] = {
 }
 
 
-def samples_in(entry: RunEntry) -> Mapping[int, DiskSample]:
+def get_samples(entry: RunEntry) -> Mapping[int, DiskSample]:
     """Return the samples of an entry, by place."""
     if isinstance(entry, Began | Left):
         return {entry.place: entry.sample}
     return entry.samples if isinstance(entry, Ticked | Ended) else {}
 
 
-def first_moment(entry: RunEntry) -> int:
+def find_start_ns(entry: RunEntry) -> int:
     """Return the time at which the entry became known, by the samples' clock; 0 without samples and time."""
     if isinstance(entry, NotWatched):
         return entry.event.at_ns
@@ -38,4 +38,4 @@ def first_moment(entry: RunEntry) -> int:
         return entry.at_ns
     if isinstance(entry, Looked):
         return entry.sample.end_ns
-    return min((sample.reading.sample.end_ns for sample in samples_in(entry).values()), default=0)
+    return min((sample.reading.sample.end_ns for sample in get_samples(entry).values()), default=0)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError
-from opwatch.host.device import BlockDevice, Devices, Leaf, Presence, identity_of
+from opwatch.host.device import BlockDevice, Devices, Leaf, Presence, read_identity
 from opwatch.samples.selection import Selection
 
 _now = time.monotonic
 
 
-class Why(enum.Enum):
+class DepartureReason(enum.Enum):
     """The reason why a disk is no longer watched."""
 
     GONE = "gone"
@@ -28,11 +28,11 @@ class Member:
 
     def __init__(self, leaf: Leaf) -> None:
         self.leaf = leaf
-        self.identity = identity_of(leaf.device)
+        self.identity = read_identity(leaf.device)
         # True if the same drive was watched before.
         self.is_back = False
         self._presence = Presence(leaf.device)
-        self._sectors = _sectors(leaf.device)
+        self._sectors = _partition_sectors(leaf.device)
 
     @property
     def name(self) -> str:
@@ -40,38 +40,38 @@ class Member:
 
     def is_present(self) -> bool:
         """Return True if the device still exists and was not replaced by another with the same name."""
-        return self._presence.holds()
+        return self._presence.is_same_device()
 
-    def is_unmoved(self) -> bool:
+    def is_in_place(self) -> bool:
         """Return True unless the member is a moved or resized partition."""
-        return self._sectors is None or self._sectors == _sectors(self.leaf.device)
+        return self._sectors is None or self._sectors == _partition_sectors(self.leaf.device)
 
     def close(self) -> None:
         self._presence.close()
 
 
-class Named:
+class NamedDevice:
     """A device named by the user. The drive may vanish and come back as another sysfs device."""
 
     def __init__(self, device: BlockDevice) -> None:
-        self.device, self.identity = device, identity_of(device)
+        self.device, self.identity = device, read_identity(device)
         self._presence = Presence(device)
         self._gone_at: float | None = None
         # The last other drive refused under the same name.
         self._refused: tuple[str | None, str | None] | None = None
 
     def is_present(self) -> bool:
-        """Return True if the device is present. Once gone, only is_back_as() makes the device present
+        """Return True if the device is present. Once gone, only reattach() makes the device present
         again."""
-        if self._gone_at is None and not self._presence.holds():
+        if self._gone_at is None and not self._presence.is_same_device():
             self._gone_at = _now()
         return self._gone_at is None
 
-    def is_given_up(self, within_s: float) -> bool:
+    def has_timed_out(self, within_s: float) -> bool:
         """Return True if the device has been gone for `within_s` seconds."""
         return not self.is_present() and self._gone_at is not None and _now() - self._gone_at >= within_s
 
-    def is_back_as(self, device: BlockDevice) -> bool:
+    def reattach(self, device: BlockDevice) -> bool:
         """Return True if `device` is the same drive. If so, `device` becomes the named device."""
         if self.identity is None:
             return False
@@ -80,16 +80,16 @@ class Named:
         except OpwatchError:
             return False
         # Check after creating Presence, which notices any later replacement.
-        if not presence.holds() or identity_of(device) != self.identity:
+        if not presence.is_same_device() or read_identity(device) != self.identity:
             presence.close()
             return False
         self._presence.close()
         self.device, self._presence, self._gone_at, self._refused = device, presence, None, None
         return True
 
-    def why_refused(self, device: BlockDevice) -> str | None:
+    def find_refusal(self, device: BlockDevice) -> str | None:
         """Return the reason why a device with this name is not watched, or None if already reported."""
-        now = identity_of(device), device.disk.attribute("diskseq")
+        now = read_identity(device), device.disk.read_attribute("diskseq")
         if self._refused == now:
             return None
         self._refused = now
@@ -106,7 +106,7 @@ class Departure:
     """A disk leaving the watch."""
 
     member: Member
-    why: Why
+    why: DepartureReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,50 +130,50 @@ class Membership:
     def __init__(self, devices: Devices, selection: Selection, return_within_s: float = 0.0) -> None:
         self._devices, self._selection = devices, selection
         self.return_within_s = return_within_s
-        self._named = [Named(device) for device in selection.named]
+        self._named = [NamedDevice(device) for device in selection.named]
         # Identities of removed disks, by name.
         self._left: dict[str, str | None] = {}
-        self.registered = devices.registered()
+        self.registered = devices.list_inodes()
         # Before computing the set, so that the next poll notices changes made during the computation.
         self._note_state()
-        self.members = [Member(leaf) for leaf in selection.leaves()]
+        self.members = [Member(leaf) for leaf in selection.find_leaves()]
         # New disks appear step by step: poll again soon.
         self.is_unsettled = False
 
-    def vanished(self) -> str | None:
+    def find_vanished(self) -> str | None:
         """Return the first named device gone for longer than the waiting time, or None."""
-        given_up = (named for named in self._named if named.is_given_up(self.return_within_s))
+        given_up = (named for named in self._named if named.has_timed_out(self.return_within_s))
         return next((named.device.name for named in given_up), None)
 
-    def absent(self) -> str | None:
+    def find_absent(self) -> str | None:
         """Return the first named device that is gone or replaced, or None if all are present."""
         return next((named.device.name for named in self._named if not named.is_present()), None)
 
-    def absence(self, member: Member) -> Why | None:
+    def find_absence(self, member: Member) -> DepartureReason | None:
         """Return GONE or REPLACED for a device changed since the last poll, or None if still present."""
         if member.is_present():
             return None
         now = self._devices.by_name(member.name)
         if not now or not now.size_bytes:
-            return Why.GONE
-        is_same = member.identity is not None and identity_of(now) == member.identity
-        return Why.GONE if is_same else Why.REPLACED
+            return DepartureReason.GONE
+        is_same = member.identity is not None and read_identity(now) == member.identity
+        return DepartureReason.GONE if is_same else DepartureReason.REPLACED
 
-    def look(self) -> Change | None:
+    def poll_changes(self) -> Change | None:
         """Return the changes since the last poll, or None. The check is cheap if nothing changed."""
-        registered = self._devices.registered()
+        registered = self._devices.list_inodes()
         before, was_unsettled = self.registered, self.is_unsettled
-        refused, is_back = self._take_back(registered)
+        refused, is_back = self._select_returned(registered)
         is_same = registered == before and not refused and not is_back
         if is_same and not was_unsettled and not self._has_moved():
             return None
         self.registered = registered
         self._note_state()
-        change = self._compare(self._selection.leaves(), before, refused)
+        change = self._compare_leaves(self._selection.find_leaves(), before, refused)
         self.is_unsettled = registered != before or bool(change.came)
         return change if change.came or change.left or change.refused else None
 
-    def _take_back(self, registered: dict[str, int]) -> tuple[list[tuple[Leaf, str]], bool]:
+    def _select_returned(self, registered: dict[str, int]) -> tuple[list[tuple[Leaf, str]], bool]:
         """Select named drives that have come back. Return other drives with their names, each reported once,
         and True if a drive has come back."""
         refused: list[tuple[Leaf, str]] = []
@@ -181,17 +181,17 @@ class Membership:
         for named in gone:
             name = named.device.name
             device = self._devices.by_name(name)
-            if not device or not device.size_bytes or named.is_back_as(device):
+            if not device or not device.size_bytes or named.reattach(device):
                 continue
             # A new disk may not have all attributes yet: check again at the next poll.
             is_complete = registered.get(name) == self.registered.get(name)
-            if is_complete and (why := named.why_refused(device)):
+            if is_complete and (why := named.find_refusal(device)):
                 refused.append((Leaf(device, device), why))
         absent = {named.device for named in gone if not named.is_present()}
         self._selection.named, self._selection.absent = [named.device for named in self._named], absent
         return refused, len(absent) < len(gone)
 
-    def forget(self, member: Member) -> None:
+    def remove_member(self, member: Member) -> None:
         """Remove a member that could not be watched. The next change adds it again."""
         self.members.remove(member)
         self.is_unsettled = False
@@ -209,37 +209,37 @@ class Membership:
             stacked = {
                 below.name: below
                 for device in self._selection.named
-                for below in self._devices.standing_on(device)
+                for below in self._devices.list_lower_devices(device)
             }
             self._stacked, self._empty = list(stacked.values()), []
         else:
             self._stacked = []
-            self._empty = [disk for disk in self._devices.disks() if not disk.size_bytes]
-        self._slaves = [device.below() for device in self._stacked]
+            self._empty = [disk for disk in self._devices.iter_disks() if not disk.size_bytes]
+        self._slaves = [device.list_lower_devices() for device in self._stacked]
 
     def _has_moved(self) -> bool:
         return (
-            not all(member.is_present() and member.is_unmoved() for member in self.members)
+            not all(member.is_present() and member.is_in_place() for member in self.members)
             or any(disk.size_bytes for disk in self._empty)
-            or [device.below() for device in self._stacked] != self._slaves
+            or [device.list_lower_devices() for device in self._stacked] != self._slaves
         )
 
-    def _compare(
+    def _compare_leaves(
         self, leaves: Sequence[Leaf], before: dict[str, int], refused: Sequence[tuple[Leaf, str]]
     ) -> Change:
         left = [
             Departure(member, why)
             for member in self.members
-            if (why := self._why_it_left(member, leaves)) is not None
+            if (why := self._find_departure(member, leaves)) is not None
         ]
         gone = [departure.member for departure in left]
         self.members = [member for member in self.members if member not in gone]
         self._left |= {member.name: member.identity for member in gone}
-        came, failed = self._arrivals(leaves, before)
+        came, failed = self._find_arrivals(leaves, before)
         self.members += came
         return Change(tuple(came), tuple(left), (*refused, *failed))
 
-    def _arrivals(
+    def _find_arrivals(
         self, leaves: Sequence[Leaf], before: dict[str, int]
     ) -> tuple[list[Member], list[tuple[Leaf, str]]]:
         """Return the new members, and new disks that cannot be watched."""
@@ -265,14 +265,14 @@ class Membership:
                 self._empty.append(leaf.device)
         return came, refused
 
-    def _why_it_left(self, member: Member, leaves: Sequence[Leaf]) -> Why | None:
+    def _find_departure(self, member: Member, leaves: Sequence[Leaf]) -> DepartureReason | None:
         """Return the reason why a member left, or None if still present."""
-        absence = self.absence(member)
+        absence = self.find_absence(member)
         if absence:
             return absence
-        if not member.is_unmoved():
-            return Why.RESIZED
-        return None if member.leaf in leaves else Why.UNUSED
+        if not member.is_in_place():
+            return DepartureReason.RESIZED
+        return None if member.leaf in leaves else DepartureReason.UNUSED
 
     def _is_complete(self, leaf: Leaf, before: dict[str, int]) -> bool:
         """Return True if sysfs has the whole disk. The queues of a new disk appear last."""
@@ -280,5 +280,5 @@ class Membership:
         return disk.is_request_based or self.registered.get(disk.name) == before.get(disk.name)
 
 
-def _sectors(device: BlockDevice) -> tuple[int, int] | None:
-    return device.sectors if device.is_partition else None
+def _partition_sectors(device: BlockDevice) -> tuple[int, int] | None:
+    return device.sector_range if device.is_partition else None

@@ -21,7 +21,7 @@ from opwatch.trim.audit.live import DiscardSample
 
 
 @dataclass(slots=True)
-class Newest:
+class LatestState:
     """Takes the entries of a run in order; another run can start or end after any entry."""
 
     has_ended: bool = False
@@ -34,7 +34,7 @@ class Newest:
     _slowed: Slowed | None = None
     _blinded: list[RunEntry] = field(default_factory=list)
 
-    def take(self, entry: RunEntry) -> None:
+    def add_entry(self, entry: RunEntry) -> None:
         match entry:
             case Began():
                 self._began[entry.place] = entry
@@ -62,7 +62,7 @@ class Newest:
     def is_empty(self) -> bool:
         return not self._samples
 
-    def as_begun(self) -> list[RunEntry]:
+    def make_start_entries(self) -> list[RunEntry]:
         """Return entries as if the run started now: every disk with the newest sample, every drive with the
         latest reading."""
         begun = [
@@ -76,15 +76,15 @@ class Newest:
             )
             for place, began in self._began.items()
         ]
-        return [*begun, *self._blinded, *self._looks.values(), *self._slow_counts()]
+        return [*begun, *self._blinded, *self._looks.values(), *self._make_slow_entries()]
 
-    def _slow_counts(self) -> list[RunEntry]:
+    def _make_slow_entries(self) -> list[RunEntry]:
         """Return an entry with the base of the slow request counts, if there are any."""
         if not self._slowed:
             return []
         counts = {place: count for place, count in self._slowed.counts.items() if place in self._began}
         return [replace(self._slowed, counts=counts, requests=())]
 
-    def as_ended(self) -> Ended:
+    def make_end_entry(self) -> Ended:
         """Return an end as if each disk had ended with the newest sample."""
         return Ended(dict(self._samples), dict(self._discards), owners=dict(self._owners))

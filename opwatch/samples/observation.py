@@ -10,16 +10,16 @@ from opwatch.cpu import CpuUse
 from opwatch.trace.account.losses import Loss
 from opwatch.trace.derive import Interval
 from opwatch.trace.kernel_times import KernelTimes
-from opwatch.trace.lacking import TRUST, lacking
 from opwatch.trace.surplus import SurplusBounds
-from opwatch.trace.trust import Trust
+from opwatch.trace.trust import LossAccount
+from opwatch.trace.unavailable import TRUST, list_unavailable
 
 if TYPE_CHECKING:
     from opwatch.owners.sample import Owners
     from opwatch.samples.slow import SlowIo
     from opwatch.trace.account.stall import Stall
-    from opwatch.trim.audit.live import Discards
-    from opwatch.waf.live import Live
+    from opwatch.trim.audit.live import DiscardSummary
+    from opwatch.waf.live import CurrentWaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +41,28 @@ class Arrival:
     slack: dict[str, int] | None = None
     slack_bytes: dict[str, int] | None = None
 
-    def known_by(self, first: SurplusBounds, now: SurplusBounds) -> Arrival:
+    def with_bounds(self, first: SurplusBounds, now: SurplusBounds) -> Arrival:
         """Return the arrival with the current knowledge. Both bounds cover requests counted by the kernel but
         not by the tracer: `first` by the first reading, on which `unseen` is based, `now` by all readings
         since."""
 
-        def unseen(counts: dict[str, int] | None, unit: str) -> dict[str, int] | None:
+        def count_unseen(counts: dict[str, int] | None, unit: str) -> dict[str, int] | None:
             return counts and {
                 group: count + now.least.get((group, unit), 0) - first.least.get((group, unit), 0)
                 for group, count in counts.items()
             }
 
-        def slack(counts: dict[str, int] | None, unit: str) -> dict[str, int] | None:
+        def count_slack(counts: dict[str, int] | None, unit: str) -> dict[str, int] | None:
             return counts and {
                 group: now.most.get((group, unit), 0) - now.least.get((group, unit), 0) for group in counts
             }
 
         return replace(
             self,
-            unseen=unseen(self.unseen, "requests"),
-            unseen_bytes=unseen(self.unseen_bytes, "bytes"),
-            slack=slack(self.unseen, "requests"),
-            slack_bytes=slack(self.unseen_bytes, "bytes"),
+            unseen=count_unseen(self.unseen, "requests"),
+            unseen_bytes=count_unseen(self.unseen_bytes, "bytes"),
+            slack=count_slack(self.unseen, "requests"),
+            slack_bytes=count_slack(self.unseen_bytes, "bytes"),
         )
 
     @property
@@ -121,13 +121,13 @@ class Observation:
     at: datetime
     final: bool
     interval: Interval
-    trust: Trust
+    trust: LossAccount
     in_flight_at_start: int
     flush_queues: int = 0
     backend: str = "libbpf"
     lacks: tuple[str, ...] = ()
-    live: Live | None = None
-    discards: Discards | None = None
+    live: CurrentWaf | None = None
+    discards: DiscardSummary | None = None
     arrival: Arrival | None = None
     leaving: Leaving | None = None
     blind: str | None = None
@@ -143,18 +143,18 @@ class Observation:
         return self.device if self.device == self.origin else f"{self.device} (of {self.origin})"
 
     @property
-    def absent(self) -> dict[str, str]:
+    def missing_fields(self) -> dict[str, str]:
         """Return the missing data and the reasons. Zeros in missing fields are not measurements."""
-        return lacking(self.lacks)
+        return list_unavailable(self.lacks)
 
     @property
-    def explained(self) -> list[Loss]:
+    def explained_losses(self) -> list[Loss]:
         """Return the losses with a known cause, which explains their number."""
-        return [] if TRUST in self.absent else [loss for loss in self.losses if loss.is_explained]
+        return [] if TRUST in self.missing_fields else [loss for loss in self.losses if loss.is_explained]
 
     @property
     def unexplained(self) -> list[str]:
-        if TRUST in self.absent:
+        if TRUST in self.missing_fields:
             return []
         reasons = [loss.words for loss in self.losses if not loss.is_explained]
         reasons += self.arrival.unexplained if self.arrival else []
@@ -165,10 +165,10 @@ class Observation:
 class Sink(Protocol):
     """A consumer of observations."""
 
-    def begin(self, notes: list[str]) -> None:
+    def begin_output(self, notes: list[str]) -> None:
         """Begin, with advance notes for the user. Called once."""
 
-    def write(self, observation: Observation) -> None: ...
+    def write_observation(self, observation: Observation) -> None: ...
 
-    def tell(self, event: Event) -> None:
+    def write_event(self, event: Event) -> None:
         """Report added or removed disks."""

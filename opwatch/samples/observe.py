@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opwatch.cpu import cpu_use
+from opwatch.cpu import compute_cpu_use
 from opwatch.samples.observation import Arrival, Leaving, Observation
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.account.losses import Loss, Tally, list_losses, tally_losses
-from opwatch.trace.account.stall import Stall, stale_requests
-from opwatch.trace.derive import derive
-from opwatch.trace.kernel_times import kernel_times
-from opwatch.trace.trust import Trust, trust
+from opwatch.trace.account.stall import Stall, count_stale
+from opwatch.trace.derive import derive_interval
+from opwatch.trace.kernel_times import derive_kernel_times
+from opwatch.trace.trust import LossAccount, account_losses
 
 if TYPE_CHECKING:
     from opwatch.owners.sample import Owners
     from opwatch.samples.slow import SlowIo
-    from opwatch.trim.audit.live import Discards
-    from opwatch.waf.live import Live
+    from opwatch.trim.audit.live import DiscardSummary
+    from opwatch.waf.live import CurrentWaf
 
 
-def observe(
+def observe_interval(
     then: DiskSample,
     now: DiskSample,
     *,
     final: bool,
-    live: Live | None = None,
-    discards: Discards | None = None,
+    live: CurrentWaf | None = None,
+    discards: DiscardSummary | None = None,
     arrival: Arrival | None = None,
     leaving: Leaving | None = None,
     slow: SlowIo | None = None,
@@ -41,10 +41,12 @@ def observe(
         device=disk.device,
         origin=disk.origin,
         level=disk.level,
-        at=now.anchor.wall(now.reading.sample.end_ns),
+        at=now.anchor.to_wall_time(now.reading.sample.end_ns),
         final=final,
-        interval=derive(then.reading.sample, now.reading.sample, stale_requests(then.reading, now.reading)),
-        trust=_account(then, now),
+        interval=derive_interval(
+            then.reading.sample, now.reading.sample, count_stale(then.reading, now.reading)
+        ),
+        trust=_account_interval(then, now),
         in_flight_at_start=disk.in_flight,
         flush_queues=disk.flush_queues,
         backend=disk.backend,
@@ -55,19 +57,19 @@ def observe(
         leaving=leaving,
         slow=slow,
         owners=owners,
-        kernel_times=kernel_times(then.reading.after, now.reading.after),
-        cpu=cpu_use(then.cpu, now.cpu, now.anchor.mono_ns - then.anchor.mono_ns),
+        kernel_times=derive_kernel_times(then.reading.after, now.reading.after),
+        cpu=compute_cpu_use(then.cpu, now.cpu, now.anchor.mono_ns - then.anchor.mono_ns),
         losses=losses,
         stall=stall,
     )
 
 
-def tally(first: DiskSample, now: DiskSample) -> Tally:
+def tally_losses_since(first: DiskSample, now: DiskSample) -> Tally:
     """Return the tally of a run's losses from the first sample to `now`."""
-    return tally_losses(_account(first, now), now.disk.in_flight, now.disk.flush_queues)
+    return tally_losses(_account_interval(first, now), now.disk.in_flight, now.disk.flush_queues)
 
 
-def losses_of(
+def list_losses_between(
     then: DiskSample, now: DiskSample, lost: Tally | None = None, *, is_blind: bool
 ) -> tuple[Loss, ...]:
     """Return the losses between two samples.
@@ -76,13 +78,13 @@ def losses_of(
     `is_blind`: the kernel skips programs while PID 1 is current.
     """
     is_whole = lost is None
-    grown = tally(then, now) if lost is None else lost
-    return list_losses(grown, _account(then, now), is_blind=is_blind, is_whole=is_whole)
+    grown = tally_losses_since(then, now) if lost is None else lost
+    return list_losses(grown, _account_interval(then, now), is_blind=is_blind, is_whole=is_whole)
 
 
-def _account(then: DiskSample, now: DiskSample) -> Trust:
-    return trust(then.reading, now.reading, _grown(then.misses, now.misses))
+def _account_interval(then: DiskSample, now: DiskSample) -> LossAccount:
+    return account_losses(then.reading, now.reading, _count_growth(then.misses, now.misses))
 
 
-def _grown(then: int | None, now: int | None) -> int | None:
+def _count_growth(then: int | None, now: int | None) -> int | None:
     return None if then is None or now is None else now - then

@@ -20,39 +20,43 @@ class Selection:
             if not device.size_bytes:
                 raise UsageError(f"{device.name} has no medium (its size is 0)")
 
-    def leaves(self) -> list[Leaf]:
+    def find_leaves(self) -> list[Leaf]:
         """Return the disks to trace now. A disk shared by several named devices belongs to the first."""
         if not self.named:
-            return self._all_disks()
+            return self._list_all_disks()
         by_device: dict[BlockDevice, Leaf] = {}
         for device in self.named:
             if device in self.absent:
                 continue
-            for leaf in self._devices.leaves(device):
+            for leaf in self._devices.find_leaves(device):
                 by_device.setdefault(leaf.device, leaf)
         return list(by_device.values())
 
-    def _all_disks(self) -> list[Leaf]:
-        disks = [disk for disk in self._devices.disks() if disk.size_bytes]
+    def _list_all_disks(self) -> list[Leaf]:
+        disks = [disk for disk in self._devices.iter_disks() if disk.size_bytes]
         visible = [disk for disk in disks if disk.is_request_based and not disk.is_hidden]
         heads = [disk for disk in disks if not disk.is_request_based and disk.name.startswith("nvme")]
-        paths = [leaf for head in heads for leaf in self._devices.leaves(head)]
+        paths = [leaf for head in heads for leaf in self._devices.find_leaves(head)]
         return [Leaf(disk, disk) for disk in visible] + paths
 
-    def notes(self) -> list[str]:
+    def list_notes(self) -> list[str]:
         """Return notes on where the named devices' I/O is counted, if not obvious."""
-        return [note for device in self.named for note in _notes(device, self._devices.leaves(device))]
+        return [
+            note
+            for device in self.named
+            for note in _describe_leaves(device, self._devices.find_leaves(device))
+        ]
 
 
-def _notes(device: BlockDevice, leaves: Sequence[Leaf]) -> list[str]:
+def _describe_leaves(device: BlockDevice, leaves: Sequence[Leaf]) -> list[str]:
     names = ", ".join(leaf.device.name for leaf in leaves)
     if names != device.name:
         return [
-            f"{device.name} is {device.kind()}: its I/O is traced on {names}, each on its own rows. "
+            f"{device.name} is {device.read_kind()}: its I/O is traced on {names}, each on its own rows. "
             "Other users of these disks are counted too."
         ]
     if device.is_partition:
-        first, last = device.sectors
+        first, last = device.sector_range
         return [
             f"{device.name}: only sectors {first} to {last} of {device.disk.name} are counted; flushes "
             "belong to the whole disk and are not."

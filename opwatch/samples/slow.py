@@ -29,7 +29,7 @@ class SlowRequest:
     cgroup_number: int | None
     cgroup: str | None
 
-    def at(self, end: datetime, end_ns: int) -> datetime:
+    def find_end_time(self, end: datetime, end_ns: int) -> datetime:
         """Return the wall clock time of the request's end; `end` is the wall clock time of `end_ns`."""
         return end - timedelta(microseconds=(end_ns - self.end_ns) / 1000)
 

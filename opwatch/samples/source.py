@@ -7,21 +7,21 @@ from typing import Protocol
 
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.observation import Event, Sink
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
 
 
 class Source(Protocol):
     """A run, entry by entry, as each becomes known."""
 
-    def entries(self) -> Iterator[RunEntry]: ...
+    def iter_entries(self) -> Iterator[RunEntry]: ...
 
 
-def show(source: Source, story: Story, sink: Sink, say: Callable[[str], None]) -> None:
+def present_run(source: Source, story: RunPresenter, sink: Sink, say: Callable[[str], None]) -> None:
     """Show all of a run. `say` prints messages to the user beside the data."""
-    for entry in source.entries():
-        for news in story.take(entry):
+    for entry in source.iter_entries():
+        for news in story.process_entry(entry):
             if isinstance(news, Event):
                 say(news.text)
-                sink.tell(news)
+                sink.write_event(news)
             else:
-                sink.write(news)
+                sink.write_observation(news)

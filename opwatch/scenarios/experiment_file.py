@@ -15,37 +15,37 @@ from opwatch.scenarios.experiment_journal import (
 from opwatch.sweep.journal.file import (
     FOLDER,
     JournalFile,
-    journal_path,
-    journals,
-    looked_at,
-    new_journal,
-    opened,
+    create_journal,
+    list_journals,
+    make_journal_path,
+    open_journal,
+    read_state,
 )
 
 _SUFFIX = ".experiment"
 
 
-def begin_experiment(folder: Path, request: ExperimentRequest) -> JournalFile:
+def create_experiment(folder: Path, request: ExperimentRequest) -> JournalFile:
     """Create a journal that starts with the request."""
-    path = journal_path(folder, request.name, _SUFFIX)
-    return new_journal(path, {"schema": SCHEMA, **request.document()})
+    path = make_journal_path(folder, request.name, _SUFFIX)
+    return create_journal(path, {"schema": SCHEMA, **request.to_document()})
 
 
 def has_experiment(folder: Path, name: str) -> bool:
     """Return whether an experiment of this name exists; False if the folder is readable by root only."""
     try:
-        return journal_path(folder, name, _SUFFIX).exists()
+        return make_journal_path(folder, name, _SUFFIX).exists()
     except PermissionError:
         return False
 
 
-def experiment_again(folder: Path, name: str) -> tuple[JournalFile, ExperimentState]:
+def reopen_experiment(folder: Path, name: str) -> tuple[JournalFile, ExperimentState]:
     """Reopen a journal, and return the file with the experiment's state."""
-    return opened(journal_path(folder, name, _SUFFIX), parse_experiment)
+    return open_journal(make_journal_path(folder, name, _SUFFIX), parse_experiment)
 
 
-def experiments(folder: Path = FOLDER) -> Iterator[tuple[str, ExperimentState | BadInput]]:
+def read_experiments(folder: Path = FOLDER) -> Iterator[tuple[str, ExperimentState | BadInput]]:
     """Yield each experiment's name and state, or the error that prevents reading it, oldest first. Writes
     nothing."""
-    for name in journals(folder, _SUFFIX):
-        yield name, looked_at(journal_path(folder, name, _SUFFIX), parse_experiment)
+    for name in list_journals(folder, _SUFFIX):
+        yield name, read_state(make_journal_path(folder, name, _SUFFIX), parse_experiment)

@@ -9,9 +9,9 @@ from typing import Any
 from opwatch.fields import Fields
 from opwatch.load.sysbench import FIO, LOADERS
 from opwatch.scenarios.mixed import MemberCount, MixLoad, MixRate
-from opwatch.scenarios.scenario import scenario_names
-from opwatch.scenarios.untrimmed import Foretold, UntrimmedRun, WrittenRound
-from opwatch.sweep.journal.state import entries_of
+from opwatch.scenarios.scenario import list_scenarios
+from opwatch.scenarios.untrimmed import CliffPrediction, UntrimmedRun, WrittenRound
+from opwatch.sweep.journal.state import parse_entries
 
 SCHEMA = "opwatch-experiment/1"
 
@@ -49,7 +49,7 @@ class ExperimentRequest:
     seed: int
     loader: str = FIO
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "created": self.created,
@@ -80,12 +80,12 @@ class ExperimentState:
     cut_bytes: int = 0
 
     @property
-    def done(self) -> int:
+    def completed_count(self) -> int:
         """Return the number of completed loads or runs."""
         return len(self.runs) + sum(map(len, self.rates.values()))
 
 
-def rate_entry(place: str, rate: MixRate) -> dict[str, Any]:
+def make_rate_entry(place: str, rate: MixRate) -> dict[str, Any]:
     members = {name: list(count) if count else None for name, count in rate.members.items()}
     return {
         "place": place,
@@ -100,7 +100,7 @@ def rate_entry(place: str, rate: MixRate) -> dict[str, Any]:
     }
 
 
-def run_entry(run: UntrimmedRun, round_bytes: int | None) -> dict[str, Any]:
+def make_run_entry(run: UntrimmedRun, round_bytes: int | None) -> dict[str, Any]:
     return {
         "name": run.name,
         "free_bytes": run.free_bytes,
@@ -115,126 +115,129 @@ def run_entry(run: UntrimmedRun, round_bytes: int | None) -> dict[str, Any]:
 
 def parse_experiment(raw: bytes, where: str) -> ExperimentState:
     """Return the state recorded in a journal. Raise BadInput if the data are not a journal."""
-    (first, *others), cut = entries_of(raw, where)
-    if first.text("entry") != "request" or first.text("schema") != SCHEMA:
-        raise first.bad(f"it is no journal of an experiment that this opwatch knows ({SCHEMA})")
-    state = ExperimentState(_request(first), cut_bytes=cut)
+    (first, *others), cut = parse_entries(raw, where)
+    if first.read_text("entry") != "request" or first.read_text("schema") != SCHEMA:
+        raise first.make_error(f"it is no journal of an experiment that this opwatch knows ({SCHEMA})")
+    state = ExperimentState(_parse_request(first), cut_bytes=cut)
     for fields in others:
-        change = _CHANGES.get(fields.text("entry"))
+        change = _CHANGES.get(fields.read_text("entry"))
         if change:
             change(state, fields)
     return state
 
 
-def _request(fields: Fields) -> ExperimentRequest:
-    changes = fields.sub("changes")
+def _parse_request(fields: Fields) -> ExperimentRequest:
+    changes = fields.read_subtable("changes")
     request = ExperimentRequest(
-        name=fields.text("name"),
-        created=fields.text("created"),
-        scenario=fields.text("scenario"),
-        changes={key: _number(changes, key) for key in changes.table},
-        places=tuple(map(_place, fields.tables("places", "a place"))),
-        loads=tuple(map(_load, fields.tables("loads", "a load"))),
-        io_bytes=fields.count("io_bytes"),
-        queue_depth=fields.count("queue_depth"),
-        seed=fields.count("seed"),
-        loader=fields.text("loader"),
+        name=fields.read_text("name"),
+        created=fields.read_text("created"),
+        scenario=fields.read_text("scenario"),
+        changes={key: _parse_number(changes, key) for key in changes.table},
+        places=tuple(map(_parse_place, fields.read_subtables("places", "a place"))),
+        loads=tuple(map(_parse_load, fields.read_subtables("loads", "a load"))),
+        io_bytes=fields.read_count("io_bytes"),
+        queue_depth=fields.read_count("queue_depth"),
+        seed=fields.read_count("seed"),
+        loader=fields.read_text("loader"),
     )
     if request.loader not in LOADERS:
-        raise fields.bad(f"nobody here makes a load by {request.loader!r:.60}")
-    if request.scenario not in scenario_names() or not request.places:
-        raise fields.bad("it is of no scenario that this opwatch knows, or of no place")
+        raise fields.make_error(f"nobody here makes a load by {request.loader!r:.60}")
+    if request.scenario not in list_scenarios() or not request.places:
+        raise fields.make_error("it is of no scenario that this opwatch knows, or of no place")
     return request
 
 
-def _number(fields: Fields, key: str) -> float:
+def _parse_number(fields: Fields, key: str) -> float:
     """Sizes and round counts are integers and must remain integers."""
-    return fields.count(key) if isinstance(fields.table[key], int) else fields.amount(key)
+    return fields.read_count(key) if isinstance(fields.table[key], int) else fields.read_amount(key)
 
 
-def _place(fields: Fields) -> ExperimentPlace:
+def _parse_place(fields: Fields) -> ExperimentPlace:
     place = ExperimentPlace(
-        fields.text("name"), fields.text("folder"), fields.text("mark"), fields.count("used_bytes")
+        fields.read_text("name"),
+        fields.read_text("folder"),
+        fields.read_text("mark"),
+        fields.read_count("used_bytes"),
     )
     if not place.used_bytes:
-        raise fields.bad("nothing of it is used")
+        raise fields.make_error("nothing of it is used")
     return place
 
 
-def _load(fields: Fields) -> MixLoad:
+def _parse_load(fields: Fields) -> MixLoad:
     load = MixLoad(
-        fields.text("name"),
-        fields.count("rdpct"),
-        fields.count("seekpct"),
-        fields.count("xfersize"),
-        fields.optional("threads", fields.count),
+        fields.read_text("name"),
+        fields.read_count("rdpct"),
+        fields.read_count("seekpct"),
+        fields.read_count("xfersize"),
+        fields.read_optional("threads", fields.read_count),
     )
     if load.rdpct > 100 or load.seekpct > 100 or not load.xfersize:
-        raise fields.bad("there is no such load")
+        raise fields.make_error("there is no such load")
     return load
 
 
-def _rate(state: ExperimentState, fields: Fields) -> None:
-    place, members = fields.text("place"), fields.sub("members")
+def _apply_rate(state: ExperimentState, fields: Fields) -> None:
+    place, members = fields.read_text("place"), fields.read_subtable("members")
     rate = MixRate(
-        load=_load(fields.sub("load")),
-        reads=fields.count("reads"),
-        writes=fields.count("writes"),
-        moved_bytes=fields.count("moved_bytes"),
-        seconds=fields.amount("seconds"),
-        mean_ns=fields.optional("mean_ns", fields.amount),
-        cpu_ratio=fields.amount("cpu_ratio"),
-        members={name: _member(members, name) for name in members.table},
+        load=_parse_load(fields.read_subtable("load")),
+        reads=fields.read_count("reads"),
+        writes=fields.read_count("writes"),
+        moved_bytes=fields.read_count("moved_bytes"),
+        seconds=fields.read_amount("seconds"),
+        mean_ns=fields.read_optional("mean_ns", fields.read_amount),
+        cpu_ratio=fields.read_amount("cpu_ratio"),
+        members={name: _parse_member(members, name) for name in members.table},
     )
     done = state.rates.setdefault(place, [])
     if not rate.seconds or state.request.loads[len(done) : len(done) + 1] != (rate.load,):
-        raise fields.bad("a load took no time, or is not the next one")
+        raise fields.make_error("a load took no time, or is not the next one")
     if place not in {one.name for one in state.request.places}:
-        raise fields.bad(f"there is no place {place!r:.60}")
+        raise fields.make_error(f"there is no place {place!r:.60}")
     done.append(rate)
 
 
-def _member(members: Fields, name: str) -> MemberCount | None:
+def _parse_member(members: Fields, name: str) -> MemberCount | None:
     if members.table[name] is None:
         return None
-    counts = members.rows(name)
+    counts = members.read_list(name)
     if len(counts) != len(MemberCount._fields):
-        raise members.bad(f"{name!r:.60} has other counts than a disk")
-    return MemberCount(*(members.count_of(count, name) for count in counts))
+        raise members.make_error(f"{name!r:.60} has other counts than a disk")
+    return MemberCount(*(members.check_count(count, name) for count in counts))
 
 
-def _run(state: ExperimentState, fields: Fields) -> None:
-    foretold = fields.sub("foretold")
+def _apply_run(state: ExperimentState, fields: Fields) -> None:
+    foretold = fields.read_subtable("foretold")
     run = UntrimmedRun(
-        name=fields.text("name"),
-        free_bytes=fields.amount("free_bytes"),
-        stale_bytes=fields.amount("stale_bytes"),
-        foretold=Foretold(
-            foretold.amount("room_bytes"),
-            foretold.optional("cache_bytes", foretold.amount),
-            foretold.amount("cliff_bytes"),
+        name=fields.read_text("name"),
+        free_bytes=fields.read_amount("free_bytes"),
+        stale_bytes=fields.read_amount("stale_bytes"),
+        foretold=CliffPrediction(
+            foretold.read_amount("room_bytes"),
+            foretold.read_optional("cache_bytes", foretold.read_amount),
+            foretold.read_amount("cliff_bytes"),
         ),
-        rounds=tuple(WrittenRound(*row) for row in fields.amounts("rounds", 2)),
-        cliff_bytes=fields.optional("cliff_bytes", fields.amount),
-        idle_bytes=fields.amount("idle_bytes"),
+        rounds=tuple(WrittenRound(*row) for row in fields.read_amount_lists("rounds", 2)),
+        cliff_bytes=fields.read_optional("cliff_bytes", fields.read_amount),
+        idle_bytes=fields.read_amount("idle_bytes"),
     )
     if not run.rounds or not all(one.seconds for one in run.rounds):
-        raise fields.bad("a round took no time, or there is none")
+        raise fields.make_error("a round took no time, or there is none")
     state.runs.append(run)
-    state.round_bytes = fields.count("round_bytes")
+    state.round_bytes = fields.read_count("round_bytes")
 
 
-def _stopped(state: ExperimentState, fields: Fields) -> None:
-    state.stops.append(fields.text("reason"))
+def _apply_stopped(state: ExperimentState, fields: Fields) -> None:
+    state.stops.append(fields.read_text("reason"))
 
 
-def _ended(state: ExperimentState, _: Fields) -> None:
+def _apply_ended(state: ExperimentState, _: Fields) -> None:
     state.is_ended = True
 
 
 _CHANGES: dict[str, Callable[[ExperimentState, Fields], None]] = {
-    "rate": _rate,
-    "run": _run,
-    "stopped": _stopped,
-    "end": _ended,
+    "rate": _apply_rate,
+    "run": _apply_run,
+    "stopped": _apply_stopped,
+    "end": _apply_ended,
 }

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opwatch.scenarios.saturation import rest_iops
-from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
-from opwatch.scenarios.spare import flash_behind
+from opwatch.scenarios.saturation import find_steady_iops
+from opwatch.scenarios.scenario import Finding, ScenarioVerdict
+from opwatch.scenarios.spare import infer_flash_bytes
 from opwatch.sweep.outcome import LevelOutcome
 
 # Maximum difference between the two lines if only free space matters.
@@ -41,13 +41,13 @@ class FilePoint(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class FilledDrive:
     points: tuple[FilePoint, ...]
-    statements: tuple[AuthorsWord, ...]
+    statements: tuple[Finding, ...]
     # The flash available to files with which, by the FIFO model, the author's drive would have slowed down as
     # published.
     flash_as_published: float | None
 
 
-def free_space(
+def evaluate_free_space(
     whole: Sequence[LevelOutcome],
     reserved: Sequence[LevelOutcome],
     io_bytes: int,
@@ -55,24 +55,28 @@ def free_space(
 ) -> FilledDrive:
     """Return both lines, smallest file first. `published` are rates in any unit for the same files, or
     empty."""
-    first = _rate(whole[0], io_bytes)
+    first = _compute_rate(whole[0], io_bytes)
     known = published if len(published) == len(whole) else ()
     points = tuple(
-        _point(one, other, io_bytes, first, known[place] / known[0] if known else None)
+        _make_point(one, other, io_bytes, first, known[place] / known[0] if known else None)
         for place, (one, other) in enumerate(zip(whole, reserved, strict=True))
     )
-    return FilledDrive(points, (_coincide(points), _fall(points), _alike(points)), _flash_of(points))
+    return FilledDrive(
+        points,
+        (_check_coincidence(points), _check_fall(points), _check_published(points)),
+        _fit_flash_bytes(points),
+    )
 
 
-def _rate(outcome: LevelOutcome, io_bytes: int) -> float | None:
-    iops = rest_iops(outcome)
+def _compute_rate(outcome: LevelOutcome, io_bytes: int) -> float | None:
+    iops = find_steady_iops(outcome)
     return None if iops is None else iops * io_bytes
 
 
-def _point(
+def _make_point(
     whole: LevelOutcome, reserved: LevelOutcome, io_bytes: int, first: float | None, published: float | None
 ) -> FilePoint:
-    one, other = _rate(whole, io_bytes), _rate(reserved, io_bytes)
+    one, other = _compute_rate(whole, io_bytes), _compute_rate(reserved, io_bytes)
     return FilePoint(
         label=whole.level.label,
         used_bytes=whole.level.usable_bytes,
@@ -84,13 +88,13 @@ def _point(
     )
 
 
-def _coincide(points: Sequence[FilePoint]) -> AuthorsWord:
+def _check_coincidence(points: Sequence[FilePoint]) -> Finding:
     what = "the two lines coincide"
     apart = [abs(point.apart_ratio) for point in points if point.apart_ratio is not None]
     if len(apart) < len(points):
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "not every file came to rest")
+        return Finding(what, ScenarioVerdict.UNTOLD, "not every file came to rest")
     is_so = max(apart) <= _COINCIDE_RATIO
-    return AuthorsWord(
+    return Finding(
         what,
         ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED,
         f"they are {100 * max(apart):.2g} % apart at most, {100 * _COINCIDE_RATIO:g} % are wanted"
@@ -98,43 +102,41 @@ def _coincide(points: Sequence[FilePoint]) -> AuthorsWord:
     )
 
 
-def _fall(points: Sequence[FilePoint]) -> AuthorsWord:
+def _check_fall(points: Sequence[FilePoint]) -> Finding:
     what = "the larger the file, the slower"
     rates = [point.relative for point in points if point.relative is not None]
     if len(rates) < len(points):
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "not every file came to rest")
+        return Finding(what, ScenarioVerdict.UNTOLD, "not every file came to rest")
     if rates[-1] > 1 - _COINCIDE_RATIO:
-        return AuthorsWord(
+        return Finding(
             what,
             ScenarioVerdict.UNTOLD,
             "all are about as fast: the interface or the spare area is large enough for each of them",
         )
     is_so = all(later <= earlier for earlier, later in itertools.pairwise(rates))
     verdict = ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED
-    return AuthorsWord(what, verdict, f"the largest has {rates[-1]:.2f} of the rate of the smallest")
+    return Finding(what, verdict, f"the largest has {rates[-1]:.2f} of the rate of the smallest")
 
 
-def _alike(points: Sequence[FilePoint]) -> AuthorsWord:
+def _check_published(points: Sequence[FilePoint]) -> Finding:
     what = "by as much as there"
     pairs = [(point.relative, point.published) for point in points]
     if any(here is None or there is None for here, there in pairs):
-        return AuthorsWord(
-            what, ScenarioVerdict.UNTOLD, "not every file came to rest, or nothing was published"
-        )
+        return Finding(what, ScenarioVerdict.UNTOLD, "not every file came to rest, or nothing was published")
     worst = max(abs((here or 0.0) / (there or math.inf) - 1) for here, there in pairs)
     if worst <= _ALIKE_RATIO:
-        return AuthorsWord(what, ScenarioVerdict.REPRODUCED, f"within {100 * worst:.2g} %")
-    flash = _flash_of(points)
+        return Finding(what, ScenarioVerdict.REPRODUCED, f"within {100 * worst:.2g} %")
+    flash = _fit_flash_bytes(points)
     why = f"the rates fall to {pairs[-1][0]:.2f}, there to {pairs[-1][1]:.2f}"
     if flash is not None:
         why += (
             f": that drive was as one with {flash / 1e9:.0f} GB of flash for its files. What else it had was "
             "data that nobody had discarded, or flash that was never there"
         )
-    return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, why)
+    return Finding(what, ScenarioVerdict.NOT_REPRODUCED, why)
 
 
-def _flash_of(points: Sequence[FilePoint]) -> float | None:
+def _fit_flash_bytes(points: Sequence[FilePoint]) -> float | None:
     """Return the flash size with which the FIFO model slows down as published from the smallest file to the
     largest."""
-    return flash_behind(points[0].used_bytes, points[-1].used_bytes, points[-1].published)
+    return infer_flash_bytes(points[0].used_bytes, points[-1].used_bytes, points[-1].published)

@@ -13,10 +13,10 @@ from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl.drive import Drive, Workload, Zone
 from opwatch.ftl.profiles import Profile
-from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
-from opwatch.scenarios.spare import flash_behind
+from opwatch.scenarios.scenario import Finding, ScenarioVerdict
+from opwatch.scenarios.spare import infer_flash_bytes
 from opwatch.steady.strict import StrictState
-from opwatch.sweep.band import greedy_model
+from opwatch.sweep.band import make_greedy_model
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.outcome import (
     KINDS,
@@ -29,12 +29,12 @@ from opwatch.sweep.outcome import (
 )
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
-from opwatch.sweep.virtual import ModelDrive, VirtualLoad, make_drive, mapping_unit
+from opwatch.sweep.virtual import ModelDrive, VirtualLoad, find_mapping_unit, make_drive
 
 # Reads that differ by less are considered equal.
 ALIKE_RATIO = 0.03
 # Tolerance of a gain against the prediction from the profile, in addition to the gain's own error.
-FORETOLD_RATIO = 0.03
+PREDICTED_RATIO = 0.03
 _READS = 50_000
 # Duration of one simulated interval. A new drive remains new for several intervals.
 _STRETCH_S = 0.02
@@ -74,10 +74,10 @@ class IometerResult:
     gains: tuple[OpGain, ...]
     is_at_rest: bool
 
-    def gain(self, kind: OpKind) -> OpGain:
+    def find_gain(self, kind: OpKind) -> OpGain:
         return next(gain for gain in self.gains if gain.kind == kind)
 
-    def rate(self, kind: OpKind) -> OpRate:
+    def find_rate(self, kind: OpKind) -> OpRate:
         """Return the rate of the first level."""
         return next(rate for rate in self.rates if rate.kind == kind)
 
@@ -90,31 +90,31 @@ def run_iometer(
 ) -> IometerResult:
     """Measure all four operation kinds at each level; writes to a full drive continue until steady state."""
     outcomes = run_levels(model, levels, load, SweepPace(), progress)
-    rates = [rate for level in levels for rate in _at_once(model, level, load)]
-    rates += [_at_rest(outcome, load) for outcome in outcomes]
-    gains = [_gain(kind, rates, model.profile, load) for kind in KINDS]
+    rates = [rate for level in levels for rate in _measure_immediate(model, level, load)]
+    rates += [_make_steady_rate(outcome, load) for outcome in outcomes]
+    gains = [_compute_gain(kind, rates, model.profile, load) for kind in KINDS]
     at_rest = all(outcome.strict.state is StrictState.PASS for outcome in outcomes)
     return IometerResult(tuple(rates), tuple(gains), at_rest)
 
 
-def _at_once(model: ModelDrive, level: OpLevel, load: VirtualLoad) -> list[OpRate]:
+def _measure_immediate(model: ModelDrive, level: OpLevel, load: VirtualLoad) -> list[OpRate]:
     """Return the rates of the three operation kinds that need no steady state."""
-    unit = mapping_unit(model.profile)
+    unit = find_mapping_unit(model.profile)
     used = max(round(level.usable_bytes * model.ratio) // unit, 1) * unit
     place = (Zone(0, used),)
     empty, full = make_drive(model.profile), make_drive(model.profile)
-    full.run(Workload(place, sequential=True), used // unit)
-    full.pause(60.0)
+    full.run_load(Workload(place, sequential=True), used // unit)
+    full.stay_idle(60.0)
     # A drive counts as new while only a small part of its flash, and of its cache, has been written.
     new = min(used * _NEW_RATIO, full.core.config()["slc_bytes"] / 2 or used) // load.io_bytes
     return [
-        _rate(READ_EMPTY, level, empty, place, load, _READS),
-        _rate(WRITE_EMPTY, level, make_drive(model.profile), place, load, int(new) or 1),
-        _rate(READ_FULL, level, full, place, load, _READS),
+        _measure_rate(READ_EMPTY, level, empty, place, load, _READS),
+        _measure_rate(WRITE_EMPTY, level, make_drive(model.profile), place, load, int(new) or 1),
+        _measure_rate(READ_FULL, level, full, place, load, _READS),
     ]
 
 
-def _rate(
+def _measure_rate(
     kind: OpKind, level: OpLevel, drive: Drive, place: tuple[Zone, ...], load: VirtualLoad, ios: int
 ) -> OpRate:
     """Run the closed loop until `ios` I/Os have completed."""
@@ -134,7 +134,7 @@ def _rate(
     return OpRate(kind, level, done / seconds, summed_ns / done)
 
 
-def _at_rest(outcome: LevelOutcome, load: VirtualLoad) -> OpRate:
+def _make_steady_rate(outcome: LevelOutcome, load: VirtualLoad) -> OpRate:
     iops, window = outcome.figures.iops, outcome.strict.window
     if iops is None:
         why = f"{outcome.strict.state.value}: {outcome.strict.reason}"
@@ -147,10 +147,10 @@ def _at_rest(outcome: LevelOutcome, load: VirtualLoad) -> OpRate:
     return OpRate(WRITE_FULL, outcome.level, iops, mean_ns, max(by_chance or 0.0, by_size or 0.0))
 
 
-def _gain(kind: OpKind, rates: Sequence[OpRate], profile: Profile, load: VirtualLoad) -> OpGain:
+def _compute_gain(kind: OpKind, rates: Sequence[OpRate], profile: Profile, load: VirtualLoad) -> OpGain:
     own = [rate for rate in rates if rate.kind == kind]
     first, last = own[0], own[-1]
-    speeds = [foretold_iops(profile, kind, rate.level, load) for rate in (first, last)]
+    speeds = [predict_iops(profile, kind, rate.level, load) for rate in (first, last)]
     foretold = speeds[1] / speeds[0]
     if not first.iops or last.iops is None:
         return OpGain(kind, None, 0.0, foretold)
@@ -158,24 +158,26 @@ def _gain(kind: OpKind, rates: Sequence[OpRate], profile: Profile, load: Virtual
     return OpGain(kind, gain, gain * (first.error_ratio + last.error_ratio), foretold)
 
 
-def foretold_iops(profile: Profile, kind: OpKind, level: OpLevel, load: VirtualLoad) -> float:
+def predict_iops(profile: Profile, kind: OpKind, level: OpLevel, load: VirtualLoad) -> float:
     """Predict I/Os per second from the constants of a profile.
 
     The result is the lower of the command rate and the flash rate; the flash programs WAF times the host
     data, with the WAF of greedy garbage collection.
     """
-    on_wire_ns = _time_of(profile, "command_ns") + load.io_bytes * 1e9 / _time_of(profile, "host_bytes_per_s")
-    alone_ns = on_wire_ns + _time_of(profile, "latency_ns")
+    on_wire_ns = _require_timing(profile, "command_ns") + load.io_bytes * 1e9 / _require_timing(
+        profile, "host_bytes_per_s"
+    )
+    alone_ns = on_wire_ns + _require_timing(profile, "latency_ns")
     if kind == READ_FULL:
-        alone_ns += _time_of(profile, "read_ns")
-        alone_ns += load.io_bytes * 1e9 / _time_of(profile, "channel_bytes_per_s")
+        alone_ns += _require_timing(profile, "read_ns")
+        alone_ns += load.io_bytes * 1e9 / _require_timing(profile, "channel_bytes_per_s")
     commands = min(load.queue_depth / alone_ns, 1 / on_wire_ns) * 1e9
     if kind.op == "read":
         return commands
-    return min(commands, _programmed_bytes_per_s(profile, kind, level) / load.io_bytes)
+    return min(commands, _compute_program_rate(profile, kind, level) / load.io_bytes)
 
 
-def _time_of(profile: Profile, key: str) -> int:
+def _require_timing(profile: Profile, key: str) -> int:
     """Return a timing constant of the profile. Raise UsageError if the profile lacks the constant."""
     if key not in profile.timing:
         raise UsageError(
@@ -184,110 +186,110 @@ def _time_of(profile: Profile, key: str) -> int:
     return profile.timing[key]
 
 
-def _programmed_bytes_per_s(profile: Profile, kind: OpKind, level: OpLevel) -> float:
+def _compute_program_rate(profile: Profile, kind: OpKind, level: OpLevel) -> float:
     """Return the host's share of the bytes that all dies program per second."""
     is_cached = not kind.is_full and bool(profile.drive.get("slc_bytes"))
     own = profile.drive.get("superblock_bytes")
-    pages = own // mapping_unit(profile) if own else None
-    waf = greedy_model(pages).waf(level.alpha or 1.0) if kind.is_full else 1.0
-    page_bytes = _time_of(profile, "page_bytes")
+    pages = own // find_mapping_unit(profile) if own else None
+    waf = make_greedy_model(pages).waf(level.alpha or 1.0) if kind.is_full else 1.0
+    page_bytes = _require_timing(profile, "page_bytes")
     # Each page carries its share of the block's erase time; relocated pages are read first.
-    die_ns = 1.0 * _time_of(profile, "program_slc_ns" if is_cached else "program_ns")
-    die_ns += _time_of(profile, "erase_ns") * page_bytes / _time_of(profile, "block_bytes")
-    die_ns += (waf - 1) / waf * _time_of(profile, "read_ns")
-    unit = _time_of(profile, "planes") * page_bytes
-    return _time_of(profile, "dies") * unit * 1e9 / die_ns / waf
+    die_ns = 1.0 * _require_timing(profile, "program_slc_ns" if is_cached else "program_ns")
+    die_ns += _require_timing(profile, "erase_ns") * page_bytes / _require_timing(profile, "block_bytes")
+    die_ns += (waf - 1) / waf * _require_timing(profile, "read_ns")
+    unit = _require_timing(profile, "planes") * page_bytes
+    return _require_timing(profile, "dies") * unit * 1e9 / die_ns / waf
 
 
-def iometer_statements(result: IometerResult, published: Fields, profile: Profile) -> tuple[AuthorsWord, ...]:
+def make_iometer_findings(result: IometerResult, published: Fields, profile: Profile) -> tuple[Finding, ...]:
     """Compare the gains with the model's prediction and with the author's results."""
     return (
-        _foretold(result),
-        reads_gain_nothing(result, published),
-        write_gain(result, published),
-        read_time(result, published, _time_of(profile, "read_ns")),
+        _check_prediction(result),
+        check_reads(result, published),
+        check_writes(result, published),
+        check_read_time(result, published, _require_timing(profile, "read_ns")),
     )
 
 
-def published_gain(published: Fields, op: str) -> float | None:
+def find_published_gain(published: Fields, op: str) -> float | None:
     """Return the ratio of the rates in the author's table, or None if not published."""
-    rows = published.rows(op, 4) if op in published.table else []
+    rows = published.read_list(op, 4) if op in published.table else []
     return rows[-1][1] / rows[0][1] if len(rows) > 1 else None
 
 
-def _foretold(result: IometerResult) -> AuthorsWord:
+def _check_prediction(result: IometerResult) -> Finding:
     what = "writes at rest gain what the constants of the profile say"
-    gain = result.gain(WRITE_FULL)
+    gain = result.find_gain(WRITE_FULL)
     if gain.gain is None or gain.foretold is None:
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "not at rest")
-    is_so = abs(gain.gain - gain.foretold) <= gain.error + FORETOLD_RATIO * gain.foretold
+        return Finding(what, ScenarioVerdict.UNTOLD, "not at rest")
+    is_so = abs(gain.gain - gain.foretold) <= gain.error + PREDICTED_RATIO * gain.foretold
     verdict = ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED
-    return AuthorsWord(what, verdict, f"x {gain.gain:.2f}, foretold x {gain.foretold:.2f}")
+    return Finding(what, verdict, f"x {gain.gain:.2f}, foretold x {gain.foretold:.2f}")
 
 
-def reads_gain_nothing(result: IometerResult, published: Fields) -> AuthorsWord:
+def check_reads(result: IometerResult, published: Fields) -> Finding:
     """Check whether reads are equally fast with a part left unused."""
-    gains = [result.gain(kind).gain for kind in (READ_EMPTY, READ_FULL)]
+    gains = [result.find_gain(kind).gain for kind in (READ_EMPTY, READ_FULL)]
     worst = max((abs(gain - 1) for gain in gains if gain is not None), default=0.0)
-    error = max(result.gain(kind).error for kind in (READ_EMPTY, READ_FULL))
-    there = published_gain(published, "read")
+    error = max(result.find_gain(kind).error for kind in (READ_EMPTY, READ_FULL))
+    there = find_published_gain(published, "read")
     verdict = ScenarioVerdict.REPRODUCED if worst <= ALIKE_RATIO else ScenarioVerdict.NOT_REPRODUCED
-    why = f"they are {100 * worst:.2g} % apart; there {_percent(there)}"
+    why = f"they are {100 * worst:.2g} % apart; there {_format_percent(there)}"
     if error > ALIKE_RATIO:
         why += (
             f"; but their ratio is known to ± {100 * error:.2g} % only: take longer (--set probe_s=), alone"
         )
         verdict = ScenarioVerdict.UNTOLD
-    return AuthorsWord("reads gain nothing", verdict, why)
+    return Finding("reads gain nothing", verdict, why)
 
 
-def write_gain(result: IometerResult, published: Fields) -> AuthorsWord:
+def check_writes(result: IometerResult, published: Fields) -> Finding:
     """Check whether writes gain as much as in the author's table."""
-    there, gain = published_gain(published, "write"), result.gain(WRITE_FULL)
-    what = f"writes gain {_percent(there)}"
+    there, gain = find_published_gain(published, "write"), result.find_gain(WRITE_FULL)
+    what = f"writes gain {_format_percent(there)}"
     if gain.gain is None or there is None:
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, "not at rest, or nothing was published")
+        return Finding(what, ScenarioVerdict.UNTOLD, "not at rest, or nothing was published")
     if abs(gain.gain - there) <= gain.error + ALIKE_RATIO * there:
-        return AuthorsWord(what, ScenarioVerdict.REPRODUCED, f"here {_percent(gain.gain)}")
+        return Finding(what, ScenarioVerdict.REPRODUCED, f"here {_format_percent(gain.gain)}")
     if gain.foretold is not None and abs(gain.foretold - 1) <= ALIKE_RATIO:
         why = "its interface limits this drive at both, and not its flash: a deeper queue may tell (--depth)"
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, why)
-    new = result.gain(WRITE_EMPTY).gain
+        return Finding(what, ScenarioVerdict.UNTOLD, why)
+    new = result.find_gain(WRITE_EMPTY).gain
     levels = [rate.level for rate in result.rates if rate.kind == WRITE_FULL]
-    flash = flash_behind(levels[-1].usable_bytes, levels[0].usable_bytes, 1 / there)
-    why = f"here {_percent(gain.gain)} at rest, and {_percent(new)} while new"
+    flash = infer_flash_bytes(levels[-1].usable_bytes, levels[0].usable_bytes, 1 / there)
+    why = f"here {_format_percent(gain.gain)} at rest, and {_format_percent(new)} while new"
     if flash is not None:
         why += (
             f": at rest, what gains as much has {flash / levels[0].usable_bytes:.2f} of what it shows "
             "in flash, so that one was not at rest, or not all of it had been written"
         )
-    return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, why)
+    return Finding(what, ScenarioVerdict.NOT_REPRODUCED, why)
 
 
-def read_time(result: IometerResult, published: Fields, flash_ns: float | None) -> AuthorsWord:
+def check_read_time(result: IometerResult, published: Fields, flash_ns: float | None) -> Finding:
     """Check whether the author's reads can have come from flash.
 
     `flash_ns` is the time of a flash read, None if unknown.
     """
-    rows = published.rows("read", 4) if "read" in published.table else []
+    rows = published.read_list("read", 4) if "read" in published.table else []
     if not rows:
-        return AuthorsWord("a read takes as long", ScenarioVerdict.UNTOLD, "nothing was published")
+        return Finding("a read takes as long", ScenarioVerdict.UNTOLD, "nothing was published")
     there_us = 1e6 / rows[0][1]
     what = f"a read takes {there_us:.0f} us"
-    empty, full = (result.rate(kind).mean_ns or 0.0 for kind in (READ_EMPTY, READ_FULL))
+    empty, full = (result.find_rate(kind).mean_ns or 0.0 for kind in (READ_EMPTY, READ_FULL))
     here = f"here {full / 1e3:.0f} us where data are, {empty / 1e3:.0f} us where nothing is"
     if abs(full / 1e3 / there_us - 1) <= ALIKE_RATIO:
-        return AuthorsWord(what, ScenarioVerdict.REPRODUCED, here)
+        return Finding(what, ScenarioVerdict.REPRODUCED, here)
     if flash_ns is None:
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, f"{here}: it is another drive")
+        return Finding(what, ScenarioVerdict.UNTOLD, f"{here}: it is another drive")
     flash_us = flash_ns / 1e3
     if flash_us > there_us:
         here += (
             f". Flash of this class takes {flash_us:.0f} us for itself: reads of {there_us:.0f} us are of "
             "places that hold nothing, or that a cache has"
         )
-    return AuthorsWord(what, ScenarioVerdict.UNTOLD, f"{here}; these times are those of the class")
+    return Finding(what, ScenarioVerdict.UNTOLD, f"{here}; these times are those of the class")
 
 
-def _percent(ratio: float | None) -> str:
+def _format_percent(ratio: float | None) -> str:
     return "nothing that is known" if ratio is None else f"{100 * (ratio - 1):+.1f} %"

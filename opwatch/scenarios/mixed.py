@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
+from opwatch.scenarios.scenario import Finding, ScenarioVerdict
 
 # Tolerance for reproducing a published ratio of two sets, because the member drives differ.
 ALIKE_RATIO = 0.15
 # If fio keeps a whole processor busy, or leaves the members idle, fio is the bottleneck.
 _BUSY_RATIO = 0.9
-_MOST_THREADS, _MOST_RUN_S, _MOST_PERCENT = 1024, 86_400, 95
+_MAX_THREADS, _MAX_RUN_S, _MAX_PERCENT = 1024, 86_400, 95
 
 
 class MixLoad(NamedTuple):
@@ -29,7 +29,7 @@ class MixLoad(NamedTuple):
     xfersize: int
     threads: int | None = None
 
-    def words(self) -> list[str]:
+    def build_fio_options(self) -> list[str]:
         """Return the corresponding fio arguments."""
         if self.rdpct in (0, 100):
             order = "read" if self.rdpct else "write"
@@ -59,7 +59,7 @@ class MemberCount(NamedTuple):
     busy_ms: int
     active_ms: int = 0
 
-    def since(self, earlier: MemberCount) -> MemberCount:
+    def subtract(self, earlier: MemberCount) -> MemberCount:
         return MemberCount(*(now - then for now, then in zip(self, earlier, strict=True)))
 
     @property
@@ -110,53 +110,60 @@ class MixConfiguration:
     rates: tuple[MixRate, ...] = ()
 
 
-def mix_setup(fields: Fields) -> MixSetup:
-    setup = MixSetup(fields.count("threads"), fields.count("space_percent"), fields.amount("run_s"))
-    if not 1 <= setup.threads <= _MOST_THREADS:
-        raise UsageError(f"--set threads={setup.threads}: 1 to {_MOST_THREADS}")
-    if not 1 <= setup.space_percent <= _MOST_PERCENT:
-        raise UsageError(f"--set space_percent={setup.space_percent}: 1 to {_MOST_PERCENT}")
-    if not 1 <= setup.run_s <= _MOST_RUN_S:
+def parse_mix_setup(fields: Fields) -> MixSetup:
+    setup = MixSetup(
+        fields.read_count("threads"), fields.read_count("space_percent"), fields.read_amount("run_s")
+    )
+    if not 1 <= setup.threads <= _MAX_THREADS:
+        raise UsageError(f"--set threads={setup.threads}: 1 to {_MAX_THREADS}")
+    if not 1 <= setup.space_percent <= _MAX_PERCENT:
+        raise UsageError(f"--set space_percent={setup.space_percent}: 1 to {_MAX_PERCENT}")
+    if not 1 <= setup.run_s <= _MAX_RUN_S:
         raise UsageError(f"--set run_s={setup.run_s:g}: from 1s to 24h")
     return setup
 
 
-def mix_loads(published: Fields) -> tuple[MixLoad, ...]:
-    loads = published.tables("loads", "a load")
+def parse_mix_loads(published: Fields) -> tuple[MixLoad, ...]:
+    loads = published.read_subtables("loads", "a load")
     return tuple(
-        MixLoad(load.text("name"), load.count("rdpct"), load.count("seekpct"), load.count("xfersize"))
+        MixLoad(
+            load.read_text("name"),
+            load.read_count("rdpct"),
+            load.read_count("seekpct"),
+            load.read_count("xfersize"),
+        )
         for load in loads
     )
 
 
-def mix_statements(configurations: Sequence[MixConfiguration], published: Fields) -> tuple[AuthorsWord, ...]:
+def make_mix_findings(configurations: Sequence[MixConfiguration], published: Fields) -> tuple[Finding, ...]:
     """Compare the published ratios between sets with the measured ones."""
-    rows = published.tables("ratios", "a ratio")
-    return tuple(_ratio(row, configurations) for row in rows)
+    rows = published.read_subtables("ratios", "a ratio")
+    return tuple(_check_ratio(row, configurations) for row in rows)
 
 
-def _ratio(row: Fields, configurations: Sequence[MixConfiguration]) -> AuthorsWord:
-    upper, lower, load = row.text("upper"), row.text("lower"), row.text("load")
-    above, below = (float(rate) for rate in row.rows("rates"))
+def _check_ratio(row: Fields, configurations: Sequence[MixConfiguration]) -> Finding:
+    upper, lower, load = row.read_text("upper"), row.read_text("lower"), row.read_text("load")
+    above, below = (float(rate) for rate in row.read_list("rates"))
     what = f"{load}: {upper} does {above / below:.2f} times what {lower} does"
-    pair = [_rate_of(kind, load, configurations) for kind in (upper, lower)]
+    pair = [_find_rate(kind, load, configurations) for kind in (upper, lower)]
     if pair[0] is None or pair[1] is None:
         missing = upper if pair[0] is None else lower
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, f"there is no {missing} among the configurations")
+        return Finding(what, ScenarioVerdict.UNTOLD, f"there is no {missing} among the configurations")
     busy = max(rate.cpu_ratio for rate in pair if rate)
     here = pair[0].iops / pair[1].iops
     if abs(here / (above / below) - 1) <= ALIKE_RATIO:
-        return AuthorsWord(what, ScenarioVerdict.REPRODUCED, f"here {here:.2f} times")
+        return Finding(what, ScenarioVerdict.REPRODUCED, f"here {here:.2f} times")
     if busy >= _BUSY_RATIO:
         why = f"here {here:.2f} times, and fio took {busy:.2f} of a processor: that is the limit"
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, why)
+        return Finding(what, ScenarioVerdict.UNTOLD, why)
     active = min(rate.active_ratio or 0.0 for rate in pair if rate)
     if active < _BUSY_RATIO:
         why = f"here {here:.2f} times, and members had work {100 * active:.0f} % of the time: not they are "
-        return AuthorsWord(what, ScenarioVerdict.UNTOLD, f"{why}the limit")
-    return AuthorsWord(what, ScenarioVerdict.NOT_REPRODUCED, f"here {here:.2f} times")
+        return Finding(what, ScenarioVerdict.UNTOLD, f"{why}the limit")
+    return Finding(what, ScenarioVerdict.NOT_REPRODUCED, f"here {here:.2f} times")
 
 
-def _rate_of(kind: str, load: str, configurations: Sequence[MixConfiguration]) -> MixRate | None:
+def _find_rate(kind: str, load: str, configurations: Sequence[MixConfiguration]) -> MixRate | None:
     rates = (rate for one in configurations if one.kind == kind for rate in one.rates)
     return next((rate for rate in rates if rate.load.name == load and rate.iops), None)

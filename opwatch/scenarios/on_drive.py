@@ -23,7 +23,7 @@ _PROBED_PACE = SweepPace(fill_passes=1, round_ratio=0.2, most_rounds=60)
 _RESERVED = ", reserved"
 
 
-def drive_levels(
+def make_drive_levels(
     scenario: Scenario, size_bytes: int, flash_bytes: int | None, text: str | None = None
 ) -> tuple[OpLevel, ...]:
     """Return the levels for a drive of this size.
@@ -56,17 +56,17 @@ def drive_levels(
     return (*whole, *reserved)
 
 
-def drive_pace(scenario: Scenario, round_ratio: float | None, rounds: int | None) -> SweepPace:
+def choose_drive_pace(scenario: Scenario, round_ratio: float | None, rounds: int | None) -> SweepPace:
     """Return the pace: a saturation starts on a new drive, whereas a file is filled before random writes."""
     usual = _SATURATION_PACE if scenario.kind is ScenarioKind.SATURATION else _FILE_PACE
     if scenario.kind is ScenarioKind.IOMETER:
-        usual = replace(_PROBED_PACE, probe_s=scenario.setup.amount("probe_s"))
+        usual = replace(_PROBED_PACE, probe_s=scenario.setup.read_amount("probe_s"))
     return replace(
         usual, round_ratio=round_ratio or usual.round_ratio, most_rounds=rounds or usual.most_rounds
     )
 
 
-def both_lines(
+def split_outcomes(
     outcomes: Sequence[LevelOutcome],
 ) -> tuple[Sequence[LevelOutcome], Sequence[LevelOutcome]]:
     """Split the outcomes into those of the whole drive and those with the reserve."""

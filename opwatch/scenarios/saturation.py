@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from opwatch.scenarios.scenario import ScenarioVerdict
-from opwatch.steady.rounds import Round, joined
+from opwatch.steady.rounds import Round, merge_rounds
 from opwatch.steady.strict import StrictState
-from opwatch.sweep.band import band_at
+from opwatch.sweep.band import compute_band
 from opwatch.sweep.outcome import LevelOutcome
 
 # A fresh drive relocates no data; a round with a higher WAF ends the fresh phase.
@@ -40,7 +40,7 @@ class GainBand(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Saturated:
+class SaturationLevel:
     """The results of one level, in bytes and seconds of the drive that the model represents.
 
     `gain` is steady-state IOPS relative to the first level, with its error; None without steady state.
@@ -60,32 +60,36 @@ class Saturated:
     is_by_waf: bool = False
 
 
-def saturated(outcomes: Sequence[LevelOutcome], scale: float, *, has_cache: bool = False) -> list[Saturated]:
+def evaluate_saturation(
+    outcomes: Sequence[LevelOutcome], scale: float, *, has_cache: bool = False
+) -> list[SaturationLevel]:
     """Return the levels of the experiment, each compared with the first.
 
     `scale` is the model's size relative to the drive. With `has_cache`, cells are first written in a faster
     mode and moved later, so the flash size does not determine the start of garbage collection.
     """
-    return [_level(outcomes[0], outcome, scale, has_cache=has_cache) for outcome in outcomes]
+    return [_evaluate_level(outcomes[0], outcome, scale, has_cache=has_cache) for outcome in outcomes]
 
 
-def _level(first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cache: bool) -> Saturated:
-    place = _first_collecting(outcome.rounds)
-    fresh = _rate(outcome.rounds[:place])
-    gain, error = _gain(first, outcome)
+def _evaluate_level(
+    first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cache: bool
+) -> SaturationLevel:
+    place = _find_first_collecting(outcome.rounds)
+    fresh = _compute_rate(outcome.rounds[:place])
+    gain, error = _compute_gain(first, outcome)
     by_waf = gain is None
     if by_waf:
-        gain, error = _gain_by_waf(first, outcome)
-    expected = expected_gain(first, outcome)
-    likeness, why = _likeness(outcome, None if by_waf else fresh, gain, error, expected)
+        gain, error = _compute_gain_by_waf(first, outcome)
+    expected = predict_gain(first, outcome)
+    likeness, why = _judge_gain(outcome, None if by_waf else fresh, gain, error, expected)
     if by_waf and outcome is first and gain is not None:
         why = "its WAF is at rest, and its IOPS are not; the others are compared with it"
     elif by_waf and gain is not None:
         why += ", by WAF alone: its IOPS, or those of the first level, are not at rest"
-    return Saturated(
+    return SaturationLevel(
         outcome=outcome,
         fresh_iops=fresh,
-        cliff=_cliff(outcome.rounds, place, scale),
+        cliff=_find_cliff(outcome.rounds, place, scale),
         predicted_bytes=None if has_cache else outcome.level.flash_bytes,
         gain=gain,
         gain_error=error,
@@ -96,38 +100,38 @@ def _level(first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cach
     )
 
 
-def _first_collecting(rounds: Sequence[Round]) -> int | None:
+def _find_first_collecting(rounds: Sequence[Round]) -> int | None:
     """Return the index of the first round that relocated data, or None."""
     places = (at for at, one in enumerate(rounds) if one.waf is not None and one.waf > _FRESH_WAF)
     return next(places, None)
 
 
-def _rate(rounds: Sequence[Round]) -> float | None:
-    return joined(rounds).iops if rounds else None
+def _compute_rate(rounds: Sequence[Round]) -> float | None:
+    return merge_rounds(rounds).iops if rounds else None
 
 
-def _cliff(rounds: Sequence[Round], place: int | None, scale: float) -> Cliff | None:
+def _find_cliff(rounds: Sequence[Round], place: int | None, scale: float) -> Cliff | None:
     if place is None:
         return None
-    before = joined(rounds[:place]) if place else Round(0, 0.0, 0)
+    before = merge_rounds(rounds[:place]) if place else Round(0, 0.0, 0)
     return Cliff(before.host_bytes / scale, before.seconds / scale, rounds[place].host_bytes / scale)
 
 
-def _gain(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, float | None]:
+def _compute_gain(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, float | None]:
     """Return (speed-up over the first level, its error), or (None, None) if either level is not in steady
     state."""
-    then, now = rest_iops(first), rest_iops(outcome)
+    then, now = find_steady_iops(first), find_steady_iops(outcome)
     if then is None or now is None or not then:
         return None, None
     if outcome is first:
         return 1.0, 0.0
-    return now / then, (rest_error_ratio(first) + rest_error_ratio(outcome)) * now / then
+    return now / then, (compute_steady_error_ratio(first) + compute_steady_error_ratio(outcome)) * now / then
 
 
-def _gain_by_waf(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, float | None]:
+def _compute_gain_by_waf(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, float | None]:
     """Return (speed-up, its error) computed from WAF, which a busy host does not disturb. The models predict
     WAF."""
-    if not (_is_waf_at_rest(first) and _is_waf_at_rest(outcome)):
+    if not (_is_waf_steady(first) and _is_waf_steady(outcome)):
         return None, None
     then, now = first.figures, outcome.figures
     if then.waf is None or not now.waf:
@@ -138,16 +142,16 @@ def _gain_by_waf(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | No
     return then.waf / now.waf, sum(errors) * then.waf / now.waf
 
 
-def _is_waf_at_rest(outcome: LevelOutcome) -> bool:
+def _is_waf_steady(outcome: LevelOutcome) -> bool:
     return outcome.strict.state is StrictState.PASS or outcome.strict.is_amplification_proven
 
 
-def rest_iops(outcome: LevelOutcome) -> float | None:
+def find_steady_iops(outcome: LevelOutcome) -> float | None:
     """Return IOPS in steady state. A drive without steady state has IOPS too, but those are not returned."""
     return None if outcome.strict.state is StrictState.NOT_REACHED else outcome.figures.iops
 
 
-def rest_error_ratio(outcome: LevelOutcome) -> float:
+def compute_steady_error_ratio(outcome: LevelOutcome) -> float:
     """Return the relative error of a level's IOPS, from chance and from the WAF error caused by the model's
     size."""
     window, figures = outcome.strict.window, outcome.figures
@@ -156,11 +160,11 @@ def rest_error_ratio(outcome: LevelOutcome) -> float:
     return max(by_chance or 0.0, by_size or 0.0)
 
 
-def expected_gain(first: LevelOutcome, outcome: LevelOutcome) -> GainBand | None:
+def predict_gain(first: LevelOutcome, outcome: LevelOutcome) -> GainBand | None:
     """Return the gain predicted by the collection models, or None if the drive's flash size is unknown."""
     if first.level.alpha is None or outcome.level.alpha is None:
         return None
-    then, now = band_at(first.level.alpha), band_at(outcome.level.alpha)
+    then, now = compute_band(first.level.alpha), compute_band(outcome.level.alpha)
     gains = [
         then.small_greedy / now.small_greedy,
         then.greedy / now.greedy,
@@ -170,7 +174,7 @@ def expected_gain(first: LevelOutcome, outcome: LevelOutcome) -> GainBand | None
     return GainBand(min(gains), max(gains))
 
 
-def _likeness(
+def _judge_gain(
     outcome: LevelOutcome,
     fresh: float | None,
     gain: float | None,

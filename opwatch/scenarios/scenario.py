@@ -33,7 +33,7 @@ class ScenarioVerdict(StrEnum):
     UNTOLD = "cannot be told"
 
 
-class AuthorsWord(NamedTuple):
+class Finding(NamedTuple):
     """A result published by the author, and whether this run reproduces it."""
 
     what: str
@@ -75,36 +75,36 @@ class Scenario:
         return replace(self, setup=replace(self.setup, table=self.setup.table | dict(changes)))
 
 
-def scenario_names() -> list[str]:
+def list_scenarios() -> list[str]:
     """Return the names of the available experiments."""
     folder = resources.files("opwatch.scenarios") / _FOLDER
     return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
 
 
-def scenario_of(name: str) -> Scenario:
+def load_scenario(name: str) -> Scenario:
     """Return the experiment of this name. Raise UsageError with the available names if unknown."""
-    if name not in scenario_names():
-        raise UsageError(f"there is no scenario {name}: there are {', '.join(scenario_names())}")
+    if name not in list_scenarios():
+        raise UsageError(f"there is no scenario {name}: there are {', '.join(list_scenarios())}")
     where = f"scenario {name}"
     raw = (resources.files("opwatch.scenarios") / _FOLDER / f"{name}.toml").read_bytes()
     fields = Fields(parse_toml(raw, where), where)
-    rates = fields.rows("published_rates") if "published_rates" in fields.table else []
+    rates = fields.read_list("published_rates") if "published_rates" in fields.table else []
     return Scenario(
-        kind=fields.kind("kind", ScenarioKind),
+        kind=fields.read_member("kind", ScenarioKind),
         name=name,
-        title=fields.text("title"),
-        source=fields.text("source"),
-        profile=fields.text("profile"),
-        io_bytes=fields.count("io_bytes"),
-        queue_depth=fields.count("queue_depth"),
-        remark=fields.text("remark"),
-        levels=fields.optional("levels", fields.text) or "",
-        reserved_ratio=(fields.optional("reserved_percent", fields.amount) or 0.0) / 100,
+        title=fields.read_text("title"),
+        source=fields.read_text("source"),
+        profile=fields.read_text("profile"),
+        io_bytes=fields.read_count("io_bytes"),
+        queue_depth=fields.read_count("queue_depth"),
+        remark=fields.read_text("remark"),
+        levels=fields.read_optional("levels", fields.read_text) or "",
+        reserved_ratio=(fields.read_optional("reserved_percent", fields.read_amount) or 0.0) / 100,
         published_rates=tuple(float(rate) for rate in rates),
-        setup=_part(fields, "setup"),
-        published=_part(fields, "published"),
+        setup=_find_subtable(fields, "setup"),
+        published=_find_subtable(fields, "published"),
     )
 
 
-def _part(fields: Fields, key: str) -> Fields:
-    return fields.sub(key) if key in fields.table else Fields({}, fields.where)
+def _find_subtable(fields: Fields, key: str) -> Fields:
+    return fields.read_subtable(key) if key in fields.table else Fields({}, fields.where)

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl.drive import Drive, Workload, Zone
-from opwatch.sweep.virtual import ModelDrive, make_drive, mapping_unit
+from opwatch.sweep.virtual import ModelDrive, find_mapping_unit, make_drive
 
-_MOST_PARTS = 8
-_MOST_ROUNDS, _MOST_ROUND_S = 1000, 600
+_MAX_PARTS = 8
+_MAX_ROUNDS, _MAX_ROUND_S = 1000, 600
 _STEPS = 2000
 # A round is divided into this many parts to locate the first relocation.
 _PARTS_OF_ROUND = 200
@@ -45,22 +45,22 @@ class UntrimmedSetup:
     seed: int
 
 
-def untrimmed_setup(fields: Fields, io_bytes: int, queue_depth: int, seed: int) -> UntrimmedSetup:
-    rounds, round_s = fields.count("rounds"), fields.amount("round_s")
-    if not 1 <= rounds <= _MOST_ROUNDS or not 0 < round_s <= _MOST_ROUND_S:
+def parse_untrimmed_setup(fields: Fields, io_bytes: int, queue_depth: int, seed: int) -> UntrimmedSetup:
+    rounds, round_s = fields.read_count("rounds"), fields.read_amount("round_s")
+    if not 1 <= rounds <= _MAX_ROUNDS or not 0 < round_s <= _MAX_ROUND_S:
         raise UsageError(
-            f"--set rounds={rounds}, round_s={round_s:g}: 1 to {_MOST_ROUNDS} rounds of at most "
-            f"{_MOST_ROUND_S} s each"
+            f"--set rounds={rounds}, round_s={round_s:g}: 1 to {_MAX_ROUNDS} rounds of at most "
+            f"{_MAX_ROUND_S} s each"
         )
     return UntrimmedSetup(
-        capacity_bytes=max(fields.count("capacity_bytes"), 1),
-        files_bytes=fields.count("files_bytes"),
-        unwritten_bytes=fields.count("unwritten_bytes"),
-        filesystem_bytes=fields.count("filesystem_bytes"),
+        capacity_bytes=max(fields.read_count("capacity_bytes"), 1),
+        files_bytes=fields.read_count("files_bytes"),
+        unwritten_bytes=fields.read_count("unwritten_bytes"),
+        filesystem_bytes=fields.read_count("filesystem_bytes"),
         rounds=rounds,
         round_s=round_s,
-        rest_s=fields.amount("rest_s"),
-        published_cliff_bytes=fields.count("published_cliff_bytes"),
+        rest_s=fields.read_amount("rest_s"),
+        published_cliff_bytes=fields.read_count("published_cliff_bytes"),
         io_bytes=io_bytes,
         queue_depth=queue_depth,
         seed=seed,
@@ -94,7 +94,7 @@ class Filling:
         return 0 if self.is_trimmed else self.removed_bytes
 
 
-class Foretold(NamedTuple):
+class CliffPrediction(NamedTuple):
     """The prediction from the addresses and the flash size, before the first write.
 
     The room for writes, the bytes after which the cache is full (None without a cache), and the bytes after
@@ -111,14 +111,16 @@ class WrittenRound(NamedTuple):
     seconds: float
 
 
-class Moved(NamedTuple):
+class RelocationSample(NamedTuple):
     """Bytes written by the host and bytes relocated by the drive at one moment."""
 
     written_bytes: int
     moved_bytes: int
 
 
-def began_moving(last: Moved, first: Moved, later: Moved) -> float | None:
+def estimate_relocation_start(
+    last: RelocationSample, first: RelocationSample, later: RelocationSample
+) -> float | None:
     """Estimate after how many host bytes a drive began to relocate data.
 
     Extrapolates back from the relocation rate between `first`, the first sample with relocation, and `later`,
@@ -142,7 +144,7 @@ class UntrimmedRun:
     name: str
     free_bytes: float
     stale_bytes: float
-    foretold: Foretold
+    foretold: CliffPrediction
     rounds: tuple[WrittenRound, ...]
     cliff_bytes: float | None
     idle_bytes: float = 0.0
@@ -170,45 +172,50 @@ class UntrimmedRun:
         return sum(one.host_bytes for one in last) / sum(one.seconds for one in last)
 
 
-def fillings(setup: UntrimmedSetup, model: ModelDrive) -> list[Filling]:
+def make_fillings(setup: UntrimmedSetup, model: ModelDrive) -> list[Filling]:
     """Return the author's two runs (A, B), and a trimmed run that is not shrunk (C), in bytes of the
     model."""
     visible = model.profile.drive["user_bytes"]
-    small = _scaled(setup.filesystem_bytes, model)
+    small = _scale_bytes(setup.filesystem_bytes, model)
     if small > visible:
         raise UsageError(
             f"--set filesystem_bytes: {setup.filesystem_bytes} bytes are more than {model.profile.name} shows"
         )
-    whole = _filling("A untrimmed", visible, setup, model)
+    whole = _make_filling("A untrimmed", visible, setup, model)
     return [
         whole,
-        _filling("B shrunk", small, setup, model),
+        _make_filling("B shrunk", small, setup, model),
         Filling("C trimmed", visible, whole.files, whole.removed, is_trimmed=True),
     ]
 
 
-def _scaled(n_bytes: float, model: ModelDrive) -> int:
-    unit = mapping_unit(model.profile)
+def _scale_bytes(n_bytes: float, model: ModelDrive) -> int:
+    unit = find_mapping_unit(model.profile)
     return round(n_bytes * model.ratio) // unit * unit
 
 
-def _filling(name: str, whole: int, setup: UntrimmedSetup, model: ModelDrive) -> Filling:
-    files, left = _scaled(setup.files_bytes, model), _scaled(setup.unwritten_bytes, model)
+def _make_filling(name: str, whole: int, setup: UntrimmedSetup, model: ModelDrive) -> Filling:
+    files, left = _scale_bytes(setup.files_bytes, model), _scale_bytes(setup.unwritten_bytes, model)
     removed = whole - files - left
-    if files < setup.io_bytes * _MOST_PARTS or removed < setup.io_bytes * _MOST_PARTS:
+    if files < setup.io_bytes * _MAX_PARTS or removed < setup.io_bytes * _MAX_PARTS:
         raise UsageError(
             f"files of {setup.files_bytes} bytes and {setup.unwritten_bytes} that stay unwritten leave "
             f"no room for copies on {model.profile.name} ({name}): set files_bytes or unwritten_bytes"
         )
-    return Filling(name, whole, *_layout(files, removed, setup))
+    return Filling(name, whole, *_lay_out_zones(files, removed, setup))
 
 
-def _layout(files: int, removed: int, setup: UntrimmedSetup) -> tuple[tuple[Zone, ...], tuple[Zone, ...]]:
+def _lay_out_zones(
+    files: int, removed: int, setup: UntrimmedSetup
+) -> tuple[tuple[Zone, ...], tuple[Zone, ...]]:
     """Lay out files and copies from the first address, each in several random parts; contiguous with seed
     1."""
     draw = random.Random(setup.seed)
-    count = 1 if setup.seed == 1 else draw.randint(2, _MOST_PARTS)
-    lengths = {"file": _parts(files, count, setup, draw), "copy": _parts(removed, count, setup, draw)}
+    count = 1 if setup.seed == 1 else draw.randint(2, _MAX_PARTS)
+    lengths = {
+        "file": _split_parts(files, count, setup, draw),
+        "copy": _split_parts(removed, count, setup, draw),
+    }
     zones: dict[str, list[Zone]] = {"file": [], "copy": []}
     at = 0
     for place in range(count):
@@ -218,7 +225,7 @@ def _layout(files: int, removed: int, setup: UntrimmedSetup) -> tuple[tuple[Zone
     return tuple(zones["file"]), tuple(zones["copy"])
 
 
-def _parts(whole: int, count: int, setup: UntrimmedSetup, draw: random.Random) -> list[int]:
+def _split_parts(whole: int, count: int, setup: UntrimmedSetup, draw: random.Random) -> list[int]:
     """Split a length into `count` random parts of whole I/Os."""
     units = whole // setup.io_bytes
     cuts = sorted(draw.sample(range(1, units), count - 1))
@@ -226,7 +233,7 @@ def _parts(whole: int, count: int, setup: UntrimmedSetup, draw: random.Random) -
     return [(upper - lower) * setup.io_bytes for lower, upper in itertools.pairwise(edges)]
 
 
-def foretell(filling: Filling, model: ModelDrive) -> Foretold:
+def predict_cliff(filling: Filling, model: ModelDrive) -> CliffPrediction:
     """Predict when a drive with the profile's flash runs out of room, given the written and untrimmed data.
 
     Uses no state of the drive.
@@ -236,18 +243,18 @@ def foretell(filling: Filling, model: ModelDrive) -> Foretold:
     room = settings["physical_bytes"] - filling.files_bytes - filling.stale_bytes - low
     cache = -(-settings["slc_bytes"] // settings["superblock_bytes"]) * settings["superblock_bytes"]
     if not cache:
-        return Foretold(room / model.ratio, None, room / model.ratio)
+        return CliffPrediction(room / model.ratio, None, room / model.ratio)
     if not settings["slc_dynamic"]:
         # A separate cache takes no room, and writes bypass a full cache.
-        return Foretold(room / model.ratio, cache / model.ratio, (room + cache) / model.ratio)
+        return CliffPrediction(room / model.ratio, cache / model.ratio, (room + cache) / model.ratio)
     # Trimmed blocks are erased after the remaining room is used up, when nothing is left to borrow.
     later = filling.removed_bytes - filling.stale_bytes
     first = min(cache, (room - later) / settings["slc_bits"])
-    cliff = _with_borrowed_cache(room - later, first, settings["slc_bits"], filling.files_bytes) + later
-    return Foretold(room / model.ratio, first / model.ratio, cliff / model.ratio)
+    cliff = _add_borrowed_cache(room - later, first, settings["slc_bits"], filling.files_bytes) + later
+    return CliffPrediction(room / model.ratio, first / model.ratio, cliff / model.ratio)
 
 
-def _with_borrowed_cache(room: float, cache: float, bits: int, files: float) -> float:
+def _add_borrowed_cache(room: float, cache: float, bits: int, files: float) -> float:
     """Return the bytes that can be written if the cache borrows from the room.
 
     The cache shrinks with the room, and its valid data then move to the room.
@@ -264,23 +271,25 @@ def _with_borrowed_cache(room: float, cache: float, bits: int, files: float) -> 
 
 
 def run_untrimmed(setup: UntrimmedSetup, model: ModelDrive) -> list[UntrimmedRun]:
-    return [_run(filling, setup, model) for filling in fillings(setup, model)]
+    return [_run_filling(filling, setup, model) for filling in make_fillings(setup, model)]
 
 
-def _run(filling: Filling, setup: UntrimmedSetup, model: ModelDrive) -> UntrimmedRun:
+def _run_filling(filling: Filling, setup: UntrimmedSetup, model: ModelDrive) -> UntrimmedRun:
     drive = make_drive(model.profile)
-    _fill(drive, filling)
-    drive.pause(setup.rest_s * model.ratio)
-    foretold = foretell(filling, model)
+    _write_filling(drive, filling)
+    drive.stay_idle(setup.rest_s * model.ratio)
+    foretold = predict_cliff(filling, model)
     load = Workload(filling.files, rng=setup.seed)
     rounds, cliff, written = [], None, 0.0
     for _ in range(setup.rounds):
         before = drive.save() if cliff is None else b""
         again = Workload(filling.files, rng=load.rng)
-        one = _round(drive, load, setup, model)
+        one = _run_round(drive, load, setup, model)
         rounds.append(one)
-        if cliff is None and _moved(drive):
-            cliff = written + _cliff_within(Drive.load(before, model.profile.timing), again, setup, model)
+        if cliff is None and _read_relocated(drive):
+            cliff = written + _locate_cliff(
+                Drive.load_saved(before, model.profile.timing), again, setup, model
+            )
         written += one.host_bytes
     return UntrimmedRun(
         filling.name,
@@ -292,24 +301,24 @@ def _run(filling: Filling, setup: UntrimmedSetup, model: ModelDrive) -> Untrimme
     )
 
 
-def _fill(drive: Drive, filling: Filling) -> None:
+def _write_filling(drive: Drive, filling: Filling) -> None:
     """Write files and copies once; then trim the copies, if the filling is trimmed."""
     unit = drive.core.config()["iu_bytes"]
     for zone in sorted((*filling.files, *filling.removed)):
-        drive.run(Workload((zone,), sequential=True), zone.len_bytes // unit)
+        drive.run_load(Workload((zone,), sequential=True), zone.len_bytes // unit)
     if filling.is_trimmed:
         for zone in filling.removed:
             drive.core.trim(zone.start_bytes, zone.len_bytes)
 
 
-def _round(drive: Drive, load: Workload, setup: UntrimmedSetup, model: ModelDrive) -> WrittenRound:
-    before, begun_ns = drive.counters()["host_write_bytes"], drive.now_ns()
-    _play(drive, load, setup, setup.round_s * model.ratio)
-    written = drive.counters()["host_write_bytes"] - before
+def _run_round(drive: Drive, load: Workload, setup: UntrimmedSetup, model: ModelDrive) -> WrittenRound:
+    before, begun_ns = drive.read_counters()["host_write_bytes"], drive.now_ns()
+    _run_workload(drive, load, setup, setup.round_s * model.ratio)
+    written = drive.read_counters()["host_write_bytes"] - before
     return WrittenRound(written / model.ratio, (drive.now_ns() - begun_ns) / 1e9 / model.ratio)
 
 
-def _play(drive: Drive, load: Workload, setup: UntrimmedSetup, seconds: float) -> None:
+def _run_workload(drive: Drive, load: Workload, setup: UntrimmedSetup, seconds: float) -> None:
     drive.run_timed(
         load,
         seconds,
@@ -319,23 +328,23 @@ def _play(drive: Drive, load: Workload, setup: UntrimmedSetup, seconds: float) -
     )
 
 
-def _moved(drive: Drive) -> int:
-    return drive.counters()["nand_write_gc_bytes"]
+def _read_relocated(drive: Drive) -> int:
+    return drive.read_counters()["nand_write_gc_bytes"]
 
 
-def _cliff_within(drive: Drive, load: Workload, setup: UntrimmedSetup, model: ModelDrive) -> float:
+def _locate_cliff(drive: Drive, load: Workload, setup: UntrimmedSetup, model: ModelDrive) -> float:
     """Return the bytes that a round writes before the first relocation, by repeating the round in short
     parts.
 
     The order of the writes does not depend on their timing.
     """
-    begin = drive.counters()["host_write_bytes"]
-    while not _moved(drive):
-        _play(drive, load, setup, setup.round_s * model.ratio / _PARTS_OF_ROUND)
-    return (drive.counters()["host_write_bytes"] - begin) / model.ratio
+    begin = drive.read_counters()["host_write_bytes"]
+    while not _read_relocated(drive):
+        _run_workload(drive, load, setup, setup.round_s * model.ratio / _PARTS_OF_ROUND)
+    return (drive.read_counters()["host_write_bytes"] - begin) / model.ratio
 
 
-def seeded(setup: UntrimmedSetup, model: ModelDrive, seeds: Sequence[int]) -> Iterator[UntrimmedRun]:
+def run_layouts(setup: UntrimmedSetup, model: ModelDrive, seeds: Sequence[int]) -> Iterator[UntrimmedRun]:
     """Repeat the untrimmed run with other layouts: random shares of files, copies and never-written space."""
     visible = model.profile.drive["user_bytes"] / model.ratio
     for seed in seeds:
@@ -347,4 +356,4 @@ def seeded(setup: UntrimmedSetup, model: ModelDrive, seeds: Sequence[int]) -> It
             seed=seed,
         )
         whole = model.profile.drive["user_bytes"]
-        yield _run(_filling(f"layout {seed}", whole, drawn, model), drawn, model)
+        yield _run_filling(_make_filling(f"layout {seed}", whole, drawn, model), drawn, model)

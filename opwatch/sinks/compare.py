@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from opwatch import SCHEMA, units
-from opwatch.compare.comparing import WAF, ComparedDisk, ComparedRow, RunComparison
+from opwatch.compare.comparison import WAF, ComparedDisk, ComparedRow, RunComparison
 from opwatch.compare.cpu import COMMAND_IO, CPU, CPU_IO
-from opwatch.compare.deciding import Decision, Ruling
-from opwatch.compare.differences import FAMILY_CHANCE, Difference, Statement
-from opwatch.compare.estimates import MISSED_PART, Estimate
+from opwatch.compare.decision import Decision, Ruling
+from opwatch.compare.differences import FAMILY_ERROR_RATE, Difference, Statement
+from opwatch.compare.estimates import MISSED_STATE_DIVISOR, Estimate
 from opwatch.rules.rule import LimitKind
-from opwatch.sinks.folding import folded
-from opwatch.sinks.lines import SHORT
+from opwatch.sinks.lines import SHORT_OP_NAMES
+from opwatch.sinks.wrapping import wrap_text
 
 TITLES = {"iops": "/s", "mbps": "MB/s", WAF: "WAF", CPU: "CPUs", CPU_IO: "CPU/IO", COMMAND_IO: "cmd/IO"}
 _STATEMENTS = {
@@ -31,56 +31,58 @@ _RULINGS = {
 }
 
 
-def missed_s(comparison: RunComparison) -> float:
+def compute_missed_s(comparison: RunComparison) -> float:
     """Return the longest state, in seconds, that the shortest run can miss."""
-    return min(course.seconds for disk in comparison.disks for course in disk.courses) / MISSED_PART
+    return min(course.seconds for disk in comparison.disks for course in disk.courses) / MISSED_STATE_DIVISOR
 
 
-def meaning(comparison: RunComparison) -> str:
+def explain_error_rate(comparison: RunComparison) -> str:
     """Return the sentence about the error rate of HIGHER and LOWER, and its condition."""
-    least = f"{missed_s(comparison):.3g}" if comparison.disks else "0"
+    least = f"{compute_missed_s(comparison):.3g}" if comparison.disks else "0"
     return (
-        f"HIGHER and LOWER are real: of comparisons of runs that do not differ, {100 * FAMILY_CHANCE:g} % "
+        "HIGHER and LOWER are real: of comparisons of runs that do not differ, "
+        f"{100 * FAMILY_ERROR_RATE:g} % "
         "at most say so of any of their figures, as long as no state of the load or the drive lasts for "
-        f"more than {least} s (1/{MISSED_PART} of the shortest run). Longer ones can be missed: repeat the "
+        f"more than {least} s (1/{MISSED_STATE_DIVISOR} of the shortest run). Longer ones can be "
+        "missed: repeat the "
         "runs, or record for longer. No difference: none can be told."
     )
 
 
-def label(run: int) -> str:
+def label_run(run: int) -> str:
     """Return A for the first run, B for the second."""
     return chr(ord("A") + run)
 
 
-def title(metric: str) -> str:
+def get_metric_title(metric: str) -> str:
     return TITLES.get(metric, metric)
 
 
-def shown_value(metric: str, estimate: Estimate) -> str:
+def format_value(metric: str, estimate: Estimate) -> str:
     """Return a figure of a run as text, or a dash if missing."""
     value = estimate.value
     if value is None:
         return "-"
     if metric in (WAF, CPU):
-        return units.with_error(value, max(estimate.high - value, value - estimate.low))
+        return units.format_with_error(value, max(estimate.high - value, value - estimate.low))
     if metric == "iops":
-        return units.rate(value)
+        return units.format_rate(value)
     if metric == "mbps":
-        return units.megabytes(value * 1e6)
+        return units.format_megabytes(value * 1e6)
     is_bound = metric == "max" and estimate.low < estimate.high
-    return ("<" if is_bound else "") + units.duration(value)
+    return ("<" if is_bound else "") + units.format_ns(value)
 
 
-def shown_ratio(ratio: float | None) -> str:
+def format_ratio(ratio: float | None) -> str:
     if ratio is None:
         return "-"
     return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}" if ratio < 1e5 else ">99999"
 
 
-def shown_interval(difference: Difference) -> str:
+def format_bounds(difference: Difference) -> str:
     if difference.low is None or difference.high is None:
         return ""
-    return f"{shown_ratio(difference.low)} - {shown_ratio(difference.high)}"
+    return f"{format_ratio(difference.low)} - {format_ratio(difference.high)}"
 
 
 class Footnotes:
@@ -89,75 +91,81 @@ class Footnotes:
     def __init__(self) -> None:
         self.reasons: list[str] = []
 
-    def number(self, reason: str) -> int:
+    def find_number(self, reason: str) -> int:
         if reason not in self.reasons:
             self.reasons.append(reason)
         return self.reasons.index(reason) + 1
 
 
-def statement(difference: Difference, notes: Footnotes) -> str:
+def format_statement(difference: Difference, notes: Footnotes) -> str:
     word = _STATEMENTS[difference.statement]
-    return f"{word} [{notes.number(difference.reason)}]" if difference.reason else word
+    return f"{word} [{notes.find_number(difference.reason)}]" if difference.reason else word
 
 
-def runs_of(comparison: RunComparison, disk: ComparedDisk) -> Iterator[str]:
+def describe_runs(comparison: RunComparison, disk: ComparedDisk) -> Iterator[str]:
     """Yield lines that describe each run."""
     for run, (file, course) in enumerate(zip(comparison.files, disk.courses, strict=True)):
         count = len(course.stretches)
-        yield f"{label(run)}  {file}: {course.device}, {course.seconds:.1f} s in {count} intervals"
+        yield f"{label_run(run)}  {file}: {course.device}, {course.seconds:.1f} s in {count} intervals"
         for words in course.explained:
             yield f"   {words}"
         for doubt in course.doubts:
             yield f"   UNEXPLAINED: {doubt}"
 
 
-def _row(row: ComparedRow, run: int, op: str, notes: Footnotes) -> str:
+def _format_row(row: ComparedRow, run: int, op: str, notes: Footnotes) -> str:
     difference = row.differences[run - 1]
-    first, other = (shown_value(row.metric, row.estimates[place]) for place in (0, run))
+    first, other = (format_value(row.metric, row.estimates[place]) for place in (0, run))
     return (
-        f"{SHORT.get(op, op):<8}{title(row.metric):<6}{first:>13} {other:>13}"
-        f"{shown_ratio(difference.ratio):>8}  {shown_interval(difference):<15}{statement(difference, notes)}"
+        f"{SHORT_OP_NAMES.get(op, op):<8}{get_metric_title(row.metric):<6}{first:>13} {other:>13}"
+        f"{format_ratio(difference.ratio):>8}  "
+        f"{format_bounds(difference):<15}{format_statement(difference, notes)}"
     ).rstrip()
 
 
-def _table(disk: ComparedDisk, run: int, notes: Footnotes) -> Iterator[str]:
-    yield f"{'':<14}{'A':>13} {label(run):>13}{label(run) + '/A':>8}  {'between':<15}{label(run)} is"
+def _format_table(disk: ComparedDisk, run: int, notes: Footnotes) -> Iterator[str]:
+    yield (
+        f"{'':<14}{'A':>13} {label_run(run):>13}{label_run(run) + '/A':>8}  "
+        f"{'between':<15}{label_run(run)} is"
+    )
     before: str | None = None
     for row in disk.rows:
         op = row.op or ""
-        yield _row(row, run, "" if op == before else op, notes)
+        yield _format_row(row, run, "" if op == before else op, notes)
         before = op
 
 
-def lines(comparison: RunComparison, decisions: Sequence[Decision]) -> list[str]:
+def format_comparison(comparison: RunComparison, decisions: Sequence[Decision]) -> list[str]:
     """Return a comparison and its rulings as text lines."""
     notes, shown = Footnotes(), list[str]()
     for disk in comparison.disks:
-        for text in runs_of(comparison, disk):
-            shown += folded(text, indent=3, keep_words=False)
+        for text in describe_runs(comparison, disk):
+            shown += wrap_text(text, indent=3, keep_words=False)
         for run in range(1, len(comparison.files)):
-            shown += ["", *_table(disk, run, notes)]
+            shown += ["", *_format_table(disk, run, notes)]
         shown.append("")
     for number, reason in enumerate(notes.reasons, 1):
-        shown += folded(reason, f"[{number}] ")
-    shown += folded(meaning(comparison))
+        shown += wrap_text(reason, f"[{number}] ")
+    shown += wrap_text(explain_error_rate(comparison))
     for decision in decisions:
-        shown += folded(ruling_of(decision), indent=2)
+        shown += wrap_text(format_ruling(decision), indent=2)
     return shown
 
 
-def ruling_of(decision: Decision) -> str:
+def format_ruling(decision: Decision) -> str:
     """Return a decision as text."""
     words = f"{decision.rule.text}: {_RULINGS[decision.ruling]}"
     if decision.device is not None:
         op = f"{decision.op} " if decision.op else ""
-        words += f", {op}{title(decision.rule.metric)} of {label(decision.run)} ({decision.device})"
+        words += (
+            f", {op}{get_metric_title(decision.rule.metric)} of {label_run(decision.run)} ({decision.device})"
+        )
     if decision.difference and decision.difference.change is not None:
-        words += f" is {_change(decision)}"
+        words += f" is {_format_change(decision)}"
     return f"{words}; {decision.why}" if decision.why else words
 
 
-def _change(decision: Decision) -> str:
+def _format_change(decision: Decision) -> str:
     """Return the change of a figure, in the unit of the rule's limit."""
     difference = decision.difference
     assert difference and difference.change is not None
@@ -165,7 +173,7 @@ def _change(decision: Decision) -> str:
         sign, size = "-" if difference.change < 0 else "+", abs(difference.change)
         if decision.rule.metric in (WAF, CPU):
             return f"{sign}{size:.3g}"
-        return sign + shown_value(decision.rule.metric, Estimate(size))
+        return sign + format_value(decision.rule.metric, Estimate(size))
     if difference.ratio is None:
         return "more than nothing"
     words = f"{100 * (difference.ratio - 1):+.1f} %"
@@ -174,22 +182,22 @@ def _change(decision: Decision) -> str:
     return words
 
 
-def document(comparison: RunComparison, decisions: Iterable[Decision]) -> dict[str, Any]:
+def build_comparison_document(comparison: RunComparison, decisions: Iterable[Decision]) -> dict[str, Any]:
     """Return a comparison with the rulings as a JSON document."""
     return {
         "schema": SCHEMA,
         "type": "compare",
         "files": list(comparison.files),
-        "chance": FAMILY_CHANCE,
-        "missed_state_s": missed_s(comparison) if comparison.disks else None,
+        "chance": FAMILY_ERROR_RATE,
+        "missed_state_s": compute_missed_s(comparison) if comparison.disks else None,
         "claims": list(comparison.claims),
-        "disks": [_disk(disk) for disk in comparison.disks],
-        "rules": [_decision(decision) for decision in decisions],
+        "disks": [_build_disk(disk) for disk in comparison.disks],
+        "rules": [_build_decision(decision) for decision in decisions],
         "notes": list(comparison.notes),
     }
 
 
-def _disk(disk: ComparedDisk) -> dict[str, Any]:
+def _build_disk(disk: ComparedDisk) -> dict[str, Any]:
     return {
         "runs": [
             {
@@ -205,15 +213,15 @@ def _disk(disk: ComparedDisk) -> dict[str, Any]:
             {
                 "op": row.op,
                 "metric": row.metric,
-                "runs": [_estimate(estimate) for estimate in row.estimates],
-                "differences": [_difference(difference) for difference in row.differences],
+                "runs": [_build_estimate(estimate) for estimate in row.estimates],
+                "differences": [_build_difference(difference) for difference in row.differences],
             }
             for row in disk.rows
         ],
     }
 
 
-def _estimate(estimate: Estimate) -> dict[str, Any]:
+def _build_estimate(estimate: Estimate) -> dict[str, Any]:
     has_value = estimate.value is not None
     return {
         "value": estimate.value,
@@ -225,12 +233,12 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def _difference(difference: Difference) -> dict[str, Any]:
+def _build_difference(difference: Difference) -> dict[str, Any]:
     # A missing upper limit is null in JSON.
     high = difference.high if difference.high is not None and difference.high < 1e300 else None
     return {
         "statement": difference.statement.value,
-        "is_real": difference.is_real,
+        "is_real": difference.is_detected,
         "ratio": difference.ratio,
         "ratio_low": difference.low,
         "ratio_high": high,
@@ -239,7 +247,7 @@ def _difference(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _decision(decision: Decision) -> dict[str, Any]:
+def _build_decision(decision: Decision) -> dict[str, Any]:
     return {
         "rule": decision.rule.text,
         "ruling": decision.ruling.value,
@@ -248,5 +256,5 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "op": decision.op,
         "metric": decision.rule.metric,
         "reason": decision.why,
-        "difference": _difference(decision.difference) if decision.difference else None,
+        "difference": _build_difference(decision.difference) if decision.difference else None,
     }

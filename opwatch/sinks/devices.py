@@ -15,7 +15,7 @@ _RIGHT = ("SIZE",)
 _MEMORY = ("zram", "ram", "pmem")
 
 
-def document(details: Details) -> dict[str, Any]:
+def build_device_document(details: Details) -> dict[str, Any]:
     """Return one device as JSON. Unknown values are null, sizes are in bytes."""
     device = asdict(details)
     device |= device.pop("identity")
@@ -26,29 +26,29 @@ def document(details: Details) -> dict[str, Any]:
     return device | {"limits": device.pop("limits"), "queue": device.pop("queue"), "traced": tracing}
 
 
-def _media(details: Details) -> str:
+def _format_media(details: Details) -> str:
     if details.kind in _MEMORY:
         return "ram"
     rotational = details.queue.rotational
     return "-" if rotational is None else "rot" if rotational else "ssd"
 
 
-def _discard(details: Details) -> str:
+def _format_discard(details: Details) -> str:
     limits = details.limits
     if not limits.discard_max_bytes:
         return "-" if limits.discard_max_bytes is None else "no"
     most, granularity = limits.discard_max_bytes, limits.discard_granularity_bytes
-    return f"{units.binary(most, '')}/{units.binary(granularity, '')}"
+    return f"{units.format_binary(most, '')}/{units.format_binary(granularity, '')}"
 
 
-def _queues(details: Details) -> str:
+def _format_queues(details: Details) -> str:
     queue = details.queue
     if not queue.hardware_queues:
         return "-" if queue.hardware_queues is None else "bio"
     return f"{queue.hardware_queues}x{'-' if queue.tags_per_queue is None else queue.tags_per_queue}"
 
 
-def _what(details: Details) -> str:
+def _format_use(details: Details) -> str:
     """Return model, dm name or backing file, and the device's use."""
     words = [] if details.disk else [details.identity.model or details.label or details.backing_file or ""]
     if details.mounts:
@@ -60,23 +60,31 @@ def _what(details: Details) -> str:
     return " ".join(word for word in words if word)
 
 
-def _cells(details: Details, again: bool) -> tuple[str, ...]:
+def _build_cells(details: Details, again: bool) -> tuple[str, ...]:
     kind = "part" if details.kind == "partition" else details.kind
-    size = "-" if details.size_bytes is None else units.capacity(details.size_bytes)
+    size = "-" if details.size_bytes is None else units.format_capacity(details.size_bytes)
     if again:
         return kind, size, "", "", "", "", "", "(above)"
     if details.disk:
         # The blank fields of a partition are the same as its disk's.
-        return kind, size, "", "", "", "", "", _what(details)
+        return kind, size, "", "", "", "", "", _format_use(details)
     cache = (details.queue.write_cache or "-").removeprefix("write ").replace("through", "thru")
     scheduler = (details.queue.scheduler or "-").removeprefix("mq-")
     return (
-        *(kind, size, _media(details), _discard(details), _queues(details), scheduler, cache),
-        _what(details),
+        *(
+            kind,
+            size,
+            _format_media(details),
+            _format_discard(details),
+            _format_queues(details),
+            scheduler,
+            cache,
+        ),
+        _format_use(details),
     )
 
 
-def _rows(
+def _build_rows(
     nodes: Sequence[Node], details: Mapping[str, Details], above: tuple[str, str] | None
 ) -> list[tuple[str, ...]]:
     """Return the table rows of a tree. `above` is None for roots; its second part is the parent's tree
@@ -85,15 +93,17 @@ def _rows(
     for index, node in enumerate(nodes):
         last = index == len(nodes) - 1
         bend = "" if above is None else above[1] + ("└─" if last else "├─")
-        rows.append((bend + node.device.name, *_cells(details[node.device.name], node.again)))
+        rows.append((bend + node.device.name, *_build_cells(details[node.device.name], node.again)))
         below = ("", "" if above is None else above[1] + ("  " if last else "│ "))
-        rows += _rows(node.children, details, below)
+        rows += _build_rows(node.children, details, below)
     return rows
 
 
-def table(nodes: Sequence[Node], details: Mapping[str, Details], width: int | None) -> list[str]:
+def format_device_table(
+    nodes: Sequence[Node], details: Mapping[str, Details], width: int | None
+) -> list[str]:
     """Return the forest with one line per device. Lines longer than the width are cut and marked."""
-    rows = [HEADER, *_rows(nodes, details, None)]
+    rows = [HEADER, *_build_rows(nodes, details, None)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER) - 1)]
     lines = []
     for row in rows:
@@ -106,30 +116,30 @@ def table(nodes: Sequence[Node], details: Mapping[str, Details], width: int | No
     return lines
 
 
-def _yes(value: bool | None) -> str:
+def _format_flag(value: bool | None) -> str:
     return "-" if value is None else "yes" if value else "no"
 
 
-def _number(value: int | None) -> str:
+def _format_number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _bytes(value: int | None) -> str:
+def _format_bytes(value: int | None) -> str:
     if value is None:
         return "-"
-    return f"{value} bytes ({units.binary(value)})" if value >= 1024 else f"{value} bytes"
+    return f"{value} bytes ({units.format_binary(value)})" if value >= 1024 else f"{value} bytes"
 
 
-def _bytes_if_any(value: int | None) -> str:
+def _format_limit(value: int | None) -> str:
     """Return bytes as text. The kernel uses 0 for a missing limit or an unsupported operation."""
-    return "none" if value == 0 else _bytes(value)
+    return "none" if value == 0 else _format_bytes(value)
 
 
-def _names(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _traced(details: Details) -> str:
+def _format_tracing(details: Details) -> str:
     level, leaves = details.tracing.level, details.tracing.leaves
     if level is None:
         return (
@@ -143,22 +153,22 @@ def _traced(details: Details) -> str:
     return level if level == "requests" else "bios: its driver has no requests"
 
 
-def _discard_words(details: Details) -> str:
+def _describe_discard(details: Details) -> str:
     most, hardware = details.limits.discard_max_bytes, details.limits.discard_max_hw_bytes
     if most is None:
         return "-"
     if most:
         return "yes"
-    return f"no: switched off, the drive takes {_bytes(hardware)}" if hardware else "no"
+    return f"no: switched off, the drive takes {_format_bytes(hardware)}" if hardware else "no"
 
 
-def _place_rows(details: Details) -> list[tuple[str, str]]:
+def _build_place_rows(details: Details) -> list[tuple[str, str]]:
     """Return the rows about the device's identity and place. Rows that cannot apply are left out."""
     uses = [f"{mount.point} ({mount.filesystem})" for mount in details.mounts]
     uses += ["swap"] * details.swap + ([details.member_of] if details.member_of else [])
     rows = [
         ("device number", details.dev or "none: it has no device node"),
-        ("disk sequence", _number(details.diskseq)),
+        ("disk sequence", _format_number(details.diskseq)),
         ("size", "-" if details.size_bytes is None else f"{details.size_bytes} bytes"),
     ]
     if details.label:
@@ -168,19 +178,19 @@ def _place_rows(details: Details) -> list[tuple[str, str]]:
     if details.disk:
         rows.append(("partition of", details.disk))
     else:
-        rows.append(("partitions", _names(details.partitions)))
+        rows.append(("partitions", _join_names(details.partitions)))
     if details.paths:
-        rows.append(("paths", _names(details.paths)))
+        rows.append(("paths", _join_names(details.paths)))
     return [
         *rows,
-        ("stands on", _names(details.stands_on)),
-        ("held by", _names(details.holders)),
-        ("used as", _names(uses)),
-        ("traced as", _traced(details)),
+        ("stands on", _join_names(details.stands_on)),
+        ("held by", _join_names(details.holders)),
+        ("used as", _join_names(uses)),
+        ("traced as", _format_tracing(details)),
     ]
 
 
-def _drive_rows(details: Details) -> list[tuple[str, str]]:
+def _build_drive_rows(details: Details) -> list[tuple[str, str]]:
     identity = details.identity
     drivers = f" ({', '.join(identity.drivers)})" if identity.drivers else ""
     return [
@@ -190,64 +200,66 @@ def _drive_rows(details: Details) -> list[tuple[str, str]]:
         ("firmware", identity.firmware or "-"),
         ("wwid", identity.wwid or "-"),
         ("connected by", (identity.transport or "-") + drivers),
-        ("rotational", _yes(details.queue.rotational)),
-        ("read-only", _yes(details.read_only)),
-        ("removable", _yes(details.removable)),
+        ("rotational", _format_flag(details.queue.rotational)),
+        ("read-only", _format_flag(details.read_only)),
+        ("removable", _format_flag(details.removable)),
     ]
 
 
-def _limit_rows(details: Details) -> list[tuple[str, str]]:
+def _build_limit_rows(details: Details) -> list[tuple[str, str]]:
     limits = details.limits
     return [
-        ("logical block", _bytes(limits.logical_block_bytes)),
-        ("physical block", _bytes(limits.physical_block_bytes)),
-        ("minimum I/O", _bytes(limits.minimum_io_bytes)),
-        ("optimal I/O", _bytes_if_any(limits.optimal_io_bytes)),
-        ("largest I/O", _bytes(limits.max_io_bytes)),
-        ("  by hardware", _bytes(limits.max_hw_io_bytes)),
-        ("segments", _number(limits.max_segments)),
-        ("chunk", _bytes_if_any(limits.chunk_bytes)),
-        ("read-ahead", _bytes(limits.read_ahead_bytes)),
-        ("discard", _discard_words(details)),
-        ("  largest", _bytes(limits.discard_max_bytes)),
-        ("  by hardware", _bytes(limits.discard_max_hw_bytes)),
-        ("  granularity", _bytes(limits.discard_granularity_bytes)),
-        ("  alignment", _bytes(limits.discard_alignment_bytes)),
-        ("  segments", _number(limits.max_discard_segments)),
-        ("largest write-zeroes", _bytes_if_any(limits.write_zeroes_max_bytes)),
+        ("logical block", _format_bytes(limits.logical_block_bytes)),
+        ("physical block", _format_bytes(limits.physical_block_bytes)),
+        ("minimum I/O", _format_bytes(limits.minimum_io_bytes)),
+        ("optimal I/O", _format_limit(limits.optimal_io_bytes)),
+        ("largest I/O", _format_bytes(limits.max_io_bytes)),
+        ("  by hardware", _format_bytes(limits.max_hw_io_bytes)),
+        ("segments", _format_number(limits.max_segments)),
+        ("chunk", _format_limit(limits.chunk_bytes)),
+        ("read-ahead", _format_bytes(limits.read_ahead_bytes)),
+        ("discard", _describe_discard(details)),
+        ("  largest", _format_bytes(limits.discard_max_bytes)),
+        ("  by hardware", _format_bytes(limits.discard_max_hw_bytes)),
+        ("  granularity", _format_bytes(limits.discard_granularity_bytes)),
+        ("  alignment", _format_bytes(limits.discard_alignment_bytes)),
+        ("  segments", _format_number(limits.max_discard_segments)),
+        ("largest write-zeroes", _format_limit(limits.write_zeroes_max_bytes)),
     ]
 
 
-def _queue_rows(details: Details) -> list[tuple[str, str]]:
+def _build_queue_rows(details: Details) -> list[tuple[str, str]]:
     queue = details.queue
     choices = [name for name in queue.schedulers if name != queue.scheduler]
     others = f" (or {', '.join(choices)})" if choices else ""
     wbt = "-" if queue.wbt_lat_us is None else f"{queue.wbt_lat_us} us" if queue.wbt_lat_us else "off"
-    hardware = "none: its driver takes bios" if queue.hardware_queues == 0 else _number(queue.hardware_queues)
+    hardware = (
+        "none: its driver takes bios" if queue.hardware_queues == 0 else _format_number(queue.hardware_queues)
+    )
     return [
         ("hardware queues", hardware),
-        ("tags a queue", _number(queue.tags_per_queue)),
-        ("requests a queue", _number(queue.nr_requests)),
+        ("tags a queue", _format_number(queue.tags_per_queue)),
+        ("requests a queue", _format_number(queue.nr_requests)),
         ("scheduler", (queue.scheduler or "-") + others),
         ("write cache", queue.write_cache or "-"),
-        ("FUA", _yes(queue.fua)),
+        ("FUA", _format_flag(queue.fua)),
         ("write-back throttling", wbt),
-        ("statistics", _yes(queue.iostats)),
-        ("polling", _yes(queue.io_poll)),
+        ("statistics", _format_flag(queue.iostats)),
+        ("polling", _format_flag(queue.io_poll)),
         ("zoned", queue.zoned or "-"),
     ]
 
 
-def detail_lines(details: Details) -> list[str]:
+def format_device(details: Details) -> list[str]:
     """Return one device in full."""
-    size = "size unknown" if details.size_bytes is None else units.capacity(details.size_bytes)
+    size = "size unknown" if details.size_bytes is None else units.format_capacity(details.size_bytes)
     of = f" (those of {details.disk})" if details.disk else ""
     lines = [f"{details.name}: {details.kind}, {size}"]
     for title, rows in (
-        (None, _place_rows(details)),
-        (f"drive{of}", _drive_rows(details)),
-        (f"limits{of}", _limit_rows(details)),
-        (f"queue{of}", _queue_rows(details)),
+        (None, _build_place_rows(details)),
+        (f"drive{of}", _build_drive_rows(details)),
+        (f"limits{of}", _build_limit_rows(details)),
+        (f"queue{of}", _build_queue_rows(details)),
     ):
         if title:
             lines.append(f"  {title}")

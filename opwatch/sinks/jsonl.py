@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, TextIO
 from opwatch import SCHEMA
 from opwatch.cpu import CpuUse
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
-from opwatch.sinks.owners.document import owners_document
+from opwatch.sinks.owners.document import build_owners_document
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
 from opwatch.trace.account.stall import Stall
-from opwatch.trace.derive import Latency, OpInterval, idle_op
+from opwatch.trace.derive import Latency, OpInterval, make_idle_op
 from opwatch.trace.kernel_times import KernelTimes
-from opwatch.trace.lacking import DEPTH, ERRORS, IRQ, ISSUED, SEQUENTIAL, TRUST
-from opwatch.trace.trust import Trust
+from opwatch.trace.trust import LossAccount
+from opwatch.trace.unavailable import DEPTH, ERRORS, IRQ, ISSUED, SEQUENTIAL, TRUST
 
 if TYPE_CHECKING:
     from opwatch.samples.slow import SlowIo
-    from opwatch.waf.live import Live
+    from opwatch.waf.live import CurrentWaf
 
 
-_IDLE = idle_op()
+_IDLE = make_idle_op()
 # Fields that are null without a measurement.
 _ABSENT = {
     ERRORS: ("errors", "error_bytes", "errors_by_status"),
@@ -34,7 +34,7 @@ _ABSENT = {
 }
 
 
-def _latency(latency: Latency) -> dict[str, Any]:
+def _build_latency(latency: Latency) -> dict[str, Any]:
     return {
         "mean": latency.mean,
         **latency.quantiles,
@@ -43,7 +43,7 @@ def _latency(latency: Latency) -> dict[str, Any]:
     }
 
 
-def _op(op: OpInterval, seconds: float, absent: Collection[str] = ()) -> dict[str, Any]:
+def _build_op(op: OpInterval, seconds: float, absent: Collection[str] = ()) -> dict[str, Any]:
     document: dict[str, Any] = {
         "count": op.count,
         "bytes": op.bytes,
@@ -55,17 +55,17 @@ def _op(op: OpInterval, seconds: float, absent: Collection[str] = ()) -> dict[st
         "bytes_per_s": op.bytes / seconds if seconds else None,
         "queue_depth": op.queue_depth,
         "sequential_ratio": op.sequential_ratio,
-        "size_bytes": {"p50": op.size_p50()},
-        "latency_ns": _latency(op.latency),
+        "size_bytes": {"p50": op.median_size()},
+        "latency_ns": _build_latency(op.latency),
     }
     for name in absent:
         document |= dict.fromkeys(_ABSENT.get(name, ()))
     if op.queue:
-        document["queue_ns"] = _latency(op.queue)
+        document["queue_ns"] = _build_latency(op.queue)
     return document
 
 
-def _trust(trust: Trust) -> dict[str, Any]:
+def _build_trust(trust: LossAccount) -> dict[str, Any]:
     return {
         "issued": trust.issued,
         "completed": trust.completed,
@@ -90,7 +90,7 @@ def _trust(trust: Trust) -> dict[str, Any]:
     }
 
 
-def _live(live: Live) -> dict[str, Any]:
+def _build_live(live: CurrentWaf) -> dict[str, Any]:
     return {
         "waf": live.waf,
         "waf_error": live.waf_error,
@@ -103,7 +103,7 @@ def _live(live: Live) -> dict[str, Any]:
     }
 
 
-def _slow(slow: SlowIo, end: datetime, end_ns: int) -> dict[str, Any]:
+def _build_slow(slow: SlowIo, end: datetime, end_ns: int) -> dict[str, Any]:
     return {
         "limit_ns": slow.limit_ns,
         "count": slow.count,
@@ -111,7 +111,7 @@ def _slow(slow: SlowIo, end: datetime, end_ns: int) -> dict[str, Any]:
         "left_out": slow.left_out,
         "requests": [
             {
-                "time": request.at(end, end_ns).isoformat(timespec="milliseconds"),
+                "time": request.find_end_time(end, end_ns).isoformat(timespec="milliseconds"),
                 "end_mono_ns": request.end_ns,
                 "op": request.op,
                 "sector": request.sector,
@@ -130,7 +130,7 @@ def _slow(slow: SlowIo, end: datetime, end_ns: int) -> dict[str, Any]:
     }
 
 
-def _arrival(arrival: Arrival) -> dict[str, Any]:
+def _build_arrival(arrival: Arrival) -> dict[str, Any]:
     return {
         "time": arrival.at.isoformat(timespec="milliseconds"),
         "mono_ns": arrival.at_ns,
@@ -143,7 +143,7 @@ def _arrival(arrival: Arrival) -> dict[str, Any]:
     }
 
 
-def _leaving(leaving: Leaving) -> dict[str, Any]:
+def _build_leaving(leaving: Leaving) -> dict[str, Any]:
     return {
         "time": leaving.at.isoformat(timespec="milliseconds"),
         "mono_ns": leaving.at_ns,
@@ -152,7 +152,7 @@ def _leaving(leaving: Leaving) -> dict[str, Any]:
     }
 
 
-def event_document(event: Event) -> dict[str, Any]:
+def build_event_document(event: Event) -> dict[str, Any]:
     """Return an arrival or removal of a disk as the object to print."""
     return {
         "schema": SCHEMA,
@@ -163,12 +163,12 @@ def event_document(event: Event) -> dict[str, Any]:
         "time": event.at.isoformat(timespec="milliseconds"),
         "mono_ns": event.at_ns,
         "text": event.text,
-        "arrival": _arrival(event.arrival) if event.arrival else None,
-        "leaving": _leaving(event.leaving) if event.leaving else None,
+        "arrival": _build_arrival(event.arrival) if event.arrival else None,
+        "leaving": _build_leaving(event.leaving) if event.leaving else None,
     }
 
 
-def _stall(stall: Stall) -> dict[str, Any]:
+def _build_stall(stall: Stall) -> dict[str, Any]:
     return {
         "in_flight": stall.in_flight,
         "since_mono_ns": stall.since_ns,
@@ -176,7 +176,7 @@ def _stall(stall: Stall) -> dict[str, Any]:
     }
 
 
-def _kernel_times(times: KernelTimes) -> dict[str, Any]:
+def _build_kernel_times(times: KernelTimes) -> dict[str, Any]:
     return {
         "await_ns": {
             group: {"mean": awaited.mean_ns, "error": awaited.error_ns}
@@ -188,7 +188,7 @@ def _kernel_times(times: KernelTimes) -> dict[str, Any]:
     }
 
 
-def _cpu(cpu: CpuUse, absent: Collection[str]) -> dict[str, Any]:
+def _build_cpu(cpu: CpuUse, absent: Collection[str]) -> dict[str, Any]:
     return {
         "cpus": cpu.cpus,
         "interval_s": cpu.seconds,
@@ -201,9 +201,9 @@ def _cpu(cpu: CpuUse, absent: Collection[str]) -> dict[str, Any]:
     }
 
 
-def document(observation: Observation) -> dict[str, Any]:
+def build_observation_document(observation: Observation) -> dict[str, Any]:
     """Return one observation as the object to print."""
-    seconds, absent = observation.interval.seconds, observation.absent
+    seconds, absent = observation.interval.seconds, observation.missing_fields
     return {
         "schema": SCHEMA,
         "type": "summary" if observation.final else "interval",
@@ -215,24 +215,28 @@ def document(observation: Observation) -> dict[str, Any]:
         "begin_mono_ns": observation.interval.begin_ns,
         "end_mono_ns": observation.interval.end_ns,
         "interval_s": seconds,
-        "ops": {name: _op(observation.interval.ops.get(name) or _IDLE, seconds, absent) for name in OPS},
-        "trust": None if TRUST in absent else _trust(observation.trust),
+        "ops": {
+            name: _build_op(observation.interval.ops.get(name) or _IDLE, seconds, absent) for name in OPS
+        },
+        "trust": None if TRUST in absent else _build_trust(observation.trust),
         "in_flight_at_start": observation.in_flight_at_start,
         "unexplained": None if TRUST in absent else observation.unexplained,
-        "explained": None if TRUST in absent else [loss.words for loss in observation.explained],
-        "stall": _stall(observation.stall) if observation.stall else None,
+        "explained": None if TRUST in absent else [loss.words for loss in observation.explained_losses],
+        "stall": _build_stall(observation.stall) if observation.stall else None,
         "lacks": list(observation.lacks),
         "blind": observation.blind,
-        "waf": None if observation.live is None else _live(observation.live),
+        "waf": None if observation.live is None else _build_live(observation.live),
         "discards": None if observation.discards is None else asdict(observation.discards),
         "slow": (
-            _slow(observation.slow, observation.at, observation.interval.end_ns) if observation.slow else None
+            _build_slow(observation.slow, observation.at, observation.interval.end_ns)
+            if observation.slow
+            else None
         ),
-        "kernel_times": _kernel_times(observation.kernel_times) if observation.kernel_times else None,
-        "cpu": _cpu(observation.cpu, absent) if observation.cpu else None,
-        "owners": owners_document(observation.owners) if observation.owners else None,
-        "arrival": _arrival(observation.arrival) if observation.arrival else None,
-        "leaving": _leaving(observation.leaving) if observation.leaving else None,
+        "kernel_times": _build_kernel_times(observation.kernel_times) if observation.kernel_times else None,
+        "cpu": _build_cpu(observation.cpu, absent) if observation.cpu else None,
+        "owners": build_owners_document(observation.owners) if observation.owners else None,
+        "arrival": _build_arrival(observation.arrival) if observation.arrival else None,
+        "leaving": _build_leaving(observation.leaving) if observation.leaving else None,
     }
 
 
@@ -243,13 +247,13 @@ class JsonLines:
         self._writer = Writer(stream)
         self._quiet = quiet
 
-    def begin(self, notes: list[str]) -> None:
+    def begin_output(self, notes: list[str]) -> None:
         """Do nothing: notes are messages, and the command prints them to stderr."""
 
-    def write(self, observation: Observation) -> None:
+    def write_observation(self, observation: Observation) -> None:
         if observation.final or not self._quiet:
-            self._writer.json(document(observation))
+            self._writer.write_json(build_observation_document(observation))
 
-    def tell(self, event: Event) -> None:
+    def write_event(self, event: Event) -> None:
         if not self._quiet:
-            self._writer.json(event_document(event))
+            self._writer.write_json(build_event_document(event))

@@ -12,21 +12,21 @@ from opwatch import units
 from opwatch.cpu import CpuUse
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowIo, SlowRequest
-from opwatch.samples.slow_tally import slowest
-from opwatch.sinks.owners.words import owner_lines
+from opwatch.samples.slow_tally import select_slowest
+from opwatch.sinks.owners.labels import format_owner_lines
 from opwatch.sinks.plain import wide
-from opwatch.sinks.plain.painting import LineKind, painted
+from opwatch.sinks.plain.painting import LineKind, paint_line
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trace.account.stall import Stall
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
-from opwatch.trace.lacking import ERRORS, ISSUED, TRUST
 from opwatch.trace.slow import Submitter
-from opwatch.trace.trust import Drift, Trust
-from opwatch.trim.audit.live import Discards
+from opwatch.trace.trust import Drift, LossAccount
+from opwatch.trace.unavailable import ERRORS, ISSUED, TRUST
+from opwatch.trim.audit.live import DiscardSummary
 
 if TYPE_CHECKING:
-    from opwatch.waf.live import Live
+    from opwatch.waf.live import CurrentWaf
 
 
 HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
@@ -35,57 +35,57 @@ LEGEND = "requests and MB a second; latency in the device (n, u, m: ns, us, ms);
 REPEAT_HEADER = 20
 BAR = 40
 # Show the length of intervals shorter than this share of the requested length.
-_SHORTER = 0.95
+_MIN_FULL_RATIO = 0.95
 # A failing disk has hundreds of slow requests; JSON lists all of them.
-_MOST_SLOW = 10
-SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
+_MAX_SLOW = 10
+SHORT_OP_NAMES = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
 
-def _errors(count: int) -> str:
+def _format_errors(count: int) -> str:
     """Return an error count in at most 4 characters. The summary has exact counts per status."""
     if count < 1000:
         return str(count)
     return f"{count // 1000}k" if count < 100_000 else "many"
 
 
-def _row(name: str, op: OpInterval, seconds: float, absent: Collection[str] = ()) -> str:
+def _format_row(name: str, op: OpInterval, seconds: float, absent: Collection[str] = ()) -> str:
     latency = op.latency
     times = [latency.mean, *latency.quantiles.values()]
     sequential = (
         "-" if op.sequential_ratio is None or ISSUED in absent else f"{op.sequential_ratio * 100:.0f}"
     )
     # "<" marks an upper bound: the maximum is only known to its histogram slot.
-    maximum = ("<" if latency.max_slack_ns and latency.max is not None else "") + units.duration(latency.max)
+    maximum = ("<" if latency.max_slack_ns and latency.max is not None else "") + units.format_ns(latency.max)
     return (
-        f"{SHORT.get(name, name):<7} {units.rate(op.count / seconds if seconds else 0):>6} "
-        f"{units.megabytes(op.bytes / seconds if seconds else 0):>6} "
-        + " ".join(f"{units.duration(time):>5}" for time in times)
-        + f" {maximum:>6}{op.queue_depth:>6.1f} {units.size(op.size_p50()):>4} {sequential:>4} "
-        f"{'-' if ERRORS in absent else _errors(op.errors):>3}"
+        f"{SHORT_OP_NAMES.get(name, name):<7} {units.format_rate(op.count / seconds if seconds else 0):>6} "
+        f"{units.format_megabytes(op.bytes / seconds if seconds else 0):>6} "
+        + " ".join(f"{units.format_ns(time):>5}" for time in times)
+        + f" {maximum:>6}{op.queue_depth:>6.1f} {units.format_size(op.median_size()):>4} {sequential:>4} "
+        f"{'-' if ERRORS in absent else _format_errors(op.errors):>3}"
     )
 
 
-def _queue_row(op: OpInterval) -> str | None:
+def _format_queue_row(op: OpInterval) -> str | None:
     if not op.queue or op.queue.mean is None:
         return None
     times = [op.queue.mean, *op.queue.quantiles.values(), op.queue.max]
-    return f"{' in queue':<21} " + " ".join(f"{units.duration(time):>5}" for time in times)
+    return f"{' in queue':<21} " + " ".join(f"{units.format_ns(time):>5}" for time in times)
 
 
-def _histogram(name: str, title: str, histogram: Histogram) -> list[str]:
-    rows = histogram.octaves()
+def _format_histogram(name: str, title: str, histogram: Histogram) -> list[str]:
+    rows = histogram.list_octaves()
     if not rows:
         return []
     peak = max(count for _, _, count in rows)
     lines = ["", f"{name} {title}"]
     for low, high, count in rows:
         bar = "#" * -(-count * BAR // peak)
-        span = f"{units.duration(low)} - {units.duration(high + 1)}"
+        span = f"{units.format_ns(low)} - {units.format_ns(high + 1)}"
         lines.append(f"{span:>15} {count:>12} |{bar:<{BAR}}|")
     return lines
 
 
-def _drifts(drifts: dict[str, Drift]) -> str:
+def _format_drifts(drifts: dict[str, Drift]) -> str:
     parts = []
     for group, drift in drifts.items():
         slack = f" (±{drift.slack})" if drift.slack else ""
@@ -93,7 +93,7 @@ def _drifts(drifts: dict[str, Drift]) -> str:
     return " ".join(parts)
 
 
-def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
+def format_trust(trust: LossAccount, in_flight_at_start: int) -> list[str]:
     """Return the loss account as text lines."""
     misses = "?" if trust.misses is None else trust.misses
     at_start = f"in flight at start: {in_flight_at_start}"
@@ -115,24 +115,26 @@ def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
     elif not trust.drift:
         lines.append("  drift against the kernel: not kept, this driver counts nothing")
     else:
-        lines.append(f"  drift against the kernel: requests {_drifts(trust.drift)}")
-        lines.append(f"    bytes {_drifts(trust.byte_drift)}")
+        lines.append(f"  drift against the kernel: requests {_format_drifts(trust.drift)}")
+        lines.append(f"    bytes {_format_drifts(trust.byte_drift)}")
     return lines
 
 
-def live_line(live: Live) -> str:
+def format_live(live: CurrentWaf) -> str:
     """Return write amplification and NAND writes as one line."""
     if live.waf is None or live.waf_error is None:
         text = f"WAF none: {live.reason}"
     else:
-        text = f"WAF {units.with_error(live.waf, live.waf_error)} over {live.window_s:.0f} s"
+        text = f"WAF {units.format_with_error(live.waf, live.waf_error)} over {live.window_s:.0f} s"
     if live.nand_bytes_per_s is not None and live.nand_error_bytes_per_s is not None:
-        rate, error = (units.megabytes(n) for n in (live.nand_bytes_per_s, live.nand_error_bytes_per_s))
+        rate, error = (
+            units.format_megabytes(n) for n in (live.nand_bytes_per_s, live.nand_error_bytes_per_s)
+        )
         text += f", NAND {rate} ± {error} MB/s"
     return text
 
 
-def discard_lines(discards: Discards) -> list[str]:
+def format_discards(discards: DiscardSummary) -> list[str]:
     """Return lines with the senders of discards, their splitting and the requests behind them; none without
     discards."""
     lines = []
@@ -144,21 +146,21 @@ def discard_lines(discards: Discards) -> list[str]:
             split = f"{discards.requests} requests (x{discards.split_ratio:.2f}), {discards.ranges} ranges"
         lines.append(
             f"discards: {discards.bios} sent, {split}, {whole} in whole granules, "
-            f"mean {units.duration(discards.mean_ns)}"
+            f"mean {units.format_ns(discards.mean_ns)}"
         )
     for sender in discards.senders:
-        sizes = f"{units.size(sender.min_bytes)} to {units.size(sender.max_bytes)}"
+        sizes = f"{units.format_size(sender.min_bytes)} to {units.format_size(sender.max_bytes)}"
         below = f", {sender.below_granule} below a granule" if sender.below_granule else ""
-        name = units.printable(
+        name = units.replace_unprintable(
             f"{sender.comm} ({sender.cgroup})" + (f" on {sender.where}" if sender.where else "")
         )
         lines.append(
-            f"  {name}: {sender.count} x {sender.op}, {units.capacity(sender.bytes)}, {sizes}{below}"
+            f"  {name}: {sender.count} x {sender.op}, {units.format_capacity(sender.bytes)}, {sizes}{below}"
         )
     for waited in discards.stalled:
         lines.append(
-            f"  behind discards: {waited.count} {waited.op}s, mean {units.duration(waited.mean_ns)}, "
-            f"max so far {units.duration(waited.max_ns)}"
+            f"  behind discards: {waited.count} {waited.op}s, mean {units.format_ns(waited.mean_ns)}, "
+            f"max so far {units.format_ns(waited.max_ns)}"
         )
     if discards.lost:
         lines.append(f"  ! {discards.lost} events of discards found no room and are in none of these figures")
@@ -167,7 +169,7 @@ def discard_lines(discards: Discards) -> list[str]:
     return lines
 
 
-def _submitter(request: SlowRequest) -> str:
+def _format_submitter(request: SlowRequest) -> str:
     if request.submitter is None:
         return f"by whom is not known: {request.reason}"
     name = request.name or "unnamed work"
@@ -183,42 +185,48 @@ def _submitter(request: SlowRequest) -> str:
     return f"{who} in {request.cgroup or f'cgroup {request.cgroup_number}'}"
 
 
-def _slow_line(request: SlowRequest, end: datetime, end_ns: int) -> str:
-    at = request.at(end, end_ns).astimezone().isoformat(timespec="milliseconds")[11:23]
-    where = "" if request.sector is None else f" {units.size(request.bytes)} at {request.sector}"
-    queue = "" if request.queue_ns is None else f", {units.duration(request.queue_ns)} in queue"
-    return f"  {at} {request.op}{where}: {units.duration(request.latency_ns)}{queue}, {_submitter(request)}"
+def _format_slow_request(request: SlowRequest, end: datetime, end_ns: int) -> str:
+    at = request.find_end_time(end, end_ns).astimezone().isoformat(timespec="milliseconds")[11:23]
+    where = "" if request.sector is None else f" {units.format_size(request.bytes)} at {request.sector}"
+    queue = "" if request.queue_ns is None else f", {units.format_ns(request.queue_ns)} in queue"
+    return (
+        f"  {at} {request.op}{where}: {units.format_ns(request.latency_ns)}{queue}, "
+        f"{_format_submitter(request)}"
+    )
 
 
-def slow_lines(slow: SlowIo, end: datetime, end_ns: int) -> list[str]:
+def format_slow_requests(slow: SlowIo, end: datetime, end_ns: int) -> list[str]:
     """Return the number of slow requests and the slowest of them; no lines if there were none."""
     if not slow.count:
         return []
-    head = f"slow: {slow.count} took longer than {units.duration(slow.limit_ns)}"
+    head = f"slow: {slow.count} took longer than {units.format_ns(slow.limit_ns)}"
     if slow.left_out:
         head += f", {slow.left_out} left out: too many at a time"
-    shown = slowest(slow.requests, _MOST_SLOW)
+    shown = select_slowest(slow.requests, _MAX_SLOW)
     if slow.noted > len(shown) > 0:
         head += f"; the slowest {len(shown)}:"
-    return [units.printable(line) for line in (head, *(_slow_line(one, end, end_ns) for one in shown))]
+    return [
+        units.replace_unprintable(line)
+        for line in (head, *(_format_slow_request(one, end, end_ns) for one in shown))
+    ]
 
 
-def stall_words(stall: Stall) -> str:
+def format_stall(stall: Stall) -> str:
     """Return that nothing completed, how many requests are in flight, and for how long at least."""
-    age = f" for ≥ {units.duration(stall.least_ns)}" if stall.least_ns else ""
+    age = f" for ≥ {units.format_ns(stall.least_ns)}" if stall.least_ns else ""
     return f"nothing completed, {stall.in_flight} in flight{age}"
 
 
-def cpu_line(cpu: CpuUse) -> str:
+def format_cpu(cpu: CpuUse) -> str:
     """Return the CPU use of the whole machine during the interval."""
     parts = {"user": cpu.user_s, "system": cpu.system_s, "interrupts": cpu.irq_s, "stolen": cpu.steal_s}
     shown = {name: f"{spent / cpu.seconds:.2f}" for name, spent in parts.items()}
     shares = ", ".join(f"{name} {share}" for name, share in shown.items() if float(share))
-    busy = units.with_error(cpu.busy_cores, cpu.error_s / cpu.seconds)
+    busy = units.format_with_error(cpu.busy_cores, cpu.error_s / cpu.seconds)
     return f"CPU: {busy} of {cpu.cpus} busy" + (f" ({shares})" if shares else "")
 
 
-def _stay(observation: Observation) -> str:
+def _format_presence(observation: Observation) -> str:
     """Return when a disk arrived and left, or "" if it was present for the whole interval."""
     came = f", since {observation.arrival.at.astimezone():%H:%M:%S}" if observation.arrival else ""
     left = (
@@ -229,7 +237,7 @@ def _stay(observation: Observation) -> str:
     return came + left
 
 
-class Lines:
+class TextLines:
     """Writes tables to a stream. Idle devices and idle operations take no line.
 
     `every_s` is the requested interval length; a shorter interval shows its length. `inked` turns on colours
@@ -251,156 +259,160 @@ class Lines:
         # Time of the last drive poll shown per device, so that each poll is printed once.
         self._looked: dict[str, int] = {}
 
-    def begin(self, notes: list[str]) -> None:
+    def begin_output(self, notes: list[str]) -> None:
         for note in notes:
-            self._print(note)
-        self._flush()
+            self._append_text(note)
+        self._flush_pending()
 
-    def write(self, observation: Observation) -> None:
+    def write_observation(self, observation: Observation) -> None:
         width = self._writer.width or 0
-        fitting = max((most for most in (wide.LEAST_COLUMNS, wide.TIMES_COLUMNS) if most <= width), default=0)
+        fitting = max((most for most in (wide.MIN_COLUMNS, wide.TIMES_COLUMNS) if most <= width), default=0)
         if fitting != self._wide:
             self._wide, self._since_header = fitting, REPEAT_HEADER
         if observation.final:
-            self._summary(observation)
+            self._append_summary(observation)
         elif not self._quiet:
-            self._interval(observation)
-        self._flush()
+            self._print_interval(observation)
+        self._flush_pending()
 
-    def tell(self, event: Event) -> None:
+    def write_event(self, event: Event) -> None:
         """Do nothing: events are messages, and the command prints them to stderr."""
 
-    def _print(self, text: str = "", kind: LineKind = LineKind.TEXT) -> None:
-        text = units.printable(text)
+    def _append_text(self, text: str = "", kind: LineKind = LineKind.TEXT) -> None:
+        text = units.replace_unprintable(text)
         most = self._wide or COLUMNS
         lines = textwrap.wrap(text, most, subsequent_indent="    ") if len(text) > most else [text]
         self._pending += [(line, kind) for line in lines]
 
-    def _flush(self) -> None:
+    def _flush_pending(self) -> None:
         lines, self._pending = self._pending, []
         if lines and self._inked:
-            self._writer.inked(painted(*line) for line in lines)
+            self._writer.write_spans(paint_line(*line) for line in lines)
         elif lines:
-            self._writer.lines(text for text, _ in lines)
+            self._writer.write_lines(text for text, _ in lines)
 
-    def _header(self) -> None:
+    def _print_header(self) -> None:
         if self._needs_legend:
             self._needs_legend = False
-            self._print(LEGEND + (wide.LEGEND if self._wide else ""), LineKind.REMARK)
+            self._append_text(LEGEND + (wide.LEGEND if self._wide else ""), LineKind.REMARK)
         more = wide.HEADER if self._wide else ""
         more += wide.TIMES_HEADER if self._wide >= wide.TIMES_COLUMNS else ""
-        self._print((HEADER + more).rstrip() if more else HEADER, LineKind.HEADER)
+        self._append_text((HEADER + more).rstrip() if more else HEADER, LineKind.HEADER)
 
-    def _table(self, observation: Observation) -> None:
+    def _print_table(self, observation: Observation) -> None:
         for place, (name, op) in enumerate(observation.interval.ops.items()):
-            row = _row(name, op, observation.interval.seconds, observation.absent)
-            row += wide.columns(op) if self._wide else ""
+            row = _format_row(name, op, observation.interval.seconds, observation.missing_fields)
+            row += wide.format_extra_columns(op) if self._wide else ""
             if self._wide >= wide.TIMES_COLUMNS:
                 row = f"{row:<{len(HEADER) + len(wide.HEADER)}}"
-                row += wide.times(name, observation.kernel_times, is_first=not place)
-            self._print(row, LineKind.ROW)
-            queue = _queue_row(op)
+                row += wide.format_kernel_times(name, observation.kernel_times, is_first=not place)
+            self._append_text(row, LineKind.ROW)
+            queue = _format_queue_row(op)
             if queue:
-                self._print(queue, LineKind.ROW)
+                self._append_text(queue, LineKind.ROW)
 
-    def _time(self, observation: Observation) -> str:
+    def _format_time(self, observation: Observation) -> str:
         """Return the end time of an interval, in milliseconds if intervals are under 1 s, and the length of a
         short interval."""
         at, seconds = observation.at.astimezone(), observation.interval.seconds
         time = at.isoformat(timespec="milliseconds")[11:23] if 0 < self._every_s < 1 else f"{at:%H:%M:%S}"
-        return f"{time} ({seconds:.3f} s)" if seconds < _SHORTER * self._every_s else time
+        return f"{time} ({seconds:.3f} s)" if seconds < _MIN_FULL_RATIO * self._every_s else time
 
-    def _interval(self, observation: Observation) -> None:
-        time = self._time(observation)
+    def _print_interval(self, observation: Observation) -> None:
+        time = self._format_time(observation)
         lost = "; ".join(observation.unexplained)
-        explained = "; ".join(loss.brief for loss in observation.explained)
-        mark = _stay(observation) + (f"  {explained}" if explained else "") + (f"  ! {lost}" if lost else "")
-        stall = f"  {stall_words(observation.stall)}" if observation.stall else ""
+        explained = "; ".join(loss.brief for loss in observation.explained_losses)
+        mark = (
+            _format_presence(observation)
+            + (f"  {explained}" if explained else "")
+            + (f"  ! {lost}" if lost else "")
+        )
+        stall = f"  {format_stall(observation.stall)}" if observation.stall else ""
         mark = stall + mark
         if not observation.interval.ops and not stall:
-            self._print(
+            self._append_text(
                 f"{time} {observation.label}: idle"
                 + (mark if observation.arrival or observation.leaving else ""),
                 LineKind.REMARK,
             )
-            self._live(observation)
+            self._append_live(observation)
             return
         if self._since_header >= REPEAT_HEADER:
-            self._header()
+            self._print_header()
             self._since_header = 0
         self._since_header += len(observation.interval.ops)
-        self._print(f"{time} {observation.label}{mark}", LineKind.TITLE)
-        self._table(observation)
-        self._owners(observation)
-        self._slow(observation)
-        self._discards(observation)
-        self._live(observation)
+        self._append_text(f"{time} {observation.label}{mark}", LineKind.TITLE)
+        self._print_table(observation)
+        self._print_owners(observation)
+        self._print_slow(observation)
+        self._print_discards(observation)
+        self._append_live(observation)
 
-    def _owners(self, observation: Observation) -> None:
+    def _print_owners(self, observation: Observation) -> None:
         if observation.owners:
-            for line in owner_lines(observation.owners, observation.interval.seconds, COLUMNS):
-                self._print(line)
+            for line in format_owner_lines(observation.owners, observation.interval.seconds, COLUMNS):
+                self._append_text(line)
 
-    def _slow(self, observation: Observation) -> None:
+    def _print_slow(self, observation: Observation) -> None:
         if observation.slow:
-            for line in slow_lines(observation.slow, observation.at, observation.interval.end_ns):
-                self._print(line)
+            for line in format_slow_requests(observation.slow, observation.at, observation.interval.end_ns):
+                self._append_text(line)
 
-    def _discards(self, observation: Observation) -> None:
-        for line in discard_lines(observation.discards) if observation.discards else []:
-            self._print(line)
+    def _print_discards(self, observation: Observation) -> None:
+        for line in format_discards(observation.discards) if observation.discards else []:
+            self._append_text(line)
 
-    def _live(self, observation: Observation) -> None:
+    def _append_live(self, observation: Observation) -> None:
         """Print a line if the drive's counters have been polled since the last one."""
         if observation.live and self._looked.get(observation.device) != observation.live.mono_ns:
             self._looked[observation.device] = observation.live.mono_ns
-            self._print(f"{observation.device}: {live_line(observation.live)}")
+            self._append_text(f"{observation.device}: {format_live(observation.live)}")
 
-    def _summary(self, observation: Observation) -> None:
-        self._print()
+    def _append_summary(self, observation: Observation) -> None:
+        self._append_text()
         seconds = observation.interval.seconds
-        self._print(
-            f"== {observation.label}, {observation.level}, {seconds:.1f} s{_stay(observation)}",
+        self._append_text(
+            f"== {observation.label}, {observation.level}, {seconds:.1f} s{_format_presence(observation)}",
             LineKind.TITLE,
         )
         if observation.interval.ops:
-            self._header()
-            self._table(observation)
+            self._print_header()
+            self._print_table(observation)
             for name, op in observation.interval.ops.items():
-                for line in _histogram(name, "latency", op.latency.histogram):
-                    self._print(line, LineKind.BAR)
+                for line in _format_histogram(name, "latency", op.latency.histogram):
+                    self._append_text(line, LineKind.BAR)
                 if op.queue:
-                    for line in _histogram(name, "time in queue", op.queue.histogram):
-                        self._print(line, LineKind.BAR)
+                    for line in _format_histogram(name, "time in queue", op.queue.histogram):
+                        self._append_text(line, LineKind.BAR)
                 for status, count in op.statuses.items():
-                    self._print(f"{name} errors, {status}: {count}", LineKind.ALARM)
-            self._print()
+                    self._append_text(f"{name} errors, {status}: {count}", LineKind.ALARM)
+            self._append_text()
         elif not observation.stall:
-            self._print("no I/O")
+            self._append_text("no I/O")
         if observation.stall:
-            self._print(f"at the end {stall_words(observation.stall)}", LineKind.ALARM)
-        self._owners(observation)
-        self._slow(observation)
-        self._discards(observation)
-        self._machine_and_drive(observation)
-        if TRUST in observation.absent:
+            self._append_text(f"at the end {format_stall(observation.stall)}", LineKind.ALARM)
+        self._print_owners(observation)
+        self._print_slow(observation)
+        self._print_discards(observation)
+        self._append_cpu_and_live(observation)
+        if TRUST in observation.missing_fields:
             for sentence in observation.lacks:
-                self._print(f"not known: {sentence}")
+                self._append_text(f"not known: {sentence}")
             return
         head = LineKind.ALARM if observation.unexplained else LineKind.TRUST
-        for place, line in enumerate(trust_lines(observation.trust, observation.in_flight_at_start)):
-            self._print(line, LineKind.TEXT if place else head)
-        for loss in observation.explained:
-            self._print(f"  {loss.words}")
+        for place, line in enumerate(format_trust(observation.trust, observation.in_flight_at_start)):
+            self._append_text(line, LineKind.TEXT if place else head)
+        for loss in observation.explained_losses:
+            self._append_text(f"  {loss.words}")
         for line in observation.unexplained:
-            self._print(f"  UNEXPLAINED: {line}", LineKind.ALARM)
+            self._append_text(f"  UNEXPLAINED: {line}", LineKind.ALARM)
         for sentence in observation.lacks:
-            self._print(f"  not known: {sentence}")
+            self._append_text(f"  not known: {sentence}")
 
-    def _machine_and_drive(self, observation: Observation) -> None:
+    def _append_cpu_and_live(self, observation: Observation) -> None:
         if observation.cpu:
-            self._print(cpu_line(observation.cpu))
+            self._append_text(format_cpu(observation.cpu))
         if observation.live:
-            self._print(f"{live_line(observation.live)}")
+            self._append_text(f"{format_live(observation.live)}")
             if observation.live.source:
-                self._print(f"  by {observation.live.source}")
+                self._append_text(f"  by {observation.live.source}")

@@ -25,7 +25,7 @@ def escaped(text: str) -> str:
 
 def escaped_cell(text: str) -> str:
     """Return text with its Markdown escaped for a table cell, which never starts a line."""
-    return _SPECIAL.sub(r"\\\1", units.printable(text))
+    return _SPECIAL.sub(r"\\\1", units.replace_unprintable(text))
 
 
 def fenced(lines: Iterable[str]) -> list[str]:
@@ -39,4 +39,4 @@ def fenced(lines: Iterable[str]) -> list[str]:
 
 def as_text(text: str) -> str:
     """Return text from a file, with Markdown tags, code and links escaped."""
-    return re.sub(r"([\\`<\[])", r"\\\1", units.printable(text))
+    return re.sub(r"([\\`<\[])", r"\\\1", units.replace_unprintable(text))

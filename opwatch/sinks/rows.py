@@ -13,27 +13,27 @@ from typing import Any, TextIO
 
 from opwatch.errors import UsageError
 from opwatch.samples.observation import Event, Observation
-from opwatch.sinks.jsonl import document
+from opwatch.sinks.jsonl import build_observation_document
 from opwatch.sinks.terminal import Writer
-from opwatch.units import printable
+from opwatch.units import replace_unprintable
 
 _FORMULA = ("=", "+", "-", "@")
 _OPS = ("read", "write", "discard", "flush")
-_OF_OPS = ("per_s", "bytes_per_s", "latency_ns.mean", "latency_ns.p50", "latency_ns.p99", "latency_ns.max")
+_OP_FIELDS = ("per_s", "bytes_per_s", "latency_ns.mean", "latency_ns.p50", "latency_ns.p99", "latency_ns.max")
 # Default fields of a table.
-USUAL = (
+DEFAULT_FIELDS = (
     *("time", "device", "interval_s"),
-    *(f"ops.{op}.{field}" for op in _OPS for field in _OF_OPS),
+    *(f"ops.{op}.{field}" for op in _OPS for field in _OP_FIELDS),
     *("waf.waf", "waf.waf_error", "waf.nand_bytes_per_s", "unexplained", "cpu.busy_cores", "explained"),
 )
 # Default fields of a table of slow requests, one row per request.
-SLOW = (
+SLOW_FIELDS = (
     *("time", "device", "op", "sector", "bytes", "latency_ns", "queue_ns", "submitter", "pid", "name"),
     "cgroup",
 )
 
 
-def field_of(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
+def get_field(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
     """Return the value at a path, or None if a value on the path is unknown. Raise UsageError for an invalid
     path."""
     value: Any = tree
@@ -51,67 +51,67 @@ def field_of(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
     return value
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     """Return a value as CSV text. An unknown value is empty, which differs from 0."""
     if value is None:
         return ""
     if isinstance(value, (Mapping, list)):
-        return printable(json.dumps(value))
-    text = printable(str(value))
+        return replace_unprintable(json.dumps(value))
+    text = replace_unprintable(str(value))
     # A spreadsheet would run a text with such a prefix as a formula.
     return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
 
 
-class _Rows:
+class _RowSink:
     """A row per interval and device, without summaries and events. With `slow`, a row per slow request in
     completion order."""
 
     def __init__(self, stream: TextIO, fields: Sequence[str], *, slow: bool = False) -> None:
         self._writer, self._fields, self._slow = Writer(stream), fields, slow
 
-    def begin(self, notes: list[str]) -> None:
+    def begin_output(self, notes: list[str]) -> None:
         """Do nothing: notes are messages, and the command prints them to stderr."""
 
-    def tell(self, event: Event) -> None:
+    def write_event(self, event: Event) -> None:
         """Do nothing: a table has no row for an event."""
 
-    def _rows(self, observation: Observation) -> list[list[object]]:
+    def _make_rows(self, observation: Observation) -> list[list[object]]:
         """Return the rows of an observation, each with the values of the fields."""
-        trees = [document(observation)]
+        trees = [build_observation_document(observation)]
         if self._slow:
             slow = trees[0]["slow"]
             requests = sorted(slow["requests"], key=lambda one: int(one["end_mono_ns"])) if slow else []
             trees = [{"device": observation.device, **request} for request in requests]
-        return [[field_of(tree, path) for path in self._fields] for tree in trees]
+        return [[get_field(tree, path) for path in self._fields] for tree in trees]
 
 
-class CsvRows(_Rows):
+class CsvRows(_RowSink):
     """RFC 4180 with a header line. Unknown values are empty."""
 
     _is_begun = False
 
-    def write(self, observation: Observation) -> None:
+    def write_observation(self, observation: Observation) -> None:
         if observation.final:
             return
         # Build the rows before the header, so that an invalid field is refused before anything is printed.
-        rows = [[_cell(value) for value in values] for values in self._rows(observation)]
+        rows = [[_format_cell(value) for value in values] for values in self._make_rows(observation)]
         if not self._is_begun:
             self._is_begun = True
-            self._line(self._fields)
+            self._write_cells(self._fields)
         for cells in rows:
-            self._line(cells)
+            self._write_cells(cells)
 
-    def _line(self, cells: Sequence[str]) -> None:
+    def _write_cells(self, cells: Sequence[str]) -> None:
         text = io.StringIO()
         csv.writer(text, lineterminator="").writerow(cells)
-        self._writer.line(text.getvalue())
+        self._writer.write_line(text.getvalue())
 
 
-class JsonRows(_Rows):
+class JsonRows(_RowSink):
     """One flat object per row."""
 
-    def write(self, observation: Observation) -> None:
+    def write_observation(self, observation: Observation) -> None:
         if observation.final:
             return
-        for values in self._rows(observation):
-            self._writer.json(dict(zip(self._fields, values, strict=True)))
+        for values in self._make_rows(observation):
+            self._writer.write_json(dict(zip(self._fields, values, strict=True)))

@@ -22,78 +22,82 @@ from opwatch.sinks.plain.ink import END, Ink, Span
 
 COLUMNS = 80
 # Longest time in seconds that a full pipe may block a write after a signal has asked us to end.
-PATIENCE_S = 1.0
-_LOOK_S = 0.2
+MAX_BLOCKED_S = 1.0
+_POLL_S = 0.2
 _CHUNK_BYTES = 4096
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # ASCII replacements for limited encodings; any other character becomes a question mark.
-_SIGNS = {"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "+"}
-_BARS_FROM_THE_LOWEST = dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
-_ASCII = str.maketrans(_SIGNS | _BARS_FROM_THE_LOWEST)
+_ASCII_SIGNS = {"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "+"}
+_ASCII_BARS = dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
+_ASCII = str.maketrans(_ASCII_SIGNS | _ASCII_BARS)
 
 
 class OutputLost(OpwatchError):
     """Output could not be written."""
 
 
-class _Hurry:
+class _EndRequest:
     """Time of the first request to end, in seconds of time.monotonic(), or None."""
 
     since: float | None = None
 
 
-def hurry() -> None:
+def limit_blocking() -> None:
     """Limit how long writes may block from now on, because a signal asks us to end. Safe in a signal
     handler."""
-    if _Hurry.since is None:
-        _Hurry.since = time.monotonic()
+    if _EndRequest.since is None:
+        _EndRequest.since = time.monotonic()
 
 
-def be_patient() -> None:
-    """Undo hurry(): let writes block without a limit."""
-    _Hurry.since = None
+def allow_blocking() -> None:
+    """Undo limit_blocking(): let writes block without a limit."""
+    _EndRequest.since = None
 
 
-def _descriptor(stream: TextIO) -> int | None:
+def _get_descriptor(stream: TextIO) -> int | None:
     try:
         return stream.fileno()
     except (io.UnsupportedOperation, AttributeError, ValueError):
         return None
 
 
-def _encoding_of(stream: TextIO) -> str:
+def _find_encoding(stream: TextIO) -> str:
     """Return the encoding that the stream's reader can show.
 
     In the C locale Python writes UTF-8, but the terminal may only understand ASCII, so return ASCII there.
     """
     given = os.environ.get("PYTHONIOENCODING") or os.environ.get("PYTHONUTF8")
-    if not given and _descriptor(stream) is not None and locale.setlocale(locale.LC_CTYPE) in ("C", "POSIX"):
+    if (
+        not given
+        and _get_descriptor(stream) is not None
+        and locale.setlocale(locale.LC_CTYPE) in ("C", "POSIX")
+    ):
         return "ascii"
     return stream.encoding or "utf-8"
 
 
-def _without_surrogates(value: object) -> object:
+def _replace_surrogates(value: object) -> object:
     """Return the same document with U+FFFD for each lone surrogate in its strings and keys."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, Mapping):
-        return {_without_surrogates(name): _without_surrogates(member) for name, member in value.items()}
+        return {_replace_surrogates(name): _replace_surrogates(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_surrogates(member) for member in value]
+        return [_replace_surrogates(member) for member in value]
     return value
 
 
-def encodable(line: str, encoding: str) -> str:
+def make_encodable(line: str, encoding: str) -> str:
     """Return the line without control characters, and with replacements for characters the encoding lacks."""
-    line = units.printable(line)
+    line = units.replace_unprintable(line)
     try:
         line.encode(encoding)
     except UnicodeEncodeError:
-        return "".join(_shown(char, encoding) for char in line)
+        return "".join(_replace_unencodable(char, encoding) for char in line)
     return line
 
 
-def _shown(char: str, encoding: str) -> str:
+def _replace_unencodable(char: str, encoding: str) -> str:
     try:
         char.encode(encoding)
     except UnicodeEncodeError:
@@ -101,7 +105,7 @@ def _shown(char: str, encoding: str) -> str:
     return char
 
 
-def width_of(stream: TextIO) -> int | None:
+def get_width(stream: TextIO) -> int | None:
     """Return the columns of the terminal behind the stream, or None for a pipe or a file, where no line is
     cut."""
     if not stream.isatty():
@@ -116,7 +120,7 @@ def width_of(stream: TextIO) -> int | None:
         return COLUMNS
 
 
-def _reopened(descriptor: int) -> int | None:
+def _reopen_nonblocking(descriptor: int) -> int | None:
     """Reopen a pipe or a terminal for non-blocking writes, or return None if impossible.
 
     Setting O_NONBLOCK on the descriptor itself would affect every process sharing the descriptor, such as the
@@ -133,31 +137,34 @@ def _reopened(descriptor: int) -> int | None:
         return None
 
 
-class _Pipe:
-    """Writes bytes to a descriptor, and gives up if the descriptor is full after hurry() was called."""
+class _PipeWriter:
+    """Writes bytes to a descriptor, and gives up if the descriptor is full after limit_blocking()."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._own = _reopened(descriptor)
+        self._own = _reopen_nonblocking(descriptor)
         self._poll = select.poll()
         self._poll.register(descriptor if self._own is None else self._own, select.POLLOUT)
 
     def write(self, data: bytes) -> None:
         view, moved = memoryview(data), time.monotonic()
         while view:
-            room = self._poll.poll(_LOOK_S * 1000)
+            room = self._poll.poll(_POLL_S * 1000)
             try:
-                done = self._some(view) if room else 0
+                done = self._write_some(view) if room else 0
             except BlockingIOError:
                 # The descriptor has space, but not enough for a write that must be atomic.
                 done = 0
-                time.sleep(_LOOK_S / 20)
+                time.sleep(_POLL_S / 20)
             if done:
                 view, moved = view[done:], time.monotonic()
-            elif _Hurry.since is not None and time.monotonic() - max(moved, _Hurry.since) > PATIENCE_S:
+            elif (
+                _EndRequest.since is not None
+                and time.monotonic() - max(moved, _EndRequest.since) > MAX_BLOCKED_S
+            ):
                 raise OutputLost("nobody reads the output; what was not read yet is lost")
 
-    def _some(self, view: memoryview) -> int:
+    def _write_some(self, view: memoryview) -> int:
         if self._own is not None:
             return os.write(self._own, view)
         # POLLOUT guarantees space for this many bytes only.
@@ -175,13 +182,13 @@ class _Pipe:
 class PaintedTerminal:
     """A terminal under the control of another component: text passes through unescaped.
 
-    Once the terminal is gone, or is full after hurry(), further text is dropped silently instead of blocking
-    the caller forever.
+    Once the terminal is gone, or is full after limit_blocking(), further text is dropped silently instead of
+    blocking the caller forever.
     """
 
     def __init__(self, stream: TextIO) -> None:
         stream.flush()
-        self._stream, self._pipe = stream, _Pipe(stream.fileno())
+        self._stream, self._pipe = stream, _PipeWriter(stream.fileno())
         self._is_lost = False
 
     def write(self, text: str) -> int:
@@ -208,36 +215,38 @@ class Writer:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._encoding = _encoding_of(stream)
-        descriptor = _descriptor(stream)
-        self._pipe = None if descriptor is None else _Pipe(descriptor)
+        self._encoding = _find_encoding(stream)
+        descriptor = _get_descriptor(stream)
+        self._pipe = None if descriptor is None else _PipeWriter(descriptor)
 
     @property
     def width(self) -> int | None:
-        """Return the columns of the stream, as width_of() does."""
-        return width_of(self._stream)
+        """Return the columns of the stream, as get_width() does."""
+        return get_width(self._stream)
 
-    def line(self, text: str = "") -> None:
+    def write_line(self, text: str = "") -> None:
         """Print one line. A newline in the text is escaped like any other control character."""
-        self.lines((text,))
+        self.write_lines((text,))
 
-    def lines(self, texts: Iterable[str]) -> None:
-        self._put("".join(encodable(text, self._encoding) + "\n" for text in texts))
+    def write_lines(self, texts: Iterable[str]) -> None:
+        self._write_text("".join(make_encodable(text, self._encoding) + "\n" for text in texts))
 
-    def inked(self, lines: Iterable[Iterable[Span]]) -> None:
+    def write_spans(self, lines: Iterable[Iterable[Span]]) -> None:
         """Print lines of coloured spans. Colour codes come from the ink only; escape sequences in a text are
         shown."""
-        self._put("".join("".join(map(self._inked, line)) + "\n" for line in lines))
+        self._write_text("".join("".join(map(self._colour_span, line)) + "\n" for line in lines))
 
-    def _inked(self, span: Span) -> str:
-        text, ink = encodable(span[0], self._encoding), span[1]
+    def _colour_span(self, span: Span) -> str:
+        text, ink = make_encodable(span[0], self._encoding), span[1]
         return text if ink is Ink.PLAIN or not text else f"{ink.value}{text}{END}"
 
-    def page(self, lines: Iterable[Iterable[Span]]) -> None:
+    def draw_page(self, lines: Iterable[Iterable[Span]]) -> None:
         """Clear the terminal and print lines of coloured spans. Only for a terminal."""
-        self._put("\x1b[H\x1b[J" + "".join("".join(map(self._inked, line)) + "\n" for line in lines))
+        self._write_text(
+            "\x1b[H\x1b[J" + "".join("".join(map(self._colour_span, line)) + "\n" for line in lines)
+        )
 
-    def json(self, document: object, indent: int | None = None) -> None:
+    def write_json(self, document: object, indent: int | None = None) -> None:
         """Print one JSON document.
 
         json.dumps() escapes every control character except DEL. Invalid UTF-8 in names becomes U+FFFD,
@@ -245,18 +254,18 @@ class Writer:
         """
         text = json.dumps(document, indent=indent)
         if "\\ud" in text:
-            text = json.dumps(_without_surrogates(document), indent=indent)
-        self._put(text.replace("\x7f", "\\u007f") + "\n")
+            text = json.dumps(_replace_surrogates(document), indent=indent)
+        self._write_text(text.replace("\x7f", "\\u007f") + "\n")
 
-    def part(self, text: str) -> None:
+    def write_partial(self, text: str) -> None:
         """Print text without a line end; over() can replace the text later."""
-        self._put(encodable(text, self._encoding))
+        self._write_text(make_encodable(text, self._encoding))
 
-    def over(self, text: str) -> None:
+    def overwrite_line(self, text: str) -> None:
         """Replace the unfinished line with this text. Only for a terminal."""
-        self._put("\r\x1b[K" + encodable(text, self._encoding))
+        self._write_text("\r\x1b[K" + make_encodable(text, self._encoding))
 
-    def _put(self, text: str) -> None:
+    def _write_text(self, text: str) -> None:
         try:
             if self._pipe is None:
                 self._stream.write(text)
@@ -270,7 +279,7 @@ class Writer:
             raise OutputLost(f"cannot write the output: {error.strerror}") from error
 
 
-def data() -> Writer:
+def open_stdout() -> Writer:
     """Return a writer to standard output, which carries data only."""
     return Writer(sys.stdout)
 
@@ -283,7 +292,7 @@ class _Listener:
 
 
 @contextlib.contextmanager
-def hearing(listener: Callable[[str], None]) -> Iterator[None]:
+def redirect_messages(listener: Callable[[str], None]) -> Iterator[None]:
     """Pass every message of every thread to this listener inside the context."""
     _Listener.hears = listener
     try:
@@ -292,7 +301,7 @@ def hearing(listener: Callable[[str], None]) -> Iterator[None]:
         _Listener.hears = None
 
 
-def say(text: str, head: str = "opwatch: ") -> None:
+def print_message(text: str, head: str = "opwatch: ") -> None:
     """Print a message to standard error, wrapped on a terminal. A failure to write it is ignored."""
     if _Listener.hears:
         _Listener.hears(text)
@@ -300,13 +309,13 @@ def say(text: str, head: str = "opwatch: ") -> None:
     try:
         writer = Writer(sys.stderr)
         width = writer.width
-        shown = units.printable(head + text)
+        shown = units.replace_unprintable(head + text)
         texts = [shown]
         if width and len(shown) > width:
             texts = textwrap.wrap(
                 shown, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
             )
-        writer.lines(texts)
+        writer.write_lines(texts)
     except (OSError, OutputLost, ValueError):
         return
 
@@ -319,24 +328,26 @@ class Progress:
         self._is_shown = not quiet and self._writer.width is not None
         self._is_begun = False
 
-    def show(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Replace the progress line with this text."""
         if self._is_shown:
             # A line as wide as the terminal would wrap, and could not be overwritten.
-            self._over(units.printable(text)[: max((self._writer.width or COLUMNS) - 1, 1)])
+            self._overwrite_line(
+                units.replace_unprintable(text)[: max((self._writer.width or COLUMNS) - 1, 1)]
+            )
             self._is_begun = True
 
     def clear(self) -> None:
         """Clear the progress line before other output."""
         if self._is_begun:
             self._is_begun = False
-            self._over("")
+            self._overwrite_line("")
 
-    def _over(self, text: str) -> None:
+    def _overwrite_line(self, text: str) -> None:
         with contextlib.suppress(OSError, OutputLost, ValueError):
-            self._writer.over(text)
+            self._writer.overwrite_line(text)
 
 
-def abandon() -> None:
+def discard_stdout() -> None:
     """Redirect standard output to /dev/null, so that Python's flush at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,15 +10,15 @@ from typing import Any, TextIO
 from opwatch import SCHEMA, units
 from opwatch.sinks.terminal import Writer
 from opwatch.sinks.trim_stale import (
-    heading,
-    in_bytes,
-    row,
-    spare_document,
-    spare_rows,
-    untrimmable_rows,
+    build_byte_bounds,
+    build_spare_document,
+    format_heading,
+    format_row,
+    format_spare,
+    format_untrimmable,
 )
-from opwatch.trim.history.journal import Look
-from opwatch.trim.stale.remembered import Part
+from opwatch.trim.history.journal import Checkpoint
+from opwatch.trim.stale.remembered import DeviceFreeSpace
 from opwatch.trim.stale.report import HistoryReport
 
 
@@ -35,17 +35,17 @@ class HistoryState:
     trimmed_bytes: int
     unknown_bytes: int
     extents: int
-    look: Look
+    look: Checkpoint
     missed_runs: int
     # Contexts in which this kernel runs no BPF programs, and the effect on the history.
     blind: str | None = None
 
 
-def _moment(wall_ns: int) -> str:
+def _format_time(wall_ns: int) -> str:
     return datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _look_document(look: Look) -> dict[str, Any]:
+def _build_look(look: Checkpoint) -> dict[str, Any]:
     return {
         "since": datetime.fromtimestamp(look.since_wall_ns / 1e9, UTC).isoformat(),
         "looked": datetime.fromtimestamp(look.wall_ns / 1e9, UTC).isoformat(),
@@ -57,28 +57,30 @@ def _look_document(look: Look) -> dict[str, Any]:
     }
 
 
-def _state_lines(recorded: HistoryState) -> Iterator[str]:
+def _format_state(recorded: HistoryState) -> Iterator[str]:
     yield f"{recorded.device}, {recorded.seconds:.1f} s recorded into {recorded.file}"
-    yield from row("at start", recorded.kept)
+    yield from format_row("at start", recorded.kept)
     for name in ("written", "trimmed", "unknown"):
         size = getattr(recorded, f"{name}_bytes")
         share = 100 * size / recorded.size_bytes if recorded.size_bytes else 0.0
-        yield from row(name, f"{units.capacity(size)}, {share:.2f} % of the disk")
-    yield from row("extents", str(recorded.extents))
+        yield from format_row(name, f"{units.format_capacity(size)}, {share:.2f} % of the disk")
+    yield from format_row("extents", str(recorded.extents))
     forgotten = recorded.look.forgotten
     for why, count in forgotten.items():
-        yield from row("forgotten", f"{'once' if count == 1 else f'{count} times'}: {why}")
+        yield from format_row("forgotten", f"{'once' if count == 1 else f'{count} times'}: {why}")
     slack = (recorded.look.written_slack, recorded.look.discarded_slack)
     if slack == (0, 0):
         since = "since the last time, " if forgotten else ""
-        yield from row("proof", f"{since}the kernel counted what was recorded, to the sector")
+        yield from format_row("proof", f"{since}the kernel counted what was recorded, to the sector")
     else:
         shown = ["unknown" if sectors is None else f"{sectors * 512} bytes" for sectors in slack]
-        yield from row("proof", f"could have been missed unnoticed: writes {shown[0]}, discards {shown[1]}")
+        yield from format_row(
+            "proof", f"could have been missed unnoticed: writes {shown[0]}, discards {shown[1]}"
+        )
     if recorded.missed_runs:
-        yield from row("skipped", f"{recorded.missed_runs} events of all disks, by the kernel")
+        yield from format_row("skipped", f"{recorded.missed_runs} events of all disks, by the kernel")
     if recorded.blind:
-        yield from row("note", recorded.blind)
+        yield from format_row("note", recorded.blind)
 
 
 def write_state(recorded: HistoryState, out: TextIO, *, as_json: bool) -> None:
@@ -87,17 +89,17 @@ def write_state(recorded: HistoryState, out: TextIO, *, as_json: bool) -> None:
         del text["look"]
         slack = (recorded.look.written_slack, recorded.look.discarded_slack)
         text["complete"] = not recorded.look.forgotten and slack == (0, 0)
-        Writer(out).json({"schema": SCHEMA, **text, **_look_document(recorded.look)}, indent=2)
+        Writer(out).write_json({"schema": SCHEMA, **text, **_build_look(recorded.look)}, indent=2)
         return
-    Writer(out).lines(_state_lines(recorded))
+    Writer(out).write_lines(_format_state(recorded))
 
 
-def _part_document(part: Part) -> dict[str, Any]:
+def _build_part(part: DeviceFreeSpace) -> dict[str, Any]:
     history = part.remembered
     return {
         "device": part.landing.device,
         "stopped": part.landing.stopped,
-        "free_bytes": part.landing.extents.total,
+        "free_bytes": part.landing.extents.total_bytes,
         "free_extents": len(part.landing.extents),
         "stale_bytes": part.held_bytes if history else None,
         "unknown_bytes": part.unknown_bytes,
@@ -105,10 +107,10 @@ def _part_document(part: Part) -> dict[str, Any]:
         "untrimmable_bytes": part.untrimmable_bytes,
         "history": str(history.file) if history else None,
         "doubts": list(history.doubts) if history else ["no history of this disk was given"],
-    } | (_look_document(history.look) if history else {})
+    } | (_build_look(history.look) if history else {})
 
 
-def history_document(report: HistoryReport) -> dict[str, Any]:
+def build_history_document(report: HistoryReport) -> dict[str, Any]:
     """Return the report as one JSON document."""
     return {
         "schema": SCHEMA,
@@ -118,51 +120,55 @@ def history_document(report: HistoryReport) -> dict[str, Any]:
         "seconds": round(report.seconds, 3),
         "free_bytes": report.free_bytes,
         "exact": report.unknown_bytes == 0,
-        "stale_bytes": in_bytes(report.stale),
+        "stale_bytes": build_byte_bounds(report.stale),
         "unknown_bytes": report.unknown_bytes,
-        "drives": [_part_document(part) for part in report.parts],
-        **spare_document(report.spare, report.spare_reason, report.physical_source),
+        "drives": [_build_part(part) for part in report.parts],
+        **build_spare_document(report.spare, report.spare_reason, report.physical_source),
         "notes": list(report.notes),
     }
 
 
-def _share(part: float, whole: int) -> str:
+def _format_share(part: float, whole: int) -> str:
     return f"{100 * part / whole:.2f} % of it" if whole else "there is no free space"
 
 
-def _part_rows(part: Part) -> Iterator[str]:
+def _format_part(part: DeviceFreeSpace) -> Iterator[str]:
     history = part.remembered
     where = part.landing.device
     if history is None:
-        yield from row("disk", f"{where}: no history of it was given")
+        yield from format_row("disk", f"{where}: no history of it was given")
     else:
-        yield from row(
-            "disk", f"{where}, recorded since {_moment(history.look.since_wall_ns)} ({history.file})"
+        yield from format_row(
+            "disk", f"{where}, recorded since {_format_time(history.look.since_wall_ns)} ({history.file})"
         )
         for words in history.doubts:
-            yield from row("", words)
+            yield from format_row("", words)
     if part.landing.stopped:
-        yield from row("", part.landing.stopped)
-    yield from untrimmable_rows(part)
+        yield from format_row("", part.landing.stopped)
+    yield from format_untrimmable(part)
 
 
-def history_lines(report: HistoryReport) -> list[str]:
+def format_history(report: HistoryReport) -> list[str]:
     """Return the report in 80 columns."""
-    rows = heading(report.subject, report.filesystem)
+    rows = format_heading(report.subject, report.filesystem)
     extents = sum(len(part.landing.extents) for part in report.parts)
-    rows += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")
+    rows += format_row("free", f"{units.format_capacity(report.free_bytes)} in {extents} extents")
     low, high = (round(edge) for edge in (report.stale.low, report.stale.high))
     if report.unknown_bytes:
-        rows += row("stale", f"{units.capacity(low)} to {units.capacity(high)}")
-        rows += row(
-            "unknown", f"{units.capacity(report.unknown_bytes)}, {_share(high - low, report.free_bytes)}"
+        rows += format_row("stale", f"{units.format_capacity(low)} to {units.format_capacity(high)}")
+        rows += format_row(
+            "unknown",
+            f"{units.format_capacity(report.unknown_bytes)}, {_format_share(high - low, report.free_bytes)}",
         )
-        rows += row("", "a trim of it while its disk is recorded makes it known")
+        rows += format_row("", "a trim of it while its disk is recorded makes it known")
     else:
-        rows += row("stale", f"{units.capacity(low)}, {_share(low, report.free_bytes)}; exact: {low} bytes")
+        rows += format_row(
+            "stale",
+            f"{units.format_capacity(low)}, {_format_share(low, report.free_bytes)}; exact: {low} bytes",
+        )
     for part in report.parts:
-        rows += _part_rows(part)
-    rows += spare_rows(report.spare, report.spare_reason, report.physical_source)
+        rows += _format_part(part)
+    rows += format_spare(report.spare, report.spare_reason, report.physical_source)
     for note in report.notes:
-        rows += row("note", note)
+        rows += format_row("note", note)
     return rows

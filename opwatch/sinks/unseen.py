@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from opwatch.host.mountspaces import MountedIn
-from opwatch.sinks.folding import folded
+from opwatch.sinks.wrapping import wrap_text
 
 # Machines may run hundreds of containers.
-_MOST = 10
+_MAX_NAMES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,25 +21,25 @@ class Unseen:
     processes: tuple[str, ...]
 
 
-def unseen_lines(unseen: Unseen) -> Iterator[str]:
+def format_unseen(unseen: Unseen) -> Iterator[str]:
     """Yield lines about the parts not inspected; none if everything was inspected."""
-    for mount in unseen.mounts[:_MOST]:
-        yield from folded(f"{mount}, and nowhere here: it was not checked", "elsewhere  ")
-        yield from folded(f"do: opwatch trim check --dev {mount.mount.source}", " " * 11)
-    if len(unseen.mounts) > _MOST:
-        rest = f"and {len(unseen.mounts) - _MOST} more, which --json lists"
-        yield from folded(rest, "elsewhere  ")
+    for mount in unseen.mounts[:_MAX_NAMES]:
+        yield from wrap_text(f"{mount}, and nowhere here: it was not checked", "elsewhere  ")
+        yield from wrap_text(f"do: opwatch trim check --dev {mount.mount.source}", " " * 11)
+    if len(unseen.mounts) > _MAX_NAMES:
+        rest = f"and {len(unseen.mounts) - _MAX_NAMES} more, which --json lists"
+        yield from wrap_text(rest, "elsewhere  ")
     for words in unseen.processes:
-        yield from folded(words, "not seen   ")
+        yield from wrap_text(words, "not seen   ")
     if unseen.processes:
-        yield from folded(
+        yield from wrap_text(
             "deleted files that these hold open, and what only they have mounted, are not told above; "
             "root of the machine itself, outside of containers, sees them",
             " " * 11,
         )
 
 
-def unseen_document(unseen: Unseen) -> dict[str, Any]:
+def build_unseen_document(unseen: Unseen) -> dict[str, Any]:
     """Return `elsewhere` and `unseen`, both empty if everything was inspected."""
     return {
         "elsewhere": [

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 _REGIONS = 256
 # A uniform workload exceeds the limit, in standard deviations of chi squared, once in a million runs.
-_MOST_SIGMAS = 5.0
+_MAX_SIGMAS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class WriteSpread:
 
     @property
     def is_uniform(self) -> bool | None:
-        return None if self.uneven_sigmas is None else self.uneven_sigmas <= _MOST_SIGMAS
+        return None if self.uneven_sigmas is None else self.uneven_sigmas <= _MAX_SIGMAS
 
 
 class WriteMap:
@@ -45,7 +45,7 @@ class WriteMap:
         # Greatest common divisor of the start units of all counted writes.
         self._step = 0
 
-    def add(self, offset_bytes: int, len_bytes: int, *, counted: bool = True) -> None:
+    def record_write(self, offset_bytes: int, len_bytes: int, *, counted: bool = True) -> None:
         """Record a write.
 
         Bytes outside the area, and units that the write covers only partly, do not count as covered. Pass
@@ -62,10 +62,10 @@ class WriteMap:
             self._counts[first * len(self._counts) // self._units] += 1
             self._step = math.gcd(self._step, first)
 
-    def spread(self, source: str = "block trace") -> WriteSpread:
-        return WriteSpread(self._covered / self._units, self._sigmas(), source)
+    def measure_spread(self, source: str = "block trace") -> WriteSpread:
+        return WriteSpread(self._covered / self._units, self._compute_sigmas(), source)
 
-    def _sigmas(self) -> float | None:
+    def _compute_sigmas(self) -> float | None:
         """Return the excess of chi squared over a uniform workload's expected value, in standard deviations.
 
         Workloads more even than chance, such as a random permutation of all units, give negative values.
@@ -75,7 +75,7 @@ class WriteMap:
         if total < 5 * len(self._counts) or len(self._counts) < 2:
             return None
         chi = 0.0
-        sizes = self._sizes()
+        sizes = self._count_start_positions()
         for size, count in zip(sizes, self._counts, strict=True):
             if size:
                 expected = total * size / sum(sizes)
@@ -83,7 +83,7 @@ class WriteMap:
         freedom = sum(map(bool, sizes)) - 1
         return (chi - freedom) / math.sqrt(2 * freedom) if freedom else None
 
-    def _sizes(self) -> list[int]:
+    def _count_start_positions(self) -> list[int]:
         """Return the number of possible start positions in each region.
 
         The numbers differ if the regions do not divide the positions evenly, and can be 0 if writes are

@@ -15,7 +15,7 @@ class FileRun(NamedTuple):
     length: int
 
 
-def joined_runs(runs: Iterable[FileRun]) -> list[FileRun]:
+def merge_runs(runs: Iterable[FileRun]) -> list[FileRun]:
     """Return the runs in file order, with runs merged that are adjacent in the file and on the drive."""
     joined: list[FileRun] = []
     for run in sorted(runs, key=lambda run: run.file_bytes):
@@ -34,7 +34,7 @@ class FileMap:
         self._runs = sorted(runs)
         self._begins = [run.disk_bytes for run in self._runs]
 
-    def parts(self, offset_bytes: int, length: int) -> Iterator[tuple[int, int]]:
+    def map_write(self, offset_bytes: int, length: int) -> Iterator[tuple[int, int]]:
         """Yield (file offset, length) of each part of a drive write within the file."""
         if not self._runs:
             yield offset_bytes, length

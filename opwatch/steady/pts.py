@@ -42,12 +42,12 @@ class PtsFit:
     is_steady: bool
 
     @property
-    def formula(self) -> str:
+    def formula_text(self) -> str:
         """Return the least squares fit as text, with the round number as x."""
         sign = "-" if self.slope < 0 else "+"
         return f"y = {self.intercept:.6g} {sign} {abs(self.slope):.6g} x"
 
-    def report(self) -> dict[str, object]:
+    def to_report(self) -> dict[str, object]:
         """Return the fields that the specification requires in every report, under opwatch's names."""
         return {
             "variable": self.variable,
@@ -60,7 +60,7 @@ class PtsFit:
             "measured_slope_excursion": self.measured_slope_excursion,
             "slope": self.slope,
             "intercept": self.intercept,
-            "least_squares_formula": self.formula,
+            "least_squares_formula": self.formula_text,
             "is_steady": self.is_steady,
         }
 
@@ -84,7 +84,7 @@ class PtsVerdict:
         last = self.fits[0].first_round + self.rule.window - 1
         return self.fits[0].first_round, last
 
-    def report(self) -> dict[str, object]:
+    def to_report(self) -> dict[str, object]:
         return {
             "rule": "SNIA SSS PTS 2.0.2, 2.1.24",
             "is_steady": self.is_steady,
@@ -92,7 +92,7 @@ class PtsVerdict:
             "rounds": self.rounds,
             "most_rounds": self.rule.most_rounds,
             "window": list(self.window),
-            "variables": [fit.report() for fit in self.fits],
+            "variables": [fit.to_report() for fit in self.fits],
         }
 
 

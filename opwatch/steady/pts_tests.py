@@ -138,7 +138,7 @@ PTS_TESTS = (
 )
 
 
-def pts_test(name: str) -> PtsTest:
+def find_pts_test(name: str) -> PtsTest:
     """Return the test with this name."""
     for test in PTS_TESTS:
         if test.name == name:

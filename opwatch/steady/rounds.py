@@ -28,7 +28,7 @@ class Round:
         return self.nand_bytes / self.host_bytes
 
 
-def joined(rounds: Sequence[Round]) -> Round:
+def merge_rounds(rounds: Sequence[Round]) -> Round:
     """Merge consecutive rounds.
 
     The merged p99 is the mean of the rounds' values: it shows a trend, but is not a percentile.

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from opwatch.compare.student import threshold
+from opwatch.compare.student import find_critical_value
 from opwatch.steady.coverage import WriteSpread
-from opwatch.steady.rounds import Round, joined
+from opwatch.steady.rounds import Round, merge_rounds
 
 _BINS = 10
-_LEAST_ROUNDS = 5
+_MIN_ROUNDS = 5
 # Checks that depend on timing.
-_OF_TIME = ("IOPS", "p99")
+_TIME_CHECKS = ("IOPS", "p99")
 
 
 class StrictState(StrEnum):
@@ -114,10 +114,10 @@ class StrictVerdict:
 
         Disturbances of timing, above all a busy host, do not change how much data the drive moves.
         """
-        others = [check for check in self.checks if check.name not in _OF_TIME]
+        others = [check for check in self.checks if check.name not in _TIME_CHECKS]
         return self.window is not None and all(check.is_met for check in others)
 
-    def report(self) -> dict[str, object]:
+    def to_report(self) -> dict[str, object]:
         window = self.window
         return {
             "state": self.state.value,
@@ -138,7 +138,7 @@ class StrictVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class SteadyGround:
+class VerdictInputs:
     """The inputs of a verdict other than the rounds.
 
     `spare_bytes` is T-U, or its upper bound if T is unknown (`spare_is_bound`). `written_bytes` were written
@@ -153,16 +153,16 @@ class SteadyGround:
 
 
 def judge_strict(
-    rounds: Sequence[Round], ground: SteadyGround, rule: StrictRule | None = None
+    rounds: Sequence[Round], ground: VerdictInputs, rule: StrictRule | None = None
 ) -> StrictVerdict:
     """Return whether the rounds end in steady state.
 
     `rounds` are all rounds since the fill, or since the purge if there was no fill, in order.
     """
     rule = rule or StrictRule()
-    checks = [_writes(rounds, ground), *_spread(ground, rule)]
-    window = _window(rounds, ground, rule)
-    checks += _drifts(window, rule)
+    checks = [_check_host_writes(rounds, ground), *_check_spread(ground, rule)]
+    window = _find_window(rounds, ground, rule)
+    checks += _check_drifts(window, rule)
     if any(check.is_met is False for check in checks):
         state = StrictState.NOT_REACHED
     elif any(check.is_met is None for check in checks):
@@ -172,7 +172,7 @@ def judge_strict(
     return StrictVerdict(state, tuple(checks), window)
 
 
-def _writes(rounds: Sequence[Round], ground: SteadyGround) -> StrictCheck:
+def _check_host_writes(rounds: Sequence[Round], ground: VerdictInputs) -> StrictCheck:
     written = ground.written_bytes + sum(one.host_bytes for one in rounds)
     needed = ground.spare_bytes + ground.active_bytes
     bound = " at most" if ground.spare_is_bound else ""
@@ -184,7 +184,7 @@ def _writes(rounds: Sequence[Round], ground: SteadyGround) -> StrictCheck:
     )
 
 
-def _spread(ground: SteadyGround, rule: StrictRule) -> tuple[StrictCheck, StrictCheck]:
+def _check_spread(ground: VerdictInputs, rule: StrictRule) -> tuple[StrictCheck, StrictCheck]:
     """Return the checks of the writes' coverage and uniformity."""
     false_spare = rule.false_spare * ground.spare_bytes / ground.active_bytes
     least = max(rule.coverage, 1 - false_spare)
@@ -205,48 +205,48 @@ def _spread(ground: SteadyGround, rule: StrictRule) -> tuple[StrictCheck, Strict
     return covered, StrictCheck("uniformity", "at most 5 sigma off", sigmas, spread.is_uniform)
 
 
-def _window(rounds: Sequence[Round], ground: SteadyGround, rule: StrictRule) -> SteadyWindow | None:
+def _find_window(rounds: Sequence[Round], ground: VerdictInputs, rule: StrictRule) -> SteadyWindow | None:
     """Return the shortest window that fails no drift check, or else the shortest window available."""
     shortest = None
     length = rule.window
     while length <= rule.longest:
-        window = _last(rounds, length * ground.active_bytes, ground, rule)
+        window = _select_last_rounds(rounds, length * ground.active_bytes, ground, rule)
         if window is None:
             break
-        if all(check.is_met is not False for check in _drifts(window, rule)):
+        if all(check.is_met is not False for check in _check_drifts(window, rule)):
             return window
         shortest = shortest or window
         length *= 2
     return shortest
 
 
-def _last(
-    rounds: Sequence[Round], n_bytes: float, ground: SteadyGround, rule: StrictRule
+def _select_last_rounds(
+    rounds: Sequence[Round], n_bytes: float, ground: VerdictInputs, rule: StrictRule
 ) -> SteadyWindow | None:
     """Return the last rounds that sum to `n_bytes`; None if they overlap the spare area's first use."""
     count = written = 0
-    while count < len(rounds) and (written < n_bytes or count < _LEAST_ROUNDS):
+    while count < len(rounds) and (written < n_bytes or count < _MIN_ROUNDS):
         count += 1
         written += rounds[-count].host_bytes
     before = ground.written_bytes + sum(one.host_bytes for one in rounds[: len(rounds) - count])
-    if written < n_bytes or count < _LEAST_ROUNDS or before < ground.spare_bytes:
+    if written < n_bytes or count < _MIN_ROUNDS or before < ground.spare_bytes:
         return None
     window = rounds[-count:]
     bins = min(_BINS, count)
-    parts = [joined(window[part * count // bins : (part + 1) * count // bins]) for part in range(bins)]
+    parts = [merge_rounds(window[part * count // bins : (part + 1) * count // bins]) for part in range(bins)]
     tails = [part.p99_ns for part in parts]
     wafs = [part.waf for part in parts]
     return SteadyWindow(
         first_round=len(rounds) - count + 1,
         rounds=count,
-        whole=joined(window),
-        iops=_drift([part.iops for part in parts], rule.chance),
-        tail=_drift(tails, rule.chance),
-        waf=_drift(wafs, rule.chance),
+        whole=merge_rounds(window),
+        iops=_fit_drift([part.iops for part in parts], rule.chance),
+        tail=_fit_drift(tails, rule.chance),
+        waf=_fit_drift(wafs, rule.chance),
     )
 
 
-def _drift(values: Sequence[float | None], chance: float) -> LineDrift | None:
+def _fit_drift(values: Sequence[float | None], chance: float) -> LineDrift | None:
     known = [value for value in values if value is not None]
     count = len(known)
     if count < len(values) or not any(known):
@@ -256,14 +256,14 @@ def _drift(values: Sequence[float | None], chance: float) -> LineDrift | None:
     spread = sum((x - middle) ** 2 for x in range(count))
     slope = sum((x - middle) * y for x, y in enumerate(known)) / spread
     rest = sum((y - mean - slope * (x - middle)) ** 2 for x, y in enumerate(known))
-    error = threshold(chance, count - 2) * math.sqrt(rest / (count - 2) / spread)
+    error = find_critical_value(chance, count - 2) * math.sqrt(rest / (count - 2) / spread)
     scale = (count - 1) / mean
     variance = sum((y - mean) ** 2 for y in known) / (count - 1)
-    of_mean = threshold(chance, count - 1) * math.sqrt(variance / count) / mean
+    of_mean = find_critical_value(chance, count - 1) * math.sqrt(variance / count) / mean
     return LineDrift(max(abs(slope) - error, 0.0) * scale, (abs(slope) + error) * scale, of_mean)
 
 
-def _drifts(window: SteadyWindow | None, rule: StrictRule) -> list[StrictCheck]:
+def _check_drifts(window: SteadyWindow | None, rule: StrictRule) -> list[StrictCheck]:
     proven = f"a drift of at most {100 * rule.drift:g} % over the window"
     shown = f"no drift beyond {100 * rule.tail_drift:g} % that shows over the window"
     wanted = {"IOPS": proven, "p99": shown, "WAF": proven}
@@ -272,13 +272,13 @@ def _drifts(window: SteadyWindow | None, rule: StrictRule) -> list[StrictCheck]:
         return [StrictCheck(name, text, missing, False) for name, text in wanted.items()]
     tail, waf = window.tail, window.waf
     return [
-        _iops(window, proven, rule),
-        StrictCheck("p99", shown, *_measured(tail, tail and tail.least, "least", rule.tail_drift)),
-        StrictCheck("WAF", proven, *_measured(waf, waf and waf.most, "most", rule.drift)),
+        _check_iops(window, proven, rule),
+        StrictCheck("p99", shown, *_evaluate_drift(tail, tail and tail.least, "least", rule.tail_drift)),
+        StrictCheck("WAF", proven, *_evaluate_drift(waf, waf and waf.most, "most", rule.drift)),
     ]
 
 
-def _measured(
+def _evaluate_drift(
     drift: LineDrift | None, share: float | None, bound: str, limit: float
 ) -> tuple[str, bool | None]:
     """Return the measured value as text, and True if it is within the limit (None if not measured)."""
@@ -287,7 +287,7 @@ def _measured(
     return f"at {bound} {100 * share:.2g} %", share <= limit
 
 
-def _iops(window: SteadyWindow, proven: str, rule: StrictRule) -> StrictCheck:
+def _check_iops(window: SteadyWindow, proven: str, rule: StrictRule) -> StrictCheck:
     """Return the check of IOPS.
 
     Host noise affects IOPS but not WAF. If WAF proves that the flash is in steady state, IOPS only need to
@@ -295,7 +295,7 @@ def _iops(window: SteadyWindow, proven: str, rule: StrictRule) -> StrictCheck:
     """
     iops, waf = window.iops, window.waf
     if iops is None or iops.most <= rule.drift or waf is None:
-        return StrictCheck("IOPS", proven, *_measured(iops, iops and iops.most, "most", rule.drift))
+        return StrictCheck("IOPS", proven, *_evaluate_drift(iops, iops and iops.most, "most", rule.drift))
     wanted = (
         f"{proven}, or, with such a WAF, none beyond that shows and an error of at most "
         f"{100 * rule.noise:g} %"

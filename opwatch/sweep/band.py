@@ -21,8 +21,8 @@ _SMALL_SUPERBLOCK = 64
 # best.
 _ALIKE_RATIO, _ALIKE_TIMES = 0.01, 2.0
 # Lower bound of the relative error of a measured WAF, however small its printed error.
-_LEAST_ERROR = 0.002
-_MOST_SPARE = 10.0
+_MIN_ERROR = 0.002
+_MAX_SPARE = 10.0
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -34,7 +34,7 @@ class CollectorModel:
     waf: Callable[[float], float]
 
 
-def two_choices(alpha: float) -> float:
+def compute_two_choices_waf(alpha: float) -> float:
     """Return Van Houdt's mean-field WAF for choosing the emptier of two random superblocks, for large ones.
 
     With W(x) the share of superblocks of which at least x is valid, -c x W' = 1 - W^2 and W(1) = 0 give W =
@@ -43,19 +43,19 @@ def two_choices(alpha: float) -> float:
     low, high = 1e-6, 1e6
     for _ in range(100):
         rate = math.sqrt(low * high)
-        if _mean_validity(rate) > 1 / alpha:
+        if _compute_mean_validity(rate) > 1 / alpha:
             low = rate
         else:
             high = rate
     return alpha / math.sqrt(low * high)
 
 
-def _mean_validity(rate: float) -> float:
+def _compute_mean_validity(rate: float) -> float:
     """Return the integral of rate * e^(-rate u) * tanh(u) over u from 0 to infinity."""
-    return rate / 2 * (_digamma(rate / 4 + 0.5) - _digamma(rate / 4)) - 1.0
+    return rate / 2 * (_compute_digamma(rate / 4 + 0.5) - _compute_digamma(rate / 4)) - 1.0
 
 
-def _digamma(x: float) -> float:
+def _compute_digamma(x: float) -> float:
     """Return the digamma function: by recurrence below 10, by its asymptotic series above."""
     shift = 0.0
     while x < 10:
@@ -66,22 +66,22 @@ def _digamma(x: float) -> float:
     return shift + math.log(x) - 1 / (2 * x) - tail
 
 
-def greedy_model(superblock_pages: int | None) -> CollectorModel:
+def make_greedy_model(superblock_pages: int | None) -> CollectorModel:
     """Return the greedy model for this superblock size, or its limit for large or unknown sizes."""
     if superblock_pages is None or superblock_pages >= _LARGE_SUPERBLOCK:
-        return CollectorModel("greedy or FIFO", models.fifo)
-    return CollectorModel("greedy", lambda alpha: models.greedy(alpha, superblock_pages))
+        return CollectorModel("greedy or FIFO", models.predict_fifo)
+    return CollectorModel("greedy", lambda alpha: models.predict_greedy(alpha, superblock_pages))
 
 
-def collector_models(superblock_pages: int | None = None) -> tuple[CollectorModel, ...]:
+def make_collector_models(superblock_pages: int | None = None) -> tuple[CollectorModel, ...]:
     """Return the models that a fit tries, the best collector first."""
-    greedy = greedy_model(superblock_pages)
-    fifo = () if greedy.waf is models.fifo else (CollectorModel("FIFO", models.fifo),)
+    greedy = make_greedy_model(superblock_pages)
+    fifo = () if greedy.waf is models.predict_fifo else (CollectorModel("FIFO", models.predict_fifo),)
     return (
         greedy,
         *fifo,
-        CollectorModel("two choices", two_choices),
-        CollectorModel("random", models.random_victim),
+        CollectorModel("two choices", compute_two_choices_waf),
+        CollectorModel("random", models.predict_random),
     )
 
 
@@ -95,12 +95,12 @@ class ModelBand:
     two_choices: float
 
 
-def band_at(alpha: float, superblock_pages: int | None = None) -> ModelBand:
+def compute_band(alpha: float, superblock_pages: int | None = None) -> ModelBand:
     return ModelBand(
-        models.greedy(alpha, _SMALL_SUPERBLOCK),
-        greedy_model(superblock_pages).waf(alpha),
-        models.fifo(alpha),
-        two_choices(alpha),
+        models.predict_greedy(alpha, _SMALL_SUPERBLOCK),
+        make_greedy_model(superblock_pages).waf(alpha),
+        models.predict_fifo(alpha),
+        compute_two_choices_waf(alpha),
     )
 
 
@@ -128,12 +128,12 @@ class SpareFit:
     rms_ratio: float | None
     alike: tuple[str, ...]
 
-    def spare_ratio(self, usable_bytes: int) -> float:
+    def compute_spare_ratio(self, usable_bytes: int) -> float:
         """Return (T-U)/U at a level."""
         return self.flash_bytes / usable_bytes - 1
 
     @property
-    def is_one_class(self) -> bool:
+    def has_one_class(self) -> bool:
         return len(self.alike) == 1
 
 
@@ -145,7 +145,7 @@ def fit_spare(levels: Sequence[MeasuredLevel], superblock_pages: int | None = No
     known = [level for level in levels if level.waf > 1.005]
     if not known:
         raise NotEnoughData("no level amplifies: there is no spare area to fit")
-    fits = [_fit(model, known) for model in collector_models(superblock_pages)]
+    fits = [_fit_class(model, known) for model in make_collector_models(superblock_pages)]
     # Every class fits a single level exactly, up to rounding. Keep the best collector first then, because the
     # best collector implies the smallest spare area.
     if len(known) > 1:
@@ -157,28 +157,28 @@ def fit_spare(levels: Sequence[MeasuredLevel], superblock_pages: int | None = No
     return SpareFit(model, flash, predicted, None if len(known) == 1 else miss, alike)
 
 
-def _fit(model: CollectorModel, levels: Sequence[MeasuredLevel]) -> tuple[CollectorModel, float, float]:
+def _fit_class(model: CollectorModel, levels: Sequence[MeasuredLevel]) -> tuple[CollectorModel, float, float]:
     """Fit one class; return the class, the remaining error, and T.
 
     Minimizes the error by golden section over the logarithm of T - U of the largest level.
     """
     most = max(level.usable_bytes for level in levels)
 
-    def miss(log_spare: float) -> float:
+    def compute_miss(log_spare: float) -> float:
         flash = most * (1 + math.exp(log_spare))
         total = weights = 0.0
         for level in levels:
-            weight = 1 / max(level.waf_error / level.waf, _LEAST_ERROR) ** 2
+            weight = 1 / max(level.waf_error / level.waf, _MIN_ERROR) ** 2
             total += weight * math.log(model.waf(flash / level.usable_bytes) / level.waf) ** 2
             weights += weight
         return math.sqrt(total / weights)
 
-    low, high = math.log(1e-4), math.log(_MOST_SPARE)
+    low, high = math.log(1e-4), math.log(_MAX_SPARE)
     for _ in range(60):
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        if miss(left) < miss(right):
+        if compute_miss(left) < compute_miss(right):
             high = right
         else:
             low = left
     best = (low + high) / 2
-    return model, miss(best), most * (1 + math.exp(best))
+    return model, compute_miss(best), most * (1 + math.exp(best))

@@ -14,17 +14,17 @@ from opwatch.fio.logs import FioLog
 from opwatch.fio.results import FioReport
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round
-from opwatch.steady.strict import SteadyGround
+from opwatch.steady.strict import VerdictInputs
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelProbe, OpKind
 from opwatch.trace.derive import Interval
-from opwatch.waf.measure import Measured
+from opwatch.waf.measure import MeasuredWaf
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
 # Omit a round's NAND bytes as noise if the error exceeds this share.
 _WHOLE_ROUND = 0.05
 # Student's t at 95 % for five parts; slightly conservative for more.
-_LEAST_PARTS, _T_OF_PARTS = 5, 2.8
+_MIN_PARTS, _T_OF_PARTS = 5, 2.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class RoundEvidence:
     cpu_s: float
 
     @property
-    def written(self) -> int:
+    def written_bytes(self) -> int:
         return self.report.total.bytes["write"]
 
-    def bins(self) -> Counter[int]:
+    def count_latencies(self) -> Counter[int]:
         """Return the completion latencies of writes: the midpoints of fio's bins in ns, with their counts."""
         counted: Counter[int] = Counter()
         for job in self.report.jobs:
             operation = job.operations.get("write")
-            latency = operation.latency if operation else None
+            latency = operation.reported_latency if operation else None
             for middle, count in latency.bins or () if latency else ():
                 counted[middle] += count
         return counted
@@ -58,19 +58,19 @@ class WindowEvidence:
     """
 
     rounds: Sequence[RoundEvidence]
-    measured: Measured | None = None
+    measured: MeasuredWaf | None = None
     traced: Interval | None = None
     why_untraced: str | None = None
     celsius: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
-def ground_of(level: OpLevel, spread: WriteSpread | None) -> SteadyGround:
+def make_verdict_inputs(level: OpLevel, spread: WriteSpread | None) -> VerdictInputs:
     """Return the inputs of a level's verdict.
 
     If the flash size is unknown, the spare area is an upper bound.
     """
-    return SteadyGround(
+    return VerdictInputs(
         active_bytes=level.active_bytes,
         spare_bytes=level.most_spare_bytes,
         spread=spread,
@@ -78,7 +78,7 @@ def ground_of(level: OpLevel, spread: WriteSpread | None) -> SteadyGround:
     )
 
 
-def quantile_of(bins: Mapping[int, int], share: float) -> float | None:
+def find_quantile(bins: Mapping[int, int], share: float) -> float | None:
     """Return the quantile, or None if fewer than 1 request would exceed the quantile."""
     count = sum(bins.values())
     if not count or count * (1 - share) < 1:
@@ -91,18 +91,18 @@ def quantile_of(bins: Mapping[int, int], share: float) -> float | None:
     return None
 
 
-def round_of_evidence(evidence: RoundEvidence, measured: Measured | None) -> Round:
+def make_round(evidence: RoundEvidence, measured: MeasuredWaf | None) -> Round:
     total = evidence.report.total
     return Round(
-        host_bytes=evidence.written,
+        host_bytes=evidence.written_bytes,
         seconds=total.seconds,
         ios=sum(total.requests.values()),
-        p99_ns=quantile_of(evidence.bins(), 0.99),
-        nand_bytes=nand_of(measured, _WHOLE_ROUND),
+        p99_ns=find_quantile(evidence.count_latencies(), 0.99),
+        nand_bytes=find_nand_bytes(measured, _WHOLE_ROUND),
     )
 
 
-def probe_of(kind: OpKind, rounds: Sequence[RoundEvidence]) -> LevelProbe:
+def merge_probe_rounds(kind: OpKind, rounds: Sequence[RoundEvidence]) -> LevelProbe:
     """Merge the rounds of a window into a measurement of this kind of I/O."""
     ios = [sum(one.report.total.requests.values()) for one in rounds]
     means = [one.report.mean_ns for one in rounds]
@@ -116,22 +116,22 @@ def probe_of(kind: OpKind, rounds: Sequence[RoundEvidence]) -> LevelProbe:
     )
 
 
-def probe_error(rates: Sequence[float]) -> float | None:
+def compute_probe_error(rates: Sequence[float]) -> float | None:
     """Return the relative error (95 %) of the mean of equal parts, or None for too few parts."""
-    scatter = variation(rates) if len(rates) >= _LEAST_PARTS else None
+    scatter = compute_variation(rates) if len(rates) >= _MIN_PARTS else None
     return None if scatter is None else _T_OF_PARTS * scatter / math.sqrt(len(rates))
 
 
-def nand_of(measured: Measured | None, most_error: float) -> int | None:
+def find_nand_bytes(measured: MeasuredWaf | None, most_error: float) -> int | None:
     """Return the NAND bytes of an interval, or None if the counters do not cover exactly that interval."""
     stretch = measured.stretch if measured else None
-    if not stretch or not stretch.whole or not stretch.amplification.nand.known:
+    if not stretch or not stretch.whole or not stretch.amplification.nand.is_known:
         return None
     nand = stretch.amplification.nand
-    return nand.middle if nand.error <= most_error * max(nand.middle, 1) else None
+    return nand.best_estimate if nand.error <= most_error * max(nand.best_estimate, 1) else None
 
 
-def seconds_of(rounds: Iterable[RoundEvidence]) -> list[float]:
+def sum_iops_by_second(rounds: Iterable[RoundEvidence]) -> list[float]:
     """Return the IOPS of each second, summed over all threads.
 
     The last row of a log covers less than a second.
@@ -141,7 +141,7 @@ def seconds_of(rounds: Iterable[RoundEvidence]) -> list[float]:
         by_row: dict[int, float] = defaultdict(float)
         for log in evidence.logs:
             rows: Counter[str] = Counter()
-            for row in log.rows():
+            for row in log.iter_rows():
                 by_row[rows[row.operation]] += row.value
                 rows[row.operation] += 1
         # Drop the row of the unfinished last second.
@@ -149,11 +149,11 @@ def seconds_of(rounds: Iterable[RoundEvidence]) -> list[float]:
     return seconds
 
 
-def figures_of(evidence: WindowEvidence) -> LevelFigures:
+def compute_figures(evidence: WindowEvidence) -> LevelFigures:
     """Compute a level's figures."""
     missing = dict(evidence.notes)
-    host, nand, waf, error = _bytes(evidence, missing)
-    seconds = seconds_of(evidence.rounds)
+    host, nand, waf, error = _count_bytes(evidence, missing)
+    seconds = sum_iops_by_second(evidence.rounds)
     if len(seconds) < 2:
         missing["iops_worst_second"] = "the rounds are shorter than a second: nothing was logged in between"
     ios = sum(sum(one.report.total.requests.values()) for one in evidence.rounds)
@@ -166,18 +166,18 @@ def figures_of(evidence: WindowEvidence) -> LevelFigures:
         waf=waf,
         waf_error=error,
         iops=ios / time_s if time_s else None,
-        iops_cv=variation(seconds),
+        iops_cv=compute_variation(seconds),
         iops_worst_second=min(seconds) if len(seconds) > 1 else None,
-        latency_by_trace=_traced(evidence, missing),
-        latency_by_fio=_by_fio(evidence.rounds, missing),
+        latency_by_trace=_collect_traced_quantiles(evidence, missing),
+        latency_by_fio=_collect_fio_quantiles(evidence.rounds, missing),
         cpu_ns_per_io=1e9 * sum(one.cpu_s for one in evidence.rounds) / ios if ios else None,
-        load_cpu_ratio=_busiest(evidence.rounds),
+        load_cpu_ratio=_find_busiest_share(evidence.rounds),
         temperature_c=evidence.celsius,
         missing=missing,
     )
 
 
-def _busiest(rounds: Sequence[RoundEvidence]) -> float | None:
+def _find_busiest_share(rounds: Sequence[RoundEvidence]) -> float | None:
     """Return the CPU share of each round's busiest thread, averaged over time.
 
     None if fio did not report CPU time for all rounds.
@@ -192,10 +192,10 @@ def _busiest(rounds: Sequence[RoundEvidence]) -> float | None:
     return busy_s / time_s if time_s else None
 
 
-def _bytes(
+def _count_bytes(
     evidence: WindowEvidence, missing: dict[str, str]
 ) -> tuple[HostBytes, int | None, float | None, float | None]:
-    fio = sum(one.written for one in evidence.rounds)
+    fio = sum(one.written_bytes for one in evidence.rounds)
     trace = None
     if evidence.traced and "write" in evidence.traced.ops:
         trace = evidence.traced.ops["write"].bytes
@@ -206,46 +206,50 @@ def _bytes(
         missing |= {"waf": reason, "nand_bytes": reason, "host_firmware": reason}
         return HostBytes(trace, fio), None, None, None
     firmware = stretch.host.firmware
-    if not firmware or not firmware.known:
+    if not firmware or not firmware.is_known:
         missing["host_firmware"] = stretch.host.why or "the drive's own count was not read"
     nand = stretch.amplification.nand
     return (
-        HostBytes(trace, fio, firmware.middle if firmware and firmware.known else None),
-        nand.middle if nand.known else None,
+        HostBytes(trace, fio, firmware.best_estimate if firmware and firmware.is_known else None),
+        nand.best_estimate if nand.is_known else None,
         measured.waf,
         measured.error,
     )
 
 
-def _by_fio(rounds: Iterable[RoundEvidence], missing: dict[str, str]) -> dict[str, float]:
+def _collect_fio_quantiles(rounds: Iterable[RoundEvidence], missing: dict[str, str]) -> dict[str, float]:
     bins: Counter[int] = Counter()
     for evidence in rounds:
-        bins.update(evidence.bins())
-    return _known({name: quantile_of(bins, share) for name, share in QUANTILES.items()}, "fio", missing)
+        bins.update(evidence.count_latencies())
+    return _drop_unknown(
+        {name: find_quantile(bins, share) for name, share in QUANTILES.items()}, "fio", missing
+    )
 
 
-def _traced(evidence: WindowEvidence, missing: dict[str, str]) -> dict[str, float]:
+def _collect_traced_quantiles(evidence: WindowEvidence, missing: dict[str, str]) -> dict[str, float]:
     write = evidence.traced.ops.get("write") if evidence.traced else None
     if not write:
         missing["trace"] = evidence.why_untraced or "nothing was traced"
         return {}
     histogram = write.latency.histogram
-    quantiles = {name: histogram.quantile(share) for name, share in QUANTILES.items()}
+    quantiles = {name: histogram.find_quantile(share) for name, share in QUANTILES.items()}
     values = {
         name: estimate.value if estimate and write.count * (1 - QUANTILES[name]) >= 1 else None
         for name, estimate in quantiles.items()
     }
-    return _known(values, "trace", missing)
+    return _drop_unknown(values, "trace", missing)
 
 
-def _known(values: Mapping[str, float | None], source: str, missing: dict[str, str]) -> dict[str, float]:
+def _drop_unknown(
+    values: Mapping[str, float | None], source: str, missing: dict[str, str]
+) -> dict[str, float]:
     for name, value in values.items():
         if value is None:
             missing[f"{name} ({source})"] = "too few requests to tell"
     return {name: value for name, value in values.items() if value is not None}
 
 
-def variation(rates: Sequence[float]) -> float | None:
+def compute_variation(rates: Sequence[float]) -> float | None:
     """Return the standard deviation as a share of the mean."""
     if len(rates) < 2 or not sum(rates):
         return None

@@ -28,9 +28,9 @@ _BUFFER = 1 << 20
 _FAST = 1 << 40
 
 
-def fitted_profile(result: SweepResult, where: str) -> Profile:
+def fit_profile(result: SweepResult, where: str) -> Profile:
     """Return the profile fitted to a sweep of a drive. `where` names the source of the sweep."""
-    fit = result.fit()
+    fit = result.fit_levels()
     if fit is None:
         raise NotEnoughData(
             f"{where}: no level with a WAF above 1 has reached a steady state under uniform writes: there is "
@@ -44,17 +44,17 @@ def fitted_profile(result: SweepResult, where: str) -> Profile:
     }
     if policy is Policy.D_CHOICES:
         drive["policy_arg"] = 2
-    steady = [one for one in result.steady() if one.figures.iops and one.figures.waf]
+    steady = [one for one in result.select_steady() if one.figures.iops and one.figures.waf]
     return Profile(
         name=f"{PREFIX}{where}",
         description=f"as {result.target} was measured",
         source="A sweep; latencies but for what follows from the speed are not fitted",
         drive=drive,
-        timing=_timing(steady),
+        timing=_fit_timing(steady),
     )
 
 
-def _timing(levels: Sequence[LevelOutcome]) -> dict[str, int]:
+def _fit_timing(levels: Sequence[LevelOutcome]) -> dict[str, int]:
     speeds = [(one.figures.iops or 0.0, one.figures.waf or 1.0) for one in levels]
     command_ns = 1e9 / max(iops for iops, _ in speeds)
     page_ns, waf = min((1e9 / (iops * waf), waf) for iops, waf in speeds)

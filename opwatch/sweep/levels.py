@@ -16,10 +16,10 @@ from opwatch.quantities import parse_percentage, parse_size
 
 # Windows start and end at a multiple of every drive's mapping unit and of the partition alignment.
 ALIGN_BYTES = 1 << 20
-_MOST_RATIO = 10
+_MAX_RATIO = 10
 # The largest known reserve is 42 % of the visible capacity.
-_MOST_HIDDEN = 0.5
-_MOST_LEVELS = 64
+_MAX_HIDDEN = 0.5
+_MAX_LEVELS = 64
 
 
 class OpShare(StrEnum):
@@ -112,7 +112,7 @@ class OpLevel:
         """
         flash = self.flash_bytes
         if flash is None:
-            flash = self.scale.capacity_bytes + int(_MOST_HIDDEN * self.scale.capacity_bytes)
+            flash = self.scale.capacity_bytes + int(_MAX_HIDDEN * self.scale.capacity_bytes)
         return flash - self.active_bytes
 
     @property
@@ -133,22 +133,22 @@ def parse_levels(text: str, scale: LevelScale, flash_bytes: int | None = None) -
     the capacity in use. The levels keep the typed order. A level given twice is refused.
     """
     words = [word.strip() for word in text.split(",")]
-    if len(words) > _MOST_LEVELS:
-        raise UsageError(f"--op has {len(words)} levels: at most {_MOST_LEVELS}")
+    if len(words) > _MAX_LEVELS:
+        raise UsageError(f"--op has {len(words)} levels: at most {_MAX_LEVELS}")
     is_percent = words[-1].endswith("%")
-    levels = tuple(_level(word, is_percent, scale, flash_bytes) for word in words)
-    _refuse_twice(levels)
+    levels = tuple(_parse_level(word, is_percent, scale, flash_bytes) for word in words)
+    _require_distinct(levels)
     return levels
 
 
-def _level(word: str, is_percent: bool, scale: LevelScale, flash_bytes: int | None) -> OpLevel:
+def _parse_level(word: str, is_percent: bool, scale: LevelScale, flash_bytes: int | None) -> OpLevel:
     if is_percent and word.replace(".", "", 1).isdecimal():
         word += "%"
     if word.endswith("%"):
-        usable = _usable(word, scale)
+        usable = _compute_usable(word, scale)
         label = word.replace("%", " %")
     else:
-        usable, label = _size(word), word
+        usable, label = _parse_level_size(word), word
     usable -= usable % scale.align_bytes
     if not usable and word.isdecimal():
         raise UsageError(f"--op {word}: that is so many bytes; a percentage has its sign, as in 0,7,28%")
@@ -163,19 +163,19 @@ def _level(word: str, is_percent: bool, scale: LevelScale, flash_bytes: int | No
     return OpLevel(label, usable, scale, flash_bytes)
 
 
-def _usable(word: str, scale: LevelScale) -> int:
+def _compute_usable(word: str, scale: LevelScale) -> int:
     """Convert a percentage to U, rounded down to whole bytes."""
     ratio = Fraction(*parse_percentage(word))
     if scale.share is OpShare.WHOLE:
         if ratio >= 1:
             raise UsageError(f"--op {word} of the whole leaves nothing to use: write less than 100%")
         return int(scale.capacity_bytes * (1 - ratio))
-    if ratio > _MOST_RATIO:
-        raise UsageError(f"--op {word} makes no sense: write at most {100 * _MOST_RATIO}%")
+    if ratio > _MAX_RATIO:
+        raise UsageError(f"--op {word} makes no sense: write at most {100 * _MAX_RATIO}%")
     return int(scale.capacity_bytes / (1 + ratio))
 
 
-def _size(word: str) -> int:
+def _parse_level_size(word: str) -> int:
     try:
         return parse_size(word)
     except UsageError as error:
@@ -184,7 +184,7 @@ def _size(word: str) -> int:
         ) from error
 
 
-def _refuse_twice(levels: Iterable[OpLevel]) -> None:
+def _require_distinct(levels: Iterable[OpLevel]) -> None:
     labels: dict[int, str] = {}
     for level in levels:
         if level.usable_bytes in labels:

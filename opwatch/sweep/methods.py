@@ -65,12 +65,12 @@ METHODS = (
 
 
 # Methods available to a sweep; collectors/sweep/offers.py gives the reason for the others.
-SWEPT = ("window", "partition", "namespace", "max-address", "file", "fill")
+SWEEP_METHODS = ("window", "partition", "namespace", "max-address", "file", "fill")
 # Methods that preserve the file system.
-ON_FILES = ("file", "fill")
+FILE_METHODS = ("file", "fill")
 
 
-def method_of(name: str) -> LevelMethod:
+def find_method(name: str) -> LevelMethod:
     """Return the method with the name typed by a user."""
     for method in METHODS:
         if method.name == name:

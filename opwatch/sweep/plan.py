@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from opwatch.sweep.levels import LevelFiles, OpLevel
-from opwatch.sweep.purges import DISCARD, FORMAT, SECURE_ERASE, PurgeWay
+from opwatch.sweep.purges import DISCARD, FORMAT, SECURE_ERASE, PurgeMethod
 
 # Difference between a binary gigabyte of flash and a decimal gigabyte of capacity.
 _USUAL_HIDDEN = 0.07
@@ -133,10 +133,10 @@ class SweepPace:
 
 
 def plan_steps(
-    levels: Sequence[OpLevel], method: str, pace: SweepPace, speed: SweepSpeed, purge: PurgeWay = DISCARD
+    levels: Sequence[OpLevel], method: str, pace: SweepPace, speed: SweepSpeed, purge: PurgeMethod = DISCARD
 ) -> tuple[SweepStep, ...]:
     """Return all steps of a sweep, in order."""
-    steps = [step for level in levels for step in _of_level(level, method, pace, speed, purge)]
+    steps = [step for level in levels for step in _plan_level(level, method, pace, speed, purge)]
     is_on_files = any(level.files for level in levels)
     last = SweepStep(
         StepKind.RESTORE,
@@ -147,12 +147,16 @@ def plan_steps(
     return (*steps, last)
 
 
-def _of_level(
-    level: OpLevel, method: str, pace: SweepPace, speed: SweepSpeed, purge: PurgeWay
+def _plan_level(
+    level: OpLevel, method: str, pace: SweepPace, speed: SweepSpeed, purge: PurgeMethod
 ) -> Iterable[SweepStep]:
-    round_bytes = round_size(level, pace)
-    least = _least_rounds(level, round_bytes, pace)
-    limits = _of_files(level, level.files, speed) if level.files else _of_drive(level, method, purge)
+    round_bytes = compute_round_size(level, pace)
+    least = _compute_min_rounds(level, round_bytes, pace)
+    limits = (
+        _plan_file_level(level, level.files, speed)
+        if level.files
+        else _plan_drive_level(level, method, purge)
+    )
     yield SweepStep(
         StepKind.GUARD,
         "the same drive and file system, and nobody else's writes"
@@ -163,15 +167,17 @@ def _of_level(
     yield next(limits)
     yield SweepStep(StepKind.SETTLE, "let it erase", level, seconds=pace.settle_s)
     yield from limits
-    probes = _probes(level, pace)
+    probes = _plan_probes(level, pace)
     yield from probes[:-1]
-    filled, passes = fill_size(level, pace)
+    filled, passes = compute_fill_size(level, pace)
     yield SweepStep(
         StepKind.FILL,
         "write all of it, as random writes leave it" if pace.sprandom else "write all of it in order",
         level,
         write_bytes=filled,
-        seconds=_time(filled, speed.round_bytes_per_s if pace.sprandom else speed.fill_bytes_per_s),
+        seconds=_estimate_seconds(
+            filled, speed.round_bytes_per_s if pace.sprandom else speed.fill_bytes_per_s
+        ),
         at_least=passes,
         at_most=passes,
     )
@@ -181,20 +187,20 @@ def _of_level(
         "the workload" if least <= pace.most_rounds else f"the workload; no verdict before round {least}",
         level,
         write_bytes=round_bytes,
-        seconds=_time(round_bytes, speed.round_bytes_per_s),
+        seconds=_estimate_seconds(round_bytes, speed.round_bytes_per_s),
         at_least=min(least, pace.most_rounds),
         at_most=pace.most_rounds,
     )
     yield SweepStep(StepKind.VERDICT, "steady or not, by SNIA's rule and by ours", level)
 
 
-def _probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
+def _plan_probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
     """Return the measurements other than rounds; the last runs after the fill."""
     if not pace.probe_s:
         return []
     words = (
         ("read while it is empty", 0),
-        ("write a little of it", probe_size(level)),
+        ("write a little of it", compute_probe_size(level)),
         ("read what is there", 0),
     )
     return [
@@ -203,9 +209,9 @@ def _probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
     ]
 
 
-def _of_drive(level: OpLevel, method: str, purge: PurgeWay) -> Iterator[SweepStep]:
+def _plan_drive_level(level: OpLevel, method: str, purge: PurgeMethod) -> Iterator[SweepStep]:
     """Yield the steps that set a level on a whole drive, the purge first."""
-    yield purge_step(level, purge)
+    yield make_purge_step(level, purge)
     if method == "namespace" and level.usable_bytes < level.scale.capacity_bytes:
         made = f"one of {level.usable_bytes} bytes in its place"
         yield SweepStep(
@@ -218,13 +224,13 @@ def _of_drive(level: OpLevel, method: str, purge: PurgeWay) -> Iterator[SweepSte
         yield SweepStep(StepKind.LIMIT, f"leave {level.usable_bytes} bytes in use by {method}", level)
 
 
-def purge_step(level: OpLevel, purge: PurgeWay) -> SweepStep:
+def make_purge_step(level: OpLevel, purge: PurgeMethod) -> SweepStep:
     """Return the purge step of a whole drive. A format or an erase needs no additional discard."""
     discarded = 0 if purge.name in (FORMAT.name, SECURE_ERASE.name) else level.scale.capacity_bytes
     return SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=discarded, seconds=purge.seconds)
 
 
-def _of_files(level: OpLevel, files: LevelFiles, speed: SweepSpeed) -> Iterator[SweepStep]:
+def _plan_file_level(level: OpLevel, files: LevelFiles, speed: SweepSpeed) -> Iterator[SweepStep]:
     """Yield the steps that set a level made of files, the trim first."""
     free = level.scale.capacity_bytes - level.usable_bytes + level.active_bytes
     yield SweepStep(StepKind.PURGE, "trim all that is free there", level, discard_bytes=free)
@@ -234,29 +240,31 @@ def _of_files(level: OpLevel, files: LevelFiles, speed: SweepSpeed) -> Iterator[
         f"a file of {files.load_bytes} bytes{ballast}",
         level,
         write_bytes=files.ballast_bytes,
-        seconds=_time(files.ballast_bytes, speed.fill_bytes_per_s) if files.ballast_bytes else 0.0,
+        seconds=_estimate_seconds(files.ballast_bytes, speed.fill_bytes_per_s)
+        if files.ballast_bytes
+        else 0.0,
     )
 
 
-def round_size(level: OpLevel, pace: SweepPace) -> int:
+def compute_round_size(level: OpLevel, pace: SweepPace) -> int:
     """Return the bytes per round, a multiple of 4096."""
     return max(round(level.active_bytes * pace.round_ratio) // 4096, 1) * 4096
 
 
-def fill_size(level: OpLevel, pace: SweepPace) -> tuple[int, int]:
+def compute_fill_size(level: OpLevel, pace: SweepPace) -> tuple[int, int]:
     """Return the bytes per pass of the fill and the number of passes."""
     if not pace.sprandom:
         return level.load_bytes, pace.fill_passes
     # fio rounds up to its block size.
-    return level.usable_bytes + int(sprandom_ratio(level) * level.usable_bytes) + 2 * 4096, 1
+    return level.usable_bytes + int(compute_sprandom_ratio(level) * level.usable_bytes) + 2 * 4096, 1
 
 
-def probe_size(level: OpLevel) -> int:
+def compute_probe_size(level: OpLevel) -> int:
     """Return the most bytes to write when measuring the speed of the new drive, a multiple of 4096."""
     return max(round(level.active_bytes * _NEW_RATIO) // 4096, 1) * 4096
 
 
-def sprandom_ratio(level: OpLevel) -> float:
+def compute_sprandom_ratio(level: OpLevel) -> float:
     """Return (T-U)/U for fio's sprandom mode.
 
     If T is unknown, a typical hidden reserve is assumed. fio accepts values between 0 and 1. An error of a
@@ -268,39 +276,39 @@ def sprandom_ratio(level: OpLevel) -> float:
     return round(min(max(spare / level.usable_bytes, 0.01), 0.99), 4)
 
 
-def seconds_left(
+def estimate_seconds_left(
     levels: Sequence[OpLevel],
     method: str,
     pace: SweepPace,
     speed: SweepSpeed,
     rounds: int,
-    purge: PurgeWay = DISCARD,
+    purge: PurgeMethod = DISCARD,
 ) -> tuple[float, float] | None:
     """Return the least and the most time for these levels, given the finished rounds of the first level.
 
     None if the speed or the duration of a purge is unknown.
     """
     here, *later = levels
-    round_bytes = round_size(here, pace)
-    seconds = _time(round_bytes, speed.round_bytes_per_s)
+    round_bytes = compute_round_size(here, pace)
+    seconds = _estimate_seconds(round_bytes, speed.round_bytes_per_s)
     times = [(step.seconds, step) for step in plan_steps(later, method, pace, speed, purge)]
     if seconds is None or any(of_step is None for of_step, _ in times):
         return None
     most = max(pace.most_rounds - rounds, 1)
-    least = min(max(_least_rounds(here, round_bytes, pace) - rounds, 1), most)
+    least = min(max(_compute_min_rounds(here, round_bytes, pace) - rounds, 1), most)
     return (
         seconds * least + sum((of_step or 0.0) * step.at_least for of_step, step in times),
         seconds * most + sum((of_step or 0.0) * step.at_most for of_step, step in times),
     )
 
 
-def least_bytes(level: OpLevel, method: str, pace: SweepPace) -> int:
+def compute_min_bytes(level: OpLevel, method: str, pace: SweepPace) -> int:
     """Return the least bytes a level writes until a verdict is possible or the rounds are used up."""
     steps = plan_steps([level], method, pace, SweepSpeed())
     return sum(step.write_bytes * step.at_least for step in steps)
 
 
-def _least_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:
+def _compute_min_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:
     """Return the number of rounds before the strict verdict can pass.
 
     The host must first write T-U (or its upper bound), then the data in use, because the window must start
@@ -311,5 +319,5 @@ def _least_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:
     return before + max(pace.least_rounds, window)
 
 
-def _time(n_bytes: int, bytes_per_s: float | None) -> float | None:
+def _estimate_seconds(n_bytes: int, bytes_per_s: float | None) -> float | None:
     return n_bytes / bytes_per_s if bytes_per_s else None

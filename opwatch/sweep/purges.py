@@ -7,7 +7,7 @@ from typing import NamedTuple
 from opwatch.errors import UsageError
 
 
-class PurgeWay(NamedTuple):
+class PurgeMethod(NamedTuple):
     """A purge method: its name, its description in a plan, and its requirements.
 
     `seconds` is the duration if known from the drive, or None if the purge takes long and its duration is
@@ -20,18 +20,18 @@ class PurgeWay(NamedTuple):
     seconds: float | None = 0.0
 
 
-DISCARD = PurgeWay("discard", "discard the whole drive", "a drive that obeys discards")
-FORMAT = PurgeWay(
+DISCARD = PurgeMethod("discard", "discard the whole drive", "a drive that obeys discards")
+FORMAT = PurgeMethod(
     "format",
     "format the namespace (nvme format), in the block size that it has",
     "an NVMe drive that formats one namespace alone, and nvme-cli",
 )
-SECURE_ERASE = PurgeWay(
+SECURE_ERASE = PurgeMethod(
     "secure-erase",
     "erase the drive (ATA SECURITY ERASE UNIT)",
     "an ATA drive with the feature, not frozen and without a password",
 )
-SANITIZE = PurgeWay(
+SANITIZE = PurgeMethod(
     "sanitize",
     "sanitize the drive, for as long as it takes, and discard all of it",
     "an NVMe drive of one namespace that erases its blocks, or its key (SANICAP)",
@@ -40,7 +40,7 @@ SANITIZE = PurgeWay(
 PURGES = (DISCARD, FORMAT, SANITIZE, SECURE_ERASE)
 
 
-def purge_of(name: str) -> PurgeWay:
+def find_purge(name: str) -> PurgeMethod:
     """Return the method with this name, which a user typed or a journal recorded."""
     for way in PURGES:
         if way.name == name:

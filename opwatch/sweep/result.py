@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 from opwatch.errors import NotEnoughData
 from opwatch.steady.strict import StrictState
-from opwatch.sweep.band import MeasuredLevel, ModelBand, SpareFit, band_at, fit_spare
+from opwatch.sweep.band import MeasuredLevel, ModelBand, SpareFit, compute_band, fit_spare
 from opwatch.sweep.outcome import LevelOutcome
-from opwatch.sweep.returns import LevelReturn, advice, level_returns, life_years, write_rate
+from opwatch.sweep.returns import (
+    LevelGain,
+    compute_level_gains,
+    estimate_life_years,
+    find_min_write_rate,
+    format_advice,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +51,14 @@ class SweepResult:
     model: ModelScale | None = None
     is_uniform: bool = True
 
-    def steady(self) -> Sequence[LevelOutcome]:
+    def select_steady(self) -> Sequence[LevelOutcome]:
         """Return the levels in steady state or without a failed check.
 
         The figures of other levels do not describe the drive.
         """
         return [one for one in self.outcomes if one.strict.state is not StrictState.NOT_REACHED]
 
-    def fit(self) -> SpareFit | None:
+    def fit_levels(self) -> SpareFit | None:
         """Return the fit of the levels with a WAF.
 
         None if no level amplifies or no model covers the workload.
@@ -60,35 +66,37 @@ class SweepResult:
         if not self.is_uniform:
             return None
         try:
-            return fit_spare([self._measured(one) for one in self._with_waf()], self.superblock_pages)
+            return fit_spare(
+                [self._make_measured_level(one) for one in self._select_with_waf()], self.superblock_pages
+            )
         except NotEnoughData:
             return None
 
-    def band(self, outcome: LevelOutcome, fit: SpareFit | None) -> ModelBand | None:
+    def find_band(self, outcome: LevelOutcome, fit: SpareFit | None) -> ModelBand | None:
         """Return the models' WAF range for the known T, or else the fitted T."""
         if not self.is_uniform:
             return None
         used = outcome.level.active_bytes
         flash = outcome.level.active_flash_bytes or (fit.flash_bytes if fit else None)
-        return None if flash is None else band_at(flash / used, self.superblock_pages)
+        return None if flash is None else compute_band(flash / used, self.superblock_pages)
 
-    def predicted(self, outcome: LevelOutcome, fit: SpareFit | None) -> float | None:
+    def predict_waf(self, outcome: LevelOutcome, fit: SpareFit | None) -> float | None:
         """Return the fit's WAF for this level, measured or not."""
         return fit.model.waf(fit.flash_bytes / outcome.level.active_bytes) if fit else None
 
-    def returns(self) -> tuple[LevelReturn, ...]:
-        return level_returns(self.steady(), self.endurance_bytes)
+    def compute_gains(self) -> tuple[LevelGain, ...]:
+        return compute_level_gains(self.select_steady(), self.endurance_bytes)
 
-    def years(self, outcome: LevelOutcome) -> float | None:
+    def estimate_years(self, outcome: LevelOutcome) -> float | None:
         if outcome.strict.state is StrictState.NOT_REACHED:
             return None
-        return life_years(outcome, self.endurance_bytes, write_rate(self.steady()))
+        return estimate_life_years(outcome, self.endurance_bytes, find_min_write_rate(self.select_steady()))
 
-    def advice(self) -> str:
+    def format_advice(self) -> str:
         restless = [one for one in self.outcomes if one.strict.state is StrictState.NOT_REACHED]
-        return advice(self.steady(), restless)
+        return format_advice(self.select_steady(), restless)
 
-    def _with_waf(self) -> Sequence[LevelOutcome]:
+    def _select_with_waf(self) -> Sequence[LevelOutcome]:
         return [
             one
             for one in self.outcomes
@@ -96,6 +104,6 @@ class SweepResult:
             and (one.strict.state is not StrictState.NOT_REACHED or one.strict.is_amplification_proven)
         ]
 
-    def _measured(self, outcome: LevelOutcome) -> MeasuredLevel:
+    def _make_measured_level(self, outcome: LevelOutcome) -> MeasuredLevel:
         figures = outcome.figures
         return MeasuredLevel(outcome.level.active_bytes, figures.waf or 0.0, figures.waf_error or 0.0)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from opwatch.errors import RefusedError, UsageError
 from opwatch.sweep.levels import LevelFiles, OpLevel
-from opwatch.units import capacity
+from opwatch.units import format_capacity
 
 _UNIT = 4096
 # Smaller files would consist mostly of metadata.
-_LEAST_FILE = 16 << 20
+_MIN_FILE = 16 << 20
 # Space left free for other users of the file system.
 _KEPT_RATIO, _KEPT_BYTES = 0.01, 16 << 20
 # A file system allocates metadata blocks when a file is created.
@@ -40,7 +40,7 @@ class FilesystemRoom:
     available_bytes: int
 
     @property
-    def own_bytes(self) -> int:
+    def other_bytes(self) -> int:
         """Return the upper bound of the bytes in use without the sweep.
 
         Included are metadata, journal, other files, and all of the drive outside this file system.
@@ -48,29 +48,29 @@ class FilesystemRoom:
         return self.drive_bytes - self.free_bytes
 
     @property
-    def most_bytes(self) -> int:
+    def max_file_bytes(self) -> int:
         """Return the upper limit for a sweep's files in bytes."""
         return max(self.available_bytes - max(int(_KEPT_RATIO * self.total_bytes), _KEPT_BYTES), 0)
 
 
-def levels_of_file(levels: Sequence[OpLevel], room: FilesystemRoom) -> tuple[OpLevel, ...]:
+def make_file_levels(levels: Sequence[OpLevel], room: FilesystemRoom) -> tuple[OpLevel, ...]:
     """Return the levels, each made of a file as large as the level allows."""
-    return tuple(replace(level, files=LevelFiles(_left(level, room))) for level in levels)
+    return tuple(replace(level, files=LevelFiles(_compute_space_left(level, room))) for level in levels)
 
 
-def levels_of_fill(
+def make_fill_levels(
     levels: Sequence[OpLevel], room: FilesystemRoom, load_bytes: int | None
 ) -> tuple[OpLevel, ...]:
     """Return the levels, each made of a file of constant size and ballast.
 
     The default file size is half of the smallest level's space.
     """
-    left = [_left(level, room) for level in levels]
+    left = [_compute_space_left(level, room) for level in levels]
     least = min(left)
     load = (load_bytes or least // 2) // _UNIT * _UNIT
-    if not _LEAST_FILE <= load <= least:
+    if not _MIN_FILE <= load <= least:
         raise UsageError(
-            f"--file-size: a file has at least {_LEAST_FILE} bytes, and here at most the {least} that the "
+            f"--file-size: a file has at least {_MIN_FILE} bytes, and here at most the {least} that the "
             f"smallest level leaves, not {load}"
         )
     return tuple(
@@ -79,36 +79,36 @@ def levels_of_fill(
     )
 
 
-def _left(level: OpLevel, room: FilesystemRoom) -> int:
+def _compute_space_left(level: OpLevel, room: FilesystemRoom) -> int:
     """Return the bytes a level leaves for the sweep's files.
 
     Raises UsageError for too little space, or more than allowed.
     """
-    left = (level.usable_bytes - room.own_bytes) // _UNIT * _UNIT
-    if left < _LEAST_FILE:
+    left = (level.usable_bytes - room.other_bytes) // _UNIT * _UNIT
+    if left < _MIN_FILE:
         raise UsageError(
-            f"--op {level.label}: of {level.usable_bytes} bytes in use {room.own_bytes} may be the file "
-            f"system's and other files', which leaves no file of {_LEAST_FILE}: name a smaller percentage"
+            f"--op {level.label}: of {level.usable_bytes} bytes in use {room.other_bytes} may be the file "
+            f"system's and other files', which leaves no file of {_MIN_FILE}: name a smaller percentage"
         )
-    if left > room.most_bytes:
-        most = room.own_bytes + room.most_bytes
+    if left > room.max_file_bytes:
+        most = room.other_bytes + room.max_file_bytes
         percent = 100 * (level.scale.capacity_bytes / most - 1)
         raise UsageError(
-            f"--op {level.label}: it takes {capacity(left)} of files, and of this file system "
-            f"{capacity(room.most_bytes)} may be taken, so that some stays free: name at least "
+            f"--op {level.label}: it takes {format_capacity(left)} of files, and of this file system "
+            f"{format_capacity(room.max_file_bytes)} may be taken, so that some stays free: name at least "
             f"{percent + 0.05:.1f}% of what is used, or make room"
         )
     return left
 
 
-def require_as_planned(level: OpLevel, room: FilesystemRoom, point: str) -> None:
+def require_planned_usage(level: OpLevel, room: FilesystemRoom, point: str) -> None:
     """Raise RefusedError if other files came or went since the plan, because another level would be measured.
 
     `room` is the state with the level's files in place.
     """
     slack = max(int(_SLACK_RATIO * level.usable_bytes), _SLACK_BYTES)
-    if abs(room.own_bytes - level.usable_bytes) > slack:
+    if abs(room.other_bytes - level.usable_bytes) > slack:
         raise RefusedError(
-            f"{point}: {room.own_bytes} bytes of the drive are in use at level {level.label}, and "
+            f"{point}: {room.other_bytes} bytes of the drive are in use at level {level.label}, and "
             f"{level.usable_bytes} were planned: other files came or went; bring that back, or plan anew"
         )

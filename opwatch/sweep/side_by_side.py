@@ -25,12 +25,12 @@ def run_levels(
     """
     is_over = False
 
-    def goes_on(level: OpLevel, rounds: int) -> bool:
+    def should_continue(level: OpLevel, rounds: int) -> bool:
         progress(level, rounds)
         return not is_over
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        runs = [pool.submit(run_level, model, level, load, pace, goes_on) for level in levels]
+        runs = [pool.submit(run_level, model, level, load, pace, should_continue) for level in levels]
         try:
             wait(runs, return_when=FIRST_EXCEPTION)
             return [run.result() for run in runs]

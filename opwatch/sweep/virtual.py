@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from opwatch.compare.student import threshold
+from opwatch.compare.student import find_critical_value
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.ftl.drive import Drive, Policy, TimedRun, Workload, Zone
 from opwatch.ftl.profiles import Profile
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.pts import PtsVerdict, judge_pts
-from opwatch.steady.rounds import Round, joined
-from opwatch.steady.strict import SteadyGround, StrictState, StrictVerdict, judge_strict
-from opwatch.sweep.band import greedy_model
-from opwatch.sweep.figures import QUANTILES, variation
+from opwatch.steady.rounds import Round, merge_rounds
+from opwatch.steady.strict import StrictState, StrictVerdict, VerdictInputs, judge_strict
+from opwatch.sweep.band import make_greedy_model
+from opwatch.sweep.figures import QUANTILES, compute_variation
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome
-from opwatch.sweep.plan import SweepPace, round_size
+from opwatch.sweep.plan import SweepPace, compute_round_size
 
 _UNITS, _SUPERBLOCKS = 1 << 20, 512
-_LEAST_BEYOND = 10
+_MIN_BEYOND = 10
 # A bout starts and ends with an empty queue. Bouts therefore span several rounds, and are split at intervals.
 _FIRST_S, _BOUT_ROUNDS, _INTERVALS = 0.05, 5, 200
 
@@ -69,18 +69,18 @@ class ModelDrive:
         open_ratio = 1 / self.superblocks
         if self.profile.drive.get("policy", Policy.GREEDY) != Policy.GREEDY:
             return open_ratio
-        small = greedy_model(self.superblock_pages).waf(alpha)
-        large = greedy_model(self.real_superblock_pages).waf(alpha)
+        small = make_greedy_model(self.superblock_pages).waf(alpha)
+        large = make_greedy_model(self.real_superblock_pages).waf(alpha)
         return abs(small / large - 1) + open_ratio
 
 
-def mapping_unit(profile: Profile) -> int:
+def find_mapping_unit(profile: Profile) -> int:
     return profile.drive.get("iu_bytes", 4096)
 
 
-def model_of(profile: Profile, io_bytes: int) -> ModelDrive:
+def make_model(profile: Profile, io_bytes: int) -> ModelDrive:
     """Return the model of a profile at its simulated size."""
-    unit = mapping_unit(profile)
+    unit = find_mapping_unit(profile)
     if io_bytes < unit or io_bytes & (io_bytes - 1):
         raise UsageError(
             f"--bs {io_bytes}: the model of {profile.name} takes writes of a power of two, and of at least "
@@ -94,7 +94,7 @@ def model_of(profile: Profile, io_bytes: int) -> ModelDrive:
         pages = make_drive(profile).core.config()["superblock_bytes"] // unit
         return ModelDrive(profile, 1.0, whole // unit // pages, pages, own_pages)
     pages = min(units // _SUPERBLOCKS, own_pages or units)
-    small = profile.scaled(units * unit)
+    small = profile.scale_to(units * unit)
     small = replace(small, drive=dict(small.drive) | {"superblock_bytes": pages * unit})
     return ModelDrive(small, units * unit / whole, units // pages, pages, own_pages)
 
@@ -102,17 +102,17 @@ def model_of(profile: Profile, io_bytes: int) -> ModelDrive:
 def make_drive(profile: Profile) -> Drive:
     """Return the simulated drive. Raises UsageError if its settings contradict each other."""
     try:
-        return profile.make()
+        return profile.create_drive()
     except ValueError as error:
         raise UsageError(f"drive profile {profile.name}: it cannot be made: {error}") from error
 
 
-def flash_bytes(model: ModelDrive) -> int:
+def compute_flash_bytes(model: ModelDrive) -> int:
     """Return T of the real drive."""
-    return round(make_drive(model.profile).geometry().physical_bytes / model.ratio)
+    return round(make_drive(model.profile).read_geometry().physical_bytes / model.ratio)
 
 
-class _Bout(NamedTuple):
+class _Burst(NamedTuple):
     """An uninterrupted run of the workload: the rounds completed in it, and all its latencies."""
 
     rounds: list[Round]
@@ -120,17 +120,17 @@ class _Bout(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _LevelCourse:
+class _LevelRun:
     """The results of a level's rounds.
 
     The last bout may contain further rounds, run before the verdict.
     """
 
     rounds: list[Round]
-    bouts: list[_Bout]
+    bouts: list[_Burst]
     strict: StrictVerdict
 
-    def slots_from(self, first: int) -> list[tuple[int, ...]]:
+    def select_slots(self, first: int) -> list[tuple[int, ...]]:
         """Return the latencies of the bouts that contain any round from `first` on."""
         kept, begin = [], 0
         for bout in self.bouts:
@@ -151,48 +151,48 @@ def run_level(
 
     `progress` is called after every round and returns whether to continue.
     """
-    unit = mapping_unit(model.profile)
+    unit = find_mapping_unit(model.profile)
     used = max(round(level.usable_bytes * model.ratio) // unit, 1) * unit
     drive = make_drive(model.profile)
     for _ in range(pace.fill_passes):
-        drive.run(Workload((Zone(0, used),), sequential=True), used // unit)
-    small = replace(level, usable_bytes=used, flash_bytes=drive.geometry().physical_bytes)
-    course = _rounds(drive, small, load, pace, lambda count: progress(level, count))
+        drive.run_load(Workload((Zone(0, used),), sequential=True), used // unit)
+    small = replace(level, usable_bytes=used, flash_bytes=drive.read_geometry().physical_bytes)
+    course = _run_rounds(drive, small, load, pace, lambda count: progress(level, count))
     return LevelOutcome(
         level=level,
         rounds=tuple(course.rounds),
-        figures=_figures(course, model, small),
-        pts=_pts(course.rounds),
+        figures=_compute_figures(course, model, small),
+        pts=_judge_pts(course.rounds),
         strict=course.strict,
         is_model=True,
     )
 
 
-def _rounds(
+def _run_rounds(
     drive: Drive, level: OpLevel, load: VirtualLoad, pace: SweepPace, goes_on: Callable[[int], bool]
-) -> _LevelCourse:
-    player = _Player(drive, load, level.usable_bytes, round_size(level, pace))
+) -> _LevelRun:
+    player = _BurstRunner(drive, load, level.usable_bytes, compute_round_size(level, pace))
     rounds: list[Round] = []
-    bouts: list[_Bout] = []
+    bouts: list[_Burst] = []
     while True:
-        bouts.append(player.bout())
+        bouts.append(player.run_burst())
         for one in bouts[-1].rounds:
             rounds.append(one)
-            strict = _judge(drive, level, rounds)
+            strict = _judge_strict(drive, level, rounds)
             enough = len(rounds) >= pace.least_rounds and strict.state is StrictState.PASS
             if enough or len(rounds) >= pace.most_rounds or not goes_on(len(rounds)):
-                return _LevelCourse(rounds, bouts, strict)
+                return _LevelRun(rounds, bouts, strict)
 
 
-def _judge(drive: Drive, level: OpLevel, rounds: Sequence[Round]) -> StrictVerdict:
-    counters = drive.counters()
+def _judge_strict(drive: Drive, level: OpLevel, rounds: Sequence[Round]) -> StrictVerdict:
+    counters = drive.read_counters()
     covered = counters["valid_bytes"] / level.usable_bytes
     spread = WriteSpread(covered, 0.0, "the model's map; uniform by its generator")
     spare = counters["physical_bytes"] - level.usable_bytes
-    return judge_strict(rounds, SteadyGround(level.usable_bytes, spare, spread))
+    return judge_strict(rounds, VerdictInputs(level.usable_bytes, spare, spread))
 
 
-class _Player:
+class _BurstRunner:
     """Plays the workload in bouts of several rounds.
 
     The virtual clock accepts a duration, not a byte count, so rounds are cut out of a bout by bytes.
@@ -205,7 +205,7 @@ class _Player:
         # Work done since the last complete round.
         self._begun = Round(0, 0.0, 0, None, 0)
 
-    def bout(self) -> _Bout:
+    def run_burst(self) -> _Burst:
         interval_ns = max(round(self._seconds * 1e9) // _INTERVALS, 1)
         begun_ns = self._drive.now_ns()
         run = self._drive.run_timed(
@@ -227,24 +227,24 @@ class _Player:
         written = sum(part.host_bytes for part in parts)
         spent_s = sum(part.seconds for part in parts)
         self._seconds = _BOUT_ROUNDS * self._round_bytes * spent_s / max(written, 1)
-        return _Bout(list(self._cut(parts, run.latency_ns(0.99))), run.latency_slots)
+        return _Burst(list(self._cut_rounds(parts, run.latency_ns(0.99))), run.latency_slots)
 
-    def _cut(self, parts: Sequence[Round], tail_ns: int | None) -> Iterator[Round]:
+    def _cut_rounds(self, parts: Sequence[Round], tail_ns: int | None) -> Iterator[Round]:
         for part in parts:
-            self._begun = joined([self._begun, part])
+            self._begun = merge_rounds([self._begun, part])
             if self._begun.host_bytes >= self._round_bytes:
                 yield replace(self._begun, p99_ns=None if tail_ns is None else float(tail_ns))
                 self._begun = Round(0, 0.0, 0, None, 0)
 
 
-def _pts(rounds: Sequence[Round]) -> PtsVerdict | None:
+def _judge_pts(rounds: Sequence[Round]) -> PtsVerdict | None:
     try:
         return judge_pts({"IOPS": [one.iops for one in rounds]})
     except NotEnoughData:
         return None
 
 
-def _figures(course: _LevelCourse, model: ModelDrive, level: OpLevel) -> LevelFigures:
+def _compute_figures(course: _LevelRun, model: ModelDrive, level: OpLevel) -> LevelFigures:
     missing = {
         "cpu_ns_per_io": "a model in virtual time uses no CPU of a host",
         "load_cpu_ratio": "a model in virtual time uses no CPU of a host",
@@ -264,32 +264,34 @@ def _figures(course: _LevelCourse, model: ModelDrive, level: OpLevel) -> LevelFi
         host=HostBytes(firmware=whole.host_bytes),
         nand_bytes=whole.nand_bytes,
         waf=whole.waf,
-        waf_error=_waf_error(rounds, whole, model, level),
+        waf_error=_estimate_waf_error(rounds, whole, model, level),
         iops=whole.iops,
-        iops_cv=variation([one.iops for one in rounds]),
-        latency_by_trace=_percentiles(course.slots_from(first)),
+        iops_cv=compute_variation([one.iops for one in rounds]),
+        latency_by_trace=_compute_percentiles(course.select_slots(first)),
         missing=missing,
     )
 
 
-def _waf_error(rounds: Sequence[Round], whole: Round, model: ModelDrive, level: OpLevel) -> float | None:
+def _estimate_waf_error(
+    rounds: Sequence[Round], whole: Round, model: ModelDrive, level: OpLevel
+) -> float | None:
     """Return the 95 % error of WAF: the error of the mean over rounds plus the error of the model's size."""
     wafs = [one.waf for one in rounds if one.waf is not None]
     if whole.waf is None or len(wafs) < 2 or level.alpha is None:
         return None
     mean = sum(wafs) / len(wafs)
     variance = sum((waf - mean) ** 2 for waf in wafs) / (len(wafs) - 1)
-    chance = threshold(0.05, len(wafs) - 1) * math.sqrt(variance / len(wafs))
+    chance = find_critical_value(0.05, len(wafs) - 1) * math.sqrt(variance / len(wafs))
     return chance + model.error_ratio(level.alpha) * whole.waf
 
 
-def _percentiles(slots: Sequence[tuple[int, ...]]) -> dict[str, float]:
+def _compute_percentiles(slots: Sequence[tuple[int, ...]]) -> dict[str, float]:
     """Return the percentiles over all I/Os of the window; omit percentiles with too few I/Os beyond."""
     summed = tuple(sum(counts) for counts in zip(*slots, strict=True))
     run, total = TimedRun(1, (), summed), sum(summed)
     figures = {}
     for name, ratio in QUANTILES.items():
         latency = run.latency_ns(ratio)
-        if latency is not None and total * (1 - ratio) >= _LEAST_BEYOND:
+        if latency is not None and total * (1 - ratio) >= _MIN_BEYOND:
             figures[name] = float(latency)
     return figures

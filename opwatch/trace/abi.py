@@ -99,7 +99,7 @@ class TargetSample:
     # Cached, because each sample ends one interval and starts the next.
     _totals: dict[str, int] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def totals(self) -> dict[str, int]:
+    def sum_counters(self) -> dict[str, int]:
         """Return the plain counters by name, summed over all operations."""
         if not self._totals:
             columns = zip(*(op[:_SCALARS] for op in self.ops.values() if op is not _IDLE), strict=True)
@@ -125,11 +125,11 @@ def _decode_op(words: memoryview) -> OpSample:
 
 
 # Shared, because most disks see only a few of the operations.
-_NOTHING = bytes(8 * _OP_WORDS)
-_IDLE = _decode_op(memoryview(_NOTHING).cast("Q"))
+_ZERO_OP = bytes(8 * _OP_WORDS)
+_IDLE = _decode_op(memoryview(_ZERO_OP).cast("Q"))
 
 
-def words(values: Sequence[int]) -> memoryview:
+def view_words(values: Sequence[int]) -> memoryview:
     """Return counters as a view of 64-bit words, the format of a decoded sample."""
     return memoryview(struct.pack(f"={len(values)}Q", *values)).cast("Q")
 
@@ -141,7 +141,7 @@ def decode_sample(raw: bytes) -> TargetSample:
     words = memoryview(raw).cast("Q")
     ops = {}
     for begin, op in zip(range(2, len(words), _OP_WORDS), OPS, strict=True):
-        is_idle = raw.startswith(_NOTHING, 8 * begin)
+        is_idle = raw.startswith(_ZERO_OP, 8 * begin)
         ops[op] = _IDLE if is_idle else _decode_op(words[begin : begin + _OP_WORDS])
     return TargetSample(words[0], words[1], ops)
 

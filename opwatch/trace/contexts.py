@@ -15,36 +15,36 @@ if TYPE_CHECKING:
     from opwatch.trace.trust import Drift
 
 
-WHERE = "this kernel runs no BPF programs while PID 1 is current"
+BLIND_CONTEXT = "this kernel runs no BPF programs while PID 1 is current"
 # Ignore fewer switches, because the kernel may count a task's switch a moment before the program runs.
-ENOUGH = 3
+MIN_SWITCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Switches:
+class SwitchCounts:
     """Context switches of PID 1 in the same period, counted by the kernel and seen by a program."""
 
     kernel: int
     program: int
 
     @property
-    def skipped(self) -> bool | None:
+    def is_skipping(self) -> bool | None:
         """True if the kernel skips programs while PID 1 is current, None if PID 1 hardly ran."""
-        if self.kernel < ENOUGH:
+        if self.kernel < MIN_SWITCHES:
             return None
         return self.program < self.kernel // 2
 
 
-def context_switches(statuses: Iterable[str]) -> int:
+def count_switches(statuses: Iterable[str]) -> int:
     """Return the number of context switches in the texts of /proc/PID/task/*/status."""
     fields = (line.split() for text in statuses for line in text.split("\n") if "ctxt_switches:" in line)
     return sum(int(field[1]) for field in fields if len(field) == 2 and field[1].isdecimal())
 
 
-def missing_there(drift: Mapping[str, Drift]) -> str:
+def describe_missing(drift: Mapping[str, Drift]) -> str:
     """Return a sentence on the requests that the kernel counted but no program saw."""
     if not drift:
-        return f"{WHERE}: completions may be missing, nobody can tell how many"
+        return f"{BLIND_CONTEXT}: completions may be missing, nobody can tell how many"
     missing = sum(max(group_drift.drift, 0) for group_drift in drift.values())
     words = f"up to {missing} completions may be missing for it" if missing else "none is missing here"
-    return f"{WHERE}: {words}"
+    return f"{BLIND_CONTEXT}: {words}"

@@ -49,9 +49,9 @@ class OpInterval:
     def is_idle(self) -> bool:
         return not (self.count or self.issued or self.errors or self.queue_depth)
 
-    def size_p50(self) -> int | None:
+    def median_size(self) -> int | None:
         """Return the median request size in bytes: its slot's lower edge, exact for powers of two."""
-        median = self.sizes.quantile(0.5)
+        median = self.sizes.find_quantile(0.5)
         return median.low * 512 if median else None
 
 
@@ -68,7 +68,7 @@ class Interval:
         return (self.end_ns - self.begin_ns) / 1e9
 
 
-def _latency(histogram: Histogram, sum_ns: int, before_max: int, max_ns: int, count: int) -> Latency:
+def _derive_latency(histogram: Histogram, sum_ns: int, before_max: int, max_ns: int, count: int) -> Latency:
     """Return the latency distribution of an interval.
 
     The kernel keeps the maximum since attach. If that maximum grew, it belongs to this interval; otherwise
@@ -76,12 +76,12 @@ def _latency(histogram: Histogram, sum_ns: int, before_max: int, max_ns: int, co
     """
     if not count:
         return Latency(None, dict.fromkeys(QUANTILES), None, 0, histogram)
-    top = histogram.top()
+    top = histogram.top_slot()
     if top is None:
         # Requests without a latency: the source has no latencies, or the sample was read between two updates.
         maximum = max_ns if max_ns > before_max else None
         return Latency(sum_ns / count if sum_ns else None, dict.fromkeys(QUANTILES), maximum, 0, histogram)
-    low, high = histogram.scale.low(top), histogram.scale.high(top)
+    low, high = histogram.scale.low_edge(top), histogram.scale.high_edge(top)
     if max_ns < low:
         # A sample is not read atomically: the slot was filled after the maximum was read.
         maximum, slack = high, high - low
@@ -91,18 +91,18 @@ def _latency(histogram: Histogram, sum_ns: int, before_max: int, max_ns: int, co
         # The last slot has no upper edge.
         maximum = max_ns if top == histogram.scale.slots - 1 else min(high, max_ns)
         slack = maximum - low
-    quantiles = {name: histogram.quantile(ratio, maximum) for name, ratio in QUANTILES.items()}
+    quantiles = {name: histogram.find_quantile(ratio, maximum) for name, ratio in QUANTILES.items()}
     values = {name: estimate.value if estimate else None for name, estimate in quantiles.items()}
     return Latency(sum_ns / count, values, maximum, max(slack, 0), histogram)
 
 
-def _queue(begin: OpSample, end: OpSample) -> Latency | None:
+def _derive_queue_time(begin: OpSample, end: OpSample) -> Latency | None:
     """Return the distribution of time in the queue before issue, or None if not measured."""
     queued = end.queued - begin.queued
     if not end.queued:
         return None
-    return _latency(
-        end.queue.since(begin.queue),
+    return _derive_latency(
+        end.queue.subtract(begin.queue),
         end.queue_sum_ns - begin.queue_sum_ns,
         begin.queue_max_ns,
         end.queue_max_ns,
@@ -110,7 +110,7 @@ def _queue(begin: OpSample, end: OpSample) -> Latency | None:
     )
 
 
-def _statuses(begin: OpSample, end: OpSample) -> dict[str, int]:
+def _count_statuses(begin: OpSample, end: OpSample) -> dict[str, int]:
     counts: dict[str, int] = {}
     for status, (before, after) in enumerate(zip(begin.statuses, end.statuses, strict=True)):
         if after > before:
@@ -130,23 +130,23 @@ def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int = 0) -
         bytes=end.bytes - begin.bytes,
         errors=end.errors - begin.errors,
         error_bytes=end.error_bytes - begin.error_bytes,
-        statuses=_statuses(begin, end) if end.errors > begin.errors else {},
+        statuses=_count_statuses(begin, end) if end.errors > begin.errors else {},
         issued=issued,
         sequential_ratio=(end.sequential - begin.sequential) / issued if issued else None,
-        queue_depth=_queue_depth(begin, end, elapsed_ns, stale),
+        queue_depth=_derive_queue_depth(begin, end, elapsed_ns, stale),
         in_flight=max(end.in_flight - stale, 0),
-        latency=_latency(end.latency.since(begin.latency), sum_ns, begin.max_ns, end.max_ns, count),
-        queue=_queue(begin, end),
-        sizes=end.sizes.since(begin.sizes),
+        latency=_derive_latency(end.latency.subtract(begin.latency), sum_ns, begin.max_ns, end.max_ns, count),
+        queue=_derive_queue_time(begin, end),
+        sizes=end.sizes.subtract(begin.sizes),
     )
 
 
-def _queue_depth(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int) -> float:
+def _derive_queue_depth(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int) -> float:
     """Return the mean number of requests in flight: the growth of the integral divided by the time."""
     return max((end.in_flight_ns - begin.in_flight_ns) / elapsed_ns - stale, 0.0) if elapsed_ns else 0.0
 
 
-def idle_op() -> OpInterval:
+def make_idle_op() -> OpInterval:
     """Return the figures of an operation without requests: counts are 0, other values None."""
     nothing = Latency(None, dict.fromkeys(QUANTILES), None, 0, Histogram(LATENCY, []))
     return OpInterval(
@@ -165,7 +165,7 @@ def idle_op() -> OpInterval:
     )
 
 
-def derive(begin: TargetSample, end: TargetSample, stale: Mapping[str, int] = _NONE) -> Interval:
+def derive_interval(begin: TargetSample, end: TargetSample, stale: Mapping[str, int] = _NONE) -> Interval:
     """Return the figures between two samples, without operations that had no requests, not even in flight.
     `stale`: completed requests, by operation, whose completion was missed before."""
     elapsed = end.end_ns - begin.end_ns

@@ -22,9 +22,9 @@ with contextlib.suppress(ImportError):
     from opwatch._native import grown as _of_views
 
 # Quantiles have up to five decimals.
-_PARTS = 100_000
+_RATIO_STEPS = 100_000
 # Number of slots compared at once.
-_STRETCH = 64
+_BLOCK_SLOTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Scale:
     bits: int
     slots: int
 
-    def slot(self, value: int) -> int:
+    def find_slot(self, value: int) -> int:
         """Return the slot of a value, computed as in the kernel."""
         if value < 1 << self.bits:
             return value
@@ -42,15 +42,15 @@ class Scale:
         slot = ((octave + 1) << self.bits) + ((value >> octave) & ((1 << self.bits) - 1))
         return min(slot, self.slots - 1)
 
-    def low(self, slot: int) -> int:
+    def low_edge(self, slot: int) -> int:
         """Return the smallest value in a slot."""
-        return self.edges(slot)[0]
+        return self.find_edges(slot)[0]
 
-    def high(self, slot: int) -> int:
+    def high_edge(self, slot: int) -> int:
         """Return the largest value in a slot; the last slot may also contain larger values."""
-        return self.edges(slot)[1]
+        return self.find_edges(slot)[1]
 
-    def edges(self, slot: int) -> tuple[int, int]:
+    def find_edges(self, slot: int) -> tuple[int, int]:
         """Return the smallest and the largest value in a slot."""
         if slot < 1 << self.bits:
             return slot, slot
@@ -80,10 +80,10 @@ class Histogram:
         self._ranks: Ranks | None = None
 
     @property
-    def counts(self) -> Sequence[int]:
+    def slot_counts(self) -> Sequence[int]:
         """One count per slot. Computed on demand, because intervals rarely need all counts."""
         if self._counts is None:
-            slots, running = self._in_use()
+            slots, running = self._rank_slots()
             counts = [0] * self._size
             for slot, now, then in zip(slots, running, [0, *running], strict=False):
                 counts[slot] = now - then
@@ -94,76 +94,76 @@ class Histogram:
         """Return true if the counts are equal, even if stored in different types."""
         if not isinstance(other, Histogram):
             return NotImplemented
-        return self.scale == other.scale and list(self.counts) == list(other.counts)
+        return self.scale == other.scale and list(self.slot_counts) == list(other.slot_counts)
 
     @classmethod
-    def of(cls, scale: Scale, values: Sequence[int]) -> Histogram:
+    def from_values(cls, scale: Scale, values: Sequence[int]) -> Histogram:
         """Return the histogram of the given values."""
         counts = [0] * scale.slots
         for value in values:
-            counts[scale.slot(value)] += 1
+            counts[scale.find_slot(value)] += 1
         return cls(scale, counts)
 
-    def _in_use(self) -> Ranks:
+    def _rank_slots(self) -> Ranks:
         """Return the slots in use, a few of a thousand, and the running totals up to each slot."""
         if self._ranks is None:
-            counts = _list_of(self.counts)
+            counts = _to_list(self.slot_counts)
             self._ranks = list(compress(range(len(counts)), counts)), list(accumulate(filter(None, counts)))
         return self._ranks
 
     @property
     def total(self) -> int:
-        _, running = self._in_use()
+        _, running = self._rank_slots()
         return running[-1] if running else 0
 
-    def since(self, earlier: Histogram) -> Histogram:
+    def subtract(self, earlier: Histogram) -> Histogram:
         """Return the counts added since `earlier`, a reading of the same counters."""
-        now, then = self.counts, earlier.counts
-        ranks = _of_views(now, then) if _of_views and _is_raw(now) and _is_raw(then) else None
+        now, then = self.slot_counts, earlier.slot_counts
+        ranks = _of_views(now, then) if _of_views and _is_native(now) and _is_native(then) else None
         added = Histogram(self.scale, now)
         added._counts = None
-        added._ranks = ranks or _grown(now, then)
+        added._ranks = ranks or _find_growth(now, then)
         return added
 
-    def merged(self, other: Histogram) -> Histogram:
+    def merge(self, other: Histogram) -> Histogram:
         """Return the exact sum of the two histograms."""
-        return Histogram(self.scale, list(map(add, self.counts, other.counts)))
+        return Histogram(self.scale, list(map(add, self.slot_counts, other.slot_counts)))
 
-    def quantile(self, ratio: float, at_most: int | None = None) -> Quantile | None:
+    def find_quantile(self, ratio: float, at_most: int | None = None) -> Quantile | None:
         """Return the nearest-rank quantile, or None if empty. `at_most` is the true maximum, if known."""
-        slots, running = self._ranks or self._in_use()
+        slots, running = self._ranks or self._rank_slots()
         if not running or not running[-1]:
             return None
         # Use integer arithmetic, so that rounding of ratio * total cannot change the rank.
-        rank = max(1, -(-round(ratio * _PARTS) * running[-1] // _PARTS))
+        rank = max(1, -(-round(ratio * _RATIO_STEPS) * running[-1] // _RATIO_STEPS))
         slot = slots[bisect_left(running, rank)]
-        low, high = self.scale.edges(slot)
+        low, high = self.scale.find_edges(slot)
         open_ended = slot == self.scale.slots - 1
         if at_most is not None and low <= at_most and (at_most < high or open_ended):
             high, open_ended = at_most, False
         return Quantile((low + high) / 2, low, high, open_ended)
 
-    def hits(self) -> list[tuple[int, int]]:
+    def list_hits(self) -> list[tuple[int, int]]:
         """Return (slot, count) for each slot in use."""
-        slots, _ = self._in_use()
-        return [(slot, self.counts[slot]) for slot in slots]
+        slots, _ = self._rank_slots()
+        return [(slot, self.slot_counts[slot]) for slot in slots]
 
-    def top(self) -> int | None:
+    def top_slot(self) -> int | None:
         """Return the highest slot in use, or None if empty."""
-        slots, _ = self._in_use()
+        slots, _ = self._rank_slots()
         return slots[-1] if slots else None
 
-    def in_use(self) -> dict[int, int]:
+    def counts_by_slot(self) -> dict[int, int]:
         """Return the counts of the slots in use."""
-        slots, _ = self._in_use()
-        return {slot: self.counts[slot] for slot in slots}
+        slots, _ = self._rank_slots()
+        return {slot: self.slot_counts[slot] for slot in slots}
 
-    def octaves(self) -> list[tuple[int, int, int]]:
+    def list_octaves(self) -> list[tuple[int, int, int]]:
         """Return (low, high, count) per power of two, from the first octave in use to the last."""
         rows: dict[int, int] = {}
-        for slot, count in enumerate(self.counts):
+        for slot, count in enumerate(self.slot_counts):
             if count:
-                octave = self.scale.low(slot).bit_length()
+                octave = self.scale.low_edge(slot).bit_length()
                 rows[octave] = rows.get(octave, 0) + count
         if not rows:
             return []
@@ -173,42 +173,42 @@ class Histogram:
         ]
 
 
-def _list_of(counts: Sequence[int]) -> list[int]:
+def _to_list(counts: Sequence[int]) -> list[int]:
     """Return the counts as a list; iterating over a memoryview is slower than tolist()."""
     return counts.tolist() if isinstance(counts, memoryview) else list(counts)
 
 
-def _is_raw(counts: Sequence[int]) -> TypeGuard[memoryview]:
+def _is_native(counts: Sequence[int]) -> TypeGuard[memoryview]:
     """Return true if the counts are 64-bit words as in the kernel's maps."""
     return isinstance(counts, memoryview) and counts.format == "Q"
 
 
-def grown(now: Sequence[int], then: Sequence[int]) -> Iterable[tuple[int, int]] | None:
+def find_growth(now: Sequence[int], then: Sequence[int]) -> Iterable[tuple[int, int]] | None:
     """Return (slot, increase) of the counters that grew, or None if the fast path does not apply: the
     counters are not raw 64-bit words, or one of them decreased."""
-    ranks = _of_views(now, then) if _of_views and _is_raw(now) and _is_raw(then) else None
+    ranks = _of_views(now, then) if _of_views and _is_native(now) and _is_native(then) else None
     if ranks is None:
         return None
     slots, running = ranks
     return zip(slots, map(sub, running, chain((0,), running)), strict=False)
 
 
-def _grown(now: Sequence[int], then: Sequence[int]) -> Ranks:
+def _find_growth(now: Sequence[int], then: Sequence[int]) -> Ranks:
     """Compute the same as the extension's grown(), for counters of any type.
 
     Most blocks of slots do not change in an interval, and comparing costs a third of subtracting.
     """
     slots: list[int] = []
     hits: list[int] = []
-    for begin in _differing(now, then):
-        end = begin + _STRETCH
-        counts = list(map(sub, _list_of(now[begin:end]), _list_of(then[begin:end])))
+    for begin in _find_changed_blocks(now, then):
+        end = begin + _BLOCK_SLOTS
+        counts = list(map(sub, _to_list(now[begin:end]), _to_list(then[begin:end])))
         slots += compress(range(begin, end), counts)
         hits += filter(None, counts)
     return slots, list(accumulate(hits))
 
 
-def _differing(now: Sequence[int], then: Sequence[int]) -> list[int]:
+def _find_changed_blocks(now: Sequence[int], then: Sequence[int]) -> list[int]:
     """Return the start of each block of slots that differs."""
     width = 1
     if isinstance(now, memoryview) and isinstance(then, memoryview):
@@ -217,7 +217,7 @@ def _differing(now: Sequence[int], then: Sequence[int]) -> list[int]:
         now, then = now.tobytes(), then.tobytes()
         if now == then:
             return []
-    step = _STRETCH * width
+    step = _BLOCK_SLOTS * width
     return [
         begin // width
         for begin in range(0, len(now), step)

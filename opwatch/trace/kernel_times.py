@@ -11,7 +11,7 @@ _WRAP, _MS = 1 << 32, 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class MeanAwait:
     """Mean time in ns from allocation to completion of a request.
 
     The kernel truncates each sum to milliseconds, so the error of the mean is less than `error_ns`.
@@ -29,13 +29,13 @@ class KernelTimes:
     `busy_error`, or more if requests are shorter than a jiffy. `queue_size`: iostat's aqu-sz.
     """
 
-    awaits: dict[str, Awaited]
+    awaits: dict[str, MeanAwait]
     busy_ratio: float
     busy_error: float
     queue_size: float
 
 
-def kernel_times(then: StatSample | None, now: StatSample | None) -> KernelTimes | None:
+def derive_kernel_times(then: StatSample | None, now: StatSample | None) -> KernelTimes | None:
     """Return the figures between two readings, or None if a reading or its times are missing, or if counts
     decreased because the second reading is of another disk."""
     if not then or not now or not then.ticks or not now.ticks or now.end_ns <= then.end_ns:
@@ -48,19 +48,19 @@ def kernel_times(then: StatSample | None, now: StatSample | None) -> KernelTimes
         before = then.ticks.groups.get(group)
         count = now.requests.get(group, 0) - then.requests.get(group, 0)
         if before is not None and count > 0:
-            awaits[group] = Awaited(_grown(before, ticks) * _MS / count, _MS / count)
+            awaits[group] = MeanAwait(_wrapped_growth(before, ticks) * _MS / count, _MS / count)
     return KernelTimes(
         awaits=awaits,
-        busy_ratio=_grown(then.ticks.busy, now.ticks.busy) * _MS / elapsed_ns,
-        busy_error=_busy_error(now.ticks) / elapsed_ns,
-        queue_size=_grown(then.ticks.queued, now.ticks.queued) * _MS / elapsed_ns,
+        busy_ratio=_wrapped_growth(then.ticks.busy, now.ticks.busy) * _MS / elapsed_ns,
+        busy_error=_estimate_busy_error(now.ticks) / elapsed_ns,
+        queue_size=_wrapped_growth(then.ticks.queued, now.ticks.queued) * _MS / elapsed_ns,
     )
 
 
-def _grown(before: int, after: int) -> int:
+def _wrapped_growth(before: int, after: int) -> int:
     return (after - before) % _WRAP
 
 
-def _busy_error(ticks: KernelTicks) -> int:
+def _estimate_busy_error(ticks: KernelTicks) -> int:
     """Return the maximum error of busy time: one jiffy or one printed unit, whichever is longer."""
     return max(ticks.jiffy_ns, _MS)

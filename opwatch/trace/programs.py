@@ -33,7 +33,7 @@ class Program(NamedTuple):
 
 
 # In the order of attachment.
-Way = Sequence[Program]
+ProgramSet = Sequence[Program]
 
 _IO_START = "btf_trace_block_io_start"
 # Each program has a twin that reads through helper calls, for kernels that refuse typed access to the
@@ -65,7 +65,7 @@ _NEEDS = {"rq_queue": _IO_START, "rq_submit": _IO_START, "rq_getrq": f"!{_IO_STA
 TWIN = "_raw"
 
 
-def tracer_ways(
+def list_program_sets(
     *,
     requests: bool,
     bios: bool,
@@ -73,7 +73,7 @@ def tracer_ways(
     slow: bool = False,
     owners: bool = False,
     submitters: bool = False,
-) -> dict[str, Way]:
+) -> dict[str, ProgramSet]:
     """Return the ways to count completions by kind of hook, the cheapest first. `submitters`: owners are the
     submitters of requests."""
     wanted = {*(REQUEST_PROGRAMS if requests else ()), *(BIO_PROGRAMS if bios else ())}
@@ -96,18 +96,18 @@ def tracer_ways(
 
 # Lower bounds of a tracer's cost: programs that do nothing, that read the clock, and that keep the minimal
 # state.
-FLOORS: dict[str, Way] = {
+FLOORS: dict[str, ProgramSet] = {
     name: (Program(f"{prefix}_issue"), Program(f"{prefix}_complete"))
     for name, prefix in (("empty", "floor"), ("clock", "clock"), ("sketch", "sketch"))
 }
 
 
-def first_loaded(
-    ways: Sequence[Way],
-    load: Callable[[Way], T],
+def load_first(
+    ways: Sequence[ProgramSet],
+    load: Callable[[ProgramSet], T],
     rejected: type[Exception],
     final: Collection[int],
-) -> tuple[T, Way]:
+) -> tuple[T, ProgramSet]:
     """Return the result of the first way that the kernel accepts, and that way.
 
     If all fail, raise the last error with the logs of all. `rejected` has the arguments (errno, what, log).

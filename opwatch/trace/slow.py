@@ -9,7 +9,7 @@ import enum
 import struct
 from dataclasses import dataclass
 
-from opwatch.foreign import text_of
+from opwatch.foreign import decode_text
 from opwatch.trace.abi import MAX_TARGETS
 from opwatch.trace.ops import OPS
 
@@ -20,7 +20,7 @@ _LEFT_OUT = struct.Struct(f"={MAX_TARGETS}Q")
 # Stands for an unknown queue time or sector.
 _NONE = 2**64 - 1
 # The largest integer that a recording can store.
-_MOST = 2**63 - 1
+_MAX_VALUE = 2**63 - 1
 _WRITE_BACK = "flush-"
 
 
@@ -59,7 +59,7 @@ class SlowRecord:
 _NOBODY, _PROCESS, _THREAD, _WORK = range(4)
 
 
-def submitter_of(kind: int, name: str) -> Submitter | None:
+def classify_submitter(kind: int, name: str) -> Submitter | None:
     """Return the kind of submitter for the kernel side's kind and name, or None if unknown."""
     if kind == _NOBODY:
         return None
@@ -72,25 +72,25 @@ def decode_slow(raw: bytes) -> list[SlowRecord]:
     """Decode records as written by the kernel side, in the same order."""
     records = []
     for end, latency, queue, sector, cgroup, size, pid, leaf, op, kind, name in _SLOW.iter_unpack(raw):
-        text = text_of(name.split(b"\0", 1)[0])
+        text = decode_text(name.split(b"\0", 1)[0])
         records.append(
             SlowRecord(
                 leaf=leaf,
                 end_ns=end,
                 op=OPS[op],
-                sector=sector if size and sector <= _MOST else None,
+                sector=sector if size and sector <= _MAX_VALUE else None,
                 bytes=size,
                 latency_ns=latency,
                 queue_ns=None if queue == _NONE else queue,
-                submitter=submitter_of(kind, text),
+                submitter=classify_submitter(kind, text),
                 pid=pid if kind in (_PROCESS, _THREAD) else None,
                 name=text or None,
-                cgroup=cgroup if 0 < cgroup <= _MOST else None,
+                cgroup=cgroup if 0 < cgroup <= _MAX_VALUE else None,
             )
         )
     return records
 
 
-def decode_left_out(raw: bytes) -> list[int]:
+def decode_dropped_counts(raw: bytes) -> list[int]:
     """Return the number of slow requests that did not fit into the ring buffer, by leaf."""
     return list(_LEFT_OUT.unpack(raw))

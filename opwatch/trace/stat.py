@@ -35,6 +35,6 @@ class StatSample:
     in_flight: int = 0
     ticks: KernelTicks | None = None
 
-    def counts_as(self, other: StatSample) -> bool:
+    def has_same_counts(self, other: StatSample) -> bool:
         """Return true if nothing was counted between the two readings."""
         return self.requests == other.requests and self.bytes == other.bytes

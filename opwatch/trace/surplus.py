@@ -12,12 +12,12 @@ Key = tuple[str, str]
 _KEYS: dict[str, tuple[Key, Key]] = {group: ((group, "requests"), (group, "bytes")) for group in GROUPS}
 
 
-def surplus(reading: Reading, witness: StatSample) -> dict[Key, int]:
+def compute_surplus(reading: Reading, witness: StatSample) -> dict[Key, int]:
     """Return the kernel's counts minus the tracer's, by group and unit.
 
     The two started counting at different times, so only comparisons of two surpluses are meaningful.
     """
-    surpluses, counted = {}, reading.counted()
+    surpluses, counted = {}, reading.count_groups()
     for group, (of_requests, of_bytes) in _KEYS.items():
         requests, bytes_ = counted[group]
         if group in witness.requests:
@@ -38,7 +38,7 @@ class SurplusBounds:
     least: dict[Key, int]
     most: dict[Key, int]
 
-    def narrowed(self, other: SurplusBounds) -> SurplusBounds:
+    def narrow(self, other: SurplusBounds) -> SurplusBounds:
         """Return the bounds after another reading of the same disk and tracer. A contradicting reading is
         ignored, because it means that requests were lost since."""
         if other.least == self.least and other.most == self.most:
@@ -52,13 +52,13 @@ class SurplusBounds:
         return SurplusBounds(least, most)
 
 
-def narrowed(known: SurplusBounds | None, reading: Reading) -> SurplusBounds | None:
+def narrow_bounds(known: SurplusBounds | None, reading: Reading) -> SurplusBounds | None:
     """Return the bounds after another reading, or None if the first reading had no witness."""
-    more = bounds(reading)
-    return known.narrowed(more) if known and more else known
+    more = compute_bounds(reading)
+    return known.narrow(more) if known and more else known
 
 
-def bounds(reading: Reading) -> SurplusBounds | None:
+def compute_bounds(reading: Reading) -> SurplusBounds | None:
     """Return the bounds from one reading, or None without a witness.
 
     The kernel counts a request after the tracer: the first witness includes at most the traced requests, the
@@ -66,8 +66,8 @@ def bounds(reading: Reading) -> SurplusBounds | None:
     """
     if reading.before is None or reading.after is None:
         return None
-    least = surplus(reading, reading.before)
-    if reading.before.counts_as(reading.after):
+    least = compute_surplus(reading, reading.before)
+    if reading.before.has_same_counts(reading.after):
         return SurplusBounds(least, least)
-    most = surplus(reading, reading.after)
+    most = compute_surplus(reading, reading.after)
     return SurplusBounds(least, {key: max(count, most.get(key, count)) for key, count in least.items()})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Leaf
 from opwatch.trace import abi
-from opwatch.trace.tracing import Tracer, settled
+from opwatch.trace.tracing import Tracer, read_until_settled
 from opwatch.trace.trust import Reading
 
 # Each part runs its programs for every request of the machine, at some 10 ns for disks that the part does not
@@ -18,8 +18,8 @@ from opwatch.trace.trust import Reading
 MAX_PARTS = 16
 # The kernel counts a request some microseconds after its completion is traced, or later if the CPU is taken
 # away. Several readings at this distance do not all fall into such a moment.
-_BEFORE_THE_FIRST = 3
-_APART_S = 0.005
+_WARM_UP_READINGS = 3
+_WARM_UP_S = 0.005
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Part:
     live: set[int]
 
 
-def _batches(leaves: Sequence[Leaf]) -> Iterable[list[Leaf]]:
+def _split_batches(leaves: Sequence[Leaf]) -> Iterable[list[Leaf]]:
     """Split the leaves into batches for one tracer each. Leaves on the same disk stay together if possible,
     because they share the disk's entries for requests in flight."""
     by_disk: dict[str, list[Leaf]] = {}
@@ -67,7 +67,7 @@ class TracerSet:
         self.lacks: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
 
-    def add(self, leaves: Sequence[Leaf]) -> list[int]:
+    def add_leaves(self, leaves: Sequence[Leaf]) -> list[int]:
         """Attach to more leaves, all or none; return their places in the same order."""
         there = sum(len(part.live) for part in self._parts)
         if self._most is not None and there + len(leaves) > self._most:
@@ -75,7 +75,7 @@ class TracerSet:
                 f"{there + len(leaves)} disks are more than the {self._most} that are watched and recorded "
                 "at a time: name some with --dev"
             )
-        batches = list(_batches(leaves))
+        batches = list(_split_batches(leaves))
         if self._parts and len(self._parts) + len(batches) > MAX_PARTS:
             raise OpwatchError(
                 f"{len(self._parts)} sets of programs are attached already, one for each time that disks "
@@ -99,7 +99,7 @@ class TracerSet:
             self.notes += tuple(note for note in part.tracer.notes if note not in self.notes)
         return [place_of[id(leaf)] for leaf in leaves]
 
-    def by_tracer(self, places: Collection[int]) -> list[tuple[Tracer, list[int]]]:
+    def group_by_tracer(self, places: Collection[int]) -> list[tuple[Tracer, list[int]]]:
         """Return the tracers of these places, each with its own places."""
         groups = [(part.tracer, [place for place in part.places if place in places]) for part in self._parts]
         return [(tracer, own) for tracer, own in groups if own]
@@ -108,12 +108,12 @@ class TracerSet:
         """Return each tracer with its leaves' places in order, including leaves that left."""
         return [(part.tracer, list(part.places)) for part in self._parts]
 
-    def drop(self, place: int) -> None:
+    def remove_leaf(self, place: int) -> None:
         """Stop watching a leaf. A part is closed with its last leaf."""
-        part = self._part_of(place)
+        part = self._find_part(place)
         part.live.remove(place)
         if not part.live:
-            self._past_misses = _sum((self._past_misses, part.tracer.misses()))
+            self._past_misses = _sum_known((self._past_misses, part.tracer.read_misses()))
             self._parts.remove(part)
             part.tracer.close()
 
@@ -133,11 +133,11 @@ class TracerSet:
         """Return readings during which nothing completed, or the last readings after `patience_s`."""
         readings: dict[int, Reading] = {}
 
-        def read() -> list[Reading]:
+        def read_wanted() -> list[Reading]:
             readings.update(self.read(wanted))
             return list(readings.values())
 
-        settled(read, patience_s)
+        read_until_settled(read_wanted, patience_s)
         return readings
 
     def read_first(self, wanted: Collection[int], patience_s: float = 0.05) -> dict[int, Reading]:
@@ -146,29 +146,29 @@ class TracerSet:
         Earlier readings establish the kernel's surplus over the tracer, which reveals a reading taken before
         the kernel has counted a completion.
         """
-        for _ in range(_BEFORE_THE_FIRST):
+        for _ in range(_WARM_UP_READINGS):
             self.read(wanted)
-            time.sleep(_APART_S)
+            time.sleep(_WARM_UP_S)
         return self.read_settled(wanted, patience_s)
 
-    def misses(self) -> int | None:
+    def read_misses(self) -> int | None:
         """Return how often the kernel skipped our programs since the start, None if unknown."""
-        return _sum((self._past_misses, *(part.tracer.misses() for part in self._parts)))
+        return _sum_known((self._past_misses, *(part.tracer.read_misses() for part in self._parts)))
 
-    def programs(self) -> list[tuple[str, int, int, int, int]]:
+    def list_programs(self) -> list[tuple[str, int, int, int, int]]:
         """Return (name, id, runs, run_ns, recursion misses) of each attached program."""
-        return [program for part in self._parts for program in part.tracer.programs()]
+        return [program for part in self._parts for program in part.tracer.list_programs()]
 
     def close(self) -> None:
         for part in self._parts:
             part.tracer.close()
         self._parts = []
 
-    def _part_of(self, place: int) -> _Part:
+    def _find_part(self, place: int) -> _Part:
         return next(part for part in self._parts if place in part.places)
 
 
-def _sum(numbers: Iterable[int | None]) -> int | None:
+def _sum_known(numbers: Iterable[int | None]) -> int | None:
     """Return the sum, or None if one of the numbers is unknown."""
     total = 0
     for number in numbers:

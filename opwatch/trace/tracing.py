@@ -9,13 +9,13 @@ from typing import Protocol
 
 from opwatch.host.device import Leaf
 from opwatch.trace.stat import StatSample
-from opwatch.trace.surplus import surplus
+from opwatch.trace.surplus import compute_surplus
 from opwatch.trace.trust import Reading
 
 # Maximum wait for the kernel to count a traced request; the kernel's CPU may be taken away at that moment.
-COUNTED_S = 0.25
+MAX_WAIT_S = 0.25
 # After this many timeouts in a row, stop waiting: the kernel does not count the requests that we count.
-IN_VAIN = 3
+MAX_TIMEOUTS = 3
 
 
 class Tracer(Protocol):
@@ -41,21 +41,21 @@ class Tracer(Protocol):
 
     def read(self) -> list[Reading]: ...
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]: ...
-    def misses(self) -> int | None:
+    def read_misses(self) -> int | None:
         """Return how often the kernel skipped the tracer's programs since attach, None if unknown."""
 
-    def programs(self) -> list[tuple[str, int, int, int, int]]:
+    def list_programs(self) -> list[tuple[str, int, int, int, int]]:
         """Return (name, id, runs, run_ns, recursion misses) per program, empty if unknown."""
 
     def close(self) -> None: ...
 
 
-def settled(read: Callable[[], list[Reading]], patience_s: float) -> list[Reading]:
+def read_until_settled(read: Callable[[], list[Reading]], patience_s: float) -> list[Reading]:
     """Return a reading during which nothing completed, or the last reading after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while True:
         readings = read()
-        quiet = all(r.before is None or _same(r) for r in readings)
+        quiet = all(r.before is None or _is_settled(r) for r in readings)
         if quiet or time.monotonic() > deadline:
             return readings
         time.sleep(0.002)
@@ -64,10 +64,10 @@ def settled(read: Callable[[], list[Reading]], patience_s: float) -> list[Readin
 def _is_still(reading: Reading) -> bool:
     """Return true if the kernel counted nothing during the reading."""
     before, after = reading.before, reading.after
-    return before is not None and after is not None and before.counts_as(after)
+    return before is not None and after is not None and before.has_same_counts(after)
 
 
-def _same(reading: Reading) -> bool:
+def _is_settled(reading: Reading) -> bool:
     before, after = reading.before, reading.after
     if before is None or after is None:
         return True
@@ -77,7 +77,7 @@ def _same(reading: Reading) -> bool:
     return before.requests == after.requests and not after.in_flight
 
 
-class Counted:
+class SettledReadings:
     """Make each reading's second witness include every completion that the tracer saw, for one leaf.
 
     A completion is traced a moment before the kernel counts the request; a reading at that moment waits for
@@ -91,32 +91,32 @@ class Counted:
         self._least: dict[tuple[str, str], int] = {}
         self._in_vain = 0
 
-    def reading(self, reading: Reading) -> Reading:
+    def settle_reading(self, reading: Reading) -> Reading:
         """Return the reading, with a later second witness if necessary."""
-        at_least = surplus(reading, reading.before) if reading.before else {}
+        at_least = compute_surplus(reading, reading.before) if reading.before else {}
         for key, count in at_least.items():
             self._least[key] = max(count, self._least.get(key, count))
         # Common case: nothing was counted during the reading, and the surplus is the known one.
         is_as_ever = at_least == self._least and _is_still(reading)
-        is_early = not is_as_ever and self._is_early(reading)
-        deadline = time.monotonic() + COUNTED_S
-        while is_early and self._in_vain < IN_VAIN:
+        is_early = not is_as_ever and self._misses_traced(reading)
+        deadline = time.monotonic() + MAX_WAIT_S
+        while is_early and self._in_vain < MAX_TIMEOUTS:
             if time.monotonic() > deadline:
                 self._in_vain += 1
                 break
             time.sleep(0.002)
             reading = replace(reading, after=self._witness())
-            is_early = self._is_early(reading)
+            is_early = self._misses_traced(reading)
         else:
-            self._in_vain = 0 if self._in_vain < IN_VAIN else IN_VAIN
+            self._in_vain = 0 if self._in_vain < MAX_TIMEOUTS else MAX_TIMEOUTS
         if is_early:
             # The kernel counts something other than we do, so start again from this surplus.
             self._least = at_least
         return reading
 
-    def _is_early(self, reading: Reading) -> bool:
+    def _misses_traced(self, reading: Reading) -> bool:
         """Return true if the second witness lacks requests that were traced."""
         if reading.after is None:
             return False
-        counted = surplus(reading, reading.after)
+        counted = compute_surplus(reading, reading.after)
         return any(count < self._least.get(key, count) for key, count in counted.items())

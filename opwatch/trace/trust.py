@@ -30,10 +30,10 @@ class Reading:
     # Cached, because each reading ends one interval and starts the next.
     _counted: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def counted(self) -> dict[str, tuple[int, int]]:
+    def count_groups(self) -> dict[str, tuple[int, int]]:
         """Return the requests and bytes of the sample as the kernel must have counted them, by group."""
         if not self._counted:
-            self._counted.update(_counted(self.sample))
+            self._counted.update(_count_groups(self.sample))
         return self._counted
 
 
@@ -54,7 +54,7 @@ _NO_DRIFT = Drift(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class LossAccount:
     """The loss account of an interval. Every field except in_flight is a difference between two readings.
 
     `misses` is None if the backend cannot know them. Groups that the kernel does not count for this disk are
@@ -83,7 +83,7 @@ class Trust:
     no_drift: str | None
 
 
-def _drift(traced: int, least: int, most: int) -> Drift:
+def _compute_drift(traced: int, least: int, most: int) -> Drift:
     """Return the distance of the traced count from the kernel's bounds, and their width as slack."""
     if least == traced == most:
         return _NO_DRIFT
@@ -91,7 +91,7 @@ def _drift(traced: int, least: int, most: int) -> Drift:
     return Drift(distance, most - least)
 
 
-def _counted(sample: TargetSample) -> dict[str, tuple[int, int]]:
+def _count_groups(sample: TargetSample) -> dict[str, tuple[int, int]]:
     """Return the requests and bytes that the kernel must have counted, by group."""
     counted = {}
     for group, names in GROUPS.items():
@@ -111,33 +111,33 @@ def _counted(sample: TargetSample) -> dict[str, tuple[int, int]]:
     return counted
 
 
-def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, Drift], str | None]:
+def _compute_drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, Drift], str | None]:
     witnesses = (begin.before, begin.after, end.before, end.after)
     if None in witnesses:
         reason = begin.no_witness or end.no_witness or "the kernel's statistics could not be read"
         return {}, {}, reason
     first, second, third, fourth = (w for w in witnesses if w is not None)
-    began, ended = begin.counted(), end.counted()
+    began, ended = begin.count_groups(), end.count_groups()
     requests, bytes_ = {}, {}
     for group in GROUPS:
         (then, then_bytes), (now, now_bytes) = began[group], ended[group]
         if group in fourth.requests:
             least = third.requests.get(group, 0) - second.requests.get(group, 0)
             most = fourth.requests[group] - first.requests.get(group, 0)
-            requests[group] = _drift(now - then, least, most)
+            requests[group] = _compute_drift(now - then, least, most)
         if group in fourth.bytes:
             least = third.bytes.get(group, 0) - second.bytes.get(group, 0)
             most = fourth.bytes[group] - first.bytes.get(group, 0)
-            bytes_[group] = _drift(now_bytes - then_bytes, least, most)
+            bytes_[group] = _compute_drift(now_bytes - then_bytes, least, most)
     return requests, bytes_, None
 
 
-def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:
+def account_losses(begin: Reading, end: Reading, misses: int | None) -> LossAccount:
     """Return the loss account between two readings. `misses` are recursion misses of all devices together."""
 
-    before, after = begin.sample.totals(), end.sample.totals()
+    before, after = begin.sample.sum_counters(), end.sample.sum_counters()
 
-    def grown(field: str) -> int:
+    def growth_of(field: str) -> int:
         return after[field] - before[field]
 
     # In flight is a state, not a difference: issued since attach and not completed, including requeued
@@ -145,23 +145,23 @@ def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:
     given_back = after["taken_back"] - after["refused"] + after["abandoned"]
     missed = after["overwritten"] + after["missed"]
     in_flight = after["issued"] - after["completed"] - given_back - missed
-    drift, byte_drift, reason = _drifts(begin, end)
-    return Trust(
-        issued=grown("issued"),
-        completed=grown("completed"),
+    drift, byte_drift, reason = _compute_drifts(begin, end)
+    return LossAccount(
+        issued=growth_of("issued"),
+        completed=growth_of("completed"),
         in_flight=max(in_flight, 0),
-        unmatched=grown("unmatched"),
+        unmatched=growth_of("unmatched"),
         unmatched_flushes=end.sample.ops["flush"].unmatched - begin.sample.ops["flush"].unmatched,
-        partial=grown("partial"),
-        requeued=grown("requeued"),
-        errors=grown("errors"),
-        never_issued=grown("never_issued"),
-        flush_tails=grown("flush_tails"),
-        taken_back=grown("taken_back"),
-        refused=grown("refused"),
-        overwritten=grown("overwritten") + grown("missed"),
-        map_full=grown("map_full"),
-        clock_back=grown("clock_back"),
+        partial=growth_of("partial"),
+        requeued=growth_of("requeued"),
+        errors=growth_of("errors"),
+        never_issued=growth_of("never_issued"),
+        flush_tails=growth_of("flush_tails"),
+        taken_back=growth_of("taken_back"),
+        refused=growth_of("refused"),
+        overwritten=growth_of("overwritten") + growth_of("missed"),
+        map_full=growth_of("map_full"),
+        clock_back=growth_of("clock_back"),
         misses=misses,
         drift=drift,
         byte_drift=byte_drift,

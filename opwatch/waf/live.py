@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class CurrentWaf:
     """The current write amplification of a drive.
 
     `waf` and `nand_bytes_per_s` are None with a `reason`. `mono_ns` is the time of the last reading.
@@ -22,9 +22,9 @@ class Live:
     mono_ns: int
 
 
-def failed(reason: str, mono_ns: int, window_s: float = 0.0) -> Live:
+def make_failed(reason: str, mono_ns: int, window_s: float = 0.0) -> CurrentWaf:
     """Return a Live without a value, with the reason."""
-    return Live(
+    return CurrentWaf(
         waf=None,
         waf_error=None,
         reason=reason,

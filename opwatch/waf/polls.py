@@ -10,7 +10,7 @@ _BOUND = "a lower bound does not grow with what it bounds"
 _SHUTDOWNS = ("unsafe_shutdowns", "incomplete_shutdowns")
 
 
-def poll_of(
+def make_poll(
     report: Report,
     begin_ns: int,
     end_ns: int,
@@ -21,9 +21,9 @@ def poll_of(
 ) -> Poll:
     """Return the poll for a report."""
 
-    def side(name: str) -> tuple[CounterReading, ...]:
+    def list_readings(name: str) -> tuple[CounterReading, ...]:
         readings = (report.readings[name], *report.others.get(name, []))
-        return tuple(reading.refused(_BOUND) if reading.at_least else reading for reading in readings)
+        return tuple(reading.without_value(_BOUND) if reading.at_least else reading for reading in readings)
 
     shutdowns = {name: report.readings[name].value for name in _SHUTDOWNS if name in report.readings}
     return Poll(
@@ -32,16 +32,16 @@ def poll_of(
         before=before,
         after=after,
         flying=flying,
-        host=side("host_written"),
-        nand=side("nand_written"),
+        host=list_readings("host_written"),
+        nand=list_readings("nand_written"),
         shutdowns={name: count for name, count in shutdowns.items() if count is not None},
         parts=parts or {},
     )
 
 
-def poll_of_look(sample: FirmwareSample, report: Report) -> Poll:
+def make_poll_from_sample(sample: FirmwareSample, report: Report) -> Poll:
     """Return the poll for a reading with this report."""
-    return poll_of(
+    return make_poll(
         report=report,
         begin_ns=sample.begin_ns,
         end_ns=sample.end_ns,

@@ -19,31 +19,31 @@ class Span:
     high: float
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
-    def middle(self) -> int:
+    def best_estimate(self) -> int:
         """Return the best estimate. Known spans only."""
         return (int(self.low) + int(self.high)) // 2
 
     @property
     def error(self) -> int:
         """Return the maximum distance of the true value from the middle."""
-        return int(self.high) - self.middle
+        return int(self.high) - self.best_estimate
 
-    def at(self, share: float) -> int:
+    def interpolate(self, share: float) -> int:
         """Return the value at this share of the distance from low to high. Known spans only."""
         return int(self.low) + int(share * (self.high - self.low))
 
-    def minus(self, earlier: Span) -> Span:
+    def subtract(self, earlier: Span) -> Span:
         """Return the growth since an earlier value; a counter does not shrink."""
         return Span(max(self.low - earlier.high, 0), max(self.high - earlier.low, 0))
 
-    def widened(self, by: int) -> Span:
+    def widen(self, by: int) -> Span:
         return Span(max(self.low - by, 0), self.high + by)
 
-    def meet(self, other: Span) -> Span | None:
+    def intersect(self, other: Span) -> Span | None:
         """Return the intersection, or None if the spans contradict each other."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Span(low, high) if low <= high else None
@@ -62,7 +62,7 @@ class Amplification:
     needed_bytes: int | None = None
 
     @property
-    def below_one(self) -> bool:
+    def is_below_one(self) -> bool:
         """Return True if certainly below 1: the drive compresses, or its counters are incomplete."""
         return self.waf is not None and self.error is not None and self.waf + self.error < 1
 
@@ -72,23 +72,23 @@ class Amplification:
         return self.error / self.waf if self.waf and self.error is not None else math.inf
 
 
-def needed(host_error: int, nand_error: int, waf: float, target: float = 0.01) -> int:
+def compute_needed_bytes(host_error: int, nand_error: int, waf: float, target: float = 0.01) -> int:
     """Return the host bytes after which the relative error of a ratio like this one is at most `target`."""
     return math.ceil((host_error * (1 + target) + nand_error / max(waf, 1e-9)) / target)
 
 
-def amplify(nand: Span, host: Span, target: float = 0.01) -> Amplification:
+def compute_amplification(nand: Span, host: Span, target: float = 0.01) -> Amplification:
     """Return NAND bytes per host byte. `needed_bytes` are the additional bytes for a relative error of
     `target`."""
-    if not (nand.known and host.known):
+    if not (nand.is_known and host.is_known):
         reason = "the pages have not shown yet what was written"
         return Amplification(None, None, host, nand, reason)
-    likely = nand.middle / host.middle if host.middle and nand.middle else 1.0
-    more = max(needed(host.error, nand.error, likely, target) - host.middle, 0)
+    likely = nand.best_estimate / host.best_estimate if host.best_estimate and nand.best_estimate else 1.0
+    more = max(compute_needed_bytes(host.error, nand.error, likely, target) - host.best_estimate, 0)
     if not host.high:
         reason = "the host wrote nothing in the interval; what went to NAND is the drive's own"
         return Amplification(None, None, host, nand, reason, more)
-    waf = nand.middle / host.middle if host.middle else 0.0
+    waf = nand.best_estimate / host.best_estimate if host.best_estimate else 0.0
     low, high = nand.low / host.high, nand.high / host.low if host.low else math.inf
     error = max(high - waf, waf - low)
     if not waf or error > MAX_RELATIVE_ERROR * waf:
@@ -126,14 +126,14 @@ class Split:
 MIN_INTERVALS = 8
 _CLOSE = 4.0
 # The 99th percentile of the supremum of a Brownian bridge: chance exceeds this in 1 of 100 runs.
-_MOST_STRAYED = 1.63
-CHANGED_WAY = (
+_MAX_DRIFT = 1.63
+MODE_CHANGED = (
     "the drive worked in another way in one part of the time than in another: no one number a host byte is "
     "right for all of it"
 )
 
 
-def split(intervals: Sequence[IntervalBytes]) -> Split:
+def fit_split(intervals: Sequence[IntervalBytes]) -> Split:
     """Fit the bytes per host byte and per second. Needs intervals of different write rates."""
     count = len(intervals)
     if count < MIN_INTERVALS:
@@ -163,14 +163,14 @@ def split(intervals: Sequence[IntervalBytes]) -> Split:
     )
 
 
-def closest(fits: Sequence[Split]) -> Split:
+def find_best_fit(fits: Sequence[Split]) -> Split:
     """Return the fit with the smallest residual, if it holds all the time. Its error covers the results of
     other fits that are about as close."""
     best = min(fits, key=lambda fit: fit.residual)
     if best.a is None or best.b_bytes_per_s is None:
         return best
-    if best.strayed > _MOST_STRAYED:
-        return Split(None, None, reason=CHANGED_WAY)
+    if best.strayed > _MAX_DRIFT:
+        return Split(None, None, reason=MODE_CHANGED)
     close = [fit for fit in fits if fit.residual <= _CLOSE * best.residual]
     spread_a = max(abs((fit.a or 0) - best.a) for fit in close)
     spread_b = max(abs((fit.b_bytes_per_s or 0) - best.b_bytes_per_s) for fit in close)

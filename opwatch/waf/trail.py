@@ -59,7 +59,7 @@ class Moment:
     flying: int
 
     @property
-    def written(self) -> Span:
+    def written_bounds(self) -> Span:
         """Return the bounds of the host's written bytes while the pages were read."""
         if self.before is None or self.after is None:
             return Span(-math.inf, math.inf)
@@ -104,26 +104,29 @@ class Track:
         self._gaps = 0
         self._longest_gap_ns = 0
 
-    def add(self, index: int, shown: int) -> None:
+    def add_value(self, index: int, shown: int) -> None:
         """Add the value that poll `index`, the newest, has read."""
         value = shown + self._offset
         if self.values and value < self.values[-1]:
-            value = self._unwrapped(index, value)
+            value = self._unwrap_value(index, value)
         if self.lost:
             return
         changed = bool(self.values) and value != self.values[-1]
         if self.polls:
-            self._learn(index, changed=changed)
+            self._learn_period(index, changed=changed)
         if changed:
             self.changes.append(index)
         self.since.append(self.polls[-1] if changed else self.since[-1] if self.since else -1)
         self.polls.append(index)
         self.values.append(value)
 
-    def _unwrapped(self, index: int, value: int) -> int:
+    def _unwrap_value(self, index: int, value: int) -> int:
         """Return the value with a wrap undone if exactly one of the usual wraps fits the host's writes."""
         back = self.values[-1] - value
-        most = self._moments[index].written.high - self._moments[max(self.since[-1], 0)].written.low
+        most = (
+            self._moments[index].written_bounds.high
+            - self._moments[max(self.since[-1], 0)].written_bounds.low
+        )
         moduli = {modulus * unit for modulus in _MODULI for unit in (self.quantum, _SECTOR)}
         fits = [modulus for modulus in moduli if 0 <= modulus - back <= most + 2 * self.quantum]
         if len(fits) != 1 or not math.isfinite(most):
@@ -133,7 +136,7 @@ class Track:
         self.wrapped = True
         return value + fits[0]
 
-    def _learn(self, index: int, *, changed: bool) -> None:
+    def _learn_period(self, index: int, *, changed: bool) -> None:
         """Learn the refresh period from gaps between changes, as long as the host never pauses."""
         before, now = self._moments[self.polls[-1]].before, self._moments[index].before
         self._steady = self._steady and before is not None and now is not None and now > before
@@ -146,31 +149,33 @@ class Track:
         self._last_edge = self.polls[-1]
         self._steady = True
 
-    def period_ns(self) -> int | None:
+    def find_period_ns(self) -> int | None:
         """Return the page's maximum age, its longest gap between changes, or None after too few gaps."""
         return min(self._longest_gap_ns, LONGEST_NS) if self._gaps >= _MIN_GAPS else None
 
-    def hid(self, begin: int, end: int, bytes_: int) -> int:
+    def count_hidden_polls(self, begin: int, end: int, bytes_: int) -> int:
         """Return the number of polls up to `end` at which a page that did not change since `begin` lacked
         at least `bytes_` of the host's writes. Polls without such writes prove nothing: a refreshed page
         would look the same."""
-        enough = self._moments[begin].written.high + bytes_
+        enough = self._moments[begin].written_bounds.high + bytes_
         # written.low never decreases from poll to poll, so bisect works.
-        shows = bisect_left(self._moments, enough, begin + 1, end + 1, key=lambda moment: moment.written.low)
+        shows = bisect_left(
+            self._moments, enough, begin + 1, end + 1, key=lambda moment: moment.written_bounds.low
+        )
         return end + 1 - shows
 
-    def at(self, poll: int) -> int | None:
+    def find_value(self, poll: int) -> int | None:
         """Return the value that this poll has read, or None."""
         place = bisect_left(self.polls, poll)
         was_read = place < len(self.polls) and self.polls[place] == poll
         return self.values[place] if was_read else None
 
-    def look_before(self, poll: int) -> int | None:
+    def find_value_before(self, poll: int) -> int | None:
         """Return the index of the last value read up to this poll."""
         place = bisect_right(self.polls, poll) - 1
         return place if place >= 0 else None
 
-    def look_after(self, poll: int, period_ns: int) -> int | None:
+    def find_value_after(self, poll: int, period_ns: int) -> int | None:
         """Return the index of the first value that is of a moment after this poll."""
         by_change = bisect_left(self.since, poll)
         due = self._moments[poll].end_ns + period_ns
@@ -178,39 +183,39 @@ class Track:
         place = min(by_change, by_age)
         return place if place < len(self.polls) else None
 
-    def mark(self, place: int, period_ns: int) -> Mark:
+    def make_mark(self, place: int, period_ns: int) -> Mark:
         """Return the value at an index, and the moment it is from."""
         poll, since = self.polls[place], self.since[place]
         oldest = self._moments[poll].begin_ns - period_ns
         aged = bisect_right(self._moments, oldest, hi=poll, key=lambda moment: moment.end_ns) - 1
         since = max(since, aged)
-        low = self._moments[since].written.low if since >= 0 else -math.inf
+        low = self._moments[since].written_bounds.low if since >= 0 else -math.inf
         value = Span(self.values[place], self.values[place])
-        return Mark(value, Span(low, self._moments[poll].written.high), since, poll)
+        return Mark(value, Span(low, self._moments[poll].written_bounds.high), since, poll)
 
-    def mark_at(self, poll: int, period_ns: int) -> Mark | None:
+    def compute_mark(self, poll: int, period_ns: int) -> Mark | None:
         """Return the counter at the time of a poll, whatever that poll read: between the last value read
         by then and the first value of a later moment."""
-        before, after = self.look_before(poll), self.look_after(poll, period_ns)
+        before, after = self.find_value_before(poll), self.find_value_after(poll, period_ns)
         if before is None or after is None:
             return None
         value = Span(self.values[before], self.values[after])
-        return Mark(value, self._moments[poll].written, poll, poll, read=False)
+        return Mark(value, self._moments[poll].written_bounds, poll, poll, read=False)
 
-    def edge_after(self, poll: int) -> int | None:
+    def find_change_after(self, poll: int) -> int | None:
         """Return the index of the first change at a moment after this poll."""
         place = bisect_left(self.since, poll)
         return place if place < len(self.polls) else None
 
-    def edge_before(self, poll: int) -> int | None:
+    def find_change_before(self, poll: int) -> int | None:
         """Return the index of the last change read up to this poll."""
-        place = self.look_before(poll)
+        place = self.find_value_before(poll)
         if place is None or self.since[place] < 0:
             return None
         return bisect_left(self.since, self.since[place])
 
 
-def in_step(one: Track, other: Track) -> bool:
+def is_synchronous(one: Track, other: Track) -> bool:
     """Return True if two pages appear to be refreshed together: the last change of both was in the same
     poll, and that is unlikely to be chance. With independent periods the probability is one in the number
     of polls per period, and a period is at least as long as both pages hid the host's writes."""
@@ -218,7 +223,10 @@ def in_step(one: Track, other: Track) -> bool:
         return False
     last, before = one.changes[-1], max((*one.changes[-2:-1], *other.changes[-2:-1]), default=one.polls[0])
     step = max(one.quantum, other.quantum)
-    return max(one.hid(before, last, step), one.hid(last, one.polls[-1], step)) >= ODDS
+    return (
+        max(one.count_hidden_polls(before, last, step), one.count_hidden_polls(last, one.polls[-1], step))
+        >= ODDS
+    )
 
 
 class Trail:
@@ -233,7 +241,7 @@ class Trail:
         self.last: Poll | None = None
         self._shutdowns: dict[str, int] = {}
 
-    def add(self, poll: Poll) -> None:
+    def add_poll(self, poll: Poll) -> None:
         self.moments.append(Moment(poll.begin_ns, poll.end_ns, poll.before, poll.after, poll.flying))
         self.first, self.last = self.first or poll, poll
         if any(self._shutdowns.get(name, count) != count for name, count in poll.shutdowns.items()):
@@ -243,11 +251,11 @@ class Trail:
             for reading in readings:
                 if reading.value is not None:
                     track = tracks.setdefault(reading.source, Track(reading, self.moments))
-                    track.add(len(self.moments) - 1, reading.value)
+                    track.add_value(len(self.moments) - 1, reading.value)
 
-    def idle_since(self) -> int:
+    def find_idle_start(self) -> int:
         """Return the index of the first poll after which the host wrote nothing."""
         last = len(self.moments) - 1
-        while last > 0 and self.moments[last - 1].written.low == self.moments[-1].written.high:
+        while last > 0 and self.moments[last - 1].written_bounds.low == self.moments[-1].written_bounds.high:
             last -= 1
         return last

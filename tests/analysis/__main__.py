@@ -35,12 +35,12 @@ GROUP BY op, {slot} ORDER BY times DESC, op, slot LIMIT 20
 Rows = list[tuple[Any, ...]]
 
 
-def plain(rows: Rows) -> Rows:
+def convert_rows(rows: Rows) -> Rows:
     """Convert values to plain numbers, texts and ISO dates, regardless of the reader's types."""
-    return [tuple(_plain(value) for value in row) for row in rows]
+    return [tuple(_convert_value(value) for value in row) for row in rows]
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _convert_value(value: Any) -> Any:  # noqa: ANN401
     if value is None or value == "\\N":
         return None
     return value.isoformat() if isinstance(value, date) else int(value) if _is_whole(value) else str(value)
@@ -100,7 +100,7 @@ def main() -> int:
         if cli.main(["dump", *recordings, "-O", "parquet", "-o", str(folder / "runs")]):
             return 1
         answers = {
-            reader.__name__: [plain(rows) for rows in reader(folder / "runs")]
+            reader.__name__: [convert_rows(rows) for rows in reader(folder / "runs")]
             for reader in (by_duckdb, by_spark, by_clickhouse)
         }
     wanted = answers["by_duckdb"]

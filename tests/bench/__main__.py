@@ -7,34 +7,34 @@ import sys
 from tests.section import Section
 
 from . import default_set, figures
-from .figure import exit_status, table
+from .figure import choose_exit_status, format_table
 
 SECTION = Section("overhead.md", "figures")
 
 
 def main() -> int:
-    start, bcc = figures.start_up()
+    start, bcc = figures.measure_start_up()
     measured = [
-        *default_set.against_peer(),
-        figures.many_devices(),
-        figures.version(),
+        *default_set.measure_against_peer(),
+        figures.measure_many_devices(),
+        figures.measure_version(),
         start,
-        figures.memory(),
-        figures.user_cpu(),
-        figures.quantile_error(),
-        figures.virtual_sweep(),
-        figures.map_memory(24, 64, 64, 64),
-        figures.map_memory(64, 512, 512, 256),
+        figures.measure_memory(),
+        figures.measure_user_cpu(),
+        figures.measure_quantile_error(),
+        figures.measure_virtual_sweep(),
+        figures.compute_map_memory(24, 64, 64, 64),
+        figures.compute_map_memory(64, 512, 512, 256),
     ]
     lines = [
-        f"Measured by `make bench` on {figures.machine()}.",
+        f"Measured by `make bench` on {figures.describe_machine()}.",
         "",
-        *table(measured),
+        *format_table(measured),
     ]
     lines += ["", f"Start-up of `biolatency-bpfcc 1 1`, less its second: {bcc}."]
     print("\n".join(lines))
-    SECTION.write("\n".join(lines))
-    return exit_status(holds=all(figure.holds for figure in measured))
+    SECTION.write_body("\n".join(lines))
+    return choose_exit_status(holds=all(figure.is_within_bound for figure in measured))
 
 
 if __name__ == "__main__":

@@ -10,32 +10,32 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 
-from opwatch.collectors.firmware.counting import Counting
+from opwatch.collectors.firmware.counting import CounterPoller
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.drive import life
 from opwatch.drive.spec import physical_bytes
 from opwatch.host.device import Devices
 from tests.section import Section
 
-from .figure import Figure, exit_status, sized, table
-from .figures import OPWATCH, machine
+from .figure import Figure, choose_exit_status, choose_size, format_table
+from .figures import OPWATCH, describe_machine
 
 SECTION = Section("method-waf.md", "cost")
 SIZE = 64 << 20
-ROUNDS, DRIVES, POLLS = sized((15, 24, 200), (1, 2, 2))
+ROUNDS, DRIVES, POLLS = choose_size((15, 24, 200), (1, 2, 2))
 
 
 @contextmanager
-def a_drive(name: str) -> Iterator[str]:
+def create_drive(name: str) -> Iterator[str]:
     config = {"user_bytes": SIZE, "physical_bytes": physical_bytes(SIZE, Fraction(10, 100))}
-    record = life.create(life.Wanted(name, config, no_data=True))
+    record = life.create_drive(life.DriveSpec(name, config, no_data=True))
     try:
         yield record.device
     finally:
-        life.destroy(name)
+        life.destroy_drive(name)
 
 
-def whole_process(devices: list[str]) -> float:
+def time_process(devices: list[str]) -> float:
     """Return the median duration in seconds of `opwatch counters` for these devices, from start to exit."""
     argv = [*OPWATCH, "counters", "--json", *(word for node in devices for word in ("--dev", node))]
     taken = []
@@ -46,7 +46,7 @@ def whole_process(devices: list[str]) -> float:
     return statistics.median(taken)
 
 
-def interpreter() -> float:
+def time_interpreter() -> float:
     """Return the median duration of an idle Python interpreter, the part of the time that is not ours."""
     taken = []
     for _ in range(ROUNDS):
@@ -56,14 +56,14 @@ def interpreter() -> float:
     return statistics.median(taken)
 
 
-def one_poll(node: str) -> float:
+def time_poll(node: str) -> float:
     """Return the CPU seconds of one poll of all pages, in a running process."""
     devices = Devices()
-    counting = Counting(devices, devices.resolve(node).disk, load_catalogue([]))
-    counting.poll()
+    counting = CounterPoller(devices, devices.resolve(node).disk, load_catalogue([]))
+    counting.poll_counters()
     begin = time.process_time()
     for _ in range(POLLS):
-        counting.poll()
+        counting.poll_counters()
     used = (time.process_time() - begin) / POLLS
     counting.close()
     return used
@@ -71,26 +71,24 @@ def one_poll(node: str) -> float:
 
 def main() -> int:
     with ExitStack() as stack:
-        nodes = [stack.enter_context(a_drive(f"bench-count-{n}")) for n in range(DRIVES)]
+        nodes = [stack.enter_context(create_drive(f"bench-count-{n}")) for n in range(DRIVES)]
         measured = [
+            Figure("opwatch counters of one drive", time_process(nodes[:1]) * 1000, 150, "ms, whole process"),
             Figure(
-                "opwatch counters of one drive", whole_process(nodes[:1]) * 1000, 150, "ms, whole process"
+                f"opwatch counters of {DRIVES} drives", time_process(nodes) * 1000, 1000, "ms, whole process"
             ),
-            Figure(
-                f"opwatch counters of {DRIVES} drives", whole_process(nodes) * 1000, 1000, "ms, whole process"
-            ),
-            Figure("one look at all pages", one_poll(nodes[0]) * 1000, 10, "ms of processor time"),
+            Figure("one look at all pages", time_poll(nodes[0]) * 1000, 10, "ms of processor time"),
         ]
-        empty = interpreter() * 1000
+        empty = time_interpreter() * 1000
     lines = [
-        f"Measured by `make bench-counters` on {machine()}, simulated drives, medians of {ROUNDS}; "
+        f"Measured by `make bench-counters` on {describe_machine()}, simulated drives, medians of {ROUNDS}; "
         f"a Python that does nothing takes {empty:.0f} ms.",
         "",
-        *table(measured),
+        *format_table(measured),
     ]
     print("\n".join(lines))
-    SECTION.write("\n".join(lines))
-    return exit_status(holds=all(figure.holds for figure in measured))
+    SECTION.write_body("\n".join(lines))
+    return choose_exit_status(holds=all(figure.is_within_bound for figure in measured))
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.fio.fio import run_fio
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.commands.overhead import LOAD, program_statistics
+from opwatch.tools.commands.overhead import LOAD, enable_program_statistics
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.programs import FLOORS
 
-from .figure import Figure, sized
-from .peer import running_peer
+from .figure import Figure, choose_size
+from .peer import start_peer
 
 # Name of a program -> (runs, ns).
 Runs = dict[str, tuple[int, int]]
@@ -45,7 +45,7 @@ class Cost:
 
 
 @contextmanager
-def ours(node: str) -> Iterator[Callable[[], Runs]]:
+def attach_ours(node: str) -> Iterator[Callable[[], Runs]]:
     """Attach the programs of `opwatch --dev D`; yield a function that reads their runs.
 
     The disk must support discards.
@@ -56,8 +56,8 @@ def ours(node: str) -> Iterator[Callable[[], Runs]]:
     try:
         live = LiveDiscards(lambda _: True)
         try:
-            live.add(dict(enumerate(leaves)), tracer)
-            yield lambda: {p[0]: (p[2], p[3]) for p in (*tracer.programs(), *live.programs())}
+            live.add_leaves(dict(enumerate(leaves)), tracer)
+            yield lambda: {p[0]: (p[2], p[3]) for p in (*tracer.list_programs(), *live.list_programs())}
         finally:
             live.close()
     finally:
@@ -65,13 +65,13 @@ def ours(node: str) -> Iterator[Callable[[], Runs]]:
 
 
 @contextmanager
-def theirs(_: str) -> Iterator[Callable[[], Runs]]:
+def attach_peer(_: str) -> Iterator[Callable[[], Runs]]:
     """Run biolatency, which watches all disks; the only load is ours."""
-    with running_peer() as peer:
-        yield lambda: {f"biolatency {number}": runs for number, runs in peer.read().items()}
+    with start_peer() as peer:
+        yield lambda: {f"biolatency {number}": runs for number, runs in peer.read_counts().items()}
 
 
-def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
+def measure_cost(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
     """Measure the cost under load.
 
     Two empty programs on the same events provide the floor and count the I/Os.
@@ -95,7 +95,7 @@ def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
 
 
 @contextmanager
-def floor(kind: Literal["clock", "sketch"]) -> Iterator[Callable[[], Runs]]:
+def attach_floor(kind: Literal["clock", "sketch"]) -> Iterator[Callable[[], Runs]]:
     """Attach a pair of minimal programs, a lower bound for any exact tracer: bpf/lib/floor.bpf.c."""
     pair = _native.Floor(FLOORS[kind])
     try:
@@ -105,10 +105,10 @@ def floor(kind: Literal["clock", "sketch"]) -> Iterator[Callable[[], Runs]]:
 
 
 MEASURED: dict[str, Callable[[str], AbstractContextManager[Callable[[], Runs]]]] = {
-    "ours": ours,
-    "peer": theirs,
-    "clock": lambda _: floor("clock"),
-    "sketch": lambda _: floor("sketch"),
+    "ours": attach_ours,
+    "peer": attach_peer,
+    "clock": lambda _: attach_floor("clock"),
+    "sketch": lambda _: attach_floor("sketch"),
 }
 
 
@@ -118,48 +118,51 @@ class Comparison:
 
     costs: dict[str, list[Cost]]
 
-    def ratio(self, what: str, kind: str) -> float:
+    def find_median_ratio(self, what: str, kind: str) -> float:
         """Return the median over rounds of the ratio to the peer."""
         pairs = zip(self.costs[what], self.costs["peer"], strict=True)
         return statistics.median(float(getattr(a, kind) / getattr(b, kind)) for a, b in pairs)
 
-    def ns(self, what: str, kind: str) -> str:
+    def format_ns(self, what: str, kind: str) -> str:
         return f"{statistics.median(getattr(cost, kind) for cost in self.costs[what]):.0f} ns"
 
-    def figure(self, name: str, kind: str, bound: float) -> Figure:
+    def make_figure(self, name: str, kind: str, bound: float) -> Figure:
         """Return the figure with its bound; the text has the lower bounds for any exact tracer."""
         floors = (
-            f"two readings of the clock alone {self.ratio('clock', kind):.2f} ({self.ns('clock', kind)})",
-            f"a bare sketch {self.ratio('sketch', kind):.2f} ({self.ns('sketch', kind)})",
+            f"two readings of the clock alone {self.find_median_ratio('clock', kind):.2f} "
+            f"({self.format_ns('clock', kind)})",
+            f"a bare sketch {self.find_median_ratio('sketch', kind):.2f} ({self.format_ns('sketch', kind)})",
         )
-        text = f"{self.ns('ours', kind)} / {self.ns('peer', kind)} an I/O; {', '.join(floors)}"
-        return Figure(f"default set, {name} / biolatency -D -F", self.ratio("ours", kind), bound, text)
+        text = f"{self.format_ns('ours', kind)} / {self.format_ns('peer', kind)} an I/O; {', '.join(floors)}"
+        return Figure(
+            f"default set, {name} / biolatency -D -F", self.find_median_ratio("ours", kind), bound, text
+        )
 
 
-def compare(rounds: int = sized(7, 1), seconds: float = sized(2, 1)) -> Comparison:
+def compare_programs(rounds: int = choose_size(7, 1), seconds: float = choose_size(2, 1)) -> Comparison:
     costs: dict[str, list[Cost]] = {what: [] for what in MEASURED}
-    with ScratchDisk(1 << 30) as disk, program_statistics():
+    with ScratchDisk(1 << 30) as disk, enable_program_statistics():
         run_fio(disk.node, [*LOAD, "--runtime=1"])
         for _ in range(rounds):
             for what, attached in MEASURED.items():
                 with attached(disk.node) as read:
-                    costs[what].append(measure(disk.node, read, seconds))
+                    costs[what].append(measure_cost(disk.node, read, seconds))
     return Comparison(costs)
 
 
-def against_peer() -> list[Figure]:
+def measure_against_peer() -> list[Figure]:
     """Measure opwatch and the peer in turns; return medians of the ratios per round."""
-    compared = compare()
+    compared = compare_programs()
     runs = statistics.median(cost.runs for cost in compared.costs["ours"])
-    with_dispatch = compared.figure("with dispatch", "with_dispatch", 0.30)
+    with_dispatch = compared.make_figure("with dispatch", "with_dispatch", 0.30)
     return [
         replace(with_dispatch, text=f"{runs:.1f} programs; {with_dispatch.text}"),
-        compared.figure("net", "net", 0.22),
+        compared.make_figure("net", "net", 0.22),
     ]
 
 
 def main() -> int:
-    compared = compare(rounds=5)
+    compared = compare_programs(rounds=5)
     floors = [cost.floor for costs in compared.costs.values() for cost in costs]
     print(f"an empty program: {statistics.median(floors):.0f} ns")
     for what in ("ours", "clock", "sketch"):

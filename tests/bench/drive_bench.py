@@ -20,11 +20,11 @@ from opwatch.host.loop import LoopDevice
 from opwatch.host.process import run_tool
 from tests.kernel.support.guard import enter_own_namespace
 
-from .a_drive import a_drive
-from .figure import exit_status, sized
-from .figures import machine
+from .figure import choose_exit_status, choose_size
+from .figures import describe_machine
+from .simulated_drive import create_drive
 
-SIZE, ROUNDS, SECONDS = sized((1 << 30, 9, 2.0), (64 << 20, 1, 0.2))
+SIZE, ROUNDS, SECONDS = choose_size((1 << 30, 9, 2.0), (64 << 20, 1, 0.2))
 
 
 class Load(NamedTuple):
@@ -43,11 +43,11 @@ LOADS = {
 }
 
 
-def sizes() -> dict[str, int]:
+def make_sizes() -> dict[str, int]:
     return {"user_bytes": SIZE, "physical_bytes": physical_bytes(SIZE, Fraction(28, 100))}
 
 
-def iops(device: str, options: tuple[str, ...]) -> float:
+def measure_iops(device: str, options: tuple[str, ...]) -> float:
     timed = ("--ioengine=libaio", "--time_based", f"--runtime={1000 * SECONDS:.0f}ms", "--randrepeat=0")
     return run_fio(device, [*options, *timed]).iops
 
@@ -56,7 +56,7 @@ class Server(NamedTuple):
     device: LoopDevice
     pid: int
 
-    def cpu_ns(self) -> int:
+    def read_cpu_ns(self) -> int:
         """Return the CPU time of its threads so far."""
         return sum(
             int(thread.read_text().split()[0])
@@ -64,70 +64,71 @@ class Server(NamedTuple):
         )
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     iops: float
     cpu_us: float  # of the server, per command
 
 
-def measure(server: Server, options: tuple[str, ...]) -> Measured:
+def measure_server(server: Server, options: tuple[str, ...]) -> Measurement:
     server.device.require_same()
-    begin = server.cpu_ns()
-    rate = iops(server.device.node, options)
-    return Measured(rate, (server.cpu_ns() - begin) / (rate * SECONDS) / 1000)
+    begin = server.read_cpu_ns()
+    rate = measure_iops(server.device.node, options)
+    return Measurement(rate, (server.read_cpu_ns() - begin) / (rate * SECONDS) / 1000)
 
 
 class Comparison(NamedTuple):
     """The measurements of each server in each round."""
 
-    drive: list[Measured]
-    pass_through: list[Measured]
-    again: list[Measured]
+    drive: list[Measurement]
+    pass_through: list[Measurement]
+    again: list[Measurement]
 
-    def ratios(self, numerator: list[Measured]) -> list[float]:
+    def compute_ratios(self, numerator: list[Measurement]) -> list[float]:
         """Return the sorted ratios to the pass-through server's IOPS in the same round."""
         return sorted(a.iops / b.iops for a, b in zip(numerator, self.pass_through, strict=True))
 
-    def verdict(self, bound: float) -> str:
+    def judge_bound(self, bound: float) -> str:
         """Return "" if the bound holds, "undecided" if equal servers miss it in a quarter of the rounds."""
-        if statistics.median(self.ratios(self.drive)) >= bound:
+        if statistics.median(self.compute_ratios(self.drive)) >= bound:
             return ""
-        equal = self.ratios(self.again)
+        equal = self.compute_ratios(self.again)
         # Either of the two equal servers may be the slower one.
         lower = min(equal[len(equal) // 4], 1 / equal[-1 - len(equal) // 4])
         return "undecided" if lower < bound else "**missed**"
 
 
-def compare(servers: list[Server], options: tuple[str, ...]) -> Comparison:
+def compare_servers(servers: list[Server], options: tuple[str, ...]) -> Comparison:
     """Run the load on each server ROUNDS times; the servers take turns in going first."""
     rounds = []
     for number in range(ROUNDS):
         order = [*range(number % 3, 3), *range(number % 3)]
-        measured = {place: measure(servers[place], options) for place in order}
+        measured = {place: measure_server(servers[place], options) for place in order}
         rounds.append([measured[place] for place in range(3)])
     drive, pass_through, again = map(list, zip(*rounds, strict=True))
     return Comparison(drive, pass_through, again)
 
 
-def memory_of_1_tib() -> int:
+def bound_memory_of_1_tib() -> int:
     """Return the upper bound in bytes of the memory of a 1 TiB drive's server, without contents."""
     size = 1 << 40
     config = {"user_bytes": size, "physical_bytes": physical_bytes(size, Fraction(7, 100))}
-    with a_drive("1t", config, no_data=True) as (_, place):
-        record = place.record()
+    with create_drive("1t", config, no_data=True) as (_, place):
+        record = place.read_record()
         assert record
         peak = run_tool(["grep", "VmPeak", f"/proc/{record.pid}/status"])
         return int(peak.split()[1]) * 1024
 
 
-def line(name: str, load: Load, compared: Comparison) -> str:
+def format_row(name: str, load: Load, compared: Comparison) -> str:
     """Return a row of the table."""
     ours, theirs = ([one.iops for one in some] for some in (compared.drive, compared.pass_through))
     cpu = [statistics.median(one.cpu_us for one in some) for some in (compared.drive, compared.pass_through)]
-    equal = compared.ratios(compared.again)
+    equal = compared.compute_ratios(compared.again)
     quarter = len(equal) // 4
     return (
         f"| {name} | {statistics.median(ours):.0f} | {statistics.median(theirs):.0f} "
-        f"| {statistics.median(compared.ratios(compared.drive)):.3f} {compared.verdict(load.bound)} "
+        f"| {statistics.median(compared.compute_ratios(compared.drive)):.3f} "
+        f"{compared.judge_bound(load.bound)} "
         f"| {load.bound} "
         f"| {statistics.median(equal):.3f} ({equal[quarter]:.3f} to {equal[-1 - quarter]:.3f}) "
         f"| {cpu[0]:.1f} / {cpu[1]:.1f} |"
@@ -142,25 +143,25 @@ HEAD = (
 
 def main() -> int:
     enter_own_namespace()
-    print(f"on {machine()}, medians of {ROUNDS} rounds\n{HEAD}")
+    print(f"on {describe_machine()}, medians of {ROUNDS} rounds\n{HEAD}")
     holds = True
     with ExitStack() as stack:
         servers = []
         for name, words in (("ftl", ()), ("pass", ("pass-through",)), ("again", ("pass-through",))):
-            device, place = stack.enter_context(a_drive(name, sizes(), words=words))
-            record = place.record()
+            device, place = stack.enter_context(create_drive(name, make_sizes(), words=words))
+            record = place.read_record()
             assert record
             servers.append(Server(device, record.pid))
             run_fio(device.node, ["--rw=write", "--bs=1m", f"--size={SIZE}"])
         for name, load in LOADS.items():
-            compared = compare(servers, load.options)
-            holds = holds and compared.verdict(load.bound) != "**missed**"
-            print(line(name, load, compared), flush=True)
-    memory = memory_of_1_tib()
+            compared = compare_servers(servers, load.options)
+            holds = holds and compared.judge_bound(load.bound) != "**missed**"
+            print(format_row(name, load, compared), flush=True)
+    memory = bound_memory_of_1_tib()
     print(
         f"\nServer of a 1 TiB drive without contents: at most {memory / 2**30:.2f} GiB of memory (bound 2.5)."
     )
-    return exit_status(holds=holds and memory < 2.5 * 2**30)
+    return choose_exit_status(holds=holds and memory < 2.5 * 2**30)
 
 
 if __name__ == "__main__":

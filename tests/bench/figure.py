@@ -15,12 +15,12 @@ T = TypeVar("T")
 IS_SMOKE = os.environ.get("OPWATCH_SMOKE") == "1"
 
 
-def sized(full: T, smoke: T) -> T:
+def choose_size(full: T, smoke: T) -> T:
     """Return the size for this run."""
     return smoke if IS_SMOKE else full
 
 
-def exit_status(*, holds: bool) -> int:
+def choose_exit_status(*, holds: bool) -> int:
     """Return 0 if all bounds hold or in a smoke run, which checks no bounds; else 1."""
     return 0 if holds or IS_SMOKE else 1
 
@@ -35,14 +35,14 @@ class Figure:
     text: str
 
     @property
-    def holds(self) -> bool:
+    def is_within_bound(self) -> bool:
         return self.value <= self.bound
 
 
-def table(figures: Iterable[Figure]) -> list[str]:
+def format_table(figures: Iterable[Figure]) -> list[str]:
     """Return the figures and their bounds as a Markdown table."""
     lines = ["| figure | measured | bound | |", "|---|---|---|---|"]
     for figure in figures:
-        verdict = "" if figure.holds else " **missed**"
+        verdict = "" if figure.is_within_bound else " **missed**"
         lines.append(f"| {figure.name} | {figure.value:.3g}{verdict} | ≤ {figure.bound:g} | {figure.text} |")
     return lines

@@ -12,20 +12,20 @@ import time
 
 from opwatch.ftl import validate
 
-from .figure import exit_status, sized
+from .figure import choose_exit_status, choose_size
 
 LIMIT_RATIO = 0.005
 
 
 def main() -> int:
-    pages = int(sys.argv[1]) if len(sys.argv) > 1 else sized(4 << 20, 1 << 15)
-    drive_writes = float(sys.argv[2]) if len(sys.argv) > 2 else sized(20.0, 2.0)
+    pages = int(sys.argv[1]) if len(sys.argv) > 1 else choose_size(4 << 20, 1 << 15)
+    drive_writes = float(sys.argv[2]) if len(sys.argv) > 2 else choose_size(20.0, 2.0)
     worst = 0.0
     print(f"{pages} user pages, {drive_writes:g} drive writes, the last half measured")
     print(f"{'case':<40} {'model':>8} {'drive':>8} {'off %':>7} {'error %':>7} {'s':>5}")
-    for case in validate.cases():
+    for case in validate.generate_cases():
         begin = time.monotonic()
-        out = validate.run(case, pages, drive_writes)
+        out = validate.run_case(case, pages, drive_writes)
         worst = max(worst, abs(out.deviation_ratio))
         print(
             f"{case.name:<40} {case.expected_ratio:8.4f} {out.measured_ratio:8.4f} "
@@ -34,7 +34,7 @@ def main() -> int:
             flush=True,
         )
     print(f"worst: {100 * worst:.3f} % of at most {100 * LIMIT_RATIO:g} %")
-    return exit_status(holds=worst <= LIMIT_RATIO)
+    return choose_exit_status(holds=worst <= LIMIT_RATIO)
 
 
 if __name__ == "__main__":

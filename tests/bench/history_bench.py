@@ -17,33 +17,35 @@ from pathlib import Path
 from opwatch.collectors.history.changes import ChangeTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.commands.overhead import program_statistics
+from opwatch.tools.commands.overhead import enable_program_statistics
 from opwatch.trim.history import journal
-from opwatch.trim.history.changes import RECORD, ChangeKind, decode
+from opwatch.trim.history.changes import RECORD, ChangeKind, decode_changes
 from opwatch.trim.history.history import History
 from opwatch.trim.history.sectormap import SectorState
 from tests.kernel.support.load import writes
 
-from .figure import Figure, exit_status, sized, table
-from .figures import machine
+from .figure import Figure, choose_exit_status, choose_size, format_table
+from .figures import describe_machine
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "good" / "trim" / "disk.history"
 # A 1 TiB disk in blocks of 4 KiB, and the number of changes to apply.
-SECTORS, BLOCK, CHANGES = 1 << 31, 8, sized(200_003, 2003)
+SECTORS, BLOCK, CHANGES = 1 << 31, 8, choose_size(200_003, 2003)
 
 
-def kernel_cost(count: int = sized(20_011, 211)) -> Figure:
-    with ScratchDisk(256 << 20) as disk, program_statistics():
+def measure_kernel_cost(count: int = choose_size(20_011, 211)) -> Figure:
+    with ScratchDisk(256 << 20) as disk, enable_program_statistics():
         tracer = ChangeTracer(Devices().resolve(disk.node))
         writes(disk.node, count, step=0)
-        recorded = sum(1 for change in decode(tracer.drain()[0]) if change[4] == ChangeKind.WRITE)
-        [program] = tracer.programs()
+        recorded = sum(
+            1 for change in decode_changes(tracer.drain_changes()[0]) if change[4] == ChangeKind.WRITE
+        )
+        [program] = tracer.list_programs()
         tracer.close()
     text = f"ns, of {recorded} of {program[2]} events; the kernel's timing included"
     return Figure("BPF time of a write", program[3] / program[2], 500, text)
 
 
-def _changes(seed: int, blocks: int) -> bytes:
+def _make_changes(seed: int, blocks: int) -> bytes:
     rng = random.Random(seed)
     return b"".join(
         RECORD.pack(rng.randrange(blocks) * BLOCK, at, at + 1, BLOCK, ChangeKind.WRITE, 0, 0)
@@ -51,46 +53,46 @@ def _changes(seed: int, blocks: int) -> bytes:
     )
 
 
-def _time(history: History, raw: bytes) -> float:
+def _time_apply(history: History, raw: bytes) -> float:
     begin = time.process_time()
-    history.apply(raw)
+    history.apply_changes(raw)
     return 1e9 * (time.process_time() - begin) / CHANGES
 
 
-def user_cost() -> tuple[Figure, Figure]:
-    history, raw = History(SECTORS), _changes(1, SECTORS // BLOCK)
-    history.map.put(0, SECTORS, SectorState.WRITTEN)
-    over = _time(history, raw)
-    history.map.put(0, SECTORS, SectorState.TRIMMED)
-    cut = _time(history, raw)
-    runs = sum(1 for _ in history.map.runs())
+def measure_user_cost() -> tuple[Figure, Figure]:
+    history, raw = History(SECTORS), _make_changes(1, SECTORS // BLOCK)
+    history.map.set_state(0, SECTORS, SectorState.WRITTEN)
+    over = _time_apply(history, raw)
+    history.map.set_state(0, SECTORS, SectorState.TRIMMED)
+    cut = _time_apply(history, raw)
+    runs = sum(1 for _ in history.map.iter_runs())
     return (
         Figure("user side, a write to where data is", over, 4000, f"ns, {1e9 / over:.0f} a second"),
         Figure("user side, a write that cuts the map", cut, 12000, f"ns, until {runs} pieces of 1 TiB"),
     )
 
 
-def file_cost() -> tuple[Figure, Figure]:
+def measure_file_cost() -> tuple[Figure, Figure]:
     history = History(SECTORS)
-    history.map.put(0, SECTORS, SectorState.TRIMMED)
-    history.apply(_changes(2, SECTORS // BLOCK))
-    known = journal.load(FIXTURE.read_bytes())
+    history.map.set_state(0, SECTORS, SectorState.TRIMMED)
+    history.apply_changes(_make_changes(2, SECTORS // BLOCK))
+    known = journal.parse_history(FIXTURE.read_bytes())
     begin = time.monotonic()
-    raw = journal.snapshot(replace(known.drive, sectors=SECTORS), known.look, history.map)
+    raw = journal.encode_snapshot(replace(known.drive, sectors=SECTORS), known.look, history.map)
     written = time.monotonic()
-    journal.load(raw)
+    journal.parse_history(raw)
     read = time.monotonic()
-    pieces = sum(1 for _ in history.map.runs())
+    pieces = sum(1 for _ in history.map.iter_runs())
     return (
         Figure("a map written anew", written - begin, 3, f"s, {pieces} pieces, {len(raw) >> 10} KiB"),
         Figure("a map read", read - written, 8, "s, the same"),
     )
 
 
-def fragmented_cost(changes: int = sized(3_000_000, 60_000)) -> tuple[Figure, Figure, Figure]:
+def measure_fragmented_cost(changes: int = choose_size(3_000_000, 60_000)) -> tuple[Figure, Figure, Figure]:
     """Measure a disk with more pieces than the map can hold: scattered 2 KiB writes to trimmed space."""
     history, rng = History(SECTORS), random.Random(3)
-    history.map.put(0, SECTORS, SectorState.TRIMMED)
+    history.map.set_state(0, SECTORS, SectorState.TRIMMED)
     longest, batch = 0.0, 60_000
     for _ in range(changes // batch):
         raw = b"".join(
@@ -98,13 +100,13 @@ def fragmented_cost(changes: int = sized(3_000_000, 60_000)) -> tuple[Figure, Fi
             for _ in range(batch)
         )
         begin = time.process_time()
-        history.apply(raw)
+        history.apply_changes(raw)
         longest = max(longest, time.process_time() - begin)
-    known = journal.load(FIXTURE.read_bytes())
+    known = journal.parse_history(FIXTURE.read_bytes())
     begin = time.process_time()
     copy = history.map.copy()
     copied = time.process_time() - begin
-    frames = journal.snapshot_frames(replace(known.drive, sectors=SECTORS), known.look, copy)
+    frames = journal.encode_snapshot_frames(replace(known.drive, sectors=SECTORS), known.look, copy)
     largest = max(map(len, frames))
     text = f"s for {batch} changes at most, {history.map.pieces} pieces"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -116,10 +118,10 @@ def fragmented_cost(changes: int = sized(3_000_000, 60_000)) -> tuple[Figure, Fi
 
 
 def main() -> int:
-    figures = [kernel_cost(), *user_cost(), *file_cost(), *fragmented_cost()]
-    print(f"on {machine()}")
-    print("\n".join(table(figures)))
-    return exit_status(holds=all(figure.holds for figure in figures))
+    figures = [measure_kernel_cost(), *measure_user_cost(), *measure_file_cost(), *measure_fragmented_cost()]
+    print(f"on {describe_machine()}")
+    print("\n".join(format_table(figures)))
+    return choose_exit_status(holds=all(figure.is_within_bound for figure in figures))
 
 
 if __name__ == "__main__":

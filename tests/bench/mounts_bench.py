@@ -17,36 +17,36 @@ from pathlib import Path
 
 from tests.kernel.support.guard import enter_own_namespace
 
-from .figure import Figure, exit_status, sized, table
-from .figures import OPWATCH, machine
+from .figure import Figure, choose_exit_status, choose_size, format_table
+from .figures import OPWATCH, describe_machine
 
 BOUND_S = 3
-MOUNTS, ROUNDS = sized((10_000, 5), (100, 1))
+MOUNTS, ROUNDS = choose_size((10_000, 5), (100, 1))
 _BIND = 0x1000  # linux/mount.h
 
 
-def _mount(source: bytes, point: Path, kind: bytes | None, flags: int) -> None:
+def _call_mount(source: bytes, point: Path, kind: bytes | None, flags: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(source, os.fsencode(point), kind, flags, None):
         raise OSError(ctypes.get_errno(), f"cannot mount on {point}")
 
 
-def _many(top: Path) -> None:
-    _mount(b"none", top, b"tmpfs", 0)
+def _make_mounts(top: Path) -> None:
+    _call_mount(b"none", top, b"tmpfs", 0)
     for number in range(MOUNTS):
         point = top / str(number)
         point.mkdir()
-        _mount(os.fsencode(point), point, None, _BIND)
+        _call_mount(os.fsencode(point), point, None, _BIND)
 
 
-def _seconds(*arguments: str) -> float:
+def _time_command(*arguments: str) -> float:
     begin = time.monotonic()
     subprocess.run([*OPWATCH, *arguments], stdout=subprocess.DEVNULL, check=True, timeout=600)
     return time.monotonic() - begin
 
 
-def _figure(*arguments: str) -> Figure:
-    times = [_seconds(*arguments) for _ in range(ROUNDS)]
+def _measure_command(*arguments: str) -> Figure:
+    times = [_time_command(*arguments) for _ in range(ROUNDS)]
     text = f"s, median of {ROUNDS}, at most {max(times):.2f}"
     name = f"opwatch {' '.join(arguments)} among {MOUNTS} mounts"
     return Figure(name, statistics.median(times), BOUND_S, text)
@@ -56,14 +56,14 @@ def main() -> int:
     enter_own_namespace()
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
-        _many(top)
+        _make_mounts(top)
         try:
-            figures = [_figure("trim", "check", "--all"), _figure("devices")]
+            figures = [_measure_command("trim", "check", "--all"), _measure_command("devices")]
         finally:
             ctypes.CDLL(None).umount2(os.fsencode(top), 2)  # MNT_DETACH, including all submounts
-    print(f"on {machine()}")
-    print("\n".join(table(figures)))
-    return exit_status(holds=all(figure.holds for figure in figures))
+    print(f"on {describe_machine()}")
+    print("\n".join(format_table(figures)))
+    return choose_exit_status(holds=all(figure.is_within_bound for figure in figures))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 PEER = shutil.which("biolatency") or "/usr/sbin/biolatency"
 
 
-def _programs() -> dict[int, tuple[str, int, int]]:
+def _read_programs() -> dict[int, tuple[str, int, int]]:
     """Return program ID -> (name, runs, ns) for every BPF program in the kernel."""
     listing = json.loads(subprocess.check_output(["bpftool", "prog", "show", "--json"]))
     return {p["id"]: (p.get("name", ""), p.get("run_cnt", 0), p.get("run_time_ns", 0)) for p in listing}
@@ -24,20 +24,20 @@ class Peer:
     def __init__(self, ids: set[int]) -> None:
         self._ids = ids
 
-    def read(self) -> dict[int, tuple[int, int]]:
-        return {i: (runs, ns) for i, (_, runs, ns) in _programs().items() if i in self._ids}
+    def read_counts(self) -> dict[int, tuple[int, int]]:
+        return {i: (runs, ns) for i, (_, runs, ns) in _read_programs().items() if i in self._ids}
 
 
 @contextmanager
-def running_peer() -> Iterator[Peer]:
+def start_peer() -> Iterator[Peer]:
     """Start biolatency and wait until its programs are attached."""
-    before = set(_programs())
+    before = set(_read_programs())
     process = subprocess.Popen([PEER, "-D", "-F", "600"], stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 10
         ids: set[int] = set()
         while time.monotonic() < deadline:
-            now = _programs()
+            now = _read_programs()
             ids = {i for i in set(now) - before if now[i][0].startswith("block_rq_")}
             if len(ids) >= 2:
                 time.sleep(0.2)

@@ -15,24 +15,24 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from opwatch.collectors.fio.fio import run_fio
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
 
-from .default_set import ours
+from .default_set import attach_ours
 
 ROUNDS, SECONDS = 7, 3
 LOAD = ("--rw=randread", "--bs=4k", "--iodepth=64", "--ioengine=libaio", "--time_based")
 
 
 @contextmanager
-def untraced(_: str) -> Iterator[object]:
+def attach_nothing(_: str) -> Iterator[object]:
     yield None
 
 
-def command(*argv: str) -> Callable[[str], AbstractContextManager[object]]:
+def make_tracer(*argv: str) -> Callable[[str], AbstractContextManager[object]]:
     """Return a context manager that runs a separate program as the tracer."""
 
     @contextmanager
-    def running(_: str) -> Iterator[object]:
+    def run_tracer(_: str) -> Iterator[object]:
         process = subprocess.Popen([shutil.which(argv[0]) or argv[0], *argv[1:]], stdout=subprocess.DEVNULL)
         try:
             time.sleep(3)
@@ -43,15 +43,15 @@ def command(*argv: str) -> Callable[[str], AbstractContextManager[object]]:
             process.terminate()
             process.wait()
 
-    return running
+    return run_tracer
 
 
 TRACERS: dict[str, Callable[[str], AbstractContextManager[object]]] = {
-    "untraced": untraced,
-    "opwatch --dev D": ours,
-    "biolatency -D -F": command("biolatency", "-D", "-F", "600"),
-    "biosnoop": command("biosnoop"),
-    "biosnoop.bt": command("biosnoop.bt"),
+    "untraced": attach_nothing,
+    "opwatch --dev D": attach_ours,
+    "biolatency -D -F": make_tracer("biolatency", "-D", "-F", "600"),
+    "biosnoop": make_tracer("biosnoop"),
+    "biosnoop.bt": make_tracer("biosnoop.bt"),
 }
 
 
@@ -59,7 +59,7 @@ def main() -> int:
     iops: dict[str, list[float]] = {name: [] for name in TRACERS}
     failed: dict[str, str] = {}
     config = NullBlk(size=256, memory_backed=1, discard=1, irqmode=Irq.NONE, submit_queues=2)
-    with null_blk(config) as disk:
+    with create_null_blk(config) as disk:
         for _ in range(ROUNDS):
             for name, tracer in TRACERS.items():
                 if name in failed:

@@ -20,25 +20,25 @@ from typing import Any
 
 from opwatch.collectors.fio.fio import run_fio
 from opwatch.drive import life
-from opwatch.drive.place import Place
+from opwatch.drive.place import DriveFolder
 from opwatch.drive.spec import physical_bytes
 from opwatch.host.process import run_tool
 from opwatch.trim.space.extents import Extents
-from tests.kernel.support.guard import enter_own_namespace, guarded
+from tests.kernel.support.guard import enter_own_namespace, guard_resource
 
-from .a_drive import a_drive
-from .figure import exit_status, sized
+from .figure import choose_exit_status, choose_size
+from .simulated_drive import create_drive
 
 BOUND_S = 10.0
-PIECES, WRITTEN_GIB = sized((1_000_000, 8), (1000, 1))
+PIECES, WRITTEN_GIB = choose_size((1_000_000, 8), (1000, 1))
 BLOCK = 4096
 
 
-def sizes(size: int) -> dict[str, int]:
+def make_sizes(size: int) -> dict[str, int]:
     return {"user_bytes": size, "physical_bytes": physical_bytes(size, Fraction(7, 100))}
 
 
-def stale(*arguments: str) -> tuple[float, dict[str, Any]]:
+def run_stale(*arguments: str) -> tuple[float, dict[str, Any]]:
     """Return the command's duration in seconds, start-up included, and its answer."""
     begin = time.monotonic()
     argv = [sys.executable, "-m", "opwatch", "trim", "stale", *arguments, "--json", "--seed", "1"]
@@ -46,7 +46,7 @@ def stale(*arguments: str) -> tuple[float, dict[str, Any]]:
     return time.monotonic() - begin, json.loads(done.stdout)
 
 
-def shown(name: str, seconds: float, answer: dict[str, Any], truth: int) -> bool:
+def print_row(name: str, seconds: float, answer: dict[str, Any], truth: int) -> bool:
     estimate = answer["stale_bytes"]
     covers = estimate["low"] <= truth <= estimate["high"]
     print(
@@ -58,15 +58,17 @@ def shown(name: str, seconds: float, answer: dict[str, Any], truth: int) -> bool
     return covers and seconds <= BOUND_S
 
 
-def whole_drive() -> bool:
-    with a_drive("stale", sizes(1 << 40), no_data=True) as (device, place):
+def check_whole_drive() -> bool:
+    with create_drive("stale", make_sizes(1 << 40), no_data=True) as (device, place):
         run_fio(device.node, ["--rw=write", "--bs=1m", f"--size={WRITTEN_GIB}g"])
         run_tool(["blkdiscard", "-o", f"{WRITTEN_GIB << 27}", "-l", f"{WRITTEN_GIB << 28}", device.path])
-        seconds, answer = stale("--dev", device.node)
-        return shown("1 TiB, no file system", seconds, answer, life.truth(place)["valid_bytes"])
+        seconds, answer = run_stale("--dev", device.node)
+        return print_row(
+            "1 TiB, no file system", seconds, answer, life.read_true_counters(place)["valid_bytes"]
+        )
 
 
-def fragment(point: Path) -> None:
+def fragment_space(point: Path) -> None:
     """Punch holes into an allocated file, which was never trimmed: each hole is a piece of free space."""
     libc = ctypes.CDLL(None, use_errno=True)
     with (point / "holes").open("wb") as file:
@@ -78,11 +80,11 @@ def fragment(point: Path) -> None:
         os.fsync(file.fileno())
 
 
-def in_pieces() -> bool:
+def check_fragmented() -> bool:
     with (
-        a_drive("stale", sizes(100 << 30)) as (device, place),
+        create_drive("stale", make_sizes(100 << 30)) as (device, place),
         tempfile.TemporaryDirectory(prefix="opwatch-bench-") as folder,
-        guarded("folder", folder),
+        guard_resource("folder", folder),
     ):
         run_tool(["mkfs.xfs", "-q", "-K", "-m", "rmapbt=0", device.path])
         device.require_same()
@@ -90,26 +92,28 @@ def in_pieces() -> bool:
         try:
             data = Path(folder) / "data"
             with data.open("wb") as file:
-                for _ in range(sized(2048, 32)):
+                for _ in range(choose_size(2048, 32)):
                     file.write(os.urandom(1 << 20))
             os.sync()
             data.unlink()
-            fragment(Path(folder))
+            fragment_space(Path(folder))
             os.sync()
-            seconds, answer = stale(folder)
+            seconds, answer = run_stale(folder)
             extents = answer["drives"][0]["free_extents"]
-            return shown(f"100 GiB, xfs, {extents} free extents", seconds, answer, held_bytes(place, folder))
+            return print_row(
+                f"100 GiB, xfs, {extents} free extents", seconds, answer, count_held_bytes(place, folder)
+            )
         finally:
             run_tool(["umount", folder])
 
 
-def held_bytes(place: Place, folder: str) -> int:
+def count_held_bytes(place: DriveFolder, folder: str) -> int:
     """Return the bytes of the free extents that the drive's own map still holds."""
-    from opwatch.collectors.space.fitrim import mounted_at
+    from opwatch.collectors.space.fitrim import require_mount
     from opwatch.collectors.space.free_space import read_free_space
 
     bits = (place.mount / "valid-map").read_bytes()
-    [free] = read_free_space(mounted_at(folder)).extents.values()
+    [free] = read_free_space(require_mount(folder)).extents.values()
     units = 0
     for start, end in free:
         first, last = start // BLOCK, end // BLOCK
@@ -118,14 +122,14 @@ def held_bytes(place: Place, folder: str) -> int:
     return units * BLOCK
 
 
-def operations() -> None:
-    one = Extents.in_order((at * 8 * BLOCK, at * 8 * BLOCK + 4 * BLOCK) for at in range(PIECES))
-    two = one.shift(2 * BLOCK)
+def print_operations() -> None:
+    one = Extents.from_sorted((at * 8 * BLOCK, at * 8 * BLOCK + 4 * BLOCK) for at in range(PIECES))
+    two = one.shift_by(2 * BLOCK)
     work: dict[str, Callable[[], object]] = {
         "union": lambda: one | two,
         "intersection": lambda: one & two,
         "difference": lambda: one - two,
-        "whole granules of 8 KiB": lambda: one.granules(2 * BLOCK),
+        "whole granules of 8 KiB": lambda: one.round_to_granules(2 * BLOCK),
     }
     print(f"\n| {PIECES} extents | ms |\n|---|---|")
     for name, operation in work.items():
@@ -137,9 +141,9 @@ def operations() -> None:
 def main() -> int:
     enter_own_namespace()
     print("| | s | of it measuring | blocks read | interval, GB | truth, GB |\n|---|---|---|---|---|---|")
-    bounds_hold = [whole_drive(), in_pieces()]
-    operations()
-    return exit_status(holds=all(bounds_hold))
+    bounds_hold = [check_whole_drive(), check_fragmented()]
+    print_operations()
+    return choose_exit_status(holds=all(bounds_hold))
 
 
 if __name__ == "__main__":

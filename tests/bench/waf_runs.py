@@ -7,12 +7,12 @@ import sys
 from itertools import islice
 
 from tests.section import Section
-from tests.unit.support.waf_runs import Row, rows
+from tests.unit.support.waf_runs import ScenarioRuns, run_scenarios
 
-from .figure import exit_status, sized
+from .figure import choose_exit_status, choose_size
 
 SECTION = Section("method-waf.md", "runs")
-SEEDS = range(sized(100, 1))
+SEEDS = range(choose_size(100, 1))
 ALLOWED = 5
 HEADER = [
     "pages",
@@ -26,43 +26,43 @@ HEADER = [
 ]
 
 
-def _percent(ratio: float) -> str:
+def _format_percent(ratio: float) -> str:
     return f"{100 * ratio:.2g} %"
 
 
-def line(row: Row) -> str:
+def format_row(row: ScenarioRuns) -> str:
     """Return a row of the table."""
-    errors = row.errors
-    necessary = statistics.median(row.scenario.necessary(row.model, run) for run in row.runs)
-    whole = sum(bool(run.measured.stretch and run.measured.stretch.whole) for run in row.answered)
+    errors = row.relative_errors
+    necessary = statistics.median(row.scenario.compute_min_error(row.model, run) for run in row.runs)
+    whole = sum(bool(run.measured.stretch and run.measured.stretch.whole) for run in row.answered_runs)
     settle = statistics.median(run.measured.settle_s for run in row.runs)
-    shown = f"{_percent(statistics.median(errors))}, {_percent(errors[-1])}" if errors else "-"
+    shown = f"{_format_percent(statistics.median(errors))}, {_format_percent(errors[-1])}" if errors else "-"
     cells = [
         row.scenario.name,
         row.model.name,
-        str(len(row.answered)),
-        str(len(row.wrong)),
+        str(len(row.answered_runs)),
+        str(len(row.wrong_seeds)),
         str(whole),
         shown,
-        _percent(necessary),
+        _format_percent(necessary),
         f"{settle:.0f} s",
     ]
-    return _row(cells)
+    return _join_cells(cells)
 
 
-def _row(cells: list[str]) -> str:
+def _join_cells(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
 def main() -> int:
-    lines = [_row(HEADER), _row(["---"] * len(HEADER))]
+    lines = [_join_cells(HEADER), _join_cells(["---"] * len(HEADER))]
     holds = True
-    for row in islice(rows(SEEDS), sized(None, 2)):
-        lines.append(line(row))
+    for row in islice(run_scenarios(SEEDS), choose_size(None, 2)):
+        lines.append(format_row(row))
         print(lines[-1], flush=True)
-        holds = holds and len(row.wrong) <= ALLOWED and not row.too_wide
-    SECTION.write("\n".join(lines))
-    return exit_status(holds=holds)
+        holds = holds and len(row.wrong_seeds) <= ALLOWED and not row.excess_errors
+    SECTION.write_body("\n".join(lines))
+    return choose_exit_status(holds=holds)
 
 
 if __name__ == "__main__":

@@ -30,23 +30,23 @@ from tests.fuzz import (
 
 # Shares by cost per input, so that all targets take about the same time.
 TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
-    "counters": (lambda inputs, seed: counters.Fuzz(seed).run(inputs), 0.2),
+    "counters": (lambda inputs, seed: counters.CounterFuzzer(seed).run_inputs(inputs), 0.2),
     "latency": (latency.run, 0.04),
     "rules": (rule_texts.run, 0.05),
     "experiments": (experiments.run, 0.01),
-    "formats": (lambda inputs, seed: formats.Fuzz(seed).run(inputs), 0.3),
-    "trim": (lambda inputs, seed: trim.Fuzz(seed).run(inputs), 0.2),
+    "formats": (lambda inputs, seed: formats.FormatFuzzer(seed).run_inputs(inputs), 0.3),
+    "trim": (lambda inputs, seed: trim.TrimFuzzer(seed).run_inputs(inputs), 0.2),
     "trim_tables": (trim_tables.run, 0.1),
     "dm_answers": (trim_tables.run_answers, 0.1),
-    "audits": (lambda inputs, seed: audits.Fuzz(seed).run(inputs), 0.05),
+    "audits": (lambda inputs, seed: audits.AuditFuzzer(seed).run_inputs(inputs), 0.05),
     "history": (history.run, 0.05),
     "loads": (loads.run, 0.05),
-    "recordings": (lambda inputs, seed: recordings.Fuzz(seed).run(inputs), 0.01),
+    "recordings": (lambda inputs, seed: recordings.RecordingFuzzer(seed).run_inputs(inputs), 0.01),
 }
 _ROUND = 100_000
 
 
-def _turn(inputs: int, seed: int) -> None:
+def _run_turn(inputs: int, seed: int) -> None:
     """Run each target with its share of these inputs."""
     for name, (run, share) in TARGETS.items():
         count = round(inputs * share)
@@ -57,7 +57,7 @@ def _turn(inputs: int, seed: int) -> None:
             except BaseException as error:
                 print(f"{name}: failed within {count} inputs from seed {seed}: {error}", flush=True)
                 # A slow input is slow each time. Retries exclude stalls of the machine.
-                if not (attempts_left and isinstance(error, rules.TookTooLong)):
+                if not (attempts_left and isinstance(error, rules.TimeLimitExceeded)):
                     raise
         gc.collect()
 
@@ -71,7 +71,7 @@ def main() -> int:
     done, since = begin, time.process_time()
     while done < inputs:
         count = min(_ROUND, inputs - done)
-        _turn(count, seed + done)
+        _run_turn(count, seed + done)
         done += count
         rate = (done - begin) / (time.process_time() - since)
         print(f"{done:>10} of {inputs} inputs, seed {seed}, {rate:.0f} a second: nothing found", flush=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.firmware.recorded import evidence_of
+from opwatch.collectors.firmware.recorded import decode_evidence
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.catalogue.fingerprints import PACKAGED, parse_rules
 from opwatch.counters.decode import identify, ocp
@@ -25,19 +25,19 @@ from opwatch.counters.decode.sanitize_log import SanitizeState, decode_sanitize_
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.decode.vendor_page import LAYOUTS
 from opwatch.counters.evidence import Evidence, Statistics, VendorPage
-from opwatch.counters.looks.pages import page_evidence
-from opwatch.counters.prove.report import report
+from opwatch.counters.looks.pages import decode_page_evidence
+from opwatch.counters.prove.report import make_report
 from opwatch.counters.reading import DriveFacts, Proof
-from opwatch.sinks.counters import document, lines
+from opwatch.sinks.counters import build_counters_document, format_counters
 from opwatch.sweep.namespace.sanitize import (
     SanitizeOffer,
-    reasons_against_sanitize,
-    sanitize_failure,
-    sanitize_progress,
+    find_sanitize_failure,
+    format_sanitize_progress,
+    list_sanitize_objections,
 )
 from tests.learning.rows import read_rows
 
-from .rules import BOUND, STRICT_S, refused_or_sound
+from .rules import BOUND, STRICT_S, RefusedOrValid
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 ROWS = GOOD.parent / "smart_rows" / "drives.jsonl"
@@ -61,7 +61,7 @@ _EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 _NUMBERS = ("0", "-1", "18446744073709551616", "281474976710655", "1e9", "0x7fffffffffffffff", "NaN", "1,2,3")
 
 
-class Fuzz:
+class CounterFuzzer:
     """Sequence of inputs from a seed."""
 
     def __init__(self, seed: int) -> None:
@@ -73,20 +73,20 @@ class Fuzz:
         self._lines = [path.read_bytes().splitlines(keepends=True) for path in texts]
         self._documents = [json.loads(path.read_text()) for path in sorted(GOOD.rglob("*.json"))]
 
-    def run(self, inputs: int) -> None:
+    def run_inputs(self, inputs: int) -> None:
         """Run this many inputs. Raises at the first failure."""
-        targets: list[Callable[[], Evidence | None]] = [self._page] * 10 + [self._text] * 3
-        targets += [self._vendor, self._vendor, self._sanitize]
-        targets += [self._json, self._rules, self._row]
+        targets: list[Callable[[], Evidence | None]] = [self._make_page] * 10 + [self._make_text] * 3
+        targets += [self._make_vendor_page, self._make_vendor_page, self._fuzz_sanitize]
+        targets += [self._make_json, self._fuzz_rules, self._change_drive]
         for index in range(inputs):
             target = self._random.choice(targets)
-            with refused_or_sound(target.__name__):
+            with RefusedOrValid(target.__name__):
                 evidence = target()
-                if evidence and (target != self._page or index % 8 == 0):
-                    self._check(evidence)
+                if evidence and (target != self._make_page or index % 8 == 0):
+                    self._check_report(evidence)
 
-    def _check(self, evidence: Evidence) -> None:
-        proven = report(evidence, self._catalogue)
+    def _check_report(self, evidence: Evidence) -> None:
+        proven = make_report(evidence, self._catalogue)
         readings = [
             *proven.readings.values(),
             *(reading for some in proven.others.values() for reading in some),
@@ -100,10 +100,10 @@ class Fuzz:
                 assert reading.unit != "bytes" or reading.value <= 10**20, reading
                 assert reading.quantum >= 1, reading
         if self._random.random() < 0.05:
-            json.dumps(document(proven, None))
-            assert all(len(line) <= 80 for line in lines(proven))
+            json.dumps(build_counters_document(proven, None))
+            assert all(len(line) <= 80 for line in format_counters(proven))
 
-    def _page(self) -> Evidence | None:
+    def _make_page(self) -> Evidence | None:
         chance = self._random
         raw = bytearray(chance.randbytes(512) if chance.random() < 0.5 else bytes(512))
         for _ in range(chance.randrange(1, 12)):
@@ -116,22 +116,22 @@ class Fuzz:
         if kind < 0.1:
             identify.decode_controller(cut * 8)
             identify.decode_namespace(cut * 8)
-            identify.uuid_index(cut * 8, ocp.CLOUD_GUID)
-            identify.namespace_list(cut * 8)
-            assert min(identify.granularity(cut * 8, chance.randrange(64))) >= 1
-            identify.controller_list(cut * 8)
+            identify.find_uuid_index(cut * 8, ocp.CLOUD_GUID)
+            identify.decode_namespace_list(cut * 8)
+            assert min(identify.decode_granularity(cut * 8, chance.randrange(64))) >= 1
+            identify.decode_controller_list(cut * 8)
             return None
         if kind < 0.3:
             LAYOUTS[chance.choice(tuple(LAYOUTS))](cut)
             return None
-        evidence = page_evidence(chance.choice(_LIDS), cut)
+        evidence = decode_page_evidence(chance.choice(_LIDS), cut)
         model = chance.choice(_MODELS)
         return replace(
             evidence,
             drive=DriveFacts(protocol="nvme", model=model, capacity_bytes=chance.choice((None, 10**12))),
         )
 
-    def _vendor(self) -> Evidence:
+    def _make_vendor_page(self) -> Evidence:
         """Return a vendor page with counters close to log 02h in some unit, sometimes modified."""
         chance = self._random
         model, lid, places = chance.choice(_PAGES)
@@ -157,7 +157,7 @@ class Fuzz:
         cut = bytes(raw[: chance.choice((512, 512, 512, 290, 128))])
         return Evidence(drive, smart=smart, vendor=(VendorPage(lid, cut),))
 
-    def _sanitize(self) -> None:
+    def _fuzz_sanitize(self) -> None:
         """Decode log 81h with extreme states, kinds and times. Accepted pages must be judged and shown."""
         chance = self._random
         raw = bytearray(512)
@@ -172,8 +172,8 @@ class Fuzz:
         assert (log.progress_ratio is not None) == is_under_way
         assert 0 <= (log.progress_ratio or 0) < 1 and 0 <= log.action < 8
         assert all(0 <= seconds < (1 << 32) - 1 for seconds in log.seconds.values())
-        assert len(sanitize_progress(log)) < 200
-        failure = sanitize_failure(log, chance.choice((2, 4)), "nvme0", "opwatch sweep resume X")
+        assert len(format_sanitize_progress(log)) < 200
+        failure = find_sanitize_failure(log, chance.choice((2, 4)), "nvme0", "opwatch sweep resume X")
         assert failure or log.state in (
             SanitizeState.DONE,
             SanitizeState.DONE_DEALLOCATED,
@@ -182,9 +182,9 @@ class Fuzz:
         controller = identify.Controller(can_sanitize=True, erases_blocks=True, most_namespaces=1)
         offer = SanitizeOffer(controller, identify.Namespace(), 1, (1,), log)
         stops = log.state in (SanitizeState.UNDER_WAY, SanitizeState.FAILED)
-        assert bool(reasons_against_sanitize(offer)) == stops
+        assert bool(list_sanitize_objections(offer)) == stops
 
-    def _bytes(self, line: bytes) -> bytes:
+    def _damage_line(self, line: bytes) -> bytes:
         chance, damaged = self._random, bytearray(line)
         for _ in range(chance.randrange(3)):
             if damaged:
@@ -195,46 +195,46 @@ class Fuzz:
             return b" ".join(words)
         return bytes(damaged)
 
-    def _text(self) -> Evidence | None:
+    def _make_text(self) -> Evidence | None:
         chance, lines_ = self._random, self._random.choice(self._lines)
         begin = chance.randrange(len(lines_))
         chosen = lines_[begin : begin + chance.randrange(1, 25)]
         if chance.random() < 0.6:
             chosen = lines_[:10] + chosen
-        return evidence_of(
-            "text", b"".join(self._bytes(line) if chance.random() < 0.2 else line for line in chosen)
+        return decode_evidence(
+            "text", b"".join(self._damage_line(line) if chance.random() < 0.2 else line for line in chosen)
         )
 
-    def _damaged(self, value: object, depth: int = 0) -> object:
+    def _damage_value(self, value: object, depth: int = 0) -> object:
         chance = self._random
         if chance.random() < 0.01:
             return chance.choice((None, True, -1, 1 << 200, 1.5, "x", [], {}, *_NUMBERS))
         if isinstance(value, dict) and value:
             # At the top level all members are damaged, below only one or two.
             keys = value if depth == 0 else chance.choices(tuple(value), k=chance.choice((1, 2)))
-            changed = {**value, **{key: self._damaged(value[key], depth + 1) for key in keys}}
+            changed = {**value, **{key: self._damage_value(value[key], depth + 1) for key in keys}}
             if chance.random() < 0.2:
                 del changed[chance.choice(tuple(changed))]
             return changed
         if isinstance(value, list) and value:
             some = value[: chance.choice((1, 6, len(value)))]
             at = chance.randrange(len(some))
-            return [*some[:at], self._damaged(some[at], depth + 1), *some[at + 1 :]]
+            return [*some[:at], self._damage_value(some[at], depth + 1), *some[at + 1 :]]
         if isinstance(value, int) and not isinstance(value, bool) and chance.random() < 0.3:
             return value * chance.choice((0, -1, 512, 1 << 25, 1 << 60))
         return value
 
-    def _rules(self) -> None:
+    def _fuzz_rules(self) -> None:
         """Parse learned rules with damaged lines. Accepted rules must answer queries."""
         chance = self._random
         begin = chance.randrange(len(self._learned))
         lines_ = self._learned[begin : begin + 5]
-        damaged = b"".join(self._bytes(line) if chance.random() < 0.3 else line for line in lines_)
+        damaged = b"".join(self._damage_line(line) if chance.random() < 0.3 else line for line in lines_)
         rules = parse_rules(b"core = [\n" + damaged + b"]\n", "fuzz")
         ids = next(iter(rules.core), frozenset())
-        assert rules.of(ids) in (None, rules.core.get(ids)) and rules.near(ids) is None
+        assert rules.find_rule(ids) in (None, rules.core.get(ids)) and rules.find_similar_rule(ids) is None
 
-    def _row(self) -> Evidence:
+    def _change_drive(self) -> Evidence:
         """Return a real drive with attributes and statistics modified, duplicated or of another drive."""
         chance = self._random
         drive, other = chance.choice(self._rows), chance.choice(self._rows)
@@ -256,9 +256,9 @@ class Fuzz:
             power_on_hours=chance.choice((drive.power_on_hours, None, 0, 1 << 70)),
         )
 
-    def _json(self) -> Evidence | None:
-        damaged = self._damaged(self._random.choice(self._documents))
-        return evidence_of("json", json.dumps(damaged).encode())
+    def _make_json(self) -> Evidence | None:
+        damaged = self._damage_value(self._random.choice(self._documents))
+        return decode_evidence("json", json.dumps(damaged).encode())
 
 
 def main() -> int:
@@ -272,7 +272,7 @@ def main() -> int:
         count = min(step, inputs - done)
         gc.collect()
         try:
-            Fuzz(seed + done).run(count)
+            CounterFuzzer(seed + done).run_inputs(count)
         except Exception:
             print(f"failed; to repeat: python -m tests.fuzz.counters {count} {seed + done}")
             raise

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from opwatch.sinks.scenario_page.page import experiment_markdown, experiment_page
+from opwatch.sinks.scenario_page.page import format_experiment_markdown, render_experiments
 
-from .rules import refused_or_sound, run_by_words
+from .rules import RefusedOrValid, run_from_arguments
 
 _FOLDER = Path(__file__).parents[1] / "fixtures" / "good" / "scenarios"
 _VALUES: tuple[Any, ...] = (
@@ -43,19 +43,21 @@ class ExperimentDocuments:
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
-        self._documents = [_small(json.loads(path.read_bytes())) for path in sorted(_FOLDER.glob("*.json"))]
+        self._documents = [
+            _shrink_rounds(json.loads(path.read_bytes())) for path in sorted(_FOLDER.glob("*.json"))
+        ]
 
-    def look(self) -> None:
+    def check_document(self) -> None:
         """Render a modified document. Injected text must not become markup."""
         document = copy.deepcopy(self._chance.choice(self._documents))
         for _ in range(self._chance.choice((0, 1, 1, 2))):
-            self._change(document)
-        page = experiment_page([("it", document)])
+            self._change_value(document)
+        page = render_experiments([("it", document)])
         assert "<script" not in page
         assert "\x1b" not in page
-        assert list(experiment_markdown([("it", document)]))
+        assert list(format_experiment_markdown([("it", document)]))
 
-    def _change(self, document: dict[str, Any]) -> None:
+    def _change_value(self, document: dict[str, Any]) -> None:
         place: Any = document
         while isinstance(place, dict | list) and place:
             key = self._chance.choice(list(place) if isinstance(place, dict) else list(range(len(place))))
@@ -68,23 +70,23 @@ class ExperimentDocuments:
             place = place[key]
 
 
-def _small(value: Any) -> Any:  # noqa: ANN401
+def _shrink_rounds(value: Any) -> Any:  # noqa: ANN401
     """Return a copy with few rounds, so that most modifications hit other fields."""
     if isinstance(value, dict):
-        return {key: _small(member) for key, member in value.items()}
-    return [_small(member) for member in value[:26]] if isinstance(value, list) else value
+        return {key: _shrink_rounds(member) for key, member in value.items()}
+    return [_shrink_rounds(member) for member in value[:26]] if isinstance(value, list) else value
 
 
 def run(inputs: int, seed: int) -> None:
     """Run this many inputs. Raises at the first failure."""
     documents = ExperimentDocuments(seed)
     for _ in range(inputs):
-        with refused_or_sound("experiments"):
-            documents.look()
+        with RefusedOrValid("experiments"):
+            documents.check_document()
 
 
 def main() -> int:
-    return run_by_words(run, 100_000)
+    return run_from_arguments(run, 100_000)
 
 
 if __name__ == "__main__":

@@ -16,36 +16,36 @@ from itertools import islice
 from pathlib import Path
 
 from opwatch import foreign
-from opwatch.collectors.block.bpftrace import Frames, decode
+from opwatch.collectors.block.bpftrace import MapAssembler, decode_maps
 from opwatch.collectors.block.bpftrace_script import FIRST_MAP, LAST_MAP
 from opwatch.collectors.block.diskstats import decode_stat
 from opwatch.counters.catalogue.families import PACKAGED, Catalogue, parse_catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.looks.smartctl import parse_output
-from opwatch.counters.prove.report import report
+from opwatch.counters.prove.report import make_report
 from opwatch.cpu import parse_cpu_times
 from opwatch.drive.place import Record
-from opwatch.fio.logs import MOST_ROWS, FioLog, parse_log
+from opwatch.fio.logs import MAX_ROWS, FioLog, parse_log
 from opwatch.fio.report import parse_report
 from opwatch.ftl import profiles
-from opwatch.host.usage import mount_of, number_of_mount, parse_mountinfo, parse_swaps
-from opwatch.imports.blkparse import read_blkparse
-from opwatch.imports.fio import read_fio
-from opwatch.imports.fio_logs import read_fio_logs
-from opwatch.imports.iostat import read_iostat
+from opwatch.host.usage import find_mount, find_mount_number, parse_mountinfo, parse_swaps
+from opwatch.imports.blkparse import parse_blkparse
+from opwatch.imports.fio import parse_fio
+from opwatch.imports.fio_logs import parse_fio_logs
+from opwatch.imports.iostat import parse_iostat
 from opwatch.imports.source import ImportedFile
-from opwatch.load.options import SHAPES
+from opwatch.load.options import REQUEST_OPTIONS
 from opwatch.load.workload import parse_job_file, parse_workload
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
 from opwatch.scenarios.experiment_journal import parse_experiment
 from opwatch.settings import parse_toml
-from opwatch.sinks.sweep.table import lines as sweep_lines
+from opwatch.sinks.sweep.table import format_sweep as sweep_lines
 from opwatch.sweep.journal.state import parse_journal
 from opwatch.trim.check.schedule import parse_fstab, parse_properties
 from opwatch.trim.stack.causes import PACKAGED as CAUSES
 from opwatch.trim.stack.causes import parse_causes
 
-from .rules import refused_or_sound, run_by_words
+from .rules import RefusedOrValid, run_from_arguments
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 FIO = FIXTURES.parent / "fio"
@@ -98,39 +98,41 @@ _BPFTRACE = (
 )
 
 
-def _logs_with(logs: Sequence[tuple[str, bytes]], changed: str) -> Callable[[bytes, str], ImportedFile]:
+def _import_logs_with(
+    logs: Sequence[tuple[str, bytes]], changed: str
+) -> Callable[[bytes, str], ImportedFile]:
     """Return an importer for the logs of a job, including a modified log."""
     number = changed.split(".")[-2]
     others = [(name, raw) for name, raw in logs if name != changed and name.split(".")[-2] == number]
-    return lambda raw, _: read_fio_logs([(changed, raw), *others], average_ms=200)
+    return lambda raw, _: parse_fio_logs([(changed, raw), *others], average_ms=200)
 
 
-def _logs_and_report(logs: Sequence[tuple[str, bytes]], raw: bytes, name: str) -> ImportedFile:
+def _import_logs_and_report(logs: Sequence[tuple[str, bytes]], raw: bytes, name: str) -> ImportedFile:
     """Import logs with a modified report."""
-    return read_fio_logs(logs, (name, raw))
+    return parse_fio_logs(logs, (name, raw))
 
 
-def _runs() -> list[Import]:
+def _list_runs() -> list[Import]:
     """Return fio reports that are imported with the logs of the same run."""
     runs: list[Import] = []
     for path in sorted(IMPORTS.glob("fio-*/*.json")):
         logs = [(log.name, log.read_bytes()) for log in sorted(path.parent.glob("*.log"))]
-        runs.append((partial(_logs_and_report, logs), path.read_bytes()))
+        runs.append((partial(_import_logs_and_report, logs), path.read_bytes()))
     return runs
 
 
-def _small(path: Path) -> bytes:
+def _shrink_report(path: Path) -> bytes:
     """Return a report with few rows per table."""
 
-    def cut(value: object) -> object:
+    def shrink_lists(value: object) -> object:
         if isinstance(value, dict):
-            return {key: cut(member) for key, member in value.items()}
-        return [cut(element) for element in value[:3]] if isinstance(value, list) else value
+            return {key: shrink_lists(member) for key, member in value.items()}
+        return [shrink_lists(element) for element in value[:3]] if isinstance(value, list) else value
 
-    return json.dumps(cut(json.loads(path.read_bytes()))).encode()
+    return json.dumps(shrink_lists(json.loads(path.read_bytes()))).encode()
 
 
-class Fuzz:
+class FormatFuzzer:
     """Sequence of inputs from a seed. `targets` are chosen at random."""
 
     def __init__(self, seed: int) -> None:
@@ -139,57 +141,59 @@ class Fuzz:
         self._causes = CAUSES.read_text().split("\n\n")
         folder = Path(profiles.__file__).parent / "profiles"
         self._profiles = [path.read_bytes() for path in sorted(folder.glob("*.toml"))]
-        self._reports = [_small(path) for path in sorted(FIXTURES.glob("smartctl_exporter/*.json"))]
-        self._fio = [_small(FIO / "mixed.json"), (FIO / "two.txt").read_bytes()]
+        self._reports = [_shrink_report(path) for path in sorted(FIXTURES.glob("smartctl_exporter/*.json"))]
+        self._fio = [_shrink_report(FIO / "mixed.json"), (FIO / "two.txt").read_bytes()]
         self._fio_logs = [(path.name, path.read_bytes()) for path in sorted(FIO.glob("*.log"))]
-        self._imports = [*self._files(), *_runs()]
+        self._imports = [*self._list_files(), *_list_runs()]
         self._kept = KEPT_SWEEP.read_bytes()
         self.targets: dict[str, Callable[[], object]] = {
-            "mountinfo": self._mountinfo,
-            "swaps": lambda: parse_swaps(self._text(_SWAPS)),
-            "fstab": lambda: parse_fstab(self._text(_FSTAB)),
-            "units": lambda: parse_properties(self._text(_UNITS)),
-            "catalogue": self._catalogue,
-            "causes": lambda: parse_causes(self._settings(self._causes), "causes"),
-            "profile": self._profile,
-            "smartctl": self._smartctl,
-            "fio": lambda: parse_report(self._text(self._random.choice(self._fio))).total,
-            "fio log": self._fio_log,
-            "workload": self._workload,
-            "sweep": self._sweep,
-            "experiment": self._experiment,
-            "imports": self._import,
-            "kept sweep": self._kept_sweep,
-            "stat": lambda: decode_stat(self._text(_STAT)),
-            "cpu": lambda: parse_cpu_times(self._text(_CPU)),
-            "record": lambda: Record.of(foreign.parse_json(self._damaged(_RECORD), "drive.json")),
-            "bpftrace": self._bpftrace,
-            "json": lambda: foreign.parse_json(self._damaged(self._fio[0]), "it"),
-            "toml": lambda: parse_toml(self._damaged(self._random.choice(self._profiles)), "it"),
+            "mountinfo": self._fuzz_mountinfo,
+            "swaps": lambda: parse_swaps(self._damage_text(_SWAPS)),
+            "fstab": lambda: parse_fstab(self._damage_text(_FSTAB)),
+            "units": lambda: parse_properties(self._damage_text(_UNITS)),
+            "catalogue": self._fuzz_catalogue,
+            "causes": lambda: parse_causes(self._damage_settings(self._causes), "causes"),
+            "profile": self._fuzz_profile,
+            "smartctl": self._fuzz_smartctl,
+            "fio": lambda: parse_report(self._damage_text(self._random.choice(self._fio))).total,
+            "fio log": self._fuzz_fio_log,
+            "workload": self._fuzz_workload,
+            "sweep": self._fuzz_sweep,
+            "experiment": self._fuzz_experiment,
+            "imports": self._fuzz_import,
+            "kept sweep": self._fuzz_recorded_sweep,
+            "stat": lambda: decode_stat(self._damage_text(_STAT)),
+            "cpu": lambda: parse_cpu_times(self._damage_text(_CPU)),
+            "record": lambda: Record.from_document(
+                foreign.parse_json(self._damage_bytes(_RECORD), "drive.json")
+            ),
+            "bpftrace": self._fuzz_bpftrace,
+            "json": lambda: foreign.parse_json(self._damage_bytes(self._fio[0]), "it"),
+            "toml": lambda: parse_toml(self._damage_bytes(self._random.choice(self._profiles)), "it"),
         }
 
-    def run(self, inputs: int, only: str | None = None) -> None:
+    def run_inputs(self, inputs: int, only: str | None = None) -> None:
         """Run this many inputs. Raises at the first failure."""
         names = [only] if only else list(self.targets)
         for _ in range(inputs):
             name = self._random.choice(names)
-            with refused_or_sound(name):
+            with RefusedOrValid(name):
                 self.targets[name]()
 
-    def _files(self) -> list[Import]:
+    def _list_files(self) -> list[Import]:
         """Return files that are imported separately, and logs with the others of their job."""
         trace = (IMPORTS / "blkparse.txt").read_bytes()
         return [
-            (read_fio, self._fio[1]),
-            *((read_fio, path.read_bytes()) for path in sorted(IMPORTS.glob("fio-*.json"))),
-            *((read_iostat, path.read_bytes()) for path in sorted(IMPORTS.glob("iostat*"))),
-            *((_logs_with(self._fio_logs, name), raw) for name, raw in self._fio_logs),
-            (read_blkparse, trace[:4000]),
+            (parse_fio, self._fio[1]),
+            *((parse_fio, path.read_bytes()) for path in sorted(IMPORTS.glob("fio-*.json"))),
+            *((parse_iostat, path.read_bytes()) for path in sorted(IMPORTS.glob("iostat*"))),
+            *((_import_logs_with(self._fio_logs, name), raw) for name, raw in self._fio_logs),
+            (parse_blkparse, trace[:4000]),
             # The last events and the totals.
-            (read_blkparse, trace[-6000:].partition(b"\n")[2]),
+            (parse_blkparse, trace[-6000:].partition(b"\n")[2]),
         ]
 
-    def _damaged(self, raw: bytes) -> bytes:
+    def _damage_bytes(self, raw: bytes) -> bytes:
         """Return the bytes with changes, insertions, repetitions, and values of other types or sizes."""
         chance, changed = self._random, bytearray(raw)
         for _ in range(chance.randrange(1, 6)):
@@ -208,16 +212,16 @@ class Fuzz:
                 del changed[at : at + chance.randrange(40)]
         return bytes(changed)
 
-    def _text(self, raw: bytes) -> str:
-        return foreign.names_of(self._damaged(raw))
+    def _damage_text(self, raw: bytes) -> str:
+        return foreign.decode_names(self._damage_bytes(raw))
 
-    def _mountinfo(self) -> None:
-        text = self._text(_MOUNTINFO)
+    def _fuzz_mountinfo(self) -> None:
+        text = self._damage_text(_MOUNTINFO)
         for mount in (table := parse_mountinfo(text)):
-            assert mount_of(mount.point, table) is not None or not mount.point.startswith("/")
-            number_of_mount(Path(mount.point), table)
+            assert find_mount(mount.point, table) is not None or not mount.point.startswith("/")
+            find_mount_number(Path(mount.point), table)
 
-    def _settings(self, paragraphs: list[str]) -> str:
+    def _damage_settings(self, paragraphs: list[str]) -> str:
         """Return some tables of a file with values of other types, missing lines and damaged bytes."""
         chance, lines = self._random, []
         for line in "\n\n".join(chance.sample(paragraphs, min(3, len(paragraphs)))).split("\n"):
@@ -228,20 +232,20 @@ class Fuzz:
             elif kind > 0.02:
                 lines.append(line)
         text = "\n".join(lines)
-        return text if chance.random() < 0.7 else self._damaged(text.encode()).decode("utf-8", "replace")
+        return text if chance.random() < 0.7 else self._damage_bytes(text.encode()).decode("utf-8", "replace")
 
-    def _catalogue(self) -> None:
-        entries = parse_catalogue(self._settings(self._random.choice(self._catalogues)), "mine")
+    def _fuzz_catalogue(self) -> None:
+        entries = parse_catalogue(self._damage_settings(self._random.choice(self._catalogues)), "mine")
         for entry in entries:
             counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
             assert all(counter.quantum >= 1 and min(counter.units) >= 1 for counter in counters if counter)
         evidence = parse_output(0, self._random.choice(self._reports)) if entries else Evidence()
-        report(evidence, Catalogue(entries))
+        make_report(evidence, Catalogue(entries))
 
-    def _kept_sweep(self) -> None:
+    def _fuzz_recorded_sweep(self) -> None:
         """Show a sweep with damaged bytes, or with values of other types anywhere."""
         if self._random.random() < 0.3:
-            document = foreign.parse_json(self._damaged(self._kept), "it")
+            document = foreign.parse_json(self._damage_bytes(self._kept), "it")
         else:
             document = json.loads(self._kept)
             place = document
@@ -254,68 +258,70 @@ class Fuzz:
                 place = place[key]
         list(sweep_lines(document))
 
-    def _profile(self) -> None:
-        text = self._settings([self._random.choice(self._profiles).decode()])
-        profile = profiles.parse("mine", text).scaled(self._random.choice((1 << 20, 1 << 40)))
+    def _fuzz_profile(self) -> None:
+        text = self._damage_settings([self._random.choice(self._profiles).decode()])
+        profile = profiles.parse_profile("mine", text).scale_to(self._random.choice((1 << 20, 1 << 40)))
         assert all(value >= 0 for value in profile.drive.values())
 
-    def _workload(self) -> None:
+    def _fuzz_workload(self) -> None:
         """Parse one of our workloads or a fio job file. Only options that shape requests may pass."""
         if self._random.random() < 0.5:
-            pattern = parse_workload(self._damaged(_WORKLOAD), "mine")
+            pattern = parse_workload(self._damage_bytes(_WORKLOAD), "mine")
         else:
-            pattern = parse_job_file(self._damaged(_JOB_FILE), "mine")
+            pattern = parse_job_file(self._damage_bytes(_JOB_FILE), "mine")
         for job in pattern.jobs:
-            assert set(job.options) <= SHAPES
+            assert set(job.options) <= REQUEST_OPTIONS
             assert not any(set(value) & set("\n\0 $\\") for value in job.options.values())
-            assert job.threads >= 1
+            assert job.thread_count >= 1
             assert job.write_share > 0
 
-    def _sweep(self) -> None:
+    def _fuzz_sweep(self) -> None:
         """Parse the journal of a sweep. Its levels and options must stay within the limits of a plan."""
-        state = parse_journal(self._damaged(JOURNAL.read_bytes()), "it")
+        state = parse_journal(self._damage_bytes(JOURNAL.read_bytes()), "it")
         places = range(len(state.request.levels))
-        assert set(state.records) | set(state.left) == set(places)
+        assert set(state.records) | set(state.remaining_levels) == set(places)
         for place, record in state.records.items():
-            record.outcome(state.request.levels[place])
+            record.make_outcome(state.request.levels[place])
 
-    def _experiment(self) -> None:
+    def _fuzz_experiment(self) -> None:
         """Parse the journal of a file system experiment. Results must belong to existing loads and places."""
-        state = parse_experiment(self._damaged(EXPERIMENT.read_bytes()), "it")
+        state = parse_experiment(self._damage_bytes(EXPERIMENT.read_bytes()), "it")
         names = [place.name for place in state.request.places]
         assert set(state.rates) <= set(names)
         for rates in state.rates.values():
             assert tuple(rate.load for rate in rates) == state.request.loads[: len(rates)]
             assert all(rate.iops >= 0 for rate in rates)
 
-    def _bpftrace(self) -> None:
+    def _fuzz_bpftrace(self) -> None:
         """Feed lines in bpftrace's format, some of them modified."""
-        frames = Frames()
+        frames = MapAssembler()
         for line in _BPFTRACE.split(b"\n"):
-            text = self._text(line) if self._random.random() < 0.5 else line.decode()
-            maps = frames.feed(text.replace("\n", " "))
+            text = self._damage_text(line) if self._random.random() < 0.5 else line.decode()
+            maps = frames.parse_line(text.replace("\n", " "))
             if maps:
-                decode(maps, 2, 5, 6, frames.map_full)
+                decode_maps(maps, 2, 5, 6, frames.map_full)
 
-    def _fio_log(self) -> None:
+    def _fuzz_fio_log(self) -> None:
         name, raw = self._random.choice(self._fio_logs)
-        log = parse_log(self._damaged(raw), name)
-        assert len(list(log.rows() if isinstance(log, FioLog) else log.rows)) <= MOST_ROWS
+        log = parse_log(self._damage_bytes(raw), name)
+        assert len(list(log.iter_rows() if isinstance(log, FioLog) else log.rows)) <= MAX_ROWS
 
-    def _import(self) -> None:
+    def _fuzz_import(self) -> None:
         """Import the first entries only, because a valid file may have one per second of a day."""
         read, raw = self._random.choice(self._imports)
-        story, entries = Story(), iter(read(self._damaged(raw), "it").entries)
+        story, entries = RunPresenter(), iter(read(self._damage_bytes(raw), "it").entries)
         for entry in islice(entries, 4):
-            story.take(entry)
+            story.process_entry(entry)
 
-    def _smartctl(self) -> None:
-        proven = report(parse_output(0, self._damaged(self._random.choice(self._reports))), Catalogue(()))
+    def _fuzz_smartctl(self) -> None:
+        proven = make_report(
+            parse_output(0, self._damage_bytes(self._random.choice(self._reports))), Catalogue(())
+        )
         assert all(reading.value is not None or reading.reason for reading in proven.readings.values())
 
 
 def main() -> int:
-    return run_by_words(lambda inputs, seed: Fuzz(seed).run(inputs), 100_000)
+    return run_from_arguments(lambda inputs, seed: FormatFuzzer(seed).run_inputs(inputs), 100_000)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ _VALUES: tuple[object, ...] = (
 )
 
 
-def damaged(raw: bytes, chance: random.Random) -> bytes:
+def damage_bytes(raw: bytes, chance: random.Random) -> bytes:
     """Return the bytes with modifications, sometimes truncated."""
     changed = bytearray(raw)
     for _ in range(chance.randrange(1, 6)):
@@ -54,14 +54,14 @@ def damaged(raw: bytes, chance: random.Random) -> bytes:
 def check_map(map_: SectorMap) -> None:
     """Check that each sector has exactly one state."""
     at = 0
-    for start, end, state in map_.runs():
+    for start, end, state in map_.iter_runs():
         assert start == at < end
         assert state in SectorState.__members__.values()
         at = end
     assert at == map_.sectors
 
 
-def _records(chance: random.Random) -> None:
+def _fuzz_records(chance: random.Random) -> None:
     rows = [
         RECORD.pack(
             chance.randrange(_SECTORS), at, at + chance.randrange(9), chance.randrange(1, 99), at % 8, 0, 0
@@ -70,28 +70,30 @@ def _records(chance: random.Random) -> None:
     ]
     history = History(_SECTORS, chance.choice((1, 8, 10)), chance.choice((0, 3)))
     try:
-        history.apply(damaged(b"".join(rows), chance))
+        history.apply_changes(damage_bytes(b"".join(rows), chance))
     finally:
         check_map(history.map)
 
 
-def _file(chance: random.Random, raw: bytes) -> None:
+def _fuzz_file(chance: random.Random, raw: bytes) -> None:
     """Load a file with a damaged body, with or without a correct checksum."""
     if chance.random() < 0.5:
-        loaded = journal.load(damaged(raw, chance))
+        loaded = journal.parse_history(damage_bytes(raw, chance))
         assert loaded.whole_bytes <= len(raw)
     else:
-        body = damaged(raw[16:], chance)
-        loaded = journal.load(raw[:8] + struct.pack("<II", len(body), zlib.crc32(body)) + body)
+        body = damage_bytes(raw[16:], chance)
+        loaded = journal.parse_history(raw[:8] + struct.pack("<II", len(body), zlib.crc32(body)) + body)
     if loaded.drive.sectors <= 1 << 24:
         check_map(loaded.map)
     # Loaded data must survive a save and reload.
     small = SectorMap(_SECTORS)
-    again = journal.load(journal.snapshot(replace(loaded.drive, sectors=_SECTORS), loaded.look, small))
+    again = journal.parse_history(
+        journal.encode_snapshot(replace(loaded.drive, sectors=_SECTORS), loaded.look, small)
+    )
     assert again.look == loaded.look
 
 
-def _typed(chance: random.Random) -> None:
+def _fuzz_types(chance: random.Random) -> None:
     """Load a frame with fields of other types and sizes and extreme runs, with a correct checksum."""
     raw = GOOD.read_bytes()
     [length] = struct.unpack_from("<I", raw, 8)
@@ -115,7 +117,7 @@ def _typed(chance: random.Random) -> None:
         packed = packed.replace(b"{", b"[" * chance.choice((1, 100, 5000)), 1)
     body = struct.pack("<I", len(packed)) + packed + runs
     frame = struct.pack("<II", len(body), zlib.crc32(body)) + body
-    loaded = journal.load(chance.choice((raw[:8], raw[: 16 + length])) + frame)
+    loaded = journal.parse_history(chance.choice((raw[:8], raw[: 16 + length])) + frame)
     assert loaded.map.pieces >= 0
 
 
@@ -128,11 +130,11 @@ def run(inputs: int, seed: int) -> None:
         try:
             begin, kind = time.thread_time(), chance.random()
             if kind < 0.4:
-                _records(chance)
+                _fuzz_records(chance)
             elif kind < 0.7:
-                _file(chance, chance.choice((raw, first)))
+                _fuzz_file(chance, chance.choice((raw, first)))
             else:
-                _typed(chance)
+                _fuzz_types(chance)
         except ValueError:
             pass
         spent = time.thread_time() - begin

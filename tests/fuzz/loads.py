@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 from opwatch.load.icf import parse_icf
-from opwatch.load.options import SHAPES
-from opwatch.load.plain import PlainLoad, plain_of
+from opwatch.load.options import REQUEST_OPTIONS
+from opwatch.load.plain import PlainLoad, parse_plain_load
 from opwatch.load.sysbench import parse_sysbench
 from opwatch.load.vdbench import parse_vdbench
-from opwatch.load.workload import pattern_of
+from opwatch.load.workload import make_pattern
 
-from .rules import refused_or_sound, run_by_words
+from .rules import RefusedOrValid, run_from_arguments
 
 _FOLDER = Path(__file__).parents[1] / "fixtures" / "good" / "loads"
 _NAMES = (
@@ -78,26 +78,26 @@ class LoadTexts:
         self._icf = (_FOLDER / "whole-drive.icf").read_text()
         self._sysbench = (_FOLDER.parent / "sysbench" / "rndwr.txt").read_text()
 
-    def look(self) -> None:
+    def check_text(self) -> None:
         """Parse one text. An accepted load must contain only options that are safe for fio."""
         kind = self._chance.randrange(4)
         if kind == 3:
-            result = parse_sysbench(self._moved(self._sysbench), "it")
+            result = parse_sysbench(self._rearrange_lines(self._sysbench), "it")
             assert result.reads >= 0 and result.writes >= 0 and result.reads + result.writes > 0
             assert result.seconds > 0 and result.mean_ns >= 0
             return
         if kind == 0:
-            name = self._changed(self._chance.choice(_NAMES))
-            plain = plain_of(name)
+            name = self._change_text(self._chance.choice(_NAMES))
+            plain = parse_plain_load(name)
             loads = [plain] if plain else []
         else:
             text, parse = ((self._vdbench, parse_vdbench), (self._icf, parse_icf))[kind - 1]
-            loads = parse(self._moved(text).encode("utf-8", "surrogatepass"), "it")
+            loads = parse(self._rearrange_lines(text).encode("utf-8", "surrogatepass"), "it")
             assert loads
         for load in loads:
-            _require_sound(load)
+            _require_valid(load)
 
-    def _moved(self, text: str) -> str:
+    def _rearrange_lines(self, text: str) -> str:
         """Return the text with lines missing, duplicated or moved, and with modified words."""
         lines = text.split("\n")
         for _ in range(self._chance.choice((0, 0, 1, 2))):
@@ -106,10 +106,10 @@ class LoadTexts:
             if self._chance.random() < 0.6:
                 lines.insert(self._chance.randrange(len(lines) + 1), line)
         at = self._chance.randrange(len(lines))
-        lines[at] = self._changed(lines[at])
+        lines[at] = self._change_text(lines[at])
         return "\n".join(lines)
 
-    def _changed(self, text: str) -> str:
+    def _change_text(self, text: str) -> str:
         """Return the text with words of other types or sizes, and misplaced characters."""
         chance = self._chance
         for _ in range(chance.choice((0, 1, 1, 3))):
@@ -123,13 +123,13 @@ class LoadTexts:
         return text
 
 
-def _require_sound(load: PlainLoad) -> None:
+def _require_valid(load: PlainLoad) -> None:
     assert 0 <= load.rdpct <= 100
     assert 0 <= load.seekpct <= 100
     assert load.xfersize >= 512
     assert load.threads is None or load.threads >= 1
-    for job in pattern_of(load, "it").jobs:
-        assert set(job.options) <= SHAPES
+    for job in make_pattern(load, "it").jobs:
+        assert set(job.options) <= REQUEST_OPTIONS
         assert not any(set(value) & set("\n\0 $\\") for value in job.options.values())
 
 
@@ -137,12 +137,12 @@ def run(inputs: int, seed: int) -> None:
     """Run this many inputs. Raises at the first failure."""
     texts = LoadTexts(seed)
     for _ in range(inputs):
-        with refused_or_sound("loads"):
-            texts.look()
+        with RefusedOrValid("loads"):
+            texts.check_text()
 
 
 def main() -> int:
-    return run_by_words(run, 100_000)
+    return run_from_arguments(run, 100_000)
 
 
 if __name__ == "__main__":

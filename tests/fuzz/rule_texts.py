@@ -13,7 +13,7 @@ from opwatch.rules.parse import BadRule, parse_rule
 from opwatch.rules.rule import METRICS
 from opwatch.trace.ops import OPS
 
-from .rules import refused_or_sound, run_by_words
+from .rules import RefusedOrValid, run_from_arguments
 
 _SUBJECTS = (*METRICS, *(f"{op}.{metric}" for op in OPS for metric in METRICS), "p98", "read.", ".p99", "")
 _SIGNS = (">", "<", "=", ">>", "≥", "")
@@ -24,7 +24,7 @@ _BLANKS = ("", "", " ", "\t", "  ", "\u00a0", "\n")
 _CHARACTERS = "pP9.0+-%<>= formsMB/\x00\x1b\ud800\u202e|\\'\"`$"
 
 
-def _text(chance: random.Random) -> str:
+def _make_text(chance: random.Random) -> str:
     parts = [chance.choice(some) for some in (_SUBJECTS, _SIGNS, _NUMBERS, _UNITS, _ENDS)]
     text = "".join(part + chance.choice(_BLANKS) for part in parts)
     for _ in range(chance.choice((0, 0, 1, 3))):
@@ -39,7 +39,7 @@ def _text(chance: random.Random) -> str:
     return text
 
 
-def _look_at(text: str) -> None:
+def _check_text(text: str) -> None:
     try:
         rule = parse_rule(text)
     except BadRule as error:
@@ -56,12 +56,12 @@ def run(inputs: int, seed: int) -> None:
     """Run this many inputs. Raises at the first failure."""
     chance = random.Random(seed)
     for _ in range(inputs):
-        with refused_or_sound("rule"):
-            _look_at(_text(chance))
+        with RefusedOrValid("rule"):
+            _check_text(_make_text(chance))
 
 
 def main() -> int:
-    return run_by_words(run, 100_000)
+    return run_from_arguments(run, 100_000)
 
 
 if __name__ == "__main__":

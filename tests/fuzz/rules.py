@@ -27,11 +27,11 @@ class Bound:
 BOUND = Bound()
 
 
-class TookTooLong(AssertionError):
+class TimeLimitExceeded(AssertionError):
     """An input exceeded the limit."""
 
 
-class refused_or_sound:
+class RefusedOrValid:
     """Context of one input.
 
     Any error except OpwatchError passes through and ends the run. Garbage collection does not count as time
@@ -59,11 +59,11 @@ class refused_or_sound:
         if error is not None and not isinstance(error, OpwatchError):
             return False
         if spent >= BOUND.seconds + 2 * self._sound_s:
-            raise TookTooLong(f"{self._name} took {1000 * spent:.0f} ms")
+            raise TimeLimitExceeded(f"{self._name} took {1000 * spent:.0f} ms")
         return True
 
 
-def run_by_words(run: Callable[[int, int], None], usual: int) -> int:
+def run_from_arguments(run: Callable[[int, int], None], usual: int) -> int:
     """Run inputs by the command line: INPUTS [SEED], with `usual` inputs by default."""
     inputs, seed = (int(word) for word in (sys.argv[1:3] + [str(usual), "0"][len(sys.argv) - 1 :]))
     run(inputs, seed)

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opwatch.host.usage import parse_mountinfo
-from opwatch.trim.check.schedule import from_properties, parse_fstab, parse_properties
-from opwatch.trim.stack import dmanswer, dmtable
-from opwatch.trim.stack.zfs import counted
+from opwatch.trim.check.schedule import build_schedule, parse_fstab, parse_properties
+from opwatch.trim.stack import dmioctl, dmtable
+from opwatch.trim.stack.zfs import parse_counters
 
-from .rules import refused_or_sound
+from .rules import RefusedOrValid
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
 _SYSTEMD = (
@@ -30,7 +30,7 @@ _MOUNTINFO = "30 27 8:1 / /boot\\040x rw,relatime shared:1 - ext4 /dev/sda1 rw,d
 _WORDS = ("0", "-1", "9" * 5000, "²", "allow_discards", "Fail", "", "\0", "/", "253:0")
 
 
-def damaged(text: str, chance: random.Random) -> str:
+def damage_text(text: str, chance: random.Random) -> str:
     """Return the text with modified words, characters or lines."""
     words = text.split(" ")
     for _ in range(chance.randrange(1, 5)):
@@ -52,32 +52,39 @@ def run(inputs: int, seed: int) -> None:
     tables = [(GOOD / name).read_text() for name in ("tables.txt", "statuses.txt", "raids.txt")]
     counters = (GOOD / "zfs.iostats").read_text()
     for _ in range(inputs):
-        with refused_or_sound("device-mapper"):
-            for target in dmtable.parse(damaged(chance.choice(tables), chance)):
-                status = dmtable.pool_status(target)
+        with RefusedOrValid("device-mapper"):
+            for target in dmtable.parse_table(damage_text(chance.choice(tables), chance)):
+                status = dmtable.parse_pool_status(target)
                 assert status is None or status.mode
-                missing = dmtable.members_missing(target)
-                places = dmtable.areas(target)
+                missing = dmtable.count_missing_members(target)
+                places = dmtable.parse_areas(target)
                 assert places is None or min(places[1:]) >= 0
-                assert dmtable.sync_action(target) is None or missing is not None
-                for number in (dmtable.chunk_bytes(target), dmtable.mapped_sectors(target), missing):
+                assert dmtable.parse_sync_action(target) is None or missing is not None
+                for number in (
+                    dmtable.parse_chunk_bytes(target),
+                    dmtable.parse_mapped_sectors(target),
+                    missing,
+                ):
                     assert number is None or number >= 0
-                array = dmtable.raid(target)
+                array = dmtable.parse_raid(target)
                 assert array is None or min(array.disks, array.copies) > 0
-                assert target.device is None or target.device[1] >= 0
-        with refused_or_sound("schedule"):
-            plan = from_properties(
-                parse_properties(damaged(_SYSTEMD, chance)), parse_fstab(damaged(_FSTAB, chance)), None, ()
+                assert target.mapped_device is None or target.mapped_device[1] >= 0
+        with RefusedOrValid("schedule"):
+            plan = build_schedule(
+                parse_properties(damage_text(_SYSTEMD, chance)),
+                parse_fstab(damage_text(_FSTAB, chance)),
+                None,
+                (),
             )
             assert plan.last is None or plan.last.timestamp() > 0
-        with refused_or_sound("zfs"):
-            facts = counted("tank", damaged(counters, chance).splitlines())
+        with RefusedOrValid("zfs"):
+            facts = parse_counters("tank", damage_text(counters, chance).splitlines())
             assert min(facts.trim_bytes_written or 0, facts.trim_bytes_failed or 0) >= 0
-        with refused_or_sound("mountinfo"):
-            parse_mountinfo(damaged(_MOUNTINFO, chance))
+        with RefusedOrValid("mountinfo"):
+            parse_mountinfo(damage_text(_MOUNTINFO, chance))
 
 
-def answer_of(parts: Sequence[tuple[int, int, str, str]]) -> bytes:
+def encode_answer(parts: Sequence[tuple[int, int, str, str]]) -> bytes:
     """Return the kernel's answer for these targets: first sector, sectors, kind and parameters of each."""
     body = b""
     for first, sectors, kind, words in parts:
@@ -92,7 +99,7 @@ def answer_of(parts: Sequence[tuple[int, int, str, str]]) -> bytes:
 def run_answers(inputs: int, seed: int) -> None:
     """Run this many damaged device mapper answers. Raises at the first failure."""
     chance = random.Random(seed)
-    good = answer_of(
+    good = encode_answer(
         [(0, 8, "linear", "8:0 2048"), (8, 8, "crypt", "aes 5ec2e7 0 8:0 0"), (16, 8, "zero", "")]
     )
     for _ in range(inputs):
@@ -100,10 +107,10 @@ def run_answers(inputs: int, seed: int) -> None:
         for _ in range(chance.randrange(1, 4)):
             at = chance.choice((12, 16, 20, 28, 328, 332, chance.randrange(len(answer))))
             answer[at] = chance.randrange(256)
-        with refused_or_sound("answers of device mapper"):
-            for target in dmanswer.targets(bytes(answer[: chance.randrange(len(answer) + 1)])) or ():
+        with RefusedOrValid("answers of device mapper"):
+            for target in dmioctl.decode_targets(bytes(answer[: chance.randrange(len(answer) + 1)])) or ():
                 assert target.kind and " " not in target.kind
-                assert target.device is None or target.device[1] >= 0
+                assert target.mapped_device is None or target.mapped_device[1] >= 0
 
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
-from opwatch.counters.catalogue.fingerprints import PACKAGED, UnitRule, UnitRules, core_of, line_of
-from tests.learning.judge import KINDS, Verdicts, perturbations, validations
-from tests.learning.learn import learn
+from opwatch.counters.catalogue.fingerprints import PACKAGED, UnitRule, UnitRules, find_core_ids, format_rule
+from tests.learning.judge import KINDS, Verdicts, run_perturbations, run_validations
+from tests.learning.learn import learn_rules
 from tests.learning.rows import read_rows
-from tests.learning.truth import shows, sound_sectors
+from tests.learning.truth import find_sound_sectors, is_shown_by_attribute
 from tests.section import Section
 
 KEPT_BACK, CHANGED = (Section("method-waf.md", name) for name in ("kept back", "changed"))
@@ -30,31 +30,34 @@ _HEAD = """\
 """
 
 
-def text_of(rules: UnitRules) -> str:
+def format_rules(rules: UnitRules) -> str:
     """Format the rules as a file. Rules of whole sets that their core implies are left out."""
     exact = {
         ids: rule
         for ids, rule in rules.exact.items()
-        if not ((core := rules.core.get(core_of(ids))) and _is_said(core, rule))
+        if not ((core := rules.core.get(find_core_ids(ids))) and _is_implied(core, rule))
     }
     parts = [_HEAD]
     for kind, some in (("core", rules.core), ("exact", exact)):
-        rows = sorted(line_of(ids, rule) for ids, rule in some.items())
+        rows = sorted(format_rule(ids, rule) for ids, rule in some.items())
         parts.append("".join([f"\n{kind} = [\n", *(f'    "{row}",\n' for row in rows), "]\n"]))
     return "".join(parts)
 
 
-def _is_said(core: UnitRule, rule: UnitRule) -> bool:
+def _is_implied(core: UnitRule, rule: UnitRule) -> bool:
     """Return whether the core's rule implies the rule of the whole set."""
     same = (core.of, core.unit) == (rule.of, rule.unit) and core.step >= rule.step
     return same and set(core.not_firmware) >= set(rule.not_firmware)
 
 
-def table(what: str, verdicts: dict[str, Verdicts]) -> str:
+def format_table(what: str, verdicts: dict[str, Verdicts]) -> str:
     """Return a table of verdicts for docs/method-waf.md."""
     head = [f"| {what} | drives | right | wrong | no number |", "| --- | --- | --- | --- | --- |"]
     rows = [
-        " | ".join((f"| {name}", f"{one.drives:,}", *(f"{one.share(kind):.2%}" for kind in KINDS))) + " |"
+        " | ".join(
+            (f"| {name}", f"{one.drive_count:,}", *(f"{one.compute_share(kind):.2%}" for kind in KINDS))
+        )
+        + " |"
         for name, one in verdicts.items()
     ]
     return "\n".join([*head, *rows]).replace("%", " %")
@@ -73,15 +76,17 @@ def main() -> int:
         )
         return 2
     catalogue = load_catalogue(system=Path("/nonexistent"))
-    kept_back = validations(drives, catalogue)
-    rules = learn(drives)
-    (Path(sys.argv[2]) if len(sys.argv) > 2 else PACKAGED).write_text(text_of(rules))
-    changed = perturbations(drives, Catalogue(catalogue.entries, rules))
-    shown = sum(shows(drive, sectors) for drive in drives if (sectors := sound_sectors(drive)))
-    tables = table("kept back", kept_back), table("changed", changed)
+    kept_back = run_validations(drives, catalogue)
+    rules = learn_rules(drives)
+    (Path(sys.argv[2]) if len(sys.argv) > 2 else PACKAGED).write_text(format_rules(rules))
+    changed = run_perturbations(drives, Catalogue(catalogue.entries, rules))
+    shown = sum(
+        is_shown_by_attribute(drive, sectors) for drive in drives if (sectors := find_sound_sectors(drive))
+    )
+    tables = format_table("kept back", kept_back), format_table("changed", changed)
     for section, rows in zip((KEPT_BACK, CHANGED), tables, strict=True):
         if len(sys.argv) < 3:
-            section.write(rows)
+            section.write_body(rows)
     print("\n\n".join(tables))
     print(f"\n{shown} of these drives show an attribute that is what they wrote in one of the units")
     for name, verdicts in (*kept_back.items(), *changed.items()):

@@ -12,25 +12,25 @@ from typing import Any
 
 from opwatch.counters.evidence import Attribute, Evidence, Statistics
 from opwatch.counters.reading import DriveFacts
-from opwatch.counters.reports.numbers import json_number, whole_number
+from opwatch.counters.reports.numbers import parse_integer, parse_json_number
 
 _WHERE = re.compile(r"([0-9a-f]{2}):([0-9a-f]{3})")
 _HOURS = re.compile(r"([0-9]{1,9})(?:h[+ ]|\s|$)")
 
 
-def _statistics(values: Mapping[str, Any]) -> Statistics | None:
+def _parse_statistics(values: Mapping[str, Any]) -> Statistics | None:
     numbers: dict[tuple[int, int], int] = {}
     for where, value in values.items():
-        place, number = _WHERE.fullmatch(where), json_number(value)
+        place, number = _WHERE.fullmatch(where), parse_json_number(value)
         if place and number is not None:
             numbers[int(place[1], 16), int(place[2], 16)] = number
     return Statistics(numbers) if numbers else None
 
 
-def evidence_of(row: Mapping[str, Any]) -> Evidence:
+def make_evidence(row: Mapping[str, Any]) -> Evidence:
     """Return the drive of a row in the form of a smartctl report."""
     attributes = tuple(
-        Attribute(int(number), name, whole_number(raw), raw, value)
+        Attribute(int(number), name, parse_integer(raw), raw, value)
         for number, (name, value, raw) in row["attributes"].items()
     )
     hours = next((_HOURS.match(attribute.text) for attribute in attributes if attribute.id == 9), None)
@@ -39,19 +39,19 @@ def evidence_of(row: Mapping[str, Any]) -> Evidence:
         model=row["model"],
         firmware=row["firmware"],
         family=row["family"],
-        capacity_bytes=json_number(row["bytes"]) or None,
+        capacity_bytes=parse_json_number(row["bytes"]) or None,
         lba_bytes=512,
         rotational=False,
     )
     return Evidence(
         drive=drive,
         attributes=attributes,
-        statistics=_statistics(row["statistics"]),
+        statistics=_parse_statistics(row["statistics"]),
         power_on_hours=int(hours[1]) if hours else None,
     )
 
 
-def blind(evidence: Evidence) -> Evidence:
+def drop_statistics(evidence: Evidence) -> Evidence:
     """Return the drive without device statistics."""
     return replace(evidence, statistics=None)
 
@@ -64,4 +64,4 @@ def read_rows(path: Path) -> Iterator[Evidence]:
         return
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         for line in file:
-            yield evidence_of(json.loads(line))
+            yield make_evidence(json.loads(line))

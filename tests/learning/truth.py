@@ -15,13 +15,13 @@ SECTOR = 512
 # Attributes that may count host writes, in order of preference.
 CANDIDATES = (241, 246, 225, 233, 235, 251)
 # Smaller counts match by chance.
-LEAST_RAW = 20
+MIN_RAW = 20
 
 
-def sound_sectors(drive: Evidence) -> int | None:
+def find_sound_sectors(drive: Evidence) -> int | None:
     """Return the logical sectors that the host wrote, or None if unknown or not credible."""
     statistics = drive.statistics
-    reading = StatisticsProof(drive, WriteLimits(drive), wraps=False).written()
+    reading = StatisticsProof(drive, WriteLimits(drive), wraps=False).find_written_bytes()
     if reading is None or reading.value is None:
         return None
     sectors = statistics.sectors_written if statistics else None
@@ -29,44 +29,44 @@ def sound_sectors(drive: Evidence) -> int | None:
         return None
     limits, written = WriteLimits(drive), sectors * SECTOR
     commands = statistics.write_commands
-    wrong = sanity.first(
-        sanity.too_little(written, limits.hours, SECTOR),
-        _contradicted(sectors, commands) if sectors < WRAP else None,
+    wrong = sanity.find_first_reason(
+        sanity.check_small_unit(written, limits.hours, SECTOR),
+        _find_contradiction(sectors, commands) if sectors < WRAP else None,
     )
     return None if wrong else sectors
 
 
-def wrapped_sectors(drive: Evidence) -> int | None:
+def find_wrapped_sectors(drive: Evidence) -> int | None:
     """Return the logical sectors modulo 2^32 of a wrapped count, or None for other drives.
 
     Write commands or erases must show the wrap, and an attribute must confirm it in some unit.
     """
     statistics, limits = drive.statistics, WriteLimits(drive)
     sectors = statistics.sectors_written if statistics else None
-    if not sectors or not statistics or sectors >= WRAP or sound_sectors(drive):
+    if not sectors or not statistics or sectors >= WRAP or find_sound_sectors(drive):
         return None
-    too_small = limits.below_erases(sectors * SECTOR)
-    reading = StatisticsProof(drive, limits, wraps=False).written()
+    too_small = limits.check_erase_minimum(sectors * SECTOR)
+    reading = StatisticsProof(drive, limits, wraps=False).find_written_bytes()
     is_refused = reading is None or (reading.value is None and not too_small)
     if is_refused or _UNSOUND_MODELS.fullmatch(drive.drive.model or ""):
         return None
-    wrong = too_small or _contradicted(sectors, statistics.write_commands)
-    return sectors if wrong and shows(drive, sectors) else None
+    wrong = too_small or _find_contradiction(sectors, statistics.write_commands)
+    return sectors if wrong and is_shown_by_attribute(drive, sectors) else None
 
 
-def _contradicted(sectors: int, commands: int | None) -> str | None:
+def _find_contradiction(sectors: int, commands: int | None) -> str | None:
     """Return the reason why the commands cannot have written the sectors, or None."""
     written = sectors * SECTOR
-    return sanity.first(
-        sanity.mean_write(written, commands, SECTOR, None), sanity.may_have_wrapped(written, commands)
+    return sanity.find_first_reason(
+        sanity.check_mean_write(written, commands, SECTOR, None), sanity.check_wrap(written, commands)
     )
 
 
-def shows(drive: Evidence, sectors: int) -> bool:
+def is_shown_by_attribute(drive: Evidence, sectors: int) -> bool:
     """Return whether an attribute equals the sectors in some unit."""
-    attributes = (drive.attribute(number) for number in CANDIDATES)
+    attributes = (drive.find_attribute(number) for number in CANDIDATES)
     raws = [attribute.raw for attribute in attributes if attribute and attribute.raw]
-    return any(is_right(raw * unit, sectors, unit) for raw in raws if raw >= LEAST_RAW for unit in UNITS)
+    return any(is_right(raw * unit, sectors, unit) for raw in raws if raw >= MIN_RAW for unit in UNITS)
 
 
 def is_right(value: int, sectors: int, quantum: int, tolerance: float = 0.02) -> bool:

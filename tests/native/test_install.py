@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from opwatch import __version__
-from tests.requirements import unmet
+from tests.requirements import skip_or_fail
 
 ROOT = Path(__file__).parents[2]
 
 
-def make(*targets: str) -> str:
+def run_make(*targets: str) -> str:
     # The checkout that runs this test is built. `make install` sets OPWATCH_BPF itself.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(
@@ -37,11 +37,11 @@ def test_what_is_installed_runs_and_goes_without_a_trace(tmp_path: Path) -> None
     try:
         from opwatch._native import Tracer  # noqa: F401
     except ImportError:
-        unmet("kernel", "opwatch was built without its tracer, and make install builds it")
+        skip_or_fail("kernel", "opwatch was built without its tracer, and make install builds it")
     prefix, other = tmp_path / "usr", tmp_path / "usr" / "bin" / "another"
     other.parent.mkdir(parents=True)
     other.write_text("somebody else's")
-    assert make("install", f"PREFIX={prefix}").split()[-2:] == ["opwatch", __version__]
+    assert run_make("install", f"PREFIX={prefix}").split()[-2:] == ["opwatch", __version__]
     command = prefix / "bin" / "opwatch"
     version = subprocess.run(
         [command, "--version"],
@@ -70,6 +70,6 @@ def test_what_is_installed_runs_and_goes_without_a_trace(tmp_path: Path) -> None
     assert all(Path(file).is_relative_to(prefix) for file in modules.stdout.split())
     manual = prefix / "share/man/man1/opwatch.1"
     assert manual.read_bytes() == (ROOT / "docs/man/opwatch.1").read_bytes()
-    make("uninstall", f"PREFIX={prefix}")
+    run_make("uninstall", f"PREFIX={prefix}")
     assert [path for path in prefix.rglob("*") if not path.is_dir() or path.is_symlink()] == [other]
     assert not (prefix / "lib/opwatch").exists()

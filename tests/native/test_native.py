@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.requirements import unmet
+from tests.requirements import skip_or_fail
 
 HERE = Path(__file__).parent
 SKIPPED = 77
@@ -31,5 +31,5 @@ def test_under_sanitizers(built: Path, name: str) -> None:
         env=os.environ | {"FUZZ_OPS": os.environ.get("FUZZ_OPS", "200000")},
     )
     if done.returncode == SKIPPED:
-        unmet("kernel", done.stdout.strip())
+        skip_or_fail("kernel", done.stdout.strip())
     assert done.returncode == 0, done.stderr[-4000:]

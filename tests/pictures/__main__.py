@@ -16,11 +16,11 @@ from pathlib import Path
 
 from opwatch.errors import OpwatchError
 from opwatch.tools import cli
-from opwatch.tools.pictures.browser import Browser, browser
+from opwatch.tools.pictures.browser import Browser, find_browser
 
 from .experiments import draw_experiments
 from .run import record_run
-from .screen import draw_screen, past_of
+from .screen import draw_screen, read_past
 
 ROOT = Path(__file__).parents[2]
 KEPT, ALL = ROOT / "docs" / "pictures", ROOT / "build" / "pictures"
@@ -39,33 +39,33 @@ _KEPT = {
 def _draw_page(chromium: Browser, recording: Path) -> None:
     page = ALL / "page.html"
     page.unlink(missing_ok=True)
-    _run("report", str(recording), "-o", str(page))
+    _run_opwatch("report", str(recording), "-o", str(page))
     for width in _WIDTHS:
-        chromium.picture(page, ALL / f"page-{width}.png", width, _PAGE_HEIGHT)
+        chromium.write_picture(page, ALL / f"page-{width}.png", width, _PAGE_HEIGHT)
     plots = ALL / "plots"
     shutil.rmtree(plots, ignore_errors=True)
-    _run("report", str(recording), "--png", str(plots))
+    _run_opwatch("report", str(recording), "--png", str(plots))
 
 
-def _run(*words: str) -> None:
+def _run_opwatch(*words: str) -> None:
     if status := cli.main([*words, "-q"]):
         raise OpwatchError(f"opwatch {' '.join(words)} ended with status {status}")
 
 
 def main() -> int:
-    chromium = browser()
+    chromium = find_browser()
     ALL.mkdir(parents=True, exist_ok=True)
     KEPT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="opwatch-") as folder:
         recording = Path(sys.argv[1]) if len(sys.argv) > 1 else record_run(Path(folder))
-        past = past_of(recording)
+        past = read_past(recording)
         for name, (columns, rows) in _SCREENS.items():
             asyncio.run(draw_screen(chromium, past, ALL / f"{name}.png", columns, rows))
         _draw_page(chromium, recording)
         disk = next(iter(past.disks.values())).name
     for name, picture in _KEPT.items():
         shutil.copy(str(picture).format(disk=disk), KEPT / name)
-    draw_experiments(_run, ALL, KEPT)
+    draw_experiments(_run_opwatch, ALL, KEPT)
     return 0
 
 

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from .drive_runs import ON_DRIVE, document_of_drive, document_of_sets
+from .drive_runs import ON_DRIVE, run_on_drive, run_on_sets
 
 # Maps a scenario to the profile of the simulated drive.
 _RUNS = {
@@ -54,8 +54,8 @@ def draw_experiments(run: Callable[..., None], everything: Path, kept: Path) -> 
     # Draw what a busy host cannot disturb before the runs on drives, which may not reach steady state.
     _draw(run, virtual, kept, _KEPT)
     for scenario in ON_DRIVE:
-        (real / f"{scenario}.json").write_text(document_of_drive(scenario))
-    (real / "mixed-io.json").write_text(document_of_sets())
+        (real / f"{scenario}.json").write_text(run_on_drive(scenario))
+    (real / "mixed-io.json").write_text(run_on_sets())
     _draw(run, real, kept, _KEPT_OF_DRIVES)
 
 

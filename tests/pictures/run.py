@@ -9,9 +9,9 @@ from opwatch.drive.spec import physical_bytes
 from opwatch.errors import OpwatchError
 from opwatch.host.loop import LoopDevice
 from opwatch.host.process import run_tool
-from opwatch.sinks.terminal import say
+from opwatch.sinks.terminal import print_message
 from opwatch.tools import cli
-from opwatch.tools.demo_drive import own_drive, remove_leftovers
+from opwatch.tools.demo_drive import create_temporary_drive, remove_leftovers
 
 USER_BYTES = 512 << 20
 _OWN_OP = Fraction(12, 100)
@@ -45,7 +45,7 @@ runtime=30
 """
 
 
-def _load(device: LoopDevice, folder: Path, target: Path) -> None:
+def _load_drive(device: LoopDevice, folder: Path, target: Path) -> None:
     device.require_same()
     run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
     job = folder / "tour.fio"
@@ -58,7 +58,7 @@ def _load(device: LoopDevice, folder: Path, target: Path) -> None:
 
 def record_run(folder: Path) -> Path:
     """Make a drive, load it, and return the path of the recording."""
-    remove_leftovers(say)
+    remove_leftovers(print_message)
     target = folder / "tour.opw"
     config = {
         "user_bytes": USER_BYTES,
@@ -67,6 +67,6 @@ def record_run(folder: Path) -> Path:
         "service.dies": _DIES,
         "service.buffer_bytes": _BUFFER_BYTES,
     }
-    with own_drive(config, ("timing",), say) as (_, device):
-        _load(device, folder, target)
+    with create_temporary_drive(config, ("timing",), print_message) as (_, device):
+        _load_drive(device, folder, target)
     return target

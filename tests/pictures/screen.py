@@ -7,8 +7,8 @@ from pathlib import Path
 
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.observation import Event
-from opwatch.samples.story import Story
-from opwatch.sinks.dashboard.past import Past
+from opwatch.samples.presenter import RunPresenter
+from opwatch.sinks.dashboard.history import WatchHistory
 from opwatch.sinks.dashboard.screen import Frame
 from opwatch.sinks.dashboard.view import View
 from opwatch.tools.dashboard.app import DashboardApp
@@ -20,17 +20,17 @@ _COLUMN, _ROW, _FRAME_WIDTH, _FRAME_HEIGHT = 12.2, 24.4, 20, 90
 _INTERVAL_S = 1.0
 
 
-def past_of(recording: Path) -> Past:
+def read_past(recording: Path) -> WatchHistory:
     """Return a recording in the form a dashboard keeps, without the short interval in which it ends."""
-    past, story = Past(), Story()
+    past, story = WatchHistory(), RunPresenter()
     with closing(RecordedRun(recording)) as run:
-        for entry in run.entries():
-            past.take(entry)
-            for news in story.take(entry):
+        for entry in run.iter_entries():
+            past.add_entry(entry)
+            for news in story.process_entry(entry):
                 if isinstance(news, Event):
-                    past.tell(news)
+                    past.write_event(news)
                 else:
-                    past.write(news)
+                    past.write_observation(news)
     for disk in past.disks.values():
         if disk.moments[-1].seconds < 0.9 * _INTERVAL_S:
             del disk.moments[-1]
@@ -41,7 +41,7 @@ def _frame(width: int, height: int) -> Frame:
     return Frame(width, height, interval_s=_INTERVAL_S)
 
 
-async def draw_screen(chromium: Browser, past: Past, target: Path, columns: int, rows: int) -> None:
+async def draw_screen(chromium: Browser, past: WatchHistory, target: Path, columns: int, rows: int) -> None:
     """Draw the latest state of a recording."""
     app = DashboardApp(past, View(chosen_op="write"), _frame, is_coloured=True)
     async with app.run_test(size=(columns, rows)) as pilot:
@@ -51,4 +51,4 @@ async def draw_screen(chromium: Browser, past: Past, target: Path, columns: int,
     page = target.with_suffix(".html")
     page.write_text(f"<!doctype html><body style='margin:0;background:#fff'>{svg}")
     width, height = int(columns * _COLUMN) + _FRAME_WIDTH, int(rows * _ROW) + _FRAME_HEIGHT
-    chromium.picture(page, target, width, height)
+    chromium.write_picture(page, target, width, height)

@@ -14,14 +14,14 @@ from pathlib import Path
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
-from opwatch.trim.audit.flow import Stage, total
+from opwatch.trim.audit.flow import Stage, sum_flows
 from tests.kernel.support import trims
-from tests.stacks.build import standing, usable
-from tests.stacks.built import Built
-from tests.stacks.recipe import MIB, Recipe, recipe, smaller
+from tests.stacks.build import find_usable_parts, mount_stack
+from tests.stacks.built import MountedStack
+from tests.stacks.recipe import MIB, Recipe, generate_smaller, make_recipe
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.trims import CheckAnswer, check
+from tests.vm.guest.support.shell import run_command
+from tests.vm.guest.support.trims import CheckAnswer, run_check
 
 _GOOD = {Verdict.PROVEN, Verdict.PROVEN_PARTWAY, Verdict.ACCEPTED}
 _BY_OUTLOOK = {
@@ -36,40 +36,40 @@ _QUIET_S = 1.0
 _ANSWERED = {"advisory"}
 
 
-class _RefusedAsForetold(Exception):
+class _RefusedAsPredicted(Exception):
     """The audit refused as predicted, because the trim would have failed a path.
 
     There is nothing to compare.
     """
 
 
-def _ready(built: Built, one: Recipe) -> None:
+def _prepare_stack(built: MountedStack, one: Recipe) -> None:
     """Write and delete the data without trimming."""
-    victims = _written(built.point, one)
-    call("sync", "-f", str(built.point))
+    victims = _write_victims(built.point, one)
+    run_command("sync", "-f", str(built.point))
     for victim in victims:
         victim.unlink()
-    call("sync", "-f", str(built.point))
+    run_command("sync", "-f", str(built.point))
     if "discard" in one.options:
         _wait_for_discards()
-    built.fill()
+    built.allocate_blocks()
     built.break_now()
 
 
 def _wait_for_discards() -> None:
     """Wait until a "discard" mount's background thread has sent all discards."""
-    before, after = -1, _discarded()
+    before, after = -1, _count_discarded_bytes()
     while before != after:
         time.sleep(_QUIET_S)
-        before, after = after, _discarded()
+        before, after = after, _count_discarded_bytes()
 
 
-def _discarded() -> int:
+def _count_discarded_bytes() -> int:
     """Return the bytes discarded on all devices."""
-    return sum(sysfs.stat(disk.name).discard_bytes for disk in sysfs.SYS_BLOCK.iterdir())
+    return sum(sysfs.read_stat(disk.name).discard_bytes for disk in sysfs.SYS_BLOCK.iterdir())
 
 
-def _written(point: Path, one: Recipe) -> list[Path]:
+def _write_victims(point: Path, one: Recipe) -> list[Path]:
     """Write the files to delete: a single file, or every third of many small files of various sizes."""
     if not one.scattered:
         victim = point / "victim"
@@ -85,38 +85,38 @@ def _written(point: Path, one: Recipe) -> list[Path]:
     return files[::3]
 
 
-def _once(one: Recipe, *, prove: bool) -> tuple[CheckAnswer, Audit, int]:
+def _run_once(one: Recipe, *, prove: bool) -> tuple[CheckAnswer, Audit, int]:
     """Return (check's answer, the audit, the bytes freed according to the kernel)."""
     for attempt in range(trims.ATTEMPTS):
-        with standing(one) as built:
-            _ready(built, one)
-            foretold = check(built.point)
-            freed_since = built.watch()
+        with mount_stack(one) as built:
+            _prepare_stack(built, one)
+            foretold = run_check(built.point)
+            freed_since = built.watch_freed_bytes()
             try:
-                result = audit_mount(trims.mount_at(built.point), Asked(), prove=prove)
+                result = audit_mount(trims.find_mount_at(built.point), Asked(), prove=prove)
             except RefusedError as refused:
-                if "limit-shorter" not in foretold.codes:
+                if "limit-shorter" not in foretold.reason_codes:
                     raise
-                raise _RefusedAsForetold from refused
+                raise _RefusedAsPredicted from refused
             freed = freed_since()
-        if attempt == trims.ATTEMPTS - 1 or not trims.lost_by_the_host(result):
+        if attempt == trims.ATTEMPTS - 1 or not trims.has_host_losses(result):
             break
     return foretold, result, freed
 
 
-def contradictions(one: Recipe) -> Iterator[str]:
+def find_contradictions(one: Recipe) -> Iterator[str]:
     """Yield the contradictions between check, audit, audit --prove and the kernel."""
-    foretold, plain, freed = _once(one, prove=False)
-    _, proven, freed_proven = _once(one, prove=True)
+    foretold, plain, freed = _run_once(one, prove=False)
+    _, proven, freed_proven = _run_once(one, prove=True)
     for name, result, oracle in (("audit", plain, freed), ("prove", proven, freed_proven)):
         if result.unexplained_bytes:
             yield f"{name}: {result.unexplained_bytes} B unexplained"
         # If the kernel skipped a BPF program, the audit counts and reports the miss; nothing else is known.
-        if trims.lost_by_the_host(result) and result.evidence.trace.misses:
+        if trims.has_host_losses(result) and result.evidence.trace.misses:
             continue
         # A "discard" mount does not repeat discards already sent; f2fs sends discards from a thread of its
         # own.
-        sends_itself = "filesystem-trims-later" in trims.codes(result)
+        sends_itself = "filesystem-trims-later" in trims.sum_reasons(result)
         nothing_left = result.verdict is Verdict.NOTHING_LEFT and (not oracle or sends_itself)
         # Sentinels on a drive that drops discards still hold data, which check cannot predict. Other
         # sentinels may be proven.
@@ -124,38 +124,40 @@ def contradictions(one: Recipe) -> Iterator[str]:
         contradicted = name == "prove" and one.fault == "drops" and result.verdict in unproven
         if result.verdict not in _BY_OUTLOOK[foretold.outlook] and not (nothing_left or contradicted):
             yield f"check says {foretold.outlook}, {name} {result.verdict.value}"
-        is_again = "btrfs-discards-again" in trims.codes(result)
-        twice = total(result.evidence.trace.select(Stage.BIO_AGAIN)).bytes if is_again else 0
+        is_again = "btrfs-discards-again" in trims.sum_reasons(result)
+        twice = sum_flows(result.evidence.trace.select(Stage.BIO_AGAIN)).bytes if is_again else 0
         # The audit does not know the space freed by writes of zeroes below, and reports this limit.
-        explained = "loop-on-device" in trims.codes(result)
+        explained = "loop-on-device" in trims.sum_reasons(result)
         if name == "audit" and not explained and abs(result.reached_bytes - oracle) > twice:
             yield f"audit: reached {result.reached_bytes} B, and {oracle} B were freed"
         if result.verdict is Verdict.PROVEN and (not oracle or one.fault == "drops"):
             yield f"{name}: PROVEN, and nothing was freed of a drive"
     # Little is known about a trim that lost events or found nothing, or with concurrent discards by other
     # processes.
-    beside = trims.codes(proven).keys() & {"others-write", "xfs-busy"}
-    if trims.lost_by_the_host(proven) or proven.verdict is Verdict.NOTHING_LEFT or beside:
+    beside = trims.sum_reasons(proven).keys() & {"others-write", "xfs-busy"}
+    if trims.has_host_losses(proven) or proven.verdict is Verdict.NOTHING_LEFT or beside:
         return
     # The two runs have different sentinels and files, and different free chunks of a pool. After a trim
     # without effect, nothing is reported about lower layers.
     if not proven.reached_bytes:
         return
     # Each run builds a new stack, and an array fails a bad member only at the first error.
-    if _missing(plain) != _missing(proven):
+    if _count_missing_members(plain) != _count_missing_members(proven):
         return
-    forgotten = trims.codes(plain).keys() - trims.codes(proven).keys() - _ANSWERED - {"trace-lost"}
+    forgotten = (
+        trims.sum_reasons(plain).keys() - trims.sum_reasons(proven).keys() - _ANSWERED - {"trace-lost"}
+    )
     if forgotten:
         yield f"prove forgets {', '.join(sorted(forgotten))}"
 
 
-def _missing(result: Audit) -> list[int | None]:
+def _count_missing_members(result: Audit) -> list[int | None]:
     """Return the number of missing members per array, before and after."""
     stacks = (result.evidence.before, result.evidence.after)
     return [layer.array.degraded for stack in stacks for layer in stack.layers if layer.array]
 
 
-def _judged(one: Recipe) -> list[str] | None:
+def _judge_recipe(one: Recipe) -> list[str] | None:
     """Return the recipe's contradictions.
 
     None if the recipe cannot be judged: not enough room for the files, a stack that cannot be built, an
@@ -163,8 +165,8 @@ def _judged(one: Recipe) -> list[str] | None:
     audit reports.
     """
     try:
-        return list(contradictions(one))
-    except _RefusedAsForetold:
+        return list(find_contradictions(one))
+    except _RefusedAsPredicted:
         return []
     except (OpwatchError, RuntimeError) as error:
         # The error comes from the audit, or from sync on an intermediate filesystem.
@@ -177,11 +179,11 @@ def _judged(one: Recipe) -> list[str] | None:
         return None
 
 
-def _shrunk(one: Recipe, said: list[str]) -> tuple[Recipe, list[str]]:
+def _shrink_recipe(one: Recipe, said: list[str]) -> tuple[Recipe, list[str]]:
     """Return the smallest recipe that still has contradictions, and the contradictions."""
-    for candidate in smaller(one):
-        if less := _judged(candidate):
-            return _shrunk(candidate, less)
+    for candidate in generate_smaller(one):
+        if less := _judge_recipe(candidate):
+            return _shrink_recipe(candidate, less)
     return one, said
 
 
@@ -191,10 +193,10 @@ def main(text: str) -> int:
         signal.signal(number, lambda *_: sys.exit(1))
     first, _, last = text.partition(":")
     counts: Counter[str] = Counter()
-    layers = usable()
+    layers = find_usable_parts()
     for seed in range(int(first), int(last or int(first) + 1)):
-        one = recipe(seed, layers)
-        said = _judged(one)
+        one = make_recipe(seed, layers)
+        said = _judge_recipe(one)
         if said is None:
             print(f"{seed}: {one}: too small for what is deleted, not to be built, or shut down", flush=True)
             counts["left out"] += 1
@@ -202,7 +204,7 @@ def main(text: str) -> int:
         print(f"{seed}: {one}: " + ("; ".join(said) or "right"), flush=True)
         counts["wrong" if said else "right"] += 1
         if said:
-            least, less = _shrunk(one, said)
+            least, less = _shrink_recipe(one, said)
             print(f"  smallest: {least}: " + "; ".join(less), flush=True)
     print(", ".join(f"{count} {name}" for name, count in sorted(counts.items())))
     return 1 if counts["wrong"] else 0

@@ -11,15 +11,15 @@ from opwatch.trim.space.extents import Extents
 from tests.kernel.support import trims
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.support.scsidebug import ScsiDebug
-from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.shell import run_command
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: the default for a stack without a late fault."""
 
 
 @dataclass
-class Built:
+class MountedStack:
     """A mounted stack.
 
     `drives` are the files in memory. `scsi` is the SCSI disk in place of the first file, with granularity and
@@ -34,25 +34,25 @@ class Built:
     scsi: tuple[ScsiDebug, int, int] | None = None
     deaf: str = ""
     shares: bool = False
-    break_now: Callable[[], object] = _nothing
+    break_now: Callable[[], object] = _do_nothing
 
-    def watch(self) -> Callable[[], int]:
+    def watch_freed_bytes(self) -> Callable[[], int]:
         """Return a function that returns the bytes freed since this call, according to the kernel.
 
         With intermediate files: the disk ranges that the highest file no longer has, nor any file sharing its
         blocks. Otherwise: the blocks of the files in memory, plus discards sent to the disk that drops
         discards, which look freed from here.
         """
-        places, blocks, sent = self._places(), self._blocks(), self._sent()
+        places, blocks, sent = self._find_extents(), self._count_block_bytes(), self._read_sent()
         if self.files:
-            return lambda: (places - self._places()).total
-        return lambda: blocks - self._blocks() + self._sent() - sent
+            return lambda: (places - self._find_extents()).total_bytes
+        return lambda: blocks - self._count_block_bytes() + self._read_sent() - sent
 
-    def _blocks(self) -> int:
-        scsi = self.scsi[0].mapped_blocks() * self.scsi[1] * 512 if self.scsi else 0
-        return scsi + sum(trims.allocated(drive) for drive in self.drives)
+    def _count_block_bytes(self) -> int:
+        scsi = self.scsi[0].count_mapped_blocks() * self.scsi[1] * 512 if self.scsi else 0
+        return scsi + sum(trims.count_allocated(drive) for drive in self.drives)
 
-    def fill(self) -> None:
+    def allocate_blocks(self) -> None:
         """Allocate all blocks of each drive, including those already discarded."""
         for file in (*self.files, *self.drives):
             trims.fill_holes(file)
@@ -60,10 +60,10 @@ class Built:
             disk, granularity, alignment = self.scsi
             disk.fill_gaps(granularity, alignment)
 
-    def _sent(self) -> int:
-        return sysfs.stat(self.deaf).discard_bytes if self.deaf else 0
+    def _read_sent(self) -> int:
+        return sysfs.read_stat(self.deaf).discard_bytes if self.deaf else 0
 
-    def _places(self) -> Extents:
+    def _find_extents(self) -> Extents:
         """Return the disk ranges of the file and of files that share its blocks.
 
         Totals would include other changes: a file's block count includes its extent tree, and a filesystem's
@@ -72,8 +72,10 @@ class Built:
         if not self.files:
             return Extents()
         for home in self.homes:
-            call("sync", "-f", str(home))
+            run_command("sync", "-f", str(home))
         sharing = self.homes[0].glob("copy") if self.shares else ()
-        text = "".join(call("filefrag", "-v", "-b4096", str(file)) for file in (self.files[0], *sharing))
+        text = "".join(
+            run_command("filefrag", "-v", "-b4096", str(file)) for file in (self.files[0], *sharing)
+        )
         pairs = re.findall(r"^ *[0-9]+: +[0-9]+\.\. *[0-9]+: +([0-9]+)\.\. *([0-9]+):", text, re.MULTILINE)
-        return Extents.of((int(first) * 4096, (int(last) + 1) * 4096) for first, last in pairs)
+        return Extents.from_pairs((int(first) * 4096, (int(last) + 1) * 4096) for first, last in pairs)

@@ -118,9 +118,9 @@ MODULES = {
 FAULTS = ("drops", "fails", "short", "lost")
 # md arrays that keep running without a drive.
 LOSABLE = ("raid1", "raid10", "raid10-far", "raid10-offset", "raid4", "raid5", "raid6")
-_OF_4K = ("ext4", "xfs", "btrfs", "btrfs-dup", "f2fs", "vfat")
-_LEAST, _MOST = 1, 4
-_ONCE = ("thin", "bcache", "reflink")
+_SUPPORTS_4K = ("ext4", "xfs", "btrfs", "btrfs-dup", "f2fs", "vfat")
+_MIN_LAYERS, _MAX_LAYERS = 1, 4
+_ONCE_PER_STACK = ("thin", "bcache", "reflink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,13 @@ class Recipe:
         return f"{stack} from {self.offset} on, {self.deleted >> 20} MiB deleted {what}"
 
 
-def recipe(seed: int, usable: Collection[str]) -> Recipe:
+def make_recipe(seed: int, usable: Collection[str]) -> Recipe:
     """Return the recipe of a seed, made from the parts available on this machine."""
     chance = random.Random(seed)
-    count = chance.randint(_LEAST, _MOST)
+    count = chance.randint(_MIN_LAYERS, _MAX_LAYERS)
     layers: list[str] = []
     for _ in range(count):
-        layers.append(chance.choice(sorted(_choices(layers, usable))))
+        layers.append(chance.choice(sorted(_list_choices(layers, usable))))
     arrays = sorted(name for name in ARRAYS if name in usable)
     if arrays and chance.random() < 0.5:
         layers[-1] = chance.choice(arrays)
@@ -170,7 +170,9 @@ def recipe(seed: int, usable: Collection[str]) -> Recipe:
     if fault == "lost" and layers[-1] not in LOSABLE:
         fault = ""
     # 4 KiB sectors are too large for smaller filesystem blocks, and require an aligned offset.
-    drive = chance.choice([name for name in _drives(usable) if name != "4k" or filesystem in _OF_4K])
+    drive = chance.choice(
+        [name for name in _list_drives(usable) if name != "4k" or filesystem in _SUPPORTS_4K]
+    )
     if drive in SCSI:
         offset = 0
         fault = "" if fault == "drops" else fault
@@ -179,11 +181,11 @@ def recipe(seed: int, usable: Collection[str]) -> Recipe:
     return Recipe(filesystem, tuple(layers), deleted, offset, scattered, fault, options, drive)
 
 
-def _drives(usable: Collection[str]) -> Iterator[str]:
+def _list_drives(usable: Collection[str]) -> Iterator[str]:
     return (name for name in DRIVES if name not in MODULES or name in usable)
 
 
-def _choices(above: Collection[str], usable: Collection[str]) -> Iterator[str]:
+def _list_choices(above: Collection[str], usable: Collection[str]) -> Iterator[str]:
     """Yield the possible next layers.
 
     Shared files need room for a second copy of all their blocks. Only a single pool or bcache is possible per
@@ -192,11 +194,11 @@ def _choices(above: Collection[str], usable: Collection[str]) -> Iterator[str]:
     taken = {name.partition("-")[0] for name in above}
     for name in LAYERS:
         kind = name.partition("-")[0]
-        if name in usable and not (kind in _ONCE and kind in taken):
+        if name in usable and not (kind in _ONCE_PER_STACK and kind in taken):
             yield name
 
 
-def smaller(one: Recipe) -> Iterator[Recipe]:
+def generate_smaller(one: Recipe) -> Iterator[Recipe]:
     """Yield the recipes with one feature less."""
     for at in range(len(one.layers)):
         yield replace(one, layers=one.layers[:at] + one.layers[at + 1 :])

@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from opwatch.host.usage import Usage, parse_mountinfo, parse_swaps
 from tests.unit.support.mounts import MOUNTINFO, SWAPS
-from tests.unit.support.sysfs import Tree, machine
+from tests.unit.support.sysfs import Tree, make_machine
 
 # The duration of an example depends on other load on the machine, not on the property.
 settings.register_profile("however long", deadline=None)
@@ -18,7 +18,7 @@ settings.load_profile("however long")
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    return machine(tmp_path)
+    return make_machine(tmp_path)
 
 
 @pytest.fixture

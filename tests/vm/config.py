@@ -52,7 +52,7 @@ class Config:
     qemu: Qemu
     kernels: tuple[Kernel, ...]
 
-    def kernel(self, name: str) -> Kernel:
+    def find_kernel(self, name: str) -> Kernel:
         """Return the kernel with this name; the error for an unknown name lists the known names."""
         for kernel in self.kernels:
             if kernel.name == name:
@@ -61,22 +61,22 @@ class Config:
         raise BenchError(f"tests/vm/kernels.toml has no kernel {name!r}; it has {known}")
 
 
-def _kernel(entry: dict[str, Any]) -> Kernel:
+def _parse_kernel(entry: dict[str, Any]) -> Kernel:
     suites, files = (tuple(entry.pop(name, ())) for name in ("suites", "files"))
     return Kernel(suites=suites, files=files, **entry)
 
 
-def parse(text: str) -> Config:
+def parse_config(text: str) -> Config:
     """Return the records in the text of a kernels.toml."""
     data: dict[str, Any] = tomllib.loads(text)
     qemu = dict(data["qemu"])
     major, minor = qemu.pop("minimum")
     return Config(
         Qemu(minimum=(major, minor), suites=tuple(qemu.pop("suites")), **qemu),
-        tuple(_kernel(entry) for entry in data["kernel"]),
+        tuple(_parse_kernel(entry) for entry in data["kernel"]),
     )
 
 
-def load(path: Path = HERE / "kernels.toml") -> Config:
+def read_config(path: Path = HERE / "kernels.toml") -> Config:
     """Return the records in kernels.toml."""
-    return parse(path.read_text())
+    return parse_config(path.read_text())

@@ -10,26 +10,26 @@ from typing import NoReturn
 
 import pytest
 
-from tests.requirements import unmet
+from tests.requirements import skip_or_fail
 from tests.vm import config
 from tests.vm.archive import assets
 from tests.vm.config import Kernel
 from tests.vm.errors import FetchError
 from tests.vm.requirements import IN_GUEST
 
-_SAID = "in guests"
+_REPORT_PROPERTY = "in guests"
 
 # The files in guest/ run only in a guest because they create and destroy block devices.
 collect_ignore = [] if os.environ.get(IN_GUEST) else ["guest"]
 
 
-def chosen_kernels(bench_itself: bool = False) -> list[Kernel]:
+def choose_kernels(bench_itself: bool = False) -> list[Kernel]:
     """Return the kernels named in OPWATCH_VM_KERNEL (comma-separated), or all if the variable is not set. CI
     runs the kernels with a tier; for the bench's own tests, CI leaves out optional kernels."""
-    known = config.load()
+    known = config.read_config()
     names = os.environ.get("OPWATCH_VM_KERNEL", "")
     if names:
-        return [known.kernel(name) for name in names.split(",")]
+        return [known.find_kernel(name) for name in names.split(",")]
     if os.environ.get("OPWATCH_VM_TIER", "") != "ci":
         return list(known.kernels)
     return [k for k in known.kernels if k.tier and not (bench_itself and k.optional)]
@@ -38,11 +38,11 @@ def chosen_kernels(bench_itself: bool = False) -> list[Kernel]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes `kernel` once per kernel."""
     if "kernel" in metafunc.fixturenames:
-        kernels = chosen_kernels(bench_itself="file" not in metafunc.fixturenames)
+        kernels = choose_kernels(bench_itself="file" not in metafunc.fixturenames)
         metafunc.parametrize("kernel", kernels, ids=[k.name for k in kernels], scope="module")
 
 
-def _missing() -> str | None:
+def _explain_unavailable() -> str | None:
     if os.environ.get(IN_GUEST):
         return "a guest does not boot guests"
     if shutil.which(os.environ.get("CC", "cc")) is None:
@@ -53,37 +53,37 @@ def _missing() -> str | None:
 @pytest.fixture(scope="session")
 def bench() -> None:
     """Make sure that the emulator is available; otherwise skip with the reason."""
-    reason = _missing()
+    reason = _explain_unavailable()
     if reason:
-        unmet("vm", reason)
+        skip_or_fail("vm", reason)
     try:
-        assets.emulator(config.load().qemu)
+        assets.get_emulator(config.read_config().qemu)
     except FetchError as error:
-        unmet("vm", str(error))
+        skip_or_fail("vm", str(error))
 
 
 @pytest.fixture(scope="module")
 def bootable(bench: None, kernel: Kernel) -> Kernel:
     """Return a kernel that is in the cache."""
     try:
-        assets.kernel_image(kernel)
+        assets.get_kernel_image(kernel)
     except FetchError as error:
-        not_to_be_had(kernel, error)
+        skip_missing_kernel(kernel, error)
     return kernel
 
 
-def not_to_be_had(kernel: Kernel, error: FetchError) -> NoReturn:
+def skip_missing_kernel(kernel: Kernel, error: FetchError) -> NoReturn:
     """Skip with the reason. If guests are required, fail instead, unless the kernel is optional."""
     if kernel.optional:
         pytest.skip(f"{error}; it may be missing: {kernel.optional}")
-    unmet("vm", str(error))
+    skip_or_fail("vm", str(error))
 
 
 @pytest.fixture
 def report(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Return a function that takes lines to show at the end of the run. The lines travel in the test report
     because the test may run in another process."""
-    return lambda line: record_property(_SAID, line)
+    return lambda line: record_property(_REPORT_PROPERTY, line)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -91,7 +91,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = (
         run_report for kind in ("passed", "failed") for run_report in terminalreporter.stats.get(kind, [])
     )
-    said = [text for run_report in reports for name, text in run_report.user_properties if name == _SAID]
+    said = [
+        text
+        for run_report in reports
+        for name, text in run_report.user_properties
+        if name == _REPORT_PROPERTY
+    ]
     if said:
         terminalreporter.section("in guests")
         for line in said:

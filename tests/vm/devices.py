@@ -40,7 +40,7 @@ class Device:
     disks: dict[str, Disk] = field(default_factory=dict)
 
 
-def parse(text: str) -> dict[str, Device]:
+def parse_devices(text: str) -> dict[str, Device]:
     """Return the devices in the text of a devices.toml."""
     devices = {}
     for name, entry in tomllib.loads(text).items():
@@ -55,12 +55,12 @@ def parse(text: str) -> dict[str, Device]:
     return devices
 
 
-def load(path: Path = HERE / "devices.toml") -> dict[str, Device]:
+def read_devices(path: Path = HERE / "devices.toml") -> dict[str, Device]:
     """Return the devices in devices.toml."""
-    return parse(path.read_text())
+    return parse_devices(path.read_text())
 
 
-def choose(names: Sequence[str], known: Mapping[str, Device]) -> list[Device]:
+def choose_devices(names: Sequence[str], known: Mapping[str, Device]) -> list[Device]:
     """Return the devices with these names, each once; the error for an unknown name lists the known names."""
     for name in names:
         if name not in known:
@@ -68,7 +68,7 @@ def choose(names: Sequence[str], known: Mapping[str, Device]) -> list[Device]:
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def image_path(folder: Path, node: str) -> Path:
+def get_image_path(folder: Path, node: str) -> Path:
     """Return the path of the image of a block node."""
     return folder / f"{node}.img"
 
@@ -77,22 +77,22 @@ def make_images(devices: Sequence[Device], folder: Path) -> None:
     """Create the sparse images."""
     for device in devices:
         for node, disk in device.disks.items():
-            with image_path(folder, node).open("wb") as image:
+            with get_image_path(folder, node).open("wb") as image:
                 os.truncate(image.fileno(), disk.size_bytes)
 
 
-def _blockdev(node: str, disk: Disk, folder: Path) -> str:
-    file = {"driver": "file", "filename": str(image_path(folder, node)), "discard": disk.discard}
+def _format_blockdev(node: str, disk: Disk, folder: Path) -> str:
+    file = {"driver": "file", "filename": str(get_image_path(folder, node)), "discard": disk.discard}
     return json.dumps({"driver": "raw", "node-name": node, "discard": disk.discard, "file": file})
 
 
-def qemu_args(devices: Sequence[Device], folder: Path) -> list[str]:
+def build_qemu_args(devices: Sequence[Device], folder: Path) -> list[str]:
     """Return the QEMU arguments for `devices` with images in `folder`."""
     args: list[str] = []
     ports = 0
     for device in devices:
         for node, disk in device.disks.items():
-            args += ["-blockdev", _blockdev(node, disk, folder)]
+            args += ["-blockdev", _format_blockdev(node, disk, folder)]
         nodes = {node: node for node in device.disks}
         for line in device.qemu:
             if "{port}" in line:
@@ -102,12 +102,12 @@ def qemu_args(devices: Sequence[Device], folder: Path) -> list[str]:
     return args
 
 
-def visible(devices: Sequence[Device]) -> int:
+def count_visible(devices: Sequence[Device]) -> int:
     """Return the number of whole disks that the guest will show."""
     return sum(device.visible for device in devices)
 
 
-def modprobes(devices: Sequence[Device]) -> list[tuple[str, ...]]:
+def list_modprobes(devices: Sequence[Device]) -> list[tuple[str, ...]]:
     """Return the modules to load for `devices`, each once, those with parameters first."""
     lines = list(dict.fromkeys(words for device in devices for words in device.modprobe))
     wanted: dict[str, tuple[str, ...]] = {}

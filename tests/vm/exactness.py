@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.vm.config import CHECKOUT
 
-IN_GUEST = "/run/exactness.jsonl"
-KEPT = CHECKOUT / "build" / "exactness"
+GUEST_ROWS_PATH = "/run/exactness.jsonl"
+ROWS_FOLDER = CHECKOUT / "build" / "exactness"
 PAGE = CHECKOUT / "docs" / "exactness.md"
 
 HEAD = """# Exactness
@@ -80,7 +80,7 @@ little earlier, when the request is allocated. It is rounded because the kernel 
 summed over all requests. *In flight* is the number of requests that had not completed when the workload
 ended.
 """
-TIMES = (
+TIMES_COLUMNS = (
     "kernel",
     "driver",
     "op",
@@ -97,53 +97,55 @@ TIMES = (
 _ABSENT = dict.fromkeys(("between", "mean ms", "max ms", "kernel's mean ms"), "-")
 
 
-def keep(kernel: str, file: str, rows: bytes) -> None:
+def store_rows(kernel: str, file: str, rows: bytes) -> None:
     """Store the rows that one guest noted; without rows, remove the file of an earlier run."""
-    path = KEPT / f"{kernel}-{file}.jsonl"
+    path = ROWS_FOLDER / f"{kernel}-{file}.jsonl"
     path.unlink(missing_ok=True)
     if rows:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(rows)
 
 
-def _table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _format_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     for row in rows:
-        lines.append("| " + " | ".join(_cell(name, row.get(name)) for name in columns) + " |")
+        lines.append("| " + " | ".join(_format_cell(name, row.get(name)) for name in columns) + " |")
     return lines
 
 
-def _cell(name: str, value: object) -> str:
+def _format_cell(name: str, value: object) -> str:
     return _ABSENT.get(name, "not kept") if value is None else str(value)
 
 
-def render(rows: list[dict[str, Any]]) -> str:
+def render_page(rows: list[dict[str, Any]]) -> str:
     """Return the text of the page."""
-    lines = _table(COLUMNS, rows)
+    lines = _format_table(COLUMNS, rows)
     timed = [row | row["times"] for row in rows if row.get("times")]
     if timed:
-        lines += ["", TIMES_HEAD, *_table(TIMES, timed)]
+        lines += ["", TIMES_HEAD, *_format_table(TIMES_COLUMNS, timed)]
     total = sum(row["requests"] for row in rows)
     return HEAD + f"{total:,} requests in {len(rows)} rows.\n\n" + "\n".join(lines) + "\n"
 
 
-def _numbers(kernel: str) -> list[int]:
+def _make_sort_key(kernel: str) -> list[int]:
     """Return a sort key that puts 5.10 before 6.1, and 6.1 before 6.12."""
     return [int(digits) for digits in re.findall(r"\d+", kernel)]
 
 
-def load(folder: Path) -> list[dict[str, Any]]:
+def read_rows(folder: Path) -> list[dict[str, Any]]:
     """Return every stored row, sorted by kernel, driver and operation."""
     rows = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
-    return sorted(rows, key=lambda row: (_numbers(row["kernel"]), row["kernel"], row["driver"], row["op"]))
+    return sorted(
+        rows, key=lambda row: (_make_sort_key(row["kernel"]), row["kernel"], row["driver"], row["op"])
+    )
 
 
 def main() -> int:
-    rows = load(KEPT)
+    rows = read_rows(ROWS_FOLDER)
     if not rows:
         print("nothing was kept: run make test-vm first", file=sys.stderr)
         return 1
-    PAGE.write_text(render(rows) + TAIL)
+    PAGE.write_text(render_page(rows) + TAIL)
     print(f"{PAGE.name}: {len(rows)} rows")
     return 0
 

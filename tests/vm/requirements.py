@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.requirements import unmet
+from tests.requirements import skip_or_fail
 
-LACKS = "OPWATCH_VM_LACKS"
+MISSING_FEATURES = "OPWATCH_VM_LACKS"
 IN_GUEST = "OPWATCH_VM_GUEST"
 
 
-def lacks() -> dict[str, str]:
+def read_missing_features() -> dict[str, str]:
     """Return the features that this guest's kernel lacks, and why, from kernels.toml."""
-    known: dict[str, str] = json.loads(os.environ.get(LACKS, "{}"))
+    known: dict[str, str] = json.loads(os.environ.get(MISSING_FEATURES, "{}"))
     return known
 
 
@@ -26,18 +26,18 @@ def need_tool(name: str) -> str:
     """Return the path of a program in the host's userspace; fail or skip if it is not installed."""
     path = shutil.which(name)
     if path is None:
-        unmet("vm", f"{name} is not installed")
+        skip_or_fail("vm", f"{name} is not installed")
     return path
 
 
 def need_feature(name: str, present: bool, complaint: str = "") -> None:
     """Check a kernel feature against the support matrix: skip if both lack it, fail on disagreement."""
-    if present and name in lacks():
+    if present and name in read_missing_features():
         pytest.fail(f"this kernel has {name}, and kernels.toml says it has not", pytrace=False)
     if present:
         return
-    if name in lacks():
-        pytest.skip(f"{name}: {lacks()[name]}")
+    if name in read_missing_features():
+        pytest.skip(f"{name}: {read_missing_features()[name]}")
     pytest.fail(f"this kernel has no {name}, which kernels.toml does not say: {complaint}")
 
 

@@ -15,8 +15,8 @@ from tests.vm.boot.qemu import Shape
 from tests.vm.errors import BenchError
 
 
-def _parser() -> argparse.ArgumentParser:
-    known = devices.load()
+def _make_parser() -> argparse.ArgumentParser:
+    known = devices.read_devices()
     lines = "\n".join(f"  {d.name:22}{d.what}" for d in known.values())
     parser = argparse.ArgumentParser(
         prog="python3 -m tests.vm.run",
@@ -36,11 +36,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in a guest and return the exit status."""
-    options = _parser().parse_args(arguments)
+    options = _make_parser().parse_args(arguments)
     names = [name for name in options.devices.split(",") if name]
     try:
-        kernel = config.load().kernel(options.kernel)
-        chosen = devices.choose(names, devices.load())
+        kernel = config.read_config().find_kernel(options.kernel)
+        chosen = devices.choose_devices(names, devices.read_devices())
         with Machine(kernel, chosen, Shape(options.cpus, options.memory, options.most_cpus)) as machine:
             print(f"vm: {machine.release} up after {machine.boot_s:.1f} s", file=sys.stderr)
             done = machine.run(

@@ -16,15 +16,15 @@ from tests.vm.config import HERE, Kernel
 from tests.vm.errors import BenchError, CommandTimeout
 from tests.vm.report import results
 from tests.vm.report.results import Results
-from tests.vm.requirements import IN_GUEST, LACKS
+from tests.vm.requirements import IN_GUEST, MISSING_FEATURES
 
 GUEST = HERE / "guest"
 _JUNIT = "/run/results.xml"
 # The tiers of a file that has no TIERS.
-FULL = ("full",)
+DEFAULT_TIERS = ("full",)
 # A test beyond this share of the file's timeout prints its stack.
-_STANDSTILL = 0.8
-_AFTERMATH = "uptime; free -m; ps -eo pid,stat,time,args --sort=-time | head -n 15; dmesg | tail -n 40"
+_STACK_DUMP_SHARE = 0.8
+_DIAGNOSTICS = "uptime; free -m; ps -eo pid,stat,time,args --sort=-time | head -n 15; dmesg | tail -n 40"
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class GuestFile:
 
 
 # Files that import this module note rows for docs/exactness.md.
-_ROWS = "tests.vm.guest.support.exact"
+_ROWS_MODULE = "tests.vm.guest.support.exact"
 
 
-def imports(source: str, module: str) -> bool:
+def has_import(source: str, module: str) -> bool:
     """Return whether `source` imports the module or a name from the module, without executing the source."""
     parent, _, name = module.rpartition(".")
     for node in ast.walk(ast.parse(source)):
@@ -79,21 +79,21 @@ def read_constants(source: str) -> dict[str, object]:
     return constants
 
 
-def guest_file(path: Path) -> GuestFile:
+def read_guest_file(path: Path) -> GuestFile:
     """Return the file with its requirements."""
     source = path.read_text()
     constants = read_constants(source)
-    names, tiers = constants.get("DEVICES", ()), constants.get("TIERS", FULL)
+    names, tiers = constants.get("DEVICES", ()), constants.get("TIERS", DEFAULT_TIERS)
     cpus, most_cpus = constants.get("CPUS", 2), constants.get("MOST_CPUS", 0)
     timeout_s = constants.get("TIMEOUT_S", 900)
     if not (isinstance(names, tuple) and isinstance(tiers, tuple)):
         raise BenchError(f"{path}: DEVICES and TIERS must be tuples")
     if not (isinstance(cpus, int) and isinstance(most_cpus, int) and isinstance(timeout_s, int)):
         raise BenchError(f"{path}: CPUS, MOST_CPUS and TIMEOUT_S must be whole numbers")
-    return GuestFile(path, names, cpus, tiers, float(timeout_s), imports(source, _ROWS), most_cpus)
+    return GuestFile(path, names, cpus, tiers, float(timeout_s), has_import(source, _ROWS_MODULE), most_cpus)
 
 
-def left_out(kernel: Kernel, file: GuestFile, chosen: str) -> str | None:
+def find_skip_reason(kernel: Kernel, file: GuestFile, chosen: str) -> str | None:
     """Return why this kernel skips the file, or None if it runs. `chosen` is "ci", or "" for everything."""
     if chosen not in ("", "ci"):
         raise BenchError(f"OPWATCH_VM_TIER is {chosen!r}: it can be ci, or nothing, which means everything")
@@ -104,9 +104,11 @@ def left_out(kernel: Kernel, file: GuestFile, chosen: str) -> str | None:
     return f"of {kernel.name} CI runs the tier {kernel.tier!r}; make test-vm runs {file.path.stem} too"
 
 
-def guest_files() -> list[GuestFile]:
+def list_guest_files() -> list[GuestFile]:
     """Return every test file for the guest."""
-    return [guest_file(path) for path in sorted(GUEST.glob("*/test_*.py")) if path.parent.name != "arm64"]
+    return [
+        read_guest_file(path) for path in sorted(GUEST.glob("*/test_*.py")) if path.parent.name != "arm64"
+    ]
 
 
 @dataclass(frozen=True)
@@ -117,42 +119,44 @@ class Run:
     boot_s: float
     tests_s: float
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return the results as one line of text."""
-        return f"{self.results.line()}; up after {self.boot_s:.1f} s, {self.tests_s:.0f} s of tests"
+        return f"{self.results.format_line()}; up after {self.boot_s:.1f} s, {self.tests_s:.0f} s of tests"
 
 
-def _argv(file: GuestFile) -> list[str]:
+def _make_pytest_arguments(file: GuestFile) -> list[str]:
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-vv", "-ra", "--color=no"]
     argv += ["--tb=short", "--durations=5", "--durations-min=1"]
-    argv += ["-o", f"faulthandler_timeout={file.timeout_s * _STANDSTILL:.0f}"]
+    argv += ["-o", f"faulthandler_timeout={file.timeout_s * _STACK_DUMP_SHARE:.0f}"]
     return [*argv, f"--junitxml={_JUNIT}", str(file.path)]
 
 
-def run(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -> Run:
+def run_file(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -> Run:
     """Boot a guest and run the file's tests in it. Their output goes to the sink; after a failure, so does
     the state of the guest."""
-    chosen = devices.choose(file.devices, devices.load())
-    env = {IN_GUEST: kernel.name, LACKS: json.dumps(kernel.lacks), "PYTHONUNBUFFERED": "1"}
+    chosen = devices.choose_devices(file.devices, devices.read_devices())
+    env = {IN_GUEST: kernel.name, MISSING_FEATURES: json.dumps(kernel.lacks), "PYTHONUNBUFFERED": "1"}
     with Machine(kernel, chosen, Shape(cpus=file.cpus, most_cpus=file.most_cpus)) as machine:
         try:
-            done = machine.run(_argv(file), timeout_s=file.timeout_s, env=env, stdout=sink, stderr=sink)
+            done = machine.run(
+                _make_pytest_arguments(file), timeout_s=file.timeout_s, env=env, stdout=sink, stderr=sink
+            )
         except CommandTimeout:
-            _aftermath(machine, sink)
+            _print_diagnostics(machine, sink)
             raise
         if done.status:
-            _aftermath(machine, sink)
+            _print_diagnostics(machine, sink)
         if done.status not in (0, 1):
             raise BenchError(f"pytest in the guest ended with {done.status}")
-        rows = machine.run(["cat", exactness.IN_GUEST]).stdout
+        rows = machine.run(["cat", exactness.GUEST_ROWS_PATH]).stdout
         if rows and not file.notes_rows:
             raise BenchError(
-                f"{file.path.name} noted rows: it must import {_ROWS}, or make exactness misses it"
+                f"{file.path.name} noted rows: it must import {_ROWS_MODULE}, or make exactness misses it"
             )
-        exactness.keep(kernel.name, file.path.stem, rows)
-        return Run(results.parse(machine.read_file(_JUNIT)), machine.boot_s, done.seconds)
+        exactness.store_rows(kernel.name, file.path.stem, rows)
+        return Run(results.parse_results(machine.read_file(_JUNIT)), machine.boot_s, done.seconds)
 
 
-def _aftermath(machine: Machine, sink: Callable[[bytes], object]) -> None:
+def _print_diagnostics(machine: Machine, sink: Callable[[bytes], object]) -> None:
     sink(b"--- the guest after that: load, memory, processes, the end of the kernel's log ---\n")
-    machine.run(["sh", "-c", _AFTERMATH], timeout_s=60, stdout=sink, stderr=sink)
+    machine.run(["sh", "-c", _DIAGNOSTICS], timeout_s=60, stdout=sink, stderr=sink)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.requirements import unmet
+from tests.requirements import skip_or_fail
 from tests.vm import exactness
 from tests.vm.archive import arm64
 from tests.vm.config import CHECKOUT
@@ -24,29 +24,29 @@ TIMEOUT_S = 900.0
 
 @pytest.mark.notes_rows
 def test_smoke(report: Callable[[str], None]) -> None:
-    foreign = arm64.load()
-    reason = arm64.missing(foreign)
+    foreign = arm64.read_config()
+    reason = arm64.explain_missing_tools(foreign)
     if reason:
-        unmet("arm64", reason)
+        skip_or_fail("arm64", reason)
     assert foreign.kernel.name.startswith(foreign.kernel.series.rstrip("."))
     try:
-        arm64.root_of(foreign)
+        arm64.get_root(foreign)
     except FetchError as error:
-        unmet("vm", str(error))
+        skip_or_fail("vm", str(error))
     path = f"{CHECKOUT}:{sysconfig.get_path('purelib')}"
     # Plugins may have parts compiled for this machine.
     plain = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     env = {IN_GUEST: foreign.kernel.name, "PYTHONPATH": path} | plain
     argv = [f"/usr/bin/{foreign.python}", "-m", "pytest", "-p", "no:cacheprovider", "-vv", "--color=no"]
-    with arm64.machine(foreign) as guest:
+    with arm64.make_machine(foreign) as guest:
         arm64.enter_checkout(guest)
         done = guest.run([*argv, f"--junitxml={_JUNIT}", str(TEST)], timeout_s=TIMEOUT_S, env=env)
         sys.stdout.write(done.stdout.decode(errors="replace"))
         sys.stdout.write(done.stderr.decode(errors="replace"))
-        rows = guest.run(["cat", exactness.IN_GUEST]).stdout
-        outcome = results.parse(guest.read_file(_JUNIT))
+        rows = guest.run(["cat", exactness.GUEST_ROWS_PATH]).stdout
+        outcome = results.parse_results(guest.read_file(_JUNIT))
         times = f"up after {guest.boot_s:.1f} s, {done.seconds:.0f} s of tests"
-        report(f"{foreign.kernel.name}: {outcome.line()}; {times}")
-    exactness.keep(foreign.kernel.name, "test_smoke", rows)
+        report(f"{foreign.kernel.name}: {outcome.format_line()}; {times}")
+    exactness.store_rows(foreign.kernel.name, "test_smoke", rows)
     assert outcome.failed == {} and outcome.skipped == {}
     assert outcome.passed > 0

@@ -23,7 +23,7 @@ CASES = (
 FILL = "head -c {size} /dev/urandom | dd of=/dev/{disk} bs=1M iflag=fullblock oflag=direct"
 
 
-def _disk(machine: Machine, serial: str) -> str:
+def _find_disk(machine: Machine, serial: str) -> str:
     program = f"from tests.vm.guest.support import sysfs; print(sysfs.disk({serial!r}))"
     done = machine.run([sys.executable, "-c", program])
     assert done.status == 0, done.stderr
@@ -31,10 +31,10 @@ def _disk(machine: Machine, serial: str) -> str:
 
 
 def test_image_shows_what_a_discard_did(bootable: Kernel) -> None:
-    chosen = devices.choose([name for name, *_ in CASES], devices.load())
+    chosen = devices.choose_devices([name for name, *_ in CASES], devices.read_devices())
     with Machine(bootable, chosen) as machine:
         for name, serial, node, empties in CASES:
-            disk = _disk(machine, serial)
+            disk = _find_disk(machine, serial)
             fill = FILL.format(size=BYTES, disk=disk)
             assert machine.run(["sh", "-c", fill]).status == 0, name
             assert machine.disk_bytes(node) >= BYTES, name

@@ -9,15 +9,15 @@ from collections.abc import Callable
 import pytest
 
 from tests.vm import suite
-from tests.vm.again import until_the_emulator_holds
 from tests.vm.config import Kernel
+from tests.vm.emulator_retry import retry_emulator_aborts
 from tests.vm.errors import BenchError
 from tests.vm.suite import GuestFile
 
-FILES = suite.guest_files()
+FILES = suite.list_guest_files()
 
 
-def _sink(data: bytes) -> None:
+def _write_output(data: bytes) -> None:
     # pytest captures this output and shows it with a failure; with -s at once.
     sys.stdout.write(data.decode(errors="replace"))
 
@@ -28,15 +28,15 @@ def _sink(data: bytes) -> None:
 )
 def test_in_guest(bootable: Kernel, file: GuestFile, report: Callable[[str], None]) -> None:
     """Check that no test fails in the guest, and that all skips are listed in the support matrix."""
-    reason = suite.left_out(bootable, file, os.environ.get("OPWATCH_VM_TIER", ""))
+    reason = suite.find_skip_reason(bootable, file, os.environ.get("OPWATCH_VM_TIER", ""))
     if reason:
         pytest.skip(reason)
     name = f"{bootable.name} {file.path.stem}"
     try:
-        run = until_the_emulator_holds(lambda: suite.run(bootable, file, _sink))
+        run = retry_emulator_aborts(lambda: suite.run_file(bootable, file, _write_output))
     except BenchError as error:
         pytest.fail(f"{name}: {error}", pytrace=False)
-    report(f"{name}: {run.line()}")
+    report(f"{name}: {run.format_line()}")
     assert run.results.total > 0
     bad = dict(run.results.failed)
     if "vm" in os.environ.get("OPWATCH_REQUIRE", "").split(","):

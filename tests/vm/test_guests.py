@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.vm import devices, suite
-from tests.vm.again import until_the_emulator_holds
 from tests.vm.boot.machine import Machine
 from tests.vm.config import Kernel
+from tests.vm.emulator_retry import retry_emulator_aborts
 from tests.vm.errors import CommandTimeout, GuestHung, GuestLost, GuestPanic
 from tests.vm.run import main
 from tests.vm.suite import GuestFile
@@ -36,7 +36,7 @@ def test_a_file_that_stands_still_shows_how_far_it_came(bootable: Kernel, tmp_pa
     path.write_text("import time\ndef test_well(): pass\ndef test_stuck(): time.sleep(10000)\n")
     said: list[bytes] = []
     with pytest.raises(CommandTimeout):
-        suite.run(bootable, GuestFile(path, (), 2, (), 60.0), said.append)
+        suite.run_file(bootable, GuestFile(path, (), 2, (), 60.0), said.append)
     output = b"".join(said).decode()
     assert "test_well PASSED" in output
     assert "test_stuck" in output
@@ -47,7 +47,7 @@ def test_hung_guest_is_its_own_error(bootable: Kernel) -> None:
     with Machine(bootable) as machine:
         machine.pong_timeout_s = 1
         machine.run(["sh", "-c", "echo a line of the console >/dev/console"])
-        machine.monitor("stop")
+        machine.run_monitor_command("stop")
         with pytest.raises(GuestHung, match="a line of the console"):
             machine.run(["true"], timeout_s=1)
 
@@ -60,20 +60,20 @@ def test_panic_is_its_own_error(bootable: Kernel) -> None:
 
 def test_lost_guest_is_its_own_error(bootable: Kernel) -> None:
     with Machine(bootable) as machine:
-        machine.monitor("quit")
+        machine.run_monitor_command("quit")
         with pytest.raises(GuestLost) as caught:
             machine.run(["true"])
     assert not isinstance(caught.value, GuestPanic)
 
 
 def test_unplug_from_the_host(bootable: Kernel) -> None:
-    until_the_emulator_holds(lambda: _unplug(bootable))
+    retry_emulator_aborts(lambda: _unplug_disk(bootable))
 
 
-def _unplug(kernel: Kernel) -> None:
-    chosen = devices.choose(["virtio-blk"], devices.load())
+def _unplug_disk(kernel: Kernel) -> None:
+    chosen = devices.choose_devices(["virtio-blk"], devices.read_devices())
     with Machine(kernel, chosen) as machine:
-        machine.monitor("device_del", id="virtio-blk")
+        machine.run_monitor_command("device_del", id="virtio-blk")
         deadline = time.monotonic() + 180
         while machine.run(["test", "-e", "/sys/block/vda"]).status == 0:
             assert time.monotonic() < deadline

@@ -6,28 +6,28 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from opwatch.compare.comparing import compared
-from opwatch.compare.deciding import Ruling, check, decide
-from opwatch.compare.pairing import paired
-from opwatch.compare.sampling import SampledRun, sampled
-from opwatch.counters.catalogue.families import standard_catalogue
+from opwatch.compare.comparison import compare_runs
+from opwatch.compare.decision import Ruling, decide_rules, require_change_rule
+from opwatch.compare.pairing import pair_disks
+from opwatch.compare.sampling import SampledRun, sample_run
+from opwatch.counters.catalogue.families import load_standard_catalogue
 from opwatch.errors import NotEnoughData, UsageError
-from opwatch.fio.beside import JobBeside, beside
-from opwatch.recording.reading.command import command_cpu
-from opwatch.recording.reading.phases import entries_within, phase_named
+from opwatch.fio.comparison import JobComparison, compare_with_fio
+from opwatch.recording.reading.command import find_command_cpu
+from opwatch.recording.reading.phases import find_phase, select_phase
 from opwatch.rules.parse import parse_rule
 from opwatch.rules.rule import Rule
-from opwatch.sinks.compare import document, lines, ruling_of
-from opwatch.sinks.compare_markdown import markdown
-from opwatch.sinks.fio.beside import compared_document, compared_lines
+from opwatch.sinks.compare import build_comparison_document, format_comparison, format_ruling
+from opwatch.sinks.compare_markdown import format_markdown
+from opwatch.sinks.fio.comparison import build_runs_document, format_runs
 from opwatch.sinks.markdown_text import fenced
-from opwatch.sinks.terminal import data, say
-from opwatch.tools.arguments import file_name
-from opwatch.tools.commands.replay import made_without_intervals, notes_of, open_run
+from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.tools.arguments import parse_file_name
+from opwatch.tools.commands.replay import explain_no_intervals, list_notes, open_run
 from opwatch.trace.ops import OPS
 
 # Each run is labelled with one letter.
-_MOST_RUNS = 26
+_MAX_RUNS = 26
 BEYOND = 1
 
 
@@ -36,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "opwatch compare FILE FILE... [--dev D[/D...]]... [--op OP]... [--fail-if RULE]... [options]"
     )
     parser.add_argument(
-        "files", nargs="+", type=file_name, metavar="FILE", help="recordings: each is held against the first"
+        "files",
+        nargs="+",
+        type=parse_file_name,
+        metavar="FILE",
+        help="recordings: each is held against the first",
     )
     parser.add_argument(
         "--dev",
@@ -59,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-if",
         action="append",
         default=[],
-        type=_rule,
+        type=_parse_checked_rule,
         metavar="RULE",
         help="exit with status 1 when a difference is real and beyond this: 'p99>+5%%', 'read.p99>+2ms', "
         "'write.iops<-3%%', 'waf>+0.1'; several times for several",
@@ -86,25 +90,25 @@ def _add_form_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="only the exit status, and what fires")
 
 
-def _rule(text: str) -> Rule:
-    return check(parse_rule(text))
+def _parse_checked_rule(text: str) -> Rule:
+    return require_change_rule(parse_rule(text))
 
 
-def _sampled(path: Path, phase: str | None) -> tuple[SampledRun, list[JobBeside]]:
+def _read_run(path: Path, phase: str | None) -> tuple[SampledRun, list[JobComparison]]:
     """Return (the run to compare, fio's own figures if it was imported)."""
     recording = open_run(path)
     try:
-        if reason := made_without_intervals(recording):
+        if reason := explain_no_intervals(recording):
             raise NotEnoughData(f"{path}: {reason}: opwatch replay shows it, with --json for programs")
-        for note in notes_of(recording):
-            say(note)
-        own = beside(recording) if "imported" in recording.header else []
+        for note in list_notes(recording):
+            print_message(note)
+        own = compare_with_fio(recording) if "imported" in recording.header else []
         if phase is None:
-            run = sampled(recording.entries())
-            spent = command_cpu(recording)
+            run = sample_run(recording.iter_entries())
+            spent = find_command_cpu(recording)
             run.command_s = spent.total_s if spent else None
             return run, own
-        run = sampled(entries_within(recording, phase_named(recording, phase)))
+        run = sample_run(select_phase(recording, find_phase(recording, phase)))
         if not run.disks:
             raise NotEnoughData(f"{path}: phase {phase!r} is shorter than two samples")
         return run, own
@@ -112,7 +116,7 @@ def _sampled(path: Path, phase: str | None) -> tuple[SampledRun, list[JobBeside]
         recording.close()
 
 
-def _parts(args: argparse.Namespace) -> tuple[list[str], list[str | None]]:
+def _split_parts(args: argparse.Namespace) -> tuple[list[str], list[str | None]]:
     """Return the name of each run and its selected phase, or None for the whole run."""
     files = [str(path) for path in args.files]
     phases: list[str | None] = args.at_phase or [None]
@@ -129,29 +133,33 @@ def _parts(args: argparse.Namespace) -> tuple[list[str], list[str | None]]:
 
 
 def run(args: argparse.Namespace) -> int:
-    if not 2 <= len(args.files) <= _MOST_RUNS:
+    if not 2 <= len(args.files) <= _MAX_RUNS:
         raise UsageError(
-            f"{len(args.files)} recordings: it takes 2 to compare, and no more than {_MOST_RUNS}; each is "
+            f"{len(args.files)} recordings: it takes 2 to compare, and no more than {_MAX_RUNS}; each is "
             "held against the first"
         )
-    files, phases = _parts(args)
-    both = [_sampled(path, phase) for path, phase in zip(args.files, phases, strict=True)]
+    files, phases = _split_parts(args)
+    both = [_read_run(path, phase) for path, phase in zip(args.files, phases, strict=True)]
     runs = [run for run, _ in both]
     of_fio = [(file, own) for file, (_, own) in zip(files, both, strict=True)]
-    pairs = paired(runs, args.dev, files)
+    pairs = pair_disks(runs, args.dev, files)
     for note in pairs.notes:
-        say(note)
-    comparison = compared(runs, files, pairs, args.op, standard_catalogue)
-    decisions = decide(args.fail_if, comparison)
+        print_message(note)
+    comparison = compare_runs(runs, files, pairs, args.op, load_standard_catalogue)
+    decisions = decide_rules(args.fail_if, comparison)
     fires = [decision for decision in decisions if decision.ruling is Ruling.FIRES]
     if args.quiet:
         for decision in fires:
-            say(ruling_of(decision))
+            print_message(format_ruling(decision))
     elif args.json:
-        data().json({**document(comparison, decisions), "fio": compared_document(of_fio)})
+        open_stdout().write_json(
+            {**build_comparison_document(comparison, decisions), "fio": build_runs_document(of_fio)}
+        )
     else:
-        data().lines((markdown if args.markdown else lines)(comparison, decisions))
-        fio_lines = [*compared_lines(of_fio)]
+        open_stdout().write_lines(
+            (format_markdown if args.markdown else format_comparison)(comparison, decisions)
+        )
+        fio_lines = [*format_runs(of_fio)]
         if fio_lines:
-            data().lines(["", *fenced(fio_lines)] if args.markdown else fio_lines)
+            open_stdout().write_lines(["", *fenced(fio_lines)] if args.markdown else fio_lines)
     return BEYOND if fires else 0

@@ -12,22 +12,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from opwatch.collectors.firmware.counting import Counting, printed_of
+from opwatch.collectors.firmware.counting import CounterPoller, read_smartctl_output
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.looks.smartctl import parse_output
-from opwatch.counters.prove.health import rated_pace
-from opwatch.counters.prove.report import report
+from opwatch.counters.prove.health import compute_rated_pace
+from opwatch.counters.prove.report import make_report
 from opwatch.counters.reading import CounterReading, Proof, Report
-from opwatch.counters.reports.numbers import scaled
+from opwatch.counters.reports.numbers import parse_fixed_point
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import SECTOR, Devices
-from opwatch.sinks.counters import document, lines
-from opwatch.sinks.terminal import Writer, data
+from opwatch.sinks.counters import build_counters_document, format_counters
+from opwatch.sinks.terminal import Writer, open_stdout
 from opwatch.tools.arguments import time_between
 
 # An exabyte, more than any drive's rating.
-_MOST_RATED_GB = 10**9
+_MAX_RATED_GB = 10**9
 _KIND = re.compile(r"(?:sat\+|scsi\+)?[a-z0-9]{2,12}(?:,[0-9]{1,4}(?:/[0-9]{1,3})?){0,3}")
 
 
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--type",
         dest="kind",
         metavar="T",
-        type=_drive_kind,
+        type=_parse_drive_kind,
         help="a drive behind the RAID controller of --dev, as smartctl -d has it: megaraid,3 or cciss,0",
     )
     add_catalogue_argument(parser)
@@ -80,7 +80,7 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tbw",
         metavar="TB",
-        type=rated_bytes,
+        type=parse_rated_bytes,
         help="what the drive is rated for, in 10^12 bytes written: how much of it is used, and, by two "
         "reports or a recording, when the rest is",
     )
@@ -99,40 +99,42 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
-def _drive_kind(text: str) -> str:
+def _parse_drive_kind(text: str) -> str:
     """Parse smartctl's -d argument: a type, and the drive's address."""
     if not _KIND.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no kind of drive for smartctl -d, such as megaraid,3")
     return text
 
 
-def read_behind(devices: Devices, name: str, kind: str, catalogue: Catalogue) -> Report:
+def read_behind_controller(devices: Devices, name: str, kind: str, catalogue: Catalogue) -> Report:
     """Return the report of a drive behind a controller. The kernel has no counters for such a drive."""
     disk = devices.resolve(name).disk
-    output = printed_of(Path("/dev") / disk.name, kind)
+    output = read_smartctl_output(Path("/dev") / disk.name, kind)
     evidence = parse_output(output.status, output.text)
-    return report(replace(evidence, drive=replace(evidence.drive, name=f"{disk.name} {kind}")), catalogue)
+    return make_report(
+        replace(evidence, drive=replace(evidence.drive, name=f"{disk.name} {kind}")), catalogue
+    )
 
 
-def rated_bytes(text: str) -> int:
+def parse_rated_bytes(text: str) -> int:
     """Parse terabytes (10^12 bytes), the unit of drive ratings, into bytes."""
-    value = scaled(text, 3)
-    if not value or value > _MOST_RATED_GB:
+    value = parse_fixed_point(text, 3)
+    if not value or value > _MAX_RATED_GB:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of terabytes above 0, such as 600 or 1.2")
     return value * 10**9
 
 
-def with_rating(drive_report: Report, rated: int) -> Report:
+def add_rating_pace(drive_report: Report, rated: int) -> Report:
     """Return the report with an additional pace: host writes as a share of the drive's rating."""
     readings = drive_report.readings
-    pace = rated_pace(readings["host_written"], readings["power_on_hours"], rated)
+    pace = compute_rated_pace(readings["host_written"], readings["power_on_hours"], rated)
     return replace(drive_report, paces=(*drive_report.paces, pace)) if pace else drive_report
 
 
-def kernel_written(counting: Counting) -> CounterReading | None:
+def read_kernel_written(counting: CounterPoller) -> CounterReading | None:
     """Return the bytes that the kernel sent to the disk since boot, or None if sysfs lacks the disk."""
     name = counting.disk.name
-    written = counting.written().get(name)
+    written = counting.read_written().get(name)
     if written is None:
         return None
     return CounterReading(written, "bytes", SECTOR, f"/sys/block/{name}/stat, since boot", Proof.SPEC)
@@ -141,9 +143,9 @@ def kernel_written(counting: Counting) -> CounterReading | None:
 def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Report, OpwatchError | None]:
     """Return the report, and the error that prevented reading the drive's own counters. Sysfs is read in any
     case."""
-    with closing(Counting(devices, devices.resolve(name).disk, catalogue)) as counting:
-        drive_report = counting.read()
-        witness = kernel_written(counting)
+    with closing(CounterPoller(devices, devices.resolve(name).disk, catalogue)) as counting:
+        drive_report = counting.read_report()
+        witness = read_kernel_written(counting)
         with_kernel = (
             replace(drive_report, readings={**drive_report.readings, "kernel_written": witness})
             if witness
@@ -152,48 +154,48 @@ def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Repo
         return with_kernel, counting.denied
 
 
-def show(drive_report: Report, age_s: float | None, args: argparse.Namespace, stream: TextIO) -> None:
+def show_report(drive_report: Report, age_s: float | None, args: argparse.Namespace, stream: TextIO) -> None:
     """Write the report in the requested format."""
     if args.tbw and drive_report.interval is None:
-        drive_report = with_rating(drive_report, args.tbw)
+        drive_report = add_rating_pace(drive_report, args.tbw)
     if args.json:
         # A single document is indented; several have one line each.
         several = args.dev and len(args.dev) > 1
-        Writer(stream).json(document(drive_report, age_s), indent=None if several else 2)
+        Writer(stream).write_json(build_counters_document(drive_report, age_s), indent=None if several else 2)
         return
-    Writer(stream).lines(lines(drive_report))
+    Writer(stream).write_lines(format_counters(drive_report))
 
 
-def _without(drive_report: Report, failed: OpwatchError | None) -> Report:
+def _drop_failure(drive_report: Report, failed: OpwatchError | None) -> Report:
     """Return the report without the failure that ends the command, which is printed separately."""
     return replace(
         drive_report, failures=tuple(failure for failure in drive_report.failures if failure != str(failed))
     )
 
 
-def _of_polls(polls: Sequence[Evidence], catalogue: Catalogue, rated: int | None) -> Report:
+def _build_poll_report(polls: Sequence[Evidence], catalogue: Catalogue, rated: int | None) -> Report:
     """Return the report of a poll; with two polls, of the later poll with the changes since the earlier."""
-    reports = [report(poll, catalogue) for poll in polls]
+    reports = [make_report(poll, catalogue) for poll in polls]
     if len(polls) == 1:
         return reports[0]
     # Imported here because only two polls need it.
-    from opwatch.counters.prove.two_polls import interval_report
+    from opwatch.counters.prove.two_polls import make_interval_report
 
-    return interval_report((polls[0], polls[1]), (reports[0], reports[1]), rated)
+    return make_interval_report((polls[0], polls[1]), (reports[0], reports[1]), rated)
 
 
 def _run_files(args: argparse.Namespace, catalogue: Catalogue) -> int:
     """Show the output of other tools, or a recording."""
     # Imported here because it brings the readers of six formats, which only --from needs.
     from opwatch.collectors.firmware.recorded import read_polls
-    from opwatch.collectors.firmware.recorded_looks import is_recording, recorded_report
+    from opwatch.collectors.firmware.recorded_polls import is_recording, make_recorded_report
 
     if not any(is_recording(path) for path in args.files):
-        show(_of_polls(read_polls(args.files), catalogue, args.tbw), None, args, sys.stdout)
+        show_report(_build_poll_report(read_polls(args.files), catalogue, args.tbw), None, args, sys.stdout)
         return 0
     if len(args.files) > 1:
         raise UsageError("a recording has all of its drive: give it alone")
-    show(recorded_report(args.files[0], catalogue, args.tbw), None, args, sys.stdout)
+    show_report(make_recorded_report(args.files[0], catalogue, args.tbw), None, args, sys.stdout)
     return 0
 
 
@@ -219,16 +221,18 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(
                 "--type is for one --dev: each drive behind a controller has a number of its own"
             )
-        show(read_behind(devices, args.dev[0], args.kind, catalogue), 0.0, args, sys.stdout)
+        show_report(read_behind_controller(devices, args.dev[0], args.kind, catalogue), 0.0, args, sys.stdout)
         return 0
     # Resolve all names before any read, so that a wrong name does not wake a drive.
     for name in args.dev:
         devices.resolve(name)
     for number, name in enumerate(args.dev):
         if number and not args.json:
-            data().line()
+            open_stdout().write_line()
         drive_report, failed = read_device(devices, name, catalogue)
-        show(drive_report if args.json or first else _without(drive_report, failed), 0.0, args, sys.stdout)
+        show_report(
+            drive_report if args.json or first else _drop_failure(drive_report, failed), 0.0, args, sys.stdout
+        )
         first = first or failed
     if first:
         raise first

@@ -12,9 +12,9 @@ from opwatch import SCHEMA
 from opwatch.errors import Unsupported
 from opwatch.host.details import read_details
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.host.forest import Node, forest
+from opwatch.host.forest import Node, build_forest
 from opwatch.host.usage import Usage, read_usage
-from opwatch.sinks.devices import detail_lines, document, table
+from opwatch.sinks.devices import build_device_document, format_device, format_device_table
 from opwatch.sinks.terminal import Writer
 
 # Device kinds that often exist without a medium.
@@ -38,50 +38,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _is_empty(device: BlockDevice) -> bool:
     # List a drive without capacity after a failure, but not a loop device without a file.
-    return device.number("size") == 0 and device.kind() in _OFTEN_EMPTY
+    return device.read_number("size") == 0 and device.read_kind() in _OFTEN_EMPTY
 
 
-def _without_empty(nodes: Sequence[Node]) -> list[Node]:
+def _drop_empty(nodes: Sequence[Node]) -> list[Node]:
     return [
-        replace(node, children=tuple(_without_empty(node.children)))
+        replace(node, children=tuple(_drop_empty(node.children)))
         for node in nodes
         if not _is_empty(node.device)
     ]
 
 
-def _each_once(nodes: Sequence[Node]) -> Iterator[BlockDevice]:
+def _list_unique(nodes: Sequence[Node]) -> Iterator[BlockDevice]:
     for node in nodes:
         if not node.again:
             yield node.device
-            yield from _each_once(node.children)
+            yield from _list_unique(node.children)
 
 
-def _resolved(devices: Devices, names: Sequence[str]) -> list[Node]:
+def _resolve_names(devices: Devices, names: Sequence[str]) -> list[Node]:
     """Return the named devices, each once, in the given order."""
     nodes = {device.name: Node(device) for device in map(devices.resolve, names)}
     return list(nodes.values())
 
 
-def show(devices: Devices, usage: Usage, args: argparse.Namespace, stream: TextIO) -> int:
+def show_devices(devices: Devices, usage: Usage, args: argparse.Namespace, stream: TextIO) -> int:
     """Write the requested devices to the stream; return the exit status."""
-    nodes = _resolved(devices, args.names) if args.names else forest(devices)
+    nodes = _resolve_names(devices, args.names) if args.names else build_forest(devices)
     if not nodes:
         raise Unsupported("there is no block device in /sys/block; is sysfs mounted?")
     if not args.names and not args.all:
-        nodes = _without_empty(nodes)
-    details = {device.name: read_details(devices, device, usage) for device in _each_once(nodes)}
+        nodes = _drop_empty(nodes)
+    details = {device.name: read_details(devices, device, usage) for device in _list_unique(nodes)}
     writer = Writer(stream)
     if args.json:
-        listed = [document(detail) for detail in details.values()]
-        writer.json({"schema": SCHEMA, "devices": listed}, indent=2)
+        listed = [build_device_document(detail) for detail in details.values()]
+        writer.write_json({"schema": SCHEMA, "devices": listed}, indent=2)
         return 0
     if args.names or args.verbose:
-        lines = [line for detail in details.values() for line in ("", *detail_lines(detail))][1:]
+        lines = [line for detail in details.values() for line in ("", *format_device(detail))][1:]
     else:
-        lines = table(nodes, details, writer.width)
-    writer.lines(lines)
+        lines = format_device_table(nodes, details, writer.width)
+    writer.write_lines(lines)
     return 0
 
 
 def run(args: argparse.Namespace) -> int:
-    return show(Devices(), read_usage(), args, sys.stdout)
+    return show_devices(Devices(), read_usage(), args, sys.stdout)

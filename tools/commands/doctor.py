@@ -21,15 +21,15 @@ from opwatch import SCHEMA, __version__
 from opwatch.collectors.block import probes
 from opwatch.host import capabilities, diagnosis
 from opwatch.host.device import Devices
-from opwatch.host.diagnosis import Check, Extension, State, note, ok, verdict
-from opwatch.host.privilege import own_command
-from opwatch.host.toolbox import check_tools, missing_here
+from opwatch.host.diagnosis import Check, Extension, State, make_note, make_ok, summarize_checks
+from opwatch.host.privilege import build_own_command
+from opwatch.host.toolbox import check_tools, find_missing_here
 from opwatch.sinks.terminal import Writer
 
 LOG_LINES = 20
 _NAME = 19
 # A findings column narrower than this would hold single words.
-_LEAST_ROOM = 24
+_MIN_ROOM = 24
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,14 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
-def _text(path: str) -> str | None:
+def _read_text(path: str) -> str | None:
     try:
         return Path(path).read_text().strip()
     except OSError:
         return None
 
 
-def _bytes(path: str) -> bytes | None:
+def _read_bytes(path: str) -> bytes | None:
     try:
         return Path(path).read_bytes()
     except OSError:
@@ -63,7 +63,7 @@ def find_extension() -> Extension:
     return Extension(None, has_tracer=hasattr(native, "Tracer"))
 
 
-def rebuild_command(direct_url: str | None, checkout: Path) -> str:
+def format_rebuild_command(direct_url: str | None, checkout: Path) -> str:
     """Return the command that rebuilds and reinstalls opwatch.
 
     `direct_url` is pip's record of the install source; `checkout` is the folder of the package, a source tree
@@ -86,61 +86,63 @@ def rebuild_command(direct_url: str | None, checkout: Path) -> str:
     return f"OPWATCH_BPF=require {python} -m pip install --force-reinstall --no-deps {source}"
 
 
-def _direct_url() -> str | None:
+def _read_direct_url() -> str | None:
     try:
         return importlib.metadata.distribution("opwatch").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def _kernel_checks() -> list[Check]:
-    btf = _bytes("/sys/kernel/btf/vmlinux")
+def _check_kernel() -> list[Check]:
+    btf = _read_bytes("/sys/kernel/btf/vmlinux")
     security = Path("/sys/kernel/security")
     return [
-        diagnosis.kernel(platform.release(), platform.machine(), btf),
-        diagnosis.tracepoints(btf, platform.machine()),
-        diagnosis.losses(btf),
-        diagnosis.lockdown(_text(str(security / "lockdown")), securityfs=(security / "lsm").exists()),
-        diagnosis.jit(_text("/proc/sys/net/core/bpf_jit_enable")),
+        diagnosis.check_kernel(platform.release(), platform.machine(), btf),
+        diagnosis.check_tracepoints(btf, platform.machine()),
+        diagnosis.check_loss_counters(btf),
+        diagnosis.check_lockdown(
+            _read_text(str(security / "lockdown")), securityfs=(security / "lsm").exists()
+        ),
+        diagnosis.check_jit(_read_text("/proc/sys/net/core/bpf_jit_enable")),
     ]
 
 
-def _device_checks(devices: Devices) -> list[Check]:
-    disks = [disk for disk in devices.disks() if disk.size_bytes and not disk.is_hidden]
+def _check_devices(devices: Devices) -> list[Check]:
+    disks = [disk for disk in devices.iter_disks() if disk.size_bytes and not disk.is_hidden]
     checks = []
     if disks:
-        checks.append(ok("disks", f"{len(disks)} with a medium; opwatch devices lists them"))
+        checks.append(make_ok("disks", f"{len(disks)} with a medium; opwatch devices lists them"))
     else:
-        checks.append(note("disks", "there is none with a medium"))
+        checks.append(make_note("disks", "there is none with a medium"))
     for disk in disks:
-        if disk.is_request_based and disk.number("queue/iostats") == 0:
+        if disk.is_request_based and disk.read_number("queue/iostats") == 0:
             path = shlex.quote(f"/sys/block/{disk.sysfs.name}/queue/iostats")
             fix = f"echo 1 | sudo tee {path}"
-            checks.append(note("statistics", f"{disk.name}: off, so drift cannot be seen", fix))
+            checks.append(make_note("statistics", f"{disk.name}: off, so drift cannot be seen", fix))
     if Path("/dev/disk/by-id").is_dir():
-        checks.append(ok("by-id links", "/dev/disk/by-id is there"))
+        checks.append(make_ok("by-id links", "/dev/disk/by-id is there"))
     else:
         finding = "no /dev/disk/by-id: disks go by their kernel names only"
         running = Path("/run/udev/control").exists()
         fix = "sudo udevadm trigger --subsystem-match=block" if running else "sudo apt-get install udev"
-        checks.append(note("by-id links", finding, fix))
+        checks.append(make_note("by-id links", finding, fix))
     return checks
 
 
-def _tracer_checks(missing: Sequence[str], devices: Devices, command: str) -> list[Check]:
+def _check_tracer(missing: Sequence[str], devices: Devices, command: str) -> list[Check]:
     """Return the checks that need to load BPF programs."""
     built = find_extension()
-    packages = [] if built.has_tracer else missing_here()
+    packages = [] if built.has_tracer else find_missing_here()
     checks = [
-        diagnosis.extension(
-            built, packages, rebuild_command(_direct_url(), Path(opwatch.__file__).parents[1])
+        diagnosis.check_extension(
+            built, packages, format_rebuild_command(_read_direct_url(), Path(opwatch.__file__).parents[1])
         )
     ]
     if not built.has_tracer:
-        checks.append(note("probes", "not tried: the extension cannot load them"))
+        checks.append(make_note("probes", "not tried: the extension cannot load them"))
     elif missing:
         checks.append(
-            note("probes", f"not tried: loading them needs {' and '.join(missing)}", f"sudo {command}")
+            make_note("probes", f"not tried: loading them needs {' and '.join(missing)}", f"sudo {command}")
         )
     else:
         checks += [*probes.check_programs(devices), probes.check_floor(), probes.check_stats()]
@@ -148,23 +150,23 @@ def _tracer_checks(missing: Sequence[str], devices: Devices, command: str) -> li
     return checks
 
 
-def examine(devices: Devices) -> list[Check]:
+def run_checks(devices: Devices) -> list[Check]:
     """Return all checks, in the order in which to fix problems."""
-    command = f"{own_command()} doctor"
-    missing = capabilities.missing()
+    command = f"{build_own_command()} doctor"
+    missing = capabilities.list_missing()
     return [
-        *_kernel_checks(),
-        diagnosis.capabilities(missing, command, is_root=os.geteuid() == 0),
-        *_tracer_checks(missing, devices, command),
-        *_device_checks(devices),
+        *_check_kernel(),
+        diagnosis.check_capabilities(missing, command, is_root=os.geteuid() == 0),
+        *_check_tracer(missing, devices, command),
+        *_check_devices(devices),
         *check_tools(),
     ]
 
 
-def _lines(check: Check, width: int | None) -> list[str]:
+def _format_check(check: Check, width: int | None) -> list[str]:
     begin = f"{check.state:<8}{check.name:<{_NAME}}"
     lines = [begin + check.finding]
-    if width and width < len(begin) + _LEAST_ROOM:
+    if width and width < len(begin) + _MIN_ROOM:
         finding = textwrap.wrap(
             check.finding, width, initial_indent="  ", subsequent_indent="  ", break_long_words=False
         )
@@ -184,9 +186,9 @@ def _lines(check: Check, width: int | None) -> list[str]:
     return lines + [f"{'':<8}| {line}" for line in log[-LOG_LINES:]]
 
 
-def report(checks: Sequence[Check], width: int | None) -> list[str]:
+def format_checks(checks: Sequence[Check], width: int | None) -> list[str]:
     """Return the checks and the verdict as lines. Findings are wrapped if a width is given."""
-    lines = [line for check in checks for line in _lines(check, width)]
+    lines = [line for check in checks for line in _format_check(check, width)]
     problems = sum(check.state is State.PROBLEM for check in checks)
     notes = sum(check.state is State.NOTE for check in checks)
     counts = ", ".join(
@@ -194,12 +196,12 @@ def report(checks: Sequence[Check], width: int | None) -> list[str]:
         for count, what in ((problems, "problem"), (notes, "note"))
         if count
     )
-    words = verdict(checks)[1] + (f" ({counts})" if counts else "")
+    words = summarize_checks(checks)[1] + (f" ({counts})" if counts else "")
     return [*lines, "", *(textwrap.wrap(words, width) if width else [words])]
 
 
-def document(checks: Sequence[Check]) -> dict[str, object]:
-    status, words = verdict(checks)
+def build_checks_document(checks: Sequence[Check]) -> dict[str, object]:
+    status, words = summarize_checks(checks)
     listed = [
         {
             "name": check.name,
@@ -214,15 +216,15 @@ def document(checks: Sequence[Check]) -> dict[str, object]:
     return {"schema": SCHEMA, **body}
 
 
-def show(checks: Sequence[Check], stream: TextIO, *, as_json: bool) -> int:
+def show_checks(checks: Sequence[Check], stream: TextIO, *, as_json: bool) -> int:
     """Write the checks to the stream; return the exit status."""
     writer = Writer(stream)
     if as_json:
-        writer.json(document(checks), indent=2)
+        writer.write_json(build_checks_document(checks), indent=2)
     else:
-        writer.lines(report(checks, writer.width))
-    return verdict(checks)[0]
+        writer.write_lines(format_checks(checks, writer.width))
+    return summarize_checks(checks)[0]
 
 
 def run(args: argparse.Namespace) -> int:
-    return show(examine(Devices()), sys.stdout, as_json=args.json)
+    return show_checks(run_checks(Devices()), sys.stdout, as_json=args.json)

@@ -11,20 +11,20 @@ from typing import Any
 
 from opwatch import SCHEMA
 from opwatch.drive import life
-from opwatch.drive.nodes import is_still, node_over
-from opwatch.drive.place import Place, places
-from opwatch.drive.process import out_of_reach
+from opwatch.drive.nodes import guess_node, is_record_current
+from opwatch.drive.place import DriveFolder, list_drives
+from opwatch.drive.process import explain_unreachable
 from opwatch.drive.spec import FAULTS, parse_fault, parse_name, parse_op, physical_bytes
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.ftl import profiles
 from opwatch.ftl.drive import Tie
 from opwatch.quantities import parse_size
-from opwatch.sinks.terminal import data, say
-from opwatch.units import capacity
+from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.units import format_capacity
 
 _SIZE, _OP = "4G", "7%"
 # The map has 32 bits per flash unit; the spare area needs some of the values.
-_MOST_UNITS = 1 << 31
+_MAX_UNITS = 1 << 31
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "fault",
         help="break a running drive",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=_fault_help(),
+        epilog=_format_fault_help(),
     )
     fault.add_argument("name", metavar="NAME")
     fault.add_argument("faults", nargs="+", metavar="FAULT")
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _fault_help() -> str:
+def _format_fault_help() -> str:
     lines = ["faults:"]
     for name, what in FAULTS.items():
         lines += [f"  {name}", *textwrap.wrap(what, 72, initial_indent=" " * 6, subsequent_indent=" " * 6)]
@@ -60,7 +60,7 @@ def _fault_help() -> str:
 
 def _add_create(create: argparse.ArgumentParser) -> None:
     create.formatter_class = argparse.RawDescriptionHelpFormatter
-    create.epilog = _fault_help()
+    create.epilog = _format_fault_help()
     create.add_argument("--size", metavar="SIZE", help=f"user size, what the host sees ({_SIZE})")
     create.add_argument(
         "--op",
@@ -70,7 +70,8 @@ def _add_create(create: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--profile",
         metavar="P",
-        help=f"a drive by name ({', '.join(profiles.names())}) or a .toml file, scaled to --size; --op "
+        help=f"a drive by name ({', '.join(profiles.list_profiles())}) or a .toml file, scaled to "
+        "--size; --op "
         "replaces its own",
     )
     create.add_argument(
@@ -112,18 +113,18 @@ def _add_behaviour(create: argparse.ArgumentParser) -> None:
     )
 
 
-def _user_bytes(text: str, unit: int) -> int:
+def _parse_user_bytes(text: str, unit: int) -> int:
     user = parse_size(text)
-    if user > _MOST_UNITS * unit:
+    if user > _MAX_UNITS * unit:
         raise UsageError(
-            f"--size {text} is too large: at most {_MOST_UNITS * unit >> 40}T in units of {unit} bytes"
+            f"--size {text} is too large: at most {_MAX_UNITS * unit >> 40}T in units of {unit} bytes"
         )
     if user % unit or user < 1 << 20:
         raise UsageError(f"--size {text}: must be a multiple of {unit} bytes, and at least 1M")
     return user
 
 
-def _sizes(args: argparse.Namespace, loading: bool) -> dict[str, int]:
+def _choose_sizes(args: argparse.Namespace, loading: bool) -> dict[str, int]:
     """Return user and physical size, or nothing if the state file defines them."""
     if loading and args.size is None and args.op is None:
         return {}
@@ -132,55 +133,55 @@ def _sizes(args: argparse.Namespace, loading: bool) -> dict[str, int]:
             f"{args.state} decides what the drive is: leave out --size and --op, or give both to have "
             "them compared"
         )
-    user = _user_bytes(args.size or _SIZE, 4096)
+    user = _parse_user_bytes(args.size or _SIZE, 4096)
     return {"user_bytes": user, "physical_bytes": physical_bytes(user, parse_op(args.op or _OP))}
 
 
-def config_of(args: argparse.Namespace, loading: bool) -> dict[str, int]:
+def build_config(args: argparse.Namespace, loading: bool) -> dict[str, int]:
     """Return every number passed to the server. With a state file, a profile sets the timing only."""
     if args.tie is None:
-        return _sizes_and_profile(args, loading)
+        return _combine_sizes_and_profile(args, loading)
     if loading:
         raise UsageError(f"--tie {args.tie}: {args.state} decides what the drive is; leave it out")
-    return _sizes_and_profile(args, loading) | {"tie": int(Tie[args.tie.upper()])}
+    return _combine_sizes_and_profile(args, loading) | {"tie": int(Tie[args.tie.upper()])}
 
 
-def _sizes_and_profile(args: argparse.Namespace, loading: bool) -> dict[str, int]:
+def _combine_sizes_and_profile(args: argparse.Namespace, loading: bool) -> dict[str, int]:
     if args.profile is None:
-        return _sizes(args, loading)
-    profile = profiles.load(args.profile)
+        return _choose_sizes(args, loading)
+    profile = profiles.load_profile(args.profile)
     timing = {f"service.{key}": value for key, value in profile.timing.items()}
     if loading:
-        return _sizes(args, loading) | timing
+        return _choose_sizes(args, loading) | timing
     iu_bytes = profile.drive.get("iu_bytes", 4096)
-    user = _user_bytes(args.size or _SIZE, iu_bytes)
+    user = _parse_user_bytes(args.size or _SIZE, iu_bytes)
     if user != profile.drive["user_bytes"]:
-        profile = profile.scaled(user)
+        profile = profile.scale_to(user)
     config = dict(profile.drive) | {"user_bytes": user}
     if args.op is not None:
         config["physical_bytes"] = physical_bytes(user, parse_op(args.op), iu_bytes)
     return config | timing
 
 
-def _create(args: argparse.Namespace) -> int:
+def _create_drive(args: argparse.Namespace) -> int:
     state = args.state.absolute() if args.state else None
     if state and not state.parent.is_dir():
         raise UsageError(f"--state {args.state}: there is no folder {state.parent}")
-    loading = bool(state and _has_saved(state))
-    wanted = life.Wanted(
+    loading = bool(state and _has_saved_state(state))
+    wanted = life.DriveSpec(
         name=parse_name(args.name) if args.name is not None else None,
-        config=config_of(args, loading),
+        config=build_config(args, loading),
         faults=tuple(parse_fault(text, creating=True) for text in args.fault),
         no_data=args.no_data,
         state=state,
         memory_bytes=None if args.memory is None else parse_size(args.memory),
         words=("timing",) if args.timing == "real" else (),
     )
-    data().line(life.create(wanted).device)
+    open_stdout().write_line(life.create_drive(wanted).device)
     return 0
 
 
-def _has_saved(path: Path) -> bool:
+def _has_saved_state(path: Path) -> bool:
     """Return whether a state file exists that can be loaded.
 
     Other file types are refused: a FIFO would block forever, and a save would replace a link.
@@ -196,49 +197,49 @@ def _has_saved(path: Path) -> bool:
     return True
 
 
-def _status(place: Place) -> dict[str, Any]:
-    record = place.record()
+def _build_status(place: DriveFolder) -> dict[str, Any]:
+    record = place.read_record()
     try:
         alive = place.is_alive()
     except PermissionMissing:
         # Without root, only the folder names and the loop devices are readable.
-        return {"name": place.name, "device": node_over(place), "status": "unknown", "is_here": None}
+        return {"name": place.name, "device": guess_node(place), "status": "unknown", "is_here": None}
     return {
         "name": place.name,
-        "device": record.device if record and is_still(record) else None,
+        "device": record.device if record and is_record_current(record) else None,
         "status": "alive" if alive else "dead",
-        "is_here": not alive or out_of_reach(place, "drive list") is None,
+        "is_here": not alive or explain_unreachable(place, "drive list") is None,
     }
 
 
-def _list(args: argparse.Namespace) -> int:
-    drives = [_status(place) for place in places()]
+def _list_drives(args: argparse.Namespace) -> int:
+    drives = [_build_status(place) for place in list_drives()]
     if args.json:
-        data().json({"schema": SCHEMA, "type": "drives", "drives": drives})
+        open_stdout().write_json({"schema": SCHEMA, "type": "drives", "drives": drives})
         return 0
     for drive in drives:
         where = ", not mounted here" if drive["is_here"] is False else ""
-        data().line(f"{drive['name']:<16} {drive['device'] or '-':<12} {drive['status']}{where}")
+        open_stdout().write_line(f"{drive['name']:<16} {drive['device'] or '-':<12} {drive['status']}{where}")
     if any(drive["status"] == "unknown" for drive in drives):
-        say("only root can read whether these drives are alive: sudo opwatch drive list")
+        print_message("only root can read whether these drives are alive: sudo opwatch drive list")
     if not drives:
-        say("no drives; opwatch drive create makes one")
+        print_message("no drives; opwatch drive create makes one")
     return 0
 
 
-def describe(place: Place) -> dict[str, Any]:
+def describe_drive(place: DriveFolder) -> dict[str, Any]:
     """Return all facts about a live drive, as `drive info --json` prints them."""
-    truth = life.truth(place)
-    record = place.record()
+    truth = life.read_true_counters(place)
+    record = place.read_record()
     host = truth["host_write_bytes"]
     description = {
         "schema": SCHEMA,
         "type": "drive",
-        **_status(place),
+        **_build_status(place),
         "log_dir": str(place.mount),
         "state": record.state if record else None,
         "no_data": record.no_data if record else None,
-        "memory_bytes": life.memory_bytes(record) if record else None,
+        "memory_bytes": life.read_memory_bytes(record) if record else None,
         "host_bytes": host,
         "nand_bytes": truth["nand_write_bytes"],
         "waf": truth["nand_write_bytes"] / host if host else None,
@@ -251,86 +252,98 @@ def describe(place: Place) -> dict[str, Any]:
     return description | truth
 
 
-def _percent(part: int, whole: int) -> str:
+def _format_percent(part: int, whole: int) -> str:
     return f"{float(Fraction(100 * part, whole)):.2f} %" if whole else "-"
 
 
-def _info(args: argparse.Namespace) -> int:
-    info = describe(life.find(args.name))
+def _show_info(args: argparse.Namespace) -> int:
+    info = describe_drive(life.find_drive(args.name))
     if args.json:
-        data().json(info)
+        open_stdout().write_json(info)
         return 0
-    out = data()
+    out = open_stdout()
     user, physical = info["user_bytes"], info["physical_bytes"]
     spare = physical - user
     waf = "-" if info["waf"] is None else f"{info['waf']:.4f}"
-    out.line(f"drive      {info['name']} at {info['device']}, serial {info['serial']}")
-    out.line(f"user       {user} bytes ({capacity(user)})")
-    out.line(f"physical   {physical} bytes ({capacity(physical)}), reserve not counted")
-    out.line(f"OP         {_percent(spare, user)} as (T-U)/U, {_percent(spare, physical)} as (T-U)/T")
-    out.line(f"valid      {info['valid_bytes']} bytes ({_percent(info['valid_bytes'], user)} of user)")
-    out.line(f"host       {info['host_bytes']} bytes written, {info['host_read_bytes']} read")
-    out.line(f"trimmed    {info['trim_bytes']} bytes, of which ignored {info['trim_ignored_bytes']}")
-    out.line(f"NAND       {info['nand_bytes']} bytes written: {_causes(info)}")
-    out.line(f"WAF        {waf}{'  (' + info['waf_reason'] + ')' if info['waf'] is None else ' since new'}")
+    out.write_line(f"drive      {info['name']} at {info['device']}, serial {info['serial']}")
+    out.write_line(f"user       {user} bytes ({format_capacity(user)})")
+    out.write_line(f"physical   {physical} bytes ({format_capacity(physical)}), reserve not counted")
+    out.write_line(
+        f"OP         {_format_percent(spare, user)} as (T-U)/U, {_format_percent(spare, physical)} as (T-U)/T"
+    )
+    out.write_line(
+        f"valid      {info['valid_bytes']} bytes ({_format_percent(info['valid_bytes'], user)} of user)"
+    )
+    out.write_line(f"host       {info['host_bytes']} bytes written, {info['host_read_bytes']} read")
+    out.write_line(f"trimmed    {info['trim_bytes']} bytes, of which ignored {info['trim_ignored_bytes']}")
+    out.write_line(f"NAND       {info['nand_bytes']} bytes written: {_format_causes(info)}")
+    out.write_line(
+        f"WAF        {waf}{'  (' + info['waf_reason'] + ')' if info['waf'] is None else ' since new'}"
+    )
     spread = f"per superblock {info['erase_min']} to {info['erase_max']}"
-    out.line(f"erases     {info['erases']}; {spread}, mean {info['erase_avg_milli'] / 1000:.1f}")
+    out.write_line(f"erases     {info['erases']}; {spread}, mean {info['erase_avg_milli'] / 1000:.1f}")
     if info.get("timing"):
-        out.line(f"timing     {_punctuality(info)}")
-    out.line(f"memory     {info['memory_bytes'] if info['memory_bytes'] is not None else '-'} bytes")
+        out.write_line(f"timing     {_format_punctuality(info)}")
+    out.write_line(f"memory     {info['memory_bytes'] if info['memory_bytes'] is not None else '-'} bytes")
     if not (info.get("io_flusher", 1) and info.get("memory_locked", 1)):
-        out.line("caution    the server lacks CAP_SYS_RESOURCE or CAP_IPC_LOCK: it may wait for")
-        out.line("           itself when memory is short")
-    out.line(f"log pages  {info['log_dir']}")
+        out.write_line("caution    the server lacks CAP_SYS_RESOURCE or CAP_IPC_LOCK: it may wait for")
+        out.write_line("           itself when memory is short")
+    out.write_line(f"log pages  {info['log_dir']}")
     return 0
 
 
-def _punctuality(info: dict[str, Any]) -> str:
+def _format_punctuality(info: dict[str, Any]) -> str:
     """Return a line that tells whether the drive model or the host limited the latencies."""
     timed, late = info["answers_timed"], info["answers_late"]
     if not late:
         return f"real: none of {timed} answers came late"
     worst = info["answers_late_max_ns"] / 1e6
-    share = f"{_percent(late, timed)} of {timed} answers"
+    share = f"{_format_percent(late, timed)} of {timed} answers"
     return f"real: the host was the limit for {share}, {worst:.3g} ms late at worst"
 
 
-def _causes(info: dict[str, Any]) -> str:
+def _format_causes(info: dict[str, Any]) -> str:
     names = ("host", "gc", "rmw", "fold", "wear", "rebuild")
     parts = [(name, info[f"nand_write_{name}_bytes"]) for name in names]
     return ", ".join(f"{name} {n}" for name, n in parts if n) or "none yet"
 
 
-def _fault(args: argparse.Namespace) -> int:
-    place = life.find(parse_name(args.name))
-    life.truth(place, "drive fault")
+def _inject_faults(args: argparse.Namespace) -> int:
+    place = life.find_drive(parse_name(args.name))
+    life.read_true_counters(place, "drive fault")
     for fault in [parse_fault(text) for text in args.faults]:
-        life.fault(place, fault)
+        life.inject_fault(place, fault)
     return 0
 
 
-def _destroy(args: argparse.Namespace) -> int:
+def _destroy_drives(args: argparse.Namespace) -> int:
     if args.all == (args.name is not None):
         raise UsageError("say which drive to destroy: NAME or --all")
     failed: OpwatchError | None = None
-    for name in [place.name for place in places()] if args.all else [parse_name(args.name)]:
+    for name in [place.name for place in list_drives()] if args.all else [parse_name(args.name)]:
         try:
-            for note in life.destroy(name, save=not args.no_save):
-                say(note)
+            for note in life.destroy_drive(name, save=not args.no_save):
+                print_message(note)
         except OpwatchError as error:
             # With --all, a drive in use does not prevent removing the others.
             if not args.all:
                 raise
-            say(str(error))
+            print_message(str(error))
             failed = error
     if args.all:
         life.require_root("drive destroy")
-        for note in life.sweep():
-            say(note)
+        for note in life.detach_abandoned():
+            print_message(note)
     return failed.exit_status if failed else 0
 
 
-_VERBS = {"create": _create, "list": _list, "info": _info, "fault": _fault, "destroy": _destroy}
+_VERBS = {
+    "create": _create_drive,
+    "list": _list_drives,
+    "info": _show_info,
+    "fault": _inject_faults,
+    "destroy": _destroy_drives,
+}
 
 
 def run(args: argparse.Namespace) -> int:

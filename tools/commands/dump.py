@@ -9,28 +9,28 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from opwatch.errors import UsageError
-from opwatch.recording.reading.models import models_of
+from opwatch.recording.reading.models import list_models
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.observation import Sink
-from opwatch.samples.source import show
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
+from opwatch.samples.source import present_run
 from opwatch.sinks.export.openmetrics import OpenMetrics
 from opwatch.sinks.export.parquet import ParquetRows, ParquetSet
 from opwatch.sinks.jsonl import JsonLines
-from opwatch.sinks.rows import SLOW, USUAL, CsvRows, JsonRows
-from opwatch.sinks.terminal import data, say
-from opwatch.tools.arguments import file_name
+from opwatch.sinks.rows import DEFAULT_FIELDS, SLOW_FIELDS, CsvRows, JsonRows
+from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.tools.arguments import parse_file_name
 from opwatch.tools.commands.replay import (
     Replay,
     add_bounds_arguments,
     interval,
-    notes_of,
+    list_notes,
     open_run,
 )
-from opwatch.tools.kept_run import show_rest
+from opwatch.tools.run_recorder import show_notes_and_fio
 
 FORMS = ("csv", "jsonl", "openmetrics", "parquet")
-_MOST_FIELDS = 1000
+_MAX_FIELDS = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,12 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a data set in a new folder",
     )
     parser.add_argument(
-        "-o", "--output", type=file_name, metavar="FOLDER", help="a new folder for the data set (parquet)"
+        "-o",
+        "--output",
+        type=parse_file_name,
+        metavar="FOLDER",
+        help="a new folder for the data set (parquet)",
     )
     parser.add_argument(
         "-f",
         "--fields",
-        type=_fields,
+        type=_parse_fields,
         metavar="FIELD,...",
         help="paths in the JSON, such as time,device,ops.read.latency_ns.p99 (what people plot)",
     )
@@ -72,14 +76,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(at=None, speed=None, step=False)
 
 
-def _fields(text: str) -> tuple[str, ...]:
+def _parse_fields(text: str) -> tuple[str, ...]:
     fields = tuple(field.strip() for field in text.split(","))
-    if not all(fields) or len(fields) > _MOST_FIELDS:
+    if not all(fields) or len(fields) > _MAX_FIELDS:
         raise argparse.ArgumentTypeError(f"{text!r}: write fields with commas between them")
     return fields
 
 
-def _files(args: argparse.Namespace) -> list[Path]:
+def _choose_files(args: argparse.Namespace) -> list[Path]:
     """Return the recordings. The last argument is the interval unless a file of that name exists."""
     names: list[str] = args.files
     args.interval = None
@@ -89,10 +93,10 @@ def _files(args: argparse.Namespace) -> list[Path]:
             names = names[:-1]
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"{names[-1]} is no file, and as INTERVAL {error}") from error
-    return [file_name(name) for name in names]
+    return [parse_file_name(name) for name in names]
 
 
-def _check(args: argparse.Namespace, files: list[Path]) -> None:
+def _check_options(args: argparse.Namespace, files: list[Path]) -> None:
     if args.fields and args.form not in ("csv", "jsonl"):
         raise UsageError(f"{args.form} has its own names: -f chooses fields of csv and jsonl")
     if args.slow and args.form not in ("csv", "jsonl"):
@@ -105,8 +109,8 @@ def _check(args: argparse.Namespace, files: list[Path]) -> None:
         raise UsageError(f"{args.form} goes to standard output: write it to a file with >")
 
 
-def _text_sink(args: argparse.Namespace) -> Sink:
-    usual = SLOW if args.slow else USUAL
+def _make_text_sink(args: argparse.Namespace) -> Sink:
+    usual = SLOW_FIELDS if args.slow else DEFAULT_FIELDS
     if args.form == "csv":
         return CsvRows(sys.stdout, args.fields or usual, slow=args.slow)
     if args.slow:
@@ -114,32 +118,34 @@ def _text_sink(args: argparse.Namespace) -> Sink:
     return JsonRows(sys.stdout, args.fields) if args.fields else JsonLines(sys.stdout)
 
 
-def _show(kept: RecordedRun, args: argparse.Namespace, sink: Sink) -> None:
-    for note in notes_of(kept, with_damage=False):
-        say(note)
-    show(Replay(kept, args), Story(), sink, say)
+def _show_recording(kept: RecordedRun, args: argparse.Namespace, sink: Sink) -> None:
+    for note in list_notes(kept, with_damage=False):
+        print_message(note)
+    present_run(Replay(kept, args), RunPresenter(), sink, print_message)
 
 
 def run(args: argparse.Namespace) -> int:
-    files = _files(args)
-    _check(args, files)
+    files = _choose_files(args)
+    _check_options(args, files)
     with ExitStack() as stack:
         # Check that all recordings open before anything is written.
         for path in files:
             open_run(path).close()
         target = stack.enter_context(closing(ParquetSet(args.output))) if args.form == "parquet" else None
-        text = None if target or args.form == "openmetrics" else _text_sink(args)
+        text = None if target or args.form == "openmetrics" else _make_text_sink(args)
         for path in files:
             with closing(open_run(path)) as kept:
                 of_this = copy.copy(args)
                 if text:
-                    _show(kept, of_this, text)
+                    _show_recording(kept, of_this, text)
                     if isinstance(text, JsonLines) and not (args.begin or args.end):
-                        show_rest(kept, data().lines, as_json=True)
+                        show_notes_and_fio(kept, open_stdout().write_lines, as_json=True)
                     continue
-                whole = ParquetRows(target, path.name, models_of(kept)) if target else OpenMetrics(sys.stdout)
-                _show(kept, of_this, whole)
-                whole.end()
+                whole = (
+                    ParquetRows(target, path.name, list_models(kept)) if target else OpenMetrics(sys.stdout)
+                )
+                _show_recording(kept, of_this, whole)
+                whole.finish_output()
         if target:
             target.commit()
     return 0

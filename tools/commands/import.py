@@ -12,20 +12,20 @@ from opwatch import units
 from opwatch.errors import BadInput, UsageError
 from opwatch.fio.logs import is_log_name
 from opwatch.foreign import read_bytes
-from opwatch.imports.blkparse import is_blkparse, read_blkparse
-from opwatch.imports.fio import read_fio
-from opwatch.imports.fio_logs import read_fio_logs
-from opwatch.imports.iostat import is_iostat, read_iostat
+from opwatch.imports.blkparse import is_blkparse, parse_blkparse
+from opwatch.imports.fio import parse_fio
+from opwatch.imports.fio_logs import parse_fio_logs
+from opwatch.imports.iostat import is_iostat, parse_iostat
 from opwatch.imports.source import ImportedFile
 from opwatch.recording.schema import NOTE
-from opwatch.sinks.terminal import say
-from opwatch.tools.arguments import count_between, file_name
-from opwatch.tools.kept_run import header, made, whole
+from opwatch.sinks.terminal import print_message
+from opwatch.tools.arguments import count_between, parse_file_name
+from opwatch.tools.run_recorder import create_recording, make_header, remove_on_error
 
 READERS: dict[str, Callable[[bytes, str], ImportedFile]] = {
-    "fio": read_fio,
-    "iostat": read_iostat,
-    "blkparse": read_blkparse,
+    "fio": parse_fio,
+    "iostat": parse_iostat,
+    "blkparse": parse_blkparse,
 }
 _HEAD = 4096
 # Magic numbers of a binary blktrace file in both byte orders.
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         required=True,
-        type=file_name,
+        type=parse_file_name,
         metavar="RECORDING",
         help="a new file, for opwatch replay, dump and compare",
     )
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
 
 
-def _program_of(raw: bytes, path: Path) -> str:
+def _detect_program(raw: bytes, path: Path) -> str:
     if is_iostat(raw):
         return "iostat"
     if raw.startswith(_BLKTRACE):
@@ -81,14 +81,14 @@ def _program_of(raw: bytes, path: Path) -> str:
     )
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         return read_bytes(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
-def _imported(args: argparse.Namespace) -> ImportedFile:
+def _import_files(args: argparse.Namespace) -> ImportedFile:
     """Return the contents of the files. fio's logs are recognised by their names, which state the
     contents."""
     is_of_fio = args.from_program in (None, "fio")
@@ -101,38 +101,38 @@ def _imported(args: argparse.Namespace) -> ImportedFile:
             "of several FILEs all but one are logs of fio (PREFIX_bw.1.log and so on), of one run: import "
             "others one by one"
         )
-    raws = {path: _read(path) for path in args.files}
+    raws = {path: _read_file(path) for path in args.files}
     if logs:
         report = next(((str(path), raws[path]) for path in others), None)
-        return read_fio_logs([(path.name, raws[path]) for path in logs], report, args.log_avg_msec)
+        return parse_fio_logs([(path.name, raws[path]) for path in logs], report, args.log_avg_msec)
     if args.log_avg_msec:
         raise UsageError("--log-avg-msec is of fio's logs (PREFIX_bw.1.log and so on), and no FILE is one")
     [(path, raw)] = raws.items()
     if not raw.strip():
         raise BadInput(f"{path} is empty")
-    return READERS[args.from_program or _program_of(raw, path)](raw, str(path))
+    return READERS[args.from_program or _detect_program(raw, path)](raw, str(path))
 
 
 def run(args: argparse.Namespace) -> int:
-    imported = _imported(args)
+    imported = _import_files(args)
     # Everything has been read before the output is created, so that an invalid file leaves nothing behind.
-    words = header(imported.interval_ns / 1e9) | {"imported": imported.program}
-    target = made(args.output, words)
-    with whole(target):
-        target.begin()
+    words = make_header(imported.interval_ns / 1e9) | {"imported": imported.program}
+    target = create_recording(args.output, words)
+    with remove_on_error(target):
+        target.begin_transaction()
         for note in imported.notes:
-            target.event(NOTE, note, 0)
+            target.add_event(NOTE, note, 0)
         for name, raw in imported.files:
-            target.keep_file(name, raw, 0)
+            target.add_file(name, raw, 0)
         for number, entry in enumerate(imported.entries, 1):
-            target.put(entry)
+            target.add_entry(entry)
             if number % _TOGETHER == 0:
                 target.commit()
-                target.begin()
+                target.begin_transaction()
         target.commit()
-        target.end(f"imported from {imported.program}", time.monotonic_ns(), 0)
+        target.end_recording(f"imported from {imported.program}", time.monotonic_ns(), 0)
     if not args.quiet:
         for note in imported.notes:
-            say(note)
-        say(f"{args.output}: {units.capacity(args.output.stat().st_size)}")
+            print_message(note)
+        print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
     return 0

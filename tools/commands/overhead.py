@@ -18,7 +18,7 @@ from opwatch.errors import NotEnoughData, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.privilege import require_root
 from opwatch.host.scratch import ScratchDisk
-from opwatch.sinks.terminal import Writer, data
+from opwatch.sinks.terminal import Writer, open_stdout
 from opwatch.tools.arguments import count_between, time_between
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.programs import FLOORS
@@ -39,7 +39,7 @@ class ProgramCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class TracingCost:
     """Tracing cost in a window. `per_io_ns` excludes the cost of empty programs and covers all completed
     I/Os."""
 
@@ -56,7 +56,7 @@ class Cost:
 
 
 @contextmanager
-def program_statistics() -> Iterator[None]:
+def enable_program_statistics() -> Iterator[None]:
     """Let the kernel time BPF programs inside the context only."""
     try:
         from opwatch._native import enable_stats
@@ -92,69 +92,69 @@ class CostMeter:
             self._floor = Floor(FLOORS["empty"])
         except ProbeError as error:
             raise explain_probe_error(error) from error
-        self._begin = self._read()
+        self._begin = self._read_counts()
 
-    def _read(self) -> _RunCounts:
+    def _read_counts(self) -> _RunCounts:
         ios = sum(op.completed for r in self._tracer.read() for op in r.sample.ops.values())
         return _RunCounts(
-            {name: (runs, ns) for name, _, runs, ns, _ in self._tracer.programs()},
+            {name: (runs, ns) for name, _, runs, ns, _ in self._tracer.list_programs()},
             {name: (runs, ns) for name, _, runs, ns, _ in self._floor.programs()},
             ios,
             time.monotonic(),
         )
 
-    def cost(self) -> Cost:
+    def compute_cost(self) -> TracingCost:
         """Return the cost so far. Raise NotEnoughData if there were too few I/Os for a meaningful mean."""
-        begin, end = self._begin, self._read()
+        begin, end = self._begin, self._read_counts()
         ios = end.ios - begin.ios
         if ios < MIN_REQUESTS:
             raise NotEnoughData(f"{ios} I/Os were too few to time: {MIN_REQUESTS} are needed; load the disk")
-        floor_ns = _mean(list(end.floor.items()), begin.floor)
+        floor_ns = _compute_mean_ns(list(end.floor.items()), begin.floor)
         programs, total = [], 0.0
         for name, (runs, ns) in end.programs.items():
             runs, ns = runs - begin.programs[name][0], ns - begin.programs[name][1]
             if runs:
                 programs.append(ProgramCost(name, runs, ns / runs, ns / runs - floor_ns))
                 total += ns - runs * floor_ns
-        return Cost(programs, floor_ns, ios, end.at - begin.at, total / ios)
+        return TracingCost(programs, floor_ns, ios, end.at - begin.at, total / ios)
 
     def close(self) -> None:
         self._floor.close()
 
 
-def _mean(end: list[tuple[str, tuple[int, int]]], begin: dict[str, tuple[int, int]]) -> float:
+def _compute_mean_ns(end: list[tuple[str, tuple[int, int]]], begin: dict[str, tuple[int, int]]) -> float:
     """Return the mean ns per run over several programs."""
     runs = sum(now[0] - begin[name][0] for name, now in end)
     ns = sum(now[1] - begin[name][1] for name, now in end)
     return ns / runs if runs else 0.0
 
 
-def measure_device(dev: list[str] | None, seconds: float) -> Cost:
+def measure_device(dev: list[str] | None, seconds: float) -> TracingCost:
     """Return the cost on disks under their present load."""
     leaves, _ = choose_leaves(Devices(), dev)
     tracer = BlockTracer(leaves)
     try:
-        with program_statistics():
+        with enable_program_statistics():
             meter = CostMeter(tracer)
             time.sleep(seconds)
             try:
-                return meter.cost()
+                return meter.compute_cost()
             finally:
                 meter.close()
     finally:
         tracer.close()
 
 
-def measure_scratch(disk: ScratchDisk, seconds: float) -> Cost:
+def measure_scratch(disk: ScratchDisk, seconds: float) -> TracingCost:
     """Return the cost on a scratch disk loaded by fio."""
     leaves, _ = choose_leaves(Devices(), [disk.node])
     tracer = BlockTracer(leaves)
     try:
-        with program_statistics():
+        with enable_program_statistics():
             meter = CostMeter(tracer)
             run_fio(disk.path, [*LOAD, f"--runtime={seconds}"], seconds + 60)
             try:
-                return meter.cost()
+                return meter.compute_cost()
             finally:
                 meter.close()
     finally:
@@ -169,11 +169,11 @@ class Throughput:
     untraced_iops: float
 
     @property
-    def median(self) -> float:
+    def median_ratio(self) -> float:
         return statistics.median(self.ratios)
 
     @property
-    def confidence(self) -> float:
+    def confidence_level(self) -> float:
         """Return the probability that the range of the ratios contains the true median.
 
         Each ratio is above or below the median with equal probability, so all n are on the same side in 2 of
@@ -192,38 +192,38 @@ def compare_throughput(disk: ScratchDisk, pairs: int, seconds: float) -> Through
     """Run fio with and without the tracer in turn, and reverse the order in every other pair."""
     leaves, _ = choose_leaves(Devices(), [disk.node])
 
-    def traced() -> float:
+    def run_traced() -> float:
         tracer = BlockTracer(leaves)
         try:
             return run_fio(disk.path, [*LOAD, f"--runtime={seconds}"], seconds + 60).iops
         finally:
             tracer.close()
 
-    def untraced() -> float:
+    def run_untraced() -> float:
         return run_fio(disk.path, [*LOAD, f"--runtime={seconds}"], seconds + 60).iops
 
     ratios, base = [], []
-    untraced()  # the first run also fills the page cache
+    run_untraced()  # the first run also fills the page cache
     for index in range(pairs):
         if index % 2:
-            with_, without = traced(), untraced()
+            with_, without = run_traced(), run_untraced()
         else:
-            without, with_ = untraced(), traced()
+            without, with_ = run_untraced(), run_traced()
         ratios.append(with_ / without)
         base.append(without)
     return Throughput(ratios, statistics.median(base))
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP exit through the clean-up inside the context, unless they were ignored."""
 
-    def leave(number: int, _: object) -> None:
+    def raise_exit(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
     numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     for number in numbers:
-        signal.signal(number, leave)
+        signal.signal(number, raise_exit)
     try:
         yield
     finally:
@@ -249,7 +249,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
-def _document(cost: Cost, throughput: Throughput | None) -> dict[str, object]:
+def _build_document(cost: TracingCost, throughput: Throughput | None) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "ios": cost.ios,
@@ -263,22 +263,22 @@ def _document(cost: Cost, throughput: Throughput | None) -> dict[str, object]:
         "throughput": None
         if throughput is None
         else {
-            "median_ratio": throughput.median,
+            "median_ratio": throughput.median_ratio,
             "ratios": throughput.ratios,
             "untraced_iops": throughput.untraced_iops,
-            "range_confidence": throughput.confidence,
+            "range_confidence": throughput.confidence_level,
             "note": throughput.note,
         },
     }
 
 
-def _print(cost: Cost, throughput: Throughput | None) -> None:
-    out = data()
-    out.line(f"{'program':<18} {'runs':>10} {'ns':>7} {'net ns':>7}")
+def _print_cost(cost: TracingCost, throughput: Throughput | None) -> None:
+    out = open_stdout()
+    out.write_line(f"{'program':<18} {'runs':>10} {'ns':>7} {'net ns':>7}")
     for program in cost.programs:
-        out.line(f"{program.name:<18} {program.runs:>10} {program.raw_ns:>7.0f} {program.net_ns:>7.0f}")
-    out.line(f"{'(empty program)':<18} {'':>10} {cost.floor_ns:>7.0f}")
-    out.line(
+        out.write_line(f"{program.name:<18} {program.runs:>10} {program.raw_ns:>7.0f} {program.net_ns:>7.0f}")
+    out.write_line(f"{'(empty program)':<18} {'':>10} {cost.floor_ns:>7.0f}")
+    out.write_line(
         f"{cost.per_io_ns:.0f} ns an I/O, net of empty programs; at {cost.ios / cost.seconds:.0f} I/Os "
         f"a second {cost.core_ratio * 100:.2f} % of one core"
     )
@@ -288,13 +288,13 @@ def _print(cost: Cost, throughput: Throughput | None) -> None:
 
 def _print_throughput(out: Writer, throughput: Throughput) -> None:
     low, high, count = min(throughput.ratios), max(throughput.ratios), len(throughput.ratios)
-    out.line(
-        f"IOPS traced / untraced: median {throughput.median:.3f} ({low:.3f} to {high:.3f}, {count} "
+    out.write_line(
+        f"IOPS traced / untraced: median {throughput.median_ratio:.3f} ({low:.3f} to {high:.3f}, {count} "
         f"pair{'s' if count > 1 else ''}, {throughput.untraced_iops:.0f} IOPS untraced)"
     )
-    out.line(
+    out.write_line(
         throughput.note
-        or f"the range holds the true median with {throughput.confidence * 100:.2f} % confidence"
+        or f"the range holds the true median with {throughput.confidence_level * 100:.2f} % confidence"
     )
 
 
@@ -308,12 +308,12 @@ def run(args: argparse.Namespace) -> int:
             "it makes a loop device, loads it and traces it",
             "overhead",
         )
-        with ended_by_signals(), ScratchDisk(SCRATCH_BYTES) as disk:
+        with exit_on_signals(), ScratchDisk(SCRATCH_BYTES) as disk:
             cost = measure_scratch(disk, args.seconds)
             if args.pairs > 0:
                 throughput = compare_throughput(disk, args.pairs, args.seconds)
     if args.json:
-        data().json(_document(cost, throughput))
+        open_stdout().write_json(_build_document(cost, throughput))
     else:
-        _print(cost, throughput)
+        _print_cost(cost, throughput)
     return 0

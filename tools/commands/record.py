@@ -8,19 +8,19 @@ from contextlib import ExitStack
 
 from opwatch import units
 from opwatch.errors import UsageError
-from opwatch.host.privilege import keep_recorder_privileges
+from opwatch.host.privilege import drop_privileges
 from opwatch.samples.end import End
-from opwatch.sinks.terminal import say
-from opwatch.tools.arguments import file_name, time_between
+from opwatch.sinks.terminal import print_message
+from opwatch.tools.arguments import parse_file_name, time_between
 from opwatch.tools.commands.watch import (
     add_device_argument,
     add_keeping_arguments,
     add_measuring_arguments,
     add_tracing_arguments,
-    attached,
-    keep,
+    attach_watch,
+    make_run_recorder,
 )
-from opwatch.tools.kept_run import KeptRun
+from opwatch.tools.run_recorder import RunRecorder
 
 INTERRUPTED = 7
 
@@ -31,7 +31,7 @@ def add_recording_argument(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         required=True,
-        type=file_name,
+        type=parse_file_name,
         metavar="FILE",
         help="a new file; opwatch replay FILE shows what is in it",
     )
@@ -77,41 +77,41 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--for and a command behind -- exclude each other: it ends with the command")
     args.count = None
     if not args.command:  # a command may need what we do not
-        keep_recorder_privileges()
+        drop_privileges()
     if args.seconds:
         args.interval = min(args.interval, args.seconds)
     with ExitStack() as stack:
-        live = attached(args, stack, for_s=args.seconds)
-        with keep(live, args) as kept:
+        live = attach_watch(args, stack, for_s=args.seconds)
+        with make_run_recorder(live, args) as kept:
             if not args.quiet:
                 ends = "" if args.command or args.seconds else "; Ctrl-C ends it"
-                say(f"recording into {args.output}{ends}")
-            live.start(quiet_stdout=False)
-            for _ in kept.entries():
+                print_message(f"recording into {args.output}{ends}")
+            live.start_command(quiet_stdout=False)
+            for _ in kept.iter_entries():
                 if kept.problem and not args.command:
                     # Without a command, stop when the recording fails; a command continues without it.
                     break
     if not args.quiet:
         # Standard output belongs to the command.
-        kept.show_rest(_say_lines, as_json=False)
+        kept.show_notes_and_fio(_print_lines, as_json=False)
     if live.gone:
-        say(f"{live.gone} has gone; the recording ends there")
+        print_message(f"{live.gone} has gone; the recording ends there")
         return 1
-    return _status(args, kept, live.end, live.status)
+    return _choose_exit_status(args, kept, live.end, live.status)
 
 
-def _say_lines(texts: Iterable[str]) -> None:
+def _print_lines(texts: Iterable[str]) -> None:
     for text in texts:
-        say(text, head="")
+        print_message(text, head="")
 
 
-def _status(args: argparse.Namespace, kept: KeptRun, end: End | None, status: int) -> int:
+def _choose_exit_status(args: argparse.Namespace, kept: RunRecorder, end: End | None, status: int) -> int:
     """Return the exit status of a recording: 7 if a signal ended an incomplete recording."""
     if kept.problem:
         return status or 1
     if not args.quiet:
         lost = f"; {kept.left_out} entries were left out: its disk was too slow" if kept.left_out else ""
-        say(f"{kept.path}: {units.capacity(kept.path.stat().st_size)}{lost}")
+        print_message(f"{kept.path}: {units.format_capacity(kept.path.stat().st_size)}{lost}")
     if end is End.SIGNAL and (args.command or args.seconds):
         return INTERRUPTED
     return 0 if end is End.SIGNAL else status

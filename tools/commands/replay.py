@@ -12,38 +12,38 @@ from typing import TextIO
 
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.errors import NotEnoughData, UsageError
-from opwatch.foreign import whole
-from opwatch.recording.reading.files import kept_files
-from opwatch.recording.reading.notes import kept_notes
+from opwatch.foreign import parse_unsigned
+from opwatch.recording.reading.files import iterate_files
+from opwatch.recording.reading.notes import iterate_notes
 from opwatch.recording.reading.reader import RecordedRun, is_damage
-from opwatch.recording.reading.steps import Steps
-from opwatch.recording.reading.window import between, ended, in_steps
+from opwatch.recording.reading.steps import IntervalSteps
+from opwatch.recording.reading.window import close_run, merge_intervals, select_window
 from opwatch.recording.schema import FILE, NOTE
 from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
-from opwatch.samples.entry_parts import first_moment
+from opwatch.samples.entry_parts import find_start_ns
 from opwatch.samples.observation import Sink
-from opwatch.samples.source import show
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
+from opwatch.samples.source import present_run
 from opwatch.sinks.jsonl import JsonLines
-from opwatch.sinks.lines import Lines
-from opwatch.sinks.plain.ink import is_wanted
-from opwatch.sinks.terminal import data, say
+from opwatch.sinks.lines import TextLines
+from opwatch.sinks.plain.ink import is_colour_wanted
+from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.times import parse_time
-from opwatch.tools.arguments import add_color_argument, file_name, time_between
+from opwatch.tools.arguments import add_color_argument, parse_file_name, time_between
+from opwatch.tools.audit_recorder import is_audit_recording, show_audits
 from opwatch.tools.commands.counters import add_catalogue_argument
-from opwatch.tools.dashboard.choice import add_screen_arguments, shows_dashboard
-from opwatch.tools.kept_audits import is_of_audit, show_audits
-from opwatch.tools.kept_run import show_rest
-from opwatch.tools.waf_outcome import is_of_waf, recorded_waf, show_run
+from opwatch.tools.dashboard.choice import add_screen_arguments, is_dashboard_chosen
+from opwatch.tools.run_recorder import show_notes_and_fio
+from opwatch.tools.waf_outcome import is_waf_recording, read_waf, show_waf
 
-_MOST_STEP_S = 86400
+_MAX_STEP_S = 86400
 _DAY = timedelta(days=1)
 # Header fields about the file layout, which users do not need.
-_LAYOUT = ("format", "ops", "counters", "slots")
+_LAYOUT_FIELDS = ("format", "ops", "counters", "slots")
 
 
 # Argument type of INTERVAL.
-interval = time_between(0.01, _MOST_STEP_S)
+interval = time_between(0.01, _MAX_STEP_S)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="T", help="show the interval that this moment lies in")
     pace = parser.add_mutually_exclusive_group()
     pace.add_argument(
-        "--speed", type=_speed, metavar="X", help="as fast as it was (1), or so many times faster"
+        "--speed", type=_parse_speed, metavar="X", help="as fast as it was (1), or so many times faster"
     )
     pace.add_argument(
         "--step",
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_part_arguments(parser: argparse.ArgumentParser) -> None:
     """Add arguments for the recording, the interval, and the part to show."""
-    parser.add_argument("file", type=file_name, metavar="FILE", help="a recording")
+    parser.add_argument("file", type=parse_file_name, metavar="FILE", help="a recording")
     parser.add_argument(
         "interval",
         nargs="?",
@@ -95,7 +95,7 @@ def add_bounds_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="end", metavar="T", help="end here")
 
 
-def _speed(text: str) -> float:
+def _parse_speed(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -110,17 +110,17 @@ class Replay:
 
     def __init__(self, run: RecordedRun, args: argparse.Namespace) -> None:
         self._run, self._args = run, args
-        self._recorded_ns = _interval_ns(run)
-        if reason := made_without_intervals(run):
+        self._recorded_ns = _get_interval_ns(run)
+        if reason := explain_no_intervals(run):
             raise NotEnoughData(f"{run.name}: {reason}: opwatch replay shows it, with --json for programs")
         # Events on a damaged file come before the first disk.
-        first = next((entry for entry in run.entries() if not is_damage(entry)), None)
+        first = next((entry for entry in run.iter_entries() if not is_damage(entry)), None)
         if not isinstance(first, Began):
             raise NotEnoughData(f"{run.name}: nothing was watched yet when it ended")
         self._first = first
-        self.step_ns = self._step_ns()
+        self.step_ns = self._get_step_ns()
 
-    def _step_ns(self) -> int:
+    def _get_step_ns(self) -> int:
         asked_ns = round((self._args.interval or 0) * 1e9)
         if asked_ns and asked_ns < self._recorded_ns:
             raise UsageError(
@@ -129,15 +129,15 @@ class Replay:
             )
         return asked_ns or self._recorded_ns
 
-    def moment(self, text: str) -> int:
+    def parse_time(self, text: str) -> int:
         """Return a time on the clock of the samples."""
-        begin_ns = first_moment(self._first)
+        begin_ns = find_start_ns(self._first)
         try:
             return begin_ns + round(parse_time(text) * 1e9)
         except UsageError:
             pass
         anchor = self._first.sample.anchor
-        begun = anchor.wall(begin_ns).astimezone()
+        begun = anchor.to_wall_time(begin_ns).astimezone()
         try:
             if "T" in text or "-" in text:
                 at = datetime.fromisoformat(text).astimezone()
@@ -153,45 +153,47 @@ class Replay:
             ) from None
         return begin_ns + (at - begun) // timedelta(microseconds=1) * 1000
 
-    def entries(self) -> Iterator[RunEntry]:
+    def iter_entries(self) -> Iterator[RunEntry]:
         args = self._args
-        begin_ns = self.moment(args.begin) if args.begin else None
-        end_ns = self.moment(args.end) if args.end else None
+        begin_ns = self.parse_time(args.begin) if args.begin else None
+        end_ns = self.parse_time(args.end) if args.end else None
         if begin_ns is not None and end_ns is not None and end_ns <= begin_ns:
             raise UsageError("--to lies before --from")
         if args.at:
-            yield from self._around(self.moment(args.at))
+            yield from self._select_around(self.parse_time(args.at))
             return
-        steps = self._steps(begin_ns, end_ns)
-        chosen: Iterator[RunEntry] = self._run.entries(begin_ns or 0, steps)
+        steps = self._make_steps(begin_ns, end_ns)
+        chosen: Iterator[RunEntry] = self._run.iter_entries(begin_ns or 0, steps)
         if begin_ns is None and end_ns is None:
-            chosen = ended(chosen)
+            chosen = close_run(chosen)
         else:
-            chosen = between(chosen, begin_ns or 0, end_ns)
+            chosen = select_window(chosen, begin_ns or 0, end_ns)
         if steps:
-            chosen = in_steps(chosen, steps)
+            chosen = merge_intervals(chosen, steps)
         is_empty = True
         if args.step:
-            chosen = ended(_stepped(chosen, sys.stdin))
-        for entry in self._paced(chosen):
+            chosen = close_run(_step_entries(chosen, sys.stdin))
+        for entry in self._pace_entries(chosen):
             is_empty = False
             yield entry
         if is_empty:
             raise NotEnoughData(f"{self._run.name} has nothing in that time")
 
-    def _steps(self, *marks: int | None) -> Steps | None:
+    def _make_steps(self, *marks: int | None) -> IntervalSteps | None:
         """Return the intervals to show if longer than the recorded intervals."""
         if self.step_ns <= self._recorded_ns:
             return None
-        return Steps(self.step_ns, self._recorded_ns, tuple(mark for mark in marks if mark is not None))
+        return IntervalSteps(
+            self.step_ns, self._recorded_ns, tuple(mark for mark in marks if mark is not None)
+        )
 
-    def _around(self, at_ns: int) -> Iterator[RunEntry]:
+    def _select_around(self, at_ns: int) -> Iterator[RunEntry]:
         """Return the entries from the last samples before a time to the first samples after that time, or an
         interval later."""
-        steps = self._steps(at_ns - 1)
-        chosen = between(self._run.entries(at_ns - 1, steps), at_ns - 1, None)
+        steps = self._make_steps(at_ns - 1)
+        chosen = select_window(self._run.iter_entries(at_ns - 1, steps), at_ns - 1, None)
         if steps:
-            chosen = in_steps(chosen, steps)
+            chosen = merge_intervals(chosen, steps)
         for entry in chosen:
             if isinstance(entry, Ended):
                 break
@@ -200,21 +202,21 @@ class Replay:
                 return
         raise NotEnoughData(f"{self._run.name} has no interval there")
 
-    def _paced(self, entries: Iterator[RunEntry]) -> Iterator[RunEntry]:
+    def _pace_entries(self, entries: Iterator[RunEntry]) -> Iterator[RunEntry]:
         """Yield the entries, each at its time if a speed was given."""
         if not self._args.speed:
             yield from entries
             return
         begun, first_ns = time.monotonic(), 0
         for entry in entries:
-            at_ns = first_moment(entry)
+            at_ns = find_start_ns(entry)
             first_ns = first_ns or at_ns
             due = begun + (at_ns - first_ns) / 1e9 / self._args.speed
             time.sleep(max(0.0, due - time.monotonic()))
             yield entry
 
 
-def _stepped(entries: Iterator[RunEntry], keys: TextIO) -> Iterator[RunEntry]:
+def _step_entries(entries: Iterator[RunEntry], keys: TextIO) -> Iterator[RunEntry]:
     """Yield the entries, but wait for the user before each interval except the first. End when the input
     ends."""
     asked = 1
@@ -225,29 +227,29 @@ def _stepped(entries: Iterator[RunEntry], keys: TextIO) -> Iterator[RunEntry]:
                 word = line.strip()
                 if not line or word == "q":
                     return
-                asked = whole(word, 9) or int(not word)
+                asked = parse_unsigned(word, 9) or int(not word)
             asked -= 1
         yield entry
 
 
-def _interval_ns(run: RecordedRun) -> int:
+def _get_interval_ns(run: RecordedRun) -> int:
     value = run.header.get("interval_ns")
-    return value if isinstance(value, int) and 0 < value <= _MOST_STEP_S * 10**9 else 10**9
+    return value if isinstance(value, int) and 0 < value <= _MAX_STEP_S * 10**9 else 10**9
 
 
-def notes_of(run: RecordedRun, *, verbose: bool = False, with_damage: bool = True) -> list[str]:
+def list_notes(run: RecordedRun, *, verbose: bool = False, with_damage: bool = True) -> list[str]:
     """Return messages to print before a recording is shown. Without `with_damage`, the damage that entries()
     reports is left out."""
     notes = []
     if verbose:
-        notes = [f"{name}: {value}" for name, value in run.header.items() if name not in _LAYOUT]
+        notes = [f"{name}: {value}" for name, value in run.header.items() if name not in _LAYOUT_FIELDS]
         notes += [f"{event.kind}: {event.words}" for event in run.events if event.kind not in (FILE, NOTE)]
-        notes += [f"file: {file.name}, {file.size} bytes" for file in kept_files(run)]
-    notes += [note.line() for note in kept_notes(run)]
+        notes += [f"file: {file.name}, {file.size} bytes" for file in iterate_files(run)]
+    notes += [note.format_line() for note in iterate_notes(run)]
     if run.damage:
         notes += [run.damage] if with_damage else []
-    elif run.missing:
-        notes.append(f"{run.name}: its last {run.missing} bytes are missing")
+    elif run.missing_bytes:
+        notes.append(f"{run.name}: its last {run.missing_bytes} bytes are missing")
     elif not run.trailer:
         notes.append(f"{run.name} has no end: its recorder was killed; what it kept until then is shown")
     elif run.trailer.left_out:
@@ -263,29 +265,29 @@ def open_run(path: Path) -> RecordedRun:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
-def _shown_whole(run: RecordedRun, args: argparse.Namespace) -> bool:
+def _show_whole(run: RecordedRun, args: argparse.Namespace) -> bool:
     """Show a recording without intervals: a measurement by `opwatch waf`, or trim audits. Return False if it
     has intervals."""
-    is_waf = is_of_waf(run)
-    if not is_waf and not is_of_audit(run):
+    is_waf = is_waf_recording(run)
+    if not is_waf and not is_audit_recording(run):
         return False
     if args.interval or args.at or args.begin or args.end or args.step or args.speed:
-        raise UsageError(f"{run.name}: {made_without_intervals(run)}: it is shown as a whole")
+        raise UsageError(f"{run.name}: {explain_no_intervals(run)}: it is shown as a whole")
     if is_waf:
-        show_run(recorded_waf(run, load_catalogue(args.counters)), as_json=args.json)
+        show_waf(read_waf(run, load_catalogue(args.counters)), as_json=args.json)
     else:
         show_audits(run, as_json=args.json, quiet=args.quiet)
     return True
 
 
-def made_without_intervals(run: RecordedRun) -> str | None:
+def explain_no_intervals(run: RecordedRun) -> str | None:
     """Return the reason why a recording has no intervals, or None if it has some."""
-    if is_of_waf(run):
+    if is_waf_recording(run):
         return "it is of opwatch waf, which measures one interval"
-    return "it is of opwatch trim audit, which has no intervals" if is_of_audit(run) else None
+    return "it is of opwatch trim audit, which has no intervals" if is_audit_recording(run) else None
 
 
-def _unless(args: argparse.Namespace) -> str | None:
+def _find_conflict(args: argparse.Namespace) -> str | None:
     """Return an option that the dashboard does not support, as a sentence, or None."""
     if args.step:
         return "--step is for lines"
@@ -297,26 +299,26 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--at shows one interval: leave out --from and --to")
     kept = open_run(args.file)
     try:
-        is_whole = made_without_intervals(kept) is not None
-        for note in notes_of(kept, verbose=args.verbose, with_damage=is_whole):
-            say(note)
-        if _shown_whole(kept, args):
+        is_whole = explain_no_intervals(kept) is not None
+        for note in list_notes(kept, verbose=args.verbose, with_damage=is_whole):
+            print_message(note)
+        if _show_whole(kept, args):
             return 0
         replay = Replay(kept, args)
-        inked = is_wanted(args.color, sys.stdout)
-        if shows_dashboard(args, unless=_unless(args)):
+        inked = is_colour_wanted(args.color, sys.stdout)
+        if is_dashboard_chosen(args, unless=_find_conflict(args)):
             # Imported here because it is slow.
             from opwatch.tools.dashboard.replaying import show_file
 
             show_file(replay, kept, interval_s=replay.step_ns / 1e9, is_coloured=inked)
             return 0
-        sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=replay.step_ns / 1e9, inked=inked)
+        sink: Sink = TextLines(sys.stdout, quiet=args.quiet, every_s=replay.step_ns / 1e9, inked=inked)
         if args.json:
             sink = JsonLines(sys.stdout, quiet=args.quiet)
-        show(replay, Story(), sink, say)
+        present_run(replay, RunPresenter(), sink, print_message)
         if not (args.at or args.begin or args.end or args.step):
             # These figures cover whole jobs, and therefore the whole recording only.
-            show_rest(kept, data().lines, as_json=args.json)
+            show_notes_and_fio(kept, open_stdout().write_lines, as_json=args.json)
     finally:
         kept.close()
     return 0

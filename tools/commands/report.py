@@ -10,23 +10,23 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from opwatch import units
-from opwatch.compare.comparing import RunComparison, compared
-from opwatch.compare.pairing import DiskPairs, paired
-from opwatch.counters.catalogue.families import standard_catalogue
+from opwatch.compare.comparison import RunComparison, compare_runs
+from opwatch.compare.pairing import DiskPairs, pair_disks
+from opwatch.counters.catalogue.families import load_standard_catalogue
 from opwatch.errors import OpwatchError, RefusedError, UsageError
-from opwatch.report.gathering import gathered
-from opwatch.report.subject import ReportedRun, reported
-from opwatch.safefile import write_anew
-from opwatch.sinks.report.document import report_document
-from opwatch.sinks.report.markdown import report_lines
-from opwatch.sinks.report.overlay_section import MOST_OVERLAID
-from opwatch.sinks.report.page import BEGIN, page
-from opwatch.sinks.report.single_figure import WIDTH, SingleFigure, single_figures
-from opwatch.sinks.terminal import data, say
-from opwatch.tools.arguments import file_name
-from opwatch.tools.commands.replay import Replay, add_bounds_arguments, notes_of, open_run
-from opwatch.tools.commands.sweep.scenarios.reporting import kept_experiments, report_experiments
-from opwatch.tools.pictures.browser import browser
+from opwatch.report.run_picture import gather_run
+from opwatch.report.subject import ReportedRun, prepare_report
+from opwatch.safefile import replace_file
+from opwatch.sinks.report.document import build_report_document
+from opwatch.sinks.report.markdown import format_report
+from opwatch.sinks.report.overlay_section import MAX_OVERLAID
+from opwatch.sinks.report.page import REPORT_START, render_report
+from opwatch.sinks.report.single_figure import WIDTH, SingleFigure, plot_single_figures
+from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.tools.arguments import parse_file_name
+from opwatch.tools.commands.replay import Replay, add_bounds_arguments, list_notes, open_run
+from opwatch.tools.commands.sweep.scenarios.reporting import read_experiments, report_experiments
+from opwatch.tools.pictures.browser import find_browser
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files",
         nargs="+",
-        type=file_name,
+        type=parse_file_name,
         metavar="FILE",
-        help=f"a recording; or several, up to {MOST_OVERLAID}, drawn over each other and compared; or what "
+        help=f"a recording; or several, up to {MAX_OVERLAID}, drawn over each other and compared; or what "
         "sweep run --scenario -o has kept",
     )
     parser.add_argument(
@@ -51,13 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=file_name,
+        type=parse_file_name,
         metavar="PAGE",
         help="write the page here; an older report of this name is written over, nothing else is",
     )
     parser.add_argument(
         "--png",
-        type=file_name,
+        type=parse_file_name,
         metavar="DIR",
         help="also, or instead, write each plot as a PNG into this new folder (needs Chromium)",
     )
@@ -69,11 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(interval=None, at=None, speed=None, step=False)
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
     goes_out = args.json or args.markdown
-    if len(args.files) > MOST_OVERLAID:
+    if len(args.files) > MAX_OVERLAID:
         raise UsageError(
-            f"{len(args.files)} recordings: no more than {MOST_OVERLAID} can be told apart in one plot; "
+            f"{len(args.files)} recordings: no more than {MAX_OVERLAID} can be told apart in one plot; "
             "opwatch compare takes more"
         )
     if args.dev and len(args.files) == 1:
@@ -83,15 +83,15 @@ def _check(args: argparse.Namespace) -> None:
     if (args.output or args.png) and goes_out:
         raise UsageError("--markdown and --json go to standard output: write them to a file with >")
     if args.output:
-        _check_place(args.output)
+        _check_output(args.output)
     if args.png:
         # Check this before reading the recordings, which may take long.
-        browser()
+        find_browser()
         if args.png.exists():
             raise UsageError(f"{args.png} is there already: name a new folder for the pictures")
 
 
-def _check_place(path: Path) -> None:
+def _check_output(path: Path) -> None:
     """Refuse an existing file that is not a report."""
     try:
         if path.is_dir():
@@ -100,18 +100,18 @@ def _check_place(path: Path) -> None:
         if path.exists() and not path.is_file():
             raise RefusedError(f"{path} is no regular file: name a new one")
         with path.open("rb") as there:
-            begin = there.read(len(BEGIN))
+            begin = there.read(len(REPORT_START))
     except FileNotFoundError:
         return
     except OSError as error:
         raise OpwatchError(f"{path}: {error.strerror}") from error
-    if begin and begin != BEGIN.encode():
+    if begin and begin != REPORT_START.encode():
         raise RefusedError(f"{path} is there already, and is no report of opwatch: name another file")
 
 
-def _write(path: Path, text: str) -> None:
+def _write_page(path: Path, text: str) -> None:
     try:
-        descriptor = write_anew(path, [text.encode("utf-8", "replace")])
+        descriptor = replace_file(path, [text.encode("utf-8", "replace")])
     except OSError as error:
         raise OpwatchError(
             f"{path} cannot be written: {error.strerror}; name a file in a folder with room for it"
@@ -123,60 +123,60 @@ def _write(path: Path, text: str) -> None:
     os.close(descriptor)
 
 
-def _reported(stack: ExitStack, path: Path, args: argparse.Namespace) -> ReportedRun:
+def _read_run(stack: ExitStack, path: Path, args: argparse.Namespace) -> ReportedRun:
     kept = stack.enter_context(closing(open_run(path)))
-    for note in notes_of(kept):
-        say(note)
-    picture = gathered(Replay(kept, args).entries())
-    return reported(kept, picture, standard_catalogue, path.name)
+    for note in list_notes(kept):
+        print_message(note)
+    picture = gather_run(Replay(kept, args).iter_entries())
+    return prepare_report(kept, picture, load_standard_catalogue, path.name)
 
 
-def _compared(
+def _compare_runs(
     runs: list[ReportedRun], args: argparse.Namespace
 ) -> tuple[RunComparison, DiskPairs] | tuple[None, None]:
     if len(runs) == 1:
         return None, None
     sampled, files = [run.picture.sampled for run in runs], [str(path) for path in args.files]
-    pairs = paired(sampled, args.dev, files)
+    pairs = pair_disks(sampled, args.dev, files)
     for note in pairs.notes:
-        say(note)
-    return compared(sampled, files, pairs, (), standard_catalogue), pairs
+        print_message(note)
+    return compare_runs(sampled, files, pairs, (), load_standard_catalogue), pairs
 
 
-def _draw(folder: Path, figures: Iterable[SingleFigure]) -> int:
+def _draw_pictures(folder: Path, figures: Iterable[SingleFigure]) -> int:
     """Write a picture of each figure; return their number."""
-    drawer, count = browser(), 0
+    drawer, count = find_browser(), 0
     try:
         folder.mkdir()
     except OSError as error:
         raise OpwatchError(f"{folder} cannot be made: {error.strerror}") from error
-    with tempfile.TemporaryDirectory(prefix="opwatch-") as place, drawer.session() as session:
+    with tempfile.TemporaryDirectory(prefix="opwatch-") as place, drawer.open_session() as session:
         for figure in figures:
             single = Path(place) / "figure.html"
             single.write_text(figure.html, "utf-8", "replace")
-            session.picture(single, folder / f"{figure.name}.png", WIDTH, figure.height)
+            session.write_picture(single, folder / f"{figure.name}.png", WIDTH, figure.height)
             count += 1
     return count
 
 
 def run(args: argparse.Namespace) -> int:
-    _check(args)
-    experiments = kept_experiments(args.files)
+    _check_options(args)
+    experiments = read_experiments(args.files)
     if experiments:
-        return report_experiments(experiments, args, _write, _draw)
+        return report_experiments(experiments, args, _write_page, _draw_pictures)
     with ExitStack() as stack:
-        runs = [_reported(stack, path, args) for path in args.files]
-        comparison, pairs = _compared(runs, args)
+        runs = [_read_run(stack, path, args) for path in args.files]
+        comparison, pairs = _compare_runs(runs, args)
         if args.json:
-            data().json(report_document(runs, comparison))
+            open_stdout().write_json(build_report_document(runs, comparison))
         elif args.markdown:
-            data().lines(report_lines(runs, comparison))
+            open_stdout().write_lines(format_report(runs, comparison))
         if args.output:
-            _write(args.output, page(runs, comparison, pairs))
+            _write_page(args.output, render_report(runs, comparison, pairs))
         if args.png:
-            count = _draw(args.png, single_figures(runs, pairs))
+            count = _draw_pictures(args.png, plot_single_figures(runs, pairs))
             if not args.quiet:
-                say(f"{args.png}: {count} pictures")
+                print_message(f"{args.png}: {count} pictures")
     if args.output and not args.quiet:
-        say(f"{args.output}: {units.capacity(args.output.stat().st_size)}")
+        print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
     return 0

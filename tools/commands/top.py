@@ -9,23 +9,23 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from opwatch.owners.cells import By
-from opwatch.owners.sample import together
+from opwatch.owners.cells import OwnerGrouping
+from opwatch.owners.sample import merge_owners
 from opwatch.samples.observation import Event, Observation
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.jsonl import JsonLines
-from opwatch.sinks.owners.table import Sort, table_lines
-from opwatch.sinks.owners.words import full_table_lines
-from opwatch.sinks.plain.ink import Ink, Span, is_wanted
-from opwatch.sinks.terminal import COLUMNS, Writer, data, say
+from opwatch.sinks.owners.labels import format_full_table
+from opwatch.sinks.owners.table import Sort, format_owner_table
+from opwatch.sinks.plain.ink import Ink, Span, is_colour_wanted
+from opwatch.sinks.terminal import COLUMNS, Writer, open_stdout, print_message
 from opwatch.tools.arguments import add_color_argument, count_between
-from opwatch.tools.commands.watch import add_device_argument, add_interval_arguments, attached
+from opwatch.tools.commands.watch import add_device_argument, add_interval_arguments, attach_watch
 from opwatch.tools.keys.keyboard import Keyboard, has_keyboard
 from opwatch.tools.keys.owner_keys import OwnerKeys
 
 _ROWS = 20
 # Other lines of the screen: title and header above the owners; others, total and unexplained requests below.
-_AROUND = 6
+_OTHER_LINES = 6
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_interval_arguments(parser, 2.0, between="tables", counted="tables")
     parser.add_argument(
         "--by",
-        choices=[by.value for by in By],
-        default=By.PROCESS.value,
+        choices=[by.value for by in OwnerGrouping],
+        default=OwnerGrouping.PROCESS.value,
         help="what owners are: processes (the default), or control groups as the kernel accounts them",
     )
     parser.add_argument(
@@ -61,30 +61,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class _Tables:
+class _TablePrinter:
     """Prints a table for all disks per interval, in place of the previous one on a terminal.
 
     `has_keys` is true if the user can change the order and the filter by keys.
     """
 
     def __init__(self, args: argparse.Namespace, *, has_keys: bool) -> None:
-        self._writer: Writer = data()
-        self._by, self._rows = By(args.by), args.rows
+        self._writer: Writer = open_stdout()
+        self._by, self._rows = OwnerGrouping(args.by), args.rows
         self._choice, self._has_keys = OwnerKeys(Sort(args.sort)), has_keys
-        self._is_inked = is_wanted(args.color, sys.stdout)
+        self._is_inked = is_colour_wanted(args.color, sys.stdout)
         self._shown: Sequence[Observation] = ()
         # Keys arrive on a separate thread.
         self._lock = threading.Lock()
 
-    def press(self, key: str) -> bool:
+    def handle_key(self, key: str) -> bool:
         """Apply a key, and redraw the last table. Return True to end the run."""
         with self._lock:
-            self._choice.press(key)
+            self._choice.handle_key(key)
             if self._shown and not self._choice.is_over:
-                self._page(self._shown)
+                self._draw_page(self._shown)
             return self._choice.is_over
 
-    def write(self, observations: Sequence[Observation]) -> None:
+    def write_table(self, observations: Sequence[Observation]) -> None:
         """Show the intervals, or the summaries, of all disks at one time."""
         if not observations:
             return
@@ -92,39 +92,41 @@ class _Tables:
             if self._writer.width is None or observations[-1].final:
                 # Ignore keys from here on.
                 self._shown = ()
-                self._writer.inked([*self._lines(observations), []])
+                self._writer.write_spans([*self._build_lines(observations), []])
             else:
                 self._shown = observations
-                self._page(observations)
+                self._draw_page(observations)
 
-    def _page(self, observations: Sequence[Observation]) -> None:
-        lines = self._lines(observations)
-        self._writer.page([*lines, self._inked(self._choice.spans())] if self._has_keys else lines)
+    def _draw_page(self, observations: Sequence[Observation]) -> None:
+        lines = self._build_lines(observations)
+        self._writer.draw_page(
+            [*lines, self._colour_spans(self._choice.build_spans())] if self._has_keys else lines
+        )
 
-    def _inked(self, spans: Sequence[Span]) -> list[Span]:
+    def _colour_spans(self, spans: Sequence[Span]) -> list[Span]:
         return [(text, ink if self._is_inked else Ink.PLAIN) for text, ink in spans]
 
-    def _most(self, below: Sequence[str]) -> int:
+    def _count_owner_rows(self, below: Sequence[str]) -> int:
         """Return the number of owners with space on the screen, given the lines below the table."""
         width = self._writer.width
         if self._rows or width is None:
             return self._rows or _ROWS
         folded = sum(-(-len(line) // width) for line in below)
-        return max(shutil.get_terminal_size().lines - _AROUND - self._has_keys - max(folded - 1, 0), 1)
+        return max(shutil.get_terminal_size().lines - _OTHER_LINES - self._has_keys - max(folded - 1, 0), 1)
 
-    def _lines(self, observations: Sequence[Observation]) -> list[list[Span]]:
+    def _build_lines(self, observations: Sequence[Observation]) -> list[list[Span]]:
         last, choice = observations[-1], self._choice
         alarms = [f"! {one.label}: {'; '.join(one.unexplained)}" for one in observations if one.unexplained]
         seconds = max(one.interval.seconds for one in observations)
         disks = f"{len(observations)} disk" + ("s" if len(observations) != 1 else "")
         head = "== " if last.final else ""
-        owners = together((one.owners for one in observations if one.owners), self._by)
+        owners = merge_owners((one.owners for one in observations if one.owners), self._by)
         width = max(self._writer.width or COLUMNS, COLUMNS)
-        table = table_lines(
+        table = format_owner_table(
             owners,
             seconds,
             choice.sort,
-            self._most([*alarms, *full_table_lines(owners.no_room)]),
+            self._count_owner_rows([*alarms, *format_full_table(owners.no_room)]),
             width,
             choice.words,
         )
@@ -136,31 +138,35 @@ class _Tables:
             (table[-1], Ink.STRONG),
             *((alarm, Ink.ALARM) for alarm in alarms),
         ]
-        return [self._inked([line]) for line in lines]
+        return [self._colour_spans([line]) for line in lines]
 
 
 def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         has_keys = not args.json and sys.stdout.isatty() and has_keyboard()
-        live, story, tables = attached(args, stack), Story(), _Tables(args, has_keys=has_keys)
+        live, story, tables = (
+            attach_watch(args, stack),
+            RunPresenter(),
+            _TablePrinter(args, has_keys=has_keys),
+        )
         sink = JsonLines(sys.stdout) if args.json else None
         if has_keys:
-            stack.enter_context(Keyboard(lambda key: live.stop() if tables.press(key) else None))
-        live.start(quiet_stdout=False)
-        for entry in live.entries():
+            stack.enter_context(Keyboard(lambda key: live.stop() if tables.handle_key(key) else None))
+        live.start_command(quiet_stdout=False)
+        for entry in live.iter_entries():
             shown: dict[bool, list[Observation]] = {False: [], True: []}
-            for news in story.take(entry):
+            for news in story.process_entry(entry):
                 if isinstance(news, Event):
-                    say(news.text)
+                    print_message(news.text)
                     if sink:
-                        sink.tell(news)
+                        sink.write_event(news)
                 elif sink:
-                    sink.write(news)
+                    sink.write_observation(news)
                 else:
                     shown[news.final].append(news)
-            tables.write(shown[False])
-            tables.write(shown[True])
+            tables.write_table(shown[False])
+            tables.write_table(shown[True])
     if live.gone:
-        say(f"{live.gone} has gone; the summary ends there")
+        print_message(f"{live.gone} has gone; the summary ends there")
         return 1
     return 0

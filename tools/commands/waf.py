@@ -6,22 +6,22 @@ import argparse
 from contextlib import ExitStack, closing
 from functools import partial
 
-from opwatch.collectors.firmware.counting import POLL_S, Counting
+from opwatch.collectors.firmware.counting import POLL_S, CounterPoller
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices, Presence
-from opwatch.samples.course import Course, CoursePlan
 from opwatch.samples.end import End
-from opwatch.tools.arguments import Once, file_name, percentage_between, time_between
+from opwatch.samples.measurement_run import MeasurementRun, RunPlan
+from opwatch.tools.arguments import Once, parse_file_name, percentage_between, time_between
 from opwatch.tools.commands.counters import add_catalogue_argument
-from opwatch.tools.kept_looks import KeptLooks
-from opwatch.tools.talk import ProgressTalk
-from opwatch.tools.waf_outcome import WafQuestion, WafRun, show_run
+from opwatch.tools.progress import ProgressReporter
+from opwatch.tools.waf_outcome import WafQuestion, WafRun, show_waf
+from opwatch.tools.waf_recorder import WafRecorder
 from opwatch.tools.waiting import Waiter
 from opwatch.waf.trail import LONGEST_NS
 
 _DEFAULT_S = 60.0
-_LONGEST_S = 30 * 86400.0
+_MAX_S = 30 * 86400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,13 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="a drive, or a partition or dm device on one: name or node",
     )
-    _add_ends(parser)
-    _add_looks(parser)
+    _add_end_arguments(parser)
+    _add_poll_arguments(parser)
     add_catalogue_argument(parser)
     parser.add_argument(
         "-o",
         "--output",
-        type=file_name,
+        type=parse_file_name,
         metavar="FILE",
         help="keep every look at the drive in this new recording; opwatch replay FILE shows the same",
     )
@@ -47,14 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs")
 
 
-def _add_ends(parser: argparse.ArgumentParser) -> None:
+def _add_end_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the end of the measurement."""
     span = parser.add_mutually_exclusive_group()
     span.add_argument(
         "--for",
         dest="seconds",
         metavar="T",
-        type=time_between(0.01, _LONGEST_S),
+        type=time_between(0.01, _MAX_S),
         help="measure for so long (60; 90s, 10m, 1.5h)",
     )
     span.add_argument(
@@ -65,18 +65,18 @@ def _add_ends(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_looks(parser: argparse.ArgumentParser) -> None:
+def _add_poll_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the polling of the drive's pages, and their maximum age."""
     parser.add_argument(
         "--refresh",
         metavar="T",
-        type=time_between(0.01, _LONGEST_S, none=True),
+        type=time_between(0.01, _MAX_S, none=True),
         help="the drive's pages are at most this old; without it that is learned, and 11m until then",
     )
     parser.add_argument(
         "--settle",
         metavar="T",
-        type=time_between(0.01, _LONGEST_S, none=True),
+        type=time_between(0.01, _MAX_S, none=True),
         default=LONGEST_NS / 1e9,
         help="wait at most so long at the end for what the pages do not show yet (11m)",
     )
@@ -88,11 +88,11 @@ def _add_looks(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def drive_of(devices: Devices, device: BlockDevice) -> BlockDevice:
+def find_drive(devices: Devices, device: BlockDevice) -> BlockDevice:
     """Return the single drive that does a device's I/O. Raise UsageError if there are several."""
     disks = {
         leaf.device.disk.name: leaf.device.disk
-        for leaf in ([] if device.name.startswith("nvme") else devices.leaves(device))
+        for leaf in ([] if device.name.startswith("nvme") else devices.find_leaves(device))
     }
     disks = disks or {device.disk.name: device.disk}
     if len(disks) > 1:
@@ -102,8 +102,8 @@ def drive_of(devices: Devices, device: BlockDevice) -> BlockDevice:
     return next(iter(disks.values()))
 
 
-def _plan(counting: Counting, args: argparse.Namespace) -> CoursePlan:
-    return CoursePlan(
+def _make_plan(counting: CounterPoller, args: argparse.Namespace) -> RunPlan:
+    return RunPlan(
         idle_poll_s=args.poll or POLL_S,
         busy_poll_s=args.poll or counting.busy_poll_s,
         settle_s=args.settle,
@@ -118,54 +118,56 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("a command behind -- ends the interval; take --for and --until-error away")
     devices = Devices()
     device = devices.resolve(args.dev)
-    with closing(Counting(devices, drive_of(devices, device), load_catalogue(args.counters))) as counting:
-        return _measure(counting, device, args)
+    with closing(
+        CounterPoller(devices, find_drive(devices, device), load_catalogue(args.counters))
+    ) as counting:
+        return _measure_waf(counting, device, args)
 
 
-def _question(device: BlockDevice, args: argparse.Namespace) -> WafQuestion:
+def _make_question(device: BlockDevice, args: argparse.Namespace) -> WafQuestion:
     # Same default as during the measurement: without --until-error the target is 1 %.
     refresh_ns = None if args.refresh is None else int(args.refresh * 1e9)
     return WafQuestion(device.name, refresh_ns, args.until_error or 0.01, bool(args.command))
 
 
-def _measure(counting: Counting, device: BlockDevice, args: argparse.Namespace) -> int:
-    question = _question(device, args)
+def _measure_waf(counting: CounterPoller, device: BlockDevice, args: argparse.Namespace) -> int:
+    question = _make_question(device, args)
 
-    def start() -> None:
-        waiter.start(args.command, quiet_stdout=args.json)
+    def start_command() -> None:
+        waiter.start_command(args.command, quiet_stdout=args.json)
 
     with (
         ExitStack() as stack,
         Waiter() as waiter,
         closing(Presence(counting.disk)) as presence,
-        closing(ProgressTalk(quiet=args.quiet, shows=not args.command)) as talk,
+        closing(ProgressReporter(quiet=args.quiet, shows=not args.command)) as talk,
     ):
-        kept = stack.enter_context(_kept(question, counting, args)) if args.output else None
-        poll = partial(counting.poll, kept.look) if kept else counting.poll
-        course = Course(poll, presence.holds, waiter, talk, _plan(counting, args))
-        end = course.work(start if args.command else None)
-        status = waiter.finish(stop=end in (End.SIGNAL, End.VANISHED))
+        kept = stack.enter_context(_make_recorder(question, counting, args)) if args.output else None
+        poll = partial(counting.poll_counters, kept.record_poll) if kept else counting.poll_counters
+        course = MeasurementRun(poll, presence.is_same_device, waiter, talk, _make_plan(counting, args))
+        end = course.measure_work(start_command if args.command else None)
+        status = waiter.finish_command(stop=end in (End.SIGNAL, End.VANISHED))
         if end is End.VANISHED or not course.trail.moments:
-            return _gone(counting, end)
+            return _check_vanished(counting, end)
         if end is not End.SIGNAL and course.trail.nand:
-            end = course.settle(has_work=bool(args.command))
+            end = course.wait_for_pages(has_work=bool(args.command))
         if kept:
-            kept.finish(course.begin, max(course.end, course.begin), status)
-        measured = course.measurement().result()
+            kept.finish_recording(course.begin, max(course.end, course.begin), status)
+        measured = course.build_measurement().make_result()
     failed = 1 if kept and kept.problem else 0
     latest, denied = counting.latest, counting.denied
     outcome = WafRun(counting.disk.name, question, course.trail, latest, denied, measured)
-    show_run(outcome, as_json=args.json, status=status)
+    show_waf(outcome, as_json=args.json, status=status)
     return status or failed
 
 
-def _kept(question: WafQuestion, counting: Counting, args: argparse.Namespace) -> KeptLooks:
+def _make_recorder(question: WafQuestion, counting: CounterPoller, args: argparse.Namespace) -> WafRecorder:
     """Return the recorder of the readings."""
-    every_s = _plan(counting, args).busy_poll_s
-    return KeptLooks(args.output, every_s, question, counting.disk, args.command)
+    every_s = _make_plan(counting, args).busy_poll_s
+    return WafRecorder(args.output, every_s, question, counting.disk, args.command)
 
 
-def _gone(counting: Counting, end: End) -> int:
+def _check_vanished(counting: CounterPoller, end: End) -> int:
     if end is End.VANISHED:
         raise OpwatchError(f"{counting.disk.name} has gone; its counters went with it")
     return 130

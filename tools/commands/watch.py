@@ -10,32 +10,32 @@ from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit.live_discards import LiveDiscards, offers_discards
 from opwatch.collectors.block.contexts import ContextProbe
-from opwatch.collectors.block.owners import note_of_groups
+from opwatch.collectors.block.owners import make_group_notes
 from opwatch.collectors.block.uevents import BlockEvents
-from opwatch.collectors.firmware.live import LiveWaf, drives_of
+from opwatch.collectors.firmware.live import LiveWaf, find_drives
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices, Leaf
-from opwatch.owners.cells import By
+from opwatch.owners.cells import OwnerGrouping
 from opwatch.samples.membership import Membership
 from opwatch.samples.observation import Sink
+from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.sample import MOST_DISKS
 from opwatch.samples.selection import Selection
-from opwatch.samples.source import show
-from opwatch.samples.story import Story
+from opwatch.samples.source import present_run
 from opwatch.sinks.jsonl import JsonLines
-from opwatch.sinks.lines import Lines
-from opwatch.sinks.plain.ink import is_wanted
-from opwatch.sinks.terminal import data, say
-from opwatch.tools.arguments import Options, add_color_argument, count_between, file_name, time_between
-from opwatch.tools.backends import BACKENDS, Attribution, attach
-from opwatch.tools.dashboard.choice import add_screen_arguments, shows_dashboard
+from opwatch.sinks.lines import TextLines
+from opwatch.sinks.plain.ink import is_colour_wanted
+from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.tools.arguments import Options, add_color_argument, count_between, parse_file_name, time_between
+from opwatch.tools.backends import BACKENDS, Attribution, attach_tracer
+from opwatch.tools.dashboard.choice import add_screen_arguments, is_dashboard_chosen
 from opwatch.tools.waiting import LiveRun, Waiter
-from opwatch.tools.watching import Watching
-from opwatch.trace.lacking import OWNERS, lacking
+from opwatch.tools.watching import DiskWatcher
 from opwatch.trace.tracer_set import TracerSet
+from opwatch.trace.unavailable import OWNERS, list_unavailable
 
 if TYPE_CHECKING:
-    from opwatch.tools.kept_run import KeptRun
+    from opwatch.tools.run_recorder import RunRecorder
 
 
 _WAF_S = 5.0
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kept.add_argument(
         "-o",
         "--output",
-        type=file_name,
+        type=parse_file_name,
         metavar="FILE",
         help="record as well, into a new file: opwatch replay FILE shows the same again",
     )
@@ -132,7 +132,7 @@ def add_measuring_arguments(parser: Options) -> None:
     )
     parser.add_argument(
         "--by",
-        choices=(*(by.value for by in By), "none"),
+        choices=(*(by.value for by in OwnerGrouping), "none"),
         help="whose the requests are: by control group, as the kernel accounts them (the default of a "
         "dashboard), or by process (none)",
     )
@@ -185,51 +185,54 @@ def add_tracing_arguments(parser: Options) -> None:
 def choose_leaves(devices: Devices, names: Sequence[str] | None) -> tuple[list[Leaf], list[str]]:
     """Return the leaves to trace for these names, and notes for the user."""
     selection = Selection(devices, names)
-    leaves = selection.leaves()
+    leaves = selection.find_leaves()
     if not leaves:
         raise UsageError(_NO_DISK)
-    return leaves, selection.notes()
+    return leaves, selection.list_notes()
 
 
-def by_of(args: argparse.Namespace) -> By | None:
+def choose_owner_kind(args: argparse.Namespace) -> OwnerGrouping | None:
     """Return the kind of owners to distinguish, or None if none was requested."""
-    return By(args.by) if args.by not in (None, "none") else None
+    return OwnerGrouping(args.by) if args.by not in (None, "none") else None
 
 
-def live_waf(devices: Devices, args: argparse.Namespace) -> LiveWaf:
+def make_live_waf(devices: Devices, args: argparse.Namespace) -> LiveWaf:
     """Return the reader of firmware counters. By default, named drives with log pages are read."""
     wanted = args.waf != 0 and (args.dev or args.waf is not None)
 
-    def drives(leaves: Sequence[Leaf]) -> dict[str, BlockDevice]:
-        return drives_of(leaves, all_kinds=args.waf is not None) if wanted else {}
+    def select_drives(leaves: Sequence[Leaf]) -> dict[str, BlockDevice]:
+        return find_drives(leaves, all_kinds=args.waf is not None) if wanted else {}
 
-    return LiveWaf(devices, drives, args.waf or _WAF_S)
+    return LiveWaf(devices, select_drives, args.waf or _WAF_S)
 
 
-def live_discards(args: argparse.Namespace) -> LiveDiscards:
+def make_live_discards(args: argparse.Namespace) -> LiveDiscards:
     """Return the tracer of discards. By default it traces named disks, and a failure to attach is not
     fatal."""
 
-    def wanted(leaves: Sequence[Leaf]) -> bool:
+    def has_wanted_discards(leaves: Sequence[Leaf]) -> bool:
         if args.discards is not None:
             return bool(args.discards)
         return bool(args.dev) and args.backend == "libbpf" and offers_discards(leaves)
 
     is_chained = args.backend == "libbpf" and args.hooks == "auto"
-    return LiveDiscards(wanted, is_required=bool(args.discards), is_chained=is_chained)
+    return LiveDiscards(has_wanted_discards, is_required=bool(args.discards), is_chained=is_chained)
 
 
-def _notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[str]:
-    notes = [*selection.notes(), *tracers.notes]
+def _list_notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[str]:
+    notes = [*selection.list_notes(), *tracers.notes]
     notes += [f"{tracers.backend} cannot tell {what}" for what in tracers.lacks]
     if verbose:
-        programs = ", ".join(dict.fromkeys(program[0] for program in tracers.programs()))
+        programs = ", ".join(dict.fromkeys(program[0] for program in tracers.list_programs()))
         notes.append(f"attached by {tracers.hooks}: {programs}")
     return notes
 
 
-def attached(
-    args: argparse.Namespace, stack: ExitStack, offered: By | None = None, for_s: float | None = None
+def attach_watch(
+    args: argparse.Namespace,
+    stack: ExitStack,
+    offered: OwnerGrouping | None = None,
+    for_s: float | None = None,
 ) -> LiveRun:
     """Return the requested watch, attached until the stack is closed. The command is not started yet.
 
@@ -238,10 +241,10 @@ def attached(
     devices = Devices()
     slow_ns, raw_tp = round(args.slow * 1e9), args.hooks == "raw_tp"
     is_offered = args.by is None and args.backend == "libbpf"
-    by = offered if is_offered else by_of(args)
+    by = offered if is_offered else choose_owner_kind(args)
     owners = Attribution(by, is_offered)
     tracers = TracerSet(
-        lambda leaves: attach(
+        lambda leaves: attach_tracer(
             args.backend, leaves, queue_time=args.queue, raw_tp=raw_tp, slow_ns=slow_ns, owners=owners
         ),
         MOST_DISKS,
@@ -253,13 +256,15 @@ def attached(
     if not membership.members:
         raise UsageError(_NO_DISK)
     stack.callback(tracers.close)
-    live, contexts = live_waf(devices, args), ContextProbe()
+    live, contexts = make_live_waf(devices, args), ContextProbe()
     watching = stack.enter_context(
-        closing(Watching(membership, tracers, live, live_discards(args), contexts, slow_ns=slow_ns, by=by))
+        closing(
+            DiskWatcher(membership, tracers, live, make_live_discards(args), contexts, slow_ns=slow_ns, by=by)
+        )
     )
-    told_apart = None if OWNERS in lacking(tracers.lacks) else by
-    for note in [*_notes(selection, tracers, verbose=args.verbose), *note_of_groups(told_apart)]:
-        say(note)
+    told_apart = None if OWNERS in list_unavailable(tracers.lacks) else by
+    for note in [*_list_notes(selection, tracers, verbose=args.verbose), *make_group_notes(told_apart)]:
+        print_message(note)
     waiter = stack.enter_context(Waiter(events.fileno()))
     live.start()
     contexts.start()
@@ -267,33 +272,33 @@ def attached(
 
 
 def run(args: argparse.Namespace) -> int:
-    inked = is_wanted(args.color, sys.stdout)
-    sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=args.interval, inked=inked)
+    inked = is_colour_wanted(args.color, sys.stdout)
+    sink: Sink = TextLines(sys.stdout, quiet=args.quiet, every_s=args.interval, inked=inked)
     if args.json:
         sink = JsonLines(sys.stdout, quiet=args.quiet)
-    kept: KeptRun | None = None
+    kept: RunRecorder | None = None
     if args.note and not args.output:
         raise UsageError("--note keeps a text in a recording: add -o FILE")
-    if shows_dashboard(args, unless=_unless(args)):
+    if is_dashboard_chosen(args, unless=_find_conflict(args)):
         return _run_dashboard(args, sink, inked=inked)
     with ExitStack() as stack:
-        live, story = attached(args, stack), Story()
+        live, story = attach_watch(args, stack), RunPresenter()
         if args.output:
-            kept = stack.enter_context(keep(live, args, quiet_stdout=args.json))
-        live.start(quiet_stdout=args.json)
+            kept = stack.enter_context(make_run_recorder(live, args, quiet_stdout=args.json))
+        live.start_command(quiet_stdout=args.json)
         try:
-            show(kept or live, story, sink, say)
+            present_run(kept or live, story, sink, print_message)
         except BrokenPipeError:
             if live.end:
                 raise
             # The reader is gone, but the command must not suffer.
-            return live.finish()
+            return live.wait_for_command()
     if kept:
-        kept.show_rest(data().lines, as_json=args.json)
-    return _status(args, live, story, kept)
+        kept.show_notes_and_fio(open_stdout().write_lines, as_json=args.json)
+    return _choose_exit_status(args, live, story, kept)
 
 
-def _unless(args: argparse.Namespace) -> str | None:
+def _find_conflict(args: argparse.Namespace) -> str | None:
     """Return a reason against the dashboard, as a sentence, or None."""
     if args.command:
         return "the command behind -- has the terminal; record it by -o FILE, and replay that"
@@ -304,37 +309,40 @@ def _run_dashboard(args: argparse.Namespace, sink: Sink, *, inked: bool) -> int:
     # Imported here because it is slow.
     from opwatch.tools.dashboard.showing import LiveScreen
 
-    story = Story()
+    story = RunPresenter()
     with ExitStack() as stack:
         screen = stack.enter_context(LiveScreen(is_coloured=inked))
-        live = attached(args, stack, By.CGROUP)
-        kept = stack.enter_context(keep(live, args)) if args.output else None
-        screen.show(live, kept, story, sink, args.interval)
-    return _status(args, live, story, kept)
+        live = attach_watch(args, stack, OwnerGrouping.CGROUP)
+        kept = stack.enter_context(make_run_recorder(live, args)) if args.output else None
+        screen.show_run(live, kept, story, sink, args.interval)
+    return _choose_exit_status(args, live, story, kept)
 
 
-def _status(args: argparse.Namespace, live: LiveRun, story: Story, kept: KeptRun | None) -> int:
+def _choose_exit_status(
+    args: argparse.Namespace, live: LiveRun, story: RunPresenter, kept: RunRecorder | None
+) -> int:
     if live.gone:
-        say(f"{live.gone} has gone; the summary ends there")
+        print_message(f"{live.gone} has gone; the summary ends there")
         return 1
     failed = 1 if kept and kept.problem else 0
     if args.strict and story.unexplained:
-        say("--strict: " + "; ".join(story.unexplained))
+        print_message("--strict: " + "; ".join(story.unexplained))
         failed = 1
     return live.status or failed
 
 
-def keep(live: LiveRun, args: argparse.Namespace, *, quiet_stdout: bool = False) -> KeptRun:
+def make_run_recorder(live: LiveRun, args: argparse.Namespace, *, quiet_stdout: bool = False) -> RunRecorder:
     """Return the run with a recorder. If the command is fio, add options for more output."""
     # Imported here because it is slow.
-    from opwatch.tools.kept_run import KeptRun, fio_under, new_recording
+    from opwatch.tools.fio_run import make_recorded_fio
+    from opwatch.tools.run_recorder import RunRecorder, create_run_recording
 
-    target = new_recording(args)
+    target = create_run_recording(args)
     command = args.command
-    fio = fio_under(command, as_it_is=args.fio_as_is, quiet_stdout=quiet_stdout)
+    fio = make_recorded_fio(command, as_it_is=args.fio_as_is, quiet_stdout=quiet_stdout)
     if fio:
-        fio.tell()
+        fio.print_missing()
         args.command = fio.command
-    kept = KeptRun(live, target, command, fio)
-    kept.notes(args.note)
+    kept = RunRecorder(live, target, command, fio)
+    kept.add_notes(args.note)
     return kept

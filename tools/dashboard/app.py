@@ -10,11 +10,11 @@ from textual.events import Key, Resize
 from textual.strip import Strip
 from textual.widget import Widget
 
-from opwatch.sinks.dashboard.past import Past
-from opwatch.sinks.dashboard.screen import MARGIN, Frame, screen
+from opwatch.sinks.dashboard.history import WatchHistory
+from opwatch.sinks.dashboard.screen import MARGIN, Frame, draw_screen
 from opwatch.sinks.dashboard.view import View
-from opwatch.tools.dashboard.lasting import LastingDriver
-from opwatch.tools.dashboard.paint import Painter, colours_of, strips
+from opwatch.tools.dashboard.hangup import ResilientDriver
+from opwatch.tools.dashboard.paint import Painter, count_colours, make_strips
 
 # Shortest time between redraws in seconds, however much data arrives.
 _REDRAW_S = 0.1
@@ -30,7 +30,9 @@ class Board(Widget):
     can_focus = True
     DEFAULT_CSS = "Board { width: 100%; height: 100%; background: ansi_default; color: ansi_default; }"
 
-    def __init__(self, past: Past, view: View, frame: Callable[[int, int], Frame], painter: Painter) -> None:
+    def __init__(
+        self, past: WatchHistory, view: View, frame: Callable[[int, int], Frame], painter: Painter
+    ) -> None:
         super().__init__()
         self._past, self._view, self._frame, self._painter = past, view, frame, painter
         self._lines: list[Strip] = []
@@ -41,8 +43,8 @@ class Board(Widget):
         if not width or not height:
             return
         self._view.follow_busiest(self._past)
-        rows = screen(self._past, self._view, self._frame(width, height))
-        self._lines = strips(self._painter, rows, width)
+        rows = draw_screen(self._past, self._view, self._frame(width, height))
+        self._lines = make_strips(self._painter, rows, width)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -62,7 +64,7 @@ class DashboardApp(App[None]):
 
     def __init__(
         self,
-        past: Past,
+        past: WatchHistory,
         view: View,
         frame: Callable[[int, int], Frame],
         *,
@@ -71,10 +73,10 @@ class DashboardApp(App[None]):
         stop: Callable[[], None] = lambda: None,
         keep: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(driver_class=LastingDriver, ansi_color=True)
+        super().__init__(driver_class=ResilientDriver, ansi_color=True)
         self.past, self.view = past, view
         self._frame, self._begin, self._stop, self._keep = frame, begin, stop, keep
-        colours = colours_of(self.console.color_system, is_wanted=is_coloured)
+        colours = count_colours(self.console.color_system, is_wanted=is_coloured)
         self._painter = Painter(colours)
         self._is_due = False
         self._is_first = True
@@ -88,17 +90,17 @@ class DashboardApp(App[None]):
     def on_mount(self) -> None:
         self._begin()
 
-    def news(self) -> None:
+    def schedule_redraw(self) -> None:
         """Schedule a redraw after an addition to the past."""
         if self._is_first:
             # Draw the first data immediately.
             self._is_first = False
-            self._draw()
+            self._redraw_boards()
         elif not self._is_due:
             self._is_due = True
-            self.set_timer(_REDRAW_S, self._draw)
+            self.set_timer(_REDRAW_S, self._redraw_boards)
 
-    def _draw(self) -> None:
+    def _redraw_boards(self) -> None:
         self._is_due = False
         # A key may arrive before the board exists, and a timer may fire after it is gone.
         for board in self.query(Board):
@@ -109,44 +111,44 @@ class DashboardApp(App[None]):
         event.prevent_default()
         key = event.key
         if key in ("q", "ctrl+c", "ctrl+q"):
-            self._quit()
+            self._request_quit()
         elif key in ("question_mark", "h", "f1"):
             self.view.is_help = not self.view.is_help
         elif key == "escape":
             self.view.is_help = False
-            self.past.forget_note()
+            self.past.clear_note()
         elif key == "o":
-            self._keep_it()
+            self._save_recording()
         else:
-            self._move(key)
-        self._draw()
+            self._handle_move(key)
+        self._redraw_boards()
 
-    def _move(self, key: str) -> None:
+    def _handle_move(self, key: str) -> None:
         view, past = self.view, self.past
         self.has_moved = True
-        view.keep_disk(past)
+        view.pin_disk(past)
         if key in _OPS:
             view.chosen_op = _OPS[key]
         elif key in _SCROLL:
             view.scroll(past, _SCROLL[key])
         elif key in _DISKS:
-            view.next_disk(past, _DISKS[key])
+            view.select_next_disk(past, _DISKS[key])
         elif key in _ZOOM:
             view.zoom_by(_ZOOM[key])
         elif key == "space":
-            view.pause(past)
+            view.toggle_pause(past)
         elif key == "home":
-            view.oldest(past)
+            view.scroll_to_oldest(past)
         elif key == "end":
-            view.newest()
+            view.show_newest()
 
-    def _keep_it(self) -> None:
+    def _save_recording(self) -> None:
         if self._keep:
             self._keep()
         else:
-            self.past.say("o: this is a recording already")
+            self.past.set_message("o: this is a recording already")
 
-    def _quit(self) -> None:
+    def _request_quit(self) -> None:
         """Ask the run to end; the second time, leave without waiting for it."""
         self._asked_to_stop += 1
         if self._asked_to_stop > 1:

@@ -8,7 +8,7 @@ import os
 import sys
 
 from opwatch.errors import UsageError
-from opwatch.host.privilege import TEXTUAL, install_command
+from opwatch.host.privilege import TEXTUAL, build_install_command
 from opwatch.tools.arguments import Options
 
 
@@ -22,19 +22,19 @@ def add_screen_arguments(form: Options) -> None:
     )
 
 
-def shows_dashboard(args: argparse.Namespace, *, unless: str | None = None) -> bool:
+def is_dashboard_chosen(args: argparse.Namespace, *, unless: str | None = None) -> bool:
     """Return whether to show the dashboard.
 
     `unless` names a requested option without dashboard support. Raise UsageError if the user requested an
     impossible dashboard.
     """
-    reason = unless or _reason()
+    reason = unless or _find_obstacle()
     if args.tui and reason:
         raise UsageError(f"--tui: {reason}")
     return not (reason or args.plain or args.json or args.quiet)
 
 
-def _reason() -> str | None:
+def _find_obstacle() -> str | None:
     """Return the reason why a dashboard is impossible, or None."""
     streams = {"standard input": sys.stdin, "standard output": sys.stdout, "standard error": sys.stderr}
     for name, stream in streams.items():
@@ -45,6 +45,6 @@ def _reason() -> str | None:
     if "utf" not in (sys.stdout.encoding or "").lower():
         return "this terminal's encoding is not UTF-8"
     if importlib.util.find_spec("textual") is None:
-        command = install_command(TEXTUAL)
+        command = build_install_command(TEXTUAL)
         return f"textual is not installed: {command}. Without --tui, lines are shown"
     return None

@@ -44,24 +44,24 @@ class Painter:
     def __init__(self, colours: int) -> None:
         self._colours = colours
 
-    def strip(self, row: Sequence[tuple[str, Tone | Heat]], width: int) -> Strip:
+    def make_strip(self, row: Sequence[tuple[str, Tone | Heat]], width: int) -> Strip:
         """Return one row as a strip."""
-        segments = [Segment(*self._painted(text, tone)) for text, tone in row]
+        segments = [Segment(*self._style_text(text, tone)) for text, tone in row]
         return Strip(segments).adjust_cell_length(width)
 
-    def _painted(self, text: str, tone: Tone | Heat) -> tuple[str, Style]:
+    def _style_text(self, text: str, tone: Tone | Heat) -> tuple[str, Style]:
         if isinstance(tone, Tone):
-            return text, _TONES[tone] if self._colours else _without_colour(_TONES[tone])
-        glyph, style = _heat(tone, self._colours)
+            return text, _TONES[tone] if self._colours else _drop_colour(_TONES[tone])
+        glyph, style = _style_heat(tone, self._colours)
         return glyph * len(text), style
 
 
-def _without_colour(style: Style) -> Style:
+def _drop_colour(style: Style) -> Style:
     return Style(bold=style.bold, dim=style.dim, reverse=style.reverse)
 
 
 @cache
-def _heat(heat: Heat, colours: int) -> tuple[str, Style]:
+def _style_heat(heat: Heat, colours: int) -> tuple[str, Style]:
     """Return the glyph and style of two cells. With 256 colours each cell has a separate colour; otherwise
     density shows the hotter cell."""
     upper, lower = min(heat.upper, LEVELS), min(heat.lower, LEVELS)
@@ -83,12 +83,12 @@ def _heat(heat: Heat, colours: int) -> tuple[str, Style]:
     return _DENSITY[hotter], Style(color=_SIXTEEN[hotter - 1]) if colours else Style()
 
 
-def colours_of(system: str | None, *, is_wanted: bool) -> int:
+def count_colours(system: str | None, *, is_wanted: bool) -> int:
     """Return the number of colours for rich's name of a colour system, or 0 if colours are unwanted."""
     if not is_wanted or system is None:
         return 0
     return 16 if system in ("standard", "windows") else 256
 
 
-def strips(painter: Painter, rows: Sequence[Row], width: int) -> list[Strip]:
-    return [painter.strip(row, width) for row in rows]
+def make_strips(painter: Painter, rows: Sequence[Row], width: int) -> list[Strip]:
+    return [painter.make_strip(row, width) for row in rows]

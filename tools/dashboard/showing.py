@@ -13,20 +13,20 @@ from opwatch.cpu import CommandCpu
 from opwatch.samples.end import End
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.observation import Sink
+from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.source import Source
-from opwatch.samples.story import Story
-from opwatch.sinks.dashboard.past import Past
-from opwatch.sinks.terminal import hearing, say
-from opwatch.tools.command import imported
+from opwatch.sinks.dashboard.history import WatchHistory
+from opwatch.sinks.terminal import print_message, redirect_messages
+from opwatch.tools.command import import_without_gc
 
 if TYPE_CHECKING:
     from opwatch.host.device import Leaf
-    from opwatch.tools.dashboard.keeping import KeptHour
-    from opwatch.tools.kept_run import KeptRun
+    from opwatch.tools.dashboard.keeping import HourRecorder
+    from opwatch.tools.run_recorder import RunRecorder
 
 
-_MOST_TALK = 200
-_RUNNING = "opwatch.tools.dashboard.running"
+_MAX_MESSAGES = 200
+_RUNNING_MODULE = "opwatch.tools.dashboard.running"
 
 
 class StoppableSource(Source, Protocol):
@@ -42,41 +42,41 @@ class StoppableSource(Source, Protocol):
     def stop(self) -> None: ...
 
 
-class LateHour:
+class DeferredHourRecorder:
     """Keeps the last hour of a run, starting after the first interval is on the screen, because importing the
     recorder takes as long as importing the screen."""
 
     def __init__(self, live: StoppableSource, interval_s: float) -> None:
         self._live, self._interval_s = live, interval_s
-        self._hour: KeptHour | None = None
+        self._hour: HourRecorder | None = None
         # Set when the first interval is on the screen, or when none will come.
         self._is_begun = threading.Event()
 
-    def entries(self) -> Iterator[RunEntry]:
+    def iter_entries(self) -> Iterator[RunEntry]:
         waiting: list[RunEntry] = []
-        for entry in self._live.entries():
+        for entry in self._live.iter_entries():
             yield entry
             waiting.append(entry)
             if not (self._hour or isinstance(entry, Ticked)):
                 continue
-            hour = self._hour = self._hour or self._begun()
+            hour = self._hour = self._hour or self._start_recorder()
             for one in waiting:
-                hour.take(one)
+                hour.add_entry(one)
             waiting.clear()
             self._is_begun.set()
 
-    def _begun(self) -> KeptHour:
+    def _start_recorder(self) -> HourRecorder:
         # Imported here because it is slow.
-        from opwatch.tools.dashboard.keeping import KeptHour
+        from opwatch.tools.dashboard.keeping import HourRecorder
 
-        return KeptHour(self._live, self._interval_s)
+        return HourRecorder(self._live, self._interval_s)
 
-    def write(self, tell: Callable[[str], None]) -> None:
+    def write_recording(self, tell: Callable[[str], None]) -> None:
         """Save the kept data as a recording and report the path. Call from a thread that may block until the
         first interval."""
         self._is_begun.wait()
         if self._hour:
-            self._hour.write(tell)
+            self._hour.write_recording(tell)
 
     def close(self) -> None:
         self._is_begun.set()
@@ -89,19 +89,19 @@ class LiveScreen:
     afterwards."""
 
     def __init__(self, *, is_coloured: bool) -> None:
-        self._is_coloured, self._past = is_coloured, Past()
+        self._is_coloured, self._past = is_coloured, WatchHistory()
         self._heard: list[str] = []
-        self._hearing = hearing(self._hear)
+        self._hearing = redirect_messages(self._record_message)
 
-    def _hear(self, text: str) -> None:
-        if len(self._heard) < _MOST_TALK:
+    def _record_message(self, text: str) -> None:
+        if len(self._heard) < _MAX_MESSAGES:
             self._heard.append(text)
-        self._past.say(text)
+        self._past.set_message(text)
 
     def __enter__(self) -> LiveScreen:
         self._hearing.__enter__()
         # Import while the kernel loads the programs of the watch.
-        threading.Thread(target=_prepare, name="import").start()
+        threading.Thread(target=_import_screen, name="import").start()
         return self
 
     def __exit__(
@@ -112,16 +112,21 @@ class LiveScreen:
     ) -> None:
         self._hearing.__exit__(kind, error, trace)
         for text in self._heard:
-            say(text)
+            print_message(text)
 
-    def show(
-        self, live: StoppableSource, kept: KeptRun | None, story: Story, sink: Sink, interval_s: float
+    def show_run(
+        self,
+        live: StoppableSource,
+        kept: RunRecorder | None,
+        story: RunPresenter,
+        sink: Sink,
+        interval_s: float,
     ) -> None:
         """Show the watch until the end or until the user quits, then the summary. With `kept` the watch is
         already recorded, and no hour of data is kept for saving."""
         from opwatch.tools.dashboard.running import DashboardRun  # see _prepare()
 
-        with closing(LateHour(live, interval_s)) as hour:
+        with closing(DeferredHourRecorder(live, interval_s)) as hour:
             DashboardRun(
                 kept or hour,
                 story,
@@ -129,14 +134,14 @@ class LiveScreen:
                 interval_s=interval_s,
                 is_coloured=self._is_coloured,
                 stop=live.stop,
-                keep=None if kept else hour.write,
+                keep=None if kept else hour.write_recording,
             ).run()
         for summary in self._past.finals:
-            sink.write(summary)
+            sink.write_observation(summary)
 
 
-def _prepare() -> None:
+def _import_screen() -> None:
     """Import the screen, which takes about as long as attaching."""
     # If the import fails, the code that needs the module reports the error.
     with contextlib.suppress(ImportError):
-        imported(_RUNNING)
+        import_without_gc(_RUNNING_MODULE)

@@ -14,7 +14,7 @@ import tty
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from opwatch.closing import Closing
+from opwatch.closing import Closable
 
 # Seconds between checks whether we are in the foreground again.
 _BACKGROUND_S = 0.3
@@ -23,7 +23,7 @@ _SEQUENCE = re.compile(r"\x1b[\[O][0-9;]*[@-~]")
 _NAMED = {"\x1b": ESCAPE, "\r": ENTER, "\n": ENTER, "\x7f": BACKSPACE, "\b": BACKSPACE}
 
 
-def keys_of(text: str) -> Iterator[str]:
+def split_keys(text: str) -> Iterator[str]:
     """Yield the keys in a chunk of terminal input: a printable character, or the name of a key.
 
     Escape sequences, such as those of arrow keys, are dropped.
@@ -50,7 +50,7 @@ def _is_in_foreground(terminal: int) -> bool:
         return False
 
 
-class Keyboard(Closing):
+class Keyboard(Closable):
     """Calls `press` with each key, on a separate thread, inside the context.
 
     Inside the context the terminal neither echoes keys nor waits for Enter. Ctrl-C still sends a signal.
@@ -60,7 +60,7 @@ class Keyboard(Closing):
         self._press, self._terminal = press, sys.stdin.fileno()
         self._before: list[Any] | None = None
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC)
-        self._thread = threading.Thread(target=self._read, name="keys", daemon=True)
+        self._thread = threading.Thread(target=self._read_keys, name="keys", daemon=True)
 
     def __enter__(self) -> Self:
         with contextlib.suppress(termios.error):
@@ -79,7 +79,7 @@ class Keyboard(Closing):
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self._terminal, termios.TCSANOW, self._before)
 
-    def _read(self) -> None:
+    def _read_keys(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         while True:
             ready, _, _ = select.select([self._wake_read, self._terminal], [], [])
@@ -95,5 +95,5 @@ class Keyboard(Closing):
                 return
             if not typed:
                 return
-            for key in keys_of(decoder.decode(typed)):
+            for key in split_keys(decoder.decode(typed)):
                 self._press(key)

@@ -9,7 +9,7 @@ from opwatch.sinks.plain.ink import Ink, Span
 from opwatch.tools.keys.keyboard import BACKSPACE, ENTER, ESCAPE
 
 _SORTS = {"b": Sort.BYTES, "r": Sort.REQUESTS, "t": Sort.TIME, "l": Sort.LATENCY}
-_LONGEST = 60
+_MAX_FILTER_LENGTH = 60
 
 
 @dataclass(slots=True)
@@ -21,10 +21,10 @@ class OwnerKeys:
     is_typing: bool = False
     is_over: bool = False
 
-    def press(self, key: str) -> None:
+    def handle_key(self, key: str) -> None:
         """Apply a key. Unknown keys do nothing."""
         if self.is_typing:
-            self._type(key)
+            self._edit_filter(key)
         elif key in _SORTS:
             self.sort = _SORTS[key]
         elif key == "/":
@@ -34,17 +34,17 @@ class OwnerKeys:
         elif key == "q":
             self.is_over = True
 
-    def _type(self, key: str) -> None:
+    def _edit_filter(self, key: str) -> None:
         if key == ENTER:
             self.is_typing = False
         elif key == ESCAPE:
             self.is_typing, self.words = False, ""
         elif key == BACKSPACE:
             self.words = self.words[:-1]
-        elif len(key) == 1 and len(self.words) < _LONGEST:
+        elif len(key) == 1 and len(self.words) < _MAX_FILTER_LENGTH:
             self.words += key
 
-    def spans(self) -> list[Span]:
+    def build_spans(self) -> list[Span]:
         """Return the line with the available keys and the current choice."""
         if self.is_typing:
             return [

@@ -6,12 +6,12 @@ import argparse
 
 from opwatch.collectors.firmware.own_latency import read_latency
 from opwatch.collectors.firmware.recorded import read_recorded
-from opwatch.counters.latency.looked import DriveLatency, latency_of
+from opwatch.counters.latency.drive_latency import DriveLatency, decode_latency
 from opwatch.errors import UsageError
 from opwatch.host.device import Devices
-from opwatch.sinks.latency.own import document, lines
-from opwatch.sinks.terminal import data
-from opwatch.tools.latency.way import run_way
+from opwatch.sinks.latency.drive_log import build_latency_document, format_drive_latency
+from opwatch.sinks.terminal import open_stdout
+from opwatch.tools.latency.path import run_path_latency
 
 
 def run_latency(args: argparse.Namespace) -> int:
@@ -20,19 +20,19 @@ def run_latency(args: argparse.Namespace) -> int:
     if args.files:
         if args.seconds:
             raise UsageError("--for is for a drive that is read now, not for files")
-        _show(latency_of(read_recorded(args.files)), args)
+        _show_latency(decode_latency(read_recorded(args.files)), args)
         return 0
     if len(args.dev) > 1:
         raise UsageError("--latency is for one --dev at a time")
     disk = Devices().resolve(args.dev[0]).disk
     if args.seconds:
-        return run_way(disk, args)
-    _show(read_latency(disk), args)
+        return run_path_latency(disk, args)
+    _show_latency(read_latency(disk), args)
     return 0
 
 
-def _show(drive_latency: DriveLatency, args: argparse.Namespace) -> None:
+def _show_latency(drive_latency: DriveLatency, args: argparse.Namespace) -> None:
     if args.json:
-        data().json(document(drive_latency), indent=2)
+        open_stdout().write_json(build_latency_document(drive_latency), indent=2)
     else:
-        data().lines(lines(drive_latency))
+        open_stdout().write_lines(format_drive_latency(drive_latency))

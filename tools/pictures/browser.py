@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import OpwatchError, Unsupported
-from opwatch.tools.pictures.session import BrowserSession, browser_session
+from opwatch.tools.pictures.session import BrowserSession, open_browser_session
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _TIMEOUT_S = 120
@@ -30,11 +30,11 @@ class Browser:
 
     path: str
 
-    def run(self, page: Path, options: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    def run_browser(self, page: Path, options: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
         """Run the browser on a page, and wait for its end."""
         with tempfile.TemporaryDirectory(prefix="opwatch-", ignore_cleanup_errors=True) as profile:
             words = [
-                *(self.path, *_OPTIONS, *self._rights(), f"--user-data-dir={profile}"),
+                *(self.path, *_OPTIONS, *self._list_sandbox_options(), f"--user-data-dir={profile}"),
                 *(*options, page.absolute().as_uri()),
             ]
             try:
@@ -48,21 +48,21 @@ class Browser:
                 failure.log = error.stderr.decode(errors="replace")
                 raise failure from None
 
-    def session(self) -> AbstractContextManager[BrowserSession]:
+    def open_session(self) -> AbstractContextManager[BrowserSession]:
         """Return a running browser for several pictures."""
-        return browser_session(self.path, [*_OPTIONS, *self._rights()])
+        return open_browser_session(self.path, [*_OPTIONS, *self._list_sandbox_options()])
 
-    def picture(self, page: Path, target: Path, width: int, height: int) -> None:
+    def write_picture(self, page: Path, target: Path, width: int, height: int) -> None:
         """Write a page as PNG, at double size for sharp lines."""
-        with self.session() as session:
-            session.picture(page, target, width, height)
+        with self.open_session() as session:
+            session.write_picture(page, target, width, height)
 
-    def _rights(self) -> list[str]:
+    def _list_sandbox_options(self) -> list[str]:
         # Chromium's sandbox does not work for root.
         return ["--no-sandbox"] if os.geteuid() == 0 else []
 
 
-def browser() -> Browser:
+def find_browser() -> Browser:
     """Return the browser of this machine. Raise Unsupported if there is none."""
     path = next(filter(None, map(shutil.which, _NAMES)), None)
     if not path:

@@ -30,25 +30,25 @@ class BrowserSession:
         self._name, self._commands, self._answers = name, commands, answers
         self._number, self._buffer = 0, b""
         self._page: str | None = None
-        target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        self._page = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self._call("Page.enable")
+        target = self._send_command("Target.createTarget", url="about:blank")["targetId"]
+        self._page = self._send_command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._send_command("Page.enable")
 
-    def picture(self, page: Path, target: Path, width: int, height: int) -> None:
+    def write_picture(self, page: Path, target: Path, width: int, height: int) -> None:
         """Write a page as PNG, at double size for sharp lines."""
-        self._call(
+        self._send_command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=height,
             deviceScaleFactor=2,
             mobile=False,
         )
-        self._call("Page.navigate", url=page.absolute().as_uri())
-        self._wait(lambda message: message.get("method") == "Page.loadEventFired")
-        data = self._call("Page.captureScreenshot", format="png")["data"]
+        self._send_command("Page.navigate", url=page.absolute().as_uri())
+        self._wait_for_message(lambda message: message.get("method") == "Page.loadEventFired")
+        data = self._send_command("Page.captureScreenshot", format="png")["data"]
         target.write_bytes(base64.b64decode(data))
 
-    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401
+    def _send_command(self, method: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401
         self._number += 1
         number = self._number
         message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
@@ -58,13 +58,13 @@ class BrowserSession:
             os.write(self._commands, json.dumps(message).encode() + b"\0")
         except OSError as error:
             raise OpwatchError(f"{self._name} ended early: {error.strerror}") from error
-        answer = self._wait(lambda message: message.get("id") == number)
+        answer = self._wait_for_message(lambda message: message.get("id") == number)
         if "error" in answer:
             raise OpwatchError(f"{self._name} cannot draw: {method}: {answer['error'].get('message')}")
         result: dict[str, Any] = answer["result"]
         return result
 
-    def _wait(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def _wait_for_message(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
             while b"\0" in self._buffer:
@@ -82,7 +82,7 @@ class BrowserSession:
 
 
 @contextlib.contextmanager
-def browser_session(path: str, options: Sequence[str]) -> Iterator[BrowserSession]:
+def open_browser_session(path: str, options: Sequence[str]) -> Iterator[BrowserSession]:
     """Yield a browser that runs during the context. The temporary profile is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="opwatch-", ignore_cleanup_errors=True) as profile:
         read_commands, commands = os.pipe()
@@ -95,7 +95,7 @@ def browser_session(path: str, options: Sequence[str]) -> Iterator[BrowserSessio
             (nothing, 1),
             (nothing, 2),
         ]
-        high = {source: _above(source) for source, _ in moves}
+        high = {source: _move_descriptor_up(source) for source, _ in moves}
         child = os.posix_spawn(
             path,
             [path, *options, "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"],
@@ -115,6 +115,6 @@ def browser_session(path: str, options: Sequence[str]) -> Iterator[BrowserSessio
             os.waitpid(child, 0)
 
 
-def _above(descriptor: int) -> int:
+def _move_descriptor_up(descriptor: int) -> int:
     """Return a copy of a descriptor, with a number that the browser does not use."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)

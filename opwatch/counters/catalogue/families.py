@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from opwatch.counters.catalogue.fingerprints import UnitRules, packaged_rules
+from opwatch.counters.catalogue.fingerprints import UnitRules, load_packaged_rules
 from opwatch.counters.decode.vendor_page import LAYOUTS
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput, UsageError
@@ -92,7 +92,7 @@ class Entry:
     # The user wrote the entry, so learned rules do not overrule it.
     own: bool = False
 
-    def matches(self, drive: DriveFacts) -> bool:
+    def matches_drive(self, drive: DriveFacts) -> bool:
         """Return whether the drive matches. Required fields that the drive does not report count as
         mismatches."""
         if drive.protocol and drive.protocol != self.protocol:
@@ -113,131 +113,131 @@ class Catalogue:
         self._rules = rules
 
     @property
-    def rules(self) -> UnitRules:
-        return packaged_rules() if self._rules is None else self._rules
+    def unit_rules(self) -> UnitRules:
+        return load_packaged_rules() if self._rules is None else self._rules
 
-    def matching(self, drive: DriveFacts, protocol: str) -> list[Entry]:
+    def find_entries(self, drive: DriveFacts, protocol: str) -> list[Entry]:
         """Return the entries for this drive, in file order."""
-        return [entry for entry in self.entries if entry.protocol == protocol and entry.matches(drive)]
+        return [entry for entry in self.entries if entry.protocol == protocol and entry.matches_drive(drive)]
 
 
-class _Table:
+class _TomlTable:
     """TOML table whose keys are taken one by one. Keys left over at the end are an error."""
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         self._values = dict(values)
         self._where = where
 
-    def wrong(self, key: str, wanted: str) -> UsageError:
+    def make_error(self, key: str, wanted: str) -> UsageError:
         return UsageError(f"{self._where}: {key} must be {wanted}")
 
-    def take(self, key: str, kind: type, wanted: str) -> Any:  # noqa: ANN401
+    def take_value(self, key: str, kind: type, wanted: str) -> Any:  # noqa: ANN401
         value = self._values.pop(key, None)
         if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-            raise self.wrong(key, wanted)
+            raise self.make_error(key, wanted)
         return value
 
-    def text(self, key: str, *, needed: bool = False) -> str | None:
-        value: str | None = self.take(key, str, "a text")
+    def take_text(self, key: str, *, needed: bool = False) -> str | None:
+        value: str | None = self.take_value(key, str, "a text")
         if needed and not value:
-            raise self.wrong(key, "a text, and there")
+            raise self.make_error(key, "a text, and there")
         return value
 
-    def number(self, key: str, most: int) -> int | None:
-        value: int | None = self.take(key, int, "a number")
+    def take_number(self, key: str, most: int) -> int | None:
+        value: int | None = self.take_value(key, int, "a number")
         if value is not None and not 0 <= value <= most:
-            raise self.wrong(key, f"a number from 0 to {most}")
+            raise self.make_error(key, f"a number from 0 to {most}")
         return value
 
-    def pattern(self, key: str) -> re.Pattern[str] | None:
-        value = self.text(key)
+    def take_pattern(self, key: str) -> re.Pattern[str] | None:
+        value = self.take_text(key)
         try:
             with warnings.catch_warnings(action="ignore"):
                 return re.compile(value) if value is not None else None
         except (re.error, OverflowError, RecursionError) as error:
-            raise self.wrong(key, f"a regular expression ({error})") from error
+            raise self.make_error(key, f"a regular expression ({error})") from error
 
-    def ids(self, key: str) -> tuple[int, ...]:
-        values = self.take(key, list, "a list of numbers") or []
+    def take_ids(self, key: str) -> tuple[int, ...]:
+        values = self.take_value(key, list, "a list of numbers") or []
         if not all(type(value) is int and 0 < value < 256 for value in values):
-            raise self.wrong(key, "a list of numbers from 1 to 255")
+            raise self.make_error(key, "a list of numbers from 1 to 255")
         return tuple(values)
 
-    def terms(self, key: str) -> tuple[str, ...]:
-        values = self.take(key, list, "a list") or []
+    def take_terms(self, key: str) -> tuple[str, ...]:
+        values = self.take_value(key, list, "a list") or []
         if not all(isinstance(value, str) or type(value) is int for value in values):
-            raise self.wrong(key, "a list of numbers or texts")
+            raise self.make_error(key, "a list of numbers or texts")
         return tuple(str(value) for value in values)
 
-    def table(self, key: str) -> _Table | None:
-        value = self.take(key, dict, "a table")
-        return _Table(value, f"{self._where}.{key}") if value is not None else None
+    def take_table(self, key: str) -> _TomlTable | None:
+        value = self.take_value(key, dict, "a table")
+        return _TomlTable(value, f"{self._where}.{key}") if value is not None else None
 
-    def finish(self) -> None:
+    def reject_unknown(self) -> None:
         if self._values:
             raise UsageError(f"{self._where}: unknown key {sorted(self._values)[0]!r}")
 
-    def rest(self) -> dict[str, Any]:
+    def take_rest(self) -> dict[str, Any]:
         values, self._values = self._values, {}
         return values
 
 
-def _fit(table: _Table) -> tuple[float, float] | None:
+def _parse_fit(table: _TomlTable) -> tuple[float, float] | None:
     """Return the lowest and highest allowed ratio, or None if the entry has none."""
-    fit = table.take("worn_fit", list, "a list of two numbers")
+    fit = table.take_value("worn_fit", list, "a list of two numbers")
     if fit is None:
         return None
     if len(fit) != 2 or not all(type(bound) is float for bound in fit) or not 0 < fit[0] < fit[1]:
-        raise table.wrong("worn_fit", "two numbers above 0, as 0.9 and 1.2")
+        raise table.make_error("worn_fit", "two numbers above 0, as 0.9 and 1.2")
     return fit[0], fit[1]
 
 
-def _counter(table: _Table | None) -> Counter | None:
+def _parse_counter(table: _TomlTable | None) -> Counter | None:
     if table is None:
         return None
-    unit = table.take("unit", int, "a number of bytes")
-    units = table.take("units", list, "a list of numbers of bytes")
+    unit = table.take_value("unit", int, "a number of bytes")
+    units = table.take_value("units", list, "a list of numbers of bytes")
     sizes = tuple(units) if units else (unit,)
     if any(type(size) is not int or not 1 <= size <= _MAX_UNIT for size in sizes):
-        raise table.wrong("unit", f"a number of bytes from 1 to {_MAX_UNIT}")
-    terms = table.terms("of")
+        raise table.make_error("unit", f"a number of bytes from 1 to {_MAX_UNIT}")
+    terms = table.take_terms("of")
     if not terms:
-        raise table.wrong("of", "a list of what to add up, and there")
-    quantum = table.take("quantum", int, "a number of bytes")
+        raise table.make_error("of", "a list of what to add up, and there")
+    quantum = table.take_value("quantum", int, "a number of bytes")
     quantum = min(sizes) if quantum is None else quantum
     if not 1 <= quantum <= _MAX_UNIT:
-        raise table.wrong("quantum", f"a number of bytes from 1 to {_MAX_UNIT}")
-    at_least = bool(table.take("at_least", bool, "true or false"))
-    counter = Counter(terms, sizes, quantum, table.text("caveat"), at_least)
-    table.finish()
+        raise table.make_error("quantum", f"a number of bytes from 1 to {_MAX_UNIT}")
+    at_least = bool(table.take_value("at_least", bool, "true or false"))
+    counter = Counter(terms, sizes, quantum, table.take_text("caveat"), at_least)
+    table.reject_unknown()
     return counter
 
 
-def _names(table: _Table | None) -> dict[str, tuple[str, ...]]:
+def _parse_names(table: _TomlTable | None) -> dict[str, tuple[str, ...]]:
     names: dict[str, tuple[str, ...]] = {}
-    for key, value in (table.rest() if table else {}).items():
+    for key, value in (table.take_rest() if table else {}).items():
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             raise UsageError(f"names.{key} must be a list of texts")
         names[key] = tuple(value)
     return names
 
 
-def _sum_of(table: _Table | None) -> tuple[int, int, tuple[int, ...]] | None:
+def _parse_sum(table: _TomlTable | None) -> tuple[int, int, tuple[int, ...]] | None:
     if table is None:
         return None
-    total, factor = table.take("id", int, "a number"), table.take("factor", int, "a number")
-    ids = table.ids("ids")
+    total, factor = table.take_value("id", int, "a number"), table.take_value("factor", int, "a number")
+    ids = table.take_ids("ids")
     if not total or not factor or not ids or not 0 < total < 256 or not 0 < factor <= _MAX_UNIT:
-        raise table.wrong("id, factor, ids", "there")
-    table.finish()
+        raise table.make_error("id, factor, ids", "there")
+    table.reject_unknown()
     return total, factor, ids
 
 
-def _equal(table: _Table) -> tuple[tuple[int, ...], ...]:
+def _parse_equal_groups(table: _TomlTable) -> tuple[tuple[int, ...], ...]:
     """Return the groups of attributes that must be equal."""
-    groups = table.take("equal", list, "a list of lists") or []
+    groups = table.take_value("equal", list, "a list of lists") or []
     if not all(isinstance(group, list) and all(type(term) is int for term in group) for group in groups):
-        raise table.wrong("equal", "a list of lists of numbers")
+        raise table.make_error("equal", "a list of lists of numbers")
     return tuple(tuple(group) for group in groups)
 
 
@@ -246,72 +246,76 @@ _COUNTERS = ("host", "nand", "trimmed", "trims", "for_host", "worn")
 _FLAGS = ("below_host", "tight", "by_attributes", "statistics_wrap")
 
 
-def _counters_and_flags(table: _Table) -> dict[str, Any]:
-    counters = {name: _counter(table.table(name)) for name in _COUNTERS}
-    return counters | {name: bool(table.take(name, bool, "true or false")) for name in _FLAGS}
+def _parse_counters_and_flags(table: _TomlTable) -> dict[str, Any]:
+    counters = {name: _parse_counter(table.take_table(name)) for name in _COUNTERS}
+    return counters | {name: bool(table.take_value(name, bool, "true or false")) for name in _FLAGS}
 
 
-def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
-    table = _Table(values, where)
-    layout = table.text("layout")
+def _parse_entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
+    table = _TomlTable(values, where)
+    layout = table.take_text("layout")
     if layout is not None and layout not in LAYOUTS:
-        raise table.wrong("layout", f"one of {', '.join(LAYOUTS)}")
+        raise table.make_error("layout", f"one of {', '.join(LAYOUTS)}")
     entry = Entry(
-        name=table.text("name", needed=True) or "",
+        name=table.take_text("name", needed=True) or "",
         protocol=protocol,
-        evidence=table.text("evidence", needed=True) or "",
-        drives=table.text("drives", needed=True) or "",
-        model=table.pattern("model"),
-        firmware=table.pattern("firmware"),
-        not_firmware=table.pattern("not_firmware"),
-        family=table.pattern("family"),
-        vendor_id=table.number("vendor_id", 0xFFFF),
-        **_counters_and_flags(table),
-        worn_fit=_fit(table) or _WORN_FIT,
-        page_ratio=table.ids("page_ratio"),
-        own_ratio=table.text("own_ratio"),
-        names=_names(table.table("names")),
-        requires=table.ids("requires"),
-        forbids=table.ids("forbids"),
-        equal=_equal(table),
-        sum_of=_sum_of(table.table("sum_of")),
-        erase=table.terms("erase"),
-        lid=table.number("lid", 0xFF),
+        evidence=table.take_text("evidence", needed=True) or "",
+        drives=table.take_text("drives", needed=True) or "",
+        model=table.take_pattern("model"),
+        firmware=table.take_pattern("firmware"),
+        not_firmware=table.take_pattern("not_firmware"),
+        family=table.take_pattern("family"),
+        vendor_id=table.take_number("vendor_id", 0xFFFF),
+        **_parse_counters_and_flags(table),
+        worn_fit=_parse_fit(table) or _WORN_FIT,
+        page_ratio=table.take_ids("page_ratio"),
+        own_ratio=table.take_text("own_ratio"),
+        names=_parse_names(table.take_table("names")),
+        requires=table.take_ids("requires"),
+        forbids=table.take_ids("forbids"),
+        equal=_parse_equal_groups(table),
+        sum_of=_parse_sum(table.take_table("sum_of")),
+        erase=table.take_terms("erase"),
+        lid=table.take_number("lid", 0xFF),
         layout=layout,
-        fault=table.text("fault"),
-        no_nand=table.text("no_nand"),
+        fault=table.take_text("fault"),
+        no_nand=table.take_text("no_nand"),
     )
-    table.finish()
-    _require(table, entry)
+    table.reject_unknown()
+    _require_fields(table, entry)
     return entry
 
 
-def _require(table: _Table, entry: Entry) -> None:
+def _require_fields(table: _TomlTable, entry: Entry) -> None:
     """Check that the entry has all required fields."""
     if entry.model is None and entry.family is None and entry.firmware is None:
-        raise table.wrong("model", "there, or family or firmware")
+        raise table.make_error("model", "there, or family or firmware")
     counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
     if entry.protocol == "ata":
         _require_attributes(table, (*counters, entry.for_host, entry.worn), entry.erase)
         if len(entry.page_ratio) not in (0, 2):
-            raise table.wrong("page_ratio", "two numbers: pages for the host, and pages for the drive itself")
+            raise table.make_error(
+                "page_ratio", "two numbers: pages for the host, and pages for the drive itself"
+            )
     if entry.protocol == "nvme" and any(counters) and not entry.fault and not (entry.lid and entry.layout):
-        raise table.wrong("lid and layout", "there: they say which page")
+        raise table.make_error("lid and layout", "there: they say which page")
 
 
-def _require_attributes(table: _Table, counters: Iterable[Counter | None], erase: tuple[str, ...]) -> None:
+def _require_attributes(
+    table: _TomlTable, counters: Iterable[Counter | None], erase: tuple[str, ...]
+) -> None:
     """Check that the terms of an ATA entry are attribute numbers."""
     for term in (*(term for counter in counters if counter for term in counter.terms), *erase):
         if not re.fullmatch("[0-9]{1,3}", term) or not 0 < int(term) < 256:
-            raise table.wrong("of and erase", f"numbers from 1 to 255, not {term!r:.40}")
+            raise table.make_error("of and erase", f"numbers from 1 to 255, not {term!r:.40}")
 
 
 def parse_catalogue(text: str, where: str) -> list[Entry]:
     """Return the entries in the text of a catalogue file, or raise UsageError if it is malformed."""
-    return _entries(text.encode("utf-8", "replace"), where)
+    return _parse_entries(text.encode("utf-8", "replace"), where)
 
 
-def _entries(raw: bytes, where: str) -> list[Entry]:
+def _parse_entries(raw: bytes, where: str) -> list[Entry]:
     try:
         document = parse_toml(raw, where)
     except BadInput as error:
@@ -324,13 +328,13 @@ def _entries(raw: bytes, where: str) -> list[Entry]:
             if not isinstance(table, dict):
                 raise UsageError(f"{where}: {protocol} must be tables")
             name = table.get("name", f"entry {index + 1}")
-            entries.append(_entry(table, protocol, f"{where}: {protocol} {name}"))
+            entries.append(_parse_entry(table, protocol, f"{where}: {protocol} {name}"))
     return entries
 
 
-def _read(path: Path) -> list[Entry]:
+def _read_catalogue(path: Path) -> list[Entry]:
     try:
-        return _entries(read_bytes(path), str(path))
+        return _parse_entries(read_bytes(path), str(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except BadInput as error:
@@ -340,16 +344,16 @@ def _read(path: Path) -> list[Entry]:
 def load_catalogue(extra: Iterable[Path] = (), system: Path = SYSTEM) -> Catalogue:
     """Load the files given by the user, then the files of this machine, then the packaged files."""
     folders = [sorted(folder.glob("*.toml")) for folder in (system, PACKAGED)]
-    own = [replace(entry, own=True) for path in (*extra, *folders[0]) for entry in _read(path)]
-    return Catalogue((*own, *(entry for path in folders[1] for entry in _read(path))))
+    own = [replace(entry, own=True) for path in (*extra, *folders[0]) for entry in _read_catalogue(path)]
+    return Catalogue((*own, *(entry for path in folders[1] for entry in _read_catalogue(path))))
 
 
 @cache
-def standard_catalogue() -> Catalogue:
+def load_standard_catalogue() -> Catalogue:
     """Return the catalogue without user files. Loaded once."""
     return load_catalogue()
 
 
 def load_trims() -> Catalogue:
     """Load the catalogue of drives that count trims."""
-    return Catalogue(entry for path in sorted(TRIMS.glob("*.toml")) for entry in _read(path))
+    return Catalogue(entry for path in sorted(TRIMS.glob("*.toml")) for entry in _read_catalogue(path))

@@ -20,10 +20,10 @@ PACKAGED = Path(__file__).parent / "learned" / "ata.toml"
 # Ids used by all vendors, which differ between firmwares of one controller.
 COMMON = frozenset((1, 2, 3, 5, *range(7, 14), 183, 184, *range(187, 202), 240, 254))
 # Fewer ids than this do not identify a firmware.
-_LEAST_CORE = 4
+_MIN_CORE = 4
 # Minimum overlap of similar sets, and minimum number of drives behind them. All similar sets must agree.
-_ALIKE, _ENOUGH_ALIKE = 0.8, 30
-_MOST_UNIT = 1 << 40
+_MIN_SIMILARITY, _MIN_SIMILAR = 0.8, 30
+_MAX_UNIT = 1 << 40
 _LINE = re.compile(
     r"(?:(?P<of>[0-9]{1,3}) x (?P<unit>[0-9]{1,13})(?: in steps of (?P<step>[0-9]{1,7}))?|contested), "
     r"(?P<drives>[0-9]{1,9}) drives, (?P<models>[0-9]{1,9}) models, (?P<share>[01]\.[0-9]{1,6})"
@@ -37,7 +37,7 @@ FIRMWARE = re.compile(r"[A-Za-z0-9._-]{1,16}")
 _BRAND = re.compile(r"[A-Za-z]{1,20}")
 
 
-def brand_of(model: str | None) -> str:
+def find_brand(model: str | None) -> str:
     """Return the first word of a model name, usually the vendor, or an empty string."""
     word = _BRAND.match(model or "")
     return word[0].upper() if word else ""
@@ -62,24 +62,24 @@ class UnitRule:
     not_firmware: tuple[str, ...] = ()
 
     @property
-    def contested(self) -> bool:
+    def is_contested(self) -> bool:
         return self.unit == 0
 
     @property
-    def quantum(self) -> int:
+    def quantum_bytes(self) -> int:
         """Return the bytes of one counter step."""
         return self.unit * self.step
 
-    def holds_for(self, model: str | None, firmware: str | None) -> bool:
+    def covers_model(self, model: str | None, firmware: str | None) -> bool:
         """Return whether the rule covers this model and firmware."""
-        return self.brand in (None, brand_of(model)) and firmware not in self.not_firmware
+        return self.brand in (None, find_brand(model)) and firmware not in self.not_firmware
 
     @property
     def evidence(self) -> str:
         return f"{self.drives} drives of {self.models} models with these attributes, {self.share:.1%} agree"
 
 
-def core_of(ids: Iterable[int]) -> Ids:
+def find_core_ids(ids: Iterable[int]) -> Ids:
     """Return the ids that distinguish firmwares."""
     return frozenset(ids) - COMMON
 
@@ -91,21 +91,25 @@ class UnitRules:
     exact: Mapping[Ids, UnitRule] = field(default_factory=dict)
     core: Mapping[Ids, UnitRule] = field(default_factory=dict)
 
-    def of(self, ids: Ids) -> UnitRule | None:
+    def find_rule(self, ids: Ids) -> UnitRule | None:
         """Return the rule for drives with these attributes, or None if unknown or contested."""
-        rule = self.exact.get(ids) or self.core.get(core_of(ids))
-        return None if rule is None or rule.contested else rule
+        rule = self.exact.get(ids) or self.core.get(find_core_ids(ids))
+        return None if rule is None or rule.is_contested else rule
 
-    def near(self, ids: Ids) -> UnitRule | None:
+    def find_similar_rule(self, ids: Ids) -> UnitRule | None:
         """Return the rule shared by all similar sets, or None if they differ or have too few drives."""
-        core = core_of(ids)
-        if len(core) < _LEAST_CORE or ids in self.exact or core in self.core:
+        core = find_core_ids(ids)
+        if len(core) < _MIN_CORE or ids in self.exact or core in self.core:
             return None
-        alike = [rule for other, rule in self.core.items() if len(core & other) >= _ALIKE * len(core | other)]
-        if not alike or len({(rule.of, rule.unit) for rule in alike}) != 1 or alike[0].contested:
+        alike = [
+            rule
+            for other, rule in self.core.items()
+            if len(core & other) >= _MIN_SIMILARITY * len(core | other)
+        ]
+        if not alike or len({(rule.of, rule.unit) for rule in alike}) != 1 or alike[0].is_contested:
             return None
         drives, models = sum(rule.drives for rule in alike), sum(rule.models for rule in alike)
-        if drives < _ENOUGH_ALIKE:
+        if drives < _MIN_SIMILAR:
             return None
         return UnitRule(
             of=alike[0].of,
@@ -118,7 +122,7 @@ class UnitRules:
         )
 
 
-def _rule(line: object, where: str) -> tuple[Ids, UnitRule]:
+def _parse_rule(line: object, where: str) -> tuple[Ids, UnitRule]:
     words = _LINE.fullmatch(line) if isinstance(line, str) else None
     ids = frozenset(int(word) for word in words["ids"].split()) if words else frozenset()
     if words is None or not all(0 < number < 256 for number in ids):
@@ -126,7 +130,7 @@ def _rule(line: object, where: str) -> tuple[Ids, UnitRule]:
             f'{where} must be as "241 x 512, 10 drives, 2 models, 1.0: 5 9 12 241", not {line!r:.60}'
         )
     of, unit, step = int(words["of"] or 0), int(words["unit"] or 0), int(words["step"] or 1)
-    if words["of"] and not (0 < of < 256 and 0 < unit <= _MOST_UNIT and 0 < unit * step <= _MOST_UNIT):
+    if words["of"] and not (0 < of < 256 and 0 < unit <= _MAX_UNIT and 0 < unit * step <= _MAX_UNIT):
         raise UsageError(
             f"{where}: there is no attribute {of} with a unit of {unit} bytes in steps of {step}"
         )
@@ -142,10 +146,10 @@ def _rule(line: object, where: str) -> tuple[Ids, UnitRule]:
     )
 
 
-def line_of(ids: Ids, rule: UnitRule) -> str:
+def format_rule(ids: Ids, rule: UnitRule) -> str:
     """Format a rule as a line of the file."""
     steps = f" in steps of {rule.step}" if rule.step > 1 else ""
-    what = "contested" if rule.contested else f"{rule.of} x {rule.unit}{steps}"
+    what = "contested" if rule.is_contested else f"{rule.of} x {rule.unit}{steps}"
     numbers = " ".join(str(number) for number in sorted(ids))
     only = f", only {rule.brand}" if rule.brand else ""
     other = f", not {' '.join(rule.not_firmware)}" if rule.not_firmware else ""
@@ -162,8 +166,8 @@ def parse_rules(raw: bytes, where: str) -> UnitRules:
     for kind, lines in document.items():
         if kind not in kinds or not isinstance(lines, list):
             raise UsageError(f"{where}: there is no kind of rule {kind!r}; lists are called exact and core")
-        rules = [_rule(line, f"{where}: {kind} {index + 1}") for index, line in enumerate(lines)]
-        if kind == "core" and any(ids != core_of(ids) for ids, _ in rules):
+        rules = [_parse_rule(line, f"{where}: {kind} {index + 1}") for index, line in enumerate(lines)]
+        if kind == "core" and any(ids != find_core_ids(ids) for ids, _ in rules):
             raise UsageError(f"{where}: a set of core has ids that all makers have")
         kinds[kind] = dict(rules)
         if len(kinds[kind]) != len(rules):
@@ -172,7 +176,7 @@ def parse_rules(raw: bytes, where: str) -> UnitRules:
 
 
 @cache
-def packaged_rules() -> UnitRules:
+def load_packaged_rules() -> UnitRules:
     """Return the packaged rules. Loaded once, on demand."""
     try:
         return parse_rules(read_bytes(PACKAGED), str(PACKAGED))

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from opwatch.counters.decode.pages import BadPage, unsigned, whole
+from opwatch.counters.decode.pages import BadPage, read_unsigned, require_page
 
 LID = 0xD0
 LENGTH, DETAILED_LENGTH = 4096, 8192
 _EBS, _INSTANCE_STORAGE = 0x3C23B510, 0xEC2C0D7E
 _DETAILED = 1  # Version with histograms by size
-_MOST_SLOTS, _SLOT_BYTES = 64, 24
-_SLOTS_AT, _HISTOGRAM_BYTES = 512, 8 + _MOST_SLOTS * _SLOT_BYTES
-_SIZES_AT, _MOST_SIZES = _SLOTS_AT + 2 * _HISTOGRAM_BYTES, 8
+_MAX_SLOTS, _SLOT_BYTES = 64, 24
+_SLOTS_AT, _HISTOGRAM_BYTES = 512, 8 + _MAX_SLOTS * _SLOT_BYTES
+_SIZES_AT, _MAX_SIZES = _SLOTS_AT + 2 * _HISTOGRAM_BYTES, 8
 _BY_SIZE_AT, _SLOTS_BY_SIZE = 4096, 32
 _NO_LIMIT = 0xFFFFFFFF
 _NO_EDGE = (1 << 64) - 1
@@ -68,19 +68,21 @@ class AmazonLog:
     by_size: tuple[SizedTimes, ...] = ()
 
 
-def _slot(low: int, high: int, count: int) -> TimeSlot:
+def _make_slot(low: int, high: int, count: int) -> TimeSlot:
     return TimeSlot(low, None if high == _NO_EDGE else high, count)
 
 
-def _slots(page: bytes, at: int) -> tuple[TimeSlot, ...]:
+def _decode_slots(page: bytes, at: int) -> tuple[TimeSlot, ...]:
     """Decode a histogram. The slots must be in order and must not overlap."""
-    count = unsigned(page, at)
-    if count > _MOST_SLOTS:
-        raise BadPage(f"log page D0h tells of {count} slots in a histogram: there is room for {_MOST_SLOTS}")
+    count = read_unsigned(page, at)
+    if count > _MAX_SLOTS:
+        raise BadPage(f"log page D0h tells of {count} slots in a histogram: there is room for {_MAX_SLOTS}")
     starts = range(at + 8, at + 8 + count * _SLOT_BYTES, _SLOT_BYTES)
     # The upper half of a count is reserved and zero, so both halves are read as one number.
     slots = tuple(
-        _slot(unsigned(page, start), unsigned(page, start + 8), unsigned(page, start + 16))
+        _make_slot(
+            read_unsigned(page, start), read_unsigned(page, start + 8), read_unsigned(page, start + 16)
+        )
         for start in starts
     )
     for slot, later in pairwise(slots):
@@ -91,30 +93,33 @@ def _slots(page: bytes, at: int) -> tuple[TimeSlot, ...]:
     return slots
 
 
-def _direction(page: bytes, place: int) -> DirectionTimes:
+def _decode_direction(page: bytes, place: int) -> DirectionTimes:
     """Decode the reads (place 0) or writes (place 1)."""
-    slots = _slots(page, _SLOTS_AT + place * _HISTOGRAM_BYTES)
+    slots = _decode_slots(page, _SLOTS_AT + place * _HISTOGRAM_BYTES)
     return DirectionTimes(
-        unsigned(page, 8 + 8 * place), unsigned(page, 24 + 8 * place), unsigned(page, 40 + 8 * place), slots
+        read_unsigned(page, 8 + 8 * place),
+        read_unsigned(page, 24 + 8 * place),
+        read_unsigned(page, 40 + 8 * place),
+        slots,
     )
 
 
-def _by_size(page: bytes, edges: Sequence[TimeSlot]) -> tuple[SizedTimes, ...]:
+def _decode_by_size(page: bytes, edges: Sequence[TimeSlot]) -> tuple[SizedTimes, ...]:
     """Decode the histograms by size. They share the slot edges of the overall histogram."""
-    number = unsigned(page, _SIZES_AT, 4)
-    if number > _MOST_SIZES or len(edges) > _SLOTS_BY_SIZE:
+    number = read_unsigned(page, _SIZES_AT, 4)
+    if number > _MAX_SIZES or len(edges) > _SLOTS_BY_SIZE:
         raise BadPage(
             f"log page D0h tells of {number} ranges of sizes in {len(edges)} slots: there is no room"
         )
     sized, above = [], 0
     for place in range(number):
-        most = unsigned(page, _SIZES_AT + 4 + 4 * place, 4)
+        most = read_unsigned(page, _SIZES_AT + 4 + 4 * place, 4)
         if most <= above:
             raise BadPage("log page D0h has ranges of sizes that overlap")
         at = _BY_SIZE_AT + place * 2 * _SLOTS_BY_SIZE * 8
         read, write = (
             tuple(
-                TimeSlot(edge.low_us, edge.high_us, unsigned(page, begin + 8 * index))
+                TimeSlot(edge.low_us, edge.high_us, read_unsigned(page, begin + 8 * index))
                 for index, edge in enumerate(edges)
             )
             for begin in (at, at + _SLOTS_BY_SIZE * 8)
@@ -126,20 +131,20 @@ def _by_size(page: bytes, edges: Sequence[TimeSlot]) -> tuple[SizedTimes, ...]:
 
 def decode_amazon(raw: bytes) -> AmazonLog:
     """Decode log page D0h, or raise BadPage if its magic number is not Amazon's."""
-    page = whole(raw, LENGTH, "log page D0h")
-    magic = unsigned(page, 0, 4)
+    page = require_page(raw, LENGTH, "log page D0h")
+    magic = read_unsigned(page, 0, 4)
     if magic not in (_EBS, _INSTANCE_STORAGE):
         raise BadPage("log page D0h is not Amazon's: it does not begin with their number")
-    read, write = _direction(page, 0), _direction(page, 1)
-    detailed = unsigned(page, 4, 4) == _DETAILED and len(raw) >= DETAILED_LENGTH
+    read, write = _decode_direction(page, 0), _decode_direction(page, 1)
+    detailed = read_unsigned(page, 4, 4) == _DETAILED and len(raw) >= DETAILED_LENGTH
     return AmazonLog(
         is_instance_storage=magic == _INSTANCE_STORAGE,
         read=read,
         write=write,
-        volume_iops_us=unsigned(page, 56),
-        volume_bandwidth_us=unsigned(page, 64),
-        instance_iops_us=unsigned(page, 72),
-        instance_bandwidth_us=unsigned(page, 80),
-        queue_length=unsigned(page, 88),
-        by_size=_by_size(raw, write.slots) if detailed else (),
+        volume_iops_us=read_unsigned(page, 56),
+        volume_bandwidth_us=read_unsigned(page, 64),
+        instance_iops_us=read_unsigned(page, 72),
+        instance_bandwidth_us=read_unsigned(page, 80),
+        queue_length=read_unsigned(page, 88),
+        by_size=_decode_by_size(raw, write.slots) if detailed else (),
     )

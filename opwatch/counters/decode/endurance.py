@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.decode.pages import number, whole
+from opwatch.counters.decode.pages import read_field, require_page
 
 LID, LENGTH = 0x09, 512
 # 10^9 bytes, rounded up.
@@ -26,13 +26,13 @@ class EnduranceGroup:
 
 def decode_endurance_group(raw: bytes) -> EnduranceGroup:
     """Decode log page 09h, or raise BadPage if too short or empty."""
-    page = whole(raw, LENGTH, "log page 09h")
+    page = require_page(raw, LENGTH, "log page 09h")
     return EnduranceGroup(
         available_spare=page[3] if page[3] <= 100 else None,
         percentage_used=page[5],
-        endurance_estimate=number(page, 32, 16),
-        data_units_read=number(page, 48, 16),
-        data_units_written=number(page, 64, 16),
-        media_units_written=number(page, 80, 16),
-        capacity_bytes=number(page, 160, 16),
+        endurance_estimate=read_field(page, 32, 16),
+        data_units_read=read_field(page, 48, 16),
+        data_units_written=read_field(page, 64, 16),
+        media_units_written=read_field(page, 80, 16),
+        capacity_bytes=read_field(page, 160, 16),
     )

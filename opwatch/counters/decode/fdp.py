@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.decode.pages import BadPage, number
+from opwatch.counters.decode.pages import BadPage, read_field
 
 LID, LENGTH = 0x22, 64
 
@@ -22,4 +22,4 @@ def decode_fdp_statistics(raw: bytes) -> FdpStatistics:
     """Decode log page 22h, or raise BadPage if too short. All zeroes are valid before the first write."""
     if len(raw) < LENGTH:
         raise BadPage(f"log page 22h has {len(raw)} bytes, not {LENGTH}")
-    return FdpStatistics(number(raw, 0, 16), number(raw, 16, 16), number(raw, 32, 16))
+    return FdpStatistics(read_field(raw, 0, 16), read_field(raw, 16, 16), read_field(raw, 32, 16))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.decode.pages import BadPage, number, whole
+from opwatch.counters.decode.pages import BadPage, read_field, require_page
 
 LENGTH = 4096
 # Selects the OCP specification's pages where several vendors' pages share a number.
@@ -68,7 +68,7 @@ class Namespace:
     protection: int = 0
 
 
-def text(raw: bytes) -> str | None:
+def decode_text(raw: bytes) -> str | None:
     """Return an ASCII field without padding, or None if empty."""
     shown = "".join(chr(byte) if 32 <= byte < 127 else " " for byte in raw)
     return " ".join(shown.split()) or None
@@ -76,16 +76,16 @@ def text(raw: bytes) -> str | None:
 
 def decode_controller(raw: bytes) -> Controller:
     """Decode Identify Controller, or raise BadPage if too short or empty."""
-    page = whole(raw, LENGTH, "Identify Controller")
+    page = require_page(raw, LENGTH, "Identify Controller")
     attributes = int.from_bytes(page[96:100], "little")
     exponent = page[77]
     return Controller(
-        vendor_id=number(page, 0, 2),
-        serial=text(page[4:24]),
-        model=text(page[24:64]),
-        firmware=text(page[64:72]),
+        vendor_id=read_field(page, 0, 2),
+        serial=decode_text(page[4:24]),
+        model=decode_text(page[24:64]),
+        firmware=decode_text(page[64:72]),
         max_transfer_bytes=_PAGE_BYTES << exponent if 0 < exponent <= 20 else None,
-        capacity_bytes=number(page, 280, 16) or None,
+        capacity_bytes=read_field(page, 280, 16) or None,
         has_endurance_groups=bool(attributes & 1 << 4),
         has_uuid_list=bool(attributes & 1 << 9),
         has_placement=bool(attributes & 1 << 19),
@@ -106,16 +106,16 @@ def decode_controller(raw: bytes) -> Controller:
 
 def decode_namespace(raw: bytes) -> Namespace:
     """Decode Identify Namespace, or raise BadPage if too short or empty."""
-    page = whole(raw, LENGTH, "Identify Namespace")
+    page = require_page(raw, LENGTH, "Identify Namespace")
     index = (page[26] & 0x0F) | (page[26] & 0x60) >> 1
     exponent = page[128 + 4 * index + 2]
     return Namespace(
-        size_lbas=number(page, 0, 8),
-        capacity_lbas=number(page, 8, 8),
-        used_lbas=number(page, 16, 8),
+        size_lbas=read_field(page, 0, 8),
+        capacity_lbas=read_field(page, 8, 8),
+        used_lbas=read_field(page, 16, 8),
         lba_bytes=1 << exponent if 9 <= exponent <= 16 else None,
-        endurance_group=number(page, 102, 2) or None,
-        nvm_set=number(page, 100, 2) or 0,
+        endurance_group=read_field(page, 102, 2) or None,
+        nvm_set=read_field(page, 100, 2) or 0,
         # NPDG is zero-based. Bit 4 of NSFEAT declares it valid.
         deallocate_lbas=int.from_bytes(page[68:70], "little") + 1 if page[24] & 1 << 4 else None,
         deallocated_read={1: "zeros", 2: "ones"}.get(page[33] & 7),
@@ -126,26 +126,26 @@ def decode_namespace(raw: bytes) -> Namespace:
     )
 
 
-def namespace_list(raw: bytes) -> tuple[int, ...]:
+def decode_namespace_list(raw: bytes) -> tuple[int, ...]:
     """Return the namespace ids of a list (CNS 02h, 10h), which ends at the first zero."""
-    return _until_zero(_list_page(raw, "a namespace list"), 4)
+    return _decode_until_zero(_require_list_page(raw, "a namespace list"), 4)
 
 
-def controller_list(raw: bytes) -> tuple[int, ...]:
+def decode_controller_list(raw: bytes) -> tuple[int, ...]:
     """Return the controller ids of a list (CNS 13h), which starts with their number."""
-    page = _list_page(raw, "a controller list")
+    page = _require_list_page(raw, "a controller list")
     count = int.from_bytes(page[:2], "little")
     if count > LENGTH // 2 - 1:
         raise BadPage(f"a controller list of {count}: it is damaged")
     return tuple(int.from_bytes(page[2 * at : 2 * at + 2], "little") for at in range(1, count + 1))
 
 
-def granularity(raw: bytes, lba_format: int) -> tuple[int, int]:
+def decode_granularity(raw: bytes, lba_format: int) -> tuple[int, int]:
     """Return the granularity in bytes of (size, capacity) for new namespaces of this format (CNS 16h).
 
     1 where the drive reports no granularity.
     """
-    page = _list_page(raw, "the granularity of namespaces")
+    page = _require_list_page(raw, "the granularity of namespaces")
     # Without bit 0, one descriptor applies to all formats.
     place = lba_format if page[0] & 1 else 0
     if place > min(page[4], 31):
@@ -154,21 +154,21 @@ def granularity(raw: bytes, lba_format: int) -> tuple[int, int]:
     return size or 1, capacity or 1
 
 
-def _list_page(raw: bytes, what: str) -> bytes:
+def _require_list_page(raw: bytes, what: str) -> bytes:
     # Unlike other pages, a list may be empty.
     if len(raw) < LENGTH:
         raise BadPage(f"{what} has {len(raw)} bytes, not {LENGTH}")
     return raw[:LENGTH]
 
 
-def _until_zero(page: bytes, width: int) -> tuple[int, ...]:
+def _decode_until_zero(page: bytes, width: int) -> tuple[int, ...]:
     numbers = [int.from_bytes(page[at : at + width], "little") for at in range(0, len(page), width)]
     return tuple(numbers[: numbers.index(0)] if 0 in numbers else numbers)
 
 
-def uuid_index(raw: bytes, wanted: bytes) -> int:
+def find_uuid_index(raw: bytes, wanted: bytes) -> int:
     """Return the index of a UUID in the UUID list (CNS 17h), or 0 if it is not listed."""
-    page = whole(raw, LENGTH, "the UUID list")
+    page = require_page(raw, LENGTH, "the UUID list")
     for index in range(1, 128):
         uuid = page[32 * index + 16 : 32 * index + 32]
         if uuid == wanted:

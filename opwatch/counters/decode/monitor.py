@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.decode.pages import BadPage, unsigned, whole
+from opwatch.counters.decode.pages import BadPage, read_unsigned, require_page
 
 LID, LENGTH = 0xC3, 512
 # GUID 85D45E58-D4E6-4370-9C6C-84D08CC07A92 in wire order.
@@ -59,35 +59,35 @@ class MonitorLog:
     version: int
 
 
-def _stamp(raw: int) -> int | None:
+def _decode_timestamp(raw: int) -> int | None:
     """Return the milliseconds of an NVMe timestamp. The upper bits hold the origin."""
     return None if raw == _NO_STAMP else raw & ((1 << _STAMP_BITS) - 1)
 
 
-def _cell(page: bytes, at: int, units_at: int, place: tuple[int, int]) -> SlowCell:
+def _decode_cell(page: bytes, at: int, units_at: int, place: tuple[int, int]) -> SlowCell:
     """Decode one cell. Counts are stored first bucket first, trims first; stamps and latencies last bucket
     first."""
     bucket, direction = place
-    count = unsigned(page, at + 16 * bucket + 4 * (3 - direction), 4)
+    count = read_unsigned(page, at + 16 * bucket + 4 * (3 - direction), 4)
     index = 3 * (BUCKETS - 1 - bucket) + 2 - direction
     bit = 3 * bucket + direction
-    measured = unsigned(page, at + 160 + 2 * index, 2)
+    measured = read_unsigned(page, at + 160 + 2 * index, 2)
     return SlowCell(
         commands=count,
         saturated=count == _SATURATED,
         measured_ms=measured or None,
-        stamp_ms=_stamp(unsigned(page, at + 64 + 8 * index, 8)) if measured else None,
-        is_by_clock=bool(unsigned(page, units_at, 2) >> bit & 1),
-        is_largest=bool(unsigned(page, 10, 2) >> bit & 1),
+        stamp_ms=_decode_timestamp(read_unsigned(page, at + 64 + 8 * index, 8)) if measured else None,
+        is_by_clock=bool(read_unsigned(page, units_at, 2) >> bit & 1),
+        is_largest=bool(read_unsigned(page, 10, 2) >> bit & 1),
     )
 
 
-def _buckets(page: bytes, at: int, units_at: int) -> tuple[SlowBucket, ...]:
+def _decode_buckets(page: bytes, at: int, units_at: int) -> tuple[SlowBucket, ...]:
     return tuple(
         SlowBucket(
             (page[6 + bucket] + 1) * _MILLISECONDS,
             {
-                name: _cell(page, at, units_at, (bucket, direction))
+                name: _decode_cell(page, at, units_at, (bucket, direction))
                 for direction, name in enumerate(DIRECTIONS)
             },
         )
@@ -97,22 +97,22 @@ def _buckets(page: bytes, at: int, units_at: int) -> tuple[SlowBucket, ...]:
 
 def decode_monitor(raw: bytes) -> MonitorLog:
     """Decode log page C3h, or raise BadPage if its GUID is not the OCP specification's."""
-    page = whole(raw, LENGTH, "log page C3h")
+    page = require_page(raw, LENGTH, "log page C3h")
     if page[496:512] != GUID:
         raise BadPage("log page C3h does not carry the GUID of the OCP specification: it is another page")
     enabled = bool(page[0] & 1)
     thresholds = list(page[6:10])
     if enabled and thresholds != sorted(set(thresholds)):
         raise BadPage("log page C3h has thresholds that do not grow")
-    threshold = unsigned(page, 4, 2)
-    debug_stamp = unsigned(page, 452, 8)
+    threshold = read_unsigned(page, 4, 2)
+    debug_stamp = read_unsigned(page, 452, 8)
     return MonitorLog(
         enabled=enabled,
-        minutes=unsigned(page, 2, 2) * _MINUTES,
+        minutes=read_unsigned(page, 2, 2) * _MINUTES,
         minutes_in_all=threshold * _MINUTES or None,
         window_ms=page[12] * _WINDOW_MS or None,
-        active=_buckets(page, _ACTIVE_AT, 216),
-        static=_buckets(page, _STATIC_AT, 424),
-        debug_log_ms=None if debug_stamp == _NO_STAMP else unsigned(page, 450, 2),
-        version=unsigned(page, 494, 2),
+        active=_decode_buckets(page, _ACTIVE_AT, 216),
+        static=_decode_buckets(page, _STATIC_AT, 424),
+        debug_log_ms=None if debug_stamp == _NO_STAMP else read_unsigned(page, 450, 2),
+        version=read_unsigned(page, 494, 2),
     )

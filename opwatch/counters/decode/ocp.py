@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.decode.pages import BadPage, number, whole
+from opwatch.counters.decode.pages import BadPage, read_field, require_page
 
 LID, LENGTH = 0xC0, 512
 # GUID AFD514C9-7C6F-4F9C-A4F2-BFEA2810AFC5 in wire order.
@@ -47,40 +47,40 @@ class BootLog:
 
 def decode_c0(raw: bytes) -> CloudLog | BootLog:
     """Decode log page C0h by GUID, or raise BadPage for other pages with the same number."""
-    page = whole(raw, LENGTH, "log page C0h")
+    page = require_page(raw, LENGTH, "log page C0h")
     guid = page[496:512]
     if guid == CLOUD_GUID:
-        return _cloud(page)
+        return _decode_cloud(page)
     if guid == BOOT_GUID:
-        return _boot(page)
+        return _decode_boot(page)
     raise BadPage("log page C0h carries neither GUID of the OCP specifications: it is another page")
 
 
-def _cloud(page: bytes) -> CloudLog:
-    version = number(page, 494, 2)
+def _decode_cloud(page: bytes) -> CloudLog:
+    version = read_field(page, 494, 2)
     return CloudLog(
-        media_written=number(page, 0, 16),
-        media_read=number(page, 16, 16),
-        refresh_count=number(page, 81, 7),
-        erase_max=number(page, 88, 4),
-        erase_min=number(page, 92, 4),
-        incomplete_shutdowns=number(page, 112, 4),
+        media_written=read_field(page, 0, 16),
+        media_read=read_field(page, 16, 16),
+        refresh_count=read_field(page, 81, 7),
+        erase_max=read_field(page, 88, 4),
+        erase_min=read_field(page, 92, 4),
+        incomplete_shutdowns=read_field(page, 112, 4),
         percent_free_blocks=page[120] if page[120] <= 100 else None,
-        unaligned_io=number(page, 136, 8),
-        used_lbas=number(page, 152, 8),
-        erase_average=number(page, 224, 8) if version and version >= 5 else None,
+        unaligned_io=read_field(page, 136, 8),
+        used_lbas=read_field(page, 152, 8),
+        erase_average=read_field(page, 224, 8) if version and version >= 5 else None,
         version=version,
     )
 
 
-def _boot(page: bytes) -> BootLog:
+def _decode_boot(page: bytes) -> BootLog:
     return BootLog(
-        tlc_written=number(page, 0, 16),
-        slc_written=number(page, 16, 16),
-        tlc_erase_min=number(page, 84, 8),
-        tlc_erase_max=number(page, 92, 8),
-        tlc_erase_average=number(page, 100, 8),
-        used_lbas=number(page, 188, 8),
-        version=number(page, 494, 2),
-        deallocate_commands=number(page, 172, 16),
+        tlc_written=read_field(page, 0, 16),
+        slc_written=read_field(page, 16, 16),
+        tlc_erase_min=read_field(page, 84, 8),
+        tlc_erase_max=read_field(page, 92, 8),
+        tlc_erase_average=read_field(page, 100, 8),
+        used_lbas=read_field(page, 188, 8),
+        version=read_field(page, 494, 2),
+        deallocate_commands=read_field(page, 172, 16),
     )

@@ -9,7 +9,7 @@ class BadPage(OpwatchError):
     """The bytes are not the expected page."""
 
 
-def whole(raw: bytes, length: int, what: str) -> bytes:
+def require_page(raw: bytes, length: int, what: str) -> bytes:
     """Return the page cut to `length`, or raise BadPage if too short, all zeroes or all ones."""
     if len(raw) < length:
         raise BadPage(f"{what} has {len(raw)} bytes, not {length}")
@@ -21,7 +21,7 @@ def whole(raw: bytes, length: int, what: str) -> bytes:
     return page
 
 
-def number(page: bytes, offset: int, width: int) -> int | None:
+def read_field(page: bytes, offset: int, width: int) -> int | None:
     """Return an unsigned field, or None for all ones, which means "not supported" at any width."""
     field = page[offset : offset + width]
     if len(field) < width or field.count(0xFF) == width:
@@ -29,6 +29,6 @@ def number(page: bytes, offset: int, width: int) -> int | None:
     return int.from_bytes(field, "little")
 
 
-def unsigned(page: bytes, offset: int, width: int = 8) -> int:
+def read_unsigned(page: bytes, offset: int, width: int = 8) -> int:
     """Return an unsigned field, all ones included. The caller has checked the page length."""
     return int.from_bytes(page[offset : offset + width], "little")

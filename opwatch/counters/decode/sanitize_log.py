@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from opwatch.counters.decode.pages import BadPage, number, whole
+from opwatch.counters.decode.pages import BadPage, read_field, require_page
 
 LID, LENGTH = 0x81, 512
 
@@ -44,12 +44,12 @@ _ESTIMATES = {OVERWRITE: 8, BLOCK_ERASE: 12, CRYPTO_ERASE: 16}
 
 def decode_sanitize_log(raw: bytes) -> SanitizeLog:
     """Decode the page, or raise BadPage if too short, empty, or in an unknown state."""
-    page = whole(raw, LENGTH, "the Sanitize Status log")
+    page = require_page(raw, LENGTH, "the Sanitize Status log")
     code = page[2] & 7
     if code not in _STATES:
         raise BadPage(f"the Sanitize Status log has state {code}, which is not known")
     state = _STATES[code]
-    estimates = {action: number(page, offset, 4) for action, offset in _ESTIMATES.items()}
+    estimates = {action: read_field(page, offset, 4) for action, offset in _ESTIMATES.items()}
     return SanitizeLog(
         state=state,
         # In units of 1/65536. Undefined unless a sanitize is under way.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.decode.pages import number, whole
+from opwatch.counters.decode.pages import read_field, require_page
 
 LID, LENGTH = 0x02, 512
 # Thousands of 512 bytes, rounded up, regardless of the logical block size.
@@ -35,30 +35,30 @@ class SmartLog:
     hot_minutes: int | None = None
 
 
-def celsius(kelvin: int | None) -> int | None:
+def to_celsius(kelvin: int | None) -> int | None:
     """Return whole degrees Celsius the way drives count, or None for 0, which means "no sensor"."""
     return kelvin - _KELVIN if kelvin else None
 
 
 def decode_smart_log(raw: bytes) -> SmartLog:
     """Decode log page 02h, or raise BadPage if too short or empty."""
-    page = whole(raw, LENGTH, "log page 02h")
+    page = require_page(raw, LENGTH, "log page 02h")
     return SmartLog(
         critical_warning=page[0],
-        data_units_read=number(page, 32, 16),
-        data_units_written=number(page, 48, 16),
-        read_commands=number(page, 64, 16),
-        write_commands=number(page, 80, 16),
-        busy_minutes=number(page, 96, 16),
-        power_cycles=number(page, 112, 16),
-        power_on_hours=number(page, 128, 16),
-        unsafe_shutdowns=number(page, 144, 16),
-        media_errors=number(page, 160, 16),
+        data_units_read=read_field(page, 32, 16),
+        data_units_written=read_field(page, 48, 16),
+        read_commands=read_field(page, 64, 16),
+        write_commands=read_field(page, 80, 16),
+        busy_minutes=read_field(page, 96, 16),
+        power_cycles=read_field(page, 112, 16),
+        power_on_hours=read_field(page, 128, 16),
+        unsafe_shutdowns=read_field(page, 144, 16),
+        media_errors=read_field(page, 160, 16),
         available_spare=page[3] if page[3] <= 100 else None,
         spare_threshold=page[4] if page[4] <= 100 else None,
         percentage_used=page[5],
-        temperature_celsius=celsius(number(page, 1, 2)),
-        error_entries=number(page, 176, 16),
-        warm_minutes=number(page, 192, 4),
-        hot_minutes=number(page, 196, 4),
+        temperature_celsius=to_celsius(read_field(page, 1, 2)),
+        error_entries=read_field(page, 176, 16),
+        warm_minutes=read_field(page, 192, 4),
+        hot_minutes=read_field(page, 196, 4),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.decode.pages import BadPage, unsigned, whole
+from opwatch.counters.decode.pages import BadPage, read_unsigned, require_page
 
 HOST_LID, CONTROLLER_LID, LENGTH = 0x07, 0x08, 512
 BLOCK_BYTES = 512
@@ -38,7 +38,7 @@ def is_telemetry(raw: bytes) -> bool:
     return not any(raw[1:5]) and not any(raw[14:16]) and not any(raw[20:380]) and raw[382] <= 1
 
 
-def _reason(raw: bytes) -> str | None:
+def _decode_reason(raw: bytes) -> str | None:
     """Return the vendor's text, or hexadecimal digits for other data, or None if empty."""
     kept = raw.rstrip(b"\0")
     if not kept:
@@ -51,15 +51,20 @@ def _reason(raw: bytes) -> str | None:
 
 def decode_telemetry(raw: bytes) -> TelemetryHeader:
     """Decode log page 07h or 08h, or raise BadPage if a reserved field is not zero."""
-    page = whole(raw, LENGTH, "the telemetry header")
+    page = require_page(raw, LENGTH, "the telemetry header")
     if not is_telemetry(page):
         raise BadPage("this is no header of log page 07h or 08h")
-    areas = [unsigned(page, 8, 2), unsigned(page, 10, 2), unsigned(page, 12, 2), unsigned(page, 16, 4)]
+    areas = [
+        read_unsigned(page, 8, 2),
+        read_unsigned(page, 10, 2),
+        read_unsigned(page, 12, 2),
+        read_unsigned(page, 16, 4),
+    ]
     return TelemetryHeader(
         lid=page[0],
         blocks=max(areas),
         host_generation=page[381] if page[0] == HOST_LID else None,
         has_saved=page[382] == 1,
         generation=page[383],
-        reason=_reason(page[_REASON]),
+        reason=_decode_reason(page[_REASON]),
     )

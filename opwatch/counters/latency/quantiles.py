@@ -20,12 +20,12 @@ class TimeRange(NamedTuple):
     high: float | None
 
 
-def rank_of(ratio: float, commands: int) -> int:
+def compute_rank(ratio: float, commands: int) -> int:
     """Return the nearest rank of a quantile, starting at 1."""
     return max(1, -(-round(ratio * _PARTS) * commands // _PARTS))
 
 
-def span_of(slot: TimeSlot) -> TimeRange:
+def make_slot_range(slot: TimeSlot) -> TimeRange:
     """Return the latency range of a slot.
 
     The documentation does not say which slot includes an edge or how microseconds are rounded, so the range
@@ -36,23 +36,23 @@ def span_of(slot: TimeSlot) -> TimeRange:
     )
 
 
-def at_rank(slots: Sequence[TimeSlot], rank: int) -> TimeRange | None:
+def find_range_at_rank(slots: Sequence[TimeSlot], rank: int) -> TimeRange | None:
     """Return the latency range at a rank, or None for a rank beyond the last command."""
     running = 0
     for slot in slots:
         running += slot.count
         if running >= rank:
-            return span_of(slot)
+            return make_slot_range(slot)
     return None
 
 
-def quantile(slots: Sequence[TimeSlot], ratio: float) -> TimeRange | None:
+def bound_quantile(slots: Sequence[TimeSlot], ratio: float) -> TimeRange | None:
     """Return the range of a quantile, or None if there were no commands."""
     commands = sum(slot.count for slot in slots)
-    return at_rank(slots, rank_of(ratio, commands)) if commands else None
+    return find_range_at_rank(slots, compute_rank(ratio, commands)) if commands else None
 
 
-def mean(times: DirectionTimes) -> TimeRange | None:
+def bound_mean(times: DirectionTimes) -> TimeRange | None:
     """Return the mean, one microsecond wider on each side because each command's time may be rounded."""
     if not times.commands:
         return None

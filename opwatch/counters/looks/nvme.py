@@ -9,8 +9,8 @@ from dataclasses import replace
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
 from opwatch.counters.decode.identify import Controller, Namespace
-from opwatch.counters.evidence import Evidence, merge
-from opwatch.counters.looks.pages import controller_evidence, page_evidence
+from opwatch.counters.evidence import Evidence, merge_evidence
+from opwatch.counters.looks.pages import decode_controller_evidence, decode_page_evidence
 from opwatch.counters.looks.transport import Transport
 from opwatch.errors import OpwatchError, PermissionMissing
 
@@ -30,66 +30,68 @@ class _Collector:
         self._denied: PermissionMissing | None = None
         self._evidence = Evidence()
 
-    def _add(self, read: Callable[[], Evidence], *, quietly: bool = False) -> None:
+    def _merge_page(self, read: Callable[[], Evidence], *, quietly: bool = False) -> None:
         try:
-            self._evidence = merge(self._evidence, read())
+            self._evidence = merge_evidence(self._evidence, read())
         except PermissionMissing as error:
             self._denied = error
         except OpwatchError as error:
             if not quietly:
                 self._failures.append(str(error))
 
-    def _log(
+    def _collect_log(
         self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0, *, quietly: bool = False
     ) -> None:
-        def read() -> Evidence:
-            return page_evidence(lid, self._transport.get_log(lid, length, lsi, uuid_index))
+        def read_log() -> Evidence:
+            return decode_page_evidence(lid, self._transport.get_log(lid, length, lsi, uuid_index))
 
-        self._add(read, quietly=quietly)
+        self._merge_page(read_log, quietly=quietly)
 
-    def _controller(self) -> Controller:
+    def _collect_controller(self) -> Controller:
         controller = Controller()
 
-        def read() -> Evidence:
+        def read_controller() -> Evidence:
             nonlocal controller
             raw = self._transport.identify(identify.CONTROLLER, 0)
             controller = identify.decode_controller(raw)
-            return controller_evidence(raw)
+            return decode_controller_evidence(raw)
 
-        self._add(read)
+        self._merge_page(read_controller)
         return controller
 
-    def _namespace(self) -> Namespace:
+    def _collect_namespace(self) -> Namespace:
         namespace = Namespace()
 
-        def read() -> Evidence:
+        def read_namespace() -> Evidence:
             nonlocal namespace
             namespace = identify.decode_namespace(self._transport.identify(identify.NAMESPACE, self._nsid))
             return Evidence(namespace=namespace)
 
-        self._add(read)
+        self._merge_page(read_namespace)
         return namespace
 
-    def _uuid(self, controller: Controller, wanted: bytes) -> int:
+    def _find_uuid_index(self, controller: Controller, wanted: bytes) -> int:
         if controller.has_uuid_list:
             with contextlib.suppress(OpwatchError):
-                return identify.uuid_index(self._transport.identify(identify.UUID_LIST, 0), wanted)
+                return identify.find_uuid_index(self._transport.identify(identify.UUID_LIST, 0), wanted)
         return 0
 
     def collect(self) -> Evidence:
-        controller, namespace = self._controller(), self._namespace()
-        self._log(smart_log.LID, smart_log.LENGTH)
+        controller, namespace = self._collect_controller(), self._collect_namespace()
+        self._collect_log(smart_log.LID, smart_log.LENGTH)
         # A drive without C0h, or with another vendor's page, is not a failure.
-        self._log(ocp.LID, ocp.LENGTH, uuid_index=self._uuid(controller, identify.OCP_UUID), quietly=True)
+        self._collect_log(
+            ocp.LID, ocp.LENGTH, uuid_index=self._find_uuid_index(controller, identify.OCP_UUID), quietly=True
+        )
         group = namespace.endurance_group or 0
         if controller.has_endurance_groups:
-            self._log(endurance.LID, endurance.LENGTH, lsi=group or 1)
+            self._collect_log(endurance.LID, endurance.LENGTH, lsi=group or 1)
         if controller.has_placement:
-            self._log(fdp.LID, fdp.LENGTH, lsi=group or 1, quietly=True)
-        for entry in self._catalogue.matching(self._evidence.drive, "nvme"):
+            self._collect_log(fdp.LID, fdp.LENGTH, lsi=group or 1, quietly=True)
+        for entry in self._catalogue.find_entries(self._evidence.drive, "nvme"):
             if entry.lid and not entry.fault:
-                index = self._uuid(controller, _SOLIDIGM_UUID) if entry.layout == "kv12" else 0
-                self._log(entry.lid, _VENDOR_LENGTH, uuid_index=index)
+                index = self._find_uuid_index(controller, _SOLIDIGM_UUID) if entry.layout == "kv12" else 0
+                self._collect_log(entry.lid, _VENDOR_LENGTH, uuid_index=index)
         if self._denied and not self._evidence.smart:
             raise self._denied
         return replace(self._evidence, failures=(*self._evidence.failures, *self._failures))

@@ -10,7 +10,7 @@ from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.reading import DriveFacts
 
 
-def controller_evidence(raw: bytes) -> Evidence:
+def decode_controller_evidence(raw: bytes) -> Evidence:
     """Return the drive facts in Identify Controller."""
     controller = identify.decode_controller(raw)
     return Evidence(
@@ -26,7 +26,7 @@ def controller_evidence(raw: bytes) -> Evidence:
     )
 
 
-def page_evidence(lid: int, raw: bytes) -> Evidence:
+def decode_page_evidence(lid: int, raw: bytes) -> Evidence:
     """Convert a log page to evidence, or raise BadPage if content and number do not match."""
     evidence = Evidence(drive=DriveFacts(protocol="nvme"))
     if lid == smart_log.LID:

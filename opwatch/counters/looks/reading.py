@@ -9,14 +9,14 @@ from opwatch.counters.evidence import Evidence
 from opwatch.counters.looks.nvme import collect_nvme
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.counters.looks.smartctl import parse_output
-from opwatch.counters.looks.transport import StoredAnswers
-from opwatch.counters.prove.report import report
+from opwatch.counters.looks.transport import ReplayTransport
+from opwatch.counters.prove.report import make_report
 from opwatch.counters.reading import Report
 from opwatch.errors import OpwatchError
 
 
 @dataclass(frozen=True, slots=True)
-class LookReport:
+class PollReport:
     """All counters of one poll.
 
     The report lists failures. `denied` is the reason why the drive's own counters were not read, or None.
@@ -26,11 +26,11 @@ class LookReport:
     denied: OpwatchError | None
 
 
-def report_of(sample: FirmwareSample, catalogue: Catalogue) -> LookReport:
+def make_poll_report(sample: FirmwareSample, catalogue: Catalogue) -> PollReport:
     """Return the counters of a poll, by the catalogue."""
     denied: OpwatchError | None = None
     try:
-        evidence = _evidence(sample, catalogue)
+        evidence = _collect_evidence(sample, catalogue)
     except OpwatchError as error:
         evidence, denied = Evidence(failures=(str(error),)), error
     if evidence.asleep:
@@ -38,12 +38,12 @@ def report_of(sample: FirmwareSample, catalogue: Catalogue) -> LookReport:
         evidence = replace(evidence, failures=(*evidence.failures, str(denied)))
     facts = {column.name: getattr(evidence.drive, column.name) for column in fields(evidence.drive)}
     known = {name: value for name, value in facts.items() if value is not None}
-    return LookReport(report(replace(evidence, drive=replace(sample.drive, **known)), catalogue), denied)
+    return PollReport(make_report(replace(evidence, drive=replace(sample.drive, **known)), catalogue), denied)
 
 
-def _evidence(sample: FirmwareSample, catalogue: Catalogue) -> Evidence:
+def _collect_evidence(sample: FirmwareSample, catalogue: Catalogue) -> Evidence:
     if sample.refused:
-        raise sample.refused.error()
+        raise sample.refused.to_error()
     if sample.smartctl:
         return parse_output(sample.smartctl.status, sample.smartctl.text)
-    return collect_nvme(StoredAnswers(sample.answers), catalogue, sample.nsid)
+    return collect_nvme(ReplayTransport(sample.answers), catalogue, sample.nsid)

@@ -35,12 +35,12 @@ class Refusal:
     kind: RefusalKind
     text: str
 
-    def error(self) -> OpwatchError:
+    def to_error(self) -> OpwatchError:
         """Return the original kind of error."""
         return _ERRORS[self.kind](self.text)
 
 
-def refusal_of(error: OpwatchError) -> Refusal:
+def make_refusal(error: OpwatchError) -> Refusal:
     """Convert an error to a value."""
     kind = RefusalKind.OTHER
     if isinstance(error, PermissionMissing):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from opwatch.counters.looks.sample import CommandKind, DriveAnswer, NvmeCommand, Refusal, refusal_of
+from opwatch.counters.looks.sample import CommandKind, DriveAnswer, NvmeCommand, Refusal, make_refusal
 from opwatch.errors import OpwatchError
 
 
@@ -16,7 +16,7 @@ class Transport(Protocol):
     def identify(self, cns: int, nsid: int) -> bytes: ...
 
 
-class IdentifyOnce:
+class CachedIdentify:
     """Transport that requests each Identify structure once, because the fields in use do not change."""
 
     def __init__(self, transport: Transport) -> None:
@@ -32,7 +32,7 @@ class IdentifyOnce:
         return self._known[cns, nsid]
 
 
-class KeptAnswers:
+class RecordingTransport:
     """Transport that keeps each command with the answer or the reason for a failure."""
 
     def __init__(self, transport: Transport) -> None:
@@ -42,7 +42,7 @@ class KeptAnswers:
         self._lengths: dict[NvmeCommand, int] = {}
 
     @property
-    def answers(self) -> tuple[DriveAnswer, ...]:
+    def recorded_answers(self) -> tuple[DriveAnswer, ...]:
         return tuple(DriveAnswer(command, answer) for command, answer in self._answers.items())
 
     @property
@@ -54,24 +54,24 @@ class KeptAnswers:
             if command.kind is CommandKind.IDENTIFY
         )
 
-    def again(self) -> KeptAnswers:
+    def repeat_commands(self) -> RecordingTransport:
         """Send the same commands again without decoding the answers."""
-        later = KeptAnswers(self._transport)
+        later = RecordingTransport(self._transport)
         for command in self._answers:
-            later._ask(command, self._lengths.get(command, 0))
+            later._record_answer(command, self._lengths.get(command, 0))
         return later
 
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
-        return self._given(NvmeCommand(CommandKind.LOG, lid, lsi, uuid_index), length)
+        return self._get_answer(NvmeCommand(CommandKind.LOG, lid, lsi, uuid_index), length)
 
     def identify(self, cns: int, nsid: int) -> bytes:
-        return self._given(NvmeCommand(CommandKind.IDENTIFY, cns, nsid), 0)
+        return self._get_answer(NvmeCommand(CommandKind.IDENTIFY, cns, nsid), 0)
 
-    def _given(self, command: NvmeCommand, length: int) -> bytes:
-        self._ask(command, length)
-        return _bytes_of(self._answers[command])
+    def _get_answer(self, command: NvmeCommand, length: int) -> bytes:
+        self._record_answer(command, length)
+        return _require_bytes(self._answers[command])
 
-    def _ask(self, command: NvmeCommand, length: int) -> None:
+    def _record_answer(self, command: NvmeCommand, length: int) -> None:
         if command in self._answers:
             return
         self._lengths[command] = length
@@ -82,10 +82,10 @@ class KeptAnswers:
                 raw = self._transport.identify(command.number, command.part)
             self._answers[command] = raw
         except OpwatchError as error:
-            self._answers[command] = refusal_of(error)
+            self._answers[command] = make_refusal(error)
 
 
-class StoredAnswers:
+class ReplayTransport:
     """Transport that replays stored answers. Other commands have no answer."""
 
     def __init__(self, answers: Iterable[DriveAnswer]) -> None:
@@ -93,19 +93,19 @@ class StoredAnswers:
 
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
         what = f"log page {lid:02X}h"
-        return self._given(NvmeCommand(CommandKind.LOG, lid, lsi, uuid_index), what)[:length]
+        return self._get_answer(NvmeCommand(CommandKind.LOG, lid, lsi, uuid_index), what)[:length]
 
     def identify(self, cns: int, nsid: int) -> bytes:
-        return self._given(NvmeCommand(CommandKind.IDENTIFY, cns, nsid), f"Identify {cns:02X}h")
+        return self._get_answer(NvmeCommand(CommandKind.IDENTIFY, cns, nsid), f"Identify {cns:02X}h")
 
-    def _given(self, command: NvmeCommand, what: str) -> bytes:
+    def _get_answer(self, command: NvmeCommand, what: str) -> bytes:
         answer = self._answers.get(command)
         if answer is None:
             raise OpwatchError(f"{what} was not read")
-        return _bytes_of(answer)
+        return _require_bytes(answer)
 
 
-def _bytes_of(answer: bytes | Refusal) -> bytes:
+def _require_bytes(answer: bytes | Refusal) -> bytes:
     if isinstance(answer, Refusal):
-        raise answer.error()
+        raise answer.to_error()
     return answer

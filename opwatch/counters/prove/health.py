@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.decode.telemetry import CONTROLLER_LID, TelemetryHeader
 from opwatch.counters.evidence import Evidence, ScsiCounters, Statistics
-from opwatch.counters.prove.sanity import MOST_HOURS
+from opwatch.counters.prove.sanity import MAX_HOURS
 from opwatch.counters.reading import CounterReading, HealthNote, Pace
-from opwatch.units import capacity
+from opwatch.units import format_capacity
 
 _LOG = "log 02h"
 # Bits of the critical warning in specification order.
@@ -37,13 +37,13 @@ _STATISTICS = {
 _MANY = 1 << 32
 
 
-def _own_verdict(evidence: Evidence) -> Iterator[HealthNote]:
+def _note_self_assessment(evidence: Evidence) -> Iterator[HealthNote]:
     if evidence.passed is not None:
         says = "the drive says that it is well" if evidence.passed else "the drive says that it is failing"
         yield HealthNote(says, "its self-assessment", not evidence.passed)
 
 
-def _warnings(smart: SmartLog) -> Iterator[HealthNote]:
+def _note_warnings(smart: SmartLog) -> Iterator[HealthNote]:
     warning = smart.critical_warning
     if warning == 0:
         yield HealthNote("no critical warning", _LOG)
@@ -52,7 +52,7 @@ def _warnings(smart: SmartLog) -> Iterator[HealthNote]:
             yield HealthNote(f"critical warning: {says}", _LOG, serious=True)
 
 
-def _spare(smart: SmartLog) -> Iterator[HealthNote]:
+def _note_spare(smart: SmartLog) -> Iterator[HealthNote]:
     spare, threshold = smart.available_spare, smart.spare_threshold
     if spare is None:
         return
@@ -62,9 +62,9 @@ def _spare(smart: SmartLog) -> Iterator[HealthNote]:
         yield HealthNote(f"{spare} % of the spare is left, threshold {threshold} %", _LOG)
 
 
-def _of_smart(smart: SmartLog) -> Iterator[HealthNote]:
-    yield from _warnings(smart)
-    yield from _spare(smart)
+def _note_smart(smart: SmartLog) -> Iterator[HealthNote]:
+    yield from _note_warnings(smart)
+    yield from _note_spare(smart)
     if smart.media_errors:
         yield HealthNote(
             f"{smart.media_errors} errors of data that could not be recovered", _LOG, serious=True
@@ -80,7 +80,7 @@ def _of_smart(smart: SmartLog) -> Iterator[HealthNote]:
         yield HealthNote(f"{smart.hot_minutes} minutes above the critical temperature", _LOG, serious=True)
 
 
-def _of_statistics(statistics: Statistics) -> Iterator[HealthNote]:
+def _note_statistics(statistics: Statistics) -> Iterator[HealthNote]:
     for (page, offset), what in _STATISTICS.items():
         count = statistics.values.get((page, offset), 0)
         if 0 < count < _MANY:
@@ -88,7 +88,7 @@ def _of_statistics(statistics: Statistics) -> Iterator[HealthNote]:
             yield HealthNote(f"{count} {what}", source, serious=page == 4)
 
 
-def _of_telemetry(header: TelemetryHeader) -> Iterator[HealthNote]:
+def _note_telemetry(header: TelemetryHeader) -> Iterator[HealthNote]:
     """Report state saved by the drive on its own, a possible sign of a fault. Host-initiated data are
     ignored."""
     source = f"log {header.lid:02X}h"
@@ -100,7 +100,7 @@ def _of_telemetry(header: TelemetryHeader) -> Iterator[HealthNote]:
         yield HealthNote("it has saved nothing for its maker by itself", source)
 
 
-def _of_scsi(scsi: ScsiCounters) -> Iterator[HealthNote]:
+def _note_scsi(scsi: ScsiCounters) -> Iterator[HealthNote]:
     if scsi.uncorrected and scsi.uncorrected < _MANY:
         says = f"{scsi.uncorrected} errors that could not be corrected"
         yield HealthNote(says, "SCSI error counter logs", serious=True)
@@ -110,14 +110,14 @@ def _of_scsi(scsi: ScsiCounters) -> Iterator[HealthNote]:
         )
 
 
-def _of_attributes(evidence: Evidence) -> Iterator[HealthNote]:
+def _note_attributes(evidence: Evidence) -> Iterator[HealthNote]:
     for (number, name), what in _ATTRIBUTES.items():
-        attribute = evidence.attribute(number)
+        attribute = evidence.find_attribute(number)
         if attribute and attribute.name == name and attribute.raw and attribute.raw < _MANY:
             yield HealthNote(f"{attribute.raw} {what}", f"attribute {number} {name}", number in (197, 198))
 
 
-def _failed_attributes(evidence: Evidence) -> Iterator[HealthNote]:
+def _note_failed_attributes(evidence: Evidence) -> Iterator[HealthNote]:
     """Report attributes at or below the vendor's threshold, regardless of the drive's self-assessment."""
     for attribute in evidence.attributes:
         source = f"attribute {attribute.id} {attribute.name}"
@@ -129,19 +129,19 @@ def _failed_attributes(evidence: Evidence) -> Iterator[HealthNote]:
             yield HealthNote(f"{attribute.name} was at or below its threshold in the past", source)
 
 
-def health_notes(evidence: Evidence, used: CounterReading) -> tuple[HealthNote, ...]:
+def collect_health_notes(evidence: Evidence, used: CounterReading) -> tuple[HealthNote, ...]:
     """Return the drive's health statements, serious ones first."""
-    notes = list(_own_verdict(evidence))
+    notes = list(_note_self_assessment(evidence))
     if evidence.smart:
-        notes += _of_smart(evidence.smart)
+        notes += _note_smart(evidence.smart)
     if evidence.statistics:
-        notes += _of_statistics(evidence.statistics)
+        notes += _note_statistics(evidence.statistics)
     if evidence.telemetry:
-        notes += _of_telemetry(evidence.telemetry)
+        notes += _note_telemetry(evidence.telemetry)
     if evidence.scsi:
-        notes += _of_scsi(evidence.scsi)
-    notes += _failed_attributes(evidence)
-    notes += _of_attributes(evidence)
+        notes += _note_scsi(evidence.scsi)
+    notes += _note_failed_attributes(evidence)
+    notes += _note_attributes(evidence)
     if used.value is not None and (used.value >= 100 or used.at_least):
         or_more = " or more" if used.at_least else ""
         says = f"{used.value} %{or_more} of the life that its maker rates it for is used"
@@ -153,13 +153,13 @@ def health_notes(evidence: Evidence, used: CounterReading) -> tuple[HealthNote, 
 _YEARS, _YEAR_H = 5, 8766
 
 
-def wear_pace(used: CounterReading, hours: CounterReading) -> Pace | None:
+def compute_wear_pace(used: CounterReading, hours: CounterReading) -> Pace | None:
     """Return the mean wear since the drive was new, or None if unknown. This is not a forecast.
 
     The percentage is an integer with unknown rounding, so the wear is less than one step from it.
     """
     percent, on = used.value, hours.value
-    if percent is None or not on or on > MOST_HOURS or used.at_least:
+    if percent is None or not on or on > MAX_HOURS or used.at_least:
         return None
     least, most = 1000 * max(percent - used.quantum, 0) / (on + 1), 1000 * (percent + used.quantum) / on
     says = f"{percent} % used in {on} hours"
@@ -169,10 +169,10 @@ def wear_pace(used: CounterReading, hours: CounterReading) -> Pace | None:
     return Pace("wear", "% per 1000 power-on hours", least, most, says)
 
 
-def rated_pace(written: CounterReading, hours: CounterReading, rated_bytes: int) -> Pace | None:
+def compute_rated_pace(written: CounterReading, hours: CounterReading, rated_bytes: int) -> Pace | None:
     """Return the mean host writes per day next to the drive's rating, or None if unknown."""
     value, on = written.value, hours.value
-    if not value or not on or on > MOST_HOURS:
+    if not value or not on or on > MAX_HOURS:
         return None
     low = max(value - written.quantum, 0) * 24 / (on + 1)
     high = None if written.at_least else (value + written.quantum) * 24 / on
@@ -181,5 +181,5 @@ def rated_pace(written: CounterReading, hours: CounterReading, rated_bytes: int)
     )
     if value < rated_bytes and not written.at_least:
         needed = (rated_bytes - value) * 24 / (_YEARS * _YEAR_H)
-        says += f"; {capacity(round(needed))} per power-on day would use up the rest in {_YEARS} years"
+        says += f"; {format_capacity(round(needed))} per power-on day would use up the rest in {_YEARS} years"
     return Pace("host writes", "bytes per power-on day", low, high, says)

@@ -8,7 +8,7 @@ from opwatch.counters.reading import CounterReading, LifetimeRatio
 _NO_LIFE = "log 22h"
 
 
-def lifetime_ratio(host: CounterReading, nand: CounterReading) -> LifetimeRatio | None:
+def compute_lifetime_ratio(host: CounterReading, nand: CounterReading) -> LifetimeRatio | None:
     """Return the lifetime write amplification.
 
     None if a side is unproven, covers another period, is a lower bound, or is smaller than two steps.

@@ -21,11 +21,11 @@ FASTEST = {"ata": _SATA, "scsi": _SAS, "nvme": _NVME}
 
 
 # 22 years: a larger value counts seconds, minutes or something else.
-MOST_HOURS = 200_000
+MAX_HOURS = 200_000
 # Drives under constant writes for years reach 30,000.
-_MOST_DRIVE_WRITES = 40_000
+_MAX_DRIVE_WRITES = 40_000
 # Values outside these limits are noise from any source.
-_LIMITS = {"bytes": (0, 10**20), "celsius": (-60, 150), "percent": (0, 255), "hours": (0, MOST_HOURS)}
+_LIMITS = {"bytes": (0, 10**20), "celsius": (-60, 150), "percent": (0, 255), "hours": (0, MAX_HOURS)}
 _COUNTS = (0, 1 << 64)
 
 
@@ -33,13 +33,15 @@ _COUNTS = (0, 1 << 64)
 _CEILING = 1 << 200
 
 
-def absurd(value: int, unit: str) -> str | None:
+def check_value(value: int, unit: str) -> str | None:
     """Refuse a value that no drive can have: noise or another field was read."""
     least, most = _LIMITS.get(unit, _COUNTS)
     return None if least <= value <= most else f"{value} {unit} are not credible"
 
 
-def mean_write(n_bytes: int, commands: int | None, lba_bytes: int | None, limit: int | None) -> str | None:
+def check_mean_write(
+    n_bytes: int, commands: int | None, lba_bytes: int | None, limit: int | None
+) -> str | None:
     """Check S4: the mean write is at least a logical block, and at most the transfer limit of a command."""
     if not commands:
         return None
@@ -59,7 +61,7 @@ def mean_write(n_bytes: int, commands: int | None, lba_bytes: int | None, limit:
     return None
 
 
-def may_have_wrapped(n_bytes: int, commands: int | None) -> str | None:
+def check_wrap(n_bytes: int, commands: int | None) -> str | None:
     """Refuse a count that may have wrapped at 2^32 sectors: smaller than its commands at 4 KiB each."""
     if not commands or n_bytes >= _WRAP_BYTES:
         return None
@@ -68,21 +70,21 @@ def may_have_wrapped(n_bytes: int, commands: int | None) -> str | None:
     return f"{n_bytes} bytes in {commands} write commands: the counter may have wrapped at 2^32 sectors"
 
 
-def too_fast(n_bytes: int, hours: int | None, protocol: str) -> str | None:
+def check_speed(n_bytes: int, hours: int | None, protocol: str) -> str | None:
     """Refuse more bytes than the interface can carry in the power-on hours."""
-    if hours is None or hours > MOST_HOURS or n_bytes <= (hours + 24) * _HOUR_S * FASTEST[protocol]:
+    if hours is None or hours > MAX_HOURS or n_bytes <= (hours + 24) * _HOUR_S * FASTEST[protocol]:
         return None
     return f"{n_bytes} bytes in {hours} hours are more than the interface can carry: the unit is another"
 
 
-def too_often(n_bytes: int, capacity: int | None) -> str | None:
+def check_drive_writes(n_bytes: int, capacity: int | None) -> str | None:
     """Refuse more drive writes than any drive survives. This limit works without hours."""
-    if not capacity or n_bytes <= _MOST_DRIVE_WRITES * capacity:
+    if not capacity or n_bytes <= _MAX_DRIVE_WRITES * capacity:
         return None
-    return f"{n_bytes} bytes are more than {_MOST_DRIVE_WRITES} times the capacity: the unit is another"
+    return f"{n_bytes} bytes are more than {_MAX_DRIVE_WRITES} times the capacity: the unit is another"
 
 
-def beyond_erases(
+def check_erase_maximum(
     n_bytes: int, average_erases: int | None, capacity: int | None, most: float = ERASE_RATIO[1]
 ) -> str | None:
     """Refuse host bytes that the flash erases cannot hold, with a margin for compression."""
@@ -94,7 +96,7 @@ def beyond_erases(
     return f"{fit:.3g} times what {average_erases} erases of the drive hold: the counter or its unit is wrong"
 
 
-def below_erases(n_bytes: int, average_erases: int | None, capacity: int | None) -> str | None:
+def check_erase_minimum(n_bytes: int, average_erases: int | None, capacity: int | None) -> str | None:
     """Refuse host bytes that are too few for the erases, because no drive's WAF exceeds 50."""
     if not average_erases or not capacity:
         return None
@@ -107,14 +109,14 @@ def below_erases(n_bytes: int, average_erases: int | None, capacity: int | None)
     )
 
 
-def too_little(n_bytes: int, hours: int | None, unit: int) -> str | None:
+def check_small_unit(n_bytes: int, hours: int | None, unit: int) -> str | None:
     """Refuse a counter of small units that hardly moved in weeks of use: the unit may be larger."""
-    if unit > 4096 or hours is None or not 500 <= hours <= MOST_HOURS or n_bytes >= hours * 100_000:
+    if unit > 4096 or hours is None or not 500 <= hours <= MAX_HOURS or n_bytes >= hours * 100_000:
         return None
     return f"{n_bytes} bytes in {hours} hours are too few to tell the unit: it may be a larger one"
 
 
-def ratio(nand: int, host: int | None, capacity: int | None) -> str | None:
+def check_ratio(nand: int, host: int | None, capacity: int | None) -> str | None:
     """Check S2: the lifetime ratio must be plausible. A new drive's NAND holds factory writes."""
     if not host or not nand:
         return None
@@ -126,7 +128,7 @@ def ratio(nand: int, host: int | None, capacity: int | None) -> str | None:
     return None
 
 
-def erases(nand: int, average_erases: float | None, capacity: int | None) -> str | None:
+def check_erases(nand: int, average_erases: float | None, capacity: int | None) -> str | None:
     """Check S3: NAND bytes must fit the erase counts within a factor of 30, from 10 erases on."""
     if not average_erases or not capacity or average_erases < _MIN_ERASES:
         return None
@@ -138,6 +140,6 @@ def erases(nand: int, average_erases: float | None, capacity: int | None) -> str
     return f"NAND writes are {fit:.2g} times what {average_erases:.0f} erases of the drive mean: wrong unit"
 
 
-def first(*reasons: str | None) -> str | None:
+def find_first_reason(*reasons: str | None) -> str | None:
     """Return the first reason to refuse, or None."""
     return next((reason for reason in reasons if reason), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from opwatch.counters.evidence import Attribute, Evidence, Statistics
 from opwatch.counters.prove import sanity
 from opwatch.counters.prove.limits import WriteLimits
-from opwatch.counters.reading import CounterReading, Proof, unknown
+from opwatch.counters.reading import CounterReading, Proof, make_unknown
 
 WRAP = 1 << 32
 RAW_BITS = 48
@@ -19,12 +19,12 @@ _SLACK_SECTORS = 1 << 20
 _WRAPS = "device statistics of these drives wrap at 2^32 sectors (2.2 TB)"
 
 
-def close(ours: int, theirs: int, quantum: int, tolerance: float = 0.02) -> bool:
+def is_close(ours: int, theirs: int, quantum: int, tolerance: float = 0.02) -> bool:
     """Check S1: return whether two counts agree within 2 % and two steps."""
     return abs(ours - theirs) <= tolerance * max(ours, theirs) + 2 * quantum
 
 
-def lags(attribute: int, statistics: int, quantum: int) -> bool:
+def is_lagging(attribute: int, statistics: int, quantum: int) -> bool:
     """Return whether an attribute equals the statistics, or lags by growth not saved yet."""
     return -_LAG * statistics - 2 * quantum <= attribute - statistics <= 0.005 * statistics + 2 * quantum
 
@@ -37,9 +37,9 @@ def is_wrapped(statistics: int, attribute: int, quantum: int) -> bool:
     return min(apart, WRAP - apart) <= 2 * quantum // 512 + _SLACK_SECTORS // 64
 
 
-def wrapped(statistics: CounterReading) -> CounterReading:
+def refuse_wrapped(statistics: CounterReading) -> CounterReading:
     """Refuse statistics that an attribute proves to have wrapped."""
-    return statistics.refused("wrapped at 2^32 sectors (2.2 TB)")
+    return statistics.without_value("wrapped at 2^32 sectors (2.2 TB)")
 
 
 class StatisticsProof:
@@ -50,7 +50,7 @@ class StatisticsProof:
         self._limits = limits
         self._wraps = wraps
 
-    def written(self) -> CounterReading | None:
+    def find_written_bytes(self) -> CounterReading | None:
         """Return the bytes that the host wrote, not yet compared with attributes. None without statistics."""
         statistics = self._evidence.statistics
         sectors = statistics.sectors_written if statistics else None
@@ -60,94 +60,94 @@ class StatisticsProof:
         source = "device statistics 01h/018h, logical sectors written"
         reading = CounterReading(sectors * lba, "bytes", lba, source, Proof.SPEC)
         if sectors >= (1 << RAW_BITS) - 1:
-            return reading.refused("all ones: saturated or not supported")
+            return reading.without_value("all ones: saturated or not supported")
         if not sectors and statistics.write_commands != 0:
-            return reading.refused("the counter is 0: nothing was written, or the drive does not count")
-        reason = self._limits.broken_by(sectors * lba) or self._copied(statistics)
-        return reading.refused(reason) if reason else reading
+            return reading.without_value("the counter is 0: nothing was written, or the drive does not count")
+        reason = self._limits.check_limits(sectors * lba) or self._check_copied(statistics)
+        return reading.without_value(reason) if reason else reading
 
-    def _copied(self, statistics: Statistics) -> str | None:
+    def _check_copied(self, statistics: Statistics) -> str | None:
         """Return a reason if the firmware copies attributes into the statistics page."""
         commands = statistics.write_commands or 0
-        attribute = self._evidence.attribute(241)
+        attribute = self._evidence.find_attribute(241)
         if commands < _CHANCE or commands not in (attribute and attribute.raw, statistics.sectors_written):
             return None
         return "their count of commands is another counter: the page is not what the standard says"
 
-    def alone(self, reading: CounterReading) -> CounterReading:
+    def check_unconfirmed(self, reading: CounterReading) -> CounterReading:
         """Check statistics that no attribute of known unit confirms."""
         value, lba = reading.value or 0, self._limits.lba
         if self._wraps and value < WRAP * lba:
-            return reading.refused(_WRAPS)
+            return reading.without_value(_WRAPS)
         statistics = self._evidence.statistics
         commands = statistics.write_commands if statistics else None
-        reason = sanity.first(
-            self._contradicted(value),
-            sanity.mean_write(value, commands, lba, 32 << 20),
-            sanity.may_have_wrapped(value, commands),
+        reason = sanity.find_first_reason(
+            self._check_contradiction(value),
+            sanity.check_mean_write(value, commands, lba, 32 << 20),
+            sanity.check_wrap(value, commands),
         )
-        return reading.refused(reason) if reason else reading
+        return reading.without_value(reason) if reason else reading
 
-    def _contradicted(self, value: int) -> str | None:
+    def _check_contradiction(self, value: int) -> str | None:
         """Return a reason if an attribute of host writes equals the statistics in no unit, or None."""
-        attributes = (self._evidence.attribute(number) for number in (241, 246, 225))
+        attributes = (self._evidence.find_attribute(number) for number in (241, 246, 225))
         names = ("LBA", "Host", "Write", "Wts")
         shown = [
             attribute
             for attribute in attributes
             if attribute and attribute.raw and any(name in attribute.name for name in names)
         ]
-        if not shown or self._confirmed(value, shown) or self._repeated(value):
+        if not shown or self._is_confirmed(value, shown) or self._is_repeated(value):
             return None
         source = f"attribute {shown[0].id} {shown[0].name}"
         if value < WRAP * self._limits.lba:
             return f"{source} is in no unit what they say: they may have wrapped"
         return f"{source} is in no unit what they say: one of them counts something else"
 
-    def _confirmed(self, value: int, attributes: list[Attribute]) -> bool:
+    def _is_confirmed(self, value: int, attributes: list[Attribute]) -> bool:
         """Return whether an attribute matches the statistics in some unit, or lags by unsaved growth."""
         return any(
-            lags((attribute.raw or 0) * unit, value, unit) for attribute in attributes for unit in UNITS
+            is_lagging((attribute.raw or 0) * unit, value, unit) for attribute in attributes for unit in UNITS
         )
 
-    def _repeated(self, value: int) -> bool:
+    def _is_repeated(self, value: int) -> bool:
         """Return whether 233 or 235, used by some vendors for host writes, matches the statistics exactly."""
-        attributes = (self._evidence.attribute(number) for number in (233, 235))
+        attributes = (self._evidence.find_attribute(number) for number in (233, 235))
         raws = [
             attribute.raw for attribute in attributes if attribute and attribute.raw and attribute.raw >= 1000
         ]
         return any(abs(raw * unit - value) <= 2 * unit for raw in raws for unit in UNITS)
 
-    def unwrapped(self, statistics: CounterReading) -> CounterReading | None:
+    def find_unwrapped(self, statistics: CounterReading) -> CounterReading | None:
         """Return an attribute with the full value of wrapped statistics, for an uncatalogued drive."""
         readings: list[CounterReading] = []
         for number in (241, 246):
-            attribute = self._evidence.attribute(number)
+            attribute = self._evidence.find_attribute(number)
             if not attribute or attribute.raw is None or statistics.value is None:
                 continue
             for unit in UNITS:
                 value = attribute.raw * unit
-                if close(value, statistics.value, unit, 0.005):
+                if is_close(value, statistics.value, unit, 0.005):
                     return None
                 if unit > 1 << 25 or not is_wrapped(statistics.value // 512, value // 512, unit):
                     continue
-                if not self._limits.broken_by(value):
+                if not self._limits.check_limits(value):
                     source = f"attribute {number} {attribute.name} x {unit} B"
                     readings.append(CounterReading(value, "bytes", unit, source, Proof.CALIBRATED))
         return readings[0] if len(readings) == 1 else None
 
-    def read(self) -> CounterReading:
+    def find_read_bytes(self) -> CounterReading:
         """Return the bytes that the host read."""
         statistics = self._evidence.statistics
         sectors = statistics.sectors_read if statistics else None
         if sectors is None or statistics is None:
-            return unknown("no device statistics")
+            return make_unknown("no device statistics")
         lba = self._limits.lba
         source = "device statistics 01h/028h, logical sectors read"
         reading = CounterReading(sectors * lba, "bytes", lba, source, Proof.SPEC)
         if self._wraps and sectors < WRAP:
-            return reading.refused(_WRAPS)
+            return reading.without_value(_WRAPS)
         if sectors >= (1 << RAW_BITS) - 1:
-            return reading.refused("all ones")
-        reason = sanity.too_fast(sectors * lba, self._limits.hours, "ata")
-        return reading.refused(reason) if reason else reading
+            return reading.without_value("all ones")
+        reason = sanity.check_speed(sectors * lba, self._limits.hours, "ata")
+        return reading.without_value(reason) if reason else reading

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from opwatch.counters.catalogue.families import Catalogue, Counter, Entry
 from opwatch.counters.decode.pages import BadPage
-from opwatch.counters.decode.vendor_page import LAYOUTS, Items, pick
+from opwatch.counters.decode.vendor_page import LAYOUTS, Items, find_item
 from opwatch.counters.evidence import Evidence
 
 
@@ -22,10 +22,10 @@ class TrimCount:
     unit_bytes: int | None
 
 
-def _of_items(
+def _count_from_items(
     entry: Entry, counter: Counter, items: Items, raw: bytes, *, commands: bool
 ) -> TrimCount | None:
-    picked = [pick(items, raw, term) for term in counter.terms]
+    picked = [find_item(items, raw, term) for term in counter.terms]
     if not all(picked):
         return None
     value = sum(item.raw for item in picked if item)
@@ -33,7 +33,7 @@ def _of_items(
     return TrimCount(source, value, None if commands else counter.units[0])
 
 
-def _of_page(entry: Entry, evidence: Evidence) -> list[TrimCount]:
+def _count_from_page(entry: Entry, evidence: Evidence) -> list[TrimCount]:
     """Return an entry's counters from its vendor page, or nothing if the page has another layout."""
     raw = next((page.raw for page in evidence.vendor if page.lid == entry.lid and page.raw), None)
     if raw is None or entry.layout is None:
@@ -43,34 +43,34 @@ def _of_page(entry: Entry, evidence: Evidence) -> list[TrimCount]:
     except BadPage:
         return []
     counts = [
-        _of_items(entry, counter, items, raw, commands=counter is entry.trims)
+        _count_from_items(entry, counter, items, raw, commands=counter is entry.trims)
         for counter in (entry.trimmed, entry.trims)
         if counter
     ]
     return [count for count in counts if count]
 
 
-def _of_attributes(entry: Entry, evidence: Evidence) -> list[TrimCount]:
+def _count_from_attributes(entry: Entry, evidence: Evidence) -> list[TrimCount]:
     """Return an entry's attributes, only if smartctl gives them the expected name."""
     counts = []
     for counter in (entry.trimmed, entry.trims):
         for term in counter.terms if counter else ():
-            attribute = evidence.attribute(int(term))
+            attribute = evidence.find_attribute(int(term))
             if attribute and attribute.raw is not None and attribute.name in entry.names.get(term, ()):
                 unit = None if counter is entry.trims else (counter.units[0] if counter else None)
                 counts.append(TrimCount(f"attribute {term} {attribute.name}", attribute.raw, unit))
     return counts
 
 
-def trim_counts(evidence: Evidence, catalogue: Catalogue) -> list[TrimCount]:
+def find_trim_counts(evidence: Evidence, catalogue: Catalogue) -> list[TrimCount]:
     """Return all trim counters that were read."""
     counts = []
     boot = evidence.boot
     if boot and boot.deallocate_commands is not None:
         counts.append(TrimCount("log C0h deallocate commands completed", boot.deallocate_commands, None))
-    for entry in catalogue.matching(evidence.drive, "nvme"):
-        counts += _of_page(entry, evidence)
+    for entry in catalogue.find_entries(evidence.drive, "nvme"):
+        counts += _count_from_page(entry, evidence)
     if evidence.attributes:
-        for entry in catalogue.matching(evidence.drive, "ata"):
-            counts += _of_attributes(entry, evidence)
+        for entry in catalogue.find_entries(evidence.drive, "ata"):
+            counts += _count_from_attributes(entry, evidence)
     return counts

@@ -14,7 +14,7 @@ _LONGEST = 60
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,32}")
 
 
-def whole_number(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """Return a non-negative integer (plain, hex, or with one kind of thousands separator), else None."""
     text = text.strip()
     if len(text) > _LONGEST:
@@ -28,7 +28,7 @@ def whole_number(text: str) -> int | None:
     return None
 
 
-def json_number(value: object) -> int | None:
+def parse_json_number(value: object) -> int | None:
     """Return a counter in a JSON document (an integer, its text, or its halves), else None."""
     if isinstance(value, bool):
         return None
@@ -38,14 +38,14 @@ def json_number(value: object) -> int | None:
         # Some tools print integers as floats. Beyond 2^53 they are rounded.
         return int(value) if value.is_integer() and 0 <= value <= 1 << 53 else None
     if isinstance(value, str):
-        return whole_number(value)
+        return parse_integer(value)
     if isinstance(value, dict) and set(value) == {"hi", "lo"}:
-        high, low = json_number(value["hi"]), json_number(value["lo"])
+        high, low = parse_json_number(value["hi"]), parse_json_number(value["lo"])
         return None if high is None or low is None or low >> 64 or high >> 64 else high << 64 | low
     return None
 
 
-def scaled(text: str, digits: int) -> int | None:
+def parse_fixed_point(text: str, digits: int) -> int | None:
     """Return a decimal fraction times 10^digits as an exact integer, or None if longer or invalid."""
     fraction = re.fullmatch(r"(\d{1,20})(?:[.,](\d+))?", text.strip(), re.ASCII)
     if not fraction or len(fraction[2] or "") > digits:

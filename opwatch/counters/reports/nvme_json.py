@@ -13,13 +13,13 @@ from typing import Any
 
 from opwatch.counters.decode.endurance import EnduranceGroup
 from opwatch.counters.decode.fdp import FdpStatistics
-from opwatch.counters.decode.identify import Namespace, text
+from opwatch.counters.decode.identify import Namespace, decode_text
 from opwatch.counters.decode.ocp import BOOT_GUID, CLOUD_GUID, BootLog, CloudLog
-from opwatch.counters.decode.smart_log import SmartLog, celsius
-from opwatch.counters.decode.vendor_page import Item, wear_item
+from opwatch.counters.decode.smart_log import SmartLog, to_celsius
+from opwatch.counters.decode.vendor_page import Item, make_wear_item
 from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.reading import DriveFacts
-from opwatch.counters.reports.numbers import json_number
+from opwatch.counters.reports.numbers import parse_json_number
 from opwatch.errors import UsageError
 
 _SMART = {
@@ -70,148 +70,152 @@ _BOOT = {
 _DEPTH = 6
 
 
-def fold(key: str) -> str:
+def normalize_key(key: str) -> str:
     """Return a key without case, spaces and punctuation, so that both output formats look alike."""
     return re.sub(r"[^a-z0-9]", "", key.lower())
 
 
-def _objects(value: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+def _walk_objects(value: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     if depth > _DEPTH:
         return
     if isinstance(value, dict):
         yield value
         for member in value.values():
-            yield from _objects(member, depth + 1)
+            yield from _walk_objects(member, depth + 1)
     elif isinstance(value, list):
         for element in value[:64]:
-            yield from _objects(element, depth + 1)
+            yield from _walk_objects(element, depth + 1)
 
 
-def _named(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, int | None]:
-    return {name: json_number(fields.get(key)) for name, key in names.items()}
+def _read_numbers(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, int | None]:
+    return {name: parse_json_number(fields.get(key)) for name, key in names.items()}
 
 
-def folded(fields: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, int | None]:
+def collect_numbers(fields: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, int | None]:
     """Return the numbers by field name, each from its first folded key with a number."""
-    plain = {fold(key): value for key, value in fields.items()}
+    plain = {normalize_key(key): value for key, value in fields.items()}
     numbers: dict[str, int | None] = {}
     for name, keys in names.items():
-        values = (json_number(plain.get(key)) for key in keys)
+        values = (parse_json_number(plain.get(key)) for key in keys)
         numbers[name] = next((value for value in values if value is not None), None)
     return numbers
 
 
-def guid_of(value: object) -> bytes | None:
+def decode_guid(value: object) -> bytes | None:
     """Return the GUID in wire order. Only a complete one, because each half may have lost leading zeroes."""
     digits = re.fullmatch(r"(?:0x)*([0-9a-fA-F]{32})", value) if isinstance(value, str) else None
     return bytes.fromhex(digits[1])[::-1] if digits else None
 
 
-def cloud_log(fields: Mapping[str, Any]) -> CloudLog | None:
+def parse_cloud_log(fields: Mapping[str, Any]) -> CloudLog | None:
     """Return the OCP log in an object, or None without its GUID."""
-    guid = guid_of(next((value for key, value in fields.items() if fold(key) == "logpageguid"), None))
+    guid = decode_guid(
+        next((value for key, value in fields.items() if normalize_key(key) == "logpageguid"), None)
+    )
     if guid != CLOUD_GUID:
         return None
-    log = CloudLog(**folded(fields, _CLOUD))
+    log = CloudLog(**collect_numbers(fields, _CLOUD))
     free = log.percent_free_blocks
     return log if free is None or free <= 100 else replace(log, percent_free_blocks=None)
 
 
-def boot_log(members: Mapping[str, Any]) -> BootLog | None:
+def parse_boot_log(members: Mapping[str, Any]) -> BootLog | None:
     """Return the boot drives' log in an object, or None without its GUID."""
-    guid = guid_of(next((value for key, value in members.items() if fold(key) == "logpageguid"), None))
-    return BootLog(**folded(members, _BOOT)) if guid == BOOT_GUID else None
+    guid = decode_guid(
+        next((value for key, value in members.items() if normalize_key(key) == "logpageguid"), None)
+    )
+    return BootLog(**collect_numbers(members, _BOOT)) if guid == BOOT_GUID else None
 
 
-def _intel(fields: Mapping[str, Any]) -> VendorPage | None:
+def _parse_intel(fields: Mapping[str, Any]) -> VendorPage | None:
     keys = {"nand_bytes_written": "F4", "host_bytes_written": "F5"}
     items: dict[str, Item] = {}
     for name, key in keys.items():
         entry = fields.get(name)
-        raw = json_number(entry.get("raw")) if isinstance(entry, dict) else None
+        raw = parse_json_number(entry.get("raw")) if isinstance(entry, dict) else None
         if isinstance(entry, dict) and raw is not None:
-            items[key] = Item(raw, json_number(entry.get("normalized")))
-    wear = _intel_wear(fields)
+            items[key] = Item(raw, parse_json_number(entry.get("normalized")))
+    wear = _parse_intel_wear(fields)
     if items and wear:
         items["AD"] = wear
     return VendorPage(0xCA, layout="kv12", items=items) if items else None
 
 
-def _intel_wear(fields: Mapping[str, Any]) -> Item | None:
+def _parse_intel_wear(fields: Mapping[str, Any]) -> Item | None:
     """Return the erase counts, printed as three numbers by older versions or as one."""
     for name in ("wear_leveling", "wear_leveling_count"):
         entry = fields.get(name)
         raw = entry.get("raw") if isinstance(entry, dict) else None
         if isinstance(raw, dict):
-            counts = [json_number(raw.get(key)) for key in ("min", "max", "avg")]
+            counts = [parse_json_number(raw.get(key)) for key in ("min", "max", "avg")]
             known = [count for count in counts if count is not None and count < 1 << 16]
-            return wear_item(*known) if len(known) == 3 else None
-        if (number := json_number(raw)) is not None:
+            return make_wear_item(*known) if len(known) == 3 else None
+        if (number := parse_json_number(raw)) is not None:
             return Item(number)
     return None
 
 
-def _drive(identity: Mapping[str, Any]) -> DriveFacts:
-    exponent = json_number(identity.get("mdts"))
+def _parse_drive(identity: Mapping[str, Any]) -> DriveFacts:
+    exponent = parse_json_number(identity.get("mdts"))
     firmware = identity.get("fr")
-    serial = text(str(identity.get("sn", "")).encode("ascii", "replace"))
+    serial = decode_text(str(identity.get("sn", "")).encode("ascii", "replace"))
     return DriveFacts(
         protocol="nvme",
-        model=text(str(identity["mn"]).encode("ascii", "replace")),
-        firmware=text(firmware.encode("ascii", "replace")) if isinstance(firmware, str) else None,
+        model=decode_text(str(identity["mn"]).encode("ascii", "replace")),
+        firmware=decode_text(firmware.encode("ascii", "replace")) if isinstance(firmware, str) else None,
         serial=None if serial == "REDACTED" else serial,
-        vendor_id=json_number(identity.get("vid")),
-        capacity_bytes=json_number(identity.get("tnvmcap")) or None,
+        vendor_id=parse_json_number(identity.get("vid")),
+        capacity_bytes=parse_json_number(identity.get("tnvmcap")) or None,
         max_transfer_bytes=4096 << exponent if exponent and exponent <= 20 else None,
     )
 
 
-def _namespace(identity: Mapping[str, Any]) -> Namespace:
-    formats, index = identity.get("lbafs"), json_number(identity.get("flbas"))
+def _parse_namespace(identity: Mapping[str, Any]) -> Namespace:
+    formats, index = identity.get("lbafs"), parse_json_number(identity.get("flbas"))
     exponent = None
     if isinstance(formats, list) and index is not None and (index & 15) < len(formats):
         entry = formats[index & 15]
-        exponent = json_number(entry.get("ds")) if isinstance(entry, dict) else None
+        exponent = parse_json_number(entry.get("ds")) if isinstance(entry, dict) else None
     return Namespace(
-        size_lbas=json_number(identity.get("nsze")),
-        capacity_lbas=json_number(identity.get("ncap")),
-        used_lbas=json_number(identity.get("nuse")),
+        size_lbas=parse_json_number(identity.get("nsze")),
+        capacity_lbas=parse_json_number(identity.get("ncap")),
+        used_lbas=parse_json_number(identity.get("nuse")),
         lba_bytes=1 << exponent if exponent and 9 <= exponent <= 16 else None,
-        endurance_group=json_number(identity.get("endgid")) or None,
+        endurance_group=parse_json_number(identity.get("endgid")) or None,
     )
 
 
-def _smart(fields: Mapping[str, Any]) -> SmartLog:
-    kelvin = json_number(fields.get("temperature"))
+def _parse_smart(fields: Mapping[str, Any]) -> SmartLog:
+    kelvin = parse_json_number(fields.get("temperature"))
     warning = fields.get("critical_warning")
     # Newer versions print the byte and its bits.
-    byte = json_number(warning.get("value") if isinstance(warning, dict) else warning)
-    log = SmartLog(**_named(fields, _SMART), temperature_celsius=celsius(kelvin))
+    byte = parse_json_number(warning.get("value") if isinstance(warning, dict) else warning)
+    log = SmartLog(**_read_numbers(fields, _SMART), temperature_celsius=to_celsius(kelvin))
     return replace(log, critical_warning=byte if byte is not None and byte < 256 else None)
 
 
-def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_record(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record in an object by evidence name, or an empty dict if unknown."""
     # Log 09h shares most keys with log 02h, in units 2000 times as large, so it is tested first.
     if "media_units_written" in fields and "data_units_written" in fields:
-        return {"endurance": EnduranceGroup(**_named(fields, _ENDURANCE))}
+        return {"endurance": EnduranceGroup(**_read_numbers(fields, _ENDURANCE))}
     if {"avail_spare", "data_units_written", "power_on_hours"} <= set(fields):
-        return {"smart": _smart(fields)}
+        return {"smart": _parse_smart(fields)}
     if {"hbmw", "mbmw", "mbe"} <= set(fields):
-        return {"fdp": FdpStatistics(*(json_number(fields[key]) for key in ("hbmw", "mbmw", "mbe")))}
+        return {"fdp": FdpStatistics(*(parse_json_number(fields[key]) for key in ("hbmw", "mbmw", "mbe")))}
     if isinstance(fields.get("mn"), str) and "vid" in fields:
-        return {"drive": _drive(fields)}
+        return {"drive": _parse_drive(fields)}
     if {"nsze", "ncap", "nuse"} <= set(fields):
-        return {"namespace": _namespace(fields)}
-    if any("uid" in key.lower() and fold(key) == "logpageguid" for key in fields):
-        return {"ocp": cloud_log(fields), "boot": boot_log(fields)}
-    vendor = _intel(fields)
+        return {"namespace": _parse_namespace(fields)}
+    if any("uid" in key.lower() and normalize_key(key) == "logpageguid" for key in fields):
+        return {"ocp": parse_cloud_log(fields), "boot": parse_boot_log(fields)}
+    vendor = _parse_intel(fields)
     return {"vendor": (vendor,)} if vendor else {}
 
 
-def _add(evidence: Evidence, fields: Mapping[str, Any]) -> Evidence:
+def _add_object(evidence: Evidence, fields: Mapping[str, Any]) -> Evidence:
     """Add an object to the evidence. Repetitions are accepted, differing objects of a kind refused."""
-    new = {name: record for name, record in _known(fields).items() if record}
+    new = {name: record for name, record in _parse_record(fields).items() if record}
     for name, record in new.items():
         ours = getattr(evidence, name)
         if ours and ours != DriveFacts() and ours != record:
@@ -222,8 +226,8 @@ def _add(evidence: Evidence, fields: Mapping[str, Any]) -> Evidence:
 def parse_nvme_json(document: object) -> Evidence:
     """Return all nvme-cli logs in the document. Empty if there are none."""
     evidence = Evidence()
-    for fields in _objects(document):
-        evidence = _add(evidence, fields)
+    for fields in _walk_objects(document):
+        evidence = _add_object(evidence, fields)
     known = (evidence.smart, evidence.endurance, evidence.fdp, evidence.ocp, evidence.boot, evidence.vendor)
     if any(known) and not evidence.drive.protocol:
         return replace(evidence, drive=replace(evidence.drive, protocol="nvme"))

@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass
 
 from opwatch.counters.decode.smart_log import SmartLog
-from opwatch.counters.decode.vendor_page import Item, wear_item
+from opwatch.counters.decode.vendor_page import Item, make_wear_item
 from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.reading import DriveFacts
-from opwatch.counters.reports.numbers import whole_number
-from opwatch.counters.reports.nvme_json import cloud_log, fold
+from opwatch.counters.reports.numbers import parse_integer
+from opwatch.counters.reports.nvme_json import normalize_key, parse_cloud_log
 from opwatch.errors import UsageError
-from opwatch.foreign import lines_of
+from opwatch.foreign import split_lines
 
 _GIB = 1 << 30
 
@@ -84,22 +84,22 @@ _CLOUD_NUMBER = re.compile(r"(?<=[\s:])0?x?[0-9a-fx]+(?: \d+)?$")
 _LONGEST = 400
 
 
-def _intel(text: str) -> VendorPage | None:
+def _parse_intel(text: str) -> VendorPage | None:
     items: dict[str, Item] = {}
-    for line in lines_of(text, _LONGEST):
+    for line in split_lines(text, _LONGEST):
         old, table = _INTEL_OLD.fullmatch(line.strip()), _INTEL_TABLE.fullmatch(line.strip())
         if old:
             items["F4" if old[1] == "nand" else "F5"] = Item(int(old[3]), int(old[2]))
         elif table:
             items[table[1].upper()] = Item(int(table[3]), int(table[2]))
         elif wear := _WEAR_OLD.fullmatch(line.strip()):
-            items["AD"] = wear_item(*(int(count) for count in wear.groups()))
+            items["AD"] = make_wear_item(*(int(count) for count in wear.groups()))
         elif wear := _WEAR_TABLE.fullmatch(line.strip()):
             items["AD"] = Item(int(wear[2]), int(wear[1]))
     return VendorPage(0xCA, layout="kv12", items=items) if items else None
 
 
-def _seagate_row(line: str) -> tuple[int, int] | None:
+def _parse_seagate_row(line: str) -> tuple[int, int] | None:
     """Parse a row: name, at least two spaces, item number, value."""
     words = line.rsplit(None, 2)
     value = _SEAGATE.fullmatch(words[-1]) if len(words) == 3 and not line[0].isspace() else None
@@ -109,7 +109,7 @@ def _seagate_row(line: str) -> tuple[int, int] | None:
     return (int(words[1]), int(value[1], 16)) if before[-2:].isspace() else None
 
 
-def _label_and_text(line: str) -> tuple[str, str]:
+def _split_label(line: str) -> tuple[str, str]:
     """Split at the first colon before a space, without the byte range before the label."""
     line = line.strip()
     place = _RANGE.match(line)
@@ -118,7 +118,7 @@ def _label_and_text(line: str) -> tuple[str, str]:
     return (line[: colon.start()].rstrip(), line[colon.end() :].strip()) if colon else ("", "")
 
 
-def _cloud_row(line: str) -> tuple[str, str]:
+def _split_cloud_row(line: str) -> tuple[str, str]:
     """Split a label from the number behind a tab, or from the last word behind two spaces."""
     line = line.strip()
     number = _CLOUD_NUMBER.search(line)
@@ -132,12 +132,12 @@ def _cloud_row(line: str) -> tuple[str, str]:
     return (label.rstrip(" -:\t"), words) if label[-2:].isspace() and len(label) > 2 else ("", "")
 
 
-def _seagate(text: str) -> VendorPage | None:
+def _parse_seagate(text: str) -> VendorPage | None:
     if "Seagate Extended SMART Information" not in text:
         return None
     items: dict[str, Item] = {}
-    for line in lines_of(text, _LONGEST):
-        row = _seagate_row(line)
+    for line in split_lines(text, _LONGEST):
+        row = _parse_seagate_row(line)
         if not row:
             continue
         ident, value = row
@@ -149,41 +149,41 @@ def _seagate(text: str) -> VendorPage | None:
     return VendorPage(0xC4, layout="seagate", items=items) if items else None
 
 
-def _amount(text: str) -> Item | None:
+def _parse_amount(text: str) -> Item | None:
     gibibytes = re.fullmatch(r"(\d{1,15})(?:\.\d)? GiB", text, re.ASCII)
     if gibibytes:
         return Item(int(gibibytes[1]) * _GIB, step=_GIB)
-    number = whole_number(text.rstrip("% "))
+    number = parse_integer(text.rstrip("% "))
     return None if number is None else Item(number)
 
 
-def _labelled(text: str) -> VendorPage | None:
+def _parse_labelled(text: str) -> VendorPage | None:
     values: dict[str, str] = {}
-    for line in lines_of(text, _LONGEST):
-        label, value = _label_and_text(line)
+    for line in split_lines(text, _LONGEST):
+        label, value = _split_label(line)
         if label and value:
-            values.setdefault(fold(label), value)
+            values.setdefault(normalize_key(label), value)
     for layout in _FORMATS:
         if next(iter(layout.labels)) in values:
-            numbers = {term: _amount(values.get(label, "")) for label, term in layout.labels.items()}
+            numbers = {term: _parse_amount(values.get(label, "")) for label, term in layout.labels.items()}
             items = {term: item for term, item in numbers.items() if item is not None}
             return VendorPage(layout.lid, layout=layout.layout, items=items)
     return None
 
 
-def _cloud(text: str) -> Evidence | None:
+def _parse_cloud(text: str) -> Evidence | None:
     """Parse `nvme ocp smart-add-log` or a vendor's copy: label, two halves of a number, and the GUID."""
     if "SMART Cloud Attributes" not in text:
         return None
     values: dict[str, object] = {}
-    for line in lines_of(text, _LONGEST):
-        label, number = _cloud_row(line)
+    for line in split_lines(text, _LONGEST):
+        label, number = _split_cloud_row(line)
         if not "A" <= label[:1] <= "Z":
             continue
         halves = number.split()
         value: object = {"hi": halves[0], "lo": halves[1]} if len(halves) == 2 else number
         values.setdefault(label, value)
-    log = cloud_log(values)
+    log = parse_cloud_log(values)
     return Evidence(drive=DriveFacts(protocol="nvme"), ocp=log) if log else None
 
 
@@ -212,7 +212,7 @@ _SMART_HEAD = "Smart Log for NVME device"
 _REMARK = re.compile(r"\s*(?:%|\u00b0?[CF]\b|\ufffd+[CF]\b|[CF]\b)?\s*(?:\([^)]*\))?$")
 
 
-def _smart_log(text: str) -> Evidence | None:
+def _parse_smart_log(text: str) -> Evidence | None:
     """Parse the text output of `nvme smart-log`."""
     start = text.find(_SMART_HEAD)
     if start < 0 or text.find("Additional Smart Log") >= 0:
@@ -220,11 +220,11 @@ def _smart_log(text: str) -> Evidence | None:
     if text.find(_SMART_HEAD, start + 1) >= 0:
         raise UsageError("there are several logs of `nvme smart-log` in it: give those of one drive")
     values: dict[str, int] = {}
-    for line in lines_of(text[start:], _LONGEST):
+    for line in split_lines(text[start:], _LONGEST):
         label, _, shown = line.partition(":")
-        number = whole_number(_REMARK.sub("", shown.strip(), count=1))
+        number = parse_integer(_REMARK.sub("", shown.strip(), count=1))
         if number is not None:
-            values.setdefault(fold(label), number)
+            values.setdefault(normalize_key(label), number)
     numbers = {
         name: next((values[label] for label in labels if label in values), None)
         for name, labels in _SMART.items()
@@ -238,8 +238,8 @@ def _smart_log(text: str) -> Evidence | None:
 
 def parse_plugin_text(text: str) -> Evidence | None:
     """Return the page in the text, or None if the format is unknown."""
-    known = _smart_log(text) or _cloud(text)
+    known = _parse_smart_log(text) or _parse_cloud(text)
     if known:
         return known
-    page = _intel(text) or _seagate(text) or _labelled(text)
+    page = _parse_intel(text) or _parse_seagate(text) or _parse_labelled(text)
     return Evidence(drive=DriveFacts(protocol="nvme"), vendor=(page,)) if page else None

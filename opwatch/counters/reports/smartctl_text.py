@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from opwatch.counters.decode.smart_log import UNIT_BYTES, SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statistics
 from opwatch.counters.reading import DriveFacts
-from opwatch.counters.reports.numbers import scaled, whole_number
+from opwatch.counters.reports.numbers import parse_fixed_point, parse_integer
 from opwatch.errors import UsageError
-from opwatch.foreign import lines_of
+from opwatch.foreign import split_lines
 
 _SMART_LABELS = {
     "Data Units Read": "data_units_read",
@@ -65,13 +65,13 @@ def is_smartctl_text(text: str) -> bool:
     return MARKER in text and ("smartctl " in text[:2000] or "SECTION ===" in text)
 
 
-def _leading(text: str, unit_bytes: int = 1) -> int | None:
+def _parse_leading(text: str, unit_bytes: int = 1) -> int | None:
     """Return the number before a unit, percent sign or remark: "1,803,919 [923 GB]", "100%", "34 Celsius".
 
     None if the remark contradicts the number, i.e. the number is incomplete.
     """
     number = _LEADING.match(text)
-    value = whole_number(number[0]) if number else None
+    value = parse_integer(number[0]) if number else None
     remark = _REMARK.search(text)
     if value is None or not remark:
         return value
@@ -80,7 +80,7 @@ def _leading(text: str, unit_bytes: int = 1) -> int | None:
     return value if abs(value * unit_bytes - rounded) <= 0.01 * rounded + unit_bytes else None
 
 
-def _labels(lines: list[str]) -> dict[str, str]:
+def _collect_labels(lines: list[str]) -> dict[str, str]:
     """Return the first text of each label. Later ones belong to other logs."""
     labels: dict[str, str] = {}
     for line in lines:
@@ -90,28 +90,28 @@ def _labels(lines: list[str]) -> dict[str, str]:
     return labels
 
 
-def _capacity(labels: dict[str, str]) -> int | None:
+def _parse_capacity(labels: dict[str, str]) -> int | None:
     for label in ("User Capacity", "Total NVM Capacity", "Namespace 1 Size/Capacity"):
-        capacity = _leading(labels.get(label, ""))
+        capacity = _parse_leading(labels.get(label, ""))
         if capacity:
             return capacity
     return None
 
 
-def _logical_block(labels: dict[str, str]) -> int | None:
+def _parse_logical_block(labels: dict[str, str]) -> int | None:
     for label in ("Sector Sizes", "Sector Size", "Logical block size", "Namespace 1 Formatted LBA Size"):
-        size = _leading(labels.get(label, ""))
+        size = _parse_leading(labels.get(label, ""))
         if size and size in (512, 520, 528, 4096, 4104, 4160, 4224):
             return size
     return None
 
 
-def _transfer(labels: dict[str, str]) -> int | None:
+def _parse_max_transfer(labels: dict[str, str]) -> int | None:
     pages = re.fullmatch(r"(\d{1,6}) Pages", labels.get("Maximum Data Transfer Size", ""), re.ASCII)
     return int(pages[1]) * 4096 if pages and int(pages[1]) else None
 
 
-def _first_of(labels: dict[str, str], *names: str) -> str | None:
+def _find_first(labels: dict[str, str], *names: str) -> str | None:
     for name in names:
         text = " ".join(labels.get(name, "").split())
         if text and not text.startswith(("--", "REDACTED", "[No Information Found]")):
@@ -119,29 +119,29 @@ def _first_of(labels: dict[str, str], *names: str) -> str | None:
     return None
 
 
-def _drive(labels: dict[str, str]) -> DriveFacts:
+def _parse_drive(labels: dict[str, str]) -> DriveFacts:
     protocol = "nvme" if "Model Number" in labels else "ata" if "Device Model" in labels else None
-    product = _first_of(labels, "Product")
+    product = _find_first(labels, "Product")
     if not protocol and (product or "Transport protocol" in labels):
         protocol = "scsi"
-    vendor = _first_of(labels, "Vendor")
+    vendor = _find_first(labels, "Vendor")
     spin = labels.get("Rotation Rate", "")
     return DriveFacts(
         protocol=protocol,
-        model=_first_of(labels, "Model Number", "Device Model")
+        model=_find_first(labels, "Model Number", "Device Model")
         or (f"{vendor} {product}" if vendor and product else product),
-        firmware=_first_of(labels, "Firmware Version", "Revision"),
-        family=_first_of(labels, "Model Family"),
-        serial=_first_of(labels, "Serial Number", "Serial number"),
-        vendor_id=whole_number(labels.get("PCI Vendor ID", "") or labels.get("PCI Vendor/Subsystem ID", "")),
-        capacity_bytes=_capacity(labels),
-        lba_bytes=_logical_block(labels),
-        max_transfer_bytes=_transfer(labels),
+        firmware=_find_first(labels, "Firmware Version", "Revision"),
+        family=_find_first(labels, "Model Family"),
+        serial=_find_first(labels, "Serial Number", "Serial number"),
+        vendor_id=parse_integer(labels.get("PCI Vendor ID", "") or labels.get("PCI Vendor/Subsystem ID", "")),
+        capacity_bytes=_parse_capacity(labels),
+        lba_bytes=_parse_logical_block(labels),
+        max_transfer_bytes=_parse_max_transfer(labels),
         rotational=True if "rpm" in spin else False if spin.startswith("Solid State") else None,
     )
 
 
-def _attributes(lines: list[str]) -> tuple[Attribute, ...]:
+def _parse_attributes(lines: list[str]) -> tuple[Attribute, ...]:
     attributes: list[Attribute] = []
     inside = False
     for line in lines:
@@ -157,11 +157,11 @@ def _attributes(lines: list[str]) -> tuple[Attribute, ...]:
             raw, value = row["raw"].strip(), row["value"]
             health = int(value) if value != "---" else None
             failed = _FAILED.get(row["failed"])
-            attributes.append(Attribute(int(row["id"]), row["name"], whole_number(raw), raw, health, failed))
+            attributes.append(Attribute(int(row["id"]), row["name"], parse_integer(raw), raw, health, failed))
     return tuple(attribute for attribute in attributes if 0 < attribute.id < 256)
 
 
-def _statistics(lines: list[str]) -> Statistics | None:
+def _parse_statistics(lines: list[str]) -> Statistics | None:
     values: dict[tuple[int, int], int] = {}
     for line in lines:
         row = _STATISTIC.match(line)
@@ -170,28 +170,28 @@ def _statistics(lines: list[str]) -> Statistics | None:
     return Statistics(values) if values else None
 
 
-def _smart(lines: list[str]) -> SmartLog | None:
+def _parse_smart(lines: list[str]) -> SmartLog | None:
     begin = next((i for i, line in enumerate(lines) if "(NVMe Log 0x02" in line), None)
     if begin is None:
         return None
-    labels = _labels(lines[begin : begin + 40])
+    labels = _collect_labels(lines[begin : begin + 40])
     numbers = {
-        name: _leading(labels.get(label, ""), UNIT_BYTES if label in _DATA_UNITS else 1)
+        name: _parse_leading(labels.get(label, ""), UNIT_BYTES if label in _DATA_UNITS else 1)
         for label, name in _SMART_LABELS.items()
     }
-    warning = whole_number(labels.get("Critical Warning", ""))
+    warning = parse_integer(labels.get("Critical Warning", ""))
     return SmartLog(**numbers, critical_warning=warning if warning is not None and warning < 256 else None)
 
 
-def _scsi(lines: list[str], labels: dict[str, str]) -> ScsiCounters | None:
+def _parse_scsi(lines: list[str], labels: dict[str, str]) -> ScsiCounters | None:
     megabytes: dict[str, int | None] = {}
     lost: dict[str, int] = {}
     for line in lines:
         row = _ERRORS.match(line)
         if row:
-            megabytes.setdefault(row["kind"], scaled(row["gb"], 3))
+            megabytes.setdefault(row["kind"], parse_fixed_point(row["gb"], 3))
             lost.setdefault(row["kind"], int(row["lost"]))
-    used = _leading(labels.get("Percentage used endurance indicator", ""))
+    used = _parse_leading(labels.get("Percentage used endurance indicator", ""))
     if not megabytes and used is None:
         return None
     return ScsiCounters(
@@ -199,11 +199,11 @@ def _scsi(lines: list[str], labels: dict[str, str]) -> ScsiCounters | None:
         read_mb=megabytes.get("read"),
         percentage_used=used,
         uncorrected=sum(lost.values()) if lost else None,
-        grown_defects=_leading(labels.get("Elements in grown defect list", "")),
+        grown_defects=_parse_leading(labels.get("Elements in grown defect list", "")),
     )
 
 
-def _power_on_hours(text: str, attributes: tuple[Attribute, ...]) -> int | None:
+def _parse_power_on_hours(text: str, attributes: tuple[Attribute, ...]) -> int | None:
     for attribute in attributes:
         if attribute.id == 9:
             hours = re.match(r"(\d{1,9})(?:h[+ ]|\s|$)", attribute.text)
@@ -214,7 +214,7 @@ def _power_on_hours(text: str, attributes: tuple[Attribute, ...]) -> int | None:
     return int(minutes[1]) // 60 if minutes else None
 
 
-def _local_time(text: str) -> int | None:
+def _parse_local_time(text: str) -> int | None:
     """Parse "Sun Mar 29 20:52:14 2026 CEST" to seconds since 1970, as if the time zone were UTC."""
     words = _TIME.match(text)
     if not words:
@@ -228,7 +228,7 @@ def _local_time(text: str) -> int | None:
     return int(day.timestamp())
 
 
-def _passed(labels: dict[str, str]) -> bool | None:
+def _parse_verdict(labels: dict[str, str]) -> bool | None:
     """Return the drive's own verdict, or None if absent or unknown."""
     for label in ("SMART overall-health self-assessment test result", "SMART Health Status"):
         words = labels.get(label, "").split()
@@ -241,24 +241,24 @@ def parse_smartctl_text(text: str) -> Evidence:
     """Return the drive in the report. Lines with an unexpected format are skipped."""
     if text.count("=== START OF INFORMATION SECTION") > 1:
         raise UsageError("there are several reports of smartctl's in it: give those of one drive")
-    lines = lines_of(text)
-    labels = _labels(lines)
-    attributes = _attributes(lines)
-    drive = _drive(labels)
-    temperature = _leading(labels.get("Current Drive Temperature", ""))
+    lines = split_lines(text)
+    labels = _collect_labels(lines)
+    attributes = _parse_attributes(lines)
+    drive = _parse_drive(labels)
+    temperature = _parse_leading(labels.get("Current Drive Temperature", ""))
     if temperature is None:
         warm = next((attribute for attribute in attributes if attribute.id == 194), None)
         first = re.match(r"\d{1,3}(?=\s|$)", warm.text) if warm else None
         temperature = int(first[0]) if first else None
     return Evidence(
         drive=drive,
-        smart=_smart(lines),
+        smart=_parse_smart(lines),
         attributes=attributes,
-        statistics=_statistics(lines),
-        scsi=_scsi(lines, labels) if drive.protocol != "nvme" else None,
-        power_on_hours=_power_on_hours(text, attributes),
+        statistics=_parse_statistics(lines),
+        scsi=_parse_scsi(lines, labels) if drive.protocol != "nvme" else None,
+        power_on_hours=_parse_power_on_hours(text, attributes),
         temperature_celsius=temperature,
-        passed=_passed(labels),
-        local_time_s=_local_time(labels.get("Local Time is", "")),
+        passed=_parse_verdict(labels),
+        local_time_s=_parse_local_time(labels.get("Local Time is", "")),
         asleep="Device is in STANDBY" in text or "Device is in SLEEP" in text,
     )

@@ -8,8 +8,8 @@ from itertools import chain
 
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
-from opwatch.recording.coding.columns import Changes, packed, rows_of, unpacked
-from opwatch.recording.coding.times import ChangeReader, rounded
+from opwatch.recording.coding.columns import Changes, iterate_rows, pack_columns, unpack_columns
+from opwatch.recording.coding.times import ChangeReader, round_to_ms
 from opwatch.recording.coding.varints import MODULUS, Varints, put_change
 
 _MASK = MODULUS - 1
@@ -19,11 +19,11 @@ _CLOCKS = 4
 _TIMES = 4
 ANCHOR_WIDTH = _CLOCKS + 1 + _TIMES
 # The maximum number of entries in a block, each with at most one row.
-_MOST_ROWS = (1 << 14) + 512
+_MAX_ROWS = (1 << 14) + 512
 
 
 @dataclass(frozen=True, slots=True)
-class SharedMoments:
+class SharedClocks:
     """Clocks and CPU times by entry. `cpus` has no entries with unknown CPU times."""
 
     anchors: Mapping[int, Anchor] = field(default_factory=dict)
@@ -40,13 +40,13 @@ class AnchorWriter:
         self._number = self._mono_ns = self._offset_ns = self._step_ns = 0
         self._times = [0] * _TIMES
 
-    def written(self, number: int, anchor: Anchor, cpu: CpuTimes | None = None) -> bytes:
+    def encode_changes(self, number: int, anchor: Anchor, cpu: CpuTimes | None = None) -> bytes:
         """Return the changes since the previous anchor; `number` is the entry's."""
         out = bytearray()
         offset_ns = (anchor.wall_ns - anchor.mono_ns) & _MASK
         step_ns = anchor.mono_ns - self._mono_ns
         put_change(out, number - self._number)
-        put_change(out, step_ns - rounded(self._step_ns))
+        put_change(out, step_ns - round_to_ms(self._step_ns))
         put_change(out, offset_ns - self._offset_ns)
         put_change(out, anchor.slack_ns)
         self._step_ns = step_ns if self._mono_ns else 0
@@ -60,53 +60,53 @@ class AnchorWriter:
         return bytes(out)
 
 
-def packed_anchors(rows: Sequence[bytes]) -> bytes:
+def encode_anchors(rows: Sequence[bytes]) -> bytes:
     """Encode the anchors of a block: the complete first anchor as is, the others in columns."""
-    return rows[0] + packed(b"".join(rows[1:]), ANCHOR_WIDTH) if rows else b""
+    return rows[0] + pack_columns(b"".join(rows[1:]), ANCHOR_WIDTH) if rows else b""
 
 
-def unpacked_anchors(raw: bytes, where: str) -> SharedMoments:
-    """Decode the output of packed_anchors()."""
+def decode_anchors(raw: bytes, where: str) -> SharedClocks:
+    """Decode the output of encode_anchors()."""
     if not raw:
-        return SharedMoments()
+        return SharedClocks()
     numbers = Varints(raw, where)
-    first = [numbers.change() for _ in range(ANCHOR_WIDTH)]
-    others = rows_of(unpacked(raw[numbers.at :], ANCHOR_WIDTH, _MOST_ROWS, where))
+    first = [numbers.read_change() for _ in range(ANCHOR_WIDTH)]
+    others = iterate_rows(unpack_columns(raw[numbers.bytes_read :], ANCHOR_WIDTH, _MAX_ROWS, where))
     return read_anchors(Changes(chain(first, others), where))
 
 
-def unpacked_plain_anchors(raw: bytes, where: str) -> SharedMoments:
+def decode_anchors_v2(raw: bytes, where: str) -> SharedClocks:
     """Decode the anchors of versions 2 to 4, which have no CPU times."""
-    changes = Changes(rows_of(unpacked(raw, _CLOCKS, _MOST_ROWS, where)), where)
+    changes = Changes(iterate_rows(unpack_columns(raw, _CLOCKS, _MAX_ROWS, where)), where)
     return read_anchors(changes, has_cpu=False)
 
 
-def read_anchors(changes: ChangeReader, *, has_cpu: bool = True) -> SharedMoments:
+def read_anchors(changes: ChangeReader, *, has_cpu: bool = True) -> SharedClocks:
     """Decode all anchors after a reset."""
     anchors, cpus = {}, {}
     number = mono_ns = offset_ns = step_ns = 0
     times = [0] * _TIMES
     while not changes.is_at_end:
-        number = (number + changes.change()) & _MASK
-        now_ns = (mono_ns + changes.change() + rounded(step_ns)) & _MASK
+        number = (number + changes.read_change()) & _MASK
+        now_ns = (mono_ns + changes.read_change() + round_to_ms(step_ns)) & _MASK
         step_ns, mono_ns = now_ns - mono_ns if mono_ns else 0, now_ns
-        offset_ns = (offset_ns + changes.change()) & _MASK
-        anchors[number] = Anchor(mono_ns, (mono_ns + offset_ns) & _MASK, changes.change() & _MASK)
+        offset_ns = (offset_ns + changes.read_change()) & _MASK
+        anchors[number] = Anchor(mono_ns, (mono_ns + offset_ns) & _MASK, changes.read_change() & _MASK)
         if has_cpu:
-            online = changes.change() & _MASK
-            times = [(before + changes.change()) & _MASK for before in times]
+            online = changes.read_change() & _MASK
+            times = [(before + changes.read_change()) & _MASK for before in times]
             if online:
                 cpus[number] = CpuTimes(online, *times)
-    return SharedMoments(anchors, cpus)
+    return SharedClocks(anchors, cpus)
 
 
-def read_first_anchors(raw: bytes, where: str) -> SharedMoments:
+def decode_anchors_v1(raw: bytes, where: str) -> SharedClocks:
     """Decode the anchors of version 1 of the format."""
     numbers, anchors = Varints(raw, where), {}
     number = mono_ns = offset_ns = 0
     while not numbers.is_at_end:
-        number = (number + numbers.number()) & _MASK
-        mono_ns = (mono_ns + numbers.change()) & _MASK
-        offset_ns = (offset_ns + numbers.change()) & _MASK
-        anchors[number] = Anchor(mono_ns, (mono_ns + offset_ns) & _MASK, numbers.number())
-    return SharedMoments(anchors)
+        number = (number + numbers.read_number()) & _MASK
+        mono_ns = (mono_ns + numbers.read_change()) & _MASK
+        offset_ns = (offset_ns + numbers.read_change()) & _MASK
+        anchors[number] = Anchor(mono_ns, (mono_ns + offset_ns) & _MASK, numbers.read_number())
+    return SharedClocks(anchors)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opwatch.errors import BadInput
-from opwatch.foreign import parse_json, table_of
-from opwatch.recording.coding.plain import FromPlain, ToPlain
-from opwatch.recording.schema import json_text
+from opwatch.foreign import parse_json, require_table
+from opwatch.recording.coding.plain import PlainDecoder, PlainEncoder
+from opwatch.recording.schema import format_json
 from opwatch.trim.audit.audit import AuditEvidence
 from opwatch.trim.stack.layers import Kind, Stack
 
 # A stack of a few layers has a dozen classes, and no class has forty fields.
-_MOST_SHAPES, _MOST_NAMES = 64, 64
+_MAX_SHAPES, _MAX_NAMES = 64, 64
 # Limit of the memory for a document's values.
-_MOST_MEMORY = 96 << 20
+_MAX_MEMORY = 96 << 20
 # MAX_ERRNO of the kernel.
-_MOST_ERROR = 4095
+_MAX_ERRNO = 4095
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,47 +33,47 @@ class SeenAudit:
     blind: str | None = None
 
 
-def audit_bytes(audit: SeenAudit) -> bytes:
+def encode_audit(audit: SeenAudit) -> bytes:
     """Encode an audit as a document."""
-    to_plain = ToPlain(_no_bytes, lambda value, to_plain: None)
-    values = to_plain.values(audit)
+    to_plain = PlainEncoder(_refuse_bytes, lambda value, to_plain: None)
+    values = to_plain.encode_fields(audit)
     shapes = {name: list(fields) for name, fields in to_plain.shapes.items()}
-    return json_text({"shapes": shapes, "audit": values}).encode()
+    return format_json({"shapes": shapes, "audit": values}).encode()
 
 
-def audit_of(raw: bytes, where: str) -> SeenAudit:
-    """Decode the output of audit_bytes(), or raise BadInput."""
-    document = table_of(parse_json(raw, where, _MOST_MEMORY), where)
-    table = table_of(document.get("shapes"), f"{where}: shapes")
-    if len(table) > _MOST_SHAPES:
+def decode_audit(raw: bytes, where: str) -> SeenAudit:
+    """Decode the output of encode_audit(), or raise BadInput."""
+    document = require_table(parse_json(raw, where, _MAX_MEMORY), where)
+    table = require_table(document.get("shapes"), f"{where}: shapes")
+    if len(table) > _MAX_SHAPES:
         raise BadInput(f"{where}: shapes of {len(table)} classes")
-    shapes = {str(name): _names(names, f"{where}: shapes, {name}") for name, names in table.items()}
-    audit: SeenAudit = FromPlain(shapes, _no_content, _no_number).instance(
+    shapes = {str(name): _parse_names(names, f"{where}: shapes, {name}") for name, names in table.items()}
+    audit: SeenAudit = PlainDecoder(shapes, _refuse_content, _refuse_number).decode_instance(
         SeenAudit, document.get("audit"), where
     )
     answer = audit.evidence.answer
-    if answer and not 0 <= answer.error <= _MOST_ERROR:
+    if answer and not 0 <= answer.error <= _MAX_ERRNO:
         raise BadInput(f"{where}: the kernel has no error {answer.error}")
     for stack in (audit.evidence.before, audit.evidence.after):
-        _check(stack, where)
+        _check_stack(stack, where)
     return audit
 
 
-def _names(value: object, where: str) -> tuple[str, ...]:
+def _parse_names(value: object, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise BadInput(f"{where} is no list of names")
-    if len(value) > _MOST_NAMES or len(set(value)) != len(value):
+    if len(value) > _MAX_NAMES or len(set(value)) != len(value):
         raise BadInput(f"{where} has too many names, or one twice")
     return tuple(value)
 
 
-def _check(stack: Stack, where: str) -> None:
+def _check_stack(stack: Stack, where: str) -> None:
     """Refuse cyclic, duplicate or disconnected layers: walking down such a stack would not end, or not reach
     every layer."""
     below = {layer.device: set(layer.below) for layer in stack.layers}
     if len(below) != len(stack.layers):
         raise BadInput(f"{where}: a layer is there twice")
-    reached = {top.device for top in stack.tops()}
+    reached = {top.device for top in stack.find_tops()}
     waiting = list(reached)
     while waiting:
         further = (below[waiting.pop()] & below.keys()) - reached
@@ -90,13 +90,13 @@ def _check(stack: Stack, where: str) -> None:
             del below[name]
 
 
-def _no_bytes(raw: bytes) -> int:
+def _refuse_bytes(raw: bytes) -> int:
     raise TypeError("there are no bytes in what an audit saw")
 
 
-def _no_content(number: int) -> bytes:
+def _refuse_content(number: int) -> bytes:
     raise BadInput(f"content {number}: there are no bytes in what an audit saw")
 
 
-def _no_number(kind: type, number: int, where: str) -> object:
+def _refuse_number(kind: type, number: int, where: str) -> object:
     raise BadInput(f"{where}: a {kind.__name__} cannot be number {number} here")

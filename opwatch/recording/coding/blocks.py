@@ -8,66 +8,66 @@ from collections.abc import Iterable, Sequence
 
 from opwatch.errors import BadInput
 from opwatch.recording.coding import contents
-from opwatch.recording.coding.columns import Changes, packed, rows_of, unpacked
+from opwatch.recording.coding.columns import Changes, iterate_rows, pack_columns, unpack_columns
 from opwatch.recording.coding.frames import FrameStreams, Streams
 from opwatch.recording.coding.times import CLOCKS
-from opwatch.recording.coding.varints import Varints, put
+from opwatch.recording.coding.varints import Varints, put_number
 
 STREAMS = 5
 # Maximum length of one disk's stream in a block: a complete sample has 17,000 words of up to ten bytes.
-MOST_STREAM = 4 << 20
+MAX_STREAM_BYTES = 4 << 20
 # In version 1 clocks are part of the facts, and each stream is compressed separately.
-_FIRST_STREAMS = 4
-_FIRST_LENGTHS = struct.Struct(f"<{_FIRST_STREAMS}I")
+_STREAMS_V1 = 4
+_LENGTHS_V1 = struct.Struct(f"<{_STREAMS_V1}I")
 # Numbers are similar to their predecessors, so predict each byte from the previous byte.
 _FILTERS = [{"id": lzma.FILTER_LZMA1, "dict_size": 1 << 16, "lc": 4, "lp": 0, "pb": 0}]
 # Takes a third of the time, at the cost of 10 % more bytes; reading is the same.
-_QUICKLY = [_FILTERS[0] | {"mode": lzma.MODE_FAST, "mf": lzma.MF_HC4}]
+_FAST_FILTERS = [_FILTERS[0] | {"mode": lzma.MODE_FAST, "mf": lzma.MF_HC4}]
 
 
-def one_after_another(differences: Iterable[Streams]) -> Streams:
+def concatenate_streams(differences: Iterable[Streams]) -> Streams:
     """Concatenate the streams of several samples."""
     return tuple(b"".join(parts) for parts in zip(*differences, strict=True))
 
 
-def joined(streams: Streams) -> bytes:
+def join_streams(streams: Streams) -> bytes:
     """Return the streams as one uncompressed blob."""
-    return _lengths(streams) + b"".join(streams)
+    return _encode_lengths(streams) + b"".join(streams)
 
 
-def compressed(streams: Streams, *, quickly: bool = False) -> bytes:
+def compress_streams(streams: Streams, *, quickly: bool = False) -> bytes:
     """Return the streams as a single blob.
 
     The blob has the lengths of the columns and of all other streams, the columns, then the other streams
     compressed together. `quickly` is for blobs with a short life.
     """
-    return closed((packed(streams[0], CLOCKS), *streams[1:]), quickly=quickly)
+    return compress_columns((pack_columns(streams[0], CLOCKS), *streams[1:]), quickly=quickly)
 
 
-def closed(streams: Streams, *, quickly: bool = False) -> bytes:
+def compress_columns(streams: Streams, *, quickly: bool = False) -> bytes:
     """Return the streams as a single blob. The first stream is in columns already; the others are compressed
     together."""
     columns, *others = streams
-    filters = _QUICKLY if quickly else _FILTERS
+    filters = _FAST_FILTERS if quickly else _FILTERS
     rest = lzma.compress(b"".join(others), format=lzma.FORMAT_RAW, filters=filters)
-    return _lengths(streams) + columns + rest
+    return _encode_lengths(streams) + columns + rest
 
 
-def _lengths(streams: Streams) -> bytes:
+def _encode_lengths(streams: Streams) -> bytes:
     out = bytearray()
     for stream in streams:
-        put(out, len(stream))
+        put_number(out, len(stream))
     return bytes(out)
 
 
-def split(raw: bytes, where: str) -> Streams:
+def split_streams(raw: bytes, where: str) -> Streams:
     """Decode the output of joined()."""
     numbers = Varints(raw, where)
-    lengths = [numbers.number() for _ in range(STREAMS)]
-    return _cut(raw[numbers.at :], lengths, where)
+    lengths = [numbers.read_number() for _ in range(STREAMS)]
+    return _cut_streams(raw[numbers.bytes_read :], lengths, where)
 
 
-def _cut(raw: bytes, lengths: Sequence[int], where: str) -> Streams:
+def _cut_streams(raw: bytes, lengths: Sequence[int], where: str) -> Streams:
     if sum(lengths) != len(raw):
         raise BadInput(f"{where}: streams of {sum(lengths)} bytes in {len(raw)}")
     begin, parts = 0, []
@@ -77,28 +77,30 @@ def _cut(raw: bytes, lengths: Sequence[int], where: str) -> Streams:
     return tuple(parts)
 
 
-def expanded(raw: bytes, samples: int, where: str) -> FrameStreams:
-    """Decode the output of compressed() for reading."""
-    columns, *others = opened(raw, where)
-    clocks = rows_of(unpacked(columns, CLOCKS, samples, where))
+def expand_streams(raw: bytes, samples: int, where: str) -> FrameStreams:
+    """Decode the output of compress_streams() for reading."""
+    columns, *others = expand_columns(raw, where)
+    clocks = iterate_rows(unpack_columns(columns, CLOCKS, samples, where))
     return FrameStreams(Changes(clocks, where), *(Varints(stream, where) for stream in others))
 
 
-def expanded_size(raw: bytes, where: str) -> int:
-    """Return the uncompressed size of the output of compressed()."""
+def read_expanded_size(raw: bytes, where: str) -> int:
+    """Return the uncompressed size of the output of compress_streams()."""
     numbers = Varints(raw, where)
-    return sum(numbers.up_to(MOST_STREAM, "the length of a stream") for _ in range(STREAMS))
+    return sum(numbers.number_up_to(MAX_STREAM_BYTES, "the length of a stream") for _ in range(STREAMS))
 
 
-def opened(raw: bytes, where: str) -> Streams:
+def expand_columns(raw: bytes, where: str) -> Streams:
     """Decode the output of closed()."""
     numbers = Varints(raw, where)
-    columns, *lengths = (numbers.up_to(MOST_STREAM, "the length of a stream") for _ in range(STREAMS))
-    begin, end = numbers.at, numbers.at + columns
-    return raw[begin:end], *_cut(_inflated(raw[end:], sum(lengths), where), lengths, where)
+    columns, *lengths = (
+        numbers.number_up_to(MAX_STREAM_BYTES, "the length of a stream") for _ in range(STREAMS)
+    )
+    begin, end = numbers.bytes_read, numbers.bytes_read + columns
+    return raw[begin:end], *_cut_streams(_inflate_stream(raw[end:], sum(lengths), where), lengths, where)
 
 
-def _inflated(raw: bytes, most: int, where: str) -> bytes:
+def _inflate_stream(raw: bytes, most: int, where: str) -> bytes:
     expander = lzma.LZMADecompressor(format=lzma.FORMAT_RAW, filters=_FILTERS)
     try:
         # Allow one more byte, because the end marker is only recognised after the last byte.
@@ -110,26 +112,29 @@ def _inflated(raw: bytes, most: int, where: str) -> bytes:
     return inside
 
 
-def readers(parts: Sequence[Streams], where: str) -> FrameStreams:
+def make_readers(parts: Sequence[Streams], where: str) -> FrameStreams:
     """Return readers of consecutive streams, as in `tail`."""
-    numbers = [Varints(stream, where) for stream in (one_after_another(parts) if parts else (b"",) * STREAMS)]
-    if len(numbers) == _FIRST_STREAMS:
+    numbers = [
+        Varints(stream, where) for stream in (concatenate_streams(parts) if parts else (b"",) * STREAMS)
+    ]
+    if len(numbers) == _STREAMS_V1:
         return FrameStreams(None, *numbers)
     return FrameStreams(*numbers)
 
 
-def split_first(raw: bytes, where: str) -> Streams:
+def split_streams_v1(raw: bytes, where: str) -> Streams:
     """Split a blob of version 1 into its streams, as split() does for later versions."""
-    if len(raw) < _FIRST_LENGTHS.size:
+    if len(raw) < _LENGTHS_V1.size:
         raise BadInput(f"{where}: {len(raw)} bytes are too few for four streams")
-    return _cut(raw[_FIRST_LENGTHS.size :], _FIRST_LENGTHS.unpack_from(raw), where)
+    return _cut_streams(raw[_LENGTHS_V1.size :], _LENGTHS_V1.unpack_from(raw), where)
 
 
-def opened_first(blobs: Iterable[bytes], where: str) -> list[Streams]:
+def expand_columns_v1(blobs: Iterable[bytes], where: str) -> list[Streams]:
     """Decode the streams of version 1, in which the key frame and the rest are separate blobs."""
     return [
         tuple(
-            contents.expanded(part, MOST_STREAM, where) if part else b"" for part in split_first(blob, where)
+            contents.inflate_content(part, MAX_STREAM_BYTES, where) if part else b""
+            for part in split_streams_v1(blob, where)
         )
         for blob in blobs
         if blob

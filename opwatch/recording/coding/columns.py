@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from opwatch.errors import BadInput
-from opwatch.recording.coding.varints import MODULUS, Varints, changes_in, put, put_change
+from opwatch.recording.coding.varints import MODULUS, Varints, decode_changes, put_change, put_number
 
 _MASK = MODULUS - 1
 _SIGN = 1 << 63
 # Larger numbers are written as this many ones, followed by all bits.
-_MOST_ONES = 24
+_MAX_ONES = 24
 _WHOLE_BITS = 64
 # All values of the column equal the middle.
 _CONSTANT = 64
@@ -32,7 +32,7 @@ class Changes:
     def is_at_end(self) -> bool:
         return self._next is None
 
-    def change(self) -> int:
+    def read_change(self) -> int:
         value = self._next
         if value is None:
             raise BadInput(f"{self._where} has too few values")
@@ -40,75 +40,79 @@ class Changes:
         return value
 
 
-def packed(raw: bytes, width: int) -> bytes:
+def pack_columns(raw: bytes, width: int) -> bytes:
     """Encode rows of `width` changes in put_change() format as columns."""
-    values = changes_in(raw)
+    values = decode_changes(raw)
     out, bits = bytearray(), []
-    put(out, len(values) // width)
+    put_number(out, len(values) // width)
     for at in range(width):
-        bits.append(_column(out, values[at::width]))
+        bits.append(_encode_column(out, values[at::width]))
     text = "".join(bits)
-    return bytes(out) + _bytes_of(text)
+    return bytes(out) + _pack_bits(text)
 
 
-def _bytes_of(bits: str) -> bytes:
+def _pack_bits(bits: str) -> bytes:
     length = (len(bits) + 7) // 8
     return int(bits.ljust(8 * length, "0") or "0", 2).to_bytes(length)
 
 
-def _column(out: bytearray, values: Sequence[int]) -> str:
+def _encode_column(out: bytearray, values: Sequence[int]) -> str:
     """Return the bits of a column; append its parameters to `out`."""
-    middle = _median(values)
-    folded = [_folded(value - middle) for value in values]
-    usual = _median(folded).bit_length()
+    middle = _find_median(values)
+    folded = [_fold_sign(value - middle) for value in values]
+    usual = _find_median(folded).bit_length()
     near = range(max(usual - 2, 0), min(usual + 2, _WHOLE_BITS))
-    low_bits = min(near, key=lambda bits: _length(folded, bits)) if any(folded) else _CONSTANT
-    put(out, low_bits)
+    low_bits = min(near, key=lambda bits: _encoded_bits(folded, bits)) if any(folded) else _CONSTANT
+    put_number(out, low_bits)
     put_change(out, middle)
-    return "" if low_bits == _CONSTANT else "".join(_rice(value, low_bits) for value in folded)
+    return "" if low_bits == _CONSTANT else "".join(_encode_rice(value, low_bits) for value in folded)
 
 
-def _median(values: Sequence[int]) -> int:
+def _find_median(values: Sequence[int]) -> int:
     return sorted(values)[len(values) // 2] if values else 0
 
 
-def _folded(change: int) -> int:
+def _fold_sign(change: int) -> int:
     """Return the change as a number from 0, small for small changes of either sign."""
     change &= _MASK
     return (MODULUS - change << 1) - 1 if change & _SIGN else change << 1
 
 
-def _length(folded: Sequence[int], low_bits: int) -> int:
+def _encoded_bits(folded: Sequence[int], low_bits: int) -> int:
     ones = [value >> low_bits for value in folded]
-    if max(ones) < _MOST_ONES:
+    if max(ones) < _MAX_ONES:
         return sum(ones) + len(ones) * (1 + low_bits)
-    return sum(count + 1 + low_bits if count < _MOST_ONES else _MOST_ONES + _WHOLE_BITS for count in ones)
+    return sum(count + 1 + low_bits if count < _MAX_ONES else _MAX_ONES + _WHOLE_BITS for count in ones)
 
 
-def _rice(value: int, low_bits: int) -> str:
+def _encode_rice(value: int, low_bits: int) -> str:
     ones = value >> low_bits
-    if ones >= _MOST_ONES:
-        return "1" * _MOST_ONES + f"{value:0{_WHOLE_BITS}b}"
+    if ones >= _MAX_ONES:
+        return "1" * _MAX_ONES + f"{value:0{_WHOLE_BITS}b}"
     low = f"{value & ((1 << low_bits) - 1):0{low_bits}b}" if low_bits else ""
     return "1" * ones + "0" + low
 
 
-def unpacked(raw: bytes, width: int, most_rows: int, where: str) -> list[list[int]]:
+def unpack_columns(raw: bytes, width: int, most_rows: int, where: str) -> list[list[int]]:
     """Decode the columns from the output of packed()."""
     numbers = Varints(raw, where)
-    rows = numbers.up_to(most_rows, "the number of rows")
-    heads = [(numbers.up_to(_CONSTANT, "the bits of a column"), numbers.change()) for _ in range(width)]
-    rest = raw[numbers.at :]
+    rows = numbers.number_up_to(most_rows, "the number of rows")
+    heads = [
+        (numbers.number_up_to(_CONSTANT, "the bits of a column"), numbers.read_change()) for _ in range(width)
+    ]
+    rest = raw[numbers.bytes_read :]
     bits = _Bits(f"{int.from_bytes(rest):0{8 * len(rest)}b}" if rest else "", where)
     columns = [
-        [middle] * rows if low_bits == _CONSTANT else [middle + bits.change(low_bits) for _ in range(rows)]
+        [middle] * rows
+        if low_bits == _CONSTANT
+        else [middle + bits.read_change(low_bits) for _ in range(rows)]
         for low_bits, middle in heads
     ]
     bits.check_end()
     return columns
 
 
-def rows_of(columns: Sequence[Sequence[int]]) -> Iterator[int]:
+def iterate_rows(columns: Sequence[Sequence[int]]) -> Iterator[int]:
     """Return all values, row by row."""
     return chain.from_iterable(zip(*columns, strict=True))
 
@@ -119,11 +123,11 @@ class _Bits:
     def __init__(self, text: str, where: str) -> None:
         self._text, self._where, self._at = text, where, 0
 
-    def change(self, low_bits: int) -> int:
+    def read_change(self, low_bits: int) -> int:
         text, at = self._text, self._at
-        zero = text.find("0", at, at + _MOST_ONES)
+        zero = text.find("0", at, at + _MAX_ONES)
         if zero < 0:
-            begin, end = at + _MOST_ONES, at + _MOST_ONES + _WHOLE_BITS
+            begin, end = at + _MAX_ONES, at + _MAX_ONES + _WHOLE_BITS
             ones = 0
         else:
             begin, end = zero + 1, zero + 1 + low_bits

@@ -15,30 +15,35 @@ from dataclasses import dataclass, field
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
 from opwatch.errors import BadInput
-from opwatch.recording.coding.first_times import read_first_times
 from opwatch.recording.coding.layout import Layout
-from opwatch.recording.coding.operations import expected, grown_alike, slots_of, written
+from opwatch.recording.coding.operations import (
+    encode_change,
+    find_correlated,
+    list_slot_counts,
+    predict_growth,
+)
 from opwatch.recording.coding.times import (
     GROUPS,
     HAS_CPU,
     ChangeReader,
     Clocks,
+    PreviousTimes,
     SampleFacts,
-    TimesBefore,
     put_clocks,
     put_facts,
     read_times,
 )
-from opwatch.recording.coding.varints import MODULUS, Varints, put
+from opwatch.recording.coding.times_v1 import read_times_v1
+from opwatch.recording.coding.varints import MODULUS, Varints, put_number
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import OPS, SCALARS, OpSample
-from opwatch.trace.hist import grown
+from opwatch.trace.hist import find_growth
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import Reading
 
-_STRETCH = 64
+_BLOCK_SLOTS = 64
 _MASK = MODULUS - 1
-_MS = 10**6
+_NS_PER_MS = 10**6
 
 # Clocks, facts, counters, slots, counts. In version 1 the first two are one stream.
 Streams = tuple[bytes, ...]
@@ -51,10 +56,10 @@ class FrameWriter:
         self.reset()
 
     def reset(self) -> None:
-        self._times = TimesBefore()
+        self._times = PreviousTimes()
         self._ops: dict[str, OpSample] = {}
 
-    def streams(
+    def encode_sample(
         self,
         number: int,
         sample: DiskSample,
@@ -70,10 +75,10 @@ class FrameWriter:
         clocks, facts, counters, slots, counts = (bytearray() for _ in range(5))
         now = sample.reading.sample
         changed = [at for at, op in enumerate(OPS) if self._has_changed(op, now.ops[op])]
-        put(counters, sum(1 << at for at in changed))
+        put_number(counters, sum(1 << at for at in changed))
         for at in changed:
             op = OPS[at]
-            of_counters, of_slots, of_counts = written(self._ops.get(op), now.ops[op])
+            of_counters, of_slots, of_counts = encode_change(self._ops.get(op), now.ops[op])
             counters += of_counters
             slots += of_slots
             counts += of_counts
@@ -88,11 +93,11 @@ class FrameWriter:
         if then is now:
             return False
         if then is None:
-            return any(now[: len(SCALARS)]) or any(map(any, slots_of(now)))
+            return any(now[: len(SCALARS)]) or any(map(any, list_slot_counts(now)))
         return not _is_same(then, now)
 
 
-def goes_back(then: DiskSample, now: DiskSample) -> bool:
+def has_decreased(then: DiskSample, now: DiskSample) -> bool:
     """Return true if a counter that only grows is lower in the later sample."""
     before, after = then.reading.sample, now.reading.sample
     if after.end_ns < before.end_ns:
@@ -101,11 +106,11 @@ def goes_back(then: DiskSample, now: DiskSample) -> bool:
         earlier = before.ops[name]
         if _is_same(earlier, op):
             continue
-        for counts, first in zip(slots_of(op), slots_of(earlier), strict=True):
-            if grown(counts, first) is not None:
+        for counts, first in zip(list_slot_counts(op), list_slot_counts(earlier), strict=True):
+            if find_growth(counts, first) is not None:
                 continue
-            for at in range(0, len(counts), _STRETCH):
-                some, others = counts[at : at + _STRETCH], first[at : at + _STRETCH]
+            for at in range(0, len(counts), _BLOCK_SLOTS):
+                some, others = counts[at : at + _BLOCK_SLOTS], first[at : at + _BLOCK_SLOTS]
                 if some != others and any(one < other for one, other in zip(some, others, strict=True)):
                     return True
     return False
@@ -113,11 +118,11 @@ def goes_back(then: DiskSample, now: DiskSample) -> bool:
 
 def _is_same(then: OpSample, now: OpSample) -> bool:
     """Compare two samples of an operation without converting each histogram to a list, as == does."""
-    return then[: len(SCALARS)] == now[: len(SCALARS)] and slots_of(then) == slots_of(now)
+    return then[: len(SCALARS)] == now[: len(SCALARS)] and list_slot_counts(then) == list_slot_counts(now)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class References:
     """Values that samples refer to: anchors and CPU times by entry, and reasons for a missing witness."""
 
     anchors: Mapping[int, Anchor] = field(default_factory=dict)
@@ -136,7 +141,7 @@ class FrameStreams:
     counts: Varints
 
     @property
-    def are_at_end(self) -> bool:
+    def is_exhausted(self) -> bool:
         streams = (self.clocks, self.facts, self.counters, self.slots, self.counts)
         return all(stream is None or stream.is_at_end for stream in streams)
 
@@ -149,38 +154,45 @@ class FrameReader:
 
     def __init__(self, layout: Layout, streams: FrameStreams, disk: WatchedDisk) -> None:
         self._layout, self._streams, self._disk = layout, streams, disk
-        self._words = memoryview(bytearray(8 * layout.words)).cast("Q")
-        self._state = TimesBefore()
-        self._places = [_places(layout, group) for group in GROUPS]
-        self._alike = grown_alike(layout)
+        self._words = memoryview(bytearray(8 * layout.count_words)).cast("Q")
+        self._state = PreviousTimes()
+        self._places = [_find_group_counters(layout, group) for group in GROUPS]
+        self._alike = find_correlated(layout)
         self._times: tuple[SampleFacts, Clocks, list[StatSample | None]] | None = None
 
     @property
     def is_at_end(self) -> bool:
-        return self._streams.are_at_end
+        return self._streams.is_exhausted
 
     def advance(self) -> tuple[int, int]:
         """Move to the next sample; return the entry's number and the sample's time."""
         layout, streams, words = self._layout, self._streams, self._words
-        changed = streams.counters.up_to((1 << len(layout.ops)) - 1, "the mask of operations")
+        changed = streams.counters.number_up_to((1 << len(layout.ops)) - 1, "the mask of operations")
         for at in range(len(layout.ops)):
             if changed >> at & 1:
-                begin = 2 + at * layout.width
-                self._apply(
-                    words[begin : begin + layout.width], streams.counters, streams.slots, streams.counts
+                begin = 2 + at * layout.words_per_op
+                self._apply_changes(
+                    words[begin : begin + layout.words_per_op],
+                    streams.counters,
+                    streams.slots,
+                    streams.counts,
                 )
         counted = {
-            group: (_at(words, ends), _at(words, bytes_), _at(words, sum_ns) // _MS)
+            group: (
+                _word_or_zero(words, ends),
+                _word_or_zero(words, bytes_),
+                _word_or_zero(words, sum_ns) // _NS_PER_MS,
+            )
             for group, (ends, bytes_, sum_ns) in zip(GROUPS, self._places, strict=True)
         }
         if streams.clocks is None:
-            self._times = read_first_times(streams.facts, self._state, counted)
+            self._times = read_times_v1(streams.facts, self._state, counted)
         else:
             self._times = read_times(streams.clocks, streams.facts, self._state, counted)
         self._state.counted = counted
         return self._times[0].number, self._times[1].end_ns
 
-    def sample(self, known: Known, where: str) -> DiskSample:
+    def read_sample(self, known: References, where: str) -> DiskSample:
         """Return the current sample."""
         if self._times is None:
             raise ValueError("there is no sample before the first advance()")
@@ -192,29 +204,29 @@ class FrameReader:
             raise BadInput(f"{where}: there is no sentence {facts.reason}")
         self._words[0], self._words[1] = when.begin_ns, when.end_ns
         why = known.reasons[facts.reason] if facts.reason else None
-        counted = self._layout.decoded(bytes(self._words))
+        counted = self._layout.decode_words(bytes(self._words))
         cpu = facts.cpu if facts.flags & HAS_CPU else known.cpus.get(facts.number)
         return DiskSample(self._disk, Reading(counted, before, after, why), facts.misses, anchor, cpu)
 
-    def _apply(self, words: memoryview, counters: Varints, slots: Varints, counts: Varints) -> None:
+    def _apply_changes(self, words: memoryview, counters: Varints, slots: Varints, counts: Varints) -> None:
         """Add the changes to the words of one operation."""
         layout = self._layout
-        changed = slots.up_to((1 << len(layout.slots)) - 1, "the mask of histograms")
+        changed = slots.number_up_to((1 << len(layout.slots)) - 1, "the mask of histograms")
         rows: list[list[tuple[int, int]]] = []
         begin = len(layout.counters)
         for at, width in enumerate(layout.slots):
             rows.append([])
             slot = -1
-            for _ in range(slots.up_to(width, "the number of slots") if changed >> at & 1 else 0):
-                slot += slots.up_to(width - slot - 2, "the gap to the next slot") + 1
-                by = counts.number()
+            for _ in range(slots.number_up_to(width, "the number of slots") if changed >> at & 1 else 0):
+                slot += slots.number_up_to(width - slot - 2, "the gap to the next slot") + 1
+                by = counts.read_number()
                 words[begin + slot] = (words[begin + slot] + by) & _MASK
                 rows[-1].append((slot, by))
             begin += width
-        counted = expected(layout, rows)
-        left = counters.up_to((1 << len(layout.counters)) - 1, "the mask of counters")
+        counted = predict_growth(layout, rows)
+        left = counters.number_up_to((1 << len(layout.counters)) - 1, "the mask of counters")
         grown = [
-            counted.get(place, 0) + (counters.change() if left >> place & 1 else 0)
+            counted.get(place, 0) + (counters.read_change() if left >> place & 1 else 0)
             for place in range(len(layout.counters))
         ]
         if self._alike:
@@ -225,11 +237,11 @@ class FrameReader:
                 words[place] = (words[place] + by) & _MASK
 
 
-def _places(layout: Layout, group: str) -> tuple[int | None, int | None, int | None]:
+def _find_group_counters(layout: Layout, group: str) -> tuple[int | None, int | None, int | None]:
     """Return the indices of a group's completed requests, bytes and latency sum, or None if missing."""
     if group not in layout.ops:
         return None, None, None
-    begin = 2 + layout.ops.index(group) * layout.width
+    begin = 2 + layout.ops.index(group) * layout.words_per_op
     ends, bytes_, sum_ns = (
         begin + layout.counters.index(name) if name in layout.counters else None
         for name in ("ends", "bytes", "sum_ns")
@@ -237,5 +249,5 @@ def _places(layout: Layout, group: str) -> tuple[int | None, int | None, int | N
     return ends, bytes_, sum_ns
 
 
-def _at(words: memoryview, place: int | None) -> int:
+def _word_or_zero(words: memoryview, place: int | None) -> int:
     return 0 if place is None else words[place]

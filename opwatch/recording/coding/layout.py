@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample
 
 # Substitutes in earlier versions: the time of requests, added when they completed.
-_NEAREST = {"in_flight_ns": "sum_ns"}
+_SUBSTITUTES = {"in_flight_ns": "sum_ns"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,23 +20,25 @@ class Layout:
     slots: tuple[int, ...] = SLOTS
 
     @property
-    def width(self) -> int:
+    def words_per_op(self) -> int:
         """Number of words per operation."""
         return len(self.counters) + sum(self.slots)
 
     @property
-    def words(self) -> int:
-        return 2 + len(self.ops) * self.width
+    def count_words(self) -> int:
+        return 2 + len(self.ops) * self.words_per_op
 
-    def decoded(self, raw: bytes) -> TargetSample:
+    def decode_words(self, raw: bytes) -> TargetSample:
         """Decode a sample from words. Counters missing in the file are 0; unknown counters are skipped."""
-        return decode_sample(raw if self == Layout() else self._translated(raw))
+        return decode_sample(raw if self == Layout() else self._reorder_words(raw))
 
-    def _translated(self, raw: bytes) -> bytes:
+    def _reorder_words(self, raw: bytes) -> bytes:
         """Return the same counters in this version's order."""
         values = memoryview(raw).cast("Q")
-        rows = {op: values[2 + at * self.width :][: self.width] for at, op in enumerate(self.ops)}
-        names = [name if name in self.counters else _NEAREST.get(name) for name in SCALARS]
+        rows = {
+            op: values[2 + at * self.words_per_op :][: self.words_per_op] for at, op in enumerate(self.ops)
+        }
+        names = [name if name in self.counters else _SUBSTITUTES.get(name) for name in SCALARS]
         places = [self.counters.index(name) if name in self.counters else None for name in names]
         known = [*values[:2]]
         for op in OPS:

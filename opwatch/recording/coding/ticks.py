@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
+from opwatch.recording.coding.varints import MODULUS, Varints, put_change, put_number
 from opwatch.trace.stat import KernelTicks
 
 _GROUPS = ("read", "write", "discard", "flush")
@@ -26,9 +26,9 @@ def put_ticks(facts: bytearray, ticks: KernelTicks, before: list[int], waited: M
     now += [ticks.busy, ticks.queued, ticks.jiffy_ns]
     changes = [after - value for value, after in zip(before, now, strict=True)]
     changes[_QUEUED] -= sum(changes[: len(_GROUPS)])
-    for at, by in _expected(ticks.groups, waited):
+    for at, by in _predict_ticks(ticks.groups, waited):
         changes[at] -= by
-    put(facts, sum(1 << at for at, change in enumerate(changes) if change))
+    put_number(facts, sum(1 << at for at, change in enumerate(changes) if change))
     for change in changes:
         if change:
             put_change(facts, change)
@@ -37,11 +37,11 @@ def put_ticks(facts: bytearray, ticks: KernelTicks, before: list[int], waited: M
 
 def read_ticks(facts: Varints, before: list[int], waited: Mapping[str, int]) -> KernelTicks:
     """Read the output of put_ticks()."""
-    mask = facts.up_to((1 << len(_GROUPS)) - 1, "the groups of times")
+    mask = facts.number_up_to((1 << len(_GROUPS)) - 1, "the groups of times")
     groups = [group for at, group in enumerate(_GROUPS) if mask >> at & 1]
-    changed = facts.up_to((1 << TICKS) - 1, "the times that changed")
-    changes = [facts.change() if changed >> at & 1 else 0 for at in range(TICKS)]
-    for at, by in _expected(groups, waited):
+    changed = facts.number_up_to((1 << TICKS) - 1, "the times that changed")
+    changes = [facts.read_change() if changed >> at & 1 else 0 for at in range(TICKS)]
+    for at, by in _predict_ticks(groups, waited):
         changes[at] += by
     changes[_QUEUED] += sum(changes[: len(_GROUPS)])
     before[:] = [(value + change) & _MASK for value, change in zip(before, changes, strict=True)]
@@ -56,6 +56,6 @@ def read_ticks(facts: Varints, before: list[int], waited: Mapping[str, int]) -> 
 _BUSY, _QUEUED, _JIFFY = range(len(_GROUPS), TICKS)
 
 
-def _expected(groups: Iterable[str], waited: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+def _predict_ticks(groups: Iterable[str], waited: Mapping[str, int]) -> Iterator[tuple[int, int]]:
     """Yield the index and predicted growth of each group's time, if requests wait only in the device."""
     return ((_GROUPS.index(group), waited[group]) for group in groups)

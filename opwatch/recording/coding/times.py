@@ -15,7 +15,7 @@ from typing import Protocol
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
 from opwatch.recording.coding.ticks import TICKS, put_ticks, read_ticks
-from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
+from opwatch.recording.coding.varints import MODULUS, Varints, put_change, put_number
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.abi import TargetSample
 from opwatch.trace.stat import StatSample
@@ -31,10 +31,10 @@ MASK = MODULUS - 1
 HAS_BEFORE, HAS_AFTER, HAS_MISSES, SHARES_ANCHOR, HAS_TICKS, HAS_CPU = 1, 2, 4, 8, 16, 32
 _FLAGS = 63
 _OF_STAT = 3
-_KINDS_OF_CPU_TIME = 4
+_CPU_TIME_KINDS = 4
 # Of one group: completed requests and bytes, and the requests' time in the device in whole ms.
 Counted = tuple[int, int, int]
-_MS = 10**6
+_NS_PER_MS = 10**6
 
 
 class ChangeReader(Protocol):
@@ -42,11 +42,11 @@ class ChangeReader(Protocol):
 
     @property
     def is_at_end(self) -> bool: ...
-    def change(self) -> int: ...
+    def read_change(self) -> int: ...
 
 
 @dataclass(slots=True)
-class TimesBefore:
+class PreviousTimes:
     """Values of the previous sample, from which the next sample's times and statistics are predicted."""
 
     number: int = 0
@@ -58,7 +58,7 @@ class TimesBefore:
     stats: list[dict[tuple[str, str], int]] = field(default_factory=lambda: [{}, {}])
     ticks: list[int] = field(default_factory=lambda: [0] * TICKS)
 
-    def end_at(self, end_ns: int) -> None:
+    def set_end(self, end_ns: int) -> None:
         """Store the end of a reading, and the time since the previous one."""
         self.step_ns = end_ns - self.end_ns if self.end_ns else 0
         self.end_ns = end_ns
@@ -89,50 +89,50 @@ class SampleFacts:
     cpu: CpuTimes | None = None
 
 
-def counted_of(sample: TargetSample) -> dict[str, Counted]:
+def count_groups(sample: TargetSample) -> dict[str, Counted]:
     """Return the counters that correspond to the groups of the kernel's statistics."""
     ops = {group: sample.ops[group] for group in GROUPS}
-    return {group: (op.ends, op.bytes, op.sum_ns // _MS) for group, op in ops.items()}
+    return {group: (op.ends, op.bytes, op.sum_ns // _NS_PER_MS) for group, op in ops.items()}
 
 
-def _waited(state: TimesBefore, counted: Mapping[str, Counted]) -> dict[str, int]:
+def _device_time_growth(state: PreviousTimes, counted: Mapping[str, Counted]) -> dict[str, int]:
     """Return the growth in ms of each group's time in the device."""
     return {group: now[2] - state.counted.get(group, _NOTHING)[2] for group, now in counted.items()}
 
 
-def rounded(step_ns: int) -> int:
+def round_to_ms(step_ns: int) -> int:
     """Return an interval rounded to milliseconds, because readings come at nearly equal intervals of whole
     ms."""
-    return (step_ns + _MS // 2) // _MS * _MS
+    return (step_ns + _NS_PER_MS // 2) // _NS_PER_MS * _NS_PER_MS
 
 
-def put_clocks(clocks: bytearray, state: TimesBefore, sample: DiskSample) -> None:
+def put_clocks(clocks: bytearray, state: PreviousTimes, sample: DiskSample) -> None:
     """Append the clocks of a sample as CLOCKS changes."""
     reading = sample.reading
     now = reading.sample
-    put_change(clocks, now.end_ns - state.end_ns - rounded(state.step_ns))
+    put_change(clocks, now.end_ns - state.end_ns - round_to_ms(state.step_ns))
     put_change(clocks, now.end_ns - now.begin_ns)
     for stat, from_ns in ((reading.before, now.begin_ns), (reading.after, now.end_ns)):
         values = (stat.begin_ns - from_ns, stat.end_ns - stat.begin_ns, stat.in_flight) if stat else (0, 0, 0)
         for value in values:
             put_change(clocks, value)
-    state.end_at(now.end_ns)
+    state.set_end(now.end_ns)
 
 
-def _read_clocks(clocks: ChangeReader, state: TimesBefore) -> Clocks:
-    end_ns = (state.end_ns + clocks.change() + rounded(state.step_ns)) & MASK
-    begin_ns = (end_ns - clocks.change()) & MASK
-    state.end_at(end_ns)
+def _read_clocks(clocks: ChangeReader, state: PreviousTimes) -> Clocks:
+    end_ns = (state.end_ns + clocks.read_change() + round_to_ms(state.step_ns)) & MASK
+    begin_ns = (end_ns - clocks.read_change()) & MASK
+    state.set_end(end_ns)
     stats = []
     for from_ns in (begin_ns, end_ns):
-        stat_ns = (from_ns + clocks.change()) & MASK
-        stats.append((stat_ns, (stat_ns + clocks.change()) & MASK, clocks.change() & MASK))
+        stat_ns = (from_ns + clocks.read_change()) & MASK
+        stats.append((stat_ns, (stat_ns + clocks.read_change()) & MASK, clocks.read_change() & MASK))
     return Clocks(begin_ns, end_ns, tuple(stats))
 
 
 def put_facts(
     facts: bytearray,
-    state: TimesBefore,
+    state: PreviousTimes,
     number: int,
     sample: DiskSample,
     reason: int,
@@ -145,49 +145,49 @@ def put_facts(
     `is_shared`: sample and entry have the same anchor. `has_cpu`: sample and entry have different CPU times.
     """
     reading, anchor = sample.reading, sample.anchor
-    put(facts, (number - state.number) & MASK)
+    put_number(facts, (number - state.number) & MASK)
     flags = (HAS_BEFORE if reading.before else 0) | (HAS_AFTER if reading.after else 0)
     flags |= HAS_MISSES if sample.misses is not None else 0
     ticks = reading.after.ticks if reading.after else None
     flags |= (HAS_TICKS if ticks else 0) | (HAS_CPU if has_cpu else 0)
     if reading.before and reading.before.ticks:
         raise ValueError("the statistic before a sample has times, for which a recording has no place")
-    put(facts, flags | (SHARES_ANCHOR if is_shared else 0))
-    put(facts, reason)
+    put_number(facts, flags | (SHARES_ANCHOR if is_shared else 0))
+    put_number(facts, reason)
     if sample.misses is not None:
         put_change(facts, sample.misses - state.misses)
         state.misses = sample.misses
     if not is_shared:
         for value in (anchor.mono_ns, anchor.wall_ns, anchor.slack_ns):
-            put(facts, value)
+            put_number(facts, value)
     if has_cpu:
         _put_cpu(facts, sample.cpu)
-    counted = counted_of(reading.sample)
+    counted = count_groups(reading.sample)
     for place, stat in enumerate((reading.before, reading.after)):
         if stat:
             _put_stat(facts, stat, state, state.stats[place], counted)
     if ticks:
-        put_ticks(facts, ticks, state.ticks, _waited(state, counted))
+        put_ticks(facts, ticks, state.ticks, _device_time_growth(state, counted))
     state.number, state.counted = number, counted
 
 
 def _put_cpu(facts: bytearray, cpu: CpuTimes | None) -> None:
-    put(facts, cpu.cpus if cpu else 0)
+    put_number(facts, cpu.cpus if cpu else 0)
     for value in (cpu.user, cpu.system, cpu.irq, cpu.steal) if cpu else ():
-        put(facts, value)
+        put_number(facts, value)
 
 
 def _put_stat(
     facts: bytearray,
     stat: StatSample,
-    state: TimesBefore,
+    state: PreviousTimes,
     before: dict[tuple[str, str], int],
     counted: Mapping[str, Counted],
 ) -> None:
     for unit, (keys, values) in enumerate(((_REQUESTS, stat.requests), (_BYTES, stat.bytes))):
         if not values.keys() <= _GROUPS:
             raise ValueError(f"a group of statistics that has no place in a recording: {sorted(values)}")
-        mask, there = _there(tuple(values))
+        mask, there = _mask_groups(tuple(values))
         facts.append(mask)
         for group in there:
             value, key = values[group], keys[group]
@@ -197,48 +197,48 @@ def _put_stat(
 
 
 @cache
-def _there(names: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+def _mask_groups(names: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
     """Return the groups' mask, which fits into a byte, and the groups in format order."""
     there = tuple(group for group in GROUPS if group in names)
     return sum(1 << GROUPS.index(group) for group in there), there
 
 
 def read_times(
-    clocks: ChangeReader, facts: Varints, state: TimesBefore, counted: Mapping[str, Counted]
+    clocks: ChangeReader, facts: Varints, state: PreviousTimes, counted: Mapping[str, Counted]
 ) -> tuple[SampleFacts, Clocks, list[StatSample | None]]:
     """Return the facts, clocks and statistics of the next sample, given its counters."""
     when = _read_clocks(clocks, state)
-    known = read_facts(facts, state, (state.number + facts.number()) & MASK)
+    known = read_facts(facts, state, (state.number + facts.read_number()) & MASK)
     stats = [
         read_stat(facts, when.stats[at], state, state.stats[at], counted) if known.flags & flag else None
         for at, flag in enumerate((HAS_BEFORE, HAS_AFTER))
     ]
     if known.flags & HAS_TICKS:
-        ticks, after = read_ticks(facts, state.ticks, _waited(state, counted)), stats[1]
+        ticks, after = read_ticks(facts, state.ticks, _device_time_growth(state, counted)), stats[1]
         stats[1] = replace(after, ticks=ticks) if after else None
     return known, when, stats
 
 
-def read_facts(facts: Varints, state: TimesBefore, number: int) -> SampleFacts:
+def read_facts(facts: Varints, state: PreviousTimes, number: int) -> SampleFacts:
     """Read the facts after the entry's number, up to the statistics."""
     state.number = number
-    flags, reason = facts.up_to(_FLAGS, "the flags"), facts.number()
+    flags, reason = facts.number_up_to(_FLAGS, "the flags"), facts.read_number()
     misses = None
     if flags & HAS_MISSES:
-        misses = state.misses = (state.misses + facts.change()) & MASK
+        misses = state.misses = (state.misses + facts.read_change()) & MASK
     anchor = None
     if not flags & SHARES_ANCHOR:
-        anchor = Anchor(facts.number(), facts.number(), facts.number())
-    cpus, cpu = facts.number() if flags & HAS_CPU else 0, None
+        anchor = Anchor(facts.read_number(), facts.read_number(), facts.read_number())
+    cpus, cpu = facts.read_number() if flags & HAS_CPU else 0, None
     if cpus:
-        cpu = CpuTimes(cpus, *(facts.number() for _ in range(_KINDS_OF_CPU_TIME)))
+        cpu = CpuTimes(cpus, *(facts.read_number() for _ in range(_CPU_TIME_KINDS)))
     return SampleFacts(state.number, flags, reason, misses, anchor, cpu)
 
 
 def read_stat(
     facts: Varints,
     clocks: tuple[int, int, int],
-    state: TimesBefore,
+    state: PreviousTimes,
     before: dict[tuple[str, str], int],
     counted: Mapping[str, Counted],
 ) -> StatSample:
@@ -246,12 +246,12 @@ def read_stat(
     begin_ns, end_ns, in_flight = clocks
     units: list[dict[str, int]] = []
     for unit, kind in enumerate(("requests", "bytes")):
-        mask = facts.up_to((1 << len(GROUPS)) - 1, "the mask of groups")
+        mask = facts.number_up_to((1 << len(GROUPS)) - 1, "the mask of groups")
         values: dict[str, int] = {}
         for at, group in enumerate(GROUPS):
             if mask >> at & 1:
                 grown = counted[group][unit] - state.counted.get(group, _NOTHING)[unit]
-                value = (before.get((kind, group), 0) + grown + facts.change()) & MASK
+                value = (before.get((kind, group), 0) + grown + facts.read_change()) & MASK
                 values[group] = before[kind, group] = value
         units.append(values)
     return StatSample(begin_ns, end_ns, units[0], units[1], in_flight)

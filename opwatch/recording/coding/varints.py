@@ -7,12 +7,12 @@ from opwatch.errors import BadInput
 MODULUS = 1 << 64
 _MASK = MODULUS - 1
 _SIGN = 1 << 63
-_MOST_BYTES = 10
+_MAX_BYTES = 10
 # The smallest change that takes two bytes.
 _ONE_BYTE = 0x40
 
 
-def put(out: bytearray, value: int) -> None:
+def put_number(out: bytearray, value: int) -> None:
     """Append a number from 0 to 2^64 - 1."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -27,10 +27,10 @@ def put_change(out: bytearray, change: int) -> None:
         out.append(change << 1)
         return
     change &= _MASK
-    put(out, (MODULUS - change << 1) - 1 if change & _SIGN else change << 1)
+    put_number(out, (MODULUS - change << 1) - 1 if change & _SIGN else change << 1)
 
 
-def changes_in(raw: bytes) -> list[int]:
+def decode_changes(raw: bytes) -> list[int]:
     """Decode the output of put_change(), without checks for invalid input."""
     changes = []
     value = shift = 0
@@ -57,11 +57,11 @@ class Varints:
         return self._at == len(self._raw)
 
     @property
-    def at(self) -> int:
+    def bytes_read(self) -> int:
         """Number of bytes read."""
         return self._at
 
-    def number(self) -> int:
+    def read_number(self) -> int:
         raw, at = self._raw, self._at
         value = shift = 0
         try:
@@ -72,18 +72,18 @@ class Varints:
         except IndexError:
             raise BadInput(f"{self._where} ends within a number, after {len(raw)} bytes") from None
         value |= byte << shift
-        if at - self._at >= _MOST_BYTES or value >= MODULUS:
+        if at - self._at >= _MAX_BYTES or value >= MODULUS:
             raise BadInput(f"{self._where}: a number of more than 64 bits at byte {self._at}")
         self._at = at + 1
         return value
 
-    def change(self) -> int:
-        value = self.number()
+    def read_change(self) -> int:
+        value = self.read_number()
         return -(value >> 1) - 1 if value & 1 else value >> 1
 
-    def up_to(self, most: int, what: str) -> int:
+    def number_up_to(self, most: int, what: str) -> int:
         """Return the next number; raise BadInput if larger than `most`."""
-        value = self.number()
+        value = self.read_number()
         if value > most:
             raise BadInput(f"{self._where}: {what} is {value}, and can be {most} at most")
         return value

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from opwatch.errors import OpwatchError
 from opwatch.foreign import parse_json
-from opwatch.recording.reading.command import cpu_of
+from opwatch.recording.reading.command import parse_cpu
 from opwatch.recording.reading.reader import RecordedEvent
 from opwatch.recording.schema import COMMAND_CPU
 
 
-def event_words(event: RecordedEvent) -> str:
+def format_event(event: RecordedEvent) -> str:
     """Return the event's words; of an event for programs, the names and values."""
     if not event.words.startswith("{"):
         return event.words
     try:
         if event.kind == COMMAND_CPU:
-            cpu = cpu_of(event, event.kind)
+            cpu = parse_cpu(event, event.kind)
             return f"{cpu.user_s:.2f} s in user mode, {cpu.system_s:.2f} s in the kernel"
         table = parse_json(event.words, event.kind)
     except OpwatchError:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.reading.steps import Steps
+from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.samples.entries import Began, Looked
-from opwatch.samples.entry_parts import first_moment
+from opwatch.samples.entry_parts import find_start_ns
 
 _FOREVER_NS = 1 << 62
 
 
-def models_of(run: RecordedRun) -> dict[str, str]:
+def list_models(run: RecordedRun) -> dict[str, str]:
     """Return the drive model below each device, if the recording has it."""
-    steps = Steps(_FOREVER_NS, 0)
+    steps = IntervalSteps(_FOREVER_NS, 0)
     drives: dict[str, str] = {}
     models: dict[str, str] = {}
-    for entry in run.entries(0, steps):
+    for entry in run.iter_entries(0, steps):
         if isinstance(entry, Began):
-            steps.begin(first_moment(entry))
+            steps.start_at(find_start_ns(entry))
             if entry.drive:
                 drives[entry.sample.disk.device] = entry.drive
         elif isinstance(entry, Looked) and entry.sample.drive.model:

@@ -13,7 +13,7 @@ from opwatch.recording.schema import NOTE
 
 
 @dataclass(frozen=True, slots=True)
-class KeptNote:
+class StoredNote:
     """A note.
 
     `at` is None if the recording has no wall time. `is_early`: the note was given with the command or by an
@@ -25,13 +25,13 @@ class KeptNote:
     at: datetime | None
     is_early: bool
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return the note for people, with the local time if written during the run."""
         if self.is_early or not self.at:
             return f"note: {self.text}"
         return f"note at {self.at.astimezone():%Y-%m-%d %H:%M:%S}: {self.text}"
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Return the JSON line: docs/schema/note.json."""
         time = self.at.isoformat(timespec="milliseconds") if self.at else None
         return {
@@ -43,9 +43,9 @@ class KeptNote:
         }
 
 
-def kept_notes(run: RecordedRun) -> Iterator[KeptNote]:
+def iterate_notes(run: RecordedRun) -> Iterator[StoredNote]:
     """Yield all notes in order."""
     for event in run.events:
         if event.kind == NOTE:
-            at = run.wall(event.mono_ns) if event.mono_ns else None
-            yield KeptNote(event.words, event.mono_ns, at, not event.number)
+            at = run.to_wall_time(event.mono_ns) if event.mono_ns else None
+            yield StoredNote(event.words, event.mono_ns, at, not event.number)

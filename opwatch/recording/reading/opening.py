@@ -12,47 +12,47 @@ from urllib.parse import quote
 
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json
-from opwatch.recording.reading.leftovers import (
-    CommittedPages,
-    committed_pages,
-    copied,
-    data_ranges,
-    is_being_written,
-    log_beside,
-    regular_file,
-)
 from opwatch.recording.reading.salvage import collected
+from opwatch.recording.reading.write_ahead_log import (
+    CommittedPages,
+    copy_with_log,
+    find_log,
+    is_being_written,
+    iterate_data_ranges,
+    open_regular,
+    read_committed_pages,
+)
 from opwatch.recording.schema import (
     APPLICATION_ID,
     CHECK_VERSION,
     FIRST_VERSION,
     INDEXES,
     VERSION,
-    columns,
-    declarations,
+    build_create_index,
+    build_create_table,
+    compute_row_check,
     has_check,
-    index_text,
-    row_check,
-    table_text,
-    tables,
+    list_columns,
+    list_declarations,
+    list_tables,
 )
 
 # Range of SQLite's integers.
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_MIN_INTEGER, _MAX_INTEGER = -(1 << 63), (1 << 63) - 1
 # SQLite's message on a damaged file may quote bytes that are not text. MemoryError: a page claims more than
 # SQLite may allocate.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
 MAGIC = b"SQLite format 3\0"
-_MOST_VALUE = 8 << 20
-_MOST_DOCUMENT = 1 << 20
-_MOST_SCHEMA = 64
+_MAX_VALUE = 8 << 20
+_MAX_DOCUMENT = 1 << 20
+_MAX_SCHEMA = 64
 # Minimum size of a row in the file, in bytes.
-_LEAST_ROW = 4
+_MIN_ROW = 4
 # Tables that other rows refer to.
 _SMALL = ("header", "shapes", "facts", "clocks")
 _TYPES = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
 _LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: _MOST_VALUE,
+    sqlite3.SQLITE_LIMIT_LENGTH: _MAX_VALUE,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 16,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
@@ -60,7 +60,7 @@ _LIMITS = {
 }
 
 
-class Damaged(BadInput):
+class DamagedError(BadInput):
     """A row was changed after writing: the checksum differs, or SQLite cannot read the page.
 
     Rows fabricated by a program have valid checksums, and are refused with BadInput only.
@@ -74,14 +74,14 @@ class CheckedFile:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         # `missing`: bytes lost at the end of the file. `size`: bytes of the file and its log, without holes.
-        self.size, self.missing = _size_and_missing(path)
-        self._most_rows, self._most_bytes = self.size // _LEAST_ROW, self.size + _MOST_VALUE // 8
+        self.size, self.missing = _measure_file(path)
+        self._most_rows, self._most_bytes = self.size // _MIN_ROW, self.size + _MAX_VALUE // 8
         # Why the rows were collected from the pages, if SQLite cannot find all of them.
         self.damage: str | None = None
         self.version = VERSION
         try:
             self._open(path)
-        except Damaged as error:
+        except DamagedError as error:
             # Without checksums a stale row cannot be told from a current one.
             if self.version < CHECK_VERSION:
                 raise
@@ -90,16 +90,16 @@ class CheckedFile:
     def _open(self, path: Path) -> None:
         """Open the file itself. Damaged if SQLite cannot find all of its rows."""
         try:
-            self._connection = _connected(path, is_cut=self.missing > 0)
+            self._connection = _connect_file(path, is_cut=self.missing > 0)
         except _ERRORS as error:
-            raise self._unreadable(error) from error
+            raise self._make_read_error(error) from error
         try:
             self._check_tables()
             if self.version >= CHECK_VERSION:
                 self._check_pages()
         except _ERRORS as error:
             self.close()
-            raise self._unreadable(error) from error
+            raise self._make_read_error(error) from error
         except BaseException:
             self.close()
             raise
@@ -112,22 +112,22 @@ class CheckedFile:
         if words != "ok":
             raise sqlite3.DatabaseError(words.splitlines()[-1])
         for table in (*_SMALL, "blocks"):
-            for _ in self.rows(table):
+            for _ in self.iter_rows(table):
                 pass
 
-    def _salvage(self, path: Path, error: Damaged) -> None:
+    def _salvage(self, path: Path, error: DamagedError) -> None:
         """Read the rows that the pages still hold in place of the file. Raises `error` without a header."""
         try:
             self._connection = _salvaged(path, self.size)
             empty = [table for table in _SMALL if not self._has_rows(table)]
         except BadInput as bound:
-            raise Damaged(f"{error}; {bound}") from error
+            raise DamagedError(f"{error}; {bound}") from error
         except _ERRORS as problem:
-            raise Damaged(f"{error}; its rows cannot be collected: {problem}") from problem
+            raise DamagedError(f"{error}; its rows cannot be collected: {problem}") from problem
         if "header" in empty:
             self.close()
             # A file without any of them is no recording, as far as we know.
-            raise error if len(empty) == len(_SMALL) else Damaged(f"{error}: no rows of header are left")
+            raise error if len(empty) == len(_SMALL) else DamagedError(f"{error}: no rows of header are left")
         rest = f"; its pages hold no rows of {' and '.join(empty)}" if empty else ""
         cause = error.__cause__
         self.damage = f"{self.name} is damaged: {_words_of(cause)}{rest}" if cause else f"{error}{rest}"
@@ -135,7 +135,7 @@ class CheckedFile:
     def _has_rows(self, table: str) -> bool:
         return bool(self._connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone())
 
-    def rows(
+    def iter_rows(
         self,
         table: str,
         behind: str = "",
@@ -147,11 +147,11 @@ class CheckedFile:
         Raises Damaged for a changed row, and BadInput if the rows exceed `most_bytes`, for callers that keep
         all rows.
         """
-        if not all(_LEAST <= value <= _MOST for value in values):
+        if not all(_MIN_INTEGER <= value <= _MAX_INTEGER for value in values):
             # Damaged data may ask for a number that no row can have.
             return
-        names, is_checked, taken = columns(table, self.version), has_check(table, self.version), 0
-        checks = [_check_of(column) for column in declarations(table, self.version)]
+        names, is_checked, taken = list_columns(table, self.version), has_check(table, self.version), 0
+        checks = [_parse_column(column) for column in list_declarations(table, self.version)]
         statement = f"SELECT {', '.join(names)} FROM {table} {behind}"
         try:
             for count, row in enumerate(self._connection.execute(statement, values)):
@@ -163,22 +163,22 @@ class CheckedFile:
                     raise BadInput(f"{where}: there are more bytes than the file has room for")
                 if most_bytes is not None and taken > most_bytes:
                     raise BadInput(f"{where}: the table has more than {most_bytes} bytes")
-                if is_checked and row[-1] != row_check(table, row[:-1]):
-                    raise Damaged(f"{where} is damaged: its checksum is another one")
+                if is_checked and row[-1] != compute_row_check(table, row[:-1]):
+                    raise DamagedError(f"{where} is damaged: its checksum is another one")
                 for name, (kind, may_be_none), value in zip(names, checks, row, strict=True):
                     if not (value is None and may_be_none) and not isinstance(value, kind):
-                        raise BadInput(f"{where}: {name} is no {_word(kind)}")
+                        raise BadInput(f"{where}: {name} is no {_name_type(kind)}")
                 yield row[:-1] if is_checked else row
         except _ERRORS as error:
-            raise self._unreadable(error, f" in table {table}") from error
+            raise self._make_read_error(error, f" in table {table}") from error
 
     def close(self) -> None:
         self._connection.close()
 
-    def _unreadable(self, error: Exception, where: str = "") -> Damaged:
+    def _make_read_error(self, error: Exception, where: str = "") -> DamagedError:
         if isinstance(error, UnicodeDecodeError):
-            return Damaged(f"{self.name} is damaged{where}, in the text of its tables")
-        return Damaged(
+            return DamagedError(f"{self.name} is damaged{where}, in the text of its tables")
+        return DamagedError(
             f"{self.name} cannot be read{where}: {_words_of(error)}; a part of it is missing or damaged"
         )
 
@@ -192,14 +192,16 @@ class CheckedFile:
                 f"{self.name} is a recording of version {self.version}, and this opwatch reads versions "
                 f"up to {VERSION}: a later one reads it"
             )
-        statement = f"SELECT type, name, sql FROM sqlite_schema LIMIT {_MOST_SCHEMA}"
+        statement = f"SELECT type, name, sql FROM sqlite_schema LIMIT {_MAX_SCHEMA}"
         there = self._connection.execute(statement).fetchall()
-        wanted = [("table", name, table_text(name, self.version)) for name in tables(self.version)]
-        wanted += [("index", name, index_text(name)) for name in INDEXES]
+        wanted = [
+            ("table", name, build_create_table(name, self.version)) for name in list_tables(self.version)
+        ]
+        wanted += [("index", name, build_create_index(name)) for name in INDEXES]
         for row in there:
             if row not in wanted:
                 # What others added is refused; text that differs may be damage.
-                kind = BadInput if len(there) > len(wanted) else Damaged
+                kind = BadInput if len(there) > len(wanted) else DamagedError
                 raise kind(f"{self.name}: {row[0]} {row[1]!r} is none of a recording's tables")
         for row in wanted:
             if there.count(row) != 1:
@@ -210,30 +212,30 @@ def _words_of(error: BaseException) -> str:
     return str(error) or "a page claims more than there can be"
 
 
-def _check_of(column: str) -> tuple[Any, bool]:
+def _parse_column(column: str) -> tuple[Any, bool]:
     words = column.split()
     kind = next((_TYPES[word] for word in words if word in _TYPES), (int, str))
     return kind, "NOT" not in words and "PRIMARY" not in words
 
 
-def _word(kind: Any) -> str:  # noqa: ANN401
+def _name_type(kind: Any) -> str:  # noqa: ANN401
     return {int: "whole number", str: "text", bytes: "blob"}.get(kind, "number or text")
 
 
-def _size_and_missing(path: Path) -> tuple[int, int]:
+def _measure_file(path: Path) -> tuple[int, int]:
     """Return (data bytes of the file and its log without holes, bytes lost at the end).
 
     Lost bytes belong to pages that the header or the log counts and neither file contains.
     """
-    with regular_file(path) as descriptor:
+    with open_regular(path) as descriptor:
         if is_being_written(descriptor):
             raise BadInput(f"{path} is being written: look at it when its recorder has ended")
         size, head = os.fstat(descriptor).st_size, os.pread(descriptor, 32, 0)
-        room = _data_bytes(descriptor)
-    pages, log = CommittedPages(), log_beside(path)
+        room = _count_data_bytes(descriptor)
+    pages, log = CommittedPages(), find_log(path)
     if log:
-        with regular_file(log) as descriptor:
-            pages, room = committed_pages(descriptor), room + _data_bytes(descriptor)
+        with open_regular(log) as descriptor:
+            pages, room = read_committed_pages(descriptor), room + _count_data_bytes(descriptor)
     page = int.from_bytes(head[16:18]) if len(head) == 32 and head.startswith(MAGIC) else 0
     if not page:
         return room, 0
@@ -243,29 +245,29 @@ def _size_and_missing(path: Path) -> tuple[int, int]:
     return room, max(missing * page - size % page, 0)
 
 
-def _data_bytes(descriptor: int) -> int:
-    return sum(end - begin for begin, end in data_ranges(descriptor))
+def _count_data_bytes(descriptor: int) -> int:
+    return sum(end - begin for begin, end in iterate_data_ranges(descriptor))
 
 
-def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:
+def _connect_file(path: Path, *, is_cut: bool) -> sqlite3.Connection:
     """Return a read-only connection, which creates nothing beside the file.
 
     The connection also reads the log of a killed recorder. With `is_cut`, the rest of a truncated file is
     readable.
     """
-    log = log_beside(path)
+    log = find_log(path)
     if not log:
-        return _opened(path, "mode=ro&immutable=1", is_cut=is_cut)
-    with copied(path, log) as copy:
-        return _opened(copy, "mode=ro", is_cut=is_cut)
+        return _open_connection(path, "mode=ro&immutable=1", is_cut=is_cut)
+    with copy_with_log(path, log) as copy:
+        return _open_connection(copy, "mode=ro", is_cut=is_cut)
 
 
 def _salvaged(path: Path, size: int) -> sqlite3.Connection:
     """Return a temporary database of the rows that the file and its log still hold."""
-    log = log_beside(path)
+    log = find_log(path)
     if not log:
         return _restricted(collected(path, size), is_cut=False)
-    with copied(path, log) as copy:
+    with copy_with_log(path, log) as copy:
         # SQLite brings the log into the copy without a look at the pages, but for the first.
         with contextlib.suppress(*_ERRORS), contextlib.closing(sqlite3.connect(copy)) as connection:
             connection.execute("PRAGMA writable_schema=ON").fetchall()
@@ -274,7 +276,7 @@ def _salvaged(path: Path, size: int) -> sqlite3.Connection:
         return _restricted(collected(copy, size), is_cut=False)
 
 
-def _opened(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
+def _open_connection(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
     """Return a connection with all files already open, so their names are no longer needed."""
     address = f"file:{quote(os.fsencode(path.absolute()))}?{way}"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
@@ -283,7 +285,7 @@ def _opened(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
 
 def _restricted(connection: sqlite3.Connection, *, is_cut: bool) -> sqlite3.Connection:
     """The connection, with all limits that hold for files of others."""
-    connection.text_factory = _text
+    connection.text_factory = _decode_text
     try:
         for limit, most in _LIMITS.items():
             connection.setlimit(limit, most)
@@ -307,12 +309,12 @@ def _restricted(connection: sqlite3.Connection, *, is_cut: bool) -> sqlite3.Conn
     return connection
 
 
-def small_document(text: bytes | str, where: str) -> Any:  # noqa: ANN401
+def parse_small_document(text: bytes | str, where: str) -> Any:  # noqa: ANN401
     """Parse a JSON document of limited size, because three bytes of text may take 70 bytes of memory."""
-    if len(text) > _MOST_DOCUMENT:
-        raise BadInput(f"{where}: a document of {len(text)} bytes, and can have {_MOST_DOCUMENT} at most")
+    if len(text) > _MAX_DOCUMENT:
+        raise BadInput(f"{where}: a document of {len(text)} bytes, and can have {_MAX_DOCUMENT} at most")
     return parse_json(text, where)
 
 
-def _text(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from opwatch.errors import NotEnoughData
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.reading.window import between
+from opwatch.recording.reading.window import select_window
 from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
 from opwatch.samples.entries import RunEntry, Ticked
-from opwatch.samples.entry_parts import first_moment
+from opwatch.samples.entry_parts import find_start_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Phase:
         return range(bisect_left(begins_ns, self.begin_ns), end)
 
 
-def phases_of(run: RecordedRun) -> list[Phase]:
+def list_phases(run: RecordedRun) -> list[Phase]:
     """Return all phases by start time. An end belongs to the newest open phase of its name."""
     phases: list[Phase] = []
     for event in sorted(run.events, key=lambda event: event.mono_ns):
@@ -44,9 +44,9 @@ def phases_of(run: RecordedRun) -> list[Phase]:
     return phases
 
 
-def phase_named(run: RecordedRun, name: str) -> Phase:
+def find_phase(run: RecordedRun, name: str) -> Phase:
     """Return the only phase with this name."""
-    phases = phases_of(run)
+    phases = list_phases(run)
     chosen = [phase for phase in phases if phase.name == name]
     if len(chosen) == 1:
         return chosen[0]
@@ -56,9 +56,11 @@ def phase_named(run: RecordedRun, name: str) -> Phase:
     raise NotEnoughData(f"{run.name} has no phase {name!r}, but {names or 'none at all'}")
 
 
-def entries_within(run: RecordedRun, phase: Phase) -> Iterator[RunEntry]:
+def select_phase(run: RecordedRun, phase: Phase) -> Iterator[RunEntry]:
     """Yield a separate run from the phase's first samples to its last, with nothing from before or after."""
-    moments = (first_moment(entry) for entry in run.entries(phase.begin_ns) if isinstance(entry, Ticked))
+    moments = (
+        find_start_ns(entry) for entry in run.iter_entries(phase.begin_ns) if isinstance(entry, Ticked)
+    )
     first_ns = next((moment for moment in moments if moment >= phase.begin_ns), None)
     if first_ns is not None:
-        yield from between(run.entries(first_ns), first_ns, phase.end_ns)
+        yield from select_window(run.iter_entries(first_ns), first_ns, phase.end_ns)

@@ -16,26 +16,26 @@ from opwatch.clock import Anchor
 from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput
-from opwatch.recording.coding.contents import MOST_BYTES, expanded
+from opwatch.recording.coding.contents import MAX_BYTES, inflate_content
 from opwatch.recording.coding.layout import Layout
-from opwatch.recording.coding.plain import FromPlain
-from opwatch.recording.reading.mending import mended
-from opwatch.recording.reading.opening import CheckedFile, Damaged, small_document
-from opwatch.recording.reading.slow import slow_request
-from opwatch.recording.reading.steps import Steps
+from opwatch.recording.coding.plain import PlainDecoder
+from opwatch.recording.reading.entry_order import OrderChecker
+from opwatch.recording.reading.gaps import bridge_gap
+from opwatch.recording.reading.opening import CheckedFile, DamagedError, parse_small_document
+from opwatch.recording.reading.slow import decode_slow_request
+from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.reading.stretches import (
+    EntryRange,
     Facts,
-    RunStretch,
-    Skipping,
-    compressed_stretch,
-    entries_of,
-    has_rare,
-    looks_of,
-    most_samples,
-    most_streams,
-    tail_stretch,
+    SkipPermission,
+    has_rare_bodies,
+    iterate_entries,
+    max_samples,
+    max_stream_bytes,
+    read_block,
+    read_tail,
+    read_without_samples,
 )
-from opwatch.recording.reading.succession import Succession
 from opwatch.recording.schema import SLOW_VERSION
 from opwatch.samples.entries import NotWatched, RunEntry
 from opwatch.samples.observation import Event
@@ -43,24 +43,24 @@ from opwatch.samples.sample import WatchedDisk
 from opwatch.samples.slow import SlowRequest
 from opwatch.trace.abi import SLOTS
 
-_MOST_FACTS, _MOST_FACT_BYTES = 1 << 16, 8 << 20
+_MAX_FACTS, _MAX_FACT_BYTES = 1 << 16, 8 << 20
 # Far above any run, and sums with such numbers still fit SQLite's integers.
-_MOST_ENTRIES = 1 << 62
-_MOST_BLOCKS = 1 << 20
-_MOST_EVENTS = 1 << 16
+_MAX_ENTRIES = 1 << 62
+_MAX_BLOCKS = 1 << 20
+_MAX_EVENTS = 1 << 16
 # Maximum number of minutes to read individually if their table is damaged.
-_MOST_LOOKED_FOR = 1 << 16
-_MOST_SHAPES, _MOST_NAMES = 256, 1024
+_MAX_SEARCHED = 1 << 16
+_MAX_SHAPES, _MAX_NAMES = 256, 1024
 # Limits of the tables that are read and kept when the file is opened.
-_MOST_SMALL, _MOST_EVENT_BYTES = 1 << 20, 16 << 20
+_MAX_SMALL, _MAX_EVENT_BYTES = 1 << 20, 16 << 20
 # No version had more operations or counters per sample.
-_MOST_OPS, _MOST_COUNTERS = 8, 48
+_MAX_OPS, _MAX_COUNTERS = 8, 48
 # Cached contents: their number and bytes.
-_MOST_KEPT, _MOST_KEPT_BYTES = 32, 8 << 20
+_MAX_KEPT, _MAX_KEPT_BYTES = 32, 8 << 20
 # Limit of the expanded contents in one reading; a drive sample takes some KiB.
 _CONTENTS, _CONTENTS_PER_BYTE = 64 << 20, 16
 # Minimum bytes of a minute in the file: a row of `blocks`, and rows of other tables.
-_LEAST_MINUTE = 64
+_MIN_MINUTE_BYTES = 64
 _FACTS: dict[str, type] = {kind.__name__: kind for kind in (WatchedDisk, DriveFacts, NvmeCommand, str)}
 
 
@@ -119,11 +119,13 @@ class RecordedRun:
         self.name = self._file.name
         try:
             self.header: dict[str, str | int] = dict(
-                self._file.rows("header", "LIMIT 256", most_bytes=_MOST_SMALL)
+                self._file.iter_rows("header", "LIMIT 256", most_bytes=_MAX_SMALL)
             )
-            events = self._at_the_end("events", f"ORDER BY rowid LIMIT {_MOST_EVENTS}")
+            events = self._read_until_damage("events", f"ORDER BY rowid LIMIT {_MAX_EVENTS}")
             self.events = [RecordedEvent(*row) for row in events]
-            self.trailer = next((Trailer(*row) for row in self._at_the_end("trailer", "LIMIT 1")), None)
+            self.trailer = next(
+                (Trailer(*row) for row in self._read_until_damage("trailer", "LIMIT 1")), None
+            )
             self._contents: dict[int, bytes] = {}
             self._kept_bytes = self._content_bytes = 0
             self._clocks: RecordedClocks | None = None
@@ -133,7 +135,7 @@ class RecordedRun:
             raise
 
     @property
-    def missing(self) -> int:
+    def missing_bytes(self) -> int:
         """Number of bytes cut off the file, as far as known."""
         return self._file.missing
 
@@ -146,21 +148,21 @@ class RecordedRun:
     def close(self) -> None:
         self._file.close()
 
-    def wall(self, mono_ns: int) -> datetime | None:
+    def to_wall_time(self, mono_ns: int) -> datetime | None:
         """Return the wall time by the last clock reading before `mono_ns`, or by the first; None without
         readings."""
         if self._clocks is None:
             order = "ORDER BY mono_ns, wall_ns, slack_ns"
-            self._clocks = RecordedClocks(self._file.rows("clocks", f"{order} LIMIT {_MOST_BLOCKS}"))
-        anchor = self._clocks.anchor(mono_ns)
+            self._clocks = RecordedClocks(self._file.iter_rows("clocks", f"{order} LIMIT {_MAX_BLOCKS}"))
+        anchor = self._clocks.find_anchor(mono_ns)
         # Sums of 64-bit numbers are within some hundred years of 1970, which datetime can represent.
-        return anchor.wall(mono_ns) if anchor else None
+        return anchor.to_wall_time(mono_ns) if anchor else None
 
-    def content(self, number: int) -> bytes:
+    def read_content(self, number: int) -> bytes:
         """Return a row of `contents`: bytes from a drive, a tool or another program."""
-        return self._content(number)
+        return self._cached_content(number)
 
-    def entries(self, since_ns: int = 0, steps: Steps | None = None) -> Iterator[RunEntry]:
+    def iter_entries(self, since_ns: int = 0, steps: IntervalSteps | None = None) -> Iterator[RunEntry]:
         """Yield all entries in order.
 
         With `since_ns`, stretches that end earlier yield only the entries on watched disks, with the samples
@@ -168,42 +170,42 @@ class RecordedRun:
         together, entry by entry.
         """
         damage = self._file.damage
-        succession, has_gap, lost, samples = Succession(self.name), damage is not None, None, 0
+        succession, has_gap, lost, samples = OrderChecker(self.name), damage is not None, None, 0
         streams = 0
-        facts = replace(self._facts, slow=_SlowRequests(self._slow).next)
+        facts = replace(self._facts, slow=_SlowRequests(self._read_slow).read_next)
         self._content_bytes = 0
         if self.damage:
             yield NotWatched(self._event(self.damage))
-        for stretch in self._stretches(since_ns, steps):
+        for stretch in self._iterate_ranges(since_ns, steps):
             try:
                 if isinstance(stretch, LostMinute):
                     raise stretch.error
                 samples += sum(frames.samples for frames in stretch.frames.values())
                 streams += sum(frames.size for frames in stretch.frames.values())
-                if samples > most_samples(self._file) or streams > most_streams(self._file):
+                if samples > max_samples(self._file) or streams > max_stream_bytes(self._file):
                     raise BadInput(f"{stretch.where}: there are more samples than the file has room for")
-                for number, read in entries_of(stretch, facts):
-                    for entry in mended(read, succession.newest) if has_gap else (read,):
-                        succession.check(number, entry)
+                for number, read in iterate_entries(stretch, facts):
+                    for entry in bridge_gap(read, succession.newest_samples) if has_gap else (read,):
+                        succession.check_entry(number, entry)
                         yield entry
             except self._loss as error:
-                if self.missing and not damage:
+                if self.missing_bytes and not damage:
                     raise
                 has_gap, lost = True, error
-                yield NotWatched(self._gap(stretch, error))
-        if lost and not succession.newest:
+                yield NotWatched(self._make_gap_event(stretch, error))
+        if lost and not succession.newest_samples:
             # No other entries could be read.
-            raise Damaged(f"{damage}; none of its minutes can be read") if damage else lost
+            raise DamagedError(f"{damage}; none of its minutes can be read") if damage else lost
 
     @property
     def _loss(self) -> type[BadInput]:
         """The error of a minute that is left out: where rows are missing, others may refer to them."""
-        return BadInput if self._file.damage else Damaged
+        return BadInput if self._file.damage else DamagedError
 
-    def _gap(self, stretch: RunStretch | LostMinute, error: BadInput) -> Event:
+    def _make_gap_event(self, stretch: EntryRange | LostMinute, error: BadInput) -> Event:
         """Return an event on the minutes left out, with the reason."""
         begin_ns, end_ns = stretch.begin_ns, stretch.end_ns
-        begin, end = self.wall(begin_ns), self.wall(end_ns)
+        begin, end = self.to_wall_time(begin_ns), self.to_wall_time(end_ns)
         start = f"{begin.astimezone():%H:%M:%S}" if begin and begin_ns else "its start"
         stop = f"{end.astimezone():%H:%M:%S}" if end and end_ns else "its end"
         text = f"{error}. What was recorded from {start} to {stop} is left out; the next interval covers it"
@@ -211,17 +213,21 @@ class RecordedRun:
 
     def _event(self, text: str, at_ns: int = 0) -> Event:
         """Return an event at a moment, or at the first that is known."""
-        at_ns = at_ns or next((row[0] for row in self._file.rows("clocks", "ORDER BY mono_ns LIMIT 1")), 0)
-        at = self.wall(at_ns) or datetime.fromtimestamp(0, UTC)
+        at_ns = at_ns or next(
+            (row[0] for row in self._file.iter_rows("clocks", "ORDER BY mono_ns LIMIT 1")), 0
+        )
+        at = self.to_wall_time(at_ns) or datetime.fromtimestamp(0, UTC)
         return Event("damaged", "", "", at, at_ns, text)
 
-    def _stretches(self, since_ns: int, steps: Steps | None) -> Iterator[RunStretch | LostMinute]:
+    def _iterate_ranges(
+        self, since_ns: int, steps: IntervalSteps | None
+    ) -> Iterator[EntryRange | LostMinute]:
         last, waiting, is_lost, count, end_ns = 0, None, False, 0, 0
-        for row in self._block_rows():
+        for row in self._iterate_block_rows():
             if isinstance(row, LostMinute):
                 is_lost = True
                 if waiting:
-                    yield self._stretch(waiting, None, steps)
+                    yield self._read_minute(waiting, None, steps)
                 waiting = None
                 yield row
                 continue
@@ -229,167 +235,171 @@ class RecordedRun:
             if self._file.damage and block.first > last + 1:
                 is_lost = True
                 if waiting:
-                    yield self._stretch(waiting, None, steps)
+                    yield self._read_minute(waiting, None, steps)
                 yield self._lost_entries(last + 1, block.first - 1, end_ns, block.begin_ns)
                 waiting = None
             end_ns = block.end_ns
-            if count > self._file.size // _LEAST_MINUTE:
+            if count > self._file.size // _MIN_MINUTE_BYTES:
                 raise BadInput(f"{self.name}: table blocks has more minutes than the file has room for")
             if (block.first != last + 1 and not (is_lost and block.first > last)) or block.last < block.first:
                 raise BadInput(f"{self.name}: table blocks, row {row[0]}: begins at entry {block.first}")
             last, is_lost = block.last, False
-            if last > _MOST_ENTRIES:
+            if last > _MAX_ENTRIES:
                 raise BadInput(f"{self.name}: table blocks, row {row[0]}: no run has {last} entries")
             # Also read the stretch before `since_ns`, which has the sample at the start of the first
             # interval.
-            if waiting and (block.begin_ns >= since_ns or self._says_what_is_watched(waiting)):
-                yield self._stretch(waiting, block, steps)
+            if waiting and (block.begin_ns >= since_ns or self._has_rare_entries(waiting)):
+                yield self._read_minute(waiting, block, steps)
             waiting = block
         if waiting:
-            yield self._stretch(waiting, None, steps)
+            yield self._read_minute(waiting, None, steps)
         try:
-            tail = replace(tail_stretch(self._file, last + 1), begin_ns=end_ns)
+            tail = replace(read_tail(self._file, last + 1), begin_ns=end_ns)
             last = max(last, tail.last)
             yield tail
         except self._loss as error:
             yield LostMinute(error, end_ns)
         most = self.trailer.entries if self.trailer else last
-        if self._file.damage and (most > last or (self.missing and not self.trailer)):
+        if self._file.damage and (most > last or (self.missing_bytes and not self.trailer)):
             yield self._lost_entries(last + 1, most, end_ns, self.trailer.mono_ns if self.trailer else 0)
 
     def _lost_entries(self, first: int, last: int, begin_ns: int, end_ns: int) -> LostMinute:
         """Say that these entries have no rows any more; `last` is less than `first` if it is unknown."""
         entries = f"entries {first} to {last}" if last >= first else f"all entries from {first} on"
-        return LostMinute(Damaged(f"{self.name}: {entries} are missing or damaged"), begin_ns, end_ns)
+        return LostMinute(DamagedError(f"{self.name}: {entries} are missing or damaged"), begin_ns, end_ns)
 
-    def _block_rows(self) -> Iterator[tuple[Any, ...] | LostMinute]:
+    def _iterate_block_rows(self) -> Iterator[tuple[Any, ...] | LostMinute]:
         """Yield the rows of `blocks`, individually if a page is damaged."""
         newest = 0
         try:
-            for row in self._file.rows("blocks", f"ORDER BY block LIMIT {_MOST_BLOCKS}"):
+            for row in self._file.iter_rows("blocks", f"ORDER BY block LIMIT {_MAX_BLOCKS}"):
                 newest = row[0]
                 yield row
-        except Damaged as error:
-            if self.missing:
+        except DamagedError as error:
+            if self.missing_bytes:
                 raise
             most = max(
-                [newest, *(row[0] for row in self._file.rows("frames", "ORDER BY block DESC LIMIT 1"))]
+                [newest, *(row[0] for row in self._file.iter_rows("frames", "ORDER BY block DESC LIMIT 1"))]
             )
             yield LostMinute(error)
-            for number in range(newest + 1, min(most, newest + _MOST_LOOKED_FOR) + 1):
+            for number in range(newest + 1, min(most, newest + _MAX_SEARCHED) + 1):
                 try:
-                    yield from self._file.rows("blocks", "WHERE block = ?", (number,))
-                except Damaged:
+                    yield from self._file.iter_rows("blocks", "WHERE block = ?", (number,))
+                except DamagedError:
                     continue
 
-    def _stretch(
-        self, block: MinuteBlock, next_one: MinuteBlock | None, steps: Steps | None
-    ) -> RunStretch | LostMinute:
+    def _read_minute(
+        self, block: MinuteBlock, next_one: MinuteBlock | None, steps: IntervalSteps | None
+    ) -> EntryRange | LostMinute:
         """Return the entries of a minute, without samples that are not needed."""
         try:
-            return self._read_stretch(block, next_one, steps)
+            return self._read_range(block, next_one, steps)
         except self._loss as error:
             return LostMinute(error, block.begin_ns, block.end_ns)
 
-    def _read_stretch(
-        self, block: MinuteBlock, next_one: MinuteBlock | None, steps: Steps | None
-    ) -> RunStretch:
+    def _read_range(
+        self, block: MinuteBlock, next_one: MinuteBlock | None, steps: IntervalSteps | None
+    ) -> EntryRange:
         if not steps or steps.has_mark(block.begin_ns, next_one.end_ns if next_one else sys.maxsize):
-            return compressed_stretch(self._file, block.row)
-        skipping = Skipping(steps, block.end_ns, next_one is not None and self._begins_with_samples(next_one))
-        if skipping.is_over and not self._says_what_is_watched(block):
-            looks = looks_of(self._file, block.row)
+            return read_block(self._file, block.row)
+        skipping = SkipPermission(
+            steps, block.end_ns, next_one is not None and self._starts_with_samples(next_one)
+        )
+        if skipping.is_over and not self._has_rare_entries(block):
+            looks = read_without_samples(self._file, block.row)
             if looks:
                 return looks
-        return compressed_stretch(self._file, block.row, skipping)
+        return read_block(self._file, block.row, skipping)
 
-    def _begins_with_samples(self, block: MinuteBlock) -> bool:
+    def _starts_with_samples(self, block: MinuteBlock) -> bool:
         """Return true if the block has samples and no rare entry before the first sample."""
-        has_samples = any(self._file.rows("frames", "WHERE block = ? LIMIT 1", (block.row[0],)))
-        return has_samples and not self._says_what_is_watched(block)
+        has_samples = any(self._file.iter_rows("frames", "WHERE block = ? LIMIT 1", (block.row[0],)))
+        return has_samples and not self._has_rare_entries(block)
 
-    def _at_the_end(self, table: str, behind: str) -> list[tuple[Any, ...]]:
+    def _read_until_damage(self, table: str, behind: str) -> list[tuple[Any, ...]]:
         """Return the readable rows of a table that is written until the end."""
         rows: list[tuple[Any, ...]] = []
         # Ignore the damage, and return the rows before it.
-        with contextlib.suppress(Damaged):
-            rows.extend(self._file.rows(table, behind, most_bytes=_MOST_EVENT_BYTES))
+        with contextlib.suppress(DamagedError):
+            rows.extend(self._file.iter_rows(table, behind, most_bytes=_MAX_EVENT_BYTES))
         return rows
 
-    def _says_what_is_watched(self, block: MinuteBlock) -> bool:
-        return has_rare(self._file, block.first, block.last)
+    def _has_rare_entries(self, block: MinuteBlock) -> bool:
+        return has_rare_bodies(self._file, block.first, block.last)
 
     def _read_facts(self) -> Facts:
-        layout = Layout(self._header_names("ops", _MOST_OPS), self._header_names("counters", _MOST_COUNTERS))
-        if self._document("slots") != list(SLOTS):
+        layout = Layout(
+            self._parse_header_names("ops", _MAX_OPS), self._parse_header_names("counters", _MAX_COUNTERS)
+        )
+        if self._parse_header_value("slots") != list(SLOTS):
             raise BadInput(f"{self.name}: its histograms have other slots than {list(SLOTS)}")
         shapes = {
-            name: self._names(fields, f"{self.name}: table shapes, {name}")
-            for name, fields in self._file.rows("shapes", f"LIMIT {_MOST_SHAPES}", most_bytes=_MOST_SMALL)
+            name: self._parse_names(fields, f"{self.name}: table shapes, {name}")
+            for name, fields in self._file.iter_rows("shapes", f"LIMIT {_MAX_SHAPES}", most_bytes=_MAX_SMALL)
         }
         values: dict[int, Any] = {}
-        from_plain = FromPlain(shapes, self._content, _no_value)
-        order = f"ORDER BY fact LIMIT {_MOST_FACTS}"
-        for fact, kind, body in self._file.rows("facts", order, most_bytes=_MOST_FACT_BYTES):
+        from_plain = PlainDecoder(shapes, self._cached_content, _refuse_value)
+        order = f"ORDER BY fact LIMIT {_MAX_FACTS}"
+        for fact, kind, body in self._file.iter_rows("facts", order, most_bytes=_MAX_FACT_BYTES):
             where = f"{self.name}: table facts, row {fact}"
             if kind not in _FACTS:
                 raise BadInput(f"{where}: {kind!r} is no kind of fact")
             # Minutes that refer to a fact that cannot be read are left out.
             with contextlib.suppress(*([BadInput] if self._file.damage else [])):
-                values[fact] = from_plain.value(_FACTS[kind], small_document(body, where), where)
-        return Facts(layout, shapes, values, self._content, self._slow)
+                values[fact] = from_plain.decode_value(_FACTS[kind], parse_small_document(body, where), where)
+        return Facts(layout, shapes, values, self._cached_content, self._read_slow)
 
-    def _document(self, name: str) -> Any:  # noqa: ANN401
+    def _parse_header_value(self, name: str) -> Any:  # noqa: ANN401
         where = f"{self.name}: table header, {name}"
         text = self.header.get(name)
         if not isinstance(text, str):
             raise BadInput(f"{where} is missing")
-        return small_document(text, where)
+        return parse_small_document(text, where)
 
-    def _header_names(self, name: str, most: int) -> tuple[str, ...]:
+    def _parse_header_names(self, name: str, most: int) -> tuple[str, ...]:
         if name not in self.header:
             raise BadInput(f"{self.name}: table header, {name} is missing")
-        return self._names(str(self.header[name]), f"{self.name}: table header, {name}", most)
+        return self._parse_names(str(self.header[name]), f"{self.name}: table header, {name}", most)
 
-    def _names(self, text: str, where: str, most: int = _MOST_NAMES) -> tuple[str, ...]:
-        names = small_document(text, where)
+    def _parse_names(self, text: str, where: str, most: int = _MAX_NAMES) -> tuple[str, ...]:
+        names = parse_small_document(text, where)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise BadInput(f"{where} is no list of names")
         if len(names) > most or len(set(names)) != len(names):
             raise BadInput(f"{where} has too many names, or one twice")
         return tuple(names)
 
-    def _content(self, number: int) -> bytes:
+    def _cached_content(self, number: int) -> bytes:
         """Return the bytes with this number, from the cache or the file."""
         if number not in self._contents:
-            if len(self._contents) >= _MOST_KEPT or self._kept_bytes > _MOST_KEPT_BYTES:
+            if len(self._contents) >= _MAX_KEPT or self._kept_bytes > _MAX_KEPT_BYTES:
                 self._contents.clear()
                 self._kept_bytes = 0
             self._contents[number] = self._read_content(number)
             self._kept_bytes += len(self._contents[number])
         return self._contents[number]
 
-    def _slow(self, number: int, where: str) -> SlowRequest:
+    def _read_slow(self, number: int, where: str) -> SlowRequest:
         """Return the slow request in a row."""
         has_some = self._file.version >= SLOW_VERSION
-        row = next(self._file.rows("slow", "WHERE request = ?", (number,)), None) if has_some else None
+        row = next(self._file.iter_rows("slow", "WHERE request = ?", (number,)), None) if has_some else None
         if row is None:
             raise BadInput(f"{where}: there is no slow request {number}")
-        return slow_request(row, f"{self.name}: table slow, row {number}")
+        return decode_slow_request(row, f"{self.name}: table slow, row {number}")
 
     def _read_content(self, number: int, *, may_have_base: bool = True) -> bytes:
         where = f"{self.name}: table contents, row {number}"
-        row = next(self._file.rows("contents", "WHERE content = ?", (number,)), None)
+        row = next(self._file.iter_rows("contents", "WHERE content = ?", (number,)), None)
         if row is None:
             raise BadInput(f"{where} is missing")
         _, base, size, body = row
-        if not 0 <= size <= MOST_BYTES or (base is not None and not may_have_base):
+        if not 0 <= size <= MAX_BYTES or (base is not None and not may_have_base):
             raise BadInput(f"{where} has {size} bytes, or a base of a base")
         before = b"" if base is None else self._read_content(base, may_have_base=False)
         self._content_bytes += size
         if self._content_bytes > _CONTENTS + _CONTENTS_PER_BYTE * self._file.size:
             raise BadInput(f"{where}: contents stand for more bytes than the file has room for")
-        raw = expanded(body, MOST_BYTES, where, before)
+        raw = inflate_content(body, MAX_BYTES, where, before)
         if len(raw) != size:
             raise BadInput(f"{where} has {len(raw)} bytes, not {size}")
         return raw
@@ -406,7 +416,7 @@ class RecordedClocks:
             self._wall_ns.append(wall_ns)
             self._slack_ns.append(slack_ns)
 
-    def anchor(self, mono_ns: int) -> Anchor | None:
+    def find_anchor(self, mono_ns: int) -> Anchor | None:
         """Return the last reading before `mono_ns`, or the first; None without readings."""
         at = max(bisect_right(self._mono_ns, mono_ns) - 1, 0)
         if at >= len(self._mono_ns):
@@ -424,12 +434,12 @@ class _SlowRequests:
     def __init__(self, at: Callable[[int, str], SlowRequest]) -> None:
         self._at, self._newest = at, -1
 
-    def next(self, number: int, where: str) -> SlowRequest:
+    def read_next(self, number: int, where: str) -> SlowRequest:
         if number <= self._newest:
             raise BadInput(f"{where}: slow request {number} comes after {self._newest}")
         self._newest = number
         return self._at(number, where)
 
 
-def _no_value(kind: type, number: int, where: str) -> object:
+def _refuse_value(kind: type, number: int, where: str) -> object:
     raise BadInput(f"{where}: a {kind.__name__} cannot be number {number} here")

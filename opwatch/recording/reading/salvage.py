@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from opwatch.errors import BadInput
-from opwatch.recording.reading.leftovers import data_ranges, regular_file
+from opwatch.recording.reading.write_ahead_log import iterate_data_ranges, open_regular
 from opwatch.recording.schema import (
     INDEXES,
     PAGE_BYTES,
-    columns,
-    declarations,
+    build_create_index,
+    build_create_table,
+    compute_row_check,
     has_check,
-    index_text,
-    row_check,
-    table_text,
-    tables,
+    list_columns,
+    list_declarations,
+    list_tables,
 )
 
 # A table, a rowid, and the values.
@@ -46,10 +46,12 @@ _INTEGERS, _CONSTANTS, _LEAST_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}, {0: 
 # No cell is shorter; its pointer included.
 _LEAST_CELL = 6
 # The number of a row is not in its record where it is a column of the table.
-_HAS_NUMBER = {table: "PRIMARY KEY" in declarations(table)[0] for table in tables() if has_check(table)}
+_HAS_NUMBER = {
+    table: "PRIMARY KEY" in list_declarations(table)[0] for table in list_tables() if has_check(table)
+}
 _CANDIDATES = {
-    count: [table for table in _HAS_NUMBER if len(declarations(table)) == count]
-    for count in {len(declarations(table)) for table in _HAS_NUMBER}
+    count: [table for table in _HAS_NUMBER if len(list_declarations(table)) == count]
+    for count in {len(list_declarations(table)) for table in _HAS_NUMBER}
 }
 _MOST_PAYLOAD = 8 << 20
 _PART = 1 << 20
@@ -70,13 +72,13 @@ def collected(path: Path, size: int) -> sqlite3.Connection:
         for setting in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-4096", "locking_mode=EXCLUSIVE"):
             database.execute(f"PRAGMA {setting}").fetchall()
         database.execute("BEGIN")
-        for table in tables():
-            database.execute(table_text(table))
-        with regular_file(path) as descriptor:
+        for table in list_tables():
+            database.execute(build_create_table(table))
+        with open_regular(path) as descriptor:
             _insert_rows(database, _PageReader(descriptor, 2 * size + _PART))
         _trim_tail(database)
         for index in INDEXES:
-            database.execute(index_text(index))
+            database.execute(build_create_index(index))
         database.execute("COMMIT")
     except BaseException:
         database.close()
@@ -89,7 +91,7 @@ def _insert_rows(database: sqlite3.Connection, pages: _PageReader) -> None:
     `tail`, where numbers are reused and the row of the later entry is the current one."""
     conflicts: set[tuple[str, int]] = set()
     for table, rowid, row in pages.rows():
-        names = ", ".join(columns(table))
+        names = ", ".join(list_columns(table))
         into = f"INTO {table} (rowid, {names}) VALUES (?{', ?' * len(row)})"
         if database.execute(f"INSERT OR IGNORE {into}", (rowid, *row)).rowcount:
             continue
@@ -159,7 +161,7 @@ class _PageReader:
                     yield row
 
     def _leaves(self) -> Iterator[bytes]:
-        for begin, end in data_ranges(self._descriptor):
+        for begin, end in iterate_data_ranges(self._descriptor):
             at = begin - begin % PAGE_BYTES
             while at < end:
                 part = os.pread(self._descriptor, min(_PART, end - at), at)
@@ -203,7 +205,7 @@ class _PageReader:
                 row = (_signed(rowid), *values[1:]) if values[0] is None else ()
             else:
                 row = values
-            if row and row[-1] == row_check(table, row[:-1]):
+            if row and row[-1] == compute_row_check(table, row[:-1]):
                 fitting.append((table, _signed(rowid), row))
         return end - at, fitting[0] if len(fitting) == 1 else None
 

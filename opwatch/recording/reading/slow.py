@@ -10,11 +10,11 @@ from opwatch.trace.ops import OPS
 from opwatch.trace.slow import Submitter
 
 # Maximum length of a thread's or work's name, and of a cgroup's path.
-_LONGEST = {"name": 64, "cgroup": 4096}
+_MAX_LENGTHS = {"name": 64, "cgroup": 4096}
 _BY_VALUE: dict[str | None, Submitter | None] = {one.value: one for one in Submitter} | {None: None}
 
 
-def slow_request(row: tuple[Any, ...], where: str) -> SlowRequest:
+def decode_slow_request(row: tuple[Any, ...], where: str) -> SlowRequest:
     """Return the request in a row; BadInput names an invalid row."""
     _, place, end_ns, op, sector, size, latency_ns, queue_ns, submitter, pid, name, number, cgroup = row
     counts = (place, end_ns, sector, size, latency_ns, queue_ns, pid, number)
@@ -23,7 +23,7 @@ def slow_request(row: tuple[Any, ...], where: str) -> SlowRequest:
     if op not in OPS or submitter not in _BY_VALUE:
         raise BadInput(f"{where}: {op!r} by {submitter!r} is no request")
     for column, text in (("name", name), ("cgroup", cgroup)):
-        if text is not None and len(text) > _LONGEST[column]:
+        if text is not None and len(text) > _MAX_LENGTHS[column]:
             raise BadInput(f"{where}: {column} has {len(text)} characters")
     return SlowRequest(
         place=place,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Steps:
+class IntervalSteps:
     """Intervals of `step_ns`, each a multiple of `recorded_ns`.
 
     `due_ns` is the end of the current interval, None before the first. Samples around `marks` are also
@@ -18,17 +18,17 @@ class Steps:
     marks: tuple[int, ...] = ()
     due_ns: int | None = None
 
-    def begin(self, at_ns: int) -> None:
+    def start_at(self, at_ns: int) -> None:
         """Start the first interval; later calls have no effect."""
         if self.due_ns is None:
             self.due_ns = at_ns + self.step_ns
 
-    def ends(self, at_ns: int) -> bool:
+    def ends_interval(self, at_ns: int) -> bool:
         """Return true if a reading at this time ends the interval. Readings are late by varying wake-up and
         read times."""
         return self.due_ns is None or at_ns + self.recorded_ns // 2 >= self.due_ns
 
-    def go_on(self, at_ns: int) -> None:
+    def start_next(self, at_ns: int) -> None:
         """Start the next interval after a reading at this time."""
         if self.due_ns is not None:
             late_ns = at_ns + self.recorded_ns // 2 - self.due_ns

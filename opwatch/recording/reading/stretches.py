@@ -13,27 +13,27 @@ from typing import Any
 from opwatch.errors import BadInput
 from opwatch.recording.coding import contents
 from opwatch.recording.coding.anchors import (
-    SharedMoments,
+    SharedClocks,
+    decode_anchors,
+    decode_anchors_v1,
+    decode_anchors_v2,
     read_anchors,
-    read_first_anchors,
-    unpacked_anchors,
-    unpacked_plain_anchors,
 )
 from opwatch.recording.coding.blocks import (
-    MOST_STREAM,
-    expanded,
-    expanded_size,
-    opened_first,
-    readers,
-    split,
-    split_first,
+    MAX_STREAM_BYTES,
+    expand_columns_v1,
+    expand_streams,
+    make_readers,
+    read_expanded_size,
+    split_streams,
+    split_streams_v1,
 )
-from opwatch.recording.coding.frames import FrameReader, FrameStreams, Known, Streams
+from opwatch.recording.coding.frames import FrameReader, FrameStreams, References, Streams
 from opwatch.recording.coding.layout import Layout
-from opwatch.recording.coding.plain import FromPlain
+from opwatch.recording.coding.plain import PlainDecoder
 from opwatch.recording.coding.varints import Varints
-from opwatch.recording.reading.opening import CheckedFile, Damaged, small_document
-from opwatch.recording.reading.steps import Steps
+from opwatch.recording.reading.opening import CheckedFile, DamagedError, parse_small_document
+from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.schema import ANCHOR, CHECK_VERSION, CPU_VERSION, FIRST_VERSION, OTHERS
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.entry_parts import KINDS
@@ -42,24 +42,24 @@ from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
 # Maximum rows of a minute: the recorder closes a minute after 2^14 samples and entries, or 2^16 in version 1.
-_MOST_ROWS, _MOST_FIRST_ROWS = (1 << 14) + 512, (1 << 16) + 512
-_MOST_OTHERS = 16 << 20
+_MAX_ROWS, _MAX_FIRST_ROWS = (1 << 14) + 512, (1 << 16) + 512
+_MAX_BODY_BYTES = 16 << 20
 _NUMBER = re.compile(rb"\[([0-9]{1,18}),")
 # Entries to keep even if the samples around them are skipped.
 _LOOKED = re.compile(rb'\[[0-9]{1,18},"(?:Looked|Slowed)",')
 _TICKED = re.compile(rb'\[[0-9]{1,18},"Ticked",')
-_MOST_TAIL = 64 << 20
+_MAX_TAIL = 64 << 20
 # Rows of `tail` per entry: the body, the anchor, and each sample.
-_ROWS_OF_ENTRY = 3
+_ROWS_PER_ENTRY = 3
 # Limit of all streams of a minute, which has at most 16,000 samples and entries with small differences.
-_MOST_BLOCK = 64 << 20
+_MAX_BLOCK = 64 << 20
 # Limit of all streams of a file. Expanded streams are a few times as long as in the file, and ten times for
 # an idle disk.
 _STREAMS, _STREAMS_PER_BYTE = 1 << 18, 16
 # Even 24 imported disks without requests take more than two bytes per sample.
 _SAMPLES, _BYTES_PER_SAMPLE = 4096, 2
 # Limit of the rare entries in a minute, such as disks that come and leave.
-_MOST_RARE = 16 << 20
+_MAX_RARE = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class DiskFrames:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class EntryBody:
     """An entry's values other than samples.
 
     They stay text until needed, because a parsed document takes many times the memory. If `kind` is None, the
@@ -84,12 +84,12 @@ class Body:
     text: bytes | str
     where: str
 
-    def has(self, begin: re.Pattern[bytes]) -> bool:
+    def has_prefix(self, begin: re.Pattern[bytes]) -> bool:
         """Return true if the kind is part of the text and the text starts with the pattern."""
         return self.kind is None and isinstance(self.text, bytes) and begin.match(self.text) is not None
 
-    def read(self, number: int) -> tuple[str, Any]:
-        document = small_document(self.text, self.where)
+    def read_entry(self, number: int) -> tuple[str, Any]:
+        document = parse_small_document(self.text, self.where)
         if self.kind is not None:
             return self.kind, document
         if not isinstance(document, list) or len(document) != 3 or not isinstance(document[1], str):
@@ -100,40 +100,40 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipping:
+class SkipPermission:
     """Permission to skip samples that `steps` does not need, in a stretch that ends at `end_ns`.
 
     `is_followed`: the next stretch has samples before any rare entry.
     """
 
-    steps: Steps
+    steps: IntervalSteps
     end_ns: int
     is_followed: bool
 
     @property
     def is_over(self) -> bool:
         """True if the rest of the stretch is not needed."""
-        return self.is_followed and not self.steps.ends(self.end_ns)
+        return self.is_followed and not self.steps.ends_interval(self.end_ns)
 
 
 @dataclass(frozen=True, slots=True)
-class RunStretch:
+class EntryRange:
     """The entries from `first` to `last`. `bodies` are the entries' values other than samples."""
 
     where: str
     first: int
     last: int
-    moments: SharedMoments = field(default_factory=SharedMoments)
-    bodies: Mapping[int, Body] = field(default_factory=dict)
+    moments: SharedClocks = field(default_factory=SharedClocks)
+    bodies: Mapping[int, EntryBody] = field(default_factory=dict)
     frames: Mapping[int, DiskFrames] = field(default_factory=dict)
-    skipping: Skipping | None = None
+    skipping: SkipPermission | None = None
     begin_ns: int = 0
     end_ns: int = 0
 
-    def needed(self) -> set[int]:
+    def find_unskippable(self) -> set[int]:
         """Return the entries that steps must not skip: entries without samples, and the last samples before a
         rare entry or an end."""
-        looks = {number for number, body in self.bodies.items() if body.has(_LOOKED)}
+        looks = {number for number, body in self.bodies.items() if body.has_prefix(_LOOKED)}
         rare = {number for number, body in self.bodies.items() if body.kind is not None}
         newest = set()
         is_followed = self.skipping is not None and self.skipping.is_followed
@@ -160,29 +160,27 @@ class Facts:
         return {number: value for number, value in self.values.items() if isinstance(value, str)}
 
 
-def compressed_stretch(
-    file: CheckedFile, row: tuple[Any, ...], skipping: Skipping | None = None
-) -> RunStretch:
+def read_block(file: CheckedFile, row: tuple[Any, ...], skipping: SkipPermission | None = None) -> EntryRange:
     """Return the stretch of a minute, from its row of `blocks`."""
     block, first, last, _, _, anchors, *_ = row
     where = f"{file.name}: block {block}"
     if file.version == FIRST_VERSION:
-        known = read_first_anchors(contents.expanded(anchors, MOST_STREAM, where), where)
+        known = decode_anchors_v1(contents.inflate_content(anchors, MAX_STREAM_BYTES, where), where)
     else:
-        known = (unpacked_anchors if file.version >= CPU_VERSION else unpacked_plain_anchors)(anchors, where)
-    bodies = frequent_bodies(file, row) | rare_bodies(file, first, last)
-    frames = _frames(file, block, where)
+        known = (decode_anchors if file.version >= CPU_VERSION else decode_anchors_v2)(anchors, where)
+    bodies = read_frequent_bodies(file, row) | read_rare_bodies(file, first, last)
+    frames = _read_frames(file, block, where)
     if file.version >= CHECK_VERSION and len(frames) != row[7]:
-        raise Damaged(f"{where} has {len(frames)} frames, not {row[7]}")
-    return RunStretch(
+        raise DamagedError(f"{where} has {len(frames)} frames, not {row[7]}")
+    return EntryRange(
         where, first, last, known, bodies, frames=frames, skipping=skipping, begin_ns=row[3], end_ns=row[4]
     )
 
 
-def _frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
+def _read_frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
     frames: dict[int, DiskFrames] = {}
-    size, count, most = 0, 0, most_rows(file)
-    for row in file.rows("frames", "WHERE block = ? ORDER BY rowid", (block,)):
+    size, count, most = 0, 0, max_block_rows(file)
+    for row in file.iter_rows("frames", "WHERE block = ? ORDER BY rowid", (block,)):
         _, place, fact, samples, *blobs = row
         count += samples
         if count > most:
@@ -192,55 +190,55 @@ def _frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
         at = f"{where}, place {place}"
         parts: list[Streams] = []
         if file.version == FIRST_VERSION:
-            parts = opened_first(blobs, at)
+            parts = expand_columns_v1(blobs, at)
             own = sum(len(stream) for streams in parts for stream in streams)
         else:
-            own = expanded_size(blobs[0], at)
+            own = read_expanded_size(blobs[0], at)
         size += own
-        if size > min(_MOST_BLOCK, most_streams(file)):
+        if size > min(_MAX_BLOCK, max_stream_bytes(file)):
             raise BadInput(f"{where} stands for {size} bytes, which the file has no room for")
-        streams = readers(parts, at) if parts else expanded(blobs[0], samples, at)
+        streams = make_readers(parts, at) if parts else expand_streams(blobs[0], samples, at)
         frames[place] = DiskFrames(fact, samples, streams, own)
     return frames
 
 
-def most_rows(file: CheckedFile) -> int:
+def max_block_rows(file: CheckedFile) -> int:
     """Return the maximum number of samples or entries in a minute."""
-    return _MOST_FIRST_ROWS if file.version == FIRST_VERSION else _MOST_ROWS
+    return _MAX_FIRST_ROWS if file.version == FIRST_VERSION else _MAX_ROWS
 
 
-def most_samples(file: CheckedFile) -> int:
+def max_samples(file: CheckedFile) -> int:
     """Return the maximum number of samples in the file."""
     return _SAMPLES + file.size // _BYTES_PER_SAMPLE
 
 
-def most_streams(file: CheckedFile) -> int:
+def max_stream_bytes(file: CheckedFile) -> int:
     """Return the maximum size of the file's expanded streams."""
     return _STREAMS + _STREAMS_PER_BYTE * file.size
 
 
-def frequent_bodies(file: CheckedFile, row: tuple[Any, ...]) -> dict[int, Body]:
+def read_frequent_bodies(file: CheckedFile, row: tuple[Any, ...]) -> dict[int, EntryBody]:
     """Return the bodies compressed in a row of `blocks`."""
     where, others = f"{file.name}: block {row[0]}", row[6]
-    text = contents.expanded(others, _MOST_OTHERS, where) if others else b""
-    if text.count(b"\n") >= (most := most_rows(file)):
+    text = contents.inflate_content(others, _MAX_BODY_BYTES, where) if others else b""
+    if text.count(b"\n") >= (most := max_block_rows(file)):
         raise BadInput(f"{where} has more than {most} entries")
-    return _bodies(text.split(b"\n") if text else [], where)
+    return _parse_bodies(text.split(b"\n") if text else [], where)
 
 
-def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
+def read_tail(file: CheckedFile, first: int) -> EntryRange:
     """Return the stretch after the last block."""
     where = f"{file.name}: table tail"
     parts: dict[int, list[Streams]] = {}
     facts: dict[int, int] = {}
     anchors, texts, size, last = [], [], 0, first - 1
-    cut = split_first if file.version == FIRST_VERSION else split
-    for count, (number, place, fact, body) in enumerate(file.rows("tail", "ORDER BY rowid")):
-        if count >= (most := _ROWS_OF_ENTRY * most_rows(file)):
+    cut = split_streams_v1 if file.version == FIRST_VERSION else split_streams
+    for count, (number, place, fact, body) in enumerate(file.iter_rows("tail", "ORDER BY rowid")):
+        if count >= (most := _ROWS_PER_ENTRY * max_block_rows(file)):
             raise BadInput(f"{where} has more than {most} rows")
         size += len(body)
-        if number < first or size > _MOST_TAIL:
-            raise BadInput(f"{where}: entry {number} comes again, or there is more than {_MOST_TAIL} bytes")
+        if number < first or size > _MAX_TAIL:
+            raise BadInput(f"{where}: entry {number} comes again, or there is more than {_MAX_TAIL} bytes")
         last = max(last, number)
         if place == OTHERS:
             texts.append(body)
@@ -251,75 +249,75 @@ def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
                 raise BadInput(f"{where}: place {place} is two disks, or there are too many")
             parts.setdefault(place, []).append(cut(body, f"{where}, place {place}"))
     frames = {
-        place: DiskFrames(facts[place], len(some), readers(some, f"{where}, place {place}"))
+        place: DiskFrames(facts[place], len(some), make_readers(some, f"{where}, place {place}"))
         for place, some in parts.items()
     }
-    rare = rare_bodies(file, first, None)
+    rare = read_rare_bodies(file, first, None)
     raw = b"".join(anchors)
     if file.version == FIRST_VERSION:
-        known = read_first_anchors(raw, where)
+        known = decode_anchors_v1(raw, where)
     else:
         known = read_anchors(Varints(raw, where), has_cpu=file.version >= CPU_VERSION)
-    return RunStretch(where, first, max([last, *rare]), known, _bodies(texts, where) | rare, frames)
+    return EntryRange(where, first, max([last, *rare]), known, _parse_bodies(texts, where) | rare, frames)
 
 
-def rare_bodies(file: CheckedFile, first: int, last: int | None) -> dict[int, Body]:
+def read_rare_bodies(file: CheckedFile, first: int, last: int | None) -> dict[int, EntryBody]:
     """Return the bodies that have separate rows."""
     condition = "WHERE number >= ? " + ("" if last is None else "AND number <= ? ") + "ORDER BY number"
     bounds = (first,) if last is None else (first, last)
-    bodies: dict[int, Body] = {}
-    for number, kind, _, text in file.rows("entries", condition, bounds, _MOST_RARE):
+    bodies: dict[int, EntryBody] = {}
+    for number, kind, _, text in file.iter_rows("entries", condition, bounds, _MAX_RARE):
         where = f"{file.name}: table entries, row {number}"
-        if len(bodies) >= (most := most_rows(file)):
+        if len(bodies) >= (most := max_block_rows(file)):
             raise BadInput(f"{where}: a minute has more than {most} entries")
-        bodies[number] = Body(kind, text, where)
+        bodies[number] = EntryBody(kind, text, where)
     return bodies
 
 
-def has_rare(file: CheckedFile, first: int, last: int) -> bool:
+def has_rare_bodies(file: CheckedFile, first: int, last: int) -> bool:
     """Return true if there are bodies with separate rows."""
     condition = "WHERE number >= ? AND number <= ? ORDER BY number LIMIT 1"
-    return any(True for _ in file.rows("entries", condition, (first, last)))
+    return any(True for _ in file.iter_rows("entries", condition, (first, last)))
 
 
-def _bodies(texts: Iterable[bytes], where: str) -> dict[int, Body]:
-    bodies: dict[int, Body] = {}
+def _parse_bodies(texts: Iterable[bytes], where: str) -> dict[int, EntryBody]:
+    bodies: dict[int, EntryBody] = {}
     for text in texts:
         begin = _NUMBER.match(text)
         if not begin or int(begin[1]) in bodies:
             raise BadInput(f"{where}: a body is of no entry, or the second of one")
-        bodies[int(begin[1])] = Body(None, text, where)
+        bodies[int(begin[1])] = EntryBody(None, text, where)
     return bodies
 
 
-class _Assembly(FromPlain):
+class _EntryBuilder(PlainDecoder):
     """Builds values that refer to samples of their entry, to facts, and to earlier discards."""
 
     def __init__(self, facts: Facts) -> None:
-        super().__init__(facts.shapes, facts.content, self._referred)
+        super().__init__(facts.shapes, facts.content, self._resolve_reference)
         self._facts = facts
         self._discards: list[DiscardSample] = []
         self.samples: dict[int, DiskSample] = {}
         self.is_frequent = False
 
-    def instance(self, kind: Any, plain: Any, where: str) -> Any:  # noqa: ANN401
-        value = super().instance(kind, plain, where)
+    def decode_instance(self, kind: Any, plain: Any, where: str) -> Any:  # noqa: ANN401
+        value = super().decode_instance(kind, plain, where)
         if self.is_frequent and kind is DiscardSample and isinstance(plain, list):
             self._discards.append(value)
         return value
 
-    def pass_over(self, body: Body, number: int) -> None:
+    def skip_entry(self, body: EntryBody, number: int) -> None:
         """Keep the discards of a skipped entry, because later entries may refer to them."""
-        kind, values = body.read(number)
+        kind, values = body.read_entry(number)
         names = self._facts.shapes.get(kind, ())
         if kind != "Ticked" or not isinstance(values, list) or len(values) != len(names):
             raise BadInput(f"{body.where}: entry {number} is no entry")
         self.is_frequent = True
         for pair in dict(zip(names, values, strict=True)).get("discards") or ():
             if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], list):
-                self.instance(DiscardSample, pair[1], f"{body.where}, entry {number}")
+                self.decode_instance(DiscardSample, pair[1], f"{body.where}, entry {number}")
 
-    def _referred(self, kind: type, number: int, where: str) -> object:
+    def _resolve_reference(self, kind: type, number: int, where: str) -> object:
         if kind is DiskSample:
             value: object = self.samples.get(number)
         elif kind is SlowRequest:
@@ -333,10 +331,10 @@ class _Assembly(FromPlain):
         return value
 
 
-class _Head:
+class _DiskCursor:
     """The next sample of one disk."""
 
-    def __init__(self, frames: DiskFrames, facts: Facts, known: Known, where: str) -> None:
+    def __init__(self, frames: DiskFrames, facts: Facts, known: References, where: str) -> None:
         disk = facts.values.get(frames.fact)
         if not isinstance(disk, WatchedDisk):
             raise BadInput(f"{where}: fact {frames.fact} is no disk")
@@ -344,8 +342,8 @@ class _Head:
         self._reader = FrameReader(facts.layout, frames.streams, disk)
         self.number, self.at_ns = self._reader.advance()
 
-    def sample(self) -> DiskSample:
-        return self._reader.sample(self._known, self._where)
+    def read_sample(self) -> DiskSample:
+        return self._reader.read_sample(self._known, self._where)
 
     def advance(self) -> bool:
         """Move to the next sample; return false at the end."""
@@ -361,54 +359,59 @@ class _Head:
         return True
 
 
-def looks_of(file: CheckedFile, row: tuple[Any, ...]) -> RunStretch | None:
+def read_without_samples(file: CheckedFile, row: tuple[Any, ...]) -> EntryRange | None:
     """Return a minute's stretch without samples, or None if the minute has entries that are neither samples,
     slow requests nor drive samples."""
-    bodies = frequent_bodies(file, row)
-    if not all(body.has(_LOOKED) or body.has(_TICKED) for body in bodies.values()):
+    bodies = read_frequent_bodies(file, row)
+    if not all(body.has_prefix(_LOOKED) or body.has_prefix(_TICKED) for body in bodies.values()):
         return None
-    looks = {number: body for number, body in bodies.items() if body.has(_LOOKED)}
-    return RunStretch(f"{file.name}: block {row[0]}", row[1], row[2], bodies=looks)
+    looks = {number: body for number, body in bodies.items() if body.has_prefix(_LOOKED)}
+    return EntryRange(f"{file.name}: block {row[0]}", row[1], row[2], bodies=looks)
 
 
-def entries_of(stretch: RunStretch, facts: Facts) -> Iterator[tuple[int, RunEntry]]:
+def iterate_entries(stretch: EntryRange, facts: Facts) -> Iterator[tuple[int, RunEntry]]:
     """Yield the entries of a stretch with their numbers, in order."""
-    known = Known(stretch.moments.anchors, facts.reasons, stretch.moments.cpus)
+    known = References(stretch.moments.anchors, facts.reasons, stretch.moments.cpus)
     heads = {
-        place: _Head(frames, facts, known, f"{stretch.where}, place {place}")
+        place: _DiskCursor(frames, facts, known, f"{stretch.where}, place {place}")
         for place, frames in stretch.frames.items()
     }
-    assembly, waiting = _Assembly(facts), sorted(stretch.bodies, reverse=True)
+    assembly, waiting = _EntryBuilder(facts), sorted(stretch.bodies, reverse=True)
     skipping = stretch.skipping
-    needed = stretch.needed() if skipping else set()
+    needed = stretch.find_unskippable() if skipping else set()
     while heads or waiting:
         number = min([head.number for head in heads.values()] + waiting[-1:])
         if not stretch.first <= number <= stretch.last:
             raise BadInput(f"{stretch.where}: has entry {number}")
         now = {place: head for place, head in heads.items() if head.number == number}
-        if skipping and now and number not in needed and not skipping.steps.ends(_first_at(now)):
+        if (
+            skipping
+            and now
+            and number not in needed
+            and not skipping.steps.ends_interval(_find_earliest(now))
+        ):
             if waiting[-1:] == [number]:
-                assembly.pass_over(stretch.bodies[waiting.pop()], number)
+                assembly.skip_entry(stretch.bodies[waiting.pop()], number)
             if skipping.is_over and not needed.intersection(waiting):
                 return
         else:
-            assembly.samples = {place: head.sample() for place, head in now.items()}
+            assembly.samples = {place: head.read_sample() for place, head in now.items()}
             if waiting[-1:] == [number]:
                 waiting.pop()
-                kind, values = stretch.bodies[number].read(number)
-                yield number, _entry(assembly, kind, values, f"{stretch.where}, entry {number}")
+                kind, values = stretch.bodies[number].read_entry(number)
+                yield number, _build_entry(assembly, kind, values, f"{stretch.where}, entry {number}")
             else:
                 yield number, Ticked(assembly.samples)
         heads = {place: head for place, head in heads.items() if place not in now or head.advance()}
 
 
-def _first_at(heads: Mapping[int, _Head]) -> int:
+def _find_earliest(heads: Mapping[int, _DiskCursor]) -> int:
     return min(head.at_ns for head in heads.values())
 
 
-def _entry(assembly: _Assembly, kind: str, values: Any, where: str) -> RunEntry:  # noqa: ANN401
+def _build_entry(assembly: _EntryBuilder, kind: str, values: Any, where: str) -> RunEntry:  # noqa: ANN401
     if kind not in KINDS or not isinstance(values, list):
         raise BadInput(f"{where}: {kind!r} is no kind of entry")
     assembly.is_frequent = kind in ("Ticked", "Looked", "Slowed")
-    entry: RunEntry = assembly.instance(KINDS[kind], values, where)
+    entry: RunEntry = assembly.decode_instance(KINDS[kind], values, where)
     return entry

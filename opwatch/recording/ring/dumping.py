@@ -10,31 +10,31 @@ from opwatch.recording.reading.reader import RecordedEvent
 from opwatch.recording.schema import FILE
 from opwatch.recording.writing.recorder import RecordingTarget
 from opwatch.samples.entries import RunEntry
-from opwatch.samples.entry_parts import first_moment
+from opwatch.samples.entry_parts import find_start_ns
 
 # Number of entries per transaction.
-_TOGETHER = 64
+_BATCH_ENTRIES = 64
 
 
 def write_run(entries: Iterable[RunEntry], events: Iterable[RecordedEvent], target: RecordingTarget) -> None:
     """Write entries and events. Each event follows the last entry that became known before the event."""
     waiting = deque(events)
-    target.begin()
+    target.begin_transaction()
     for count, entry in enumerate(entries, 1):
-        at_ns = first_moment(entry)
+        at_ns = find_start_ns(entry)
         while waiting and waiting[0].mono_ns <= at_ns:
-            _put(waiting.popleft(), target)
-        target.put(entry)
-        if count % _TOGETHER == 0:
+            _write_event(waiting.popleft(), target)
+        target.add_entry(entry)
+        if count % _BATCH_ENTRIES == 0:
             target.commit()
-            target.begin()
+            target.begin_transaction()
     for event in waiting:
-        _put(event, target)
+        _write_event(event, target)
     target.commit()
-    target.end("written from the ring of a flight recorder", time.monotonic_ns(), 0)
+    target.end_recording("written from the ring of a flight recorder", time.monotonic_ns(), 0)
 
 
-def _put(event: RecordedEvent, target: RecordingTarget) -> None:
+def _write_event(event: RecordedEvent, target: RecordingTarget) -> None:
     # Skip files, because their contents are numbered by the segment.
     if event.kind != FILE:
-        target.event(event.kind, event.words, event.mono_ns, event.status)
+        target.add_event(event.kind, event.words, event.mono_ns, event.status)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
-from opwatch.recording.writing.newfile import SIDES
+from opwatch.recording.writing.newfile import SIDE_SUFFIXES
 from opwatch.safefile import is_locked
 
 _SUFFIX = ".opw"
@@ -23,8 +23,8 @@ _DIGITS = 10
 _OWNER, _READERS, _REQUEST = "owner", "readers", "request"
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 # A recorder checks for requests four times per second, but its disk may be slow.
-_ANSWER_S = 15.0
-_LOOK_S = 0.05
+_TIMEOUT_S = 15.0
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class RingFolder:
             os.close(self._owner)
         os.close(self._folder)
 
-    def own(self) -> None:
+    def lock_as_recorder(self) -> None:
         """Become the ring's only recorder until close()."""
         owner = os.open(_OWNER, _FLAGS, 0o600, dir_fd=self._folder)
         try:
@@ -100,47 +100,47 @@ class RingFolder:
     def descriptor(self) -> int:
         return self._folder
 
-    def device(self) -> int:
+    def read_device_number(self) -> int:
         """Return the folder's device number."""
         return os.fstat(self._folder).st_dev
 
-    def inode(self) -> int:
+    def read_inode(self) -> int:
         return os.fstat(self._folder).st_ino
 
-    def segments(self) -> list[Segment]:
+    def list_segments(self) -> list[Segment]:
         """Return all segments, the oldest first."""
         segments = []
         with os.scandir(self._folder) as entries:
             names = [entry.name for entry in entries]
         for name in names:
-            number = _number(name)
+            number = _parse_number(name)
             if number is None:
                 continue
             with contextlib.suppress(FileNotFoundError):
-                status = self._status(name)
-                size = status.st_size + sum(self._size(name + side) for side in SIDES)
+                status = self._read_status(name)
+                size = status.st_size + sum(self._read_size(name + side) for side in SIDE_SUFFIXES)
                 segments.append(Segment(number, self.path / name, size, status.st_mtime_ns))
         return sorted(segments, key=lambda segment: segment.number)
 
     def new_path(self) -> Path:
         """Return the path of a new last segment."""
-        segments = self.segments()
+        segments = self.list_segments()
         number = segments[-1].number + 1 if segments else 1
         return self.path / f"{number:0{_DIGITS}}{_SUFFIX}"
 
-    def size(self, path: Path) -> int:
+    def measure_segment(self, path: Path) -> int:
         """Return the size of a segment in bytes, including its side files."""
-        return sum(self._size(path.name + side) for side in ("", *SIDES))
+        return sum(self._read_size(path.name + side) for side in ("", *SIDE_SUFFIXES))
 
-    def remove(self, segment: Segment) -> None:
+    def remove_segment(self, segment: Segment) -> None:
         name = segment.path.name
         # Remove the database first: without the log it would be read in an older state.
-        for one in (name, *(name + side for side in SIDES)):
+        for one in (name, *(name + side for side in SIDE_SUFFIXES)):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(one, dir_fd=self._folder)
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
+    def keep_segments(self) -> Iterator[None]:
         """Keep all segments during the context, unless the ring grows far beyond its limit."""
         readers = os.open(_READERS, _FLAGS, 0o600, dir_fd=self._folder)
         try:
@@ -149,26 +149,26 @@ class RingFolder:
         finally:
             os.close(readers)
 
-    def is_read(self) -> bool:
+    def has_readers(self) -> bool:
         """Return true if a reader keeps the segments."""
         return self._is_locked(_READERS, fcntl.LOCK_EX)
 
-    def request(self) -> None:
+    def request_segment(self) -> None:
         """Ask the recorder to start a new segment, so that the newest entries can be read."""
         os.close(os.open(_REQUEST, _FLAGS, 0o600, dir_fd=self._folder))
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while self.is_requested() and self.is_owned():
             if time.monotonic() > deadline:
                 raise OpwatchError(
-                    f"the flight recorder of {self.path} does not answer within {_ANSWER_S:g} s: it is "
+                    f"the flight recorder of {self.path} does not answer within {_TIMEOUT_S:g} s: it is "
                     "stopped, or its disk is; what it has written can be read when it has ended"
                 )
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def is_requested(self) -> bool:
-        return self._size(_REQUEST, missing=-1) >= 0
+        return self._read_size(_REQUEST, missing=-1) >= 0
 
-    def answer(self) -> None:
+    def answer_request(self) -> None:
         """Signal that the new segment has been started."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_REQUEST, dir_fd=self._folder)
@@ -181,17 +181,17 @@ class RingFolder:
             return False
         return is_locked(lock, probe)
 
-    def _status(self, name: str) -> os.stat_result:
+    def _read_status(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self._folder, follow_symlinks=False)
 
-    def _size(self, name: str, missing: int = 0) -> int:
+    def _read_size(self, name: str, missing: int = 0) -> int:
         try:
-            status = self._status(name)
+            status = self._read_status(name)
         except FileNotFoundError:
             return missing
         return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
-def _number(name: str) -> int | None:
+def _parse_number(name: str) -> int | None:
     digits = name.removesuffix(_SUFFIX)
     return int(digits) if name.endswith(_SUFFIX) and len(digits) == _DIGITS and digits.isdecimal() else None

@@ -12,7 +12,7 @@ from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.ring import CARRIED, RUN, SEGMENT
 from opwatch.samples.entries import RunEntry
 
-_OF_SEGMENTS = (RUN, SEGMENT, CARRIED, "format", "ops", "counters", "slots")
+_SEGMENT_VALUES = (RUN, SEGMENT, CARRIED, "format", "ops", "counters", "slots")
 _Link = tuple[int, RunEntry | RecordedEvent]
 
 
@@ -38,35 +38,35 @@ class JoinedRun:
     @property
     def header(self) -> dict[str, str | int]:
         """The run's header, without values that describe a segment."""
-        return {name: value for name, value in self._runs[-1].header.items() if name not in _OF_SEGMENTS}
+        return {name: value for name, value in self._runs[-1].header.items() if name not in _SEGMENT_VALUES}
 
     @property
     def events(self) -> list[RecordedEvent]:
         """Events other than samples. `number` is the number of an entry within its segment."""
         return sorted((event for run in self._runs for event in run.events), key=lambda event: event.mono_ns)
 
-    def entries(self, last_only: bool = False) -> Iterator[RunEntry]:
+    def iter_entries(self, last_only: bool = False) -> Iterator[RunEntry]:
         """Yield the entries of all segments in order, or only those of the last segment."""
         for number, run in enumerate(self._runs[-1:] if last_only else self._runs):
-            carried = _count(run, CARRIED) if number else 0
-            for at, entry in enumerate(run.entries()):
+            carried = _read_count(run, CARRIED) if number else 0
+            for at, entry in enumerate(run.iter_entries()):
                 if at >= carried:
                     yield entry
 
     def _newest_run(self, folder: RingFolder) -> Sequence[RecordedRun]:
-        segments = folder.segments()
+        segments = folder.list_segments()
         # A running recorder has the last segment locked.
         if segments and folder.is_owned():
             del segments[-1]
         runs: list[RecordedRun] = []
         for segment in reversed(segments):
-            run = self._opened(segment.path)
+            run = self._open_run(segment.path)
             if run is None:
                 # Segments before a gap cannot be joined with those after.
                 if runs:
                     break
                 continue
-            if runs and not _follow(run, runs[-1]):
+            if runs and not _is_successor(run, runs[-1]):
                 break
             runs.append(run)
         if not runs:
@@ -75,7 +75,7 @@ class JoinedRun:
             )
         return runs[::-1]
 
-    def _opened(self, path: Path) -> RecordedRun | None:
+    def _open_run(self, path: Path) -> RecordedRun | None:
         try:
             return self._open.enter_context(closing(RecordedRun(path)))
         except (BadInput, OSError) as error:
@@ -83,14 +83,14 @@ class JoinedRun:
             return None
 
 
-def _count(run: RecordedRun, name: str) -> int:
+def _read_count(run: RecordedRun, name: str) -> int:
     value = run.header.get(name)
     if not isinstance(value, int) or value < 0:
         raise BadInput(f"{run.name}: table header, {name} is no count")
     return value
 
 
-def _follow(earlier: RecordedRun, later: RecordedRun) -> bool:
+def _is_successor(earlier: RecordedRun, later: RecordedRun) -> bool:
     """Return true if `later` directly follows `earlier` in the same run."""
     is_same_run = earlier.header.get(RUN) == later.header.get(RUN)
-    return is_same_run and _count(earlier, SEGMENT) + 1 == _count(later, SEGMENT)
+    return is_same_run and _read_count(earlier, SEGMENT) + 1 == _read_count(later, SEGMENT)

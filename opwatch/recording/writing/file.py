@@ -23,25 +23,25 @@ class RecordingFile(RecordingWriter):
         try:
             super().__init__(self._new, header, quickly=quickly)
         except BaseException:
-            self._new.remove()
+            self._new.remove_files()
             raise
 
-    def device(self) -> int:
+    def read_device_number(self) -> int:
         """Return the number of the file's device."""
-        return self._new.device()
+        return self._new.read_device_number()
 
-    def inode(self) -> int:
+    def read_inode(self) -> int:
         """Return the file's inode number."""
-        return self._new.inode()
+        return self._new.read_inode()
 
     @property
     def is_removed(self) -> bool:
         """True if the file has no name any more, so that everything written to it is lost."""
-        return self._new.place() is None
+        return self._new.find_path() is None
 
-    def pause(self) -> None:
+    def run_maintenance(self) -> None:
         """Raise an error if the file was removed."""
-        place = self._new.place()
+        place = self._new.find_path()
         if not place:
             raise OpwatchError(
                 f"{self.path} was removed while it was written: the recording has ended, and nothing of it "
@@ -49,15 +49,15 @@ class RecordingFile(RecordingWriter):
             )
         self.path = place
 
-    def end(self, reason: str, mono_ns: int, left_out: int) -> None:
+    def end_recording(self, reason: str, mono_ns: int, left_out: int) -> None:
         """End the recording cleanly, as a single file."""
-        self.pause()
-        super().end(reason, mono_ns, left_out)
+        self.run_maintenance()
+        super().end_recording(reason, mono_ns, left_out)
         self._new.close()
 
-    def remove(self) -> None:
+    def remove_files(self) -> None:
         """Remove the recording and its side files."""
-        self._new.remove()
+        self._new.remove_files()
 
     def abandon(self) -> None:
         """Close the recording without an end."""

@@ -10,22 +10,22 @@ from pathlib import Path
 from urllib.parse import quote
 
 from opwatch.errors import BadInput, OpwatchError, RefusedError
-from opwatch.recording.reading.leftovers import is_being_written, regular_file
+from opwatch.recording.reading.write_ahead_log import is_being_written, open_regular
 from opwatch.recording.schema import (
     APPLICATION_ID,
     INDEXES,
     PAGE_BYTES,
     VERSION,
-    index_text,
-    insertion,
-    row_check,
-    table_text,
-    tables,
+    build_create_index,
+    build_create_table,
+    build_insert,
+    compute_row_check,
+    list_tables,
 )
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 # Files that SQLite creates beside the database.
-SIDES = ("-wal", "-journal", "-shm")
+SIDE_SUFFIXES = ("-wal", "-journal", "-shm")
 
 
 class NewDatabase:
@@ -36,35 +36,35 @@ class NewDatabase:
         # Open the folder once, because its name may lead elsewhere later.
         self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._refuse_what_is_there()
+            self._refuse_existing()
             self._refuse_leftovers()
             # Keep the descriptor open until SQLite has closed its own: closing any descriptor of a file
             # releases the process's locks.
             self._descriptor = os.open(path.name, _FLAGS, 0o600, dir_fd=self._folder)
         except FileExistsError:
             os.close(self._folder)
-            raise self._there_already() from None
+            raise self._make_exists_error() from None
         except BaseException:
             os.close(self._folder)
             raise
         try:
-            self.connection = self._opened()
+            self.connection = self._open_connection()
         except BaseException as error:
-            self._give_up()
+            self._remove_unless_replaced()
             if isinstance(error, sqlite3.Error):
                 raise OpwatchError(f"{path} cannot be written: {error}") from error
             raise
 
-    def _refuse_what_is_there(self) -> None:
+    def _refuse_existing(self) -> None:
         """Check this before the side files: the log of another recorder must not be removed."""
         with contextlib.suppress(FileNotFoundError):
             status = os.stat(self.path.name, dir_fd=self._folder, follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode):
                 raise RefusedError(f"{self.path} is a folder: name a file in it that does not exist yet")
-            raise self._there_already()
+            raise self._make_exists_error()
 
-    def _there_already(self) -> RefusedError:
-        with contextlib.suppress(OSError, BadInput), regular_file(self.path) as descriptor:
+    def _make_exists_error(self) -> RefusedError:
+        with contextlib.suppress(OSError, BadInput), open_regular(self.path) as descriptor:
             if is_being_written(descriptor):
                 return RefusedError(f"{self.path} is being written by another recorder: name another file")
         return RefusedError(
@@ -73,7 +73,7 @@ class NewDatabase:
         )
 
     def _refuse_leftovers(self) -> None:
-        for side in SIDES:
+        for side in SIDE_SUFFIXES:
             name = self.path.name + side
             with contextlib.suppress(FileNotFoundError):
                 os.stat(name, dir_fd=self._folder, follow_symlinks=False)
@@ -82,7 +82,7 @@ class NewDatabase:
                     "another file, or remove it"
                 )
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open_connection(self) -> sqlite3.Connection:
         # SQLite looks up the name in the open folder, and does not follow a symbolic link as the last part.
         address = f"file:/proc/self/fd/{self._folder}/{quote(os.fsencode(self.path.name))}?mode=rw"
         connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
@@ -103,15 +103,15 @@ class NewDatabase:
             ):
                 connection.execute(f"PRAGMA {setting}").fetchall()
             connection.execute("BEGIN")
-            for table in tables():
-                connection.execute(table_text(table))
+            for table in list_tables():
+                connection.execute(build_create_table(table))
             for index in INDEXES:
-                connection.execute(index_text(index))
+                connection.execute(build_create_index(index))
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
             connection.execute("BEGIN IMMEDIATE")
             row = ("format", "opwatch recording")
-            connection.execute(insertion("header"), (*row, row_check("header", row)))
+            connection.execute(build_insert("header"), (*row, compute_row_check("header", row)))
             connection.execute("COMMIT")
             # The first transaction opened the log, which then stays open.
             self._check_identity("-wal")
@@ -127,7 +127,7 @@ class NewDatabase:
         case of the database itself the file that we created.
         """
         name, ours = self.path.name + side, os.fstat(self._descriptor)
-        opened = [status for number, status in _descriptors(name) if number != self._descriptor]
+        opened = [status for number, status in _list_descriptors(name) if number != self._descriptor]
         mine = [
             status
             for status in opened
@@ -142,14 +142,14 @@ class NewDatabase:
                 f"{self.path}{side} was put there by somebody else: name a file in another folder"
             )
 
-    def _give_up(self) -> None:
+    def _remove_unless_replaced(self) -> None:
         """Remove the file, unless the name leads to another file by now."""
-        self._unlink(self.path.name, os.fstat(self._descriptor))
+        self._unlink_ours(self.path.name, os.fstat(self._descriptor))
         os.close(self._descriptor)
         os.close(self._folder)
         self._descriptor = -1
 
-    def _unlink(self, name: str, ours: os.stat_result) -> None:
+    def _unlink_ours(self, name: str, ours: os.stat_result) -> None:
         """Remove a name of this file, unless the name leads to another file."""
         with contextlib.suppress(OSError):
             if self._is_at(name, ours):
@@ -161,26 +161,26 @@ class NewDatabase:
             return (at_name.st_dev, at_name.st_ino) == (ours.st_dev, ours.st_ino)
         return False
 
-    def remove(self) -> None:
+    def remove_files(self) -> None:
         """Remove the completed database and its side files."""
         if self._descriptor < 0:
             return
         with contextlib.suppress(sqlite3.Error):
             self.connection.close()
-        for side in SIDES:
+        for side in SIDE_SUFFIXES:
             with contextlib.suppress(OSError):
                 os.unlink(self.path.name + side, dir_fd=self._folder)
-        self._give_up()
+        self._remove_unless_replaced()
 
-    def device(self) -> int:
+    def read_device_number(self) -> int:
         """Return the number of the file's device."""
         return os.fstat(self._descriptor).st_dev
 
-    def inode(self) -> int:
+    def read_inode(self) -> int:
         """Return the file's inode number."""
         return os.fstat(self._descriptor).st_ino
 
-    def place(self) -> Path | None:
+    def find_path(self) -> Path | None:
         """Return the file's current path, or None if it was removed."""
         ours = os.fstat(self._descriptor)
         if not ours.st_nlink:
@@ -208,18 +208,18 @@ class NewDatabase:
         """
         if self._descriptor < 0:
             return
-        logs = [] if self.place() else _descriptors(self.path.name + "-wal")
+        logs = [] if self.find_path() else _list_descriptors(self.path.name + "-wal")
         with contextlib.suppress(sqlite3.Error):
             self.connection.close()
         for _, log in logs:
-            self._unlink(self.path.name + "-wal", log)
+            self._unlink_ours(self.path.name + "-wal", log)
         os.close(self._descriptor)
         os.close(self._folder)
         # Another file may get this number.
         self._descriptor = -1
 
 
-def _descriptors(name: str) -> list[tuple[int, os.stat_result]]:
+def _list_descriptors(name: str) -> list[tuple[int, os.stat_result]]:
     """Return (descriptor, status) of this process's open files named `name`, in any folder."""
     opened = []
     for entry in Path("/proc/self/fd").iterdir():

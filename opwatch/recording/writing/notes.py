@@ -17,32 +17,32 @@ from collections import deque
 from collections.abc import Callable
 
 from opwatch.errors import OpwatchError, RefusedError, UsageError
-from opwatch.foreign import text_of
-from opwatch.times import spell
+from opwatch.foreign import decode_text
+from opwatch.times import format_duration
 
-MOST_BYTES = 4096
+MAX_BYTES = 4096
 # Fewer than the events that a recording can hold. In a ring this limits the notes within the kept time.
-MOST_NOTES = 4096
+MAX_NOTES = 4096
 _ANSWER_BYTES = 1024
 # Timeout for clients that connect and send nothing.
-_PATIENCE_S = 1.0
+_TIMEOUT_S = 1.0
 # struct ucred: process, user, group.
 _PEER = struct.Struct("@iII")
-KEPT = b"kept"
+ACCEPTED = b"kept"
 _now = time.monotonic
 
 
-def _name(device: int, inode: int) -> bytes:
+def _socket_name(device: int, inode: int) -> bytes:
     return f"\0opwatch-notes-{device:x}-{inode:x}".encode()
 
 
-def _user(peer: socket.socket) -> int:
+def _read_peer_uid(peer: socket.socket) -> int:
     """Return the user ID of the other side at the time of its connect() or listen()."""
     user: int = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
     return user
 
 
-def _new_socket() -> socket.socket:
+def _create_socket() -> socket.socket:
     return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
 
 
@@ -60,15 +60,15 @@ class NoteTaker:
         # Times of the notes that are still kept.
         self._moments: deque[float] = deque()
         self.problem: str | None = None
-        self._socket = _new_socket()
+        self._socket = _create_socket()
         try:
-            self._socket.bind(_name(device, inode))
+            self._socket.bind(_socket_name(device, inode))
             self._socket.listen(8)
         except OSError as error:
             self._socket.close()
             self.problem = f"no notes can be taken while it is written: {error.strerror}"
             return
-        self._thread = threading.Thread(target=self._run, name="notes", daemon=True)
+        self._thread = threading.Thread(target=self._accept_notes, name="notes", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -80,34 +80,34 @@ class NoteTaker:
         self._thread.join()
         self._socket.close()
 
-    def _run(self) -> None:
+    def _accept_notes(self) -> None:
         while True:
             try:
                 peer = self._socket.accept()[0]
             except OSError:
                 return
             with peer, contextlib.suppress(OSError):
-                peer.settimeout(_PATIENCE_S)
-                peer.send(self._answer(peer)[:_ANSWER_BYTES])
+                peer.settimeout(_TIMEOUT_S)
+                peer.send(self._answer_peer(peer)[:_ANSWER_BYTES])
 
-    def _answer(self, peer: socket.socket) -> bytes:
-        if _user(peer) not in (0, os.geteuid()):
+    def _answer_peer(self, peer: socket.socket) -> bytes:
+        if _read_peer_uid(peer) not in (0, os.geteuid()):
             return b"it is another user's"
-        raw = peer.recv(MOST_BYTES + 1)
-        if not raw or len(raw) > MOST_BYTES:
-            return f"a note has 1 to {MOST_BYTES} bytes".encode()
-        reason = self._no_room() or self._take(text_of(raw))
-        return reason.encode("utf-8", "replace") if reason else KEPT
+        raw = peer.recv(MAX_BYTES + 1)
+        if not raw or len(raw) > MAX_BYTES:
+            return f"a note has 1 to {MAX_BYTES} bytes".encode()
+        reason = self._reserve_room() or self._take(decode_text(raw))
+        return reason.encode("utf-8", "replace") if reason else ACCEPTED
 
-    def _no_room(self) -> str | None:
+    def _reserve_room(self) -> str | None:
         """Reserve room for a note, or return the reason for refusing the note."""
         now = _now()
         if self._within_s is not None:
             while self._moments and now - self._moments[0] > self._within_s:
                 self._moments.popleft()
-        if len(self._moments) >= MOST_NOTES:
-            of_time = f" of the last {spell(self._within_s)}" if self._within_s is not None else ""
-            return f"it has {MOST_NOTES} notes{of_time} already, and takes no more"
+        if len(self._moments) >= MAX_NOTES:
+            of_time = f" of the last {format_duration(self._within_s)}" if self._within_s is not None else ""
+            return f"it has {MAX_NOTES} notes{of_time} already, and takes no more"
         self._moments.append(now)
         return None
 
@@ -115,14 +115,14 @@ class NoteTaker:
 def send_note(descriptor: int, name: str, text: str) -> None:
     """Send a note to the recorder of an open file; `name` is the file's name as given by the user."""
     raw = text.encode("utf-8", "replace")
-    if not raw.strip() or len(raw) > MOST_BYTES:
-        raise UsageError(f"a note has 1 to {MOST_BYTES} bytes")
+    if not raw.strip() or len(raw) > MAX_BYTES:
+        raise UsageError(f"a note has 1 to {MAX_BYTES} bytes")
     status = os.fstat(descriptor)
-    with _new_socket() as recorder:
-        recorder.settimeout(10 * _PATIENCE_S)
+    with _create_socket() as recorder:
+        recorder.settimeout(10 * _TIMEOUT_S)
         try:
-            recorder.connect(_name(status.st_dev, status.st_ino))
-            if _user(recorder) not in (0, status.st_uid):
+            recorder.connect(_socket_name(status.st_dev, status.st_ino))
+            if _read_peer_uid(recorder) not in (0, status.st_uid):
                 raise RefusedError(f"{name}: somebody else listens in the place of its recorder")
             recorder.send(raw)
             answer = recorder.recv(_ANSWER_BYTES)
@@ -132,5 +132,5 @@ def send_note(descriptor: int, name: str, text: str) -> None:
             ) from error
         except OSError as error:
             raise OpwatchError(f"{name}: its recorder does not answer: {error}") from error
-    if answer != KEPT:
-        raise OpwatchError(f"{name}: {text_of(answer) or 'its recorder has just ended'}")
+    if answer != ACCEPTED:
+        raise OpwatchError(f"{name}: {decode_text(answer) or 'its recorder has just ended'}")

@@ -7,36 +7,43 @@ from collections.abc import Collection, Iterable, Sequence
 
 from opwatch import units
 from opwatch.counters.decode.smart_log import SmartLog
-from opwatch.sinks.dashboard.moment import DiskMoment, OpMoment, Times
-from opwatch.sinks.dashboard.past import DiskPast, EventMark, Past
-from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, clean, length
-from opwatch.sinks.lines import HEADER, SHORT, discard_lines, live_line, slow_lines, stall_words
+from opwatch.sinks.dashboard.compact_interval import CompactInterval, CompactOp, LatencySummary
+from opwatch.sinks.dashboard.history import DiskHistory, EventMark, WatchHistory
+from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, measure_row, remove_control_characters
+from opwatch.sinks.lines import (
+    HEADER,
+    SHORT_OP_NAMES,
+    format_discards,
+    format_live,
+    format_slow_requests,
+    format_stall,
+)
 from opwatch.trace.abi import OPS as EVERY_OP
-from opwatch.trace.lacking import ERRORS, ISSUED, TRUST
+from opwatch.trace.unavailable import ERRORS, ISSUED, TRUST
 
 _BY_UNIT = {"n": Tone.FAINT, "u": Tone.PLAIN, "m": Tone.SLOW, "s": Tone.SLOWEST}
 # Limits in percent of spare and wear beyond which a drive is outside its specification, and the saturated
 # wear value.
-_LEAST_SPARE, _WORN, _SATURATED = 10, 100, 255
+_MIN_SPARE, _WORN, _SATURATED = 10, 100, 255
 # Columns of a disk row without its name, and the longest name.
 _RATES, _LONGEST_NAME = 70, 22
 
 
-def _time(ns: float | None, width: int, mark: str = "") -> Piece:
-    text = units.duration(ns)
+def _format_time(ns: float | None, width: int, mark: str = "") -> Piece:
+    text = units.format_ns(ns)
     return f"{mark + text:>{width}}", _BY_UNIT.get(text[-1], Tone.PLAIN)
 
 
-def _times(times: Times) -> Row:
+def _format_times(times: LatencySummary) -> Row:
     row: Row = []
     for ns in (times.mean, times.p50, times.p90, times.p99, times.p99_9):
-        row += [(" ", Tone.PLAIN), _time(ns, 5)]
+        row += [(" ", Tone.PLAIN), _format_time(ns, 5)]
     # "<" marks an upper bound: the maximum is only known to its histogram slot.
     mark = "<" if times.max_slack and times.max is not None else ""
-    return [*row, (" ", Tone.PLAIN), _time(times.max, 6, mark)]
+    return [*row, (" ", Tone.PLAIN), _format_time(times.max, 6, mark)]
 
 
-def _op_row(name: str, op: OpMoment, seconds: float, absent: Collection[str], chosen: str) -> Row:
+def _build_op_row(name: str, op: CompactOp, seconds: float, absent: Collection[str], chosen: str) -> Row:
     rates = (op.count / seconds, op.bytes / seconds) if seconds else (0.0, 0.0)
     sequential = "-"
     if op.sequential_ratio is not None and ISSUED not in absent:
@@ -44,15 +51,20 @@ def _op_row(name: str, op: OpMoment, seconds: float, absent: Collection[str], ch
     size = None if op.size_p50 is None else int(op.size_p50)
     errors = "-" if ERRORS in absent else str(op.errors) if op.errors < 1000 else "many"
     return [
-        (f"{SHORT.get(name, name):<7}", Tone.CHOSEN if name == chosen else OPS.get(name, Tone.STRONG)),
-        (f" {units.rate(rates[0]):>6} {units.megabytes(rates[1]):>6}", Tone.PLAIN),
-        *_times(op.latency),
-        (f"{op.queue_depth:>6.1f} {units.size(size):>4} {sequential:>4} ", Tone.PLAIN),
+        (
+            f"{SHORT_OP_NAMES.get(name, name):<7}",
+            Tone.CHOSEN if name == chosen else OPS.get(name, Tone.STRONG),
+        ),
+        (f" {units.format_rate(rates[0]):>6} {units.format_megabytes(rates[1]):>6}", Tone.PLAIN),
+        *_format_times(op.latency),
+        (f"{op.queue_depth:>6.1f} {units.format_size(size):>4} {sequential:>4} ", Tone.PLAIN),
         (f"{errors:>3}", Tone.ALARM if op.errors else Tone.PLAIN),
     ]
 
 
-def table(moment: DiskMoment | None, chosen: str, in_view: Iterable[DiskMoment] = ()) -> list[Row]:
+def build_op_table(
+    moment: CompactInterval | None, chosen: str, in_view: Iterable[CompactInterval] = ()
+) -> list[Row]:
     """Return the table of an interval's operations, as in plain output. `chosen` is the operation in the map.
 
     The rows are the same for all intervals in view, so that nothing below the table moves.
@@ -60,50 +72,50 @@ def table(moment: DiskMoment | None, chosen: str, in_view: Iterable[DiskMoment] 
     rows: list[Row] = [[(HEADER, Tone.STRONG)]]
     if moment is None:
         return [*rows, [("no interval yet", Tone.FAINT)]]
-    wanted, ops = _rows_in_view([moment, *in_view]), moment.ops()
+    wanted, ops = _count_rows_in_view([moment, *in_view]), moment.unpack_ops()
     for name in wanted if ops else ():
         if name not in ops:
-            rows.append(_idle_op_row(name, chosen))
+            rows.append(_build_idle_op_row(name, chosen))
         else:
             op = ops[name]
-            rows.append(_op_row(name, op, moment.seconds, moment.absent, chosen))
+            rows.append(_build_op_row(name, op, moment.seconds, moment.absent, chosen))
             if op.queue and op.queue.mean is not None:
-                rows.append([(f"{' in queue':<21}", Tone.FAINT), *_times(op.queue)])
-    nothing = stall_words(moment.stall) if moment.stall else "idle"
+                rows.append([(f"{' in queue':<21}", Tone.FAINT), *_format_times(op.queue)])
+    nothing = format_stall(moment.stall) if moment.stall else "idle"
     rows = rows if len(rows) > 1 else [*rows, [(nothing, Tone.FAINT)]]
     blank: Row = []
     return [*rows, *[blank] * (1 + sum(wanted.values()) - len(rows))]
 
 
-def _rows_in_view(moments: Iterable[DiskMoment]) -> dict[str, int]:
+def _count_rows_in_view(moments: Iterable[CompactInterval]) -> dict[str, int]:
     """Return the maximum rows of each operation in these moments, in table order."""
     most: dict[str, int] = {}
     for moment in moments:
-        for name, count in moment.table_rows():
+        for name, count in moment.count_table_rows():
             most[name] = max(most.get(name, 0), count)
     return {name: most[name] for name in EVERY_OP if name in most}
 
 
-def _idle_op_row(name: str, chosen: str) -> Row:
+def _build_idle_op_row(name: str, chosen: str) -> Row:
     """Return the row of an operation that has requests in other intervals in view only."""
     tone = Tone.CHOSEN if name == chosen else OPS.get(name, Tone.STRONG)
     return [
-        (f"{SHORT.get(name, name):<7}", tone),
-        (f" {units.rate(0):>6} {units.megabytes(0):>6}", Tone.FAINT),
+        (f"{SHORT_OP_NAMES.get(name, name):<7}", tone),
+        (f" {units.format_rate(0):>6} {units.format_megabytes(0):>6}", Tone.FAINT),
     ]
 
 
-def trust_row(disk: DiskPast, moment: DiskMoment | None) -> Row:
+def build_trust_row(disk: DiskHistory, moment: CompactInterval | None) -> Row:
     """Return whether all requests are accounted for, in this interval and in the whole watch."""
     if moment is None:
         return [("trust: nothing was counted yet", Tone.FAINT)]
     if TRUST in moment.absent:
         return [("trust: its source keeps no account", Tone.FAINT)]
     if moment.unexplained:
-        return [("! ", Tone.ALARM), (clean("; ".join(moment.unexplained)), Tone.ALARM)]
+        return [("! ", Tone.ALARM), (remove_control_characters("; ".join(moment.unexplained)), Tone.ALARM)]
     if moment.stall:
-        return [("! ", Tone.ALARM), (stall_words(moment.stall), Tone.ALARM)]
-    words = clean("; ".join(moment.explained)) or "all accounted for"
+        return [("! ", Tone.ALARM), (format_stall(moment.stall), Tone.ALARM)]
+    words = remove_control_characters("; ".join(moment.explained)) or "all accounted for"
     good: Row = [("trust: ", Tone.GOOD), (words, Tone.GOOD)]
     if disk.doubtful:
         intervals = "interval" if disk.doubtful == 1 else "intervals"
@@ -111,28 +123,30 @@ def trust_row(disk: DiskPast, moment: DiskMoment | None) -> Row:
     return [*good, (f", {moment.in_flight} in flight", Tone.FAINT)]
 
 
-def drive_rows(past: Past, disk: DiskPast, moment: DiskMoment | None, width: int) -> list[Row]:
+def build_drive_rows(
+    past: WatchHistory, disk: DiskHistory, moment: CompactInterval | None, width: int
+) -> list[Row]:
     """Return one or two rows with the drive's health and write amplification."""
     if moment is None:
         return []
-    health, row = past.health(disk, moment.end_ns), []
+    health, row = past.find_health(disk, moment.end_ns), []
     if health:
-        row = _health(health)
+        row = _build_health_row(health)
     if not moment.live:
         return [row] if row else []
-    write = moment.op("write")
+    write = moment.find_op("write")
     host = write.bytes / moment.seconds if write and moment.seconds else 0.0
-    flash: Row = [(f"host {units.megabytes(host)} MB/s  ", Tone.WRITE)]
-    flash.append((clean(live_line(moment.live)), Tone.STRONG))
-    return [[*row, *flash]] if length(row) + length(flash) <= width or not row else [row, flash]
+    flash: Row = [(f"host {units.format_megabytes(host)} MB/s  ", Tone.WRITE)]
+    flash.append((remove_control_characters(format_live(moment.live)), Tone.STRONG))
+    return [[*row, *flash]] if measure_row(row) + measure_row(flash) <= width or not row else [row, flash]
 
 
-def _health(health: SmartLog) -> Row:
+def _build_health_row(health: SmartLog) -> Row:
     row: Row = []
     if health.temperature_celsius is not None:
         row.append((f"{health.temperature_celsius} °C  ", Tone.PLAIN))
     if health.available_spare is not None:
-        least = health.spare_threshold or _LEAST_SPARE
+        least = health.spare_threshold or _MIN_SPARE
         tone = Tone.ALARM if health.available_spare <= least else Tone.PLAIN
         row.append((f"spare {health.available_spare} %  ", tone))
     if health.percentage_used is not None:
@@ -145,17 +159,19 @@ def _health(health: SmartLog) -> Row:
     return row
 
 
-def disk_rows(past: Past, chosen: DiskPast, cursor_ns: int | None, most: int, width: int) -> list[Row]:
+def build_disk_rows(
+    past: WatchHistory, chosen: DiskHistory, cursor_ns: int | None, most: int, width: int
+) -> list[Row]:
     """Return rows for the selected disk and the disks around it. A last row counts the disks without
     space."""
-    disks = past.listed()
+    disks = past.list_disks()
     if len(disks) < 2 or most < 1:
         return []
     room = most if len(disks) <= most or most < 2 else most - 1
     place = next(number for number, disk in enumerate(disks) if disk is chosen)
     first = min(max(place - room // 2, 0), max(len(disks) - room, 0))
     names = min(max(width - _RATES, 8), _LONGEST_NAME)
-    rows = [_disk_row(disk, disk is chosen, cursor_ns, names) for disk in disks[first : first + room]]
+    rows = [_build_disk_row(disk, disk is chosen, cursor_ns, names) for disk in disks[first : first + room]]
     hidden = [*disks[:first], *disks[first + room :]]
     if not hidden or most < 2:
         return rows
@@ -165,51 +181,54 @@ def disk_rows(past: Past, chosen: DiskPast, cursor_ns: int | None, most: int, wi
     return [*rows, [(f"  {words}: ↑ ↓ or Tab", Tone.FAINT)]]
 
 
-def _disk_row(disk: DiskPast, is_chosen: bool, cursor_ns: int | None, names: int) -> Row:
-    place = len(disk.moments) - 1 if cursor_ns is None else disk.place_before(cursor_ns)
-    name = clean(disk.label)[:names]
+def _build_disk_row(disk: DiskHistory, is_chosen: bool, cursor_ns: int | None, names: int) -> Row:
+    place = len(disk.moments) - 1 if cursor_ns is None else disk.find_index_before(cursor_ns)
+    name = remove_control_characters(disk.label)[:names]
     row: Row = [(f"{'▸' if is_chosen else ' '} {name:<{names}}", Tone.CHOSEN if is_chosen else Tone.PLAIN)]
     if disk.has_left:
         return [*row, (" has left", Tone.FAINT)]
     moment = disk.moments[place] if place >= 0 else None
     for name in ("read", "write"):
-        op = moment.op(name) if moment else None
+        op = moment.find_op(name) if moment else None
         row.append((f" {name[0]}", OPS[name]))
         if op is None or moment is None or not moment.seconds:
             row.append((f"{'-':>7}/s{'-':>7} MB/s p99 {'-':>5}", Tone.FAINT))
             continue
-        rates = units.rate(op.count / moment.seconds), units.megabytes(op.bytes / moment.seconds)
-        row += [(f"{rates[0]:>7}/s{rates[1]:>7} MB/s p99 ", Tone.PLAIN), _time(op.latency.p99, 5)]
+        rates = (
+            units.format_rate(op.count / moment.seconds),
+            units.format_megabytes(op.bytes / moment.seconds),
+        )
+        row += [(f"{rates[0]:>7}/s{rates[1]:>7} MB/s p99 ", Tone.PLAIN), _format_time(op.latency.p99, 5)]
     if moment and moment.unexplained:
         row.append((" !", Tone.ALARM))
     return row
 
 
-def _folded(lines: Sequence[str], width: int, tone: Tone) -> list[Row]:
+def _wrap_lines(lines: Sequence[str], width: int, tone: Tone) -> list[Row]:
     rows: list[Row] = []
     for line in lines:
-        folded = textwrap.wrap(clean(line), max(width, 20), subsequent_indent="    ")
+        folded = textwrap.wrap(remove_control_characters(line), max(width, 20), subsequent_indent="    ")
         rows += [[(part, tone)] for part in folded]
     return rows
 
 
-def words(
-    moments: Sequence[DiskMoment],
+def build_message_rows(
+    moments: Sequence[CompactInterval],
     marks: Sequence[EventMark],
-    shown: DiskMoment | None,
+    shown: CompactInterval | None,
     width: int,
     most_slow: int = 6,
 ) -> list[Row]:
     """Return messages about a moment: events in view, slow requests until then (newest first), and its
     discard senders."""
-    rows = _folded([f"▲ {mark.text}" for mark in reversed(marks[-5:])], width, Tone.MARK)
-    rows += _folded(_slow(moments, shown, most_slow), width, Tone.SLOW)
+    rows = _wrap_lines([f"▲ {mark.text}" for mark in reversed(marks[-5:])], width, Tone.MARK)
+    rows += _wrap_lines(_describe_slow(moments, shown, most_slow), width, Tone.SLOW)
     if shown and shown.discards:
-        rows += _folded(discard_lines(shown.discards), width, Tone.DISCARD)
+        rows += _wrap_lines(format_discards(shown.discards), width, Tone.DISCARD)
     return rows
 
 
-def _slow(moments: Sequence[DiskMoment], shown: DiskMoment | None, most: int) -> list[str]:
+def _describe_slow(moments: Sequence[CompactInterval], shown: CompactInterval | None, most: int) -> list[str]:
     """Return the number of slow requests in view, and those recorded until the end of the shown interval."""
     lines: list[str] = []
     count, left_out, limit_ns = 0, 0, 0
@@ -219,7 +238,7 @@ def _slow(moments: Sequence[DiskMoment], shown: DiskMoment | None, most: int) ->
         count, limit_ns = count + moment.slow.count, moment.slow.limit_ns
         left_out += moment.slow.left_out
         if len(lines) < most and shown and moment.end_ns <= shown.end_ns:
-            lines += slow_lines(moment.slow, moment.at, moment.end_ns)[1:]
-    head = f"slow: {count} in view took longer than {units.duration(limit_ns)}"
+            lines += format_slow_requests(moment.slow, moment.at, moment.end_ns)[1:]
+    head = f"slow: {count} in view took longer than {units.format_ns(limit_ns)}"
     head += f", {left_out} of them left out: too many at a time" if left_out else ""
     return [head, *lines[:most]] if count else []

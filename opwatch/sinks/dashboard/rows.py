@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from opwatch.units import printable
+from opwatch.units import replace_unprintable
 
 
 class Tone(Enum):
@@ -50,16 +50,16 @@ Row = list[Piece]
 OPS = {"read": Tone.READ, "write": Tone.WRITE, "flush": Tone.FLUSH, "discard": Tone.DISCARD}
 
 
-def clean(text: str) -> str:
+def remove_control_characters(text: str) -> str:
     """Return external text without characters that control a terminal."""
-    return printable(text)
+    return replace_unprintable(text)
 
 
-def length(row: Iterable[Piece]) -> int:
+def measure_row(row: Iterable[Piece]) -> int:
     return sum(len(text) for text, _ in row)
 
 
-def fit(row: Sequence[Piece], width: int) -> Row:
+def fit_row(row: Sequence[Piece], width: int) -> Row:
     """Return the row in exactly `width` columns. A row that is too long ends with a mark."""
     room, fitted = width, []
     for text, tone in row:
@@ -71,13 +71,13 @@ def fit(row: Sequence[Piece], width: int) -> Row:
     return [*fitted, (" " * room, Tone.PLAIN)] if room else fitted
 
 
-def apart(left: Sequence[Piece], right: Sequence[Piece], width: int) -> Row:
+def justify_row(left: Sequence[Piece], right: Sequence[Piece], width: int) -> Row:
     """Return a row with one part at each end. The right part stays whole if there is too little space."""
-    room = max(width - length(right) - 1, 0)
-    return fit([*fit(left, room), (" ", Tone.PLAIN), *right], width)
+    room = max(width - measure_row(right) - 1, 0)
+    return fit_row([*fit_row(left, room), (" ", Tone.PLAIN), *right], width)
 
 
-def beside(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
+def join_side_by_side(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
     """Return two blocks side by side, each in half of the width."""
     half = (width - 2) // 2
     tall = max(len(left), len(right))
@@ -85,6 +85,6 @@ def beside(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
     lefts = [*left, *[empty] * (tall - len(left))]
     rights = [*right, *[empty] * (tall - len(right))]
     return [
-        [*fit(one, half), ("  ", Tone.PLAIN), *fit(other, width - half - 2)]
+        [*fit_row(one, half), ("  ", Tone.PLAIN), *fit_row(other, width - half - 2)]
         for one, other in zip(lefts, rights, strict=True)
     ]

@@ -8,25 +8,41 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from opwatch import units
-from opwatch.sinks.dashboard.heat import CURSOR, HeatMap, axis, column_of, heat_map, legend
-from opwatch.sinks.dashboard.moment import DiskMoment
-from opwatch.sinks.dashboard.owners import owner_rows, rows_wanted
-from opwatch.sinks.dashboard.panels import disk_rows, drive_rows, table, trust_row, words
-from opwatch.sinks.dashboard.past import DiskPast, EventMark, Past
-from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, apart, beside, clean, fit, length
-from opwatch.sinks.dashboard.spark import spark_rows
+from opwatch.sinks.dashboard.compact_interval import CompactInterval
+from opwatch.sinks.dashboard.heat import CURSOR, HeatMap, build_column, draw_axis, draw_heat_map, draw_legend
+from opwatch.sinks.dashboard.history import DiskHistory, EventMark, WatchHistory
+from opwatch.sinks.dashboard.owners import build_owner_rows, count_needed_rows
+from opwatch.sinks.dashboard.panels import (
+    build_disk_rows,
+    build_drive_rows,
+    build_message_rows,
+    build_op_table,
+    build_trust_row,
+)
+from opwatch.sinks.dashboard.rows import (
+    OPS,
+    Piece,
+    Row,
+    Tone,
+    fit_row,
+    join_side_by_side,
+    justify_row,
+    measure_row,
+    remove_control_characters,
+)
+from opwatch.sinks.dashboard.spark import draw_spark_rows
 from opwatch.sinks.dashboard.view import View
 
 # Columns before a map or bars.
 MARGIN = 13
-_LEAST_HEAT = 4
-_LEAST_OWNERS = 4
+_MIN_HEAT = 4
+_MIN_OWNERS = 4
 _WIDE = 150
 _TALL = 40
 # Distance of clock times below the map, in columns.
-_EVERY = 20
+_CLOCK_DISTANCE = 20
 # Show an interval's real length if different by more than this share.
-_UNEVEN = 0.1
+_MAX_DEVIATION = 0.1
 KEYS = "q quit  space {pause}  ←→ time  +- zoom  ↑↓ disk  rwdf op{keep}  ? help"
 HELP = (
     ("map", "a column is one interval or more, latency grows upwards; the"),
@@ -61,142 +77,149 @@ class Frame:
     interval_s: float | None = None
 
 
-def screen(past: Past, view: View, frame: Frame) -> list[Row]:
+def draw_screen(past: WatchHistory, view: View, frame: Frame) -> list[Row]:
     """Return exactly `frame.height` rows of `frame.width` columns."""
-    disk = view.disk(past)
+    disk = view.find_disk(past)
     if view.is_help:
-        rows = _help()
+        rows = _build_help_rows()
     elif disk is None:
         rows = [
-            [("opwatch", Tone.STRONG), (f"  {clean(frame.title)}", Tone.FAINT)],
+            [("opwatch", Tone.STRONG), (f"  {remove_control_characters(frame.title)}", Tone.FAINT)],
             [("waiting", Tone.FAINT)],
         ]
     else:
-        rows = _Composed(past, view, frame, disk).rows()
+        rows = _ScreenComposer(past, view, frame, disk).compose_rows()
     blank: Row = []
     shown = [*rows, *[blank] * frame.height][: frame.height]
     if disk is not None or view.is_help:
-        shown[-1] = [(_keys(view, frame), Tone.FAINT)]
+        shown[-1] = [(_format_keys(view, frame), Tone.FAINT)]
         # A message never covers the keys, and the map keeps its height.
-        message = _message(past, frame)
+        message = _build_message_rows(past, frame)
         shown[len(shown) - 1 - len(message) : -1] = message
-    return [fit(row, frame.width) for row in shown]
+    return [fit_row(row, frame.width) for row in shown]
 
 
-def _message(past: Past, frame: Frame) -> list[Row]:
+def _build_message_rows(past: WatchHistory, frame: Frame) -> list[Row]:
     """Return the rows of the last message, at most a quarter of the screen. They overlay the rows above the
     keys."""
-    note = past.note()
-    lines = textwrap.wrap(clean(note), max(frame.width, 20)) if note else []
+    note = past.find_message()
+    lines = textwrap.wrap(remove_control_characters(note), max(frame.width, 20)) if note else []
     most = min(max(frame.height // 4, 1), frame.height - 1)
     return [[(line, Tone.MARK)] for line in lines[:most]]
 
 
-def _keys(view: View, frame: Frame) -> str:
+def _format_keys(view: View, frame: Frame) -> str:
     pause = "go on" if view.is_paused else "pause"
     return KEYS.format(pause=pause, keep="" if frame.is_file else "  o record")
 
 
-def _help() -> list[Row]:
+def _build_help_rows() -> list[Row]:
     rows: list[Row] = [[("opwatch: what is shown, and keys", Tone.STRONG)], []]
     for head, text in HELP:
         rows.append([(f"{head:<15}", Tone.STRONG), (text, Tone.PLAIN)])
     return rows
 
 
-class _Composed:
+class _ScreenComposer:
     """Composes the screen of one disk."""
 
-    def __init__(self, past: Past, view: View, frame: Frame, disk: DiskPast) -> None:
+    def __init__(self, past: WatchHistory, view: View, frame: Frame, disk: DiskHistory) -> None:
         self._past, self._view, self._frame, self._disk = past, view, frame, disk
         self._width = max(frame.width - MARGIN - 1, 10)
-        self._moment = view.moment(past)
-        self._columns = view.columns(disk, self._width)
-        self._cursor = view.cursor_column(disk, self._columns)
-        self._op = view.op(self._columns)
-        self._marks = self._marks_in_view()
+        self._moment = view.find_moment(past)
+        self._columns = view.build_columns(disk, self._width)
+        self._cursor = view.find_cursor_column(disk, self._columns)
+        self._op = view.choose_op(self._columns)
+        self._marks = self._group_marks()
 
-    def rows(self) -> list[Row]:
-        head = self._head()
+    def compose_rows(self) -> list[Row]:
+        head = self._build_head()
         # Title, rule and times of the map. The last rows hold the time bar and the keys, live and paused.
         room = self._frame.height - len(head) - 5
-        least = min(_LEAST_HEAT, max(room, 0))
-        below = self._below(room, least)
+        least = min(_MIN_HEAT, max(room, 0))
+        below = self._build_lower_rows(room, least)
         tall = room - len(below)
-        heat = self._heat(tall) if tall >= least and tall > 0 else []
+        heat = self._draw_heat(tall) if tall >= least and tall > 0 else []
         blank: Row = []
         rows = [*head, *heat, *below]
         rows += [blank] * (self._frame.height - 2 - len(rows))
-        return [*rows[: max(self._frame.height - 2, 0)], self._time_bar()]
+        return [*rows[: max(self._frame.height - 2, 0)], self._build_time_bar()]
 
-    def _head(self) -> list[Row]:
+    def _build_head(self) -> list[Row]:
         disk, moment, frame = self._disk, self._moment, self._frame
         at = f"{moment.at.astimezone():%H:%M:%S}" if moment else ""
         state: Piece = (
-            (" PAUSED ", Tone.CHOSEN) if self._view.is_paused else (f" {clean(frame.title)} ", Tone.GOOD)
+            (" PAUSED ", Tone.CHOSEN)
+            if self._view.is_paused
+            else (f" {remove_control_characters(frame.title)} ", Tone.GOOD)
         )
-        left: Row = [("opwatch ", Tone.STRONG), (clean(disk.label), Tone.STRONG)]
-        others = self._past.listed()
+        left: Row = [("opwatch ", Tone.STRONG), (remove_control_characters(disk.label), Tone.STRONG)]
+        others = self._past.list_disks()
         if len(others) > 1:
             place = next(number for number, other in enumerate(others, 1) if other is disk)
             left.append((f"  disk {place} of {len(others)}", Tone.FAINT))
-        left.append((f"  {clean(disk.level)}", Tone.FAINT))
-        every = f"{self._length_of(moment)}  " if moment else ""
-        rows = [apart(left, [(every, Tone.FAINT), (at, Tone.STRONG), (" ", Tone.PLAIN), state], frame.width)]
-        rows.append(trust_row(disk, moment))
-        rows += disk_rows(self._past, disk, self._view.cursor_ns, max(frame.height // 6, 1), frame.width)
-        return [*rows, *self._drive_rows()]
+        left.append((f"  {remove_control_characters(disk.level)}", Tone.FAINT))
+        every = f"{self._describe_length(moment)}  " if moment else ""
+        rows = [
+            justify_row(left, [(every, Tone.FAINT), (at, Tone.STRONG), (" ", Tone.PLAIN), state], frame.width)
+        ]
+        rows.append(build_trust_row(disk, moment))
+        rows += build_disk_rows(
+            self._past, disk, self._view.cursor_ns, max(frame.height // 6, 1), frame.width
+        )
+        return [*rows, *self._build_drive_rows()]
 
-    def _drive_rows(self) -> list[Row]:
+    def _build_drive_rows(self) -> list[Row]:
         """Return the drive's report, padded to the largest number of rows in view to keep the map's height
         constant."""
         in_view = [
-            drive_rows(self._past, self._disk, column[-1], self._frame.width) for column in self._columns
+            build_drive_rows(self._past, self._disk, column[-1], self._frame.width)
+            for column in self._columns
         ]
-        rows, blank = drive_rows(self._past, self._disk, self._moment, self._frame.width), list[Piece]()
+        rows, blank = build_drive_rows(self._past, self._disk, self._moment, self._frame.width), list[Piece]()
         return [*rows, *[blank] * (max(map(len, in_view), default=0) - len(rows))]
 
-    def _length_of(self, moment: DiskMoment) -> str:
+    def _describe_length(self, moment: CompactInterval) -> str:
         """Return the nominal interval length, or the real length if very different."""
         meant_s = self._frame.interval_s or moment.seconds
-        is_even = abs(moment.seconds - meant_s) <= _UNEVEN * meant_s
-        return _length(meant_s if is_even else moment.seconds)
+        is_even = abs(moment.seconds - meant_s) <= _MAX_DEVIATION * meant_s
+        return _format_length(meant_s if is_even else moment.seconds)
 
-    def _heat(self, tall: int) -> list[Row]:
-        columns = [column_of(moments, self._op) for moments in self._columns]
-        shown = heat_map(columns, self._width, tall, self._cursor)
+    def _draw_heat(self, tall: int) -> list[Row]:
+        columns = [build_column(moments, self._op) for moments in self._columns]
+        shown = draw_heat_map(columns, self._width, tall, self._cursor)
         rows = shown.rows
         if shown.scale is None:
-            rows[tall // 2] = self._why_empty()
+            rows[tall // 2] = self._build_empty_row()
         pad = " " * (MARGIN - 8)
-        labels = axis(shown.scale, tall)
+        labels = draw_axis(shown.scale, tall)
         heat = [[(pad, Tone.PLAIN), label, *row] for label, row in zip(labels, rows, strict=True)]
-        return [self._heat_title(shown), *heat, self._rule(), self._times()]
+        return [self._build_heat_title(shown), *heat, self._draw_ruler(), self._build_clock_row()]
 
-    def _why_empty(self) -> Row:
+    def _build_empty_row(self) -> Row:
         text = f"no {self._op} requests in view" if self._columns else "no interval yet"
         if self._view.chosen_op:
             text += "; a shows the busiest operation"
         return [(f"{text:^{self._width}}", Tone.FAINT)]
 
-    def _heat_title(self, shown: HeatMap) -> Row:
-        moment, op = self._moment, self._moment.op(self._op) if self._moment else None
+    def _build_heat_title(self, shown: HeatMap) -> Row:
+        moment, op = self._moment, self._moment.find_op(self._op) if self._moment else None
         left: Row = [(f"{self._op} latency", OPS.get(self._op, Tone.STRONG))]
         if moment:
-            column_s = (self._frame.interval_s or moment.seconds) * self._view.zoom
-            left.append((f", {_length(column_s)} per column", Tone.FAINT))
+            column_s = (self._frame.interval_s or moment.seconds) * self._view.zoom_factor
+            left.append((f", {_format_length(column_s)} per column", Tone.FAINT))
         quantiles = op.latency if op else None
-        right = f"━ p50 {units.duration(quantiles and quantiles.p50)}  ┅ p99 "
-        right += units.duration(quantiles and quantiles.p99)
+        right = f"━ p50 {units.format_ns(quantiles and quantiles.p50)}  ┅ p99 "
+        right += units.format_ns(quantiles and quantiles.p99)
         width = self._frame.width - 1
         for unit in (" requests per cell", " per cell", ""):
-            colours = legend(shown.hottest, unit)
-            if length(left) + length(colours) + len(right) + 4 <= width:
+            colours = draw_legend(shown.hottest, unit)
+            if measure_row(left) + measure_row(colours) + len(right) + 4 <= width:
                 left += [("  ", Tone.PLAIN), *colours]
                 break
-        return apart(left, [(right, Tone.PLAIN)], width)
+        return justify_row(left, [(right, Tone.PLAIN)], width)
 
-    def _rule(self) -> Row:
+    def _draw_ruler(self) -> Row:
         """Return the bottom line of the map, with event marks and the cursor."""
         empty = self._width - len(self._columns)
         row: Row = [(" " * (MARGIN - 1) + "└", Tone.FAINT), ("─" * empty, Tone.FAINT)]
@@ -208,11 +231,11 @@ class _Composed:
                 row.append(("┴", Tone.CURSOR) if is_cursor else ("─", Tone.FAINT))
         return row
 
-    def _times(self) -> Row:
+    def _build_clock_row(self) -> Row:
         """Return the clock times below the map: at the cursor, and at regular columns."""
         wide, first = self._width + MARGIN + 1, MARGIN + self._width - len(self._columns)
-        places = range(len(self._columns) - 1, -1, -_EVERY)
-        texts = [(first + place, self._clock_of(place)) for place in places]
+        places = range(len(self._columns) - 1, -1, -_CLOCK_DISTANCE)
+        texts = [(first + place, self._format_clock_at(place)) for place in places]
         labels = [(at - len(text) + 1, text) for at, text in texts]
         chosen: list[tuple[int, str]] = []
         if self._cursor is not None and self._moment:
@@ -229,41 +252,46 @@ class _Composed:
             at = begin + len(text)
         return row
 
-    def _clock_of(self, place: int) -> str:
+    def _format_clock_at(self, place: int) -> str:
         return f"{self._columns[place][-1].at.astimezone():%H:%M:%S}"
 
-    def _marks_in_view(self) -> dict[int, list[EventMark]]:
+    def _group_marks(self) -> dict[int, list[EventMark]]:
         """Return the events of each column."""
         if not self._columns:
             return {}
         begin_ns, end_ns = self._columns[0][0].begin_ns, self._columns[-1][-1].end_ns
         marks: dict[int, list[EventMark]] = {}
-        for mark in self._past.marks_between(begin_ns, end_ns):
+        for mark in self._past.find_marks_between(begin_ns, end_ns):
             place = next(
                 number for number, moments in enumerate(self._columns) if mark.at_ns <= moments[-1].end_ns
             )
             marks.setdefault(place, []).append(mark)
         return marks
 
-    def _below(self, room: int, least: int) -> list[Row]:
+    def _build_lower_rows(self, room: int, least: int) -> list[Row]:
         """Return the rows below the map, which share `room` rows with it."""
         shown = [moment for moments in self._columns for moment in moments]
-        numbers, sparks = table(self._moment, self._op, shown), self._sparks()
+        numbers, sparks = build_op_table(self._moment, self._op, shown), self._build_spark_rows()
         marks = [mark for place in sorted(self._marks) for mark in self._marks[place]]
-        owners = rows_wanted(moment.owners for moment in shown) or self._reason_rows()
-        few = min(owners, max(self._frame.height // 6, _LEAST_OWNERS))
+        owners = count_needed_rows(moment.owners for moment in shown) or self._count_reason_rows()
+        few = min(owners, max(self._frame.height // 6, _MIN_OWNERS))
         if self._frame.width < _WIDE:
-            most = self._most_below(room, least, len(numbers) + len(sparks) + few, owners)
-            panel = self._owners(min(few, most - len(numbers)), self._frame.width)
-            return [*numbers, *panel, *sparks, *words(shown, marks, self._moment, self._frame.width)][:most]
-        most = self._most_below(room, least, len(sparks) + max(len(numbers), few), owners)
-        left, right = numbers, words(shown, marks, self._moment, self._frame.width // 2 - 1)
+            most = self._count_rows_below(room, least, len(numbers) + len(sparks) + few, owners)
+            panel = self._build_owner_rows(min(few, most - len(numbers)), self._frame.width)
+            return [
+                *numbers,
+                *panel,
+                *sparks,
+                *build_message_rows(shown, marks, self._moment, self._frame.width),
+            ][:most]
+        most = self._count_rows_below(room, least, len(sparks) + max(len(numbers), few), owners)
+        left, right = numbers, build_message_rows(shown, marks, self._moment, self._frame.width // 2 - 1)
         if owners:
             half = self._frame.width - self._frame.width // 2 - 2
-            left, right = [*left, *right], self._owners(min(owners, most - len(sparks)), half)
-        return [*sparks, *beside(left, right, self._frame.width)][:most]
+            left, right = [*left, *right], self._build_owner_rows(min(owners, most - len(sparks)), half)
+        return [*sparks, *join_side_by_side(left, right, self._frame.width)][:most]
 
-    def _most_below(self, room: int, least: int, needed: int, owners: int) -> int:
+    def _count_rows_below(self, room: int, least: int, needed: int, owners: int) -> int:
         """Return the number of rows below the map.
 
         Messages give way to the map up to a third of the screen. Owners do not, unless the map is at its
@@ -274,41 +302,41 @@ class _Composed:
             wanted = min(wanted, room - needed)
         return max(room - max(least, wanted), 0)
 
-    def _reason_rows(self) -> int:
+    def _count_reason_rows(self) -> int:
         return int(bool(self._moment and self._moment.no_owners))
 
-    def _owners(self, most: int, width: int) -> list[Row]:
+    def _build_owner_rows(self, most: int, width: int) -> list[Row]:
         """Return the owners of the interval, with as many rows as any interval in view needs."""
         moment, rows = self._moment, list[Row]()
         if moment and moment.no_owners and most:
-            rows = [[(clean(f"owners are not known: {moment.no_owners}"), Tone.FAINT)]]
+            rows = [[(remove_control_characters(f"owners are not known: {moment.no_owners}"), Tone.FAINT)]]
         elif moment:
-            rows = owner_rows(moment.owners, moment.seconds, most, width)
+            rows = build_owner_rows(moment.owners, moment.seconds, most, width)
         blank: Row = []
         return [*rows, *[blank] * (most - len(rows))]
 
-    def _sparks(self) -> list[Row]:
+    def _build_spark_rows(self) -> list[Row]:
         """Return the rates of all operations combined, aligned with the map's columns."""
         height = 2 if self._frame.height >= _TALL else 1
-        totals = [_mean_totals(moments) for moments in self._columns]
+        totals = [_compute_mean_totals(moments) for moments in self._columns]
         requests, bytes_, depths = ([total[number] for total in totals] for number in range(3))
-        newest = _mean_totals([self._moment]) if self._moment else (0.0, 0.0, 0.0)
+        newest = _compute_mean_totals([self._moment]) if self._moment else (0.0, 0.0, 0.0)
         kinds = (
-            (f"{units.rate(newest[0]):>6} IO/s ", requests, Tone.READ),
-            (f"{units.megabytes(newest[1]):>6} MB/s ", bytes_, Tone.WRITE),
+            (f"{units.format_rate(newest[0]):>6} IO/s ", requests, Tone.READ),
+            (f"{units.format_megabytes(newest[1]):>6} MB/s ", bytes_, Tone.WRITE),
             (f"{newest[2]:>6.1f} qd   ", depths, Tone.BAR),
         )
         rows: list[Row] = []
         for label, values, tone in kinds:
-            bars = spark_rows(values, self._width, height, tone)
+            bars = draw_spark_rows(values, self._width, height, tone)
             labels = [*[""] * (height - 1), label]
             rows += [
-                [(f"{text:<{MARGIN}}", Tone.PLAIN), *self._with_cursor(bar)]
+                [(f"{text:<{MARGIN}}", Tone.PLAIN), *self._mark_cursor(bar)]
                 for text, bar in zip(labels, bars, strict=True)
             ]
         return rows
 
-    def _with_cursor(self, bars: Row) -> Row:
+    def _mark_cursor(self, bars: Row) -> Row:
         """Return bars below the map, with the cursor's column marked."""
         if self._cursor is None:
             return bars
@@ -316,13 +344,13 @@ class _Composed:
         at = self._width - len(self._columns) + self._cursor
         return [(text[:at], tone), (text[at].replace(" ", CURSOR), Tone.CURSOR), (text[at + 1 :], tone)]
 
-    def _time_bar(self) -> Row:
+    def _build_time_bar(self) -> Row:
         """Return the position of the map and the cursor in the kept history."""
         begin_ns, end_ns = self._past.span_ns
         if not self._columns or end_ns <= begin_ns or self._moment is None:
             return []
         first, last = self._columns[0][0], self._columns[-1][-1]
-        begin, end = (_clock(last, at_ns) for at_ns in (begin_ns, end_ns))
+        begin, end = (_format_clock(last, at_ns) for at_ns in (begin_ns, end_ns))
         room = max(self._frame.width - len(begin) - len(end) - 4, 1)
         left, right, cursor = (
             round((moment.end_ns - begin_ns) * (room - 1) / (end_ns - begin_ns))
@@ -339,22 +367,22 @@ class _Composed:
         ]
 
 
-def _length(seconds: float) -> str:
+def _format_length(seconds: float) -> str:
     """Return an interval length, rounded because intervals are off by milliseconds."""
     return f"{round(seconds, 2):g} s"
 
 
-def _clock(known: DiskMoment, at_ns: int) -> str:
+def _format_clock(known: CompactInterval, at_ns: int) -> str:
     """Return a wall-clock time, computed from a known moment."""
     at: datetime = known.at + timedelta(microseconds=(at_ns - known.end_ns) / 1000)
     return f"{at.astimezone():%H:%M:%S}"
 
 
-def _mean_totals(moments: Sequence[DiskMoment]) -> tuple[float, float, float]:
+def _compute_mean_totals(moments: Sequence[CompactInterval]) -> tuple[float, float, float]:
     """Return requests and bytes per second and the mean queue depth over some moments."""
     seconds = sum(moment.seconds for moment in moments)
     if not seconds:
         return 0.0, 0.0, 0.0
-    totals = [moment.totals() for moment in moments]
+    totals = [moment.sum_ops() for moment in moments]
     depth = sum(total[2] * moment.seconds for total, moment in zip(totals, moments, strict=True))
     return sum(t[0] for t in totals) / seconds, sum(t[1] for t in totals) / seconds, depth / seconds

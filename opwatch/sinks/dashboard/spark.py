@@ -10,7 +10,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _STEPS = len(_BARS) - 1
 
 
-def spark_rows(values: Sequence[float | None], width: int, height: int, tone: Tone) -> list[Row]:
+def draw_spark_rows(values: Sequence[float | None], width: int, height: int, tone: Tone) -> list[Row]:
     """Return bars of `height` rows from the top.
 
     The highest bar is full, a value above zero is never empty, and an unknown value is a gap.

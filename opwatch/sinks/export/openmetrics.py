@@ -14,10 +14,10 @@ from typing import TextIO
 from opwatch.cpu import CpuUse
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.terminal import Writer
-from opwatch.trace import lacking
+from opwatch.trace import unavailable
 from opwatch.trace.derive import QUANTILES, OpInterval
-from opwatch.trace.lacking import TRUST
-from opwatch.units import printable
+from opwatch.trace.unavailable import TRUST
+from opwatch.units import replace_unprintable
 
 _NS = 1e-9
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -62,7 +62,7 @@ class _Points:
     moments: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
 
-    def add(self, at: float, value: float) -> None:
+    def add_point(self, at: float, value: float) -> None:
         self.moments.append(at)
         self.values.append(value)
 
@@ -78,13 +78,13 @@ class OpenMetrics:
         self._newest: dict[str, float] = {}
         self._absent: dict[str, dict[str, str]] = {}
 
-    def begin(self, notes: list[str]) -> None:
+    def begin_output(self, notes: list[str]) -> None:
         """Do nothing: notes are messages, and the command prints them to stderr."""
 
-    def tell(self, event: Event) -> None:
+    def write_event(self, event: Event) -> None:
         """Do nothing: an event is not a metric."""
 
-    def write(self, observation: Observation) -> None:
+    def write_observation(self, observation: Observation) -> None:
         if observation.final:
             return
         at = observation.at.timestamp()
@@ -95,39 +95,39 @@ class OpenMetrics:
         self._newest[device] = at
         of_device = {"device": device}
         # A metric missing in the source has no series, because a 0 would claim a measurement of zero.
-        self._absent[device] = observation.absent
+        self._absent[device] = observation.missing_fields
         for name, op in observation.interval.ops.items():
             self._put_op(at, {**of_device, "op": name}, op)
         self._put_idle(at, device, observation.interval.ops)
         if observation.live and observation.live.waf is not None:
-            self._put(WAF, "", at, of_device, observation.live.waf)
+            self._add_point(WAF, "", at, of_device, observation.live.waf)
             if observation.live.waf_error is not None:
-                self._put(WAF_ERROR, "", at, of_device, observation.live.waf_error)
-        if TRUST not in observation.absent:
-            self._put(UNEXPLAINED, "", at, of_device, len(observation.unexplained))
+                self._add_point(WAF_ERROR, "", at, of_device, observation.live.waf_error)
+        if TRUST not in observation.missing_fields:
+            self._add_point(UNEXPLAINED, "", at, of_device, len(observation.unexplained))
 
         if observation.cpu:
             self._put_cpu(at, device, observation.cpu)
 
     def _put_cpu(self, at: float, device: str, cpu: CpuUse) -> None:
         spent = {"user": cpu.user_s, "system": cpu.system_s, "steal": cpu.steal_s}
-        if lacking.IRQ not in self._absent[device]:
+        if unavailable.IRQ not in self._absent[device]:
             spent["irq"] = cpu.irq_s
         for mode, seconds in spent.items():
             total = self._cpu[device, mode] = round(self._cpu.get((device, mode), 0.0) + seconds, 2)
-            self._put(CPU, "_total", at, {"device": device, "mode": mode}, total)
+            self._add_point(CPU, "_total", at, {"device": device, "mode": mode}, total)
 
-    def end(self) -> None:
+    def finish_output(self) -> None:
         """Write all families, each with its samples together."""
         for family, samples in self._families.items():
             if samples:
-                self._writer.line(f"# TYPE {family.name} {family.kind}")
+                self._writer.write_line(f"# TYPE {family.name} {family.kind}")
                 if family.unit:
-                    self._writer.line(f"# UNIT {family.name} {family.unit}")
-                self._writer.line(f"# HELP {family.name} {family.help}")
-                for line in _lines(family, samples):
-                    self._writer.line(line)
-        self._writer.line("# EOF")
+                    self._writer.write_line(f"# UNIT {family.name} {family.unit}")
+                self._writer.write_line(f"# HELP {family.name} {family.help}")
+                for line in _format_family(family, samples):
+                    self._writer.write_line(line)
+        self._writer.write_line("# EOF")
 
     def _put_op(self, at: float, labels: Mapping[str, str], op: OpInterval) -> None:
         totals = self._totals.setdefault((labels["device"], labels["op"]), [0, 0, 0, 0, 0.0])
@@ -138,8 +138,8 @@ class OpenMetrics:
         self._put_totals(at, labels, totals)
         for name, value in latency.quantiles.items():
             if value is not None:
-                self._put(LATENCY, "", at, {**labels, "quantile": str(QUANTILES[name])}, value * _NS)
-        self._put(DEPTH, "", at, labels, op.queue_depth)
+                self._add_point(LATENCY, "", at, {**labels, "quantile": str(QUANTILES[name])}, value * _NS)
+        self._add_point(DEPTH, "", at, labels, op.queue_depth)
 
     def _put_idle(self, at: float, device: str, active: Mapping[str, OpInterval]) -> None:
         """Add points for idle operations, because their counters still exist."""
@@ -147,52 +147,58 @@ class OpenMetrics:
             if of_device == device and op not in active:
                 labels = {"device": device, "op": op}
                 self._put_totals(at, labels, totals)
-                self._put(DEPTH, "", at, labels, 0.0)
+                self._add_point(DEPTH, "", at, labels, 0.0)
 
     def _put_totals(self, at: float, labels: Mapping[str, str], totals: list[float]) -> None:
         requests, bytes_, errors, timed, seconds = totals
         absent = self._absent.get(labels["device"], {})
         for family, value in ((REQUESTS, requests), (BYTES, bytes_), (ERRORS, errors)):
-            if family is not ERRORS or lacking.ERRORS not in absent:
-                self._put(family, "_total", at, labels, value)
+            if family is not ERRORS or unavailable.ERRORS not in absent:
+                self._add_point(family, "_total", at, labels, value)
         # Without a histogram, the sum has no matching count.
-        if lacking.PERCENTILES not in absent:
-            self._put(LATENCY, "_count", at, labels, timed)
-            self._put(LATENCY, "_sum", at, labels, seconds)
+        if unavailable.PERCENTILES not in absent:
+            self._add_point(LATENCY, "_count", at, labels, timed)
+            self._add_point(LATENCY, "_sum", at, labels, seconds)
 
-    def _put(self, family: Family, suffix: str, at: float, labels: Mapping[str, str], value: float) -> None:
+    def _add_point(
+        self, family: Family, suffix: str, at: float, labels: Mapping[str, str], value: float
+    ) -> None:
         # A metric is identified by its labels; in a summary, by all labels except the quantile.
-        metric = _labels({name: word for name, word in labels.items() if name != "quantile"})
-        text = suffix + _labels(labels)
+        metric = _format_labels({name: word for name, word in labels.items() if name != "quantile"})
+        text = suffix + _format_labels(labels)
         points = self._families[family].setdefault(metric, {})
         if text not in points:
             points[text] = _Points(text)
-        points[text].add(at, value)
+        points[text].add_point(at, value)
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    pairs = ",".join(f'{name}="{printable(value).translate(_ESCAPES)}"' for name, value in labels.items())
+def _format_labels(labels: Mapping[str, str]) -> str:
+    pairs = ",".join(
+        f'{name}="{replace_unprintable(value).translate(_ESCAPES)}"' for name, value in labels.items()
+    )
     return f"{{{pairs}}}"
 
 
-def _lines(family: Family, metrics: Mapping[str, Mapping[str, _Points]]) -> Iterator[str]:
+def _format_family(family: Family, metrics: Mapping[str, Mapping[str, _Points]]) -> Iterator[str]:
     """Yield the lines metric by metric in time order, with samples of the same time together."""
     for samples in metrics.values():
         places = dict.fromkeys(samples, 0)
         while True:
-            left = [points.moments[places[text]] for text, points in samples.items() if _has(points, places)]
+            left = [
+                points.moments[places[text]] for text, points in samples.items() if _has_point(points, places)
+            ]
             if not left:
                 break
             now = min(left)
             for text, points in samples.items():
-                if _has(points, places) and points.moments[places[text]] == now:
-                    yield f"{family.name}{text} {_number(points.values[places[text]])} {now:.6f}"
+                if _has_point(points, places) and points.moments[places[text]] == now:
+                    yield f"{family.name}{text} {_format_number(points.values[places[text]])} {now:.6f}"
                     places[text] += 1
 
 
-def _has(points: _Points, places: Mapping[str, int]) -> bool:
+def _has_point(points: _Points, places: Mapping[str, int]) -> bool:
     return places[points.labels] < len(points.moments)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(value)

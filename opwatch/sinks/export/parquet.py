@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
-from opwatch.host.privilege import DUCKDB, install_command
+from opwatch.host.privilege import DUCKDB, build_install_command
 from opwatch.samples.observation import Event, Observation
-from opwatch.sinks.export.table import COLUMNS, rows
+from opwatch.sinks.export.table import COLUMNS, build_rows
 
 # Maximum rows per part, which bounds the memory use. A part is written as one file per day and model.
-_MOST_ROWS = 100_000
+_MAX_ROWS = 100_000
 UNKNOWN = "unknown"
 _COPY = """
 COPY (
@@ -33,13 +33,14 @@ COPY (
 """
 
 
-def duckdb_module() -> Any:  # noqa: ANN401
+def import_duckdb() -> Any:  # noqa: ANN401
     """Return the DuckDB module, which is not a dependency of opwatch."""
     try:
         return importlib.import_module("duckdb")
     except ImportError as error:
         raise Unsupported(
-            f"Parquet is written by DuckDB, which is not installed: {install_command(DUCKDB)}, or dump CSV"
+            "Parquet is written by DuckDB, which is not installed: "
+            f"{build_install_command(DUCKDB)}, or dump CSV"
         ) from error
 
 
@@ -51,9 +52,9 @@ class ParquetSet:
     """
 
     def __init__(self, folder: Path) -> None:
-        duckdb = duckdb_module()
+        duckdb = import_duckdb()
         if os.path.lexists(folder):
-            raise _exists(folder)
+            raise _make_exists_error(folder)
         self._folder, self._parts = folder, 0
         # A sibling of the target, so a rename suffices; not hidden, so users can find leftovers of a killed
         # dump.
@@ -69,23 +70,23 @@ class ParquetSet:
             self._connection.execute(f"SET {setting}")
         self._connection.execute("SET temp_directory = ?", [str(self._scratch)])
 
-    def add(self, lines: Path) -> None:
+    def add_file(self, lines: Path) -> None:
         """Add a file of JSON documents, one per row, with COLUMNS and `model`."""
         self._parts += 1
         kinds = {**COLUMNS, "model": "VARCHAR"}
         statement = _COPY.format(
             names=", ".join(COLUMNS),
-            source=_quoted(str(lines)),
-            columns="{" + ", ".join(f"{name}: {_quoted(kind)}" for name, kind in kinds.items()) + "}",
-            target=_quoted(str(self._unfinished)),
-            pattern=_quoted(f"part-{self._parts:05}-{{i}}"),
+            source=_quote_sql(str(lines)),
+            columns="{" + ", ".join(f"{name}: {_quote_sql(kind)}" for name, kind in kinds.items()) + "}",
+            target=_quote_sql(str(self._unfinished)),
+            pattern=_quote_sql(f"part-{self._parts:05}-{{i}}"),
         )
         try:
             self._connection.execute(statement)
         except self._error as error:
             raise OpwatchError(f"{self._folder} cannot be written: {error}") from error
 
-    def scratch(self, name: str) -> Path:
+    def make_scratch_path(self, name: str) -> Path:
         """Return a path for temporary rows."""
         return self._scratch / name
 
@@ -97,7 +98,7 @@ class ParquetSet:
             self._folder.mkdir(mode=0o700)
             self._unfinished.rename(self._folder)
         except FileExistsError:
-            raise _exists(self._folder) from None
+            raise _make_exists_error(self._folder) from None
         except OSError as error:
             raise OpwatchError(f"{self._folder} cannot be made: {error.strerror}") from error
 
@@ -107,7 +108,7 @@ class ParquetSet:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _exists(folder: Path) -> RefusedError:
+def _make_exists_error(folder: Path) -> RefusedError:
     return RefusedError(f"{folder} exists: name a new folder, nothing is overwritten")
 
 
@@ -116,44 +117,44 @@ class ParquetRows:
 
     def __init__(self, target: ParquetSet, recording: str, models: Mapping[str, str]) -> None:
         self._target, self._recording, self._models = target, recording, models
-        self._path = target.scratch("rows.json")
+        self._path = target.make_scratch_path("rows.json")
         self._file: IO[str] | None = None
         self._count = 0
 
-    def begin(self, notes: list[str]) -> None:
+    def begin_output(self, notes: list[str]) -> None:
         """Do nothing: notes are messages, and the command prints them to stderr."""
 
-    def tell(self, event: Event) -> None:
+    def write_event(self, event: Event) -> None:
         """Do nothing: a table has no row for an event."""
 
-    def write(self, observation: Observation) -> None:
+    def write_observation(self, observation: Observation) -> None:
         if observation.final:
             return
         if self._file is None:
             self._file = self._path.open("w", encoding="utf-8")
         model = self._models.get(observation.device)
-        for row in rows(self._recording, model, observation):
-            json.dump({**row, "model": folder_name(model)}, self._file)
+        for row in build_rows(self._recording, model, observation):
+            json.dump({**row, "model": encode_folder_name(model)}, self._file)
             self._file.write("\n")
             self._count += 1
-        if self._count >= _MOST_ROWS:
-            self.end()
+        if self._count >= _MAX_ROWS:
+            self.finish_output()
 
-    def end(self) -> None:
+    def finish_output(self) -> None:
         """Add the pending rows to the data set."""
         if self._file:
             self._file.close()
             self._file = None
-            self._target.add(self._path)
+            self._target.add_file(self._path)
             self._path.unlink()
             self._count = 0
 
 
-def folder_name(model: str | None) -> str:
+def encode_folder_name(model: str | None) -> str:
     """Return a model as a path component. It needs no escapes, because readers disagree about their
     meaning."""
     return re.sub(r"[^A-Za-z0-9.-]+", "_", (model or "").strip()).strip("_.") or UNKNOWN
 
 
-def _quoted(text: str) -> str:
+def _quote_sql(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

@@ -7,10 +7,10 @@ from datetime import UTC
 from typing import Any
 
 from opwatch.samples.observation import Observation
-from opwatch.trace.derive import Latency, OpInterval, idle_op
+from opwatch.trace.derive import Latency, OpInterval, make_idle_op
 from opwatch.trace.hist import Histogram
-from opwatch.trace.lacking import DEPTH, ERRORS, ISSUED, TRUST
-from opwatch.units import printable
+from opwatch.trace.unavailable import DEPTH, ERRORS, ISSUED, TRUST
+from opwatch.units import replace_unprintable
 
 _SLOTS = "STRUCT(slot INTEGER, count BIGINT)[]"
 # Signed and plain types, which every Parquet reader supports.
@@ -46,17 +46,17 @@ COLUMNS = {
 }
 # Operations with a row in every interval, even without requests.
 _OPS = ("read", "write", "discard", "flush")
-_IDLE = idle_op()
+_IDLE = make_idle_op()
 
 
-def rows(recording: str, model: str | None, observation: Observation) -> Iterator[dict[str, Any]]:
+def build_rows(recording: str, model: str | None, observation: Observation) -> Iterator[dict[str, Any]]:
     """Yield the rows of an interval as dictionaries by column."""
-    live, interval, absent = observation.live, observation.interval, observation.absent
+    live, interval, absent = observation.live, observation.interval, observation.missing_fields
     shared = {
-        "recording": printable(recording),
-        "device": printable(observation.device),
-        "origin": printable(observation.origin),
-        "drive_model": None if model is None else printable(model),
+        "recording": replace_unprintable(recording),
+        "device": replace_unprintable(observation.device),
+        "origin": replace_unprintable(observation.origin),
+        "drive_model": None if model is None else replace_unprintable(model),
         "time": f"{observation.at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}",
         "begin_mono_ns": interval.begin_ns,
         "end_mono_ns": interval.end_ns,
@@ -68,10 +68,10 @@ def rows(recording: str, model: str | None, observation: Observation) -> Iterato
         "busy_cores": observation.cpu.busy_cores if observation.cpu else None,
     }
     for op in dict.fromkeys((*_OPS, *interval.ops)):
-        yield {**shared, "op": op, **_of_op(interval.ops.get(op) or _IDLE, absent)}
+        yield {**shared, "op": op, **_build_op(interval.ops.get(op) or _IDLE, absent)}
 
 
-def _of_op(op: OpInterval, absent: Collection[str]) -> dict[str, Any]:
+def _build_op(op: OpInterval, absent: Collection[str]) -> dict[str, Any]:
     latency = op.latency
     return {
         "requests": op.count,
@@ -82,15 +82,15 @@ def _of_op(op: OpInterval, absent: Collection[str]) -> dict[str, Any]:
         "mean_ns": latency.mean,
         "max_ns": latency.max,
         **{f"{name}_ns": value for name, value in latency.quantiles.items()},
-        "latency": _slots(latency.histogram),
-        "queue": _queue(op.queue),
-        "sizes": _slots(op.sizes),
+        "latency": _build_slots(latency.histogram),
+        "queue": _build_queue(op.queue),
+        "sizes": _build_slots(op.sizes),
     }
 
 
-def _queue(queue: Latency | None) -> list[dict[str, int]] | None:
-    return None if queue is None else _slots(queue.histogram)
+def _build_queue(queue: Latency | None) -> list[dict[str, int]] | None:
+    return None if queue is None else _build_slots(queue.histogram)
 
 
-def _slots(histogram: Histogram) -> list[dict[str, int]]:
-    return [{"slot": slot, "count": count} for slot, count in histogram.hits()]
+def _build_slots(histogram: Histogram) -> list[dict[str, int]]:
+    return [{"slot": slot, "count": count} for slot, count in histogram.list_hits()]

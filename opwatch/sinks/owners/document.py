@@ -7,20 +7,20 @@ from typing import Any
 
 from opwatch.owners.cells import OwnedCounts, OwnerKind
 from opwatch.owners.containers import Container
-from opwatch.owners.sample import Owned, Owners
+from opwatch.owners.sample import OwnerCounts, Owners
 
 
-def owners_document(owners: Owners) -> dict[str, Any]:
+def build_owners_document(owners: Owners) -> dict[str, Any]:
     """Return all owners, most bytes first, and the remainder that completes the sum."""
     return {
         "by": owners.by.value,
-        "owners": [_owned(one) for one in owners.owners],
-        "other": {"ops": _ops(owners.other)},
+        "owners": [_build_owner(one) for one in owners.owners],
+        "other": {"ops": _build_ops(owners.other)},
         "no_room": {"count": owners.no_room.requests, "bytes": owners.no_room.bytes},
     }
 
 
-def _owned(one: Owned) -> dict[str, Any]:
+def _build_owner(one: OwnerCounts) -> dict[str, Any]:
     is_group = one.key.kind is OwnerKind.CGROUP
     # Kernel work without a start time and requests without an owner have no meaningful number.
     is_process = one.key.kind is OwnerKind.PROCESS or (one.key.kind is OwnerKind.KERNEL and one.key.since_ns)
@@ -28,20 +28,20 @@ def _owned(one: Owned) -> dict[str, Any]:
         "kind": one.key.kind.value,
         "name": one.name,
         "group": one.name if is_group else one.group,
-        "container": _container(one.container),
+        "container": _build_container(one.container),
         "cgroup_number": one.key.number if is_group else None,
         "pid": one.key.number if is_process else None,
-        "ops": _ops(one.ops),
+        "ops": _build_ops(one.ops),
     }
 
 
-def _container(container: Container | None) -> dict[str, Any] | None:
+def _build_container(container: Container | None) -> dict[str, Any] | None:
     if container is None:
         return None
     return {"engine": container.engine, "id": container.number, "pod": container.pod}
 
 
-def _ops(ops: Mapping[str, OwnedCounts]) -> dict[str, dict[str, Any]]:
+def _build_ops(ops: Mapping[str, OwnedCounts]) -> dict[str, dict[str, Any]]:
     return {
         op: {
             "count": counts.requests,

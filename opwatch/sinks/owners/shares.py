@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from opwatch import units
 from opwatch.owners.cells import OwnedCounts
-from opwatch.owners.sample import Owned, Owners
-from opwatch.sinks.owners.words import owner_words
+from opwatch.owners.sample import OwnerCounts, Owners
+from opwatch.sinks.owners.labels import format_owner
 
 HEADER = "read/s write/s trim/s   reqs/s  mean    qd  "
 _TRIMS = ("discard", "write_zeroes", "secure_erase")
@@ -28,7 +28,7 @@ class OwnedShare(NamedTuple):
         return self.sum_ns / self.requests if self.requests else None
 
 
-def share_of(ops: Mapping[str, OwnedCounts]) -> OwnedShare:
+def sum_ops(ops: Mapping[str, OwnedCounts]) -> OwnedShare:
     """Return the sum of an owner's operations."""
     nothing = OwnedCounts()
     return OwnedShare(
@@ -40,7 +40,7 @@ def share_of(ops: Mapping[str, OwnedCounts]) -> OwnedShare:
     )
 
 
-def share_sum(shares: Iterable[OwnedShare]) -> OwnedShare:
+def sum_shares(shares: Iterable[OwnedShare]) -> OwnedShare:
     """Return the sum of the shares."""
     return OwnedShare(*map(sum, zip(OwnedShare(), *shares, strict=True)))
 
@@ -53,42 +53,42 @@ class RankedShares(NamedTuple):
     other: OwnedShare
     more: int
 
-    def cut(self, most: int) -> RankedShares:
+    def keep_largest(self, most: int) -> RankedShares:
         """Return the ranking with at most `most` owners; the rest are part of `other`."""
         rest = self.first[most:]
-        other = share_sum([self.other, *(share for _, share in rest)])
+        other = sum_shares([self.other, *(share for _, share in rest)])
         return RankedShares(self.first[:most], other, self.more + len(rest))
 
-    def matching(self, words: str) -> RankedShares:
+    def select_matching(self, words: str) -> RankedShares:
         """Return the owners with these words in their names, ignoring case; the rest are part of `other`."""
         wanted = words.casefold()
         first = [pair for pair in self.first if wanted in pair[0].casefold()]
         rest = [share for name, share in self.first if wanted not in name.casefold()]
-        return RankedShares(first, share_sum([self.other, *rest]), self.more + len(rest))
+        return RankedShares(first, sum_shares([self.other, *rest]), self.more + len(rest))
 
     @property
-    def everything(self) -> OwnedShare:
+    def total_share(self) -> OwnedShare:
         """Return the total activity of all owners."""
-        return share_sum([self.other, *(share for _, share in self.first)])
+        return sum_shares([self.other, *(share for _, share in self.first)])
 
     @property
-    def other_words(self) -> str:
+    def other_label(self) -> str:
         return f"other: {self.more} more" if self.more else "other"
 
 
-def ranked_shares(owners: Owners, ranked: Iterable[Owned] | None = None) -> RankedShares:
+def rank_shares(owners: Owners, ranked: Iterable[OwnerCounts] | None = None) -> RankedShares:
     """Return owners with their display names, in their own order or in the order of `ranked`."""
     order = owners.owners if ranked is None else ranked
-    return RankedShares([(owner_words(one), share_of(one.ops)) for one in order], share_of(owners.other), 0)
+    return RankedShares([(format_owner(one), sum_ops(one.ops)) for one in order], sum_ops(owners.other), 0)
 
 
-def share_row(share: OwnedShare, words: str, seconds: float, columns: int) -> str:
+def format_share_row(share: OwnedShare, words: str, seconds: float, columns: int) -> str:
     """Return an owner as a row of at most `columns` columns, to print below the header."""
 
     def per_s(amount: float) -> float:
         return amount / seconds if seconds else 0.0
 
-    read, write, trim = (units.megabytes(per_s(amount)) for amount in share[:3])
-    row = f"{read:>6} {write:>7} {trim:>6}   {units.rate(per_s(share.requests)):>6} "
-    row += f"{units.duration(share.mean_ns):>5} {per_s(share.sum_ns) / 1e9:>5.1f}  "
-    return row + units.shortened(words, max(columns - len(row), 8))
+    read, write, trim = (units.format_megabytes(per_s(amount)) for amount in share[:3])
+    row = f"{read:>6} {write:>7} {trim:>6}   {units.format_rate(per_s(share.requests)):>6} "
+    row += f"{units.format_ns(share.mean_ns):>5} {per_s(share.sum_ns) / 1e9:>5.1f}  "
+    return row + units.shorten(words, max(columns - len(row), 8))

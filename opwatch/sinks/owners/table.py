@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 
-from opwatch.owners.sample import Owned, Owners
-from opwatch.sinks.owners.shares import HEADER, OwnedShare, ranked_shares, share_row
-from opwatch.sinks.owners.words import full_table_lines
+from opwatch.owners.sample import OwnerCounts, Owners
+from opwatch.sinks.owners.labels import format_full_table
+from opwatch.sinks.owners.shares import HEADER, OwnedShare, format_share_row, rank_shares
 
 
 class Sort(enum.Enum):
@@ -19,29 +19,29 @@ class Sort(enum.Enum):
     LATENCY = "latency"
 
 
-def table_lines(
+def format_owner_table(
     owners: Owners, seconds: float, sort: Sort, most: int, columns: int = 80, words: str = ""
 ) -> list[str]:
     """Return a header, at most `most` owners, the others combined, the total, and the part that is missing.
 
     Only owners with `words` in their names have rows.
     """
-    shares = ranked_shares(owners, ranked(owners.owners, sort)).matching(words)
-    shown = shares.cut(most)
+    shares = rank_shares(owners, rank_owners(owners.owners, sort)).select_matching(words)
+    shown = shares.keep_largest(most)
     lines = [HEADER + f"by {owners.by.value}"]
-    lines += [share_row(share, words, seconds, columns) for words, share in shown.first]
+    lines += [format_share_row(share, words, seconds, columns) for words, share in shown.first]
     if shown.other != OwnedShare():
-        lines.append(share_row(shown.other, shown.other_words, seconds, columns))
-    lines.append(share_row(shares.everything, "all", seconds, columns))
-    return [*lines, *full_table_lines(owners.no_room)]
+        lines.append(format_share_row(shown.other, shown.other_label, seconds, columns))
+    lines.append(format_share_row(shares.total_share, "all", seconds, columns))
+    return [*lines, *format_full_table(owners.no_room)]
 
 
-def ranked(owners: Iterable[Owned], sort: Sort) -> list[Owned]:
+def rank_owners(owners: Iterable[OwnerCounts], sort: Sort) -> list[OwnerCounts]:
     """Return the owners in that order, largest first."""
-    return sorted(owners, key=lambda one: _rank(one, sort))
+    return sorted(owners, key=lambda one: _make_sort_key(one, sort))
 
 
-def _rank(one: Owned, sort: Sort) -> tuple[float, ...]:
+def _make_sort_key(one: OwnerCounts, sort: Sort) -> tuple[float, ...]:
     """Return a sort key that places the largest owner first."""
     total = one.total
     mean = total.sum_ns / total.requests if total.requests else 0.0

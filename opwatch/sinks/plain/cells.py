@@ -9,17 +9,17 @@ from opwatch.fields import Fields
 _LEFT = 1
 
 
-def number(fields: Fields, key: str) -> float | None:
+def get_number(fields: Fields, key: str) -> float | None:
     """Return a number, or None if it is absent. NaN and infinity are rejected."""
     value = fields.table.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
-        raise fields.bad(f"{key} is no number")
+        raise fields.make_error(f"{key} is no number")
     return float(value)
 
 
-def columns_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def align_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield rows with columns as wide as their contents, the first ones left-aligned."""
     widths = [max(len(row[at]) for row in [header, *rows]) for at in range(len(header))]
     for row in (header, *rows):

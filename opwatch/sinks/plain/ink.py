@@ -29,7 +29,7 @@ END = "\x1b[0m"
 Span = tuple[str, Ink]
 
 
-def is_wanted(choice: str, stream: TextIO) -> bool:
+def is_colour_wanted(choice: str, stream: TextIO) -> bool:
     """Return whether to colour lines on this stream. `auto` colours on a capable terminal unless NO_COLOR is
     set."""
     if choice != "auto":

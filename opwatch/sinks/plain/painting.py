@@ -30,7 +30,7 @@ class LineKind(Enum):
     ALARM = auto()
 
 
-def painted(text: str, kind: LineKind) -> list[Span]:
+def paint_line(text: str, kind: LineKind) -> list[Span]:
     """Return the spans of a line."""
     match kind:
         case LineKind.TITLE:
@@ -46,7 +46,7 @@ def painted(text: str, kind: LineKind) -> list[Span]:
             head, colon, rest = text.partition(":")
             return [(head + colon, Ink.GOOD), (rest, Ink.PLAIN)]
         case LineKind.ROW:
-            return _row(text)
+            return _paint_row(text)
         case LineKind.BAR:
             head, bar, rest = text.partition("|")
             return [
@@ -58,7 +58,7 @@ def painted(text: str, kind: LineKind) -> list[Span]:
             return [(text, Ink.PLAIN)]
 
 
-def _row(text: str) -> list[Span]:
+def _paint_row(text: str) -> list[Span]:
     """Return the spans of a table row: times coloured by unit, and errors if there are any."""
     # An indented row continues the row above.
     head = len(text) - len(text.lstrip()) + _NAME + 1 if text.startswith(" ") else _NAME

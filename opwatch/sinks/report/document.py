@@ -6,45 +6,45 @@ from collections.abc import Sequence
 from typing import Any
 
 from opwatch import SCHEMA
-from opwatch.compare.comparing import RunComparison
+from opwatch.compare.comparison import RunComparison
 from opwatch.owners.cells import OwnedCounts
 from opwatch.report.bins import TimeBin
-from opwatch.report.changes import CourseChanges
-from opwatch.report.drive_course import DriveCourse
-from opwatch.report.gathering import DiskPicture
+from opwatch.report.changes import MetricChanges
+from opwatch.report.drive_timeline import DriveTimeline
 from opwatch.report.levels import Step
 from opwatch.report.owner_bins import OwnersBin
+from opwatch.report.run_picture import DiskPicture
 from opwatch.report.subject import ReportedRun
-from opwatch.sinks.compare import document as compared_document
-from opwatch.sinks.fio.beside import compared_document as compared_fio
-from opwatch.sinks.fio.beside import document as fio_document
-from opwatch.sinks.jsonl import document
-from opwatch.sinks.report.change_words import step_name
-from opwatch.sinks.report.owner_table import reason_of
-from opwatch.sinks.report.sentences import summary, trust_sentences
+from opwatch.sinks.compare import build_comparison_document as compared_document
+from opwatch.sinks.fio.comparison import build_row_document as fio_document
+from opwatch.sinks.fio.comparison import build_runs_document as compared_fio
+from opwatch.sinks.jsonl import build_observation_document
+from opwatch.sinks.report.change_text import name_step
+from opwatch.sinks.report.owner_table import explain_missing_owners
+from opwatch.sinks.report.sentences import describe_trust, summarize_run
 
 
-def report_document(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> dict[str, Any]:
+def build_report_document(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> dict[str, Any]:
     """Return recordings as a report shows them, and their comparison if there are several."""
     return {
         "schema": SCHEMA,
         "type": "report",
-        "runs": [_run(run) for run in runs],
-        "comparison": _comparison(runs, comparison) if comparison else None,
+        "runs": [_build_run(run) for run in runs],
+        "comparison": _build_comparison(runs, comparison) if comparison else None,
     }
 
 
-def _comparison(runs: Sequence[ReportedRun], comparison: RunComparison) -> dict[str, Any]:
+def _build_comparison(runs: Sequence[ReportedRun], comparison: RunComparison) -> dict[str, Any]:
     """Return the document of `opwatch compare`."""
     imported = [[row for row in run.fio if row.is_imported] for run in runs]
     fio = compared_fio(zip(comparison.files, imported, strict=True))
     return {**compared_document(comparison, ()), "fio": fio}
 
 
-def _run(run: ReportedRun) -> dict[str, Any]:
+def _build_run(run: ReportedRun) -> dict[str, Any]:
     """Return a recording. Its summaries are the same as in a replay."""
-    _, is_well = trust_sentences(run)
-    begin = run.wall(run.picture.begin_ns)
+    _, is_well = describe_trust(run)
+    begin = run.to_wall_time(run.picture.begin_ns)
     return {
         "file": run.name,
         "header": run.header,
@@ -52,12 +52,12 @@ def _run(run: ReportedRun) -> dict[str, Any]:
         "begin_mono_ns": run.picture.begin_ns,
         "seconds": run.picture.seconds,
         "ending": run.ending,
-        "sentences": summary(run),
+        "sentences": summarize_run(run),
         "is_accounted_for": is_well,
         "unexplained": run.picture.unexplained,
         "explained": run.picture.explained,
-        "devices": [_disk(run, disk) for disk in run.picture.disks.values()],
-        "drives": [_drive(course) for course in run.drives.values()],
+        "devices": [_build_disk(run, disk) for disk in run.picture.disks.values()],
+        "drives": [_build_drive(course) for course in run.drives.values()],
         "phases": [
             {"name": phase.name, "begin_mono_ns": phase.begin_ns, "end_mono_ns": phase.end_ns}
             for phase in run.phases
@@ -68,21 +68,21 @@ def _run(run: ReportedRun) -> dict[str, Any]:
     }
 
 
-def _disk(run: ReportedRun, disk: DiskPicture) -> dict[str, Any]:
+def _build_disk(run: ReportedRun, disk: DiskPicture) -> dict[str, Any]:
     drive = run.drive_of(disk.device)
     return {
         "device": disk.device,
         "label": disk.label,
         "drive": drive.name if drive else None,
-        "intervals": disk.intervals,
-        "owners_reason": reason_of(disk),
-        "summaries": [document(final) for final in disk.finals],
-        "changes": [_change(change) for change in run.changes[disk.label]],
-        "bins": [_bin(one) for one in disk.bins],
+        "intervals": disk.interval_count,
+        "owners_reason": explain_missing_owners(disk),
+        "summaries": [build_observation_document(final) for final in disk.finals],
+        "changes": [_build_change(change) for change in run.changes[disk.label]],
+        "bins": [_build_bin(one) for one in disk.bins],
     }
 
 
-def _change(change: CourseChanges) -> dict[str, Any]:
+def _build_change(change: MetricChanges) -> dict[str, Any]:
     rest, period = change.levels.rest, change.period
     return {
         "figure": change.figure,
@@ -100,7 +100,7 @@ def _change(change: CourseChanges) -> dict[str, Any]:
             }
             for level in change.levels.levels
         ],
-        "steps": [_step(change, step) for step in change.levels.steps],
+        "steps": [_build_step(change, step) for step in change.levels.steps],
         "pauses": [
             {
                 "begin_mono_ns": pause.begin_ns,
@@ -119,18 +119,18 @@ def _change(change: CourseChanges) -> dict[str, Any]:
     }
 
 
-def _step(change: CourseChanges, step: Step) -> dict[str, Any]:
+def _build_step(change: MetricChanges, step: Step) -> dict[str, Any]:
     return {
-        "name": step_name(change, step),
+        "name": name_step(change, step),
         "mono_ns": step.at_ns,
         "ratio": step.difference.ratio,
         "ratio_low": step.difference.low,
         "ratio_high": step.difference.high,
-        "load_changes": _load(step),
+        "load_changes": _build_load(step),
     }
 
 
-def _load(step: Step) -> list[dict[str, Any]] | None:
+def _build_load(step: Step) -> list[dict[str, Any]] | None:
     """Return the load changes at a step, or None if they are unknown."""
     if step.load is None:
         return None
@@ -140,7 +140,7 @@ def _load(step: Step) -> list[dict[str, Any]] | None:
     ]
 
 
-def _bin(one: TimeBin) -> dict[str, Any]:
+def _build_bin(one: TimeBin) -> dict[str, Any]:
     return {
         "begin_mono_ns": one.begin_ns,
         "end_mono_ns": one.end_ns,
@@ -155,29 +155,33 @@ def _bin(one: TimeBin) -> dict[str, Any]:
                     "least": op.bytes_per_s.least,
                     "most": op.bytes_per_s.most,
                 },
-                "queue_depth": one.depth(name),
-                "latency_ns": {"p50": op.quantile_ns(0.5), "p99": op.quantile_ns(0.99), "max": op.most_ns},
+                "queue_depth": one.mean_depth(name),
+                "latency_ns": {
+                    "p50": op.find_quantile_ns(0.5),
+                    "p99": op.find_quantile_ns(0.99),
+                    "max": op.most_ns,
+                },
             }
             for name, op in one.ops.items()
         },
-        "owners": _owners(one.owners) if one.owners else None,
+        "owners": _build_owners(one.owners) if one.owners else None,
     }
 
 
-def _owners(owners: OwnersBin) -> list[dict[str, Any]]:
+def _build_owners(owners: OwnersBin) -> list[dict[str, Any]]:
     """Return the counts by owner key, as in summaries. The remainder has no key."""
     rows = [
-        {"kind": key.kind.value, "number": key.number, "since_ns": key.since_ns, **_amounts(counts)}
+        {"kind": key.kind.value, "number": key.number, "since_ns": key.since_ns, **_build_counts(counts)}
         for key, counts in owners.owners.items()
     ]
-    return [*rows, {"kind": None, "number": None, "since_ns": None, **_amounts(owners.other)}]
+    return [*rows, {"kind": None, "number": None, "since_ns": None, **_build_counts(owners.other)}]
 
 
-def _amounts(counts: OwnedCounts) -> dict[str, int]:
+def _build_counts(counts: OwnedCounts) -> dict[str, int]:
     return {"count": counts.requests, "moved_bytes": counts.bytes, "time_ns": counts.sum_ns}
 
 
-def _drive(course: DriveCourse) -> dict[str, Any]:
+def _build_drive(course: DriveTimeline) -> dict[str, Any]:
     return {
         "name": course.name,
         "model": course.facts.model,
@@ -187,7 +191,7 @@ def _drive(course: DriveCourse) -> dict[str, Any]:
         "waf": course.waf,
         "waf_error": course.error,
         "reason": course.reason,
-        "split": _split(course),
+        "split": _build_split(course),
         "parts": [
             {
                 "end_mono_ns": part.end_ns,
@@ -211,7 +215,7 @@ def _drive(course: DriveCourse) -> dict[str, Any]:
     }
 
 
-def _split(course: DriveCourse) -> dict[str, Any] | None:
+def _build_split(course: DriveTimeline) -> dict[str, Any] | None:
     split = course.measured.split if course.measured else None
     if split is None:
         return None

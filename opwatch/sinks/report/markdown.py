@@ -4,51 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opwatch.compare.comparing import RunComparison
+from opwatch.compare.comparison import RunComparison
 from opwatch.report.subject import ReportedRun
-from opwatch.sinks.compare_markdown import markdown
+from opwatch.sinks.compare_markdown import format_markdown
 from opwatch.sinks.markdown_text import escaped, escaped_cell
-from opwatch.sinks.report.change_words import change_table
-from opwatch.sinks.report.owner_table import owner_table, reason_of
-from opwatch.sinks.report.page import facts, lead
-from opwatch.sinks.report.sentences import summary, trust_sentences
+from opwatch.sinks.report.change_text import build_change_table
+from opwatch.sinks.report.owner_table import build_owner_table, explain_missing_owners
+from opwatch.sinks.report.page import format_lead, list_facts
+from opwatch.sinks.report.sentences import describe_trust, summarize_run
 from opwatch.sinks.report.tables import (
-    WordTable,
-    event_table,
-    fio_table,
-    fio_title,
-    op_table,
-    phase_table,
-    slow_table,
+    TextTable,
+    build_event_table,
+    build_fio_table,
+    build_op_table,
+    build_phase_table,
+    build_slow_table,
+    format_fio_title,
 )
 
 
-def _table(table: WordTable | None, title: str) -> Iterator[str]:
+def _format_table(table: TextTable | None, title: str) -> Iterator[str]:
     if not table:
         return
     yield from (f"**{escaped(title)}**", "")
-    yield _cells(table.head)
-    yield _cells(["---" if place < table.words else "---:" for place in range(len(table.head))], plain=True)
-    yield from (_cells(row) for row in table.rows)
+    yield _format_cells(table.head)
+    yield _format_cells(
+        ["---" if place < table.words else "---:" for place in range(len(table.head))], plain=True
+    )
+    yield from (_format_cells(row) for row in table.rows)
     yield ""
 
 
-def _cells(words: Sequence[str], *, plain: bool = False) -> str:
+def _format_cells(words: Sequence[str], *, plain: bool = False) -> str:
     return "| " + " | ".join(word if plain else escaped_cell(word) for word in words) + " |"
 
 
-def report_lines(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> Iterator[str]:
+def format_report(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> Iterator[str]:
     """Yield the report of all recordings, line by line."""
     if comparison:
-        yield from ("# Side by side", "", *markdown(comparison, ()), "")
+        yield from ("# Side by side", "", *format_markdown(comparison, ()), "")
     for run in runs:
-        yield from _run_lines(run)
+        yield from _format_run(run)
 
 
-def _run_lines(run: ReportedRun) -> Iterator[str]:
-    yield from (f"# {escaped(run.name)}", "", escaped(lead(run)), "")
-    yield from (f"- {escaped(sentence)}" for sentence in summary(run))
-    sentences, is_well = trust_sentences(run)
+def _format_run(run: ReportedRun) -> Iterator[str]:
+    yield from (f"# {escaped(run.name)}", "", escaped(format_lead(run)), "")
+    yield from (f"- {escaped(sentence)}" for sentence in summarize_run(run))
+    sentences, is_well = describe_trust(run)
     for sentence in sentences:
         yield f"- {escaped(sentence)}" if is_well else f"- **{escaped(sentence)}**"
     yield from (f"- Note: {escaped(note)}" for note in run.notes)
@@ -56,14 +58,14 @@ def _run_lines(run: ReportedRun) -> Iterator[str]:
     for disk in run.picture.disks.values():
         for final in disk.finals:
             if final.interval.ops:
-                yield from _table(op_table(final), disk.label)
-        reason = reason_of(disk)
+                yield from _format_table(build_op_table(final), disk.label)
+        reason = explain_missing_owners(disk)
         yield from (escaped(reason), "") if reason else ()
-        yield from _table(owner_table(disk), f"Whose the requests of {disk.label} were")
-        yield from _table(change_table(run, run.changes[disk.label]), f"Changes of {disk.label}")
-        yield from _table(slow_table(run, disk), f"The slowest requests of {disk.label}")
-    yield from _table(fio_table(run), fio_title(run))
-    yield from _table(phase_table(run), "Phases")
-    yield from _table(event_table(run), "Events")
-    yield from (f"- {escaped(name)}: {escaped(value)}" for name, value in facts(run))
+        yield from _format_table(build_owner_table(disk), f"Whose the requests of {disk.label} were")
+        yield from _format_table(build_change_table(run, run.changes[disk.label]), f"Changes of {disk.label}")
+        yield from _format_table(build_slow_table(run, disk), f"The slowest requests of {disk.label}")
+    yield from _format_table(build_fio_table(run), format_fio_title(run))
+    yield from _format_table(build_phase_table(run), "Phases")
+    yield from _format_table(build_event_table(run), "Events")
+    yield from (f"- {escaped(name)}: {escaped(value)}" for name, value in list_facts(run))
     yield ""

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opwatch.compare.pairing import DiskPairs
-from opwatch.report.bins import thinned
-from opwatch.report.gathering import DiskPicture
+from opwatch.report.bins import thin_bins
+from opwatch.report.run_picture import DiskPicture
 from opwatch.report.subject import ReportedRun
-from opwatch.sinks.compare import label
-from opwatch.sinks.report.disk_section import plots, points_for
+from opwatch.sinks.compare import label_run
+from opwatch.sinks.report.disk_section import choose_point_count, render_plots
 from opwatch.sinks.report.plots import markup
-from opwatch.sinks.report.plots.drive_figures import drive_figures
+from opwatch.sinks.report.plots.drive_figures import plot_drives
 from opwatch.sinks.report.plots.figure import Figure
-from opwatch.sinks.report.plots.scales import elapsed
-from opwatch.sinks.report.plots.spread_figures import Latencies, Sizes, curve_figure, size_figure
-from opwatch.sinks.report.plots.time_figures import heat_figure, quantile_figures, rate_figures
+from opwatch.sinks.report.plots.scales import make_time_axis
+from opwatch.sinks.report.plots.spread_figures import Latencies, Sizes, plot_latency_curve, plot_sizes
+from opwatch.sinks.report.plots.time_figures import plot_heat, plot_quantiles, plot_rates
 from opwatch.sinks.report.plots.traces import Backdrop, OpTrace
 
 # Maximum number of colours that remain distinguishable.
-MOST_OVERLAID = 6
+MAX_OVERLAID = 6
 Overlaid = Sequence[tuple[ReportedRun, DiskPicture]]
 
 
-def run_name(place: int, run: ReportedRun) -> str:
-    return f"{label(place)} {run.name}"
+def name_run(place: int, run: ReportedRun) -> str:
+    return f"{label_run(place)} {run.name}"
 
 
-def _pictures(runs: Sequence[ReportedRun], devices: Sequence[str]) -> Overlaid:
+def _select_disks(runs: Sequence[ReportedRun], devices: Sequence[str]) -> Overlaid:
     """Return each run's disk of the given name."""
     chosen = []
     for run, device in zip(runs, devices, strict=True):
@@ -36,58 +36,59 @@ def _pictures(runs: Sequence[ReportedRun], devices: Sequence[str]) -> Overlaid:
     return chosen
 
 
-def _op_figures(op: str, overlaid: Overlaid, back: Backdrop, points: int) -> Iterator[Figure | None]:
+def _plot_op(op: str, overlaid: Overlaid, back: Backdrop, points: int) -> Iterator[Figure | None]:
     traces = [
-        OpTrace(f"run{place}", run_name(place, run), op, thinned(disk.bins, points), run.picture.begin_ns)
+        OpTrace(f"run{place}", name_run(place, run), op, thin_bins(disk.bins, points), run.picture.begin_ns)
         for place, (run, disk) in enumerate(overlaid)
         if op in disk.ops
     ]
-    yield from rate_figures(traces, back)
-    yield from quantile_figures(traces, back)
+    yield from plot_rates(traces, back)
+    yield from plot_quantiles(traces, back)
     numbered = [(place, run, disk) for place, (run, disk) in enumerate(overlaid) if op in disk.ops]
-    yield curve_figure(
-        [Latencies(f"run{place}", run_name(place, run), disk.latencies(op)) for place, run, disk in numbered]
+    yield plot_latency_curve(
+        [
+            Latencies(f"run{place}", name_run(place, run), disk.get_histogram(op))
+            for place, run, disk in numbered
+        ]
     )
-    yield size_figure(
-        [Sizes(f"run{place}", run_name(place, run), disk.sizes(op)) for place, run, disk in numbered]
+    yield plot_sizes(
+        [Sizes(f"run{place}", name_run(place, run), disk.list_sizes(op)) for place, run, disk in numbered]
     )
     for trace in traces:
         few = [trace.bins[0].begin_ns, trace.bins[-1].end_ns]
-        own = Backdrop(elapsed((few[1] - trace.begin_ns) / 1e9))
-        yield heat_figure(OpTrace(trace.kind, f"{op}, {trace.name}", op, trace.bins, trace.begin_ns), own)
+        own = Backdrop(make_time_axis((few[1] - trace.begin_ns) / 1e9))
+        yield plot_heat(OpTrace(trace.kind, f"{op}, {trace.name}", op, trace.bins, trace.begin_ns), own)
 
 
-def overlaid_figures(
-    runs: Sequence[ReportedRun], devices: Sequence[str]
-) -> Iterator[tuple[str, Figure | None]]:
+def plot_overlaid(runs: Sequence[ReportedRun], devices: Sequence[str]) -> Iterator[tuple[str, Figure | None]]:
     """Yield all plots of a row of disks, each with a heading: the operation or another subject."""
-    overlaid = _pictures(runs, devices)
-    back = Backdrop(elapsed(max(run.picture.seconds for run in runs)))
-    points = points_for(len(runs))
+    overlaid = _select_disks(runs, devices)
+    back = Backdrop(make_time_axis(max(run.picture.seconds for run in runs)))
+    points = choose_point_count(len(runs))
     for op in dict.fromkeys(op for _, disk in overlaid for op in disk.ops):
-        yield from ((op, figure) for figure in _op_figures(op, overlaid, back, points))
+        yield from ((op, figure) for figure in _plot_op(op, overlaid, back, points))
     courses = [
-        (f"run{place}", run_name(place, run), course, run.picture.begin_ns)
+        (f"run{place}", name_run(place, run), course, run.picture.begin_ns)
         for place, (run, disk) in enumerate(overlaid)
         if (course := run.drive_of(disk.device))
     ]
     if courses:
-        yield from (("the drives", figure) for figure in drive_figures(courses, back))
+        yield from (("the drives", figure) for figure in plot_drives(courses, back))
 
 
-def overlay_section(runs: Sequence[ReportedRun], devices: Sequence[str]) -> str:
+def render_overlay(runs: Sequence[ReportedRun], devices: Sequence[str]) -> str:
     """Return one row of disks, operation by operation."""
     by_title: dict[str, list[Figure | None]] = {}
-    for title, figure in overlaid_figures(runs, devices):
+    for title, figure in plot_overlaid(runs, devices):
         by_title.setdefault(title, []).append(figure)
     shown = "".join(
-        f"<h3>{markup.text(title)}</h3>{drawn}"
+        f"<h3>{markup.escape_text(title)}</h3>{drawn}"
         for title, figures in by_title.items()
-        if (drawn := plots(figures))
+        if (drawn := render_plots(figures))
     )
-    return f"<section><h2>{markup.text(' / '.join(dict.fromkeys(devices)))}</h2>{shown}</section>\n"
+    return f"<section><h2>{markup.escape_text(' / '.join(dict.fromkeys(devices)))}</h2>{shown}</section>\n"
 
 
-def overlay_sections(runs: Sequence[ReportedRun], pairs: DiskPairs) -> str:
+def render_overlays(runs: Sequence[ReportedRun], pairs: DiskPairs) -> str:
     """Return the sections of all compared rows of disks."""
-    return "".join(overlay_section(runs, [course.device for course in row]) for row in pairs.rows)
+    return "".join(render_overlay(runs, [course.device for course in row]) for row in pairs.rows)

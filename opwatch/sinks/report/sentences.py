@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opwatch import units
-from opwatch.report.drive_course import DriveCourse
-from opwatch.report.gathering import DiskPicture
+from opwatch.report.drive_timeline import DriveTimeline
+from opwatch.report.run_picture import DiskPicture
 from opwatch.report.subject import ReportedRun
 from opwatch.samples.observation import Observation
-from opwatch.sinks.report.change_words import change_sentences, pause_sentences
-from opwatch.sinks.report.owner_table import owner_sentences
+from opwatch.sinks.report.change_text import describe_changes, describe_pauses
+from opwatch.sinks.report.owner_table import describe_owners
 from opwatch.sinks.report.plots import amounts
 from opwatch.trace.derive import OpInterval
-from opwatch.trace.lacking import TRUST
-from opwatch.waf.span import CHANGED_WAY
+from opwatch.trace.unavailable import TRUST
+from opwatch.waf.span import MODE_CHANGED
 
 _PLURALS = {
     **{"read": "reads", "write": "writes", "flush": "flushes", "discard": "discards"},
@@ -23,29 +23,31 @@ _PLURALS = {
 
 
 # A shorter stall cannot be distinguished from a slow request between two samples.
-_LEAST_STALL_NS = 10**9
+_MIN_STALL_NS = 10**9
 
 
-def plural(op: str) -> str:
+def pluralize_op(op: str) -> str:
     return _PLURALS.get(op, op)
 
 
-def _op(name: str, op: OpInterval, seconds: float) -> str:
-    rate = amounts.rate(op.count / seconds if seconds else 0.0)
-    words = f"{op.count:,} {plural(name)} ({rate} a second"
+def _describe_op(name: str, op: OpInterval, seconds: float) -> str:
+    rate = amounts.format_rate(op.count / seconds if seconds else 0.0)
+    words = f"{op.count:,} {pluralize_op(name)} ({rate} a second"
     if op.bytes:
-        words += f", {amounts.megabytes(op.bytes / seconds if seconds else 0.0)} MB/s"
+        words += f", {amounts.format_megabytes(op.bytes / seconds if seconds else 0.0)} MB/s"
     p50, p99 = (op.latency.quantiles[name] for name in ("p50", "p99"))
     if p50 is not None and p99 is not None:
-        words += f"; half of them within {amounts.latency(p50)}, 99 % within {amounts.latency(p99)}"
+        words += (
+            f"; half of them within {amounts.format_latency(p50)}, 99 % within {amounts.format_latency(p99)}"
+        )
     return words + ")"
 
 
-def disk_sentences(final: Observation) -> Iterator[str]:
+def describe_disk(final: Observation) -> Iterator[str]:
     """Yield the activity and the errors of a disk."""
     seconds = final.interval.seconds
-    ops = [_op(name, op, seconds) for name, op in final.interval.ops.items() if op.count]
-    head = f"{final.label}, {amounts.span(seconds)}: "
+    ops = [_describe_op(name, op, seconds) for name, op in final.interval.ops.items() if op.count]
+    head = f"{final.label}, {amounts.format_duration(seconds)}: "
     if not ops:
         yield f"{head}no I/O."
     elif len(ops) == 1:
@@ -55,30 +57,31 @@ def disk_sentences(final: Observation) -> Iterator[str]:
     for name, op in final.interval.ops.items():
         if op.errors:
             kinds = ", ".join(f"{count:,} {status}" for status, count in op.statuses.items())
-            yield f"{op.errors:,} {plural(name)} of {final.label} failed: {kinds}."
+            yield f"{op.errors:,} {pluralize_op(name)} of {final.label} failed: {kinds}."
 
 
-def drive_sentences(course: DriveCourse) -> Iterator[str]:
+def describe_drive(course: DriveTimeline) -> Iterator[str]:
     """Yield the write amplification of the whole recording, and its components."""
     measured = course.measured
     if course.waf is None or course.error is None or not measured or not measured.stretch:
         yield f"Write amplification of {course.name} is not known: {course.reason}."
         return
     amplification = measured.stretch.amplification
-    host, nand = (int(span.middle) for span in (amplification.host, amplification.nand))
+    host, nand = (int(span.best_estimate) for span in (amplification.host, amplification.nand))
     yield (
-        f"{course.name} wrote {units.capacity(nand)} to NAND for {units.capacity(host)} of the host: write "
-        f"amplification {units.with_error(course.waf, course.error)}."
+        f"{course.name} wrote {units.format_capacity(nand)} to NAND for "
+        f"{units.format_capacity(host)} of the host: write "
+        f"amplification {units.format_with_error(course.waf, course.error)}."
     )
     split = measured.split
     if course.is_even and split.a is not None and split.b_bytes_per_s is not None:
-        a = units.with_error(split.a, split.a_error or 0.0)
+        a = units.format_with_error(split.a, split.a_error or 0.0)
         b, error = (f"{value / 1e6:.2f}" for value in (split.b_bytes_per_s, split.b_error or 0.0))
         yield (
             f"Of that the host caused {a} bytes for each byte, and the drive {b} ± {error} MB/s on its own "
             "(a fit over the time; a write costs the former, an hour the latter)."
         )
-    elif split.a is not None or split.reason == CHANGED_WAY:
+    elif split.a is not None or split.reason == MODE_CHANGED:
         yield (
             f"{course.name} did not work in the same way throughout: what the host caused and what the drive "
             "did on its own cannot be told apart over the whole time."
@@ -91,59 +94,60 @@ def drive_sentences(course: DriveCourse) -> Iterator[str]:
         )
 
 
-def stall_sentences(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
+def describe_stalls(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
     """Yield the longest time without completions while requests were in flight."""
     stall = disk.stall
-    if not stall or stall.least_ns < _LEAST_STALL_NS:
+    if not stall or stall.least_ns < _MIN_STALL_NS:
         return
-    began = run.wall(stall.since_ns)
+    began = run.to_wall_time(stall.since_ns)
     since = f" from {began:%H:%M:%S} on" if began else ""
     yield (
-        f"{disk.label} stood still for at least {amounts.span(stall.least_ns / 1e9)}{since}: nothing "
+        f"{disk.label} stood still for at least "
+        f"{amounts.format_duration(stall.least_ns / 1e9)}{since}: nothing "
         f"completed, with {stall.in_flight:,} in flight."
     )
 
 
-def slow_sentences(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
+def describe_slow_requests(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
     """Yield the slowest request, if slow requests were recorded."""
     if disk.slow_limit_ns is None:
         return
-    limit = amounts.latency(disk.slow_limit_ns)
+    limit = amounts.format_latency(disk.slow_limit_ns)
     if not disk.slow_count:
         yield f"No request of {disk.label} took more than {limit}."
         return
     words = f"{disk.slow_count:,} requests of {disk.label} took more than {limit}"
     if disk.slow:
         longest = max(disk.slow, key=lambda request: request.latency_ns)
-        at = run.wall(longest.end_ns)
-        words += f"; the slowest, a {longest.op}, {amounts.latency(longest.latency_ns)}"
+        at = run.to_wall_time(longest.end_ns)
+        words += f"; the slowest, a {longest.op}, {amounts.format_latency(longest.latency_ns)}"
         words += f" until {at:%H:%M:%S}" if at else ""
     yield f"{words}."
 
 
-def summary(run: ReportedRun) -> list[str]:
+def summarize_run(run: ReportedRun) -> list[str]:
     """Return all sentences, disk by disk."""
     sentences: list[str] = []
     for disk in run.picture.disks.values():
-        sentences += pause_sentences(run, disk.label, run.changes[disk.label])
-        sentences += stall_sentences(run, disk)
+        sentences += describe_pauses(run, disk.label, run.changes[disk.label])
+        sentences += describe_stalls(run, disk)
         for final in disk.finals:
-            sentences += disk_sentences(final)
-        sentences += owner_sentences(disk)
-        sentences += change_sentences(run, disk.label, run.changes[disk.label])
-        sentences += slow_sentences(run, disk)
+            sentences += describe_disk(final)
+        sentences += describe_owners(disk)
+        sentences += describe_changes(run, disk.label, run.changes[disk.label])
+        sentences += describe_slow_requests(run, disk)
     for course in run.drives.values():
-        sentences += drive_sentences(course)
+        sentences += describe_drive(course)
     return sentences
 
 
-def trust_sentences(run: ReportedRun) -> tuple[list[str], bool]:
+def describe_trust(run: ReportedRun) -> tuple[list[str], bool]:
     """Return (sentences about the accounting of requests, whether all are accounted for)."""
     explained = [f"{words}." for words in run.picture.explained]
     if run.picture.unexplained:
         return [*explained, *(f"Unexplained: {words}." for words in run.picture.unexplained)], False
     finals = [final for disk in run.picture.disks.values() for final in disk.finals]
-    imported = [final for final in finals if TRUST in final.absent]
+    imported = [final for final in finals if TRUST in final.missing_fields]
     if imported:
         return [f"Not known: {words}" for final in imported[:1] for words in final.lacks], False
     issued = sum(final.trust.issued for final in finals)

@@ -8,13 +8,13 @@ from typing import Any
 from opwatch import SCHEMA
 from opwatch.scenarios.iometer import NO_CPU, IometerResult, OpRate
 from opwatch.scenarios.mixed import MixConfiguration, MixRate
-from opwatch.scenarios.scenario import AuthorsWord, Scenario
+from opwatch.scenarios.scenario import Finding, Scenario
 from opwatch.scenarios.untrimmed import UntrimmedRun
 
 TYPE = "sweep-scenario"
 
 
-def scenario_head(scenario: Scenario) -> dict[str, Any]:
+def build_scenario_head(scenario: Scenario) -> dict[str, Any]:
     return {
         "name": scenario.name,
         "kind": scenario.kind.value,
@@ -24,29 +24,29 @@ def scenario_head(scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def statement_fields(statements: Iterable[AuthorsWord]) -> list[dict[str, Any]]:
+def build_statements(statements: Iterable[Finding]) -> list[dict[str, Any]]:
     return [statement._asdict() | {"verdict": statement.verdict.value} for statement in statements]
 
 
-def experiment_document(
+def build_experiment_document(
     scenario: Scenario, target: str, workload: str, model: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Return the fields common to all experiments. Results and statements are added by the caller."""
     return {
         "schema": SCHEMA,
         "type": TYPE,
-        "scenario": scenario_head(scenario),
+        "scenario": build_scenario_head(scenario),
         "target": target,
         "workload": workload,
         "model": model,
     }
 
 
-def untrimmed_fields(runs: Sequence[UntrimmedRun], statements: Iterable[AuthorsWord]) -> dict[str, Any]:
-    return {"runs": [_untrimmed(run) for run in runs], "statements": statement_fields(statements)}
+def build_untrimmed_fields(runs: Sequence[UntrimmedRun], statements: Iterable[Finding]) -> dict[str, Any]:
+    return {"runs": [_build_untrimmed_run(run) for run in runs], "statements": build_statements(statements)}
 
 
-def _untrimmed(run: UntrimmedRun) -> dict[str, Any]:
+def _build_untrimmed_run(run: UntrimmedRun) -> dict[str, Any]:
     return {
         "name": run.name,
         "free_bytes": run.free_bytes,
@@ -63,8 +63,8 @@ def _untrimmed(run: UntrimmedRun) -> dict[str, Any]:
     }
 
 
-def iometer_fields(
-    result: IometerResult, io_bytes: int, published: dict[str, Any], statements: Iterable[AuthorsWord]
+def build_iometer_fields(
+    result: IometerResult, io_bytes: int, published: dict[str, Any], statements: Iterable[Finding]
 ) -> dict[str, Any]:
     """Return the result's fields.
 
@@ -72,18 +72,18 @@ def iometer_fields(
     of CPU.
     """
     return {
-        "rates": [_rate(rate, io_bytes) for rate in result.rates],
+        "rates": [_build_rate(rate, io_bytes) for rate in result.rates],
         "gains": [
             {**gain.kind._asdict(), "gain": gain.gain, "error": gain.error, "foretold": gain.foretold}
             for gain in result.gains
         ],
         "published": published,
         "is_at_rest": result.is_at_rest,
-        "statements": statement_fields(statements),
+        "statements": build_statements(statements),
     }
 
 
-def _rate(rate: OpRate, io_bytes: int) -> dict[str, Any]:
+def _build_rate(rate: OpRate, io_bytes: int) -> dict[str, Any]:
     return {
         **rate.kind._asdict(),
         "level": rate.level.label,
@@ -93,17 +93,17 @@ def _rate(rate: OpRate, io_bytes: int) -> dict[str, Any]:
         "mean_ns": rate.mean_ns,
         "error_ratio": rate.error_ratio,
         "cpu_ratio": rate.cpu_ratio,
-        "missing": _missing(rate),
+        "missing": _build_missing(rate),
     }
 
 
-def _missing(rate: OpRate) -> dict[str, str]:
+def _build_missing(rate: OpRate) -> dict[str, str]:
     no_rate = {"iops": rate.why} if rate.why else {}
     return no_rate if rate.cpu_ratio is not None else {"cpu_ratio": rate.why or NO_CPU} | no_rate
 
 
-def mixed_fields(
-    configurations: Sequence[MixConfiguration], statements: Iterable[AuthorsWord]
+def build_mixed_fields(
+    configurations: Sequence[MixConfiguration], statements: Iterable[Finding]
 ) -> dict[str, Any]:
     return {
         "configurations": [
@@ -113,15 +113,15 @@ def mixed_fields(
                 "device": one.device,
                 "kind": one.kind,
                 "file_bytes": one.file_bytes,
-                "rates": [_mix_rate(rate) for rate in one.rates],
+                "rates": [_build_mix_rate(rate) for rate in one.rates],
             }
             for one in configurations
         ],
-        "statements": statement_fields(statements),
+        "statements": build_statements(statements),
     }
 
 
-def _mix_rate(rate: MixRate) -> dict[str, Any]:
+def _build_mix_rate(rate: MixRate) -> dict[str, Any]:
     return {
         "load": rate.load.name,
         "rdpct": rate.load.rdpct,

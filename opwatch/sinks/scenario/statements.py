@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opwatch.fields import Fields
-from opwatch.sinks.folding import folded
+from opwatch.sinks.wrapping import wrap_text
 
 
-def statement_lines(holder: Fields) -> Iterator[str]:
+def format_statements(holder: Fields) -> Iterator[str]:
     """Yield the verdicts in a part of a document, each with the reason."""
-    for statement in holder.tables("statements", "a statement"):
-        yield from folded(f"{statement.text('what')}: {statement.text('verdict')}; {statement.text('why')}")
+    for statement in holder.read_subtables("statements", "a statement"):
+        yield from wrap_text(
+            f"{statement.read_text('what')}: {statement.read_text('verdict')}; {statement.read_text('why')}"
+        )

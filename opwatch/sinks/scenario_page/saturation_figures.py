@@ -9,22 +9,28 @@ from typing import NamedTuple
 from opwatch import units
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
-from opwatch.report.bins import grouped
-from opwatch.report.levels import Levels, LevelSeries, levels_of
-from opwatch.sinks.plain.cells import number
+from opwatch.report.bins import group_neighbours
+from opwatch.report.levels import Levels, LevelSeries, find_levels
+from opwatch.sinks.plain.cells import get_number
 from opwatch.sinks.report.plots.figure import Figure, Flag
-from opwatch.sinks.report.plots.markup import dots, line
-from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, elapsed, linear
+from opwatch.sinks.report.plots.markup import draw_dots, draw_line
+from opwatch.sinks.report.plots.scales import (
+    EXTENT,
+    AxisScale,
+    make_capacity_axis,
+    make_linear_axis,
+    make_time_axis,
+)
 
 # Maximum number of colours that remain distinguishable.
-MOST_COLOURS = 6
+MAX_COLOURS = 6
 # Maximum number of intervals in the search for steps, and of dots in a plot; more are merged.
-_MOST_POINTS, _MOST_DOTS = 300, 4000
+_MAX_POINTS, _MAX_DOTS = 300, 4000
 # A round shorter than a second has no per-second counts. If the counts cover less than this share of a round,
 # the round is plotted instead.
-_LEAST_SEEN = 0.5
+_MIN_COVERAGE = 0.5
 # Flags at a smaller distance from each other share a label.
-ONE_PLACE = EXTENT // 50
+FLAG_DISTANCE = EXTENT // 50
 
 
 class _Point(NamedTuple):
@@ -42,7 +48,7 @@ class _Point(NamedTuple):
         return self.ios / self.seconds
 
 
-class _Course(NamedTuple):
+class _LevelCurve(NamedTuple):
     """A level and a colour.
 
     `points` are seconds if counted, otherwise rounds. `stretches` are merged points, used to find steps.
@@ -60,44 +66,46 @@ class _Course(NamedTuple):
     steady: _Point | None
 
 
-def saturation_figures(document: Fields) -> Iterator[Figure]:
+def plot_saturation(document: Fields) -> Iterator[Figure]:
     """Yield a plot by time and a plot by bytes written."""
-    scenario = document.sub("scenario")
-    ratio = scenario.amount("time_ratio") or 1.0
-    rows = list(zip(document.tables("levels"), scenario.tables("levels"), strict=False))
-    courses = [_course(place, *row, ratio) for place, row in enumerate(rows[:MOST_COLOURS])]
+    scenario = document.read_subtable("scenario")
+    ratio = scenario.read_amount("time_ratio") or 1.0
+    rows = list(zip(document.read_subtables("levels"), scenario.read_subtables("levels"), strict=False))
+    courses = [_make_curve(place, *row, ratio) for place, row in enumerate(rows[:MAX_COLOURS])]
     courses = [course for course in courses if course.points]
     if not courses:
         return
-    y = linear(max(point.iops for course in courses for point in course.points))
+    y = make_linear_axis(max(point.iops for course in courses for point in course.points))
     last = [course.points[-1] for course in courses]
-    time = elapsed(max(point.at_seconds + point.seconds / 2 for point in last))
-    yield _figure(courses, time, y, is_of_time=True)
-    size = capacities(max(point.at_bytes + point.written_bytes / 2 for point in last))
-    yield _figure(courses, size, y, is_of_time=False)
+    time = make_time_axis(max(point.at_seconds + point.seconds / 2 for point in last))
+    yield _plot_curves(courses, time, y, is_of_time=True)
+    size = make_capacity_axis(max(point.at_bytes + point.written_bytes / 2 for point in last))
+    yield _plot_curves(courses, size, y, is_of_time=False)
 
 
-def _course(place: int, level: Fields, facts: Fields, ratio: float) -> _Course:
-    rounds = list(_points([[_numbers(row, ratio)] for row in level.tables("rounds")]))
-    spots, has_seconds, has_rounds = _dots(rounds, list(_seconds(level)))
-    window = level.sub("opwatch").table.get("window")
+def _make_curve(place: int, level: Fields, facts: Fields, ratio: float) -> _LevelCurve:
+    rounds = list(_place_points([[_scale_round(row, ratio)] for row in level.read_subtables("rounds")]))
+    spots, has_seconds, has_rounds = _choose_points(rounds, list(_read_seconds(level)))
+    window = level.read_subtable("opwatch").table.get("window")
     begin = window[0] if isinstance(window, list) and window and isinstance(window[0], int) else None
     at = None if begin is None else max(begin - 1, 0)
-    stretches = [_joined(group) for group in grouped(spots, _MOST_POINTS)]
-    return _Course(
+    stretches = [_merge_points(group) for group in group_neighbours(spots, _MAX_POINTS)]
+    return _LevelCurve(
         kind=f"run{place}",
-        label=facts.text("label"),
-        points=[_joined(group) for group in grouped(spots, _MOST_DOTS)] if has_seconds else stretches,
+        label=facts.read_text("label"),
+        points=[_merge_points(group) for group in group_neighbours(spots, _MAX_DOTS)]
+        if has_seconds
+        else stretches,
         stretches=stretches,
         has_seconds=has_seconds,
         has_rounds=has_rounds,
-        changes=_changes(stretches),
+        changes=_find_changes(stretches),
         facts=facts,
         steady=rounds[at] if at is not None and at < len(rounds) else None,
     )
 
 
-def _dots(rounds: Sequence[_Point], seconds: Sequence[_Point]) -> tuple[list[_Point], bool, bool]:
+def _choose_points(rounds: Sequence[_Point], seconds: Sequence[_Point]) -> tuple[list[_Point], bool, bool]:
     """Return (points, whether some are seconds, whether some are rounds).
 
     A round is replaced by per-second points, unless the points cover too little of the round.
@@ -108,23 +116,23 @@ def _dots(rounds: Sequence[_Point], seconds: Sequence[_Point]) -> tuple[list[_Po
         end = one.at_bytes + one.written_bytes / 2
         count = next((at for at, second in enumerate(left) if second.at_bytes >= end), len(left))
         own, left = left[:count], left[count:]
-        is_seen = sum(second.written_bytes for second in own) >= _LEAST_SEEN * one.written_bytes
+        is_seen = sum(second.written_bytes for second in own) >= _MIN_COVERAGE * one.written_bytes
         spots += own if is_seen else [one]
         places.add(is_seen)
     return spots, True in places, False in places
 
 
-def _seconds(level: Fields) -> Iterator[_Point]:
+def _read_seconds(level: Fields) -> Iterator[_Point]:
     """Yield the seconds counted by a block trace; none for a model or without a trace."""
     for begin_s, begin_bytes, seconds, ios, n_bytes in (
-        level.amounts("seconds", 5) if "seconds" in level.table else []
+        level.read_amount_lists("seconds", 5) if "seconds" in level.table else []
     ):
         if not seconds > 0:
             raise BadInput(f"{level.where}: a second that took no time")
         yield _Point(begin_bytes + n_bytes / 2, begin_s + seconds / 2, n_bytes, seconds, ios)
 
 
-def _joined(group: Sequence[_Point]) -> _Point:
+def _merge_points(group: Sequence[_Point]) -> _Point:
     """Merge neighbouring points into one."""
     first, last = group[0], group[-1]
     begin_bytes, begin_s = first.at_bytes - first.written_bytes / 2, first.at_seconds - first.seconds / 2
@@ -138,15 +146,15 @@ def _joined(group: Sequence[_Point]) -> _Point:
     )
 
 
-def _numbers(row: Fields, ratio: float) -> tuple[float, float, float]:
+def _scale_round(row: Fields, ratio: float) -> tuple[float, float, float]:
     """Return (bytes, seconds, I/Os) of a round, scaled from the model to the drive."""
-    seconds = row.amount("seconds")
+    seconds = row.read_amount("seconds")
     if not seconds > 0:
         raise BadInput(f"{row.where}: a round that took no time")
-    return row.amount("host_bytes") / ratio, seconds / ratio, row.amount("ios") / ratio
+    return row.read_amount("host_bytes") / ratio, seconds / ratio, row.read_amount("ios") / ratio
 
 
-def _points(groups: Sequence[Sequence[tuple[float, float, float]]]) -> Iterator[_Point]:
+def _place_points(groups: Sequence[Sequence[tuple[float, float, float]]]) -> Iterator[_Point]:
     at_bytes = at_seconds = 0.0
     for group in groups:
         written, seconds, ios = (sum(column) for column in zip(*group, strict=True))
@@ -154,9 +162,9 @@ def _points(groups: Sequence[Sequence[tuple[float, float, float]]]) -> Iterator[
         at_bytes, at_seconds = at_bytes + written, at_seconds + seconds
 
 
-def _changes(points: Sequence[_Point]) -> Levels:
+def _find_changes(points: Sequence[_Point]) -> Levels:
     """Find steps by bytes instead of seconds, so that fast and slow intervals have equal weight."""
-    return levels_of(
+    return find_levels(
         LevelSeries(
             over=[point.ios for point in points],
             under=[point.seconds for point in points],
@@ -166,21 +174,21 @@ def _changes(points: Sequence[_Point]) -> Levels:
     )
 
 
-def _figure(courses: Sequence[_Course], x: AxisScale, y: AxisScale, *, is_of_time: bool) -> Figure:
-    def place(point: _Point) -> int:
-        return x.at(point.at_seconds if is_of_time else point.at_bytes)
+def _plot_curves(courses: Sequence[_LevelCurve], x: AxisScale, y: AxisScale, *, is_of_time: bool) -> Figure:
+    def place_on_axis(point: _Point) -> int:
+        return x.place_value(point.at_seconds if is_of_time else point.at_bytes)
 
     layers = []
     for course in courses:
         size = "big " if len(course.points) <= 200 else ""
-        spots = [(place(point), EXTENT - y.at(point.iops)) for point in course.points]
-        layers.append(dots(spots, f"{size}{course.kind}"))
+        spots = [(place_on_axis(point), EXTENT - y.place_value(point.iops)) for point in course.points]
+        layers.append(draw_dots(spots, f"{size}{course.kind}"))
     for course in courses:
-        rest = number(course.facts, "steady_iops")
+        rest = get_number(course.facts, "steady_iops")
         if course.steady and rest is not None:
-            height = EXTENT - y.at(rest)
-            ends = [(place(course.steady), height), (place(course.points[-1]), height)]
-            layers.append(line(ends, f"level {course.kind}"))
+            height = EXTENT - y.place_value(rest)
+            ends = [(place_on_axis(course.steady), height), (place_on_axis(course.points[-1]), height)]
+            layers.append(draw_line(ends, f"level {course.kind}"))
     return Figure(
         title=f"I/Os a second against {'time' if is_of_time else 'what was written'}",
         x=x,
@@ -188,28 +196,28 @@ def _figure(courses: Sequence[_Course], x: AxisScale, y: AxisScale, *, is_of_tim
         x_title="time of the drive" if is_of_time else "written by the host",
         y_title="I/Os a second",
         layers=layers,
-        legend=[(course.kind, _name(course)) for course in courses],
-        note=_note(courses),
-        flags=sorted(_flags(courses, x, is_of_time=is_of_time), key=lambda flag: flag.place),
+        legend=[(course.kind, _format_name(course)) for course in courses],
+        note=_format_note(courses),
+        flags=sorted(_place_flags(courses, x, is_of_time=is_of_time), key=lambda flag: flag.place),
         is_wide=True,
     )
 
 
-def _name(course: _Course) -> str:
-    rest, scatter = number(course.facts, "steady_iops"), number(course.facts, "iops_cv")
+def _format_name(course: _LevelCurve) -> str:
+    rest, scatter = get_number(course.facts, "steady_iops"), get_number(course.facts, "iops_cv")
     if rest is None:
         return f"{course.label}: not at rest"
     spread = "" if scatter is None else f", dispersion {100 * scatter:.2g} % (CV)"
     return f"{course.label}: steady at {rest:,.0f}{spread}"
 
 
-def _flags(courses: Sequence[_Course], x: AxisScale, *, is_of_time: bool) -> Iterator[Flag]:
+def _place_flags(courses: Sequence[_LevelCurve], x: AxisScale, *, is_of_time: bool) -> Iterator[Flag]:
     """Yield flags for each level's cliff, predicted cliff, and later steps."""
-    yield from _cliffs(courses, x, "seconds" if is_of_time else "host_bytes")
+    yield from _place_cliffs(courses, x, "seconds" if is_of_time else "host_bytes")
     for course in courses:
-        foretold = number(course.facts, "predicted_cliff_bytes")
+        foretold = get_number(course.facts, "predicted_cliff_bytes")
         if foretold is not None and not is_of_time:
-            yield Flag(x.at(foretold), "", "event")
+            yield Flag(x.place_value(foretold), "", "event")
         for step in course.changes.steps:
             point = course.stretches[min(step.at_ns, len(course.stretches) - 1)]
             middle, half = (
@@ -218,24 +226,24 @@ def _flags(courses: Sequence[_Course], x: AxisScale, *, is_of_time: bool) -> Ite
                 else (point.at_bytes, point.written_bytes / 2)
             )
             kind = "drop" if step.is_cliff else "step"
-            yield Flag(x.at(middle - half), f"{kind} {course.label}", "change")
+            yield Flag(x.place_value(middle - half), f"{kind} {course.label}", "change")
 
 
-def _cliffs(courses: Sequence[_Course], x: AxisScale, key: str) -> Iterator[Flag]:
+def _place_cliffs(courses: Sequence[_LevelCurve], x: AxisScale, key: str) -> Iterator[Flag]:
     """Yield one flag if all cliffs coincide, because a purged drive has the same amount of flash at every
     level."""
     places = [
-        (x.at(course.facts.sub("cliff").amount(key)), course.label)
+        (x.place_value(course.facts.read_subtable("cliff").read_amount(key)), course.label)
         for course in courses
         if course.facts.table.get("cliff") is not None
     ]
-    if len(places) > 1 and max(places)[0] - min(places)[0] <= ONE_PLACE:
+    if len(places) > 1 and max(places)[0] - min(places)[0] <= FLAG_DISTANCE:
         yield Flag(min(places)[0], "cliff", "change")
         return
     yield from (Flag(place, f"cliff {label}", "change") for place, label in places)
 
 
-def _note(courses: Sequence[_Course]) -> str:
+def _format_note(courses: Sequence[_LevelCurve]) -> str:
     dot = "stretch of writes of the same size"
     if any(course.has_seconds for course in courses):
         some = any(course.has_rounds for course in courses)
@@ -245,12 +253,14 @@ def _note(courses: Sequence[_Course]) -> str:
         "drop: a change of level that lasts."
     ]
     for course in courses:
-        cliff = course.facts.optional("cliff", course.facts.sub)
-        foretold = number(course.facts, "predicted_cliff_bytes")
+        cliff = course.facts.read_optional("cliff", course.facts.read_subtable)
+        foretold = get_number(course.facts, "predicted_cliff_bytes")
         if cliff:
-            said = f"{course.label}: cliff after {units.capacity(round(cliff.amount('host_bytes')))}"
+            said = (
+                f"{course.label}: cliff after {units.format_capacity(round(cliff.read_amount('host_bytes')))}"
+            )
             if foretold is not None:
-                said += f", foretold {units.capacity(round(foretold))}"
+                said += f", foretold {units.format_capacity(round(foretold))}"
             words.append(f"{said}.")
         if course.changes.reason:
             words.append(f"{course.label}: no steps, {course.changes.reason}.")

@@ -17,31 +17,31 @@ class PageVerdict(NamedTuple):
     why: str
 
 
-def holder_of(document: Fields) -> Fields:
+def find_holder(document: Fields) -> Fields:
     """Return the part of a document that holds points and statements; an experiment with levels has a
     separate part."""
-    return document if document.table.get("type") != "sweep" else document.sub("scenario")
+    return document if document.table.get("type") != "sweep" else document.read_subtable("scenario")
 
 
-def verdicts_of(document: Fields) -> list[PageVerdict]:
+def list_verdicts(document: Fields) -> list[PageVerdict]:
     """Return the verdicts in document order."""
-    scenario = document.sub("scenario")
-    if scenario.kind("kind", ScenarioKind) is ScenarioKind.SATURATION:
-        return list(_of_levels(scenario.tables("levels")))
+    scenario = document.read_subtable("scenario")
+    if scenario.read_member("kind", ScenarioKind) is ScenarioKind.SATURATION:
+        return list(_list_level_verdicts(scenario.read_subtables("levels")))
     return [
-        PageVerdict(row.text("what"), row.kind("verdict", ScenarioVerdict), row.text("why"))
-        for row in holder_of(document).tables("statements")
+        PageVerdict(row.read_text("what"), row.read_member("verdict", ScenarioVerdict), row.read_text("why"))
+        for row in find_holder(document).read_subtables("statements")
     ]
 
 
-def _of_levels(levels: Sequence[Fields]) -> Iterator[PageVerdict]:
+def _list_level_verdicts(levels: Sequence[Fields]) -> Iterator[PageVerdict]:
     """Return the verdicts of all levels except the first, which is the baseline."""
     for level in levels[1:]:
-        what = f"{level.text('label')} left unused gains what models of collectors say"
-        yield PageVerdict(what, level.kind("likeness", ScenarioVerdict), level.text("why"))
+        what = f"{level.read_text('label')} left unused gains what models of collectors say"
+        yield PageVerdict(what, level.read_member("likeness", ScenarioVerdict), level.read_text("why"))
 
 
-def verdict_of_all(verdicts: Sequence[PageVerdict]) -> str:
+def summarize_verdicts(verdicts: Sequence[PageVerdict]) -> str:
     """Return a one-word summary, with counts if the verdicts differ."""
     counts = {kind: sum(one.verdict is kind for one in verdicts) for kind in ScenarioVerdict}
     there = [kind for kind in ScenarioVerdict if counts[kind]]

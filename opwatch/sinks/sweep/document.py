@@ -11,11 +11,11 @@ from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPlan
 from opwatch.sweep.result import ModelScale, SweepResult
-from opwatch.sweep.returns import LevelReturn
+from opwatch.sweep.returns import LevelGain
 
 
-def document(result: SweepResult) -> dict[str, Any]:
-    fit = result.fit()
+def build_result_document(result: SweepResult) -> dict[str, Any]:
+    fit = result.fit_levels()
     return {
         "schema": SCHEMA,
         "type": "sweep",
@@ -23,21 +23,21 @@ def document(result: SweepResult) -> dict[str, Any]:
         "method": result.method,
         "workload": result.workload,
         "is_uniform": result.is_uniform,
-        "model": _model(result.model) if result.model else None,
-        "levels": [_outcome(result, outcome, fit) for outcome in result.outcomes],
-        "fit": _fit(result, fit),
-        "returns": [_step(step) for step in result.returns()],
+        "model": _build_model(result.model) if result.model else None,
+        "levels": [_build_outcome(result, outcome, fit) for outcome in result.outcomes],
+        "fit": _build_fit(result, fit),
+        "returns": [_build_step(step) for step in result.compute_gains()],
         "endurance_bytes": result.endurance_bytes,
         "endurance_reason": None if result.endurance_bytes is not None else result.endurance_reason,
-        "advice": result.advice(),
+        "advice": result.format_advice(),
     }
 
 
-def _model(model: ModelScale) -> dict[str, Any]:
+def _build_model(model: ModelScale) -> dict[str, Any]:
     return asdict(model) | {"error_ratios": list(model.error_ratios)}
 
 
-def level_fields(level: OpLevel) -> dict[str, Any]:
+def build_level_fields(level: OpLevel) -> dict[str, Any]:
     """Return a level in bytes, with both common definitions of over-provisioning."""
     return {
         "label": level.label,
@@ -46,11 +46,11 @@ def level_fields(level: OpLevel) -> dict[str, Any]:
         "flash_bytes": level.flash_bytes,
         "of_used_ratio": level.of_used_ratio,
         "of_whole_ratio": level.of_whole_ratio,
-        "files": _files(level, level.files) if level.files else None,
+        "files": _build_files(level, level.files) if level.files else None,
     }
 
 
-def _files(level: OpLevel, files: LevelFiles) -> dict[str, Any]:
+def _build_files(level: OpLevel, files: LevelFiles) -> dict[str, Any]:
     """Return the files of a level on a filesystem. `used_bytes` is the maximum in use, `least_used_bytes` the
     minimum."""
     return {
@@ -60,37 +60,37 @@ def _files(level: OpLevel, files: LevelFiles) -> dict[str, Any]:
     }
 
 
-def _outcome(result: SweepResult, outcome: LevelOutcome, fit: SpareFit | None) -> dict[str, Any]:
-    band = result.band(outcome, fit)
+def _build_outcome(result: SweepResult, outcome: LevelOutcome, fit: SpareFit | None) -> dict[str, Any]:
+    band = result.find_band(outcome, fit)
     return {
-        **level_fields(outcome.level),
+        **build_level_fields(outcome.level),
         "figures": asdict(outcome.figures),
         "rounds": [asdict(one) for one in outcome.rounds],
-        "pts": outcome.pts.report() if outcome.pts else None,
-        "opwatch": outcome.strict.report(),
+        "pts": outcome.pts.to_report() if outcome.pts else None,
+        "opwatch": outcome.strict.to_report(),
         "is_model": outcome.is_model,
         "seconds": [list(second) for second in outcome.seconds],
         "band": asdict(band) if band else None,
-        "predicted_waf": result.predicted(outcome, fit),
-        "years": result.years(outcome),
+        "predicted_waf": result.predict_waf(outcome, fit),
+        "years": result.estimate_years(outcome),
     }
 
 
-def _fit(result: SweepResult, fit: SpareFit | None) -> dict[str, Any] | None:
+def _build_fit(result: SweepResult, fit: SpareFit | None) -> dict[str, Any] | None:
     if fit is None:
         return None
     largest = max((outcome.level for outcome in result.outcomes), key=lambda level: level.usable_bytes)
     return {
         "flash_bytes": round(fit.flash_bytes),
         "level": largest.label,
-        "spare_ratio": fit.spare_ratio(largest.active_bytes),
+        "spare_ratio": fit.compute_spare_ratio(largest.active_bytes),
         "collector": fit.model.name,
         "alike": list(fit.alike),
         "rms_ratio": fit.rms_ratio,
     }
 
 
-def _step(step: LevelReturn) -> dict[str, Any]:
+def _build_step(step: LevelGain) -> dict[str, Any]:
     return {
         "begin": step.begin.level.label,
         "end": step.end.level.label,
@@ -104,7 +104,7 @@ def _step(step: LevelReturn) -> dict[str, Any]:
     }
 
 
-def plan_document(plan: SweepPlan) -> dict[str, Any]:
+def build_plan_document(plan: SweepPlan) -> dict[str, Any]:
     """Return the plan as a document. Nothing has been executed yet."""
     least, most = plan.write_bytes
     return {
@@ -114,7 +114,7 @@ def plan_document(plan: SweepPlan) -> dict[str, Any]:
         "method": plan.method,
         "workload": plan.workload,
         "is_model": plan.is_model,
-        "levels": [level_fields(level) for level in plan.levels],
+        "levels": [build_level_fields(level) for level in plan.levels],
         "steps": [
             {
                 "kind": step.kind.value,

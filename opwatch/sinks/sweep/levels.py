@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from opwatch.sinks.folding import folded
 from opwatch.sinks.sweep import table
-from opwatch.sinks.sweep.document import document as document_of
+from opwatch.sinks.sweep.document import build_result_document as document_of
+from opwatch.sinks.wrapping import wrap_text
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.result import SweepResult
 
 
-def result_of(state: SweepState, outcomes: Sequence[LevelOutcome]) -> SweepResult:
+def make_result(state: SweepState, outcomes: Sequence[LevelOutcome]) -> SweepResult:
     """Return the result of these levels."""
     request, identity = state.request, state.request.identity
     return SweepResult(
@@ -26,17 +26,17 @@ def result_of(state: SweepState, outcomes: Sequence[LevelOutcome]) -> SweepResul
     )
 
 
-def document(state: SweepState, outcomes: Sequence[LevelOutcome]) -> dict[str, Any]:
+def build_sweep_document(state: SweepState, outcomes: Sequence[LevelOutcome]) -> dict[str, Any]:
     request, identity = state.request, state.request.identity
-    return document_of(result_of(state, outcomes)) | {
+    return document_of(make_result(state, outcomes)) | {
         "sweep": request.name,
         "created": request.created,
-        "disk": identity.document(),
+        "disk": identity.to_document(),
         "is_ended": state.is_ended,
     }
 
 
-def lines(state: SweepState, answer: dict[str, Any]) -> Iterator[str]:
+def format_sweep_state(state: SweepState, answer: dict[str, Any]) -> Iterator[str]:
     """Yield the tables of the document, and the name of the sweep."""
-    yield from table.lines(answer)
-    yield from folded(f"sweep {state.request.name}, workload {state.request.pattern.name}")
+    yield from table.format_sweep(answer)
+    yield from wrap_text(f"sweep {state.request.name}, workload {state.request.pattern.name}")

@@ -7,25 +7,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from opwatch import SCHEMA
-from opwatch.pts.loads import left_out
+from opwatch.pts.loads import find_unsupported_points
 from opwatch.pts.order import PtsOrder
 from opwatch.pts.record import PtsEnd, PtsRecord
-from opwatch.pts.results import PtsPart, part_of
+from opwatch.pts.results import PtsPart, derive_part
 from opwatch.pts.samples import PtsSample
 from opwatch.steady.pts_tests import PtsTest
 from opwatch.sweep.journal.request import SweepRequest
-from opwatch.sweep.purges import DISCARD, purge_of
+from opwatch.sweep.purges import DISCARD, find_purge
 
 _SPECIFICATION = "SNIA SSS PTS 2.0.2"
 
 
-def pts_document(
+def build_pts_document(
     request: SweepRequest, records: Mapping[int, PtsRecord], *, is_ended: bool
 ) -> dict[str, Any]:
     """Return the results of a test so far."""
     order = request.test or PtsOrder("wsat")
-    parts = [part_of(order, order.parts[place], records[place]) for place in sorted(records)]
-    deviations = list(_deviations(request, order, parts))
+    parts = [derive_part(order, order.parts[place], records[place]) for place in sorted(records)]
+    deviations = list(_list_deviations(request, order, parts))
     return {
         "schema": SCHEMA,
         "type": "sweep-test",
@@ -35,17 +35,17 @@ def pts_document(
         "scale": order.scale,
         "is_conforming": not deviations,
         "deviations": deviations,
-        "header": _header(request, order, parts),
-        "parts": [_part(order, part) for part in parts],
+        "header": _build_header(request, order, parts),
+        "parts": [_build_part(order, part) for part in parts],
         "is_whole": is_ended and bool(parts) and all(part.is_whole for part in parts),
         "sweep": request.name,
         "created": request.created,
-        "disk": request.identity.document(),
+        "disk": request.identity.to_document(),
         "is_ended": is_ended,
     }
 
 
-def _deviations(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> Iterator[str]:
+def _list_deviations(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> Iterator[str]:
     """Yield the known deviations from the specification."""
     if order.scale != 1:
         yield f"all times are {100 * order.scale:g} % of those of the specification"
@@ -61,7 +61,7 @@ def _deviations(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) ->
     if order.header.get("kind") != "disk":
         yield f"it is no drive of its own, but {order.header.get('kind') or 'not known'}"
     for part_done in parts:
-        if points := left_out(part_done.part, part_done.record.logical_bytes):
+        if points := find_unsupported_points(part_done.part, part_done.record.logical_bytes):
             yield (
                 f"{part_done.part.name}: {len(points)} test points are smaller than a block of this drive "
                 f"({part_done.record.logical_bytes} bytes), and were left out"
@@ -70,7 +70,7 @@ def _deviations(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) ->
             yield f"{part_done.part.name}: it ended when all was written that may be (--max-write)"
 
 
-def _header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> dict[str, Any]:
+def _build_header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> dict[str, Any]:
     """Return the fields that every report needs; null if a value is unknown."""
     drive_class, header = order.drive_class, order.header
     fio = next((part.record.fio_version for part in parts), None)
@@ -86,8 +86,10 @@ def _header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> dic
         "interface": header.get("interface"),
         "platform": header.get("platform"),
         "software_version": f"{software}, {fio}" if fio else software,
-        "purge_method": purge_of(request.purge).what,
-        "preconditioning": [_precondition(order, part, request.identity.size_bytes) for part in order.parts],
+        "purge_method": find_purge(request.purge).what,
+        "preconditioning": [
+            _describe_precondition(order, part, request.identity.size_bytes) for part in order.parts
+        ],
         "active_range_bytes": level.usable_bytes,
         "active_range_ratio": drive_class.active_ratio,
         "outstanding_ios_per_thread": 1 if single else drive_class.depth,
@@ -98,8 +100,8 @@ def _header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> dic
     }
 
 
-def _precondition(order: PtsOrder, part: PtsTest, capacity_bytes: int) -> str:
-    passes = order.fill_passes(part, capacity_bytes)
+def _describe_precondition(order: PtsOrder, part: PtsTest, capacity_bytes: int) -> str:
+    passes = order.count_fill_passes(part, capacity_bytes)
     if not passes:
         return f"{part.name}: none beforehand"
     return (
@@ -108,7 +110,7 @@ def _precondition(order: PtsOrder, part: PtsTest, capacity_bytes: int) -> str:
     )
 
 
-def _part(order: PtsOrder, part: PtsPart) -> dict[str, Any]:
+def _build_part(order: PtsOrder, part: PtsPart) -> dict[str, Any]:
     record = part.record
     return {
         "name": part.part.name,
@@ -117,24 +119,24 @@ def _part(order: PtsOrder, part: PtsPart) -> dict[str, Any]:
         "is_whole": part.is_whole,
         "variable": part.part.variable,
         "most_rounds": order.most_rounds(part.part),
-        "pts": part.verdict.report() if part.verdict else None,
+        "pts": part.verdict.to_report() if part.verdict else None,
         "pts_reason": part.unjudged or None,
-        "figures": [figures.document() for figures in part.figures],
+        "figures": [figures.to_document() for figures in part.figures],
         "figures_of_rounds": list(part.window) if part.window else None,
-        "stages": [figures.document() for figures in part.stages],
+        "stages": [figures.to_document() for figures in part.stages],
         "recovery_s": part.recovery_s,
         "outputs": list(part.part.outputs),
-        "samples": list(_samples(record)),
+        "samples": list(_build_samples(record)),
     }
 
 
-def _samples(record: PtsRecord) -> Iterator[dict[str, Any]]:
+def _build_samples(record: PtsRecord) -> Iterator[dict[str, Any]]:
     """Yield the samples, load by load, with the total bytes written by the end of each."""
     written = 0
     for sample in record.samples:
         written += sample.write_bytes
-        yield sample.document() | _rates(sample) | {"written_bytes": written}
+        yield sample.to_document() | _build_rates(sample) | {"written_bytes": written}
 
 
-def _rates(sample: PtsSample) -> dict[str, float]:
+def _build_rates(sample: PtsSample) -> dict[str, float]:
     return {"iops": sample.iops, "megabytes_per_s": sample.megabytes_per_s}

@@ -41,35 +41,37 @@ class AtaRegisters:
         return f"status {self.status:02X}h, error {self.error:02X}h{why}"
 
 
-def identify_command() -> bytes:
-    return _wrapped(_IDENTIFY, _PIO_IN << 1, _ONE_SECTOR_IN, count=1)
+def make_identify_command() -> bytes:
+    return _wrap_command(_IDENTIFY, _PIO_IN << 1, _ONE_SECTOR_IN, count=1)
 
 
-def read_native_command(*, is_accessible: bool) -> bytes:
+def make_read_native_command(*, is_accessible: bool) -> bytes:
     """Return READ NATIVE MAX ADDRESS EXT or GET NATIVE MAX ADDRESS EXT. Their answer is in the registers."""
     if is_accessible:
-        return _wrapped(_ACCESSIBLE, _NO_DATA << 1 | _EXTENDED, _CHECK, features=_GET_NATIVE)
-    return _wrapped(_READ_NATIVE, _NO_DATA << 1 | _EXTENDED, _CHECK)
+        return _wrap_command(_ACCESSIBLE, _NO_DATA << 1 | _EXTENDED, _CHECK, features=_GET_NATIVE)
+    return _wrap_command(_READ_NATIVE, _NO_DATA << 1 | _EXTENDED, _CHECK)
 
 
-def set_max_command(lba: int, *, is_accessible: bool) -> bytes:
+def make_set_max_command(lba: int, *, is_accessible: bool) -> bytes:
     """Return SET MAX ADDRESS EXT or SET ACCESSIBLE MAX ADDRESS EXT.
 
     A power cycle undoes the former; the latter persists.
     """
     if is_accessible:
-        return _wrapped(_ACCESSIBLE, _NO_DATA << 1 | _EXTENDED, _CHECK, features=_SET_ACCESSIBLE, lba=lba)
-    return _wrapped(_SET_MAX, _NO_DATA << 1 | _EXTENDED, _CHECK, lba=lba)
+        return _wrap_command(
+            _ACCESSIBLE, _NO_DATA << 1 | _EXTENDED, _CHECK, features=_SET_ACCESSIBLE, lba=lba
+        )
+    return _wrap_command(_SET_MAX, _NO_DATA << 1 | _EXTENDED, _CHECK, lba=lba)
 
 
-def security_command(command: int) -> bytes:
+def make_security_command(command: int) -> bytes:
     """Return a security command. All but ERASE PREPARE transfer a sector with a password."""
     if command == ERASE_PREPARE:
-        return _wrapped(command, _NO_DATA << 1, _CHECK)
-    return _wrapped(command, _PIO_OUT << 1, _CHECK | _ONE_SECTOR_OUT, count=1)
+        return _wrap_command(command, _NO_DATA << 1, _CHECK)
+    return _wrap_command(command, _PIO_OUT << 1, _CHECK | _ONE_SECTOR_OUT, count=1)
 
 
-def _wrapped(
+def _wrap_command(
     command: int, protocol: int, flags: int, *, features: int = 0, count: int = 0, lba: int = 0
 ) -> bytes:
     low = lba.to_bytes(6, "little")
@@ -98,7 +100,7 @@ def decode_registers(sense: bytes) -> AtaRegisters:
         while at + 2 <= end:
             length = 2 + sense[at + 1]
             if sense[at] == _RETURNED and length == _RETURNED_BYTES and at + length <= end:
-                return _of_descriptor(sense[at : at + length])
+                return _decode_descriptor(sense[at : at + length])
             at += length
     elif code in (0x70, 0x71) and len(sense) >= 14 and sense[12:14] == b"\0\x1d":
         if sense[8] & 1 << 5:
@@ -107,7 +109,7 @@ def decode_registers(sense: bytes) -> AtaRegisters:
     raise BadInput("what stands in its registers does not come back")
 
 
-def _of_descriptor(raw: bytes) -> AtaRegisters:
+def _decode_descriptor(raw: bytes) -> AtaRegisters:
     # The low, middle and high byte of the lower half, each after the corresponding byte of the upper half.
     lba = bytes((raw[7], raw[9], raw[11], raw[6], raw[8], raw[10]))
     return AtaRegisters(status=raw[13], error=raw[3], lba=int.from_bytes(lba, "little"))

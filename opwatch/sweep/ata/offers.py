@@ -13,7 +13,7 @@ _SECTOR = 512
 
 
 @dataclass(frozen=True, slots=True)
-class AtaOffers:
+class AtaFeatures:
     """The features of an ATA drive.
 
     `has_protected_area` is the feature whose SET MAX ADDRESS EXT lowers the visible capacity;
@@ -33,7 +33,7 @@ class AtaOffers:
     security: AtaSecurity = field(default_factory=AtaSecurity)
 
 
-def decode_offers(page: bytes) -> AtaOffers:
+def decode_features(page: bytes) -> AtaFeatures:
     """Decode SAT's page 89h. Raises BadInput for another page or a device other than an ATA disk."""
     if len(page) < _IDENTIFY_AT + _BYTES or page[1] != _PAGE:
         raise BadInput(f"page 89h of {len(page)} bytes")
@@ -42,38 +42,38 @@ def decode_offers(page: bytes) -> AtaOffers:
     return decode_identify(page[_IDENTIFY_AT : _IDENTIFY_AT + _BYTES])
 
 
-def decode_identify(raw: bytes) -> AtaOffers:
+def decode_identify(raw: bytes) -> AtaFeatures:
     """Decode the data of IDENTIFY DEVICE. Raises BadInput if the data is too short."""
     if len(raw) < _BYTES:
         raise BadInput(f"IDENTIFY DEVICE of {len(raw)} bytes")
 
-    def word(number: int) -> int:
+    def read_word(number: int) -> int:
         return int.from_bytes(raw[2 * number : 2 * number + 2], "little")
 
-    def counts(number: int) -> bool:
-        return word(number) >> 14 == 1
+    def is_valid_word(number: int) -> bool:
+        return read_word(number) >> 14 == 1
 
     # Words 82 to 84 are valid if bits 15:14 of word 83 are 01, and words 85 to 87 if bits 15:14 of word 87
     # are 01. Word 119 is valid if bit 15 of word 86 is set and bits 15:14 of word 119 are 01.
-    supported = word(82) if counts(83) else 0
-    enabled = word(85) if counts(87) else 0
-    later = word(119) if counts(87) and word(86) & 1 << 15 and counts(119) else 0
-    has_48_bits = counts(83) and bool(word(83) & 1 << 10)
-    is_large = counts(106) and bool(word(106) & 1 << 12)
-    return AtaOffers(
+    supported = read_word(82) if is_valid_word(83) else 0
+    enabled = read_word(85) if is_valid_word(87) else 0
+    later = read_word(119) if is_valid_word(87) and read_word(86) & 1 << 15 and is_valid_word(119) else 0
+    has_48_bits = is_valid_word(83) and bool(read_word(83) & 1 << 10)
+    is_large = is_valid_word(106) and bool(read_word(106) & 1 << 12)
+    return AtaFeatures(
         has_protected_area=bool(supported & enabled & 1 << 10),
         has_security=bool(supported & 1 << 1),
-        is_frozen=bool(word(128) & 1 << 3),
+        is_frozen=bool(read_word(128) & 1 << 3),
         has_accessible_max=bool(later & 1 << 8),
-        is_locked=bool(word(128) & 1 << 2),
+        is_locked=bool(read_word(128) & 1 << 2),
         sectors=int.from_bytes(raw[200:208] if has_48_bits else raw[120:124], "little"),
         sector_bytes=2 * int.from_bytes(raw[234:238], "little") if is_large else _SECTOR,
-        serial=_text(raw[20:40]),
+        serial=_decode_text(raw[20:40]),
         security=decode_security(raw),
     )
 
 
-def _text(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     """Decode an ATA string, whose bytes are swapped within each word."""
     swapped = bytes(raw[at ^ 1] for at in range(len(raw)))
     return swapped.decode("ascii", "replace").strip(" \0")

@@ -15,9 +15,9 @@ _SUPPORTED, _ENABLED, _LOCKED, _FROZEN, _EXPIRED, _HAS_ENHANCED = (1 << bit for 
 _IS_LONG, _LONGEST, _LONG_LONGEST = 1 << 15, 0xFF, 0x7FFF
 _MINUTES_PER_COUNT = 2
 # Timeouts for a drive that reports no erase time, and for a drive whose time exceeds the maximum value.
-_UNTOLD_S, _SLOWEST_S, _MARGIN_S = 12 * 3600, 96 * 3600, 600
+_DEFAULT_TIMEOUT_S, _SLOWEST_S, _MARGIN_S = 12 * 3600, 96 * 3600, 600
 # The kernel's timeout is a 32-bit number of milliseconds.
-_MOST_S = 49 * 86400
+_MAX_TIMEOUT_S = 49 * 86400
 THAW = (
     "most BIOSes do that, and a suspend of the machine and its wake-up, or unplugging the drive and plugging "
     "it in again while the machine runs, undoes it"
@@ -46,11 +46,11 @@ class EraseTime:
         return None if self.minutes is None or self.is_more else 60.0 * self.minutes
 
     @property
-    def patience_s(self) -> int:
+    def timeout_s(self) -> int:
         """Return the timeout: the reported time plus one half, plus ten minutes."""
         if self.minutes is None:
-            return _UNTOLD_S
-        return min(max(90 * self.minutes, _SLOWEST_S * self.is_more) + _MARGIN_S, _MOST_S)
+            return _DEFAULT_TIMEOUT_S
+        return min(max(90 * self.minutes, _SLOWEST_S * self.is_more) + _MARGIN_S, _MAX_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +73,20 @@ class AtaSecurity:
     enhanced: EraseTime = EraseTime()
 
     @property
-    def is_enhanced_alone(self) -> bool:
+    def has_only_enhanced(self) -> bool:
         """Return True if the drive reports a time only for the enhanced erase."""
         return self.has_enhanced and self.normal.minutes is None and self.enhanced.minutes is not None
 
     @property
-    def time(self) -> EraseTime:
+    def erase_time(self) -> EraseTime:
         """Return the erase's time: normal, unless the drive reports a time for the enhanced erase only."""
-        return self.enhanced if self.is_enhanced_alone else self.normal
+        return self.enhanced if self.has_only_enhanced else self.normal
 
     @property
-    def what(self) -> str:
+    def erase_description(self) -> str:
         """Return a description of the erase."""
-        kind = "enhanced, " if self.is_enhanced_alone else ""
-        return f"ATA SECURITY ERASE UNIT ({kind}by the password {PASSWORD}), {self.time}"
+        kind = "enhanced, " if self.has_only_enhanced else ""
+        return f"ATA SECURITY ERASE UNIT ({kind}by the password {PASSWORD}), {self.erase_time}"
 
 
 def decode_security(raw: bytes) -> AtaSecurity:
@@ -97,26 +97,26 @@ def decode_security(raw: bytes) -> AtaSecurity:
     if len(raw) < _PAGE_BYTES:
         raise BadInput(f"IDENTIFY DEVICE of {len(raw)} bytes")
 
-    def word(number: int) -> int:
+    def read_word(number: int) -> int:
         return int.from_bytes(raw[2 * number : 2 * number + 2], "little")
 
     # Words 82 and 85 are valid if bits 15:14 of words 83 and 87 are 01.
-    state = word(128)
-    is_on = bool(word(85) & 1 << 1) and word(87) >> 14 == 1
+    state = read_word(128)
+    is_on = bool(read_word(85) & 1 << 1) and read_word(87) >> 14 == 1
     return AtaSecurity(
-        is_supported=bool(word(82) & 1 << 1) and word(83) >> 14 == 1,
+        is_supported=bool(read_word(82) & 1 << 1) and read_word(83) >> 14 == 1,
         has_state=bool(state & _SUPPORTED),
         has_password=is_on or bool(state & _ENABLED),
         is_locked=bool(state & _LOCKED),
         is_frozen=bool(state & _FROZEN),
         is_expired=bool(state & _EXPIRED),
         has_enhanced=bool(state & _HAS_ENHANCED),
-        normal=_time(word(89)),
-        enhanced=_time(word(90)),
+        normal=_decode_erase_time(read_word(89)),
+        enhanced=_decode_erase_time(read_word(90)),
     )
 
 
-def _time(word: int) -> EraseTime:
+def _decode_erase_time(word: int) -> EraseTime:
     """Decode an erase time in units of two minutes: 8 bits, or 15 bits if bit 15 is set.
 
     The maximum value means "longer".
@@ -131,7 +131,7 @@ def _time(word: int) -> EraseTime:
     return EraseTime(_MINUTES_PER_COUNT * (count - is_more), is_more)
 
 
-def security_refusal(security: AtaSecurity, name: str) -> str | None:
+def find_security_refusal(security: AtaSecurity, name: str) -> str | None:
     """Return the reason not to erase a drive with this security status, or None."""
     if not security.is_supported:
         return f"{name} has no security feature set (IDENTIFY word 82 bit 1 is 0)"
@@ -153,7 +153,7 @@ def security_refusal(security: AtaSecurity, name: str) -> str | None:
     return None
 
 
-def password_page(*, is_enhanced: bool = False) -> bytes:
+def make_password_page(*, is_enhanced: bool = False) -> bytes:
     """Return the data sector of a security command: the control word and the user password.
 
     With all other control bits 0, SET PASSWORD uses the level "high", at which a master password also unlocks
@@ -164,7 +164,7 @@ def password_page(*, is_enhanced: bool = False) -> bytes:
     return head.ljust(_PAGE_BYTES, b"\0")
 
 
-def by_hand(name: str) -> str:
+def format_unlock_commands(name: str) -> str:
     """Return the commands that unlock a drive left with the password."""
     user = "hdparm --user-master u"
     return (

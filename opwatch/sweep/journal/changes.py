@@ -8,15 +8,15 @@ from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import SweepUndo
 
 
-def note_changed(journal: JournalFile, state: SweepState, undo: SweepUndo) -> None:
-    journal.append("changed", {"undo": str(undo)})
+def append_change(journal: JournalFile, state: SweepState, undo: SweepUndo) -> None:
+    journal.append_entry("changed", {"undo": str(undo)})
     state.undo.append(str(undo))
 
 
-def note_restored(
+def append_restoration(
     journal: JournalFile, state: SweepState, undo: SweepUndo, disk: DiskIdentity | None = None
 ) -> None:
     """Record that a change was undone. Pass `disk` if the drive has a different disk since then."""
     state.disk = disk or state.disk
-    journal.append("restored", {"undo": str(undo)} | ({"disk": disk.document()} if disk else {}))
+    journal.append_entry("restored", {"undo": str(undo)} | ({"disk": disk.to_document()} if disk else {}))
     state.undo = [text for text in state.undo if text != str(undo)]

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from opwatch.closing import Closing
+from opwatch.closing import Closable
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.foreign import read_all
-from opwatch.safefile import open_own
+from opwatch.safefile import open_own_file
 from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.journal.state import SCHEMA, SweepState, parse_journal
 
 FOLDER = Path("/var/lib/opwatch/sweeps")
 _SUFFIX = ".journal"
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 
 
 class JournalState(Protocol):
@@ -31,12 +31,12 @@ class JournalState(Protocol):
 _State = TypeVar("_State", bound=JournalState)
 
 
-class JournalFile(Closing):
-    """An open journal, locked against other writers. Create instances with new_journal() or opened()."""
+class JournalFile(Closable):
+    """An open journal, locked against other writers. Create instances with create_journal() or opened()."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor, self.is_new = _open(path)
+        self._descriptor, self.is_new = _open_file(path)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -48,7 +48,7 @@ class JournalFile(Closing):
         return self.path.stem
 
     @property
-    def resume_words(self) -> str:
+    def resume_command(self) -> str:
         """Return the command for resuming the sweep, without the consent options."""
         where = "" if self.path.parent == FOLDER else f" --journals {self.path.parent}"
         return f"opwatch sweep resume {self.name}{where}"
@@ -56,9 +56,9 @@ class JournalFile(Closing):
     def read(self) -> bytes:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         with os.fdopen(os.dup(self._descriptor), "rb", buffering=0) as file:
-            return read_all(file, str(self.path), MOST_BYTES)
+            return read_all(file, str(self.path), MAX_BYTES)
 
-    def append(self, entry: str, fields: dict[str, Any]) -> None:
+    def append_entry(self, entry: str, fields: dict[str, Any]) -> None:
         """Append an entry completely or not at all. The entry is on stable storage when this returns."""
         line = json.dumps({"entry": entry, **fields}, separators=(",", ":")).encode() + b"\n"
         size = os.fstat(self._descriptor).st_size
@@ -72,10 +72,10 @@ class JournalFile(Closing):
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, size)
             raise OpwatchError(
-                f"{self.path}: {error.strerror}: make room, then {self.resume_words}"
+                f"{self.path}: {error.strerror}: make room, then {self.resume_command}"
             ) from error
 
-    def cut_back(self, cut_bytes: int) -> None:
+    def remove_cut_line(self, cut_bytes: int) -> None:
         """Remove a last line truncated by a crash."""
         if cut_bytes:
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - cut_bytes)
@@ -86,12 +86,12 @@ class JournalFile(Closing):
             self._descriptor = -1
 
 
-def begin(folder: Path, request: SweepRequest) -> JournalFile:
+def create_sweep_journal(folder: Path, request: SweepRequest) -> JournalFile:
     """Create a sweep's journal whose first entry is the request."""
-    return new_journal(folder / f"{request.name}{_SUFFIX}", {"schema": SCHEMA, **request.document()})
+    return create_journal(folder / f"{request.name}{_SUFFIX}", {"schema": SCHEMA, **request.to_document()})
 
 
-def new_journal(path: Path, request: dict[str, Any]) -> JournalFile:
+def create_journal(path: Path, request: dict[str, Any]) -> JournalFile:
     """Create a journal whose first entry is `request`."""
     folder = path.parent
     _make_folder(folder)
@@ -99,7 +99,7 @@ def new_journal(path: Path, request: dict[str, Any]) -> JournalFile:
     try:
         if not journal.is_new:
             raise RefusedError(f"{journal.path} is there already: resume it, or wait a second")
-        journal.append("request", request)
+        journal.append_entry("request", request)
         _sync_folder(folder)
     except BaseException:
         journal.close()
@@ -107,27 +107,27 @@ def new_journal(path: Path, request: dict[str, Any]) -> JournalFile:
     return journal
 
 
-def again(folder: Path, name: str) -> tuple[JournalFile, SweepState]:
+def reopen_sweep_journal(folder: Path, name: str) -> tuple[JournalFile, SweepState]:
     """Open a sweep's existing journal; return the journal and the sweep's state."""
-    path = journal_path(folder, name)
+    path = make_journal_path(folder, name)
     if not path.exists():
-        raise UsageError(f"there is no sweep {name!r} in {folder}; {_known(folder)}")
-    return opened(path, parse_journal)
+        raise UsageError(f"there is no sweep {name!r} in {folder}; {_format_known(folder)}")
+    return open_journal(path, parse_journal)
 
 
-def opened(path: Path, parse: Callable[[bytes, str], _State]) -> tuple[JournalFile, _State]:
+def open_journal(path: Path, parse: Callable[[bytes, str], _State]) -> tuple[JournalFile, _State]:
     """Open an existing journal; return the journal and its parsed state."""
     journal = JournalFile(path)
     try:
         state = parse(journal.read(), str(path))
-        journal.cut_back(state.cut_bytes)
+        journal.remove_cut_line(state.cut_bytes)
     except BaseException:
         journal.close()
         raise
     return journal, state
 
 
-def journals(folder: Path = FOLDER, suffix: str = _SUFFIX) -> list[str]:
+def list_journals(folder: Path = FOLDER, suffix: str = _SUFFIX) -> list[str]:
     """Return the names of all sweeps, oldest first."""
     try:
         return sorted(path.stem for path in folder.glob(f"*{suffix}"))
@@ -135,33 +135,33 @@ def journals(folder: Path = FOLDER, suffix: str = _SUFFIX) -> list[str]:
         return []
 
 
-def states(folder: Path = FOLDER) -> Iterator[tuple[str, SweepState | BadInput]]:
+def read_states(folder: Path = FOLDER) -> Iterator[tuple[str, SweepState | BadInput]]:
     """Yield each sweep's name and its state, or the error from reading the state. Writes nothing."""
-    for name in journals(folder):
-        yield name, looked_at(journal_path(folder, name), parse_journal)
+    for name in list_journals(folder):
+        yield name, read_state(make_journal_path(folder, name), parse_journal)
 
 
-def looked_at(path: Path, parse: Callable[[bytes, str], _State]) -> _State | BadInput:
+def read_state(path: Path, parse: Callable[[bytes, str], _State]) -> _State | BadInput:
     """Return a journal's state, or the error from reading the journal. Writes nothing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
-            return parse(read_all(file, str(path), MOST_BYTES), str(path))
+            return parse(read_all(file, str(path), MAX_BYTES), str(path))
     except BadInput as error:
         return error
     except OSError as error:
         return BadInput(f"{path}: {error.strerror}")
 
 
-def journal_path(folder: Path, name: str, suffix: str = _SUFFIX) -> Path:
+def make_journal_path(folder: Path, name: str, suffix: str = _SUFFIX) -> Path:
     """Return a journal's path. Raises UsageError if `name` cannot be a journal's name."""
     if "/" in name or name.startswith(".") or not name or len(name) > 100:
-        raise UsageError(f"{name!r:.110} is no name of a sweep; {_known(folder)}")
+        raise UsageError(f"{name!r:.110} is no name of a sweep; {_format_known(folder)}")
     return folder / f"{name}{suffix}"
 
 
-def _known(folder: Path) -> str:
-    return f"there are: {', '.join(journals(folder)) or 'none'}"
+def _format_known(folder: Path) -> str:
+    return f"there are: {', '.join(list_journals(folder)) or 'none'}"
 
 
 def _make_folder(folder: Path) -> None:
@@ -179,9 +179,9 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _open(path: Path) -> tuple[int, bool]:
+def _open_file(path: Path) -> tuple[int, bool]:
     try:
-        return open_own(path)
+        return open_own_file(path)
     except PermissionError as error:
         raise PermissionMissing(f"{path} is for root only") from error
     except OSError as error:

@@ -13,7 +13,7 @@ _SUFFIX = ".logs"
 
 
 @contextlib.contextmanager
-def logs_folder(journal: Path) -> Iterator[Path]:
+def create_logs_folder(journal: Path) -> Iterator[Path]:
     """Create a folder beside a journal and remove it at the end.
 
     The folder carries the sweep's name, and resuming a killed sweep removes old logs.

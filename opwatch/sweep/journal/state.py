@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
-from opwatch.foreign import parse_json, table_of
+from opwatch.foreign import parse_json, require_table
 from opwatch.guard.budget import Budget, Health
-from opwatch.guard.identity import DiskIdentity, identity_of
-from opwatch.pts.record import PtsRecord, record_of_part
-from opwatch.sweep.journal.request import SweepRequest, request_of
-from opwatch.sweep.journal.results import LevelRecord, record_of
+from opwatch.guard.identity import DiskIdentity, parse_identity
+from opwatch.pts.record import PtsRecord, parse_part_record
+from opwatch.sweep.journal.request import SweepRequest, parse_request
+from opwatch.sweep.journal.results import LevelRecord, parse_record
 from opwatch.sweep.outcome import LevelOutcome
 
 SCHEMA = "opwatch-sweep/1"
-_MOST_ENTRIES = 1 << 17
+_MAX_ENTRIES = 1 << 17
 
 
 @dataclass(slots=True)
@@ -44,12 +44,12 @@ class SweepState:
     disk: DiskIdentity | None = None
 
     @property
-    def identity(self) -> DiskIdentity:
+    def disk_identity(self) -> DiskIdentity:
         """Return the identity of the drive's current disk. A recreated namespace has other names."""
         return self.disk or self.request.identity
 
     @property
-    def left(self) -> tuple[int, ...]:
+    def remaining_levels(self) -> tuple[int, ...]:
         """Return the indices of the levels to go.
 
         An interrupted level starts over because the drive's activity during the interruption is unknown.
@@ -57,11 +57,13 @@ class SweepState:
         done = self.records.keys() | self.parts.keys()
         return tuple(place for place in range(len(self.request.levels)) if place not in done)
 
-    def outcomes(self) -> list[LevelOutcome]:
+    def list_outcomes(self) -> list[LevelOutcome]:
         """Return the outcomes of the finished levels, in order."""
-        return [self.records[place].outcome(self.request.levels[place]) for place in sorted(self.records)]
+        return [
+            self.records[place].make_outcome(self.request.levels[place]) for place in sorted(self.records)
+        ]
 
-    def since_begin(self, now: Health) -> Health:
+    def find_health_baseline(self, now: Health) -> Health:
         """Return the baseline for the drive's health.
 
         Life used is counted from the sweep's first start, however often it was resumed. The kernel's error
@@ -69,7 +71,7 @@ class SweepState:
         """
         return now if self.begin_used is None else replace(now, percentage_used=self.begin_used)
 
-    def allowed(
+    def find_remaining_budget(
         self, write_bytes: int | None, life_percent: int | None = None, celsius: int | None = None
     ) -> Budget:
         """Return the budget for resuming: the budget given now or earlier, or else the rest of the plan.
@@ -85,7 +87,7 @@ class SweepState:
             return replace(budget, write_bytes=write_bytes, is_of_plan=False)
         if not budget.is_of_plan:
             return budget
-        left = self.request.planned_bytes(self.left)
+        left = self.request.bound_planned_bytes(self.remaining_levels)
         return replace(budget, write_bytes=self.announced_bytes + left)
 
 
@@ -95,94 +97,94 @@ def parse_journal(raw: bytes, where: str) -> SweepState:
     A last line without a newline was truncated by a crash and is ignored. Raises BadInput for any other
     damage.
     """
-    (first, *others), cut_bytes = entries_of(raw, where)
-    if first.text("entry") != "request" or first.text("schema") != SCHEMA:
-        raise first.bad(f"it is no journal of a sweep that this opwatch knows ({SCHEMA})")
-    state = SweepState(request_of(first))
+    (first, *others), cut_bytes = parse_entries(raw, where)
+    if first.read_text("entry") != "request" or first.read_text("schema") != SCHEMA:
+        raise first.make_error(f"it is no journal of a sweep that this opwatch knows ({SCHEMA})")
+    state = SweepState(parse_request(first))
     for fields in others:
-        _apply(state, fields)
+        _apply_entry(state, fields)
     state.cut_bytes = cut_bytes
     return state
 
 
-def entries_of(raw: bytes, where: str) -> tuple[list[Fields], int]:
+def parse_entries(raw: bytes, where: str) -> tuple[list[Fields], int]:
     """Return (the entries, at least one; the bytes of a last entry truncated by a crash)."""
     lines = raw.split(b"\n")
     cut = lines.pop()
-    if len(lines) > _MOST_ENTRIES:
-        raise BadInput(f"{where} has more than {_MOST_ENTRIES} entries: it is no journal of a sweep")
+    if len(lines) > _MAX_ENTRIES:
+        raise BadInput(f"{where} has more than {_MAX_ENTRIES} entries: it is no journal of a sweep")
     if not lines:
         raise BadInput(f"{where} has no first entry: nothing was begun, and it may be removed")
-    return [_fields(line, f"{where}: line {number}") for number, line in enumerate(lines, 1)], len(cut)
+    return [_parse_fields(line, f"{where}: line {number}") for number, line in enumerate(lines, 1)], len(cut)
 
 
-def _fields(line: bytes, where: str) -> Fields:
-    return Fields(table_of(parse_json(line, where), where), where)
+def _parse_fields(line: bytes, where: str) -> Fields:
+    return Fields(require_table(parse_json(line, where), where), where)
 
 
-def _apply(state: SweepState, fields: Fields) -> None:
+def _apply_entry(state: SweepState, fields: Fields) -> None:
     """Apply an entry to the state. Entries of unknown kinds come from a later version and are skipped."""
-    kind = fields.text("entry")
+    kind = fields.read_text("entry")
     change = _CHANGES.get(kind)
     if change:
         change(state, fields)
 
 
-def _step(state: SweepState, fields: Fields) -> None:
-    state.announced_bytes += fields.count("write_bytes")
+def _apply_step(state: SweepState, fields: Fields) -> None:
+    state.announced_bytes += fields.read_count("write_bytes")
     state.is_begun = True
 
 
-def _outcome(state: SweepState, fields: Fields) -> None:
-    record = record_of(fields)
+def _apply_outcome(state: SweepState, fields: Fields) -> None:
+    record = parse_record(fields)
     if record.place >= len(state.request.levels):
-        raise fields.bad(f"there is no level {record.place}")
+        raise fields.make_error(f"there is no level {record.place}")
     state.records[record.place] = record
 
 
-def _part(state: SweepState, fields: Fields) -> None:
-    record = record_of_part(fields)
+def _apply_part(state: SweepState, fields: Fields) -> None:
+    record = parse_part_record(fields)
     if not state.request.test or record.place >= len(state.request.test.parts):
-        raise fields.bad(f"there is no part {record.place} of a test")
+        raise fields.make_error(f"there is no part {record.place} of a test")
     state.parts[record.place] = record
 
 
-def _unwritten(state: SweepState, fields: Fields) -> None:
-    state.announced_bytes = max(state.announced_bytes - fields.count("bytes"), 0)
+def _apply_unwritten(state: SweepState, fields: Fields) -> None:
+    state.announced_bytes = max(state.announced_bytes - fields.read_count("bytes"), 0)
 
 
-def _changed(state: SweepState, fields: Fields) -> None:
-    state.undo.append(fields.text("undo"))
+def _apply_changed(state: SweepState, fields: Fields) -> None:
+    state.undo.append(fields.read_text("undo"))
 
 
-def _restored(state: SweepState, fields: Fields) -> None:
-    undone = fields.text("undo")
+def _apply_restored(state: SweepState, fields: Fields) -> None:
+    undone = fields.read_text("undo")
     state.undo = [undo for undo in state.undo if undo != undone]
     if fields.table.get("disk") is not None:
-        state.disk = identity_of(fields.sub("disk"))
+        state.disk = parse_identity(fields.read_subtable("disk"))
 
 
-def _health(state: SweepState, fields: Fields) -> None:
+def _apply_health(state: SweepState, fields: Fields) -> None:
     if state.begin_used is None:
-        state.begin_used = fields.optional("percentage_used", fields.count)
+        state.begin_used = fields.read_optional("percentage_used", fields.read_count)
 
 
-def _stopped(state: SweepState, fields: Fields) -> None:
-    state.stops.append(fields.text("reason"))
+def _apply_stopped(state: SweepState, fields: Fields) -> None:
+    state.stops.append(fields.read_text("reason"))
 
 
-def _ended(state: SweepState, _: Fields) -> None:
+def _apply_ended(state: SweepState, _: Fields) -> None:
     state.is_ended = True
 
 
 _CHANGES: dict[str, Callable[[SweepState, Fields], None]] = {
-    "step": _step,
-    "outcome": _outcome,
-    "part": _part,
-    "unwritten": _unwritten,
-    "changed": _changed,
-    "restored": _restored,
-    "health": _health,
-    "stopped": _stopped,
-    "end": _ended,
+    "step": _apply_step,
+    "outcome": _apply_outcome,
+    "part": _apply_part,
+    "unwritten": _apply_unwritten,
+    "changed": _apply_changed,
+    "restored": _apply_restored,
+    "health": _apply_health,
+    "stopped": _apply_stopped,
+    "end": _apply_ended,
 }

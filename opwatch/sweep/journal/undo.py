@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from opwatch.errors import BadInput
-from opwatch.sweep.namespace.back import NamespaceUndo, namespace_undo
+from opwatch.sweep.namespace.restore import NamespaceUndo, parse_namespace_undo
 
 _PARTITION = re.compile(r"partition 1: ([0-9]{1,20}) bytes from the begin", re.ASCII)
 _FILES = re.compile(r"files in (\.opwatch-sweep-[0-9A-Za-z-]{1,100})", re.ASCII)
@@ -72,7 +72,7 @@ def parse_undo(text: str) -> SweepUndo:
         return PartitionUndo(int(match[1]))
     if match := _FILES.fullmatch(text):
         return FilesUndo(match[1])
-    if namespace := namespace_undo(text):
+    if namespace := parse_namespace_undo(text):
         return namespace
     if match := _HIGHEST.fullmatch(text):
         return HighestUndo(int(match[1]), int(match[2]))

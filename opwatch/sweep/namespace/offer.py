@@ -32,18 +32,18 @@ class NamespaceOffer:
     is_zoned: bool = False
 
 
-def knows(effects: bytes, opcode: int) -> bool:
+def is_supported(effects: bytes, opcode: int) -> bool:
     """Return whether the command effects log page marks an admin command as supported (CSUPP)."""
     return bool(effects[4 * opcode] & 1)
 
 
-def reasons_against(offer: NamespaceOffer) -> list[str]:
+def list_objections(offer: NamespaceOffer) -> list[str]:
     """Return the reasons not to replace this namespace, phrased to follow the disk's name."""
     controller, namespace = offer.controller, offer.namespace
     reasons = []
     if offer.effects is not None:
         commands = {"Namespace Management": _MANAGEMENT, "Namespace Attachment": _ATTACHMENT}
-        lacks = [name for name, opcode in commands.items() if not knows(offer.effects, opcode)]
+        lacks = [name for name, opcode in commands.items() if not is_supported(offer.effects, opcode)]
         if lacks:
             reasons.append(f"announces {' and '.join(lacks)}, and does not know it (log page 05h)")
     if len(offer.controllers) != 1:
@@ -64,7 +64,7 @@ def reasons_against(offer: NamespaceOffer) -> list[str]:
     return reasons
 
 
-def level_refusal(levels: Iterable[OpLevel], offer: NamespaceOffer) -> str | None:
+def find_level_refusal(levels: Iterable[OpLevel], offer: NamespaceOffer) -> str | None:
     """Return the reason why a level cannot be a namespace size, or None if all levels can."""
     size, capacity = offer.granularity
     step = max(size, capacity, offer.namespace.lba_bytes or 1)
@@ -78,13 +78,13 @@ def level_refusal(levels: Iterable[OpLevel], offer: NamespaceOffer) -> str | Non
     return None
 
 
-def impossible_lbas(offer: NamespaceOffer) -> int:
+def compute_impossible_lbas(offer: NamespaceOffer) -> int:
     """Return a size in blocks that exceeds any namespace this drive could have."""
     lba_bytes = offer.namespace.lba_bytes or 512
     return 2 * ((offer.controller.capacity_bytes or 0) // lba_bytes + (offer.namespace.size_lbas or 1))
 
 
-def probe_refusal(status: int, name: str) -> str | None:
+def find_probe_refusal(status: int, name: str) -> str | None:
     """Evaluate the status of a Create with an impossible size.
 
     Returns None if the status shows working namespace management, or else the reason for refusal.

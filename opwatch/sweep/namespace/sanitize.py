@@ -12,7 +12,7 @@ from opwatch.counters.decode.sanitize_log import (
     SanitizeLog,
     SanitizeState,
 )
-from opwatch.times import roughly
+from opwatch.times import format_estimate
 
 _KINDS = {OVERWRITE: "overwrite", BLOCK_ERASE: "block erase", CRYPTO_ERASE: "crypto erase"}
 
@@ -32,13 +32,13 @@ class SanitizeOffer:
     log: SanitizeLog | None
 
 
-def reasons_against_sanitize(offer: SanitizeOffer) -> list[str]:
+def list_sanitize_objections(offer: SanitizeOffer) -> list[str]:
     """Return the reasons not to sanitize this drive, phrased to follow the disk's name."""
     controller, log = offer.controller, offer.log
     if not controller.can_sanitize or log is None:
         return ["offers no Sanitize (SANICAP is 0)"]
     reasons = []
-    if not sanitize_action(controller):
+    if not choose_sanitize_action(controller):
         reasons.append(
             "offers neither block erase nor crypto erase (SANICAP): by an overwrite it would be full, not new"
         )
@@ -62,7 +62,7 @@ def reasons_against_sanitize(offer: SanitizeOffer) -> list[str]:
     return reasons
 
 
-def sanitize_action(controller: Controller) -> int:
+def choose_sanitize_action(controller: Controller) -> int:
     """Return the sanitize action to use, or 0 if the drive offers no suitable action.
 
     Block erase is preferred and leaves the blocks erased as on a new drive, whereas after a crypto erase some
@@ -73,24 +73,24 @@ def sanitize_action(controller: Controller) -> int:
     return CRYPTO_ERASE if controller.erases_keys else 0
 
 
-def kind_of_sanitize(action: int) -> str:
+def format_sanitize_kind(action: int) -> str:
     return _KINDS.get(action, f"action {action}")
 
 
-def sanitize_progress(log: SanitizeLog) -> str:
+def format_sanitize_progress(log: SanitizeLog) -> str:
     """Return text on the progress and, if the drive reports one, its estimate of the total duration."""
     done = "" if log.progress_ratio is None else f", {100 * log.progress_ratio:.1f} %"
     seconds = log.seconds.get(log.action)
-    takes = f", which takes {roughly(seconds)} in all as it says itself" if seconds else ""
-    return f"the drive is sanitizing itself ({kind_of_sanitize(log.action)}){done}{takes}"
+    takes = f", which takes {format_estimate(seconds)} in all as it says itself" if seconds else ""
+    return f"the drive is sanitizing itself ({format_sanitize_kind(log.action)}){done}{takes}"
 
 
-def sanitize_failure(log: SanitizeLog, action: int, name: str, resume_words: str) -> str | None:
+def find_sanitize_failure(log: SanitizeLog, action: int, name: str, resume_words: str) -> str | None:
     """Return the error message for a finished sanitize, or None on success.
 
     `name` is the controller's.
     """
-    kind = kind_of_sanitize(action)
+    kind = format_sanitize_kind(action)
     if log.state is SanitizeState.FAILED:
         return (
             f"{name}: the sanitize ({kind}) failed. The drive refuses reads and writes until one succeeds: "
@@ -101,7 +101,8 @@ def sanitize_failure(log: SanitizeLog, action: int, name: str, resume_words: str
         return f"{name} took a sanitize ({kind}), and says that it was never sanitized (log page 81h)"
     if log.action != action:
         return (
-            f"{name}: the sanitize that has ended is another one ({kind_of_sanitize(log.action)}) than the "
+            f"{name}: the sanitize that has ended is another one "
+            f"({format_sanitize_kind(log.action)}) than the "
             f"{kind} that was begun: somebody else sanitizes it; once that has ended: {resume_words}"
         )
     return None

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from opwatch.trace.contexts import WHERE
-from opwatch.trace.trust import GROUPS, Drift, Trust
+from opwatch.trace.contexts import BLIND_CONTEXT
+from opwatch.trace.trust import GROUPS, Drift, LossAccount
 
 # Kinds of a tally, each by group of the kernel's statistics if the group is known.
 _MISSED, _MISSED_BYTES = "missed", "missed bytes"
@@ -42,7 +42,7 @@ class Loss:
     is_explained: bool
 
 
-def tally_losses(whole: Trust, in_flight_at_start: int, flush_queues: int = 0) -> Tally:
+def tally_losses(whole: LossAccount, in_flight_at_start: int, flush_queues: int = 0) -> Tally:
     """Return the minimum losses of a run so far, from its account since attach.
 
     Losses can only be counted for the whole run. A completion without an issue is not a loss if the request
@@ -67,7 +67,7 @@ def tally_losses(whole: Trust, in_flight_at_start: int, flush_queues: int = 0) -
     return +tally
 
 
-def list_losses(tally: Tally, trust: Trust, *, is_blind: bool, is_whole: bool) -> tuple[Loss, ...]:
+def list_losses(tally: Tally, trust: LossAccount, *, is_blind: bool, is_whole: bool) -> tuple[Loss, ...]:
     """Return the losses of an interval.
 
     `tally` is the growth of the run's tally, `trust` the interval's account. `is_blind`: the kernel is known
@@ -75,50 +75,52 @@ def list_losses(tally: Tally, trust: Trust, *, is_blind: bool, is_whole: bool) -
     """
     losses = []
     if remembered := tally[_UNREMEMBERED, _ANY]:
-        what = _count(remembered, _ANY)
-        losses.append(_explained(what, "no room was left to remember them", "no room"))
-    losses += _untraced(tally, trust, is_blind=is_blind)
-    if what := _amount(tally, trust, _EXTRA, _EXTRA_BYTES):
-        losses.append(_unexplained(f"traced, and not counted by the kernel: {what}"))
+        what = _format_count(remembered, _ANY)
+        losses.append(_explained_loss(what, "no room was left to remember them", "no room"))
+    losses += _list_untraced(tally, trust, is_blind=is_blind)
+    if what := _format_amounts(tally, trust, _EXTRA, _EXTRA_BYTES):
+        losses.append(_unexplained_loss(f"traced, and not counted by the kernel: {what}"))
     if back := tally[_CLOCK_BACK, _ANY]:
         losses.append(
-            _unexplained(f"{_count(back, _ANY)} stamped as completed before the issue, counted as 0 ns")
+            _unexplained_loss(
+                f"{_format_count(back, _ANY)} stamped as completed before the issue, counted as 0 ns"
+            )
         )
     if trust.no_drift:
-        losses.append(_unexplained(f"drift unknown: {trust.no_drift}"))
+        losses.append(_unexplained_loss(f"drift unknown: {trust.no_drift}"))
     if is_whole and is_blind and not trust.drift:
-        losses.append(_explained("an unknown number of requests", WHERE, "PID 1"))
+        losses.append(_explained_loss("an unknown number of requests", BLIND_CONTEXT, "PID 1"))
     return tuple(losses)
 
 
-def _untraced(tally: Tally, trust: Trust, *, is_blind: bool) -> list[Loss]:
+def _list_untraced(tally: Tally, trust: LossAccount, *, is_blind: bool) -> list[Loss]:
     """Return the requests whose issue or completion was missed, each once, with the cause if known."""
-    parts = [_amount(tally, trust, _MISSED, _MISSED_BYTES)]
+    parts = [_format_amounts(tally, trust, _MISSED, _MISSED_BYTES)]
     if unmatched := tally[_UNMATCHED, _ANY]:
-        parts.append(f"the issue of {_count(unmatched, _ANY)}")
+        parts.append(f"the issue of {_format_count(unmatched, _ANY)}")
     what, skipped = " and ".join(part for part in parts if part), tally[_SKIPPED, _ANY]
     cause = f"the kernel skipped {skipped} runs of our programs, counted for all disks together"
     if not what:
         # If the kernel counts the requests of this disk, the skipped runs were for other disks.
         if skipped and not trust.drift:
-            return [_explained(f"up to {_count(skipped, _ANY)}", cause, "runs skipped")]
+            return [_explained_loss(f"up to {_format_count(skipped, _ANY)}", cause, "runs skipped")]
         return []
     if is_blind:
-        return [_explained(what, WHERE, "PID 1")]
+        return [_explained_loss(what, BLIND_CONTEXT, "PID 1")]
     lost = unmatched + sum(tally[_MISSED, group] for group in _NAMES)
     if skipped >= max(lost, 1):
-        return [_explained(what, cause, "runs skipped")]
+        return [_explained_loss(what, cause, "runs skipped")]
     if skipped:
-        rest = f"not traced: {_count(lost - skipped, _ANY)} more, cause unknown"
-        return [_explained(f"{skipped} of {what}", cause, "runs skipped"), _unexplained(rest)]
-    return [_unexplained(f"not traced: {what}, cause unknown")]
+        rest = f"not traced: {_format_count(lost - skipped, _ANY)} more, cause unknown"
+        return [_explained_loss(f"{skipped} of {what}", cause, "runs skipped"), _unexplained_loss(rest)]
+    return [_unexplained_loss(f"not traced: {what}, cause unknown")]
 
 
-def _amount(tally: Tally, trust: Trust, of_requests: str, of_bytes: str) -> str:
+def _format_amounts(tally: Tally, trust: LossAccount, of_requests: str, of_bytes: str) -> str:
     """Return the requests and bytes of each group in words, or an empty string."""
     groups = [group for group in _NAMES if tally[of_requests, group]]
     drifts = {group: trust.drift.get(group, _AGREES) for group in groups}
-    counts = [_count(tally[of_requests, group], group, drifts[group].slack) for group in groups]
+    counts = [_format_count(tally[of_requests, group], group, drifts[group].slack) for group in groups]
     size = sum(abs(trust.byte_drift.get(group, _AGREES).drift) for group in groups)
     words = [", ".join(counts) + (f" ({size} bytes)" if size else "")] if counts else []
     words += [
@@ -127,14 +129,14 @@ def _amount(tally: Tally, trust: Trust, of_requests: str, of_bytes: str) -> str:
     return ", ".join(words)
 
 
-def _count(count: int, group: str, slack: int = 0) -> str:
+def _format_count(count: int, group: str, slack: int = 0) -> str:
     most = f" to {count + slack}" if slack else ""
     return f"{count}{most} {_NAMES[group][count + slack != 1]}"
 
 
-def _explained(what: str, cause: str, brief: str) -> Loss:
+def _explained_loss(what: str, cause: str, brief: str) -> Loss:
     return Loss(f"not traced: {what}, because {cause}", f"not traced: {what} ({brief})", is_explained=True)
 
 
-def _unexplained(words: str) -> Loss:
+def _unexplained_loss(words: str) -> Loss:
     return Loss(words, words, is_explained=False)

@@ -22,21 +22,21 @@ class Stall:
     least_ns: int
 
 
-def stall_between(then: Reading, now: Reading, before: Stall | None, *, missed: bool) -> Stall | None:
+def find_stall(then: Reading, now: Reading, before: Stall | None, *, missed: bool) -> Stall | None:
     """Return the stall between two samples, or None.
 
     `before` is the stall at the end of the previous interval. If completions were `missed`, the tracer may
     count completed requests as in flight.
     """
     begin, end = then.sample, now.sample
-    old, new = begin.totals(), end.totals()
-    in_flight = _in_flight(now, missed=missed)
+    old, new = begin.sum_counters(), end.sum_counters()
+    in_flight = _count_in_flight(now, missed=missed)
     if not in_flight or any(old[name] != new[name] for name in _PROGRESS):
         return None
     since_ns = end.end_ns
     if before:
         since_ns = before.since_ns
-    elif _in_flight(then, missed=missed):
+    elif _count_in_flight(then, missed=missed):
         since_ns = begin.end_ns
     elif new["in_flight"]:
         # All were issued in this interval, so the oldest is at least as old as their average.
@@ -44,14 +44,16 @@ def stall_between(then: Reading, now: Reading, before: Stall | None, *, missed: 
     return Stall(in_flight, since_ns, end.end_ns - since_ns)
 
 
-def stale_requests(then: Reading, now: Reading) -> dict[str, int]:
+def count_stale(then: Reading, now: Reading) -> dict[str, int]:
     """Return the requests, by operation, that completed unseen.
 
     The tracer counts them as in flight at both samples, although the kernel has no requests in flight at
     either.
     """
     readings = (then, now)
-    if not all(_counts_in_flight(reading) and not _in_flight(reading, missed=True) for reading in readings):
+    if not all(
+        _counts_in_flight(reading) and not _count_in_flight(reading, missed=True) for reading in readings
+    ):
         return {}
     ops = {
         name: min(reading.sample.ops[name].in_flight for reading in readings)
@@ -67,7 +69,7 @@ def _counts_in_flight(reading: Reading) -> bool:
     return bool(reading.before and reading.after and reading.after.requests)
 
 
-def _in_flight(reading: Reading, *, missed: bool) -> int:
+def _count_in_flight(reading: Reading, *, missed: bool) -> int:
     """Return the number of requests in flight, by the kernel's count if available. The kernel includes
     requests issued before the watch, but not flushes."""
     ops = reading.sample.ops

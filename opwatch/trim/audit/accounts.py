@@ -7,10 +7,10 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opwatch.trim.audit.flow import Amount, Stage, Trace, total
+from opwatch.trim.audit.flow import Amount, Stage, Trace, sum_flows
 
 
-class Counts(enum.StrEnum):
+class CounterMeaning(enum.StrEnum):
     """Meaning of a drive counter."""
 
     TRIMMED = "trimmed"  # rises by the trimmed bytes
@@ -18,7 +18,7 @@ class Counts(enum.StrEnum):
     HELD = "held"  # falls by the trimmed bytes, if mapped before
 
 
-class Bearing(enum.StrEnum):
+class CounterEvidence(enum.StrEnum):
     """Evidence from a counter about the trim."""
 
     PROVES = "proves"  # counted exactly the completed bytes
@@ -33,18 +33,18 @@ class Account:
 
     device: str
     source: str
-    counts: Counts
+    counts: CounterMeaning
     unit_bytes: int
     before: int
     after: int | None
 
     @property
-    def moved(self) -> int | None:
+    def amount_moved(self) -> int | None:
         """The change in bytes or commands; a decrease of HELD is positive. None if `after` is missing."""
         if self.after is None:
             return None
         steps = self.after - self.before
-        return (-steps if self.counts is Counts.HELD else steps) * self.unit_bytes
+        return (-steps if self.counts is CounterMeaning.HELD else steps) * self.unit_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,60 +52,66 @@ class JudgedAccount:
     """An account with the judged evidence and an explanation."""
 
     account: Account
-    bearing: Bearing
+    bearing: CounterEvidence
     words: str
 
 
-def _done(trace: Trace, disk: str) -> Amount:
+def _sum_completed(trace: Trace, disk: str) -> Amount:
     """Return all senders' successful discards on a disk, because the drive's counters include all senders."""
-    requests = total(trace.select(Stage.DONE, disk=disk))
-    return total(
+    requests = sum_flows(trace.select(Stage.DONE, disk=disk))
+    return sum_flows(
         flow
         for flow in trace.select(Stage.DONE if requests.count else Stage.BIO_DONE, disk=disk)
         if not flow.status
     )
 
 
-def _commands(trace: Trace, disk: str) -> int:
+def _count_commands(trace: Trace, disk: str) -> int:
     issued, requeued = (
-        total(trace.select(stage, disk=disk)).count for stage in (Stage.ISSUED, Stage.REQUEUED)
+        sum_flows(trace.select(stage, disk=disk)).count for stage in (Stage.ISSUED, Stage.REQUEUED)
     )
     return issued - requeued
 
 
-def judge_all(accounts: Iterable[Account], trace: Trace) -> tuple[JudgedAccount, ...]:
+def judge_accounts(accounts: Iterable[Account], trace: Trace) -> tuple[JudgedAccount, ...]:
     """Judge each account."""
-    return tuple(judge(account, trace) for account in accounts)
+    return tuple(judge_account(account, trace) for account in accounts)
 
 
-def judge(account: Account, trace: Trace) -> JudgedAccount:
+def judge_account(account: Account, trace: Trace) -> JudgedAccount:
     """Judge whether a counter moved by the amount completed on the drive, or by the amount in whole
     granules."""
-    moved, disk = account.moved, account.device[:16]
-    done = _done(trace, disk)
-    unit = "commands" if account.counts is Counts.COMMANDS else "B"
+    moved, disk = account.amount_moved, account.device[:16]
+    done = _sum_completed(trace, disk)
+    unit = "commands" if account.counts is CounterMeaning.COMMANDS else "B"
     if moved is None:
-        return JudgedAccount(account, Bearing.SILENT, "it could not be read again")
-    wanted = _commands(trace, disk) if account.counts is Counts.COMMANDS else done.bytes
-    fits = moved == wanted or (account.counts is not Counts.COMMANDS and moved == done.granule_bytes)
+        return JudgedAccount(account, CounterEvidence.SILENT, "it could not be read again")
+    wanted = _count_commands(trace, disk) if account.counts is CounterMeaning.COMMANDS else done.bytes
+    fits = moved == wanted or (account.counts is not CounterMeaning.COMMANDS and moved == done.granule_bytes)
     if not wanted:
-        return JudgedAccount(account, Bearing.SILENT, "nothing completed that it could count")
-    if fits and account.counts is Counts.COMMANDS:
-        return JudgedAccount(account, Bearing.CONFIRMS, f"it rose by {moved}, as many as the drive was given")
+        return JudgedAccount(account, CounterEvidence.SILENT, "nothing completed that it could count")
+    if fits and account.counts is CounterMeaning.COMMANDS:
+        return JudgedAccount(
+            account, CounterEvidence.CONFIRMS, f"it rose by {moved}, as many as the drive was given"
+        )
     if fits:
-        went = "fell" if account.counts is Counts.HELD else "rose"
-        return JudgedAccount(account, Bearing.PROVES, f"it {went} by {moved} B, which is what completed")
+        went = "fell" if account.counts is CounterMeaning.HELD else "rose"
+        return JudgedAccount(
+            account, CounterEvidence.PROVES, f"it {went} by {moved} B, which is what completed"
+        )
     if moved < 0:
-        return JudgedAccount(account, Bearing.SILENT, f"it went the wrong way, by {-moved} {unit}")
+        return JudgedAccount(account, CounterEvidence.SILENT, f"it went the wrong way, by {-moved} {unit}")
     if not moved:
-        return JudgedAccount(account, Bearing.SILENT, "it did not move: it is late, or counts something else")
-    if account.counts is Counts.HELD and moved < done.bytes:
+        return JudgedAccount(
+            account, CounterEvidence.SILENT, "it did not move: it is late, or counts something else"
+        )
+    if account.counts is CounterMeaning.HELD and moved < done.bytes:
         why = "the rest was not held before, or still is"
         return JudgedAccount(
-            account, Bearing.SILENT, f"it fell by {moved} B where {done.bytes} B completed: {why}"
+            account, CounterEvidence.SILENT, f"it fell by {moved} B where {done.bytes} B completed: {why}"
         )
     return JudgedAccount(
         account,
-        Bearing.SILENT,
+        CounterEvidence.SILENT,
         f"it moved by {moved} {unit} where {wanted} {unit} completed: it counts others, or something else",
     )

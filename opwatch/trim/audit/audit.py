@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from opwatch.trim.audit.fitrim import ALL as ALL
+from opwatch.trim.audit.fitrim import Asked as Asked
+from opwatch.trim.audit.fitrim import FitrimAnswer as Answer
 from opwatch.trim.audit.kernel_log import KernelLog
-from opwatch.trim.audit.question import ALL as ALL
-from opwatch.trim.audit.question import Asked as Asked
-from opwatch.trim.audit.question import FitrimAnswer as Answer
 
 if TYPE_CHECKING:
     from opwatch.trim.audit.accounts import Account, JudgedAccount
@@ -37,7 +37,7 @@ class Verdict(enum.StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-MEANING = {
+VERDICT_MEANINGS = {
     Verdict.PROVEN: "each drive gives it as gone, or counts it as trimmed",
     Verdict.PROVEN_PARTWAY: "gone as far down as can be seen; something below may still hold it",
     Verdict.ACCEPTED: "every discard completed; the drive may still keep the data",
@@ -134,7 +134,7 @@ class Row:
     commands: tuple[SentCommand, ...] = ()
 
 
-class Standing(enum.StrEnum):
+class ProofLevel(enum.StrEnum):
     """Strength of the proof for a disk with completed discards, weakest first."""
 
     CONTRADICTED = "contradicted"
@@ -150,7 +150,7 @@ class LeafProof:
     disk's strongest evidence."""
 
     device: str
-    standing: Standing
+    standing: ProofLevel
     by: tuple[str, ...] = ()
     down_to: str | None = None
     beyond: str | None = None

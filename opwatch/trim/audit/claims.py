@@ -10,7 +10,7 @@ from opwatch.trim.audit.flow import Stage, Trace
 from opwatch.trim.stack.layers import Stack
 
 # OW_FITRIM's special statuses, which are not errnos.
-_ENDED, _UNREAD = 254, 255
+_SIGNALED, _UNREAD = 254, 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class Claim:
         return f"{said}, by {self.comm}" + (f" in {self.calls} calls" if self.calls > 1 else "")
 
 
-def _error(status: int) -> str | None:
-    if status in (_ENDED, _UNREAD):
-        return "ended by a signal" if status == _ENDED else "an answer that could not be read"
+def _describe_status(status: int) -> str | None:
+    if status in (_SIGNALED, _UNREAD):
+        return "ended by a signal" if status == _SIGNALED else "an answer that could not be read"
     return errno.errorcode.get(status, f"error {status}") if status else None
 
 
-def claims_of(trace: Trace, stack: Stack) -> tuple[Claim, ...]:
+def find_claims(trace: Trace, stack: Stack) -> tuple[Claim, ...]:
     """Return claims on the watched filesystem or, for a device, on the filesystems that sent discards to
     it."""
     if stack.filesystem:
@@ -51,19 +51,19 @@ def claims_of(trace: Trace, stack: Stack) -> tuple[Claim, ...]:
             flow.dev,
             flow.amount.count,
             None if flow.status else flow.amount.bytes,
-            _error(flow.status),
+            _describe_status(flow.status),
         )
         for flow in trace.select(Stage.FITRIM, devs=devs)
     )
 
 
-def total_claimed(claims: Iterable[Claim]) -> int | None:
+def sum_claimed_bytes(claims: Iterable[Claim]) -> int | None:
     """Return the sum of the claimed bytes; None if no claim has a count."""
     amounts = [claim.claimed_bytes for claim in claims if claim.claimed_bytes is not None]
     return sum(amounts) if amounts else None
 
 
-def words(trace: Trace, claims: Iterable[Claim]) -> str:
+def describe_claims(trace: Trace, claims: Iterable[Claim]) -> str:
     """Return the claims as a line of text."""
     text = "; ".join(str(claim) for claim in claims)
     if text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from opwatch.trim.audit.flow import Amount, Stage, Trace, total
+from opwatch.trim.audit.flow import Amount, Stage, Trace, sum_flows
 
 # Command names by stage and opcode. libata translates the SCSI commands into ATA commands.
 _NAMES = {
@@ -39,10 +39,10 @@ class SentCommand:
         return ", ".join(parts)
 
 
-def commands_of(trace: Trace, disk: str) -> Iterator[SentCommand]:
+def list_commands(trace: Trace, disk: str) -> Iterator[SentCommand]:
     """Yield the commands sent to a disk, by stage and opcode."""
     ends = list(trace.select(Stage.ATA_DONE, disk=disk))
-    failed = total(end for end in ends if end.status).count
+    failed = sum_flows(end for end in ends if end.status).count
     for stage in (Stage.COMMAND, Stage.ATA_COMMAND):
         amounts: dict[int, Amount] = {}
         for flow in trace.select(stage, disk=disk):
@@ -51,6 +51,6 @@ def commands_of(trace: Trace, disk: str) -> Iterator[SentCommand]:
             name = _NAMES.get((stage, opcode), f"command {opcode:02X}h")
             if stage is Stage.ATA_COMMAND:
                 # ATA completions carry no opcode, but a drive uses only one of the two commands.
-                yield SentCommand(name, amount.count, amount.bytes, None, total(ends).count, failed)
+                yield SentCommand(name, amount.count, amount.bytes, None, sum_flows(ends).count, failed)
             else:
                 yield SentCommand(name, amount.count, amount.bytes, amount.ranges or None)

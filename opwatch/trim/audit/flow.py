@@ -46,7 +46,7 @@ class Stage(enum.IntEnum):
     HANDED = 22
 
 
-class Who(enum.IntEnum):
+class SenderKind(enum.IntEnum):
     """enum ow_who."""
 
     OURS = 0
@@ -86,7 +86,7 @@ class Flow:
     dev: str
     stage: Stage
     op: str
-    who: Who
+    who: SenderKind
     status: int
     amount: Amount
 
@@ -101,7 +101,7 @@ class Origin:
     comm: str
     cgroup: int
     op: str
-    who: Who
+    who: SenderKind
     count: int
     bytes: int
     min_bytes: int
@@ -109,15 +109,15 @@ class Origin:
     below_granule: int
 
     @property
-    def key(self) -> tuple[str, str, str, int, str, Who]:
+    def key(self) -> tuple[str, str, str, int, str, SenderKind]:
         return self.disk, self.dev, self.comm, self.cgroup, self.op, self.who
 
 
-def _name(raw: bytes) -> str:
+def _decode_name(raw: bytes) -> str:
     return raw.split(b"\0", 1)[0].decode(errors="replace")
 
 
-def _dev(number: int) -> str:
+def _format_dev(number: int) -> str:
     return f"{number >> 20}:{number & 0xFFFFF}"
 
 
@@ -127,11 +127,11 @@ def decode_flows(raw: bytes) -> list[Flow]:
         raise BadInput(f"{len(raw)} bytes are no whole flows of {_FLOW.size}")
     return [
         Flow(
-            disk=_name(disk),
-            dev=_dev(dev),
+            disk=_decode_name(disk),
+            dev=_format_dev(dev),
             stage=Stage(stage),
             op=OPS[op],
-            who=Who(who),
+            who=SenderKind(who),
             status=status,
             amount=Amount(*amount),
         )
@@ -144,7 +144,15 @@ def decode_origins(raw: bytes) -> list[Origin]:
     if len(raw) % _ORIGIN.size:
         raise BadInput(f"{len(raw)} bytes are no whole origins of {_ORIGIN.size}")
     return [
-        Origin(_name(disk), _dev(dev), _name(comm), cgroup, OPS[op], Who(who), *numbers)
+        Origin(
+            _decode_name(disk),
+            _format_dev(dev),
+            _decode_name(comm),
+            cgroup,
+            OPS[op],
+            SenderKind(who),
+            *numbers,
+        )
         for disk, comm, cgroup, dev, op, who, *numbers in _ORIGIN.iter_unpack(raw)
     ]
 
@@ -173,7 +181,7 @@ class Trace:
     stats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     claims_seen: bool = False
 
-    def of(self, disk: str) -> Trace:
+    def select_disk(self, disk: str) -> Trace:
         """Return the trace without other disks' flows."""
         flows = tuple(flow for flow in self.flows if flow.disk == disk)
         return self if len(flows) == len(self.flows) else replace(self, flows=flows)
@@ -185,7 +193,7 @@ class Trace:
         disk: str | None = None,
         devs: Iterable[str] | None = None,
         op: str = "discard",
-        who: Iterable[Who] | None = None,
+        who: Iterable[SenderKind] | None = None,
     ) -> Iterator[Flow]:
         """Yield the flows of a stage. `disk`, `devs` and `who` restrict the result if given."""
         wanted = None if devs is None else set(devs)
@@ -201,7 +209,7 @@ class Trace:
                 yield flow
 
 
-def total(flows: Iterable[Flow]) -> Amount:
+def sum_flows(flows: Iterable[Flow]) -> Amount:
     """Return the sum of all flows."""
     amount = Amount()
     for flow in flows:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from opwatch.trace.abi import TargetSample
-from opwatch.trim.audit.flow import Amount, Origin, Stage, Trace, Who, total
+from opwatch.trim.audit.flow import Amount, Origin, SenderKind, Stage, Trace, sum_flows
 
 OPS = ("discard", "write_zeroes", "secure_erase")
 # OW_DISK_NAME, the stored length of a disk's name.
-MOST_NAME = 16
+DISK_NAME_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class Stalled:
+class DelayedRequests:
     """Reads or writes that were issued while a discard was in flight. `max_ns` is the maximum since the
     tracer was attached."""
 
@@ -42,7 +42,7 @@ class Stalled:
 
 
 @dataclass(frozen=True, slots=True)
-class Discards:
+class DiscardSummary:
     """Discards of a disk or partition. `split_ratio` is requests per bio, None without bios or requests.
     `whole_ratio` is the share of completed bytes in whole granules of the device, None if no bytes completed.
     `lost` counts events on all disks without room in the BPF maps. `unseen` is the kernel's request count
@@ -57,7 +57,7 @@ class Discards:
     split_ratio: float | None
     whole_ratio: float | None
     mean_ns: float | None
-    stalled: tuple[Stalled, ...]
+    stalled: tuple[DelayedRequests, ...]
     lost: int = 0
     unseen: int | None = None
 
@@ -76,11 +76,13 @@ class DiscardSample:
     is_chained: bool = False
 
 
-Devs = Collection[str] | None  # device numbers; None for the whole disk
+DevNumbers = Collection[str] | None  # device numbers; None for the whole disk
 
 
-def _grown(then: Trace, now: Trace, stage: Stage, disk: str, op: str, devs: Devs = None) -> Amount:
-    first, last = (total(trace.select(stage, disk=disk, op=op, devs=devs)) for trace in (then, now))
+def _compute_growth(
+    then: Trace, now: Trace, stage: Stage, disk: str, op: str, devs: DevNumbers = None
+) -> Amount:
+    first, last = (sum_flows(trace.select(stage, disk=disk, op=op, devs=devs)) for trace in (then, now))
     return Amount(
         last.count - first.count,
         last.bytes - first.bytes,
@@ -91,8 +93,13 @@ def _grown(then: Trace, now: Trace, stage: Stage, disk: str, op: str, devs: Devs
     )
 
 
-def _senders(
-    then: Trace, now: Trace, disk: str, cgroups: Mapping[int, str], mounts: Mapping[str, str], devs: Devs
+def _find_senders(
+    then: Trace,
+    now: Trace,
+    disk: str,
+    cgroups: Mapping[int, str],
+    mounts: Mapping[str, str],
+    devs: DevNumbers,
 ) -> Iterable[Sender]:
     before = {origin.key: origin for origin in then.origins}
     for origin in now.origins:
@@ -105,7 +112,7 @@ def _senders(
             cgroup=cgroups.get(origin.cgroup, f"cgroup {origin.cgroup}"),
             where=mounts.get(origin.dev),
             op=origin.op,
-            kernel_thread=origin.who is Who.KERNEL,
+            kernel_thread=origin.who is SenderKind.KERNEL,
             count=count,
             bytes=origin.bytes - (was.bytes if was else 0),
             min_bytes=origin.min_bytes,
@@ -114,41 +121,41 @@ def _senders(
         )
 
 
-def stalled(begin: TargetSample, end: TargetSample) -> tuple[Stalled, ...]:
+def find_delayed(begin: TargetSample, end: TargetSample) -> tuple[DelayedRequests, ...]:
     """Return the reads and writes issued during discards, between two block tracer samples."""
     waited = []
     for op in ("read", "write"):
         then, now = begin.ops[op], end.ops[op]
         if count := now.behind - then.behind:
             mean_ns = (now.behind_sum_ns - then.behind_sum_ns) / count
-            waited.append(Stalled(op, count, mean_ns, now.behind_max_ns))
+            waited.append(DelayedRequests(op, count, mean_ns, now.behind_max_ns))
     return tuple(waited)
 
 
-def between(
+def summarize_discards(
     then: Trace,
     now: Trace,
     disk: str,
     cgroups: Mapping[int, str],
     mounts: Mapping[str, str],
-    devs: Devs = None,
-) -> Discards:
+    devs: DevNumbers = None,
+) -> DiscardSummary:
     """Return the discards between two traces of a disk, or of its devices `devs`. `cgroups` are names by id,
     `mounts` are filesystems by device number. `stalled` always covers the whole disk."""
-    disk = disk[:MOST_NAME]
+    disk = disk[:DISK_NAME_BYTES]
     # Filter by disk once; each stage below then scans fewer flows.
-    then, now = then.of(disk), now.of(disk)
+    then, now = then.select_disk(disk), now.select_disk(disk)
     bios, issued, requeued, done, bios_done = (
-        _grown(then, now, stage, disk, "discard", devs)
+        _compute_growth(then, now, stage, disk, "discard", devs)
         for stage in (Stage.BIO, Stage.ISSUED, Stage.REQUEUED, Stage.DONE, Stage.BIO_DONE)
     )
     if not issued.count and not done.count:
         # A bio-based driver has no requests.
         done = bios_done
     requests = issued.count - requeued.count
-    behind = {op: _grown(then, now, Stage.BEHIND, disk, op) for op in ("read", "write")}
-    senders = sorted(_senders(then, now, disk, cgroups, mounts, devs), key=lambda sender: -sender.bytes)
-    return Discards(
+    behind = {op: _compute_growth(then, now, Stage.BEHIND, disk, op) for op in ("read", "write")}
+    senders = sorted(_find_senders(then, now, disk, cgroups, mounts, devs), key=lambda sender: -sender.bytes)
+    return DiscardSummary(
         senders=tuple(senders),
         bios=bios.count,
         requests=requests,
@@ -159,7 +166,7 @@ def between(
         whole_ratio=done.granule_bytes / done.bytes if done.bytes else None,
         mean_ns=done.sum_ns / done.count if done.count else None,
         stalled=tuple(
-            Stalled(op, delay.count, delay.sum_ns / delay.count, delay.max_ns)
+            DelayedRequests(op, delay.count, delay.sum_ns / delay.count, delay.max_ns)
             for op, delay in behind.items()
             if delay.count
         ),
@@ -167,9 +174,9 @@ def between(
     )
 
 
-def _nothing(lost: int) -> Discards:
+def _make_empty_summary(lost: int) -> DiscardSummary:
     """Return the summary of an interval without discards."""
-    return Discards(
+    return DiscardSummary(
         senders=(),
         bios=0,
         requests=0,
@@ -184,7 +191,7 @@ def _nothing(lost: int) -> Discards:
     )
 
 
-def sample_of(
+def extract_sample(
     trace: Trace,
     disk: str,
     device: str | None,
@@ -194,7 +201,7 @@ def sample_of(
     is_chained: bool,
 ) -> DiscardSample:
     """Extract the sample of a disk or partition from a trace of several disks."""
-    known_as = disk[:MOST_NAME]
+    known_as = disk[:DISK_NAME_BYTES]
     origins = tuple(origin for origin in trace.origins if origin.disk == known_as)
     own = Trace(
         flows=tuple(flow for flow in trace.flows if flow.disk == known_as),
@@ -216,18 +223,18 @@ def sample_of(
     )
 
 
-def discards_between(
+def compare_samples(
     then: DiscardSample, now: DiscardSample, begin: TargetSample, end: TargetSample, *, final: bool
-) -> Discards:
+) -> DiscardSummary:
     """Return the discards between two samples of a disk. `begin` and `end` are the block tracer's samples of
     the same times. With `final`, the interval is the whole watch, which the kernel's own count covers."""
     if (now.trace.flows, now.trace.origins) == (then.trace.flows, then.trace.origins):
-        discards = _nothing(sum(now.trace.loss) - sum(then.trace.loss))
+        discards = _make_empty_summary(sum(now.trace.loss) - sum(then.trace.loss))
     else:
         devs = None if now.device is None else [now.device]
-        discards = between(then.trace, now.trace, now.disk, now.cgroups, now.mounts, devs)
+        discards = summarize_discards(then.trace, now.trace, now.disk, now.cgroups, now.mounts, devs)
     if now.is_chained:
-        waited = stalled(begin, end)
+        waited = find_delayed(begin, end)
         discards = replace(discards, stalled=waited) if waited != discards.stalled else discards
     counted = None if now.device else now.trace.stats.get(now.disk)
     if final and counted:

@@ -6,10 +6,10 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opwatch.trace.programs import Attachment, Program, Way
+from opwatch.trace.programs import Attachment, Program, ProgramSet
 
 
-class Follows(enum.Enum):
+class ProgramPurpose(enum.Enum):
     """Purpose of a program. COMMANDS, CLONES and CLAIMS are optional."""
 
     BLOCK = "what the block layer does"
@@ -25,7 +25,7 @@ class DiscardProgram:
     tracepoint. `filesystem` is the type of filesystem with the traced event, None for other events."""
 
     name: str
-    follows: Follows = Follows.BLOCK
+    follows: ProgramPurpose = ProgramPurpose.BLOCK
     at_function: bool = False
     filesystem: str | None = None
     needs: str = ""
@@ -44,36 +44,36 @@ PROGRAMS = (
     DiscardProgram("discard_remapped"),
     DiscardProgram("discard_bio", attachment=Attachment.REQUIRED),
     DiscardProgram("discard_submitted", at_function=True),
-    DiscardProgram("discard_fitrim_any", Follows.CLAIMS, needs=_IOCTL),
-    DiscardProgram("discard_fitrim", Follows.CLAIMS, at_function=True, needs=_IOCTL),
-    DiscardProgram("discard_ata_failed", Follows.COMMANDS),
-    DiscardProgram("discard_ata_done", Follows.COMMANDS),
-    DiscardProgram("discard_ata", Follows.COMMANDS),
+    DiscardProgram("discard_fitrim_any", ProgramPurpose.CLAIMS, needs=_IOCTL),
+    DiscardProgram("discard_fitrim", ProgramPurpose.CLAIMS, at_function=True, needs=_IOCTL),
+    DiscardProgram("discard_ata_failed", ProgramPurpose.COMMANDS),
+    DiscardProgram("discard_ata_done", ProgramPurpose.COMMANDS),
+    DiscardProgram("discard_ata", ProgramPurpose.COMMANDS),
     DiscardProgram("discard_asked", at_function=True),
-    DiscardProgram("discard_f2fs_queued", Follows.FILESYSTEM, filesystem="f2fs"),
-    DiscardProgram("discard_f2fs_extent", Follows.FILESYSTEM, filesystem="f2fs"),
-    DiscardProgram("discard_xfs_passed", Follows.FILESYSTEM, filesystem="xfs"),
-    DiscardProgram("discard_xfs_busy", Follows.FILESYSTEM, filesystem="xfs"),
-    DiscardProgram("discard_xfs_small", Follows.FILESYSTEM, filesystem="xfs"),
-    DiscardProgram("discard_xfs_extent", Follows.FILESYSTEM, filesystem="xfs"),
-    DiscardProgram("discard_ext4_group", Follows.FILESYSTEM, filesystem="ext4"),
-    DiscardProgram("discard_ext4_extent", Follows.FILESYSTEM, filesystem="ext4"),
-    DiscardProgram("discard_cloned", Follows.CLONES),
-    DiscardProgram("discard_scsi", Follows.COMMANDS),
-    DiscardProgram("discard_nvme", Follows.COMMANDS),
+    DiscardProgram("discard_f2fs_queued", ProgramPurpose.FILESYSTEM, filesystem="f2fs"),
+    DiscardProgram("discard_f2fs_extent", ProgramPurpose.FILESYSTEM, filesystem="f2fs"),
+    DiscardProgram("discard_xfs_passed", ProgramPurpose.FILESYSTEM, filesystem="xfs"),
+    DiscardProgram("discard_xfs_busy", ProgramPurpose.FILESYSTEM, filesystem="xfs"),
+    DiscardProgram("discard_xfs_small", ProgramPurpose.FILESYSTEM, filesystem="xfs"),
+    DiscardProgram("discard_xfs_extent", ProgramPurpose.FILESYSTEM, filesystem="xfs"),
+    DiscardProgram("discard_ext4_group", ProgramPurpose.FILESYSTEM, filesystem="ext4"),
+    DiscardProgram("discard_ext4_extent", ProgramPurpose.FILESYSTEM, filesystem="ext4"),
+    DiscardProgram("discard_cloned", ProgramPurpose.CLONES),
+    DiscardProgram("discard_scsi", ProgramPurpose.COMMANDS),
+    DiscardProgram("discard_nvme", ProgramPurpose.COMMANDS),
     DiscardProgram("discard_rq_merge"),
     DiscardProgram("discard_done", attachment=Attachment.REQUIRED),
     DiscardProgram("discard_requeued"),
     DiscardProgram("discard_issued", attachment=Attachment.REQUIRED),
 )
-TELLING = frozenset(program.filesystem for program in PROGRAMS if program.filesystem)
-CLAIMING = frozenset(program.name for program in PROGRAMS if program.follows is Follows.CLAIMS)
+TRACED_FILESYSTEMS = frozenset(program.filesystem for program in PROGRAMS if program.filesystem)
+CLAIM_PROGRAMS = frozenset(program.name for program in PROGRAMS if program.follows is ProgramPurpose.CLAIMS)
 # Callable by the block tracer's programs on the same events.
 CHAINED = frozenset({"discard_issued", "discard_done"})
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class ProgramOptions:
     """Options of the program selection.
 
     functions: programs may attach to functions.
@@ -90,28 +90,28 @@ class Following:
     clones: bool = False
     filesystem: str | None = None
 
-    def wants(self, program: DiscardProgram) -> bool:
+    def is_selected(self, program: DiscardProgram) -> bool:
         match program.follows:
-            case Follows.COMMANDS:
+            case ProgramPurpose.COMMANDS:
                 return self.commands
-            case Follows.CLONES:
+            case ProgramPurpose.CLONES:
                 return self.clones
-            case Follows.CLAIMS:
+            case ProgramPurpose.CLAIMS:
                 # discard_fitrim traces only ioctl(2); its fallback, discard_fitrim_any, runs at every system
                 # call.
                 return self.claims and program.at_function == self.functions
-            case Follows.FILESYSTEM:
+            case ProgramPurpose.FILESYSTEM:
                 return self.filesystem in (None, program.filesystem)
-        if program.name == "discard_asked" and self.filesystem in TELLING:
+        if program.name == "discard_asked" and self.filesystem in TRACED_FILESYSTEMS:
             return False  # the filesystem's own events report the same extents
         return self.functions or not program.at_function
 
 
 # For an audit whose filesystem type is not known yet.
-AUDITED = Following()
+AUDIT_OPTIONS = ProgramOptions()
 
 
-def chosen(following: Following) -> Way:
+def select_programs(following: ProgramOptions) -> ProgramSet:
     """Return the programs to load."""
     return tuple(
         Program(
@@ -120,13 +120,17 @@ def chosen(following: Following) -> Way:
             Attachment.CALLED if following.chained and program.name in CHAINED else program.attachment,
         )
         for program in PROGRAMS
-        if following.wants(program)
+        if following.is_selected(program)
     )
 
 
-def absent(attached: Iterable[tuple[str, int]]) -> frozenset[str]:
+def find_absent(attached: Iterable[tuple[str, int]]) -> frozenset[str]:
     """Return the programs that do not run: loaded programs with an error, and an audit's programs if not
     loaded. `attached` has each loaded program with an errno or 0."""
     errors = dict(attached)
-    missed = {program.name for program in PROGRAMS if program.follows in (Follows.BLOCK, Follows.FILESYSTEM)}
+    missed = {
+        program.name
+        for program in PROGRAMS
+        if program.follows in (ProgramPurpose.BLOCK, ProgramPurpose.FILESYSTEM)
+    }
     return frozenset({name for name, error in errors.items() if error} | missed - errors.keys())

@@ -10,64 +10,64 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opwatch.trim.audit import losses
-from opwatch.trim.audit.accounts import Bearing, judge_all
-from opwatch.trim.audit.audit import AuditEvidence, LeafProof, Standing
+from opwatch.trim.audit.accounts import CounterEvidence, judge_accounts
+from opwatch.trim.audit.audit import AuditEvidence, LeafProof, ProofLevel
 from opwatch.trim.audit.flow import Stage
+from opwatch.trim.stack.discard_path import find_target_disks
 from opwatch.trim.stack.facts import DiskFacts, LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
-from opwatch.trim.stack.passage import leaves_of
 from opwatch.trim.stale.sentinel import ReadsAs
 
-IN_MEMORY = ("tmpfs", "ramfs")
+MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
 # Drivers of RAID controllers, whose logical drives may combine several disks.
-_LOGICAL = ("megaraid_sas", "smartpqi", "hpsa", "aacraid", "arcmsr", "3w-sas")
-_IN_MAP = ("left the map of what it holds", "are still in the map of what it holds")
+_LOGICAL_DRIVERS = ("megaraid_sas", "smartpqi", "hpsa", "aacraid", "arcmsr", "3w-sas")
+_MAP_TEXTS = ("left the map of what it holds", "are still in the map of what it holds")
 # Transports to a target on another machine.
-_REMOTE = ("iscsi", "fc", "network")
+_REMOTE_TRANSPORTS = ("iscsi", "fc", "network")
 
 
-def proofs(evidence: AuditEvidence, counted: str | None) -> tuple[LeafProof, ...]:
+def prove_disks(evidence: AuditEvidence, counted: str | None) -> tuple[LeafProof, ...]:
     """Return the proof for each disk with completed discards. `counted` describes how the only drive's in-use
     count contradicts the completions, or is None."""
     trace = evidence.trace
     ended = (
         leaf
-        for leaf in leaves_of(evidence.before)
+        for leaf in find_target_disks(evidence.before)
         if any(
             flow.amount.bytes and not flow.status
             for stage in (Stage.DONE, Stage.BIO_DONE)
             for flow in trace.select(stage, disk=leaf.device[:16])
         )
     )
-    return tuple(_proof(evidence, leaf, counted) for leaf in ended)
+    return tuple(_prove_disk(evidence, leaf, counted) for leaf in ended)
 
 
-def weakest(leaves: Sequence[LeafProof]) -> Standing:
+def find_weakest_level(leaves: Sequence[LeafProof]) -> ProofLevel:
     """Return the weakest standing; ACCEPTED if there are no proofs."""
-    order = list(Standing)
-    return min((leaf.standing for leaf in leaves), key=order.index, default=Standing.ACCEPTED)
+    order = list(ProofLevel)
+    return min((leaf.standing for leaf in leaves), key=order.index, default=ProofLevel.ACCEPTED)
 
 
-def _proof(evidence: AuditEvidence, leaf: Layer, counted: str | None) -> LeafProof:
-    own = _own_witness(evidence, leaf)
-    for array in _above(evidence.before, leaf):
-        if own.by and not own.kept_bytes and list(losses.rebuilding(evidence, array)):
+def _prove_disk(evidence: AuditEvidence, leaf: Layer, counted: str | None) -> LeafProof:
+    own = _find_own_evidence(evidence, leaf)
+    for array in _find_layers_above(evidence.before, leaf):
+        if own.by and not own.kept_bytes and list(losses.explain_resync(evidence, array)):
             # The array may have written the zeros during its resync.
             beyond = f"{array.device} writes its members, what was trimmed with the rest"
             return replace(own, beyond=beyond)
-    above = _witness_above(evidence, leaf)
+    above = _find_evidence_above(evidence, leaf)
     if counted and not own.kept_bytes:
-        return replace(own, standing=Standing.CONTRADICTED, by=(counted,), gone_bytes=0)
+        return replace(own, standing=ProofLevel.CONTRADICTED, by=(counted,), gone_bytes=0)
     if own.kept_bytes:
-        return replace(own, standing=Standing.CONTRADICTED)
+        return replace(own, standing=ProofLevel.CONTRADICTED)
     if above.kept_bytes:
-        return replace(above, standing=Standing.CONTRADICTED, by=(*own.by, *above.by))
+        return replace(above, standing=ProofLevel.CONTRADICTED, by=(*own.by, *above.by))
     if not own.by:
         return above
-    return _ended_at(evidence, leaf, own)
+    return _complete_proof(evidence, leaf, own)
 
 
-def _own_witness(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
+def _find_own_evidence(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
     """Return the disk's own evidence: LBA map or reads, and counters. The standing is preliminary
     (ACCEPTED)."""
     answer = evidence.read_back
@@ -77,45 +77,45 @@ def _own_witness(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
     if mapped and mapped.gone_bytes is not None:
         # The drive's own map is stronger evidence than reads.
         gone, kept = mapped.gone_bytes, mapped.after_bytes or 0
-        words.append(_words(gone, kept, *_IN_MAP))
+        words.append(_describe_sentinels(gone, kept, *_MAP_TEXTS))
     else:
-        gone, kept = _amounts(_readings(evidence, leaf))
-        words.append(_words(gone, kept, "read as gone on it", "still read as they were written"))
-    for opinion in judge_all(evidence.accounts, evidence.trace):
-        if opinion.bearing is Bearing.PROVES and opinion.account.device == leaf.device:
+        gone, kept = _count_gone_and_kept(_merge_readings(evidence, leaf))
+        words.append(_describe_sentinels(gone, kept, "read as gone on it", "still read as they were written"))
+    for opinion in judge_accounts(evidence.accounts, evidence.trace):
+        if opinion.bearing is CounterEvidence.PROVES and opinion.account.device == leaf.device:
             words.append(f"{opinion.account.source}: {opinion.words}")
     by = tuple(word for word in words if word)
-    return LeafProof(leaf.device, Standing.ACCEPTED, by, gone_bytes=gone, kept_bytes=kept)
+    return LeafProof(leaf.device, ProofLevel.ACCEPTED, by, gone_bytes=gone, kept_bytes=kept)
 
 
-def _words(gone: int, kept: int, left: str, stayed: str) -> str:
+def _describe_sentinels(gone: int, kept: int, left: str, stayed: str) -> str:
     parts = [f"{gone} B of sentinels {left}"] if gone else []
     parts += [f"{kept} B of sentinels {stayed}"] if kept else []
     return ", ".join(parts)
 
 
-def _amounts(read: Mapping[ReadsAs, int]) -> tuple[int, int]:
+def _count_gone_and_kept(read: Mapping[ReadsAs, int]) -> tuple[int, int]:
     """Return the (gone, kept) bytes; other readings count as neither."""
     return read.get(ReadsAs.ZEROS, 0) + read.get(ReadsAs.ONES, 0), read.get(ReadsAs.UNCHANGED, 0)
 
 
-def _readings(evidence: AuditEvidence, leaf: Layer) -> Mapping[ReadsAs, int]:
+def _merge_readings(evidence: AuditEvidence, leaf: Layer) -> Mapping[ReadsAs, int]:
     """Return how the sentinels read on a disk, including reads through a multipath device."""
     answer = evidence.read_back
     if not answer or answer.reason:
         return {}
     readings = Counter(answer.by_device.get(leaf.device, {}))
-    for upper in _above(evidence.before, leaf):
-        if _same_drive(upper):
+    for upper in _find_layers_above(evidence.before, leaf):
+        if _is_multipath(upper):
             readings.update(answer.by_device.get(upper.device, {}))
     return readings
 
 
-def _same_drive(layer: Layer) -> bool:
+def _is_multipath(layer: Layer) -> bool:
     return layer.kind is Kind.MULTIPATH or layer.target == "multipath"
 
 
-def _above(stack: Stack, leaf: Layer) -> Iterator[Layer]:
+def _find_layers_above(stack: Stack, leaf: Layer) -> Iterator[Layer]:
     """Yield every layer above a leaf, nearest first."""
     names = {leaf.device}
     for layer in reversed(stack.layers):
@@ -124,55 +124,57 @@ def _above(stack: Stack, leaf: Layer) -> Iterator[Layer]:
             yield layer
 
 
-def _witness_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
+def _find_evidence_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
     """Return the proof for a disk from reads through the layers above it."""
     answer, stack = evidence.read_back, evidence.before
-    silent = LeafProof(leaf.device, Standing.ACCEPTED, beyond="nothing was asked of it but to complete")
+    silent = LeafProof(leaf.device, ProofLevel.ACCEPTED, beyond="nothing was asked of it but to complete")
     if not answer or answer.reason:
         return silent
     witnesses = [
-        (upper, *_amounts(answer.by_device.get(upper.device, {})))
-        for upper in _above(stack, leaf)
-        if not _same_drive(upper)
+        (upper, *_count_gone_and_kept(answer.by_device.get(upper.device, {})))
+        for upper in _find_layers_above(stack, leaf)
+        if not _is_multipath(upper)
     ]
     # Layers with readable old data come first: old data readable anywhere above is not gone.
     for upper, gone, kept in sorted(witnesses, key=lambda witness: not witness[2]):
         if not gone + kept:
             continue
         by = (
-            _words(gone, kept, f"read as gone on {upper.device}", f"still read as written on {upper.device}"),
+            _describe_sentinels(
+                gone, kept, f"read as gone on {upper.device}", f"still read as written on {upper.device}"
+            ),
         )
         if kept:
-            return LeafProof(leaf.device, Standing.ACCEPTED, by, gone_bytes=gone, kept_bytes=kept)
+            return LeafProof(leaf.device, ProofLevel.ACCEPTED, by, gone_bytes=gone, kept_bytes=kept)
         if upper.is_array:
             # A single mirror may have served the read, or parity rebuilt it.
             return replace(silent, by=by, beyond=f"any member of {upper.device} may have answered")
         name = f"{upper.target or upper.kind.value} {upper.device}"
         beyond = f"what lies below {upper.device} was not looked at: {leaf.device} may hold it"
-        return LeafProof(leaf.device, Standing.PARTWAY, by, down_to=name, beyond=beyond)
+        return LeafProof(leaf.device, ProofLevel.PARTWAY, by, down_to=name, beyond=beyond)
     return silent
 
 
-def _ended_at(evidence: AuditEvidence, leaf: Layer, own: LeafProof) -> LeafProof:
+def _complete_proof(evidence: AuditEvidence, leaf: Layer, own: LeafProof) -> LeafProof:
     """Complete a disk's own proof: PROVEN for a drive or a file in memory, PARTWAY if storage below the disk
     cannot be seen."""
     disk, loop = leaf.facts_as(DiskFacts), leaf.facts_as(LoopFacts)
-    standing, beyond, down_to = Standing.PARTWAY, "", leaf.device
+    standing, beyond, down_to = ProofLevel.PARTWAY, "", leaf.device
     if leaf.kind is Kind.LOOP and not loop.simulated_drive:
         mapped = evidence.read_back.maps.get(leaf.device) if evidence.read_back else None
         if not mapped or mapped.gone_bytes is None or not loop.backing_filesystem:
             down_to, beyond = f"loop device {leaf.device}", "its file cannot be seen from here"
-        elif loop.backing_filesystem in IN_MEMORY:
-            down_to, standing = f"the file {loop.backing_file} in memory", Standing.PROVEN
+        elif loop.backing_filesystem in MEMORY_FILESYSTEMS:
+            down_to, standing = f"the file {loop.backing_file} in memory", ProofLevel.PROVEN
         else:
             down_to = f"the file {loop.backing_file}"
             beyond = f"what lies below learns of it when {loop.backing_mount or 'its filesystem'} is trimmed"
     elif disk.virtual:
         down_to, beyond = f"the virtual disk {leaf.device}", "what its host frees cannot be seen from here"
-    elif set(disk.drivers or ()) & set(_LOGICAL):
+    elif set(disk.drivers or ()) & set(_LOGICAL_DRIVERS):
         down_to, beyond = f"{leaf.device} of a RAID controller", "its disks cannot be seen from here"
-    elif disk.transport in _REMOTE or (disk.transport or "").startswith("nvme-"):
+    elif disk.transport in _REMOTE_TRANSPORTS or (disk.transport or "").startswith("nvme-"):
         down_to, beyond = f"the logical unit {leaf.device}", "what its target frees cannot be seen from here"
     else:
-        down_to, standing = f"the drive {leaf.device}", Standing.PROVEN
+        down_to, standing = f"the drive {leaf.device}", ProofLevel.PROVEN
     return replace(own, standing=standing, down_to=down_to, beyond=beyond or None)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from opwatch.foreign import fields_of, lines_of, unescaped
-from opwatch.trim.stack.causes import Reason, reason
+from opwatch.foreign import split_fields, split_lines, unescape_octal
+from opwatch.trim.stack.causes import Reason, make_reason
 from opwatch.trim.stack.layers import Stack
 
 FSTAB, MOUNTINFO = "/etc/fstab", "/proc/self/mountinfo"
@@ -44,7 +44,7 @@ class Schedule:
     fstab: tuple[FstabLine, ...] = ()
 
     @property
-    def runs(self) -> bool | None:
+    def will_run(self) -> bool | None:
         """True if the timer will start fstrim; None if unknown."""
         if self.why_none or self.container:
             return False
@@ -54,10 +54,10 @@ class Schedule:
 def parse_fstab(text: str) -> tuple[FstabLine, ...]:
     """Parse fstab; skip comments and malformed lines."""
     entries = []
-    for line in lines_of(text):
-        fields = fields_of(line)
+    for line in split_lines(text):
+        fields = split_fields(line)
         if len(fields) >= 3 and not fields[0].startswith("#"):
-            source, point = (unescaped(field) for field in fields[:2])
+            source, point = (unescape_octal(field) for field in fields[:2])
             options = tuple(fields[3].split(",")) if len(fields) > 3 else ("defaults",)
             entries.append(FstabLine(source, point, fields[2], options))
     return tuple(entries)
@@ -66,7 +66,7 @@ def parse_fstab(text: str) -> tuple[FstabLine, ...]:
 def parse_properties(text: str) -> list[dict[str, str]]:
     """Parse the output of `systemctl show`: one paragraph of KEY=VALUE lines per unit."""
     units: list[dict[str, str]] = [{}]
-    for line in lines_of(text):
+    for line in split_lines(text):
         key, equals, value = line.partition("=")
         if equals:
             units[-1][key] = value
@@ -75,7 +75,7 @@ def parse_properties(text: str) -> list[dict[str, str]]:
     return [unit for unit in units if unit]
 
 
-def moment(text: str | None) -> datetime | None:
+def parse_unix_time(text: str | None) -> datetime | None:
     """Parse a time in the format of --timestamp=unix; None if the unit has no time."""
     # Imported here because many machines have no timer.
     from datetime import datetime
@@ -84,17 +84,17 @@ def moment(text: str | None) -> datetime | None:
     return datetime.fromtimestamp(int(seconds[1])).astimezone() if seconds and int(seconds[1]) else None
 
 
-def command_line(exec_start: str) -> tuple[str, ...]:
+def parse_command_line(exec_start: str) -> tuple[str, ...]:
     """Return the command line in an ExecStart property, or ()."""
     arguments = re.search(r"argv\[\]=(.*?) ;", exec_start)
     return tuple(arguments[1].split()) if arguments else ()
 
 
-def lists_of(arguments: Sequence[str]) -> tuple[str, ...] | None:
+def parse_mount_lists(arguments: Sequence[str]) -> tuple[str, ...] | None:
     """Return the mount lists in an fstrim command line, in order, or None."""
     for index, word in enumerate(arguments):
         name, equals, value = word.partition("=")
-        letters = _letters(word)
+        letters = _parse_letters(word)
         if name == "--listed-in" or letters == "I":
             if not equals:
                 value = arguments[index + 1] if index + 1 < len(arguments) else ""
@@ -106,18 +106,18 @@ def lists_of(arguments: Sequence[str]) -> tuple[str, ...] | None:
     return None
 
 
-def _letters(word: str) -> str:
+def _parse_letters(word: str) -> str:
     """Return the option letters in a word such as -av, without the value of the last option."""
     options = re.fullmatch(r"-([aAnvV]*)([Ilomt]?).*", word)
     return options[1] + options[2] if options and not word.startswith("--") else ""
 
 
-def entry_of(point: str, fstab: Sequence[FstabLine]) -> FstabLine | None:
+def find_entry(point: str, fstab: Sequence[FstabLine]) -> FstabLine | None:
     """Return the last fstab entry for a mount point, or None."""
     return next((entry for entry in reversed(fstab) if entry.point.rstrip("/") == point.rstrip("/")), None)
 
 
-def _omitted(stack: Stack, schedule: Schedule) -> str | None:
+def _explain_omission(stack: Stack, schedule: Schedule) -> str | None:
     """Return why fstrim's lists omit a mount, or None."""
     assert stack.filesystem and schedule.listed_in
     point, options = stack.filesystem.point, set(stack.filesystem.options)
@@ -125,7 +125,7 @@ def _omitted(stack: Stack, schedule: Schedule) -> str | None:
     if deciding is None:
         return "none of its lists has an entry"
     if deciding == FSTAB and point != "/":
-        entry = entry_of(point, schedule.fstab)
+        entry = find_entry(point, schedule.fstab)
         if entry is None:
             later = schedule.listed_in[schedule.listed_in.index(FSTAB) + 1 :]
             never = f", so {later[0]} is never looked at" if later else ""
@@ -137,15 +137,15 @@ def _omitted(stack: Stack, schedule: Schedule) -> str | None:
         return "it is marked X-fstrim.notrim"
     if "ro" in options:
         return "it is read-only"
-    tops = stack.tops()
+    tops = stack.find_tops()
     if tops and not any(top.limits.granularity for top in tops[:1]):
         return f"{tops[0].device} has no discard_granularity: it is passed over without a word"
     return None
 
 
-def schedule_reasons(stack: Stack, schedule: Schedule) -> list[Reason]:
+def find_schedule_reasons(stack: Stack, schedule: Schedule) -> list[Reason]:
     """Return why fstrim does not trim a mount automatically; empty for trimmed mounts, or if unknown."""
-    if not stack.filesystem or not stack.tops():
+    if not stack.filesystem or not stack.find_tops():
         return []
     at = stack.filesystem.point
     if schedule.cron or schedule.why_unknown:
@@ -154,14 +154,14 @@ def schedule_reasons(stack: Stack, schedule: Schedule) -> list[Reason]:
         observed = (
             schedule.why_none or f"this is a container ({schedule.container}), where the timer is skipped"
         )
-        return [reason("timer-off", at, observed, mount=at)]
+        return [make_reason("timer-off", at, observed, mount=at)]
     if schedule.active is False:
-        return [reason("timer-off", at, f"fstrim.timer is {schedule.unit_state}, not active", mount=at)]
-    omitted = _omitted(stack, schedule) if schedule.listed_in else None
-    return [reason("timer-skips-mount", at, omitted, mount=at)] if omitted else []
+        return [make_reason("timer-off", at, f"fstrim.timer is {schedule.unit_state}, not active", mount=at)]
+    omitted = _explain_omission(stack, schedule) if schedule.listed_in else None
+    return [make_reason("timer-skips-mount", at, omitted, mount=at)] if omitted else []
 
 
-def from_properties(
+def build_schedule(
     units: Sequence[Mapping[str, str]],
     fstab: tuple[FstabLine, ...],
     container: str | None,
@@ -172,17 +172,17 @@ def from_properties(
     timer, service = by_name.get("fstrim.timer", {}), by_name.get("fstrim.service", {})
     missing = timer.get("LoadState") in ("not-found", None)
     masked = timer.get("LoadState") == "masked"
-    arguments = command_line(service.get("ExecStart", ""))
+    arguments = parse_command_line(service.get("ExecStart", ""))
     state = "not installed" if missing else "masked" if masked else timer.get("UnitFileState") or "disabled"
     return Schedule(
         container=container,
         unit_state=state,
         active=timer.get("ActiveState") == "active",
-        last=moment(timer.get("LastTriggerUSec")),
-        next=moment(timer.get("NextElapseUSecRealtime")),
-        last_result=service.get("Result") if moment(timer.get("LastTriggerUSec")) else None,
+        last=parse_unix_time(timer.get("LastTriggerUSec")),
+        next=parse_unix_time(timer.get("NextElapseUSecRealtime")),
+        last_result=service.get("Result") if parse_unix_time(timer.get("LastTriggerUSec")) else None,
         arguments=arguments,
-        listed_in=lists_of(arguments),
+        listed_in=parse_mount_lists(arguments),
         cron=cron,
         fstab=fstab,
     )

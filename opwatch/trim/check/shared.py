@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from opwatch.trim.check.dryrun import DeviceRun
-from opwatch.trim.check.ends import straightened
+from opwatch.trim.check.dry_run import DevicePrediction
+from opwatch.trim.check.freed_bytes import simplify_stack
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.space.remap import Landing, descend
-from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.space.remap import Landing, map_down
+from opwatch.trim.stack.causes import Reason, make_reason
 from opwatch.trim.stack.facts import LoopFacts
 from opwatch.trim.stack.layers import Stack
-from opwatch.units import size
+from opwatch.units import format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,55 +23,61 @@ class SharedBlocks:
     of `arriving_bytes`, both counting every copy; None if unknown."""
 
     reasons: tuple[Reason, ...]
-    runs: tuple[DeviceRun, ...]
+    runs: tuple[DevicePrediction, ...]
     lost_bytes: int | None = 0
     arriving_bytes: int = 0
 
 
-def _reason(stack: Stack, device: str, shared: Extents, lost: int | None) -> Reason:
-    layer = stack.layer(device)
+def _explain_sharing(stack: Stack, device: str, shared: Extents, lost: int | None) -> Reason:
+    layer = stack.find_layer(device)
     file = (layer.facts_as(LoopFacts).backing_file if layer else None) or device
-    observed = f"{size(shared.total)} of {file} are shared with others"
+    observed = f"{format_size(shared.total_bytes)} of {file} are shared with others"
     if lost is not None:
-        observed += f", {size(lost)} of that where a trim reaches"
-    return reason("loop-file-shared", device, observed, lost, file=file)
+        observed += f", {format_size(lost)} of that where a trim reaches"
+    return make_reason("loop-file-shared", device, observed, lost, file=file)
 
 
-def _whole(stack: Stack, landing: Landing) -> Extents:
+def _keep_whole_granules(stack: Stack, landing: Landing) -> Extents:
     """Return the freeable part of a landing: the device's whole granules."""
-    layer = stack.layer(landing.device)
-    return landing.extents.granules(*layer.granule) if layer and layer.granule else landing.extents
+    layer = stack.find_layer(landing.device)
+    return (
+        landing.extents.round_to_granules(*layer.discard_granule)
+        if layer and layer.discard_granule
+        else landing.extents
+    )
 
 
-def shared_blocks(
-    stack: Stack, runs: Sequence[DeviceRun], free: Mapping[str, Extents], shared: Mapping[str, Extents]
+def find_shared_blocks(
+    stack: Stack, runs: Sequence[DevicePrediction], free: Mapping[str, Extents], shared: Mapping[str, Extents]
 ) -> SharedBlocks:
     """Compute the loss to shared blocks for these runs. `free` has the free extents by major:minor, `shared`
     the shared extents by loop device."""
     shared = {device: extents for device, extents in shared.items() if extents}
     if not shared:
         return SharedBlocks((), tuple(runs))
-    stack = straightened(stack)
+    stack = simplify_stack(stack)
     lost, mended, arriving, is_known = Counter[str](), [], 0, bool(runs)
     for run in runs:
-        top = stack.layer(run.device)
-        sent = free[top.dev].at_least(run.minimum_bytes) if top else Extents()
-        landings = list(descend(stack, run.device, sent, copies=True))
+        top = stack.find_layer(run.device)
+        sent = free[top.dev].filter_by_length(run.minimum_bytes) if top else Extents()
+        landings = list(map_down(stack, run.device, sent, copies=True))
         is_known = is_known and not any(landing.stopped for landing in landings)
         gone = 0
         for landing in landings:
-            whole = _whole(stack, landing)
-            arriving += whole.total
-            taken = (whole & shared.get(landing.device, Extents())).total
+            whole = _keep_whole_granules(stack, landing)
+            arriving += whole.total_bytes
+            taken = (whole & shared.get(landing.device, Extents())).total_bytes
             lost[landing.device] += taken
             gone += taken
         # With several copies, a byte may be freed on only some of the disks, so subtract nothing from the
         # run.
-        is_once = sum(landing.extents.total for landing in landings) == sent.total
+        is_once = sum(landing.extents.total_bytes for landing in landings) == sent.total_bytes
         gone = min(gone, run.expected_bytes) if is_once else 0
         mended.append(replace(run, shared_bytes=gone, expected_bytes=run.expected_bytes - gone))
     if not is_known:
-        reasons = [_reason(stack, device, extents, None) for device, extents in shared.items()]
+        reasons = [_explain_sharing(stack, device, extents, None) for device, extents in shared.items()]
         return SharedBlocks(tuple(reasons), tuple(runs), None)
-    reasons = [_reason(stack, device, shared[device], taken) for device, taken in lost.items() if taken]
+    reasons = [
+        _explain_sharing(stack, device, shared[device], taken) for device, taken in lost.items() if taken
+    ]
     return SharedBlocks(tuple(reasons), tuple(mended), lost.total(), arriving)

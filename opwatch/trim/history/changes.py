@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
-from opwatch.trace.programs import Program, Way
+from opwatch.trace.programs import Program, ProgramSet
 
 # Programs for completions on a disk, and for NVMe passthrough commands.
 _PROGRAMS = (Program("history_done"),)
 _NVME_PROGRAMS = (*_PROGRAMS, Program("history_nvme"))
 
 
-def programs_of(disk: str) -> Way:
+def select_history_programs(disk: str) -> ProgramSet:
     """Return the BPF programs that record a disk's changes, by the disk's name."""
     return _NVME_PROGRAMS if disk.startswith("nvme") else _PROGRAMS
 
@@ -61,10 +61,10 @@ class HistoryLoss(NamedTuple):
 RECORD = struct.Struct("=3QI2BH")
 _KINDS = len(ChangeKind)
 # Larger than any disk, in sectors of 512 bytes.
-_FAR = 1 << 55
+_MAX_SECTOR = 1 << 55
 
 
-def decode(raw: bytes) -> Iterator[tuple[int, int, int, int, int, int, int]]:
+def decode_changes(raw: bytes) -> Iterator[tuple[int, int, int, int, int, int, int]]:
     """Yield the fields of each record, in DiskChange's order. Raise BadInput for records that the BPF
     programs never write."""
     if len(raw) % RECORD.size:
@@ -73,7 +73,7 @@ def decode(raw: bytes) -> Iterator[tuple[int, int, int, int, int, int, int]]:
         if fields[4] >= ChangeKind.SCSI:
             if fields[4] >= _KINDS:
                 raise BadInput(f"a change of the unknown kind {fields[4]}")
-        elif fields[0] + fields[3] > _FAR or not fields[3]:
+        elif fields[0] + fields[3] > _MAX_SECTOR or not fields[3]:
             raise BadInput(f"a change of {fields[3]} sectors at {fields[0]}")
         yield fields
 
@@ -99,7 +99,7 @@ _NVME_READS = frozenset(bytes.fromhex("00 02 05 0c 0d 0e 11 15"))
 _ADMIN_READS = frozenset(bytes.fromhex("00 01 02 04 05 06 08 09 0a 0c 14 18 7c 7f 82"))
 
 
-def changes_nothing(kind: int, sector: int, begin_ns: int) -> bool:
+def is_harmless_command(kind: int, sector: int, begin_ns: int) -> bool:
     """Return True if a passthrough command leaves the disk's contents unchanged. An unknown command counts as
     a change."""
     if kind == ChangeKind.NVME:

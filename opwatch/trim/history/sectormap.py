@@ -18,11 +18,11 @@ SECTOR = 512
 # parts, which limits the number of parts.
 _SHIFT, _PARTS_SHIFT = 19, 13
 # A run takes 9 bytes in memory and 17 in the file. More runs in a part would make each change slow.
-MOST_PIECES, _MOST_IN_PART = 1 << 22, 1 << 17
+MAX_PIECES, _MAX_IN_PART = 1 << 22, 1 << 17
 # Detail is dropped in regions of this fraction (as a power of two) of a part.
 _REGIONS_SHIFT = 8
 # Maximum number of logged runs; beyond this limit the whole map is saved.
-_MOST_LOGGED = 1 << 20
+_MAX_LOGGED = 1 << 20
 
 
 class SectorState(enum.IntEnum):
@@ -44,7 +44,7 @@ class SectorMap:
     `given_up` counts how often this happened.
     """
 
-    def __init__(self, sectors: int, most_pieces: int = MOST_PIECES) -> None:
+    def __init__(self, sectors: int, most_pieces: int = MAX_PIECES) -> None:
         self.sectors = sectors
         self.log: list[Run] | None = None
         self.log_is_whole = True
@@ -55,29 +55,29 @@ class SectorMap:
         # Part number -> (starts of the runs, states of the runs). A missing part is unknown.
         self._parts: dict[int, tuple[array[int], bytearray]] = {}
 
-    def put(self, start: int, end: int, state: int) -> None:
+    def set_state(self, start: int, end: int, state: int) -> None:
         """Set the state of start..end, clipped to the disk."""
         end = min(end, self.sectors)
         while start < end:
             edge = min(end, ((start >> self._shift) + 1) << self._shift)
-            if self._put(start, edge, state):
-                self._note(start, edge, state)
+            if self._set_part_state(start, edge, state):
+                self._record_change(start, edge, state)
             start = edge
         if self.pieces > self._most_pieces:
-            self._give_up()
+            self._reduce_map()
 
-    def _note(self, start: int, end: int, state: int) -> None:
+    def _record_change(self, start: int, end: int, state: int) -> None:
         if self.log is not None:
-            if len(self.log) < _MOST_LOGGED:
+            if len(self.log) < _MAX_LOGGED:
                 self.log.append((start, end, state))
             else:
                 self.log_is_whole = False
         part = self._parts.get(start >> self._shift)
-        if part and len(part[0]) > _MOST_IN_PART:
+        if part and len(part[0]) > _MAX_IN_PART:
             self.given_up += 1
             self._coarsen(start >> self._shift, 16)
 
-    def _give_up(self) -> None:
+    def _reduce_map(self) -> None:
         """Reduce the map to three quarters of its limit, starting with the most fragmented parts."""
         self.given_up += 1
         target = self._most_pieces * 3 // 4
@@ -92,16 +92,16 @@ class SectorMap:
         part."""
         first = number << self._shift
         if not limit:
-            self._put_noted(first, first + (1 << self._shift))
+            self._forget_range(first, first + (1 << self._shift))
             return
         shift = max(self._shift - _REGIONS_SHIFT, 0)
         regions = Counter(map(rshift, self._parts[number][0], repeat(shift)))
         for region in [region for region, runs in regions.items() if runs > limit]:
-            self._put_noted(region << shift, (region + 1) << shift)
+            self._forget_range(region << shift, (region + 1) << shift)
 
-    def _put_noted(self, start: int, end: int) -> None:
+    def _forget_range(self, start: int, end: int) -> None:
         end = min(end, self.sectors)
-        if self._put(start, end, SectorState.UNKNOWN) and self.log is not None:
+        if self._set_part_state(start, end, SectorState.UNKNOWN) and self.log is not None:
             self.log.append((start, end, SectorState.UNKNOWN))
 
     def copy(self) -> SectorMap:
@@ -111,22 +111,22 @@ class SectorMap:
         other.pieces = self.pieces
         return other
 
-    def parts_of(self, start: int, end: int) -> int:
+    def count_parts(self, start: int, end: int) -> int:
         """Return the number of parts that a range touches: the cost of `put`."""
         return (max(min(end, self.sectors) - 1, start) >> self._shift) - (start >> self._shift) + 1
 
-    def turn(self, start: int, end: int, before: int, after: int) -> None:
+    def replace_state(self, start: int, end: int, before: int, after: int) -> None:
         """Change sectors of start..end in state `before` to state `after`."""
-        for first, last, state in list(self.runs(start, end)):
+        for first, last, state in list(self.iter_runs(start, end)):
             if state == before:
-                self.put(first, last, after)
+                self.set_state(first, last, after)
 
-    def forget(self) -> None:
+    def clear_states(self) -> None:
         """Make all sectors unknown."""
         for number in list(self._parts):
-            self.put(number << self._shift, (number + 1) << self._shift, SectorState.UNKNOWN)
+            self.set_state(number << self._shift, (number + 1) << self._shift, SectorState.UNKNOWN)
 
-    def runs(self, start: int = 0, end: int | None = None) -> Iterator[Run]:
+    def iter_runs(self, start: int = 0, end: int | None = None) -> Iterator[Run]:
         """Yield (first sector, sector after the last, state) for start..end, in order. Neighbouring runs may
         have the same state."""
         end = self.sectors if end is None else min(end, self.sectors)
@@ -137,23 +137,25 @@ class SectorMap:
             if part is None:
                 yield start, edge, SectorState.UNKNOWN
             else:
-                yield from _clipped(part, start, edge)
+                yield from _clip_runs(part, start, edge)
             start = edge
 
-    def extents(self, state: int) -> Extents:
+    def collect_extents(self, state: int) -> Extents:
         """Return the bytes in the given state."""
         known = (
             (first * SECTOR, last * SECTOR)
             for number in sorted(self._parts)
-            for first, last, state_of_run in self.runs(number << self._shift, (number + 1) << self._shift)
+            for first, last, state_of_run in self.iter_runs(
+                number << self._shift, (number + 1) << self._shift
+            )
             if state_of_run == state
         )
         if state != SectorState.UNKNOWN:
-            return Extents.in_order(known)
-        others = self.extents(SectorState.WRITTEN) | self.extents(SectorState.TRIMMED)
-        return others.gaps(0, self.sectors * SECTOR)
+            return Extents.from_sorted(known)
+        others = self.collect_extents(SectorState.WRITTEN) | self.collect_extents(SectorState.TRIMMED)
+        return others.find_gaps(0, self.sectors * SECTOR)
 
-    def _put(self, start: int, end: int, state: int) -> bool:
+    def _set_part_state(self, start: int, end: int, state: int) -> bool:
         """Set the state of a range within one part. Return False if the whole range had the state already."""
         number = start >> self._shift
         part = self._parts.get(number)
@@ -194,7 +196,7 @@ class SectorMap:
         return True
 
 
-def _clipped(part: tuple[array[int], bytearray], start: int, end: int) -> Iterator[Run]:
+def _clip_runs(part: tuple[array[int], bytearray], start: int, end: int) -> Iterator[Run]:
     starts, states = part
     for at in range(bisect_right(starts, start) - 1, bisect_left(starts, end)):
         last = starts[at + 1] if at + 1 < len(starts) else end

@@ -52,18 +52,18 @@ class Chunk:
         return self.start + self.length
 
     @property
-    def parities(self) -> int:
+    def parity_count(self) -> int:
         return 1 if self.profile & _RAID5 else 2 if self.profile & _RAID6 else 0
 
     @property
-    def columns(self) -> int:
+    def data_columns(self) -> int:
         """Number of stripes with different data per row."""
         if self.profile & _RAID10:
             return len(self.stripes) // self.sub_stripes
-        return len(self.stripes) - self.parities if self.profile & _STRIPED else 1
+        return len(self.stripes) - self.parity_count if self.profile & _STRIPED else 1
 
 
-def items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[TreeItem]:
+def parse_items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[TreeItem]:
     """Yield the items of an answer. Raise BadInput if the answer is too short for the items."""
     at, view = 0, memoryview(buffer)
     for _ in range(count):
@@ -77,13 +77,13 @@ def items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[TreeIt
         at += length
 
 
-def chunk(item: TreeItem) -> Chunk:
+def parse_chunk(item: TreeItem) -> Chunk:
     """Parse a CHUNK_ITEM. Raise BadInput if damaged."""
     if len(item.data) < _CHUNK.size:
         raise BadInput(f"a chunk of {len(item.data)} bytes")
     length, _, stripe_bytes, profile, _, _, _, count, sub = _CHUNK.unpack_from(item.data)
     stripes = item.data[_CHUNK.size : _CHUNK.size + count * _STRIPE.size]
-    made = Chunk(item.offset, length, profile, sub, tuple(_whole(_STRIPE, stripes)))
+    made = Chunk(item.offset, length, profile, sub, tuple(_unpack_pairs(_STRIPE, stripes)))
     if len(made.stripes) != count or not 0 < length < 1 << 62 or item.offset + length > 1 << 62:
         raise BadInput(f"a chunk with {count} stripes and {length} bytes")
     if any(offset + length > 1 << 62 for _, offset in made.stripes):
@@ -91,43 +91,43 @@ def chunk(item: TreeItem) -> Chunk:
     if profile & _STRIPED and (
         stripe_bytes != _STRIPE_BYTES
         or (profile & _RAID10 and (not sub or count % sub))
-        or made.columns < 1
-        or length % (made.columns * _STRIPE_BYTES)
+        or made.data_columns < 1
+        or length % (made.data_columns * _STRIPE_BYTES)
     ):
         raise BadInput(f"{count} stripes of {stripe_bytes} bytes make no striped chunk of {length}")
     return made
 
 
-def _whole(layout: struct.Struct, data: bytes) -> Iterator[tuple[int, int]]:
+def _unpack_pairs(layout: struct.Struct, data: bytes) -> Iterator[tuple[int, int]]:
     for at in range(0, len(data) - layout.size + 1, layout.size):
         yield layout.unpack_from(data, at)[:2]
 
 
-def used_of_extent_tree(tree_items: Iterable[TreeItem], node_bytes: int) -> Extents:
+def find_used_addresses(tree_items: Iterable[TreeItem], node_bytes: int) -> Extents:
     """Return the logical addresses in use, from the extent tree."""
-    return Extents.in_order(
+    return Extents.from_sorted(
         (item.objectid, item.objectid + (item.offset if item.type == EXTENT_ITEM else node_bytes))
         for item in tree_items
         if item.type in (EXTENT_ITEM, METADATA_ITEM) and item.objectid + item.offset < 1 << 62
     )
 
 
-def free_of_free_space_tree(tree_items: Iterable[TreeItem], sector_bytes: int) -> Extents:
+def find_free_addresses(tree_items: Iterable[TreeItem], sector_bytes: int) -> Extents:
     """Return the free logical addresses in block groups, from the free space tree."""
-    return Extents.of(_free(tree_items, sector_bytes))
+    return Extents.from_pairs(_parse_free_space(tree_items, sector_bytes))
 
 
-def _free(tree_items: Iterable[TreeItem], sector_bytes: int) -> Iterator[tuple[int, int]]:
+def _parse_free_space(tree_items: Iterable[TreeItem], sector_bytes: int) -> Iterator[tuple[int, int]]:
     for item in tree_items:
         if item.objectid + item.offset > 1 << 62:
             raise BadInput(f"free space of {item.offset} bytes at {item.objectid}")
         if item.type == FREE_SPACE_EXTENT:
             yield item.objectid, item.objectid + item.offset
         elif item.type == FREE_SPACE_BITMAP:
-            yield from _runs(item.objectid, item.data, sector_bytes)
+            yield from _find_bit_runs(item.objectid, item.data, sector_bytes)
 
 
-def _runs(start: int, bits: bytes, unit: int) -> Iterator[tuple[int, int]]:
+def _find_bit_runs(start: int, bits: bytes, unit: int) -> Iterator[tuple[int, int]]:
     """Yield runs of set bits; the lowest bit of the first byte is the first unit."""
     number, at = int.from_bytes(bits, "little"), 0
     while number:
@@ -138,7 +138,7 @@ def _runs(start: int, bits: bytes, unit: int) -> Iterator[tuple[int, int]]:
         at, number = at + ones, number >> ones
 
 
-def physical(part: Chunk, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def map_to_devices(part: Chunk, start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield (device id, start, end) for each copy of a logical range within a chunk. With parity only whole
     rows count: the parity of a row with used data also covers the row's free blocks."""
     low, high = start - part.start, end - part.start
@@ -146,9 +146,9 @@ def physical(part: Chunk, start: int, end: int) -> Iterator[tuple[int, int, int]
         for device, offset in part.stripes:
             yield device, offset + low, offset + high
         return
-    columns = part.columns
+    columns = part.data_columns
     row = columns * _STRIPE_BYTES
-    if part.parities:
+    if part.parity_count:
         first, last = -(-low // row), high // row
         if first < last:
             for device, offset in part.stripes:
@@ -156,12 +156,12 @@ def physical(part: Chunk, start: int, end: int) -> Iterator[tuple[int, int, int]
         return
     copies = part.sub_stripes if part.profile & _RAID10 else 1
     for column in range(columns):
-        begin, stop = _in_column(low, column, columns), _in_column(high, column, columns)
+        begin, stop = _count_column_bytes(low, column, columns), _count_column_bytes(high, column, columns)
         for device, offset in part.stripes[column * copies : (column + 1) * copies]:
             yield device, offset + begin, offset + stop
 
 
-def _in_column(offset: int, column: int, columns: int) -> int:
+def _count_column_bytes(offset: int, column: int, columns: int) -> int:
     """Return the number of bytes of a column before a logical offset."""
     strip, inside = divmod(offset, _STRIPE_BYTES)
     row, at = divmod(strip, columns)
@@ -170,7 +170,7 @@ def _in_column(offset: int, column: int, columns: int) -> int:
     return (row + (at > column)) * _STRIPE_BYTES
 
 
-def free_by_device(
+def find_free_by_device(
     chunks: Iterable[Chunk], free: Extents, dev_extents: Iterable[TreeItem], sizes: dict[int, int]
 ) -> dict[int, Extents]:
     """Return each device's free bytes by device id: free space in chunks, and unallocated space. `free` is in
@@ -178,20 +178,20 @@ def free_by_device(
     pieces: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for part in chunks:
         for start, end in free.clip(part.start, part.end):
-            for device, low, high in physical(part, start, end):
+            for device, low, high in map_to_devices(part, start, end):
                 pieces[device].append((low, high))
     taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for item in dev_extents:
-        taken[item.objectid].append((item.offset, item.offset + dev_extent_bytes(item)))
+        taken[item.objectid].append((item.offset, item.offset + parse_dev_extent_bytes(item)))
     free_of = {}
     for device, size in sizes.items():
-        kept = Extents.of([(0, _RESERVED_BYTES), *((at, at + _STRIPE_BYTES) for at in _MIRRORS)])
-        unallocated = Extents.of(taken[device]).gaps(0, size)
-        free_of[device] = (Extents.of(pieces[device]) | unallocated).clip(0, size) - kept
+        kept = Extents.from_pairs([(0, _RESERVED_BYTES), *((at, at + _STRIPE_BYTES) for at in _MIRRORS)])
+        unallocated = Extents.from_pairs(taken[device]).find_gaps(0, size)
+        free_of[device] = (Extents.from_pairs(pieces[device]) | unallocated).clip(0, size) - kept
     return free_of
 
 
-def dev_extent_bytes(item: TreeItem) -> int:
+def parse_dev_extent_bytes(item: TreeItem) -> int:
     """Return the length of a DEV_EXTENT. Raise BadInput if damaged."""
     if item.type != DEV_EXTENT or len(item.data) < _DEV_EXTENT.size:
         raise BadInput(f"an item of type {item.type} with {len(item.data)} bytes is no device extent")

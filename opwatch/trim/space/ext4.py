@@ -11,7 +11,7 @@ _FIELDS = struct.Struct("<20x2I4xI20xH")  # first data block, log block size; bl
 _MAGIC = 0xEF53
 
 
-def groups(superblock: bytes) -> tuple[int, int]:
+def parse_groups(superblock: bytes) -> tuple[int, int]:
     """Return (size, offset) of the block groups in bytes. ext4 splits free extents at group borders.
     Raise BadInput if the bytes are not an ext4 superblock."""
     if len(superblock) < SUPERBLOCK_BYTES:

@@ -20,12 +20,12 @@ class Extents:
         self._ends = ends if ends is not None else array("q")
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[int, int]]) -> Extents:
+    def from_pairs(cls, pairs: Iterable[tuple[int, int]]) -> Extents:
         """Build a set from (start, end) pairs in any order. Empty and reversed pairs are ignored."""
-        return cls.in_order(sorted(pairs))
+        return cls.from_sorted(sorted(pairs))
 
     @classmethod
-    def in_order(cls, pairs: Iterable[tuple[int, int]]) -> Extents:
+    def from_sorted(cls, pairs: Iterable[tuple[int, int]]) -> Extents:
         """Build a set from pairs sorted by start. Pairs that touch or overlap are merged."""
         starts, ends = array("q"), array("q")
         last = -1
@@ -42,20 +42,20 @@ class Extents:
         return cls(starts, ends)
 
     @classmethod
-    def of_bounds(cls, starts: array[int], ends: array[int]) -> Extents:
+    def from_bounds(cls, starts: array[int], ends: array[int]) -> Extents:
         """Build a set from bounds in any order. Fast if they are sorted and neither overlap nor touch."""
         if all(map(lt, starts, ends)) and all(map(lt, ends, islice(starts, 1, None))):
             return cls(starts, ends)
-        return cls.of(zip(starts, ends, strict=True))
+        return cls.from_pairs(zip(starts, ends, strict=True))
 
     @classmethod
-    def joined(cls, parts: Iterable[Extents]) -> Extents:
+    def from_parts(cls, parts: Iterable[Extents]) -> Extents:
         """Return the union of several sets. Fast if each set starts after the end of the previous one."""
         starts, ends = array("q"), array("q")
         for part in parts:
             starts += part._starts
             ends += part._ends
-        return cls.of_bounds(starts, ends)
+        return cls.from_bounds(starts, ends)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return zip(self._starts, self._ends, strict=True)
@@ -73,10 +73,10 @@ class Extents:
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{start}..{end}" for start, end in zip(self._starts[:4], self._ends, strict=False))
-        return f"Extents({shown}{', ...' if len(self) > 4 else ''}; {self.total} bytes)"
+        return f"Extents({shown}{', ...' if len(self) > 4 else ''}; {self.total_bytes} bytes)"
 
     @property
-    def total(self) -> int:
+    def total_bytes(self) -> int:
         """Bytes in the set."""
         return sum(self._ends) - sum(self._starts)
 
@@ -90,11 +90,11 @@ class Extents:
         """Offset of each extent's first byte, in order. Callers must not modify the array."""
         return self._starts
 
-    def lengths(self) -> Iterator[int]:
+    def iterate_lengths(self) -> Iterator[int]:
         """Yield the length of each extent, in order."""
         return map(sub, self._ends, self._starts)
 
-    def covers(self, start: int, end: int) -> bool:
+    def has_range(self, start: int, end: int) -> bool:
         """Return True if all of start..end is in the set. Every set covers an empty range."""
         at = bisect_right(self._starts, start) - 1
         return end <= start or (at >= 0 and end <= self._ends[at])
@@ -109,7 +109,7 @@ class Extents:
         ends[-1] = min(ends[-1], high)
         return Extents(starts, ends)
 
-    def shift(self, distance: int) -> Extents:
+    def shift_by(self, distance: int) -> Extents:
         """Return the set moved up by `distance` bytes (down if negative)."""
         if not distance:
             return self
@@ -118,7 +118,7 @@ class Extents:
             array("q", [end + distance for end in self._ends]),
         )
 
-    def gaps(self, low: int, high: int) -> Extents:
+    def find_gaps(self, low: int, high: int) -> Extents:
         """Return the parts of low..high that are not in the set."""
         if low >= high:
             return Extents()
@@ -141,33 +141,33 @@ class Extents:
         # Clip first, so that the cost depends only on the region that both sets share.
         low, high = max(self._starts[0], other._starts[0]), min(self.end, other.end)
         one, two = self.clip(low, high), other.clip(low, high)
-        return Extents(*_shared(one, two))
+        return Extents(*_intersect_bounds(one, two))
 
     def __sub__(self, other: Extents) -> Extents:
         """Return the bytes that are in this set only."""
-        return self & other.gaps(self._starts[0], self.end) if self else self
+        return self & other.find_gaps(self._starts[0], self.end) if self else self
 
     def __or__(self, other: Extents) -> Extents:
         """Return the union."""
         if not self or not other:
             return self or other
         low, high = min(self._starts[0], other._starts[0]), max(self.end, other.end)
-        return (self.gaps(low, high) & other.gaps(low, high)).gaps(low, high)
+        return (self.find_gaps(low, high) & other.find_gaps(low, high)).find_gaps(low, high)
 
-    def granules(self, size: int, offset: int = 0) -> Extents:
+    def round_to_granules(self, size: int, offset: int = 0) -> Extents:
         """Return the complete granules in the set: `size` bytes each, starting at `offset` modulo `size`."""
         if size <= 1:
             return self
         starts = array("q", [start + (offset - start) % size for start in self._starts])
         ends = array("q", [end - (end - offset) % size for end in self._ends])
-        return Extents.of_bounds(starts, ends)
+        return Extents.from_bounds(starts, ends)
 
-    def at_least(self, length: int) -> Extents:
+    def filter_by_length(self, length: int) -> Extents:
         """Return the extents of at least this length."""
-        return Extents.in_order((start, end) for start, end in self if end - start >= length)
+        return Extents.from_sorted((start, end) for start, end in self if end - start >= length)
 
 
-def _shared(one: Extents, two: Extents) -> tuple[array[int], array[int]]:
+def _intersect_bounds(one: Extents, two: Extents) -> tuple[array[int], array[int]]:
     """Return the bounds of the intersection, in one pass over both sets."""
     starts, ends = array("q"), array("q")
     left, right = iter(one), iter(two)

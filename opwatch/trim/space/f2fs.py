@@ -8,7 +8,7 @@ from array import array
 from dataclasses import dataclass
 
 from opwatch.errors import BadInput
-from opwatch.foreign import lines_of
+from opwatch.foreign import split_lines
 from opwatch.trim.space.extents import Extents
 
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 1024, 3072
@@ -16,7 +16,7 @@ _MAGIC = 0xF2F52010
 _HEAD = struct.Struct("<I2H4I")
 _AREAS_AT = 68  # segment_count_main and the six fields after it
 _AREAS = struct.Struct("<7I")
-_DEVICES_AT, _DEVICE_BYTES, _PATH_BYTES, _MOST_DEVICES = 2201, 68, 64, 8
+_DEVICES_AT, _DEVICE_BYTES, _PATH_BYTES, _MAX_DEVICES = 2201, 68, 64, 8
 # A segment's map has 64 bytes for every block size.
 _SEGMENT_LOG = 9
 _SEGMENT_BLOCKS = 1 << _SEGMENT_LOG
@@ -35,7 +35,7 @@ class F2fsGeometry:
     devices: tuple[str, ...]
 
 
-def superblock(raw: bytes) -> F2fsGeometry:
+def parse_superblock(raw: bytes) -> F2fsGeometry:
     """Return the superblock's geometry. Raise BadInput if the bytes are not an f2fs superblock."""
     if len(raw) < SUPERBLOCK_BYTES:
         raise BadInput(f"{len(raw)} bytes are no superblock of f2fs")
@@ -43,19 +43,19 @@ def superblock(raw: bytes) -> F2fsGeometry:
     segments, *_, main = _AREAS.unpack_from(raw, _AREAS_AT)
     if magic != _MAGIC or not 12 <= log_block <= 16 or log_segment != _SEGMENT_LOG:
         raise BadInput("this is no superblock of f2fs")
-    places = (_DEVICES_AT + number * _DEVICE_BYTES for number in range(_MOST_DEVICES))
+    places = (_DEVICES_AT + number * _DEVICE_BYTES for number in range(_MAX_DEVICES))
     paths = [raw[at : at + _PATH_BYTES].split(b"\0")[0].decode(errors="surrogateescape") for at in places]
     devices = tuple(path for path in paths if path) if paths[1] else ()
     return F2fsGeometry(1 << log_block, main << log_block, segments, devices)
 
 
-def free_of_segments(text: str, geometry: F2fsGeometry) -> tuple[Extents, int]:
+def find_free_blocks(text: str, geometry: F2fsGeometry) -> tuple[Extents, int]:
     """Return (blocks of the main area that segment_bits marks as not valid, number of segments that changed
     while they were read). Changed segments are skipped. Raise BadInput if a segment is missing."""
     starts, ends = array("q"), array("q")
     length = _SEGMENT_BLOCKS * geometry.block_bytes
     changed = number = 0
-    for line in lines_of(text):
+    for line in split_lines(text):
         row = re.fullmatch(_SEGMENT, line.rstrip())
         if not row:
             continue
@@ -71,4 +71,4 @@ def free_of_segments(text: str, geometry: F2fsGeometry) -> tuple[Extents, int]:
             ends.append(at + run.end() * geometry.block_bytes)
     if number != geometry.segments:
         raise BadInput(f"segment_bits tells {number} of {geometry.segments} segments in their order")
-    return Extents.in_order(zip(starts, ends, strict=True)), changed
+    return Extents.from_sorted(zip(starts, ends, strict=True)), changed

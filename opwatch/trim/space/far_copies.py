@@ -10,12 +10,12 @@ from opwatch.trim.stack.facts import MdFacts
 _NO_FURTHER = 1 << 8
 
 
-def far_copies(array: MdFacts) -> int:
+def count_far_copies(array: MdFacts) -> int:
     """Return the array's number of far copies; 1 if it has near copies only."""
     return max(1, (array.layout or 0) >> 8 & 0xFF) if array.level == "raid10" else 1
 
 
-def alone(array: MdFacts, copy: int) -> MdFacts:
+def select_far_copy(array: MdFacts, copy: int) -> MdFacts:
     """Return the array reduced to one far copy. The copy's start on each member is not computed: it has the
     layout of the first copy, with each chunk shifted by some members (__raid10_find_phys; raid10.c)."""
     layout, disks = array.layout or 0, array.raid_disks or 0
@@ -24,7 +24,9 @@ def alone(array: MdFacts, copy: int) -> MdFacts:
     names, offsets = array.members or (), array.data_offsets or ()
     if not disks or len(names) != disks or len(offsets) != disks:
         return lonely
-    slots = [_further(slot, copy * near, _set_of(slot, layout, disks)) for slot in range(disks)]
+    slots = [
+        _find_further_slot(slot, copy * near, _find_far_set(slot, layout, disks)) for slot in range(disks)
+    ]
     return replace(
         lonely,
         members=tuple(names[slot] for slot in slots),
@@ -32,12 +34,12 @@ def alone(array: MdFacts, copy: int) -> MdFacts:
     )
 
 
-def _further(slot: int, further: int, members: range) -> int:
+def _find_further_slot(slot: int, further: int, members: range) -> int:
     """Return the slot `further` members on, wrapping around within the far set."""
     return members[(slot - members.start + further) % len(members)]
 
 
-def _set_of(slot: int, layout: int, disks: int) -> range:
+def _find_far_set(slot: int, layout: int, disks: int) -> range:
     """Return the slots that hold the copies of a slot's data: all slots, or one far set in newer layouts.
     The last far set also takes the remaining members (setup_geo)."""
     near, far = layout & 0xFF, layout >> 8 & 0xFF

@@ -33,19 +33,19 @@ class FileExtent(NamedTuple):
     flags: int
 
     @property
-    def unusable(self) -> str | None:
+    def unusable_reason(self) -> str | None:
         """Why the disk blocks are not a plain copy of the file's data; None if they are."""
         return next((words for flag, words in _UNUSABLE.items() if self.flags & flag), None)
 
 
-def question(extents: int, start: int = 0) -> bytearray:
+def encode_request(extents: int, start: int = 0) -> bytearray:
     """Return the ioctl buffer for up to `extents` extents from `start` on; FIEMAP syncs the file first."""
     return bytearray(_HEAD.pack(start, (1 << 64) - 1 - start, _SYNC, 0, extents, 0)) + bytearray(
         extents * _EXTENT.size
     )
 
 
-def decode(answer: bytes | bytearray) -> list[FileExtent]:
+def decode_extents(answer: bytes | bytearray) -> list[FileExtent]:
     """Return the extents in an answer. Raise BadInput if it is malformed."""
     if len(answer) < _HEAD.size:
         raise BadInput(f"{len(answer)} bytes are no file map")

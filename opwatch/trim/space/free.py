@@ -19,5 +19,5 @@ class FreeSpace:
     notes: tuple[str, ...] = ()
 
     @property
-    def total(self) -> int:
-        return sum(extent.total for extent in self.extents.values())
+    def total_bytes(self) -> int:
+        return sum(extent.total_bytes for extent in self.extents.values())

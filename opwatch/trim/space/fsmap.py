@@ -31,25 +31,25 @@ class FsmapAnswer:
     resume: bytes | None
 
 
-def question(records: int, resume: bytes | None = None, highest: bytes | None = None) -> bytearray:
+def encode_request(records: int, resume: bytes | None = None, highest: bytes | None = None) -> bytearray:
     """Return the ioctl buffer for up to `records` records between two keys. `resume`, the low key, may be
     the last record of the previous answer."""
     low, high = resume or bytes(RECORD_BYTES), highest or _HIGHEST
     return bytearray(_HEAD.pack(0, 0, records, 0) + low + high + bytes(records * RECORD_BYTES))
 
 
-def key(dev: tuple[int, int], offset: int) -> bytes:
+def encode_key(dev: tuple[int, int], offset: int) -> bytes:
     """Return an offset on a device as a key for `question`."""
     number = dev[1] & 0xFF | dev[0] << 8 | (dev[1] & ~0xFF) << 12
     return _RECORD.pack(number, 0, offset, 0, 0, 0)
 
 
-def _number(dev: int) -> tuple[int, int]:
+def _decode_dev(dev: int) -> tuple[int, int]:
     """Return (major, minor). The kernel packs the minor number around the major number."""
     return dev >> 8 & 0xFFF, dev & 0xFF | dev >> 12 & 0xFFF00
 
 
-def decode(answer: bytes | bytearray) -> FsmapAnswer:
+def decode_answer(answer: bytes | bytearray) -> FsmapAnswer:
     """Return the free extents in an answer. Raise BadInput if it is malformed."""
     if len(answer) < HEAD_BYTES:
         raise BadInput(f"{len(answer)} bytes are no file system map")
@@ -59,7 +59,7 @@ def decode(answer: bytes | bytearray) -> FsmapAnswer:
         raise BadInput(f"a file system map of {entries} records in a buffer for {count}")
     if entries and not flags & _OF_DEV_T:
         raise BadInput("the file system does not say which block devices its map is about")
-    free = _free(body)
+    free = _decode_free(body)
     if not entries:
         return FsmapAnswer(free, None)
     last = bytes(body[-RECORD_BYTES:])
@@ -67,7 +67,7 @@ def decode(answer: bytes | bytearray) -> FsmapAnswer:
     return FsmapAnswer(free, None if ended else last)
 
 
-def _free(body: memoryview) -> dict[tuple[int, int], Extents]:
+def _decode_free(body: memoryview) -> dict[tuple[int, int], Extents]:
     """Return the free extents by device. Works by column because a million records are common."""
     words = body.cast("Q")
     devices, physical, owners, lengths = (
@@ -84,5 +84,5 @@ def _free(body: memoryview) -> dict[tuple[int, int], Extents]:
         if starts and max(ends) > 1 << 62:
             raise BadInput("a file system map with a free extent that no disk can hold")
         if starts:
-            free[_number(device)] = Extents.of_bounds(array("q", starts), array("q", ends))
+            free[_decode_dev(device)] = Extents.from_bounds(array("q", starts), array("q", ends))
     return free

@@ -11,10 +11,10 @@ from opwatch.errors import BadInput
 _COMMAND = struct.Struct(">BBQI2x")
 _DESCRIPTOR = struct.Struct(">QIB3x")
 _HEADER_BYTES = 8
-_MOST = 1 << 62
+_MAX_BYTES = 1 << 62
 
 
-class Run(NamedTuple):
+class LbaRange(NamedTuple):
     """A byte range of the disk. `mapped` is False if the range is deallocated or anchored."""
 
     start: int
@@ -49,23 +49,23 @@ class SentinelMap:
         return self.judged_bytes - self.after_bytes
 
 
-def command(first_block: int, length: int) -> bytes:
+def encode_command(first_block: int, length: int) -> bytes:
     """Return the CDB that asks for at most `length` bytes of status, starting at `first_block`."""
     return _COMMAND.pack(0x9E, 0x12, first_block, length)
 
 
-def decode(answer: bytes, block_bytes: int) -> list[Run]:
+def decode_runs(answer: bytes, block_bytes: int) -> list[LbaRange]:
     """Return the runs in an answer. Raise BadInput if it is malformed or its runs are not contiguous."""
     if len(answer) < _HEADER_BYTES + _DESCRIPTOR.size:
         raise BadInput(f"an LBA status of {len(answer)} bytes")
     length = int.from_bytes(answer[:4], "big") + 4
-    runs: list[Run] = []
+    runs: list[LbaRange] = []
     for at in range(_HEADER_BYTES, min(length, len(answer)) - _DESCRIPTOR.size + 1, _DESCRIPTOR.size):
         block, count, status = _DESCRIPTOR.unpack_from(answer, at)
         start, end = block * block_bytes, (block + count) * block_bytes
-        if end > _MOST or not count or (runs and start != runs[-1].end):
+        if end > _MAX_BYTES or not count or (runs and start != runs[-1].end):
             raise BadInput(f"an LBA status with {count} blocks at {block}")
-        runs.append(Run(start, end, status & 0xF == 0))
+        runs.append(LbaRange(start, end, status & 0xF == 0))
     if not runs:
         raise BadInput("an LBA status without a descriptor")
     return runs

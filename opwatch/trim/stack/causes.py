@@ -87,7 +87,7 @@ class Reason:
         """The advice as one text."""
         return "".join(self.advice)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """The document for --json."""
         return {
             "code": self.cause.code,
@@ -103,21 +103,21 @@ class Reason:
         }
 
 
-def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+def _parse_text(table: Mapping[str, Any], key: str, where: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value:
         raise OpwatchError(f"{where}: {key} must be a text, and there")
     return value
 
 
-def _choices(table: Mapping[str, Any], key: str, known: tuple[str, ...], where: str) -> tuple[str, ...]:
+def _parse_choices(table: Mapping[str, Any], key: str, known: tuple[str, ...], where: str) -> tuple[str, ...]:
     values = table.get(key)
     if not isinstance(values, list) or not all(value in known for value in values):
         raise OpwatchError(f"{where}: {key} must be a list of {', '.join(known)}")
     return tuple(values)
 
 
-def _cause(table: Mapping[str, Any], where: str) -> Cause:
+def _parse_cause(table: Mapping[str, Any], where: str) -> Cause:
     unknown = table.keys() - set(Cause.__match_args__)
     if unknown:
         raise OpwatchError(f"{where}: unknown key {min(unknown)!r}")
@@ -126,28 +126,28 @@ def _cause(table: Mapping[str, Any], where: str) -> Cause:
         raise OpwatchError(f"{where}: number must be a number")
     if str(effect) not in list(Effect) or str(proof) not in PROOFS:
         raise OpwatchError(f"{where}: effect or proof is not one of those at the top")
-    remedy = _text(table, "remedy", where)
+    remedy = _parse_text(table, "remedy", where)
     blanks = set(re.findall(r"\{(.*?)\}", remedy))
     if not blanks <= set(BLANKS):
         raise OpwatchError(f"{where}: a remedy can speak of {', '.join(BLANKS)} only")
     return Cause(
-        code=_text(table, "code", where),
+        code=_parse_text(table, "code", where),
         number=number,
-        title=_text(table, "title", where),
-        layer=_text(table, "layer", where),
-        stages=_choices(table, "stages", STAGES, where),
+        title=_parse_text(table, "title", where),
+        layer=_parse_text(table, "layer", where),
+        stages=_parse_choices(table, "stages", STAGES, where),
         effect=Effect(str(effect)),
-        seen_by=_choices(table, "seen_by", SEEN_BY, where),
-        recognised=_text(table, "recognised", where),
+        seen_by=_parse_choices(table, "seen_by", SEEN_BY, where),
+        recognised=_parse_text(table, "recognised", where),
         remedy=remedy,
         proof=str(proof),
-        evidence=_text(table, "evidence", where),
-        kernels=_text(table, "kernels", where),
-        caveat=_text(table, "caveat", where) if "caveat" in table else None,
+        evidence=_parse_text(table, "evidence", where),
+        kernels=_parse_text(table, "kernels", where),
+        caveat=_parse_text(table, "caveat", where) if "caveat" in table else None,
     )
 
 
-def _table(text: str, where: str) -> dict[str, Any]:
+def _parse_table(text: str, where: str) -> dict[str, Any]:
     """Parse a TOML table with one `key = value` per line, where each value is also valid JSON. The json
     module is imported already; importing tomllib takes long."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
@@ -168,8 +168,8 @@ def parse_causes(text: str, where: str) -> dict[str, Cause]:
         raise OpwatchError(f"{where}: there is no [[cause]]")
     by_code: dict[str, Cause] = {}
     for index, text_of_one in enumerate(texts):
-        table = _table(text_of_one, where)
-        cause = _cause(table, f"{where}: {table.get('code', f'cause {index + 1}')}")
+        table = _parse_table(text_of_one, where)
+        cause = _parse_cause(table, f"{where}: {table.get('code', f'cause {index + 1}')}")
         if cause.code in by_code:
             raise OpwatchError(f"{where}: {cause.code} is there twice")
         by_code[cause.code] = cause
@@ -177,29 +177,31 @@ def parse_causes(text: str, where: str) -> dict[str, Cause]:
 
 
 @functools.cache
-def causes() -> Mapping[str, Cause]:
+def load_causes() -> Mapping[str, Cause]:
     """The packaged catalogue by code."""
-    return {code: _packaged(code) for code in _tables()}
+    return {code: _load_cause(code) for code in _read_tables()}
 
 
 @functools.cache
-def _tables() -> Mapping[str, str]:
+def _read_tables() -> Mapping[str, str]:
     """Return the text of each cause's table by code."""
     _, *tables = PACKAGED.read_text(encoding="utf-8").split(_TABLE)
     return {code: table for table in tables for code in _CODE.findall(table)}
 
 
 @functools.cache
-def _packaged(code: str) -> Cause:
+def _load_cause(code: str) -> Cause:
     """Return one packaged cause. Parsing the whole catalogue takes longer than the rest of a check, and few
     causes are ever needed."""
-    return parse_causes(_TABLE + _tables()[code], str(PACKAGED))[code]
+    return parse_causes(_TABLE + _read_tables()[code], str(PACKAGED))[code]
 
 
-def reason(code: str, where: str, observed: str, lost_bytes: int | None = None, /, **blanks: str) -> Reason:
+def make_reason(
+    code: str, where: str, observed: str, lost_bytes: int | None = None, /, **blanks: str
+) -> Reason:
     """Return a finding of the cause `code`. `blanks` fill the names in the remedy: device, mount, label,
     ..."""
     unknown = blanks.keys() - set(BLANKS)
     if unknown:
         raise ValueError(f"no remedy has a blank {min(unknown)}")
-    return Reason(_packaged(code), where, observed, lost_bytes, blanks)
+    return Reason(_load_cause(code), where, observed, lost_bytes, blanks)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from opwatch.errors import OpwatchError
-from opwatch.foreign import lines_of
+from opwatch.foreign import split_lines
 
 # Indices of the arguments with the lower device and the start sector there.
 _FORWARDING = {"linear": (0, 1), "crypt": (3, 4), "flakey": (0, 1), "delay": (0, 1)}
@@ -40,14 +40,14 @@ class DmTarget:
         return tuple(word for word in self.arguments if word in _FLAGS)
 
     @property
-    def device(self) -> tuple[str, int] | None:
+    def mapped_device(self) -> tuple[str, int] | None:
         """(major:minor, sector) to which the target maps its range linearly; None for all other kinds of
         target."""
         where = _FORWARDING.get(self.kind)
         if where is None or len(self.arguments) <= max(where):
             return None
         device, sector = (self.arguments[index] for index in where)
-        start = _number(sector)
+        start = _parse_number(sector)
         return (device, start) if start is not None else None
 
 
@@ -60,40 +60,40 @@ class TargetLayout:
     chunk_sectors: int = 0
 
 
-def stripes(target: DmTarget) -> TargetLayout | None:
+def parse_stripes(target: DmTarget) -> TargetLayout | None:
     """Parse a striped target: a count, the chunk size, and pairs of device and sector."""
     if target.kind != "striped" or len(target.arguments) < 2:
         return None
-    count, chunk = (_number(word) for word in target.arguments[:2])
-    begins = _pairs(target.arguments[2:])
+    count, chunk = (_parse_number(word) for word in target.arguments[:2])
+    begins = _parse_pairs(target.arguments[2:])
     return TargetLayout(begins, chunk) if chunk and begins and len(begins) == count else None
 
 
-def legs(target: DmTarget) -> TargetLayout | None:
+def parse_mirror(target: DmTarget) -> TargetLayout | None:
     """Parse a mirror target: log arguments, a count, pairs of device and sector, and features."""
     words = target.arguments
-    logged = _number(words[1]) if target.kind == "mirror" and len(words) > 1 else None
-    count = _number(words[2 + logged]) if logged is not None and len(words) > 2 + logged else None
+    logged = _parse_number(words[1]) if target.kind == "mirror" and len(words) > 1 else None
+    count = _parse_number(words[2 + logged]) if logged is not None and len(words) > 2 + logged else None
     if logged is None or not count:
         return None
-    begins = _pairs(words[3 + logged : 3 + logged + 2 * count])
+    begins = _parse_pairs(words[3 + logged : 3 + logged + 2 * count])
     return TargetLayout(begins) if begins and len(begins) == count else None
 
 
-def _pairs(words: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+def _parse_pairs(words: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     """Return pairs of device and sector; empty if any sector is not a number."""
-    sectors = [_number(word) for word in words[1::2]]
+    sectors = [_parse_number(word) for word in words[1::2]]
     pairs = tuple((device, at) for device, at in zip(words[::2], sectors, strict=False) if at is not None)
     return pairs if len(pairs) * 2 == len(words) else ()
 
 
-def parse(text: str) -> list[DmTarget]:
+def parse_table(text: str) -> list[DmTarget]:
     """Return a device's targets in table order. Raise OpwatchError if the text is not a table."""
-    return list(_targets(text))
+    return list(_parse_targets(text))
 
 
-def _targets(text: str) -> Iterator[DmTarget]:
-    for line in lines_of(text):
+def _parse_targets(text: str) -> Iterator[DmTarget]:
+    for line in split_lines(text):
         # dmsetup prints the device name first if several devices are listed.
         row = re.fullmatch(r"(?:\S+: )?([0-9]{1,19}) ([0-9]{1,19}) (\S+) ?(.*)", line.strip())
         if row:
@@ -112,7 +112,7 @@ class PoolMode(enum.StrEnum):
     ERROR = "Error"
 
     @property
-    def takes_changes(self) -> bool:
+    def is_writable(self) -> bool:
         return self in (PoolMode.READ_WRITE, PoolMode.OUT_OF_DATA_SPACE)
 
 
@@ -127,7 +127,7 @@ class PoolStatus:
     needs_check: bool = False
 
 
-def pool_status(target: DmTarget) -> PoolStatus | None:
+def parse_pool_status(target: DmTarget) -> PoolStatus | None:
     """Parse a thin pool's status line; None for other targets."""
     words = target.arguments
     if target.kind != "thin-pool" or not words:
@@ -147,16 +147,16 @@ def pool_status(target: DmTarget) -> PoolStatus | None:
     )
 
 
-def mapped_sectors(target: DmTarget) -> int | None:
+def parse_mapped_sectors(target: DmTarget) -> int | None:
     """Return a thin device's mapped sectors from its status line; None if absent."""
-    return _number(target.arguments[0]) if target.kind == "thin" and target.arguments else None
+    return _parse_number(target.arguments[0]) if target.kind == "thin" and target.arguments else None
 
 
-def chunk_bytes(target: DmTarget) -> int | None:
+def parse_chunk_bytes(target: DmTarget) -> int | None:
     """Return a thin pool's chunk size from its table line."""
     if target.kind != "thin-pool" or len(target.arguments) < 3:
         return None
-    sectors = _number(target.arguments[2])
+    sectors = _parse_number(target.arguments[2])
     return None if sectors is None else sectors * 512
 
 
@@ -173,18 +173,18 @@ class Raid:
     is_near: bool = True
 
 
-def raid(target: DmTarget) -> Raid | None:
+def parse_raid(target: DmTarget) -> Raid | None:
     """Return the array described by a table line: TYPE, number of parameters, parameters, number of device
     pairs, device pairs."""
     words = target.arguments
     kind = re.match("raid(10|[01456])(?:_|$)", words[0]) if target.kind == "raid" and words else None
-    count = _number(words[1]) if kind and len(words) > 1 else None
+    count = _parse_number(words[1]) if kind and len(words) > 1 else None
     if kind is None or count is None or len(words) < count + 3:
         return None
-    options, disks = words[2 : 2 + count], _number(words[2 + count])
+    options, disks = words[2 : 2 + count], _parse_number(words[2 + count])
     at = options.index("raid10_copies") + 1 if "raid10_copies" in options else count
-    copies = _number(options[at]) if at < count else 2
-    chunk = _number(options[0]) if options else None
+    copies = _parse_number(options[at]) if at < count else 2
+    chunk = _parse_number(options[0]) if options else None
     if not disks or not copies:
         return None
     devices = words[3 + count :]
@@ -198,7 +198,7 @@ def raid(target: DmTarget) -> Raid | None:
     )
 
 
-def members_missing(target: DmTarget) -> int | None:
+def count_missing_members(target: DmTarget) -> int | None:
     """Return the number of failed or missing members from a raid's status line; None if absent."""
     words = target.arguments
     if target.kind != "raid" or len(words) < 3 or not re.fullmatch("[AaD-]+", words[2]):
@@ -206,15 +206,15 @@ def members_missing(target: DmTarget) -> int | None:
     return sum(word in "D-" for word in words[2])
 
 
-def sync_action(target: DmTarget) -> str | None:
+def parse_sync_action(target: DmTarget) -> str | None:
     """Return the current sync action, in md's terms, from a raid's status line."""
     words = target.arguments
-    if members_missing(target) is None or len(words) < 5 or not re.fullmatch("[a-z]{1,20}", words[4]):
+    if count_missing_members(target) is None or len(words) < 5 or not re.fullmatch("[a-z]{1,20}", words[4]):
         return None
     return words[4]
 
 
-class Areas(NamedTuple):
+class DataAreas(NamedTuple):
     """Data areas of `sectors` each: sector at which the first starts on the device, and gap between two."""
 
     device: str
@@ -223,7 +223,7 @@ class Areas(NamedTuple):
     gap: int
 
 
-def areas(target: DmTarget) -> Areas | None:
+def parse_areas(target: DmTarget) -> DataAreas | None:
     """Return dm-integrity's data layout: a superblock, a journal, then the areas, each after its checksums.
     Checksums fill whole 128 KiB, or whole 4 KiB with fix_padding (dm-integrity.c of 6.1 and 6.12)."""
     words = target.arguments
@@ -231,28 +231,28 @@ def areas(target: DmTarget) -> Areas | None:
         return None
     options = dict(word.partition(":")[::2] for word in words[5:])
     if "meta_device" in options:
-        return Areas(words[0], 0, target.sectors, 0)
+        return DataAreas(words[0], 0, target.sectors, 0)
     texts = (words[1], words[2], options.get("journal_sectors", ""), options.get("interleave_sectors", ""))
-    start, tag, journal, area = map(_number, texts)
-    block = _number(options.get("block_size", "512"))
+    start, tag, journal, area = map(_parse_number, texts)
+    block = _parse_number(options.get("block_size", "512"))
     if start is None or tag is None or journal is None or not area or not block or area > 1 << 31:
         return None
     padding = (8 if "fix_padding" in options else 256) * 512
     sums = -(-tag * area * 512 // block // padding) * padding // 512
-    return Areas(words[0], start + 8 + journal + sums, area, sums)
+    return DataAreas(words[0], start + 8 + journal + sums, area, sums)
 
 
-def block_bytes(target: DmTarget) -> int:
+def parse_block_bytes(target: DmTarget) -> int:
     """Return the block size of a target that fails unaligned requests, including discards; 1 for other
     targets."""
     words = target.arguments
     if target.kind == "writecache" and len(words) > 3:
-        return _number(words[3]) or 1
+        return _parse_number(words[3]) or 1
     if target.kind == "integrity":
         options = dict(word.partition(":")[::2] for word in words[5:])
-        return _number(options.get("block_size", "512")) or 1
+        return _parse_number(options.get("block_size", "512")) or 1
     return 1
 
 
-def _number(word: str) -> int | None:
+def _parse_number(word: str) -> int | None:
     return int(word) if re.fullmatch("[0-9]{1,19}", word) else None

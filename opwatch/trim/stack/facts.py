@@ -80,7 +80,7 @@ class ThinPoolFacts(DmFacts):
     discards: str | None = None
     needs_check: bool | None = None
 
-    def says(self, word: str) -> bool:
+    def has_word(self, word: str) -> bool:
         """Return True if the pool's status or table contains `word`, about discards."""
         return word == self.discards or self.has_flag(word)
 
@@ -118,7 +118,7 @@ class MdFacts(LayerFacts):
 ArrayFacts = MdFacts | DmRaidFacts
 
 
-def as_of_md(array: Raid) -> MdFacts:
+def convert_to_md(array: Raid) -> MdFacts:
     """Return a device-mapper RAID as md facts: md does its work."""
     return MdFacts(
         level=array.level,
@@ -214,12 +214,12 @@ class ZfsFacts(FilesystemFacts):
 
 
 # Facts of every kind of layer or filesystem follow the facts of the specific kind.
-_GENERAL = ("bcache_discard", "zoned")
+_COMMON_FACTS = ("bcache_discard", "zoned")
 
 
-def known(facts: LayerFacts | FilesystemFacts) -> dict[str, Fact]:
+def find_known_facts(facts: LayerFacts | FilesystemFacts) -> dict[str, Fact]:
     """Return the known facts by name; tuples as words joined by spaces."""
-    names = sorted((column.name for column in fields(facts)), key=lambda name: name in _GENERAL)
+    names = sorted((column.name for column in fields(facts)), key=lambda name: name in _COMMON_FACTS)
     values = {name: getattr(facts, name) for name in names}
     return {
         name: " ".join(map(str, value)) if isinstance(value, tuple) else value

@@ -18,7 +18,7 @@ from opwatch.trim.stack.facts import (
     LayerFacts,
     LoopFacts,
     Unread,
-    known,
+    find_known_facts,
     stripe_bytes,
 )
 from opwatch.trim.stack.limits import QueueLimits
@@ -84,7 +84,7 @@ class Layer:
         return self.array.level if self.array else None
 
     @property
-    def granule(self) -> tuple[int, int] | None:
+    def discard_granule(self) -> tuple[int, int] | None:
         """(bytes, offset) of the layer's discard units; None if unknown."""
         # For arrays with parity, md reports a power of two and device mapper reports the chunk.
         if self.array and (stripe := stripe_bytes(self.array)):
@@ -92,14 +92,14 @@ class Layer:
         loop = self.facts_as(LoopFacts)
         if (loop.backing_filesystem or "").startswith("nfs"):
             return None  # its granularity is the transfer size; the server frees its own blocks
-        granule = self.limits.granule(self.facts_as(DiskFacts).deallocate_bytes)
+        granule = self.limits.find_granule(self.facts_as(DiskFacts).deallocate_bytes)
         offset = loop.offset_bytes
         # Blocks are counted in the file. A loop device may start in mid-block, but reports no alignment.
         return (granule[0], -offset % granule[0]) if granule and offset else granule
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """The document for --json."""
-        return asdict(self) | {"facts": known(self.facts)}
+        return asdict(self) | {"facts": find_known_facts(self.facts)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +116,9 @@ class Filesystem:
     facts: FilesystemFacts = field(default_factory=FilesystemFacts)
     unknown: Mapping[str, str] = field(default_factory=dict)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """The document for --json."""
-        return asdict(self) | {"facts": known(self.facts)}
+        return asdict(self) | {"facts": find_known_facts(self.facts)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +128,21 @@ class Stack:
     filesystem: Filesystem | None
     layers: tuple[Layer, ...]
 
-    def layer(self, device: str) -> Layer | None:
+    def find_layer(self, device: str) -> Layer | None:
         """Return the layer with the given kernel name; None if the stack does not contain such a layer."""
         return next((layer for layer in self.layers if layer.device == device), None)
 
-    def below(self, layer: Layer) -> list[Layer]:
+    def find_lower_layers(self, layer: Layer) -> list[Layer]:
         """Return the layers directly below `layer`."""
-        return [lower for name in layer.below if (lower := self.layer(name))]
+        return [lower for name in layer.below if (lower := self.find_layer(name))]
 
-    def tops(self) -> list[Layer]:
+    def find_tops(self) -> list[Layer]:
         """Return the layers to which the filesystem, or the caller, sends discards."""
         if self.filesystem:
-            return [top for name in self.filesystem.devices if (top := self.layer(name))]
+            return [top for name in self.filesystem.devices if (top := self.find_layer(name))]
         return list(self.layers[:1])
 
-    def leaves(self) -> list[Layer]:
+    def find_leaves(self) -> list[Layer]:
         """Return the layers at the bottom of the stack."""
         return [layer for layer in self.layers if not layer.below]
 
@@ -157,29 +157,29 @@ class FactChange:
     after: Fact | None
 
 
-def _facts(stack: Stack) -> Iterator[tuple[tuple[str, str], Fact | None]]:
+def _iterate_facts(stack: Stack) -> Iterator[tuple[tuple[str, str], Fact | None]]:
     for layer in stack.layers:
-        values = {**asdict(layer.limits), "read_only": layer.read_only, **known(layer.facts)}
+        values = {**asdict(layer.limits), "read_only": layer.read_only, **find_known_facts(layer.facts)}
         for name, value in values.items():
             yield (layer.device, name), value
     if stack.filesystem:
-        for name, value in known(stack.filesystem.facts).items():
+        for name, value in find_known_facts(stack.filesystem.facts).items():
             yield (stack.filesystem.point, name), value
 
 
-def changes(before: Stack, after: Stack) -> list[FactChange]:
+def find_changes(before: Stack, after: Stack) -> list[FactChange]:
     """Return the facts that differ between two readings of a stack, such as a changed provisioning mode. A
     fact missing from either reading is not a change."""
-    now = dict(_facts(after))
+    now = dict(_iterate_facts(after))
     differences = []
-    for (device, fact), value in _facts(before):
+    for (device, fact), value in _iterate_facts(before):
         later = now.get((device, fact))
         if value is not None and later is not None and value != later:
             differences.append(FactChange(device, fact, value, later))
     return differences
 
 
-def document(stack: Stack) -> dict[str, Any]:
+def build_document(stack: Stack) -> dict[str, Any]:
     """The document for --json."""
-    filesystem = stack.filesystem.document() if stack.filesystem else None
-    return {"filesystem": filesystem, "layers": [layer.document() for layer in stack.layers]}
+    filesystem = stack.filesystem.to_document() if stack.filesystem else None
+    return {"filesystem": filesystem, "layers": [layer.to_document() for layer in stack.layers]}

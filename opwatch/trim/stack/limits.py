@@ -16,11 +16,11 @@ class QueueLimits:
     max_segments: int | None = None
 
     @property
-    def offered(self) -> bool | None:
+    def can_discard(self) -> bool | None:
         """True if the queue accepts discards; None if unknown."""
         return None if self.max_bytes is None else self.max_bytes > 0
 
-    def granule(self, unit_bytes: int | None = None) -> tuple[int, int] | None:
+    def find_granule(self, unit_bytes: int | None = None) -> tuple[int, int] | None:
         """Return (bytes, offset) of the discard units; None if unknown. `unit_bytes` is the drive's own unit
         size: the larger size wins."""
         size = max(unit_bytes or 0, self.granularity or 0)

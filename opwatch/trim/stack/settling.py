@@ -13,17 +13,17 @@ _SYNCHRONOUS = ("ext4", "ext3", "vfat", "exfat", "jfs", "ntfs3", "nilfs2", "gfs2
 _INLINE = (Kind.PARTITION, Kind.CRYPT, Kind.MULTIPATH, Kind.DISK)
 
 
-def _kind(stack: Stack) -> str:
+def _find_filesystem_kind(stack: Stack) -> str:
     return stack.filesystem.kind if stack.filesystem else ""
 
 
 def quiet_after_trim(stack: Stack) -> float:
     """Return the quiet seconds to wait for after opwatch's own FITRIM."""
     inline = all(layer.kind in _INLINE or not layer.below for layer in stack.layers)
-    return 0.0 if _kind(stack) in _SYNCHRONOUS and inline else quiet_after_watch(stack)
+    return 0.0 if _find_filesystem_kind(stack) in _SYNCHRONOUS and inline else quiet_after_watch(stack)
 
 
 def quiet_after_watch(stack: Stack) -> float:
     """Return the quiet seconds to wait for after watching other processes, whose calls may not have
     returned."""
-    return _QUIET_S.get(_kind(stack), _QUIET_DEFAULT_S)
+    return _QUIET_S.get(_find_filesystem_kind(stack), _QUIET_DEFAULT_S)

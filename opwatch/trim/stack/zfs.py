@@ -12,17 +12,17 @@ _KINDS = ("trim", "autotrim", "simple_trim")
 _LINE = r"([a-z_]{1,40}) +[0-9]{1,2} +([0-9]{1,20})"
 
 
-def pool_of(source: str) -> str | None:
+def parse_pool_name(source: str) -> str | None:
     """Return the pool of a dataset or snapshot; None if the name cannot belong to a pool."""
     name = re.split("[/@]", source, maxsplit=1)[0]
     return None if name in ("", ".", "..") or "\0" in name else name
 
 
-def counted(pool: str, lines: Iterable[str]) -> ZfsFacts:
+def parse_counters(pool: str, lines: Iterable[str]) -> ZfsFacts:
     """Return a pool's counters since import, from the lines of its iostats; None for each missing counter."""
     counts = {match[1]: int(match[2]) for line in lines if (match := re.fullmatch(_LINE, line.strip()))}
 
-    def total(what: str) -> int | None:
+    def sum_counts(what: str) -> int | None:
         values = [counts.get(f"{kind}_bytes_{what}") for kind in _KINDS]
         known = [value for value in values if value is not None]
         return sum(known) if known else None
@@ -31,6 +31,6 @@ def counted(pool: str, lines: Iterable[str]) -> ZfsFacts:
         pool=pool,
         trim_bytes_written=counts.get("trim_bytes_written"),
         autotrim_bytes_written=counts.get("autotrim_bytes_written"),
-        trim_bytes_skipped=total("skipped"),
-        trim_bytes_failed=total("failed"),
+        trim_bytes_skipped=sum_counts("skipped"),
+        trim_bytes_failed=sum_counts("failed"),
     )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from opwatch.trim.space.remap import Landing
 from opwatch.trim.stale.estimate import Share
-from opwatch.trim.stale.stale import Calibration, Count, Mapped
+from opwatch.trim.stale.stale import Calibration, Count, MappedBytes
 
 
 @dataclass(frozen=True, slots=True)
-class StaleQuestion:
+class StaleOptions:
     """How to measure. `sentinel`: calibrate by writing a file and trimming its place. None means yes, except
     on btrfs, which cannot trim a small range alone."""
 
@@ -32,7 +32,7 @@ class ReadDevice:
     calibration: Calibration
 
     @property
-    def judged(self) -> bool:
+    def is_judged(self) -> bool:
         return self.calibration.reads is not None
 
 
@@ -49,6 +49,6 @@ class StaleJudgement:
     taken: int
     unreadable: int
     count: Count | None
-    mapped: Mapped | None
+    mapped: MappedBytes | None
     seconds: float
     notes: tuple[str, ...]

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from opwatch import units
 from opwatch.trim.stale.estimate import Share
-from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleQuestion
-from opwatch.trim.stale.remembered import Part, StaleSpace
+from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleOptions
+from opwatch.trim.stale.remembered import DeviceFreeSpace, StaleSpace
 from opwatch.trim.stale.sentinel import ReadsAs
 from opwatch.trim.stale.stale import (
     Bounds,
     Count,
-    Mapped,
+    MappedBytes,
     Spare,
-    disputed,
-    spare,
-    spare_by_history,
+    estimate_spare,
+    estimate_spare_by_history,
+    find_contradiction,
     stale_bytes,
 )
 
@@ -66,7 +66,7 @@ class StaleReport:
     reason: str | None
     lower_bound: str | None
     count: Count | None
-    mapped: Mapped | None
+    mapped: MappedBytes | None
     spare: Spare | None
     spare_reason: str | None
     physical_source: str | None
@@ -80,7 +80,7 @@ class HistoryReport:
     subject: str
     filesystem: str | None
     seconds: float
-    parts: Sequence[Part]
+    parts: Sequence[DeviceFreeSpace]
     stale: Bounds
     spare: Spare | None
     spare_reason: str | None
@@ -89,25 +89,27 @@ class HistoryReport:
 
     @property
     def free_bytes(self) -> int:
-        return sum(part.landing.extents.total for part in self.parts)
+        return sum(part.landing.extents.total_bytes for part in self.parts)
 
     @property
     def unknown_bytes(self) -> int:
         return sum(part.unknown_bytes for part in self.parts)
 
 
-def report_of_reading(
+def build_reading_report(
     subject: str,
     filesystem: str | None,
-    asked: StaleQuestion,
+    asked: StaleOptions,
     judgement: StaleJudgement,
     flash: Flash | None,
 ) -> StaleReport:
     """Return the report of a reading. `flash` describes the first drive; None if unavailable."""
-    reason = _why_not(judgement) or _disputed(judgement, flash)
+    reason = _explain_no_result(judgement) or _find_contradiction(judgement, flash)
     stale = None if reason else stale_bytes(judgement.share, judgement.judged_bytes)
     cost = (
-        _cost_by_reading(judgement, stale, flash) if stale else StaleCost(None, "what is stale is not known")
+        _compute_reading_cost(judgement, stale, flash)
+        if stale
+        else StaleCost(None, "what is stale is not known")
     )
     return StaleReport(
         subject=subject,
@@ -124,17 +126,17 @@ def report_of_reading(
         unreadable=judgement.unreadable,
         stale=stale,
         reason=reason,
-        lower_bound=None if reason else _lower_bound(judgement),
+        lower_bound=None if reason else _explain_lower_bound(judgement),
         count=judgement.count,
         mapped=judgement.mapped,
         spare=cost.spare,
         spare_reason=cost.reason,
         physical_source=cost.source,
-        notes=_notes(judgement),
+        notes=_list_notes(judgement),
     )
 
 
-def _why_not(judgement: StaleJudgement) -> str | None:
+def _explain_no_result(judgement: StaleJudgement) -> str | None:
     """Return why reading gives no result; None if there is a result."""
     if not judgement.judged_bytes:
         words = "; ".join(judgement.drives[0].calibration.words)
@@ -144,57 +146,57 @@ def _why_not(judgement: StaleJudgement) -> str | None:
     return None
 
 
-def _disputed(judgement: StaleJudgement, flash: Flash | None) -> str | None:
+def _find_contradiction(judgement: StaleJudgement, flash: Flash | None) -> str | None:
     """Return why the drive's own count contradicts the reading; None if consistent, without a count, or with
     several drives."""
     if len(judgement.drives) != 1 or not judgement.count or flash is None:
         return None
     stale = stale_bytes(judgement.share, judgement.judged_bytes)
-    return disputed(stale, judgement.free_bytes, flash.disk_bytes, judgement.count.after_bytes)
+    return find_contradiction(stale, judgement.free_bytes, flash.disk_bytes, judgement.count.after_bytes)
 
 
-def _lower_bound(judgement: StaleJudgement) -> str | None:
+def _explain_lower_bound(judgement: StaleJudgement) -> str | None:
     """Return why the result is only a lower bound; None if all judged drives are encrypted."""
-    plain = [drive for drive in judgement.drives if drive.judged and not drive.landing.encrypted]
+    plain = [drive for drive in judgement.drives if drive.is_judged and not drive.landing.encrypted]
     if not plain:
         return None
     name = "ones" if {drive.calibration.reads for drive in plain} == {ReadsAs.ONES} else "zeros"
     return f"data that is all {name} looks like what was trimmed"
 
 
-def _notes(judgement: StaleJudgement) -> tuple[str, ...]:
+def _list_notes(judgement: StaleJudgement) -> tuple[str, ...]:
     if not judgement.judged_bytes or judgement.judged_bytes == judgement.free_bytes:
         return tuple(judgement.notes)
-    left = units.capacity(judgement.free_bytes - judgement.judged_bytes)
+    left = units.format_capacity(judgement.free_bytes - judgement.judged_bytes)
     words = f"{left} of the free space lie on drives that cannot be judged, and are left out"
     return (*judgement.notes, words)
 
 
-def _cost_by_reading(judgement: StaleJudgement, stale: Bounds, flash: Flash | None) -> StaleCost:
+def _compute_reading_cost(judgement: StaleJudgement, stale: Bounds, flash: Flash | None) -> StaleCost:
     first, count = judgement.drives[0], judgement.count
     if len(judgement.drives) != 1 or flash is None or first.landing.stopped:
         return StaleCost(None, _NO_ONE_DRIVE)
     if flash.physical_bytes is None:
         return StaleCost(None, _NO_FLASH)
-    used = flash.device_bytes - first.landing.extents.total
-    counted = count.after_bytes if count and count.follows else None
-    figures = spare(flash.physical_bytes, used, stale, first.untrimmable_bytes, counted)
-    return _cost(figures, flash)
+    used = flash.device_bytes - first.landing.extents.total_bytes
+    counted = count.after_bytes if count and count.has_followed_trim else None
+    figures = estimate_spare(flash.physical_bytes, used, stale, first.untrimmable_bytes, counted)
+    return _make_cost(figures, flash)
 
 
-def _cost(figures: Spare | str, flash: Flash) -> StaleCost:
+def _make_cost(figures: Spare | str, flash: Flash) -> StaleCost:
     if isinstance(figures, str):
         return StaleCost(None, figures, flash.source)
     return StaleCost(figures, None, flash.source)
 
 
-def report_of_histories(
+def build_history_report(
     subject: str, filesystem: str | None, space: StaleSpace, flash: Flash | None
 ) -> HistoryReport:
     """Return the report from disk histories."""
     low, unknown = space.held_bytes, space.unknown_bytes
     stale = Bounds(None if unknown else low, low, low + unknown)
-    cost = _cost_by_history(space.parts, stale, flash)
+    cost = _compute_history_cost(space.parts, stale, flash)
     of_parts = [note for part in space.parts if part.remembered for note in part.remembered.notes]
     return HistoryReport(
         subject=subject,
@@ -209,13 +211,15 @@ def report_of_histories(
     )
 
 
-def _cost_by_history(parts: Sequence[Part], stale: Bounds, flash: Flash | None) -> StaleCost:
+def _compute_history_cost(parts: Sequence[DeviceFreeSpace], stale: Bounds, flash: Flash | None) -> StaleCost:
     """Return the cost, based on the history of the whole drive."""
     first = parts[0]
-    if len(parts) != 1 or flash is None or first.landing.stopped or first.on_drive is None:
+    if len(parts) != 1 or flash is None or first.landing.stopped or first.drive_bounds is None:
         return StaleCost(None, _NO_ONE_DRIVE)
     if flash.physical_bytes is None:
         return StaleCost(None, _NO_FLASH)
     unknown = first.unknown_in_use_bytes
-    figures = spare_by_history(flash.physical_bytes, first.on_drive, stale, unknown, first.untrimmable_bytes)
-    return _cost(figures, flash)
+    figures = estimate_spare_by_history(
+        flash.physical_bytes, first.drive_bounds, stale, unknown, first.untrimmable_bytes
+    )
+    return _make_cost(figures, flash)

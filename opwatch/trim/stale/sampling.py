@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.stale.estimate import LOOKS, Share, estimate
+from opwatch.trim.stale.estimate import SAMPLE_SIZES, Share, estimate_share
 
 
 class SampledBlock(NamedTuple):
@@ -25,7 +25,7 @@ class Blocks:
     def __init__(self, parts: Sequence[Extents], unit: int) -> None:
         self._unit = unit
         self._parts = [extents.starts for extents in parts]
-        counts = [[length // unit for length in extents.lengths()] for extents in parts]
+        counts = [[length // unit for length in extents.iterate_lengths()] for extents in parts]
         # Number of the first block, per landing and per extent in a landing.
         self._landings = [0, *accumulate(map(sum, counts))]
         self._firsts = [
@@ -51,12 +51,12 @@ class Draw:
         self._count = count
         self._random = random.Random(seed)
         # Shuffling is faster than rejection sampling if half of the numbers or more may be drawn.
-        self._rest = list(range(count)) if count <= 2 * LOOKS[-1] else None
+        self._rest = list(range(count)) if count <= 2 * SAMPLE_SIZES[-1] else None
         if self._rest is not None:
             self._random.shuffle(self._rest)
         self._taken: set[int] = set()
 
-    def take(self, wanted: int) -> list[int]:
+    def draw_numbers(self, wanted: int) -> list[int]:
         """Return the next `wanted` numbers, or fewer if no more are left."""
         if self._rest is not None:
             numbers, self._rest = self._rest[:wanted], self._rest[wanted:]
@@ -77,7 +77,7 @@ class BatchCount(NamedTuple):
     counted: int
 
 
-def sample(
+def sample_blocks(
     units: int,
     seed: int,
     confidence: float,
@@ -88,16 +88,16 @@ def sample(
     """Yield estimates from growing samples until one is narrow enough, every block was read or time is up.
     Reads at least one batch. `read` takes block numbers."""
     draw, holding, counted, done = Draw(units, seed), 0, 0, 0
-    for look in LOOKS:
+    for look in SAMPLE_SIZES:
         while done < look and (not done or in_time()):
-            numbers = draw.take(min(look - done, 1_000))
+            numbers = draw.draw_numbers(min(look - done, 1_000))
             if not numbers:
                 break
             batch = read(numbers)
             done, holding, counted = done + len(numbers), holding + batch.holding, counted + batch.counted
         # After every block was read, the result is exact for the blocks that count.
         population = counted if done >= units else units
-        share = estimate(holding, counted, population, confidence)
+        share = estimate_share(holding, counted, population, confidence)
         yield share
         if share.half_width <= half_width or done < look:
             return

@@ -23,7 +23,7 @@ class ReadsAs(enum.StrEnum):
     UNREADABLE = "unreadable"
 
 
-def is_cut(at: int, granule_bytes: int, cuts: tuple[int, int] | None) -> bool:
+def is_near_boundary(at: int, granule_bytes: int, cuts: tuple[int, int] | None) -> bool:
     """Return True if a block may share a granule with a boundary that the filesystem's discards never cross.
     `cuts` is (distance, offset) of these boundaries, in bytes. Separate discards cover the two sides of such
     a granule, and neither frees the granule."""
@@ -35,7 +35,7 @@ def is_cut(at: int, granule_bytes: int, cuts: tuple[int, int] | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class SentinelResult:
     """Results for a sentinel's blocks on one device. `inside`: blocks in granules that belong entirely to the
     sentinel, which a trim must reach. `edges`: blocks in granules shared with other data. `reason`: why
     nothing was judged. `free`: blocks that are still free."""
@@ -50,12 +50,12 @@ class Judgement:
     free: Extents = field(default_factory=Extents)
 
     @property
-    def judged(self) -> int:
+    def conclusive_blocks(self) -> int:
         """Conclusive blocks of `inside`."""
         return sum(self.inside.values()) - self.inside[ReadsAs.REALLOCATED] - self.inside[ReadsAs.UNREADABLE]
 
 
-def verdict(judgements: Iterable[Judgement], device: str | None = None) -> ReadsAs | None:
+def find_common_state(judgements: Iterable[SentinelResult], device: str | None = None) -> ReadsAs | None:
     """Return the common state of all judged blocks (of a device): OTHER if the blocks differ, None if no
     block was judged."""
     total: Counter[ReadsAs] = Counter()

@@ -25,27 +25,27 @@ class Count:
     trimmed_bytes: int
 
     @property
-    def follows(self) -> bool:
+    def has_followed_trim(self) -> bool:
         """True if the count fell by about the trimmed bytes: the count is then credible."""
         return self.written_bytes - self.after_bytes >= _FOLLOWS * self.trimmed_bytes
 
     @property
-    def ignores(self) -> bool:
+    def has_ignored_trim(self) -> bool:
         """True if the count rose by the written bytes and ignored the trim."""
         rose = self.written_bytes - self.before_bytes >= _FOLLOWS * self.trimmed_bytes
         return rose and self.written_bytes - self.after_bytes <= _IGNORES * self.trimmed_bytes
 
     @property
-    def words(self) -> str:
-        if self.follows:
+    def response_text(self) -> str:
+        if self.has_followed_trim:
             return "it followed the sentinel's trim"
-        if self.ignores:
+        if self.has_ignored_trim:
             return "it rose when the sentinel was written and did not fall when it was trimmed"
         return "it did not follow the sentinel, so it tells nothing"
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class MappedBytes:
     """Free bytes that the drive's own map (SCSI GET LBA STATUS) shows as held, exact to a block. `follows`:
     the map contained the sentinel, and lost it with the trim; otherwise the map is not credible."""
 
@@ -74,7 +74,7 @@ def calibrate(
     """Return the calibration proven by a sentinel, or else the drive's promise."""
     words = (sentinel_words, promise_words)
     if sentinel in (ReadsAs.ZEROS, ReadsAs.ONES):
-        if count and count.ignores:
+        if count and count.has_ignored_trim:
             doubt = "but its own count of what it holds (NUSE) did not fall: it holds what reads as trimmed"
             return Calibration(None, None, (sentinel_words, doubt), sentinel)
         return Calibration(sentinel, "sentinel", words, sentinel)
@@ -93,7 +93,7 @@ class Bounds:
     low: float
     high: float
 
-    def through(self, function: Callable[[float], float]) -> Bounds:
+    def apply_function(self, function: Callable[[float], float]) -> Bounds:
         """Return the bounds after applying a monotonic function."""
         ends = sorted((function(self.low), function(self.high)))
         return Bounds(None if self.value is None else function(self.value), ends[0], ends[1])
@@ -109,7 +109,7 @@ def stale_bytes(share: Share, free_bytes: int) -> Bounds:
 _LATE_SHARE, _LATE_BYTES = 0.02, 16 << 20
 
 
-def disputed(stale: Bounds, free_bytes: int, disk_bytes: int, held_bytes: int | None) -> str | None:
+def find_contradiction(stale: Bounds, free_bytes: int, disk_bytes: int, held_bytes: int | None) -> str | None:
     """Return why the drive's own count (NUSE) contradicts the reading; None if consistent. The space in use
     can account for at most its own size: the rest of the count is stale. A count of zero or of the whole disk
     is ignored, because many drives report such a constant."""
@@ -119,8 +119,9 @@ def disputed(stale: Bounds, free_bytes: int, disk_bytes: int, held_bytes: int | 
     if least <= stale.high + max(_LATE_BYTES, _LATE_SHARE * free_bytes):
         return None
     return (
-        f"by its own count (NUSE) the drive holds {units.capacity(held_bytes)}, so at least "
-        f"{units.capacity(least)} of the free space, but at most {units.capacity(int(stale.high))} of it "
+        f"by its own count (NUSE) the drive holds {units.format_capacity(held_bytes)}, so at least "
+        f"{units.format_capacity(least)} of the free space, but at most "
+        f"{units.format_capacity(int(stale.high))} of it "
         "read as data: either the drive reads as trimmed what it still holds, or its count is late"
     )
 
@@ -145,14 +146,14 @@ _BY_COUNT = "what the drive counts as held (NUSE)"
 _BY_HISTORY = "what was written and not trimmed, by the history; never written space does not count"
 
 
-def spare(
+def estimate_spare(
     physical_bytes: int, used_bytes: int, stale: Bounds, untrimmable_bytes: int, held_bytes: int | None = None
 ) -> Spare | str:
     """Return the cost of the stale space, or why the cost is unknown. `used_bytes`: bytes of the drive that
     are not free space; `held_bytes`: the drive's own count, if credible."""
     left = min(stale.high, untrimmable_bytes)
     if held_bytes is None:
-        holding = stale.through(lambda part: used_bytes + part)
+        holding = stale.apply_function(lambda part: used_bytes + part)
         trimmed = Bounds(used_bytes, used_bytes, used_bytes)
     elif held_bytes <= stale.high:
         holding = Bounds(held_bytes, held_bytes, held_bytes)
@@ -162,13 +163,13 @@ def spare(
     else:
         holding = Bounds(held_bytes, held_bytes, held_bytes)
         # Space in use may hold no data, but cannot hold more than its size.
-        trimmed = stale.through(lambda part: min(held_bytes - part, used_bytes))
-    return _spare(
+        trimmed = stale.apply_function(lambda part: min(held_bytes - part, used_bytes))
+    return _make_spare(
         physical_bytes, holding, trimmed, stale, left, _ALL_IN_USE if held_bytes is None else _BY_COUNT
     )
 
 
-def spare_by_history(
+def estimate_spare_by_history(
     physical_bytes: int, holding: Bounds, stale: Bounds, unknown_in_use: int, untrimmable_bytes: int
 ) -> Spare | str:
     """Return over-provisioning and write amplification from a map of the drive. `holding` is everything that
@@ -176,10 +177,12 @@ def spare_by_history(
     that may hold data."""
     in_use = holding.low - stale.low
     trimmed = Bounds(None if unknown_in_use else in_use, in_use, in_use + unknown_in_use)
-    return _spare(physical_bytes, holding, trimmed, stale, min(stale.high, untrimmable_bytes), _BY_HISTORY)
+    return _make_spare(
+        physical_bytes, holding, trimmed, stale, min(stale.high, untrimmable_bytes), _BY_HISTORY
+    )
 
 
-def _spare(
+def _make_spare(
     physical_bytes: int,
     holding: Bounds,
     trimmed: Bounds,
@@ -199,36 +202,40 @@ def _spare(
         physical_bytes=physical_bytes,
         holding=holding,
         holding_trimmed=trimmed,
-        op=holding.through(lambda part: physical_bytes / part - 1),
-        op_trimmed=trimmed.through(lambda part: physical_bytes / part - 1),
-        waf=_waf_now(physical_bytes, holding, stale, apart=counts == _BY_HISTORY),
+        op=holding.apply_function(lambda part: physical_bytes / part - 1),
+        op_trimmed=trimmed.apply_function(lambda part: physical_bytes / part - 1),
+        waf=_predict_waf_now(physical_bytes, holding, stale, apart=counts == _BY_HISTORY),
         waf_trimmed={
-            "fifo": trimmed.through(lambda part: models.fifo(physical_bytes / part)),
-            "greedy": trimmed.through(lambda part: models.greedy(physical_bytes / part, SUPERBLOCK_PAGES)),
+            "fifo": trimmed.apply_function(lambda part: models.predict_fifo(physical_bytes / part)),
+            "greedy": trimmed.apply_function(
+                lambda part: models.predict_greedy(physical_bytes / part, SUPERBLOCK_PAGES)
+            ),
         },
         counts=counts,
     )
 
 
-def _waf_now(physical_bytes: int, holding: Bounds, stale: Bounds, *, apart: bool) -> dict[str, Bounds]:
+def _predict_waf_now(
+    physical_bytes: int, holding: Bounds, stale: Bounds, *, apart: bool
+) -> dict[str, Bounds]:
     """Return the write amplification of uniform random writes to the space in use, next to stale space
     without writes. `holding` is known or grows with `stale`: then the bounds of `stale` give the bounds of
     the result. If both vary independently (`apart`), the mixed corners count too."""
 
-    def amplification(total: float, part: float, *, greedy: bool) -> float:
+    def predict_amplification(total: float, part: float, *, greedy: bool) -> float:
         alpha, active = physical_bytes / total, max(1 - part / total, 1e-9)
         if greedy:
-            return models.greedy_with_static(alpha, SUPERBLOCK_PAGES, active)
-        return models.fifo_mixture(alpha, [(active, 1.0), (1 - active, 0.0)])
+            return models.predict_greedy_with_static(alpha, SUPERBLOCK_PAGES, active)
+        return models.predict_fifo_mixture(alpha, [(active, 1.0), (1 - active, 0.0)])
 
-    def both(*, greedy: bool) -> Bounds:
+    def compute_bounds(*, greedy: bool) -> Bounds:
         corners = [(holding.low, stale.low), (holding.high, stale.high)]
         if apart:
             corners += [(holding.low, min(stale.high, holding.low)), (holding.high, stale.low)]
-        ends = sorted(amplification(total, part, greedy=greedy) for total, part in corners)
+        ends = sorted(predict_amplification(total, part, greedy=greedy) for total, part in corners)
         middle = None
         if holding.value is not None and stale.value is not None:
-            middle = amplification(holding.value, stale.value, greedy=greedy)
+            middle = predict_amplification(holding.value, stale.value, greedy=greedy)
         return Bounds(middle, ends[0], ends[-1])
 
-    return {"fifo": both(greedy=False), "greedy": both(greedy=True)}
+    return {"fifo": compute_bounds(greedy=False), "greedy": compute_bounds(greedy=True)}

@@ -22,30 +22,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import NormalDist, fmean, median, pstdev
 
-from opwatch.compare.comparing import RunComparison, compared
-from opwatch.compare.differences import BEGINNING, FAMILY_CHANCE, Statement
-from opwatch.compare.pairing import paired
-from opwatch.compare.sampling import sampled
-from opwatch.counters.catalogue.families import standard_catalogue
+from opwatch.compare.comparison import RunComparison, compare_runs
+from opwatch.compare.differences import FAMILY_ERROR_RATE, START_ALLOWANCE, Statement
+from opwatch.compare.pairing import pair_disks
+from opwatch.compare.sampling import sample_run
+from opwatch.counters.catalogue.families import load_standard_catalogue
 from opwatch.recording.reading.reader import RecordedRun
 from tests.section import Section
-from tests.unit.compare.counted_disk import Second, entries, write_recording
+from tests.unit.compare.counted_disk import Second, generate_entries, write_recording
 
 from . import bursty_runs, virtual_drive_runs
 
 PAIRS, SECONDS, LONGER, FIRST_SEED = 200, 60, 300, 20_261_122
 WORSE = 1.10
-MOST_FALSE, LEAST_RIGHT = 0.05, 0.95
+MAX_FALSE, MIN_RIGHT = 0.05, 0.95
 TABLE = Section("method-compare.md", "measured")
 
 Making = Callable[[int, int, float], Iterator[Second]]
-_HALF, _MOST_OF_IT = (functools.partial(bursty_runs.runs, lasting=lasting) for lasting in (0.5, 0.8))
+_HALF, _LASTING = (functools.partial(bursty_runs.generate_run, lasting=lasting) for lasting in (0.5, 0.8))
 KINDS: dict[str, tuple[Making, int]] = {
-    f"the simulated drive ({virtual_drive_runs.PROFILE}) in virtual time": (virtual_drive_runs.runs, SECONDS),
+    f"the simulated drive ({virtual_drive_runs.PROFILE}) in virtual time": (
+        virtual_drive_runs.generate_run,
+        SECONDS,
+    ),
     "bursts that last: 0.5 a second": (_HALF, SECONDS),
-    "bursts that last: 0.8 a second": (_MOST_OF_IT, SECONDS),
+    "bursts that last: 0.8 a second": (_LASTING, SECONDS),
     "the same, 0.5, in longer runs": (_HALF, LONGER),
-    "the same, 0.8, in longer runs": (_MOST_OF_IT, LONGER),
+    "the same, 0.8, in longer runs": (_LASTING, LONGER),
 }
 
 
@@ -63,11 +66,11 @@ class Tally:
     worse: list[float] = field(default_factory=list, repr=False)
     judged: list[int] = field(default_factory=list, repr=False)
 
-    def add(self, comparison: RunComparison) -> None:
+    def add_comparison(self, comparison: RunComparison) -> None:
         """Add a comparison of a run with an equal one and with a worse one."""
         self.pairs += 1
         rows = [row for disk in comparison.disks for row in disk.rows]
-        claimed = {f"{row.op} {row.metric}" for row in rows if row.differences[0].is_real}
+        claimed = {f"{row.op} {row.metric}" for row in rows if row.differences[0].is_detected}
         self.false += bool(claimed)
         self.false_by_metric.update(claimed)
         self.judged.append(sum(row.differences[1].statement is not Statement.UNKNOWN for row in rows))
@@ -77,55 +80,55 @@ class Tally:
         self.equal.append(math.log(equal.ratio or 1.0))
         self.worse.append(math.log(p99.ratio or 1.0))
 
-    def knowing(self) -> float:
+    def find_detectable_share(self) -> float:
         """Return the share of worse runs that an observer would find who knows the standard deviation of p99.
 
         The deviation comes from all pairs that do not differ. A comparison of only two runs cannot reliably
         find more.
         """
         scatter = math.hypot(pstdev(self.equal), fmean(self.equal))
-        chance = FAMILY_CHANCE / median(self.judged)
-        limit = NormalDist().inv_cdf(1 - chance / 2) * scatter + BEGINNING
+        chance = FAMILY_ERROR_RATE / median(self.judged)
+        limit = NormalDist().inv_cdf(1 - chance / 2) * scatter + START_ALLOWANCE
         return sum(one > limit for one in self.worse) / len(self.worse)
 
 
-def compare(paths: Sequence[Path]) -> RunComparison:
+def compare_recorded_runs(paths: Sequence[Path]) -> RunComparison:
     """Compare the runs as the command does: each one with the first."""
     runs = []
     for path in paths:
         recording = RecordedRun(path)
-        runs.append(sampled(recording.entries()))
+        runs.append(sample_run(recording.iter_entries()))
         recording.close()
     files = [path.name for path in paths]
-    return compared(runs, files, paired(runs, (), files), (), standard_catalogue)
+    return compare_runs(runs, files, pair_disks(runs, (), files), (), load_standard_catalogue)
 
 
-def recorded(folder: Path, kind: str, seed: int, worse: float) -> Path:
+def record_run(folder: Path, kind: str, seed: int, worse: float) -> Path:
     """Return the path of a run's recording, which is written if missing."""
     path = folder / f"{list(KINDS).index(kind)}-{seed}-{worse:g}.opw"
     if not path.exists():
         begun = path.with_suffix(".begun")
         begun.unlink(missing_ok=True)
         making, seconds = KINDS[kind]
-        write_recording(begun, entries(making(seed, seconds, worse)))
+        write_recording(begun, generate_entries(making(seed, seconds, worse)))
         begun.rename(path)
     return path
 
 
-def measure(kind: str, pairs: int, seed: int, folder: Path) -> Tally:
+def measure_pairs(kind: str, pairs: int, seed: int, folder: Path) -> Tally:
     tally = Tally()
     for pair in range(pairs):
         paths = [
-            recorded(folder, kind, seed + 2 * pair + number, worse)
+            record_run(folder, kind, seed + 2 * pair + number, worse)
             for number, worse in ((0, 1.0), (1, 1.0), (1, WORSE))
         ]
-        tally.add(compare(paths))
+        tally.add_comparison(compare_recorded_runs(paths))
         if pair % 20 == 19:
             print(f"{kind}: {pair + 1} pairs, {tally.false} false, {tally.right} right", flush=True)
     return tally
 
 
-def table(tallies: dict[str, Tally], seed: int) -> list[str]:
+def format_table(tallies: dict[str, Tally], seed: int) -> list[str]:
     rows = [
         f"On {datetime.now(UTC):%Y-%m-%d}, seeds from {seed}:",
         "",
@@ -135,13 +138,13 @@ def table(tallies: dict[str, Tally], seed: int) -> list[str]:
     ]
     for kind, tally in tallies.items():
         false, right = tally.false / tally.pairs, tally.right / tally.pairs
-        is_kept = false <= MOST_FALSE, right >= LEAST_RIGHT
+        is_kept = false <= MAX_FALSE, right >= MIN_RIGHT
         words = ["" if kept else ", missed" for kept in is_kept]
         rows.append(
             f"| {kind} | {KINDS[kind][1]} s | {tally.pairs} | "
-            f"{tally.false} ({100 * false:.1f} %{words[0]}) | {MOST_FALSE:.0%} | "
-            f"{tally.right} ({100 * right:.1f} %{words[1]}) | {LEAST_RIGHT:.0%} | "
-            f"{100 * tally.knowing():.1f} % |"
+            f"{tally.false} ({100 * false:.1f} %{words[0]}) | {MAX_FALSE:.0%} | "
+            f"{tally.right} ({100 * right:.1f} %{words[1]}) | {MIN_RIGHT:.0%} | "
+            f"{100 * tally.find_detectable_share():.1f} % |"
         )
     return rows
 
@@ -151,22 +154,22 @@ def main() -> int:
         int(word) for word in (sys.argv[1:3] + [str(PAIRS), str(FIRST_SEED)][len(sys.argv[1:3]) :])
     )
     with tempfile.TemporaryDirectory() as temporary:
-        return run(pairs, seed, Path(sys.argv[3] if sys.argv[3:] else temporary))
+        return run_bench(pairs, seed, Path(sys.argv[3] if sys.argv[3:] else temporary))
 
 
-def run(pairs: int, seed: int, folder: Path) -> int:
+def run_bench(pairs: int, seed: int, folder: Path) -> int:
     tallies = {}
     for kind in KINDS:
         begun = time.monotonic()
-        tallies[kind] = measure(kind, pairs, seed, folder)
+        tallies[kind] = measure_pairs(kind, pairs, seed, folder)
         print(f"{kind}: {tallies[kind]}, {time.monotonic() - begun:.0f} s", flush=True)
-    rows = table(tallies, seed)
+    rows = format_table(tallies, seed)
     print("\n".join(rows))
     if pairs >= PAIRS:
-        TABLE.write("\n".join(rows))
+        TABLE.write_body("\n".join(rows))
     return int(
         any(
-            tally.false > MOST_FALSE * tally.pairs or tally.right < LEAST_RIGHT * tally.pairs
+            tally.false > MAX_FALSE * tally.pairs or tally.right < MIN_RIGHT * tally.pairs
             for tally in tallies.values()
         )
     )

@@ -25,13 +25,13 @@ _STEPS = 200
 
 
 @cache
-def _latencies(middle: float, spread: float) -> tuple[float, ...]:
+def _make_latencies(middle: float, spread: float) -> tuple[float, ...]:
     """Return equally likely latencies."""
     law = NormalDist(math.log(middle), spread)
     return tuple(math.exp(law.inv_cdf((step + 0.5) / _STEPS)) for step in range(_STEPS))
 
 
-def runs(seed: int, seconds: int, worse: float = 1.0, *, lasting: float = 0.5) -> Iterator[Second]:
+def generate_run(seed: int, seconds: int, worse: float = 1.0, *, lasting: float = 0.5) -> Iterator[Second]:
     """Yield the seconds of a run.
 
     `lasting` is the correlation between consecutive seconds; `worse` multiplies the latency of slow reads.
@@ -48,9 +48,9 @@ def runs(seed: int, seconds: int, worse: float = 1.0, *, lasting: float = 0.5) -
         slow = sum(chance.random() < share for _ in range(count))
         longer = worse * math.exp(_TIME_SPREAD * time_mood)
         latencies = Counter(
-            round(ns) for ns in chance.choices(_latencies(_QUICK_NS, _QUICK_SPREAD), k=count - slow)
+            round(ns) for ns in chance.choices(_make_latencies(_QUICK_NS, _QUICK_SPREAD), k=count - slow)
         )
         latencies.update(
-            round(ns * longer) for ns in chance.choices(_latencies(_SLOW_NS, _SLOW_SPREAD), k=slow)
+            round(ns * longer) for ns in chance.choices(_make_latencies(_SLOW_NS, _SLOW_SPREAD), k=slow)
         )
         yield {"read": latencies}

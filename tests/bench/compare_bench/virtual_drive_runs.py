@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 
 from opwatch._native import Service
 from opwatch.ftl.drive import Drive, Workload
-from opwatch.ftl.profiles import load
+from opwatch.ftl.profiles import load_profile
 from tests.unit.compare.counted_disk import BLOCK, S, Second
 
 PROFILE = "wd-blue-1tb"
@@ -29,12 +29,12 @@ _BEFORE = 20_000
 
 
 @cache
-def _worn() -> tuple[bytes, dict[str, int]]:
+def _wear_drive() -> tuple[bytes, dict[str, int]]:
     """Return the saved state of the drive in steady state, and its timing."""
-    profile = load(PROFILE).scaled(_SIZE)
-    drive = profile.make()
-    drive.fill()
-    drive.run(Workload(), 3 * _SIZE // BLOCK)
+    profile = load_profile(PROFILE).scale_to(_SIZE)
+    drive = profile.create_drive()
+    drive.fill_drive()
+    drive.run_load(Workload(), 3 * _SIZE // BLOCK)
     return drive.save(), dict(profile.timing)
 
 
@@ -42,15 +42,15 @@ class LoadedDrive:
     """A drive under the load of one host."""
 
     def __init__(self, seed: int) -> None:
-        saved, timing = _worn()
+        saved, timing = _wear_drive()
         self._chance = random.Random(seed)
-        drive = Drive.load(saved)
-        drive.run(Workload(rng=seed + 1), _BEFORE)
+        drive = Drive.load_saved(saved)
+        drive.run_load(Workload(rng=seed + 1), _BEFORE)
         self._service = Service(drive.core, timing)
-        self._pages = drive.geometry().user_bytes // BLOCK
+        self._pages = drive.read_geometry().user_bytes // BLOCK
         self._mood = self._chance.gauss(0, 1)
 
-    def second(self) -> dict[str, list[int]]:
+    def run_second(self) -> dict[str, list[int]]:
         """Return the latencies of requests that arrived within a second."""
         chance, service = self._chance, self._service
         self._mood = _LASTING * self._mood + math.sqrt(1 - _LASTING**2) * chance.gauss(0, 1)
@@ -68,10 +68,12 @@ class LoadedDrive:
         return latencies
 
 
-def runs(seed: int, seconds: int, worse: float = 1.0) -> Iterator[Second]:
+def generate_run(seed: int, seconds: int, worse: float = 1.0) -> Iterator[Second]:
     """Yield the seconds of a run. `worse` multiplies the latency of the slowest 3 % of requests."""
-    served = _served(seed, seconds)
-    slow = {name: _beyond([ns for one in served for ns in one[name]], 0.97) for name in ("read", "write")}
+    served = _serve_seconds(seed, seconds)
+    slow = {
+        name: _find_quantile([ns for one in served for ns in one[name]], 0.97) for name in ("read", "write")
+    }
     for one in served:
         yield {
             name: Counter(round(ns * worse) if ns > slow[name] else ns for ns in latencies)
@@ -80,10 +82,10 @@ def runs(seed: int, seconds: int, worse: float = 1.0) -> Iterator[Second]:
 
 
 @lru_cache(maxsize=2)
-def _served(seed: int, seconds: int) -> list[dict[str, list[int]]]:
+def _serve_seconds(seed: int, seconds: int) -> list[dict[str, list[int]]]:
     drive = LoadedDrive(seed)
-    return [drive.second() for _ in range(seconds)]
+    return [drive.run_second() for _ in range(seconds)]
 
 
-def _beyond(latencies: list[int], share: float) -> int:
+def _find_quantile(latencies: list[int], share: float) -> int:
     return sorted(latencies)[int(share * len(latencies))]

@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.host.scratch import ScratchDisk
-from opwatch.owners.cells import By
-from opwatch.sinks.dashboard.past import MOST_MOMENTS
-from tests.bench.figure import Figure, exit_status, sized, table
-from tests.bench.figures import OPWATCH, machine
+from opwatch.owners.cells import OwnerGrouping
+from opwatch.sinks.dashboard.history import MAX_INTERVALS
+from tests.bench.figure import Figure, choose_exit_status, choose_size, format_table
+from tests.bench.figures import OPWATCH, describe_machine
 
-DISKS, WARM_S, SECONDS = sized((4, 5.0, 20.0), (2, 0.5, 1.0))
-SIZES = sized(((80, 24), (120, 40), (250, 60)), ((80, 24),))
+DISKS, WARM_S, SECONDS = choose_size((4, 5.0, 20.0), (2, 0.5, 1.0))
+SIZES = choose_size(((80, 24), (120, 40), (250, 60)), ((80, 24),))
 # Rates per disk, and the number of owners that share them.
 READS, WRITES, OWNERS = 300, 150, 4
 # An hour's number of intervals in a minute and a half.
@@ -50,7 +50,7 @@ _GROUPS = (Path("/sys/fs/cgroup/blkio"), Path("/sys/fs/cgroup"))
 
 
 @dataclass
-class Shown:
+class TerminalProgram:
     """A program in a pseudo-terminal."""
 
     process: int
@@ -69,13 +69,13 @@ class Shown:
             self.written += len(data)
             recent = recent[-len(_FIRST) :] + data
             if self.first_s == float("inf") and _FIRST in recent:
-                self.first_s, self.first_cpu_s = time.monotonic() - self.begun_s, self.cpu_s()
+                self.first_s, self.first_cpu_s = time.monotonic() - self.begun_s, self.read_cpu_s()
 
-    def cpu_s(self) -> float:
+    def read_cpu_s(self) -> float:
         fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(") ")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
-    def memory_mb(self) -> float:
+    def read_memory_mb(self) -> float:
         """Return the peak resident memory in MB."""
         status = Path(f"/proc/{self.process}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
@@ -83,7 +83,7 @@ class Shown:
 
 
 @contextmanager
-def shown(width: int, height: int, *arguments: str) -> Iterator[Shown]:
+def run_in_terminal(width: int, height: int, *arguments: str) -> Iterator[TerminalProgram]:
     begun = time.monotonic()
     process, terminal = pty.fork()
     if not process:
@@ -92,28 +92,30 @@ def shown(width: int, height: int, *arguments: str) -> Iterator[Shown]:
         os.environ["TERM"] = "xterm-256color"
         os.execv(OPWATCH[0], [*OPWATCH, *arguments])
     try:
-        yield Shown(process, terminal, begun)
+        yield TerminalProgram(process, terminal, begun)
     finally:
         os.kill(process, signal.SIGTERM)
         os.close(terminal)
         os.waitpid(process, 0)
 
 
-def _share(width: int, height: int, *arguments: str) -> tuple[float, Shown]:
+def _measure_share(width: int, height: int, *arguments: str) -> tuple[float, TerminalProgram]:
     """Return the share of a core in percent after the warm-up, and the program."""
-    with shown(width, height, *arguments) as one:
+    with run_in_terminal(width, height, *arguments) as one:
         one.read_for(WARM_S)
-        before, begun, written = one.cpu_s(), time.monotonic(), one.written
+        before, begun, written = one.read_cpu_s(), time.monotonic(), one.written
         one.read_for(SECONDS)
-        share = 100 * (one.cpu_s() - before) / (time.monotonic() - begun)
+        share = 100 * (one.read_cpu_s() - before) / (time.monotonic() - begun)
         one.written -= written
         return share, one
 
 
-def _of_a_size(size: tuple[int, int], by: By, lines: float, devices: list[str]) -> Iterator[Figure]:
+def _measure_size(
+    size: tuple[int, int], by: OwnerGrouping, lines: float, devices: list[str]
+) -> Iterator[Figure]:
     """Measure a dashboard of this size with owners by `by`."""
     words = f"at {size[0]} x {size[1]}, by {by.value}"
-    share, one = _share(*size, "--by", by.value, *devices)
+    share, one = _measure_share(*size, "--by", by.value, *devices)
     # Process CPU time counts in ticks: a short run can show none.
     times, written = share / max(lines, 0.1), one.written / SECONDS / 1000
     text = f"% of a core, {times:.1f} times lines, {written:.1f} kB/s written"
@@ -122,25 +124,25 @@ def _of_a_size(size: tuple[int, int], by: By, lines: float, devices: list[str]) 
     yield Figure(f"first screen {words}", one.first_cpu_s, 1, text)
 
 
-def _of_an_hour(by: By, devices: list[str]) -> Figure:
-    with shown(120, 40, "--by", by.value, *devices, str(_FAST_S)) as one:
-        one.read_for(WARM_S + sized(MOST_MOMENTS, 10) * _FAST_S)
-        name = f"memory with {MOST_MOMENTS} intervals kept, by {by.value}"
-        return Figure(name, one.memory_mb(), 120, "MB at most, resident")
+def _measure_hour(by: OwnerGrouping, devices: list[str]) -> Figure:
+    with run_in_terminal(120, 40, "--by", by.value, *devices, str(_FAST_S)) as one:
+        one.read_for(WARM_S + choose_size(MAX_INTERVALS, 10) * _FAST_S)
+        name = f"memory with {MAX_INTERVALS} intervals kept, by {by.value}"
+        return Figure(name, one.read_memory_mb(), 120, "MB at most, resident")
 
 
-def figures(nodes: list[str]) -> Iterator[Figure]:
+def measure_figures(nodes: list[str]) -> Iterator[Figure]:
     """Yield the figures. A dashboard groups by cgroup by default."""
     devices = [word for node in nodes for word in ("--dev", node)]
-    lines, _ = _share(80, 24, "--plain", *devices)
+    lines, _ = _measure_share(80, 24, "--plain", *devices)
     for size in SIZES:
-        yield from _of_a_size(size, By.CGROUP, lines, devices)
-    yield from _of_a_size((120, 40), By.PROCESS, lines, devices)
-    for by in sized(tuple(By), (By.CGROUP,)):
-        yield _of_an_hour(by, devices)
+        yield from _measure_size(size, OwnerGrouping.CGROUP, lines, devices)
+    yield from _measure_size((120, 40), OwnerGrouping.PROCESS, lines, devices)
+    for by in choose_size(tuple(OwnerGrouping), (OwnerGrouping.CGROUP,)):
+        yield _measure_hour(by, devices)
 
 
-def _group(stack: ExitStack, number: int) -> Path | None:
+def _create_group(stack: ExitStack, number: int) -> Path | None:
     """Create a cgroup, or return None if requests are not accounted to cgroups."""
     root = next((path for path in _GROUPS if (path / "cgroup.procs").exists()), None)
     if root is None:
@@ -151,7 +153,7 @@ def _group(stack: ExitStack, number: int) -> Path | None:
     return group
 
 
-def _load(stack: ExitStack, nodes: list[str], group: Path | None) -> None:
+def _start_load(stack: ExitStack, nodes: list[str], group: Path | None) -> None:
     """Start a process that loads all disks, in a separate cgroup if given."""
     jobs = [f"--name=j{place} --filename={node}".split() for place, node in enumerate(nodes)]
     rates = f"--rate_iops={READS // OWNERS},{WRITES // OWNERS}"
@@ -166,11 +168,11 @@ def main() -> int:
     with ExitStack() as stack:
         nodes = [stack.enter_context(ScratchDisk(1 << 27)).node for _ in range(DISKS)]
         for number in range(OWNERS):
-            _load(stack, nodes, _group(stack, number))
-        print(f"on {machine()}, load {os.getloadavg()[0]:.1f}", flush=True)
-        measured = list(figures(nodes))
-    print("\n".join(table(measured)))
-    return exit_status(holds=all(figure.holds for figure in measured))
+            _start_load(stack, nodes, _create_group(stack, number))
+        print(f"on {describe_machine()}, load {os.getloadavg()[0]:.1f}", flush=True)
+        measured = list(measure_figures(nodes))
+    print("\n".join(format_table(measured)))
+    return choose_exit_status(holds=all(figure.is_within_bound for figure in measured))
 
 
 if __name__ == "__main__":

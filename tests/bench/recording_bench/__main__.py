@@ -18,34 +18,36 @@ from dataclasses import replace
 from pathlib import Path
 
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.reading.steps import Steps
-from opwatch.recording.reading.window import ended, in_steps
+from opwatch.recording.reading.steps import IntervalSteps
+from opwatch.recording.reading.window import close_run, merge_intervals
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Began, Ticked
-from tests.bench.recording_bench.made_up_day import DAY_S, MadeUpMachine, S, disks, rates
-from tests.bench.recording_bench.made_up_owners import MadeUpOwners
+from tests.bench.recording_bench.synthetic_day import DAY_S, S, SyntheticMachine, compute_rates, make_disks
+from tests.bench.recording_bench.synthetic_owners import SyntheticOwners
 
 # 6 MB of samples, plus a 4-byte checksum per row.
-MOST_BYTES_A_DAY = 6_100_000
-MOST_SEEK_S = 1.0
-MOST_MEMORY = 200 << 20
+MAX_BYTES_PER_DAY = 6_100_000
+MAX_SEEK_S = 1.0
+MAX_MEMORY = 200 << 20
 _SEEKS = 9
 
 
-def write(path: Path, seconds: int, seed: int, *, owned: bool = False) -> float:
+def write_day(path: Path, seconds: int, seed: int, *, owned: bool = False) -> float:
     """Record `seconds` seconds spread over the day; return the writer's CPU time in seconds.
 
     With `owned`, the samples include the owners of requests.
     """
-    chance, watched = random.Random(seed), disks(seed)
-    machine = MadeUpMachine(random.Random(seed + 9))
+    chance, watched = random.Random(seed), make_disks(seed)
+    machine = SyntheticMachine(random.Random(seed + 9))
     database = NewDatabase(path)
     writer = RecordingWriter(database, {"tool": "bench", "interval_ns": 10**9})
-    owners = [MadeUpOwners(disk, seed) for disk in watched] if owned else []
-    writer.begin()
+    owners = [SyntheticOwners(disk, seed) for disk in watched] if owned else []
+    writer.begin_transaction()
     for place, disk in enumerate(watched):
-        writer.put(Began(place, disk.sample(0), owners=owners[place].sample(0) if owned else None))
+        writer.add_entry(
+            Began(place, disk.make_sample(0), owners=owners[place].make_sample(0) if owned else None)
+        )
     writer.commit()
     spent = 0.0
     for second in range(1, seconds + 1):
@@ -53,50 +55,50 @@ def write(path: Path, seconds: int, seed: int, *, owned: bool = False) -> float:
         hour_of_day = second % 60 + second // 60 * 60 * DAY_S // seconds
         requests = 0.0
         for disk in watched:
-            asked = rates(disk.name, hour_of_day, chance)
-            disk.serve(asked)
+            asked = compute_rates(disk.name, hour_of_day, chance)
+            disk.add_second(asked)
             requests += sum(asked)
         # All samples read together share an anchor and the CPU time.
-        samples = {place: disk.sample(second) for place, disk in enumerate(watched)}
-        anchor, cpu = samples[0].anchor, machine.work(requests)
+        samples = {place: disk.make_sample(second) for place, disk in enumerate(watched)}
+        anchor, cpu = samples[0].anchor, machine.add_second(requests)
         shared = {place: replace(one, anchor=anchor, cpu=cpu) for place, one in samples.items()}
-        whose = {place: one.sample(second) for place, one in enumerate(owners)}
+        whose = {place: one.make_sample(second) for place, one in enumerate(owners)}
         begun = time.thread_time()
-        writer.begin()
-        writer.put(Ticked(shared, owners=whose))
+        writer.begin_transaction()
+        writer.add_entry(Ticked(shared, owners=whose))
         writer.commit()
         spent += time.thread_time() - begun
-    writer.end("done", 0, 0)
+    writer.end_recording("done", 0, 0)
     database.close()
     return spent
 
 
-def seek(path: Path, at_ns: int) -> float:
+def time_seek(path: Path, at_ns: int) -> float:
     """Return the seconds until the first interval after a moment is read, including opening the file."""
     begun = time.monotonic()
     recording = RecordedRun(path)
-    for entry in recording.entries(at_ns):
+    for entry in recording.iter_entries(at_ns):
         if isinstance(entry, Ticked) and entry.samples[0].reading.sample.end_ns >= at_ns:
             break
     recording.close()
     return time.monotonic() - begun
 
 
-def in_hours(path: Path) -> float:
+def time_hours(path: Path) -> float:
     """Return the seconds to read the whole recording in intervals of an hour."""
     begun = time.monotonic()
-    recording, steps = RecordedRun(path), Steps(3600 * S, S)
-    for _ in in_steps(ended(recording.entries(0, steps)), steps):
+    recording, steps = RecordedRun(path), IntervalSteps(3600 * S, S)
+    for _ in merge_intervals(close_run(recording.iter_entries(0, steps)), steps):
         pass
     recording.close()
     return time.monotonic() - begun
 
 
-def shares(path: Path) -> dict[str, int]:
+def read_frame_bytes(path: Path) -> dict[str, int]:
     """Return the bytes of each disk's frames."""
     connection = sqlite3.connect(path)
     rows = connection.execute("SELECT place, sum(length(body)) FROM frames GROUP BY place")
-    names = [disk.name for disk in disks(0)]
+    names = [disk.name for disk in make_disks(0)]
     sizes = {names[place]: size for place, size in rows}
     connection.close()
     return sizes
@@ -106,30 +108,30 @@ def main() -> int:
     seconds = int(sys.argv[1]) if sys.argv[1:] else DAY_S
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "day.opw"
-        spent = write(path, seconds, 20261122)
+        spent = write_day(path, seconds, 20261122)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        size, names = path.stat().st_size, [disk.name for disk in disks(0)]
+        size, names = path.stat().st_size, [disk.name for disk in make_disks(0)]
         a_day = size / len(names) * DAY_S / seconds
         first_ns = 5_000 * 10**9
         moments = [first_ns + seconds * 10**9 * at // (_SEEKS + 1) for at in range(1, _SEEKS + 1)]
-        seeks = [seek(path, moment) for moment in moments]
+        seeks = [time_seek(path, moment) for moment in moments]
         print(
             f"{seconds} s of {len(names)} disks: {size} bytes; {a_day:.0f} a disk and day, "
-            f"bound {MOST_BYTES_A_DAY}"
+            f"bound {MAX_BYTES_PER_DAY}"
         )
-        for name, bytes_ in shares(path).items():
+        for name, bytes_ in read_frame_bytes(path).items():
             print(f"  {name:<8} {bytes_ / seconds:6.1f} bytes a sample, {bytes_ * DAY_S / seconds:.0f} a day")
         print(f"writing: {1e3 * spent / seconds / len(names):.2f} ms of CPU time a sample")
         print(
             f"to any moment: median {statistics.median(seeks):.2f} s, at most {max(seeks):.2f} s, "
-            f"bound {MOST_SEEK_S:g} s"
+            f"bound {MAX_SEEK_S:g} s"
         )
-        print(f"in intervals of an hour: {in_hours(path):.2f} s")
+        print(f"in intervals of an hour: {time_hours(path):.2f} s")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         print(
-            f"memory: {memory >> 20} MiB while writing, {peak >> 20} with reading, bound {MOST_MEMORY >> 20}"
+            f"memory: {memory >> 20} MiB while writing, {peak >> 20} with reading, bound {MAX_MEMORY >> 20}"
         )
-    return int(a_day > MOST_BYTES_A_DAY or statistics.median(seeks) > MOST_SEEK_S or peak > MOST_MEMORY)
+    return int(a_day > MAX_BYTES_PER_DAY or statistics.median(seeks) > MAX_SEEK_S or peak > MAX_MEMORY)
 
 
 if __name__ == "__main__":

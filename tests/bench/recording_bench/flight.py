@@ -23,7 +23,7 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.ring import Ring, RingBounds
 from opwatch.samples.entries import Began, Ticked
-from tests.bench.recording_bench.made_up_day import disks, rates
+from tests.bench.recording_bench.synthetic_day import compute_rates, make_disks
 
 DISKS = 24
 KEEP_S, MOST_BYTES, MOST_CORE = 900, 64 << 20, 0.01
@@ -37,7 +37,7 @@ _LOAD = (
 )
 
 
-def core_share(seconds: float) -> float:
+def measure_core_share(seconds: float) -> float:
     """Return a running recorder's CPU time in seconds per second.
 
     The time of the recorder's BPF programs is not included: requests pay for them (`opwatch overhead`).
@@ -55,43 +55,43 @@ def core_share(seconds: float) -> float:
             assert recorder.poll() is None, "the recorder has ended"
             time.sleep(0.2)
         time.sleep(_WARM_S)
-        begun, spent = time.monotonic(), _cpu_s(recorder.pid)
+        begun, spent = time.monotonic(), _read_cpu_s(recorder.pid)
         time.sleep(seconds)
-        return (_cpu_s(recorder.pid) - spent) / (time.monotonic() - begun)
+        return (_read_cpu_s(recorder.pid) - spent) / (time.monotonic() - begun)
 
 
-def _cpu_s(pid: int) -> float:
+def _read_cpu_s(pid: int) -> float:
     """Return a process's user and system CPU time so far, in seconds."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def ring_bytes() -> tuple[int, float]:
+def measure_ring() -> tuple[int, float]:
     """Return (the size of a ring's files in bytes, the writer's CPU seconds per second).
 
     The ring gets twice the time it keeps. Writing runs faster than real time, so no file expires.
     """
     chance = random.Random(1)
-    watched = [disk for seed in range(DISKS // 4) for disk in disks(seed)]
+    watched = [disk for seed in range(DISKS // 4) for disk in make_disks(seed)]
     most, spent = 0, 0.0
     with tempfile.TemporaryDirectory() as temporary:
         folder = RingFolder(Path(temporary) / "ring", make=True)
-        folder.own()
+        folder.lock_as_recorder()
         ring = Ring(folder, {"tool": "bench", "interval_ns": 10**9}, RingBounds(KEEP_S, MOST_BYTES))
-        ring.begin()
+        ring.begin_transaction()
         for place, disk in enumerate(watched):
-            ring.put(Began(place, disk.sample(0)))
+            ring.add_entry(Began(place, disk.make_sample(0)))
         ring.commit()
         for second in range(1, 2 * KEEP_S + 1):
             for disk in watched:
-                disk.serve(rates(disk.name, _BEGIN_S + second, chance))
-            samples = {place: disk.sample(second) for place, disk in enumerate(watched)}
+                disk.add_second(compute_rates(disk.name, _BEGIN_S + second, chance))
+            samples = {place: disk.make_sample(second) for place, disk in enumerate(watched)}
             shared = {place: replace(one, anchor=samples[0].anchor) for place, one in samples.items()}
             begun = time.thread_time()
-            ring.begin()
-            ring.put(Ticked(shared))
+            ring.begin_transaction()
+            ring.add_entry(Ticked(shared))
             ring.commit()
-            ring.pause()
+            ring.run_maintenance()
             spent += time.thread_time() - begun
             if second % 30 == 0:
                 most = max(most, sum(path.stat().st_size for path in Path(temporary).rglob("*")))
@@ -102,9 +102,9 @@ def ring_bytes() -> tuple[int, float]:
 
 def main() -> int:
     seconds = float(sys.argv[1]) if sys.argv[1:] else 60.0
-    share = core_share(seconds)
+    share = measure_core_share(seconds)
     print(f"{DISKS} loop devices: {100 * share:.2f} % of a core, bound {100 * MOST_CORE:g} %", flush=True)
-    size, writing = ring_bytes()
+    size, writing = measure_ring()
     mib = size / (1 << 20)
     print(f"{2 * KEEP_S} s of {DISKS} made-up disks: {mib:.1f} MiB, bound {MOST_BYTES >> 20} for {KEEP_S} s")
     print(f"  of that, writing: {100 * writing:.2f} % of a core")

@@ -15,21 +15,21 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.fio.fio import run_fio
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.owners.cells import By
-from opwatch.sinks.terminal import data
-from opwatch.tools.commands.overhead import LOAD, Cost, CostMeter, program_statistics
+from opwatch.owners.cells import OwnerGrouping
+from opwatch.sinks.terminal import open_stdout
+from opwatch.tools.commands.overhead import LOAD, CostMeter, TracingCost, enable_program_statistics
 from opwatch.tools.commands.watch import choose_leaves
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "without": {},
     "--slow 60s, none is slow": {"slow_ns": 60 * 10**9},
     "--slow 0.001ms, all are": {"slow_ns": 1000},
-    "--by cgroup": {"by": By.CGROUP},
-    "--by process": {"by": By.PROCESS},
+    "--by cgroup": {"by": OwnerGrouping.CGROUP},
+    "--by process": {"by": OwnerGrouping.PROCESS},
 }
 
 
-def measure(node: str, variant: dict[str, Any], seconds: float) -> Cost:
+def measure_cost(node: str, variant: dict[str, Any], seconds: float) -> TracingCost:
     """Return the cost under load."""
     leaves, _ = choose_leaves(Devices(), [node])
     tracer = BlockTracer(leaves, **variant)
@@ -37,14 +37,14 @@ def measure(node: str, variant: dict[str, Any], seconds: float) -> Cost:
         meter = CostMeter(tracer)
         try:
             run_fio(node, [*LOAD, f"--runtime={seconds}"], seconds + 60)
-            return meter.cost()
+            return meter.compute_cost()
         finally:
             meter.close()
     finally:
         tracer.close()
 
 
-def words_of(name: str, costs: list[Cost], plain: list[Cost]) -> list[str]:
+def format_cells(name: str, costs: list[TracingCost], plain: list[TracingCost]) -> list[str]:
     """Return a variant's net cost, the difference to the plain tracer, and the cost of each program."""
     pairs = zip(costs, plain, strict=True)
     more = statistics.median(cost.per_io_ns - base.per_io_ns for cost, base in pairs)
@@ -58,14 +58,16 @@ def words_of(name: str, costs: list[Cost], plain: list[Cost]) -> list[str]:
 
 
 def main(rounds: int = 7, seconds: float = 2.0) -> None:
-    measured: dict[str, list[Cost]] = {name: [] for name in VARIANTS}
-    with ScratchDisk(1 << 30) as disk, program_statistics():
+    measured: dict[str, list[TracingCost]] = {name: [] for name in VARIANTS}
+    with ScratchDisk(1 << 30) as disk, enable_program_statistics():
         run_fio(disk.node, [*LOAD, "--runtime=1"])
         for _ in range(rounds):
             for name, variant in VARIANTS.items():
-                measured[name].append(measure(disk.node, variant, seconds))
+                measured[name].append(measure_cost(disk.node, variant, seconds))
     plain = measured["without"]
-    data().lines([line for name, costs in measured.items() for line in words_of(name, costs, plain)])
+    open_stdout().write_lines(
+        [line for name, costs in measured.items() for line in format_cells(name, costs, plain)]
+    )
 
 
 if __name__ == "__main__":

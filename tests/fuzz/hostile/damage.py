@@ -19,16 +19,16 @@ from opwatch.errors import OpwatchError
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import PAGE_BYTES
 from opwatch.samples.entries import Looked, NotWatched, RunEntry, Slowed
-from opwatch.samples.entry_parts import samples_in
+from opwatch.samples.entry_parts import get_samples
 from tests.fuzz.recordings import GOOD
-from tests.unit.support.recordings import record
-from tests.unit.support.runs import MadeUpRun
+from tests.unit.support.recordings import record_run
+from tests.unit.support.runs import GeneratedRun
 
 _MINUTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadResult:
     """Values read from a recording by key, and the reported gaps. `error` is the reason for an early end."""
 
     values: dict[Hashable, object]
@@ -36,29 +36,29 @@ class Read:
     error: str | None = None
 
 
-def read(path: Path) -> Read:
+def read_recording(path: Path) -> ReadResult:
     """Read a complete recording."""
     values: dict[Hashable, object] = {}
     gaps: list[str] = []
     with closing(RecordedRun(path)) as run:
         for number, event in enumerate(run.events):
             values["event", number] = event
-        if run.missing:
-            gaps.append(f"{run.missing} bytes are missing")
+        if run.missing_bytes:
+            gaps.append(f"{run.missing_bytes} bytes are missing")
         try:
-            for entry in run.entries():
+            for entry in run.iter_entries():
                 if isinstance(entry, NotWatched) and entry.event.kind == "damaged":
                     gaps.append(entry.event.text)
-                values.update(_values(entry))
+                values.update(_iterate_values(entry))
         except OpwatchError as error:
             if not any(key[0] != "event" for key in values if isinstance(key, tuple)):
                 raise
-            return Read(values, gaps, str(error))
-    return Read(values, gaps)
+            return ReadResult(values, gaps, str(error))
+    return ReadResult(values, gaps)
 
 
-def _values(entry: RunEntry) -> Iterator[tuple[Hashable, object]]:
-    for place, sample in samples_in(entry).items():
+def _iterate_values(entry: RunEntry) -> Iterator[tuple[Hashable, object]]:
+    for place, sample in get_samples(entry).items():
         yield ("sample", place, sample.reading.sample.end_ns), sample
     if isinstance(entry, Looked):
         yield ("look", entry.sample.disk, entry.sample.begin_ns), entry
@@ -67,15 +67,15 @@ def _values(entry: RunEntry) -> Iterator[tuple[Hashable, object]]:
             yield ("slow", request.place, request.end_ns, request.latency_ns), request
 
 
-def _long_run() -> Iterator[RunEntry]:
+def _make_long_run() -> Iterator[RunEntry]:
     """Yield the entries of one disk over several minutes, with polls of its drive."""
-    run = MadeUpRun(7)
-    yield run.begin(0, "nvme0n1")
+    run = GeneratedRun(7)
+    yield run.add_disk(0, "nvme0n1")
     for second in range(60 * _MINUTES):
-        yield run.tick([0])
+        yield run.make_interval_entry([0])
         if second % 30 == 0:
-            yield run.look("nvme0n1", second)
-    yield run.end([0])
+            yield run.make_poll_entry("nvme0n1", second)
+    yield run.make_end_entry([0])
 
 
 class Damage:
@@ -84,7 +84,7 @@ class Damage:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
 
-    def damaged(self, raw: bytes) -> tuple[str, bytes]:
+    def damage_copy(self, raw: bytes) -> tuple[str, bytes]:
         """Return the kind of damage and the damaged file."""
         chance, changed = self._chance, bytearray(raw)
         kind = chance.choice(("a bit", "bytes", "a page of zeros", "another page", "its end is missing"))
@@ -112,20 +112,20 @@ def run(count: int, seed: int, folder: Path) -> dict[str, int]:
     damage, tally = Damage(random.Random(seed)), collections.Counter[str]()
     chance = random.Random(seed)
     long_run = folder / "long.opw"
-    record(long_run, _long_run())
+    record_run(long_run, _make_long_run())
     wholes = [long_run]
     for name in ("6", "6-killed"):
         wholes.append(folder / f"{name}.opw")
         wholes[-1].write_bytes(gzip.decompress((GOOD / f"{name}.opw.gz").read_bytes()))
-    good = {whole: read(whole) for whole in wholes}
+    good = {whole: read_recording(whole) for whole in wholes}
     path = folder / "it.opw"
     for number in range(1, count + 1):
         whole = long_run if chance.random() < 0.7 else chance.choice(wholes[1:])
-        kind, raw = damage.damaged(whole.read_bytes())
+        kind, raw = damage.damage_copy(whole.read_bytes())
         path.write_bytes(raw)
         where = f"recording {number} of seed {seed}, {whole.name}, {kind}"
         try:
-            there = read(path)
+            there = read_recording(path)
         except OpwatchError as error:
             assert str(path) in str(error), f"{where}: {error}"
             tally["refused"] += 1

@@ -24,7 +24,7 @@ _LOG_HEAD = struct.Struct(">8I")
 _LOG_FRAME = struct.Struct(">6I")
 
 
-def log_beside(path: Path) -> Path:
+def make_log_path(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
@@ -34,22 +34,22 @@ class PageChanger:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self.changes: dict[str, Callable[[bytearray], None]] = {
-            "pointers": self._pointers,
-            "overflow": self._overflow,
-            "cells": self._cells,
-            "header": self._header,
-            "schema": self._schema,
-            "zeroed": self._zeroed,
+            "pointers": self._redirect_pointers,
+            "overflow": self._redirect_overflow,
+            "cells": self._falsify_cells,
+            "header": self._change_header,
+            "schema": self._swap_roots,
+            "zeroed": self._overwrite_page,
         }
 
-    def changed(self, good: bytes, name: str) -> bytes:
+    def change_pages(self, good: bytes, name: str) -> bytes:
         """Return the file with one to three changes of this kind."""
         raw = bytearray(good)
         for _ in range(self._chance.randrange(1, 4)):
             self.changes[name](raw)
         return bytes(raw)
 
-    def _page(self, raw: bytearray, kinds: tuple[int, ...]) -> tuple[int, int, int] | None:
+    def _find_page(self, raw: bytearray, kinds: tuple[int, ...]) -> tuple[int, int, int] | None:
         """Return a B-tree page's offset, its header's offset, and its number of cells."""
         there = []
         for begin in range(0, len(raw) - PAGE_BYTES + 1, PAGE_BYTES):
@@ -59,9 +59,9 @@ class PageChanger:
                 there.append((begin, head, cells))
         return self._chance.choice(there) if there else None
 
-    def _pointers(self, raw: bytearray) -> None:
+    def _redirect_pointers(self, raw: bytearray) -> None:
         """Redirect pointers of an interior page to one page, to itself, or to other tables' pages."""
-        page = self._page(raw, (_INTERIOR,))
+        page = self._find_page(raw, (_INTERIOR,))
         if page is None:
             return
         begin, head, cells = page
@@ -74,7 +74,7 @@ class PageChanger:
                 number = target if kind < 0.8 else self._chance.choice((*_LARGE, own, pages))
                 raw[place : place + 4] = number.to_bytes(4)
 
-    def _overflow(self, raw: bytearray) -> None:
+    def _redirect_overflow(self, raw: bytearray) -> None:
         """Redirect overflow chains backwards, into each other, or nowhere."""
         pages = len(raw) // PAGE_BYTES
         for _ in range(self._chance.choice((1, 3, pages))):
@@ -85,9 +85,9 @@ class PageChanger:
                 )
                 raw[begin : begin + 4] = number.to_bytes(4)
 
-    def _cells(self, raw: bytearray) -> None:
+    def _falsify_cells(self, raw: bytearray) -> None:
         """Make all cells of a page the same cell, or falsify counts and lengths."""
-        page = self._page(raw, (_LEAF, _INTERIOR, 10, 2))
+        page = self._find_page(raw, (_LEAF, _INTERIOR, 10, 2))
         if page is None:
             return
         begin, head, cells = page
@@ -108,7 +108,7 @@ class PageChanger:
             at = min(cell + self._chance.randrange(6), len(raw) - len(lie))
             raw[at : at + len(lie)] = lie
 
-    def _header(self, raw: bytearray) -> None:
+    def _change_header(self, raw: bytearray) -> None:
         at, width = self._chance.choice(_HEADER)
         if width == 2:
             value = self._chance.choice((0, 1, 3, 256, 512, 1024, 4096, 32768, 65535))
@@ -118,7 +118,7 @@ class PageChanger:
             value = self._chance.choice((*_LARGE, len(raw) // PAGE_BYTES, self._chance.randrange(8)))
         raw[at : at + width] = value.to_bytes(width)
 
-    def _schema(self, raw: bytearray) -> None:
+    def _swap_roots(self, raw: bytearray) -> None:
         """Let tables start on another table's page. The root page is stored one byte before the statement's
         text."""
         places = []
@@ -130,7 +130,7 @@ class PageChanger:
             if self._chance.random() < 0.3:
                 raw[place] = self._chance.randrange(len(raw) // PAGE_BYTES + 2) & 0x7F
 
-    def _zeroed(self, raw: bytearray) -> None:
+    def _overwrite_page(self, raw: bytearray) -> None:
         begin = self._chance.randrange(len(raw) // PAGE_BYTES) * PAGE_BYTES
         raw[begin : begin + PAGE_BYTES] = self._chance.choice((bytes(PAGE_BYTES), b"\xff" * PAGE_BYTES))
 
@@ -141,19 +141,19 @@ class LogWriter:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
 
-    def write(self, path: Path) -> None:
-        log, chance = log_beside(path), self._chance
+    def write_log(self, path: Path) -> None:
+        log, chance = make_log_path(path), self._chance
         page = chance.choice((PAGE_BYTES,) * 6 + (0, 1, 3, 1024, 4096, 65536))
         frames = chance.choice((0, 1, 2, 5, 50, 2000))
         with log.open("wb") as file:
-            file.write(self._frames(path.read_bytes(), page, frames))
+            file.write(self._build_frames(path.read_bytes(), page, frames))
             if chance.random() < 0.3:
                 file.truncate(chance.choice((0, 20, 31, 32, 100, 1 << 20, _SPARSE, 1 << 42)))
 
-    def _frames(self, raw: bytes, page: int, count: int) -> bytes:
+    def _build_frames(self, raw: bytes, page: int, count: int) -> bytes:
         chance, pages = self._chance, max(len(raw) // PAGE_BYTES, 1)
         head = struct.pack(">6I", _LOG_MAGIC, 3007000, page, 0, 7, 11)
-        sums = _summed(head, (0, 0))
+        sums = _compute_checksum(head, (0, 0))
         out = [head, struct.pack(">2I", *sums)]
         if chance.random() < 0.1:
             return b"".join(out) + chance.randbytes(1000)
@@ -167,14 +167,14 @@ class LogWriter:
             is_last = number == count - 1 or chance.random() < 0.1
             size = chance.choice((pages, pages, *_LARGE)) if is_last else 0
             start = struct.pack(">2I", at, size)
-            sums = _summed(start + body, sums)
+            sums = _compute_checksum(start + body, sums)
             out += [struct.pack(">6I", at, size, 7, 11, *sums), body]
             if len(out) > 4000 or (page > 4096 and number > 50):
                 break
         return b"".join(out)
 
 
-def _summed(raw: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+def _compute_checksum(raw: bytes, sums: tuple[int, int]) -> tuple[int, int]:
     """Return SQLite's log checksum over little-endian words, as the magic number demands."""
     first, second = sums
     words = struct.unpack(f"<{len(raw) // 4}I", raw[: len(raw) // 4 * 4])

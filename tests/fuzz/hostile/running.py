@@ -21,7 +21,7 @@ _HARD_CPU_S, _HARD_BYTES = 30, 4 << 30
 _STATUSES = range(8)
 
 
-def commands_for(path: Path, good: Path, folder: Path) -> list[list[str]]:
+def make_commands(path: Path, good: Path, folder: Path) -> list[list[str]]:
     """Return all commands that read a recording."""
     it, page = str(path), str(folder / "page.html")
     return [
@@ -67,7 +67,7 @@ class Cost:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silence_output() -> Iterator[None]:
     """Redirect standard output and error to /dev/null."""
     sys.stdout.flush()
     kept = [os.dup(number) for number in (1, 2)]
@@ -100,7 +100,7 @@ def run_children(commands: Callable[[], Iterator[list[str]]]) -> list[Cost]:
     pid = os.fork()
     if not pid:
         os.close(begin)
-        _child(commands, end)
+        _run_commands(commands, end)
     os.close(end)
     with os.fdopen(begin, "rb") as file:
         costs = [Cost(*json.loads(line)) for line in file]
@@ -111,7 +111,7 @@ def run_children(commands: Callable[[], Iterator[list[str]]]) -> list[Cost]:
     return costs
 
 
-def _child(commands: Callable[[], Iterator[list[str]]], end: int) -> None:
+def _run_commands(commands: Callable[[], Iterator[list[str]]], end: int) -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         words = os.memfd_create("words")
@@ -121,7 +121,7 @@ def _child(commands: Callable[[], Iterator[list[str]]], end: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for argv in commands():
             begin = time.process_time()
-            status = _status(argv)
+            status = _run_command(argv)
             spent = time.process_time() - begin
             mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
             text = os.pread(words, 1 << 16, max(os.fstat(words).st_size - (1 << 16), 0)).decode(
@@ -135,7 +135,7 @@ def _child(commands: Callable[[], Iterator[list[str]]], end: int) -> None:
         os._exit(97)
 
 
-def _status(argv: list[str]) -> int:
+def _run_command(argv: list[str]) -> int:
     try:
         status = cli.main(argv)
         sys.stdout.flush()

@@ -11,8 +11,8 @@ import pytest
 
 from opwatch.owners.cells import (
     CELL_BYTES,
-    By,
     OwnedCounts,
+    OwnerGrouping,
     OwnerKey,
     OwnerKind,
     ReadCells,
@@ -31,13 +31,13 @@ def structs() -> dict[str, dict[str, Any]]:
     return {t["name"]: t for t in types if t["kind"] == "STRUCT" and t["name"].startswith("ow_")}
 
 
-def members(struct: dict[str, Any]) -> list[str]:
+def list_members(struct: dict[str, Any]) -> list[str]:
     return [member["name"] for member in struct["members"]]
 
 
 def test_counters_have_the_names_and_the_order_of_the_header(structs: dict[str, dict[str, Any]]) -> None:
     parts = ("ow_issue_counts", "ow_complete_counts", "ow_entry_counts", "ow_requeue_counts")
-    expected = [name for part in parts for name in members(structs[part])]
+    expected = [name for part in parts for name in list_members(structs[part])]
     fields = list(abi.OpSample._fields)
     assert fields == [
         "completed",
@@ -50,7 +50,7 @@ def test_counters_have_the_names_and_the_order_of_the_header(structs: dict[str, 
         "statuses",
     ]
     assert structs["ow_counts"]["size"] == 8 * len(expected)
-    assert members(structs["ow_counts"]) == ["issue", "complete", "entry", "requeue"]
+    assert list_members(structs["ow_counts"]) == ["issue", "complete", "entry", "requeue"]
     assert structs["ow_row"]["size"] == structs["ow_cell"]["size"] * len(abi.OPS)
     assert structs["ow_own_row"]["size"] == structs["ow_row"]["size"] + structs["ow_hot_hists"]["size"]
 
@@ -74,7 +74,7 @@ def test_what_every_request_is_counted_in_is_one_line_of_the_cache(
 def test_histograms_have_the_lengths_of_the_header(structs: dict[str, dict[str, Any]]) -> None:
     assert structs["ow_latency"]["size"] == 8 * abi.LATENCY.slots
     assert structs["ow_sizes"]["size"] == 8 * abi.SIZE.slots
-    assert members(structs["ow_hist"]) == ["latency", "sizes"]
+    assert list_members(structs["ow_hist"]) == ["latency", "sizes"]
     assert structs["ow_hot_hists"]["size"] == abi.HOT_OPS * structs["ow_hist"]["size"]
 
 
@@ -114,9 +114,9 @@ def test_an_owner_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:
     key, owner, counts = (structs[name] for name in ("ow_owner_key", "ow_owner", "ow_owner_counts"))
     # struct ow_owner_sample holds the key, the name, and the counters without their padding.
     assert key["size"] + (owner["size"] - 8) + (counts["size"] - 8) == CELL_BYTES
-    assert members(counts) == ["requests", "bytes", "sum_ns", "pad"]
+    assert list_members(counts) == ["requests", "bytes", "sum_ns", "pad"]
     raw = bytearray(CELL_BYTES)
-    values = {"id": 7, "pid": 9, "target": 1, "op": 1, "kind": 1, "by": By.PROCESS.number}
+    values = {"id": 7, "pid": 9, "target": 1, "op": 1, "kind": 1, "by": OwnerGrouping.PROCESS.number}
     for member in key["members"]:
         raw[member["bits_offset"] // 8] = values[member["name"]]
     raw[key["size"]] = ord("x")

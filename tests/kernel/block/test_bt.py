@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.bpftrace import SCRIPTS, missing
+from tests.kernel.support.bpftrace import SCRIPTS, find_obstacle
 from tests.kernel.support.scripts import CHECKS
 from tests.kernel.support.watching import ATTEMPTS
-from tests.requirements import unmet
+from tests.requirements import skip_or_fail
 
 
 @pytest.fixture(autouse=True)
 def _bpftrace() -> None:
-    reason = missing()
+    reason = find_obstacle()
     if reason:
-        unmet("kernel", reason)
+        skip_or_fail("kernel", reason)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ class Watch:
         )
         self.lines: list[dict[str, Any]] = []
 
-    def until(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def read_until(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Read up to and including the first line that matches, and return the line."""
         assert self.process.stdout
         for text in self.process.stdout:
@@ -40,15 +40,15 @@ class Watch:
                 return self.lines[-1]
         raise AssertionError(f"it ended before that: {self.lines[-3:]}")
 
-    def event(self, kind: str, device: str) -> dict[str, Any]:
-        return self.until(lambda line: (line.get("event"), line["device"]) == (kind, device))
+    def wait_for_event(self, kind: str, device: str) -> dict[str, Any]:
+        return self.read_until(lambda line: (line.get("event"), line["device"]) == (kind, device))
 
-    def end(self) -> str:
+    def interrupt_opwatch(self) -> str:
         """Interrupt opwatch, read the remaining output and return stderr."""
         self.process.send_signal(signal.SIGINT)
-        return self.rest()
+        return self.wait_for_end()
 
-    def rest(self) -> str:
+    def wait_for_end(self) -> str:
         """Read until opwatch ends by itself, and return stderr."""
         assert self.process.stdout and self.process.stderr
         self.lines += [json.loads(line) for line in self.process.stdout]
@@ -56,23 +56,23 @@ class Watch:
         self.process.wait(PATIENCE_S)
         return said
 
-    def summaries(self, device: str) -> list[dict[str, Any]]:
+    def list_summaries(self, device: str) -> list[dict[str, Any]]:
         return [line for line in self.lines if (line["type"], line["device"]) == ("summary", device)]
 
 
 @contextlib.contextmanager
-def watching(*arguments: str) -> Iterator[Watch]:
+def start_watch(*arguments: str) -> Iterator[Watch]:
     """Yield an opwatch after the first interval, when it is attached."""
     watch = Watch(*arguments)
     try:
-        watch.until(lambda line: line["type"] == "interval")
+        watch.read_until(lambda line: line["type"] == "interval")
         yield watch
     finally:
         watch.process.kill()
         watch.process.wait()
 
 
-def _reads_known(summary: dict[str, Any]) -> int:
+def _count_known_reads(summary: dict[str, Any]) -> int:
     """Return the reads that are counted or reported missing: some virtual machines skip BPF programs
     silently."""
     drift = summary["trust"]["drift"].get("read", 0)
@@ -81,24 +81,24 @@ def _reads_known(summary: dict[str, Any]) -> int:
 
 
 def test_without_names_loop_devices_come_and_go(disk: ScratchDisk) -> None:
-    with watching("0.2") as watch:
+    with start_watch("0.2") as watch:
         with ScratchDisk(16 << 20) as late:
             name = late.name
-            watch.event("came", name)
+            watch.wait_for_event("came", name)
             reads(late.node, 101)
             time.sleep(0.5)
-        watch.event("left", name)
+        watch.wait_for_event("left", name)
         # opwatch continues with the other disks.
-        watch.until(lambda line: (line["type"], line["device"]) == ("interval", disk.name))
-        err = watch.end()
+        watch.read_until(lambda line: (line["type"], line["device"]) == ("interval", disk.name))
+        err = watch.interrupt_opwatch()
     assert watch.process.returncode == 0, err
     # Another process's loop device may have used the number earlier.
-    summaries = watch.summaries(name)
+    summaries = watch.list_summaries(name)
     assert "gone" in [summary["leaving"]["why"] for summary in summaries if summary["leaving"]]
-    assert sum(_reads_known(summary) for summary in summaries) >= 101
+    assert sum(_count_known_reads(summary) for summary in summaries) >= 101
     assert f"{name} has come and is watched" in err
     assert f"{name} has gone; its counts until then are in the summary" in err
-    assert watch.summaries(disk.name)[0]["leaving"] is None
+    assert watch.list_summaries(disk.name)[0]["leaving"] is None
 
 
 def test_a_partition_that_is_resized_has_a_row_for_each_range(disk: ScratchDisk) -> None:
@@ -106,14 +106,14 @@ def test_a_partition_that_is_resized_has_a_row_for_each_range(disk: ScratchDisk)
     partition = f"{disk.name}p1"
     subprocess.run(["addpart", disk.node, "1", "2048", "65536"], check=True)
     try:
-        with watching("--dev", partition, "0.2") as watch:
+        with start_watch("--dev", partition, "0.2") as watch:
             subprocess.run(["resizepart", disk.node, "1", "131072"], check=True)
-            watch.event("came", partition)
+            watch.wait_for_event("came", partition)
             reads(f"/dev/{partition}", 101)
-            watch.end()
+            watch.interrupt_opwatch()
     finally:
         subprocess.run(["delpart", disk.node, "1"], check=True)
-    first, second = watch.summaries(partition)
+    first, second = watch.list_summaries(partition)
     assert (first["leaving"]["why"], second["leaving"]) == ("resized", None)
     assert first["arrival"] is None
     assert second["arrival"]["unseen_requests"]["read"] >= 0
@@ -131,21 +131,21 @@ def test_another_disk_on_the_same_loop_device(tmp_path: Path) -> None:
     """The statistics continue as if nothing had happened; only a message reports the replacement."""
     node = attach_loop(tmp_path / "first")
     try:
-        with watching("--dev", node, "1", "--no-discards", "--return-within", "0") as watch:
+        with start_watch("--dev", node, "1", "--no-discards", "--return-within", "0") as watch:
             # opwatch is stopped, so it only sees the final state.
             watch.process.send_signal(signal.SIGSTOP)
             subprocess.run(["losetup", "--detach", node], check=True)
             own, node = node, ""
             node = attach_loop(tmp_path / "second", own)
             watch.process.send_signal(signal.SIGCONT)
-            err = watch.rest()
+            err = watch.wait_for_end()
     finally:
         if node:
             subprocess.run(["losetup", "--detach", node], check=True)
     assert watch.process.returncode == 1
     name = Path(node).name
     assert f"{name} has gone" in err
-    [summary] = watch.summaries(name)
+    [summary] = watch.list_summaries(name)
     assert summary["leaving"]["why"] == "replaced"
     assert [line for line in summary["unexplained"] if "another disk took its place" in line]
 
@@ -154,25 +154,25 @@ def test_a_named_disk_that_comes_back_is_watched_again_and_another_one_is_not(tm
     node = attach_loop(tmp_path / "first")
     name, own = Path(node).name, node
     try:
-        with watching("--dev", node, "0.2", "--no-discards") as watch:
+        with start_watch("--dev", node, "0.2", "--no-discards") as watch:
             reads(node, 101)
             subprocess.run(["losetup", "--detach", node], check=True)
-            watch.event("left", name)
+            watch.wait_for_event("left", name)
             node = attach_loop(tmp_path / "second", own)
-            watch.event("not_watched", name)
+            watch.wait_for_event("not_watched", name)
             reads(node, 53)
             subprocess.run(["losetup", "--detach", node], check=True)
             subprocess.run(["losetup", own, tmp_path / "first"], check=True)
-            watch.event("came", name)
+            watch.wait_for_event("came", name)
             reads(node, 67)
             time.sleep(0.5)
-            err = watch.end()
+            err = watch.interrupt_opwatch()
     finally:
         subprocess.run(["losetup", "--detach", own], check=False)
     assert watch.process.returncode == 0, err
-    first, second = watch.summaries(name)
+    first, second = watch.list_summaries(name)
     assert (first["leaving"]["why"], second["leaving"]) == ("gone", None)
-    assert _reads_known(first) >= 101
+    assert _count_known_reads(first) >= 101
     # Nothing of the other file is counted; udev may read new disks.
     assert second["ops"]["read"]["count"] >= 67
     assert "it is another drive" in err and "has come back" in err

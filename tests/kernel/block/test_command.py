@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.watching import ATTEMPTS, lines, opwatch
+from tests.kernel.support.watching import ATTEMPTS, parse_lines, run_opwatch
 from tests.requirements import require_nobody
 
 FIO = ("fio", "--name=x", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=libaio", "--iodepth=8")
@@ -19,12 +19,12 @@ FIO = ("fio", "--name=x", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=
 
 def test_a_workload_is_traced_from_start_to_end(disk: ScratchDisk) -> None:
     for _ in range(ATTEMPTS):
-        done = opwatch(
+        done = run_opwatch(
             *("--dev", disk.node, "--json", "0.2", "--", *FIO),
             *(f"--filename={disk.node}", "--number_ios=5003", "--size=200M"),
         )
         assert done.returncode == 0, done.stderr
-        summary = lines(done.stdout)[-1]
+        summary = parse_lines(done.stdout)[-1]
         if summary["trust"]["drift"]["read"] <= 0:
             break
     assert summary["schema"] == "opwatch/1"
@@ -57,18 +57,18 @@ def test_a_backend_that_cannot_run_says_why(
     """Guest tests cover the working backends, because guest kernels have headers and fentry."""
     if there.exists():
         pytest.skip(f"this kernel has {there}")
-    done = opwatch("--backend", backend, "--dev", disk.name, "0.1", "1")
+    done = run_opwatch("--backend", backend, "--dev", disk.name, "0.1", "1")
     assert done.returncode == 5, done.stderr
     assert wanted in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_intervals_add_up_to_the_summary(disk: ScratchDisk) -> None:
-    done = opwatch(
+    done = run_opwatch(
         *("--dev", disk.name, "--json", "0.1", "--", *FIO),
         *(f"--filename={disk.node}", "--runtime=1", "--time_based", "--rate_iops=3000"),
     )
-    *intervals, summary = lines(done.stdout)
+    *intervals, summary = parse_lines(done.stdout)
     assert len(intervals) >= 8
     for key in ("count", "bytes"):
         parts = [line["ops"]["read"][key] for line in intervals]
@@ -76,8 +76,8 @@ def test_intervals_add_up_to_the_summary(disk: ScratchDisk) -> None:
 
 
 def test_a_short_command_has_its_interval(disk: ScratchDisk) -> None:
-    done = opwatch("--dev", disk.name, "--json", "30", "--", "blkdiscard", "-f", disk.node)
-    interval, summary = lines(done.stdout)
+    done = run_opwatch("--dev", disk.name, "--json", "30", "--", "blkdiscard", "-f", disk.node)
+    interval, summary = parse_lines(done.stdout)
     assert (interval["type"], summary["type"]) == ("interval", "summary")
     assert interval["ops"]["discard"]["bytes"] == 256 << 20
 
@@ -92,13 +92,13 @@ def test_a_closed_pipe_does_not_end_the_command(disk: ScratchDisk, tmp_path: Pat
 
 
 def test_count_stops_it(disk: ScratchDisk) -> None:
-    done = opwatch("--dev", disk.name, "--json", "0.05", "3")
+    done = run_opwatch("--dev", disk.name, "--json", "0.05", "3")
     assert done.returncode == 0
-    assert [line["type"] for line in lines(done.stdout)] == ["interval"] * 3 + ["summary"]
+    assert [line["type"] for line in parse_lines(done.stdout)] == ["interval"] * 3 + ["summary"]
 
 
 def test_plain_output_fits_80_columns(disk: ScratchDisk) -> None:
-    done = opwatch(
+    done = run_opwatch(
         *("--dev", disk.name, "--queue", "0.3", "--", *FIO),
         *(f"--filename={disk.node}", "--runtime=1", "--time_based", "--output=/dev/null"),
     )
@@ -110,18 +110,20 @@ def test_plain_output_fits_80_columns(disk: ScratchDisk) -> None:
 
 
 def test_the_exit_status_of_the_command_is_passed_on(disk: ScratchDisk) -> None:
-    assert opwatch("--dev", disk.name, "-q", "--", "sh", "-c", "exit 7").returncode == 7
-    assert opwatch("--dev", disk.name, "-q", "--", "sh", "-c", "kill -9 $$").returncode == 137
-    missing = opwatch("--dev", disk.name, "--", "/no/such/program")
+    assert run_opwatch("--dev", disk.name, "-q", "--", "sh", "-c", "exit 7").returncode == 7
+    assert run_opwatch("--dev", disk.name, "-q", "--", "sh", "-c", "kill -9 $$").returncode == 137
+    missing = run_opwatch("--dev", disk.name, "--", "/no/such/program")
     assert missing.returncode == 127
     assert "cannot run /no/such/program" in missing.stderr
-    folder = opwatch("--dev", disk.name, "--", "/tmp")
+    folder = run_opwatch("--dev", disk.name, "--", "/tmp")
     assert (folder.returncode, "Permission denied" in folder.stderr) == (126, True)
 
 
 def test_strict_is_silent_when_everything_is_explained(disk: ScratchDisk) -> None:
     for _ in range(ATTEMPTS):
-        done = opwatch("--dev", disk.name, "-q", "--strict", "--", "dd", f"if={disk.node}", "of=/dev/null")
+        done = run_opwatch(
+            "--dev", disk.name, "-q", "--strict", "--", "dd", f"if={disk.node}", "of=/dev/null"
+        )
         if done.returncode == 0:
             break
     assert done.returncode == 0, done.stderr
@@ -132,14 +134,14 @@ def test_strict_fails_when_the_witness_is_missing(disk: ScratchDisk) -> None:
     before = iostats.read_text()
     iostats.write_text("0")
     try:
-        done = opwatch("--dev", disk.name, "-q", "--strict", "0.1", "1")
+        done = run_opwatch("--dev", disk.name, "-q", "--strict", "0.1", "1")
     finally:
         iostats.write_text(before)
     assert done.returncode == 1
     assert "statistics are off" in done.stderr
 
 
-def as_nobody(disk: ScratchDisk, capabilities: str) -> subprocess.CompletedProcess[str]:
+def run_as_nobody(disk: ScratchDisk, capabilities: str) -> subprocess.CompletedProcess[str]:
     """Run opwatch as nobody, with only these capabilities."""
     require_nobody()
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -155,23 +157,23 @@ def as_nobody(disk: ScratchDisk, capabilities: str) -> subprocess.CompletedProce
 
 
 def test_two_capabilities_are_all_it_needs(disk: ScratchDisk) -> None:
-    done = as_nobody(disk, "-all,+bpf,+perfmon")
+    done = run_as_nobody(disk, "-all,+bpf,+perfmon")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_statistics_switched_off_meanwhile_are_no_witness(disk: ScratchDisk) -> None:
     iostats = Path(f"/sys/block/{disk.name}/queue/iostats")
     switching = f"echo 0 > {iostats}; sleep 0.3; dd if={disk.node} of=/dev/null bs=4k count=7 iflag=direct; "
-    done = opwatch(
+    done = run_opwatch(
         "--dev", disk.name, "--json", "0.1", "--", "sh", "-c", f"sleep 0.2; {switching} echo 1 > {iostats}"
     )
-    trust = lines(done.stdout)[-1]["trust"]
+    trust = parse_lines(done.stdout)[-1]["trust"]
     assert trust["drift"] == {}
     assert "statistics" in trust["no_drift"]
 
 
 def test_without_rights_it_names_the_capability(disk: ScratchDisk) -> None:
-    done = as_nobody(disk, "-all")
+    done = run_as_nobody(disk, "-all")
     assert done.returncode == 4, done.stderr
     assert "CAP_BPF" in done.stderr
     assert "Traceback" not in done.stderr
@@ -198,13 +200,13 @@ def test_too_few_descriptors_are_no_bug_of_ours(disk: ScratchDisk) -> None:
 
 
 def test_quiet_json_is_the_summary_alone(disk: ScratchDisk) -> None:
-    done = opwatch("--dev", disk.name, "--json", "-q", "0.05", "2")
-    assert [line["type"] for line in lines(done.stdout)] == ["summary"]
+    done = run_opwatch("--dev", disk.name, "--json", "-q", "0.05", "2")
+    assert [line["type"] for line in parse_lines(done.stdout)] == ["summary"]
 
 
 @pytest.mark.parametrize("words", [["sda"], ["1", "1.5"]])
 def test_what_is_no_number_is_told_in_words(words: list[str]) -> None:
-    done = opwatch(*words)
+    done = run_opwatch(*words)
     assert done.returncode == 2
     assert words[-1] in done.stderr
     assert "_positive" not in done.stderr
@@ -213,33 +215,33 @@ def test_what_is_no_number_is_told_in_words(words: list[str]) -> None:
 
 @pytest.mark.parametrize("words", ["--for -1", "--for 0", "--for nan", "--for inf", "--pairs -1"])
 def test_overhead_refuses_numbers_that_make_no_sense(disk: ScratchDisk, words: str) -> None:
-    done = opwatch("overhead", "--dev", disk.name, *words.split())
+    done = run_opwatch("overhead", "--dev", disk.name, *words.split())
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 
 def test_a_bad_name_lists_what_there_is(disk: ScratchDisk) -> None:
-    done = opwatch("--dev", "nvme77n1")
+    done = run_opwatch("--dev", "nvme77n1")
     assert done.returncode == 2
     assert disk.name in done.stderr
-    not_a_disk = opwatch("--dev", "/etc/passwd")
+    not_a_disk = run_opwatch("--dev", "/etc/passwd")
     assert not_a_disk.returncode == 2
     assert "not a block device" in not_a_disk.stderr
 
 
 def test_a_disk_and_its_twin_are_one(disk: ScratchDisk) -> None:
-    done = opwatch("--dev", disk.name, "--dev", disk.node, "--json", "0.05", "1")
-    assert [line["device"] for line in lines(done.stdout)] == [disk.name] * 2
+    done = run_opwatch("--dev", disk.name, "--dev", disk.node, "--json", "0.05", "1")
+    assert [line["device"] for line in parse_lines(done.stdout)] == [disk.name] * 2
 
 
 def test_count_ends_the_lines_but_not_the_command(disk: ScratchDisk) -> None:
-    done = opwatch("--dev", disk.name, "--json", "0.05", "2", "--", "sleep", "0.5")
-    assert [line["type"] for line in lines(done.stdout)] == ["interval"] * 2 + ["summary"]
-    assert lines(done.stdout)[-1]["interval_s"] > 0.45
+    done = run_opwatch("--dev", disk.name, "--json", "0.05", "2", "--", "sleep", "0.5")
+    assert [line["type"] for line in parse_lines(done.stdout)] == ["interval"] * 2 + ["summary"]
+    assert parse_lines(done.stdout)[-1]["interval_s"] > 0.45
 
 
 def test_overhead_is_measured_and_told() -> None:
-    done = opwatch("overhead", "--for", "0.5", "--pairs", "2", "--json")
+    done = run_opwatch("overhead", "--for", "0.5", "--pairs", "2", "--json")
     assert done.returncode == 0, done.stderr
     cost = json.loads(done.stdout)
     assert cost["schema"] == "opwatch/1"
@@ -252,6 +254,6 @@ def test_overhead_is_measured_and_told() -> None:
 
 
 def test_overhead_of_an_idle_disk_is_refused(disk: ScratchDisk) -> None:
-    done = opwatch("overhead", "--dev", disk.name, "--for", "0.2")
+    done = run_opwatch("overhead", "--dev", disk.name, "--for", "0.2")
     assert done.returncode == 6
     assert "too few" in done.stderr

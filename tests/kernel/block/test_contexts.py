@@ -10,39 +10,39 @@ import pytest
 
 from opwatch.collectors.block.contexts import ContextProbe, is_global, watch_switches
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trace.contexts import WHERE, Switches
-from tests.kernel.support.watching import opwatch
+from opwatch.trace.contexts import BLIND_CONTEXT, SwitchCounts
+from tests.kernel.support.watching import run_opwatch
 
 
 @pytest.fixture
-def switches() -> Switches:
+def switches() -> SwitchCounts:
     if not is_global():
         pytest.skip("this is a container: PID 1 here is not the machine's")
     watched = watch_switches(10)
-    assert isinstance(watched, Switches), watched
+    assert isinstance(watched, SwitchCounts), watched
     return watched
 
 
-def test_the_probe_tells_one_way_or_the_other(switches: Switches) -> None:
+def test_the_probe_tells_one_way_or_the_other(switches: SwitchCounts) -> None:
     """Orphans wake PID 1, so it does run; programs see either all of its switches or none."""
     assert switches.kernel >= 3
-    assert switches.skipped is (switches.program == 0)
+    assert switches.is_skipping is (switches.program == 0)
     again = watch_switches(10)
-    assert isinstance(again, Switches)
-    assert again.skipped is switches.skipped
+    assert isinstance(again, SwitchCounts)
+    assert again.is_skipping is switches.is_skipping
 
 
-def test_the_thread_finds_the_same(switches: Switches) -> None:
+def test_the_thread_finds_the_same(switches: SwitchCounts) -> None:
     probe = ContextProbe()
     probe.start()
-    assert probe.skips(10) is switches.skipped
-    assert (probe.note() or "").startswith(WHERE) is switches.skipped
+    assert probe.has_skips(10) is switches.is_skipping
+    assert (probe.describe_effect() or "").startswith(BLIND_CONTEXT) is switches.is_skipping
 
 
-def test_doctor_says_it(switches: Switches) -> None:
-    checks = json.loads(opwatch("doctor", "--json").stdout)["checks"]
+def test_doctor_says_it(switches: SwitchCounts) -> None:
+    checks = json.loads(run_opwatch("doctor", "--json").stdout)["checks"]
     [contexts] = [check for check in checks if check["name"] == "contexts"]
-    assert (WHERE in contexts["finding"]) is switches.skipped
+    assert (BLIND_CONTEXT in contexts["finding"]) is switches.is_skipping
 
 
 def test_in_a_container_nobody_can_know() -> None:
@@ -59,10 +59,10 @@ def test_in_a_container_nobody_can_know() -> None:
 
 
 def test_a_recording_says_it(
-    switches: Switches, disk: ScratchDisk, tmp_path_factory: pytest.TempPathFactory
+    switches: SwitchCounts, disk: ScratchDisk, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.mktemp("history") / "x.history"
-    done = opwatch("trim", "record", "--dev", disk.name, "-o", str(file), "--for", "3", "--json")
+    done = run_opwatch("trim", "record", "--dev", disk.name, "-o", str(file), "--for", "3", "--json")
     assert done.returncode == 0, done.stderr
     blind = json.loads(done.stdout)["blind"]
-    assert (blind is not None and WHERE in blind) is switches.skipped
+    assert (blind is not None and BLIND_CONTEXT in blind) is switches.is_skipping

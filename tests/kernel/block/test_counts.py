@@ -13,27 +13,35 @@ import pytest
 
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.backends import attach
+from opwatch.tools.backends import attach_tracer
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import BLKZEROOUT, BLOCK, discards, flushes, reads, writes
-from tests.kernel.support.watching import ATTEMPTS, REST_S, Watched, lines, losses, opwatch, watch
+from tests.kernel.support.watching import (
+    ATTEMPTS,
+    REST_S,
+    Watched,
+    find_losses,
+    parse_lines,
+    run_opwatch,
+    watch_disks,
+)
 
 
 def assert_nothing_lost(watched: Watched) -> None:
-    assert losses(watched.trust) == []
+    assert find_losses(watched.trust) == []
     assert watched.trust.in_flight == 0
 
 
 @pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
 def test_every_class_is_counted_exactly(disk: ScratchDisk, raw_tp: bool) -> None:
-    def workload() -> None:
+    def run_workload() -> None:
         reads(disk.node, 23)
         writes(disk.node, 29, size=8192, step=8192)
         discards(disk.node, 7)
         flushes(disk.node, 11)
 
-    [watched] = watch([disk.name], workload, raw_tp=raw_tp)
-    counts = watched.counts()
+    [watched] = watch_disks([disk.name], run_workload, raw_tp=raw_tp)
+    counts = watched.count_by_op()
     assert counts["read"] == (23, 23 * BLOCK)
     assert counts["write"] == (29, 29 * 8192)
     # An earlier user may have lowered the device's limit, which splits larger discards.
@@ -47,18 +55,18 @@ def test_every_class_is_counted_exactly(disk: ScratchDisk, raw_tp: bool) -> None
 def test_write_zeroes_is_a_class_of_its_own() -> None:
     # Use a file on disk, because tmpfs cannot zero a range in place.
     with ScratchDisk(64 << 20, folder=Path("/var/tmp")) as disk:
-        [watched] = watch([disk.name], lambda: discards(disk.node, 5, request=BLKZEROOUT))
+        [watched] = watch_disks([disk.name], lambda: discards(disk.node, 5, request=BLKZEROOUT))
     zeroes = watched.interval.ops["write_zeroes"]
     if zeroes.statuses == {"not supported": 1}:
         pytest.skip("the file system of /var/tmp cannot zero a range in place")
-    assert watched.counts()["write_zeroes"] == (5, 5 << 19)
-    assert "write" not in watched.counts()
+    assert watched.count_by_op()["write_zeroes"] == (5, 5 << 19)
+    assert "write" not in watched.count_by_op()
     assert_nothing_lost(watched)
 
 
 def test_errors_are_counted_by_status(disk: ScratchDisk) -> None:
     """tmpfs cannot zero a range in place: the kernel gets one error, then falls back to writes."""
-    [watched] = watch([disk.name], lambda: discards(disk.node, 3, request=BLKZEROOUT))
+    [watched] = watch_disks([disk.name], lambda: discards(disk.node, 3, request=BLKZEROOUT))
     zeroes, write = watched.interval.ops["write_zeroes"], watched.interval.ops["write"]
     assert (zeroes.count, zeroes.errors, zeroes.statuses) == (1, 1, {"not supported": 1})
     assert zeroes.error_bytes == zeroes.bytes == 1 << 19
@@ -68,8 +76,8 @@ def test_errors_are_counted_by_status(disk: ScratchDisk) -> None:
 
 def test_synchronous_writes_are_not_counted_thrice(disk: ScratchDisk) -> None:
     """1,024 O_DSYNC writes on a write-back device cause 3,072 write completions but 1,024 transfers."""
-    [watched] = watch([disk.name], lambda: writes(disk.node, 1024, flags=os.O_DSYNC))
-    counts = watched.counts()
+    [watched] = watch_disks([disk.name], lambda: writes(disk.node, 1024, flags=os.O_DSYNC))
+    counts = watched.count_by_op()
     assert counts["write"] == (1024, 1024 * BLOCK)
     assert 1024 <= counts["flush"][0] <= 2 * 1024 + 2
     assert watched.trust.never_issued + watched.trust.flush_tails >= 1024
@@ -77,14 +85,14 @@ def test_synchronous_writes_are_not_counted_thrice(disk: ScratchDisk) -> None:
 
 
 def test_sizes_and_sequence(disk: ScratchDisk) -> None:
-    def workload() -> None:
+    def run_workload() -> None:
         reads(disk.node, 101, size=16384, step=16384)
         writes(disk.node, 101, size=BLOCK, step=3 * BLOCK)
 
-    [watched] = watch([disk.name], workload)
+    [watched] = watch_disks([disk.name], run_workload)
     read, write = watched.interval.ops["read"], watched.interval.ops["write"]
-    assert read.size_p50() == 16384
-    assert write.size_p50() == BLOCK
+    assert read.median_size() == 16384
+    assert write.median_size() == BLOCK
     # Only a move to another CPU can break a sequence.
     assert read.sequential_ratio is not None
     assert read.sequential_ratio > 0.8
@@ -101,7 +109,7 @@ def test_a_request_is_sequential_only_behind_another(
     cpus = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cpus)})
     try:
-        [watched] = watch([disk.name], lambda: reads(disk.node, count), raw_tp=raw_tp)
+        [watched] = watch_disks([disk.name], lambda: reads(disk.node, count), raw_tp=raw_tp)
     finally:
         os.sched_setaffinity(0, cpus)
     read = watched.interval.ops["read"]
@@ -109,7 +117,7 @@ def test_a_request_is_sequential_only_behind_another(
 
 
 def test_queue_time_is_known_for_every_request(disk: ScratchDisk) -> None:
-    [watched] = watch([disk.name], lambda: reads(disk.node, 997), queue_time=True)
+    [watched] = watch_disks([disk.name], lambda: reads(disk.node, 997), queue_time=True)
     read = watched.interval.ops["read"]
     assert read.count == 997
     assert read.queue is not None
@@ -121,11 +129,11 @@ def test_the_integral_of_requests_in_flight_is_the_sum_of_their_latencies(disk: 
     """Holds once all requests have completed, because the tracer was attached to an idle disk."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
-        with closing(attach("libbpf", leaves, queue_time=False)) as tracer:
+        with closing(attach_tracer("libbpf", leaves, queue_time=False)) as tracer:
             reads(disk.node, 997)
             writes(disk.node, 101, flags=os.O_DSYNC)
             [reading] = tracer.read_settled(REST_S)
-        totals = reading.sample.totals()
+        totals = reading.sample.sum_counters()
         if not (totals["unmatched"] or totals["in_flight"] or totals["overwritten"]):
             break
     assert totals["in_flight"] == 0
@@ -135,7 +143,7 @@ def test_the_integral_of_requests_in_flight_is_the_sum_of_their_latencies(disk: 
 
 
 def test_deep_queues_lose_nothing(disk: ScratchDisk) -> None:
-    def workload() -> None:
+    def run_workload() -> None:
         subprocess.run(
             [
                 *("fio", "--name=x", f"--filename={disk.node}", "--rw=randrw", "--bs=4k", "--direct=1"),
@@ -145,7 +153,7 @@ def test_deep_queues_lose_nothing(disk: ScratchDisk) -> None:
             stdout=subprocess.DEVNULL,
         )
 
-    [watched] = watch([disk.name], workload)
+    [watched] = watch_disks([disk.name], run_workload)
     total = sum(watched.interval.ops[op].count for op in ("read", "write"))
     assert total == 2 * 10007
     assert_nothing_lost(watched)
@@ -154,19 +162,19 @@ def test_deep_queues_lose_nothing(disk: ScratchDisk) -> None:
 def test_two_disks_are_told_apart(disk: ScratchDisk) -> None:
     with ScratchDisk(64 << 20) as other:
 
-        def workload() -> None:
+        def run_workload() -> None:
             reads(disk.node, 17)
             reads(other.node, 19)
 
-        first, second = watch([disk.name, other.name], workload)
-    assert first.counts() == {"read": (17, 17 * BLOCK)}
-    assert second.counts() == {"read": (19, 19 * BLOCK)}
+        first, second = watch_disks([disk.name, other.name], run_workload)
+    assert first.count_by_op() == {"read": (17, 17 * BLOCK)}
+    assert second.count_by_op() == {"read": (19, 19 * BLOCK)}
 
 
 def test_nobody_else_is_counted(disk: ScratchDisk) -> None:
     with ScratchDisk(64 << 20) as other:
-        [watched] = watch([disk.name], lambda: reads(other.node, 31))
-    assert watched.counts() == {}
+        [watched] = watch_disks([disk.name], lambda: reads(other.node, 31))
+    assert watched.count_by_op() == {}
 
 
 @pytest.fixture
@@ -180,37 +188,37 @@ def partitioned(disk: ScratchDisk) -> list[str]:
     return names
 
 
-def partition_load(node: str, first: int, second: int) -> Callable[[], None]:
-    def workload() -> None:
+def make_partition_load(node: str, first: int, second: int) -> Callable[[], None]:
+    def run_workload() -> None:
         reads(node, first, start=1 << 20)
         reads(node, second, start=66 << 20)
 
-    return workload
+    return run_workload
 
 
 def test_a_partition_is_only_its_sectors(disk: ScratchDisk, partitioned: list[str]) -> None:
-    [watched] = watch([partitioned[1]], partition_load(disk.node, 13, 37))
-    assert watched.counts() == {"read": (37, 37 * BLOCK)}
+    [watched] = watch_disks([partitioned[1]], make_partition_load(disk.node, 13, 37))
+    assert watched.count_by_op() == {"read": (37, 37 * BLOCK)}
 
 
 def test_partitions_of_one_disk_side_by_side(disk: ScratchDisk, partitioned: list[str]) -> None:
-    first, second = watch(partitioned, partition_load(disk.node, 13, 37))
-    assert first.counts() == {"read": (13, 13 * BLOCK)}
-    assert second.counts() == {"read": (37, 37 * BLOCK)}
+    first, second = watch_disks(partitioned, make_partition_load(disk.node, 13, 37))
+    assert first.count_by_op() == {"read": (13, 13 * BLOCK)}
+    assert second.count_by_op() == {"read": (37, 37 * BLOCK)}
 
 
 @pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
 def test_flushes_of_a_partition_leave_no_drift(partitioned: list[str], raw_tp: bool) -> None:
     """An empty flush names no sector of the partition, but the kernel counts it as the partition's write."""
 
-    def workload() -> None:
+    def run_workload() -> None:
         writes(f"/dev/{partitioned[1]}", 211)
         flushes(f"/dev/{partitioned[1]}", 211)
 
-    first, second = watch(partitioned, workload, raw_tp=raw_tp)
-    assert first.counts() == {}
+    first, second = watch_disks(partitioned, run_workload, raw_tp=raw_tp)
+    assert first.count_by_op() == {}
     assert first.trust.never_issued == 0
-    assert second.counts() == {"write": (211, 211 * BLOCK)}
+    assert second.count_by_op() == {"write": (211, 211 * BLOCK)}
     assert second.trust.never_issued >= 211
     for watched in (first, second):
         assert_nothing_lost(watched)
@@ -236,10 +244,10 @@ def test_what_no_driver_keeps_is_nothing_unexplained(zram: str) -> None:
         f"discards('/dev/{zram}', 3)"
     )
     for _ in range(ATTEMPTS):
-        done = opwatch(
+        done = run_opwatch(
             "--dev", zram, "--discards", "--strict", "--json", "-q", "--", sys.executable, "-c", program
         )
-        [summary] = lines(done.stdout)
+        [summary] = parse_lines(done.stdout)
         if all(drift <= 0 for drift in summary["trust"]["drift"].values()):
             break
     assert (done.returncode, summary["unexplained"]) == (0, []), done.stderr
@@ -255,13 +263,13 @@ def test_what_no_driver_keeps_is_nothing_unexplained(zram: str) -> None:
 
 
 def test_a_bio_based_device_is_counted_by_bio(zram: str) -> None:
-    def workload() -> None:
+    def run_workload() -> None:
         writes(f"/dev/{zram}", 41)
         reads(f"/dev/{zram}", 43)
 
-    [watched] = watch([zram], workload)
-    counts = watched.counts()
+    [watched] = watch_disks([zram], run_workload)
+    counts = watched.count_by_op()
     assert counts["write"] == (41, 41 * BLOCK)
     assert counts["read"] == (43, 43 * BLOCK)
     assert {group: drift.drift for group, drift in watched.trust.drift.items()} == {"read": 0, "write": 0}
-    assert losses(watched.trust) == []
+    assert find_losses(watched.trust) == []

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.watching import opwatch
-from tests.terminals import ending_of, read_until, screen_of
+from tests.kernel.support.watching import run_opwatch
+from tests.terminals import read_until, run_on_terminal, wait_for_exit
 
 WRITES = 211
 
@@ -31,7 +31,7 @@ def test_what_is_shown_can_be_kept_and_is_summed_up(
     with subprocess.Popen(["sh", "-c", script]) as running:
         argv = [sys.executable, "-m", "opwatch", "--dev", disk.node, "0.5"]
         typed = {b"write latency": b"o", b"written: ": b"q"}
-        status, written = screen_of(argv, typed, {"TERM": "xterm-256color"})
+        status, written = run_on_terminal(argv, typed, {"TERM": "xterm-256color"})
         running.wait()
     assert status == 0
     screen, summary = written.split("\x1b[?1049l")
@@ -40,7 +40,7 @@ def test_what_is_shown_can_be_kept_and_is_summed_up(
     assert "trust: issued" in re.sub(r"\x1b\[[0-9;]*m", "", summary)
     # The kept file is a normal recording, and no temporary file of the ring remains.
     [path] = tmp_path.glob("opwatch-*.opw")
-    assert "write " in opwatch("replay", str(path)).stdout
+    assert "write " in run_opwatch("replay", str(path)).stdout
     assert set(Path("/run").glob("opwatch-shown-*")) <= before
 
 
@@ -74,6 +74,6 @@ def test_it_ends_with_its_terminal_and_with_a_signal(
                 process.send_signal(signal.SIGTERM)
             elif step == "close":
                 os.close(ours)
-        assert ending_of(process) is not None
+        assert wait_for_exit(process) is not None
         if "close" not in ending:
             os.close(ours)

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.drives import MIB, drive
+from tests.kernel.support.drives import MIB, create_drive
 from tests.kernel.support.load import discards, flushes
-from tests.kernel.support.watching import ATTEMPTS, lines
-from tests.requirements import require_drive, unmet
+from tests.kernel.support.watching import ATTEMPTS, parse_lines
+from tests.requirements import require_drive, skip_or_fail
 
 Document = dict[str, Any]
 
@@ -32,20 +32,20 @@ LETTERS = {"read": "r", "write": "w", "discard": "d", "flush": "f"}
 
 
 @contextlib.contextmanager
-def loop() -> Iterator[str]:
+def create_loop() -> Iterator[str]:
     with ScratchDisk(256 * MIB) as disk:
         yield disk.node
 
 
 @contextlib.contextmanager
-def simulated() -> Iterator[str]:
+def create_simulated() -> Iterator[str]:
     """Yield a simulated drive with the latency of a real drive."""
     require_drive()
-    with drive(words=("timing",)) as one:
+    with create_drive(words=("timing",)) as one:
         yield one.device
 
 
-def load(node: str) -> None:
+def issue_load(node: str) -> None:
     """Issue requests of every kind, with pauses so that the disk is idle in between."""
     for rw, count in (("randread", READS), ("randwrite", WRITES)):
         subprocess.run(
@@ -63,7 +63,7 @@ def load(node: str) -> None:
 
 
 @contextlib.contextmanager
-def running(*argv: str) -> Iterator[subprocess.Popen[str]]:
+def run_program(*argv: str) -> Iterator[subprocess.Popen[str]]:
     """Run a program in the C locale and kill it at the end."""
     language = os.environ | {"LC_ALL": "C"}
     with subprocess.Popen(argv, env=language, stdout=subprocess.PIPE, text=True) as process:
@@ -73,19 +73,19 @@ def running(*argv: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def both(node: str) -> tuple[Document, Document] | None:
+def measure_both(node: str) -> tuple[Document, Document] | None:
     """Return our summary and iostat's row for an interval that covers the whole load; None if the load took
     longer than iostat's interval."""
     watch = (sys.executable, "-m", "opwatch", "--json", "--by", "none", "--waf", "0", "--dev", node, "0.2")
     iostat = ("iostat", "-d", "-x", "-y", "-o", "JSON", node, str(SECONDS), "1")
-    with running(*watch) as ours:
+    with run_program(*watch) as ours:
         assert ours.stdout
         first = ours.stdout.readline()
-        with running(*iostat) as theirs:
+        with run_program(*iostat) as theirs:
             # iostat takes its first reading, which is not printed, before the load starts.
             time.sleep(0.5)
             begun = time.monotonic()
-            load(node)
+            issue_load(node)
             if time.monotonic() - begun > SECONDS - 1:
                 return None
             out, _ = theirs.communicate(timeout=60)
@@ -93,24 +93,24 @@ def both(node: str) -> tuple[Document, Document] | None:
         rest, _ = ours.communicate(timeout=60)
     [report] = json.loads(out)["sysstat"]["hosts"][0]["statistics"]
     [row] = report["disk"]
-    return lines(first + rest)[-1], row
+    return parse_lines(first + rest)[-1], row
 
 
-def compared(node: str) -> tuple[Document, Document]:
+def measure_covered_load(node: str) -> tuple[Document, Document]:
     """Return both results for a load that lies within both intervals and that our programs saw completely."""
     for _ in range(ATTEMPTS):
-        pair = both(node)
+        pair = measure_both(node)
         if pair and pair[0]["ops"]["read"]["count"] == READS:
             return pair
     raise AssertionError(f"no load of {READS} reads was seen by both: {pair}")
 
 
-@pytest.mark.parametrize("made", [loop, simulated])
+@pytest.mark.parametrize("made", [create_loop, create_simulated])
 def test_both_say_the_same(made: Callable[[], contextlib.AbstractContextManager[str]]) -> None:
     if not shutil.which("iostat"):
-        unmet("kernel", "iostat is not installed: apt-get install sysstat")
+        skip_or_fail("kernel", "iostat is not installed: apt-get install sysstat")
     with made() as node:
-        ours, theirs = compared(node)
+        ours, theirs = measure_covered_load(node)
     # iostat's interval length is only known from the known number of requests.
     elapsed_s = READS / theirs["r/s"]
     assert elapsed_s == pytest.approx(SECONDS, rel=0.1)
@@ -127,4 +127,4 @@ def test_both_say_the_same(made: Callable[[], contextlib.AbstractContextManager[
         assert off_s <= error * ours["interval_s"] + ROUNDED / scale * elapsed_s, (name, times, theirs)
     assert times["busy_ratio"] < 1
     # A fast loop device completes requests between two kernel clock ticks, and is then never busy at a tick.
-    assert times["busy_ratio"] > 0 or made is loop
+    assert times["busy_ratio"] > 0 or made is create_loop

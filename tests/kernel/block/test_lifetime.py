@@ -25,10 +25,10 @@ from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import reads
-from tests.kernel.support.watching import lines
+from tests.kernel.support.watching import parse_lines
 
 
-def bpftool_list(kind: str) -> list[dict[str, Any]]:
+def list_objects(kind: str) -> list[dict[str, Any]]:
     """Return bpftool's list. bpftool fails if another process's object disappears while it runs, so retry."""
     for _ in range(5):
         done = subprocess.run(["bpftool", kind, "show", "--json"], capture_output=True, check=False)
@@ -38,11 +38,11 @@ def bpftool_list(kind: str) -> list[dict[str, Any]]:
     return listing
 
 
-def kernel_objects() -> dict[str, int]:
+def count_kernel_objects() -> dict[str, int]:
     """Return how many programs, maps, links and descriptors this process has."""
     own = {"descriptors": len(os.listdir("/proc/self/fd"))}
     for kind in ("prog", "map", "link"):
-        listing = bpftool_list(kind)
+        listing = list_objects(kind)
         own[kind] = sum(str(os.getpid()) in {str(p["pid"]) for p in x.get("pids", [])} for x in listing)
     return own
 
@@ -53,21 +53,21 @@ def test_a_hundred_rounds_leave_nothing_behind(disk: ScratchDisk) -> None:
     def attach_and_detach() -> None:
         tracer = BlockTracer(leaves, queue_time=True)
         tracer.read()
-        tracer.programs()
+        tracer.list_programs()
         tracer.close()
 
     attach_and_detach()
-    before = kernel_objects()
+    before = count_kernel_objects()
     for _ in range(100):
         attach_and_detach()
     deadline = time.monotonic() + 5
     # The kernel frees programs and maps after a grace period.
-    while kernel_objects() != before and time.monotonic() < deadline:
+    while count_kernel_objects() != before and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert kernel_objects() == before
+    assert count_kernel_objects() == before
 
 
-def start(disk: ScratchDisk, *arguments: str) -> subprocess.Popen[str]:
+def start_watch(disk: ScratchDisk, *arguments: str) -> subprocess.Popen[str]:
     """Start opwatch on a disk, and return after the first line, when it is attached."""
     process = subprocess.Popen(
         [sys.executable, "-m", "opwatch", "--dev", disk.name, "--json", *arguments],
@@ -81,27 +81,27 @@ def start(disk: ScratchDisk, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_a_disk_that_vanishes_ends_with_its_summary(disk: ScratchDisk) -> None:
-    process = start(disk, "0.2", "--return-within", "0")
+    process = start_watch(disk, "0.2", "--return-within", "0")
     reads(disk.node, 101)
     time.sleep(0.5)
     disk.detach()
     out, err = process.communicate(timeout=20)
     assert process.returncode == 1
     assert f"{disk.name} has gone" in err
-    last = lines(out)[-1]
+    last = parse_lines(out)[-1]
     assert last["type"] == "summary"
     assert last["ops"]["read"]["count"] == 101
 
 
 def test_after_a_stop_no_empty_intervals_follow(disk: ScratchDisk) -> None:
-    process = start(disk, "0.2")
+    process = start_watch(disk, "0.2")
     process.send_signal(signal.SIGSTOP)
     time.sleep(1.5)
     process.send_signal(signal.SIGCONT)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=20)
-    lengths = [line["interval_s"] for line in lines(out) if line["type"] == "interval"]
+    lengths = [line["interval_s"] for line in parse_lines(out) if line["type"] == "interval"]
     assert max(lengths) > 1.4
     # The first interval after the stop may be short because lines stay on their grid.
     assert sum(length < 0.1 for length in lengths) <= 1
@@ -114,17 +114,17 @@ def test_overhead_leaves_no_disk_behind_when_it_is_ended(number: signal.Signals)
     command = ["env", *ignored, sys.executable, "-m", "opwatch", "overhead", "--for", "60", "--pairs", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 20
-    while not any(process.pid == pid for pid in _parents_of("fio")) and time.monotonic() < deadline:
+    while not any(process.pid == pid for pid in _find_parents("fio")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    [disk] = _disks_of(process.pid)
+    [disk] = _find_disks(process.pid)
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (-9 if number == signal.SIGKILL else 128 + number, b"")
     # fio has died with opwatch, although its 60 s are not over.
     deadline = time.monotonic() + 10
-    while _life_of(disk[0]) == disk[1] and time.monotonic() < deadline:
+    while _read_backing(disk[0]) == disk[1] and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert _life_of(disk[0]) != disk[1]
+    assert _read_backing(disk[0]) != disk[1]
 
 
 def test_overhead_killed_at_any_moment_leaves_nothing() -> None:
@@ -135,16 +135,16 @@ def test_overhead_killed_at_any_moment_leaves_nothing() -> None:
         disks: set[tuple[str, str | None]] = set()
         end = time.monotonic() + rng.uniform(0.1, 2)
         while time.monotonic() < end and process.poll() is None:
-            disks |= set(_disks_of(process.pid))
+            disks |= set(_find_disks(process.pid))
         process.kill()
         process.wait()
         deadline = time.monotonic() + 10
-        while any(_life_of(name) == life for name, life in disks) and time.monotonic() < deadline:
+        while any(_read_backing(name) == life for name, life in disks) and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert not [name for name, life in disks if _life_of(name) == life]
+        assert not [name for name, life in disks if _read_backing(name) == life]
 
 
-def _life_of(name: str) -> str | None:
+def _read_backing(name: str) -> str | None:
     """Return the loop device's backing file, which changes with every new attachment; None if detached."""
     try:
         return (Path("/sys/block") / name / "loop/backing_file").read_text()
@@ -152,7 +152,7 @@ def _life_of(name: str) -> str | None:
         return None
 
 
-def _disks_of(pid: int) -> list[tuple[str, str | None]]:
+def _find_disks(pid: int) -> list[tuple[str, str | None]]:
     """Return (name, backing file) of the loop devices that a process holds open."""
     names = set()
     for link in Path(f"/proc/{pid}/fd").glob("*"):
@@ -160,10 +160,10 @@ def _disks_of(pid: int) -> list[tuple[str, str | None]]:
             target = Path(os.readlink(link))
             if target.parent == Path("/dev") and re.fullmatch(r"loop\d+", target.name):
                 names.add(target.name)
-    return [(name, life) for name in names if (life := _life_of(name))]
+    return [(name, life) for name in names if (life := _read_backing(name))]
 
 
-def _parents_of(name: str) -> list[int]:
+def _find_parents(name: str) -> list[int]:
     """Return the parents of all processes with this name. Reads /proc because a small system has no ps."""
     parents = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -175,18 +175,18 @@ def _parents_of(name: str) -> list[int]:
 
 
 def test_interrupt_ends_with_the_summary_and_success(disk: ScratchDisk) -> None:
-    process = start(disk, "0.2")
+    process = start_watch(disk, "0.2")
     reads(disk.node, 103)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (0, "")
-    last = lines(out)[-1]
+    last = parse_lines(out)[-1]
     assert last["type"] == "summary"
     assert last["ops"]["read"]["count"] == 103
 
 
 def test_a_closed_pipe_ends_it_quietly(disk: ScratchDisk) -> None:
-    process = start(disk, "0.1")
+    process = start_watch(disk, "0.1")
     assert process.stdout
     process.stdout.close()
     assert process.wait(timeout=20) == 0
@@ -207,7 +207,7 @@ def test_a_signal_ends_it_while_nobody_reads(
     process = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     deadline = time.monotonic() + 20
-    while _unread(reading) < 3000 and time.monotonic() < deadline:
+    while _count_unread(reading) < 3000 and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.5)
     process.send_signal(number)
@@ -215,10 +215,10 @@ def test_a_signal_ends_it_while_nobody_reads(
     os.close(reading)
     assert process.returncode == 1
     assert err == "opwatch: nobody reads the output; what was not read yet is lost\n"
-    assert not [pid for pid in _parents_of("sleep") if pid == process.pid]
+    assert not [pid for pid in _find_parents("sleep") if pid == process.pid]
 
 
-def _unread(descriptor: int) -> int:
+def _count_unread(descriptor: int) -> int:
     waiting = fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4)
     return int.from_bytes(waiting, sys.byteorder)
 
@@ -231,11 +231,11 @@ def test_a_hangup_ends_as_a_termination_does(disk: ScratchDisk) -> None:
     process.send_signal(signal.SIGHUP)
     out, _ = process.communicate(timeout=20)
     assert process.returncode == 128 + signal.SIGTERM
-    assert lines(out)[-1]["type"] == "summary"
+    assert parse_lines(out)[-1]["type"] == "summary"
 
 
 def test_an_interrupt_ends_a_command_that_ignores_it(disk: ScratchDisk) -> None:
-    process = start(disk, "0.2", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 0.1; done")
+    process = start_watch(disk, "0.2", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 0.1; done")
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     assert process.poll() is None
@@ -244,7 +244,7 @@ def test_an_interrupt_ends_a_command_that_ignores_it(disk: ScratchDisk) -> None:
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=20)
     assert process.returncode == 128 + signal.SIGKILL
-    assert lines(out)[-1]["type"] == "summary"
+    assert parse_lines(out)[-1]["type"] == "summary"
 
 
 def test_no_descriptor_leaks_wherever_it_fails(disk: ScratchDisk) -> None:

@@ -14,15 +14,15 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.owners.cgroups import find_io_hierarchy
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.owners.cells import By, OwnedCounts, OwnerKind, decode_cells
+from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKind, decode_cells
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import reads
-from tests.kernel.support.watching import ATTEMPTS, opwatch
+from tests.kernel.support.watching import ATTEMPTS, run_opwatch
 
-LOOKS = 3
+ROUNDS = 3
 
 
-def read_by_another(node: str, count: int) -> int:
+def read_in_child(node: str, count: int) -> int:
     """Run a process that reads `count` blocks, and return the PID."""
     argv = ["dd", f"if={node}", "of=/dev/null", "bs=4k", f"count={count}", "iflag=direct", "status=none"]
     with subprocess.Popen(argv) as process:
@@ -30,7 +30,7 @@ def read_by_another(node: str, count: int) -> int:
     return process.pid
 
 
-def counted(tracer: BlockTracer) -> dict[int, int]:
+def count_reads(tracer: BlockTracer) -> dict[int, int]:
     """Return the reads of each process, including those from before an eviction."""
     tracer.read_settled()
     [owned] = tracer.owned
@@ -41,32 +41,32 @@ def counted(tracer: BlockTracer) -> dict[int, int]:
     }
 
 
-def forget_all(tracer: BlockTracer) -> None:
+def evict_all(tracer: BlockTracer) -> None:
     """Evict every owner: the first call marks them, the second frees their entries."""
-    tracer.forget_owners(0, 0, 0)
-    tracer.forget_owners(0, 0, 0)
+    tracer.evict_owners(0, 0, 0)
+    tracer.evict_owners(0, 0, 0)
     assert not [key for key, _ in decode_cells(tracer._native.owners(0)).cells if key]
 
 
-def looks_at(tracer: BlockTracer, node: str) -> list[tuple[dict[int, int], dict[int, int]]]:
+def compare_rounds(tracer: BlockTracer, node: str) -> list[tuple[dict[int, int], dict[int, int]]]:
     """Return (counted, expected) for several rounds; all owners are evicted after each round."""
     pairs = []
     own = 0
-    for look in range(LOOKS):
+    for look in range(ROUNDS):
         reads(node, 101 + look)
         own += 101 + look
-        other = read_by_another(node, 11 + look)
-        pairs.append((counted(tracer), {os.getpid(): own, other: 11 + look}))
-        forget_all(tracer)
+        other = read_in_child(node, 11 + look)
+        pairs.append((count_reads(tracer), {os.getpid(): own, other: 11 + look}))
+        evict_all(tracer)
     return pairs
 
 
 def test_an_owner_that_comes_back_has_its_earlier_lives(disk: ScratchDisk) -> None:
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
-        tracer = BlockTracer(leaves, by=By.PROCESS)
+        tracer = BlockTracer(leaves, by=OwnerGrouping.PROCESS)
         try:
-            pairs = looks_at(tracer, disk.node)
+            pairs = compare_rounds(tracer, disk.node)
         finally:
             tracer.close()
         if all(ours == theirs for ours, theirs in pairs):
@@ -77,7 +77,7 @@ def test_an_owner_that_comes_back_has_its_earlier_lives(disk: ScratchDisk) -> No
 def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk) -> None:
     """The sum also holds while a reader is evicted repeatedly; some of its reads then count as "other"."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
-    tracer = BlockTracer(leaves, by=By.PROCESS)
+    tracer = BlockTracer(leaves, by=OwnerGrouping.PROCESS)
     argv = ["dd", f"if={disk.node}", "of=/dev/null", "bs=4k", "count=20000", "iflag=direct", "status=none"]
     own: list[int] = []
     try:
@@ -92,7 +92,7 @@ def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk)
                         if key and key.number == process.pid and op == "read"
                     )
                 )
-                tracer.forget_owners(0, 0, 0)
+                tracer.evict_owners(0, 0, 0)
         [reading] = tracer.read_settled()
         [owned] = tracer.owned
     finally:
@@ -110,12 +110,12 @@ def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk)
 def test_many_short_processes_leave_room_for_a_large_one(disk: ScratchDisk) -> None:
     """If too much of the table is used, the smallest owners are evicted although they were active."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
-    tracer = BlockTracer(leaves, by=By.PROCESS)
+    tracer = BlockTracer(leaves, by=OwnerGrouping.PROCESS)
     try:
-        shorts = [read_by_another(disk.node, 1 + number % 3) for number in range(30)]
-        large = read_by_another(disk.node, 503)
+        shorts = [read_in_child(disk.node, 1 + number % 3) for number in range(30)]
+        large = read_in_child(disk.node, 503)
         tracer.read_settled()
-        tracer.forget_owners(4, 16, 30 * 10**9)
+        tracer.evict_owners(4, 16, 30 * 10**9)
         kept = {key.number for key, _ in decode_cells(tracer._native.owners(0)).cells if key}
         tracer.read_settled()
         [owned] = tracer.owned
@@ -143,14 +143,14 @@ def test_a_full_table_is_reported_and_has_room_again(disk: ScratchDisk) -> None:
     """With more processes than table entries between two readings, the rest is counted as overflow. After one
     more reading the table has room for a large owner."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
-    tracer = BlockTracer(leaves, by=By.PROCESS)
+    tracer = BlockTracer(leaves, by=OwnerGrouping.PROCESS)
     try:
         room = tracer._native.owner_room
         subprocess.run([sys.executable, "-c", SHORT_READERS, disk.node, str(room + 101)], check=True)
         tracer.read_settled()
         [full] = tracer.owned
         tracer.read()
-        large = read_by_another(disk.node, 503)
+        large = read_in_child(disk.node, 503)
         tracer.read_settled()
         [after] = tracer.owned
     finally:
@@ -176,7 +176,7 @@ def test_groups_have_the_names_of_the_hierarchy_that_accounts_io(disk: ScratchDi
     try:
         read = f"dd if={disk.node} of=/dev/null bs=4k count=101 iflag=direct"
         command = f"echo $$ >{group}/cgroup.procs && exec {read}"
-        done = opwatch(
+        done = run_opwatch(
             "--json", "--dev", disk.name, "--waf", "0", "--by", "cgroup", "1", "--", "sh", "-c", command
         )
     finally:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.support.drives import drive
-from tests.kernel.support.watching import opwatch
+from tests.kernel.support.drives import create_drive
+from tests.kernel.support.watching import run_opwatch
 from tests.requirements import require_drive
 
 SECONDS = int(os.environ.get("OPWATCH_REPLAY_SECONDS", "8"))
@@ -40,35 +40,35 @@ def _drive() -> None:
     require_drive()
 
 
-def keeping(device: str, path: Path, *form: str) -> list[str]:
+def make_record_arguments(device: str, path: Path, *form: str) -> list[str]:
     load = [sys.executable, "-c", LOAD, device, str(SECONDS)]
     watch = ["--dev", device, *form, "--discards", "--waf", "0.5", "-o", str(path), str(INTERVAL_S)]
     return [*watch, "--", *load]
 
 
-def kept_run(device: str, path: Path, form: str) -> subprocess.CompletedProcess[str]:
-    return opwatch(*keeping(device, path, form), timeout=60 + 2 * SECONDS)
+def record_run(device: str, path: Path, form: str) -> subprocess.CompletedProcess[str]:
+    return run_opwatch(*make_record_arguments(device, path, form), timeout=60 + 2 * SECONDS)
 
 
-def shown_again(path: Path, *form: str) -> str:
-    done = opwatch("replay", *form, str(path))
+def replay_recording(path: Path, *form: str) -> str:
+    done = run_opwatch("replay", *form, str(path))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_lines_are_the_same_from_a_recording(tmp_path: Path) -> None:
-    with drive() as one:
-        done = kept_run(one.device, tmp_path / "run.opw", "--plain")
+    with create_drive() as one:
+        done = record_run(one.device, tmp_path / "run.opw", "--plain")
     assert done.returncode == 0, done.stderr
-    assert shown_again(tmp_path / "run.opw", "--plain") == done.stdout
+    assert replay_recording(tmp_path / "run.opw", "--plain") == done.stdout
     assert len(done.stdout.splitlines()) >= SECONDS / INTERVAL_S
 
 
 def test_json_is_the_same_from_a_recording(tmp_path: Path) -> None:
-    with drive() as one:
-        done = kept_run(one.device, tmp_path / "run.opw", "--json")
+    with create_drive() as one:
+        done = record_run(one.device, tmp_path / "run.opw", "--json")
     assert done.returncode == 0, done.stderr
-    assert shown_again(tmp_path / "run.opw", "--json") == done.stdout
+    assert replay_recording(tmp_path / "run.opw", "--json") == done.stdout
     # The compared output has content: reads, writes, discards with their sender, amplification.
     documents = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = Counter(document["type"] for document in documents)
@@ -85,18 +85,18 @@ def test_json_is_the_same_from_a_recording(tmp_path: Path) -> None:
 def test_a_drive_that_comes_to_refuse_is_the_same_too(tmp_path: Path) -> None:
     printed, refusing = list[str](), False
     argv = [sys.executable, "-m", "opwatch"]
-    with drive() as one:
-        argv += keeping(one.device, tmp_path / "run.opw", "--json")
+    with create_drive() as one:
+        argv += make_record_arguments(one.device, tmp_path / "run.opw", "--json")
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as run:
             assert run.stdout
             for line in run.stdout:
                 # A sample has been taken; from now on the drive refuses.
                 if json.loads(line).get("waf") and not refusing:
-                    one.fault(*FAILING)
+                    one.inject_faults(*FAILING)
                     refusing = True
                 printed.append(line)
     assert run.returncode == 0
-    assert shown_again(tmp_path / "run.opw", "--json") == "".join(printed)
+    assert replay_recording(tmp_path / "run.opw", "--json") == "".join(printed)
     documents = [json.loads(line) for line in printed]
     reasons = {document["waf"]["reason"] for document in documents if document["waf"]}
     # Earlier, there was a figure or none yet.

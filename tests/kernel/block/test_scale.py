@@ -16,14 +16,14 @@ from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace import abi
 from tests.kernel.block.test_counts import assert_nothing_lost
 from tests.kernel.support.load import BLOCK, reads
-from tests.kernel.support.watching import watch
+from tests.kernel.support.watching import watch_disks
 
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 
 
-def shape_of(disks: int, cpus: int, *, queue_time: bool = False) -> tuple[int, int]:
+def compute_shape(disks: int, cpus: int, *, queue_time: bool = False) -> tuple[int, int]:
     """Return (bytes, lanes) for a watch of NVMe drives with a queue of 1,023 tags per CPU."""
-    places = min(blk.MOST_STAMPS, blk.MOST_STAMPS_IN_ALL // disks)
+    places = min(blk.MAX_STAMPS, blk.MAX_STAMPS_TOTAL // disks)
     targets = [abi.Target(*abi.WHOLE_DISK, i * places, cpus, 1023) for i in range(disks)]
     arguments = (abi.pack_targets(targets), b"", disks * places, blk.BIOS, cpus)
     return (
@@ -34,17 +34,17 @@ def shape_of(disks: int, cpus: int, *, queue_time: bool = False) -> tuple[int, i
 
 @pytest.mark.parametrize("queue_time", [False, True])
 def test_512_cpus_and_64_disks_take_256_mib(queue_time: bool) -> None:
-    used, lanes = shape_of(64, 512, queue_time=queue_time)
-    assert used <= MOST_BYTES
+    used, lanes = compute_shape(64, 512, queue_time=queue_time)
+    assert used <= MAX_BYTES
     assert 1 < lanes < 512
     assert lanes & (lanes - 1) == 0
 
 
 def test_where_memory_allows_no_cpu_shares() -> None:
-    used, lanes = shape_of(24, 64)
-    assert (lanes, used <= MOST_BYTES) == (64, True)
-    assert shape_of(1, 512)[1] == 512
-    assert shape_of(3, 96)[1] == 96
+    used, lanes = compute_shape(24, 64)
+    assert (lanes, used <= MAX_BYTES) == (64, True)
+    assert compute_shape(1, 512)[1] == 512
+    assert compute_shape(3, 96)[1] == 96
 
 
 @pytest.mark.parametrize("cpus", [0, 1 << 20])
@@ -53,7 +53,7 @@ def test_numbers_of_cpus_that_cannot_be(cpus: int) -> None:
         _native.map_bytes(abi.pack_targets([abi.Target(0, 1, 0, 1, 1)]), b"", 1, 0, cpus)
 
 
-def mixed(node: str, count: int, *extra: str) -> None:
+def run_mixed(node: str, count: int, *extra: str) -> None:
     subprocess.run(
         [
             *("fio", "--name=x", f"--filename={node}", "--rw=randrw", "--bs=4k", "--direct=1"),
@@ -68,13 +68,13 @@ def mixed(node: str, count: int, *extra: str) -> None:
 @pytest.fixture
 def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make requests in flight use so much memory that none is left for per-CPU histograms."""
-    real = blk.plan
-    monkeypatch.setattr(blk, "plan", lambda leaves: replace(real(leaves), stamps=MOST_BYTES // 16))
+    real = blk.make_plan
+    monkeypatch.setattr(blk, "make_plan", lambda leaves: replace(real(leaves), stamps=MAX_BYTES // 16))
 
 
 @pytest.mark.usefixtures("short_of_memory")
 def test_shared_histograms_lose_nothing(disk: ScratchDisk) -> None:
-    [watched] = watch([disk.name], lambda: mixed(disk.node, 5003))
+    [watched] = watch_disks([disk.name], lambda: run_mixed(disk.node, 5003))
     ops = watched.interval.ops
     assert sum(ops[name].count for name in ("read", "write")) == 2 * 5003
     assert sum(ops[name].sizes.total for name in ("read", "write")) == 2 * 5003
@@ -98,8 +98,8 @@ def test_tags_that_share_a_place_are_told_apart(
     disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch, raw_tp: bool
 ) -> None:
     """Four entries for 128 requests in flight: most go to the hash, some of each at the same time."""
-    monkeypatch.setattr(blk, "MOST_STAMPS", 4)
-    [watched] = watch([disk.name], lambda: mixed(disk.node, 10_007), raw_tp=raw_tp)
+    monkeypatch.setattr(blk, "MAX_STAMPS", 4)
+    [watched] = watch_disks([disk.name], lambda: run_mixed(disk.node, 10_007), raw_tp=raw_tp)
     assert sum(watched.interval.ops[name].count for name in ("read", "write")) == 2 * 10_007
     assert_nothing_lost(watched)
 

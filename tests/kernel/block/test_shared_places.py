@@ -11,10 +11,10 @@ from opwatch.collectors.block import blk
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.owners.cells import By, OwnerKind
+from opwatch.owners.cells import OwnerGrouping, OwnerKind
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.slow import Submitter
-from tests.kernel.block.test_scale import mixed
+from tests.kernel.block.test_scale import run_mixed
 from tests.kernel.support.load import reads
 from tests.kernel.support.watching import ATTEMPTS
 
@@ -24,17 +24,17 @@ HOOKS = pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"
 
 @pytest.fixture(autouse=True)
 def _few_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blk, "MOST_STAMPS", 4)
+    monkeypatch.setattr(blk, "MAX_STAMPS", 4)
 
 
 @HOOKS
 def test_owners_are_known_by_process(disk: ScratchDisk, raw_tp: bool) -> None:
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
-        tracer = BlockTracer(leaves, by=By.PROCESS, raw_tp=raw_tp)
+        tracer = BlockTracer(leaves, by=OwnerGrouping.PROCESS, raw_tp=raw_tp)
         try:
             assert tracer.plan.targets[0].stamp_mask
-            mixed(disk.node, COUNT)
+            run_mixed(disk.node, COUNT)
             tracer.read_settled()
             [owned] = tracer.owned
         finally:
@@ -55,7 +55,7 @@ def test_slow_requests_have_a_submitter(disk: ScratchDisk, raw_tp: bool) -> None
         tracer = BlockTracer(leaves, slow_ns=1, raw_tp=raw_tp)
         try:
             reads(disk.node, 101)
-            records, _ = tracer.slow()
+            records, _ = tracer.take_slow()
         finally:
             tracer.close()
         submitters = [(one.submitter, one.pid) for one in records if one.op == "read"]
@@ -71,7 +71,7 @@ def test_no_time_in_the_queue_is_lost(disk: ScratchDisk, raw_tp: bool) -> None:
         tracer = BlockTracer(leaves, queue_time=True, raw_tp=raw_tp)
         try:
             # A whole batch enters the queue before its first request is issued.
-            mixed(disk.node, COUNT, "--iodepth_batch_submit=32")
+            run_mixed(disk.node, COUNT, "--iodepth_batch_submit=32")
             [reading] = tracer.read_settled()
         finally:
             tracer.close()

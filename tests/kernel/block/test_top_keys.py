@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from opwatch.host.scratch import ScratchDisk
-from tests.terminals import screen_of
+from tests.terminals import run_on_terminal
 
 
 def test_keys_sort_filter_and_end(disk: ScratchDisk) -> None:
@@ -21,7 +21,7 @@ def test_keys_sort_filter_and_end(disk: ScratchDisk) -> None:
             b"with 'no such owner'\x1b[0m": b"\x1b",
             b"/ filter  q quit": b"q",
         }
-        status, written = screen_of(argv, typed, {"TERM": "xterm-256color"})
+        status, written = run_on_terminal(argv, typed, {"TERM": "xterm-256color"})
         running.terminate()
     assert status == 0
     pages = [re.sub(r"\x1b\[[0-9;]*[mHJ]", "", page) for page in written.split("\x1b[H\x1b[J")]

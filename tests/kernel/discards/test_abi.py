@@ -26,13 +26,13 @@ def types() -> dict[str, dict[str, Any]]:
     return {t["name"]: t for t in document if t["kind"] == "STRUCT"}
 
 
-def members(one: dict[str, Any]) -> list[str]:
+def list_members(one: dict[str, Any]) -> list[str]:
     return [member["name"] for member in one["members"]]
 
 
 def test_amounts_have_the_names_of_the_header(types: dict[str, dict[str, Any]]) -> None:
-    assert members(types["ow_flow"]) == list(flow.Amount.__dataclass_fields__)
-    assert members(types["ow_discard_loss"]) == list(flow.DiscardLoss._fields)
+    assert list_members(types["ow_flow"]) == list(flow.Amount.__dataclass_fields__)
+    assert list_members(types["ow_discard_loss"]) == list(flow.DiscardLoss._fields)
 
 
 def test_pairs_have_the_length_of_the_header(types: dict[str, dict[str, Any]]) -> None:
@@ -53,12 +53,12 @@ def test_keys_are_laid_out_alike(types: dict[str, dict[str, Any]]) -> None:
     at = next(m["bits_offset"] // 8 for m in key["members"] if m["name"] == "dev")
     raw[at : at + 4] = struct.pack("=I", 8 << 20 | 1)
     [decoded] = flow.decode_flows(bytes(raw))
-    assert (decoded.stage, decoded.op, decoded.who) == (flow.Stage.DONE, "discard", flow.Who.OTHER)
+    assert (decoded.stage, decoded.op, decoded.who) == (flow.Stage.DONE, "discard", flow.SenderKind.OTHER)
     assert (decoded.status, decoded.dev) == (10, "8:1")
 
 
 @pytest.mark.parametrize(
-    ("name", "prefix", "mirror"), [("ow_stage", "OW_", flow.Stage), ("ow_who", "OW_WHO_", flow.Who)]
+    ("name", "prefix", "mirror"), [("ow_stage", "OW_", flow.Stage), ("ow_who", "OW_WHO_", flow.SenderKind)]
 )
 def test_enums_are_numbered_alike(name: str, prefix: str, mirror: type[enum.IntEnum]) -> None:
     """Compare with the header, because the object only has the numbers."""

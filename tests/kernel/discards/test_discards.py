@@ -19,44 +19,44 @@ from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.trim.audit import audit_mount
-from opwatch.trim.audit.flow import Stage, Trace, Who, total
+from opwatch.trim.audit.flow import SenderKind, Stage, Trace, sum_flows
 from tests.kernel.support.load import BLKZEROOUT, discards, writes
-from tests.kernel.support.trims import ATTEMPTS, mount_at, mounted
+from tests.kernel.support.trims import ATTEMPTS, find_mount_at, mount_filesystem
 
 HALF = 1 << 19
 _ALL_PASS = (Stage.BIO, Stage.ISSUED, Stage.DONE)
 
 
-def traced(
+def trace_load(
     disk: ScratchDisk, load: Callable[[], None], granule: tuple[int, int] = (4096, 0), follow: int = 0
 ) -> Trace:
     """Return the trace of a load; retry while the host hides some of its events."""
     device = Devices().resolve(disk.node)
     for _ in range(ATTEMPTS):
         with DiscardTracer([device], {disk.name: granule}) as tracer:
-            tracer.follow(follow)
+            tracer.follow_process(follow)
             load()
             tracer.wait_quiet(0.1, 5)
-            trace = tracer.read()
-        sums = {total(trace.select(stage, disk=disk.name)).bytes for stage in _ALL_PASS}
+            trace = tracer.read_trace()
+        sums = {sum_flows(trace.select(stage, disk=disk.name)).bytes for stage in _ALL_PASS}
         if sums == {trace.stats[disk.name][1]}:
             break
     return trace
 
 
 def test_every_stage_counts_a_prime(disk: ScratchDisk) -> None:
-    trace = traced(disk, lambda: discards(disk.node, 7), follow=os.getpid())
+    trace = trace_load(disk, lambda: discards(disk.node, 7), follow=os.getpid())
     for stage in _ALL_PASS:
-        amount = total(trace.select(stage, disk=disk.name))
+        amount = sum_flows(trace.select(stage, disk=disk.name))
         assert (amount.count, amount.bytes, amount.ranges) == (7, 7 * HALF, 7), stage
         assert amount.granule_bytes == 7 * HALF
     [done] = trace.select(Stage.DONE, disk=disk.name)
-    assert (done.who, done.status) == (Who.OURS, 0)
+    assert (done.who, done.status) == (SenderKind.OURS, 0)
     assert 0 < done.amount.max_ns <= done.amount.sum_ns
     assert trace.loss == (0, 0, 0, 0, 0)
 
 
-def programs_held() -> list[str]:
+def list_own_programs() -> list[str]:
     """Return the BPF descriptors of this process: maps, programs and links."""
     targets = []
     for descriptor in Path("/proc/self/fd").iterdir():
@@ -66,33 +66,33 @@ def programs_held() -> list[str]:
 
 
 def test_what_lets_go_has_let_go_when_it_is_closed(disk: ScratchDisk) -> None:
-    before = programs_held()
+    before = list_own_programs()
     with DiscardTracer([Devices().resolve(disk.node)]) as tracer:
-        assert len(programs_held()) > len(before)
-        tracer.let_go()
-        tracer.let_go()
-    assert programs_held() == before
+        assert len(list_own_programs()) > len(before)
+        tracer.start_closing()
+        tracer.start_closing()
+    assert list_own_programs() == before
     tracer.close()
     with pytest.raises(ValueError, match="closed"):
-        tracer.read()
+        tracer.read_trace()
 
 
 def test_an_audit_is_told_before_its_programs_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> NoReturn:
         raise OpwatchError("not trimmed")
 
-    before = programs_held()
-    with ScratchDisk(64 << 20) as disk, mounted(disk.node, "ext4") as point:
+    before = list_own_programs()
+    with ScratchDisk(64 << 20) as disk, mount_filesystem(disk.node, "ext4") as point:
         with contextlib.ExitStack() as leaving:
-            audit_mount(mount_at(point), leaving=leaving)
-        assert programs_held() == before
-        monkeypatch.setattr(fitrim_process, "trim", fail)
+            audit_mount(find_mount_at(point), leaving=leaving)
+        assert list_own_programs() == before
+        monkeypatch.setattr(fitrim_process, "trim_in_child", fail)
         with contextlib.ExitStack() as leaving:
             with pytest.raises(OpwatchError, match="not trimmed"):
-                audit_mount(mount_at(point), leaving=leaving)
+                audit_mount(find_mount_at(point), leaving=leaving)
             with pytest.raises(OpwatchError, match="not trimmed"):
-                audit_mount(mount_at(point))
-        assert programs_held() == before
+                audit_mount(find_mount_at(point))
+        assert list_own_programs() == before
 
 
 def test_splits_are_counted_and_add_up(disk: ScratchDisk) -> None:
@@ -100,54 +100,54 @@ def test_splits_are_counted_and_add_up(disk: ScratchDisk) -> None:
     before = int(limit.read_text())
     limit.write_text(str(1 << 17))
     try:
-        trace = traced(disk, lambda: discards(disk.node, 5))
+        trace = trace_load(disk, lambda: discards(disk.node, 5))
     finally:
         limit.write_text(str(before // 4096 * 4096))
-    assert total(trace.select(Stage.BIO, disk=disk.name)).count == 5
-    assert total(trace.select(Stage.SPLIT, disk=disk.name)).count == 5 * 3
-    issued = total(trace.select(Stage.ISSUED, disk=disk.name))
-    merged = total(trace.select(Stage.MERGED, disk=disk.name))
+    assert sum_flows(trace.select(Stage.BIO, disk=disk.name)).count == 5
+    assert sum_flows(trace.select(Stage.SPLIT, disk=disk.name)).count == 5 * 3
+    issued = sum_flows(trace.select(Stage.ISSUED, disk=disk.name))
+    merged = sum_flows(trace.select(Stage.MERGED, disk=disk.name))
     assert issued.bytes == 5 * HALF
     assert issued.count + merged.count == 5 * 4
 
 
 def test_only_whole_granules_are_counted_as_such(disk: ScratchDisk) -> None:
     """Granules of 64 KiB that start at 4 KiB: half a MiB contains seven whole granules."""
-    trace = traced(disk, lambda: discards(disk.node, 3), granule=(65536, 4096))
+    trace = trace_load(disk, lambda: discards(disk.node, 3), granule=(65536, 4096))
     for stage in _ALL_PASS:
-        assert total(trace.select(stage, disk=disk.name)).granule_bytes == 3 * 7 * 65536
+        assert sum_flows(trace.select(stage, disk=disk.name)).granule_bytes == 3 * 7 * 65536
 
 
 def test_reads_and_writes_are_no_discards(disk: ScratchDisk) -> None:
-    trace = traced(disk, lambda: writes(disk.node, 11))
+    trace = trace_load(disk, lambda: writes(disk.node, 11))
     assert [flow for flow in trace.flows if flow.disk == disk.name] == []
 
 
 def test_write_zeroes_is_told_apart(disk: ScratchDisk) -> None:
-    trace = traced(disk, lambda: discards(disk.node, 1, request=BLKZEROOUT))
-    assert total(trace.select(Stage.BIO, disk=disk.name)).count == 0
-    assert total(trace.select(Stage.BIO, disk=disk.name, op="write_zeroes")).bytes == HALF
+    trace = trace_load(disk, lambda: discards(disk.node, 1, request=BLKZEROOUT))
+    assert sum_flows(trace.select(Stage.BIO, disk=disk.name)).count == 0
+    assert sum_flows(trace.select(Stage.BIO, disk=disk.name, op="write_zeroes")).bytes == HALF
     [ended] = trace.select(Stage.DONE, disk=disk.name, op="write_zeroes")
     assert ended.status == 1  # tmpfs cannot zero a range in place
 
 
-def blkdiscard(disk: ScratchDisk, count: int) -> None:
+def discard_in_child(disk: ScratchDisk, count: int) -> None:
     program = f"from tests.kernel.support.load import discards; discards({disk.node!r}, {count})"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_others_are_others_even_at_once(disk: ScratchDisk) -> None:
-    def load() -> None:
-        other = threading.Thread(target=blkdiscard, args=(disk, 13))
+    def run_load() -> None:
+        other = threading.Thread(target=discard_in_child, args=(disk, 13))
         other.start()
         discards(disk.node, 11)
         other.join()
 
-    trace = traced(disk, load, follow=os.getpid())
+    trace = trace_load(disk, run_load, follow=os.getpid())
     for stage in (Stage.BIO, Stage.ISSUED, Stage.DONE):
         by_whom = {flow.who: flow.amount.bytes for flow in trace.select(stage, disk=disk.name)}
-        assert by_whom == {Who.OURS: 11 * HALF, Who.OTHER: 13 * HALF}, stage
+        assert by_whom == {SenderKind.OURS: 11 * HALF, SenderKind.OTHER: 13 * HALF}, stage
     origins = {origin.who: origin for origin in trace.origins if origin.disk == disk.name}
-    assert origins[Who.OTHER].count == 13
-    assert origins[Who.OTHER].comm.startswith("python")
-    assert origins[Who.OURS].min_bytes == origins[Who.OURS].max_bytes == HALF
+    assert origins[SenderKind.OTHER].count == 13
+    assert origins[SenderKind.OTHER].comm.startswith("python")
+    assert origins[SenderKind.OURS].min_bytes == origins[SenderKind.OURS].max_bytes == HALF

@@ -13,21 +13,21 @@ from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.commands.overhead import program_statistics
+from opwatch.tools.commands.overhead import enable_program_statistics
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import reads
-from tests.kernel.support.trims import ATTEMPTS, MIB, mounted
-from tests.kernel.support.watching import lines, opwatch
+from tests.kernel.support.trims import ATTEMPTS, MIB, mount_filesystem
+from tests.kernel.support.watching import parse_lines, run_opwatch
 
 HALF = 1 << 19
 
 
-def watched(disk: ScratchDisk, *command: str) -> dict[str, Any]:
+def watch_command(disk: ScratchDisk, *command: str) -> dict[str, Any]:
     """Return the discard summary of a watched command; retry while the host hides some events."""
     for _ in range(ATTEMPTS):
-        done = opwatch("--dev", disk.name, "--json", "-q", "--", *command)
+        done = run_opwatch("--dev", disk.name, "--json", "-q", "--", *command)
         assert done.returncode == 0, done.stderr
-        [summary] = lines(done.stdout)
+        [summary] = parse_lines(done.stdout)
         discarded: dict[str, Any] = summary["discards"]
         if not summary["trust"]["drift"].get("discard") and not discarded["unseen"] and not discarded["lost"]:
             break
@@ -41,7 +41,7 @@ def test_senders_and_splits(disk: ScratchDisk) -> None:
     limit.write_text(str(1 << 17))
     program = f"from tests.kernel.support.load import discards; discards({disk.node!r}, 7)"
     try:
-        discarded = watched(disk, sys.executable, "-c", program)
+        discarded = watch_command(disk, sys.executable, "-c", program)
     finally:
         limit.write_text(str(before // 4096 * 4096))
     assert (discarded["bios"], discarded["bytes"], discarded["whole_ratio"]) == (7, 7 * HALF, 1.0)
@@ -56,8 +56,8 @@ def test_senders_and_splits(disk: ScratchDisk) -> None:
 
 
 def test_a_filesystem_is_named(disk: ScratchDisk) -> None:
-    with mounted(disk.node, "ext4") as point:
-        discarded = watched(disk, "fstrim", str(point))
+    with mount_filesystem(disk.node, "ext4") as point:
+        discarded = watch_command(disk, "fstrim", str(point))
         [sender] = discarded["senders"]
         assert (sender["comm"], sender["where"]) == ("fstrim", f"ext4 {point}")
 
@@ -76,7 +76,7 @@ def test_what_is_issued_behind_a_discard(disk: ScratchDisk) -> None:
         "for i in range(20): reads(node, 101)\n"
         "os.waitpid(pid, 0)\n"
     )
-    discarded = watched(disk, sys.executable, "-c", program)
+    discarded = watch_command(disk, sys.executable, "-c", program)
     assert discarded["bios"] == 2000
     stalled = {waiting["op"]: waiting for waiting in discarded["stalled"]}
     assert 0 < stalled["read"]["count"] <= 2020
@@ -88,15 +88,15 @@ def test_nothing_waits_where_nothing_is_discarded(disk: ScratchDisk) -> None:
         "from tests.kernel.support.load import reads, writes; "
         f"reads({disk.node!r}, 53); writes({disk.node!r}, 59)"
     )
-    discarded = watched(disk, sys.executable, "-c", program)
+    discarded = watch_command(disk, sys.executable, "-c", program)
     assert (discarded["bios"], discarded["senders"], discarded["stalled"]) == (0, [], [])
     assert (discarded["split_ratio"], discarded["whole_ratio"], discarded["mean_ns"]) == (None, None, None)
 
 
 def test_lines_fit_80_columns(disk: ScratchDisk) -> None:
-    with mounted(disk.node, "ext4") as point:
+    with mount_filesystem(disk.node, "ext4") as point:
         (point / "file").write_bytes(os.urandom(MIB))
-        done = opwatch("--dev", disk.name, "0.2", "--", "fstrim", str(point))
+        done = run_opwatch("--dev", disk.name, "0.2", "--", "fstrim", str(point))
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
     assert "discards: " in done.stdout
@@ -106,13 +106,13 @@ def test_lines_fit_80_columns(disk: ScratchDisk) -> None:
 def test_reads_run_no_program_for_what_is_only_for_discards(disk: ScratchDisk) -> None:
     """Only the block tracer's two programs run for each request; they call the discard programs as needed."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
-    with program_statistics(), closing(BlockTracer(leaves)) as tracer:
+    with enable_program_statistics(), closing(BlockTracer(leaves)) as tracer:
         live = LiveDiscards(lambda _: True)
-        live.add(dict(enumerate(leaves)), tracer)
+        live.add_leaves(dict(enumerate(leaves)), tracer)
         try:
             reads(disk.node, 499)
-            runs = {program[0]: program[2] for program in live.programs()}
-            tracer_runs = {program[0]: program[2] for program in tracer.programs()}
+            runs = {program[0]: program[2] for program in live.list_programs()}
+            tracer_runs = {program[0]: program[2] for program in tracer.list_programs()}
         finally:
             live.close()
     assert tracer_runs["rq_issue"] >= 490
@@ -120,19 +120,19 @@ def test_reads_run_no_program_for_what_is_only_for_discards(disk: ScratchDisk) -
     assert {name for name, count in runs.items() if count >= 490} <= {"discard_bio"}
 
 
-def summary_of(*options: str) -> dict[str, Any] | None:
+def watch_briefly(*options: str) -> dict[str, Any] | None:
     """Return the discard part of a short watch's summary."""
-    done = opwatch(*options, "--json", "0.05", "1")
+    done = run_opwatch(*options, "--json", "0.05", "1")
     assert done.returncode == 0, done.stderr
-    document: dict[str, Any] | None = lines(done.stdout)[-1]["discards"]
+    document: dict[str, Any] | None = parse_lines(done.stdout)[-1]["discards"]
     return document
 
 
 def test_it_is_for_disks_that_are_named_and_take_discards(disk: ScratchDisk) -> None:
-    assert summary_of("--dev", disk.name) is not None
-    assert summary_of("--dev", disk.name, "--no-discards") is None
-    assert summary_of() is None
-    assert summary_of("--discards") is not None
+    assert watch_briefly("--dev", disk.name) is not None
+    assert watch_briefly("--dev", disk.name, "--no-discards") is None
+    assert watch_briefly() is None
+    assert watch_briefly("--discards") is not None
 
 
 def test_a_partition_has_its_own(disk: ScratchDisk) -> None:
@@ -147,9 +147,9 @@ def test_a_partition_has_its_own(disk: ScratchDisk) -> None:
     )
     names = [option for number in (1, 2) for option in ("--dev", f"{disk.name}p{number}")]
     for _ in range(ATTEMPTS):
-        done = opwatch(*names, "--json", "-q", "--", sys.executable, "-c", program)
+        done = run_opwatch(*names, "--json", "-q", "--", sys.executable, "-c", program)
         assert done.returncode == 0, done.stderr
-        summaries = [summary["discards"] for summary in lines(done.stdout)]
+        summaries = [summary["discards"] for summary in parse_lines(done.stdout)]
         if [summary["ended"] for summary in summaries] == [3, 6]:
             break
     assert [(summary["bios"], summary["ended"], summary["unseen"]) for summary in summaries] == [

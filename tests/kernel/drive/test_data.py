@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.support.drives import MIB, drive, fio, run
+from tests.kernel.support.drives import MIB, create_drive, run, run_plain_fio
 from tests.kernel.support.load import BLKZEROOUT, discards, writes
-from tests.requirements import require_drive, unmet
+from tests.requirements import require_drive, skip_or_fail
 
 
 @pytest.fixture(autouse=True)
@@ -22,33 +22,33 @@ def _drive() -> None:
 
 @pytest.mark.parametrize("trim_mode", ["honour", "lazy", "ignore"])
 def test_verified_with_trims_mixed_in(trim_mode: str) -> None:
-    with drive(faults=(f"trim={trim_mode}",)) as one:
-        done = fio(
+    with create_drive(faults=(f"trim={trim_mode}",)) as one:
+        done = run_plain_fio(
             *(one.device, "--rw=randtrimwrite", "--bs=4k", "--iodepth=16", "--size=64m", "--loops=2"),
             *("--verify=crc32c", "--do_verify=1", "--verify_fatal=1"),
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "verify: bad" not in done.stderr
-        truth = one.truth()
+        truth = one.read_truth()
         assert truth["trims"] > 10_000
         assert truth["host_read_bytes"] >= 64 * MIB
 
 
 def test_small_and_odd_blocks_are_verified() -> None:
-    with drive() as one:
-        done = fio(
+    with create_drive() as one:
+        done = run_plain_fio(
             *(one.device, "--rw=randwrite", "--bsrange=512-64k", "--bs_unaligned=0", "--blockalign=512"),
             *("--iodepth=8", "--size=32m", "--verify=crc32c", "--do_verify=1", "--verify_fatal=1"),
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        truth = one.truth()
+        truth = one.read_truth()
         assert truth["unaligned_writes"] > 0
         assert truth["nand_write_rmw_bytes"] > 0
 
 
 @pytest.mark.parametrize("request_", ["discard", "zeroout"])
 def test_trimmed_ranges_read_zeroes(request_: str) -> None:
-    with drive() as one:
+    with create_drive() as one:
         Path(one.device).write_bytes(os.urandom(4 * MIB))
         run("sync", one.device)
         if request_ == "discard":
@@ -59,30 +59,30 @@ def test_trimmed_ranges_read_zeroes(request_: str) -> None:
         for start in range(0, 3 * MIB, MIB):
             assert not any(data[start : start + MIB // 2])
             assert any(data[start + MIB // 2 : start + MIB])
-        assert one.truth()["valid_bytes"] == 4 * MIB - 3 * MIB // 2
+        assert one.read_truth()["valid_bytes"] == 4 * MIB - 3 * MIB // 2
 
 
 def test_memory_is_given_back() -> None:
-    with drive() as one:
-        record = one.place.record()
+    with create_drive() as one:
+        record = one.place.read_record()
         assert record
 
-        def resident() -> int:
+        def read_resident_bytes() -> int:
             fields = Path(f"/proc/{record.pid}/statm").read_text().split()
             return int(fields[1]) * os.sysconf("SC_PAGESIZE")
 
-        empty = resident()
+        empty = read_resident_bytes()
         run("dd", f"if={one.device}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none")
-        assert resident() < empty + 4 * MIB
+        assert read_resident_bytes() < empty + 4 * MIB
         writes(one.device, 48, MIB, step=MIB)
-        assert resident() > empty + 40 * MIB
+        assert read_resident_bytes() > empty + 40 * MIB
         run("blkdiscard", one.device)
         # Each server thread keeps a buffer for its largest request, here 1 MiB.
         threads = len(os.listdir(f"/proc/{record.pid}/task"))
-        assert resident() < empty + (threads + 1) * MIB
+        assert read_resident_bytes() < empty + (threads + 1) * MIB
 
 
-def _files(folder: Path) -> dict[str, str]:
+def _hash_files(folder: Path) -> dict[str, str]:
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.iterdir())
@@ -103,53 +103,58 @@ def test_a_file_system_lives_on_it(kind: str, tmp_path: Path) -> None:
     if f"\t{kind}\n" not in Path("/proc/filesystems").read_text():
         pytest.skip(f"this kernel has no {kind}")
     if not shutil.which(f"mkfs.{kind}", path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
-        unmet("kernel", f"mkfs.{kind} is not installed")
-    with drive(400 * MIB, "7%") as one:
+        skip_or_fail("kernel", f"mkfs.{kind} is not installed")
+    with create_drive(400 * MIB, "7%") as one:
         run(f"mkfs.{kind}", "-q", FORCE[kind], one.device)
         run("mount", one.device, str(tmp_path))
         try:
             for index in range(8):
                 (tmp_path / f"file{index}").write_bytes(os.urandom(5 * MIB + 4099 * index))
-            expected = _files(tmp_path)
+            expected = _hash_files(tmp_path)
             os.sync()
-            full = one.truth()["valid_bytes"]
+            full = one.read_truth()["valid_bytes"]
             for index in range(0, 8, 2):
                 (tmp_path / f"file{index}").unlink()
                 del expected[f"file{index}"]
             # XFS frees unlinked files with a delay.
             end = time.monotonic() + 10
-            while one.truth()["valid_bytes"] > full - 15 * MIB and time.monotonic() < end:
+            while one.read_truth()["valid_bytes"] > full - 15 * MIB and time.monotonic() < end:
                 run("sync", "-f", str(tmp_path))
                 run("fstrim", str(tmp_path))
-            assert one.truth()["valid_bytes"] < full - 15 * MIB
+            assert one.read_truth()["valid_bytes"] < full - 15 * MIB
         finally:
             run("umount", str(tmp_path))
         run(*CHECK[kind], one.device)
         run("mount", one.device, str(tmp_path))
         try:
-            assert _files(tmp_path) == expected
+            assert _hash_files(tmp_path) == expected
         finally:
             run("umount", str(tmp_path))
 
 
 def test_state_survives_with_its_wear(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
-    with drive(state=state) as one:
-        assert fio(one.device, "--rw=randwrite", "--bs=4k", "--io_size=150m", "--norandommap").returncode == 0
+    with create_drive(state=state) as one:
+        assert (
+            run_plain_fio(
+                one.device, "--rw=randwrite", "--bs=4k", "--io_size=150m", "--norandommap"
+            ).returncode
+            == 0
+        )
         discards(one.device, 5, MIB // 2)
-        before = one.truth()
+        before = one.read_truth()
         digest = hashlib.sha256(Path(one.device).read_bytes()).digest()
-    with drive(op=None, state=state) as two:
+    with create_drive(op=None, state=state) as two:
         assert hashlib.sha256(Path(two.device).read_bytes()).digest() == digest
-        after = two.truth()
+        after = two.read_truth()
         for key in ("serial", "erases", "nand_write_bytes", "valid_bytes", "erase_max", "trims"):
             assert after[key] == before[key], key
         assert after["power_cycles"] == before["power_cycles"] + 1
         writes(two.device, 3)
-        two.kill()
+        two.kill_server()
     # After a kill, the drive is in its last saved state.
-    with drive(op=None, state=state) as three:
-        assert three.truth()["host_writes"] == after["host_writes"]
+    with create_drive(op=None, state=state) as three:
+        assert three.read_truth()["host_writes"] == after["host_writes"]
         assert hashlib.sha256(Path(three.device).read_bytes()).digest() == digest
 
 
@@ -157,10 +162,10 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     from opwatch.errors import OpwatchError
 
     state = tmp_path / "drive.state"
-    with drive(state=state) as one:
+    with create_drive(state=state) as one:
         writes(one.device, 5)
     whole = state.read_bytes()
     for damaged in (b"", b"nonsense" * 100, whole[: len(whole) // 2]):
         state.write_bytes(damaged)
-        with pytest.raises(OpwatchError, match="state file"), drive(op=None, state=state):
+        with pytest.raises(OpwatchError, match="state file"), create_drive(op=None, state=state):
             pass

@@ -15,9 +15,9 @@ from opwatch.counters.decode.monitor import MonitorLog
 from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.drives import MIB, Drive, drive
+from tests.kernel.support.drives import MIB, Drive, create_drive
 from tests.kernel.support.load import BLOCK, discards, reads, writes
-from tests.kernel.support.watching import opwatch
+from tests.kernel.support.watching import run_opwatch
 from tests.requirements import require_drive
 
 
@@ -28,25 +28,25 @@ def _drive() -> None:
 
 @pytest.fixture
 def one() -> Iterator[Drive]:
-    with drive() as made:
+    with create_drive() as made:
         yield made
 
 
-def pages(one: Drive) -> tuple[AmazonLog, MonitorLog]:
+def read_pages(one: Drive) -> tuple[AmazonLog, MonitorLog]:
     with closing(LatencyReader(Devices().resolve(one.device).disk)) as reader:
-        drive_latency = reader.read()
+        drive_latency = reader.read_latency()
     assert drive_latency.amazon
     assert drive_latency.monitor
     return drive_latency.amazon, drive_latency.monitor
 
 
 def test_each_command_that_was_served_is_in_it_once(one: Drive) -> None:
-    before, _ = pages(one)
+    before, _ = read_pages(one)
     writes(one.device, 23)
     reads(one.device, 11)
     discards(one.device, 7)
-    truth = one.truth()
-    log, _ = pages(one)
+    truth = one.read_truth()
+    log, _ = read_pages(one)
     # Opening a disk may cause extra reads, so the drive's own count is the reference.
     assert log.read.commands == truth["timed_reads"] == truth["host_reads"]
     assert log.write.commands == truth["timed_writes"] == truth["host_writes"] == 23
@@ -63,14 +63,14 @@ def test_each_command_that_was_served_is_in_it_once(one: Drive) -> None:
 
 
 def test_the_drive_knows_what_it_took_and_nothing_of_the_way(one: Drive) -> None:
-    one.fault("slow=40ms")
+    one.inject_faults("slow=40ms")
     begin = time.monotonic()
     writes(one.device, 5)
     took_s = time.monotonic() - begin
-    one.fault("clear", "way=40ms")
+    one.inject_faults("clear", "way=40ms")
     writes(one.device, 7)
-    truth = one.truth()
-    log, slow = pages(one)
+    truth = one.read_truth()
+    log, slow = read_pages(one)
     # Five commands took at least 40 ms each, and in total less than the wait; seven took little time.
     assert 5 * 40_000 <= log.write.time_us < took_s * 1e6 + 7 * 40_000
     assert log.write.commands == truth["timed_writes"] == 12
@@ -82,15 +82,15 @@ def test_the_drive_knows_what_it_took_and_nothing_of_the_way(one: Drive) -> None
 
 
 def test_failed_pages(one: Drive) -> None:
-    one.fault("log-fail=c3")
-    shown = opwatch("counters", "--latency", "--dev", one.device, "--json")
+    one.inject_faults("log-fail=c3")
+    shown = run_opwatch("counters", "--latency", "--dev", one.device, "--json")
     assert shown.returncode == 0
     document = json.loads(shown.stdout)
     assert document["monitor"] is None
     assert document["own"]["write"]["commands"] == 0
     assert document["failures"] == ["log-c3: Input/output error"]
-    one.fault("log-fail=d0")
-    shown = opwatch("counters", "--latency", "--dev", one.device)
+    one.inject_faults("log-fail=d0")
+    shown = run_opwatch("counters", "--latency", "--dev", one.device)
     assert (shown.returncode, shown.stdout) == (1, "")
     assert "log-d0: Input/output error" in shown.stderr
 
@@ -99,6 +99,6 @@ def test_what_has_no_such_page() -> None:
     with ScratchDisk(16 * MIB) as disk:
         with pytest.raises(Unsupported):
             LatencyReader(Devices().resolve(disk.node))
-        shown = opwatch("counters", "--latency", "--dev", disk.node)
+        shown = run_opwatch("counters", "--latency", "--dev", disk.node)
     assert shown.returncode == 5
     assert "no page of its own latency" in shown.stderr

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from opwatch.drive import life, nodes, server
-from opwatch.drive.place import ROOT, Place
-from opwatch.drive.process import server_of
+from opwatch.drive.place import ROOT, DriveFolder
+from opwatch.drive.process import open_server
 from opwatch.errors import RefusedError
 from opwatch.host.mountspaces import Survey
-from tests.kernel.support.drives import Drive, drive, fio, loops_of, run
-from tests.kernel.support.guard import guarded
+from tests.kernel.support.drives import Drive, create_drive, find_loops, run, run_plain_fio
+from tests.kernel.support.guard import guard_resource
 from tests.kernel.support.load import writes
-from tests.kernel.support.watching import opwatch
+from tests.kernel.support.watching import run_opwatch
 from tests.requirements import require_drive
 
 # Far below the commands' own deadlines, and enough for a loaded machine.
@@ -36,8 +36,8 @@ def _drive() -> None:
 
 
 @contextlib.contextmanager
-def stopped(one: Drive) -> Iterator[int]:
-    with server_of(one.place) as process:
+def stop_server(one: Drive) -> Iterator[int]:
+    with open_server(one.place) as process:
         assert process
         pid = process.pid
         os.kill(pid, signal.SIGSTOP)
@@ -51,18 +51,18 @@ def stopped(one: Drive) -> Iterator[int]:
 
 
 def test_a_stopped_server_hangs_no_command(tmp_path: Path) -> None:
-    with drive(state=tmp_path / "drive.state") as one, stopped(one) as pid:
+    with create_drive(state=tmp_path / "drive.state") as one, stop_server(one) as pid:
         for words in (("info", one.name), ("fault", one.name, "trim=lazy"), ("destroy", one.name)):
             begin = time.monotonic()
-            done = opwatch("drive", *words)
+            done = run_opwatch("drive", *words)
             assert done.returncode == 1, (words, done.stderr)
             assert f"kill -CONT {pid}" in done.stderr
             assert time.monotonic() - begin < AT_ONCE_S
         # No other drive waits for the stopped server, and the drive's state is unchanged afterwards.
-        with drive() as two:
+        with create_drive() as two:
             assert two.place.is_alive()
         os.kill(pid, signal.SIGCONT)
-        assert one.truth()["host_writes"] == 0
+        assert one.read_truth()["host_writes"] == 0
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_stopped_server_hangs_no_command(tmp_path: Path) -> None:
     ids=["counters", "waf", "watch"],
 )
 def test_a_stopped_server_hangs_nobody_who_reads_its_pages(words: list[str], status: int) -> None:
-    with drive() as one, stopped(one) as pid:
+    with create_drive() as one, stop_server(one) as pid:
         argv = [sys.executable, "-P", "-m", "opwatch", *words, "--dev", one.device]
         reader = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
@@ -86,14 +86,14 @@ def test_a_stopped_server_hangs_nobody_who_reads_its_pages(words: list[str], sta
 
 
 def test_a_stopped_drive_with_nothing_to_save_is_removed() -> None:
-    with drive() as one, stopped(one) as pid:
+    with create_drive() as one, stop_server(one) as pid:
         load = subprocess.Popen(
             ["dd", "if=/dev/zero", f"of={one.device}", "bs=4k", "count=64", "oflag=direct"],
             stderr=subprocess.DEVNULL,
         )
         time.sleep(0.2)
         begin = time.monotonic()
-        done = opwatch("drive", "destroy", one.name)
+        done = run_opwatch("drive", "destroy", one.name)
         assert done.returncode == 0, done.stderr
         assert time.monotonic() - begin < AT_ONCE_S
         assert load.wait(10) != 0
@@ -106,30 +106,30 @@ def test_an_upgraded_server_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     shutil.copy(server.PROGRAM, program)
     original = server.PROGRAM
     monkeypatch.setattr(server, "PROGRAM", program)
-    with drive() as one:
+    with create_drive() as one:
         # Replace the program while it runs, as an upgrade does.
         program.unlink()
         monkeypatch.setattr(server, "PROGRAM", original)
         holder = os.open(one.device, os.O_RDONLY)
         try:
-            life.destroy(one.name)
+            life.destroy_drive(one.name)
         finally:
             os.close(holder)
         assert not one.place.exists()
-        with server_of(one.place) as process:
+        with open_server(one.place) as process:
             assert process is None
 
 
 def test_another_process_of_its_number_is_left_alone() -> None:
-    with drive() as one, subprocess.Popen(["sleep", "60"]) as other:
+    with create_drive() as one, subprocess.Popen(["sleep", "60"]) as other:
         try:
-            record = one.place.record()
+            record = one.place.read_record()
             assert record
             one.place.write_record(
                 type(record)(one.name, record.device, other.pid, None, False, record.diskseq)
             )
             holder = os.open(one.device, os.O_RDONLY)
-            life.destroy(one.name)
+            life.destroy_drive(one.name)
             os.close(holder)
             assert other.poll() is None
             assert not one.place.exists()
@@ -138,7 +138,7 @@ def test_another_process_of_its_number_is_left_alone() -> None:
 
 
 @contextlib.contextmanager
-def namespace(script: str) -> Iterator[subprocess.Popen[str]]:
+def run_in_namespace(script: str) -> Iterator[subprocess.Popen[str]]:
     """Yield a shell in a private mount namespace after it has run the script."""
     shell = subprocess.Popen(
         ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f"{script}; echo ready; read line"],
@@ -155,21 +155,21 @@ def namespace(script: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_mounted_in_another_namespace_it_is_in_use(tmp_path: Path) -> None:
-    with drive() as one:
+    with create_drive() as one:
         run("mkfs.ext4", "-q", one.device)
-        with namespace(f"mount {one.device} {tmp_path}") as shell:
+        with run_in_namespace(f"mount {one.device} {tmp_path}") as shell:
             assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
             with pytest.raises(
                 RefusedError, match=f"{tmp_path} in the mount namespace of process {shell.pid}"
             ):
-                life.destroy(one.name)
-            assert opwatch("drive", "destroy", one.name).returncode == 3
+                life.destroy_drive(one.name)
+            assert run_opwatch("drive", "destroy", one.name).returncode == 3
             assert one.place.is_alive()
-        assert life.destroy(one.name) == []
+        assert life.destroy_drive(one.name) == []
 
 
 def test_destroy_all_in_a_namespace_leaves_the_hosts_devices() -> None:
-    with drive() as one:
+    with create_drive() as one:
         done = subprocess.run(
             [
                 *("unshare", "--mount", "--propagation", "private", "sh", "-ec"),
@@ -180,13 +180,13 @@ def test_destroy_all_in_a_namespace_leaves_the_hosts_devices() -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert loops_of(one.name) == [Path(one.device).name]
+        assert find_loops(one.name) == [Path(one.device).name]
         writes(one.device, 3)
-        assert one.truth()["host_writes"] == 3
+        assert one.read_truth()["host_writes"] == 3
 
 
 def test_one_read_is_one_answer() -> None:
-    with drive() as one:
+    with create_drive() as one:
         argv = [
             "fio",
             "--name=x",
@@ -222,19 +222,19 @@ def test_one_read_is_one_answer() -> None:
 
 
 def test_a_stray_file_is_named(tmp_path: Path) -> None:
-    with drive() as one:
+    with create_drive() as one:
         stray = one.place.folder / "stray"
         stray.write_text("precious")
-        done = opwatch("drive", "destroy", one.name)
+        done = run_opwatch("drive", "destroy", one.name)
         assert done.returncode == 1
         assert "Traceback" not in done.stderr
         assert str(one.place.folder) in done.stderr
         stray.unlink()
-        assert opwatch("drive", "destroy", one.name).returncode == 0
+        assert run_opwatch("drive", "destroy", one.name).returncode == 0
 
 
 def test_its_folder_is_for_root_alone() -> None:
-    with drive() as one:
+    with create_drive() as one:
         assert one.place.folder.stat().st_mode & 0o7777 == 0o700
         assert one.place.lock_path.stat().st_mode & 0o7777 == 0o600
         done = subprocess.run(
@@ -255,28 +255,33 @@ def test_its_folder_is_for_root_alone() -> None:
 
 
 def test_ties_are_broken_as_chosen() -> None:
-    with drive(config={"tie": 1}) as one:
-        assert fio(one.device, "--rw=randwrite", "--bs=4k", "--io_size=100m", "--norandommap").returncode == 0
-        assert one.truth()["gc_victims"] > 0
+    with create_drive(config={"tie": 1}) as one:
+        assert (
+            run_plain_fio(
+                one.device, "--rw=randwrite", "--bs=4k", "--io_size=100m", "--norandommap"
+            ).returncode
+            == 0
+        )
+        assert one.read_truth()["gc_victims"] > 0
 
 
 def test_what_no_drive_serves_is_swept_unless_it_may_be_mounted_out_of_sight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with drive() as one:
+    with create_drive() as one:
         device = Path(one.device).name
-        one.kill()
+        one.kill_server()
         # Hide the drive's folder, as another mount namespace would.
         run("mount", "-t", "tmpfs", "none", str(ROOT))
         try:
-            monkeypatch.setattr(nodes, "survey", lambda _: Survey((), ("the host of a container",)))
-            [note] = [note for note in life.sweep() if one.device in note]
+            monkeypatch.setattr(nodes, "survey_mounts", lambda _: Survey((), ("the host of a container",)))
+            [note] = [note for note in life.detach_abandoned() if one.device in note]
             assert "may be mounted where this cannot look (the host of a container)" in note
             assert f"losetup --detach {one.device}" in note
-            assert loops_of(one.name) == [device]
-            monkeypatch.setattr(nodes, "survey", lambda _: Survey((), ()))
-            assert not any(one.device in note for note in life.sweep())
-            assert loops_of(one.name) == []
+            assert find_loops(one.name) == [device]
+            monkeypatch.setattr(nodes, "survey_mounts", lambda _: Survey((), ()))
+            assert not any(one.device in note for note in life.detach_abandoned())
+            assert find_loops(one.name) == []
         finally:
             run("umount", str(ROOT))
 
@@ -286,22 +291,23 @@ def test_from_another_namespace_it_says_where_the_drive_is(tmp_path: Path) -> No
     create = (
         f"{sys.executable} -m opwatch drive create --name {name} --size 64M --op 10% --state {tmp_path}/s"
     )
-    with guarded("drive", name), namespace(create):
+    with guard_resource("drive", name), run_in_namespace(create):
         try:
-            record = Place(name).record()
+            record = DriveFolder(name).read_record()
             assert record
             for words in (["info", name], ["fault", name, "trim=lazy"], ["destroy", name]):
-                done = opwatch("drive", *words)
+                done = run_opwatch("drive", *words)
                 assert done.returncode == (3 if words[0] == "destroy" else 1)
                 assert f"nsenter --mount --target {record.pid} opwatch drive {words[0]} {name}" in done.stderr
                 assert "No such file" not in done.stderr
             assert (
-                f"{name:<16} {record.device:<12} alive, not mounted here" in opwatch("drive", "list").stdout
+                f"{name:<16} {record.device:<12} alive, not mounted here"
+                in run_opwatch("drive", "list").stdout
             )
-            assert Place(name).is_alive()
+            assert DriveFolder(name).is_alive()
             there = ["nsenter", "--mount", "--target", str(record.pid), sys.executable, "-m", "opwatch"]
             assert f"drive      {name}" in run(*there, "drive", "info", name)
         finally:
-            life.destroy(name, save=False)
-        assert not Place(name).exists()
-        assert loops_of(name) == []
+            life.destroy_drive(name, save=False)
+        assert not DriveFolder(name).exists()
+        assert find_loops(name) == []

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from opwatch.drive import life
-from opwatch.drive.place import Place
+from opwatch.drive.place import DriveFolder
 from opwatch.errors import OpwatchError, RefusedError
-from tests.kernel.support.drives import MIB, a_name, drive, loops_of, run
+from tests.kernel.support.drives import MIB, create_drive, find_loops, make_name, run
 from tests.kernel.support.load import writes
-from tests.kernel.support.watching import opwatch
+from tests.kernel.support.watching import run_opwatch
 from tests.requirements import require_drive
 
 FIXTURE = Path(__file__).parents[2] / "fixtures/drive/version-1.state.gz"
@@ -29,24 +29,27 @@ def _drive() -> None:
     require_drive()
 
 
-def _leftovers(folder: Path) -> list[str]:
+def _list_leftovers(folder: Path) -> list[str]:
     return [name for name in os.listdir(folder) if name.endswith((".saving", ".new"))]
 
 
 def test_two_drives_on_one_file(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
-    with drive(state=state), pytest.raises(RefusedError, match="in use by"), drive(state=state):
+    with create_drive(state=state), pytest.raises(RefusedError, match="in use by"), create_drive(state=state):
         pass
     # Also if the file exists and is named by another path.
     (tmp_path / "folder").symlink_to(tmp_path)
-    with drive(op=None, state=state) as one:
+    with create_drive(op=None, state=state) as one:
         with (
             pytest.raises(RefusedError, match="in use by"),
-            drive(op=None, state=tmp_path / "folder/drive.state"),
+            create_drive(op=None, state=tmp_path / "folder/drive.state"),
         ):
             pass
         os.link(state, tmp_path / "second-name")
-        with pytest.raises(OpwatchError, match="in use by"), drive(op=None, state=tmp_path / "second-name"):
+        with (
+            pytest.raises(OpwatchError, match="in use by"),
+            create_drive(op=None, state=tmp_path / "second-name"),
+        ):
             pass
         assert one.place.is_alive()
 
@@ -57,16 +60,16 @@ def test_it_is_ours_alone_and_whole(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     planted.symlink_to(victim)
-    with drive(state=state) as one:
+    with create_drive(state=state) as one:
         writes(one.device, 5)
     assert state.stat().st_mode & 0o7777 == 0o600
     assert victim.read_text() == "precious"
-    assert _leftovers(tmp_path) == ["drive.state.new"]
+    assert _list_leftovers(tmp_path) == ["drive.state.new"]
 
 
 def test_a_link_a_fifo_and_a_folder_are_refused_at_once(tmp_path: Path) -> None:
     real = tmp_path / "real"
-    with drive(state=real) as one:
+    with create_drive(state=real) as one:
         writes(one.device, 5)
     whole = real.read_bytes()
     for name in ("link", "dangling", "fifo", "folder"):
@@ -77,15 +80,15 @@ def test_a_link_a_fifo_and_a_folder_are_refused_at_once(tmp_path: Path) -> None:
             path.mkdir()
         else:
             path.symlink_to(real if name == "link" else tmp_path / "nowhere")
-        drive_name = a_name()
+        drive_name = make_name()
         begin = time.monotonic()
-        done = opwatch("drive", "create", "--name", drive_name, "--size", "64M", "--state", str(path))
+        done = run_opwatch("drive", "create", "--name", drive_name, "--size", "64M", "--state", str(path))
         assert done.returncode == 3, (name, done.stderr)
         assert str(path) in done.stderr
         expected = "is a link" if name in ("link", "dangling") else "no regular file"
         assert expected in done.stderr
         assert time.monotonic() - begin < 20
-        assert not Place(drive_name).exists()
+        assert not DriveFolder(drive_name).exists()
     assert (tmp_path / "link").is_symlink()
     assert real.read_bytes() == whole
     assert not (tmp_path / "nowhere").exists()
@@ -93,7 +96,7 @@ def test_a_link_a_fifo_and_a_folder_are_refused_at_once(tmp_path: Path) -> None:
 
 def test_damaged_contents_and_headers_are_refused(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
-    with drive(8 * MIB, "50%", state=state) as one:
+    with create_drive(8 * MIB, "50%", state=state) as one:
         Path(one.device).write_bytes(bytes(range(1, 256)) * 4096)
         run("sync", one.device)
     whole = state.read_bytes()
@@ -101,7 +104,7 @@ def test_damaged_contents_and_headers_are_refused(tmp_path: Path) -> None:
         damaged = bytearray(whole)
         damaged[at] ^= 0x10
         state.write_bytes(damaged)
-        with pytest.raises(OpwatchError, match="state file"), drive(op=None, state=state):
+        with pytest.raises(OpwatchError, match="state file"), create_drive(op=None, state=state):
             pass
 
 
@@ -111,43 +114,43 @@ def test_what_a_killed_save_leaves_is_cleaned_up(tmp_path: Path) -> None:
     other = tmp_path / ".other.state.00112233445566ff.saving"
     for path in (left, other):
         path.write_text("half a drive")
-    with drive(state=state):
+    with create_drive(state=state):
         assert not left.exists()
         assert other.exists()
 
 
 def test_killed_while_it_saves_the_old_one_is_whole(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
-    with drive(256 * MIB, state=state) as one:
+    with create_drive(256 * MIB, state=state) as one:
         writes(one.device, 5)
     whole = state.read_bytes()
-    with drive(op=None, state=state) as one:
+    with create_drive(op=None, state=state) as one:
         run("dd", "if=/dev/urandom", f"of={one.device}", "bs=1M", "count=200", "oflag=direct", "status=none")
         saving = subprocess.Popen(
             ["sh", "-c", f"printf save > {one.place.mount}/control"], stderr=subprocess.DEVNULL
         )
         end = time.monotonic() + 10
-        while not _leftovers(tmp_path) and saving.poll() is None and time.monotonic() < end:
+        while not _list_leftovers(tmp_path) and saving.poll() is None and time.monotonic() < end:
             time.sleep(0.001)
-        one.kill()
+        one.kill_server()
         saving.wait()
-        life.destroy(one.name)
+        life.destroy_drive(one.name)
     # Either the save finished before the kill, or the file is unchanged.
-    if _leftovers(tmp_path):
+    if _list_leftovers(tmp_path):
         assert state.read_bytes() == whole
-    with drive(op=None, state=state):
-        assert _leftovers(tmp_path) == []
+    with create_drive(op=None, state=state):
+        assert _list_leftovers(tmp_path) == []
 
 
 def test_a_server_that_is_killed_while_it_saves_ends_the_destroy_with_words(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
-    with drive(256 * MIB, state=state) as one:
+    with create_drive(256 * MIB, state=state) as one:
         run("dd", "if=/dev/urandom", f"of={one.device}", "bs=1M", "count=200", "oflag=direct", "status=none")
         argv = [sys.executable, "-P", "-m", "opwatch", "drive", "destroy", one.name]
         destroying = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
-        while not _leftovers(tmp_path) and destroying.poll() is None:
+        while not _list_leftovers(tmp_path) and destroying.poll() is None:
             time.sleep(0.001)
-        one.kill()
+        one.kill_server()
         _, said = destroying.communicate(timeout=60)
         assert destroying.returncode == 1, said
         assert said.count("\n") == 1
@@ -158,10 +161,10 @@ def test_a_server_that_is_killed_while_it_saves_ends_the_destroy_with_words(tmp_
 
 def test_what_was_to_be_kept_is_kept_again(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
-    with drive(state=state, faults=("trim=keep",)) as one:
+    with create_drive(state=state, faults=("trim=keep",)) as one:
         Path(one.device).write_bytes(b"kept" * 1024)
         run("sync", one.device)
-    with drive(op=None, state=state) as one:
+    with create_drive(op=None, state=state) as one:
         run("blkdiscard", "-l", "4k", one.device)
         with Path(one.device).open("rb") as node:
             assert node.read(4) == b"kept"
@@ -170,8 +173,8 @@ def test_what_was_to_be_kept_is_kept_again(tmp_path: Path) -> None:
 def test_a_drive_saved_by_the_version_before(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
     state.write_bytes(gzip.decompress(FIXTURE.read_bytes()))
-    with drive(op=None, state=state) as one:
-        assert one.truth()["serial"] == "OPW81274522E293B2CC"
+    with create_drive(op=None, state=state) as one:
+        assert one.read_truth()["serial"] == "OPW81274522E293B2CC"
         data = Path(one.device).read_bytes()
         for page in (1, 2, 3, 7, 100):
             assert data[page * 4096 : page * 4096 + 4096] == bytes([page]) * 4096
@@ -183,25 +186,25 @@ def test_no_room_to_save_says_so_and_keeps_the_drive(tmp_path: Path) -> None:
     small.mkdir()
     run("mount", "-t", "tmpfs", "-o", "size=2m", "none", str(small))
     try:
-        with drive(state=small / "drive.state") as one:
+        with create_drive(state=small / "drive.state") as one:
             run(
                 "dd", "if=/dev/urandom", f"of={one.device}", "bs=1M", "count=8", "oflag=direct", "status=none"
             )
-            done = opwatch("drive", "destroy", one.name)
+            done = run_opwatch("drive", "destroy", one.name)
             assert done.returncode == 1
             assert "No space left on device" in done.stderr
             assert f"{small}/drive.state" in done.stderr
             assert os.listdir(small) == []
             # list and info agree: the drive is alive and keeps its own device.
-            device = json.loads(opwatch("drive", "info", one.name, "--json").stdout)["device"]
-            with drive() as two:
+            device = json.loads(run_opwatch("drive", "info", one.name, "--json").stdout)["device"]
+            with create_drive() as two:
                 assert two.device != device
-                before = one.truth()["host_writes"]
+                before = one.read_truth()["host_writes"]
                 writes(device, 3)
-                assert two.truth()["host_writes"] == 0
-                assert one.truth()["host_writes"] == before + 3
+                assert two.read_truth()["host_writes"] == 0
+                assert one.read_truth()["host_writes"] == before + 3
             run("mount", "-o", "remount,size=32m", str(small))
-            assert life.destroy(one.name) == []
+            assert life.destroy_drive(one.name) == []
             assert (small / "drive.state").stat().st_size > 8 * MIB
     finally:
         run("umount", str(small))
@@ -209,37 +212,37 @@ def test_no_room_to_save_says_so_and_keeps_the_drive(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path)
-    done = opwatch("drive", "create", "--size", "64M", "--state", str(tmp_path / "x"))
+    done = run_opwatch("drive", "create", "--size", "64M", "--state", str(tmp_path / "x"))
     assert done.returncode == 2
     assert "there is no folder" in done.stderr
 
 
 def test_the_sizes_of_a_state_file_need_memory_too(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    name = a_name()
-    with drive(state=state) as one:
+    name = make_name()
+    with create_drive(state=state) as one:
         writes(one.device, 40)
     create = ("drive", "create", "--name", name, "--state", str(state), "--memory")
-    done = opwatch(*create, "32M")
+    done = run_opwatch(*create, "32M")
     assert done.returncode == 1
     assert f"--state {state}: the drive in the state file can take" in done.stderr
     assert f"and {32 * MIB} may be used" in done.stderr
-    assert not Place(name).exists()
+    assert not DriveFolder(name).exists()
     # Room for 64 MiB of data and its tables.
     try:
-        assert opwatch(*create, "65M").returncode == 0
+        assert run_opwatch(*create, "65M").returncode == 0
     finally:
-        opwatch("drive", "destroy", name)
+        run_opwatch("drive", "destroy", name)
 
 
 def test_when_the_folder_of_the_file_is_gone_it_says_so_and_what_can_be_done(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     state = folder / "one.opw"
-    with drive(state=state) as one:
+    with create_drive(state=state) as one:
         writes(one.device, 3)
         folder.rmdir()
-        done = opwatch("drive", "destroy", one.name)
+        done = run_opwatch("drive", "destroy", one.name)
         assert done.returncode == 1
         assert f"not saved to {state}: No such file or directory" in done.stderr
         assert f"mkdir -p {folder}" in done.stderr
@@ -248,40 +251,40 @@ def test_when_the_folder_of_the_file_is_gone_it_says_so_and_what_can_be_done(tmp
         )
         assert one.place.is_alive()
         folder.mkdir()
-        done = opwatch("drive", "destroy", one.name)
+        done = run_opwatch("drive", "destroy", one.name)
         assert (done.returncode, done.stderr) == (0, "")
         assert not one.place.exists()
-    with drive(op=None, state=state) as again:
-        assert again.truth()["host_writes"] == 3
+    with create_drive(op=None, state=state) as again:
+        assert again.read_truth()["host_writes"] == 3
 
 
 def test_what_is_in_the_folder_that_was_made_again_is_not_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     state = folder / "one.opw"
-    with drive(state=state) as one:
+    with create_drive(state=state) as one:
         folder.rmdir()
         folder.mkdir()
         state.write_bytes(b"of somebody else")
-        done = opwatch("drive", "destroy", one.name)
+        done = run_opwatch("drive", "destroy", one.name)
         assert done.returncode == 1
         assert "File exists" in done.stderr
         assert state.read_bytes() == b"of somebody else"
         assert [path.name for path in folder.iterdir()] == [state.name]
-        life.destroy(one.name, save=False)
+        life.destroy_drive(one.name, save=False)
 
 
 def test_without_a_save_the_file_stays_as_it_was(tmp_path: Path) -> None:
     state = tmp_path / "one.opw"
-    with drive(state=state) as one:
+    with create_drive(state=state) as one:
         writes(one.device, 3)
-        life.destroy(one.name)
+        life.destroy_drive(one.name)
     before = state.read_bytes()
-    with drive(op=None, state=state) as one:
+    with create_drive(op=None, state=state) as one:
         writes(one.device, 5)
-        done = opwatch("drive", "destroy", "--no-save", one.name)
+        done = run_opwatch("drive", "destroy", "--no-save", one.name)
         assert done.returncode == 0
         assert f"was not saved: {state} has it as it was saved before" in done.stderr
         assert not one.place.exists()
-        assert loops_of(one.name) == []
+        assert find_loops(one.name) == []
     assert state.read_bytes() == before

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.fio.fio import run_fio
-from tests.kernel.support.drives import MIB, drive
+from tests.kernel.support.drives import MIB, create_drive
 from tests.kernel.support.load import reads, writes
-from tests.kernel.support.watching import opwatch
+from tests.kernel.support.watching import run_opwatch
 from tests.requirements import require_drive
 
 
@@ -24,7 +24,7 @@ def _drive() -> None:
 
 def test_writes_are_as_fast_as_the_dies_program() -> None:
     config = {"service.dies": 2, "service.buffer_bytes": MIB, "service.jitter_permille": 0}
-    with drive(128 * MIB, "28%", config=config, words=("timing",)) as one:
+    with create_drive(128 * MIB, "28%", config=config, words=("timing",)) as one:
         load = ("--rw=write", "--bs=64k", "--iodepth=8", "--ioengine=libaio", "--size=100m")
         result = run_fio(one.device, load)
         # Two planes of 16 KiB in 0.7 ms on each of two dies; the last MiB may still be in the buffer.
@@ -34,7 +34,7 @@ def test_writes_are_as_fast_as_the_dies_program() -> None:
 
 def test_reads_take_the_time_of_a_die() -> None:
     config = {"service.read_ns": 5_000_000}
-    with drive(config=config, words=("timing",)) as one:
+    with create_drive(config=config, words=("timing",)) as one:
         writes(one.device, 40)
         begin = time.monotonic()
         reads(one.device, 40)
@@ -46,7 +46,7 @@ def test_reads_take_the_time_of_a_die() -> None:
 
 
 def test_off_means_at_once() -> None:
-    with drive(config={"service.read_ns": 50_000_000}) as one:
+    with create_drive(config={"service.read_ns": 50_000_000}) as one:
         writes(one.device, 40)
         begin = time.monotonic()
         reads(one.device, 40)
@@ -55,46 +55,46 @@ def test_off_means_at_once() -> None:
 
 def test_it_says_when_the_host_was_the_limit() -> None:
     quick = {"service.latency_ns": 100, "service.read_ns": 1, "service.command_ns": 1}
-    with drive(config=quick, words=("timing",)) as one:
+    with create_drive(config=quick, words=("timing",)) as one:
         # No host answers within 100 ns. The range was never written, so nothing is read from flash.
         reads(one.device, 40)
-        truth = one.truth()
+        truth = one.read_truth()
         assert truth["timing"] == 1
         assert truth["answers_timed"] >= 40
         assert truth["answers_late"] > truth["answers_timed"] // 2
         assert truth["answers_late_ns"] >= truth["answers_late_max_ns"] > 0
-        text = opwatch("drive", "info", one.name).stdout
-        assert f"% of {one.truth()['answers_timed']} answers" in text
+        text = run_opwatch("drive", "info", one.name).stdout
+        assert f"% of {one.read_truth()['answers_timed']} answers" in text
         assert "the host was the limit for" in text
-        assert json.loads(opwatch("drive", "info", one.name, "--json").stdout)["answers_late"] > 0
+        assert json.loads(run_opwatch("drive", "info", one.name, "--json").stdout)["answers_late"] > 0
 
 
 def test_a_slow_drive_is_kept_time_of() -> None:
-    with drive(config={"service.latency_ns": 100_000_000}, words=("timing",)) as one:
+    with create_drive(config={"service.latency_ns": 100_000_000}, words=("timing",)) as one:
         reads(one.device, 10)
-        truth = one.truth()
+        truth = one.read_truth()
         assert truth["answers_due_ns"] >= 10 * 100_000_000
         # An answer is late after ten milliseconds, which a busy host may exceed occasionally.
         assert truth["answers_late"] <= truth["answers_timed"] // 2
 
 
 def test_without_timing_nothing_is_late() -> None:
-    with drive() as one:
+    with create_drive() as one:
         reads(one.device, 10)
-        truth = one.truth()
+        truth = one.read_truth()
         assert (truth["timing"], truth["answers_timed"], truth["answers_late"]) == (0, 0, 0)
-        assert "timing" not in opwatch("drive", "info", one.name).stdout
+        assert "timing" not in run_opwatch("drive", "info", one.name).stdout
 
 
 @pytest.mark.parametrize(("words", "niceness"), [(("timing",), -10), ((), 0)], ids=["real", "off"])
 def test_what_is_due_at_a_moment_goes_before_the_load(words: tuple[str, ...], niceness: int) -> None:
-    with drive(words=words) as one:
-        record = one.place.record()
+    with create_drive(words=words) as one:
+        record = one.place.read_record()
         assert record
-        threads = [os.getpriority(os.PRIO_PROCESS, int(path.name)) for path in _threads(record.pid)]
+        threads = [os.getpriority(os.PRIO_PROCESS, int(path.name)) for path in _list_threads(record.pid)]
     own = os.getpriority(os.PRIO_PROCESS, 0)
     assert set(threads) == {niceness or own}
 
 
-def _threads(pid: int) -> list[Path]:
+def _list_threads(pid: int) -> list[Path]:
     return list(Path(f"/proc/{pid}/task").iterdir())

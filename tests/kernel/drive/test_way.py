@@ -12,15 +12,15 @@ from contextlib import closing
 import pytest
 
 from opwatch.collectors.firmware.own_latency import LatencyReader
-from opwatch.collectors.firmware.way import WayWatch, ways
-from opwatch.counters.latency.between import WayTimes
+from opwatch.collectors.firmware.way import TransportWatch, compare_polls
+from opwatch.counters.latency.comparison import TransportTimes
 from opwatch.host.device import Devices
-from opwatch.tools.backends import attach
+from opwatch.tools.backends import attach_tracer
 from opwatch.tools.commands.watch import choose_leaves
-from opwatch.trace.trust import trust
-from tests.kernel.support.drives import Drive, drive, fio
+from opwatch.trace.trust import account_losses
+from tests.kernel.support.drives import Drive, create_drive, run_plain_fio
 from tests.kernel.support.load import reads, writes
-from tests.kernel.support.watching import ATTEMPTS, opwatch
+from tests.kernel.support.watching import ATTEMPTS, run_opwatch
 from tests.requirements import require_drive, require_kernel
 
 DELAY_NS = 20_000_000
@@ -32,18 +32,20 @@ def _drive() -> None:
     require_kernel()
 
 
-def watched(one: Drive, workload: Callable[[], None]) -> tuple[dict[str, WayTimes], dict[str, float]]:
+def watch_workload(
+    one: Drive, workload: Callable[[], None]
+) -> tuple[dict[str, TransportTimes], dict[str, float]]:
     """Return the path's reported times for a workload, and the true mean from host and drive in ns."""
     disk = Devices().resolve(one.device).disk
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
-        with closing(LatencyReader(disk)) as reader, closing(attach("libbpf", leaves)) as tracer:
-            watch = WayWatch(disk, tracer, reader)
-            first, before = watch.look(), one.truth()
+        with closing(LatencyReader(disk)) as reader, closing(attach_tracer("libbpf", leaves)) as tracer:
+            watch = TransportWatch(disk, tracer, reader)
+            first, before = watch.poll_drive(), one.read_truth()
             workload()
-            after, last = one.truth(), watch.look()
-        directions = ways(first, last)
-        if not any(drift.drift for drift in trust(first.before, last.before, 0).drift.values()):
+            after, last = one.read_truth(), watch.poll_drive()
+        directions = compare_polls(first, last)
+        if not any(drift.drift for drift in account_losses(first.before, last.before, 0).drift.values()):
             break
     truth = {}
     for name, times in directions.items():
@@ -56,13 +58,13 @@ def watched(one: Drive, workload: Callable[[], None]) -> tuple[dict[str, WayTime
 
 @pytest.mark.parametrize("fault", ["way", "slow"])
 def test_the_truth_lies_in_the_range(fault: str) -> None:
-    with drive(faults=(f"{fault}=20ms",)) as one:
+    with create_drive(faults=(f"{fault}=20ms",)) as one:
 
-        def workload() -> None:
+        def run_workload() -> None:
             writes(one.device, 31)
             reads(one.device, 37)
 
-        directions, truth = watched(one, workload)
+        directions, truth = watch_workload(one, run_workload)
     for name, number in (("write", 31), ("read", 37)):
         times = directions[name]
         assert times.reason is None
@@ -83,14 +85,14 @@ def test_the_truth_lies_in_the_range(fault: str) -> None:
 def test_under_load_the_edges_widen_it() -> None:
     """The first and the last sample fall into a load: the host's true mean then covers a few other requests,
     and the range allows for them."""
-    with drive(faults=("way=2ms",)) as one:
+    with create_drive(faults=("way=2ms",)) as one:
         load = threading.Thread(
-            target=fio,
+            target=run_plain_fio,
             args=(one.device, "--rw=randread", "--bs=4k", "--iodepth=4", "--time_based", "--runtime=4"),
         )
         load.start()
         time.sleep(1)
-        directions, _ = watched(one, lambda: time.sleep(1))
+        directions, _ = watch_workload(one, lambda: time.sleep(1))
         load.join()
     times = directions["read"]
     assert times.reason is None
@@ -103,13 +105,13 @@ def test_under_load_the_edges_widen_it() -> None:
 
 
 def test_commands_that_are_split_cannot_be_told() -> None:
-    with drive() as one:
-        directions, _ = watched(one, lambda: split(one))
+    with create_drive() as one:
+        directions, _ = watch_workload(one, lambda: bypass_block_layer(one))
     assert directions["write"].reason
     assert "split or merged" in directions["write"].reason
 
 
-def split(one: Drive) -> None:
+def bypass_block_layer(one: Drive) -> None:
     """Send commands invisible to the block layer: writes to the drive's file, below the block device."""
     with (one.place.mount / "disk").open("r+b", buffering=0) as disk:
         for block in range(5):
@@ -118,12 +120,12 @@ def split(one: Drive) -> None:
 
 
 def test_the_command() -> None:
-    with drive(faults=("way=5ms",)) as one:
-        shown = opwatch("counters", "--latency", "--dev", one.device, "--for", "300ms", "--json")
+    with create_drive(faults=("way=5ms",)) as one:
+        shown = run_opwatch("counters", "--latency", "--dev", one.device, "--for", "300ms", "--json")
         assert shown.returncode == 0, shown.stderr
         document = json.loads(shown.stdout)
         assert document["type"] == "latency-way"
         assert document["seconds"] >= 0.3
         assert document["write"]["commands"] == 0
-        shown = opwatch("counters", "--dev", one.device, "--for", "1s")
+        shown = run_opwatch("counters", "--dev", one.device, "--for", "1s")
         assert shown.returncode == 2

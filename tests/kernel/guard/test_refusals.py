@@ -16,61 +16,61 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.guard.disk_facts import collect_facts
 from opwatch.collectors.guard.held_disk import HeldDisk
-from opwatch.collectors.guard.looking import look_at
 from opwatch.errors import RefusedError
-from opwatch.guard.obstacles import Consent, obstacles
+from opwatch.guard.obstacles import Consent, find_obstacles
 from opwatch.host import loop
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.host.test_mountspaces import mounted_elsewhere
-from tests.kernel.support.drives import MIB, drive, fio, run
-from tests.kernel.support.filesystems import make, mounted
+from tests.kernel.host.test_mountspaces import mount_elsewhere
+from tests.kernel.support.drives import MIB, create_drive, run, run_plain_fio
+from tests.kernel.support.filesystems import make_filesystem, mount_device
 
 ALLOWED = Consent(destroy=True, allow_virtual=True)
 
 
-def reasons(disk: ScratchDisk, named: str | None = None) -> list[str]:
+def list_reasons(disk: ScratchDisk, named: str | None = None) -> list[str]:
     """Return the reasons not to destroy the disk when every possible consent is given."""
-    facts = look_at(Devices(), named or disk.node, idle_s=0.1)
+    facts = collect_facts(Devices(), named or disk.node, idle_s=0.1)
     consent = Consent(destroy=True, serial=facts.identity.serial, allow_virtual=True)
-    return [str(reason) for reason in obstacles(facts, consent)]
+    return [str(reason) for reason in find_obstacles(facts, consent)]
 
 
-def hold(node: str, consent: Consent | None = None) -> HeldDisk:
-    serial = look_at(Devices(), node, idle_s=0).identity.serial
+def hold_disk(node: str, consent: Consent | None = None) -> HeldDisk:
+    serial = collect_facts(Devices(), node, idle_s=0).identity.serial
     return HeldDisk(Devices(), node, consent or Consent(destroy=True, serial=serial, allow_virtual=True))
 
 
 def test_an_empty_idle_disk_is_free_and_then_ours_alone(disk: ScratchDisk) -> None:
-    assert reasons(disk) == []
-    with hold(disk.node) as holding:
-        assert fio(holding.path, "--rw=write", "--bs=4k", "--size=1m").returncode == 0
+    assert list_reasons(disk) == []
+    with hold_disk(disk.node) as holding:
+        assert run_plain_fio(holding.path, "--rw=write", "--bs=4k", "--size=1m").returncode == 0
         with pytest.raises(OSError, match="busy"):
             os.open(disk.node, os.O_RDWR | os.O_EXCL)
         with pytest.raises(RefusedError, match="in use"):
-            hold(disk.node).__enter__()
+            hold_disk(disk.node).__enter__()
         holding.require_ours()
-    assert reasons(disk) == []
+    assert list_reasons(disk) == []
 
 
 def test_a_mounted_disk_by_its_name_and_by_a_link(disk: ScratchDisk, tmp_path: Path) -> None:
     point = tmp_path / "point"
     point.mkdir()
-    make("ext4", disk.node)
+    make_filesystem("ext4", disk.node)
     link = tmp_path / "link"
     link.symlink_to(disk.node)
-    with mounted(disk.node, point):
+    with mount_device(disk.node, point):
         for named in (disk.node, str(link), f"/dev/../dev/{disk.name}", disk.name):
-            why = reasons(disk, named)
+            why = list_reasons(disk, named)
             assert any(f"{disk.name}: it is mounted at {point}" in reason for reason in why)
             assert any("the kernel says that it is in use" in reason for reason in why)
             with pytest.raises(RefusedError):
-                hold(named)
+                hold_disk(named)
 
 
 @contextlib.contextmanager
-def with_partition(disk: ScratchDisk) -> Iterator[str]:
+def create_partition(disk: ScratchDisk) -> Iterator[str]:
     # addpart needs no parser of partition tables in the kernel.
     run("addpart", disk.node, "1", "2048", str(64 * MIB // 512))
     try:
@@ -80,21 +80,21 @@ def with_partition(disk: ScratchDisk) -> Iterator[str]:
 
 
 def test_the_disk_of_a_mounted_partition(disk: ScratchDisk, tmp_path: Path) -> None:
-    with with_partition(disk) as part:
-        make("ext4", part)
-        with mounted(part, tmp_path):
-            why = reasons(disk)
+    with create_partition(disk) as part:
+        make_filesystem("ext4", part)
+        with mount_device(part, tmp_path):
+            why = list_reasons(disk)
             assert any(f"{disk.name}p1: it is mounted at {tmp_path}" in reason for reason in why)
             assert any("the kernel says that it is in use" in reason for reason in why)
 
 
 def test_the_disk_of_a_partition_that_is_swap(disk: ScratchDisk) -> None:
-    with with_partition(disk) as part:
+    with create_partition(disk) as part:
         run("mkswap", part)
         if subprocess.run(["swapon", part], capture_output=True, check=False).returncode:
             pytest.skip("this kernel takes no swap here")
         try:
-            why = reasons(disk)
+            why = list_reasons(disk)
         finally:
             run("swapoff", part)
         assert any(f"{disk.name}p1: it is swap" in reason for reason in why)
@@ -102,36 +102,36 @@ def test_the_disk_of_a_partition_that_is_swap(disk: ScratchDisk) -> None:
 
 
 def test_a_partition_is_not_the_disk(disk: ScratchDisk) -> None:
-    with with_partition(disk) as part:
-        assert any("a sweep takes whole disks" in reason for reason in reasons(disk, part))
-        assert any("delete the partition" in reason for reason in reasons(disk))
+    with create_partition(disk) as part:
+        assert any("a sweep takes whole disks" in reason for reason in list_reasons(disk, part))
+        assert any("delete the partition" in reason for reason in list_reasons(disk))
 
 
 def test_a_mount_in_another_namespace(disk: ScratchDisk, tmp_path: Path) -> None:
-    make("ext4", disk.node)
-    with mounted_elsewhere(disk.node, tmp_path) as process:
-        assert any(f"mount namespace of process {process}" in reason for reason in reasons(disk))
+    make_filesystem("ext4", disk.node)
+    with mount_elsewhere(disk.node, tmp_path) as process:
+        assert any(f"mount namespace of process {process}" in reason for reason in list_reasons(disk))
 
 
 def test_a_mount_that_no_table_has(disk: ScratchDisk, tmp_path: Path) -> None:
-    make("ext4", disk.node)
-    with mounted_elsewhere(disk.node, tmp_path, 'exec 3<"$1" && umount --lazy "$1"'):
-        assert any("the kernel says that it is in use" in reason for reason in reasons(disk))
+    make_filesystem("ext4", disk.node)
+    with mount_elsewhere(disk.node, tmp_path, 'exec 3<"$1" && umount --lazy "$1"'):
+        assert any("the kernel says that it is in use" in reason for reason in list_reasons(disk))
 
 
-def _luks(node: str) -> None:
+def _write_luks(node: str) -> None:
     header = b"LUKS\xba\xbe" + struct.pack(">H", 1) + b"aes".ljust(32, b"\0") + b"xts".ljust(32, b"\0")
     Path(node).write_bytes(header.ljust(4096, b"\0"))
 
 
-def _lvm(node: str) -> None:
+def _write_lvm(node: str) -> None:
     """Write an LVM2 label to the second sector, with a checksum over the rest of the label."""
     body = struct.pack("<I8s32sQQ", 32, b"LVM2 001", b"u" * 32, 256 * MIB, 0).ljust(492, b"\0")
-    label = b"LABELONE" + struct.pack("<QI", 1, _crc(body)) + body
+    label = b"LABELONE" + struct.pack("<QI", 1, _compute_crc(body)) + body
     Path(node).write_bytes(bytes(512) + label.ljust(512, b"\0"))
 
 
-def _crc(body: bytes) -> int:
+def _compute_crc(body: bytes) -> int:
     """Return LVM's checksum of the bytes."""
     crc = 0xF597A6CF
     for byte in body:
@@ -141,7 +141,7 @@ def _crc(body: bytes) -> int:
     return crc
 
 
-def _table(node: str) -> None:
+def _write_table(node: str) -> None:
     entry = struct.pack("<B3sB3sII", 0, b"\0\2\0", 0x83, b"\0\2\0", 2048, 65536)
     Path(node).write_bytes(entry.rjust(446 + 16, b"\0").ljust(510, b"\0") + b"\x55\xaa")
 
@@ -149,11 +149,11 @@ def _table(node: str) -> None:
 @pytest.mark.parametrize(
     ("write", "name"),
     [
-        (lambda node: make("ext4", node), "ext4"),
+        (lambda node: make_filesystem("ext4", node), "ext4"),
         (lambda node: run("mkswap", node), "swap"),
-        (_luks, "crypto_LUKS"),
-        (_lvm, "LVM2_member"),
-        (_table, "a partition table (dos)"),
+        (_write_luks, "crypto_LUKS"),
+        (_write_lvm, "LVM2_member"),
+        (_write_table, "a partition table (dos)"),
     ],
     ids=["ext4", "swap", "luks", "lvm", "table"],
 )
@@ -161,18 +161,18 @@ def test_what_is_on_it_is_somebodys(
     write: Callable[[str], object], name: str, disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(disk.node)
-    assert any(f"there is data on it: {name}" in reason for reason in reasons(disk))
+    assert any(f"there is data on it: {name}" in reason for reason in list_reasons(disk))
     # The answer does not depend on a terminal: a script gets the same one.
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(RefusedError, match="there is data on it"):
-        hold(disk.node)
+        hold_disk(disk.node)
 
 
 def test_contents_that_cannot_be_told_are_no_permission(
     disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert any("blkid is not installed" in reason for reason in reasons(disk))
+    assert any("blkid is not installed" in reason for reason in list_reasons(disk))
 
 
 def test_a_process_that_has_it_open(disk: ScratchDisk) -> None:
@@ -180,9 +180,9 @@ def test_a_process_that_has_it_open(disk: ScratchDisk) -> None:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        assert any(f"process {process.pid} (sh) has it open" in reason for reason in reasons(disk))
+        assert any(f"process {process.pid} (sh) has it open" in reason for reason in list_reasons(disk))
         process.communicate("\n", timeout=20)
-    assert reasons(disk) == []
+    assert list_reasons(disk) == []
 
 
 def test_a_process_that_has_it_open_by_a_node_of_its_own(disk: ScratchDisk, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_process_that_has_it_open_by_a_node_of_its_own(disk: ScratchDisk, tmp_
             process.wait()
             pytest.skip("devices cannot be opened on this file system")
         try:
-            assert any(f"process {process.pid} (sh) has it open" in reason for reason in reasons(disk))
+            assert any(f"process {process.pid} (sh) has it open" in reason for reason in list_reasons(disk))
         finally:
             process.communicate("\n", timeout=20)
 
@@ -205,17 +205,17 @@ def test_a_disk_whose_requests_nobody_counts(disk: ScratchDisk) -> None:
     switch = Path(f"/sys/block/{disk.name}/queue/iostats")
     switch.write_text("0")
     try:
-        assert any(f"echo 1 > {switch}" in reason for reason in reasons(disk))
+        assert any(f"echo 1 > {switch}" in reason for reason in list_reasons(disk))
     finally:
         switch.write_text("1")
-    assert reasons(disk) == []
+    assert list_reasons(disk) == []
 
 
 def test_a_loop_device_that_has_it_for_its_file(disk: ScratchDisk) -> None:
     backing = os.open(disk.node, os.O_RDWR | os.O_CLOEXEC)
-    with loop.attach(backing) as upper:
+    with loop.attach_loop(backing) as upper:
         os.close(backing)
-        assert any(f"{upper.name} has it for its file" in reason for reason in reasons(disk))
+        assert any(f"{upper.name} has it for its file" in reason for reason in list_reasons(disk))
 
 
 def test_loop_over_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
@@ -226,11 +226,11 @@ def test_loop_over_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Pa
         backing = os.open(node, os.O_RDWR | os.O_CLOEXEC)
     except PermissionError:
         pytest.skip("devices cannot be opened on this file system")
-    with loop.attach(backing) as upper:
+    with loop.attach_loop(backing) as upper:
         os.close(backing)
         node.unlink()
-        assert any(f"{upper.name} has it for its file" in reason for reason in reasons(disk))
-        assert [reason for reason in reasons(disk) if "may be backed by it" in reason] == []
+        assert any(f"{upper.name} has it for its file" in reason for reason in list_reasons(disk))
+        assert [reason for reason in list_reasons(disk) if "may be backed by it" in reason] == []
 
 
 def test_disk_mapped_by_a_process_that_closed_it_is_refused(disk: ScratchDisk) -> None:
@@ -248,7 +248,7 @@ def test_disk_mapped_by_a_process_that_closed_it_is_refused(disk: ScratchDisk) -
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
         try:
-            assert any(f"process {process.pid} " in reason for reason in reasons(disk))
+            assert any(f"process {process.pid} " in reason for reason in list_reasons(disk))
         finally:
             process.communicate("\n", timeout=20)
 
@@ -261,50 +261,50 @@ def test_somebody_elses_requests(disk: ScratchDisk) -> None:
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
         try:
             wait_for_writes(disk)
-            facts = look_at(Devices(), disk.node, idle_s=0.3)
+            facts = collect_facts(Devices(), disk.node, idle_s=0.3)
             assert facts.foreign is not None
             assert facts.foreign.writes > 0
-            assert any("somebody else uses it" in reason for reason in reasons(disk))
+            assert any("somebody else uses it" in reason for reason in list_reasons(disk))
         finally:
             process.kill()
 
 
-def writes_of(disk: ScratchDisk) -> int:
+def count_writes(disk: ScratchDisk) -> int:
     return int(Path(f"/sys/block/{disk.name}/stat").read_text().split()[4])
 
 
 def wait_for_writes(disk: ScratchDisk) -> None:
     """Wait for new writes; a reused loop device number keeps the counts of its earlier use."""
-    before = writes_of(disk)
+    before = count_writes(disk)
     for _ in range(1000):
-        if writes_of(disk) > before + 20:
+        if count_writes(disk) > before + 20:
             return
         subprocess.run(["sleep", "0.01"], check=True)
     pytest.fail("the load has not begun within 10 s")
 
 
 def test_only_the_very_serial_number_confirms() -> None:
-    with drive() as simulated:
-        serial = look_at(Devices(), simulated.device, idle_s=0).identity.serial
+    with create_drive() as simulated:
+        serial = collect_facts(Devices(), simulated.device, idle_s=0).identity.serial
         assert serial is not None
         assert serial.startswith("OPW")
         for wrong in (serial.lower(), serial[:-1], f"{serial} ", Path(simulated.device).name, ""):
             with pytest.raises(RefusedError, match="is another drive's"):
-                hold(simulated.device, Consent(destroy=True, serial=wrong, allow_virtual=True))
+                hold_disk(simulated.device, Consent(destroy=True, serial=wrong, allow_virtual=True))
         for missing in (
             Consent(serial=serial, allow_virtual=True),
             Consent(destroy=True, allow_virtual=True),
             Consent(destroy=True, serial=serial),
         ):
             with pytest.raises(RefusedError):
-                hold(simulated.device, missing)
-        with hold(simulated.device) as holding:
+                hold_disk(simulated.device, missing)
+        with hold_disk(simulated.device) as holding:
             assert holding.identity.serial == serial
 
 
 def test_a_number_that_is_used_again_is_another_disk(disk: ScratchDisk) -> None:
     """The plan names a loop device that is then detached, and the next loop device gets its number."""
-    planned = look_at(Devices(), disk.node, idle_s=0).identity
+    planned = collect_facts(Devices(), disk.node, idle_s=0).identity
     name = disk.name
     disk.detach()
     others = []
@@ -314,10 +314,10 @@ def test_a_number_that_is_used_again_is_another_disk(disk: ScratchDisk) -> None:
             if others[-1].name == name:
                 break
         assert others[-1].name == name, "the number was not given again"
-        present = look_at(Devices(), name, idle_s=0).identity
+        present = collect_facts(Devices(), name, idle_s=0).identity
         consent = Consent(destroy=True, serial=present.serial, allow_virtual=True, planned=planned)
         with pytest.raises(RefusedError, match="is not the drive that was planned for") as refused:
-            hold(name, consent)
+            hold_disk(name, consent)
         assert "diskseq" in f"{refused.value}{refused.value.log}"
     finally:
         for other in others:
@@ -325,8 +325,8 @@ def test_a_number_that_is_used_again_is_another_disk(disk: ScratchDisk) -> None:
 
 
 def test_a_disk_that_goes_while_it_is_ours_is_noticed(disk: ScratchDisk) -> None:
-    with hold(disk.node) as holding:
-        os.truncate(disk.backing, 128 * MIB)
+    with hold_disk(disk.node) as holding:
+        os.truncate(disk.backing_path, 128 * MIB)
         # The kernel adopts the file's new size only on request.
         run("losetup", "--set-capacity", disk.node)
         with pytest.raises(RefusedError, match="another drive by now"):
@@ -338,7 +338,7 @@ def test_the_disk_that_this_host_runs_from() -> None:
     device = Devices().by_number(os.major(root), os.minor(root))
     if device is None:
         pytest.skip("the root of this host is on no block device")
-    lowest = Devices().leaves(device)[0].device.disk
-    facts = look_at(Devices(), f"/dev/{lowest.name}", idle_s=0)
+    lowest = Devices().find_leaves(device)[0].device.disk
+    facts = collect_facts(Devices(), f"/dev/{lowest.name}", idle_s=0)
     consent = Consent(destroy=True, serial=facts.identity.serial, allow_virtual=True)
-    assert any("this host runs from it (/)" in str(reason) for reason in obstacles(facts, consent))
+    assert any("this host runs from it (/)" in str(reason) for reason in find_obstacles(facts, consent))

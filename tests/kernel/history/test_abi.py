@@ -14,13 +14,13 @@ HEADER = Path(__file__).parents[3] / "bpf/abi/history.h"
 OBJECT = Path(__file__).parents[3] / "build" / "bpf" / "history.bpf.o"
 
 
-def types() -> dict[str, dict[str, Any]]:
+def read_types() -> dict[str, dict[str, Any]]:
     dump = subprocess.check_output(["bpftool", "--json", "btf", "dump", "file", str(OBJECT)])
     return {t["name"]: t for t in json.loads(dump)["types"] if t["kind"] == "STRUCT"}
 
 
 def test_records_and_losses_have_the_fields_of_the_header() -> None:
-    structs = types()
+    structs = read_types()
     change = structs["ow_change"]
     assert change["size"] == RECORD.size
     assert [member["name"] for member in change["members"]] == list(DiskChange._fields)

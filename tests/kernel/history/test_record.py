@@ -17,44 +17,51 @@ from opwatch.collectors.history import changes
 from opwatch.collectors.history.changes import ChangeTracer
 from opwatch.collectors.history.file import read_history
 from opwatch.collectors.history.recorder import HistoryRecorder
-from opwatch.collectors.space.fitrim import fitrim, mounted_at
+from opwatch.collectors.space.fitrim import require_mount, trim_mount
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trim.history.changes import ChangeKind, DiskChange, decode
+from opwatch.trim.history.changes import ChangeKind, DiskChange, decode_changes
 from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.space.extents import Extents
-from tests.kernel.support.drives import MIB, Drive, drive, run
-from tests.kernel.support.filesystems import KINDS, free_of, held_bytes, make, mounted, use
-from tests.kernel.support.load import BLKDISCARD, BLKZEROOUT, discards, flushes, opened, reads, writes
-from tests.kernel.support.recordings import command, recorded, recorder
+from tests.kernel.support.drives import MIB, Drive, create_drive, run
+from tests.kernel.support.filesystems import (
+    KINDS,
+    count_held_bytes,
+    find_free_extents,
+    make_filesystem,
+    mount_device,
+    write_and_delete,
+)
+from tests.kernel.support.load import BLKDISCARD, BLKZEROOUT, discards, flushes, open_direct, reads, writes
+from tests.kernel.support.recordings import record_load, run_command, start_recorder
 from tests.kernel.support.watching import ATTEMPTS
 from tests.requirements import require_drive
 
 SIZE = 320 * MIB
 
 
-def map_of(one: Drive) -> Extents:
+def read_own_map(one: Drive) -> Extents:
     """Return the extents that the simulated drive's own map holds."""
     bits = (one.place.mount / "valid-map").read_bytes()
     units = (at * 8 + bit for at, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1)
-    return Extents.in_order((unit * 4096, (unit + 1) * 4096) for unit in units)
+    return Extents.from_sorted((unit * 4096, (unit + 1) * 4096) for unit in units)
 
 
 # --- the programs ---
 
 
-def changes_during(disk: ScratchDisk, load: Callable[[], None]) -> list[DiskChange]:
+def record_changes(disk: ScratchDisk, load: Callable[[], None]) -> list[DiskChange]:
     tracer = ChangeTracer(Devices().resolve(disk.node))
     try:
         load()
-        return [DiskChange(*fields) for fields in decode(tracer.drain()[0])]
+        return [DiskChange(*fields) for fields in decode_changes(tracer.drain_changes()[0])]
     finally:
         tracer.close()
 
 
 def test_every_kind_is_told_a_prime_number_of_times(disk: ScratchDisk) -> None:
-    def load() -> None:
+    def run_load() -> None:
         writes(other.node, 5)
         reads(disk.node, 23)
         writes(disk.node, 29, size=8192, step=8192)
@@ -65,7 +72,7 @@ def test_every_kind_is_told_a_prime_number_of_times(disk: ScratchDisk) -> None:
 
     with ScratchDisk(64 * MIB) as other:
         for _ in range(ATTEMPTS):
-            stream = changes_during(disk, load)
+            stream = record_changes(disk, run_load)
             if len(stream) >= 29 + 7 + 13 + 1:
                 break
     places: dict[int, list[tuple[int, int]]] = {}
@@ -86,27 +93,27 @@ def test_a_full_ring_is_a_loss_and_no_silence(
 ) -> None:
     monkeypatch.setattr(changes, "_RING_BYTES", 4096)
 
-    def load() -> None:
+    def run_load() -> None:
         discards(disk.node, 3)
         writes(disk.node, 500)
 
-    recording = recorded(disk.node, tmp_path / "x", load)
+    recording = record_load(disk.node, tmp_path / "x", run_load)
     assert any("room" in why for why in recording.history.forgotten)
-    assert not recording.history.map.extents(SectorState.TRIMMED)
+    assert not recording.history.map.collect_extents(SectorState.TRIMMED)
     # Written sectors stay written despite lost events about other writes.
-    assert recording.history.map.extents(SectorState.WRITTEN).total > 0
-    assert recording.state().written_slack is not None
+    assert recording.history.map.collect_extents(SectorState.WRITTEN).total_bytes > 0
+    assert recording.make_checkpoint().written_slack is not None
 
 
 # --- against the drive ---
 
 
-def scatter(device: str, seed: int) -> None:
+def scatter_changes(device: str, seed: int) -> None:
     """Write and discard whole units of the drive, often at the same offsets."""
     rng = random.Random(seed)
     pattern = mmap.mmap(-1, MIB)
     pattern.write(rng.randbytes(MIB))
-    with opened(device) as descriptor:
+    with open_direct(device) as descriptor:
         fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", 0, SIZE))
         for _ in range(400):
             at = rng.randrange(SIZE // 4096) * 4096
@@ -120,28 +127,28 @@ def scatter(device: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_map_is_the_drives_own(seed: int, tmp_path: Path) -> None:
     require_drive()
-    with drive(SIZE, "7%") as one:
-        recording = recorded(one.device, tmp_path / "x", lambda: scatter(one.device, seed))
+    with create_drive(SIZE, "7%") as one:
+        recording = record_load(one.device, tmp_path / "x", lambda: scatter_changes(one.device, seed))
         assert not recording.history.forgotten
-        truth = map_of(one)
-        assert truth.total > MIB
-        assert recording.history.map.extents(SectorState.WRITTEN) == truth
-        assert recording.history.map.extents(SectorState.TRIMMED) == truth.gaps(0, SIZE)
-        look = recording.state()
+        truth = read_own_map(one)
+        assert truth.total_bytes > MIB
+        assert recording.history.map.collect_extents(SectorState.WRITTEN) == truth
+        assert recording.history.map.collect_extents(SectorState.TRIMMED) == truth.find_gaps(0, SIZE)
+        look = recording.make_checkpoint()
         assert (look.written_slack, look.discarded_slack) == (0, 0)
         saved, alive = read_history(tmp_path / "x")
         assert not alive
-        assert saved.map.extents(SectorState.WRITTEN) == truth
+        assert saved.map.collect_extents(SectorState.WRITTEN) == truth
 
 
-def churn(device: str, seed: int) -> None:
+def change_small_area(device: str, seed: int) -> None:
     """Write and discard in a small area from several independent threads."""
 
-    def one(number: int) -> None:
+    def run_thread(number: int) -> None:
         rng = random.Random(seed * 10 + number)
         pattern = mmap.mmap(-1, 65536)
         pattern.write(rng.randbytes(65536))
-        with opened(device) as descriptor:
+        with open_direct(device) as descriptor:
             for _ in range(300):
                 at, length = rng.randrange(512) * 4096, rng.choice((4096, 65536))
                 if rng.random() < 0.6:
@@ -150,21 +157,21 @@ def churn(device: str, seed: int) -> None:
                     fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", at, length))
 
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(one, range(6)))
+        list(pool.map(run_thread, range(6)))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_met_on_its_way_is_not_known_and_all_else_is_right(seed: int, tmp_path: Path) -> None:
     require_drive()
-    with drive(SIZE, "7%") as one:
-        recording = recorded(one.device, tmp_path / "x", lambda: churn(one.device, seed))
+    with create_drive(SIZE, "7%") as one:
+        recording = record_load(one.device, tmp_path / "x", lambda: change_small_area(one.device, seed))
         assert not recording.history.forgotten
-        truth, map_ = map_of(one), recording.history.map
-        assert not map_.extents(SectorState.WRITTEN) - truth
-        assert not map_.extents(SectorState.TRIMMED) & truth
+        truth, map_ = read_own_map(one), recording.history.map
+        assert not map_.collect_extents(SectorState.WRITTEN) - truth
+        assert not map_.collect_extents(SectorState.TRIMMED) & truth
         # The known part is most of the area.
-        assert map_.extents(SectorState.WRITTEN).total > MIB // 2
-        assert map_.extents(SectorState.TRIMMED).total > MIB // 4
+        assert map_.collect_extents(SectorState.WRITTEN).total_bytes > MIB // 2
+        assert map_.collect_extents(SectorState.TRIMMED).total_bytes > MIB // 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -172,23 +179,23 @@ def test_a_file_systems_stale_space_is_exact(kind: str, tmp_path: Path) -> None:
     require_drive()
     path, point = tmp_path / "x", tmp_path / "mnt"
     point.mkdir()
-    with drive(SIZE, "7%") as one:
+    with create_drive(SIZE, "7%") as one:
 
-        def load() -> None:
+        def run_load() -> None:
             if os.path.ismount(point):
                 run("umount", str(point))
             discards(one.device, 1, length=SIZE)
-            make(kind, one.device)
+            make_filesystem(kind, one.device)
             run("mount", "-o", "nodiscard", one.device, str(point))
-            use(point, 1)
-            fitrim(mounted_at(str(point)))
-            use(point, 2)
+            write_and_delete(point, 1)
+            trim_mount(require_mount(str(point)))
+            write_and_delete(point, 2)
 
         try:
-            recording = recorded(one.device, path, load)
+            recording = record_load(one.device, path, run_load)
             assert not recording.history.forgotten
-            measured = command("stale", str(point), "--history", str(path))
-            truth = held_bytes(one, free_of(point))
+            measured = run_command("stale", str(point), "--history", str(path))
+            truth = count_held_bytes(one, find_free_extents(point))
             assert truth > 10 * MIB
             stale = measured["stale_bytes"]
             assert stale["low"] <= truth <= stale["high"]
@@ -198,7 +205,7 @@ def test_a_file_systems_stale_space_is_exact(kind: str, tmp_path: Path) -> None:
             assert measured["exact"] is (stale["value"] is not None)
             [part] = measured["drives"]
             assert (part["doubts"], part["history"]) == ([], str(path))
-            assert measured["physical_bytes"] == one.truth()["physical_bytes"]
+            assert measured["physical_bytes"] == one.read_truth()["physical_bytes"]
         finally:
             run("umount", str(point))
 
@@ -208,17 +215,17 @@ def test_a_recording_that_goes_on_is_read(tmp_path: Path) -> None:
     require_drive()
     path, point = tmp_path / "x", tmp_path / "mnt"
     point.mkdir()
-    with drive(SIZE, "7%") as one:
+    with create_drive(SIZE, "7%") as one:
         for _ in range(ATTEMPTS):
             discards(one.device, 1, length=SIZE)
-            with recorder(one.device, path) as process:
+            with start_recorder(one.device, path) as process:
                 discards(one.device, 1, length=SIZE)
-                make("ext4", one.device)
-                with mounted(one.device, point):
-                    use(point, 3)
+                make_filesystem("ext4", one.device)
+                with mount_device(one.device, point):
+                    write_and_delete(point, 3)
                     (point / "last").write_bytes(bytes(MIB))
-                    measured = command("stale", str(point), "--history", str(path))
-                    truth = held_bytes(one, free_of(point))
+                    measured = run_command("stale", str(point), "--history", str(path))
+                    truth = count_held_bytes(one, find_free_extents(point))
                     assert process.poll() is None
             [part] = measured["drives"]
             if not part["forgotten"]:
@@ -233,24 +240,26 @@ def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
     require_drive()
     point, files = tmp_path / "mnt", [tmp_path / "one", tmp_path / "two"]
     point.mkdir()
-    with drive(SIZE, "7%") as one, drive(SIZE, "7%") as two:
+    with create_drive(SIZE, "7%") as one, create_drive(SIZE, "7%") as two:
         devices = Devices()
         resolved = [devices.resolve(one_drive.device) for one_drive in (one, two)]
         recordings = [HistoryRecorder(devices, *pair) for pair in zip(resolved, files, strict=True)]
         try:
             for one_drive in (one, two):
                 discards(one_drive.device, 1, length=SIZE)
-            make("btrfs", one.device, two.device)
-            with mounted(one.device, point):
-                use(point, 4)
-                assert all(recording.look() for recording in recordings)
+            make_filesystem("btrfs", one.device, two.device)
+            with mount_device(one.device, point):
+                write_and_delete(point, 4)
+                assert all(recording.process_changes() for recording in recordings)
                 for recording in recordings:
                     recording.close()
-                both = command("stale", str(point), "--history", str(files[0]), "--history", str(files[1]))
-                alone = command("stale", str(point), "--history", str(files[0]))
-                free = read_free_space(mounted_at(str(point))).extents
+                both = run_command(
+                    "stale", str(point), "--history", str(files[0]), "--history", str(files[1])
+                )
+                alone = run_command("stale", str(point), "--history", str(files[0]))
+                free = read_free_space(require_mount(str(point))).extents
                 truth = [
-                    held_bytes(one_drive, free[at.dev])
+                    count_held_bytes(one_drive, free[at.dev])
                     for one_drive, at in zip((one, two), resolved, strict=True)
                 ]
         finally:
@@ -262,5 +271,5 @@ def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
         if not any(recording.history.forgotten for recording in recordings):
             assert both["unknown_bytes"] <= MIB
         [other] = [part for part in alone["drives"] if part["history"] is None]
-        assert (other["stale_bytes"], other["unknown_bytes"]) == (None, free[resolved[1].dev].total)
+        assert (other["stale_bytes"], other["unknown_bytes"]) == (None, free[resolved[1].dev].total_bytes)
         assert alone["stale_bytes"]["low"] <= truth[0]

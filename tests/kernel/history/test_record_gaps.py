@@ -19,28 +19,31 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.history.sectormap import SectorState
 from tests.kernel.support.drives import MIB, run
 from tests.kernel.support.load import discards, flushes, reads, writes
-from tests.kernel.support.recordings import command, recorded, recorder
-from tests.kernel.support.watching import ATTEMPTS, opwatch
+from tests.kernel.support.recordings import record_load, run_command, start_recorder
+from tests.kernel.support.watching import ATTEMPTS, run_opwatch
 
 # --- between recordings ---
 
 
-def _known(path: Path) -> dict[SectorState, int]:
+def _count_known(path: Path) -> dict[SectorState, int]:
     saved, _ = read_history(path)
-    return {state: saved.map.extents(state).total for state in (SectorState.WRITTEN, SectorState.TRIMMED)}
+    return {
+        state: saved.map.collect_extents(state).total_bytes
+        for state in (SectorState.WRITTEN, SectorState.TRIMMED)
+    }
 
 
-def _prepared(disk: ScratchDisk, path: Path) -> dict[SectorState, int]:
-    def load() -> None:
+def _record_initial(disk: ScratchDisk, path: Path) -> dict[SectorState, int]:
+    def run_load() -> None:
         discards(disk.node, 3)
         writes(disk.node, 11, start=64 * MIB)
 
-    recorded(disk.node, path, load)
-    assert _known(path) == {SectorState.WRITTEN: 11 * 4096, SectorState.TRIMMED: 3 << 19}
-    return _known(path)
+    record_load(disk.node, path, run_load)
+    assert _count_known(path) == {SectorState.WRITTEN: 11 * 4096, SectorState.TRIMMED: 3 << 19}
+    return _count_known(path)
 
 
-def _both(node: str) -> None:
+def _write_and_discard(node: str) -> None:
     writes(node, 1)
     discards(node, 1)
 
@@ -51,37 +54,39 @@ GAPS: dict[str, tuple[Callable[[str], None], set[SectorState]]] = {
     "flushes": (lambda node: flushes(node, 3), {SectorState.WRITTEN, SectorState.TRIMMED}),
     "writes": (lambda node: writes(node, 1), {SectorState.WRITTEN}),
     "discards": (lambda node: discards(node, 1), {SectorState.TRIMMED}),
-    "both": (_both, set()),
+    "both": (_write_and_discard, set()),
 }
 
 
 @pytest.mark.parametrize("what", GAPS)
 def test_what_a_gap_leaves(what: str, disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
-    before = _prepared(disk, path)
+    before = _record_initial(disk, path)
     load, kept = GAPS[what]
     load(disk.node)
     expected = {state: size if state in kept else 0 for state, size in before.items()}
-    measured = command("stale", "--dev", disk.node, "--history", str(path))
+    measured = run_command("stale", "--dev", disk.node, "--history", str(path))
     assert measured["stale_bytes"]["low"] == expected[SectorState.WRITTEN]
     assert measured["unknown_bytes"] == measured["free_bytes"] - sum(expected.values())
     assert measured["notes"] and bool(measured["drives"][0]["doubts"]) is (len(kept) < 2)
-    done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.3")
+    done = run_command("record", "--dev", disk.node, "-o", str(path), "--for", "0.3")
     assert (done["written_bytes"], done["trimmed_bytes"]) == tuple(expected.values())
     assert ("still" in done["kept"]) is (len(kept) == 2)
-    assert _known(path) == expected
+    assert _count_known(path) == expected
 
 
 def test_who_knew_nothing_keeps_nothing(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
-    kept = [command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")["kept"] for _ in range(2)]
+    kept = [
+        run_command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")["kept"] for _ in range(2)
+    ]
     assert kept == ["a new history", "nothing was known before"]
 
 
 def test_a_recorder_that_was_killed_is_taken_up_where_it_was(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
     for _ in range(ATTEMPTS):
-        with recorder(disk.node, path) as process:
+        with start_recorder(disk.node, path) as process:
             writes(disk.node, 11)
             time.sleep(2)
             process.kill()
@@ -89,28 +94,28 @@ def test_a_recorder_that_was_killed_is_taken_up_where_it_was(disk: ScratchDisk, 
         if not read_history(path)[0].look.forgotten:
             break
         path.unlink()
-    assert _known(path)[SectorState.WRITTEN] == 11 * 4096
-    done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")
+    assert _count_known(path)[SectorState.WRITTEN] == 11 * 4096
+    done = run_command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")
     assert done["written_bytes"] == 11 * 4096
-    with recorder(disk.node, path) as process:
+    with start_recorder(disk.node, path) as process:
         writes(disk.node, 1, start=MIB)
         process.kill()
         process.wait()
         # The write may not have been seen in time; sectors recorded as written stay written.
-    done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")
+    done = run_command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")
     assert done["written_bytes"] in (11 * 4096, 12 * 4096)
 
 
 def test_another_life_of_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with ScratchDisk(64 * MIB) as disk:
-        recorded(disk.node, path, lambda: writes(disk.node, 3))
+        record_load(disk.node, path, lambda: writes(disk.node, 3))
         node = disk.node
         disk.detach()
-        run("losetup", node, str(disk.backing))
+        run("losetup", node, str(disk.backing_path))
         try:
-            measured = command("stale", "--dev", node, "--history", str(path))
-            done = command("record", "--dev", node, "-o", str(path), "--for", "0.2")
+            measured = run_command("stale", "--dev", node, "--history", str(path))
+            done = run_command("record", "--dev", node, "-o", str(path), "--for", "0.2")
         finally:
             run("losetup", "--detach", node)
         assert measured["stale_bytes"] == {"value": None, "low": 0, "high": 64 * MIB}
@@ -123,7 +128,7 @@ def test_another_life_of_the_disk(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _full(folder: Path) -> Iterator[Path]:
+def _mount_full(folder: Path) -> Iterator[Path]:
     """Yield a full file system."""
     folder.mkdir()
     run("mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder))
@@ -134,8 +139,8 @@ def _full(folder: Path) -> Iterator[Path]:
         run("umount", str(folder))
 
 
-def refused(*words: str) -> tuple[int, str]:
-    done = opwatch("trim", *words)
+def run_refused(*words: str) -> tuple[int, str]:
+    done = run_opwatch("trim", *words)
     assert not done.stdout
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
@@ -143,34 +148,34 @@ def refused(*words: str) -> tuple[int, str]:
 
 def test_refusals(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
-    assert refused("record")[0] == 2
-    assert refused("record", "--dev", "nonexistent")[0] == 2
+    assert run_refused("record")[0] == 2
+    assert run_refused("record", "--dev", "nonexistent")[0] == 2
     path.write_text("a letter")
-    status, words = refused("record", "--dev", disk.node, "-o", str(path))
+    status, words = run_refused("record", "--dev", disk.node, "-o", str(path))
     assert (status, "no history" in words) == (3, True), words
-    status, words = refused("stale", "--dev", disk.node, "--history", str(path))
+    status, words = run_refused("stale", "--dev", disk.node, "--history", str(path))
     assert (status, "no history" in words) == (1, True), words
-    status, words = refused("stale", "--dev", disk.node, "--history", str(tmp_path / "none"))
+    status, words = run_refused("stale", "--dev", disk.node, "--history", str(tmp_path / "none"))
     assert (status, "No such file" in words) == (1, True), words
     path.unlink()
-    with recorder(disk.node, path):
-        status, words = refused("record", "--dev", disk.node, "-o", str(path))
+    with start_recorder(disk.node, path):
+        status, words = run_refused("record", "--dev", disk.node, "-o", str(path))
         assert (status, "another opwatch" in words) == (3, True), words
     with ScratchDisk(64 * MIB) as other:
-        status, words = refused("record", "--dev", other.node, "-o", str(path))
+        status, words = run_refused("record", "--dev", other.node, "-o", str(path))
         assert (status, "another drive" in words) == (3, True), words
-        status, words = refused("stale", "--dev", other.node, "--history", str(path))
+        status, words = run_refused("stale", "--dev", other.node, "--history", str(path))
         assert (status, "no history was given" in words) == (6, True), words
 
 
 def test_places_where_no_history_can_be(disk: ScratchDisk, tmp_path: Path) -> None:
     none = tmp_path / "none"
-    status, words = refused("record", "--dev", disk.node, "-o", str(none / "x"))
+    status, words = run_refused("record", "--dev", disk.node, "-o", str(none / "x"))
     assert (status, f"there is no folder {none}" in words, none.exists()) == (1, True, False), words
-    status, words = refused("record", "--dev", disk.node, "-o", "")
+    status, words = run_refused("record", "--dev", disk.node, "-o", "")
     assert (status, "names no file" in words) == (2, True), words
-    with _full(tmp_path / "full") as folder:
-        status, words = refused("record", "--dev", disk.node, "-o", str(folder / "x"))
+    with _mount_full(tmp_path / "full") as folder:
+        status, words = run_refused("record", "--dev", disk.node, "-o", str(folder / "x"))
         assert (status, "No space left" in words) == (1, True), words
         assert [file.name for file in folder.iterdir()] == ["filler"]
 
@@ -179,7 +184,7 @@ def test_without_the_kernels_counts_nothing_is_recorded(disk: ScratchDisk, tmp_p
     switch = Path(f"/sys/block/{disk.name}/queue/iostats")
     switch.write_text("0")
     try:
-        status, words = refused("record", "--dev", disk.node, "-o", str(tmp_path / "x"))
+        status, words = run_refused("record", "--dev", disk.node, "-o", str(tmp_path / "x"))
     finally:
         switch.write_text("1")
     assert (status, "iostats" in words) == (5, True), words
@@ -190,20 +195,20 @@ def test_statistics_that_are_switched_off_end_it(disk: ScratchDisk, tmp_path: Pa
     path = tmp_path / "x"
     switch = Path(f"/sys/block/{disk.name}/queue/iostats")
     try:
-        with recorder(disk.node, path) as process:
+        with start_recorder(disk.node, path) as process:
             writes(disk.node, 3)
             switch.write_text("0")
             _, words = process.communicate(timeout=30)
     finally:
         switch.write_text("1")
     assert (process.returncode, "switched off" in words, "Traceback" in words) == (1, True, False), words
-    assert _known(path) == {SectorState.WRITTEN: 0, SectorState.TRIMMED: 0}
+    assert _count_known(path) == {SectorState.WRITTEN: 0, SectorState.TRIMMED: 0}
 
 
 def test_a_disk_that_goes_away_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with ScratchDisk(64 * MIB) as disk:
-        with recorder(disk.node, path) as process:
+        with start_recorder(disk.node, path) as process:
             writes(disk.node, 3)
             time.sleep(1.5)
             disk.detach()
@@ -216,7 +221,7 @@ def test_a_disk_that_goes_away_ends_it(tmp_path: Path) -> None:
 
 def test_a_command_is_followed_to_its_end(disk: ScratchDisk, tmp_path: Path) -> None:
     words = ["record", "--dev", disk.node, "-o", str(tmp_path / "x"), "--json", "--", "sh", "-c", "exit 7"]
-    done = opwatch("trim", *words)
+    done = run_opwatch("trim", *words)
     assert done.returncode == 7
     assert json.loads(done.stdout)["file"] == str(tmp_path / "x")
 
@@ -224,13 +229,13 @@ def test_a_command_is_followed_to_its_end(disk: ScratchDisk, tmp_path: Path) -> 
 # --- changes to the file during the recording ---
 
 
-def _swap(path: Path) -> None:
+def _replace_file(path: Path) -> None:
     path.with_name("copy").write_bytes(path.read_bytes())
     path.with_name("copy").replace(path)
 
 
 @pytest.mark.parametrize(
-    "harm", [Path.unlink, lambda path: os.truncate(path, 0), _swap], ids=["gone", "cut", "swapped"]
+    "harm", [Path.unlink, lambda path: os.truncate(path, 0), _replace_file], ids=["gone", "cut", "swapped"]
 )
 def test_a_file_that_others_change_is_written_anew(
     harm: Callable[[Path], None], disk: ScratchDisk, tmp_path: Path
@@ -244,12 +249,12 @@ def test_a_file_that_others_change_is_written_anew(
                 harm(path)
             writes(disk.node, 5, start=step * MIB)
             time.sleep(1.1)
-            assert recording.look()
-            recording.save()
+            assert recording.process_changes()
+            recording.save_changes()
             assert recording.was_disturbed is bool(step)
             assert (
-                _known(path)[SectorState.WRITTEN]
-                == recording.history.map.extents(SectorState.WRITTEN).total
+                _count_known(path)[SectorState.WRITTEN]
+                == recording.history.map.collect_extents(SectorState.WRITTEN).total_bytes
                 > 0
             )
         harm(path)
@@ -257,21 +262,24 @@ def test_a_file_that_others_change_is_written_anew(
         recording.close()
     assert len(lines) == 1
     assert "written anew" in lines[0]
-    assert _known(path)[SectorState.WRITTEN] == recording.history.map.extents(SectorState.WRITTEN).total
+    assert (
+        _count_known(path)[SectorState.WRITTEN]
+        == recording.history.map.collect_extents(SectorState.WRITTEN).total_bytes
+    )
 
 
 def test_a_file_that_is_away_is_told_once(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
     words = "for _ in 1 2 3; do rm -f $0; dd if=/dev/zero of=$1 bs=4k count=1 oflag=direct; sleep 1.2; done"
     command = ["--", "sh", "-c", words, str(path), disk.node]
-    done = opwatch("trim", "record", "--dev", disk.node, "-o", str(path), *command)
+    done = run_opwatch("trim", "record", "--dev", disk.node, "-o", str(path), *command)
     assert (done.returncode, done.stderr.count("written anew")) == (0, 1), done.stderr
     assert path.exists()
 
 
 def test_what_took_the_place_of_the_file_is_left_alone(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
-    with recorder(disk.node, path) as process:
+    with start_recorder(disk.node, path) as process:
         path.unlink()
         path.write_text("a letter")
         writes(disk.node, 5)
@@ -279,9 +287,9 @@ def test_what_took_the_place_of_the_file_is_left_alone(disk: ScratchDisk, tmp_pa
     assert (process.returncode, "no history" in words, "Traceback" in words) == (3, True, False), words
     assert path.read_text() == "a letter"
     path.unlink()
-    with ScratchDisk(64 * MIB) as other, recorder(disk.node, path) as process:
+    with ScratchDisk(64 * MIB) as other, start_recorder(disk.node, path) as process:
         path.unlink()
-        with recorder(other.node, path):
+        with start_recorder(other.node, path):
             writes(disk.node, 5)
             _, words = process.communicate(timeout=30)
             assert (process.returncode, "another opwatch" in words) == (3, True), words
@@ -292,7 +300,7 @@ def test_what_took_the_place_of_the_file_is_left_alone(disk: ScratchDisk, tmp_pa
 def test_a_file_that_cannot_be_written_does_not_end_the_command(
     json_: list[str], disk: ScratchDisk, tmp_path: Path
 ) -> None:
-    with _full(tmp_path / "full") as folder:
+    with _mount_full(tmp_path / "full") as folder:
         (folder / "filler").unlink()
         done_file = tmp_path / "done"
         words = (
@@ -301,7 +309,7 @@ def test_a_file_that_cannot_be_written_does_not_end_the_command(
         )
         path = folder / "x"
         command = ["--", "sh", "-c", words, str(path), disk.node, str(done_file)]
-        done = opwatch("trim", "record", "--dev", disk.node, "-o", str(path), *json_, *command)
+        done = run_opwatch("trim", "record", "--dev", disk.node, "-o", str(path), *json_, *command)
         assert path.read_text() == "a letter\n"
     assert done_file.read_text() == "done\n"
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False), done.stderr
@@ -310,7 +318,7 @@ def test_a_file_that_cannot_be_written_does_not_end_the_command(
 
 
 def test_no_room_ends_a_recording_and_not_the_command(disk: ScratchDisk, tmp_path: Path) -> None:
-    with _full(tmp_path / "full") as folder:
+    with _mount_full(tmp_path / "full") as folder:
         (folder / "filler").unlink()
         script = (
             "import os, sys, time; from pathlib import Path; from tests.kernel.support.load import writes\n"
@@ -318,7 +326,7 @@ def test_no_room_ends_a_recording_and_not_the_command(disk: ScratchDisk, tmp_pat
             "writes(sys.argv[2], 500, step=8192); time.sleep(2); Path(sys.argv[3]).write_text('done')"
         )
         command = ["--", sys.executable, "-c", script, str(folder), disk.node, str(tmp_path / "done")]
-        done = opwatch("trim", "record", "--dev", disk.node, "-o", str(folder / "x"), *command)
+        done = run_opwatch("trim", "record", "--dev", disk.node, "-o", str(folder / "x"), *command)
         assert (done.returncode, "No space left" in done.stderr) == (1, True), done.stderr
         assert (tmp_path / "done").read_text() == "done"
         # The recording up to that point is valid.

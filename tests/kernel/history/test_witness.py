@@ -10,80 +10,80 @@ import pytest
 
 from opwatch.collectors.audit import fitrim_process
 from opwatch.host.usage import Mount
-from opwatch.trim.audit.accounts import Bearing, JudgedAccount
+from opwatch.trim.audit.accounts import CounterEvidence, JudgedAccount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
-from opwatch.trim.audit.question import FitrimAnswer
+from opwatch.trim.audit.fitrim import FitrimAnswer
 from tests.kernel.support import trims
-from tests.kernel.support.drives import MIB, drive
-from tests.kernel.support.trims import ATTEMPTS, codes, lost_by_the_host, mounted
-from tests.kernel.trim.test_audit import sealed
+from tests.kernel.support.drives import MIB, create_drive
+from tests.kernel.support.trims import ATTEMPTS, has_host_losses, mount_filesystem, sum_reasons
+from tests.kernel.trim.test_audit import create_sealed
 from tests.requirements import require_drive
 
 SIZE = 512 * MIB
 SOURCE = "log CAh E5"
 
 
-def audited(*faults: str) -> tuple[Audit, dict[str, int], dict[str, int]]:
+def audit_new_filesystem(*faults: str) -> tuple[Audit, dict[str, int], dict[str, int]]:
     """Return an audit of a new filesystem on a simulated drive, and the drive's truth before and after."""
     for _ in range(ATTEMPTS):
-        with drive(SIZE, faults=faults) as one, mounted(one.device, "ext4") as point:
+        with create_drive(SIZE, faults=faults) as one, mount_filesystem(one.device, "ext4") as point:
             (point / "file").write_bytes(os.urandom(64 * MIB))
             os.sync()
             (point / "file").unlink()
             os.sync()
-            before = one.truth()
-            result = trims.audit(point)
-            after = one.truth()
-        if not lost_by_the_host(result):
+            before = one.read_truth()
+            result = trims.audit_point(point)
+            after = one.read_truth()
+        if not has_host_losses(result):
             break
     return result, before, after
 
 
-def counter(result: Audit) -> JudgedAccount:
+def find_counter(result: Audit) -> JudgedAccount:
     [account] = [candidate for candidate in result.counters if candidate.account.source == SOURCE]
     return account
 
 
 def test_a_counter_that_rises_by_what_completed_is_proof() -> None:
     require_drive()
-    result, before, after = audited()
+    result, before, after = audit_new_filesystem()
     assert result.verdict is Verdict.PROVEN
-    account = counter(result)
-    assert account.bearing is Bearing.PROVES
-    assert account.account.moved == after["trim_bytes"] - before["trim_bytes"] == result.reached_bytes
+    account = find_counter(result)
+    assert account.bearing is CounterEvidence.PROVES
+    assert account.account.amount_moved == after["trim_bytes"] - before["trim_bytes"] == result.reached_bytes
     assert result.evidence.read_back is None
-    assert codes(result) == {}
+    assert sum_reasons(result) == {}
 
 
 def test_a_drive_that_ignores_trims_counts_none() -> None:
     """The trace is equally perfect but no proof, and the drive's own count of held data contradicts it."""
     require_drive()
-    result, before, after = audited("trim=ignore")
+    result, before, after = audit_new_filesystem("trim=ignore")
     assert result.verdict is Verdict.UNKNOWN
-    assert codes(result) == {"advisory": None}
+    assert sum_reasons(result) == {"advisory": None}
     assert "B as in use, and at most" in result.reasons[0].observed
-    account = counter(result)
-    assert (account.bearing, account.account.moved) == (Bearing.SILENT, 0)
+    account = find_counter(result)
+    assert (account.bearing, account.account.amount_moved) == (CounterEvidence.SILENT, 0)
     assert "did not move" in account.words
     assert result.reached_bytes == after["trim_bytes"] - before["trim_bytes"] > 60 * MIB
 
 
 def test_a_drive_that_frees_later_is_given_its_time() -> None:
     require_drive()
-    result, before, after = audited("trim=lazy")
+    result, before, after = audit_new_filesystem("trim=lazy")
     assert result.verdict is Verdict.PROVEN
     assert before["valid_bytes"] - after["valid_bytes"] > 60 * MIB
 
 
 def test_a_page_that_is_refreshed_later_tells_nothing() -> None:
     require_drive()
-    result, _, _ = audited("refresh=600")
-    assert counter(result).bearing is Bearing.SILENT
+    result, _, _ = audit_new_filesystem("refresh=600")
+    assert find_counter(result).bearing is CounterEvidence.SILENT
 
 
 def test_a_page_that_cannot_be_read_is_left_out() -> None:
     require_drive()
-    result, _, _ = audited("log-fail=ca")
+    result, _, _ = audit_new_filesystem("log-fail=ca")
     assert [account for account in result.counters if account.account.source == SOURCE] == []
     assert result.verdict is Verdict.ACCEPTED
 
@@ -91,20 +91,20 @@ def test_a_page_that_cannot_be_read_is_left_out() -> None:
 @pytest.fixture
 def _speaking(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """During each trim, write a message about an unrelated device into the kernel's log too."""
-    ours = fitrim_process.trim
+    ours = fitrim_process.trim_in_child
 
-    def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
+    def log_and_trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
         Path("/dev/kmsg").write_text("<6>opwatch test: of loop4077 and of nobody else\n")
         return ours(mount, asked, started)
 
-    monkeypatch.setattr(fitrim_process, "trim", trim)
+    monkeypatch.setattr(fitrim_process, "trim_in_child", log_and_trim)
     yield
 
 
 @pytest.mark.usefixtures("_speaking")
 def test_messages_of_the_devices_concerned() -> None:
     """Discards fail, and the kernel logs the device, the sector and the operation."""
-    for _, result in trims.audited(lambda: sealed("xfs")):
+    for _, result in trims.audit_until_complete(lambda: create_sealed("xfs")):
         name = next(row.device for row in result.rows if row.layer == "loop")
         said = result.evidence.log
         assert said.unknown is None

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.drives import drive
-from tests.requirements import unmet
+from tests.kernel.support.drives import create_drive
+from tests.requirements import skip_or_fail
 
 TOP = Path(__file__).parents[3]
 UNIT = TOP / "tools" / "opwatch-flight.service"
@@ -25,20 +25,22 @@ _IPC_LOCK = 1 << 14
 _NEVER = {"SETPCAP": 8, "SETUID": 7, "NET_ADMIN": 12, "SYS_MODULE": 16, "SYS_PTRACE": 19, "MKNOD": 27}
 
 
-def statuses(pid: int) -> Iterator[dict[str, str]]:
+def read_statuses(pid: int) -> Iterator[dict[str, str]]:
     """Yield the status file of each thread as a dictionary."""
     for path in Path(f"/proc/{pid}/task").glob("*/status"):
         yield dict(line.split(":\t", 1) for line in path.read_text().splitlines() if ":\t" in line)
 
 
-def capabilities(pid: int) -> set[int]:
+def read_capabilities(pid: int) -> set[int]:
     """Return all capability masks of a process's threads, including capabilities they could gain."""
     return {
-        int(status[name], 16) for status in statuses(pid) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")
+        int(status[name], 16)
+        for status in read_statuses(pid)
+        for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")
     }
 
 
-def server_of(name: str) -> int:
+def find_server(name: str) -> int:
     """Return the process that serves a simulated drive."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -57,11 +59,11 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def test_drive_server_keeps_no_privilege_but_to_lock_memory() -> None:
-    with drive() as simulated:
-        pid = server_of(simulated.name)
-        assert capabilities(pid) <= {0, _IPC_LOCK}
-        assert {status["NoNewPrivs"] for status in statuses(pid)} == {"1"}
-        assert {status["Seccomp"] for status in statuses(pid)} == {"2"}
+    with create_drive() as simulated:
+        pid = find_server(simulated.name)
+        assert read_capabilities(pid) <= {0, _IPC_LOCK}
+        assert {status["NoNewPrivs"] for status in read_statuses(pid)} == {"1"}
+        assert {status["Seccomp"] for status in read_statuses(pid)} == {"2"}
 
 
 @pytest.mark.parametrize("command", ["record", "flight"])
@@ -72,9 +74,9 @@ def test_recorder_drops_what_it_does_not_need(command: str, disk: ScratchDisk, t
     argv = [sys.executable, "-P", "-m", "opwatch", command, "--quiet", "--dev", disk.name, *options]
     with subprocess.Popen(argv, cwd=TOP) as process:
         try:
-            wait_until(lambda: any(status["NoNewPrivs"] == "1" for status in statuses(process.pid)))
+            wait_until(lambda: any(status["NoNewPrivs"] == "1" for status in read_statuses(process.pid)))
             wait_until(lambda: file.exists() or any((tmp_path / "ring").glob("*.opw")))
-            for mask in capabilities(process.pid):
+            for mask in read_capabilities(process.pid):
                 assert [name for name, number in _NEVER.items() if mask >> number & 1] == []
         finally:
             process.send_signal(signal.SIGINT)
@@ -83,10 +85,10 @@ def test_recorder_drops_what_it_does_not_need(command: str, disk: ScratchDisk, t
 
 def test_flight_unit_is_confined() -> None:
     if not shutil.which("systemd-analyze"):
-        unmet("kernel", "systemd-analyze is not installed")
+        skip_or_fail("kernel", "systemd-analyze is not installed")
     argv = ["systemd-analyze", "security", "--offline=true", "--threshold=25", str(UNIT)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if "unrecognized option" in done.stderr:
-        unmet("kernel", "this systemd-analyze scores no files (it takes version 250)")
+        skip_or_fail("kernel", "this systemd-analyze scores no files (it takes version 250)")
     [score] = re.findall(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
     assert (float(score) <= 2.5, done.returncode) == (True, 0), done.stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.drive.place import Place
+from opwatch.drive.place import DriveFolder
 from tests.requirements import require_drive
 
 # Repeats the usual steps of a test until it is killed.
@@ -19,30 +19,34 @@ import sys
 from pathlib import Path
 from opwatch.host.scratch import ScratchDisk
 from tests.kernel.support import guard, trims
-from tests.kernel.support.drives import drive
+from tests.kernel.support.drives import create_drive
 guard.enter_own_namespace()
 while True:
-    with trims.folder() as home, ScratchDisk(64 << 20) as disk, trims.mounted(disk.node, "ext4"):
+    with (
+        trims.create_folder() as home,
+        ScratchDisk(64 << 20) as disk,
+        trims.mount_filesystem(disk.node, "ext4"),
+    ):
         print("folder", home, flush=True)
         print("loop", disk.name, flush=True)
         (home / "image").write_bytes(bytes(1 << 20))
-        with trims.loop(home / "image") as node:
+        with trims.create_loop(home / "image") as node:
             print("loop", Path(node).name, flush=True)
-            with drive(16 << 20) as one, trims.mounted(one.device, "ext4"):
+            with create_drive(16 << 20) as one, trims.mount_filesystem(one.device, "ext4"):
                 print("drive", one.name, flush=True)
                 print("loop", Path(one.device).name, flush=True)
                 print("round", "done", flush=True)
 """
 
 
-def _backing(loop: str) -> str | None:
+def _read_backing(loop: str) -> str | None:
     try:
         return Path(f"/sys/block/{loop}/loop/backing_file").read_text()
     except OSError:
         return None
 
 
-def _mounts(pid: int) -> list[str]:
+def _list_mounts(pid: int) -> list[str]:
     """Return the run's mounts that are visible to processes outside the run."""
     text = Path("/proc/self/mountinfo").read_text()
     return [line for line in text.split("\n") if f"/test-{pid}-" in line]
@@ -61,7 +65,7 @@ def test_nothing_is_left_of_a_run_that_is_killed(seed: int) -> None:
             lines.append(process.stdout.readline())
             what, _, name = lines[-1].strip().partition(" ")
             if what == "loop":
-                backing[name] = _backing(name)
+                backing[name] = _read_backing(name)
         process.kill()
         lines += process.stdout.readlines()
     names: dict[str, set[str]] = {"folder": set(), "loop": set(), "drive": set(), "round": set()}
@@ -74,8 +78,8 @@ def test_nothing_is_left_of_a_run_that_is_killed(seed: int) -> None:
     while left and time.monotonic() < end:
         time.sleep(0.1)
         left = [name for name in names["folder"] if Path(name).exists()]
-        left += [name for name in names["drive"] if Place(name).exists()]
-        left += [name for name, was in backing.items() if was and _backing(name) == was]
-        left += _mounts(process.pid)
+        left += [name for name in names["drive"] if DriveFolder(name).exists()]
+        left += [name for name, was in backing.items() if was and _read_backing(name) == was]
+        left += _list_mounts(process.pid)
     assert not left, (moment_s, left)
     assert names["folder"]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.host.mountspaces import is_claimed
+from opwatch.host.mountspaces import is_in_use
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.drives import fio
-from tests.kernel.support.filesystems import make, mounted
+from tests.kernel.support.drives import run_plain_fio
+from tests.kernel.support.filesystems import make_filesystem, mount_device
 from tests.kernel.support.trims import MIB
 
 
-def _by_link(disk: ScratchDisk, folder: Path) -> str:
+def _make_link(disk: ScratchDisk, folder: Path) -> str:
     link = folder / "link"
     link.symlink_to(disk.node)
     return str(link)
@@ -24,7 +24,7 @@ def _by_link(disk: ScratchDisk, folder: Path) -> str:
     ("name", "load"),
     [
         pytest.param(lambda disk, _: disk.node, "--rw=randtrim", id="trim"),
-        pytest.param(_by_link, "--rw=randwrite", id="link"),
+        pytest.param(_make_link, "--rw=randwrite", id="link"),
     ],
 )
 def test_fio_runs_where_the_kernel_says_that_it_is_in_use(
@@ -36,13 +36,13 @@ def test_fio_runs_where_the_kernel_says_that_it_is_in_use(
     point = tmp_path / "point"
     point.mkdir()
     with ScratchDisk(128 * MIB) as disk:
-        make("ext4", disk.node)
+        make_filesystem("ext4", disk.node)
         path = name(disk, tmp_path)
-        assert not is_claimed(path)
-        with mounted(disk.node, point):
-            assert is_claimed(path)
+        assert not is_in_use(path)
+        with mount_device(disk.node, point):
+            assert is_in_use(path)
             # Later fio versions may refuse, and so do kernels that block writes to mounted devices.
-            ran = fio(path, "--size=4m", "--offset=96m", load).returncode == 0
+            ran = run_plain_fio(path, "--size=4m", "--offset=96m", load).returncode == 0
             record_property("fio ran", ran)
-            assert is_claimed(disk.path)
-        assert not is_claimed(path)
+            assert is_in_use(disk.path)
+        assert not is_in_use(path)

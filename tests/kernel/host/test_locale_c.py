@@ -12,8 +12,8 @@ import pytest
 
 from opwatch.tools.cli import COMMANDS
 from opwatch.tools.commands.trim import VERBS
-from tests.kernel.support.drives import drive
-from tests.kernel.support.filesystems import make, mounted
+from tests.kernel.support.drives import create_drive
+from tests.kernel.support.filesystems import make_filesystem, mount_device
 
 # Arguments: DISK is a drive of our own, MOUNT a file system on it with a non-ASCII mount point.
 CALLS = (
@@ -52,9 +52,9 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     folder = tmp_path_factory.mktemp("ascii")
     point = folder / "m\u00e9 \u00b1\u2028x"
     point.mkdir()
-    with drive() as one:
-        make("ext4", one.device)
-        with mounted(one.device, point):
+    with create_drive() as one:
+        make_filesystem("ext4", one.device)
+        with mount_device(one.device, point):
             yield {
                 "DISK": one.device,
                 "NAME": one.name,

@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 @contextlib.contextmanager
-def memory(size: int = 16 * MIB) -> Iterator[int]:
+def create_memory_file(size: int = 16 * MIB) -> Iterator[int]:
     descriptor = os.memfd_create("opwatch-test", os.MFD_CLOEXEC)
     try:
         os.truncate(descriptor, size)
@@ -32,14 +32,14 @@ def memory(size: int = 16 * MIB) -> Iterator[int]:
         os.close(descriptor)
 
 
-def backing_text(name: str) -> str | None:
+def read_backing(name: str) -> str | None:
     try:
         return Path(f"/sys/block/{name}/loop/backing_file").read_text()
     except OSError:
         return None
 
 
-def wait(until: Callable[[], bool], timeout_s: float = 10) -> bool:
+def wait_until(until: Callable[[], bool], timeout_s: float = 10) -> bool:
     end = time.monotonic() + timeout_s
     while not until():
         if time.monotonic() > end:
@@ -49,8 +49,8 @@ def wait(until: Callable[[], bool], timeout_s: float = 10) -> bool:
 
 
 def test_it_is_what_was_asked_for_and_goes_with_its_descriptor() -> None:
-    with memory() as file:
-        with loop.attach(file, loop.Binding(block_size=4096)) as device:
+    with create_memory_file() as file:
+        with loop.attach_loop(file, loop.Binding(block_size=4096)) as device:
             queue = Path(f"/sys/block/{device.name}/queue")
             assert (queue / "logical_block_size").read_text() == "4096\n"
             assert run("blockdev", "--getsize64", device.node) == f"{16 * MIB}\n"
@@ -59,41 +59,41 @@ def test_it_is_what_was_asked_for_and_goes_with_its_descriptor() -> None:
             seq = Path(f"/sys/block/{device.name}/diskseq")
             assert device.identity.diskseq == (int(seq.read_text()) if seq.exists() else None)
             name, life = device.name, device.identity.diskseq
-        assert wait(lambda: Path(f"/sys/block/{name}/diskseq").read_text() != f"{life}\n")
+        assert wait_until(lambda: Path(f"/sys/block/{name}/diskseq").read_text() != f"{life}\n")
 
 
 @pytest.mark.parametrize("in_steps", [False, True])
 def test_what_is_written_reaches_the_file(in_steps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_steps:  # as on a kernel without LOOP_CONFIGURE
         monkeypatch.setattr(loop, "_CONFIGURE", 0x4CFF)
-    with memory() as file, loop.attach(file, loop.Binding(direct_io=True)) as device:
+    with create_memory_file() as file, loop.attach_loop(file, loop.Binding(direct_io=True)) as device:
         os.pwrite(device.fileno(), b"x" * 4096, 8192)
         os.fsync(device.fileno())
         assert os.pread(file, 4096, 8192) == b"x" * 4096
         name = device.name
         assert Path(f"/sys/block/{name}/loop/autoclear").read_text() == "1\n"
-    assert wait(lambda: "opwatch-test" not in (backing_text(name) or ""))
+    assert wait_until(lambda: "opwatch-test" not in (read_backing(name) or ""))
 
 
 def test_its_number_is_nobody_elses_while_it_is_open() -> None:
     """This makes /dev/loopN safe for tools without support for descriptors."""
-    with memory() as file, memory(MIB) as other, loop.attach(file) as device:
+    with create_memory_file() as file, create_memory_file(MIB) as other, loop.attach_loop(file) as device:
         # Detaching has no effect while the device is open.
         subprocess.run(["losetup", "--detach", device.node], check=False, capture_output=True)
         with pytest.raises(OSError, match="busy"):
-            loop._bind(device.fileno(), other, loop.Binding())
+            loop._bind_file(device.fileno(), other, loop.Binding())
         device.require_same()
         assert run("blockdev", "--getsize64", device.node) == f"{16 * MIB}\n"
 
 
 def test_another_life_of_the_number_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with memory() as file, loop.attach(file) as device, loop.attach(file) as twin:
+    with create_memory_file() as file, loop.attach_loop(file) as device, loop.attach_loop(file) as twin:
         assert device.identity != twin.identity
         assert device.identity.backing == twin.identity.backing
         monkeypatch.setattr(device, "identity", twin.identity)
         with pytest.raises(RefusedError, match="another file"):
             device.require_same()
-        monkeypatch.setattr(device, "identity", device._now())
+        monkeypatch.setattr(device, "identity", device._read_identity())
         device.require_same()
         # A node of the same name in another /dev.
         device.node = str(tmp_path / device.name)
@@ -105,8 +105,8 @@ def test_another_life_of_the_number_is_noticed(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_only_the_device_itself_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    with memory() as file, loop.attach(file) as device:
-        monkeypatch.setattr(loop, "_number_of", lambda _: (7, 4711))
+    with create_memory_file() as file, loop.attach_loop(file) as device:
+        monkeypatch.setattr(loop, "_device_number", lambda _: (7, 4711))
         with pytest.raises(RefusedError, match="is not the node of block device 7:4711"):
             loop.open_loop(device.node)
         with pytest.raises(Unsupported, match="mknod /dev/loop99887766 b 7 4711"):
@@ -117,14 +117,14 @@ def test_only_the_device_itself_is_opened(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_devices_over_a_file_are_known_by_the_file() -> None:
     with (
-        memory() as file,
-        memory() as other,  # of the same name
-        loop.attach(file) as one,
-        loop.attach(other),
-        loop.attach(file) as two,
+        create_memory_file() as file,
+        create_memory_file() as other,  # of the same name
+        loop.attach_loop(file) as one,
+        loop.attach_loop(other),
+        loop.attach_loop(file) as two,
     ):
         status = os.fstat(file)
-        over = list(loop.loops_over((status.st_dev, status.st_ino)))
+        over = list(loop.open_loops((status.st_dev, status.st_ino)))
         assert {device.node for device in over} == {one.node, two.node}
         for device in over:
             device.close()
@@ -135,14 +135,14 @@ def test_many_at_once_take_different_numbers() -> None:
     made: list[loop.LoopDevice] = []
     errors: list[BaseException] = []
 
-    def make(file: int) -> None:
+    def attach_file(file: int) -> None:
         try:
-            made.append(loop.attach(file))
+            made.append(loop.attach_loop(file))
         except BaseException as error:
             errors.append(error)
 
-    with memory(MIB) as file:
-        threads = [threading.Thread(target=make, args=(file,)) for _ in range(16)]
+    with create_memory_file(MIB) as file:
+        threads = [threading.Thread(target=attach_file, args=(file,)) for _ in range(16)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -158,25 +158,25 @@ def test_of_a_process_that_is_killed_nothing_is_left() -> None:
     holding = (
         "import os, sys, time\nfrom opwatch.host import loop\n"
         "file = os.memfd_create('opwatch-killed')\nos.truncate(file, 1 << 20)\n"
-        "device = loop.attach(file)\nprint(device.name, device.path, flush=True)\ntime.sleep(60)\n"
+        "device = loop.attach_loop(file)\nprint(device.name, device.path, flush=True)\ntime.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", holding], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         name, path = process.stdout.readline().split()
-        assert "opwatch-killed" in (backing_text(name) or "")
+        assert "opwatch-killed" in (read_backing(name) or "")
         # Another process that opens the device keeps it alive as long as needed.
         with open(path, "rb") as kept:
             process.send_signal(signal.SIGKILL)
             process.wait()
             assert kept.read(512) == bytes(512)
-            assert "opwatch-killed" in (backing_text(name) or "")
-    assert wait(lambda: "opwatch-killed" not in (backing_text(name) or ""))
+            assert "opwatch-killed" in (read_backing(name) or "")
+    assert wait_until(lambda: "opwatch-killed" not in (read_backing(name) or ""))
 
 
 @pytest.mark.parametrize("kind", list(MKFS))
 def test_tools_take_the_descriptor(kind: str, tmp_path: Path) -> None:
     """Tools recognize the device through the descriptor path: mkfs, blkdiscard, fio and mount."""
-    with memory(320 * MIB) as file, loop.attach(file) as device:
+    with create_memory_file(320 * MIB) as file, loop.attach_loop(file) as device:
         run(*MKFS[kind], device.path)
         run("mount", device.path, str(tmp_path))
         try:
@@ -195,7 +195,7 @@ def test_mkfs_btrfs_tells_two_apart(tmp_path: Path) -> None:
     try:
         for file in files:
             os.truncate(file, 128 * MIB)
-        with loop.attach(files[0]) as one, loop.attach(files[1]) as two:
+        with loop.attach_loop(files[0]) as one, loop.attach_loop(files[1]) as two:
             run(*MKFS["btrfs"], one.path)
             run("mount", one.path, str(tmp_path))
             try:

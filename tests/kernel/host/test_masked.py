@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.support.drives import drive
-from tests.kernel.support.filesystems import make, mounted
+from tests.kernel.support.drives import create_drive
+from tests.kernel.support.filesystems import make_filesystem, mount_device
 
 TOP = Path(__file__).parents[3]
 _HIDE = 'for one in $0; do mount -t tmpfs none "$one" || exit 77; done; exec "$@"'
@@ -45,9 +45,9 @@ CASES = (
 @pytest.fixture(scope="module")
 def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     point = tmp_path_factory.mktemp("masked")
-    with drive() as one:
-        make("ext4", one.device)
-        with mounted(one.device, point):
+    with create_drive() as one:
+        make_filesystem("ext4", one.device)
+        with mount_device(one.device, point):
             yield {"DISK": one.device, "MOUNT": str(point)}
 
 

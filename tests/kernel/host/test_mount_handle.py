@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.audit import fitrim_process, trimming
-from opwatch.collectors.space.device_handle import life_of
-from opwatch.collectors.space.fitrim import fitrim, mounted_at
-from opwatch.collectors.space.mount_handle import mount_number, opened
+from opwatch.collectors.space.device_handle import read_disk_sequence
+from opwatch.collectors.space.fitrim import require_mount, trim_mount
+from opwatch.collectors.space.mount_handle import open_mount, read_mount_number
 from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale import sentinels
@@ -25,21 +25,26 @@ from opwatch.host import loop
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.trim.audit import audit_mount
-from opwatch.trim.audit.question import Asked
+from opwatch.trim.audit.fitrim import Asked
 from opwatch.trim.stack.layers import Stack
-from tests.kernel.support.filesystems import free_of, make, mounted, use
-from tests.kernel.support.trims import MIB, allocated, run
+from tests.kernel.support.filesystems import (
+    find_free_extents,
+    make_filesystem,
+    mount_device,
+    write_and_delete,
+)
+from tests.kernel.support.trims import MIB, count_allocated, run
 
 _CHANGE_FD = 0x4C06
 
 
 @contextlib.contextmanager
-def used(point: Path, kind: str = "ext4") -> Iterator[ScratchDisk]:
+def mount_used_disk(point: Path, kind: str = "ext4") -> Iterator[ScratchDisk]:
     """Yield a disk with a mounted file system whose free space once held data, so the file shows trims."""
     with ScratchDisk(160 * MIB) as disk:
-        make(kind, disk.node)
-        with mounted(disk.node, point):
-            use(point, 1, written=8, kept=2)
+        make_filesystem(kind, disk.node)
+        with mount_device(disk.node, point):
+            write_and_delete(point, 1, written=8, kept=2)
             yield disk
 
 
@@ -49,11 +54,11 @@ def over(tmp_path: Path) -> Iterator[tuple[Path, ScratchDisk, ScratchDisk]]:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    with used(first) as planned, used(second) as other:
+    with mount_used_disk(first) as planned, mount_used_disk(second) as other:
         yield first, planned, other
 
 
-def cover(point: Path, disk: ScratchDisk) -> None:
+def cover_mount(point: Path, disk: ScratchDisk) -> None:
     run("mount", disk.node, str(point))
 
 
@@ -62,20 +67,20 @@ def test_a_mount_that_came_over_it_is_not_trimmed(
     over: tuple[Path, ScratchDisk, ScratchDisk], how: str
 ) -> None:
     point, planned, other = over
-    mount = mounted_at(str(point))
-    taken = [allocated(disk.backing) for disk in (planned, other)]
-    cover(point, other)
+    mount = require_mount(str(point))
+    taken = [count_allocated(disk.backing_path) for disk in (planned, other)]
+    cover_mount(point, other)
     try:
         with pytest.raises(RefusedError, match="something else is mounted there now than the ext4"):
             if how == "by itself":
-                fitrim(mount)
+                trim_mount(mount)
             else:
-                fitrim_process.trim(mount, Asked(), lambda _: None)
+                fitrim_process.trim_in_child(mount, Asked(), lambda _: None)
     finally:
         run("umount", str(point))
-    assert [allocated(disk.backing) for disk in (planned, other)] == taken
-    fitrim(mount)
-    assert allocated(planned.backing) < taken[0]
+    assert [count_allocated(disk.backing_path) for disk in (planned, other)] == taken
+    trim_mount(mount)
+    assert count_allocated(planned.backing_path) < taken[0]
 
 
 def test_what_is_opened_is_what_is_asked_for(
@@ -83,69 +88,69 @@ def test_what_is_opened_is_what_is_asked_for(
 ) -> None:
     """Another mount covers the point when it is opened, and is gone when the mount table is read."""
     point, _, other = over
-    mount = mounted_at(str(point))
-    taken = allocated(other.backing)
-    cover(point, other)
+    mount = require_mount(str(point))
+    taken = count_allocated(other.backing_path)
+    cover_mount(point, other)
     real_open = os.open
 
-    def hooked(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    def open_and_unmount(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         descriptor = real_open(path, flags, mode, dir_fd=dir_fd)
         if str(path) == str(point):
             monkeypatch.undo()
             run("umount", "--lazy", str(point))
         return descriptor
 
-    monkeypatch.setattr(os, "open", hooked)
+    monkeypatch.setattr(os, "open", open_and_unmount)
     with pytest.raises(RefusedError, match=r"the ext4 of .* that was looked at"):
-        fitrim(mount)
-    assert allocated(other.backing) == taken
+        trim_mount(mount)
+    assert count_allocated(other.backing_path) == taken
 
 
 def test_an_audit_that_is_overtaken_trims_nothing(
     over: tuple[Path, ScratchDisk, ScratchDisk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point, _, other = over
-    mount = mounted_at(str(point))
+    mount = require_mount(str(point))
     real = trimming._Witnesses
 
-    def hooked(before: Stack, is_early: trimming.IsEarly) -> trimming._Witnesses:
+    def cover_and_continue(before: Stack, is_early: trimming.MayFreeLater) -> trimming._Witnesses:
         # The stack has been read and nothing trimmed yet; the audit keeps the mount busy.
         assert subprocess.run(["umount", str(point)], check=False, capture_output=True).returncode
-        cover(point, other)
+        cover_mount(point, other)
         return real(before, is_early)
 
-    monkeypatch.setattr(trimming, "_Witnesses", hooked)
-    taken = allocated(other.backing)
+    monkeypatch.setattr(trimming, "_Witnesses", cover_and_continue)
+    taken = count_allocated(other.backing_path)
     try:
         with pytest.raises(RefusedError, match="something else is mounted there now"):
             audit_mount(mount)
     finally:
         run("umount", str(point))
-    assert allocated(other.backing) == taken
+    assert count_allocated(other.backing_path) == taken
 
 
 def test_sentinels_go_into_the_planned_file_system_or_nowhere(
     over: tuple[Path, ScratchDisk, ScratchDisk],
 ) -> None:
     point, _, other = over
-    mount = mounted_at(str(point))
-    stack = LayerReader().mount(mount)
-    cover(point, other)
+    mount = require_mount(str(point))
+    stack = LayerReader().read_mount(mount)
+    cover_mount(point, other)
     try:
-        free = free_of(point)
+        free = find_free_extents(point)
         with sentinels.Sentinels(mount, stack, (MIB,)) as planted, pytest.raises(RefusedError):
             planted.plant()
-        assert free_of(point) == free
+        assert find_free_extents(point) == free
     finally:
         run("umount", str(point))
     # A mount that appears while the sentinels are in place gets none either.
     with sentinels.Sentinels(mount, stack, (MIB,)) as planted:
         planted.plant()
-        cover(point, other)
+        cover_mount(point, other)
         try:
             with pytest.raises(RefusedError):
-                planted.give_up()
-            assert free_of(point) == free
+                planted.delete_files()
+            assert find_free_extents(point) == free
         finally:
             run("umount", str(point))
 
@@ -158,18 +163,18 @@ def test_a_link_in_the_place_of_a_sentinel_is_not_followed(
     victim.write_text("mine")
     real_open = os.open
 
-    def without_tmpfile(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    def refuse_tmpfile(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             raise OSError(errno.EOPNOTSUPP, "no such files here")
         return real_open(path, flags, mode, dir_fd=dir_fd)
 
-    with used(point):
-        mount = mounted_at(str(point))
+    with mount_used_disk(point):
+        mount = require_mount(str(point))
         monkeypatch.setattr(secrets, "token_hex", lambda _: "0123456789abcdef")
         link = point / ".opwatch-sentinel-0123456789abcdef"
         link.symlink_to(victim)
-        monkeypatch.setattr(os, "open", without_tmpfile)
-        with sentinels.Sentinels(mount, LayerReader().mount(mount), (MIB,)) as planted:
+        monkeypatch.setattr(os, "open", refuse_tmpfile)
+        with sentinels.Sentinels(mount, LayerReader().read_mount(mount), (MIB,)) as planted:
             with pytest.raises(OpwatchError, match="no file can be made there"):
                 planted.plant()
             link.unlink()
@@ -180,11 +185,11 @@ def test_a_link_in_the_place_of_a_sentinel_is_not_followed(
 
 
 def test_the_number_of_a_mount_is_that_of_the_table(tmp_path: Path) -> None:
-    with used(tmp_path):
-        mount = mounted_at(str(tmp_path))
+    with mount_used_disk(tmp_path):
+        mount = require_mount(str(tmp_path))
         assert mount.number is not None
-        with opened(mount) as descriptor:
-            assert mount_number(descriptor) == mount.number
+        with open_mount(mount) as descriptor:
+            assert read_mount_number(descriptor) == mount.number
 
 
 def test_reads_are_of_one_disk_or_refused() -> None:
@@ -192,9 +197,9 @@ def test_reads_are_of_one_disk_or_refused() -> None:
     try:
         for file in files:
             os.truncate(file, MIB)
-        with loop.attach(files[0], loop.Binding(read_only=True, partscan=False)) as device:
+        with loop.attach_loop(files[0], loop.Binding(read_only=True, partscan=False)) as device:
             resolved = Devices().resolve(device.node)
-            life = life_of(resolved)
+            life = read_disk_sequence(resolved)
             if life is None:
                 pytest.skip("this kernel numbers no disks (diskseq, Linux 5.15)")
             with pytest.raises(RefusedError, match="another disk by now"):

@@ -12,27 +12,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.support.drives import a_name, drive, run
-from tests.kernel.support.filesystems import make, mounted
-from tests.requirements import require_nobody, unmet
+from tests.kernel.support.drives import create_drive, make_name, run
+from tests.kernel.support.filesystems import make_filesystem, mount_device
+from tests.requirements import require_nobody, skip_or_fail
 
 TOP = Path(__file__).parents[3]
 REPORT = next(iter(sorted((TOP / "tests/fixtures/good/counters/smartctl_exporter").glob("*.json"))))
 KEPT = TOP / "tests/fixtures/good/recordings/1.opw.gz"
 IOSTAT = TOP / "tests/fixtures/good/imports/iostat.json"
 _HEAD = "| Command | As nobody | With the two | "
-_AS = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+_SETPRIV = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 _PRIVILEGES = {
-    "nobody": (*_AS, "--bounding-set=-all", "--no-new-privs"),
+    "nobody": (*_SETPRIV, "--bounding-set=-all", "--no-new-privs"),
     "the two": (
-        *_AS,
+        *_SETPRIV,
         *("--inh-caps=-all,+bpf,+perfmon", "--ambient-caps=+bpf,+perfmon"),
         "--bounding-set=-all,+bpf,+perfmon",
     ),
 }
 
 
-def rows() -> list[tuple[str, str, str]]:
+def read_rows() -> list[tuple[str, str, str]]:
     """Return (command, exit status as nobody, exit status with the two capabilities) for each row."""
     _, table = (TOP / "SECURITY.md").read_text().split(_HEAD)
     table = table.partition("\n\n")[0]
@@ -44,7 +44,7 @@ def rows() -> list[tuple[str, str, str]]:
 def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Yield values for the capitalised words: a drive of our own with a file system on it, and files."""
     if not shutil.which("setpriv"):
-        unmet("kernel", "setpriv is not installed")
+        skip_or_fail("kernel", "setpriv is not installed")
     point = tmp_path_factory.mktemp("mount")
     for folder in (point, *point.parents):
         if folder.owner() == "root" and folder.is_relative_to("/tmp/pytest-of-root"):
@@ -54,26 +54,26 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     open_folder.chmod(0o1777)
     (open_folder / "kept.opw").write_bytes(gzip.decompress(KEPT.read_bytes()))
     (open_folder / "kept.opw").chmod(0o644)
-    with drive() as one:
-        make("ext4", one.device)
-        with mounted(one.device, point):
+    with create_drive() as one:
+        make_filesystem("ext4", one.device)
+        with mount_device(one.device, point):
             yield {
                 "DISK": one.device,
                 "MOUNT": str(point),
                 "DRIVE": one.name,
                 "REPORT": str(REPORT),
-                "NEW": a_name(),
+                "NEW": make_name(),
                 "HISTORY": str(point / "history"),
-                "RECORDING": str(open_folder / f"{a_name()}.opw"),
+                "RECORDING": str(open_folder / f"{make_name()}.opw"),
                 "KEPT": str(open_folder / "kept.opw"),
                 "IOSTAT": str(IOSTAT),
                 "FOLDER": str(open_folder),
             }
 
 
-def _as(who: str, command: str, words: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def _run_as(who: str, command: str, words: dict[str, str]) -> subprocess.CompletedProcess[str]:
     # A fresh name for each run, because no command overwrites a file.
-    fresh = {"FRESH": f"{words['FOLDER']}/{a_name()}.opw"}
+    fresh = {"FRESH": f"{words['FOLDER']}/{make_name()}.opw"}
     arguments = [(words | fresh).get(word, word) for word in command.split()[1:]]
     argv = [*_PRIVILEGES[who], sys.executable, "-P", "-m", "opwatch", *arguments]
     environment = {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "PYTHONPATH": str(TOP)}
@@ -84,11 +84,11 @@ def _as(who: str, command: str, words: dict[str, str]) -> subprocess.CompletedPr
 
 @pytest.mark.parametrize("who", list(_PRIVILEGES))
 @pytest.mark.parametrize(
-    ("command", "nobody", "two"), [pytest.param(*row, id=row[0].replace(" ", "-")) for row in rows()]
+    ("command", "nobody", "two"), [pytest.param(*row, id=row[0].replace(" ", "-")) for row in read_rows()]
 )
 def test_a_row_is_true(words: dict[str, str], command: str, nobody: str, two: str, who: str) -> None:
     require_nobody()
-    done = _as(who, command, words)
+    done = _run_as(who, command, words)
     wanted = nobody if who == "nobody" else two
     assert "Traceback" not in done.stderr
     assert str(done.returncode) == wanted, f"{done.stdout[-1000:]}\n{done.stderr[-1000:]}"

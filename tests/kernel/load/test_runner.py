@@ -15,19 +15,25 @@ import pytest
 from opwatch.collectors.fio.runner import FioProcess
 from opwatch.errors import OpwatchError
 from opwatch.host.scratch import ScratchDisk
-from opwatch.load.words import LOGS, LoadWindow, fill_words, round_words, seed_of
-from opwatch.load.workload import load, names
+from opwatch.load.fio_arguments import (
+    LOGS,
+    LoadWindow,
+    build_fill_arguments,
+    build_round_arguments,
+    derive_seed,
+)
+from opwatch.load.workload import find_workload, list_workloads
 from tests.kernel.support.drives import MIB
 
 
-def window(disk: ScratchDisk, size: int = 16 * MIB) -> LoadWindow:
+def make_window(disk: ScratchDisk, size: int = 16 * MIB) -> LoadWindow:
     return LoadWindow(disk.path, size, 4 * MIB)
 
 
-def written(disk: ScratchDisk, words: list[str]) -> list[int]:
+def find_written_units(disk: ScratchDisk, words: list[str]) -> list[int]:
     """Return the 4 KiB units that a run changes on a zeroed disk."""
     with FioProcess(words) as run:
-        run.result(60)
+        run.wait_for_result(60)
     content = Path(disk.node).read_bytes()
     return [at for at in range(len(content) // 4096) if content[at * 4096 : at * 4096 + 4096].count(0) < 4000]
 
@@ -36,7 +42,9 @@ def written(disk: ScratchDisk, words: list[str]) -> list[int]:
 def test_a_fill_writes_every_byte_of_its_window_and_no_other(units_short: int) -> None:
     """A level may end at any unit, where fio would overrun with a whole request or leave out the rest."""
     with ScratchDisk(32 * MIB) as disk:
-        units = written(disk, fill_words(window(disk, 16 * MIB - units_short * 4096), 5))
+        units = find_written_units(
+            disk, build_fill_arguments(make_window(disk, 16 * MIB - units_short * 4096), 5)
+        )
         assert units == list(range(1024, 1024 + 4096 - units_short))
 
 
@@ -44,8 +52,12 @@ def test_another_round_writes_other_places_and_the_same_one_the_same() -> None:
     places = []
     for number in (1, 1, 2):
         with ScratchDisk(32 * MIB) as disk:
-            seed = seed_of("a sweep", "10 %", number)
-            places.append(written(disk, round_words(load("random-4k"), window(disk), 2 * MIB, seed)))
+            seed = derive_seed("a sweep", "10 %", number)
+            places.append(
+                find_written_units(
+                    disk, build_round_arguments(find_workload("random-4k"), make_window(disk), 2 * MIB, seed)
+                )
+            )
     assert places[0] == places[1]
     # 512 of 4096 offsets: an eighth of two independent draws coincides.
     assert len(set(places[0]) & set(places[2])) < 200
@@ -54,22 +66,24 @@ def test_another_round_writes_other_places_and_the_same_one_the_same() -> None:
 
 def test_threads_of_one_round_write_other_places() -> None:
     with ScratchDisk(32 * MIB) as disk:
-        places = written(disk, round_words(load("pts-enterprise"), window(disk), 2 * MIB, 7))
+        places = find_written_units(
+            disk, build_round_arguments(find_workload("pts-enterprise"), make_window(disk), 2 * MIB, 7)
+        )
         # 512 draws from 4096 give about 480 different offsets, or 120 if all four threads drew the same.
         assert len(places) > 400
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_workloads())
 def test_each_workload_writes_what_it_is_to_write(name: str) -> None:
     with ScratchDisk(64 * MIB) as disk:
-        words = round_words(load(name), LoadWindow(disk.path, 64 * MIB), 8 * MIB, 3)
+        words = build_round_arguments(find_workload(name), LoadWindow(disk.path, 64 * MIB), 8 * MIB, 3)
         with FioProcess(words) as process:
-            run = process.result(60)
+            run = process.wait_for_result(60)
         assert run.report
         # The mix is random: 8 MiB are only a few hundred requests.
         assert run.report.total.bytes["write"] == pytest.approx(8 * MIB, rel=0.15)
         [*jobs] = run.report.jobs
-        latency = jobs[0].operations["write"].latency
+        latency = jobs[0].operations["write"].reported_latency
         assert latency
         assert latency.bins
         assert 99.999 in latency.percentiles
@@ -77,34 +91,39 @@ def test_each_workload_writes_what_it_is_to_write(name: str) -> None:
 
 def test_logs_are_on_our_clock() -> None:
     with ScratchDisk(64 * MIB) as disk:
-        words = round_words(load("random-4k"), LoadWindow(disk.path, 64 * MIB), 8 << 30, 3, LOGS)
+        words = build_round_arguments(
+            find_workload("random-4k"), LoadWindow(disk.path, 64 * MIB), 8 << 30, 3, LOGS
+        )
         with FioProcess(words) as process:
             time.sleep(4)
             process.stop()
-            run = process.result(60)
+            run = process.wait_for_result(60)
     assert run.was_stopped
     assert run.report
     assert run.cpu_s > 0
-    rows = [row for log in run.logs for row in log.rows()]
+    rows = [row for log in run.logs for row in log.iter_rows()]
     assert len(rows) >= 2
     assert all(run.begin_ns <= row.time_ms * 10**6 <= run.end_ns for row in rows)
 
 
 def test_what_fio_complains_of_is_the_error() -> None:
     with ScratchDisk(16 * MIB) as disk:
-        words = [*round_words(load("random-4k"), window(disk, MIB), MIB, 3), "--ioengine=external:/none"]
+        words = [
+            *build_round_arguments(find_workload("random-4k"), make_window(disk, MIB), MIB, 3),
+            "--ioengine=external:/none",
+        ]
         with pytest.raises(OpwatchError, match=r"fio failed.*external"), FioProcess(words) as process:
-            process.result(60)
+            process.wait_for_result(60)
 
 
 def test_when_we_are_killed_fio_goes_and_the_disk_is_free() -> None:
     code = (
         "import sys, time\n"
         "from opwatch.collectors.fio.runner import FioProcess\n"
-        "from opwatch.load.words import LoadWindow, round_words\n"
-        "from opwatch.load.workload import load\n"
+        "from opwatch.load.fio_arguments import LoadWindow, build_round_arguments\n"
+        "from opwatch.load.workload import find_workload\n"
         "window = LoadWindow(sys.argv[1], 16 << 20)\n"
-        "process = FioProcess(round_words(load('random-4k'), window, 8 << 40, 3))\n"
+        "process = FioProcess(build_round_arguments(find_workload('random-4k'), window, 8 << 40, 3))\n"
         "print(process.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
@@ -125,8 +144,11 @@ def test_when_we_are_killed_fio_goes_and_the_disk_is_free() -> None:
 def test_what_other_children_take_is_none_of_its_processor_time() -> None:
     """Another child process, such as smartctl, runs next to fio and ends before fio does."""
     with ScratchDisk(32 * MIB) as disk:
-        words = [*round_words(load("random-4k"), window(disk), MIB, 7), "--startdelay=2"]
+        words = [
+            *build_round_arguments(find_workload("random-4k"), make_window(disk), MIB, 7),
+            "--startdelay=2",
+        ]
         with FioProcess(words) as run:
             busy = "import time\nwhile time.process_time() < 1: pass"
             subprocess.run([sys.executable, "-c", busy], check=True)
-            assert 0 < run.result(60).cpu_s < 0.9
+            assert 0 < run.wait_for_result(60).cpu_s < 0.9

@@ -14,19 +14,19 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from opwatch.host.scratch import ScratchDisk
-from opwatch.recording.reading.notes import kept_notes
+from opwatch.recording.reading.notes import iterate_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.entries import Began, Blinded, RunEntry
-from opwatch.samples.entry_parts import first_moment
-from tests.kernel.recording.test_record import KILLS, KILLS_SEED, entries_in, load
-from tests.kernel.support.filesystems import fill, make, mounted
-from tests.kernel.support.watching import lines, opwatch
+from opwatch.samples.entry_parts import find_start_ns
+from tests.kernel.recording.test_record import KILLS, KILLS_SEED, read_entries, write_repeatedly
+from tests.kernel.support.filesystems import fill_space, make_filesystem, mount_device
+from tests.kernel.support.watching import parse_lines, run_opwatch
 
 FLIGHT = (sys.executable, "-m", "opwatch", "flight")
 
 
 @contextmanager
-def recorder(disk: ScratchDisk, ring: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def run_recorder(disk: ScratchDisk, ring: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Run a recorder with a ring until the block ends, if it has not ended earlier."""
     argv = [*FLIGHT, "--dev", disk.node, "--ring", str(ring), "--every", "0.05", *options]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
@@ -39,31 +39,31 @@ def recorder(disk: ScratchDisk, ring: Path, *options: str) -> Iterator[subproces
             process.kill()
 
 
-def moments(entries: list[RunEntry]) -> list[int]:
+def list_moments(entries: list[RunEntry]) -> list[int]:
     """Return the times of entries, without a fact of the whole run that each part repeats."""
     parts = [entry for entry in entries if not isinstance(entry, Blinded)]
-    return [first_moment(entry) for entry in parts if first_moment(entry)]
+    return [find_start_ns(entry) for entry in parts if find_start_ns(entry)]
 
 
 def test_a_dump_has_the_last_of_it_while_it_goes_on(disk: ScratchDisk, tmp_path: Path) -> None:
     ring, path = tmp_path / "ring", tmp_path / "run.opw"
-    with load(disk.node), recorder(disk, ring, "--keep", "2s") as process:
+    with write_repeatedly(disk.node), run_recorder(disk, ring, "--keep", "2s") as process:
         begun_ns = time.monotonic_ns()
         time.sleep(6)
         asked_ns = time.monotonic_ns()
-        done = opwatch("flight", "dump", "-o", str(path), "--ring", str(ring))
+        done = run_opwatch("flight", "dump", "-o", str(path), "--ring", str(ring))
         assert done.returncode == 0, done.stderr
-        status = json.loads(opwatch("flight", "status", "--json", "--ring", str(ring)).stdout)
+        status = json.loads(run_opwatch("flight", "status", "--json", "--ring", str(ring)).stdout)
         assert process.poll() is None
-    kept = entries_in(path)
+    kept = read_entries(path)
     assert isinstance(kept[0], Began)
     # Only the last part is kept, and nothing before the dump request is missing.
-    assert moments(kept)[-1] - moments(kept)[0] > 1.9e9
-    assert moments(kept)[0] > begun_ns + 1e9
-    assert max(moments(kept)) > asked_ns - 2e9
-    replayed = opwatch("replay", "--json", str(path))
+    assert list_moments(kept)[-1] - list_moments(kept)[0] > 1.9e9
+    assert list_moments(kept)[0] > begun_ns + 1e9
+    assert max(list_moments(kept)) > asked_ns - 2e9
+    replayed = run_opwatch("replay", "--json", str(path))
     assert replayed.returncode == 0, replayed.stderr
-    documents = lines(replayed.stdout)
+    documents = parse_lines(replayed.stdout)
     intervals = [line for line in documents if line["type"] == "interval"]
     assert (
         sum(line["ops"]["write"]["count"] for line in intervals) == documents[-1]["ops"]["write"]["count"] > 0
@@ -75,34 +75,38 @@ def test_a_dump_has_the_last_of_it_while_it_goes_on(disk: ScratchDisk, tmp_path:
 
 def test_a_note_is_in_the_dump_with_its_time(disk: ScratchDisk, tmp_path: Path) -> None:
     ring, path = tmp_path / "ring", tmp_path / "run.opw"
-    with recorder(disk, ring, "--keep", "1m"):
+    with run_recorder(disk, ring, "--keep", "1m"):
         time.sleep(0.5)
         before_ns = time.monotonic_ns()
-        noted = opwatch("flight", "note", "deploy", "begins", "\x1b[31m", "--ring", str(ring))
+        noted = run_opwatch("flight", "note", "deploy", "begins", "\x1b[31m", "--ring", str(ring))
         after_ns = time.monotonic_ns()
         assert (noted.returncode, noted.stderr) == (0, "")
-        assert opwatch("note", str(ring), "x").returncode == 2
+        assert run_opwatch("note", str(ring), "x").returncode == 2
         time.sleep(0.5)
-        assert opwatch("flight", "dump", "-o", str(path), "--ring", str(ring)).returncode == 0
+        assert run_opwatch("flight", "dump", "-o", str(path), "--ring", str(ring)).returncode == 0
     with closing(RecordedRun(path)) as run:
-        [note] = kept_notes(run)
+        [note] = iterate_notes(run)
     assert note.text == "deploy begins \x1b[31m"
     assert before_ns <= note.mono_ns <= after_ns
     assert note.at
-    late = opwatch("flight", "note", "too late", "--ring", str(ring))
+    late = run_opwatch("flight", "note", "too late", "--ring", str(ring))
     assert late.returncode == 2
     assert "no flight recorder writes to" in late.stderr
 
 
 def test_a_part_of_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
-    with recorder(disk, ring, "--keep", "1m"):
+    with run_recorder(disk, ring, "--keep", "1m"):
         time.sleep(3)
         for name, last in (("short.opw", "1s"), ("long.opw", "1h")):
-            done = opwatch("flight", "dump", "-o", str(tmp_path / name), "--last", last, "--ring", str(ring))
+            done = run_opwatch(
+                "flight", "dump", "-o", str(tmp_path / name), "--last", last, "--ring", str(ring)
+            )
             assert done.returncode == 0, done.stderr
     # The end of a dump repeats the last sample.
-    short, whole = (sorted({*moments(entries_in(tmp_path / name))}) for name in ("short.opw", "long.opw"))
+    short, whole = (
+        sorted({*list_moments(read_entries(tmp_path / name))}) for name in ("short.opw", "long.opw")
+    )
     # Starts with the last sample before that time.
     begin_ns = short[-1] - 10**9
     assert short == [at_ns for at_ns in whole if short[0] <= at_ns <= short[-1]]
@@ -114,32 +118,32 @@ def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, 
     chance = random.Random(KILLS_SEED)
     for number in range(KILLS):
         ring, path = tmp_path / f"ring{number}", tmp_path / f"{number}.opw"
-        with load(disk.node), recorder(disk, ring, "--keep", "2s") as process:
+        with write_repeatedly(disk.node), run_recorder(disk, ring, "--keep", "2s") as process:
             time.sleep(chance.uniform(0.5, 3.5))
             killed_ns = time.monotonic_ns()
             process.kill()
             process.wait()
-        done = opwatch("flight", "dump", "-o", str(path), "--ring", str(ring))
+        done = run_opwatch("flight", "dump", "-o", str(path), "--ring", str(ring))
         assert done.returncode == 0, done.stderr
-        assert max(moments(entries_in(path))) > killed_ns - 1e9
-        status = json.loads(opwatch("flight", "status", "--json", "--ring", str(ring)).stdout)
+        assert max(list_moments(read_entries(path))) > killed_ns - 1e9
+        status = json.loads(run_opwatch("flight", "status", "--json", "--ring", str(ring)).stdout)
         assert status["is_written"] is False
 
 
 def test_a_signal_ends_it_and_leaves_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
-    with recorder(disk, ring) as process:
+    with run_recorder(disk, ring) as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
-    assert opwatch("flight", "dump", "-o", str(tmp_path / "run.opw"), "--ring", str(ring)).returncode == 0
+    assert run_opwatch("flight", "dump", "-o", str(tmp_path / "run.opw"), "--ring", str(ring)).returncode == 0
     assert os.listdir(ring).count("0000000001.opw") == 1
     assert not any(name.endswith("-wal") for name in os.listdir(ring))
 
 
 def test_one_ring_has_one_recorder(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
-    with recorder(disk, ring):
-        other = opwatch("flight", "--dev", disk.node, "--ring", str(ring))
+    with run_recorder(disk, ring):
+        other = run_opwatch("flight", "--dev", disk.node, "--ring", str(ring))
         assert other.returncode == 1
         assert "already" in other.stderr
         assert "--ring" in other.stderr
@@ -147,9 +151,9 @@ def test_one_ring_has_one_recorder(disk: ScratchDisk, tmp_path: Path) -> None:
 
 def test_a_stopped_recorder_is_said_and_not_waited_for(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
-    with recorder(disk, ring) as process:
+    with run_recorder(disk, ring) as process:
         process.send_signal(signal.SIGSTOP)
-        done = opwatch("flight", "dump", "-o", str(tmp_path / "run.opw"), "--ring", str(ring))
+        done = run_opwatch("flight", "dump", "-o", str(tmp_path / "run.opw"), "--ring", str(ring))
         process.send_signal(signal.SIGCONT)
         assert done.returncode == 1
         assert "does not answer" in done.stderr
@@ -158,12 +162,12 @@ def test_a_stopped_recorder_is_said_and_not_waited_for(disk: ScratchDisk, tmp_pa
 
 def test_a_full_disk_ends_it_with_a_word(disk: ScratchDisk, tmp_path: Path) -> None:
     with ScratchDisk(4 << 20) as small:
-        make("ext4", small.node, "-O", "^has_journal", "-N", "64", "-m", "0")
+        make_filesystem("ext4", small.node, "-O", "^has_journal", "-N", "64", "-m", "0")
         point = tmp_path / "small"
         point.mkdir()
-        with mounted(small.node, point):
-            fill(point / "ballast", left=100 << 10)
-            with load(disk.node):
+        with mount_device(small.node, point):
+            fill_space(point / "ballast", left=100 << 10)
+            with write_repeatedly(disk.node):
                 argv = [*FLIGHT, "--dev", disk.node, "--ring", str(point / "ring"), "--every", "0.02"]
                 done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
             assert done.returncode == 1
@@ -175,10 +179,10 @@ def test_a_rule_writes_a_recording_of_before_and_after(disk: ScratchDisk, tmp_pa
     ring, into = tmp_path / "ring", tmp_path / "caught"
     rule = "write.iops>1 for 0.2s"
     options = ("--keep", "1m", "--when", rule, "--when", "gone", "--after", "1s", "--into", str(into))
-    with recorder(disk, ring, *options) as process:
+    with run_recorder(disk, ring, *options) as process:
         time.sleep(1)
         begun_ns = time.monotonic_ns()
-        with load(disk.node):
+        with write_repeatedly(disk.node):
             deadline = time.monotonic() + 60
             while not (into.is_dir() and [*into.glob("*.opw")]) and time.monotonic() < deadline:
                 time.sleep(0.1)
@@ -193,7 +197,7 @@ def test_a_rule_writes_a_recording_of_before_and_after(disk: ScratchDisk, tmp_pa
     try:
         fired = [event for event in kept.events if event.kind == "rule fired"]
         assert {event.words.startswith(rule) for event in fired} == {True}
-        times = moments(list(kept.entries()))
+        times = list_moments(list(kept.iter_entries()))
     finally:
         kept.close()
     assert times[0] < begun_ns
@@ -206,7 +210,7 @@ def test_a_disk_that_has_gone_is_caught(tmp_path: Path) -> None:
     with ExitStack() as stack:
         disk = stack.enter_context(ScratchDisk(64 << 20))
         name = disk.name
-        with recorder(disk, ring, "--when", "gone", "--after", "0", "--return-within", "0") as process:
+        with run_recorder(disk, ring, "--when", "gone", "--after", "0", "--return-within", "0") as process:
             time.sleep(1)
             stack.close()
             assert process.wait(60) == 1
@@ -215,22 +219,22 @@ def test_a_disk_that_has_gone_is_caught(tmp_path: Path) -> None:
     try:
         fired = [event.words for event in kept.events if event.kind == "rule fired"]
         assert fired == [f"{name} has gone"]
-        assert any(isinstance(entry, Began) for entry in kept.entries())
+        assert any(isinstance(entry, Began) for entry in kept.iter_entries())
     finally:
         kept.close()
 
 
 def test_what_is_due_is_written_at_the_end(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
-    with recorder(disk, ring, "--when", "write.iops>1", "--after", "1h") as process:
-        with load(disk.node):
+    with run_recorder(disk, ring, "--when", "write.iops>1", "--after", "1h") as process:
+        with write_repeatedly(disk.node):
             assert process.stderr
             while "write.iops>1 on" not in process.stderr.readline():
                 pass
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     (path,) = (ring / "caught").glob("*.opw")
-    assert entries_in(path)
+    assert read_entries(path)
 
 
 def test_mistakes_are_said(disk: ScratchDisk, tmp_path: Path) -> None:
@@ -247,15 +251,15 @@ def test_mistakes_are_said(disk: ScratchDisk, tmp_path: Path) -> None:
         (("--keep", "1s", "--every", "2s", "--ring", ring), 2, "--keep"),
         (("--ring", "/proc/none/ring"), 1, "cannot be made"),
     ):
-        done = opwatch("flight", *words)
+        done = run_opwatch("flight", *words)
         assert done.returncode == status, (words, done.stderr)
         assert text in done.stderr
     # Options before the verb apply to the verb.
-    before = opwatch("flight", "--ring", str(tmp_path / "other"), "status")
+    before = run_opwatch("flight", "--ring", str(tmp_path / "other"), "status")
     assert str(tmp_path / "other") in before.stderr
     (tmp_path / "there.opw").touch()
-    with recorder(disk, tmp_path / "ring"):
-        done = opwatch("flight", "dump", "-o", str(tmp_path / "there.opw"), "--ring", ring)
+    with run_recorder(disk, tmp_path / "ring"):
+        done = run_opwatch("flight", "dump", "-o", str(tmp_path / "there.opw"), "--ring", ring)
         assert done.returncode == 3
         assert "never overwrites" in done.stderr
     kept = RecordedRun(next((tmp_path / "ring").glob("*.opw")))

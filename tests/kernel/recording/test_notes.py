@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.watching import lines, opwatch
+from tests.kernel.support.watching import parse_lines, run_opwatch
 
 OPWATCH = (sys.executable, "-m", "opwatch")
 
 
-def noted(path: Path, *words: str) -> None:
+def add_note(path: Path, *words: str) -> None:
     """Add a note, retrying until the recording accepts it."""
     deadline = time.monotonic() + 60
-    while (done := opwatch("note", str(path), *words)).returncode and time.monotonic() < deadline:
+    while (done := run_opwatch("note", str(path), *words)).returncode and time.monotonic() < deadline:
         time.sleep(0.2)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -36,24 +36,27 @@ def test_a_note_is_shown_with_its_time(disk: ScratchDisk, tmp_path: Path, comman
         assert run.stdout
         # A note from before the first sample has no time.
         first = run.stdout.readline() if form else ""
-        noted(path, "fstrim", "begins")
+        add_note(path, "fstrim", "begins")
         # The note leaves no other file in the folder.
         assert set(os.listdir(tmp_path)) <= {"run.opw", "run.opw-wal"}
         rest, _ = run.communicate("", timeout=60)
     assert run.returncode == 0
-    replayed, dumped = opwatch("replay", "--json", str(path)), opwatch("dump", "-O", "jsonl", str(path))
-    notes = [line for line in lines(replayed.stdout) if line["type"] == "note"]
+    replayed, dumped = (
+        run_opwatch("replay", "--json", str(path)),
+        run_opwatch("dump", "-O", "jsonl", str(path)),
+    )
+    notes = [line for line in parse_lines(replayed.stdout) if line["type"] == "note"]
     assert [note["text"] for note in notes] == ["before", "fstrim begins"]
-    assert [line for line in lines(dumped.stdout) if line["type"] == "note"] == notes
+    assert [line for line in parse_lines(dumped.stdout) if line["type"] == "note"] == notes
     times = [datetime.fromisoformat(note["time"]) for note in notes]
     assert 0 < (times[1] - times[0]).total_seconds() < 60
     assert notes[0]["mono_ns"] < notes[1]["mono_ns"]
-    for shown in (opwatch("replay", str(path)), dumped):
+    for shown in (run_opwatch("replay", str(path)), dumped):
         assert "note: before\n" in shown.stderr
         assert f"note at {times[1].astimezone():%Y-%m-%d %H:%M:%S}: fstrim begins\n" in shown.stderr
     if command == "watch":
         assert replayed.stdout == first + rest
-    late = opwatch("note", str(path), "too late")
+    late = run_opwatch("note", str(path), "too late")
     assert late.returncode == 2
     assert "is not being written" in late.stderr
 
@@ -67,8 +70,8 @@ def test_mistakes_are_said(tmp_path: Path) -> None:
         ("pipe", "no regular file"),
         (".", "opwatch flight note"),
     ):
-        done = opwatch("note", str(tmp_path / name), "x")
+        done = run_opwatch("note", str(tmp_path / name), "x")
         assert done.returncode in (1, 2)
         assert words in done.stderr
         assert "Traceback" not in done.stderr
-    assert opwatch("note", str(tmp_path / "text")).returncode == 2
+    assert run_opwatch("note", str(tmp_path / "text")).returncode == 2

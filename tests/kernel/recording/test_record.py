@@ -17,31 +17,31 @@ import pytest
 
 from opwatch.errors import BadInput
 from opwatch.host.scratch import ScratchDisk
-from opwatch.recording.reading.command import command_cpu
+from opwatch.recording.reading.command import find_command_cpu
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import COMMAND_CPU
 from opwatch.samples.entries import RunEntry
-from opwatch.samples.entry_parts import samples_in
-from tests.kernel.support.filesystems import fill, make, mounted
-from tests.kernel.support.watching import lines, opwatch
+from opwatch.samples.entry_parts import get_samples
+from tests.kernel.support.filesystems import fill_space, make_filesystem, mount_device
+from tests.kernel.support.watching import parse_lines, run_opwatch
 
 OPWATCH = (sys.executable, "-m", "opwatch")
 # Samples older than this when a recorder is killed must be in its file.
-MOST_LOST_NS = 10**9
+MAX_LOST_NS = 10**9
 # `make test-kills` runs more of them, at other moments.
 KILLS, KILLS_SEED = int(os.environ.get("OPWATCH_KILLS", "7")), int(os.environ.get("OPWATCH_SEED", "14"))
 
 
-def entries_in(path: Path) -> list[RunEntry]:
+def read_entries(path: Path) -> list[RunEntry]:
     kept = RecordedRun(path)
     try:
-        return list(kept.entries())
+        return list(kept.iter_entries())
     finally:
         kept.close()
 
 
 @contextmanager
-def load(node: str) -> Iterator[None]:
+def write_repeatedly(node: str) -> Iterator[None]:
     """Write to the disk repeatedly until the block ends."""
     script = (
         f"while :; do dd if=/dev/zero of={node} bs=16k count=40 oflag=direct status=none; sleep 0.02; done"
@@ -56,10 +56,10 @@ def load(node: str) -> Iterator[None]:
 @pytest.mark.parametrize("form", [("--plain",), ("--json",), ("--json", "-q")])
 def test_what_is_replayed_is_what_was_shown(disk: ScratchDisk, tmp_path: Path, form: tuple[str, ...]) -> None:
     path = tmp_path / "run.opw"
-    with load(disk.node):
-        live = opwatch("--dev", disk.node, *form, "-o", str(path), "--queue", "0.2", "7")
+    with write_repeatedly(disk.node):
+        live = run_opwatch("--dev", disk.node, *form, "-o", str(path), "--queue", "0.2", "7")
     assert live.returncode == 0, live.stderr
-    replayed = opwatch("replay", *form, str(path))
+    replayed = run_opwatch("replay", *form, str(path))
     assert replayed.returncode == 0, replayed.stderr
     assert replayed.stdout == live.stdout
     assert os.listdir(tmp_path) == ["run.opw"]
@@ -68,11 +68,15 @@ def test_what_is_replayed_is_what_was_shown(disk: ScratchDisk, tmp_path: Path, f
 
 def test_longer_intervals_are_made_of_those_recorded(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
-    with load(disk.node):
-        recorded = opwatch("record", "--dev", disk.node, "-o", str(path), "--every", "0.1", "--for", "1.2")
+    with write_repeatedly(disk.node):
+        recorded = run_opwatch(
+            "record", "--dev", disk.node, "-o", str(path), "--every", "0.1", "--for", "1.2"
+        )
     assert recorded.returncode == 0, recorded.stderr
     assert recorded.stdout == ""
-    short, long = (lines(opwatch("replay", "--json", str(path), *step).stdout) for step in ((), ("0.4",)))
+    short, long = (
+        parse_lines(run_opwatch("replay", "--json", str(path), *step).stdout) for step in ((), ("0.4",))
+    )
     assert [document["type"] for document in short] == ["interval"] * 12 + ["summary"]
     # A busy machine takes some samples late; a longer interval then covers fewer of them.
     assert 3 <= len(long) - 1 < 12
@@ -89,29 +93,36 @@ def test_longer_intervals_are_made_of_those_recorded(disk: ScratchDisk, tmp_path
 
 def test_a_part_of_it_is_a_run_of_its_own(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
-    with load(disk.node):
-        done = opwatch("record", "--dev", disk.node, "-o", str(path), "--every", "0.1", "--for", "1")
+    with write_repeatedly(disk.node):
+        done = run_opwatch("record", "--dev", disk.node, "-o", str(path), "--every", "0.1", "--for", "1")
     assert done.returncode == 0, done.stderr
-    whole = lines(opwatch("replay", "--json", str(path)).stdout)
+    whole = parse_lines(run_opwatch("replay", "--json", str(path)).stdout)
 
-    def after(interval: int) -> str:
+    def format_offset_after(interval: int) -> str:
         """Return an offset in the middle of the interval after `interval`."""
         begin_ns, end_ns = (whole[interval + 1][f"{edge}_mono_ns"] for edge in ("begin", "end"))
         return f"{((begin_ns + end_ns) / 2 - whole[0]['begin_mono_ns']) / 1e6:.3f}ms"
 
-    part = lines(opwatch("replay", "--json", str(path), "--from", after(1), "--to", after(5)).stdout)
+    part = parse_lines(
+        run_opwatch(
+            "replay", "--json", str(path), "--from", format_offset_after(1), "--to", format_offset_after(5)
+        ).stdout
+    )
     assert part[:-1] == whole[2:6]
     assert part[-1]["type"] == "summary"
     counts = [document["ops"]["write"]["count"] for document in part]
     assert sum(counts[:-1]) == counts[-1]
-    assert lines(opwatch("replay", "--json", str(path), "--at", after(3)).stdout) == whole[4:5]
-    assert opwatch("replay", str(path), "--at", "1h").returncode == 6
-    assert opwatch("replay", str(path), "50ms").returncode == 2
+    assert (
+        parse_lines(run_opwatch("replay", "--json", str(path), "--at", format_offset_after(3)).stdout)
+        == whole[4:5]
+    )
+    assert run_opwatch("replay", str(path), "--at", "1h").returncode == 6
+    assert run_opwatch("replay", str(path), "50ms").returncode == 2
 
 
 def test_a_command_is_in_the_recording(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
-    done = opwatch("record", "--dev", disk.node, "-o", str(path), "--", "sh", "-c", "echo said; exit 5")
+    done = run_opwatch("record", "--dev", disk.node, "-o", str(path), "--", "sh", "-c", "echo said; exit 5")
     assert (done.returncode, done.stdout) == (5, "said\n")
     kept = RecordedRun(path)
     *events, taken = kept.events
@@ -119,10 +130,10 @@ def test_a_command_is_in_the_recording(disk: ScratchDisk, tmp_path: Path) -> Non
         ("command started", "sh -c 'echo said; exit 5'", None),
         ("command ended", "sh -c 'echo said; exit 5'", 5),
     ]
-    spent = command_cpu(kept)
+    spent = find_command_cpu(kept)
     assert taken.kind == COMMAND_CPU and spent
     assert 0 < spent.total_s < 5
-    samples = [one for entry in kept.entries() for one in samples_in(entry).values()]
+    samples = [one for entry in kept.iter_entries() for one in get_samples(entry).values()]
     assert all(one.cpu and one.cpu.cpus == os.cpu_count() for one in samples)
     assert kept.trailer
     assert kept.trailer.reason == "the command has ended"
@@ -144,7 +155,7 @@ def test_a_signal_leaves_a_valid_recording(
     kept = RecordedRun(path)
     assert kept.trailer
     assert kept.trailer.reason == "a signal"
-    assert type(list(kept.entries())[-1]).__name__ == "Ended"
+    assert type(list(kept.iter_entries())[-1]).__name__ == "Ended"
     kept.close()
 
 
@@ -153,22 +164,22 @@ def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, 
     for number in range(KILLS):
         path = tmp_path / f"{number}.opw"
         argv = [*OPWATCH, "--dev", disk.node, "-o", str(path), "--json", "0.05"]
-        with load(disk.node), subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watch:
+        with write_repeatedly(disk.node), subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watch:
             assert watch.stdout
             shown = [json.loads(watch.stdout.readline())]
             while time.monotonic_ns() < shown[0]["end_mono_ns"] + chance.uniform(0.1, 2.5) * 1e9:
                 shown.append(json.loads(watch.stdout.readline()))
             killed_ns = time.monotonic_ns()
             watch.kill()
-        samples = [sample for entry in entries_in(path) for sample in samples_in(entry).values()]
+        samples = [sample for entry in read_entries(path) for sample in get_samples(entry).values()]
         kept = {sample.reading.sample.end_ns for sample in samples}
         known = [document["end_mono_ns"] for document in shown]
-        assert [end_ns for end_ns in known if end_ns < killed_ns - MOST_LOST_NS and end_ns not in kept] == []
+        assert [end_ns for end_ns in known if end_ns < killed_ns - MAX_LOST_NS and end_ns not in kept] == []
         assert kept
-        replayed = opwatch("replay", "--json", str(path))
+        replayed = run_opwatch("replay", "--json", str(path))
         assert replayed.returncode == 0, replayed.stderr
         assert "has no end" in replayed.stderr
-        documents = lines(replayed.stdout)
+        documents = parse_lines(replayed.stdout)
         assert documents.pop()["type"] == "summary"
         both = min(len(documents), len(shown))
         assert documents[:both] == shown[:both]
@@ -176,14 +187,14 @@ def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, 
 
 def test_a_full_disk_ends_the_recording_and_not_the_command(disk: ScratchDisk, tmp_path: Path) -> None:
     with ScratchDisk(4 << 20) as small:
-        make("ext4", small.node, "-O", "^has_journal", "-N", "16", "-m", "0")
+        make_filesystem("ext4", small.node, "-O", "^has_journal", "-N", "16", "-m", "0")
         point = tmp_path / "small"
         point.mkdir()
-        with mounted(small.node, point):
-            fill(point / "ballast", left=80 << 10)
+        with mount_device(small.node, point):
+            fill_space(point / "ballast", left=80 << 10)
             path = point / "run.opw"
-            with load(disk.node):
-                done = opwatch(
+            with write_repeatedly(disk.node):
+                done = run_opwatch(
                     *("record", "--dev", disk.node, "-o", str(path), "--every", "0.01"),
                     *("--", "sh", "-c", "sleep 8; echo whole"),
                 )
@@ -193,7 +204,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_command(disk: ScratchDisk, t
             assert "full" in done.stderr
             assert "Traceback" not in done.stderr
             # The recording can be read on the full disk itself.
-            assert len(entries_in(path)) > 10
+            assert len(read_entries(path)) > 10
 
 
 def test_nothing_is_written_through_what_others_planted(disk: ScratchDisk, tmp_path: Path) -> None:
@@ -204,36 +215,40 @@ def test_nothing_is_written_through_what_others_planted(disk: ScratchDisk, tmp_p
     for planted in (path, tmp_path / "new.opw-wal"):
         if not planted.is_symlink():
             planted.symlink_to(target)
-        done = opwatch("record", "--dev", disk.node, "-o", str(planted).removesuffix("-wal"), "--for", "0.1")
+        done = run_opwatch(
+            "record", "--dev", disk.node, "-o", str(planted).removesuffix("-wal"), "--for", "0.1"
+        )
         assert done.returncode == 3, done.stderr
         assert str(planted) in done.stderr
     assert target.read_text() == "precious"
 
 
 def test_a_folder_that_is_not_there_is_said(disk: ScratchDisk, tmp_path: Path) -> None:
-    done = opwatch("record", "--dev", disk.node, "-o", str(tmp_path / "no/run.opw"), "--for", "0.1")
+    done = run_opwatch("record", "--dev", disk.node, "-o", str(tmp_path / "no/run.opw"), "--for", "0.1")
     assert (done.returncode, "cannot be made" in done.stderr) == (1, True), done.stderr
 
 
 def test_a_recording_on_the_disk_that_is_watched_is_said(tmp_path: Path) -> None:
     with ScratchDisk(32 << 20) as small:
-        make("ext4", small.node)
+        make_filesystem("ext4", small.node)
         point = tmp_path / "small"
         point.mkdir()
-        with mounted(small.node, point):
-            done = opwatch("record", "--dev", small.node, "-o", str(point / "run.opw"), "--for", "0.1")
+        with mount_device(small.node, point):
+            done = run_opwatch("record", "--dev", small.node, "-o", str(point / "run.opw"), "--for", "0.1")
             assert done.returncode == 0, done.stderr
             assert f"lies on {small.name}, which is watched" in done.stderr
-            other = opwatch("record", "--dev", small.node, "-o", str(tmp_path / "run.opw"), "--for", "0.1")
+            other = run_opwatch(
+                "record", "--dev", small.node, "-o", str(tmp_path / "run.opw"), "--for", "0.1"
+            )
             assert "which is watched" not in other.stderr
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no recording\n" * 500)
     for path in (tmp_path / "text", tmp_path):
-        done = opwatch("replay", str(path))
+        done = run_opwatch("replay", str(path))
         assert done.returncode == 1
         assert "Traceback" not in done.stderr
     with pytest.raises(BadInput):
         RecordedRun(tmp_path / "text")
-    assert opwatch("replay", str(tmp_path / "nothing")).returncode == 2
+    assert run_opwatch("replay", str(tmp_path / "nothing")).returncode == 2

@@ -15,33 +15,33 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.scenarios.experiment_file import experiments
+from opwatch.scenarios.experiment_file import read_experiments
 from opwatch.scenarios.experiment_journal import ExperimentState
-from tests.kernel.support.trims import MIB, file_of, loop, mounted
-from tests.unit.scenarios.test_untrimmed import problems
+from tests.kernel.support.trims import MIB, create_file, create_loop, mount_filesystem
+from tests.unit.scenarios.test_untrimmed import find_problems
 
 COMMAND = (sys.executable, "-m", "opwatch", "sweep", "run", "--scenario", "mixed-io", "-q")
 
 
 @pytest.fixture
 def point() -> Iterator[Path]:
-    with file_of(96 * MIB) as image, loop(image) as node, mounted(node, "ext4") as where:
+    with create_file(96 * MIB) as image, create_loop(image) as node, mount_filesystem(node, "ext4") as where:
         yield where
 
 
-def _free(point: Path) -> int:
+def _read_free_bytes(point: Path) -> int:
     space = os.statvfs(point)
     return space.f_bfree * space.f_frsize
 
 
 def test_members_do_what_the_load_asked_for(point: Path, tmp_path: Path) -> None:
-    before = _free(point)
+    before = _read_free_bytes(point)
     words = ("--on", f"one={point}", "--set", "run_s=1s", "--set", "threads=4", "--journals", str(tmp_path))
     argv = [*COMMAND, *words, "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert problems(document) == []
+    assert find_problems(document) == []
     [one] = document["configurations"]
     assert one["kind"] == "loop" and len(one["rates"]) == 6
     for rate in one["rates"]:
@@ -52,24 +52,24 @@ def test_members_do_what_the_load_asked_for(point: Path, tmp_path: Path) -> None
         assert member["read_bytes"] >= rate["reads"] * rate["xfersize"]
     ratios = [rate["reads"] / (rate["reads"] + rate["writes"]) for rate in one["rates"]]
     assert ratios == pytest.approx([0.75, 0.25, 0.75, 0.25, 1.0, 0.0], abs=0.05)
-    assert sorted(os.listdir(point)) == ["lost+found"] and _free(point) == before
+    assert sorted(os.listdir(point)) == ["lost+found"] and _read_free_bytes(point) == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_one_that_is_ended_leaves_nothing(point: Path, tmp_path: Path, number: int) -> None:
-    before = _free(point)
+    before = _read_free_bytes(point)
     words = ("--on", f"one={point}", "--set", "run_s=60s", "--journals", str(tmp_path))
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as running:
         deadline = time.monotonic() + 60
         # The file exists once it takes space.
-        while _free(point) > before - 16 * MIB:
+        while _read_free_bytes(point) > before - 16 * MIB:
             assert time.monotonic() < deadline and running.poll() is None
             time.sleep(0.05)
         running.send_signal(number)
         running.communicate(timeout=60)
     assert running.returncode == (7 if number == signal.SIGINT else -number)
     deadline = time.monotonic() + 20
-    while _free(point) != before:
+    while _read_free_bytes(point) != before:
         assert time.monotonic() < deadline, "space is still taken"
         time.sleep(0.1)
     assert sorted(os.listdir(point)) == ["lost+found"]
@@ -80,20 +80,20 @@ def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
     point: Path, tmp_path: Path, number: int
 ) -> None:
     """In between, no file and no fio is left, and the file system is not in use."""
-    before, journals = _free(point), ("--journals", str(tmp_path))
+    before, journals = _read_free_bytes(point), ("--journals", str(tmp_path))
     words = ("--on", f"one={point}", "--set", "run_s=2s", "--set", "threads=2", *journals)
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as running:
         deadline = time.monotonic() + 120
-        while not _kept(tmp_path) or not _kept(tmp_path)[0][1].done:
+        while not _list_recorded(tmp_path) or not _list_recorded(tmp_path)[0][1].completed_count:
             assert time.monotonic() < deadline and running.poll() is None
             time.sleep(0.05)
         running.send_signal(number)
         said = running.communicate(timeout=60)[1]
     assert running.returncode == (-number if number == signal.SIGKILL else 7)
-    [(name, state)] = _kept(tmp_path)
+    [(name, state)] = _list_recorded(tmp_path)
     assert (f"opwatch sweep resume {name} --journals {tmp_path}" in said) == (number != signal.SIGKILL)
     deadline = time.monotonic() + 20
-    while _free(point) != before:
+    while _read_free_bytes(point) != before:
         assert time.monotonic() < deadline, "space is still taken"
         time.sleep(0.1)
     kept = state.rates["one"]
@@ -102,22 +102,22 @@ def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
     done = subprocess.run(again, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert problems(document) == [] and document == json.loads((tmp_path / "kept.json").read_text())
+    assert find_problems(document) == [] and document == json.loads((tmp_path / "kept.json").read_text())
     rates = document["configurations"][0]["rates"]
     assert [rate["reads"] for rate in rates[: len(kept)]] == [rate.reads for rate in kept]
-    assert len(rates) == 6 and _kept(tmp_path)[0][1].is_ended
-    assert sorted(os.listdir(point)) == ["lost+found"] and _free(point) == before
+    assert len(rates) == 6 and _list_recorded(tmp_path)[0][1].is_ended
+    assert sorted(os.listdir(point)) == ["lost+found"] and _read_free_bytes(point) == before
 
 
 def test_on_another_file_system_it_does_not_go_on(point: Path, tmp_path: Path) -> None:
     words = ("--on", f"one={point}", "--set", "run_s=1s", "--journals", str(tmp_path))
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.DEVNULL) as running:
         deadline = time.monotonic() + 60
-        while not _kept(tmp_path):
+        while not _list_recorded(tmp_path):
             assert time.monotonic() < deadline and running.poll() is None
             time.sleep(0.05)
         running.kill()
-    [(name, state)] = _kept(tmp_path)
+    [(name, state)] = _list_recorded(tmp_path)
     path = tmp_path / f"{name}.experiment"
     path.write_text(path.read_text().replace(state.request.places[0].mark, "another"))
     again = (*COMMAND[:4], "resume", name, "--journals", str(tmp_path), "-q")
@@ -143,5 +143,5 @@ def test_sysbench_does_what_it_says(point: Path, tmp_path: Path) -> None:
     assert not list(Path(tempfile.gettempdir()).glob("opwatch-sysbench-*"))
 
 
-def _kept(folder: Path) -> list[tuple[str, ExperimentState]]:
-    return [(name, state) for name, state in experiments(folder) if isinstance(state, ExperimentState)]
+def _list_recorded(folder: Path) -> list[tuple[str, ExperimentState]]:
+    return [(name, state) for name, state in read_experiments(folder) if isinstance(state, ExperimentState)]

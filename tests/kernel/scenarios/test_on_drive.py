@@ -12,24 +12,24 @@ from typing import Any
 
 import pytest
 
-from opwatch.sweep.journal.file import journals
-from tests.kernel.support.drives import MIB, drive
-from tests.kernel.sweep.test_sweep import require_free, state_of, sweep, words
+from opwatch.sweep.journal.file import list_journals
+from tests.kernel.support.drives import MIB, create_drive
+from tests.kernel.sweep.test_sweep import make_arguments, read_sweep_state, require_free, run_sweep
 
 # Too few rounds for a level to be certain of steady state.
 _SHORT = ("--settle", "0", "--rounds", "5", "--round", "50%", "--refresh", "0")
 _NOT_REACHED, _STOPPED, _REFUSED = 6, 7, 4
 
 
-def _scenario(text: str) -> dict[str, Any]:
+def _parse_scenario(text: str) -> dict[str, Any]:
     scenario: dict[str, Any] = json.loads(text)["scenario"]
     return scenario
 
 
 def test_without_its_serial_number_nothing_is_written(tmp_path: Path) -> None:
-    with drive(64 * MIB, "10%") as target:
-        before = target.truth()["host_write_bytes"]
-        done = sweep(
+    with create_drive(64 * MIB, "10%") as target:
+        before = target.read_truth()["host_write_bytes"]
+        done = run_sweep(
             "run",
             target,
             tmp_path,
@@ -41,16 +41,16 @@ def test_without_its_serial_number_nothing_is_written(tmp_path: Path) -> None:
             "X",
         )
         assert done.returncode != 0
-        assert target.truth()["host_write_bytes"] == before
-    assert journals(tmp_path) == []
+        assert target.read_truth()["host_write_bytes"] == before
+    assert list_journals(tmp_path) == []
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
     ended_by: signal.Signals, tmp_path: Path
 ) -> None:
-    with drive(64 * MIB, "10%") as target:
-        argv = words(
+    with create_drive(64 * MIB, "10%") as target:
+        argv = make_arguments(
             "run", target, tmp_path, "--dev", target.device, "--scenario", "write-saturation", *_SHORT
         )
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -59,18 +59,20 @@ def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
             status = process.wait(60)
         assert status == (-signal.SIGKILL if ended_by is signal.SIGKILL else _STOPPED)
         require_free(target)
-        kept = state_of(tmp_path).records
+        kept = read_sweep_state(tmp_path).records
         assert kept
-        assert 0 < len(state_of(tmp_path).left) < 3
-        done = sweep("resume", target, tmp_path, *journals(tmp_path))
+        assert 0 < len(read_sweep_state(tmp_path).remaining_levels) < 3
+        done = run_sweep("resume", target, tmp_path, *list_journals(tmp_path))
         assert done.returncode == _NOT_REACHED, done.stderr
         require_free(target)
-        after = state_of(tmp_path)
-        assert all(after.records[place].document() == record.document() for place, record in kept.items())
+        after = read_sweep_state(tmp_path)
+        assert all(
+            after.records[place].to_document() == record.to_document() for place, record in kept.items()
+        )
         assert after.undo == []
         # The drive was discarded at the end, so it holds no data.
-        assert target.truth()["valid_bytes"] == 0
-    levels = _scenario(done.stdout)["levels"]
+        assert target.read_truth()["valid_bytes"] == 0
+    levels = _parse_scenario(done.stdout)["levels"]
     assert [level["label"] for level in levels] == ["0 %", "11.4 %", "30.1 %"]
     assert {level["likeness"] for level in levels} == {"cannot be told"}
     assert all(level["gain"] is None and level["steady_iops"] is None for level in levels)
@@ -88,8 +90,8 @@ def _wait_for_a_level(folder: Path) -> None:
 
 def test_a_reserve_is_a_partition_that_is_gone_again(tmp_path: Path) -> None:
     more = ("--scenario", "free-space", "--op", "60,50%", *_SHORT)
-    with drive(64 * MIB, "10%") as target:
-        done = sweep("run", target, tmp_path, "--dev", target.device, *more)
+    with create_drive(64 * MIB, "10%") as target:
+        done = run_sweep("run", target, tmp_path, "--dev", target.device, *more)
         assert done.returncode == _NOT_REACHED, done.stderr
         require_free(target)
         name = Path(target.device).name
@@ -104,21 +106,21 @@ def test_a_reserve_is_a_partition_that_is_gone_again(tmp_path: Path) -> None:
 def test_reads_and_writes_are_measured_while_it_is_empty_and_while_it_is_full(tmp_path: Path) -> None:
     """Killed after one level, resumed, recorded: each kind of I/O has a rate and CPU time."""
     more = ("--scenario", "iometer-op10", "--set", "probe_s=1s", *_SHORT)
-    with drive(64 * MIB, "10%") as target:
-        argv = words("run", target, tmp_path, "--dev", target.device, *more)
+    with create_drive(64 * MIB, "10%") as target:
+        argv = make_arguments("run", target, tmp_path, "--dev", target.device, *more)
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             _wait_for_a_level(tmp_path)
             process.kill()
             process.wait(60)
         require_free(target)
-        kept = state_of(tmp_path).records
+        kept = read_sweep_state(tmp_path).records
         recording = tmp_path / "rest.opw"
-        done = sweep("resume", target, tmp_path, *journals(tmp_path), "-o", str(recording))
+        done = run_sweep("resume", target, tmp_path, *list_journals(tmp_path), "-o", str(recording))
         assert done.returncode == _NOT_REACHED, done.stderr
         require_free(target)
-        assert target.truth()["valid_bytes"] == 0
-        assert state_of(tmp_path).records[0].probes == kept[0].probes
-    rates = _scenario(done.stdout)["rates"]
+        assert target.read_truth()["valid_bytes"] == 0
+        assert read_sweep_state(tmp_path).records[0].probes == kept[0].probes
+    rates = _parse_scenario(done.stdout)["rates"]
     assert [(rate["op"], rate["is_full"]) for rate in rates] == [
         *(("read", False), ("write", False), ("read", True), ("write", True))
     ] * 2

@@ -16,21 +16,21 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.scenarios.untrimmed import untrimmed_place
+from opwatch.collectors.scenarios.untrimmed import make_untrimmed_place
 from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
-from opwatch.scenarios.experiment_file import experiments
+from opwatch.scenarios.experiment_file import read_experiments
 from opwatch.scenarios.experiment_journal import ExperimentState
-from tests.kernel.support.drives import MIB, drive
-from tests.kernel.support.trims import file_of, loop, mounted
-from tests.unit.scenarios.test_untrimmed import problems
+from tests.kernel.support.drives import MIB, create_drive
+from tests.kernel.support.trims import create_file, create_loop, mount_filesystem
+from tests.unit.scenarios.test_untrimmed import find_problems
 
 COMMAND = (sys.executable, "-m", "opwatch", "sweep", "run", "--scenario", "untrimmed-cliff", "-q", "--json")
 
 
 @pytest.fixture
 def point() -> Iterator[Path]:
-    with drive(768 * MIB, "7%") as made, mounted(made.device, "ext4") as where:
+    with create_drive(768 * MIB, "7%") as made, mount_filesystem(made.device, "ext4") as where:
         yield where
 
 
@@ -43,7 +43,7 @@ def test_it_comes_where_it_was_foretold(point: Path, tmp_path: Path, loader: str
     done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
-    assert problems(document) == []
+    assert find_problems(document) == []
     untrimmed, shrunk, trimmed = document["runs"]
     assert abs(untrimmed["error_ratio"]) < 0.02
     assert untrimmed["stale_bytes"] > 0.3 * (768 << 20) and trimmed["stale_bytes"] == 0
@@ -56,12 +56,12 @@ def test_it_comes_where_it_was_foretold(point: Path, tmp_path: Path, loader: str
 
 def test_of_another_drive_nothing_is_foretold() -> None:
     with (
-        file_of(96 * MIB) as image,
-        loop(image) as node,
-        mounted(node, "ext4") as where,
+        create_file(96 * MIB) as image,
+        create_loop(image) as node,
+        mount_filesystem(node, "ext4") as where,
         pytest.raises(Unsupported, match="no simulated drive"),
     ):
-        untrimmed_place(Devices(), where)
+        make_untrimmed_place(Devices(), where)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -70,19 +70,19 @@ def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -
     argv = [*COMMAND, "--on", f"here={point}", "--set", "rounds=4", "--journals", str(tmp_path)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         deadline = time.monotonic() + 300
-        while not (state := _state(tmp_path)) or not state.runs:
+        while not (state := _read_state(tmp_path)) or not state.runs:
             assert time.monotonic() < deadline and running.poll() is None
             time.sleep(0.05)
         running.send_signal(number)
         running.wait(60)
     assert running.returncode == (-number if number == signal.SIGKILL else 7)
-    state = _state(tmp_path)
+    state = _read_state(tmp_path)
     assert state and len(state.runs) in (1, 2) and not state.is_ended
     again = [*COMMAND[:4], "resume", state.request.name, "--journals", str(tmp_path), "-q", "--json"]
     done = subprocess.run(again, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
-    assert problems(document) == []
+    assert find_problems(document) == []
     untrimmed, shrunk, trimmed = document["runs"]
     assert untrimmed["cliff_bytes"] == state.runs[0].cliff_bytes
     assert abs(untrimmed["error_ratio"]) < 0.02
@@ -93,15 +93,15 @@ def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -
 
 def test_blocks_that_the_drive_writes_in_parts_are_refused(tmp_path: Path) -> None:
     """mkfs.ext4's choice for a small drive: writes of 16 KiB start within a drive's unit and touch five."""
-    with drive(256 * MIB, "7%") as made, new_mount(made.device, "-b", "1024") as where:
-        before = made.truth()["host_write_bytes"]
+    with create_drive(256 * MIB, "7%") as made, create_mount(made.device, "-b", "1024") as where:
+        before = made.read_truth()["host_write_bytes"]
         with pytest.raises(Unsupported, match=r"blocks of 1024 bytes.*mkfs -b 4096"):
-            untrimmed_place(Devices(), where)
-        assert made.truth()["host_write_bytes"] == before
+            make_untrimmed_place(Devices(), where)
+        assert made.read_truth()["host_write_bytes"] == before
 
 
 @contextlib.contextmanager
-def new_mount(device: str, *words: str) -> Iterator[Path]:
+def create_mount(device: str, *words: str) -> Iterator[Path]:
     subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", *words, device], check=True)
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["mount", device, folder], check=True)
@@ -111,5 +111,5 @@ def new_mount(device: str, *words: str) -> Iterator[Path]:
             subprocess.run(["umount", folder], check=True)
 
 
-def _state(folder: Path) -> ExperimentState | None:
-    return next((one for _, one in experiments(folder) if isinstance(one, ExperimentState)), None)
+def _read_state(folder: Path) -> ExperimentState | None:
+    return next((one for _, one in read_experiments(folder) if isinstance(one, ExperimentState)), None)

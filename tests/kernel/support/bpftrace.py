@@ -16,7 +16,7 @@ SCRIPTS = sorted((ROOT / "tools" / "bt").glob("*.bt"))
 _TRACING = Path("/sys/kernel/tracing")
 
 
-def missing() -> str | None:
+def find_obstacle() -> str | None:
     """Return why bpftrace cannot run here, or None if bpftrace can run."""
     if not shutil.which("bpftrace"):
         return "bpftrace is not installed"
@@ -30,7 +30,7 @@ def _with_tracefs(argv: Sequence[str]) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", mount, "sh", *argv]
 
 
-def run(script: Path, *arguments: str, load: str, timeout_s: float = 600) -> list[dict[str, Any]]:
+def run_script(script: Path, *arguments: str, load: str, timeout_s: float = 600) -> list[dict[str, Any]]:
     """Return a script's JSON output for a load that starts once the script is attached."""
     code = ROOT / "tests/kernel/support/load.py"
     # bpftrace splits the command at blanks and does not support quotes.
@@ -48,7 +48,7 @@ def run(script: Path, *arguments: str, load: str, timeout_s: float = 600) -> lis
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def maps(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def collect_maps(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the final content of each map by name."""
     by_name: dict[str, Any] = {}
     for line in lines:

@@ -14,17 +14,17 @@ from typing import Any
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.drive import life, server
-from opwatch.drive.place import Place
+from opwatch.drive.place import DriveFolder
 from opwatch.drive.spec import parse_fault, parse_op, physical_bytes
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
-from tests.kernel.support.guard import guarded
+from tests.kernel.support.guard import guard_resource
 
 MIB = 1 << 20
 _numbers = itertools.count()
 
 
-def a_name() -> str:
+def make_name() -> str:
     """Return a name that no other test run uses."""
     return f"test-{os.getpid()}-{next(_numbers)}"
 
@@ -36,25 +36,25 @@ class Drive:
     pages: FolderTransport
 
     @property
-    def place(self) -> Place:
-        return Place(self.name)
+    def place(self) -> DriveFolder:
+        return DriveFolder(self.name)
 
-    def truth(self) -> dict[str, Any]:
-        return life.truth(self.place)
+    def read_truth(self) -> dict[str, Any]:
+        return life.read_true_counters(self.place)
 
-    def fault(self, *faults: str) -> None:
+    def inject_faults(self, *faults: str) -> None:
         for text in faults:
-            life.fault(self.place, parse_fault(text))
+            life.inject_fault(self.place, parse_fault(text))
 
-    def kill(self) -> None:
-        record = self.place.record()
+    def kill_server(self) -> None:
+        record = self.place.read_record()
         assert record
         os.kill(record.pid, 9)
-        assert server.wait_dead(self.place, 10)
+        assert server.wait_for_end(self.place, 10)
 
 
 @contextlib.contextmanager
-def drive(
+def create_drive(
     size: int = 64 * MIB,
     op: str | None = "10%",
     faults: tuple[str, ...] = (),
@@ -67,20 +67,22 @@ def drive(
 ) -> Iterator[Drive]:
     """Yield a small drive; with `op` None the state file decides the sizes."""
     sizes = {"user_bytes": size, "physical_bytes": physical_bytes(size, parse_op(op))} if op else {}
-    name = name or a_name()
+    name = name or make_name()
     parsed = tuple(parse_fault(text, creating=True) for text in faults)
-    with guarded("drive", name):
-        record = life.create(life.Wanted(name, sizes | (config or {}), parsed, no_data, state, words))
+    with guard_resource("drive", name):
+        record = life.create_drive(
+            life.DriveSpec(name, sizes | (config or {}), parsed, no_data, state, words)
+        )
         pages = find_simulated(Devices().resolve(record.device))
         assert pages
         try:
             yield Drive(name, record.device, pages)
         finally:
             with contextlib.suppress(OpwatchError):
-                life.destroy(name)
+                life.destroy_drive(name)
 
 
-def fio(device: str, *options: str) -> subprocess.CompletedProcess[str]:
+def run_plain_fio(device: str, *options: str) -> subprocess.CompletedProcess[str]:
     common = ("--direct=1", "--ioengine=libaio", "--verify_state_save=0")
     argv = ["fio", "--name=x", f"--filename={device}", *common, *options]
     return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
@@ -93,7 +95,7 @@ def run(*argv: str) -> str:
     return done.stdout
 
 
-def loops_of(name: str) -> list[str]:
+def find_loops(name: str) -> list[str]:
     """Return the loop devices whose backing file is in this drive's folder."""
     loops = []
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.trim.space.extents import Extents
 from tests.kernel.support.drives import MIB, Drive, run
-from tests.requirements import unmet
+from tests.requirements import skip_or_fail
 
 KINDS = ("ext4", "xfs", "btrfs")
 _MAKE = {
@@ -27,25 +27,25 @@ _MAKE = {
 }
 
 
-def make(kind: str, device: str, *options: str) -> None:
+def make_filesystem(kind: str, device: str, *options: str) -> None:
     """Create a file system without trimming the device."""
     if f"\t{kind}\n" not in Path("/proc/filesystems").read_text():
         pytest.skip(f"this kernel has no {kind}")
     if not shutil.which(_MAKE[kind][0], path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
-        unmet("kernel", f"{_MAKE[kind][0]} is not installed")
+        skip_or_fail("kernel", f"{_MAKE[kind][0]} is not installed")
     run(*_MAKE[kind], *options, device)
 
 
 @contextlib.contextmanager
-def mounted(device: str, point: Path, options: str = "nodiscard") -> Iterator[Path]:
+def mount_device(device: str, point: Path, options: str = "nodiscard") -> Iterator[Path]:
     run("mount", "-o", options, device, str(point))
     try:
         yield point
     finally:
-        _unmount(point)
+        _unmount_patiently(point)
 
 
-def _unmount(point: Path) -> None:
+def _unmount_patiently(point: Path) -> None:
     """Unmount, retrying because killed processes close their files a moment after the kill."""
     deadline = time.monotonic() + 20
     while subprocess.run(["umount", str(point)], capture_output=True, check=False).returncode:
@@ -55,7 +55,7 @@ def _unmount(point: Path) -> None:
         time.sleep(0.05)
 
 
-def use(point: Path, seed: int, written: int = 24, kept: int = 8) -> None:
+def write_and_delete(point: Path, seed: int, written: int = 24, kept: int = 8) -> None:
     """Write files of 64 KiB to 8 MiB and delete all but some of them."""
     rng = random.Random(seed)
     files = [point / f"file{index}" for index in range(written)]
@@ -64,10 +64,10 @@ def use(point: Path, seed: int, written: int = 24, kept: int = 8) -> None:
     os.sync()
     for path in rng.sample(files, written - kept):
         path.unlink()
-    settled(point)
+    wait_until_settled(point)
 
 
-def settled(point: Path) -> None:
+def wait_until_settled(point: Path) -> None:
     """Wait until nothing has been freed for half a second, because XFS frees with a delay."""
     last, same = -1, 0
     while same < 5:
@@ -77,7 +77,7 @@ def settled(point: Path) -> None:
         last, same = free, same + 1 if free == last else 0
 
 
-def fill(path: Path, left: int) -> None:
+def fill_space(path: Path, left: int) -> None:
     """Allocate all blocks except for `left` bytes."""
     with path.open("wb") as file, contextlib.suppress(OSError):
         for step in (8 * MIB, 64 << 10, 4096):
@@ -86,13 +86,13 @@ def fill(path: Path, left: int) -> None:
         os.fsync(file.fileno())
 
 
-def free_of(point: Path) -> Extents:
+def find_free_extents(point: Path) -> Extents:
     """Return the free extents of a file system on one device."""
-    [extents] = read_free_space(mounted_at(str(point))).extents.values()
+    [extents] = read_free_space(require_mount(str(point))).extents.values()
     return extents
 
 
-def held_bytes(drive: Drive, extents: Extents) -> int:
+def count_held_bytes(drive: Drive, extents: Extents) -> int:
     """Return the number of bytes in `extents` that the simulated drive holds as data, by its own map."""
     bits = int.from_bytes((drive.place.mount / "valid-map").read_bytes(), "little")
     units = 0
@@ -102,7 +102,7 @@ def held_bytes(drive: Drive, extents: Extents) -> int:
     return units * 4096
 
 
-def data_of(path: Path) -> Extents:
+def find_data_extents(path: Path) -> Extents:
     """Return the extents in which a sparse file holds data."""
     pairs: list[tuple[int, int]] = []
     at = 0
@@ -111,6 +111,6 @@ def data_of(path: Path) -> Extents:
             try:
                 start = os.lseek(file.fileno(), at, os.SEEK_DATA)
             except OSError:
-                return Extents.of(pairs)
+                return Extents.from_pairs(pairs)
             at = os.lseek(file.fileno(), start, os.SEEK_HOLE)
             pairs.append((start, at))

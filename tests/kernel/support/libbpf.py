@@ -41,7 +41,7 @@ class Loaded:
         self._program = _lib.bpf_program__fd(_lib.bpf_object__find_program_by_name(handle, program.encode()))
         self._map = _lib.bpf_object__find_map_fd_by_name(handle, map_.encode())
 
-    def run(self, value: bytearray) -> None:
+    def run_program(self, value: bytearray) -> None:
         """Write the value into the map, run the program once, read the value back."""
         key = ctypes.c_uint32(0)
         buffer = (ctypes.c_char * len(value)).from_buffer(value)
@@ -53,7 +53,7 @@ class Loaded:
 
 
 @contextmanager
-def loaded(path: Path, program: str, map_: str) -> Iterator[Loaded]:
+def load_object(path: Path, program: str, map_: str) -> Iterator[Loaded]:
     handle = _lib.bpf_object__open_file(str(path).encode(), None)
     assert handle
     try:

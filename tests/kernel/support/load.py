@@ -17,7 +17,7 @@ BLKZEROOUT = 0x127F
 
 
 @contextmanager
-def opened(node: str, flags: int = 0) -> Iterator[int]:
+def open_direct(node: str, flags: int = 0) -> Iterator[int]:
     descriptor = os.open(node, os.O_RDWR | os.O_DIRECT | flags)
     try:
         yield descriptor
@@ -25,14 +25,14 @@ def opened(node: str, flags: int = 0) -> Iterator[int]:
         os.close(descriptor)
 
 
-def aligned(size: int) -> mmap.mmap:
+def allocate_aligned(size: int) -> mmap.mmap:
     """Return memory that is aligned for direct I/O."""
     return mmap.mmap(-1, size)
 
 
 def reads(node: str, count: int, size: int = BLOCK, start: int = 0, step: int = BLOCK) -> None:
-    buffer = aligned(size)
-    with opened(node) as descriptor:
+    buffer = allocate_aligned(size)
+    with open_direct(node) as descriptor:
         for index in range(count):
             assert os.preadv(descriptor, [buffer], start + index * step) == size
 
@@ -40,26 +40,26 @@ def reads(node: str, count: int, size: int = BLOCK, start: int = 0, step: int = 
 def writes(
     node: str, count: int, size: int = BLOCK, start: int = 0, step: int = BLOCK, flags: int = 0
 ) -> None:
-    buffer = aligned(size)
-    with opened(node, flags) as descriptor:
+    buffer = allocate_aligned(size)
+    with open_direct(node, flags) as descriptor:
         for index in range(count):
             assert os.pwritev(descriptor, [buffer], start + index * step) == size
 
 
 def flushes(node: str, count: int) -> None:
-    with opened(node) as descriptor:
+    with open_direct(node) as descriptor:
         for _ in range(count):
             os.fsync(descriptor)
 
 
 def discards(node: str, count: int, length: int = 1 << 19, *, request: int = BLKDISCARD) -> None:
     """Discard by ioctl, because blkdiscard(8) first reads the disk to look for signatures."""
-    with opened(node) as descriptor:
+    with open_direct(node) as descriptor:
         for index in range(count):
             fcntl.ioctl(descriptor, request, struct.pack("=QQ", index << 20, length))
 
 
-def mixture(node: str) -> None:
+def run_mixture(node: str) -> None:
     """Issue 23 reads, 29 writes of 8 KiB, 7 synchronous writes, 7 discards and 11 flushes."""
     reads(node, 23)
     writes(node, 29, size=2 * BLOCK, step=2 * BLOCK)
@@ -69,4 +69,4 @@ def mixture(node: str) -> None:
 
 
 if __name__ == "__main__":
-    mixture(sys.argv[1])
+    run_mixture(sys.argv[1])

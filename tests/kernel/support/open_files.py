@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 
-def users_of(path: Path | str) -> list[str]:
+def find_users(path: Path | str) -> list[str]:
     """Return the names of the processes that have the path open, or a file in it."""
     users = []
     for folder in Path("/proc").glob("[0-9]*/fd"):

@@ -13,17 +13,17 @@ from typing import Any
 
 from opwatch.collectors.history.recorder import HistoryRecorder
 from opwatch.host.device import Devices
-from tests.kernel.support.watching import ATTEMPTS, opwatch
+from tests.kernel.support.watching import ATTEMPTS, run_opwatch
 
 
-def recorded(disk: str, path: Path, load: Callable[[], None]) -> HistoryRecorder:
+def record_load(disk: str, path: Path, load: Callable[[], None]) -> HistoryRecorder:
     """Record a load and return the recorder; retry while the host loses events."""
     for _ in range(ATTEMPTS):
         path.unlink(missing_ok=True)
         recording = HistoryRecorder(Devices(), Devices().resolve(disk), path)
         try:
             load()
-            assert recording.look()
+            assert recording.process_changes()
         finally:
             recording.close()
         if not recording.history.forgotten:
@@ -31,15 +31,15 @@ def recorded(disk: str, path: Path, load: Callable[[], None]) -> HistoryRecorder
     return recording
 
 
-def command(*words: str, status: int = 0) -> dict[str, Any]:
-    done = opwatch("trim", *words, "--json")
+def run_command(*words: str, status: int = 0) -> dict[str, Any]:
+    done = run_opwatch("trim", *words, "--json")
     assert done.returncode == status, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
 @contextlib.contextmanager
-def recorder(device: str, path: Path) -> Iterator[subprocess.Popen[str]]:
+def start_recorder(device: str, path: Path) -> Iterator[subprocess.Popen[str]]:
     """Yield a running `opwatch trim record` process."""
     argv = [sys.executable, "-m", "opwatch", "trim", "record", "--dev", device, "-o", str(path)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -11,12 +11,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from opwatch.host.loop import Binding, attach
+from opwatch.host.loop import Binding, attach_loop
 from opwatch.host.scratch import MEMORY
 from opwatch.host.usage import Mount, read_usage
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Row, Verdict
-from tests.kernel.support.guard import guarded
+from tests.kernel.support.guard import guard_resource
 
 MIB = 1 << 20
 # See tests/kernel/support/watching.py: some virtual machines lose events, and the audit then says UNKNOWN.
@@ -35,17 +35,20 @@ def run(*argv: str) -> str:
 
 
 @contextlib.contextmanager
-def folder(where: Path = MEMORY) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="opwatch-trim-", dir=where) as name, guarded("folder", name):
+def create_folder(where: Path = MEMORY) -> Iterator[Path]:
+    with (
+        tempfile.TemporaryDirectory(prefix="opwatch-trim-", dir=where) as name,
+        guard_resource("folder", name),
+    ):
         yield Path(name)
 
 
 @contextlib.contextmanager
-def loop(backing: Path | str) -> Iterator[str]:
+def create_loop(backing: Path | str) -> Iterator[str]:
     """Yield the node of a loop device on an existing file or device, for exclusive use."""
     file = os.open(backing, os.O_RDWR | os.O_CLOEXEC)
     try:
-        device = attach(file, Binding(partscan=False))
+        device = attach_loop(file, Binding(partscan=False))
     finally:
         os.close(file)
     with device:
@@ -55,7 +58,7 @@ def loop(backing: Path | str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def shortened(disk: str, max_bytes: int) -> Iterator[None]:
+def lower_limit(disk: str, max_bytes: int) -> Iterator[None]:
     """Lower a disk's discard limit for the duration. A loop device's limit outlives its detachment."""
     limit = Path(f"/sys/block/{disk}/queue/discard_max_bytes")
     before = int(limit.read_text())
@@ -68,26 +71,26 @@ def shortened(disk: str, max_bytes: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def loop_without_discards() -> Iterator[str]:
+def create_loop_without_discards() -> Iterator[str]:
     """Yield a loop device on a ramfs file, which cannot have holes, as the kernel knows in advance."""
-    with folder(Path("/tmp")) as home:
+    with create_folder(Path("/tmp")) as home:
         run("mount", "-t", "ramfs", "ramfs", str(home))
         try:
             image = home / "image"
             with image.open("wb") as file:
                 file.truncate(64 * MIB)
-            with loop(image) as node:
+            with create_loop(image) as node:
                 yield node
         finally:
             run("umount", str(home))
 
 
 @contextlib.contextmanager
-def mounted(node: str, filesystem: str, *options: str, make: bool = True) -> Iterator[Path]:
+def mount_filesystem(node: str, filesystem: str, *options: str, make: bool = True) -> Iterator[Path]:
     """Yield the mount point of a filesystem; `make` formats the device first."""
     if make:
         run(*MKFS[filesystem], node)
-    with folder(Path("/tmp")) as point:
+    with create_folder(Path("/tmp")) as point:
         run("mount", *(("-o", ",".join(options)) if options else ()), node, str(point))
         assert os.path.ismount(point)
         try:
@@ -97,9 +100,9 @@ def mounted(node: str, filesystem: str, *options: str, make: bool = True) -> Ite
 
 
 @contextlib.contextmanager
-def file_of(size: int, where: Path = MEMORY) -> Iterator[Path]:
+def create_file(size: int, where: Path = MEMORY) -> Iterator[Path]:
     """Yield a file for a test; once its blocks are allocated, holes show as freed blocks."""
-    with folder(where) as home:
+    with create_folder(where) as home:
         path = home / "image"
         with path.open("wb") as file:
             file.truncate(size)
@@ -111,10 +114,10 @@ def fill_holes(path: Path) -> int:
     size = path.stat().st_size
     with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, size)
-    return allocated(path)
+    return count_allocated(path)
 
 
-def allocated(path: Path) -> int:
+def count_allocated(path: Path) -> int:
     return path.stat().st_blocks * 512
 
 
@@ -122,7 +125,7 @@ F_ADD_SEALS, F_SEAL_FUTURE_WRITE = 1033, 0x10
 
 
 @contextlib.contextmanager
-def sealable(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
+def create_sealable(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield a loop device on a file in memory, and a function that makes all later discards fail."""
     # The name is unique because mkfs.btrfs confuses loop devices whose files have the same name, so a device
     # that a killed run left mounted would block all later runs.
@@ -130,47 +133,47 @@ def sealable(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.truncate(descriptor, size)
-        with loop(f"/proc/{os.getpid()}/fd/{descriptor}") as node:
-            yield node, lambda: _seal(descriptor)
+        with create_loop(f"/proc/{os.getpid()}/fd/{descriptor}") as node:
+            yield node, lambda: _seal_file(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _seal(descriptor: int) -> None:
+def _seal_file(descriptor: int) -> None:
     fcntl.fcntl(descriptor, F_ADD_SEALS, F_SEAL_FUTURE_WRITE)
 
 
-def mount_at(point: Path) -> Mount:
+def find_mount_at(point: Path) -> Mount:
     [mount] = [candidate for candidate in read_usage().mounts if candidate.point == str(point)]
     return mount
 
 
-def audit(point: Path, minlen: int = 0) -> Audit:
-    return audit_mount(mount_at(point), Asked(minlen=minlen))
+def audit_point(point: Path, minlen: int = 0) -> Audit:
+    return audit_mount(find_mount_at(point), Asked(minlen=minlen))
 
 
-def lost_by_the_host(result: Audit) -> bool:
+def has_host_losses(result: Audit) -> bool:
     return any(reason.code == "trace-lost" for row in result.rows for reason in row.reasons)
 
 
-def audited(
+def audit_until_complete(
     disk: Callable[[], contextlib.AbstractContextManager[Path]],
 ) -> Iterator[tuple[Path, Audit]]:
     """Yield (mount point, audit) of a new filesystem; retry while the host loses events."""
     for attempt in range(ATTEMPTS):
         with disk() as point:
-            result = audit(point)
-            if attempt == ATTEMPTS - 1 or not lost_by_the_host(result):
+            result = audit_point(point)
+            if attempt == ATTEMPTS - 1 or not has_host_losses(result):
                 yield point, result
                 return
 
 
-def row(result: Audit, layer: str) -> Row:
+def find_row(result: Audit, layer: str) -> Row:
     [one] = [line for line in result.rows if line.layer == layer]
     return one
 
 
-def codes(result: Audit) -> dict[str, int | None]:
+def sum_reasons(result: Audit) -> dict[str, int | None]:
     """Return the lost bytes of each reason code, summed."""
     taken: dict[str, int | None] = {}
     for reason in [*(reason_of_row for row in result.rows for reason_of_row in row.reasons), *result.reasons]:

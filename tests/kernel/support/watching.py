@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from opwatch.host.device import Devices
-from opwatch.tools.backends import attach
+from opwatch.tools.backends import attach_tracer
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.account.losses import list_losses, tally_losses
-from opwatch.trace.derive import Interval, derive
+from opwatch.trace.derive import Interval, derive_interval
 from opwatch.trace.kernel_times import KernelTimes
-from opwatch.trace.trust import Trust, trust
+from opwatch.trace.trust import LossAccount, account_losses
 
 # Some virtual machines skip BPF programs while PID 1 is current, without counting. A skipped completion is
 # lost and appears as drift; after a skipped issue, the completion stays unmatched. The workload then runs
@@ -30,14 +30,14 @@ class Watched:
     """The effect of one workload on one disk. `kernel_times` is None unless requested."""
 
     interval: Interval
-    trust: Trust
+    trust: LossAccount
     kernel_times: KernelTimes | None = None
 
-    def counts(self) -> dict[str, tuple[int, int]]:
+    def count_by_op(self) -> dict[str, tuple[int, int]]:
         return {name: (op.count, op.bytes) for name, op in self.interval.ops.items()}
 
 
-def losses(account: Trust) -> list[str]:
+def find_losses(account: LossAccount) -> list[str]:
     """Return all losses of a run, known causes included. Skipped program runs count even if no request of
     this disk is missing."""
     lost = list_losses(tally_losses(account, 0), account, is_blind=False, is_whole=True)
@@ -45,21 +45,21 @@ def losses(account: Trust) -> list[str]:
     return [loss.words for loss in lost] + skipped
 
 
-def _once(
+def _watch_once(
     names: Sequence[str], workload: Callable[[], None], backend: str, options: dict[str, bool]
 ) -> list[Watched]:
     leaves, _ = choose_leaves(Devices(), names)
     queue_time, raw_tp = (options.get(name, False) for name in ("queue_time", "raw_tp"))
-    tracer = attach(backend, leaves, queue_time=queue_time, raw_tp=raw_tp)
+    tracer = attach_tracer(backend, leaves, queue_time=queue_time, raw_tp=raw_tp)
     try:
-        first, misses = tracer.read_settled(REST_S), tracer.misses()
+        first, misses = tracer.read_settled(REST_S), tracer.read_misses()
         workload()
-        last, missed = tracer.read_settled(REST_S), tracer.misses()
+        last, missed = tracer.read_settled(REST_S), tracer.read_misses()
         missed = None if missed is None or misses is None else missed - misses
     finally:
         tracer.close()
     return [
-        Watched(derive(then.sample, now.sample), trust(then, now, missed))
+        Watched(derive_interval(then.sample, now.sample), account_losses(then, now, missed))
         for then, now in zip(first, last, strict=True)
     ]
 
@@ -69,7 +69,7 @@ def _host_lost_events(watched: list[Watched]) -> bool:
     return bool(lost) or any(one.trust.unmatched for one in watched)
 
 
-def watch(
+def watch_disks(
     names: Sequence[str],
     workload: Callable[[], None],
     *,
@@ -79,13 +79,13 @@ def watch(
 ) -> list[Watched]:
     """Return each disk's counts of a workload; retry while the host loses events."""
     for _ in range(attempts):
-        watched = _once(names, workload, backend, options)
+        watched = _watch_once(names, workload, backend, options)
         if not _host_lost_events(watched):
             break
     return watched
 
 
-def opwatch(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def run_opwatch(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "opwatch", *arguments],
         capture_output=True,
@@ -95,5 +95,5 @@ def opwatch(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess
     )
 
 
-def lines(output: str) -> list[dict[str, Any]]:
+def parse_lines(output: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]

@@ -11,30 +11,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opwatch.sweep.journal.file import journals
-from tests.kernel.support.drives import MIB, Drive, drive
-from tests.kernel.sweep.test_sweep import _NOT_REACHED, _SHORT, require_free, state_of, sweep, words
+from opwatch.sweep.journal.file import list_journals
+from tests.kernel.support.drives import MIB, Drive, create_drive
+from tests.kernel.sweep.test_sweep import (
+    _NOT_REACHED,
+    _SHORT,
+    make_arguments,
+    read_sweep_state,
+    require_free,
+    run_sweep,
+)
 
 
 @contextmanager
-def running(target: Drive, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def start_sweep(target: Drive, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Yield a sweep whose workload has started."""
-    argv = words("run", target, folder, "--dev", target.device, *_SHORT, "-q")
+    argv = make_arguments("run", target, folder, "--dev", target.device, *_SHORT, "-q")
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
             deadline = time.monotonic() + 60
-            while not rounds_of(folder) and time.monotonic() < deadline and process.poll() is None:
+            while not count_rounds(folder) and time.monotonic() < deadline and process.poll() is None:
                 time.sleep(0.05)
             yield process
         finally:
             process.kill()
 
 
-def rounds_of(folder: Path) -> int:
+def count_rounds(folder: Path) -> int:
     return sum(path.read_text().count('"kind":"round"') for path in folder.glob("*.journal"))
 
 
-def fio_of(process: subprocess.Popen[str]) -> int:
+def find_fio(process: subprocess.Popen[str]) -> int:
     """Return the fio that this process has started, waiting for its start."""
     for _ in range(500):
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -46,22 +53,22 @@ def fio_of(process: subprocess.Popen[str]) -> int:
 
 
 def test_fio_that_is_killed_ends_it_and_it_goes_on(tmp_path: Path) -> None:
-    with drive(64 * MIB, "10%") as target:
-        with running(target, tmp_path) as process:
-            os.kill(fio_of(process), signal.SIGKILL)
+    with create_drive(64 * MIB, "10%") as target:
+        with start_sweep(target, tmp_path) as process:
+            os.kill(find_fio(process), signal.SIGKILL)
             _, said = process.communicate(timeout=60)
             assert process.returncode == 1
             assert "fio failed (signal 9)" in said
         require_free(target)
-        assert "fio failed (signal 9)" in state_of(tmp_path).stops[0]
-        done = sweep("resume", target, tmp_path, journals(tmp_path)[0], "-q")
+        assert "fio failed (signal 9)" in read_sweep_state(tmp_path).stops[0]
+        done = run_sweep("resume", target, tmp_path, list_journals(tmp_path)[0], "-q")
         assert done.returncode == _NOT_REACHED, done.stderr
 
 
 def test_what_somebody_else_writes_between_two_looks_ends_it(tmp_path: Path) -> None:
     """The kernel allows writes without a claim, and such a round does not measure the workload alone."""
-    with drive(64 * MIB, "10%") as target:
-        with running(target, tmp_path) as process:
+    with create_drive(64 * MIB, "10%") as target:
+        with start_sweep(target, tmp_path) as process:
             descriptor = os.open(target.device, os.O_WRONLY | os.O_CLOEXEC)
             try:
                 os.pwrite(descriptor, bytes(8 * MIB), 0)
@@ -71,15 +78,15 @@ def test_what_somebody_else_writes_between_two_looks_ends_it(tmp_path: Path) -> 
             _, said = process.communicate(timeout=120)
         assert process.returncode == 3, said
         assert "somebody else wrote" in said
-        assert "somebody else wrote" in state_of(tmp_path).stops[0]
+        assert "somebody else wrote" in read_sweep_state(tmp_path).stops[0]
         require_free(target)
 
 
 def test_a_signal_while_the_pages_are_waited_for_keeps_the_level(tmp_path: Path) -> None:
     """All rounds of the level are done, which takes hours on a real drive."""
-    with drive(64 * MIB, "10%", faults=("refresh=3600",)) as target:
+    with create_drive(64 * MIB, "10%", faults=("refresh=3600",)) as target:
         options = ("--op", "28,50%", "--settle", "0", "--rounds", "5", "--refresh", "15", "--fill", "1")
-        argv = words("run", target, tmp_path, "--dev", target.device, *options)
+        argv = make_arguments("run", target, tmp_path, "--dev", target.device, *options)
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr
             said = ""
@@ -89,8 +96,8 @@ def test_a_signal_while_the_pages_are_waited_for_keeps_the_level(tmp_path: Path)
             _, rest = process.communicate(timeout=60)
         assert process.returncode == 7, said + rest
         require_free(target)
-        state = state_of(tmp_path)
-        assert (state.left, state.is_ended) == ((1,), False)
+        state = read_sweep_state(tmp_path)
+        assert (state.remaining_levels, state.is_ended) == ((1,), False)
         assert len(state.records[0].rounds) == 5
         # Known figures of the level are reported, and missing ones have a reason.
         figures = state.records[0].figures
@@ -99,27 +106,27 @@ def test_a_signal_while_the_pages_are_waited_for_keeps_the_level(tmp_path: Path)
 
 
 def test_a_drive_that_dies_ends_it_soon(tmp_path: Path) -> None:
-    with drive(64 * MIB, "10%") as target, running(target, tmp_path) as process:
-        target.kill()
+    with create_drive(64 * MIB, "10%") as target, start_sweep(target, tmp_path) as process:
+        target.kill_server()
         _, said = process.communicate(timeout=120)
         assert process.returncode in (1, 3)
         assert said
         assert "Traceback" not in said
-    assert state_of(tmp_path).left == (0, 1)
+    assert read_sweep_state(tmp_path).remaining_levels == (0, 1)
 
 
 def test_a_full_disk_ends_it_before_anything_that_is_not_written_down(tmp_path: Path) -> None:
-    def no_more() -> None:
+    def limit_file_size() -> None:
         # A file size limit makes the journal fail like a full disk. The fill keeps no fio logs, which could
         # hit the limit first.
         resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))
 
-    with drive(64 * MIB, "10%") as target:
-        argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
+    with create_drive(64 * MIB, "10%") as target:
+        argv = make_arguments("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=120, check=False, preexec_fn=no_more
+            argv, capture_output=True, text=True, timeout=120, check=False, preexec_fn=limit_file_size
         )
         assert done.returncode == 1, done.stderr
         assert "Traceback" not in done.stderr
-        assert target.truth()["host_write_bytes"] <= state_of(tmp_path).announced_bytes
+        assert target.read_truth()["host_write_bytes"] <= read_sweep_state(tmp_path).announced_bytes
         require_free(target)

@@ -18,11 +18,11 @@ import pytest
 
 from opwatch.ftl import models
 from opwatch.ftl.drive import Policy
-from opwatch.sweep.journal.file import journals
-from tests.kernel.support.drives import MIB, Drive, drive, run
-from tests.kernel.support.filesystems import fill, make, mounted
-from tests.kernel.support.open_files import users_of
-from tests.kernel.sweep.test_sweep import _NOT_REACHED, levels_of, state_of
+from opwatch.sweep.journal.file import list_journals
+from tests.kernel.support.drives import MIB, Drive, create_drive, run
+from tests.kernel.support.filesystems import fill_space, make_filesystem, mount_device
+from tests.kernel.support.open_files import find_users
+from tests.kernel.sweep.test_sweep import _NOT_REACHED, parse_levels, read_sweep_state
 
 _PAGES = 256
 _SIZE = 512 * MIB
@@ -30,31 +30,37 @@ _SHORT = ("--op", "20,50%", "--settle", "0", "--rounds", "5", "--refresh", "0", 
 
 
 @contextlib.contextmanager
-def filesystem(target: Drive, folder: Path, kind: str = "ext4") -> Iterator[Path]:
+def mount_filesystem(target: Drive, folder: Path, kind: str = "ext4") -> Iterator[Path]:
     point = folder / "point"
     point.mkdir()
     # Disable deferred initialization, which would count as the file system's own writes.
     later = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
-    make(kind, target.device, *(["-E", later] if kind == "ext4" else []))
-    with mounted(target.device, point):
+    make_filesystem(kind, target.device, *(["-E", later] if kind == "ext4" else []))
+    with mount_device(target.device, point):
         os.sync()
         yield point
 
 
-def words(verb: str, target: Drive, folder: Path, *more: str) -> list[str]:
-    consent = ("--confirm", target.truth()["serial"], "--allow-virtual", "--journals", str(folder / "kept"))
+def make_arguments(verb: str, target: Drive, folder: Path, *more: str) -> list[str]:
+    consent = (
+        "--confirm",
+        target.read_truth()["serial"],
+        "--allow-virtual",
+        "--journals",
+        str(folder / "kept"),
+    )
     return [sys.executable, "-m", "opwatch", "sweep", verb, *consent, "-q", "--json", *more]
 
 
-def sweep(argv: list[str]) -> subprocess.CompletedProcess[str]:
+def run_sweep(argv: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=400, check=False)
 
 
-def on(target: Drive, point: Path, method: str = "file") -> tuple[str, ...]:
+def make_place_options(target: Drive, point: Path, method: str = "file") -> tuple[str, ...]:
     return ("--dev", target.device, "--method", method, "--dir", str(point))
 
 
-def contents(point: Path) -> dict[str, str]:
+def hash_contents(point: Path) -> dict[str, str]:
     return {
         str(path.relative_to(point)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
         for path in sorted(point.rglob("*"))
@@ -63,21 +69,27 @@ def contents(point: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(("kind", "method"), [("ext4", "file"), ("xfs", "file"), ("ext4", "fill")])
 def test_other_files_stay_and_the_host_is_counted_three_times(kind: str, method: str, tmp_path: Path) -> None:
-    with drive(_SIZE, "20%") as target, filesystem(target, tmp_path, kind) as point:
+    with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path, kind) as point:
         (point / "theirs").write_bytes(os.urandom(5 * MIB))
         (point / "load").write_text("of somebody else")
         os.sync()
-        before, written = contents(point), target.truth()["host_write_bytes"]
-        done = sweep(words("run", target, tmp_path, *on(target, point, method), *_SHORT))
+        before, written = hash_contents(point), target.read_truth()["host_write_bytes"]
+        done = run_sweep(
+            make_arguments("run", target, tmp_path, *make_place_options(target, point, method), *_SHORT)
+        )
         assert done.returncode == _NOT_REACHED, done.stderr
-        assert contents(point) == before
-        grown = target.truth()["host_write_bytes"] - written
-        left = target.truth()["valid_bytes"]
-    levels = levels_of(done.stdout)
+        assert hash_contents(point) == before
+        grown = target.read_truth()["host_write_bytes"] - written
+        left = target.read_truth()["valid_bytes"]
+    levels = parse_levels(done.stdout)
     asked = 0
     for level in levels:
         files, figures = level["files"], level["figures"]
-        assert files["least_used_bytes"] < level["used_bytes"] == pytest.approx(_SIZE / _op(level), abs=MIB)
+        assert (
+            files["least_used_bytes"]
+            < level["used_bytes"]
+            == pytest.approx(_SIZE / _parse_op(level), abs=MIB)
+        )
         assert level["of_used_ratio"] < files["most_of_used_ratio"]
         assert figures["host"]["firmware"] == pytest.approx(figures["host"]["fio"], rel=0.01)
         asked += files["least_used_bytes"] + sum(one["host_bytes"] for one in level["rounds"])
@@ -88,11 +100,11 @@ def test_other_files_stay_and_the_host_is_counted_three_times(kind: str, method:
     assert len({level["files"]["load_bytes"] for level in levels}) == (1 if method == "fill" else 2)
     # The sweep's data is trimmed: the drive only holds the file system again.
     assert left < _SIZE / 4
-    state = state_of(tmp_path / "kept")
+    state = read_sweep_state(tmp_path / "kept")
     assert (state.undo, state.is_ended) == ([], True)
 
 
-def _op(level: dict[str, Any]) -> float:
+def _parse_op(level: dict[str, Any]) -> float:
     return 1 + float(level["label"].removesuffix(" %")) / 100
 
 
@@ -101,27 +113,30 @@ def test_waf_of_a_file_is_that_of_the_exact_model(policy: Policy, tmp_path: Path
     """The file system's own blocks may be on the drive or not, so the model gives an interval. A FIFO also
     moves those blocks, which are not writes of the file."""
     config = {"policy": policy, "superblock_bytes": _PAGES * 4096}
-    with drive(_SIZE, "12%", config=config) as target, filesystem(target, tmp_path) as point:
-        flash = target.truth()["physical_bytes"]
+    with create_drive(_SIZE, "12%", config=config) as target, mount_filesystem(target, tmp_path) as point:
+        flash = target.read_truth()["physical_bytes"]
         # A sequentially filled FIFO oscillates for fifteen rounds before it reaches steady state.
         pace = ("--op", "14,28%", "--rounds", "30", "--settle", "0", "--refresh", "0", "--fill", "1")
-        done = sweep(words("run", target, tmp_path, *on(target, point), *pace))
+        done = run_sweep(make_arguments("run", target, tmp_path, *make_place_options(target, point), *pace))
         assert done.returncode in (0, 6), done.stderr
-    for level in levels_of(done.stdout):
+    for level in parse_levels(done.stdout):
         size, own = level["files"]["load_bytes"], level["used_bytes"] - level["files"]["load_bytes"]
         if policy is Policy.GREEDY:
-            least, most = models.greedy(flash / size, _PAGES), models.greedy((flash - own) / size, _PAGES)
+            least, most = (
+                models.predict_greedy(flash / size, _PAGES),
+                models.predict_greedy((flash - own) / size, _PAGES),
+            )
         else:
-            least = models.fifo(flash / size)
-            most = models.fifo((flash - own) / size) * flash / (flash - own)
+            least = models.predict_fifo(flash / size)
+            most = models.predict_fifo((flash - own) / size) * flash / (flash - own)
         assert least * 0.99 <= level["figures"]["waf"] <= most * 1.01
         met = {check["name"]: check["is_met"] for check in level["opwatch"]["checks"]}
         assert met["host writes"] and met["coverage"]
 
 
-def begun(target: Drive, folder: Path, point: Path) -> subprocess.Popen[str]:
+def start_sweep(target: Drive, folder: Path, point: Path) -> subprocess.Popen[str]:
     """Start a sweep, and return the process once it writes to its file."""
-    argv = words("run", target, folder, *on(target, point), *_SHORT)
+    argv = make_arguments("run", target, folder, *make_place_options(target, point), *_SHORT)
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not list(point.glob(".opwatch-sweep-*/load")):
@@ -133,137 +148,146 @@ def begun(target: Drive, folder: Path, point: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_no_file(number: signal.Signals, tmp_path: Path) -> None:
-    with drive(_SIZE, "20%") as target, filesystem(target, tmp_path) as point:
-        before = contents(point)
-        with begun(target, tmp_path, point) as process:
+    with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path) as point:
+        before = hash_contents(point)
+        with start_sweep(target, tmp_path, point) as process:
             process.send_signal(number)
             _, said = process.communicate(timeout=60)
         assert process.returncode == 7, said
         assert "opwatch sweep resume" in said
-        assert (contents(point), users_of(point)) == (before, [])
-        assert state_of(tmp_path / "kept").undo == []
+        assert (hash_contents(point), find_users(point)) == (before, [])
+        assert read_sweep_state(tmp_path / "kept").undo == []
 
 
 def test_after_a_kill_the_resumption_deletes_its_file_and_no_other(tmp_path: Path) -> None:
-    with drive(_SIZE, "20%") as target, filesystem(target, tmp_path) as point:
-        before = contents(point)
-        with begun(target, tmp_path, point) as process:
+    with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path) as point:
+        before = hash_contents(point)
+        with start_sweep(target, tmp_path, point) as process:
             process.send_signal(signal.SIGKILL)
-        [name] = journals(tmp_path / "kept")
+        [name] = list_journals(tmp_path / "kept")
         [folder] = point.glob(".opwatch-sweep-*")
         assert folder.name == f".opwatch-sweep-{name}"
         # Another user's file in the folder must not be deleted.
         (folder / "theirs").write_text("of somebody else")
-        again = words("resume", target, tmp_path, name)
-        done = sweep(again)
+        again = make_arguments("resume", target, tmp_path, name)
+        done = run_sweep(again)
         assert done.returncode == 1
         assert f"{folder} cannot be deleted (Directory not empty)" in done.stderr
         assert (folder / "theirs").exists()
         (folder / "theirs").unlink()
-        done = sweep(again)
+        done = run_sweep(again)
         assert done.returncode == _NOT_REACHED, done.stderr
-        assert contents(point) == before
-        assert [len(level["rounds"]) for level in levels_of(done.stdout)] == [5, 5]
+        assert hash_contents(point) == before
+        assert [len(level["rounds"]) for level in parse_levels(done.stdout)] == [5, 5]
 
 
 def test_a_drive_that_dies_ends_it_and_what_is_left_is_said(tmp_path: Path) -> None:
-    with drive(_SIZE, "20%") as target, filesystem(target, tmp_path) as point:
-        with begun(target, tmp_path, point) as process:
-            target.kill()
+    with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path) as point:
+        with start_sweep(target, tmp_path, point) as process:
+            target.kill_server()
             _, said = process.communicate(timeout=60)
         assert process.returncode == 1, said
         assert f"{point}/.opwatch-sweep-" in said
         assert "resume the sweep" in said and "Traceback" not in said
-        [undo] = state_of(tmp_path / "kept").undo
+        [undo] = read_sweep_state(tmp_path / "kept").undo
         assert undo.startswith("files in .opwatch-sweep-")
 
 
 def test_it_is_not_resumed_where_something_else_is_mounted(tmp_path: Path) -> None:
-    with drive(_SIZE, "20%") as target:
-        with filesystem(target, tmp_path) as point, begun(target, tmp_path, point) as process:
+    with create_drive(_SIZE, "20%") as target:
+        with mount_filesystem(target, tmp_path) as point, start_sweep(target, tmp_path, point) as process:
             process.send_signal(signal.SIGKILL)
             process.wait()
-        [name] = journals(tmp_path / "kept")
-        done = sweep(words("resume", target, tmp_path, name))
+        [name] = list_journals(tmp_path / "kept")
+        done = run_sweep(make_arguments("resume", target, tmp_path, name))
         assert done.returncode == 3
         assert "is not a mount point" in done.stderr
         run("mount", "-t", "tmpfs", "none", str(point))
         try:
-            done = sweep(words("resume", target, tmp_path, name))
+            done = run_sweep(make_arguments("resume", target, tmp_path, name))
         finally:
             run("umount", str(point))
         assert done.returncode == 3
         assert "is not on" in done.stderr
 
 
-def refused(argv: list[str], status: int, words_of_it: str) -> None:
-    done = sweep(argv)
+def check_refused(argv: list[str], status: int, words_of_it: str) -> None:
+    done = run_sweep(argv)
     assert done.returncode == status, done.stderr
     assert words_of_it in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_it_writes_to_no_path_but_the_mount_of_the_drive_that_was_named(tmp_path: Path) -> None:
-    with drive(_SIZE, "20%") as target, drive(64 * MIB, "20%") as other:
-        with filesystem(target, tmp_path) as point:
+    with create_drive(_SIZE, "20%") as target, create_drive(64 * MIB, "20%") as other:
+        with mount_filesystem(target, tmp_path) as point:
             (point / "folder").mkdir()
             bound = tmp_path / "bound"
             bound.mkdir()
             os.sync()
-            before = target.truth()
-            argv = words("run", target, tmp_path, *on(target, point), *_SHORT)
-            refused(
+            before = target.read_truth()
+            argv = make_arguments("run", target, tmp_path, *make_place_options(target, point), *_SHORT)
+            check_refused(
                 [word if word != str(point) else str(point / "folder") for word in argv], 3, "mount point"
             )
-            refused(
+            check_refused(
                 [word if word != target.device else other.device for word in argv], 3, "it is no mount of"
             )
-            refused([word if word != before["serial"] else "S1" for word in argv], 3, "another drive's")
-            refused([word for word in argv if word != "--allow-virtual"], 3, "say --allow-virtual")
+            check_refused([word if word != before["serial"] else "S1" for word in argv], 3, "another drive's")
+            check_refused([word for word in argv if word != "--allow-virtual"], 3, "say --allow-virtual")
             run("mount", "--bind", str(point / "folder"), str(bound))
-            refused(
+            check_refused(
                 [word if word != str(point) else str(bound) for word in argv], 3, "only its folder /folder"
             )
             run("umount", str(bound))
-            refused([*argv, "--purge", "discard"], 2, "--purge: only with")
+            check_refused([*argv, "--purge", "discard"], 2, "--purge: only with")
             run("mount", "-o", "remount,ro", str(point))
-            refused(argv, 3, "read-only")
-            after = target.truth()
+            check_refused(argv, 3, "read-only")
+            after = target.read_truth()
             assert after["trim_bytes"] == before["trim_bytes"]
-        assert journals(tmp_path / "kept") == []
+        assert list_journals(tmp_path / "kept") == []
 
 
 def test_a_plan_says_what_is_in_the_way_and_writes_nothing(tmp_path: Path) -> None:
-    with drive(_SIZE, "20%") as target, filesystem(target, tmp_path) as point:
-        before = target.truth()
-        argv = [sys.executable, "-m", "opwatch", "sweep", "plan", *on(target, point), "--op", "20%"]
-        done = sweep(argv)
+    with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path) as point:
+        before = target.read_truth()
+        argv = [
+            sys.executable,
+            "-m",
+            "opwatch",
+            "sweep",
+            "plan",
+            *make_place_options(target, point),
+            "--op",
+            "20%",
+        ]
+        done = run_sweep(argv)
         assert done.returncode == 0, done.stderr
         assert "say --allow-virtual" in " ".join(done.stdout.split())
         assert done.stdout.endswith("nothing was written\n")
-        planned = json.loads(sweep([*argv, "--json", "--allow-virtual"]).stdout)
+        planned = json.loads(run_sweep([*argv, "--json", "--allow-virtual"]).stdout)
         assert planned["refusals"] == []
-        after = target.truth()
+        after = target.read_truth()
         for key in ("host_write_bytes", "trim_bytes"):
             assert after[key] == before[key]
         # If a level needs more than exists, the refusal names the available size.
-        refused([*argv[:-1], "0%"], 2, "name at least")
-        fill(point / "theirs", 40 * MIB)
+        check_refused([*argv[:-1], "0%"], 2, "name at least")
+        fill_space(point / "theirs", 40 * MIB)
         os.sync()
-        refused(argv, 2, "may be the file system's and other files'")
+        check_refused(argv, 2, "may be the file system's and other files'")
 
 
 def test_files_that_come_meanwhile_end_it(tmp_path: Path) -> None:
     """Other files may change between levels, but then the next level would not be the planned one."""
-    with drive(_SIZE, "20%") as target, filesystem(target, tmp_path) as point:
-        with begun(target, tmp_path, point) as process:
+    with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path) as point:
+        with start_sweep(target, tmp_path, point) as process:
             process.send_signal(signal.SIGINT)
             process.wait(timeout=60)
-        fill(point / "theirs", 300 * MIB)
+        fill_space(point / "theirs", 300 * MIB)
         os.sync()
-        [name] = journals(tmp_path / "kept")
-        refused(words("resume", target, tmp_path, name), 1, "there is no room for a file of")
+        [name] = list_journals(tmp_path / "kept")
+        check_refused(make_arguments("resume", target, tmp_path, name), 1, "there is no room for a file of")
         (point / "theirs").write_bytes(bytes(20 * MIB))
         os.sync()
-        refused(words("resume", target, tmp_path, name), 3, "other files came or went")
+        check_refused(make_arguments("resume", target, tmp_path, name), 3, "other files came or went")
         assert list(point.glob(".opwatch-sweep-*")) == []

@@ -9,39 +9,39 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.guard.openers import openers_of
-from opwatch.collectors.sweep.partition import partitioned
+from opwatch.collectors.guard.openers import find_openers
+from opwatch.collectors.sweep.partition import create_level_partition
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.sweep.journal.file import journals
+from opwatch.sweep.journal.file import list_journals
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import PartitionUndo
-from tests.kernel.guard.test_refusals import hold
-from tests.kernel.support.drives import MIB, Drive, drive, fio, run
-from tests.kernel.support.filesystems import make, mounted
+from tests.kernel.guard.test_refusals import hold_disk
+from tests.kernel.support.drives import MIB, Drive, create_drive, run, run_plain_fio
+from tests.kernel.support.filesystems import make_filesystem, mount_device
 from tests.kernel.sweep.test_sweep import (
     _NOT_REACHED,
     _SHORT,
-    levels_of,
+    make_arguments,
+    parse_levels,
+    read_sweep_state,
     require_free,
-    state_of,
-    sweep,
-    words,
+    run_sweep,
 )
 from tests.unit.sweep.test_journal import REQUEST
 
 _BY_PARTITION = ("--method", "partition", *_SHORT)
 
 
-def partitions(target: Drive) -> list[BlockDevice]:
+def list_partitions(target: Drive) -> list[BlockDevice]:
     devices = Devices()
     disk = devices.by_name(Path(target.device).name)
     assert disk
-    return devices.partitions(disk)
+    return devices.list_partitions(disk)
 
 
-def parts_of(target: Drive) -> list[str]:
-    return [part.name for part in partitions(target)]
+def list_part_names(target: Drive) -> list[str]:
+    return [part.name for part in list_partitions(target)]
 
 
 class Bench:
@@ -52,66 +52,66 @@ class Bench:
         self.entries = list[tuple[str, str]]()
         self.journal, self.state = self, SweepState(REQUEST)
 
-    def append(self, entry: str, fields: dict[str, str]) -> None:
+    def append_entry(self, entry: str, fields: dict[str, str]) -> None:
         self.entries.append((entry, fields["undo"]))
 
 
 def test_nothing_leaves_the_partition_and_the_journal_knows_of_it_before_and_after() -> None:
-    with drive(64 * MIB, "10%") as target, hold(target.device) as claim:
+    with create_drive(64 * MIB, "10%") as target, hold_disk(target.device) as claim:
         bench = Bench(claim, claim.disk)
         undo = str(PartitionUndo(16 * MIB))
-        with partitioned(bench, 16 * MIB) as path:  # type: ignore[arg-type]  # what is asked of a bench
+        with create_level_partition(bench, 16 * MIB) as path:  # type: ignore[arg-type]  # what is asked of a bench
             assert bench.entries == [("changed", undo)]
             assert bench.state.undo == [undo]
-            assert parts_of(target) == [f"{claim.disk.name}p1"]
+            assert list_part_names(target) == [f"{claim.disk.name}p1"]
             # With a window, fio would have written the second half too.
-            done = fio(path, "--rw=write", "--bs=1m", "--size=32m")
-            assert target.truth()["host_write_bytes"] <= 16 * MIB, done.stdout
+            done = run_plain_fio(path, "--rw=write", "--bs=1m", "--size=32m")
+            assert target.read_truth()["host_write_bytes"] <= 16 * MIB, done.stdout
         assert bench.entries == [("changed", undo), ("restored", undo)]
-        assert (bench.state.undo, parts_of(target)) == ([], [])
+        assert (bench.state.undo, list_part_names(target)) == ([], [])
 
 
 def test_an_error_within_leaves_no_partition() -> None:
-    with drive(64 * MIB, "10%") as target, hold(target.device) as claim:
+    with create_drive(64 * MIB, "10%") as target, hold_disk(target.device) as claim:
         bench = Bench(claim, claim.disk)
         with (
             pytest.raises(OpwatchError, match="fio"),
-            partitioned(bench, 16 * MIB),  # type: ignore[arg-type]  # what is asked of a bench
+            create_level_partition(bench, 16 * MIB),  # type: ignore[arg-type]  # what is asked of a bench
         ):
             raise OpwatchError("fio failed")
         assert bench.entries[-1][0] == "restored"
-        assert parts_of(target) == []
+        assert list_part_names(target) == []
 
 
 def test_a_sweep_by_partitions_is_one_by_windows(tmp_path: Path) -> None:
-    with drive(64 * MIB, "10%") as target:
-        done = sweep("run", target, tmp_path, "--dev", target.device, *_BY_PARTITION)
+    with create_drive(64 * MIB, "10%") as target:
+        done = run_sweep("run", target, tmp_path, "--dev", target.device, *_BY_PARTITION)
         assert done.returncode == _NOT_REACHED, done.stderr
         require_free(target)
-        assert parts_of(target) == []
-        written = target.truth()["host_write_bytes"]
-    levels = levels_of(done.stdout)
+        assert list_part_names(target) == []
+        written = target.read_truth()["host_write_bytes"]
+    levels = parse_levels(done.stdout)
     assert [len(level["rounds"]) for level in levels] == [5, 5]
     assert written == sum(level["used_bytes"] for level in levels) + sum(
         one["host_bytes"] for level in levels for one in level["rounds"]
     )
-    assert state_of(tmp_path).undo == []
+    assert read_sweep_state(tmp_path).undo == []
 
 
-def killed_with_a_partition(target: Drive, folder: Path, number: signal.Signals) -> int:
+def kill_with_partition(target: Drive, folder: Path, number: signal.Signals) -> int:
     """Signal a sweep while its partition exists, and return the exit status."""
-    argv = words("run", target, folder, "--dev", target.device, *_BY_PARTITION, "-q")
+    argv = make_arguments("run", target, folder, "--dev", target.device, *_BY_PARTITION, "-q")
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 60
-        while not parts_of(target) and time.monotonic() < deadline:
+        while not list_part_names(target) and time.monotonic() < deadline:
             time.sleep(0.02)
         time.sleep(0.5)
-        assert parts_of(target)
+        assert list_part_names(target)
         process.send_signal(number)
         process.wait(timeout=60)
     # fio is killed with the sweep, and holds the partition open until it has ended.
     deadline = time.monotonic() + 20
-    while openers_of([part.dev for part in partitions(target)]).openers:
+    while find_openers([part.dev for part in list_partitions(target)]).openers:
         assert time.monotonic() < deadline, "a fio is left"
         time.sleep(0.05)
     return process.returncode
@@ -119,34 +119,34 @@ def killed_with_a_partition(target: Drive, folder: Path, number: signal.Signals)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_no_partition(number: signal.Signals, tmp_path: Path) -> None:
-    with drive(64 * MIB, "10%") as target:
-        assert killed_with_a_partition(target, tmp_path, number) == 7
+    with create_drive(64 * MIB, "10%") as target:
+        assert kill_with_partition(target, tmp_path, number) == 7
         require_free(target)
-        assert parts_of(target) == []
-        assert state_of(tmp_path).undo == []
+        assert list_part_names(target) == []
+        assert read_sweep_state(tmp_path).undo == []
 
 
 def test_after_a_kill_the_partition_goes_with_the_resumption(tmp_path: Path) -> None:
-    with drive(64 * MIB, "10%") as target:
-        assert killed_with_a_partition(target, tmp_path, signal.SIGKILL) == -signal.SIGKILL
+    with create_drive(64 * MIB, "10%") as target:
+        assert kill_with_partition(target, tmp_path, signal.SIGKILL) == -signal.SIGKILL
         require_free(target)
-        [part] = parts_of(target)
-        assert state_of(tmp_path).undo == [str(PartitionUndo(64 * MIB))]
-        name = journals(tmp_path)[0]
+        [part] = list_part_names(target)
+        assert read_sweep_state(tmp_path).undo == [str(PartitionUndo(64 * MIB))]
+        name = list_journals(tmp_path)[0]
         # While another user holds the partition, nothing is undone.
         point = tmp_path / "point"
         point.mkdir()
-        make("ext4", f"/dev/{part}")
-        with mounted(f"/dev/{part}", point):
-            done = sweep("resume", target, tmp_path, name, "-q")
+        make_filesystem("ext4", f"/dev/{part}")
+        with mount_device(f"/dev/{part}", point):
+            done = run_sweep("resume", target, tmp_path, name, "-q")
             assert done.returncode == 3
             assert f"mounted at {point}" in done.stderr
-        assert parts_of(target) == [part]
+        assert list_part_names(target) == [part]
         run("wipefs", "--all", f"/dev/{part}")
-        done = sweep("resume", target, tmp_path, name, "-q")
+        done = run_sweep("resume", target, tmp_path, name, "-q")
         assert done.returncode == _NOT_REACHED, done.stderr
-        assert parts_of(target) == []
-        assert (state_of(tmp_path).undo, state_of(tmp_path).is_ended) == ([], True)
+        assert list_part_names(target) == []
+        assert (read_sweep_state(tmp_path).undo, read_sweep_state(tmp_path).is_ended) == ([], True)
 
 
 def delete_partition(target: Drive) -> None:
@@ -158,13 +158,13 @@ def delete_partition(target: Drive) -> None:
 
 
 def test_a_partition_of_somebody_else_is_none_of_ours(tmp_path: Path) -> None:
-    with drive(64 * MIB, "10%") as target:
-        killed_with_a_partition(target, tmp_path, signal.SIGKILL)
+    with create_drive(64 * MIB, "10%") as target:
+        kill_with_partition(target, tmp_path, signal.SIGKILL)
         require_free(target)
         delete_partition(target)
         run("addpart", target.device, "1", "2048", "4096")
-        done = sweep("resume", target, tmp_path, journals(tmp_path)[0], "-q")
+        done = run_sweep("resume", target, tmp_path, list_journals(tmp_path)[0], "-q")
         assert done.returncode == 3
         assert "delete the partition" in done.stderr
-        assert len(parts_of(target)) == 1
+        assert len(list_part_names(target)) == 1
         run("delpart", target.device, "1")

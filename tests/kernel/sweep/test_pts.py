@@ -10,15 +10,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-from opwatch.sweep.journal.file import journals
-from tests.kernel.support.drives import MIB, Drive, drive
-from tests.kernel.sweep.test_sweep import _NOT_REACHED, require_free, state_of, sweep, words
+from opwatch.sweep.journal.file import list_journals
+from tests.kernel.support.drives import MIB, Drive, create_drive
+from tests.kernel.sweep.test_sweep import (
+    _NOT_REACHED,
+    make_arguments,
+    read_sweep_state,
+    require_free,
+    run_sweep,
+)
 
 _SHORT = ("--settle", "0", "--scale", "0.01%", "-q")
 
 
-def outcome_of(target: Drive, folder: Path, name: str, *more: str) -> dict[str, Any]:
-    done = sweep("run", target, folder, "--dev", target.device, "--test", name, *_SHORT, *more)
+def run_pts(target: Drive, folder: Path, name: str, *more: str) -> dict[str, Any]:
+    done = run_sweep("run", target, folder, "--dev", target.device, "--test", name, *_SHORT, *more)
     assert done.returncode in (0, _NOT_REACHED), done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == (0 if answer["is_whole"] else _NOT_REACHED)
@@ -28,34 +34,34 @@ def outcome_of(target: Drive, folder: Path, name: str, *more: str) -> dict[str, 
     return answer
 
 
-def written(answer: dict[str, Any]) -> int:
+def sum_written(answer: dict[str, Any]) -> int:
     return sum(sample["write_bytes"] for part in answer["parts"] for sample in part["samples"])
 
 
 def test_saturation_writes_until_it_is_steady_or_four_capacities(tmp_path: Path) -> None:
-    with drive(64 * MIB, "10%") as target:
-        answer = outcome_of(target, tmp_path, "wsat")
+    with create_drive(64 * MIB, "10%") as target:
+        answer = run_pts(target, tmp_path, "wsat")
         [part] = answer["parts"]
         assert part["ended_by"] in ("steady", "capacity")
         # A round that the bound cut off yields no figures, but the drive counts its bytes.
-        assert 0 < written(answer) <= target.truth()["host_write_bytes"] <= 4 * 64 * MIB
+        assert 0 < sum_written(answer) <= target.read_truth()["host_write_bytes"] <= 4 * 64 * MIB
         assert {sample["block_bytes"] for sample in part["samples"]} == {4096}
         assert all(sample["iops"] > 0 and sample["mean_ns"] > 0 for sample in part["samples"])
         # Announced bytes that were not written are given back.
-        assert written(answer) <= state_of(tmp_path).announced_bytes <= 4 * 64 * MIB
-        assert answer["header"]["serial"] == target.truth()["serial"]
+        assert sum_written(answer) <= read_sweep_state(tmp_path).announced_bytes <= 4 * 64 * MIB
+        assert answer["header"]["serial"] == target.read_truth()["serial"]
         assert answer["header"]["software_version"].count("fio")
 
 
 def test_the_matrix_has_all_points(tmp_path: Path) -> None:
-    with drive(32 * MIB, "10%") as target:
-        answer = outcome_of(target, tmp_path, "iops", "--rounds", "1", "--max-write", "20G")
-        before = target.truth()["host_write_bytes"]
+    with create_drive(32 * MIB, "10%") as target:
+        answer = run_pts(target, tmp_path, "iops", "--rounds", "1", "--max-write", "20G")
+        before = target.read_truth()["host_write_bytes"]
     [part] = answer["parts"]
     assert (part["pts"], part["ended_by"]) == (None, "rounds")
     assert len({figures["name"] for figures in part["figures"]}) == 56
     # Twice the capacity for preconditioning, plus the points' writes: the report covers every byte.
-    assert before == 2 * 32 * MIB + written(answer)
+    assert before == 2 * 32 * MIB + sum_written(answer)
     for sample in part["samples"]:
         share = sample["write_bytes"] / (sample["read_bytes"] + sample["write_bytes"])
         few = 5 / sample["ios"] ** 0.5
@@ -63,9 +69,9 @@ def test_the_matrix_has_all_points(tmp_path: Path) -> None:
 
 
 def test_throughput_goes_on_after_a_kill_with_the_part_that_is_left(tmp_path: Path) -> None:
-    with drive(32 * MIB, "10%") as target:
+    with create_drive(32 * MIB, "10%") as target:
         run = ("--dev", target.device, "--test", "throughput", "--rounds", "5", "--max-write", "100G")
-        argv = words("run", target, tmp_path, *run, *_SHORT)
+        argv = make_arguments("run", target, tmp_path, *run, *_SHORT)
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             deadline = time.monotonic() + 60
             while not any('"entry":"part"' in path.read_text() for path in tmp_path.glob("*.journal")):
@@ -73,13 +79,13 @@ def test_throughput_goes_on_after_a_kill_with_the_part_that_is_left(tmp_path: Pa
                 time.sleep(0.05)
             process.send_signal(signal.SIGKILL)
         require_free(target)
-        state = state_of(tmp_path)
-        assert state.left == (1,)
+        state = read_sweep_state(tmp_path)
+        assert state.remaining_levels == (1,)
         first = state.parts[0]
-        done = sweep("resume", target, tmp_path, journals(tmp_path)[0], "-q")
+        done = run_sweep("resume", target, tmp_path, list_journals(tmp_path)[0], "-q")
         assert done.returncode in (0, _NOT_REACHED), done.stderr
         require_free(target)
-        assert state_of(tmp_path).parts[0] == first
+        assert read_sweep_state(tmp_path).parts[0] == first
     parts = json.loads(done.stdout)["parts"]
     assert [part["name"] for part in parts] == ["throughput-128k", "throughput-1024k"]
     assert [part["pts"]["rounds"] for part in parts] == [5, 5]
@@ -89,10 +95,10 @@ def test_throughput_goes_on_after_a_kill_with_the_part_that_is_left(tmp_path: Pa
 
 
 def test_stretches_and_pauses_have_their_series(tmp_path: Path) -> None:
-    with drive(32 * MIB, "10%") as target:
-        crossing = outcome_of(target, tmp_path / "xsr", "xsr", "--max-write", "100G")
-        idle = outcome_of(target, tmp_path / "hir", "hir", "--rounds", "1", "--max-write", "100G")
-        spent = outcome_of(target, tmp_path / "spent", "wsat", "--max-write", "5M")
+    with create_drive(32 * MIB, "10%") as target:
+        crossing = run_pts(target, tmp_path / "xsr", "xsr", "--max-write", "100G")
+        idle = run_pts(target, tmp_path / "hir", "hir", "--rounds", "1", "--max-write", "100G")
+        spent = run_pts(target, tmp_path / "spent", "wsat", "--max-write", "5M")
     [part] = crossing["parts"]
     assert part["ended_by"] == "done"
     assert [stage["name"] for stage in part["stages"]] == [f"stretch {number}" for number in (1, 2, 3)]
@@ -108,8 +114,8 @@ def test_stretches_and_pauses_have_their_series(tmp_path: Path) -> None:
 
 
 def test_latency_is_of_one_request_at_a_time(tmp_path: Path) -> None:
-    with drive(32 * MIB, "10%") as target:
-        answer = outcome_of(target, tmp_path, "latency", "--rounds", "1", "--max-write", "10G")
+    with create_drive(32 * MIB, "10%") as target:
+        answer = run_pts(target, tmp_path, "latency", "--rounds", "1", "--max-write", "10G")
     [part] = answer["parts"]
     assert len(part["figures"]) == 9
     for sample in part["samples"]:

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opwatch.collectors.sweep.refusals import refusals
+from opwatch.collectors.sweep.refusals import find_refusals
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.drives import drive
-from tests.kernel.support.filesystems import make, mounted
+from tests.kernel.support.drives import create_drive
+from tests.kernel.support.filesystems import make_filesystem, mount_device
 
 
 def test_a_free_drive_is_not_refused_and_nothing_is_written_to_it() -> None:
-    with drive() as target:
-        before = target.truth()
-        assert refusals(Devices(), target.device, allow_virtual=True) == []
-        [virtual] = [refusal.what for refusal in refusals(Devices(), target.device, allow_virtual=False)][:1]
+    with create_drive() as target:
+        before = target.read_truth()
+        assert find_refusals(Devices(), target.device, allow_virtual=True) == []
+        [virtual] = [
+            refusal.what for refusal in find_refusals(Devices(), target.device, allow_virtual=False)
+        ][:1]
         assert "it is no drive" in virtual
-        after = target.truth()
+        after = target.read_truth()
     assert {key: after[key] for key in ("host_write_bytes", "trim_bytes")} == {
         key: before[key] for key in ("host_write_bytes", "trim_bytes")
     }
 
 
 def test_every_reason_is_told_with_what_to_do(disk: ScratchDisk, tmp_path: Path) -> None:
-    make("ext4", disk.node)
-    with mounted(disk.node, tmp_path):
-        listed = refusals(Devices(), disk.node, allow_virtual=True)
+    make_filesystem("ext4", disk.node)
+    with mount_device(disk.node, tmp_path):
+        listed = find_refusals(Devices(), disk.node, allow_virtual=True)
     assert len(listed) >= 3
     assert all(refusal.rule == "guard" and refusal.remedy for refusal in listed)
     assert any(f"mounted at {tmp_path}" in refusal.what for refusal in listed)

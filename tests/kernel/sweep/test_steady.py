@@ -8,31 +8,31 @@ import pytest
 
 from opwatch.ftl import models
 from opwatch.ftl.drive import Policy
-from tests.kernel.support.drives import MIB, drive
-from tests.kernel.sweep.test_sweep import levels_of, sweep
+from tests.kernel.support.drives import MIB, create_drive
+from tests.kernel.sweep.test_sweep import parse_levels, run_sweep
 
 _PAGES = 256
 _OPS = (0.12, 0.28)
 _USER = 512 * MIB
 
 
-def exact(policy: Policy, alpha: float) -> float:
-    return models.greedy(alpha, _PAGES) if policy is Policy.GREEDY else models.fifo(alpha)
+def compute_exact(policy: Policy, alpha: float) -> float:
+    return models.predict_greedy(alpha, _PAGES) if policy is Policy.GREEDY else models.predict_fifo(alpha)
 
 
 @pytest.mark.parametrize("policy", [Policy.GREEDY, Policy.FIFO])
 def test_waf_of_each_level_is_that_of_the_exact_model(policy: Policy, tmp_path: Path) -> None:
     config = {"policy": policy, "superblock_bytes": _PAGES * 4096}
-    with drive(_USER, "7%", config=config, no_data=True) as target:
-        flash = target.truth()["physical_bytes"]
+    with create_drive(_USER, "7%", config=config, no_data=True) as target:
+        flash = target.read_truth()["physical_bytes"]
         sizes = [int(flash / (1 + op)) // 4096 * 4096 for op in _OPS]
         levels = ("--op", ",".join(map(str, sizes)), "--rounds", "20")
         pace = ("--settle", "0", "--refresh", "0", "--fill", "1")
-        done = sweep("run", target, tmp_path, "--dev", target.device, *levels, *pace)
+        done = run_sweep("run", target, tmp_path, "--dev", target.device, *levels, *pace)
         assert done.returncode in (0, 6), done.stderr
-    for level, size in zip(levels_of(done.stdout), sizes, strict=True):
+    for level, size in zip(parse_levels(done.stdout), sizes, strict=True):
         figures, verdict = level["figures"], level["opwatch"]
-        assert figures["waf"] == pytest.approx(exact(policy, flash / size), rel=0.01)
+        assert figures["waf"] == pytest.approx(compute_exact(policy, flash / size), rel=0.01)
         # The window's figures equal the sum of its rounds, to the byte.
         begin, end = verdict["window"]
         rounds = level["rounds"][begin - 1 : end]

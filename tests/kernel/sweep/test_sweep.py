@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from opwatch.sweep.journal.file import again, journals
+from opwatch.sweep.journal.file import list_journals, reopen_sweep_journal
 from opwatch.sweep.journal.state import SweepState
-from tests.kernel.support.drives import MIB, Drive, drive
-from tests.kernel.support.open_files import users_of
+from tests.kernel.support.drives import MIB, Drive, create_drive
+from tests.kernel.support.open_files import find_users
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 # `make test-kills` runs more of them, at other moments.
@@ -28,23 +28,23 @@ _SHORT = ("--op", "0,28%", "--settle", "0", "--rounds", "5", "--refresh", "0", "
 _NOT_REACHED = 6
 
 
-def words(verb: str, target: Drive, folder: Path, *more: str) -> list[str]:
-    serial = target.truth()["serial"]
+def make_arguments(verb: str, target: Drive, folder: Path, *more: str) -> list[str]:
+    serial = target.read_truth()["serial"]
     consent = ("--destroy", "--confirm", serial, "--allow-virtual", "--journals", str(folder))
     return [sys.executable, "-m", "opwatch", "sweep", verb, *consent, *more]
 
 
-def sweep(verb: str, target: Drive, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    argv = words(verb, target, folder, "--json", *more)
+def run_sweep(verb: str, target: Drive, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    argv = make_arguments(verb, target, folder, "--json", *more)
     return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
 
 def require_free(target: Drive) -> None:
     """Check that no process has the device open, and that the kernel allows exclusive access."""
     deadline = time.monotonic() + 10
-    while users_of(target.device) and time.monotonic() < deadline:
+    while find_users(target.device) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert users_of(target.device) == []
+    assert find_users(target.device) == []
     while True:
         # The files of a killed process close a moment after it has left /proc.
         try:
@@ -54,26 +54,26 @@ def require_free(target: Drive) -> None:
             time.sleep(0.05)
 
 
-def state_of(folder: Path) -> SweepState:
-    [name] = journals(folder)
-    journal, state = again(folder, name)
+def read_sweep_state(folder: Path) -> SweepState:
+    [name] = list_journals(folder)
+    journal, state = reopen_sweep_journal(folder, name)
     journal.close()
     return state
 
 
-def levels_of(text: str) -> list[dict[str, Any]]:
+def parse_levels(text: str) -> list[dict[str, Any]]:
     levels: list[dict[str, Any]] = json.loads(text)["levels"]
     return levels
 
 
 def test_each_level_has_its_figures_and_three_counts_of_the_host(tmp_path: Path) -> None:
-    with drive(128 * MIB, "10%") as target:
-        before = target.truth()
-        done = sweep("run", target, tmp_path, "--dev", target.device, *_SHORT)
+    with create_drive(128 * MIB, "10%") as target:
+        before = target.read_truth()
+        done = run_sweep("run", target, tmp_path, "--dev", target.device, *_SHORT)
         assert done.returncode == _NOT_REACHED, done.stderr
-        after = target.truth()
+        after = target.read_truth()
         require_free(target)
-    levels = levels_of(done.stdout)
+    levels = parse_levels(done.stdout)
     assert [level["label"] for level in levels] == ["0 %", "28 %"]
     for level in levels:
         figures, rounds = level["figures"], level["rounds"]
@@ -91,7 +91,7 @@ def test_each_level_has_its_figures_and_three_counts_of_the_host(tmp_path: Path)
     grown = after["host_write_bytes"] - before["host_write_bytes"]
     used = sum(level["used_bytes"] for level in levels)
     assert grown == used + sum(one["host_bytes"] for level in levels for one in level["rounds"])
-    assert grown <= state_of(tmp_path).announced_bytes * 1.001
+    assert grown <= read_sweep_state(tmp_path).announced_bytes * 1.001
     # With less space in use, the drive moves less data.
     first, last = ([one["nand_bytes"] for one in level["rounds"]] for level in levels)
     assert sum(first) / levels[0]["figures"]["host"]["fio"] >= sum(last) / levels[1]["figures"]["host"]["fio"]
@@ -100,7 +100,7 @@ def test_each_level_has_its_figures_and_three_counts_of_the_host(tmp_path: Path)
     assert used + sum(first) + sum(last) == pytest.approx(nand, rel=0.01)
 
 
-def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
+def catches_signal(process: subprocess.Popen[str], number: signal.Signals) -> bool:
     status = Path(f"/proc/{process.pid}/status").read_text()
     [caught] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
     return bool(int(caught, 16) >> (number - 1) & 1)
@@ -108,16 +108,16 @@ def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
 
 def test_a_signal_while_it_still_looks_ends_it_in_order(tmp_path: Path) -> None:
     """The first check takes a second, because the drive must be idle for that long."""
-    with drive(64 * MIB, "10%") as target:
-        argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT)
+    with create_drive(64 * MIB, "10%") as target:
+        argv = make_arguments("run", target, tmp_path, "--dev", target.device, *_SHORT)
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-            while process.poll() is None and not catches(process, signal.SIGTERM):
+            while process.poll() is None and not catches_signal(process, signal.SIGTERM):
                 time.sleep(0.01)
-            assert journals(tmp_path) == []
+            assert list_journals(tmp_path) == []
             process.send_signal(signal.SIGTERM)
             _, said = process.communicate(timeout=60)
         assert process.returncode == 7, said
-        assert target.truth()["host_write_bytes"] == 0
+        assert target.read_truth()["host_write_bytes"] == 0
         require_free(target)
 
 
@@ -129,10 +129,10 @@ def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
-    with drive(64 * MIB, "10%") as target:
-        argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
+    with create_drive(64 * MIB, "10%") as target:
+        argv = make_arguments("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-            while not journals(tmp_path):
+            while not list_journals(tmp_path):
                 time.sleep(0.02)
             time.sleep(chance.uniform(0.2, 12))
             process.send_signal(number)
@@ -143,38 +143,38 @@ def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(
             assert process.returncode == 7, said
             assert "opwatch sweep resume" in said
         require_free(target)
-        state = state_of(tmp_path)
+        state = read_sweep_state(tmp_path)
         assert not state.is_ended
-        done = sweep("resume", target, tmp_path, journals(tmp_path)[0], "-q")
+        done = run_sweep("resume", target, tmp_path, list_journals(tmp_path)[0], "-q")
         assert done.returncode == _NOT_REACHED, done.stderr
         require_free(target)
-        assert state_of(tmp_path).is_ended
+        assert read_sweep_state(tmp_path).is_ended
     assert list(scratch.iterdir()) == []
     assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", ".journal"]
-    levels = levels_of(done.stdout)
+    levels = parse_levels(done.stdout)
     assert [level["opwatch"]["state"] for level in levels] == ["not reached", "not reached"]
     assert [len(level["rounds"]) for level in levels] == [5, 5]
 
 
 def test_another_drive_is_not_resumed_on(tmp_path: Path) -> None:
-    with drive(64 * MIB, "10%") as target:
-        argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
+    with create_drive(64 * MIB, "10%") as target:
+        argv = make_arguments("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             # A journal without its first entry does not name a drive yet.
             while not any(path.stat().st_size for path in tmp_path.glob("*.journal")):
                 time.sleep(0.02)
             process.send_signal(signal.SIGKILL)
-    with drive(64 * MIB, "10%") as other:
-        before = other.truth()["host_write_bytes"]
-        done = sweep("resume", other, tmp_path, journals(tmp_path)[0])
+    with create_drive(64 * MIB, "10%") as other:
+        before = other.read_truth()["host_write_bytes"]
+        done = run_sweep("resume", other, tmp_path, list_journals(tmp_path)[0])
         assert done.returncode == 3
         assert "nothing here is the drive of this sweep" in done.stderr
-        assert other.truth()["host_write_bytes"] == before
+        assert other.read_truth()["host_write_bytes"] == before
 
 
 def test_no_byte_is_written_without_the_words_or_beyond_the_budget(tmp_path: Path) -> None:
-    with drive(64 * MIB, "10%") as target:
-        before = target.truth()
+    with create_drive(64 * MIB, "10%") as target:
+        before = target.read_truth()
         serial = before["serial"]
         for consent, reason in (
             (("--confirm", serial, "--allow-virtual"), "say --destroy"),
@@ -188,11 +188,11 @@ def test_no_byte_is_written_without_the_words_or_beyond_the_budget(tmp_path: Pat
             )
             assert done.returncode == 3, done.stderr
             assert reason in done.stderr
-        assert journals(tmp_path) == []
-        assert target.truth()["trim_bytes"] == before["trim_bytes"]
-        done = sweep("run", target, tmp_path, "--dev", target.device, *_SHORT, "--max-write", "1M")
+        assert list_journals(tmp_path) == []
+        assert target.read_truth()["trim_bytes"] == before["trim_bytes"]
+        done = run_sweep("run", target, tmp_path, "--dev", target.device, *_SHORT, "--max-write", "1M")
         assert done.returncode == 3
         assert "no level comes to a verdict with less" in done.stderr
-        assert target.truth()["trim_bytes"] == before["trim_bytes"]
-        assert journals(tmp_path) == []
-        assert target.truth()["host_write_bytes"] == before["host_write_bytes"]
+        assert target.read_truth()["trim_bytes"] == before["trim_bytes"]
+        assert list_journals(tmp_path) == []
+        assert target.read_truth()["host_write_bytes"] == before["host_write_bytes"]

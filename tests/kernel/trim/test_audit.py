@@ -10,24 +10,29 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.space.lowest import file_extents
+from opwatch.collectors.space.lowest import read_file_extents
 from opwatch.host.scratch import MEMORY, ScratchDisk
 from opwatch.host.usage import read_usage
 from opwatch.trim.audit.audit import Verdict
 from tests.kernel.support import trims
-from tests.kernel.support.drives import Drive, drive
-from tests.kernel.support.filesystems import free_of, held_bytes, settled, use
+from tests.kernel.support.drives import Drive, create_drive
+from tests.kernel.support.filesystems import (
+    count_held_bytes,
+    find_free_extents,
+    wait_until_settled,
+    write_and_delete,
+)
 from tests.kernel.support.trims import (
     MIB,
-    allocated,
     assert_clean,
-    audited,
-    codes,
-    file_of,
+    audit_until_complete,
+    count_allocated,
+    create_file,
+    create_loop,
     fill_holes,
-    loop,
-    mounted,
-    row,
+    find_row,
+    mount_filesystem,
+    sum_reasons,
 )
 from tests.requirements import require_drive
 
@@ -35,17 +40,21 @@ SIZE = 512 * MIB
 
 
 @contextlib.contextmanager
-def on_file(filesystem: str, where: Path) -> Iterator[Path]:
+def create_on_file(filesystem: str, where: Path) -> Iterator[Path]:
     """Yield a filesystem on a loop device whose file has all its blocks allocated."""
-    with file_of(SIZE, where) as image, loop(image) as node, mounted(node, filesystem) as point:
+    with (
+        create_file(SIZE, where) as image,
+        create_loop(image) as node,
+        mount_filesystem(node, filesystem) as point,
+    ):
         os.sync()
         fill_holes(image)
         (image.parent / "point").write_text(str(point))
         yield point
 
 
-def image_of(point: Path) -> Path:
-    source = trims.mount_at(point).source
+def find_image(point: Path) -> Path:
+    source = trims.find_mount_at(point).source
     backing = Path(f"/sys/block/{Path(source).name}/loop/backing_file").read_text().strip()
     return Path(backing)
 
@@ -53,9 +62,9 @@ def image_of(point: Path) -> Path:
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
 def test_what_reached_is_what_the_file_lost(filesystem: str) -> None:
     """Loop on tmpfs: the holes in the file are the oracle, to the byte."""
-    for point, result in audited(lambda: on_file(filesystem, MEMORY)):
+    for point, result in audit_until_complete(lambda: create_on_file(filesystem, MEMORY)):
         assert_clean(result)
-        assert SIZE - allocated(image_of(point)) == result.reached_bytes > SIZE // 4
+        assert SIZE - count_allocated(find_image(point)) == result.reached_bytes > SIZE // 4
         if filesystem == "xfs":
             assert result.claimed_bytes == SIZE or result.claimed_bytes == result.reached_bytes
         else:
@@ -64,21 +73,21 @@ def test_what_reached_is_what_the_file_lost(filesystem: str) -> None:
 
 @pytest.mark.parametrize("outer", ["ext4", "xfs", "btrfs"])
 def test_a_loop_on_a_file_frees_the_file(outer: str) -> None:
-    with ScratchDisk(2 * SIZE) as disk, mounted(disk.node, outer) as home:
-        for point, result in audited(lambda: on_file("ext4", home)):
+    with ScratchDisk(2 * SIZE) as disk, mount_filesystem(disk.node, outer) as home:
+        for point, result in audit_until_complete(lambda: create_on_file("ext4", home)):
             assert_clean(result)
-            with image_of(point).open("rb") as image:
-                kept = file_extents(image.fileno())
+            with find_image(point).open("rb") as image:
+                kept = read_file_extents(image.fileno())
             # Allocations in the file take blocks of the outer filesystem, and so do the extent maps.
             assert len(kept) < 500
             assert result.reached_bytes == SIZE - sum(extent.length for extent in kept)
-            assert codes(result) == {"loop-frees-file": None}
+            assert sum_reasons(result) == {"loop-frees-file": None}
 
 
 @contextlib.contextmanager
-def on_overlay() -> Iterator[Path]:
+def create_on_overlay() -> Iterator[Path]:
     """Yield a loop device whose file cannot have holes, which only a discard reveals."""
-    with trims.folder(Path("/tmp")) as home:
+    with trims.create_folder(Path("/tmp")) as home:
         run, base, top = trims.run, home / "ramfs", home / "top"
         base.mkdir()
         top.mkdir()
@@ -92,7 +101,7 @@ def on_overlay() -> Iterator[Path]:
                 image = top / "image"
                 with image.open("wb") as file:
                     file.truncate(256 * MIB)
-                with loop(image) as node, mounted(node, "ext4") as point:
+                with create_loop(image) as node, mount_filesystem(node, "ext4") as point:
                     yield point
             finally:
                 run("umount", str(top))
@@ -102,14 +111,14 @@ def on_overlay() -> Iterator[Path]:
 
 def test_a_device_that_stops_taking_discards_makes_fstrim_lie() -> None:
     """One request fails; then every discard ends before the block layer's first event."""
-    for _, result in audited(on_overlay):
+    for _, result in audit_until_complete(create_on_overlay):
         assert result.verdict is Verdict.REJECTED
         assert result.reached_bytes == 0
         claimed = result.claimed_bytes
         assert claimed is not None
         assert claimed > 200 * MIB
-        assert codes(result) == {"loop-no-punch": claimed}
-        device = row(result, "loop")
+        assert sum_reasons(result) == {"loop-no-punch": claimed}
+        device = find_row(result, "loop")
         assert device.bytes_in == claimed
         assert device.requests == 1
         assert list(device.errors) == ["not supported"]
@@ -119,10 +128,10 @@ def test_a_device_that_stops_taking_discards_makes_fstrim_lie() -> None:
 
 
 @contextlib.contextmanager
-def sealed(filesystem: str) -> Iterator[Path]:
-    with trims.sealable(SIZE) as (node, seal):
+def create_sealed(filesystem: str) -> Iterator[Path]:
+    with trims.create_sealable(SIZE) as (node, seal):
         trims.run(*trims.MKFS[filesystem], node)
-        with trims.folder(Path("/tmp")) as point:
+        with trims.create_folder(Path("/tmp")) as point:
             trims.run("mount", node, str(point))
             try:
                 os.sync()
@@ -137,13 +146,13 @@ def sealed(filesystem: str) -> Iterator[Path]:
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
 def test_every_discard_fails(filesystem: str) -> None:
-    for _, result in audited(lambda: sealed(filesystem)):
+    for _, result in audit_until_complete(lambda: create_sealed(filesystem)):
         assert result.verdict is Verdict.REJECTED
         assert result.reached_bytes == 0
-        device = row(result, "loop")
+        device = find_row(result, "loop")
         assert device.bytes_in is not None
         assert device.errors == {"I/O": device.bytes_in}
-        assert codes(result) == {"loop-file-sealed": device.bytes_in}
+        assert sum_reasons(result) == {"loop-file-sealed": device.bytes_in}
         assert result.unexplained_bytes == 0
         answer = result.evidence.answer
         assert answer
@@ -155,18 +164,23 @@ def test_every_discard_fails(filesystem: str) -> None:
 
 
 @contextlib.contextmanager
-def on_loop(below: Path) -> Iterator[Path]:
-    with file_of(SIZE, below) as image, loop(image) as lower, loop(lower) as node, mounted(node, "ext4") as m:
+def mount_on_loop(below: Path) -> Iterator[Path]:
+    with (
+        create_file(SIZE, below) as image,
+        create_loop(image) as lower,
+        create_loop(lower) as node,
+        mount_filesystem(node, "ext4") as m,
+    ):
         yield m
 
 
 def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
     """ext4 zeroes a range in place, and a drive's reaction to such a write is unknown."""
-    with ScratchDisk(3 * SIZE) as disk, mounted(disk.node, "ext4") as home:
-        for _, result in audited(lambda: on_loop(home)):
+    with ScratchDisk(3 * SIZE) as disk, mount_filesystem(disk.node, "ext4") as home:
+        for _, result in audit_until_complete(lambda: mount_on_loop(home)):
             upper, lower = [line for line in result.rows if line.layer == "loop"]
             assert result.verdict is Verdict.UNKNOWN
-            assert codes(result) == {"loop-on-device": result.claimed_bytes}
+            assert sum_reasons(result) == {"loop-on-device": result.claimed_bytes}
             assert (result.reached_bytes, result.unexplained_bytes) == (0, 0)
             assert upper.bytes_in == upper.bytes_out == upper.bytes_ok == result.claimed_bytes
             assert lower.bytes_in == 0
@@ -174,9 +188,9 @@ def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
 
 def test_a_loop_on_a_device_that_cannot_zero_refuses() -> None:
     """tmpfs cannot zero a range in place, so the lower device refuses, and therefore the upper one too."""
-    for _, result in audited(lambda: on_loop(MEMORY)):
+    for _, result in audit_until_complete(lambda: mount_on_loop(MEMORY)):
         assert result.verdict is Verdict.REJECTED
-        assert codes(result) == {"loop-no-punch": result.claimed_bytes}
+        assert sum_reasons(result) == {"loop-no-punch": result.claimed_bytes}
         assert result.unexplained_bytes == 0
 
 
@@ -190,36 +204,36 @@ def test_zram_frees_what_it_is_told() -> None:
         # Every block is stored, except blocks that the filesystem then zeroes.
         with Path(f"/dev/{name}").open("wb", buffering=0) as device:
             device.write(b"U" * (256 * MIB))
-        with mounted(f"/dev/{name}", "ext4") as point:
+        with mount_filesystem(f"/dev/{name}", "ext4") as point:
             os.sync()
-            stored = zram_bytes(name)
-            result = trims.audit(point)
+            stored = read_zram_bytes(name)
+            result = trims.audit_point(point)
             assert_clean(result)
-            assert row(result, "disk").device == name
+            assert find_row(result, "disk").device == name
             # mke2fs had freed the last 64 KiB, where RAIDs have their superblocks.
-            assert stored - zram_bytes(name) == result.reached_bytes - (64 << 10) > 200 * MIB
+            assert stored - read_zram_bytes(name) == result.reached_bytes - (64 << 10) > 200 * MIB
     finally:
         Path("/sys/class/zram-control/hot_remove").write_text(name.removeprefix("zram"))
 
 
-def zram_bytes(name: str) -> int:
+def read_zram_bytes(name: str) -> int:
     return int(Path(f"/sys/block/{name}/mm_stat").read_text().split()[0])
 
 
 def test_ext4_trims_a_block_group_once() -> None:
-    for point, first in audited(lambda: on_file("ext4", MEMORY)):
-        second = trims.audit(point)
+    for point, first in audit_until_complete(lambda: create_on_file("ext4", MEMORY)):
+        second = trims.audit_point(point)
         assert second.verdict is Verdict.NOTHING_LEFT
         assert second.claimed_bytes == 0
-        assert list(codes(second)) == ["ext4-already-trimmed"]
+        assert list(sum_reasons(second)) == ["ext4-already-trimmed"]
         assert first.verdict is Verdict.ACCEPTED
 
 
 def test_a_lowered_limit_splits_and_loses_nothing() -> None:
-    with ScratchDisk(SIZE) as disk, trims.shortened(disk.name, MIB):
-        for _, result in audited(lambda: mounted(disk.node, "ext4")):
+    with ScratchDisk(SIZE) as disk, trims.lower_limit(disk.name, MIB):
+        for _, result in audit_until_complete(lambda: mount_filesystem(disk.node, "ext4")):
             assert_clean(result)
-            requests = row(result, "loop").requests
+            requests = find_row(result, "loop").requests
             assert requests is not None
             assert requests >= result.reached_bytes // MIB
 
@@ -230,28 +244,28 @@ def test_a_partition_is_a_layer() -> None:
         subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
         if not os.path.exists(f"/sys/class/block/{disk.name}p1"):
             trims.run("partx", "--add", disk.node)
-        for _, result in audited(lambda: mounted(f"{disk.node}p1", "ext4")):
+        for _, result in audit_until_complete(lambda: mount_filesystem(f"{disk.node}p1", "ext4")):
             assert_clean(result)
-            assert row(result, "partition").device == f"{disk.name}p1"
-            assert row(result, "loop").device == disk.name
+            assert find_row(result, "partition").device == f"{disk.name}p1"
+            assert find_row(result, "loop").device == disk.name
 
 
 def test_what_is_shorter_than_the_minimum_stays() -> None:
     """XFS reports only the first such extent of each group; the total is only in its free space map."""
     with ScratchDisk(SIZE) as disk:
-        for point, result in audited(lambda: fragmented(disk)):
-            again = trims.audit(point, minlen=MIB)
-            small = sum(end - start for start, end in free_of(point) if end - start < MIB)
-            top = row(again, "filesystem")
-            assert codes(again) == {"below-minimum": None}
+        for point, result in audit_until_complete(lambda: mount_fragmented(disk)):
+            again = trims.audit_point(point, minlen=MIB)
+            small = sum(end - start for start, end in find_free_extents(point) if end - start < MIB)
+            top = find_row(again, "filesystem")
+            assert sum_reasons(again) == {"below-minimum": None}
             assert small > 16 * 65536
             assert top.bytes_in == top.bytes_out == again.reached_bytes == result.reached_bytes - small
             assert again.unexplained_bytes == 0
 
 
 @contextlib.contextmanager
-def fragmented(disk: ScratchDisk) -> Iterator[Path]:
-    with mounted(disk.node, "xfs") as point:
+def mount_fragmented(disk: ScratchDisk) -> Iterator[Path]:
+    with mount_filesystem(disk.node, "xfs") as point:
         files = [point / f"f{number}" for number in range(64)]
         for path in files:
             with path.open("wb") as file:
@@ -259,26 +273,26 @@ def fragmented(disk: ScratchDisk) -> Iterator[Path]:
         os.sync()
         for path in files[::2]:
             path.unlink()
-        settled(point)
+        wait_until_settled(point)
         yield point
 
 
 def test_no_device_below_takes_discards() -> None:
-    with trims.loop_without_discards() as node, mounted(node, "ext4") as point:
-        result = trims.audit(point)
+    with trims.create_loop_without_discards() as node, mount_filesystem(node, "ext4") as point:
+        result = trims.audit_point(point)
     assert result.verdict is Verdict.NOT_SENT
     assert result.claimed_bytes is None
-    assert list(codes(result)) == ["loop-no-punch"]
+    assert list(sum_reasons(result)) == ["loop-no-punch"]
 
 
 @contextlib.contextmanager
-def used(one: Drive) -> Iterator[Path]:
+def mount_used_drive(one: Drive) -> Iterator[Path]:
     """Yield ext4 on a drive with deleted files; a file next to the mount point has the free space's held
     bytes."""
-    with mounted(one.device, "ext4") as point:
-        use(point, 7)
+    with mount_filesystem(one.device, "ext4") as point:
+        write_and_delete(point, 7)
         note = point.parent / f"{point.name}.held"
-        note.write_text(str(held_bytes(one, free_of(point))))
+        note.write_text(str(count_held_bytes(one, find_free_extents(point))))
         try:
             yield point
         finally:
@@ -289,12 +303,12 @@ def used(one: Drive) -> Iterator[Path]:
 def test_a_simulated_drive_frees_what_it_held(faults: tuple[str, ...]) -> None:
     """Proof is the drive's trim counter. If the drive ignores trims, its count of held data shows that."""
     require_drive()
-    with drive(SIZE, faults=faults) as one:
-        for point, result in audited(lambda: used(one)):
-            free = free_of(point)
+    with create_drive(SIZE, faults=faults) as one:
+        for point, result in audit_until_complete(lambda: mount_used_drive(one)):
+            free = find_free_extents(point)
             before = int((point.parent / f"{point.name}.held").read_text())
             assert_clean(result, Verdict.UNKNOWN if faults else Verdict.PROVEN)
-            assert result.reached_bytes == result.claimed_bytes == free.total
+            assert result.reached_bytes == result.claimed_bytes == free.total_bytes
             assert before > 16 * MIB
-            assert held_bytes(one, free) == (before if faults else 0)
-            assert list(codes(result)) == (["advisory"] if faults else [])
+            assert count_held_bytes(one, free) == (before if faults else 0)
+            assert list(sum_reasons(result)) == (["advisory"] if faults else [])

@@ -13,45 +13,45 @@ from typing import Any
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trace.contexts import WHERE
+from opwatch.trace.contexts import BLIND_CONTEXT
 from opwatch.trim.audit.audit import Audit, Verdict
 from tests.kernel.support import trims
-from tests.kernel.support.trims import ATTEMPTS, MIB, audited, mounted
-from tests.kernel.support.watching import lines, opwatch
-from tests.kernel.trim.test_audit import on_overlay
+from tests.kernel.support.trims import ATTEMPTS, MIB, audit_until_complete, mount_filesystem
+from tests.kernel.support.watching import parse_lines, run_opwatch
+from tests.kernel.trim.test_audit import create_on_overlay
 from tests.requirements import require_nobody
 
 
-def audit(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return opwatch("trim", "audit", *arguments)
+def run_audit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_opwatch("trim", "audit", *arguments)
 
 
-def clean(point: Path) -> list[dict[str, Any]]:
+def audit_clean(point: Path) -> list[dict[str, Any]]:
     """Return the JSON documents of an audit."""
-    done = audit("--json", str(point))
+    done = run_audit("--json", str(point))
     assert done.returncode in (0, 6), done.stderr
-    return lines(done.stdout)
+    return parse_lines(done.stdout)
 
 
 def test_json_has_what_the_manual_promises(disk: ScratchDisk) -> None:
     for _ in range(ATTEMPTS):
-        with mounted(disk.node, "ext4") as point:
-            [result] = clean(point)
+        with mount_filesystem(disk.node, "ext4") as point:
+            [result] = audit_clean(point)
         if result["verdict"] == "ACCEPTED":
             break
     assert (result["schema"], result["type"]) == ("opwatch/1", "trim-audit")
     assert result["verdict"] == "ACCEPTED"
     assert result["claimed_bytes"] == result["reached_bytes"] > 200 * MIB
     assert result["unexplained_bytes"] == 0
-    assert result["blind"] is None or WHERE in result["blind"]
+    assert result["blind"] is None or BLIND_CONTEXT in result["blind"]
     assert [row["layer"] for row in result["ledger"]] == ["filesystem", "loop", "granules"]
     for row in result["ledger"]:
         assert {"bytes_in", "bytes_out", "bytes_ok", "requests", "errors", "reasons"} <= row.keys()
 
 
 def test_lines_fit_80_columns_and_tell_the_lie() -> None:
-    with on_overlay() as point:
-        done = audit(str(point))
+    with create_on_overlay() as point:
+        done = run_audit(str(point))
     assert done.returncode == 32, done.stderr
     assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
     assert "\x1b" not in done.stdout
@@ -62,8 +62,8 @@ def test_lines_fit_80_columns_and_tell_the_lie() -> None:
 
 
 def test_a_device_means_what_is_mounted_from_it(disk: ScratchDisk) -> None:
-    with mounted(disk.node, "ext4") as point:
-        done = audit("-q", "--dev", disk.node)
+    with mount_filesystem(disk.node, "ext4") as point:
+        done = run_audit("-q", "--dev", disk.node)
         assert done.stdout.startswith(f"{point}: ")
         assert len(done.stdout.splitlines()) <= 2
 
@@ -80,21 +80,21 @@ def test_a_device_means_what_is_mounted_from_it(disk: ScratchDisk) -> None:
     ],
 )
 def test_what_it_refuses(arguments: tuple[str, ...], status: int, words: str) -> None:
-    done = audit(*arguments)
+    done = run_audit(*arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert words in done.stderr
 
 
 def test_a_device_that_is_not_mounted(disk: ScratchDisk) -> None:
-    done = audit("--dev", disk.node)
+    done = run_audit("--dev", disk.node)
     assert done.returncode == 2
     assert "mounted nowhere" in done.stderr
 
 
 def test_read_only_and_layered_mounts_are_refused(disk: ScratchDisk, tmp_path: Path) -> None:
-    with mounted(disk.node, "ext4") as point:
+    with mount_filesystem(disk.node, "ext4") as point:
         trims.run("mount", "-o", "remount,ro", str(point))
-        done = audit(str(point))
+        done = run_audit(str(point))
         assert (done.returncode, done.stdout) == (3, "")
         assert "read-only" in done.stderr
         trims.run("mount", "-o", "remount,rw", str(point))
@@ -103,7 +103,7 @@ def test_read_only_and_layered_mounts_are_refused(disk: ScratchDisk, tmp_path: P
         options = f"lowerdir={point}/lower,upperdir={point}/upper,workdir={point}/work"
         trims.run("mount", "-t", "overlay", "overlay", "-o", options, str(tmp_path))
         try:
-            done = audit(str(tmp_path))
+            done = run_audit(str(tmp_path))
         finally:
             trims.run("umount", str(tmp_path))
         assert done.returncode == 3
@@ -113,11 +113,11 @@ def test_read_only_and_layered_mounts_are_refused(disk: ScratchDisk, tmp_path: P
 def test_a_filesystem_without_fitrim(tmp_path: Path) -> None:
     trims.run("mount", "-t", "tmpfs", "tmpfs", str(tmp_path))
     try:
-        done = audit("--json", str(tmp_path))
+        done = run_audit("--json", str(tmp_path))
     finally:
         trims.run("umount", str(tmp_path))
     assert done.returncode == 32
-    [document] = lines(done.stdout)
+    [document] = parse_lines(done.stdout)
     assert document["verdict"] == "NOT SENT"
     assert [reason["code"] for reason in document["ledger"][0]["reasons"]] == ["no-fitrim"]
 
@@ -140,7 +140,7 @@ def test_nobody_may_trim() -> None:
 
 
 def test_a_closed_pipe_is_no_traceback(disk: ScratchDisk) -> None:
-    with mounted(disk.node, "ext4") as point:
+    with mount_filesystem(disk.node, "ext4") as point:
         shell = f"{sys.executable} -m opwatch trim audit {point} | true"
         done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     assert done.stderr == ""
@@ -152,13 +152,13 @@ def test_two_audits_at_once_do_not_mix() -> None:
         with (
             ScratchDisk(256 * MIB) as first,
             ScratchDisk(384 * MIB) as second,
-            mounted(first.node, "ext4") as one,
-            mounted(second.node, "xfs") as two,
+            mount_filesystem(first.node, "ext4") as one,
+            mount_filesystem(second.node, "xfs") as two,
         ):
             results: dict[Path, Audit] = {}
 
             def run(point: Path, into: dict[Path, Audit] = results) -> None:
-                done = audit("--json", str(point))
+                done = run_audit("--json", str(point))
                 into[point] = json.loads(done.stdout)
 
             threads = [threading.Thread(target=run, args=(point,)) for point in (one, two)]
@@ -182,7 +182,10 @@ def test_two_audits_of_one_disk_take_turns(disk: ScratchDisk) -> None:
     if not os.path.exists(f"/sys/class/block/{disk.name}p2"):
         trims.run("partx", "--add", disk.node)
     for _ in range(ATTEMPTS):
-        with mounted(f"{disk.node}p1", "ext4") as one, mounted(f"{disk.node}p2", "ext4") as two:
+        with (
+            mount_filesystem(f"{disk.node}p1", "ext4") as one,
+            mount_filesystem(f"{disk.node}p2", "ext4") as two,
+        ):
             running = [
                 subprocess.Popen(
                     [sys.executable, "-m", "opwatch", "trim", "audit", "--json", str(point)],
@@ -211,13 +214,13 @@ def test_a_foreign_trim_of_the_same_disk_is_told_apart(disk: ScratchDisk) -> Non
         "print('on', flush=True)\n"
         "while True: fcntl.ioctl(d, 0x1277, struct.pack('=QQ', 0, 1 << 20))\n"
     )
-    for _, result in audited(lambda: mounted(f"{disk.node}p1", "ext4")):
+    for _, result in audit_until_complete(lambda: mount_filesystem(f"{disk.node}p1", "ext4")):
         first = result
     other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert other.stdout
     other.stdout.readline()
-    with mounted(f"{disk.node}p1", "ext4") as point:
-        result = trims.audit(point)
+    with mount_filesystem(f"{disk.node}p1", "ext4") as point:
+        result = trims.audit_point(point)
     other.kill()
     other.wait()
     assert result.claimed_bytes == first.claimed_bytes

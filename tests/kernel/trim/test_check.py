@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from opwatch.trim.space.extents import Extents
-from tests.requirements import require_nobody, unmet
+from tests.requirements import require_nobody, skip_or_fail
 
 MIB = 1 << 20
 
@@ -30,7 +30,7 @@ def run(*argv: str) -> str:
     return done.stdout
 
 
-def check(*arguments: str, user: int | None = None) -> tuple[int, dict[str, Any]]:
+def run_check(*arguments: str, user: int | None = None) -> tuple[int, dict[str, Any]]:
     """Return (exit status, JSON document) of the command, optionally as another user."""
     # Import first, because the checkout may be unreadable for other users.
     code = "import os, sys; from opwatch.tools import cli\ncli.parse(sys.argv[1:])\n"
@@ -55,7 +55,7 @@ def test_quiet_is_a_line_for_each_filesystem() -> None:
         assert all(": " in line for line in document)
 
 
-def codes(forecast: dict[str, Any]) -> set[str]:
+def list_codes(forecast: dict[str, Any]) -> set[str]:
     return {reason["code"] for reason in forecast["reasons"]}
 
 
@@ -67,12 +67,12 @@ class Mounted:
     device: str
     file: Path
 
-    def discarded(self) -> int:
+    def read_discarded(self) -> int:
         """Return the bytes that the kernel has discarded on the device."""
         fields = (Path("/sys/class/block") / self.device / "stat").read_text().split()
         return int(fields[13]) * 512
 
-    def fill(self) -> None:
+    def write_files(self) -> None:
         """Write files of odd sizes and delete some, so that the free space is fragmented."""
         for index in range(97):
             (self.point / f"f{index}").write_bytes(os.urandom(4096 * (1 + index * 7 % 61)))
@@ -81,22 +81,22 @@ class Mounted:
             (self.point / f"f{index}").unlink()
         os.sync()
 
-    def settled(self) -> int:
+    def wait_for_discards(self) -> int:
         """Return the discarded bytes once they stop growing: XFS continues after the call has returned."""
-        last, same = self.discarded(), 0
+        last, same = self.read_discarded(), 0
         while same < 10:
             time.sleep(0.05)
-            now = self.discarded()
+            now = self.read_discarded()
             last, same = now, same + 1 if now == last else 0
         return last
 
-    def trim(self) -> subprocess.CompletedProcess[str]:
+    def run_fstrim(self) -> subprocess.CompletedProcess[str]:
         assert self.point.is_mount()
         return subprocess.run(["fstrim", "-v", str(self.point)], capture_output=True, text=True, check=False)
 
 
 @contextlib.contextmanager
-def loop(file: Path, *options: str) -> Iterator[str]:
+def create_loop(file: Path, *options: str) -> Iterator[str]:
     node = run("losetup", "--find", "--show", *options, str(file)).strip()
     try:
         yield node
@@ -105,7 +105,7 @@ def loop(file: Path, *options: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def mounted(node: str, point: Path, *options: str) -> Iterator[Path]:
+def mount_node(node: str, point: Path, *options: str) -> Iterator[Path]:
     point.mkdir(exist_ok=True)
     run("mount", *options, node, str(point))
     try:
@@ -124,7 +124,7 @@ MAKE = {
 
 
 @contextlib.contextmanager
-def filesystem(
+def create_filesystem(
     kind: str, folder: Path, size: int = 320 * MIB, options: str = "", *, sparse: bool = True
 ) -> Iterator[Mounted]:
     """Yield a file system on a loop device on a file in `folder`."""
@@ -134,10 +134,10 @@ def filesystem(
         some = os.urandom(MIB)
         for _ in range(0 if sparse else size // MIB):
             new.write(some)
-    with loop(file) as node:
+    with create_loop(file) as node:
         run(*MAKE[kind], node)
         extra = ("-o", options) if options else ()
-        with mounted(node, folder / "m", *extra) as point:
+        with mount_node(node, folder / "m", *extra) as point:
             yield Mounted(point, Path(node).name, file)
 
 
@@ -149,30 +149,30 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("kind", ["ext4", "ext4-1k", "xfs", "btrfs"])
 def test_the_dry_run_is_what_is_sent(kind: str, folder: Path) -> None:
-    with filesystem(kind, folder, options="nodiscard" if kind == "btrfs" else "") as made:
-        made.fill()
+    with create_filesystem(kind, folder, options="nodiscard" if kind == "btrfs" else "") as made:
+        made.write_files()
         if kind == "btrfs":
             # btrfs keeps its allocator's current space from a trim until the next mount.
             run("umount", str(made.point))
             run("mount", "-o", "nodiscard", f"/dev/{made.device}", str(made.point))
-        status, document = check(str(made.point))
+        status, document = run_check(str(made.point))
         [forecast] = document["checks"]
         [expected] = forecast["dry_run"]
         # Blocks of 1 KiB over blocks of 4 KiB: the ends of extents stay allocated.
         outlook = (64, "part") if expected["rounded_bytes"] else (0, "reaches")
         assert (status, forecast["outlook"], forecast["accepted"]) == (*outlook, True)
         assert (expected["rounded_bytes"] > 0) is (kind == "ext4-1k")
-        before = made.settled()
-        assert made.trim().returncode == 0
+        before = made.wait_for_discards()
+        assert made.run_fstrim().returncode == 0
         # The other copy of the stripe with a superblock is spared.
         spared = 65536 if kind == "btrfs" else 0
-        assert made.settled() - before == expected["sent_bytes"] - spared
+        assert made.wait_for_discards() - before == expected["sent_bytes"] - spared
 
 
 @pytest.mark.parametrize("kind", ["ext4", "ext4-1k"])
 def test_what_is_expected_is_what_the_file_loses(kind: str, folder: Path) -> None:
     """With blocks of 1 KiB over blocks of 4 KiB, the ends of free extents stay in the file."""
-    with filesystem(kind, folder, 96 * MIB, sparse=False) as made:
+    with create_filesystem(kind, folder, 96 * MIB, sparse=False) as made:
         for index in range(400):
             (made.point / f"f{index}").write_bytes(os.urandom(1024 * (1 + index % 7)))
         os.sync()
@@ -180,15 +180,15 @@ def test_what_is_expected_is_what_the_file_loses(kind: str, folder: Path) -> Non
             (made.point / f"f{index}").unlink()
         os.sync()
         # mkfs has zeroed some of its tables with discards.
-        before = holes(made.file)
-        [expected] = check(str(made.point))[1]["checks"][0]["dry_run"]
+        before = find_holes(made.file)
+        [expected] = run_check(str(made.point))[1]["checks"][0]["dry_run"]
         assert (expected["rounded_bytes"] > 0) is (kind == "ext4-1k")
-        assert made.trim().returncode == 0
-        made.settled()
-        assert (holes(made.file) - before).total == expected["expected_bytes"]
+        assert made.run_fstrim().returncode == 0
+        made.wait_for_discards()
+        assert (find_holes(made.file) - before).total_bytes == expected["expected_bytes"]
 
 
-def holes(file: Path) -> Extents:
+def find_holes(file: Path) -> Extents:
     """Return the extents in which a file holds no data."""
     empty, at, size = [], 0, file.stat().st_size
     with file.open("rb") as opened:
@@ -199,73 +199,73 @@ def holes(file: Path) -> Extents:
             except OSError:  # a hole up to the end of the file
                 at = size
             empty.append((begin, at))
-    return Extents.of(empty)
+    return Extents.from_pairs(empty)
 
 
 def test_the_minimum_length_is_heeded(folder: Path) -> None:
-    with filesystem("xfs", folder) as made:
-        made.fill()
-        [forecast] = check(str(made.point), "-m", "256K")[1]["checks"]
+    with create_filesystem("xfs", folder) as made:
+        made.write_files()
+        [forecast] = run_check(str(made.point), "-m", "256K")[1]["checks"]
         [expected] = forecast["dry_run"]
         assert expected["below_minimum_bytes"] > 0
-        assert "below-minimum" in codes(forecast)
-        before = made.settled()
+        assert "below-minimum" in list_codes(forecast)
+        before = made.wait_for_discards()
         run("fstrim", "-m", "256K", str(made.point))
-        assert made.settled() - before == expected["sent_bytes"]
+        assert made.wait_for_discards() - before == expected["sent_bytes"]
 
 
 def test_a_minimum_above_a_block_group(folder: Path) -> None:
     """ext4 refuses this minimum, so check must not predict success."""
-    with filesystem("ext4", folder) as made:
-        status, document = check(str(made.point), "-m", "200M")
+    with create_filesystem("ext4", folder) as made:
+        status, document = run_check(str(made.point), "-m", "200M")
         [forecast] = document["checks"]
         assert (status, forecast["outlook"], forecast["expected_bytes"]) == (32, "nothing", 0)
         assert forecast["accepted"] is None
-        assert "below-minimum" in codes(forecast)
+        assert "below-minimum" in list_codes(forecast)
         refused = subprocess.run(["fstrim", "-m", "200M", str(made.point)], capture_output=True, check=False)
         assert refused.returncode != 0
 
 
 def test_a_file_on_ramfs_stops_everything(folder: Path) -> None:
     with (
-        mounted("ramfs", folder / "ram", "-t", "ramfs") as ram,
-        filesystem("ext4", ram, 64 * MIB) as made,
+        mount_node("ramfs", folder / "ram", "-t", "ramfs") as ram,
+        create_filesystem("ext4", ram, 64 * MIB) as made,
     ):
-        status, document = check(str(made.point))
+        status, document = run_check(str(made.point))
         [forecast] = document["checks"]
         assert (status, forecast["outlook"], forecast["accepted"]) == (32, "nothing", False)
-        assert codes(forecast) == {"loop-no-punch"}
+        assert list_codes(forecast) == {"loop-no-punch"}
         assert forecast["stopped_at"] == made.device
-        assert made.trim().returncode != 0
+        assert made.run_fstrim().returncode != 0
 
 
 def test_a_file_on_an_overlay_is_a_doubt(folder: Path) -> None:
     """On an overlay over ramfs, the first discard fails and removes the limits; only then check can know."""
-    with mounted("ramfs", folder / "ram", "-t", "ramfs") as ram:
+    with mount_node("ramfs", folder / "ram", "-t", "ramfs") as ram:
         for name in ("low", "up", "work"):
             (ram / name).mkdir()
         options = f"lowerdir={ram}/low,upperdir={ram}/up,workdir={ram}/work"
         with (
-            mounted("overlay", folder / "over", "-t", "overlay", "-o", options) as over,
-            filesystem("ext4", over, 64 * MIB) as made,
+            mount_node("overlay", folder / "over", "-t", "overlay", "-o", options) as over,
+            create_filesystem("ext4", over, 64 * MIB) as made,
         ):
-            [forecast] = check(str(made.point))[1]["checks"]
+            [forecast] = run_check(str(made.point))[1]["checks"]
             assert any("only a try shows it" in doubt for doubt in forecast["unknowable"])
-            assert made.trim().returncode == 0, "fstrim claims success"
-            status, document = check(str(made.point))
+            assert made.run_fstrim().returncode == 0, "fstrim claims success"
+            status, document = run_check(str(made.point))
             [forecast] = document["checks"]
-            assert (status, codes(forecast)) == (32, {"loop-no-punch"})
+            assert (status, list_codes(forecast)) == (32, {"loop-no-punch"})
 
 
 def test_a_loop_on_a_device_writes_zeroes(folder: Path) -> None:
     lower = folder / "lower.img"
     with lower.open("wb") as new:
         new.truncate(96 * MIB)
-    with loop(lower) as below, loop(Path(below)) as above:
+    with create_loop(lower) as below, create_loop(Path(below)) as above:
         run(*MAKE["ext4"], above)
-        with mounted(above, folder / "m") as point:
-            [forecast] = check(str(point))[1]["checks"]
-            assert {"loop-on-device", "loop-frees-file"} <= codes(forecast)
+        with mount_node(above, folder / "m") as point:
+            [forecast] = run_check(str(point))[1]["checks"]
+            assert {"loop-on-device", "loop-frees-file"} <= list_codes(forecast)
             assert [layer["device"] for layer in forecast["layers"]] == [Path(above).name, Path(below).name]
             fields = Path(f"/sys/class/block/{Path(below).name}/stat")
             before = int(fields.read_text().split()[13])
@@ -275,34 +275,34 @@ def test_a_loop_on_a_device_writes_zeroes(folder: Path) -> None:
 
 
 def test_deleted_files_that_are_open_are_not_free(folder: Path) -> None:
-    with filesystem("ext4", folder) as made:
+    with create_filesystem("ext4", folder) as made:
         victim = made.point / "victim"
         with victim.open("wb") as open_file, victim.open("rb"):
             open_file.write(os.urandom(3 * MIB))
             os.fsync(open_file.fileno())
-            assert "not-free-yet" not in codes(check(str(made.point))[1]["checks"][0])
+            assert "not-free-yet" not in list_codes(run_check(str(made.point))[1]["checks"][0])
             victim.unlink()
-            [forecast] = check(str(made.point))[1]["checks"]
+            [forecast] = run_check(str(made.point))[1]["checks"]
             [reason] = [reason for reason in forecast["reasons"] if reason["code"] == "not-free-yet"]
             assert (reason["where"], reason["lost_bytes"]) == (str(made.point), 3 * MIB)
             assert f"(process {os.getpid()})" in reason["observed"]
-        assert "not-free-yet" not in codes(check(str(made.point))[1]["checks"][0])
+        assert "not-free-yet" not in list_codes(run_check(str(made.point))[1]["checks"][0])
 
 
 def test_a_path_that_is_no_mount_point_says_what_would_be_trimmed(folder: Path) -> None:
-    with filesystem("ext4", folder, 64 * MIB) as made:
+    with create_filesystem("ext4", folder, 64 * MIB) as made:
         (made.point / "sub").mkdir()
-        [forecast] = check(str(made.point / "sub"))[1]["checks"]
+        [forecast] = run_check(str(made.point / "sub"))[1]["checks"]
         assert forecast["mount"] == str(made.point)
         assert "not-a-mount-point" in {reason["code"] for reason in forecast["schedule_reasons"]}
 
 
 def test_a_device_stands_for_its_mounts_or_for_itself(folder: Path) -> None:
-    with filesystem("ext4", folder, 64 * MIB) as made:
-        assert check("--dev", made.device)[1]["checks"][0]["mount"] == str(made.point)
+    with create_filesystem("ext4", folder, 64 * MIB) as made:
+        assert run_check("--dev", made.device)[1]["checks"][0]["mount"] == str(made.point)
         node = f"/dev/{made.device}"
-    with loop(made.file) as node:
-        [forecast] = check("--dev", node)[1]["checks"]
+    with create_loop(made.file) as node:
+        [forecast] = run_check("--dev", node)[1]["checks"]
         assert (forecast["mount"], forecast["outlook"]) == (None, "reaches")
 
 
@@ -310,11 +310,11 @@ def test_no_privilege_is_needed() -> None:
     require_nobody()
     with (
         tempfile.TemporaryDirectory(prefix="opwatch-") as name,
-        filesystem("ext4", Path(name), 64 * MIB) as made,
+        create_filesystem("ext4", Path(name), 64 * MIB) as made,
     ):
         Path(name).chmod(0o755)
-        _, root = check(str(made.point))
-        _, other = check(str(made.point), user=65534)
+        _, root = run_check(str(made.point))
+        _, other = run_check(str(made.point), user=65534)
         assert root["checks"][0]["dry_run"] == other["checks"][0]["dry_run"]
 
 
@@ -323,17 +323,17 @@ def test_two_btrfs_devices_of_which_one_takes_none(folder: Path) -> None:
     good = folder / "good.img"
     with good.open("wb") as new:
         new.truncate(256 * MIB)
-    with mounted("ramfs", folder / "ram", "-t", "ramfs") as ram:
+    with mount_node("ramfs", folder / "ram", "-t", "ramfs") as ram:
         bad = ram / "bad.img"
         with bad.open("wb") as new:
             new.truncate(256 * MIB)
-        with loop(good) as one, loop(bad) as two:
+        with create_loop(good) as one, create_loop(bad) as two:
             run("mkfs.btrfs", "-q", "-K", "-d", "raid0", one, two)
-            with mounted(one, folder / "m", "-o", "nodiscard") as point:
-                status, document = check(str(point))
+            with mount_node(one, folder / "m", "-o", "nodiscard") as point:
+                status, document = run_check(str(point))
                 [forecast] = document["checks"]
                 assert (status, forecast["outlook"]) == (64, "part")
-                assert {"btrfs-device-no-discards", "loop-no-punch"} <= codes(forecast)
+                assert {"btrfs-device-no-discards", "loop-no-punch"} <= list_codes(forecast)
                 assert [dry_run["device"] for dry_run in forecast["dry_run"]] == [Path(one).name]
 
 
@@ -342,36 +342,36 @@ def test_a_seed_of_btrfs_is_only_read(folder: Path) -> None:
     for file in files:
         with file.open("wb") as new:
             new.truncate(256 * MIB)
-    with loop(files[0]) as seed, loop(files[1]) as sprout:
+    with create_loop(files[0]) as seed, create_loop(files[1]) as sprout:
         run("mkfs.btrfs", "-q", "-K", seed)
         run("btrfstune", "-S", "1", seed)
-        with mounted(seed, folder / "m", "-o", "nodiscard") as point:
+        with mount_node(seed, folder / "m", "-o", "nodiscard") as point:
             run("btrfs", "device", "add", "-K", sprout, str(point))
             run("mount", "-o", "remount,rw", str(point))
-            status, document = check(str(point))
+            status, document = run_check(str(point))
             [forecast] = document["checks"]
     assert (status, forecast["outlook"]) == (0, "reaches")
     assert [layer["device"] for layer in forecast["layers"]] == [Path(sprout).name]
     assert [dry_run["device"] for dry_run in forecast["dry_run"]] == [Path(sprout).name]
     assert forecast["filesystem"]["facts"]["seeds"] == Path(seed).name
-    assert "btrfs-seed" in codes(forecast)
+    assert "btrfs-seed" in list_codes(forecast)
 
 
 def test_zram_takes_what_it_is_told(folder: Path) -> None:
     control = Path("/sys/class/zram-control/hot_add")
     if not control.exists():
-        unmet("kernel", "this kernel has no zram")
+        skip_or_fail("kernel", "this kernel has no zram")
     name = f"zram{control.read_text().strip()}"
     try:
         (Path("/sys/block") / name / "disksize").write_text(str(128 * MIB))
         run(*MAKE["ext4"], f"/dev/{name}")
-        with mounted(f"/dev/{name}", folder / "m") as point:
+        with mount_node(f"/dev/{name}", folder / "m") as point:
             made = Mounted(point, name, folder)
-            made.fill()
-            [forecast] = check(str(point))[1]["checks"]
-            assert (forecast["outlook"], codes(forecast)) == ("reaches", set())
+            made.write_files()
+            [forecast] = run_check(str(point))[1]["checks"]
+            assert (forecast["outlook"], list_codes(forecast)) == ("reaches", set())
             # zram keeps no statistics of discards, so fstrim's claim is the only figure.
-            assert f"({forecast['dry_run'][0]['sent_bytes']} bytes)" in made.trim().stdout
+            assert f"({forecast['dry_run'][0]['sent_bytes']} bytes)" in made.run_fstrim().stdout
     finally:
         (Path("/sys/block") / name / "reset").write_text("1")
         control.with_name("hot_remove").write_text(name.removeprefix("zram"))

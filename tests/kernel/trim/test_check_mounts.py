@@ -5,26 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.stack.layers import LayerReader
-from opwatch.tools.commands.trim.check import free_space
+from opwatch.tools.commands.trim.check import measure_free_space
 from tests.kernel.support import trims
 
 
 def test_another_filesystem_at_the_point_is_not_taken_for_the_one_looked_at(tmp_path: Path) -> None:
     trims.run("mount", "-t", "tmpfs", "-o", "size=1M", "one", str(tmp_path))
-    mount = mounted_at(str(tmp_path))
-    stack = LayerReader().mount(mount)
-    here = free_space(mount, stack)
+    mount = require_mount(str(tmp_path))
+    stack = LayerReader().read_mount(mount)
+    here = measure_free_space(mount, stack)
     trims.run("umount", str(tmp_path))
     assert here.free_bytes == 1 << 20
-    gone = free_space(mount, stack)
+    gone = measure_free_space(mount, stack)
     assert (gone.free_bytes, gone.extents) == (None, None)
     assert "is not a mount point any more" in str(gone.why_not)
     trims.run("mount", "-t", "tmpfs", "-o", "size=2M", "two", str(tmp_path))
     try:
         # The kernel may reuse the first mount's number for the second.
-        other = free_space(replace(mount, number=(mounted_at(str(tmp_path)).number or 0) + 1), stack)
+        other = measure_free_space(
+            replace(mount, number=(require_mount(str(tmp_path)).number or 0) + 1), stack
+        )
     finally:
         trims.run("umount", str(tmp_path))
     assert other.free_bytes is None

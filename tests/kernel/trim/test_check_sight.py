@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.host.test_mountspaces import mounted_elsewhere
-from tests.kernel.support.filesystems import make, mounted
+from tests.kernel.host.test_mountspaces import mount_elsewhere
+from tests.kernel.support.filesystems import make_filesystem, mount_device
 from tests.kernel.support.trims import MIB
-from tests.requirements import require_nobody, unmet
+from tests.requirements import require_nobody, skip_or_fail
 
 TOP = Path(__file__).parents[3]
 # Mount a private /proc in a private mount namespace, then run the command with less than root's privileges.
@@ -26,7 +26,7 @@ _WITHOUT = {
 }
 
 
-def _behind_hidepid(who: str, *words: str) -> subprocess.CompletedProcess[str]:
+def _run_behind_hidepid(who: str, *words: str) -> subprocess.CompletedProcess[str]:
     argv = ["unshare", "--mount", "sh", "-c", _HIDING, "sh", *_WITHOUT[who], sys.executable, "-P", *words]
     environment = {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "PYTHONPATH": str(TOP)}
     return subprocess.run(
@@ -39,14 +39,14 @@ def _behind_hidepid(who: str, *words: str) -> subprocess.CompletedProcess[str]:
 def test_what_hidepid_hides_is_said(who: str, words: list[str]) -> None:
     if who == "nobody":
         require_nobody()
-    if (probe := _behind_hidepid(who, "-c", "")).returncode:
-        unmet("kernel", f"{who} cannot start {sys.executable}: {probe.stderr!r}")
-    done = _behind_hidepid(who, "-m", "opwatch", "trim", "check", *words)
+    if (probe := _run_behind_hidepid(who, "-c", "")).returncode:
+        skip_or_fail("kernel", f"{who} cannot start {sys.executable}: {probe.stderr!r}")
+    done = _run_behind_hidepid(who, "-m", "opwatch", "trim", "check", *words)
     text = " ".join(done.stdout.split())
     assert "Traceback" not in done.stderr
     assert "not seen processes of other users: /proc hides them (hidepid)" in text, done.stderr
     assert "root of the machine itself" in text
-    document = json.loads(_behind_hidepid(who, "-m", "opwatch", "trim", "check", *words, "--json").stdout)
+    document = json.loads(_run_behind_hidepid(who, "-m", "opwatch", "trim", "check", *words, "--json").stdout)
     assert "processes of other users: /proc hides them (hidepid)" in document["unseen"]
 
 
@@ -58,7 +58,7 @@ def test_nobody_is_told_whose_files_it_may_not_read() -> None:
     assert "whose open files may not be read" in " ".join(done.stdout.split()), done.stderr
 
 
-def _check(*words: str) -> dict[str, Any]:
+def _run_check(*words: str) -> dict[str, Any]:
     argv = [sys.executable, "-m", "opwatch", "trim", "check", *words, "--json"]
     document: dict[str, Any] = json.loads(
         subprocess.run(argv, capture_output=True, text=True, check=False).stdout
@@ -70,11 +70,11 @@ def test_a_filesystem_of_another_namespace_is_named(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     with ScratchDisk(64 * MIB) as disk, ScratchDisk(64 * MIB) as other:
-        make("ext4", disk.node)
-        make("ext4", other.node)
-        with mounted(disk.node, here), mounted_elsewhere(other.node, tmp_path) as process:
+        make_filesystem("ext4", disk.node)
+        make_filesystem("ext4", other.node)
+        with mount_device(disk.node, here), mount_elsewhere(other.node, tmp_path) as process:
             wanted = {"device": other.node, "filesystem": "ext4", "mount": str(tmp_path), "pid": process}
-            assert wanted in _check("--all")["elsewhere"]
-            assert _check("--dev", other.node)["elsewhere"] == [wanted]
-            assert _check("--dev", disk.node)["elsewhere"] == []
-        assert wanted not in _check("--all")["elsewhere"]
+            assert wanted in _run_check("--all")["elsewhere"]
+            assert _run_check("--dev", other.node)["elsewhere"] == [wanted]
+            assert _run_check("--dev", disk.node)["elsewhere"] == []
+        assert wanted not in _run_check("--all")["elsewhere"]

@@ -17,12 +17,12 @@ from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.host.scratch import ScratchDisk
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.audit import Asked, Audit
+from opwatch.trim.audit.fitrim import FitrimAnswer
 from opwatch.trim.audit.flow import Amount, Stage
-from opwatch.trim.audit.programs import Following
-from opwatch.trim.audit.question import FitrimAnswer
+from opwatch.trim.audit.programs import ProgramOptions
 from tests.kernel.support import trims
-from tests.kernel.support.trims import ATTEMPTS, MIB, mounted
-from tests.kernel.support.watching import lines, opwatch
+from tests.kernel.support.trims import ATTEMPTS, MIB, mount_filesystem
+from tests.kernel.support.watching import parse_lines, run_opwatch
 
 SIZE = 384 * MIB
 CALL = """
@@ -33,24 +33,24 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-def call(opener: str, times: int) -> None:
+def call_fitrim(opener: str, times: int) -> None:
     """Call FITRIM this many times from a separate process."""
     subprocess.run([sys.executable, "-c", CALL, opener, str(times)], check=True, timeout=60)
 
 
-def claimed(tracer: DiscardTracer) -> list[tuple[int, Amount]]:
-    return [(flow.status, flow.amount) for flow in tracer.read().select(Stage.FITRIM)]
+def list_claims(tracer: DiscardTracer) -> list[tuple[int, Amount]]:
+    return [(flow.status, flow.amount) for flow in tracer.read_trace().select(Stage.FITRIM)]
 
 
 @pytest.mark.parametrize("functions", [True, False])
 def test_every_call_is_counted_once(functions: bool) -> None:
     """A prime number of calls: the first claims all free space, and ext4 claims nothing after that."""
-    with ScratchDisk(SIZE) as disk, mounted(disk.node, "ext4") as point:
+    with ScratchDisk(SIZE) as disk, mount_filesystem(disk.node, "ext4") as point:
         for _ in range(ATTEMPTS):
-            with DiscardTracer([], following=Following(functions=functions, claims=True)) as tracer:
-                assert tracer.read().claims_seen
-                call(str(point), 7)
-                claims = claimed(tracer)
+            with DiscardTracer([], following=ProgramOptions(functions=functions, claims=True)) as tracer:
+                assert tracer.read_trace().claims_seen
+                call_fitrim(str(point), 7)
+                claims = list_claims(tracer)
             if claims and sum(amount.count for _, amount in claims) == 7:
                 break
     [(status, amount)] = claims
@@ -59,26 +59,26 @@ def test_every_call_is_counted_once(functions: bool) -> None:
 
 
 def test_nothing_is_attached_to_system_calls_unless_asked_for() -> None:
-    with DiscardTracer([]) as tracer, ScratchDisk(SIZE) as disk, mounted(disk.node, "ext4") as point:
-        call(str(point), 1)
-        assert not tracer.read().claims_seen
-        assert claimed(tracer) == []
-        assert not [name for name, *_ in tracer.programs() if "fitrim" in name]
+    with DiscardTracer([]) as tracer, ScratchDisk(SIZE) as disk, mount_filesystem(disk.node, "ext4") as point:
+        call_fitrim(str(point), 1)
+        assert not tracer.read_trace().claims_seen
+        assert list_claims(tracer) == []
+        assert not [name for name, *_ in tracer.list_programs() if "fitrim" in name]
 
 
 def test_commands_of_drivers_can_be_left_out() -> None:
     """A live view leaves them out, because their events come with every read and write."""
-    with DiscardTracer([], following=Following(commands=False)) as tracer:
-        assert not {"discard_nvme", "discard_scsi", "discard_ata"} & tracer.absent()
-        names = {name for name, *_ in tracer.programs()}
+    with DiscardTracer([], following=ProgramOptions(commands=False)) as tracer:
+        assert not {"discard_nvme", "discard_scsi", "discard_ata"} & tracer.list_missing()
+        names = {name for name, *_ in tracer.list_programs()}
     assert "discard_done" in names
     assert not [name for name in names if "nvme" in name or "scsi" in name or "ata" in name]
 
 
-def watched(*arguments: str) -> dict[str, Any]:
-    done = opwatch("trim", "audit", "--json", "--watch", *arguments)
+def run_watch(*arguments: str) -> dict[str, Any]:
+    done = run_opwatch("trim", "audit", "--json", "--watch", *arguments)
     assert done.returncode in (0, 6, 32, 64), done.stderr
-    [document] = lines(done.stdout)
+    [document] = parse_lines(done.stdout)
     return document
 
 
@@ -86,8 +86,8 @@ def test_watch_shows_what_fstrim_was_told() -> None:
     """xfs: fstrim reports the filesystem's size, although less than that reaches the device."""
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
-            with mounted(disk.node, "xfs") as point:
-                document = watched(str(point), "--", "fstrim", str(point))
+            with mount_filesystem(disk.node, "xfs") as point:
+                document = run_watch(str(point), "--", "fstrim", str(point))
             if document["claims"] and document["verdict"] == "ACCEPTED":
                 break
     [claim] = document["claims"]
@@ -101,8 +101,8 @@ def test_watch_shows_what_fstrim_was_told() -> None:
 def test_watch_of_a_device_shows_claims_of_the_filesystem_on_it() -> None:
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
-            with mounted(disk.node, "ext4") as point:
-                document = watched("--dev", disk.node, "--", "fstrim", str(point))
+            with mount_filesystem(disk.node, "ext4") as point:
+                document = run_watch("--dev", disk.node, "--", "fstrim", str(point))
             if document["claims"] and document["verdict"] == "ACCEPTED":
                 break
     assert document["claimed_bytes"] == document["reached_bytes"] > SIZE // 2
@@ -110,9 +110,9 @@ def test_watch_of_a_device_shows_claims_of_the_filesystem_on_it() -> None:
 
 def test_a_call_that_fails() -> None:
     """The device accepts no discards: the call fails, and so does fstrim."""
-    with trims.loop_without_discards() as node, mounted(node, "ext4") as point:
+    with trims.create_loop_without_discards() as node, mount_filesystem(node, "ext4") as point:
         for _ in range(ATTEMPTS):
-            document = watched(str(point), "--", "sh", "-c", f"fstrim {point} 2>/dev/null; true")
+            document = run_watch(str(point), "--", "sh", "-c", f"fstrim {point} 2>/dev/null; true")
             if document["claims"]:
                 break
     [claim] = document["claims"]
@@ -123,7 +123,7 @@ def test_a_call_that_fails() -> None:
 
 
 @contextlib.contextmanager
-def watching(point: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
+def start_watch(point: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
     argv = [sys.executable, "-m", "opwatch", "trim", "audit", "--json", "--watch", str(point)]
     argv += ["--for", str(seconds)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
@@ -137,14 +137,14 @@ def test_two_watches_do_not_mix() -> None:
     with ScratchDisk(SIZE) as a, ScratchDisk(2 * SIZE) as b:
         for _ in range(ATTEMPTS):
             with (
-                mounted(a.node, "xfs") as one,
-                mounted(b.node, "xfs") as two,
-                watching(one, 3) as first,
-                watching(two, 3) as second,
+                mount_filesystem(a.node, "xfs") as one,
+                mount_filesystem(b.node, "xfs") as two,
+                start_watch(one, 3) as first,
+                start_watch(two, 3) as second,
             ):
                 trims.run("fstrim", str(one))
                 trims.run("fstrim", str(two))
-                both = [lines(process.communicate(timeout=60)[0])[0] for process in (first, second)]
+                both = [parse_lines(process.communicate(timeout=60)[0])[0] for process in (first, second)]
             if all(document["claims"] for document in both):
                 break
     assert [[claim["claimed_bytes"] for claim in document["claims"]] for document in both] == [
@@ -156,28 +156,28 @@ def test_two_watches_do_not_mix() -> None:
 
 def test_a_second_trimmer_is_named_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """blkdiscard frees space outside the filesystem in the middle of our audit."""
-    ours = fitrim_process.trim
+    ours = fitrim_process.trim_in_child
     other = 3 * MIB
 
-    def together(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
+    def trim_together(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
         node = mount.source
         at = str(SIZE)  # after the end of the filesystem
         trims.run("blkdiscard", "-f", "-o", at, "-l", str(other), node)
         time.sleep(0.05)
         return ours(mount, asked, started)
 
-    monkeypatch.setattr(fitrim_process, "trim", together)
+    monkeypatch.setattr(fitrim_process, "trim_in_child", trim_together)
 
-    def audited() -> Audit:
+    def audit_disk() -> Audit:
         with ScratchDisk(2 * SIZE) as disk:
             trims.run(*trims.MKFS["ext4"], disk.node, f"{SIZE // 1024}k")
-            with mounted(disk.node, "ext4", make=False) as point:
-                return trims.audit(point)
+            with mount_filesystem(disk.node, "ext4", make=False) as point:
+                return trims.audit_point(point)
 
     for _ in range(ATTEMPTS):
-        result = audited()
+        result = audit_disk()
         notes = [note for note in result.notes if "blkdiscard" in note]
-        if notes and not trims.lost_by_the_host(result):
+        if notes and not trims.has_host_losses(result):
             break
     [note] = notes
     assert f"not counted: {other} B of discard" in note

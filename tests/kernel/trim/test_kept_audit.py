@@ -8,33 +8,33 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.trims import mounted
-from tests.kernel.support.watching import opwatch
-from tests.kernel.trim.test_audit import on_overlay
+from tests.kernel.support.trims import mount_filesystem
+from tests.kernel.support.watching import run_opwatch
+from tests.kernel.trim.test_audit import create_on_overlay
 
 
 @pytest.mark.parametrize("form", [["--json"], []])
 def test_a_replay_is_what_was_shown(tmp_path: Path, disk: ScratchDisk, form: list[str]) -> None:
     path = tmp_path / "a.opw"
-    with mounted(disk.node, "ext4") as point:
-        live = opwatch("trim", "audit", "-o", str(path), "--prove", *form, str(point))
+    with mount_filesystem(disk.node, "ext4") as point:
+        live = run_opwatch("trim", "audit", "-o", str(path), "--prove", *form, str(point))
         assert live.returncode in (0, 6), live.stderr
         # An existing file is never overwritten, and the refusal comes before any trim.
-        again = opwatch("trim", "audit", "-o", str(path), str(point))
+        again = run_opwatch("trim", "audit", "-o", str(path), str(point))
         assert (again.returncode, again.stdout) == (3, "")
         assert "exists" in again.stderr
-        nowhere = opwatch("trim", "audit", "-o", str(tmp_path / "x" / "y.opw"), str(point))
+        nowhere = run_opwatch("trim", "audit", "-o", str(tmp_path / "x" / "y.opw"), str(point))
         assert (nowhere.returncode, nowhere.stdout) == (1, "")
-    shown = opwatch("replay", *form, str(path))
+    shown = run_opwatch("replay", *form, str(path))
     assert (shown.returncode, shown.stdout) == (0, live.stdout), shown.stderr
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_loss_is_judged_again_without_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
-    with on_overlay() as point:
-        live = opwatch("trim", "audit", "-o", str(path), str(point))
-    shown = opwatch("replay", str(path))
+    with create_on_overlay() as point:
+        live = run_opwatch("trim", "audit", "-o", str(path), str(point))
+    shown = run_opwatch("replay", str(path))
     assert live.returncode == 32, live.stderr
     assert (shown.returncode, shown.stdout) == (0, live.stdout), shown.stderr
     assert "loop-no-punch" in shown.stdout
@@ -43,7 +43,7 @@ def test_a_loss_is_judged_again_without_the_disk(tmp_path: Path) -> None:
 def test_what_others_trimmed_is_kept_too(tmp_path: Path, disk: ScratchDisk) -> None:
     path = tmp_path / "a.opw"
     argv = ("trim", "audit", "--watch", "--json", "-o", str(path), "--dev", disk.node, "--")
-    live = opwatch(*argv, "blkdiscard", disk.node)
-    shown = opwatch("replay", "--json", str(path))
+    live = run_opwatch(*argv, "blkdiscard", disk.node)
+    shown = run_opwatch("replay", "--json", str(path))
     assert (shown.returncode, shown.stdout) == (0, live.stdout), live.stderr + shown.stderr
     assert json.loads(shown.stdout)["subject"] == Path(disk.node).name

@@ -14,9 +14,17 @@ import pytest
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
-from tests.kernel.support.drives import MIB, drive
-from tests.kernel.support.trims import ATTEMPTS, codes, folder, lost_by_the_host, mount_at, mounted, run
-from tests.kernel.support.watching import lines, opwatch
+from tests.kernel.support.drives import MIB, create_drive
+from tests.kernel.support.trims import (
+    ATTEMPTS,
+    create_folder,
+    find_mount_at,
+    has_host_losses,
+    mount_filesystem,
+    run,
+    sum_reasons,
+)
+from tests.kernel.support.watching import parse_lines, run_opwatch
 from tests.requirements import require_drive
 
 SIZE = 512 * MIB
@@ -27,25 +35,25 @@ def _drive() -> None:
     require_drive()
 
 
-def proven(filesystem: str, *faults: str) -> tuple[Audit, int, int]:
+def prove_filesystem(filesystem: str, *faults: str) -> tuple[Audit, int, int]:
     """Return the audit, and the bytes that the drive holds by its own map before and after the audit."""
     for _ in range(ATTEMPTS):
-        with drive(SIZE, faults=faults) as one, mounted(one.device, filesystem) as point:
+        with create_drive(SIZE, faults=faults) as one, mount_filesystem(one.device, filesystem) as point:
             (point / "file").write_bytes(os.urandom(64 * MIB))
             os.sync()
             (point / "file").unlink()
             os.sync()
-            before = one.truth()["valid_bytes"]
-            result = audit_mount(mount_at(point), Asked(), prove=True)
-            after = one.truth()["valid_bytes"]
-        if not lost_by_the_host(result):
+            before = one.read_truth()["valid_bytes"]
+            result = audit_mount(find_mount_at(point), Asked(), prove=True)
+            after = one.read_truth()["valid_bytes"]
+        if not has_host_losses(result):
             break
     return result, before, after
 
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
 def test_a_drive_that_honours_trims(filesystem: str) -> None:
-    result, before, after = proven(filesystem)
+    result, before, after = prove_filesystem(filesystem)
     assert result.verdict is Verdict.PROVEN
     assert before - after > 60 * MIB
     assert result.unexplained_bytes == 0
@@ -53,59 +61,62 @@ def test_a_drive_that_honours_trims(filesystem: str) -> None:
     assert read_back
     assert set(read_back.bytes) <= {"zeros", "reallocated"}
     assert read_back.count
-    assert read_back.count.follows
+    assert read_back.count.has_followed_trim
 
 
 def test_a_drive_that_takes_its_time() -> None:
     """The drive frees after a second without requests; the audit samples its count until then."""
-    result, before, after = proven("ext4", "trim=lazy")
+    result, before, after = prove_filesystem("ext4", "trim=lazy")
     assert result.verdict is Verdict.PROVEN
     assert before - after > 60 * MIB
 
 
 def test_a_drive_that_ignores_trims() -> None:
     """Every request completes and all blocks read as zeros; only the drive's own count shows held data."""
-    result, before, after = proven("ext4", "trim=ignore")
+    result, before, after = prove_filesystem("ext4", "trim=ignore")
     assert result.verdict is Verdict.UNKNOWN
     assert after >= before
-    assert codes(result) == {"unproven": None}
+    assert sum_reasons(result) == {"unproven": None}
     assert "B as in use, and at most" in result.reasons[0].observed
     assert result.claimed_bytes == result.reached_bytes
 
 
 def test_a_drive_that_keeps_what_was_trimmed() -> None:
-    result, before, after = proven("ext4", "trim=keep")
+    result, before, after = prove_filesystem("ext4", "trim=keep")
     assert result.verdict is Verdict.UNKNOWN
     assert after >= before
-    assert codes(result) == {"unproven": None}
+    assert sum_reasons(result) == {"unproven": None}
     read_back = result.evidence.read_back
     assert read_back
     assert list(read_back.bytes) == ["unchanged"]
 
 
 def test_a_full_filesystem_is_trimmed_and_not_proven() -> None:
-    with drive(64 * MIB, faults=("log-fail=ca",)) as one, mounted(one.device, "ext4") as point:
+    with (
+        create_drive(64 * MIB, faults=("log-fail=ca",)) as one,
+        mount_filesystem(one.device, "ext4") as point,
+    ):
         with (point / "all").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, os.statvfs(point).f_bavail * 4096 - 2 * MIB)
-        result = audit_mount(mount_at(point), Asked(), prove=True)
+        result = audit_mount(find_mount_at(point), Asked(), prove=True)
     assert result.verdict in (Verdict.ACCEPTED, Verdict.UNKNOWN)
     read_back = result.evidence.read_back
     assert read_back
     assert "free some space" in (read_back.reason or "")
 
 
-def watched(*arguments: str) -> dict[str, Any]:
-    done = opwatch("trim", "audit", "--json", *arguments)
+def run_audit(*arguments: str) -> dict[str, Any]:
+    done = run_opwatch("trim", "audit", "--json", *arguments)
     assert done.returncode in (0, 6, 32), done.stderr
-    [document] = lines(done.stdout)
+    [document] = parse_lines(done.stdout)
     return document
 
 
 def test_watching_fstrim() -> None:
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
-            with mounted(disk.node, "xfs") as point:
-                document = watched("--watch", str(point), "--", "fstrim", str(point))
+            with mount_filesystem(disk.node, "xfs") as point:
+                document = run_audit("--watch", str(point), "--", "fstrim", str(point))
             if document["verdict"] == "ACCEPTED":
                 break
     assert document["verdict"] == "ACCEPTED"
@@ -121,7 +132,7 @@ def test_watching_a_device() -> None:
     """blkdiscard on a device without a filesystem."""
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
-            document = watched("--watch", "--dev", disk.node, "--", "blkdiscard", "-f", disk.node)
+            document = run_audit("--watch", "--dev", disk.node, "--", "blkdiscard", "-f", disk.node)
             if document["verdict"] == "ACCEPTED":
                 break
     assert document["verdict"] == "ACCEPTED"
@@ -134,11 +145,11 @@ def test_watching_online_discards() -> None:
     """ext4 -o discard: a kernel thread sends the discards after the journal's commit."""
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
-            with mounted(disk.node, "ext4", "discard") as point:
+            with mount_filesystem(disk.node, "ext4", "discard") as point:
                 (point / "file").write_bytes(os.urandom(32 * MIB))
                 os.sync()
                 shell = f"rm {point}/file; sync; sleep 1; sync -f {point}"
-                document = watched("--watch", str(point), "--", "sh", "-c", shell)
+                document = run_audit("--watch", str(point), "--", "sh", "-c", shell)
             if document["verdict"] == "ACCEPTED":
                 break
     assert document["verdict"] == "ACCEPTED"
@@ -148,7 +159,7 @@ def test_watching_online_discards() -> None:
 
 def test_watching_nothing(tmp_path: Path) -> None:
     with ScratchDisk(SIZE) as disk:
-        document = watched("--watch", "--dev", disk.node, "--for", "0.2")
+        document = run_audit("--watch", "--dev", disk.node, "--for", "0.2")
         assert (document["verdict"], document["origins"]) == ("NOT SENT", [])
         program = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", disk.node]
         command = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -161,7 +172,7 @@ def test_watching_nothing(tmp_path: Path) -> None:
 
 
 def test_a_device_that_vanishes_ends_a_watch() -> None:
-    with folder() as home:
+    with create_folder() as home:
         image = home / "image"
         with image.open("wb") as file:
             file.truncate(64 * MIB)
@@ -188,7 +199,7 @@ def test_a_watch_ends_with_the_status_of_its_command(script: str, status: int) -
     """Except if the command succeeds but its trim does not."""
     with ScratchDisk(64 * MIB) as disk:
         for _ in range(ATTEMPTS):
-            done = opwatch(
+            done = run_opwatch(
                 "trim", "audit", "--watch", "--dev", disk.node, "--", "sh", "-c", script.format(disk.node)
             )
             if "UNKNOWN" not in done.stdout:
@@ -206,6 +217,6 @@ def test_a_watch_ends_with_the_status_of_its_command(script: str, status: int) -
     ],
 )
 def test_what_makes_no_sense(arguments: tuple[str, ...]) -> None:
-    done = opwatch("trim", "audit", *arguments)
+    done = run_opwatch("trim", "audit", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--watch" in done.stderr

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.space.fitrim import fitrim, mounted_at
-from opwatch.collectors.space.free_space import settle
+from opwatch.collectors.space.fitrim import require_mount, trim_mount
+from opwatch.collectors.space.free_space import sync_filesystem
 from opwatch.collectors.stack.layers import LayerReader
-from opwatch.collectors.stale.sentinels import Sentinels, prove_sizes
+from opwatch.collectors.stale.sentinels import Sentinels, choose_sizes
 from opwatch.errors import RefusedError, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.trim.stale.sentinel import ReadsAs, verdict
-from tests.kernel.support.drives import MIB, drive
-from tests.kernel.support.filesystems import KINDS, fill, make, mounted
+from opwatch.trim.stale.sentinel import ReadsAs, find_common_state
+from tests.kernel.support.drives import MIB, create_drive
+from tests.kernel.support.filesystems import KINDS, fill_space, make_filesystem, mount_device
 from tests.requirements import require_drive
 
 SIZE = 320 * MIB
@@ -30,73 +30,75 @@ SIZE = 320 * MIB
 @pytest.mark.parametrize("trim_mode", ["honour", "keep"])
 def test_sentinels_say_what_a_trim_did(kind: str, trim_mode: str, tmp_path: Path) -> None:
     require_drive()
-    with drive(SIZE, "7%") as one:
-        make(kind, one.device)
-        one.fault(f"trim={trim_mode}")
-        with mounted(one.device, tmp_path):
-            mount = mounted_at(str(tmp_path))
-            stack = LayerReader().mount(mount)
-            with Sentinels(mount, stack, prove_sizes(stack)) as sentinels:
+    with create_drive(SIZE, "7%") as one:
+        make_filesystem(kind, one.device)
+        one.inject_faults(f"trim={trim_mode}")
+        with mount_device(one.device, tmp_path):
+            mount = require_mount(str(tmp_path))
+            stack = LayerReader().read_mount(mount)
+            with Sentinels(mount, stack, choose_sizes(stack)) as sentinels:
                 sentinels.plant()
                 assert [path.name for path in tmp_path.glob(".*")] == []
-                sentinels.give_up()
-                untouched = sentinels.judge()
-                fitrim(mount)
-                judgements = sentinels.judge(2.0)
+                sentinels.delete_files()
+                untouched = sentinels.judge_sentinels()
+                trim_mount(mount)
+                judgements = sentinels.judge_sentinels(2.0)
             assert [judgement.size_bytes for judgement in judgements] == [4096, MIB, 8 * MIB]
             assert [judgement.reason for judgement in judgements] == [None] * 3
             copies = Counter(offset for judgement in judgements for offset in judgement.offsets)
             assert max(copies.values()) == 1
-            assert sum(judgement.judged for judgement in judgements) == (4096 + 9 * MIB) // 4096
-            assert verdict(untouched) is ReadsAs.UNCHANGED
-            assert verdict(judgements) is (ReadsAs.ZEROS if trim_mode == "honour" else ReadsAs.UNCHANGED)
+            assert sum(judgement.conclusive_blocks for judgement in judgements) == (4096 + 9 * MIB) // 4096
+            assert find_common_state(untouched) is ReadsAs.UNCHANGED
+            assert find_common_state(judgements) is (
+                ReadsAs.ZEROS if trim_mode == "honour" else ReadsAs.UNCHANGED
+            )
 
 
 def test_a_device_is_asked_for_once(tmp_path: Path) -> None:
     # A sentinel of 8 MiB has 2048 blocks; a lookup for each block took 80 % of the time of --prove.
     asked: Counter[tuple[int, int]] = Counter()
 
-    class Asked(Devices):
+    class CountedDevices(Devices):
         def by_number(self, major: int, minor: int) -> BlockDevice | None:
             asked[major, minor] += 1
             return super().by_number(major, minor)
 
     with ScratchDisk(64 * MIB) as disk:
-        make("ext4", disk.node)
-        with mounted(disk.node, tmp_path):
-            mount = mounted_at(str(tmp_path))
-            with Sentinels(mount, LayerReader().mount(mount), (MIB,), Asked()) as sentinels:
+        make_filesystem("ext4", disk.node)
+        with mount_device(disk.node, tmp_path):
+            mount = require_mount(str(tmp_path))
+            with Sentinels(mount, LayerReader().read_mount(mount), (MIB,), CountedDevices()) as sentinels:
                 sentinels.plant()
-                sentinels.give_up()
-                [judgement] = sentinels.judge()
-    assert judgement.judged == 256
+                sentinels.delete_files()
+                [judgement] = sentinels.judge_sentinels()
+    assert judgement.conclusive_blocks == 256
     assert list(asked.values()) == [1]
 
 
 def test_a_block_that_is_used_again_says_nothing(tmp_path: Path) -> None:
     with ScratchDisk(64 * MIB) as disk:
-        make("ext4", disk.node)
-        with mounted(disk.node, tmp_path):
-            mount = mounted_at(str(tmp_path))
-            stack = LayerReader().mount(mount)
+        make_filesystem("ext4", disk.node)
+        with mount_device(disk.node, tmp_path):
+            mount = require_mount(str(tmp_path))
+            stack = LayerReader().read_mount(mount)
             with Sentinels(mount, stack, (MIB,)) as sentinels:
                 sentinels.plant()
-                sentinels.give_up()
-                fill(tmp_path / "everything", 0)
-                [judgement] = sentinels.judge()
-            assert judgement.judged == 0
+                sentinels.delete_files()
+                fill_space(tmp_path / "everything", 0)
+                [judgement] = sentinels.judge_sentinels()
+            assert judgement.conclusive_blocks == 0
             assert judgement.inside[ReadsAs.REALLOCATED] + judgement.edges[ReadsAs.REALLOCATED] == 256
-            assert verdict([judgement]) is None
+            assert find_common_state([judgement]) is None
 
 
 def test_without_room_no_sentinel_is_written(tmp_path: Path) -> None:
     with ScratchDisk(64 * MIB) as disk:
-        make("ext4", disk.node)
-        with mounted(disk.node, tmp_path):
-            mount = mounted_at(str(tmp_path))
+        make_filesystem("ext4", disk.node)
+        with mount_device(disk.node, tmp_path):
+            mount = require_mount(str(tmp_path))
             free = os.statvfs(tmp_path).f_bfree
             with (
-                Sentinels(mount, LayerReader().mount(mount), (48 * MIB,)) as sentinels,
+                Sentinels(mount, LayerReader().read_mount(mount), (48 * MIB,)) as sentinels,
                 pytest.raises(RefusedError, match="free some space"),
             ):
                 sentinels.plant()
@@ -107,14 +109,14 @@ def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path) -> None:
     planting = (
         "import sys,time\nfrom opwatch.collectors.stale.sentinels import *\n"
         "from opwatch.collectors.stack.layers import LayerReader\n"
-        "from opwatch.collectors.space.fitrim import mounted_at\n"
-        "mount = mounted_at(sys.argv[1])\n"
-        "one = Sentinels(mount, LayerReader().mount(mount), (8 << 20,))\n"
-        "one.plant(); print('planted', flush=True); time.sleep(60)\n"
+        "from opwatch.collectors.space.fitrim import require_mount\n"
+        "mount = require_mount(sys.argv[1])\n"
+        "one = Sentinels(mount, LayerReader().read_mount(mount), (8 << 20,))\n"
+        "one.write_files(); print('planted', flush=True); time.sleep(60)\n"
     )
     with ScratchDisk(128 * MIB) as disk:
-        make("ext4", disk.node)
-        with mounted(disk.node, tmp_path):
+        make_filesystem("ext4", disk.node)
+        with mount_device(disk.node, tmp_path):
             free = os.statvfs(tmp_path).f_bfree
             command = [sys.executable, "-c", planting, str(tmp_path)]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run_:
@@ -123,7 +125,7 @@ def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path) -> None:
                 assert os.statvfs(tmp_path).f_bfree < free
                 run_.send_signal(signal.SIGKILL)
             descriptor = os.open(tmp_path, os.O_RDONLY)
-            settle(descriptor)
+            sync_filesystem(descriptor)
             os.close(descriptor)
             assert [path.name for path in tmp_path.iterdir()] == ["lost+found"]
             assert os.statvfs(tmp_path).f_bfree == free
@@ -131,20 +133,20 @@ def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path) -> None:
             left, data = tmp_path / ".opwatch-sentinel-0123", tmp_path / ".opwatch-sentinel-mine"
             left.touch()
             data.write_text("not empty, so not ours")
-            mount = mounted_at(str(tmp_path))
-            with Sentinels(mount, LayerReader().mount(mount), (MIB,)) as sentinels:
+            mount = require_mount(str(tmp_path))
+            with Sentinels(mount, LayerReader().read_mount(mount), (MIB,)) as sentinels:
                 sentinels.plant()
             assert (left.exists(), data.exists()) == (False, True)
 
 
 def test_fitrim_only_on_mount_points(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="not a mount point"):
-        mounted_at(str(tmp_path))
+        require_mount(str(tmp_path))
     with pytest.raises(UsageError, match="No such file"):
-        mounted_at(str(tmp_path / "nowhere"))
+        require_mount(str(tmp_path / "nowhere"))
     with ScratchDisk(SIZE) as disk:
-        make("ext4", disk.node)
-        with mounted(disk.node, tmp_path):
-            mount = mounted_at(str(tmp_path))
+        make_filesystem("ext4", disk.node)
+        with mount_device(disk.node, tmp_path):
+            mount = require_mount(str(tmp_path))
         with pytest.raises(RefusedError, match="not a mount point"):
-            fitrim(mount)
+            trim_mount(mount)

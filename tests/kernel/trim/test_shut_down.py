@@ -11,7 +11,7 @@ import pytest
 
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools import cli
-from tests.kernel.support.filesystems import make, mounted
+from tests.kernel.support.filesystems import make_filesystem, mount_device
 from tests.kernel.support.trims import MIB
 
 # EXT4_IOC_SHUTDOWN has the same number as XFS_IOC_GOINGDOWN; 2 means without a log flush.
@@ -21,8 +21,8 @@ _SHUTDOWN, _AT_ONCE = 0x8004587D, 2
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_filesystem_that_shut_down(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ScratchDisk(320 * MIB) as disk:
-        make(kind, disk.node)
-        with mounted(disk.node, tmp_path):
+        make_filesystem(kind, disk.node)
+        with mount_device(disk.node, tmp_path):
             descriptor = os.open(tmp_path, os.O_RDONLY)
             fcntl.ioctl(descriptor, _SHUTDOWN, struct.pack("I", _AT_ONCE))
             os.close(descriptor)

@@ -13,32 +13,41 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.space.fitrim import fitrim, mounted_at
+from opwatch.collectors.space.fitrim import require_mount, trim_mount
 from opwatch.collectors.space.free_space import read_free_space
-from opwatch.collectors.space.lowest import Places, file_extents
+from opwatch.collectors.space.lowest import AddressMap, read_file_extents
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.space.extents import Extents
-from tests.kernel.support.drives import MIB, drive, fio, run
-from tests.kernel.support.filesystems import KINDS, data_of, fill, free_of, held_bytes, make, mounted, use
-from tests.kernel.support.watching import opwatch
+from tests.kernel.support.drives import MIB, create_drive, run, run_plain_fio
+from tests.kernel.support.filesystems import (
+    KINDS,
+    count_held_bytes,
+    fill_space,
+    find_data_extents,
+    find_free_extents,
+    make_filesystem,
+    mount_device,
+    write_and_delete,
+)
+from tests.kernel.support.watching import run_opwatch
 from tests.requirements import require_drive, require_nobody
 
 SIZE = 320 * MIB
 
 
-def stale(*arguments: str, status: int = 0) -> dict[str, Any]:
+def run_stale(*arguments: str, status: int = 0) -> dict[str, Any]:
     """Run the command and return its JSON document, which is required even on failure."""
     # File placement is not deterministic; at 95 % confidence one run in twenty would miss.
-    done = opwatch("trim", "stale", "--confidence", "99.9%", *arguments, "--json", "--seed", "1")
+    done = run_opwatch("trim", "stale", "--confidence", "99.9%", *arguments, "--json", "--seed", "1")
     assert done.returncode == status, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
-def refused(*arguments: str) -> tuple[int, str]:
+def run_refused(*arguments: str) -> tuple[int, str]:
     """Return (exit status, stderr) of a refusal, which prints nothing on stdout."""
-    done = opwatch("trim", "stale", *arguments)
+    done = run_opwatch("trim", "stale", *arguments)
     assert not done.stdout
     return done.returncode, done.stderr
 
@@ -47,26 +56,28 @@ def refused(*arguments: str) -> tuple[int, str]:
 def test_free_extents_are_what_a_trim_reaches(kind: str, tmp_path: Path) -> None:
     """A disk full of old data with an untrimmed file system: a trim punches exactly the free extents."""
     with ScratchDisk(SIZE) as disk:
-        backing = disk.backing
+        backing = disk.backing_path
         with Path(disk.node).open("wb") as node:
             for _ in range(SIZE // MIB):
                 node.write(b"\xa5" * MIB)
-        make(kind, disk.node)
+        make_filesystem(kind, disk.node)
         run("blockdev", "--flushbufs", disk.node)
-        with mounted(disk.node, tmp_path):
-            use(tmp_path, 1)
-            mount = mounted_at(str(tmp_path))
-            free = free_of(tmp_path)
+        with mount_device(disk.node, tmp_path):
+            write_and_delete(tmp_path, 1)
+            mount = require_mount(str(tmp_path))
+            free = find_free_extents(tmp_path)
             for path in tmp_path.iterdir():
-                assert not free & on_disk(path)
-            before = data_of(backing)
-            fitrim(mount)
+                assert not free & read_extents(path)
+            before = find_data_extents(backing)
+            trim_mount(mount)
             # XFS finishes with a delay.
             end = time.monotonic() + 10
-            while (free & data_of(backing)).total and kind != "btrfs" and time.monotonic() < end:
+            while (
+                (free & find_data_extents(backing)).total_bytes and kind != "btrfs" and time.monotonic() < end
+            ):
                 time.sleep(0.05)
-            still_free = free & free_of(tmp_path)
-            punched = before - data_of(backing)
+            still_free = free & find_free_extents(tmp_path)
+            punched = before - find_data_extents(backing)
             assert punched
             assert not punched - free
             # btrfs keeps space that is reserved for metadata.
@@ -74,17 +85,17 @@ def test_free_extents_are_what_a_trim_reaches(kind: str, tmp_path: Path) -> None
                 assert still_free & before == punched & still_free
 
 
-def on_disk(path: Path) -> Extents:
+def read_extents(path: Path) -> Extents:
     """Return the extents of a file on its file system's only device."""
-    mount = mounted_at(str(path.parent))
+    mount = require_mount(str(path.parent))
     descriptor = os.open(path, os.O_RDONLY)
     try:
         status = os.fstat(descriptor)
         main = (os.major(status.st_dev), os.minor(status.st_dev))
-        places = Places(mount.filesystem, descriptor, main)
+        places = AddressMap(mount.filesystem, descriptor, main)
         mapped = Extents()
-        for extent in file_extents(descriptor):
-            for extents in places.of(extent.physical, extent.physical + extent.length).values():
+        for extent in read_file_extents(descriptor):
+            for extents in places.find_copies(extent.physical, extent.physical + extent.length).values():
                 mapped = mapped | extents
         return mapped
     finally:
@@ -93,29 +104,29 @@ def on_disk(path: Path) -> Extents:
 
 def test_ext4_counts_as_its_map_does(tmp_path: Path) -> None:
     with ScratchDisk(SIZE) as disk:
-        make("ext4", disk.node, "-b", "1024")
-        with mounted(disk.node, tmp_path):
-            use(tmp_path, 2)
-            free = read_free_space(mounted_at(str(tmp_path)))
+        make_filesystem("ext4", disk.node, "-b", "1024")
+        with mount_device(disk.node, tmp_path):
+            write_and_delete(tmp_path, 2)
+            free = read_free_space(require_mount(str(tmp_path)))
             status = os.statvfs(tmp_path)
-            assert (free.block_bytes, free.total) == (1024, status.f_bfree * status.f_frsize)
+            assert (free.block_bytes, free.total_bytes) == (1024, status.f_bfree * status.f_frsize)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("trim_mode", ["honour", "keep"])
 def test_the_interval_holds_the_drives_own_truth(kind: str, trim_mode: str, tmp_path: Path) -> None:
     require_drive()
-    with drive(SIZE, "7%") as one:
-        make(kind, one.device)
-        with mounted(one.device, tmp_path):
-            use(tmp_path, 3)
-            fitrim(mounted_at(str(tmp_path)))
-            one.fault(f"trim={trim_mode}")
-            use(tmp_path, 4)
-            before = held_bytes(one, free_of(tmp_path))
-            measured = stale(str(tmp_path), "--sentinel")
+    with create_drive(SIZE, "7%") as one:
+        make_filesystem(kind, one.device)
+        with mount_device(one.device, tmp_path):
+            write_and_delete(tmp_path, 3)
+            trim_mount(require_mount(str(tmp_path)))
+            one.inject_faults(f"trim={trim_mode}")
+            write_and_delete(tmp_path, 4)
+            before = count_held_bytes(one, find_free_extents(tmp_path))
+            measured = run_stale(str(tmp_path), "--sentinel")
             # A filesystem may work in the background: the truth lies between the values before and after.
-            after = held_bytes(one, free_of(tmp_path))
+            after = count_held_bytes(one, find_free_extents(tmp_path))
         assert measured["stale_bytes"]["low"] <= max(before, after)
         assert measured["stale_bytes"]["high"] >= min(before, after)
         assert before > 10 * MIB
@@ -127,7 +138,7 @@ def test_the_interval_holds_the_drives_own_truth(kind: str, trim_mode: str, tmp_
         assert read["calibration"]["sentinel"] == ("zeros" if honoured else "unchanged")
         # btrfs frees more than the sentinel, or space that was not held.
         assert measured["nuse"]["follows"] is honoured or kind == "btrfs"
-        truth = one.truth()
+        truth = one.read_truth()
         assert measured["physical_bytes"] == truth["physical_bytes"]
         if honoured:
             assert measured["nuse"]["after_bytes"] == pytest.approx(truth["valid_bytes"], abs=MIB)
@@ -137,53 +148,55 @@ def test_the_interval_holds_the_drives_own_truth(kind: str, trim_mode: str, tmp_
 @pytest.mark.parametrize("kind", KINDS)
 def test_measuring_changes_nothing_but_its_own_sentinel(kind: str, tmp_path: Path) -> None:
     require_drive()
-    with drive(SIZE, "7%") as one:
-        make(kind, one.device)
-        with mounted(one.device, tmp_path):
-            use(tmp_path, 5)
+    with create_drive(SIZE, "7%") as one:
+        make_filesystem(kind, one.device)
+        with mount_device(one.device, tmp_path):
+            write_and_delete(tmp_path, 5)
             names = sorted(path.name for path in tmp_path.iterdir())
-            before = held_bytes(one, free_of(tmp_path))
+            before = count_held_bytes(one, find_free_extents(tmp_path))
             for _ in range(2):
-                measured = stale(str(tmp_path))
+                measured = run_stale(str(tmp_path))
             [read] = measured["drives"]
             assert read["calibration"]["by"] == ("promise" if kind == "btrfs" else "sentinel")
             assert sorted(path.name for path in tmp_path.iterdir()) == names
-            assert abs(held_bytes(one, free_of(tmp_path)) - before) <= 2 * (MIB + 64 * 1024)
+            assert abs(count_held_bytes(one, find_free_extents(tmp_path)) - before) <= 2 * (MIB + 64 * 1024)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_layouts_through_the_block_device(seed: int, tmp_path: Path) -> None:
     require_drive()
-    with drive(SIZE, "7%") as one:
-        make("xfs", one.device)
-        with mounted(one.device, tmp_path):
-            use(tmp_path, seed, written=10 + 8 * seed, kept=seed)
-            truth = held_bytes(one, free_of(tmp_path))
-            measured = stale(str(tmp_path), "--no-sentinel", "--precision", "2%")["stale_bytes"]
+    with create_drive(SIZE, "7%") as one:
+        make_filesystem("xfs", one.device)
+        with mount_device(one.device, tmp_path):
+            write_and_delete(tmp_path, seed, written=10 + 8 * seed, kept=seed)
+            truth = count_held_bytes(one, find_free_extents(tmp_path))
+            measured = run_stale(str(tmp_path), "--no-sentinel", "--precision", "2%")["stale_bytes"]
             assert measured["low"] <= truth <= measured["high"]
 
 
 def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
     require_drive()
-    with drive(SIZE, "7%") as one:
+    with create_drive(SIZE, "7%") as one:
         script = "label: dos\nstart=63, size=600000\n"
         subprocess.run(["sfdisk", "-q", one.device], input=script, text=True, check=True)
         run("partx", "--update", one.device)
-        [found_part] = Devices().partitions(Devices().resolve(one.device))
+        [found_part] = Devices().list_partitions(Devices().resolve(one.device))
         # Create the node, because some machines create none for partitions.
         part, point = str(tmp_path / "part"), tmp_path / "mnt"
         os.mknod(part, stat.S_IFBLK | 0o600, os.makedev(*found_part.dev))
         point.mkdir()
-        make("ext4", part)
-        with mounted(part, point):
-            use(point, 6)
-            free = free_of(point).shift(63 * 512)
+        make_filesystem("ext4", part)
+        with mount_device(part, point):
+            write_and_delete(point, 6)
+            free = find_free_extents(point).shift_by(63 * 512)
             # Blocks of the file system straddle two of the drive's units.
-            truth = held_bytes(one, free.granules(4096))
-            measured = stale("--dev", one.device)
+            truth = count_held_bytes(one, free.round_to_granules(4096))
+            measured = run_stale("--dev", one.device)
             [read] = measured["drives"]
             assert f"/dev/{read['device']}" == one.device
-            assert read["untrimmable_bytes"] == free.total - free.granules(4096).total > 0
+            assert (
+                read["untrimmable_bytes"] == free.total_bytes - free.round_to_granules(4096).total_bytes > 0
+            )
             assert measured["subject"] == str(point)
             assert read["calibration"]["sentinel"] == "zeros"
             edges = 2 * len(free) * 4096
@@ -193,13 +206,13 @@ def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
 
 def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) -> None:
     require_drive()
-    with drive(SIZE, "7%") as one:
-        make("ext4", one.device)
-        one.fault("trim=ignore")
-        with mounted(one.device, tmp_path):
+    with create_drive(SIZE, "7%") as one:
+        make_filesystem("ext4", one.device)
+        one.inject_faults("trim=ignore")
+        with mount_device(one.device, tmp_path):
             (tmp_path / "big").write_bytes(b"x" * MIB)
             os.sync()
-            measured = stale(str(tmp_path), status=5)
+            measured = run_stale(str(tmp_path), status=5)
         assert measured["stale_bytes"] is None
         assert "NUSE" in measured["stale_reason"]
         assert measured["drives"][0]["calibration"]["sentinel"] == "zeros"
@@ -209,28 +222,28 @@ def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) ->
 def test_space_that_reads_as_trimmed_and_is_held_is_found_out_by_the_count(tmp_path: Path) -> None:
     """The sentinel lands on blocks that the drive already holds, so the drive's count does not rise."""
     require_drive()
-    with drive(SIZE, "7%") as one:
-        make("ext4", one.device)
-        one.fault("trim=ignore")
-        with mounted(one.device, tmp_path):
+    with create_drive(SIZE, "7%") as one:
+        make_filesystem("ext4", one.device)
+        one.inject_faults("trim=ignore")
+        with mount_device(one.device, tmp_path):
             (tmp_path / "big").write_bytes(os.urandom(3 * SIZE // 4))
             os.sync()
             (tmp_path / "big").unlink()
             os.sync()
             run("fstrim", str(tmp_path))
-            measured = stale(str(tmp_path), status=5)
+            measured = run_stale(str(tmp_path), status=5)
         assert measured["stale_bytes"] is None
         assert "NUSE" in measured["stale_reason"]
 
 
 def test_a_drive_that_went_away_is_an_error(tmp_path: Path) -> None:
     require_drive()
-    with drive(SIZE, "7%") as one:
-        make("ext4", one.device)
+    with create_drive(SIZE, "7%") as one:
+        make_filesystem("ext4", one.device)
         run("mount", "-o", "nodiscard", one.device, str(tmp_path))
         try:
-            one.kill()
-            done = opwatch("trim", "stale", str(tmp_path), "--json")
+            one.kill_server()
+            done = run_opwatch("trim", "stale", str(tmp_path), "--json")
         finally:
             run("umount", "--lazy", str(tmp_path))
         assert done.returncode == 1, done.stderr
@@ -240,11 +253,11 @@ def test_a_drive_that_went_away_is_an_error(tmp_path: Path) -> None:
 
 def test_a_whole_drive_that_nothing_is_on() -> None:
     require_drive()
-    with drive(1 << 40, "7%", no_data=True) as one:
-        assert fio(one.device, "--rw=write", "--bs=1m", "--size=2g").returncode == 0
+    with create_drive(1 << 40, "7%", no_data=True) as one:
+        assert run_plain_fio(one.device, "--rw=write", "--bs=1m", "--size=2g").returncode == 0
         run("blkdiscard", "-o", "256M", "-l", "256M", one.device)
-        truth = one.truth()["valid_bytes"]
-        measured = stale("--dev", one.device)
+        truth = one.read_truth()["valid_bytes"]
+        measured = run_stale("--dev", one.device)
         assert truth == 2048 * MIB - 256 * MIB
         assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
         assert measured["free_bytes"] == 1 << 40
@@ -253,23 +266,23 @@ def test_a_whole_drive_that_nothing_is_on() -> None:
 
 def test_what_is_not_free_as_a_whole_is_refused(tmp_path: Path) -> None:
     with ScratchDisk(SIZE) as disk:
-        make("ext4", disk.node)
-        status, words = refused("--dev", disk.node)
+        make_filesystem("ext4", disk.node)
+        status, words = run_refused("--dev", disk.node)
         assert (status, "ext4, which is not mounted" in words) == (6, True), words
         run("mkswap", disk.node)
-        status, words = refused("--dev", disk.node)
+        status, words = run_refused("--dev", disk.node)
         assert (status, "swap" in words) == (6, True), words
 
 
 def test_refusals(tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     folder.mkdir()
-    status, words = refused(str(folder))
+    status, words = run_refused(str(folder))
     assert (status, "is not a mount point" in words) == (3, True), words
-    assert refused("/nonexistent")[0] == 2
-    assert refused()[0] == 2
-    assert refused("/", "--dev", "sda")[0] == 2
-    status, words = refused("/proc")
+    assert run_refused("/nonexistent")[0] == 2
+    assert run_refused()[0] == 2
+    assert run_refused("/", "--dev", "sda")[0] == 2
+    status, words = run_refused("/proc")
     assert (status, "no block device" in words) == (3, True), words
 
 
@@ -281,8 +294,8 @@ def test_without_root(tmp_path: Path) -> None:
         "os.setgid(65534); os.setuid(65534); sys.exit(cli.main(sys.argv[1:]))"
     )
     with ScratchDisk(SIZE) as disk:
-        make("ext4", disk.node)
-        with mounted(disk.node, tmp_path):
+        make_filesystem("ext4", disk.node)
+        with mount_device(disk.node, tmp_path):
             done = subprocess.run(
                 [sys.executable, "-c", code, "trim", "stale", str(tmp_path)],
                 capture_output=True,
@@ -295,15 +308,15 @@ def test_without_root(tmp_path: Path) -> None:
 
 def test_read_only_and_full_file_systems_are_judged_by_promise(tmp_path: Path) -> None:
     with ScratchDisk(SIZE) as disk:
-        make("ext4", disk.node)
-        with mounted(disk.node, tmp_path):
-            use(tmp_path, 7)
-            fill(tmp_path / "filler", MIB)
-            [read] = stale(str(tmp_path))["drives"]
+        make_filesystem("ext4", disk.node)
+        with mount_device(disk.node, tmp_path):
+            write_and_delete(tmp_path, 7)
+            fill_space(tmp_path / "filler", MIB)
+            [read] = run_stale(str(tmp_path))["drives"]
             assert "free some space" in read["calibration"]["words"][0]
             (tmp_path / "filler").unlink()
-        with mounted(disk.node, tmp_path, "ro"):
-            measured = stale(str(tmp_path))
+        with mount_device(disk.node, tmp_path, "ro"):
+            measured = run_stale(str(tmp_path))
             [read] = measured["drives"]
             assert read["calibration"]["by"] == "promise"
             assert "read-only" in read["calibration"]["words"][0]

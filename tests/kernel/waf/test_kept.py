@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.support.drives import MIB, drive
-from tests.kernel.support.watching import opwatch
-from tests.kernel.waf.test_waf import FAST, writes
+from tests.kernel.support.drives import MIB, create_drive
+from tests.kernel.support.watching import run_opwatch
+from tests.kernel.waf.test_waf import FAST, make_write_command
 from tests.requirements import require_drive
 
 
@@ -26,21 +26,21 @@ def _drive() -> None:
 @pytest.mark.parametrize("form", [["--json"], []])
 def test_a_replay_is_what_was_shown(tmp_path: Path, form: list[str]) -> None:
     path = tmp_path / "a.opw"
-    with drive() as one:
+    with create_drive() as one:
         options = ("--dev", one.device, "-o", str(path), *form, *FAST)
-        live = opwatch("waf", *options, "--", "sh", "-c", writes(one.device, 60))
+        live = run_opwatch("waf", *options, "--", "sh", "-c", make_write_command(one.device, 60))
         assert live.returncode == 0, live.stderr
         # An existing file is never overwritten, and the refusal comes before any access to the drive.
-        again = opwatch("waf", *options, "--for", "1")
+        again = run_opwatch("waf", *options, "--for", "1")
         assert again.returncode == 3 and "exists" in again.stderr
-    shown = opwatch("replay", *form, str(path))
+    shown = run_opwatch("replay", *form, str(path))
     assert (shown.returncode, shown.stdout) == (0, live.stdout), shown.stderr
-    assert opwatch("replay", "--from", "1", str(path)).returncode == 2
+    assert run_opwatch("replay", "--from", "1", str(path)).returncode == 2
 
 
 def test_a_recorder_that_is_killed_leaves_what_it_had(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
-    with drive(64 * MIB) as one:
+    with create_drive(64 * MIB) as one:
         argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "-o", str(path), *FAST, "--for"]
         run = subprocess.Popen([*argv, "60"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
@@ -48,11 +48,11 @@ def test_a_recorder_that_is_killed_leaves_what_it_had(tmp_path: Path) -> None:
             time.sleep(0.1)
         # Wait for the first samples, so that the writes fall between two samples.
         time.sleep(2)
-        subprocess.run(["sh", "-c", writes(one.device, 40)], check=True)
+        subprocess.run(["sh", "-c", make_write_command(one.device, 40)], check=True)
         time.sleep(2)
         os.kill(run.pid, signal.SIGKILL)
         run.communicate()
-    shown = opwatch("replay", "--json", str(path))
+    shown = run_opwatch("replay", "--json", str(path))
     assert "its recorder was killed" in shown.stderr
     document = json.loads(shown.stdout)
     # The recording has the host's writes up to the last sample.

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.drives import MIB, drive
-from tests.kernel.support.watching import lines, opwatch
+from tests.kernel.support.drives import MIB, create_drive
+from tests.kernel.support.watching import parse_lines, run_opwatch
 from tests.requirements import require_drive
 
 LOAD = (
@@ -24,13 +24,13 @@ def _drive() -> None:
 
 
 def test_it_tells_the_drives_own_truth() -> None:
-    with drive() as one:
-        before = one.truth()
+    with create_drive() as one:
+        before = one.read_truth()
         load = LOAD.format(one.device).split()
-        done = opwatch("--dev", one.device, "--json", "--waf", "0.5", "1", "--", *load)
-        after = one.truth()
+        done = run_opwatch("--dev", one.device, "--json", "--waf", "0.5", "1", "--", *load)
+        after = one.read_truth()
         assert done.returncode == 0, done.stderr
-        *intervals, summary = lines(done.stdout)
+        *intervals, summary = parse_lines(done.stdout)
         figures = [
             interval["waf"]
             for interval in intervals
@@ -51,10 +51,10 @@ def test_it_tells_the_drives_own_truth() -> None:
 
 
 def test_no_sample_waits_for_a_slow_page() -> None:
-    with drive() as one:
-        one.fault(*(f"log-slow={page}:3s" for page in ("02", "09", "22", "c0")))
-        done = opwatch("--dev", one.device, "--json", "--waf", "0.1", "0.2", "20")
-        *intervals, summary = lines(done.stdout)
+    with create_drive() as one:
+        one.inject_faults(*(f"log-slow={page}:3s" for page in ("02", "09", "22", "c0")))
+        done = run_opwatch("--dev", one.device, "--json", "--waf", "0.1", "0.2", "20")
+        *intervals, summary = parse_lines(done.stdout)
         assert len(intervals) == 20
         # A sample of the pages takes twelve seconds, and every interval is shorter than a single page takes.
         assert max(interval["interval_s"] for interval in intervals) < 3
@@ -62,18 +62,18 @@ def test_no_sample_waits_for_a_slow_page() -> None:
 
 
 def test_it_is_looked_at_only_when_wanted() -> None:
-    with drive() as one, ScratchDisk(16 * MIB) as disk:
+    with create_drive() as one, ScratchDisk(16 * MIB) as disk:
         for argv in (("--dev", one.device, "--waf", "0"), ("--dev", disk.node)):
-            done = opwatch(*argv, "--json", "0.3", "3")
-            assert [interval["waf"] for interval in lines(done.stdout)] == [None] * 4
-        done = opwatch("--dev", one.device, "--json", "0.3", "3")
-        assert any(interval["waf"] for interval in lines(done.stdout))
+            done = run_opwatch(*argv, "--json", "0.3", "3")
+            assert [interval["waf"] for interval in parse_lines(done.stdout)] == [None] * 4
+        done = run_opwatch("--dev", one.device, "--json", "0.3", "3")
+        assert any(interval["waf"] for interval in parse_lines(done.stdout))
 
 
 def test_a_line_for_each_look() -> None:
-    with drive() as one:
+    with create_drive() as one:
         load = LOAD.format(one.device).split()
-        done = opwatch("--dev", one.device, "--waf", "1", "0.5", "--", *load)
+        done = run_opwatch("--dev", one.device, "--waf", "1", "0.5", "--", *load)
         shown = [
             line for line in done.stdout.splitlines() if line.startswith(Path(one.device).name + ": WAF")
         ]
@@ -84,38 +84,38 @@ def test_a_line_for_each_look() -> None:
 
 def test_pages_that_refresh_slowly_are_said_to_stand_still() -> None:
     """Live, in the summary and at the end of opwatch waf: "the host wrote nothing" would be wrong."""
-    with drive() as one:
-        one.fault("refresh=600")
+    with create_drive() as one:
+        one.inject_faults("refresh=600")
         load = ["dd", "if=/dev/zero", f"of={one.device}", "bs=1M", "count=24", "oflag=direct", "status=none"]
         slow = ["sh", "-c", f"sleep 1; {' '.join(load)}; sleep 2"]
-        done = opwatch("--dev", one.device, "--json", "--waf", "0.5", "1", "--", *slow)
-        summary = lines(done.stdout)[-1]
+        done = run_opwatch("--dev", one.device, "--json", "--waf", "0.5", "1", "--", *slow)
+        summary = parse_lines(done.stdout)[-1]
         assert summary["waf"]["waf"] is None
         assert "have not moved" in summary["waf"]["reason"]
         assert "25.2 MB" in summary["waf"]["reason"]
-        ended = opwatch("waf", "--dev", one.device, "--settle", "1s", "--json", "--", *load)
+        ended = run_opwatch("waf", "--dev", one.device, "--settle", "1s", "--json", "--", *load)
         assert ended.returncode == 6
         assert "have not moved" in ended.stderr
         assert "wrote nothing" not in summary["waf"]["reason"] + ended.stderr
 
 
 def test_counters_that_cannot_be_read_any_more_have_a_reason() -> None:
-    with drive() as one:
+    with create_drive() as one:
         script = f"sleep 2; {sys.executable} -m opwatch drive fault {one.name} log-fail=22 log-fail=c0"
-        done = opwatch(
+        done = run_opwatch(
             "--dev", one.device, "--json", "--waf", "0.3", "0.5", "--", "sh", "-c", f"{script}; sleep 2"
         )
         assert done.returncode == 0, done.stderr
-        summary = lines(done.stdout)[-1]
+        summary = parse_lines(done.stdout)[-1]
         assert summary["waf"]["waf"] is None
         assert summary["waf"]["reason"].startswith("counters are not read: ")
 
 
 def test_the_summary_takes_a_last_look() -> None:
-    with drive() as one:
+    with create_drive() as one:
         load = ["dd", "if=/dev/zero", f"of={one.device}", "bs=1M", "count=48", "oflag=direct", "status=none"]
         slow = ["sh", "-c", f"sleep 3; {' '.join(load)}"]
-        done = opwatch("--dev", one.device, "--json", "--waf", "1h", "1", "--", *slow)
-        summary = lines(done.stdout)[-1]
+        done = run_opwatch("--dev", one.device, "--json", "--waf", "1h", "1", "--", *slow)
+        summary = parse_lines(done.stdout)[-1]
         # The first sample precedes the load, and the next regular one would come an hour later.
         assert summary["waf"]["waf"] is not None, summary["waf"]

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from opwatch.host.scratch import ScratchDisk
-from tests.kernel.support.drives import MIB, Drive, drive, run
-from tests.kernel.support.watching import opwatch
+from tests.kernel.support.drives import MIB, Drive, create_drive, run
+from tests.kernel.support.watching import run_opwatch
 from tests.requirements import require_drive
-from tests.unit.tools.test_progress import on_a_terminal
+from tests.unit.tools.test_progress import run_on_terminal
 
 OPWATCH = f"{sys.executable} -m opwatch"
 FAST = ("--poll", "0.1")
@@ -29,7 +29,7 @@ def _drive() -> None:
     require_drive()
 
 
-def writes(device: str, megabytes: int = 200) -> str:
+def make_write_command(device: str, megabytes: int = 200) -> str:
     """Return a shell command that overwrites part of the drive at random. The final flush empties the drive's
     buffer, which otherwise goes to NAND at any time, before or after the truth is read."""
     return (
@@ -49,7 +49,7 @@ class Result:
     host: int
     nand: int
 
-    def is_true(self) -> bool:
+    def is_within_error(self) -> bool:
         """Return whether the truth lies within the error of the reported WAF."""
         assert self.printed["waf"] is not None, self.printed["reason"]
         error: float = self.printed["waf_error"]
@@ -57,26 +57,26 @@ class Result:
         return abs(waf - self.nand / self.host) <= error + 1e-9
 
 
-def waf(one: Drive, script: str, *options: str) -> Result:
-    before = one.truth()
-    done = opwatch("waf", "--dev", one.device, "--json", *FAST, *options, "--", "sh", "-c", script)
-    after = one.truth()
+def run_waf(one: Drive, script: str, *options: str) -> Result:
+    before = one.read_truth()
+    done = run_opwatch("waf", "--dev", one.device, "--json", *FAST, *options, "--", "sh", "-c", script)
+    after = one.read_truth()
     host = after["host_write_bytes"] - before["host_write_bytes"]
     nand = after["nand_write_bytes"] - before["nand_write_bytes"]
     outcome = json.loads(done.stdout) if done.stdout else {}
     return Result(done.returncode, done.stderr, outcome, host, nand)
 
 
-def fault(one: Drive, *words: str) -> str:
+def make_fault_command(one: Drive, *words: str) -> str:
     return f"{OPWATCH} drive fault {one.name} {' '.join(words)}"
 
 
 def test_a_command() -> None:
-    with drive() as one:
-        result = waf(one, f"{writes(one.device)}; exit 3")
+    with create_drive() as one:
+        result = run_waf(one, f"{make_write_command(one.device)}; exit 3")
         outcome = result.printed
         assert result.status == 3
-        assert result.is_true() and outcome["waf"] > 1.2
+        assert result.is_within_error() and outcome["waf"] > 1.2
         assert (outcome["host_bytes"], outcome["nand_bytes"]) == (result.host, result.nand)
         assert (outcome["waf_error"], outcome["whole"], outcome["reason"]) == (0, True, None)
         assert outcome["host"]["agrees"] is True and outcome["source"].startswith("log 22h")
@@ -103,30 +103,34 @@ def test_a_command() -> None:
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_a_fault_that_leaves_a_counter_leaves_a_true_number(faults: tuple[str, ...], source: str) -> None:
-    with drive() as one:
-        run("sh", "-c", writes(one.device, 100))
-        one.fault(*faults)
+    with create_drive() as one:
+        run("sh", "-c", make_write_command(one.device, 100))
+        one.inject_faults(*faults)
         time.sleep(1)  # so that pages with a refresh of one second are up to date
         # Long enough to learn the maximum page age, and for that age to be a small part of the run.
         megabytes = 750 if "refresh=1" in faults else 250
-        result = waf(one, f"{writes(one.device, megabytes)} --rate=80m", "--settle", "30")
-        assert result.is_true()
+        result = run_waf(one, f"{make_write_command(one.device, megabytes)} --rate=80m", "--settle", "30")
+        assert result.is_within_error()
         assert result.printed["source"].startswith(source)
         assert result.printed["waf_error"] < 0.15 * result.printed["waf"]
         assert result.status == 0
 
 
 def test_a_die_that_fails_is_in_the_number() -> None:
-    with drive(op="28%") as one:
-        result = waf(one, f"{writes(one.device)}; {fault(one, 'die-fail')}; {writes(one.device, 50)}")
-        assert result.is_true()
+    with create_drive(op="28%") as one:
+        result = run_waf(
+            one,
+            f"{make_write_command(one.device)}; {make_fault_command(one, 'die-fail')}; "
+            f"{make_write_command(one.device, 50)}",
+        )
+        assert result.is_within_error()
 
 
 def test_steps_of_10_to_the_9_are_not_enough_for_200_mb() -> None:
-    with drive() as one:
-        run("sh", "-c", writes(one.device, 1200))
-        one.fault("log-fail=22", "log-fail=c0")
-        result = waf(one, writes(one.device))
+    with create_drive() as one:
+        run("sh", "-c", make_write_command(one.device, 1200))
+        one.inject_faults("log-fail=22", "log-fail=c0")
+        result = run_waf(one, make_write_command(one.device))
         assert result.status == 6
         assert result.printed["waf"] is None
         assert "more bytes must be written" in result.printed["reason"]
@@ -135,9 +139,9 @@ def test_steps_of_10_to_the_9_are_not_enough_for_200_mb() -> None:
 
 
 def test_without_a_page_of_nand_writes_there_is_the_hosts_side() -> None:
-    with drive() as one:
-        one.fault("log-fail=22", "log-fail=c0", "log-fail=09")
-        result = waf(one, writes(one.device))
+    with create_drive() as one:
+        one.inject_faults("log-fail=22", "log-fail=c0", "log-fail=09")
+        result = run_waf(one, make_write_command(one.device))
         assert result.status == 5
         assert (result.printed["waf"], result.printed["nand_bytes"]) == (None, None)
         assert result.printed["host_bytes"] == result.host
@@ -147,46 +151,53 @@ def test_without_a_page_of_nand_writes_there_is_the_hosts_side() -> None:
 
 @pytest.mark.parametrize("faults", [("rollback=600", "power-loss"), ("power-loss",)])
 def test_an_unclean_shutdown_in_between_is_a_reason(faults: tuple[str, ...]) -> None:
-    with drive() as one:
-        result = waf(one, f"{writes(one.device)}; {fault(one, *faults)}; {writes(one.device, 50)}")
+    with create_drive() as one:
+        result = run_waf(
+            one,
+            f"{make_write_command(one.device)}; {make_fault_command(one, *faults)}; "
+            f"{make_write_command(one.device, 50)}",
+        )
         assert (result.status, result.printed["waf"]) == (6, None)
         assert "lost power" in result.printed["reason"]
 
 
 def test_a_drive_that_refuses_writes_fails_the_command_and_not_the_count() -> None:
-    with drive() as one:
-        script = f"{writes(one.device)}; {fault(one, 'read-only')}; {writes(one.device, 50)}"
-        result = waf(one, script, "--settle", "3")
+    with create_drive() as one:
+        script = (
+            f"{make_write_command(one.device)}; {make_fault_command(one, 'read-only')}; "
+            f"{make_write_command(one.device, 50)}"
+        )
+        result = run_waf(one, script, "--settle", "3")
         assert result.status not in (0, 6)
-        assert result.is_true()
+        assert result.is_within_error()
 
 
 def test_an_idle_drive_has_no_ratio() -> None:
-    with drive() as one:
-        run("sh", "-c", writes(one.device))
-        result = waf(one, "true")
+    with create_drive() as one:
+        run("sh", "-c", make_write_command(one.device))
+        result = run_waf(one, "true")
         assert (result.status, result.printed["waf"]) == (6, None)
         assert "nothing" in result.printed["reason"]
 
 
 def test_a_drive_that_vanishes() -> None:
-    with drive() as one:
+    with create_drive() as one:
         argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "--for", "60", *FAST]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         time.sleep(1)
-        assert opwatch("drive", "destroy", one.name).returncode == 0
+        assert run_opwatch("drive", "destroy", one.name).returncode == 0
         _, said = process.communicate(timeout=20)
         assert process.returncode == 1
         assert "has gone" in said
 
 
 def test_an_interrupt_prints_what_is_known() -> None:
-    with drive() as one:
+    with create_drive() as one:
         argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "--for", "60", "--json", *FAST]
         # A child inherits an ignored SIGINT; the command must be interruptible as on a terminal.
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, preexec_fn=_take_interrupts)
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, preexec_fn=_enable_interrupts)
         time.sleep(1)
-        run("sh", "-c", writes(one.device))
+        run("sh", "-c", make_write_command(one.device))
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=10)
@@ -194,17 +205,17 @@ def test_an_interrupt_prints_what_is_known() -> None:
         assert json.loads(output)["waf"] >= 1
 
 
-def _take_interrupts() -> None:
+def _enable_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def test_until_the_error_is_small_enough() -> None:
-    with drive() as one:
-        one.fault("log-fail=22")
-        load = subprocess.Popen(["sh", "-c", f"exec {writes(one.device, 100000)} --rate=100m"])
+    with create_drive() as one:
+        one.inject_faults("log-fail=22")
+        load = subprocess.Popen(["sh", "-c", f"exec {make_write_command(one.device, 100000)} --rate=100m"])
         try:
             argv = ("waf", "--dev", one.device, "--until-error", "20%", "--json", *FAST)
-            outcome = json.loads(opwatch(*argv).stdout)
+            outcome = json.loads(run_opwatch(*argv).stdout)
         finally:
             load.terminate()
             load.wait()
@@ -212,7 +223,7 @@ def test_until_the_error_is_small_enough() -> None:
 
 
 def test_a_partition_stands_for_its_drive() -> None:
-    with drive() as one:
+    with create_drive() as one:
         run("sh", "-c", f"echo 2048,40960 | sfdisk -q {one.device}")
         run("partx", "--update", one.device)
         part = f"{one.device}p1"
@@ -225,29 +236,29 @@ def test_a_partition_stands_for_its_drive() -> None:
             "--",
             "sh",
             "-c",
-            f"{writes(part).replace('48m', '16m')}",
+            f"{make_write_command(part).replace('48m', '16m')}",
         )
-        outcome = json.loads(opwatch(*argv).stdout)
+        outcome = json.loads(run_opwatch(*argv).stdout)
         assert outcome["device"]["name"] == os.path.basename(one.device)
         assert outcome["waf"] is not None and any("whole of" in note for note in outcome["notes"])
 
 
 def test_a_kernel_that_does_not_count_leaves_the_drives_own(tmp_path: Path) -> None:
-    with drive() as one:
+    with create_drive() as one:
         switch = Path(f"/sys/block/{Path(one.device).name}/queue/iostats")
         switch.write_text("0")
         try:
-            result = waf(one, writes(one.device), "--settle", "10")
+            result = run_waf(one, make_write_command(one.device), "--settle", "10")
         finally:
             switch.write_text("1")
-        assert result.is_true()
+        assert result.is_within_error()
         assert result.printed["host"]["agrees"] is None
         assert result.printed["host"]["kernel_bytes"] is None
 
 
 def test_a_disk_without_counters_says_so() -> None:
     with ScratchDisk(16 * MIB) as disk:
-        done = opwatch("waf", "--dev", disk.node, "--json", *FAST, "--", "true")
+        done = run_opwatch("waf", "--dev", disk.node, "--json", *FAST, "--", "true")
         assert done.returncode == 5
         assert json.loads(done.stdout)["waf"] is None
 
@@ -276,7 +287,7 @@ printf ']}}'
 
 
 # A loop device stands in for the drive; opwatch queries smartctl despite the missing firmware.
-ASKED = """
+SMARTCTL_FOR_ALL = """
 import sys
 from opwatch.collectors.firmware import counting
 from opwatch.tools import cli
@@ -285,14 +296,18 @@ sys.exit(cli.main())
 """
 
 
-def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_with_smartctl(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run an opwatch that assumes smartctl support for every disk."""
     return subprocess.run(
-        [sys.executable, "-c", ASKED, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", SMARTCTL_FOR_ALL, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
-def with_smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def install_smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     program = tmp_path / "smartctl"
     program.write_text(SMARTCTL + script)
     program.chmod(0o755)
@@ -300,9 +315,11 @@ def with_smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) 
 
 
 def test_a_sas_drive_has_the_hosts_side_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_smartctl(tmp_path, monkeypatch, SAS)
+    install_smartctl(tmp_path, monkeypatch, SAS)
     with ScratchDisk(64 * MIB) as disk:
-        done = asked("waf", "--dev", disk.node, "--json", *FAST, "--", "sh", "-c", writes(disk.node))
+        done = run_with_smartctl(
+            "waf", "--dev", disk.node, "--json", *FAST, "--", "sh", "-c", make_write_command(disk.node)
+        )
         outcome = json.loads(done.stdout)
     assert done.returncode == 5
     assert (outcome["waf"], outcome["nand_bytes"], outcome["host_bytes"]) == (None, None, 200 * MIB)
@@ -311,10 +328,12 @@ def test_a_sas_drive_has_the_hosts_side_and_says_so(tmp_path: Path, monkeypatch:
 
 
 def test_a_sata_drive_by_its_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_smartctl(tmp_path, monkeypatch, SATA)
+    install_smartctl(tmp_path, monkeypatch, SATA)
     with ScratchDisk(256 * MIB) as disk:
-        load = f"{writes(disk.node, 12 * 1024).replace('--bs=16k', '--bs=1m')} --rate=2500m"
-        done = asked("waf", "--dev", disk.node, "--json", *FAST, "--settle", "5", "--", "sh", "-c", load)
+        load = f"{make_write_command(disk.node, 12 * 1024).replace('--bs=16k', '--bs=1m')} --rate=2500m"
+        done = run_with_smartctl(
+            "waf", "--dev", disk.node, "--json", *FAST, "--settle", "5", "--", "sh", "-c", load
+        )
         outcome = json.loads(done.stdout)
     assert outcome["source"].startswith("attribute 233"), outcome
     assert outcome["waf"] is not None, outcome["reason"]
@@ -322,8 +341,10 @@ def test_a_sata_drive_by_its_attributes(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_lines_fit_a_terminal_of_80_columns() -> None:
-    with drive() as one:
-        done = opwatch("waf", "--dev", one.device, *FAST, "--", "sh", "-c", writes(one.device))
+    with create_drive() as one:
+        done = run_opwatch(
+            "waf", "--dev", one.device, *FAST, "--", "sh", "-c", make_write_command(one.device)
+        )
         assert done.returncode == 0
         assert "the whole command" in done.stdout
         assert max(map(len, done.stdout.splitlines())) <= 80
@@ -342,14 +363,14 @@ def test_lines_fit_a_terminal_of_80_columns() -> None:
 )
 def test_what_makes_no_sense_is_refused(wrong: tuple[str, ...]) -> None:
     with ScratchDisk(16 * MIB) as disk:
-        assert opwatch("waf", "--dev", disk.node, *wrong).returncode == 2
+        assert run_opwatch("waf", "--dev", disk.node, *wrong).returncode == 2
 
 
 def test_a_time_shows_how_far_it_is_on_a_terminal() -> None:
     command = ("-m", "opwatch", "waf", "--for", "2", "--settle", "1", *FAST)
-    with drive() as one:
-        run("sh", "-c", writes(one.device, 20))
-        output = on_a_terminal(*command, "--dev", one.device, may_fail=True)
-        quiet = on_a_terminal(*command, "-q", "--dev", one.device, may_fail=True)
+    with create_drive() as one:
+        run("sh", "-c", make_write_command(one.device, 20))
+        output = run_on_terminal(*command, "--dev", one.device, may_fail=True)
+        quiet = run_on_terminal(*command, "-q", "--dev", one.device, may_fail=True)
     assert "\r\x1b[K1 of 2 s" in output
     assert "of 2 s" not in quiet

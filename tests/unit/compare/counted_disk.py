@@ -34,13 +34,13 @@ class CountedDisk:
         self.disk = WatchedDisk(name, name, "requests by hand", flush_queues=8)
         self._words = memoryview(bytearray(8 * (2 + len(OPS) * _WIDTH))).cast("Q")
 
-    def serve(self, second: Second) -> None:
+    def add_second(self, second: Second) -> None:
         for op, latencies in second.items():
             begin = 2 + OPS.index(op) * _WIDTH
             done = sum(latencies.values())
             for ns, count in latencies.items():
-                self._words[begin + len(SCALARS) + LATENCY.slot(ns)] += count
-            self._words[begin + len(SCALARS) + 2 * LATENCY.slots + SIZE.slot(BLOCK // 512)] += done
+                self._words[begin + len(SCALARS) + LATENCY.find_slot(ns)] += count
+            self._words[begin + len(SCALARS) + 2 * LATENCY.slots + SIZE.find_slot(BLOCK // 512)] += done
             sum_ns = sum(ns * count for ns, count in latencies.items())
             grown = {"completed": done, "issued": done, "ends": done, "bytes": done * BLOCK}
             grown |= dict.fromkeys(("sum_ns", "in_flight_ns"), sum_ns)
@@ -49,7 +49,7 @@ class CountedDisk:
             most = begin + SCALARS.index("max_ns")
             self._words[most] = max(self._words[most], max(latencies, default=0))
 
-    def sample(self, second: int, cpu: CpuTimes | None = None) -> DiskSample:
+    def make_sample(self, second: int, cpu: CpuTimes | None = None) -> DiskSample:
         end_ns = _BEGAN_NS + second * S
         self._words[0], self._words[1] = end_ns - _READ_NS, end_ns
         counters = decode_sample(bytes(self._words))
@@ -61,27 +61,27 @@ class CountedDisk:
         return DiskSample(self.disk, Reading(counters, before, after), 0, anchor, cpu)
 
 
-def entries(
+def generate_entries(
     seconds: Iterable[Second], name: str = "nvme0n1", cpus: Iterable[CpuTimes] = ()
 ) -> Iterator[RunEntry]:
     """Yield a run of one disk; `cpus` are the CPU times at the start and after each second, if any."""
     disk, number, times = CountedDisk(name), 0, iter(cpus)
     cpu = next(times, None)
-    yield Began(0, disk.sample(0, cpu))
+    yield Began(0, disk.make_sample(0, cpu))
     for number, second in enumerate(seconds, 1):
-        disk.serve(second)
+        disk.add_second(second)
         cpu = next(times, None)
-        yield Ticked({0: disk.sample(number, cpu)})
-    yield Ended({0: disk.sample(number, cpu)})
+        yield Ticked({0: disk.make_sample(number, cpu)})
+    yield Ended({0: disk.make_sample(number, cpu)})
 
 
 def write_recording(path: Path, run: Iterable[RunEntry]) -> None:
     """Record a run with the real writer."""
     database = NewDatabase(path)
     writer = RecordingWriter(database, {"tool": "opwatch", "interval_ns": S})
-    writer.begin()
+    writer.begin_transaction()
     for entry in run:
-        writer.put(entry)
+        writer.add_entry(entry)
     writer.commit()
-    writer.end("done", 0, 0)
+    writer.end_recording("done", 0, 0)
     database.close()

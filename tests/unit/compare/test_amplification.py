@@ -6,52 +6,54 @@ from dataclasses import replace
 
 import pytest
 
-from opwatch.compare.amplification import amplification
-from opwatch.compare.differences import Statement, difference
+from opwatch.compare.amplification import estimate_waf
+from opwatch.compare.differences import Statement, compare_estimates
 from opwatch.compare.estimates import Estimate
 from opwatch.counters.looks.sample import FirmwareSample, Refusal, RefusalKind
-from tests.unit.support.looks import look_at
+from tests.unit.support.drive_readings import read_drive
 from tests.unit.support.virtual_drive import CATALOGUE, OCP, PHISON, Model, VirtualDrive
 
 
-def looks(seed: int, *, own_rate: float = 0.0, seconds: int = 90, model: Model = OCP) -> list[FirmwareSample]:
+def make_readings(
+    seed: int, *, own_rate: float = 0.0, seconds: int = 90, model: Model = OCP
+) -> list[FirmwareSample]:
     """Return a reading per second of a drive under writes; `own_rate` is the rate of additional NAND
     writes."""
     drive = VirtualDrive(model, 3)
     drive.chance.seed(seed)
     drive.rate, drive.own_rate = 40e6, own_rate
-    drive.advance(5)
-    made = [look_at(drive, ("nvme0n1 1 2",))]
+    drive.advance_time(5)
+    made = [read_drive(drive, ("nvme0n1 1 2",))]
     for _ in range(seconds):
         drive.rate = 40e6 * drive.chance.uniform(0.8, 1.2)
-        drive.advance(1)
-        made.append(look_at(drive, ("nvme0n1 1 2",)))
+        drive.advance_time(1)
+        made.append(read_drive(drive, ("nvme0n1 1 2",)))
     return made
 
 
-def of(made: list[FirmwareSample]) -> Estimate:
-    return amplification(made, lambda: CATALOGUE)
+def estimate_from_readings(made: list[FirmwareSample]) -> Estimate:
+    return estimate_waf(made, lambda: CATALOGUE)
 
 
 def test_waf_covers_the_whole_run_with_its_error() -> None:
     drive = VirtualDrive(OCP, 3)
     drive.rate = 40e6
-    drive.advance(5)
-    begin, made = drive.truth(), [look_at(drive, ("nvme0n1 1 2",))]
+    drive.advance_time(5)
+    begin, made = drive.read_truth(), [read_drive(drive, ("nvme0n1 1 2",))]
     for _ in range(90):
-        drive.advance(1)
-        made.append(look_at(drive, ("nvme0n1 1 2",)))
-    end, estimate = drive.truth(), of(made)
+        drive.advance_time(1)
+        made.append(read_drive(drive, ("nvme0n1 1 2",)))
+    end, estimate = drive.read_truth(), estimate_from_readings(made)
     assert estimate.low <= (end.nand - begin.nand) / (end.host - begin.host) <= estimate.high
-    assert estimate.is_judged
+    assert estimate.has_scatter
 
 
 def test_equal_drives_do_not_differ_and_others_do() -> None:
-    first, same = of(looks(1)), of(looks(2))
-    assert difference(first, same, 0.01).statement is Statement.NONE
-    assert difference(first, first, 0.05).statement is Statement.NONE
+    first, same = estimate_from_readings(make_readings(1)), estimate_from_readings(make_readings(2))
+    assert compare_estimates(first, same, 0.01).statement is Statement.NONE
+    assert compare_estimates(first, first, 0.05).statement is Statement.NONE
     # About 6 MB/s of additional NAND writes, on 40 MB/s of host writes.
-    more = difference(first, of(looks(3, own_rate=6e6)), 0.01)
+    more = compare_estimates(first, estimate_from_readings(make_readings(3, own_rate=6e6)), 0.01)
     assert more.statement is Statement.HIGHER
     assert more.change == pytest.approx(0.15, rel=0.4)
 
@@ -59,45 +61,45 @@ def test_equal_drives_do_not_differ_and_others_do() -> None:
 def test_the_error_of_the_counters_is_in_the_range() -> None:
     """A coarse counter over a minute shows no difference."""
     coarse = replace(OCP, name="C0h, 1 GB", nand_quantum=1)
-    fine = of(looks(1, model=coarse))
+    fine = estimate_from_readings(make_readings(1, model=coarse))
     wide = replace(fine, low=fine.low * 0.9, high=fine.high * 1.1)
-    higher = of(looks(3, own_rate=6e6))
-    assert difference(fine, higher, 0.01).statement is Statement.HIGHER
-    assert difference(wide, replace(higher, low=higher.low * 0.9), 0.01).statement is Statement.NONE
+    higher = estimate_from_readings(make_readings(3, own_rate=6e6))
+    assert compare_estimates(fine, higher, 0.01).statement is Statement.HIGHER
+    assert compare_estimates(wide, replace(higher, low=higher.low * 0.9), 0.01).statement is Statement.NONE
 
 
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
         ([], "no counters of the drive were recorded"),
-        (looks(1, seconds=0), "the counter of NAND writes was read at one moment only"),
-        (looks(1, seconds=1, model=PHISON), "the steps of the counters allow no statement yet"),
+        (make_readings(1, seconds=0), "the counter of NAND writes was read at one moment only"),
+        (make_readings(1, seconds=1, model=PHISON), "the steps of the counters allow no statement yet"),
     ],
 )
 def test_without_a_value_there_is_a_reason(made: list[FirmwareSample], reason: str) -> None:
-    estimate = of(made)
+    estimate = estimate_from_readings(made)
     assert estimate.value is None
     assert estimate.reason
     assert reason in estimate.reason
 
 
 def test_few_readings_have_a_value_without_a_verdict() -> None:
-    estimate = of(looks(1, seconds=30))
+    estimate = estimate_from_readings(make_readings(1, seconds=30))
     assert estimate.value is not None
     assert estimate.reason
     assert "changes of its counters are too few, 5 are needed" in estimate.reason
 
 
 def test_another_path_is_another_count() -> None:
-    made = looks(1, seconds=20)
+    made = make_readings(1, seconds=20)
     made[10:] = [replace(look, counted_on=("nvme1n1 3 4",)) for look in made[10:]]
-    reason = of(made).reason
+    reason = estimate_from_readings(made).reason
     assert reason
     assert "changed during the run" in reason
 
 
 def test_a_look_that_was_refused_is_left_out() -> None:
-    made, refusal = looks(1), Refusal(RefusalKind.OTHER, "no")
+    made, refusal = make_readings(1), Refusal(RefusalKind.OTHER, "no")
     made[30] = replace(made[30], answers=(), refused=refusal)
-    assert of(made).value == pytest.approx(of(looks(1)).value)
-    assert of([replace(look, answers=(), refused=refusal) for look in made]).value is None
+    assert estimate_from_readings(made).value == pytest.approx(estimate_from_readings(make_readings(1)).value)
+    assert estimate_from_readings([replace(look, answers=(), refused=refusal) for look in made]).value is None

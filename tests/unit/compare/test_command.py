@@ -19,22 +19,22 @@ from opwatch.recording.schema import COMMAND_CPU
 from opwatch.samples.entries import RunEntry
 from opwatch.sinks.markdown_text import escaped, escaped_cell
 from opwatch.tools.cli import main
-from tests.unit.compare.counted_disk import Second, entries, write_recording
-from tests.unit.support.recordings import record, sealed
-from tests.unit.support.runs import MadeUpRun
+from tests.unit.compare.counted_disk import Second, generate_entries, write_recording
+from tests.unit.support.recordings import record_run, update_checksums
+from tests.unit.support.runs import GeneratedRun
 
 Shown = Callable[..., tuple[int, str, str]]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
-def seconds(slow_ns: int) -> list[Second]:
+def make_seconds(slow_ns: int) -> list[Second]:
     return [
         {"read": {90_000: 3900 - 7 * (at % 5), slow_ns: 100 + 7 * (at * 3 % 5)}, "discard": {5_000_000: 3}}
         for at in range(40)
     ]
 
 
-def cpu_times(ticks: int) -> list[CpuTimes]:
+def make_cpu_times(ticks: int) -> list[CpuTimes]:
     """Return CPU times with about this many ticks per second for users, and a fifth of that for the
     system."""
     times = [CpuTimes(4, 1000, 200, 10, 0)]
@@ -48,13 +48,13 @@ def cpu_times(ticks: int) -> list[CpuTimes]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("recordings")
-    write_recording(made / "a.opw", entries(seconds(2_000_000)))
-    write_recording(made / "b.opw", entries(seconds(2_300_000), "sda"))
-    write_recording(made / "a|b*<x>.opw", entries(seconds(2_000_000)))
-    write_recording(made / "light.opw", entries(seconds(2_000_000), cpus=cpu_times(50)))
-    write_recording(made / "heavy.opw", entries(seconds(2_000_000), cpus=cpu_times(60)))
-    write_recording(made / "short.opw", entries(seconds(2_000_000)[:5]))
-    write_recording(made / "idle.opw", entries([{}] * 5))
+    write_recording(made / "a.opw", generate_entries(make_seconds(2_000_000)))
+    write_recording(made / "b.opw", generate_entries(make_seconds(2_300_000), "sda"))
+    write_recording(made / "a|b*<x>.opw", generate_entries(make_seconds(2_000_000)))
+    write_recording(made / "light.opw", generate_entries(make_seconds(2_000_000), cpus=make_cpu_times(50)))
+    write_recording(made / "heavy.opw", generate_entries(make_seconds(2_000_000), cpus=make_cpu_times(60)))
+    write_recording(made / "short.opw", generate_entries(make_seconds(2_000_000)[:5]))
+    write_recording(made / "idle.opw", generate_entries([{}] * 5))
     return made
 
 
@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compare(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shown:
     monkeypatch.chdir(folder)
 
-    def run(*words: str) -> tuple[int, str, str]:
+    def run_compare(*words: str) -> tuple[int, str, str]:
         try:
             status = main(["compare", *words])
         except SystemExit as end:
@@ -70,7 +70,7 @@ def compare(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         out, err = capsys.readouterr()
         return status, out, err
 
-    return run
+    return run_compare
 
 
 def test_text_output_marks_differences(compare: Shown) -> None:
@@ -139,7 +139,7 @@ def test_cpu_time_of_the_command_is_a_separate_figure(compare: Shown, folder: Pa
     with closing(sqlite3.connect(folder / "with-command.opw")) as connection, connection:
         row = (42, 5, COMMAND_CPU, '{"user_s":8.0,"system_s":0.006}', None)
         connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, 0)", row)
-        sealed(connection)
+        update_checksums(connection)
     status, out, err = compare("with-command.opw", "light.opw", "--json")
     assert (status, err) == (0, "")
     figures = {figure["metric"]: figure for figure in json.loads(out)["disks"][0]["figures"]}
@@ -263,12 +263,21 @@ def test_device_pair_selects_a_disk_of_each_run(compare: Shown) -> None:
 def test_recordings_with_every_kind_of_entry(compare: Shown, folder: Path) -> None:
     """Disks that come and leave, drive readings, and no end: the available data is compared."""
     for name, is_ended in (("whole", True), ("killed", False)):
-        run = MadeUpRun(4)
-        watch: list[RunEntry] = [run.begin(0, "nvme0n1"), run.begin(1, "sda")]
-        watch += [run.tick([0, 1]) for _ in range(20)]
-        watch += [run.begin(2, "sdb", late=True), run.refuse(), run.look("nvme0n1", 1000)]
-        watch += [run.tick([0, 1, 2]), run.leave(2), run.look("nvme0n1", 1001), run.tick([0, 1])]
-        record(folder / f"{name}.opw", watch, is_ended=is_ended)
+        run = GeneratedRun(4)
+        watch: list[RunEntry] = [run.add_disk(0, "nvme0n1"), run.add_disk(1, "sda")]
+        watch += [run.make_interval_entry([0, 1]) for _ in range(20)]
+        watch += [
+            run.add_disk(2, "sdb", late=True),
+            run.make_refused_entry(),
+            run.make_poll_entry("nvme0n1", 1000),
+        ]
+        watch += [
+            run.make_interval_entry([0, 1, 2]),
+            run.remove_disk(2),
+            run.make_poll_entry("nvme0n1", 1001),
+            run.make_interval_entry([0, 1]),
+        ]
+        record_run(folder / f"{name}.opw", watch, is_ended=is_ended)
     status, out, err = compare("whole.opw", "killed.opw", "--json")
     assert status == 0
     assert "killed.opw has no end" in err

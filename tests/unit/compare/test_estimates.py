@@ -10,25 +10,25 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from opwatch.compare.differences import difference
+from opwatch.compare.differences import compare_estimates
 from opwatch.compare.estimates import (
-    LEAST_INTERVALS,
-    LEAST_REQUESTS,
-    MISSED_PART,
+    MIN_INTERVALS,
+    MIN_REQUESTS,
+    MISSED_STATE_DIVISOR,
     Estimate,
-    OpEstimates,
-    influences_of,
-    judged,
-    ratio_of,
+    OpEstimator,
+    compute_influences,
+    make_estimate,
+    make_ratio_figure,
 )
-from opwatch.compare.sampling import MOST_STRETCHES, DiskCourse, sampled
+from opwatch.compare.sampling import MAX_INTERVALS, DiskTimeline, sample_run
 from opwatch.samples.entries import Ended, RunEntry, Ticked
 from opwatch.trace.abi import LATENCY
-from tests.unit.compare.counted_disk import Second, entries
-from tests.unit.compare.test_statistics import lasting
+from tests.unit.compare.counted_disk import Second, generate_entries
+from tests.unit.compare.test_statistics import make_correlated_series
 
 
-def exponential(seed: int, seconds: int, mean_ns: float = 1e6, count: int = 400) -> list[Second]:
+def make_exponential_seconds(seed: int, seconds: int, mean_ns: float = 1e6, count: int = 400) -> list[Second]:
     chance = random.Random(seed)
     return [
         {"read": Counter(round(chance.expovariate(1 / mean_ns)) for _ in range(count))}
@@ -36,16 +36,16 @@ def exponential(seed: int, seconds: int, mean_ns: float = 1e6, count: int = 400)
     ]
 
 
-def course(seconds: Iterable[Second]) -> DiskCourse:
-    return sampled(entries(seconds)).disks["nvme0n1"]
+def make_timeline(seconds: Iterable[Second]) -> DiskTimeline:
+    return sample_run(generate_entries(seconds)).disks["nvme0n1"]
 
 
-def reads(seconds: Iterable[Second]) -> dict[str, Estimate]:
-    return OpEstimates(course(seconds), "read").all()
+def estimate_reads(seconds: Iterable[Second]) -> dict[str, Estimate]:
+    return OpEstimator(make_timeline(seconds), "read").estimate_all()
 
 
 def test_figures_of_an_exponential_law() -> None:
-    figures = reads(exponential(1, 100))
+    figures = estimate_reads(make_exponential_seconds(1, 100))
     true = {"iops": 400, "mbps": 400 * 4096e-6, "mean": 1e6}
     true |= {"p50": 1e6 * math.log(2), "p99": 1e6 * math.log(100), "p99.9": 1e6 * math.log(1000)}
     for metric, value in true.items():
@@ -61,25 +61,25 @@ def test_figures_of_an_exponential_law() -> None:
 
 
 def test_quantile_is_inside_its_slot() -> None:
-    figures = reads([{"read": {100_000: 990, 3_000_000: 10}}] * 20)
-    slot = LATENCY.slot(100_000)
+    figures = estimate_reads([{"read": {100_000: 990, 3_000_000: 10}}] * 20)
+    slot = LATENCY.find_slot(100_000)
     p99 = figures["p99"]
-    assert (p99.low, p99.high) == (LATENCY.low(slot), LATENCY.low(slot + 1))
-    assert p99.value == pytest.approx(LATENCY.low(slot + 1))
+    assert (p99.low, p99.high) == (LATENCY.low_edge(slot), LATENCY.low_edge(slot + 1))
+    assert p99.value == pytest.approx(LATENCY.low_edge(slot + 1))
     assert figures["p50"].low <= 100_000 < figures["p50"].high
     assert p99.is_in_slots
 
 
 def test_maximum_is_not_an_estimate() -> None:
-    most = reads([{"read": {100_000: 99, 3_000_000: 1}}] * 20)["max"]
+    most = estimate_reads([{"read": {100_000: 99, 3_000_000: 1}}] * 20)["max"]
     assert most.value == 3_000_000
-    assert not most.is_judged
+    assert not most.has_scatter
     assert most.reason
     assert "one request" in most.reason
 
 
 def test_the_moments_of_the_samples_bound_a_rate() -> None:
-    rate = reads([{"read": {100_000: 1000}}] * 20)["iops"]
+    rate = estimate_reads([{"read": {100_000: 1000}}] * 20)["iops"]
     assert rate.value == 1000
     # Two readings of 100 us each.
     assert rate.low == pytest.approx(1000 / (1 + 1e-5))
@@ -87,25 +87,25 @@ def test_the_moments_of_the_samples_bound_a_rate() -> None:
 
 
 def test_too_few_values_name_the_required_number() -> None:
-    few = reads(exponential(1, LEAST_INTERVALS - 1))
+    few = estimate_reads(make_exponential_seconds(1, MIN_INTERVALS - 1))
     assert few["iops"].reason == "11 intervals are too few, 12 are needed"
-    rare = reads([{"read": {100_000: 10}}] * 30)
-    assert rare["p99"].reason == f"300 requests are too few, {100 * LEAST_REQUESTS} are needed"
+    rare = estimate_reads([{"read": {100_000: 10}}] * 30)
+    assert rare["p99"].reason == f"300 requests are too few, {100 * MIN_REQUESTS} are needed"
     assert rare["p99.9"].value is not None
-    assert rare["p50"].is_judged
+    assert rare["p50"].has_scatter
 
 
 def test_trend_does_not_count_as_noise() -> None:
-    growing = reads([{"read": {100_000: 1000 + 50 * second}} for second in range(60)])
+    growing = estimate_reads([{"read": {100_000: 1000 + 50 * second}} for second in range(60)])
     reason = growing["iops"].reason
     assert reason
     assert "ups and downs last for" in reason
 
 
 def test_a_long_run_is_added_up_exactly() -> None:
-    seconds = exponential(3, 3 * MOST_STRETCHES + 7, count=3)
-    whole = course(seconds)
-    assert MOST_STRETCHES // 2 <= len(whole.stretches) <= MOST_STRETCHES
+    seconds = make_exponential_seconds(3, 3 * MAX_INTERVALS + 7, count=3)
+    whole = make_timeline(seconds)
+    assert MAX_INTERVALS // 2 <= len(whole.stretches) <= MAX_INTERVALS
     assert whole.seconds == pytest.approx(len(seconds))
     merged = Counter[int]()
     for stretch in whole.stretches:
@@ -113,17 +113,17 @@ def test_a_long_run_is_added_up_exactly() -> None:
     slots = Counter[int]()
     for second in seconds:
         for ns, count in second["read"].items():
-            slots[LATENCY.slot(ns)] += count
+            slots[LATENCY.find_slot(ns)] += count
     assert merged == slots
 
 
 def test_run_without_an_end_is_sampled_to_its_last_tick() -> None:
-    run = list(entries(exponential(1, 20)))
+    run = list(generate_entries(make_exponential_seconds(1, 20)))
     ticks: list[RunEntry] = [entry for entry in run if isinstance(entry, Ticked)]
-    whole = sampled(run).disks["nvme0n1"]
-    cut = sampled(entry for entry in run if not isinstance(entry, Ended)).disks["nvme0n1"]
+    whole = sample_run(run).disks["nvme0n1"]
+    cut = sample_run(entry for entry in run if not isinstance(entry, Ended)).disks["nvme0n1"]
     assert whole.stretches == cut.stretches
-    fewer = sampled([*run[:1], *ticks[4::5]])
+    fewer = sample_run([*run[:1], *ticks[4::5]])
     assert len(fewer.disks["nvme0n1"].stretches) == 4
     assert fewer.disks["nvme0n1"].seconds == whole.seconds
 
@@ -136,39 +136,48 @@ def test_correlation_makes_no_differences(share: float, most: float) -> None:
     for seed in range(pairs):
         chance, both = random.Random(seed), []
         for _ in range(2):
-            series = [100 + value for value in lasting(chance, 60, share)]
+            series = [100 + value for value in make_correlated_series(chance, 60, share)]
             mean = sum(series) / 60
-            both.append(judged(mean, (mean, mean), ratio_of(series, ones), influences_of(series, ones)))
-        wrong += difference(both[0], both[1], 0.05).is_real
+            both.append(
+                make_estimate(
+                    mean, (mean, mean), make_ratio_figure(series, ones), compute_influences(series, ones)
+                )
+            )
+        wrong += compare_estimates(both[0], both[1], 0.05).is_detected
     assert wrong <= most * pairs
 
 
-def mean_of(series: list[float], seconds: float | None = 60.0) -> Estimate:
+def estimate_mean(series: list[float], seconds: float | None = 60.0) -> Estimate:
     ones, mean = [1.0] * len(series), sum(series) / len(series)
-    return judged(mean, (mean, mean), ratio_of(series, ones), influences_of(series, ones), seconds=seconds)
+    return make_estimate(
+        mean, (mean, mean), make_ratio_figure(series, ones), compute_influences(series, ones), seconds=seconds
+    )
 
 
-def two_states(chance: random.Random, count: int) -> list[float]:
+def make_two_state_series(chance: random.Random, count: int) -> list[float]:
     """Two states; on average each lasts for the longest share of the run that the promise covers."""
     state, series = chance.choice((-1, 1)), []
     for _ in range(count):
-        state = -state if chance.random() < MISSED_PART / count else state
+        state = -state if chance.random() < MISSED_STATE_DIVISOR / count else state
         series.append(state + 0.3 * chance.gauss(0, 1))
     return series
 
 
-def under_noise(chance: random.Random, count: int) -> list[float]:
+def make_noisy_series(chance: random.Random, count: int) -> list[float]:
     """Deviations that last as long as the promise allows, plus independent noise of the same size."""
-    return [value + chance.gauss(0, 1) for value in lasting(chance, count, 1 - MISSED_PART / count)]
+    return [
+        value + chance.gauss(0, 1)
+        for value in make_correlated_series(chance, count, 1 - MISSED_STATE_DIVISOR / count)
+    ]
 
 
 @pytest.mark.parametrize(
     "series_of",
     [
-        lambda chance, count: lasting(chance, count, 0.9),
-        lambda chance, count: lasting(chance, count, 0.98),
-        two_states,
-        under_noise,
+        lambda chance, count: make_correlated_series(chance, count, 0.9),
+        lambda chance, count: make_correlated_series(chance, count, 0.98),
+        make_two_state_series,
+        make_noisy_series,
     ],
     ids=["share 0.9", "share 0.98", "two states", "under noise"],
 )
@@ -180,24 +189,24 @@ def test_long_lasting_states_make_no_differences(
     for seed in range(pairs):
         chance = random.Random(seed)
         means = [
-            [mean_of([100 + 5 * value for value in series_of(chance, 60)]) for _ in range(2)]
+            [estimate_mean([100 + 5 * value for value in series_of(chance, 60)]) for _ in range(2)]
             for _ in range(4)
         ]
-        wrong += any(difference(one, other, 0.05 / 4).is_real for one, other in means)
+        wrong += any(compare_estimates(one, other, 0.05 / 4).is_detected for one, other in means)
     # The number may vary by two standard deviations.
     assert wrong <= 0.05 * pairs + 2 * math.sqrt(0.05 * pairs)
 
 
 def test_correlated_run_names_the_required_length() -> None:
-    series = [100 + 5 * value for value in lasting(random.Random(5), 60, 0.9)]
-    estimate = mean_of(series)
-    assert not estimate.is_judged
+    series = [100 + 5 * value for value in make_correlated_series(random.Random(5), 60, 0.9)]
+    estimate = estimate_mean(series)
+    assert not estimate.has_scatter
     assert re.fullmatch(
         r"too correlated: 60 intervals are worth \d independent ones: record for \d+ min or more",
         estimate.reason or "",
     )
     assert estimate.correlation is not None and estimate.correlation > 0.7
     # The additional intervals are enough.
-    longer = [100 + 5 * value for value in lasting(random.Random(5), 900, 0.9)]
-    assert mean_of(longer).is_judged
-    assert "are needed" in (mean_of(series, None).reason or "")
+    longer = [100 + 5 * value for value in make_correlated_series(random.Random(5), 900, 0.9)]
+    assert estimate_mean(longer).has_scatter
+    assert "are needed" in (estimate_mean(series, None).reason or "")

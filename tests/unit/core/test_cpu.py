@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.cpu import CpuClock, CpuTimes, CpuUse, cpu_use, parse_cpu_times
+from opwatch.cpu import CpuClock, CpuTimes, CpuUse, compute_cpu_use, parse_cpu_times
 from opwatch.errors import BadInput
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -29,7 +29,7 @@ def test_invalid_cpu_times_are_refused(path: Path) -> None:
 
 def test_use_is_the_difference_of_two_readings() -> None:
     then, now = CpuTimes(2, 1000, 500, 20, 3), CpuTimes(4, 1150, 550, 25, 4)
-    use = cpu_use(then, now, 2 * 10**9)
+    use = compute_cpu_use(then, now, 2 * 10**9)
     assert use == CpuUse(2.0, 4, 1.5, 0.5, 0.05, 0.01)
     assert use.busy_cores == pytest.approx(1.025)
     assert use.error_s == pytest.approx(0.09)
@@ -39,31 +39,31 @@ def test_use_is_the_difference_of_two_readings() -> None:
 
 def test_decreased_or_zero_time_is_unknown() -> None:
     then, back = CpuTimes(2, 1000, 500, 20, 3), CpuTimes(2, 1100, 550, 25, 2)
-    assert cpu_use(then, back, 10**9) is None
-    assert cpu_use(then, then, 0) is None
-    assert cpu_use(None, then, 10**9) is None
+    assert compute_cpu_use(then, back, 10**9) is None
+    assert compute_cpu_use(then, then, 0) is None
+    assert compute_cpu_use(None, then, 10**9) is None
 
 
 def test_this_machine_works_while_we_do() -> None:
     with closing(CpuClock()) as clock:
-        then, begun = clock.read(), time.monotonic_ns()
+        then, begun = clock.read_times(), time.monotonic_ns()
         until = time.process_time() + 0.4
         while time.process_time() < until:
             pass
-        now = clock.read()
-        use = cpu_use(then, now, time.monotonic_ns() - begun)
+        now = clock.read_times()
+        use = compute_cpu_use(then, now, time.monotonic_ns() - begun)
     assert clock.problem is None
     assert use is not None
     assert use.busy_s >= 0.4 - use.error_s
     assert use.cpus == os.cpu_count()
-    assert clock.read() is None
+    assert clock.read_times() is None
 
 
 def test_missing_cpu_times_have_a_reason(tmp_path: Path) -> None:
     with closing(CpuClock(tmp_path / "stat")) as clock:
-        assert clock.read() is None
+        assert clock.read_times() is None
         assert clock.problem == f"{tmp_path}/stat: No such file or directory"
     (tmp_path / "stat").write_text("cpu  1 2 3\n")
     with closing(CpuClock(tmp_path / "stat")) as clock:
-        assert clock.read() is None
+        assert clock.read_times() is None
         assert str(clock.problem).startswith("/proc/stat has no times")

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from opwatch import foreign
-from opwatch.collectors.check.open_files import deleted_files
-from opwatch.collectors.firmware.recorded import evidence_of
+from opwatch.collectors.check.open_files import find_deleted_files
+from opwatch.collectors.firmware.recorded import decode_evidence
 from opwatch.collectors.firmware.smart import collect_smart
-from opwatch.collectors.owners.cgroups import cgroup_names
+from opwatch.collectors.owners.cgroups import read_cgroup_names
 from opwatch.counters.catalogue.families import load_catalogue, parse_catalogue
 from opwatch.counters.prove import sanity
-from opwatch.counters.reports.numbers import json_number, whole_number
+from opwatch.counters.reports.numbers import parse_integer, parse_json_number
 from opwatch.counters.reports.plugin_text import parse_plugin_text
 from opwatch.counters.reports.smartctl_text import parse_smartctl_text
 from opwatch.errors import BadInput, OpwatchError, UsageError
@@ -36,7 +36,7 @@ DEEP = "[" * 100_000
 LONG = 60_000
 
 
-def within(seconds: float, work: Callable[[], object]) -> None:
+def check_cpu_time(seconds: float, work: Callable[[], object]) -> None:
     """Check the CPU time, so that a busy machine does not matter."""
     begin = time.process_time()
     work()
@@ -47,8 +47,8 @@ def within(seconds: float, work: Callable[[], object]) -> None:
 
 
 def test_lines_end_at_newlines_only() -> None:
-    text = "one\u2028still one\x0b\x0c\x85\nwindows\r\n" + "x" * (foreign.LONGEST_LINE + 1) + "\nlast"
-    assert foreign.lines_of(text) == ["one\u2028still one\x0b\x0c\x85", "windows", "last"]
+    text = "one\u2028still one\x0b\x0c\x85\nwindows\r\n" + "x" * (foreign.MAX_LINE_BYTES + 1) + "\nlast"
+    assert foreign.split_lines(text) == ["one\u2028still one\x0b\x0c\x85", "windows", "last"]
 
 
 @pytest.mark.parametrize("value", ["{}", '"ab"', '{"a":1}', "1.5", "[]"])
@@ -73,8 +73,8 @@ def test_a_document_of_very_many_values_takes_little_memory(value: str) -> None:
 def test_largest_accepted_document_takes_the_calculated_memory() -> None:
     code = (
         "import resource\n"
-        "from opwatch.foreign import MOST_MEMORY, parse_json\n"
-        "raw = b'[' + b'{\"a\":\"bc\"},' * (MOST_MEMORY // 240 - 10) + b'1]'\n"
+        "from opwatch.foreign import MAX_MEMORY, parse_json\n"
+        "raw = b'[' + b'{\"a\":\"bc\"},' * (MAX_MEMORY // 240 - 10) + b'1]'\n"
         "parse_json(raw, 'it')\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)\n"
     )
@@ -164,7 +164,7 @@ def test_process_with_an_odd_name_is_reported(tmp_path: Path) -> None:
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet) as process:
         assert process.stdout and process.stdin
         process.stdout.readline()
-        names = [file.comm for file in deleted_files().files if file.pid == process.pid]
+        names = [file.comm for file in find_deleted_files().files if file.pid == process.pid]
         process.stdin.close()
     assert names == ["12345678901234\ufffd"]
 
@@ -180,7 +180,7 @@ def test_deep_groups_do_not_stop_the_names_of_the_others(tmp_path: Path) -> None
         descriptor = below
     os.close(descriptor)
     try:
-        names = cgroup_names(tmp_path)
+        names = read_cgroup_names(tmp_path)
         assert {"/", "/shallow", "/d/d"} <= set(names.values())
     finally:
         subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
@@ -189,7 +189,7 @@ def test_deep_groups_do_not_stop_the_names_of_the_others(tmp_path: Path) -> None
 # --- tools ---
 
 
-def script(folder: Path, name: str, said: bytes) -> None:
+def write_script(folder: Path, name: str, said: bytes) -> None:
     (folder / "said").write_bytes(said)
     (folder / name).write_text(f"#!/bin/sh\ncat {folder}/said\n")
     (folder / name).chmod(0o755)
@@ -197,11 +197,13 @@ def script(folder: Path, name: str, said: bytes) -> None:
 
 def test_invalid_byte_loses_no_other_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = next(path for path in sorted(GOOD.rglob("*S4510*.json")))
-    script(tmp_path, "smartctl", report.read_bytes().replace(b'"model_name": "', b'"model_name": "\xff', 1))
+    write_script(
+        tmp_path, "smartctl", report.read_bytes().replace(b'"model_name": "', b'"model_name": "\xff', 1)
+    )
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     evidence = collect_smart(Path("/dev/null"))
     assert evidence.attributes
-    script(tmp_path, "tool", b"a\xffb")
+    write_script(tmp_path, "tool", b"a\xffb")
     assert run_tool(["tool"]) == "a\ufffdb"
 
 
@@ -228,8 +230,8 @@ def test_invalid_fio_report_is_refused(text: str) -> None:
     ids=range(7),
 )
 def test_a_long_line_takes_no_time(line: str) -> None:
-    within(0.5, lambda: parse_plugin_text(line))
-    within(0.5, lambda: parse_smartctl_text("=== START OF INFORMATION SECTION ===\n" + line))
+    check_cpu_time(0.5, lambda: parse_plugin_text(line))
+    check_cpu_time(0.5, lambda: parse_smartctl_text("=== START OF INFORMATION SECTION ===\n" + line))
 
 
 @pytest.mark.parametrize(
@@ -246,12 +248,12 @@ def test_a_long_line_takes_no_time(line: str) -> None:
     ],
 )
 def test_a_row_is_numbers_or_none(words: list[str], values: list[int] | None) -> None:
-    assert foreign.numbers(words) == values
+    assert foreign.parse_all_unsigned(words) == values
 
 
 def test_numbers_without_end_are_none() -> None:
     digits = "9" * 5000
-    assert whole_number(",".join(["123"] * 2000)) is None
+    assert parse_integer(",".join(["123"] * 2000)) is None
     evidence = parse_smartctl_text(
         "=== START OF INFORMATION SECTION ===\nID# ATTRIBUTE_NAME\n"
         f"  9 Power_On_Hours -O--CK 100 100 000 - {digits}\n"
@@ -265,7 +267,7 @@ def test_a_number_without_end_does_not_cost_the_report() -> None:
     report = next(path for path in sorted(GOOD.rglob("*S4510*.json")))
     raw = report.read_bytes().replace(b'"blocks": ', b'"blocks": ' + b"9" * 5000, 1)
     assert raw != report.read_bytes()
-    assert evidence_of("x.json", raw).attributes
+    assert decode_evidence("x.json", raw).attributes
 
 
 @pytest.mark.parametrize(
@@ -273,22 +275,22 @@ def test_a_number_without_end_does_not_cost_the_report() -> None:
     [(3.0, 3), (3.5, None), (-1.0, None), (float("inf"), None), (float("nan"), None), (2.0**60, None)],
 )
 def test_whole_floats_are_integers_if_exact(value: float, number: int | None) -> None:
-    assert json_number(value) == number
+    assert parse_json_number(value) == number
 
 
 def test_checks_of_numbers_beyond_floats() -> None:
     huge = 10**400
-    assert sanity.mean_write(huge, 2000, 512, None)
-    assert sanity.too_fast(huge, 5, "ata")
-    assert sanity.ratio(huge, huge - 1, 10**12) is None
-    assert sanity.ratio(huge, 5, None)
-    assert sanity.erases(huge, 100.0, 10**12)
+    assert sanity.check_mean_write(huge, 2000, 512, None)
+    assert sanity.check_speed(huge, 5, "ata")
+    assert sanity.check_ratio(huge, huge - 1, 10**12) is None
+    assert sanity.check_ratio(huge, 5, None)
+    assert sanity.check_erases(huge, 100.0, 10**12)
 
 
 # --- settings files ---
 
 
-def entry(more: str) -> str:
+def format_entry(more: str) -> str:
     return f'[[ata]]\nname = "x"\nevidence = "y"\ndrives = "z"\nmodel = "m"\n{more}\n'
 
 
@@ -313,7 +315,7 @@ def entry(more: str) -> str:
     ],
 )
 def test_invalid_catalogue_is_refused(more: str) -> None:
-    text = entry(more)
+    text = format_entry(more)
     if more == "model = 3":
         text = text.replace('model = "m"\n', "")
     with pytest.raises(UsageError, match="mine"):
@@ -322,7 +324,7 @@ def test_invalid_catalogue_is_refused(more: str) -> None:
 
 def test_a_catalogue_in_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_bytes(entry("").encode() + b"# \xff\n")
+    path.write_bytes(format_entry("").encode() + b"# \xff\n")
     with pytest.raises(UsageError, match=r"mine\.toml"):
         load_catalogue([path])
 
@@ -341,14 +343,14 @@ def test_a_catalogue_in_another_encoding_is_refused(tmp_path: Path) -> None:
 )
 def test_invalid_profile_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="mine"):
-        profiles.parse("mine", text).scaled(1 << 20)
+        profiles.parse_profile("mine", text).scale_to(1 << 20)
 
 
 def test_a_profile_in_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(b"description = '\xff'\n")
     with pytest.raises(UsageError, match=r"mine"):
-        profiles.load(str(path))
+        profiles.load_profile(str(path))
 
 
 @pytest.mark.parametrize("text", ["cause = [3]", "[[cause]]\nnumber = 1\neffect = []", "a = " + "[" * 300])

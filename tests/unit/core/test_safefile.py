@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import RefusedError
-from opwatch.safefile import is_locked, open_own, safe_write, write_anew
+from opwatch.safefile import is_locked, open_own_file, replace_file, safe_write
 
 
 def test_file_is_private_for_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         safe_write(tmp_path / "state", b"all")
-        descriptor, made = open_own(tmp_path / "other")
+        descriptor, made = open_own_file(tmp_path / "other")
     finally:
         os.umask(before)
     os.close(descriptor)
@@ -36,7 +36,7 @@ def test_a_planted_link_is_neither_followed_nor_replaced(tmp_path: Path) -> None
     with pytest.raises(RefusedError, match="is a link"):
         safe_write(tmp_path / "state", b"mine")
     with pytest.raises(RefusedError, match="is a link"):
-        open_own(tmp_path / "state")
+        open_own_file(tmp_path / "state")
     assert victim.read_bytes() == b"precious"
     assert (tmp_path / "state").is_symlink()
 
@@ -44,7 +44,7 @@ def test_a_planted_link_is_neither_followed_nor_replaced(tmp_path: Path) -> None
 def test_dangling_link_is_refused_without_creating_a_file(tmp_path: Path) -> None:
     (tmp_path / "state").symlink_to(tmp_path / "made")
     with pytest.raises(RefusedError, match="is a link"):
-        open_own(tmp_path / "state")
+        open_own_file(tmp_path / "state")
     assert not (tmp_path / "made").exists()
 
 
@@ -53,7 +53,7 @@ def test_a_second_name_of_a_file_is_not_written_through(tmp_path: Path) -> None:
     victim.write_bytes(b"precious")
     (tmp_path / "state").hardlink_to(victim)
     with pytest.raises(RefusedError, match="2 names"):
-        open_own(tmp_path / "state")
+        open_own_file(tmp_path / "state")
     safe_write(tmp_path / "state", b"mine")
     assert (victim.read_bytes(), (tmp_path / "state").read_bytes()) == (b"precious", b"mine")
 
@@ -63,7 +63,7 @@ def test_special_files_are_refused_immediately(tmp_path: Path, kind: str) -> Non
     path = tmp_path / "state"
     os.mkfifo(path) if kind == "pipe" else path.mkdir()
     with pytest.raises(RefusedError, match="no regular file"):
-        open_own(path)
+        open_own_file(path)
     with pytest.raises(RefusedError, match="no regular file"):
         safe_write(path, b"mine")
 
@@ -74,19 +74,19 @@ def test_a_file_of_another_user_is_not_appended_to(tmp_path: Path) -> None:
     path.write_bytes(b"theirs")
     os.chown(path, 65534, 65534)
     with pytest.raises(RefusedError, match="belongs to user 65534"):
-        open_own(path)
+        open_own_file(path)
     assert path.read_bytes() == b"theirs"
 
 
 def test_failed_write_keeps_the_old_content(tmp_path: Path) -> None:
-    def full() -> Iterator[bytes]:
+    def yield_until_full() -> Iterator[bytes]:
         yield b"half"
         raise OSError(errno.ENOSPC, "no space")
 
     path = tmp_path / "state"
     safe_write(path, b"old")
     with pytest.raises(OSError, match="no space"):
-        write_anew(path, full())
+        replace_file(path, yield_until_full())
     assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
     assert path.read_bytes() == b"old"
 
@@ -97,25 +97,25 @@ def test_file_and_folder_are_synced_before_the_write_returns(
     calls = []
     sync, rename = os.fsync, os.rename
 
-    def fsync(descriptor: int) -> None:
+    def record_fsync(descriptor: int) -> None:
         calls.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
         sync(descriptor)
 
-    def renamed(old: str, new: str, src_dir_fd: int, dst_dir_fd: int) -> None:
+    def record_rename(old: str, new: str, src_dir_fd: int, dst_dir_fd: int) -> None:
         calls.append("rename")
         rename(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "rename", renamed)
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "rename", record_rename)
     safe_write(tmp_path / "state", b"all")
     assert calls == ["file", "rename", "folder"]
 
 
 def test_rewritten_file_can_be_appended(tmp_path: Path) -> None:
-    descriptor = write_anew(tmp_path / "state", [b"one", b"two"])
+    descriptor = replace_file(tmp_path / "state", [b"one", b"two"])
     os.write(descriptor, b"three")
     os.close(descriptor)
-    descriptor, made = open_own(tmp_path / "state")
+    descriptor, made = open_own_file(tmp_path / "state")
     os.write(descriptor, b"four")
     os.close(descriptor)
     assert not made

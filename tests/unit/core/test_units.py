@@ -23,12 +23,12 @@ from opwatch import units
     ],
 )
 def test_duration_is_rounded_with_its_unit(ns: float | None, text: str) -> None:
-    assert units.duration(ns) == text
+    assert units.format_ns(ns) == text
 
 
 @given(st.floats(0, 9e12))
 def test_durations_fit_their_column_and_are_right_to_half_a_percent(ns: float) -> None:
-    text = units.duration(ns)
+    text = units.format_ns(ns)
     assert len(text) <= 5
     value = float(text[:-1]) * {"n": 1, "u": 1e3, "m": 1e6, "s": 1e9}[text[-1]]
     assert value == pytest.approx(ns, rel=0.0051, abs=0.5)
@@ -36,7 +36,7 @@ def test_durations_fit_their_column_and_are_right_to_half_a_percent(ns: float) -
 
 @given(st.floats(0, 9e9))
 def test_rates_fit_their_column(per_second: float) -> None:
-    assert len(units.rate(per_second)) <= 6
+    assert len(units.format_rate(per_second)) <= 6
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_rates_fit_their_column(per_second: float) -> None:
     [(None, "-"), (512, "512"), (4096, "4k"), (1 << 20, "1M"), (1_310_720, "1.25M"), (3 << 30, "3G")],
 )
 def test_size_is_rounded_with_its_unit(n_bytes: int | None, text: str) -> None:
-    assert units.size(n_bytes) == text
+    assert units.format_size(n_bytes) == text
 
 
 @pytest.mark.parametrize(
     ("n_bytes", "text"), [(0, "0 B"), (960_197_124_096, "960 GB"), (1_920_383_410_176, "1.92 TB")]
 )
 def test_capacity_is_rounded_with_its_unit(n_bytes: int, text: str) -> None:
-    assert units.capacity(n_bytes) == text
+    assert units.format_capacity(n_bytes) == text

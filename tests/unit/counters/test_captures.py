@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.firmware.recorded import evidence_of, read_recorded
+from opwatch.collectors.firmware.recorded import decode_evidence, read_recorded
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
-from opwatch.counters.evidence import Evidence, ScsiCounters, merge
-from opwatch.counters.prove.report import report
-from opwatch.counters.prove.statistics import UNITS, close
+from opwatch.counters.evidence import Evidence, ScsiCounters, merge_evidence
+from opwatch.counters.prove.report import make_report
+from opwatch.counters.prove.statistics import UNITS, is_close
 from opwatch.counters.reading import DriveFacts, Proof, Report
 
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
@@ -26,7 +26,7 @@ def catalogue() -> Catalogue:
     return load_catalogue(system=NOWHERE)
 
 
-def both(counters: Report) -> tuple[int | None, int | None]:
+def get_written_bytes(counters: Report) -> tuple[int | None, int | None]:
     host, nand = counters.readings["host_written"], counters.readings["nand_written"]
     for reading in (host, nand):
         assert (reading.value is None) == (reading.reason is not None)
@@ -69,14 +69,17 @@ def test_no_capture_is_forgotten() -> None:
 
 @pytest.mark.parametrize("name", LINUXHW)
 def test_text_reports_of_smartctl_are_decoded(catalogue: Catalogue, name: str) -> None:
-    assert both(report(read_recorded([GOOD / "linuxhw" / f"{name}.txt"]), catalogue)) == LINUXHW[name]
+    assert (
+        get_written_bytes(make_report(read_recorded([GOOD / "linuxhw" / f"{name}.txt"]), catalogue))
+        == LINUXHW[name]
+    )
 
 
 @pytest.mark.parametrize("name", LINUXHW)
 def test_the_catalogue_alone_agrees_with_the_statistics(catalogue: Catalogue, name: str) -> None:
     evidence = read_recorded([GOOD / "linuxhw" / f"{name}.txt"])
-    blind = report(replace(evidence, statistics=None), catalogue)
-    host, nand = both(blind)
+    blind = make_report(replace(evidence, statistics=None), catalogue)
+    host, nand = get_written_bytes(blind)
     expected_host, expected_nand = LINUXHW[name]
     assert nand == expected_nand
     assert (host is None) == (expected_host is None)
@@ -131,13 +134,15 @@ CDI = {
 
 @pytest.mark.parametrize("name", EXPORTER)
 def test_json_reports_of_smartctl_are_decoded(catalogue: Catalogue, name: str) -> None:
-    counters = report(read_recorded([GOOD / "smartctl_exporter" / f"{name}.json"]), catalogue)
-    assert both(counters) == EXPORTER[name]
+    counters = make_report(read_recorded([GOOD / "smartctl_exporter" / f"{name}.json"]), catalogue)
+    assert get_written_bytes(counters) == EXPORTER[name]
 
 
 @pytest.mark.parametrize("name", CDI)
 def test_documents_with_logs_of_both_tools(catalogue: Catalogue, name: str) -> None:
-    assert both(report(read_recorded([GOOD / "cdi" / f"{name}.json"]), catalogue)) == CDI[name]
+    assert (
+        get_written_bytes(make_report(read_recorded([GOOD / "cdi" / f"{name}.json"]), catalogue)) == CDI[name]
+    )
 
 
 def test_no_json_capture_is_forgotten() -> None:
@@ -164,7 +169,7 @@ CACHELIB = {
 BY_GUID = {"WesternDigitalDevice", "OcpSupportedDevice_ModelListed", "OcpSupportedDevice_ModelNotListed"}
 
 
-def cachelib(name: str) -> Evidence:
+def read_cachelib(name: str) -> Evidence:
     return read_recorded([GOOD / "cachelib" / f"{name}.txt"])
 
 
@@ -172,47 +177,53 @@ def cachelib(name: str) -> Evidence:
 def test_texts_of_vendor_tools(catalogue: Catalogue, name: str) -> None:
     model, gigabytes, nand = CACHELIB[name]
     drive = Evidence(drive=DriveFacts(protocol="nvme", model=model, capacity_bytes=gigabytes * 10**9))
-    assert both(report(merge(drive, cachelib(name)), catalogue))[1] == nand
-    assert both(report(cachelib(name), catalogue))[1] == (nand if name in BY_GUID else None)
+    assert get_written_bytes(make_report(merge_evidence(drive, read_cachelib(name)), catalogue))[1] == nand
+    assert get_written_bytes(make_report(read_cachelib(name), catalogue))[1] == (
+        nand if name in BY_GUID else None
+    )
 
 
 def test_intel_and_seagate_have_a_host_side(catalogue: Catalogue) -> None:
     for name, host in (("IntelDevice", 172365270 * MIB32), ("SeagateDevice", 0xEFB8D568 * 512000)):
         drive = Evidence(drive=DriveFacts(protocol="nvme", model=CACHELIB[name][0]))
-        assert both(report(merge(drive, cachelib(name)), catalogue))[0] == host
+        assert (
+            get_written_bytes(make_report(merge_evidence(drive, read_cachelib(name)), catalogue))[0] == host
+        )
 
 
 def test_unimplemented_counters_have_no_number(catalogue: Catalogue) -> None:
     evidence = read_recorded([GOOD / "issues" / "nvme-cli_issue_245_zero_counters.txt"])
     drive = Evidence(drive=DriveFacts(protocol="nvme", model="INTEL SSDPEDME016T4F"))
-    counters = report(merge(drive, evidence), catalogue)
-    assert both(counters) == (None, None)
+    counters = make_report(merge_evidence(drive, evidence), catalogue)
+    assert get_written_bytes(counters) == (None, None)
     assert "not implemented" in (counters.readings["nand_written"].reason or "")
 
 
 def test_below_the_host_is_a_number_with_a_remark(catalogue: Catalogue) -> None:
     evidence = read_recorded([GOOD / "issues" / "nvme-cli_issue_814_hpe_p4610_smart_log_add.txt"])
-    counters = report(merge(Evidence(drive=DriveFacts(model="MO001600KWVUU")), evidence), catalogue)
-    assert both(counters) == (45197 * MIB32, 40262 * MIB32)
+    counters = make_report(
+        merge_evidence(Evidence(drive=DriveFacts(model="MO001600KWVUU")), evidence), catalogue
+    )
+    assert get_written_bytes(counters) == (45197 * MIB32, 40262 * MIB32)
     assert "below" in (counters.readings["nand_written"].caveat or "")
 
 
 def test_several_files_of_a_drive_are_merged(catalogue: Catalogue) -> None:
     names = ("id_ctrl.json", "nvme_smartlog.json", "nvme_ocp_command.json")
-    counters = report(read_recorded([GOOD / "autoval" / name for name in names]), catalogue)
-    assert both(counters) == (47217872 * 512000, 39074645999616)
+    counters = make_report(read_recorded([GOOD / "autoval" / name for name in names]), catalogue)
+    assert get_written_bytes(counters) == (47217872 * 512000, 39074645999616)
     assert counters.readings["erase_max"].value == 45
     assert counters.readings["temperature"].value == 33
 
 
 def test_sas_has_no_nand_in_words(catalogue: Catalogue) -> None:
-    counters = report(read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), catalogue)
-    assert both(counters) == (None, None)
+    counters = make_report(read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), catalogue)
+    assert get_written_bytes(counters) == (None, None)
     assert counters.readings["host_read"].value == 77_000_000
     flash = replace(
         read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), drive=DriveFacts(protocol="scsi")
     )
-    assert "not measurable" in (report(flash, catalogue).readings["nand_written"].reason or "")
+    assert "not measurable" in (make_report(flash, catalogue).readings["nand_written"].reason or "")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +241,7 @@ def test_the_two_counters_of_a_sas_drive(
 ) -> None:
     drive = DriveFacts(protocol="scsi", lba_bytes=512)
     counters = ScsiCounters(written_mb=10**7, read_mb=None, blocks_received=blocks)
-    counters_report = report(Evidence(drive, scsi=counters), catalogue)
+    counters_report = make_report(Evidence(drive, scsi=counters), catalogue)
     written = counters_report.readings["host_written"]
     assert written.value == value
     [other] = counters_report.others["host_written"]
@@ -245,7 +256,7 @@ def test_the_unit_that_ten_gibibytes_prove() -> None:
     with (GOOD / "issues" / "smartmontools_issue_578_10GiB_delta.txt").open() as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     delta = {row["attr"]: int(row["after"]) - int(row["before"]) for row in rows}
-    fits = [unit for unit in UNITS if close(delta["241"] * unit, 10 << 30, unit, 0.03)]
+    fits = [unit for unit in UNITS if is_close(delta["241"] * unit, 10 << 30, unit, 0.03)]
     assert fits == [MIB32]
 
 
@@ -260,4 +271,4 @@ def test_carriage_returns_and_a_bom_are_ignored(path: Path) -> None:
     if "delta" in path.name:
         return
     raw = path.read_bytes()
-    assert evidence_of("a", b"\xef\xbb\xbf" + raw.replace(b"\n", b"\r\n")) == evidence_of("a", raw)
+    assert decode_evidence("a", b"\xef\xbb\xbf" + raw.replace(b"\n", b"\r\n")) == decode_evidence("a", raw)

@@ -11,7 +11,7 @@ from opwatch.counters.catalogue.families import Catalogue, Entry, load_catalogue
 from opwatch.counters.catalogue.fingerprints import UnitRules
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, Statistics, VendorPage
-from opwatch.counters.prove.report import report
+from opwatch.counters.prove.report import make_report
 from opwatch.counters.reading import DriveFacts, Proof, Report
 from opwatch.errors import UsageError
 
@@ -90,7 +90,7 @@ CAPACITY, HOURS = 960 * 10**9, 20_000
 ATA = [entry for entry in CATALOGUE.entries if entry.protocol == "ata" and entry.host]
 
 
-def drive(entry: Entry, model: str | None = None) -> DriveFacts:
+def make_drive(entry: Entry, model: str | None = None) -> DriveFacts:
     example = EXAMPLES[entry.name]
     return DriveFacts(
         protocol=entry.protocol,
@@ -102,7 +102,7 @@ def drive(entry: Entry, model: str | None = None) -> DriveFacts:
     )
 
 
-def sata(entry: Entry, scale: int = 1) -> Evidence:
+def make_sata_evidence(entry: Entry, scale: int = 1) -> Evidence:
     """A drive of the entry with 100 TB host writes and twice as many NAND writes."""
     assert entry.host
     raws = dict.fromkeys((*entry.requires, *(int(term) for term in entry.erase)), 0)
@@ -120,11 +120,11 @@ def sata(entry: Entry, scale: int = 1) -> Evidence:
     attributes = tuple(
         Attribute(number, "Unknown_Attribute", raw, str(raw), 100) for number, raw in raws.items()
     )
-    return Evidence(drive=drive(entry), attributes=attributes, power_on_hours=HOURS)
+    return Evidence(drive=make_drive(entry), attributes=attributes, power_on_hours=HOURS)
 
 
-def report_of(evidence: Evidence) -> Report:
-    return report(evidence, CATALOGUE)
+def report_evidence(evidence: Evidence) -> Report:
+    return make_report(evidence, CATALOGUE)
 
 
 def test_every_entry_has_an_example_and_evidence() -> None:
@@ -134,17 +134,17 @@ def test_every_entry_has_an_example_and_evidence() -> None:
 
 @pytest.mark.parametrize("entry", CATALOGUE.entries, ids=lambda entry: entry.name)
 def test_an_entry_matches_its_drives_and_no_others(entry: Entry) -> None:
-    assert entry.matches(drive(entry))
+    assert entry.matches_drive(make_drive(entry))
     other = EXAMPLES[entry.name][3]
-    assert other is None or not entry.matches(drive(entry, other))
-    assert not entry.matches(drive(entry, f"x{EXAMPLES[entry.name][0]}")) or entry.model is None
-    assert not entry.matches(replace(drive(entry), model=None, family=None, firmware=None))
+    assert other is None or not entry.matches_drive(make_drive(entry, other))
+    assert not entry.matches_drive(make_drive(entry, f"x{EXAMPLES[entry.name][0]}")) or entry.model is None
+    assert not entry.matches_drive(replace(make_drive(entry), model=None, family=None, firmware=None))
 
 
 @pytest.mark.parametrize("entry", ATA, ids=lambda entry: entry.name)
 def test_a_good_drive_has_its_bytes(entry: Entry) -> None:
     assert entry.host
-    proven = report_of(sata(entry))
+    proven = report_evidence(make_sata_evidence(entry))
     host, nand = proven.readings["host_written"], proven.readings["nand_written"]
     assert host.value is not None and abs(host.value - 10**14) <= entry.host.units[0]
     assert (host.proof, host.quantum) == (Proof.CATALOGUE, entry.host.quantum)
@@ -165,10 +165,10 @@ def test_a_good_drive_has_its_bytes(entry: Entry) -> None:
 )
 def test_the_step_of_a_counter_is_the_largest_of_its_firmwares(name: str, counter: str, step: int) -> None:
     [entry] = [entry for entry in ATA if entry.name == name]
-    assert report_of(sata(entry)).readings[counter].quantum == step
+    assert report_evidence(make_sata_evidence(entry)).readings[counter].quantum == step
 
 
-def changed(evidence: Evidence, number: int, **values: object) -> Evidence:
+def change_attribute(evidence: Evidence, number: int, **values: object) -> Evidence:
     attributes = tuple(
         replace(attribute, **values) if attribute.id == number else attribute  # type: ignore[arg-type]
         for attribute in evidence.attributes
@@ -179,19 +179,19 @@ def changed(evidence: Evidence, number: int, **values: object) -> Evidence:
 @pytest.mark.parametrize("entry", ATA, ids=lambda entry: entry.name)
 def test_a_doubtful_drive_has_none(entry: Entry) -> None:
     assert entry.host
-    term, good = int(entry.host.terms[0]), sata(entry)
+    term, good = int(entry.host.terms[0]), make_sata_evidence(entry)
     doubtful = [
-        changed(good, term, raw=(1 << 48) - 1),  # all ones
-        changed(good, term, raw=0),  # not implemented
-        changed(good, term, raw=None),  # several numbers in the raw value
-        changed(good, term, name="Power_Loss_Count"),  # relabelled
-        sata(entry, scale=10**6),  # more than the interface can transfer
+        change_attribute(good, term, raw=(1 << 48) - 1),  # all ones
+        change_attribute(good, term, raw=0),  # not implemented
+        change_attribute(good, term, raw=None),  # several numbers in the raw value
+        change_attribute(good, term, name="Power_Loss_Count"),  # relabelled
+        make_sata_evidence(entry, scale=10**6),  # more than the interface can transfer
         replace(good, attributes=tuple(attribute for attribute in good.attributes if attribute.id != term)),
         replace(good, attributes=(*good.attributes, *good.attributes)),
         replace(good, drive=replace(good.drive, model="ACME", family=None)),
     ]
     for evidence in doubtful:
-        reading = report_of(evidence).readings["host_written"]
+        reading = report_evidence(evidence).readings["host_written"]
         assert reading.value is None and reading.reason
 
 
@@ -200,34 +200,34 @@ def test_a_doubtful_drive_has_none(entry: Entry) -> None:
 )
 def test_nand_below_the_host_is_refused(entry: Entry) -> None:
     assert entry.nand and entry.host
-    good = sata(entry)
+    good = make_sata_evidence(entry)
     for term in entry.nand.terms:
-        good = changed(good, int(term), raw=1000)
-    assert report_of(good).readings["nand_written"].value is None
+        good = change_attribute(good, int(term), raw=1000)
+    assert report_evidence(good).readings["nand_written"].value is None
 
 
 @pytest.mark.parametrize("entry", ATA, ids=lambda entry: entry.name)
 def test_device_statistics_that_disagree_are_not_averaged(entry: Entry) -> None:
-    good = replace(sata(entry), statistics=Statistics({(1, 0x18): 10**14 // 512 * 3}))
-    assert report_of(good).readings["host_written"].value is None
-    agree = replace(sata(entry), statistics=Statistics({(1, 0x18): 10**14 // 512}))
-    assert report_of(agree).readings["host_written"].proof is Proof.SPEC
-    wrapped = replace(sata(entry), statistics=Statistics({(1, 0x18): 10**14 // 512 % 2**32}))
-    assert report_of(wrapped).readings["host_written"].proof is Proof.CALIBRATED
+    good = replace(make_sata_evidence(entry), statistics=Statistics({(1, 0x18): 10**14 // 512 * 3}))
+    assert report_evidence(good).readings["host_written"].value is None
+    agree = replace(make_sata_evidence(entry), statistics=Statistics({(1, 0x18): 10**14 // 512}))
+    assert report_evidence(agree).readings["host_written"].proof is Proof.SPEC
+    wrapped = replace(make_sata_evidence(entry), statistics=Statistics({(1, 0x18): 10**14 // 512 % 2**32}))
+    assert report_evidence(wrapped).readings["host_written"].proof is Proof.CALIBRATED
 
 
 def test_statistics_that_may_have_wrapped_are_refused() -> None:
     entry = next(
         entry_of_list for entry_of_list in CATALOGUE.entries if entry_of_list.name == "statistics-wrap"
     )
-    short = Evidence(drive=drive(entry), statistics=Statistics({(1, 0x18): 10**9}), power_on_hours=HOURS)
-    assert report_of(short).readings["host_written"].value is None
+    short = Evidence(drive=make_drive(entry), statistics=Statistics({(1, 0x18): 10**9}), power_on_hours=HOURS)
+    assert report_evidence(short).readings["host_written"].value is None
     beyond = replace(short, statistics=Statistics({(1, 0x18): 10**10}))
-    assert report_of(beyond).readings["host_written"].value == 512 * 10**10
+    assert report_evidence(beyond).readings["host_written"].value == 512 * 10**10
 
 
 def test_statistics_that_an_attribute_contradicts_are_refused() -> None:
-    def acme(**raws: int) -> Evidence:
+    def make_acme_evidence(**raws: int) -> Evidence:
         attributes = tuple(
             Attribute(int(key[1:]), "Total_LBAs_Written", raw, str(raw)) for key, raw in raws.items()
         )
@@ -236,10 +236,10 @@ def test_statistics_that_an_attribute_contradicts_are_refused() -> None:
 
     one_tib = (1 << 31) * 512
     for raws in ({}, {"a241": 1 << 10}, {"a241": 1 << 15}, {"a241": 777, "a233": 1 << 15}):
-        assert report_of(acme(**raws)).readings["host_written"].value == one_tib
-    assert report_of(acme(a241=777)).readings["host_written"].value is None
+        assert report_evidence(make_acme_evidence(**raws)).readings["host_written"].value == one_tib
+    assert report_evidence(make_acme_evidence(a241=777)).readings["host_written"].value is None
     # The value is equal modulo 2^32 sectors because the statistics have wrapped.
-    wrapped = report_of(acme(a241=(1 << 31) + (3 << 32))).readings["host_written"]
+    wrapped = report_evidence(make_acme_evidence(a241=(1 << 31) + (3 << 32))).readings["host_written"]
     assert (wrapped.value, wrapped.proof) == (one_tib + 3 * (1 << 41), Proof.CALIBRATED)
 
 
@@ -249,13 +249,13 @@ def test_host_bytes_select_the_unit(units: int) -> None:
     page = bytearray(512)
     page[176:184] = (3 * 10**14 // units).to_bytes(8, "little")
     evidence = Evidence(
-        drive=drive(entry),
+        drive=make_drive(entry),
         smart=SmartLog(data_units_written=10**14 // 512_000, write_commands=10**10, power_on_hours=HOURS),
         vendor=(VendorPage(0xD0, bytes(page)),),
     )
-    nand = report_of(evidence).readings["nand_written"]
+    nand = report_evidence(evidence).readings["nand_written"]
     assert nand.value == 3 * 10**14 // units * units
-    alone = report_of(replace(evidence, smart=None)).readings["nand_written"]
+    alone = report_evidence(replace(evidence, smart=None)).readings["nand_written"]
     assert alone.value is None and alone.reason
 
 
@@ -284,5 +284,5 @@ def test_the_user_comes_first(tmp_path: Path) -> None:
         "host = { of = [241], unit = 512 }\n"
     )
     catalogue = load_catalogue([mine], system=tmp_path)
-    names = [entry.name for entry in catalogue.matching(DriveFacts(model="SuperMicro SSD"), "ata")]
+    names = [entry.name for entry in catalogue.find_entries(DriveFacts(model="SuperMicro SSD"), "ata")]
     assert names[0] == "mine" and "supermicro-satadom" in names

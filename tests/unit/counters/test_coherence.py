@@ -11,12 +11,12 @@ import pytest
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statistics
 from opwatch.counters.prove import sanity
-from opwatch.counters.prove.report import report
+from opwatch.counters.prove.report import make_report
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof
-from opwatch.counters.reports.numbers import json_number, whole_number
+from opwatch.counters.reports.numbers import parse_integer, parse_json_number
 from opwatch.counters.reports.smartctl_text import parse_smartctl_text
-from opwatch.sinks.counters import document, lines
-from tests.learning.rows import blind, read_rows
+from opwatch.sinks.counters import build_counters_document, format_counters
+from tests.learning.rows import drop_statistics, read_rows
 
 ROWS = Path(__file__).parents[2] / "fixtures" / "good" / "smart_rows" / "drives.jsonl"
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
@@ -24,8 +24,8 @@ DRIVES = {f"{drive.drive.model} {drive.drive.firmware}": drive for drive in read
 MIB16, GIB = 1 << 24, 1 << 30
 
 
-def host(evidence: Evidence) -> CounterReading:
-    return report(evidence, CATALOGUE).readings["host_written"]
+def get_host_reading(evidence: Evidence) -> CounterReading:
+    return make_report(evidence, CATALOGUE).readings["host_written"]
 
 
 # Expected bytes from attributes alone, then with device statistics.
@@ -41,14 +41,14 @@ EXPECTED = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_units_of_drives_that_names_mislead_about(name: str) -> None:
     alone, together = EXPECTED[name]
-    assert host(blind(DRIVES[name])).value == alone
-    value = host(DRIVES[name]).value
-    assert value is not None and abs(value - together) <= 2 * host(DRIVES[name]).quantum
+    assert get_host_reading(drop_statistics(DRIVES[name])).value == alone
+    value = get_host_reading(DRIVES[name]).value
+    assert value is not None and abs(value - together) <= 2 * get_host_reading(DRIVES[name]).quantum
 
 
 def test_statistics_that_erases_contradict_are_no_number() -> None:
     # 3.18 PB with 325 erases of 128 GB.
-    reading = host(DRIVES["SanDisk SD7SB3Q128G1001 X2160001"])
+    reading = get_host_reading(DRIVES["SanDisk SD7SB3Q128G1001 X2160001"])
     assert reading.value is None and "325 erases" in (reading.reason or "")
 
 
@@ -59,9 +59,9 @@ def test_statistics_that_repeat_attributes_prove_no_unit(firmware: str, *, with_
     # 256 GB; 16 and 32 MiB fit the erases equally well.
     ours = DRIVES["SanDisk SD9SB8W-256G-1006 X6103006"]
     drive = replace(ours, drive=replace(ours.drive, firmware=firmware))
-    reading = host(drive if with_statistics else blind(drive))
+    reading = get_host_reading(drive if with_statistics else drop_statistics(drive))
     assert reading.value is None and reading.reason
-    assert host(DRIVES["SanDisk SD8SB8U-128G-1006 X4120006"]).value == 636384 * MIB16
+    assert get_host_reading(DRIVES["SanDisk SD8SB8U-128G-1006 X4120006"]).value == 636384 * MIB16
 
 
 def test_counterfeit_is_not_treated_as_the_genuine_model() -> None:
@@ -69,49 +69,50 @@ def test_counterfeit_is_not_treated_as_the_genuine_model() -> None:
     names = tuple(replace(attribute, name="Unknown_Attribute") for attribute in ours.attributes)
     fake = replace(ours, drive=replace(ours.drive, model="Samsung SSD 870 EVO 250GB"), attributes=names)
     # 262770 sectors would be 135 MB.
-    value = host(blind(fake)).value
+    value = get_host_reading(drop_statistics(fake)).value
     assert value is None or abs(value - (262770 << 25)) <= 1 << 25
-    assert host(ours).value == 17220894720 * 512
+    assert get_host_reading(ours).value == 17220894720 * 512
 
 
-def nand(name: str) -> CounterReading:
-    return report(DRIVES[name], CATALOGUE).readings["nand_written"]
+def get_nand_reading(name: str) -> CounterReading:
+    return make_report(DRIVES[name], CATALOGUE).readings["nand_written"]
 
 
 def test_nand_writes_that_no_erases_confirm_are_refused() -> None:
     # 71,245 GiB of TLC are 1.12 times 68 erases of 1 TB; 259,021 GiB of SLC are 3.8 times as much.
     for model in ("SanDisk SSD PLUS 1000GB UH5100RL", "WD Blue SA510 2.5 250GB 52008100"):
-        refused = nand(model)
+        refused = get_nand_reading(model)
         assert refused.value is None and "233" in (refused.reason or "")
 
 
 def test_pages_are_bytes_where_the_host_never_filled_more() -> None:
-    assert nand("Crucial_CT250MX200SSD1 MU02").value == (593061801 + 334502269) * 16384
+    assert get_nand_reading("Crucial_CT250MX200SSD1 MU02").value == (593061801 + 334502269) * 16384
     # 174 TB do not fit in 208,645,945 pages: the page count has wrapped.
-    refused = nand("Crucial_CT250MX200SSD1 MU01")
+    refused = get_nand_reading("Crucial_CT250MX200SSD1 MU01")
     assert refused.value is None and "do not hold" in (refused.reason or "")
 
 
 def test_pages_of_unknown_size_give_only_a_ratio() -> None:
     mx500 = parse_smartctl_text((ROWS.parents[1] / "counters/linuxhw/mx500_devstat_wrap32.txt").read_text())
-    said = report(mx500, CATALOGUE)
+    said = make_report(mx500, CATALOGUE)
     life = said.lifetime
     assert life and life.most is None and abs(life.ratio - (2525283724 + 1507252867) / 2525283724) < 1e-12
     assert said.readings["nand_written"].value is None and life.least < life.ratio
     assert any(
-        line.startswith("lifetime WAF: 1.6 or more: 1.6 NAND pages for a page") for line in lines(said)
+        line.startswith("lifetime WAF: 1.6 or more: 1.6 NAND pages for a page")
+        for line in format_counters(said)
     )
-    assert document(said, None)["lifetime_waf"]["of"] == "pages"
+    assert build_counters_document(said, None)["lifetime_waf"]["of"] == "pages"
     none = tuple(a if a.id != 247 else replace(a, raw=0) for a in mx500.attributes)
-    assert report(replace(mx500, attributes=none), CATALOGUE).lifetime is None
+    assert make_report(replace(mx500, attributes=none), CATALOGUE).lifetime is None
 
 
 def test_an_attribute_that_is_saved_later_does_not_contradict() -> None:
-    reading = host(DRIVES["INTEL SSDSC2BW120A4 DC32"])
+    reading = get_host_reading(DRIVES["INTEL SSDSC2BW120A4 DC32"])
     assert reading.proof is Proof.SPEC
 
 
-def scaled(evidence: Evidence, factor: float) -> Evidence:
+def scale_statistics(evidence: Evidence, factor: float) -> Evidence:
     assert evidence.statistics
     values = {where: round(value * factor) for where, value in evidence.statistics.values.items()}
     return replace(evidence, statistics=Statistics(values))
@@ -123,11 +124,13 @@ def scaled(evidence: Evidence, factor: float) -> Evidence:
     ["SK hynix SC311 SATA 128GB 70000P10", "XF1230-1A0240 ST200355", "Ssmsung SSD 870 EVO 250GB FW200807"],
 )
 def test_scaled_statistics_are_contradicted(name: str, factor: float) -> None:
-    reading = host(scaled(DRIVES[name], factor))
+    reading = get_host_reading(scale_statistics(DRIVES[name], factor))
     assert reading.value is None and reading.reason
 
 
-def acme(sectors: int, hours: int | None, capacity: int | None, *attributes: Attribute) -> Evidence:
+def make_acme_evidence(
+    sectors: int, hours: int | None, capacity: int | None, *attributes: Attribute
+) -> Evidence:
     return Evidence(
         DriveFacts("ata", "ACME", capacity_bytes=capacity),
         attributes=attributes,
@@ -139,25 +142,37 @@ def acme(sectors: int, hours: int | None, capacity: int | None, *attributes: Att
 @pytest.mark.parametrize(
     ("evidence", "reason"),
     [
-        (acme(10**13, 100, None), "more than the interface can carry"),
-        (acme(10**13, None, 10**11), "more than 40000 times the capacity"),
+        (make_acme_evidence(10**13, 100, None), "more than the interface can carry"),
+        (make_acme_evidence(10**13, None, 10**11), "more than 40000 times the capacity"),
         # An implausible hour count does not make the value possible.
-        (acme(10**13, 10**6, 10**11), "more than 40000 times the capacity"),
-        (acme(10**11, 9000, 10**11, Attribute(173, "Avg_Write/Erase_Count", 11, "11")), "11 erases"),
-        (acme(10**11, 9000, None, Attribute(241, "Total_LBAs_Written", 777, "777")), "in no unit"),
+        (make_acme_evidence(10**13, 10**6, 10**11), "more than 40000 times the capacity"),
+        (
+            make_acme_evidence(10**11, 9000, 10**11, Attribute(173, "Avg_Write/Erase_Count", 11, "11")),
+            "11 erases",
+        ),
+        (
+            make_acme_evidence(10**11, 9000, None, Attribute(241, "Total_LBAs_Written", 777, "777")),
+            "in no unit",
+        ),
         # 512,000 and 10^6 bytes are units of other protocols.
-        (acme(10**9, 9000, None, Attribute(241, "Total_LBAs_Written", 10**6, "1")), "in no unit"),
-        (acme(10**9, 9000, None, Attribute(241, "Total_LBAs_Written", 512000, "1")), "in no unit"),
+        (
+            make_acme_evidence(10**9, 9000, None, Attribute(241, "Total_LBAs_Written", 10**6, "1")),
+            "in no unit",
+        ),
+        (
+            make_acme_evidence(10**9, 9000, None, Attribute(241, "Total_LBAs_Written", 512000, "1")),
+            "in no unit",
+        ),
     ],
 )
 def test_statistics_beyond_the_drives_limits_are_refused(evidence: Evidence, reason: str) -> None:
-    reading = host(evidence)
+    reading = get_host_reading(evidence)
     assert reading.value is None and reason in (reading.reason or "")
 
 
 def test_hours_beyond_a_life_are_no_hours() -> None:
     kingdian = next(drive for name, drive in DRIVES.items() if name.startswith("KingDian"))
-    hours = report(kingdian, CATALOGUE).readings["power_on_hours"]
+    hours = make_report(kingdian, CATALOGUE).readings["power_on_hours"]
     assert hours.value is None and "not credible" in (hours.reason or "")
 
 
@@ -191,14 +206,18 @@ def test_blanks_between_thousands(text: str, units: int | None) -> None:
 
 
 def test_numbers_of_any_length_end_soon() -> None:
-    assert whole_number("9" * 5000) is None
-    assert json_number("9" * 5000) is None
-    assert json_number(1e15) == 10**15 and json_number(1e300) is None and json_number(0.5) is None
-    assert "write command" in (sanity.mean_write(10**4000, 10**3000, 512, None) or "")
-    assert sanity.beyond_erases(10**4000, 10, 10**12)
+    assert parse_integer("9" * 5000) is None
+    assert parse_json_number("9" * 5000) is None
+    assert (
+        parse_json_number(1e15) == 10**15
+        and parse_json_number(1e300) is None
+        and parse_json_number(0.5) is None
+    )
+    assert "write command" in (sanity.check_mean_write(10**4000, 10**3000, 512, None) or "")
+    assert sanity.check_erase_maximum(10**4000, 10, 10**12)
 
 
 def test_scsi_counters_that_are_equal_agree() -> None:
     counters = ScsiCounters(written_mb=10**6, read_mb=10**6, blocks_received=10**12 // 512)
-    readings = report(Evidence(DriveFacts("scsi", lba_bytes=512), scsi=counters), CATALOGUE).readings
+    readings = make_report(Evidence(DriveFacts("scsi", lba_bytes=512), scsi=counters), CATALOGUE).readings
     assert readings["host_written"].value == readings["host_read"].value == 10**12

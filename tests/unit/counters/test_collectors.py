@@ -9,39 +9,39 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.firmware.counting import Counting
+from opwatch.collectors.firmware.counting import CounterPoller
 from opwatch.collectors.firmware.smart import collect_smart
 from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.ocp import CLOUD_GUID
 from opwatch.counters.looks.nvme import collect_nvme
 from opwatch.counters.looks.smartctl import parse_output
-from opwatch.counters.looks.transport import IdentifyOnce
-from opwatch.counters.prove.report import report
+from opwatch.counters.looks.transport import CachedIdentify
+from opwatch.counters.prove.report import make_report
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.tools import cli
 from opwatch.tools.cli import main
-from tests.unit.support.sysfs import machine
+from tests.unit.support.sysfs import make_machine
 
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
 
 
-def controller(model: bytes, *, attributes: int = 0) -> bytes:
+def encode_controller(model: bytes, *, attributes: int = 0) -> bytes:
     raw = bytearray(4096)
     raw[24:64], raw[64:72], raw[96:100] = model.ljust(40), b"FW".ljust(8), attributes.to_bytes(4, "little")
     raw[280:296] = (10**12).to_bytes(16, "little")
     return bytes(raw)
 
 
-def smart(units: int, commands: int) -> bytes:
+def encode_smart_log(units: int, commands: int) -> bytes:
     raw = bytearray(512)
     raw[1:3] = (310).to_bytes(2, "little")
     raw[48:64], raw[80:96] = units.to_bytes(16, "little"), commands.to_bytes(16, "little")
     return bytes(raw)
 
 
-class Fake:
+class FakeTransport:
     """Answers from a table, refuses everything else, and records each request."""
 
     def __init__(self, pages: dict[int, bytes], model: bytes = b"ACME", attributes: int = 0) -> None:
@@ -56,7 +56,7 @@ class Fake:
 
     def identify(self, cns: int, nsid: int) -> bytes:
         if cns == 1:
-            return controller(self.model, attributes=self.attributes)
+            return encode_controller(self.model, attributes=self.attributes)
         raw = bytearray(4096)
         raw[0:8], raw[130], raw[102] = (10**9).to_bytes(8, "little"), 9, 3
         return bytes(raw)
@@ -65,8 +65,8 @@ class Fake:
 def test_a_drive_with_the_standard_pages() -> None:
     cloud = bytearray(512)
     cloud[0:16], cloud[494], cloud[496:512] = (2 * 10**12).to_bytes(16, "little"), 3, CLOUD_GUID
-    fake = Fake({2: smart(2 * 10**6, 10**8), 0xC0: bytes(cloud)}, attributes=1 << 4)
-    counters = report(collect_nvme(fake, CATALOGUE), CATALOGUE)
+    fake = FakeTransport({2: encode_smart_log(2 * 10**6, 10**8), 0xC0: bytes(cloud)}, attributes=1 << 4)
+    counters = make_report(collect_nvme(fake, CATALOGUE), CATALOGUE)
     assert counters.readings["host_written"].value == 2 * 10**6 * 512_000
     assert counters.readings["nand_written"].value == 2 * 10**12
     # The failed log 09h of the namespace's endurance group affects no other reading.
@@ -78,15 +78,15 @@ def test_a_write_that_is_in_flight_no_longer_is_counted_by_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The drive may have counted the write already."""
-    tree = machine(tmp_path)
-    folder = tree.disk("loop77", "7:77", tags=[1], attributes={"stat": stat_of(8), "inflight": "0 0"})
+    tree = make_machine(tmp_path)
+    folder = tree.add_disk("loop77", "7:77", tags=[1], attributes={"stat": format_stat(8), "inflight": "0 0"})
     # A completed request leaves the in-flight count immediately and enters the statistics later.
-    monkeypatch.setattr(time, "sleep", lambda _: (folder / "stat").write_text(stat_of(24)))
-    sample = Counting(tree.devices, tree["loop77"], CATALOGUE).look()
+    monkeypatch.setattr(time, "sleep", lambda _: (folder / "stat").write_text(format_stat(24)))
+    sample = CounterPoller(tree.devices, tree["loop77"], CATALOGUE).read_sample()
     assert (sample.before, sample.after, sample.flying) == (8 * 512, 24 * 512, 0)
 
 
-def stat_of(sectors: int) -> str:
+def format_stat(sectors: int) -> str:
     """Return the kernel's statistics of a disk with this many written sectors."""
     return f"0 0 0 0 1 0 {sectors} 0 0 0 0 0 0 0 0 0 0\n"
 
@@ -96,16 +96,16 @@ def test_vendor_pages_are_read_only_for_drives_in_the_catalogue() -> None:
         bytes((key, 0, 0, 100, 0)) + raw.to_bytes(6, "little") + b"\0"
         for key, raw in ((0xF4, 9000), (0xF5, 6000))
     )
-    pages = {2: smart(6000 * (1 << 25) // 512_000, 10**7), 0xCA: items.ljust(512, b"\0")}
-    intel = Fake(pages, b"INTEL SSDPE2KX010T8")
-    assert report(collect_nvme(intel, CATALOGUE), CATALOGUE).readings["nand_written"].value == 9000 << 25
-    acme = Fake(pages)
-    assert report(collect_nvme(acme, CATALOGUE), CATALOGUE).readings["nand_written"].value is None
+    pages = {2: encode_smart_log(6000 * (1 << 25) // 512_000, 10**7), 0xCA: items.ljust(512, b"\0")}
+    intel = FakeTransport(pages, b"INTEL SSDPE2KX010T8")
+    assert make_report(collect_nvme(intel, CATALOGUE), CATALOGUE).readings["nand_written"].value == 9000 << 25
+    acme = FakeTransport(pages)
+    assert make_report(collect_nvme(acme, CATALOGUE), CATALOGUE).readings["nand_written"].value is None
     assert 0xCA not in [lid for lid, _, _ in acme.asked]
 
 
 def test_a_drive_that_refuses_everything_has_reasons() -> None:
-    counters = report(collect_nvme(Fake({}), CATALOGUE), CATALOGUE)
+    counters = make_report(collect_nvme(FakeTransport({}), CATALOGUE), CATALOGUE)
     assert all(
         reading.value is None and reading.reason
         for name, reading in counters.readings.items()
@@ -114,24 +114,24 @@ def test_a_drive_that_refuses_everything_has_reasons() -> None:
 
 
 def test_a_folder_is_a_drive(tmp_path: Path) -> None:
-    (tmp_path / "identify-controller").write_bytes(controller(b"Simulated"))
-    (tmp_path / "log-02").write_bytes(smart(10**6, 10**7))
+    (tmp_path / "identify-controller").write_bytes(encode_controller(b"Simulated"))
+    (tmp_path / "log-02").write_bytes(encode_smart_log(10**6, 10**7))
     (tmp_path / "truth.json").write_text("{}")
     evidence = collect_nvme(FolderTransport(tmp_path), CATALOGUE)
     assert evidence.drive.model == "Simulated"
-    assert report(evidence, CATALOGUE).readings["host_written"].value == 512 * 10**9
+    assert make_report(evidence, CATALOGUE).readings["host_written"].value == 512 * 10**9
 
 
 def test_missing_privilege_is_a_single_error() -> None:
-    class Denied(Fake):
+    class DeniedTransport(FakeTransport):
         def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
             raise PermissionMissing("log pages need CAP_SYS_ADMIN")
 
     with pytest.raises(PermissionMissing):
-        collect_nvme(Denied({}), CATALOGUE)
+        collect_nvme(DeniedTransport({}), CATALOGUE)
 
 
-def smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def install_smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     program = tmp_path / "smartctl"
     program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{script}\n')
     program.chmod(0o755)
@@ -140,8 +140,8 @@ def smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
 
 def test_smartctl_is_asked_to_leave_sleepers_asleep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = GOOD / "smartctl_exporter" / "sat-Phison_Driven_SSDs-KINGSTON_SA400M8120G-sda.json"
-    smartctl(tmp_path, monkeypatch, f"cat '{path}'; exit 4")
-    counters = report(collect_smart(Path("/dev/sda")), CATALOGUE)
+    install_smartctl(tmp_path, monkeypatch, f"cat '{path}'; exit 4")
+    counters = make_report(collect_smart(Path("/dev/sda")), CATALOGUE)
     assert counters.readings["host_written"].value == 398 << 30
     assert "-n standby" in (tmp_path / "calls").read_text()
 
@@ -150,7 +150,7 @@ def test_a_drive_behind_a_controller_is_asked_by_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = GOOD / "smartctl_exporter" / "HITACHI_H109060SESUN600G_9.json"
-    smartctl(
+    install_smartctl(
         tmp_path,
         monkeypatch,
         f"case \"$*\" in *genstats*) echo '{{}}'; exit 1;; *'-d megaraid,3 /dev/sda') cat '{path}';; esac",
@@ -194,13 +194,15 @@ def test_old_smartctl_is_called_again_without_new_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = GOOD / "smartctl_exporter" / "sat-Phison_Driven_SSDs-KINGSTON_SA400M8120G-sda.json"
-    smartctl(tmp_path, monkeypatch, f"case \"$*\" in *genstats*) echo '{{}}'; exit 1;; esac; cat '{path}'")
+    install_smartctl(
+        tmp_path, monkeypatch, f"case \"$*\" in *genstats*) echo '{{}}'; exit 1;; esac; cat '{path}'"
+    )
     assert collect_smart(Path("/dev/sda")).attributes
     assert len((tmp_path / "calls").read_text().splitlines()) == 2
 
 
 def test_a_smartctl_that_cannot_open_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    smartctl(tmp_path, monkeypatch, 'echo \'{"smartctl":{"exit_status":2}}\'; exit 2')
+    install_smartctl(tmp_path, monkeypatch, 'echo \'{"smartctl":{"exit_status":2}}\'; exit 2')
     with pytest.raises(Unsupported):
         collect_smart(Path("/dev/sda"))
 
@@ -246,7 +248,7 @@ def test_bad_arguments_are_usage_errors(argv: list[str], capsys: pytest.CaptureF
 
 
 def test_poll_costs_a_command_per_page_and_identifies_once() -> None:
-    class Counted(Fake):
+    class CountingTransport(FakeTransport):
         identified = 0
 
         def identify(self, cns: int, nsid: int) -> bytes:
@@ -255,8 +257,8 @@ def test_poll_costs_a_command_per_page_and_identifies_once() -> None:
 
     cloud = bytearray(512)
     cloud[0:16], cloud[494], cloud[496:512] = (10**12).to_bytes(16, "little"), 3, CLOUD_GUID
-    fake = Counted({2: smart(10**6, 10**7), 0xC0: bytes(cloud)})
-    once = IdentifyOnce(fake)
+    fake = CountingTransport({2: encode_smart_log(10**6, 10**7), 0xC0: bytes(cloud)})
+    once = CachedIdentify(fake)
     collect_nvme(once, CATALOGUE)
     asked, identified = len(fake.asked), fake.identified
     for _ in range(3):

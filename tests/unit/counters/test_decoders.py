@@ -11,30 +11,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.collectors.firmware.recorded import evidence_of, read_recorded
+from opwatch.collectors.firmware.recorded import decode_evidence, read_recorded
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.endurance import decode_endurance_group
 from opwatch.counters.decode.fdp import decode_fdp_statistics
-from opwatch.counters.decode.identify import decode_controller, decode_namespace, uuid_index
+from opwatch.counters.decode.identify import decode_controller, decode_namespace, find_uuid_index
 from opwatch.counters.decode.ocp import BOOT_GUID, CLOUD_GUID, BootLog, CloudLog, decode_c0
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.smart_log import SmartLog, decode_smart_log
-from opwatch.counters.decode.vendor_page import decode_kv12, decode_seagate, pick
-from opwatch.counters.evidence import Evidence, merge
+from opwatch.counters.decode.vendor_page import decode_kv12, decode_seagate, find_item
+from opwatch.counters.evidence import Evidence, merge_evidence
 from opwatch.counters.looks.smartctl import parse_output
-from opwatch.counters.prove.report import report
+from opwatch.counters.prove.report import make_report
 from opwatch.counters.reading import DriveFacts
-from opwatch.counters.reports.numbers import json_number, scaled, whole_number
+from opwatch.counters.reports.numbers import parse_fixed_point, parse_integer, parse_json_number
 from opwatch.counters.reports.nvme_json import parse_nvme_json
 from opwatch.errors import OpwatchError, Unsupported, UsageError
-from tests.fuzz.counters import Fuzz
+from tests.fuzz.counters import CounterFuzzer
 
 BAD = Path(__file__).parents[2] / "fixtures" / "bad" / "counters"
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
 u128 = st.integers(1, (1 << 128) - 2)
 
 
-def page(length: int = 512, **fields: tuple[int, int, int]) -> bytes:
+def encode_page(length: int = 512, **fields: tuple[int, int, int]) -> bytes:
     """Return a page with (offset, width, value) fields."""
     raw = bytearray(length)
     for offset, width, value in fields.values():
@@ -44,20 +44,24 @@ def page(length: int = 512, **fields: tuple[int, int, int]) -> bytes:
 
 @given(u128, u128, st.integers(0, 254), st.integers(1, 1000))
 def test_smart_log_is_decoded(written: int, commands: int, used: int, kelvin: int) -> None:
-    log = decode_smart_log(page(a=(48, 16, written), b=(80, 16, commands), c=(5, 1, used), d=(1, 2, kelvin)))
+    log = decode_smart_log(
+        encode_page(a=(48, 16, written), b=(80, 16, commands), c=(5, 1, used), d=(1, 2, kelvin))
+    )
     assert (log.data_units_written, log.write_commands) == (written, commands)
     assert (log.percentage_used, log.temperature_celsius) == (used, kelvin - 273)
 
 
 @given(u128, u128)
 def test_endurance_group_log_is_decoded(host: int, media: int) -> None:
-    group = decode_endurance_group(page(a=(64, 16, host), b=(80, 16, media)))
+    group = decode_endurance_group(encode_page(a=(64, 16, host), b=(80, 16, media)))
     assert (group.data_units_written, group.media_units_written) == (host, media)
 
 
 @given(u128, u128, u128)
 def test_fdp_statistics_are_decoded(host: int, media: int, erased: int) -> None:
-    statistics = decode_fdp_statistics(page(64, a=(0, 16, host), b=(16, 16, media), c=(32, 16, erased)))
+    statistics = decode_fdp_statistics(
+        encode_page(64, a=(0, 16, host), b=(16, 16, media), c=(32, 16, erased))
+    )
     assert (statistics.host_bytes_written, statistics.media_bytes_written, statistics.media_bytes_erased) == (
         host,
         media,
@@ -67,7 +71,7 @@ def test_fdp_statistics_are_decoded(host: int, media: int, erased: int) -> None:
 
 @given(u128, st.integers(0, 0xFFFFFFFE), st.binary(min_size=16, max_size=16))
 def test_c0_only_by_its_guid(media: int, erases: int, other: bytes) -> None:
-    raw = page(a=(0, 16, media), b=(88, 4, erases), c=(494, 2, 5), d=(224, 8, 7))
+    raw = encode_page(a=(0, 16, media), b=(88, 4, erases), c=(494, 2, 5), d=(224, 8, 7))
     log = decode_c0(raw[:496] + CLOUD_GUID)
     assert isinstance(log, CloudLog)
     assert (log.media_written, log.erase_max, log.erase_average) == (media, erases, 7)
@@ -79,7 +83,7 @@ def test_c0_only_by_its_guid(media: int, erases: int, other: bytes) -> None:
 
 
 def test_erase_average_belongs_to_version_5() -> None:
-    old = decode_c0(page(a=(0, 8, 1), b=(224, 8, 7), c=(494, 2, 3))[:496] + CLOUD_GUID)
+    old = decode_c0(encode_page(a=(0, 8, 1), b=(224, 8, 7), c=(494, 2, 3))[:496] + CLOUD_GUID)
     assert isinstance(old, CloudLog) and old.erase_average is None
 
 
@@ -99,13 +103,13 @@ def test_a_key_that_is_there_twice_is_another_layout() -> None:
 
 @given(st.integers(0, (1 << 64) - 1))
 def test_items_of_seagate_are_decoded(value: int) -> None:
-    raw = page(a=(0, 2, 2), b=(2, 1, 233), c=(6, 8, value))
+    raw = encode_page(a=(0, 2, 2), b=(2, 1, 233), c=(6, 8, value))
     assert decode_seagate(raw)["233"].raw == value
 
 
 def test_a_field_of_all_ones_is_not_supported() -> None:
-    assert pick({}, b"\xff" * 512, "176:8") is None
-    assert pick({}, bytes(512), "510:8") is None
+    assert find_item({}, b"\xff" * 512, "176:8") is None
+    assert find_item({}, bytes(512), "510:8") is None
 
 
 @given(st.binary(max_size=511))
@@ -116,34 +120,34 @@ def test_short_pages_are_refused(raw: bytes) -> None:
 
 
 def test_identify_pages_are_decoded() -> None:
-    raw = page(4096, a=(0, 2, 0x8086), b=(77, 1, 5), c=(96, 4, 1 << 4 | 1 << 19), d=(280, 16, 10**12))
+    raw = encode_page(4096, a=(0, 2, 0x8086), b=(77, 1, 5), c=(96, 4, 1 << 4 | 1 << 19), d=(280, 16, 10**12))
     identity = decode_controller(raw[:24] + b"MODEL  X".ljust(40) + b"FW1".ljust(8) + raw[72:])
     assert (identity.model, identity.firmware, identity.max_transfer_bytes) == ("MODEL X", "FW1", 128 << 10)
     assert identity.has_endurance_groups and identity.has_placement and not identity.has_uuid_list
-    namespace = decode_namespace(page(4096, a=(16, 8, 5), b=(26, 1, 1), c=(134, 1, 12), d=(102, 2, 3)))
+    namespace = decode_namespace(encode_page(4096, a=(16, 8, 5), b=(26, 1, 1), c=(134, 1, 12), d=(102, 2, 3)))
     assert (namespace.used_lbas, namespace.lba_bytes, namespace.endurance_group) == (5, 4096, 3)
-    uuids = page(4096, a=(32 + 16, 16, 7), b=(64 + 16, 16, 9))
-    assert uuid_index(uuids, (9).to_bytes(16, "little")) == 2
-    assert uuid_index(uuids, b"x" * 16) == 0
+    uuids = encode_page(4096, a=(32 + 16, 16, 7), b=(64 + 16, 16, 9))
+    assert find_uuid_index(uuids, (9).to_bytes(16, "little")) == 2
+    assert find_uuid_index(uuids, b"x" * 16) == 0
 
 
 @given(st.integers(0, 10**20))
 def test_numbers_with_separators(number: int) -> None:
     for separator in (",", ".", "'", "\u202f", "\u00a0"):
-        assert whole_number(f"{number:,}".replace(",", separator)) == number
-    assert json_number({"hi": number >> 64, "lo": number & (1 << 64) - 1}) == number
+        assert parse_integer(f"{number:,}".replace(",", separator)) == number
+    assert parse_json_number({"hi": number >> 64, "lo": number & (1 << 64) - 1}) == number
 
 
 @pytest.mark.parametrize(
     "text", ["", "1,23", "12,3456", "1,234.567", "-1", "1e3", "0x", "1 2", "½", "٣", "1.5 TB"]
 )
 def test_half_a_number_is_none(text: str) -> None:
-    assert whole_number(text) is None
+    assert parse_integer(text) is None
 
 
 def test_gigabytes_are_exact() -> None:
-    assert scaled("292086.584", 3) == 292086584
-    assert scaled("1.2345", 3) is None
+    assert parse_fixed_point("292086.584", 3) == 292086584
+    assert parse_fixed_point("1.2345", 3) is None
 
 
 @pytest.mark.parametrize("path", sorted(BAD.iterdir()), ids=lambda path: path.name)
@@ -153,7 +157,7 @@ def test_bad_files_give_no_number(path: Path) -> None:
     except OpwatchError as error:
         assert str(error)
         return
-    readings = report(evidence, CATALOGUE).readings
+    readings = make_report(evidence, CATALOGUE).readings
     assert all(reading.value is None and reading.reason for reading in readings.values())
 
 
@@ -182,10 +186,10 @@ def test_both_formats_of_nvme_cli_are_equal() -> None:
 
 def test_reports_of_two_drives_are_not_merged() -> None:
     with pytest.raises(UsageError, match="two different"):
-        merge(Evidence(drive=DriveFacts(model="a")), Evidence(drive=DriveFacts(model="b")))
+        merge_evidence(Evidence(drive=DriveFacts(model="a")), Evidence(drive=DriveFacts(model="b")))
     smart = Evidence(smart=SmartLog(data_units_written=1))
     with pytest.raises(UsageError, match="two different"):
-        merge(smart, Evidence(smart=SmartLog(data_units_written=2)))
+        merge_evidence(smart, Evidence(smart=SmartLog(data_units_written=2)))
 
 
 def test_an_endurance_group_is_not_taken_for_the_drive() -> None:
@@ -203,7 +207,7 @@ def test_both_tables_of_attributes_are_read() -> None:
     old += "241 Total_LBAs_Written      0x0032   100   100   000    Old_age   Always       -       12345\n"
     old += "  9 Power_On_Hours          0x0032   100   100   000    Old_age   Always   NOW  17h+05m+33.560s\n"
     head = "smartctl 7.3\n=== START OF INFORMATION SECTION ===\nDevice Model:     ACME\n\n"
-    ours, theirs = (evidence_of("x", (head + table).encode()) for table in (brief, old))
+    ours, theirs = (decode_evidence("x", (head + table).encode()) for table in (brief, old))
     assert ours == theirs
     assert ours.power_on_hours == 17
     [written, hours] = ours.attributes
@@ -217,7 +221,7 @@ def test_a_document_of_two_drives_is_refused() -> None:
         parse_nvme_json({"nvme0": smart, "nvme1": {**smart, "data_units_written": 8}})
     report_ = b"smartctl 7.4\n=== START OF INFORMATION SECTION ===\nDevice Model: A\n"
     with pytest.raises(UsageError, match="several"):
-        evidence_of("x", report_ * 2)
+        decode_evidence("x", report_ * 2)
 
 
 def test_a_vendor_page_with_another_host_than_02h_is_refused() -> None:
@@ -227,41 +231,41 @@ def test_a_vendor_page_with_another_host_than_02h_is_refused() -> None:
     }
     evidence = replace(parse_nvme_json(items), drive=DriveFacts(protocol="nvme", model="INTEL SSDPE2KX010T8"))
     smart = SmartLog(data_units_written=6000 * (1 << 25) // 512_000, write_commands=10**7)
-    assert report(replace(evidence, smart=smart), CATALOGUE).readings["nand_written"].value == 9000 << 25
+    assert make_report(replace(evidence, smart=smart), CATALOGUE).readings["nand_written"].value == 9000 << 25
     other = replace(smart, data_units_written=3 * 10**5)
-    reading = report(replace(evidence, smart=other), CATALOGUE).readings["nand_written"]
+    reading = make_report(replace(evidence, smart=other), CATALOGUE).readings["nand_written"]
     assert reading.value is None and "host writes" in (reading.reason or "")
 
 
 def test_a_page_that_fails_loses_its_own_fields_only(tmp_path: Path) -> None:
-    (tmp_path / "log-02").write_bytes(page(a=(48, 16, 1000), b=(80, 16, 10**5), c=(1, 2, 300)))
+    (tmp_path / "log-02").write_bytes(encode_page(a=(48, 16, 1000), b=(80, 16, 10**5), c=(1, 2, 300)))
     (tmp_path / "log-c0").write_bytes(b"\xff" * 512)
-    counters = report(read_recorded([tmp_path]), CATALOGUE)
+    counters = make_report(read_recorded([tmp_path]), CATALOGUE)
     assert counters.readings["host_written"].value == 512_000_000
     assert counters.readings["nand_written"].value is None
     assert any("all ones" in failure for failure in counters.failures)
 
 
 def test_a_page_is_known_by_guid_name_or_content() -> None:
-    smart = page(a=(48, 16, 1000), b=(1, 2, 300))
-    assert evidence_of("x.bin", smart).smart
-    assert evidence_of("x.bin", page(a=(0, 8, 1))[:496] + CLOUD_GUID).ocp
-    assert evidence_of("log_0x09.bin", page(a=(64, 16, 1))).endurance
+    smart = encode_page(a=(48, 16, 1000), b=(1, 2, 300))
+    assert decode_evidence("x.bin", smart).smart
+    assert decode_evidence("x.bin", encode_page(a=(0, 8, 1))[:496] + CLOUD_GUID).ocp
+    assert decode_evidence("log_0x09.bin", encode_page(a=(64, 16, 1))).endurance
     with pytest.raises(UsageError, match="which log page"):
-        evidence_of("x.bin", page(a=(64, 16, 1)))
+        decode_evidence("x.bin", encode_page(a=(64, 16, 1)))
 
 
 def test_09h_in_another_unit_than_02h_is_refused() -> None:
-    evidence = evidence_of("log-09", page(a=(64, 16, 5000), b=(80, 16, 9000)))
+    evidence = decode_evidence("log-09", encode_page(a=(64, 16, 5000), b=(80, 16, 9000)))
     smart = SmartLog(data_units_written=5 * 10**12 // 512_000, write_commands=10**9)
-    assert report(replace(evidence, smart=smart), CATALOGUE).readings["nand_written"].value == 9 * 10**12
+    assert make_report(replace(evidence, smart=smart), CATALOGUE).readings["nand_written"].value == 9 * 10**12
     twice = replace(evidence, smart=replace(smart, data_units_written=10**8))
-    assert report(twice, CATALOGUE).readings["nand_written"].value is None
+    assert make_report(twice, CATALOGUE).readings["nand_written"].value is None
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_fuzzed_pages_are_decoded_or_refused(seed: int) -> None:
-    Fuzz(seed).run(3000)
+    CounterFuzzer(seed).run_inputs(3000)
 
 
 @given(
@@ -269,4 +273,4 @@ def test_fuzzed_pages_are_decoded_or_refused(seed: int) -> None:
 )
 def test_any_json_is_decoded_or_refused(document: object) -> None:
     with contextlib.suppress(OpwatchError):
-        report(evidence_of("x", json.dumps(document).encode()), CATALOGUE)
+        make_report(decode_evidence("x", json.dumps(document).encode()), CATALOGUE)

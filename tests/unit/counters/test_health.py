@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.firmware.recorded import evidence_of, read_recorded
+from opwatch.collectors.firmware.recorded import decode_evidence, read_recorded
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.smart_log import SmartLog, decode_smart_log
 from opwatch.counters.evidence import Attribute, Evidence, Statistics
-from opwatch.counters.prove.health import health_notes, rated_pace, wear_pace
-from opwatch.counters.prove.lifetime import lifetime_ratio
-from opwatch.counters.prove.report import report
-from opwatch.counters.reading import CounterReading, DriveFacts, Proof, unknown
+from opwatch.counters.prove.health import collect_health_notes, compute_rated_pace, compute_wear_pace
+from opwatch.counters.prove.lifetime import compute_lifetime_ratio
+from opwatch.counters.prove.report import make_report
+from opwatch.counters.reading import CounterReading, DriveFacts, Proof, make_unknown
 from opwatch.counters.reports.smartctl_json import parse_smartctl_json
 from opwatch.counters.reports.smartctl_text import parse_smartctl_text
-from opwatch.sinks.counters import document, lines
+from opwatch.sinks.counters import build_counters_document, format_counters
 from opwatch.tools.cli import main
 
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
@@ -28,12 +28,14 @@ NVME = GOOD / "smartctl_exporter" / "nvme-null-SAMSUNG_MZQL23T8HCLS-00A07-nvme9.
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
 
 
-def number(value: int, unit: str, quantum: int = 1) -> CounterReading:
+def make_reading(value: int, unit: str, quantum: int = 1) -> CounterReading:
     return CounterReading(value, unit, quantum, "a page", Proof.SPEC)
 
 
-def says(evidence: Evidence, used: CounterReading | None = None) -> list[tuple[str, bool]]:
-    return [(note.says, note.serious) for note in health_notes(evidence, used or unknown("not read"))]
+def list_notes(evidence: Evidence, used: CounterReading | None = None) -> list[tuple[str, bool]]:
+    return [
+        (note.says, note.serious) for note in collect_health_notes(evidence, used or make_unknown("not read"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -75,25 +77,25 @@ def says(evidence: Evidence, used: CounterReading | None = None) -> list[tuple[s
     ],
 )
 def test_health_page_is_described_in_words(smart: SmartLog, expected: list[tuple[str, bool]]) -> None:
-    assert says(Evidence(smart=smart)) == expected
+    assert list_notes(Evidence(smart=smart)) == expected
 
 
 def test_attributes_speak_only_under_their_names() -> None:
     named = Attribute(5, "Reallocated_Sector_Ct", 12, "12")
-    assert says(Evidence(attributes=(named,))) == [("12 reallocated sectors", False)]
+    assert list_notes(Evidence(attributes=(named,))) == [("12 reallocated sectors", False)]
     for other in (
         replace(named, name="Unknown_Attribute"),
         replace(named, raw=0),
         replace(named, raw=1 << 40),
     ):
-        assert says(Evidence(attributes=(other,))) == []
+        assert list_notes(Evidence(attributes=(other,))) == []
     statistics = Statistics({(4, 8): 3, (5, 0x50): 9})
-    assert says(Evidence(statistics=statistics)) == [
+    assert list_notes(Evidence(statistics=statistics)) == [
         ("3 errors that could not be corrected", True),
         ("9 minutes above the temperature that it is made for", False),
     ]
-    assert says(Evidence(passed=False))[0] == ("the drive says that it is failing", True)
-    assert says(Evidence(), number(104, "percent"))[0][1]
+    assert list_notes(Evidence(passed=False))[0] == ("the drive says that it is failing", True)
+    assert list_notes(Evidence(), make_reading(104, "percent"))[0][1]
 
 
 def test_the_bytes_of_the_page() -> None:
@@ -116,43 +118,48 @@ def test_mean_pace_contains_the_true_value_despite_rounding(
     per_cent_h: float, on: int, rounded: object
 ) -> None:
     assert callable(rounded)
-    pace = wear_pace(number(rounded(on / per_cent_h), "percent"), number(on, "hours"))
+    pace = compute_wear_pace(make_reading(rounded(on / per_cent_h), "percent"), make_reading(on, "hours"))
     assert pace is not None and pace.most is not None
     assert pace.least <= 1000 / per_cent_h <= pace.most
 
 
 def test_single_poll_has_a_pace_and_no_end() -> None:
     smart = SmartLog(percentage_used=3, power_on_hours=9_000, data_units_written=10**8, write_commands=10**9)
-    drive = report(Evidence(DriveFacts("nvme"), smart=smart), CATALOGUE)
-    assert drive.outlooks == () and document(drive, None)["outlook"] == []
-    [pace] = document(drive, None)["pace"]
+    drive = make_report(Evidence(DriveFacts("nvme"), smart=smart), CATALOGUE)
+    assert drive.outlooks == () and build_counters_document(drive, None)["outlook"] == []
+    [pace] = build_counters_document(drive, None)["pace"]
     assert pace["least"] == pytest.approx(2000 / 9001) and pace["most"] == pytest.approx(4000 / 9000)
 
 
 def test_a_drive_without_wear_has_the_pace_that_would_be_needed() -> None:
-    fresh = wear_pace(number(0, "percent"), number(1000, "hours"))
+    fresh = compute_wear_pace(make_reading(0, "percent"), make_reading(1000, "hours"))
     assert fresh is not None and (fresh.least, fresh.most) == (0, 1)
     # 100 % in 5 years of 8,766 hours.
     assert "2.3 % per 1000 power-on hours" in fresh.says
-    for percent, on in ((number(5, "percent"), 0), (number(99, "percent").bounded(), 1000)):
-        assert wear_pace(percent, number(on, "hours")) is None
-    assert wear_pace(unknown("not read"), number(1000, "hours")) is None
-    assert rated_pace(unknown("not read"), number(1000, "hours"), 10**15) is None
+    for percent, on in (
+        (make_reading(5, "percent"), 0),
+        (make_reading(99, "percent").as_lower_bound(), 1000),
+    ):
+        assert compute_wear_pace(percent, make_reading(on, "hours")) is None
+    assert compute_wear_pace(make_unknown("not read"), make_reading(1000, "hours")) is None
+    assert compute_rated_pace(make_unknown("not read"), make_reading(1000, "hours"), 10**15) is None
 
 
 def test_rated_bytes_have_the_pace_so_far() -> None:
-    pace = rated_pace(number(10**14, "bytes", 1 << 30), number(10_000, "hours"), 6 * 10**14)
+    pace = compute_rated_pace(
+        make_reading(10**14, "bytes", 1 << 30), make_reading(10_000, "hours"), 6 * 10**14
+    )
     assert pace is not None and pace.most is not None
     assert pace.least <= 240 * 10**9 <= pace.most <= 240.1 * 10**9
-    over = rated_pace(number(10**15, "bytes"), number(10_000, "hours"), 6 * 10**14)
+    over = compute_rated_pace(make_reading(10**15, "bytes"), make_reading(10_000, "hours"), 6 * 10**14)
     assert over is not None and "would use up" not in over.says
 
 
 def test_a_real_drive_has_both_in_words_and_in_json() -> None:
-    drive_report = report(read_recorded([NVME]), load_catalogue(system=Path("/nonexistent")))
-    shown = "\n".join(lines(drive_report))
+    drive_report = make_report(read_recorded([NVME]), load_catalogue(system=Path("/nonexistent")))
+    shown = "\n".join(format_counters(drive_report))
     assert "health: no critical warning (log 02h)" in shown and "pace: " in shown
-    page = json.loads(json.dumps(document(drive_report, None)))
+    page = json.loads(json.dumps(build_counters_document(drive_report, None)))
     assert {"says", "source", "serious"} == set(page["health"][0])
     assert {"of", "unit", "least", "most", "says"} == set(page["pace"][0])
 
@@ -171,7 +178,7 @@ SAS = {
 
 
 def test_sas_drive_reports_wear_and_errors() -> None:
-    sas = report(parse_smartctl_json(SAS), CATALOGUE)
+    sas = make_report(parse_smartctl_json(SAS), CATALOGUE)
     assert sas.readings["percentage_used"].value == 7
     assert sas.readings["host_written"].value == 7 * 10**12
     notes = {note.says: note.serious for note in sas.health}
@@ -185,29 +192,31 @@ def test_sas_drive_reports_wear_and_errors() -> None:
         "read:   0 0 0 0 0    5000.000    2\nwrite:  0 0 0 0 0    7000.000    0\n"
         "verify: 0 0 0 0 0       0.000    1\n"
     )
-    assert report(parse_smartctl_text(text), CATALOGUE).health == sas.health
+    assert make_report(parse_smartctl_text(text), CATALOGUE).health == sas.health
 
 
 def test_a_lifetime_ratio_has_its_bounds() -> None:
-    ratio = lifetime_ratio(number(10**14, "bytes", 1 << 30), number(2 * 10**14, "bytes", 1 << 30))
+    ratio = compute_lifetime_ratio(
+        make_reading(10**14, "bytes", 1 << 30), make_reading(2 * 10**14, "bytes", 1 << 30)
+    )
     assert ratio is not None and ratio.ratio == 2
     # True values that both counters would round to these readings.
     for host, nand in ((10**14 + (1 << 29), 2 * 10**14), (10**14, 2 * 10**14 + (1 << 30) - 1)):
         assert ratio.most is not None and ratio.least <= nand / host <= ratio.most
-    small = number(1 << 30, "bytes", 1 << 30)
-    for others in ((small, small), (unknown("not read"), small), (small, unknown("not read"))):
-        assert lifetime_ratio(*others) is None
-    placed = replace(number(10**14, "bytes"), source="log 22h MBMW")
-    assert lifetime_ratio(number(10**14, "bytes"), placed) is None
-    pm883 = report(
+    small = make_reading(1 << 30, "bytes", 1 << 30)
+    for others in ((small, small), (make_unknown("not read"), small), (small, make_unknown("not read"))):
+        assert compute_lifetime_ratio(*others) is None
+    placed = replace(make_reading(10**14, "bytes"), source="log 22h MBMW")
+    assert compute_lifetime_ratio(make_reading(10**14, "bytes"), placed) is None
+    pm883 = make_report(
         read_recorded([GOOD / "linuxhw" / "samsung_pm883_241host_251nand.txt"]),
         load_catalogue(system=Path("/nonexistent")),
     )
     assert pm883.lifetime is not None and round(pm883.lifetime.ratio, 3) == round(
         39961384704 / 30303463508, 3
     )
-    assert any(line.startswith("lifetime WAF: 1.32 ") for line in lines(pm883))
-    assert document(pm883, None)["lifetime_waf"]["least"] <= pm883.lifetime.ratio
+    assert any(line.startswith("lifetime WAF: 1.32 ") for line in format_counters(pm883))
+    assert build_counters_document(pm883, None)["lifetime_waf"]["least"] <= pm883.lifetime.ratio
 
 
 @pytest.mark.parametrize(("word", "passed"), [("PASSED", True), ("FAILED!", False), ("whatever", None)])
@@ -217,10 +226,10 @@ def test_the_drives_own_verdict(word: str, passed: bool | None) -> None:
         f"=== START OF READ SMART DATA SECTION ===\n"
         f"SMART overall-health self-assessment test result: {word}\n"
     )
-    assert evidence_of("a", text.encode()).passed is passed
+    assert decode_evidence("a", text.encode()).passed is passed
     status = {"smart_status": {"passed": passed}, "device": {"protocol": "ATA"}}
     raw = json.dumps({"smartctl": {}, **status})
-    assert evidence_of("a", raw.encode()).passed is passed
+    assert decode_evidence("a", raw.encode()).passed is passed
 
 
 def test_a_rating_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,5 +241,5 @@ def test_a_rating_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_drive_without_data_has_no_health() -> None:
-    nothing = report(Evidence(DriveFacts("nvme")), load_catalogue(system=Path("/nonexistent")))
+    nothing = make_report(Evidence(DriveFacts("nvme")), load_catalogue(system=Path("/nonexistent")))
     assert nothing.health == () and nothing.outlooks == ()

@@ -8,23 +8,23 @@ from pathlib import Path
 import pytest
 
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
-from opwatch.counters.catalogue.fingerprints import UnitRule, UnitRules, packaged_rules, parse_rules
+from opwatch.counters.catalogue.fingerprints import UnitRule, UnitRules, load_packaged_rules, parse_rules
 from opwatch.counters.evidence import Attribute, Evidence, Statistics
-from opwatch.counters.prove.report import report
+from opwatch.counters.prove.report import make_report
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof
 from opwatch.errors import UsageError
-from tests.learning.__main__ import main, text_of
-from tests.learning.judge import cross_validate, perturbations
-from tests.learning.learn import learn
-from tests.learning.rows import blind, read_rows
-from tests.learning.truth import is_right, sound_sectors, wrapped_sectors
+from tests.learning.__main__ import format_rules, main
+from tests.learning.judge import cross_validate, run_perturbations
+from tests.learning.learn import learn_rules
+from tests.learning.rows import drop_statistics, read_rows
+from tests.learning.truth import find_sound_sectors, find_wrapped_sectors, is_right
 
 ROWS = Path(__file__).parents[2] / "fixtures" / "good" / "smart_rows" / "drives.jsonl"
 MIB32, GIB, TB = 1 << 25, 1 << 30, 10**12
 IDS = (5, 9, 12, 160, 161, 163, 164, 165, 166, 241)
 
 
-def drive(
+def make_evidence(
     number: int,
     unit: int = MIB32,
     ids: tuple[int, ...] = IDS,
@@ -43,55 +43,61 @@ def drive(
     )
 
 
-FLEET = [drive(number) for number in range(1, 13)]
+FLEET = [make_evidence(number) for number in range(1, 13)]
 
 
-def host(evidence: Evidence, rules: UnitRules) -> CounterReading:
-    return report(evidence, Catalogue((), rules)).readings["host_written"]
+def get_host_reading(evidence: Evidence, rules: UnitRules) -> CounterReading:
+    return make_report(evidence, Catalogue((), rules)).readings["host_written"]
 
 
 def test_units_that_drives_agree_on_become_a_rule() -> None:
-    rules = learn(FLEET)
-    assert rules == learn(reversed(FLEET))
-    assert rules.of(frozenset(IDS)) == UnitRule(241, MIB32, 12, 3)
-    reading = host(blind(drive(50, model="OTHER")), rules)
+    rules = learn_rules(FLEET)
+    assert rules == learn_rules(reversed(FLEET))
+    assert rules.find_rule(frozenset(IDS)) == UnitRule(241, MIB32, 12, 3)
+    reading = get_host_reading(drop_statistics(make_evidence(50, model="OTHER")), rules)
     assert reading.proof is Proof.LEARNED and reading.quantum == MIB32
-    sectors = sound_sectors(drive(50))
+    sectors = find_sound_sectors(make_evidence(50))
     assert reading.value and sectors and is_right(reading.value, sectors, MIB32)
     assert "12 drives of 3 models" in reading.source
 
 
 def test_units_that_drives_disagree_on_are_contested() -> None:
-    rules = learn([*FLEET, drive(20, GIB)])
-    assert rules.exact[frozenset(IDS)].contested
+    rules = learn_rules([*FLEET, make_evidence(20, GIB)])
+    assert rules.exact[frozenset(IDS)].is_contested
     for ids in (IDS, (*IDS, 169)):
-        reading = host(blind(drive(50, ids=ids)), rules)
+        reading = get_host_reading(drop_statistics(make_evidence(50, ids=ids)), rules)
         assert reading.value is None and reading.reason
 
 
 def test_nearly_equal_attribute_sets_share_a_rule() -> None:
-    rules = learn(drive(number) for number in range(1, 31))
-    assert host(blind(drive(50, ids=(*IDS, 169))), rules).value
-    assert host(blind(drive(50, ids=(1, 2, 3, *IDS))), rules).value
+    rules = learn_rules(make_evidence(number) for number in range(1, 31))
+    assert get_host_reading(drop_statistics(make_evidence(50, ids=(*IDS, 169))), rules).value
+    assert get_host_reading(drop_statistics(make_evidence(50, ids=(1, 2, 3, *IDS))), rules).value
     # Too many differing attributes, or too few in total, to identify the firmware.
-    assert host(blind(drive(50, ids=(*IDS, 169, 170, 171, 172))), rules).value is None
-    assert host(blind(drive(50, ids=(5, 9, 165, 241))), rules).value is None
+    assert (
+        get_host_reading(drop_statistics(make_evidence(50, ids=(*IDS, 169, 170, 171, 172))), rules).value
+        is None
+    )
+    assert get_host_reading(drop_statistics(make_evidence(50, ids=(5, 9, 165, 241))), rules).value is None
 
 
 def test_few_drives_of_a_brand_give_no_rule_for_others() -> None:
-    few = learn(FLEET[:9])
-    assert few.of(frozenset(IDS)) == UnitRule(241, MIB32, 9, 3, brand="ACME")
-    assert parse_rules(text_of(few).encode(), "x").core == few.core
-    assert host(blind(drive(50)), few).value
-    assert host(blind(drive(50, model="OTHER")), few).value is None
+    few = learn_rules(FLEET[:9])
+    assert few.find_rule(frozenset(IDS)) == UnitRule(241, MIB32, 9, 3, brand="ACME")
+    assert parse_rules(format_rules(few).encode(), "x").core == few.core
+    assert get_host_reading(drop_statistics(make_evidence(50)), few).value
+    assert get_host_reading(drop_statistics(make_evidence(50, model="OTHER")), few).value is None
     # Two brands are enough for a rule about every brand.
-    both = learn([*FLEET[:4], drive(7, model="OTHER")])
-    assert host(blind(drive(50, model="THIRD")), both).value
+    both = learn_rules([*FLEET[:4], make_evidence(7, model="OTHER")])
+    assert get_host_reading(drop_statistics(make_evidence(50, model="THIRD")), both).value
     # A merely similar attribute set needs 30 drives.
-    assert host(blind(drive(50, ids=(*IDS, 169))), learn(FLEET)).value is None
+    assert (
+        get_host_reading(drop_statistics(make_evidence(50, ids=(*IDS, 169))), learn_rules(FLEET)).value
+        is None
+    )
 
 
-def wrapped(good: Evidence) -> Evidence:
+def wrap_statistics(good: Evidence) -> Evidence:
     """The drive with device statistics modulo 2^32 sectors, written in commands of 4 KiB."""
     assert good.statistics
     sectors = good.statistics.values[1, 0x18]
@@ -99,26 +105,31 @@ def wrapped(good: Evidence) -> Evidence:
 
 
 def test_statistics_that_have_wrapped_prove_a_unit() -> None:
-    rows = [wrapped(drive(number)) for number in (10, 20, 30, 40)]
-    assert not any(sound_sectors(row) for row in rows) and all(wrapped_sectors(row) for row in rows)
-    assert learn(rows).of(frozenset(IDS)) == learn(drive(number) for number in (10, 20, 30, 40)).of(
-        frozenset(IDS)
-    )
+    rows = [wrap_statistics(make_evidence(number)) for number in (10, 20, 30, 40)]
+    assert not any(find_sound_sectors(row) for row in rows) and all(find_wrapped_sectors(row) for row in rows)
+    assert learn_rules(rows).find_rule(frozenset(IDS)) == learn_rules(
+        make_evidence(number) for number in (10, 20, 30, 40)
+    ).find_rule(frozenset(IDS))
     # An attribute that matches the statistics in no unit proves nothing.
-    assert wrapped_sectors(wrapped(late(40, 0.3))) is None
+    assert find_wrapped_sectors(wrap_statistics(make_lagging_evidence(40, 0.3))) is None
 
 
 def test_a_firmware_that_counts_in_another_unit_has_no_learned_number() -> None:
-    fleet = [drive(number, firmware="GOOD") for number in range(1, 151)]
-    odd = wrapped(drive(40, GIB, firmware="S0110A0"))
-    rules = learn([*fleet, odd])
-    rule = rules.of(frozenset(IDS))
+    fleet = [make_evidence(number, firmware="GOOD") for number in range(1, 151)]
+    odd = wrap_statistics(make_evidence(40, GIB, firmware="S0110A0"))
+    rules = learn_rules([*fleet, odd])
+    rule = rules.find_rule(frozenset(IDS))
     assert rule and rule.unit == MIB32 and rule.not_firmware == ("S0110A0",) and rule.share < 1
-    assert parse_rules(text_of(rules).encode(), "x").core == rules.core
-    assert host(blind(odd), rules).value is None
-    assert host(blind(drive(50, firmware="NEW")), rules).value
+    assert parse_rules(format_rules(rules).encode(), "x").core == rules.core
+    assert get_host_reading(drop_statistics(odd), rules).value is None
+    assert get_host_reading(drop_statistics(make_evidence(50, firmware="NEW")), rules).value
     # A firmware name that the file format cannot store makes the whole set contested.
-    assert learn([*fleet, wrapped(drive(40, GIB, firmware="S 1: 2"))]).of(frozenset(IDS)) is None
+    assert (
+        learn_rules([*fleet, wrap_statistics(make_evidence(40, GIB, firmware="S 1: 2"))]).find_rule(
+            frozenset(IDS)
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize("firmware", ["S0110A0", "R1210A0", "R1029A0"])
@@ -149,14 +160,14 @@ def test_firmwares_of_an_unproven_unit_have_no_number(firmware: str) -> None:
         245,
     )
     for name, is_known in ((firmware, False), ("U1013A0", True)):
-        evidence = drive(30, MIB32, ids, firmware=name)
-        alone = report(blind(evidence), catalogue).readings["host_written"]
+        evidence = make_evidence(30, MIB32, ids, firmware=name)
+        alone = make_report(drop_statistics(evidence), catalogue).readings["host_written"]
         assert (alone.value is not None) is is_known
-        assert report(evidence, catalogue).readings["host_written"].proof is Proof.SPEC
+        assert make_report(evidence, catalogue).readings["host_written"].proof is Proof.SPEC
 
 
 def test_the_step_of_a_counter_is_learned() -> None:
-    assert learn(FLEET).of(frozenset(IDS)) == UnitRule(241, MIB32, 12, 3)
+    assert learn_rules(FLEET).find_rule(frozenset(IDS)) == UnitRule(241, MIB32, 12, 3)
     coarse = [
         replace(
             one,
@@ -166,40 +177,46 @@ def test_the_step_of_a_counter_is_learned() -> None:
         )
         for one in FLEET[4:]
     ]
-    rules = learn(coarse)
-    rule = rules.of(frozenset(IDS))
-    assert rule and rule.step == 64 and rule.quantum == 64 * MIB32
-    assert parse_rules(text_of(rules).encode(), "x").core == rules.core
-    assert host(blind(coarse[0]), rules).quantum == 64 * MIB32
+    rules = learn_rules(coarse)
+    rule = rules.find_rule(frozenset(IDS))
+    assert rule and rule.step == 64 and rule.quantum_bytes == 64 * MIB32
+    assert parse_rules(format_rules(rules).encode(), "x").core == rules.core
+    assert get_host_reading(drop_statistics(coarse[0]), rules).quantum == 64 * MIB32
     # Drives without device statistics determine the step too; a few even counts are chance.
-    assert learn([*coarse, blind(drive(7))]).of(frozenset(IDS)) == replace(rule, step=1)
-    even = [drive(number) for number in range(1, 100) if not (drive(number).attributes[-1].raw or 1) % 2]
-    few = learn(even[:4]).of(frozenset(IDS))
+    assert learn_rules([*coarse, drop_statistics(make_evidence(7))]).find_rule(frozenset(IDS)) == replace(
+        rule, step=1
+    )
+    even = [
+        make_evidence(number)
+        for number in range(1, 100)
+        if not (make_evidence(number).attributes[-1].raw or 1) % 2
+    ]
+    few = learn_rules(even[:4]).find_rule(frozenset(IDS))
     assert few and few.step == 1
 
 
 def test_host_bytes_below_the_erase_count_are_refused() -> None:
     """The erase count of a firmware that counts GiB, with a counter misread as 32 MiB."""
     ids = (5, 9, 12, 160, 161, 163, 165, 166, 167, 241)
-    rules = learn(drive(number, MIB32, ids) for number in range(1, 13))
+    rules = learn_rules(make_evidence(number, MIB32, ids) for number in range(1, 13))
 
-    def worn(average: int, smallest: int = 342) -> CounterReading:
+    def get_worn_reading(average: int, smallest: int = 342) -> CounterReading:
         counts = {165: 10421, 166: smallest, 167: average}
-        good = drive(2, MIB32, ids)
+        good = make_evidence(2, MIB32, ids)
         changed = tuple(replace(one, raw=counts.get(one.id, one.raw)) for one in good.attributes)
-        return host(blind(replace(good, attributes=changed)), rules)
+        return get_host_reading(drop_statistics(replace(good, attributes=changed)), rules)
 
     # 2 TB on 1 TB; the manufacturer's tests take 150 erases.
-    assert worn(240).value
-    refused = worn(1065)
+    assert get_worn_reading(240).value
+    refused = get_worn_reading(1065)
     assert refused.value is None and "1065 erases" in (refused.reason or "")
     # Without the smallest count the average has another meaning.
-    assert worn(1065, smallest=0).value
+    assert get_worn_reading(1065, smallest=0).value
 
 
-def late(number: int, share: float, ids: tuple[int, ...] = IDS) -> Evidence:
+def make_lagging_evidence(number: int, share: float, ids: tuple[int, ...] = IDS) -> Evidence:
     """A drive with an attribute that lags behind."""
-    good = drive(number, ids=ids)
+    good = make_evidence(number, ids=ids)
     attributes = tuple(
         replace(one, raw=round((one.raw or 0) * (1 - share))) if one.id == 241 else one
         for one in good.attributes
@@ -208,54 +225,58 @@ def late(number: int, share: float, ids: tuple[int, ...] = IDS) -> Evidence:
 
 
 def test_a_page_that_is_a_little_older_is_no_other_unit() -> None:
-    assert learn([*FLEET, late(40, 0.008)]).of(frozenset(IDS)) == UnitRule(241, MIB32, 13, 3)
-    assert learn([*FLEET, late(40, 0.08)]).of(frozenset(IDS)) is None
+    assert learn_rules([*FLEET, make_lagging_evidence(40, 0.008)]).find_rule(frozenset(IDS)) == UnitRule(
+        241, MIB32, 13, 3
+    )
+    assert learn_rules([*FLEET, make_lagging_evidence(40, 0.08)]).find_rule(frozenset(IDS)) is None
 
 
 def test_few_current_drives_do_not_clear_a_lagging_set() -> None:
-    in_time = [drive(number, ids=(1, *IDS)) for number in range(20, 25)]
-    others = [late(number, 0.08) for number in range(30, 33)]
-    assert learn([*FLEET, *in_time]).of(frozenset((1, *IDS))) is not None
-    rules = learn([*FLEET, *in_time, *others])
-    assert rules.exact[frozenset((1, *IDS))].contested and rules.of(frozenset((1, *IDS))) is None
+    in_time = [make_evidence(number, ids=(1, *IDS)) for number in range(20, 25)]
+    others = [make_lagging_evidence(number, 0.08) for number in range(30, 33)]
+    assert learn_rules([*FLEET, *in_time]).find_rule(frozenset((1, *IDS))) is not None
+    rules = learn_rules([*FLEET, *in_time, *others])
+    assert rules.exact[frozenset((1, *IDS))].is_contested and rules.find_rule(frozenset((1, *IDS))) is None
 
 
 def test_host_bytes_above_the_largest_erase_count_are_refused() -> None:
     ids = (5, 9, 12, 160, 161, 163, 165, 166, 167, 241)
-    rules = learn(drive(number, GIB, ids) for number in range(1, 13))
+    rules = learn_rules(make_evidence(number, GIB, ids) for number in range(1, 13))
 
-    def worn(largest: int, smallest: int) -> CounterReading:
+    def get_worn_reading(largest: int, smallest: int) -> CounterReading:
         counts = {165: largest, 166: smallest, 167: 30}
         changed = tuple(
             replace(attribute, raw=counts.get(attribute.id, attribute.raw))
-            for attribute in drive(150, GIB, ids).attributes
+            for attribute in make_evidence(150, GIB, ids).attributes
         )
-        return host(blind(replace(drive(150, GIB, ids), attributes=changed)), rules)
+        return get_host_reading(
+            drop_statistics(replace(make_evidence(150, GIB, ids), attributes=changed)), rules
+        )
 
     # 150 TB on 1 TB.
-    assert worn(50, 10).value and worn(43, 10).value
-    refused = worn(42, 10)
+    assert get_worn_reading(50, 10).value and get_worn_reading(43, 10).value
+    refused = get_worn_reading(42, 10)
     assert refused.value is None and "42 erases" in (refused.reason or "")
     # Counts that are out of order are ignored.
-    assert worn(42, 31).value
+    assert get_worn_reading(42, 31).value
 
 
 @pytest.mark.parametrize("factor", [0.1, 2, 10])
 def test_statistics_that_contradict_the_rule_are_refused(factor: float) -> None:
-    good = drive(50)
+    good = make_evidence(50)
     assert good.statistics
     values = {where: round(value * factor) for where, value in good.statistics.values.items()}
-    reading = host(replace(good, statistics=Statistics(values)), learn(FLEET))
+    reading = get_host_reading(replace(good, statistics=Statistics(values)), learn_rules(FLEET))
     assert reading.value is None and reading.reason
 
 
 def test_learned_number_must_be_possible_for_the_drive() -> None:
-    rules, good = learn(FLEET), drive(60)
+    rules, good = learn_rules(FLEET), make_evidence(60)
     worn = Attribute(167, "Unknown_Attribute", 11, "11", 100)
     for changed in (
         replace(good, power_on_hours=1),
         replace(good, drive=replace(good.drive, capacity_bytes=10**9)),
-        replace(good, attributes=(*good.attributes, drive(70).attributes[-1])),
+        replace(good, attributes=(*good.attributes, make_evidence(70).attributes[-1])),
         # 60 TB are 54 capacities per erase.
         replace(
             good,
@@ -263,36 +284,47 @@ def test_learned_number_must_be_possible_for_the_drive() -> None:
             attributes=(*good.attributes, worn),
         ),
     ):
-        assert host(blind(changed), rules).value is None
+        assert get_host_reading(drop_statistics(changed), rules).value is None
 
 
 def test_the_catalogue_has_no_number_where_others_count_differently() -> None:
     entry = load_catalogue(system=Path("/nonexistent"))
-    fake = drive(50, ids=(*IDS[:3], 169, 170, 171, 172, 177, 241), model="Samsung SSD 870 EVO")
+    fake = make_evidence(50, ids=(*IDS[:3], 169, 170, 171, 172, 177, 241), model="Samsung SSD 870 EVO")
     named = replace(fake, drive=replace(fake.drive, model="Samsung SSD 870 EVO 1TB"), power_on_hours=400)
     others = [
-        drive(number, ids=tuple(attribute.id for attribute in fake.attributes)) for number in range(1, 13)
+        make_evidence(number, ids=tuple(attribute.id for attribute in fake.attributes))
+        for number in range(1, 13)
     ]
-    catalogued = report(blind(named), Catalogue(entry.entries, UnitRules())).readings["host_written"]
+    catalogued = make_report(drop_statistics(named), Catalogue(entry.entries, UnitRules())).readings[
+        "host_written"
+    ]
     assert catalogued.value is not None and catalogued.proof is Proof.CATALOGUE
-    contradicted = report(blind(named), Catalogue(entry.entries, learn(others))).readings["host_written"]
+    contradicted = make_report(
+        drop_statistics(named), Catalogue(entry.entries, learn_rules(others))
+    ).readings["host_written"]
     assert contradicted.value is None and "not the drive" in (contradicted.reason or "")
 
 
 def test_statistics_that_repeat_an_attribute_are_none() -> None:
-    copied = replace(drive(50), statistics=Statistics({(1, 0x18): 35250, (1, 0x20): 35250}))
-    assert sound_sectors(copied) is None
-    reading = report(copied, Catalogue((), UnitRules())).readings["host_written"]
+    copied = replace(make_evidence(50), statistics=Statistics({(1, 0x18): 35250, (1, 0x20): 35250}))
+    assert find_sound_sectors(copied) is None
+    reading = make_report(copied, Catalogue((), UnitRules())).readings["host_written"]
     assert reading.value is None and "not what the standard says" in (reading.reason or "")
 
 
 def test_rules_survive_a_round_trip() -> None:
-    rules = learn([*FLEET, *(drive(number, GIB, (*IDS, 231, 233)) for number in range(1, 6)), drive(9, 512)])
-    assert parse_rules(text_of(rules).encode(), "x").core == rules.core
-    packaged = packaged_rules()
+    rules = learn_rules(
+        [
+            *FLEET,
+            *(make_evidence(number, GIB, (*IDS, 231, 233)) for number in range(1, 6)),
+            make_evidence(9, 512),
+        ]
+    )
+    assert parse_rules(format_rules(rules).encode(), "x").core == rules.core
+    packaged = load_packaged_rules()
     assert len(packaged.core) > 50
     for rule in (*packaged.core.values(), *packaged.exact.values()):
-        assert rule.contested or (
+        assert rule.is_contested or (
             rule.drives >= 3 and rule.share >= 0.99 and rule.of in (225, 233, 235, 241, 246, 251)
         )
 
@@ -323,11 +355,11 @@ def test_invalid_rules_name_the_place(text: str) -> None:
 
 
 def test_cross_validation_holds_back_the_tested_drives() -> None:
-    drives = [drive(number, model=f"BRAND {number}") for number in range(1, 40)]
+    drives = [make_evidence(number, model=f"BRAND {number}") for number in range(1, 40)]
     by_parity = cross_validate(drives, Catalogue(()), lambda one: (one.attributes[-1].raw or 0) % 5)
     assert (by_parity.counts["right"], by_parity.counts["wrong"]) == (39, 0)
-    changed = perturbations(drives, Catalogue((), learn(drives)))
-    assert all(one.share("wrong") == 0 for name, one in changed.items() if "no attribute" not in name)
+    changed = run_perturbations(drives, Catalogue((), learn_rules(drives)))
+    assert all(one.compute_share("wrong") == 0 for name, one in changed.items() if "no attribute" not in name)
 
 
 def test_command_writes_rules_and_prints_expected_accuracy(
@@ -337,7 +369,11 @@ def test_command_writes_rules_and_prints_expected_accuracy(
     monkeypatch.setattr("sys.argv", ["learning", str(ROWS), str(rules)])
     assert main() == 0
     assert "| models never seen |" in capsys.readouterr().out
-    assert parse_rules(rules.read_bytes(), "it") == learn(read_rows(ROWS)) == learn(read_rows(ROWS.parent))
+    assert (
+        parse_rules(rules.read_bytes(), "it")
+        == learn_rules(read_rows(ROWS))
+        == learn_rules(read_rows(ROWS.parent))
+    )
     monkeypatch.setattr("sys.argv", ["learning", str(rules)])
     assert main() == 2
     assert "not rows of drives" in capsys.readouterr().err

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.firmware.recorded import evidence_of
+from opwatch.collectors.firmware.recorded import decode_evidence
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
 from opwatch.counters.catalogue.fingerprints import UnitRules
 from opwatch.counters.decode.smart_log import SmartLog
-from opwatch.counters.decode.vendor_page import decode_kv12, wear_counts
+from opwatch.counters.decode.vendor_page import decode_kv12, decode_wear_counts
 from opwatch.counters.evidence import Attribute, Evidence, Statistics, VendorPage
-from opwatch.counters.prove.health import rated_pace
-from opwatch.counters.prove.report import report
+from opwatch.counters.prove.health import compute_rated_pace
+from opwatch.counters.prove.report import make_report
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 from opwatch.errors import UsageError
-from opwatch.sinks.counters import lines, reading_document
-from opwatch.waf.polls import poll_of
+from opwatch.sinks.counters import build_reading_document, format_counters
+from opwatch.waf.polls import make_poll
 
 CATALOGUE = Catalogue(load_catalogue(system=Path("/nonexistent")).entries, UnitRules())
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
@@ -87,22 +87,22 @@ LOG = SmartLog(
 )
 
 
-def reading(evidence: Evidence, name: str) -> CounterReading:
-    return report(evidence, CATALOGUE).readings[name]
+def get_reading(evidence: Evidence, name: str) -> CounterReading:
+    return make_report(evidence, CATALOGUE).readings[name]
 
 
 @pytest.mark.parametrize("text", [OLD, NEW])
 def test_the_text_of_nvme_smart_log_is_read(text: str) -> None:
-    evidence = evidence_of("smart.txt", text.encode())
+    evidence = decode_evidence("smart.txt", text.encode())
     assert evidence.smart == LOG and evidence.drive.protocol == "nvme"
-    assert reading(evidence, "host_written").value == 2803919 * 512_000
+    assert get_reading(evidence, "host_written").value == 2803919 * 512_000
     # The degree sign in another encoding.
-    assert evidence_of("smart.txt", text.encode("latin-1")).smart == LOG
+    assert decode_evidence("smart.txt", text.encode("latin-1")).smart == LOG
 
 
 def test_two_logs_in_the_same_text_are_refused() -> None:
     with pytest.raises(UsageError, match="several logs"):
-        evidence_of("smart.txt", (OLD + NEW).encode())
+        decode_evidence("smart.txt", (OLD + NEW).encode())
 
 
 @pytest.mark.parametrize("place", [b'"model_name": "ACME', b'"serial_number": "S'])
@@ -112,19 +112,19 @@ def test_a_wrong_byte_does_not_make_a_report_unreadable(place: bytes) -> None:
     raw = json.dumps({**drive, **log}).encode()
     damaged = raw.replace(place, place + b"\xff")
     assert damaged != raw
-    assert reading(evidence_of("a.json", damaged), "percentage_used").value == 3
+    assert get_reading(decode_evidence("a.json", damaged), "percentage_used").value == 3
     page = bytearray(512)
     page[1:3], page[3], page[5], page[510] = (307).to_bytes(2, "little"), 100, 9, 0xFF
-    assert reading(evidence_of("log-02.bin", bytes(page)), "percentage_used").value == 9
+    assert get_reading(decode_evidence("log-02.bin", bytes(page)), "percentage_used").value == 9
 
 
-def intel(wear: object) -> Evidence:
+def make_intel_evidence(wear: object) -> Evidence:
     stats = {
         "wear_leveling": {"normalized": 70, "raw": wear},
         "nand_bytes_written": {"normalized": 100, "raw": 224943088},
         "host_bytes_written": {"normalized": 100, "raw": 172365270},
     }
-    evidence = evidence_of("a.json", json.dumps({"Device stats": stats}).encode())
+    evidence = decode_evidence("a.json", json.dumps({"Device stats": stats}).encode())
     drive = DriveFacts("nvme", "INTEL SSDPEDME016T4F", capacity_bytes=16 * 10**11)
     return replace(evidence, drive=drive)
 
@@ -133,35 +133,35 @@ WEAR = 3523 | 3603 << 16 | 3562 << 32
 
 
 def test_intels_page_has_erase_counts() -> None:
-    text = evidence_of("a.txt", (GOOD / "cachelib" / "IntelDevice.txt").read_bytes())
-    known = intel({"min": 3523, "max": 3603, "avg": 3562})
-    for evidence in (known, intel(WEAR), replace(text, drive=known.drive)):
+    text = decode_evidence("a.txt", (GOOD / "cachelib" / "IntelDevice.txt").read_bytes())
+    known = make_intel_evidence({"min": 3523, "max": 3603, "avg": 3562})
+    for evidence in (known, make_intel_evidence(WEAR), replace(text, drive=known.drive)):
         names = ("erase_min", "erase_max", "erase_average")
-        assert [reading(evidence, name).value for name in names] == [3523, 3603, 3562]
+        assert [get_reading(evidence, name).value for name in names] == [3523, 3603, 3562]
     for nonsense in ({"min": 9, "max": 3, "avg": 5}, {"min": 9}, 0, "x"):
-        assert reading(intel(nonsense), "erase_average").value is None
+        assert get_reading(make_intel_evidence(nonsense), "erase_average").value is None
 
 
 def test_erase_counts_come_from_the_bytes_too() -> None:
     page = bytearray(512)
     page[0], page[5:11] = 0xAD, WEAR.to_bytes(6, "little")
-    assert wear_counts(decode_kv12(bytes(page))["AD"]) == (3523, 3603, 3562)
+    assert decode_wear_counts(decode_kv12(bytes(page))["AD"]) == (3523, 3603, 3562)
 
 
 @pytest.mark.parametrize(("model", "vendor"), [("DPRD3108T0T501T6000", 0x1E3B), ("CSD-3310", 0xCC53)])
 def test_pages_with_intels_keys_need_the_hosts_writes_of_log_02h(model: str, vendor: int) -> None:
     drive = DriveFacts("nvme", model, vendor_id=vendor, capacity_bytes=32 * 10**11)
-    page = replace(intel(0), drive=drive).vendor
+    page = replace(make_intel_evidence(0), drive=drive).vendor
     host = 172365270 << 25
     agrees = SmartLog(data_units_written=host // 512_000, write_commands=host // 65536, power_on_hours=30_000)
     known = Evidence(drive, smart=agrees, vendor=page)
-    assert reading(known, "nand_written").value == 224943088 << 25
+    assert get_reading(known, "nand_written").value == 224943088 << 25
     other = replace(agrees, data_units_written=host // 1_024_000)
-    assert reading(replace(known, smart=other), "nand_written").value is None
+    assert get_reading(replace(known, smart=other), "nand_written").value is None
     assert isinstance(page[0], VendorPage)
 
 
-def sata(drive: DriveFacts, raws: dict[int, int], sectors: int | None = None) -> Evidence:
+def make_sata_evidence(drive: DriveFacts, raws: dict[int, int], sectors: int | None = None) -> Evidence:
     attributes = tuple(Attribute(key, "Unknown_Attribute", raw, str(raw), 100) for key, raw in raws.items())
     statistics = Statistics({(1, 0x18): sectors}) if sectors else None
     return Evidence(drive, attributes=attributes, statistics=statistics, power_on_hours=20_000)
@@ -179,19 +179,19 @@ DC450 = DriveFacts(
 def test_nand_writes_that_erases_contradict_are_refused(share: float, is_reported: bool) -> None:
     nand_bytes = 328 * 120 * 10**9
     raws = {165: 400, 166: 300, 167: 328, 241: nand_bytes // 3 >> 25, 245: int(share * nand_bytes) >> 25}
-    nand = reading(sata(TRANSCEND, raws), "nand_written")
+    nand = get_reading(make_sata_evidence(TRANSCEND, raws), "nand_written")
     assert (nand.value is not None) is is_reported
     nand_bytes = 100 * 480 * 10**9
     raws = {231: 98, 233: int(share * nand_bytes) >> 30, 241: nand_bytes // 5 >> 30, 242: 10, 244: 100}
-    nand = reading(sata(DC450, raws), "nand_written")
+    nand = get_reading(make_sata_evidence(DC450, raws), "nand_written")
     assert (nand.value is not None) is is_reported and (is_reported or "misses" in (nand.reason or ""))
 
 
 def test_the_a400_has_no_count_of_nand_writes() -> None:
     drive = replace(DC450, model="KINGSTON SA400S37480G", firmware="SBFKB1D1")
-    evidence = sata(drive, {231: 98, 233: 60_000, 241: 40_000, 242: 10, 244: 110})
-    assert reading(evidence, "host_written").value == 40_000 * GIB
-    assert reading(evidence, "nand_written").value is None
+    evidence = make_sata_evidence(drive, {231: 98, 233: 60_000, 241: 40_000, 242: 10, 244: 110})
+    assert get_reading(evidence, "host_written").value == 40_000 * GIB
+    assert get_reading(evidence, "nand_written").value is None
 
 
 @pytest.mark.parametrize("ahead", [0, 3118])
@@ -199,23 +199,27 @@ def test_the_host_writes_of_intels_sandforce_drives_are_known(ahead: int) -> Non
     """Device statistics of drives of one model are ahead by a constant number of bytes."""
     drive = DriveFacts("ata", "INTEL SSDSC2CW180A3", "400i", capacity_bytes=180 * 10**9)
     raws = {225: 175842, 241: 175842, 249: 3754}
-    alone = reading(sata(drive, raws), "host_written")
+    alone = get_reading(make_sata_evidence(drive, raws), "host_written")
     assert alone.value == 175842 << 25 and "225" in alone.source
     # On other drives of the family device statistics are up to 43 % ahead.
-    assert alone.at_least and report(sata(drive, raws), CATALOGUE).lifetime is None
-    pace = rated_pace(alone, CounterReading(1000, "hours", 1, "", Proof.SPEC), 10**14)
+    assert alone.at_least and make_report(make_sata_evidence(drive, raws), CATALOGUE).lifetime is None
+    pace = compute_rated_pace(alone, CounterReading(1000, "hours", 1, "", Proof.SPEC), 10**14)
     assert pace and pace.most is None and pace.least <= (175842 << 25) * 24 / 1000
-    shown = [line for line in lines(report(sata(drive, raws), CATALOGUE)) if line.startswith("host_written")]
+    shown = [
+        line
+        for line in format_counters(make_report(make_sata_evidence(drive, raws), CATALOGUE))
+        if line.startswith("host_written")
+    ]
     assert shown[0].split()[1:5] == [">=", "5.90", "TB", "33.6"]
-    document_of = reading_document(alone, None)
+    document_of = build_reading_document(alone, None)
     assert document_of["lower_bound"] and document_of["bytes"] == 175842 << 25
-    both = report(sata(drive, raws, (175842 + ahead) << 16), CATALOGUE)
+    both = make_report(make_sata_evidence(drive, raws, (175842 + ahead) << 16), CATALOGUE)
     assert both.readings["host_written"].value == (175842 + ahead) << 25
     assert [other.value for other in both.others["host_written"]] == [175842 << 25]
     assert not both.readings["host_written"].at_least and both.lifetime
 
 
-def smart_report(
+def make_smart_report(
     units: int,
     commands: int,
     *,
@@ -233,7 +237,7 @@ def smart_report(
         read_commands=commands,
         power_on_hours=30_000,
     )
-    return report(Evidence(facts, smart=smart), CATALOGUE)
+    return make_report(Evidence(facts, smart=smart), CATALOGUE)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +255,7 @@ def smart_report(
 def test_an_nvme_count_that_can_be_right_is_not_refused(
     units: int, commands: int, lba: int, mdts: int | None
 ) -> None:
-    said = smart_report(units, commands, lba=lba, mdts=mdts).readings
+    said = make_smart_report(units, commands, lba=lba, mdts=mdts).readings
     assert said["host_written"].value == said["host_read"].value == units * 512_000
 
 
@@ -269,14 +273,16 @@ def test_an_nvme_count_that_can_be_right_is_not_refused(
 def test_an_nvme_count_that_its_commands_contradict_is_refused(
     units: int, commands: int, model: str | None, vendor: int | None
 ) -> None:
-    said = smart_report(units, commands, model=model, vendor=vendor, mdts=131_072)
+    said = make_smart_report(units, commands, model=model, vendor=vendor, mdts=131_072)
     reading = said.readings["host_written"]
     assert reading.value is None and "write command" in (reading.reason or "")
 
 
 def test_a_poll_takes_no_lower_bound_for_a_count() -> None:
     facts = DriveFacts("ata", "INTEL SSDSC2CW180A3", "400i", capacity_bytes=180 * 10**9)
-    poll = poll_of(report(sata(facts, {225: 175842, 249: 3754}), CATALOGUE), 0, 1, 0, 0)
+    poll = make_poll(make_report(make_sata_evidence(facts, {225: 175842, 249: 3754}), CATALOGUE), 0, 1, 0, 0)
     assert [one.value for one in poll.host] == [None] and poll.host[0].reason
-    statistics = poll_of(report(sata(facts, {225: 175842, 249: 3754}, 175842 << 16), CATALOGUE), 0, 1, 0, 0)
+    statistics = make_poll(
+        make_report(make_sata_evidence(facts, {225: 175842, 249: 3754}, 175842 << 16), CATALOGUE), 0, 1, 0, 0
+    )
     assert statistics.host[0].value == 175842 << 25

@@ -11,13 +11,13 @@ from opwatch.counters.decode import ocp
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.vendor_page import decode_kv10
 from opwatch.counters.evidence import Attribute, Evidence, VendorPage
-from opwatch.counters.prove.trims import TrimCount, trim_counts
+from opwatch.counters.prove.trims import TrimCount, find_trim_counts
 from opwatch.counters.reading import DriveFacts
 
 MEMBLAZE = DriveFacts(protocol="nvme", model="P6531DT0384M00", vendor_id=0x1C5F)
 
 
-def kv10(items: dict[int, int], version: int = 3) -> bytes:
+def encode_items(items: dict[int, int], version: int = 3) -> bytes:
     """Return a page of items of 10 bytes."""
     raw = b"".join(bytes((key, 100)) + value.to_bytes(6, "little") + bytes(2) for key, value in items.items())
     return raw.ljust(511, b"\0") + bytes((version,))
@@ -35,7 +35,7 @@ def test_the_page_of_a_simulated_drive() -> None:
 
 
 def test_items_of_ten_bytes() -> None:
-    items = decode_kv10(kv10({0xAB: 7, 0xE5: 123456789, 0xFE: (1 << 48) - 2}))
+    items = decode_kv10(encode_items({0xAB: 7, 0xE5: 123456789, 0xFE: (1 << 48) - 2}))
     assert {key: item.raw for key, item in items.items()} == {"AB": 7, "E5": 123456789, "FE": (1 << 48) - 2}
     assert items["E5"].normalized == 100
 
@@ -43,10 +43,10 @@ def test_items_of_ten_bytes() -> None:
 @pytest.mark.parametrize(
     ("page", "why"),
     [
-        (kv10({0xE5: 1}, version=2), "version 2"),
-        (kv10({0xE5: 1})[:100], "100 bytes"),
+        (encode_items({0xE5: 1}, version=2), "version 2"),
+        (encode_items({0xE5: 1})[:100], "100 bytes"),
         (bytes(512), "zeroes"),
-        (kv10({})[:10].join([b"\xe5\x01\1\0\0\0\0\0\0\0"] * 3).ljust(511, b"\0") + b"\3", "twice"),
+        (encode_items({})[:10].join([b"\xe5\x01\1\0\0\0\0\0\0\0"] * 3).ljust(511, b"\0") + b"\3", "twice"),
     ],
 )
 def test_pages_that_are_something_else(page: bytes, why: str) -> None:
@@ -55,8 +55,8 @@ def test_pages_that_are_something_else(page: bytes, why: str) -> None:
 
 
 def test_memblaze_counts_sectors() -> None:
-    evidence = Evidence(drive=MEMBLAZE, vendor=(VendorPage(0xCA, kv10({0xE5: 1000})),))
-    assert trim_counts(evidence, load_trims()) == [TrimCount("log CAh E5", 1000, 512)]
+    evidence = Evidence(drive=MEMBLAZE, vendor=(VendorPage(0xCA, encode_items({0xE5: 1000})),))
+    assert find_trim_counts(evidence, load_trims()) == [TrimCount("log CAh E5", 1000, 512)]
 
 
 @pytest.mark.parametrize(
@@ -64,19 +64,19 @@ def test_memblaze_counts_sectors() -> None:
     [
         Evidence(
             drive=DriveFacts(protocol="nvme", model="X", vendor_id=0x144D),
-            vendor=(VendorPage(0xCA, kv10({0xE5: 1})),),
+            vendor=(VendorPage(0xCA, encode_items({0xE5: 1})),),
         ),
-        Evidence(drive=MEMBLAZE, vendor=(VendorPage(0xCA, kv10({0xE5: 1}, version=2)),)),
-        Evidence(drive=MEMBLAZE, vendor=(VendorPage(0xCA, kv10({0xE6: 1})),)),
+        Evidence(drive=MEMBLAZE, vendor=(VendorPage(0xCA, encode_items({0xE5: 1}, version=2)),)),
+        Evidence(drive=MEMBLAZE, vendor=(VendorPage(0xCA, encode_items({0xE6: 1})),)),
         Evidence(drive=MEMBLAZE),
     ],
     ids=["another maker", "another layout", "no such item", "no page"],
 )
 def test_other_values_are_not_trim_counts(evidence: Evidence) -> None:
-    assert trim_counts(evidence, load_trims()) == []
+    assert find_trim_counts(evidence, load_trims()) == []
 
 
-def boot_page(commands: int) -> bytes:
+def encode_boot_page(commands: int) -> bytes:
     page = bytearray(512)
     page[172:188] = commands.to_bytes(16, "little")
     page[496:] = ocp.BOOT_GUID
@@ -84,13 +84,13 @@ def boot_page(commands: int) -> bytes:
 
 
 def test_boot_drives_count_commands() -> None:
-    page = ocp.decode_c0(boot_page(977))
+    page = ocp.decode_c0(encode_boot_page(977))
     assert isinstance(page, ocp.BootLog)
     evidence = Evidence(drive=DriveFacts(protocol="nvme"), boot=page)
-    assert trim_counts(evidence, load_trims()) == [
+    assert find_trim_counts(evidence, load_trims()) == [
         TrimCount("log C0h deallocate commands completed", 977, None)
     ]
-    unset = ocp.decode_c0(boot_page((1 << 128) - 1))
+    unset = ocp.decode_c0(encode_boot_page((1 << 128) - 1))
     assert isinstance(unset, ocp.BootLog)
     assert unset.deallocate_commands is None
 
@@ -100,7 +100,7 @@ def test_micron_counts_commands() -> None:
     page[0], page[172:188] = 1, (65537).to_bytes(16, "little")
     drive = DriveFacts(protocol="nvme", model="Micron_7400_MTFDKBA960TDZ", vendor_id=0x1344)
     evidence = Evidence(drive=drive, vendor=(VendorPage(0xFB, bytes(page)),))
-    assert trim_counts(evidence, load_trims()) == [TrimCount("log FBh 172:16", 65537, None)]
+    assert find_trim_counts(evidence, load_trims()) == [TrimCount("log FBh 172:16", 65537, None)]
 
 
 def test_seagate_counts_trims() -> None:
@@ -112,7 +112,7 @@ def test_seagate_counts_trims() -> None:
         drive=DriveFacts(protocol="nvme", model="XM1441-1AB112048"),
         vendor=(VendorPage(0xC4, bytes(page).ljust(512, b"\0")),),
     )
-    assert trim_counts(evidence, load_trims()) == [TrimCount("log C4h 250", 4242, None)]
+    assert find_trim_counts(evidence, load_trims()) == [TrimCount("log C4h 250", 4242, None)]
 
 
 @pytest.mark.parametrize(
@@ -126,11 +126,11 @@ def test_seagate_counts_trims() -> None:
 def test_attributes_by_name(family: str, number: int, name: str, unit: int | None) -> None:
     drive = DriveFacts(protocol="ata", model="M", family=family)
     evidence = Evidence(drive=drive, attributes=(Attribute(number, name, 31337, "31337"),))
-    assert trim_counts(evidence, load_trims()) == [TrimCount(f"attribute {number} {name}", 31337, unit)]
+    assert find_trim_counts(evidence, load_trims()) == [TrimCount(f"attribute {number} {name}", 31337, unit)]
     other = Evidence(drive=drive, attributes=(Attribute(number, "Unknown_Attribute", 31337, "31337"),))
-    assert trim_counts(other, load_trims()) == []
+    assert find_trim_counts(other, load_trims()) == []
     family_unknown = Evidence(drive=DriveFacts(protocol="ata", model="M"), attributes=evidence.attributes)
-    assert trim_counts(family_unknown, load_trims()) == []
+    assert find_trim_counts(family_unknown, load_trims()) == []
 
 
 def test_trim_entries_are_not_in_the_write_catalogue() -> None:

@@ -16,7 +16,7 @@ SECTOR = 512
 NOW = 1_780_000_000
 
 
-def poll(hours: int, host: int, nand: int, used: int, days: float = 0.0) -> dict[str, Any]:
+def make_poll(hours: int, host: int, nand: int, used: int, days: float = 0.0) -> dict[str, Any]:
     """A report on a Samsung PM883, which counts sectors in attributes 241 and 251."""
     raws = {9: hours, 177: 300, 241: host // SECTOR, 251: nand // SECTOR}
     names = {9: "Power_On_Hours", 177: "Wear_Leveling_Count", 241: "Total_LBAs_Written", 251: "NAND_Writes"}
@@ -40,12 +40,12 @@ def poll(hours: int, host: int, nand: int, used: int, days: float = 0.0) -> dict
     }
 
 
-OLD = poll(10_000, 10**14, 15 * 10**13, 10)
+OLD = make_poll(10_000, 10**14, 15 * 10**13, 10)
 # 2,000 hours in 100 days: 40 TB written, 80 TB programmed, 10 % used.
-NEW = poll(12_000, 14 * 10**13, 23 * 10**13, 20, days=100)
+NEW = make_poll(12_000, 14 * 10**13, 23 * 10**13, 20, days=100)
 
 
-def shown(tmp_path: Path, *polls: dict[str, Any], more: tuple[str, ...] = ()) -> tuple[int, list[str]]:
+def run_counters(tmp_path: Path, *polls: dict[str, Any], more: tuple[str, ...] = ()) -> tuple[int, list[str]]:
     paths = []
     for number, one in enumerate(polls):
         paths.append(str(tmp_path / f"{number}.json"))
@@ -56,7 +56,7 @@ def shown(tmp_path: Path, *polls: dict[str, Any], more: tuple[str, ...] = ()) ->
 def test_the_interval_has_its_own_amplification_pace_and_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, _ = shown(tmp_path, OLD, NEW, more=("--json", "--tbw", "300"))
+    status, _ = run_counters(tmp_path, OLD, NEW, more=("--json", "--tbw", "300"))
     made = json.loads(capsys.readouterr().out)
     assert status == 0
     interval = made["interval"]
@@ -77,7 +77,7 @@ def test_the_interval_has_its_own_amplification_pace_and_end(
 
 
 def test_text_report_has_the_same_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(tmp_path, OLD, NEW)[0] == 0
+    assert run_counters(tmp_path, OLD, NEW)[0] == 0
     output = capsys.readouterr().out
     text = " ".join(output.split())
     assert "interval WAF: 2 (2 to 2) NAND bytes" in text and "100.0 days by the clock" in text
@@ -86,7 +86,7 @@ def test_text_report_has_the_same_figures(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_the_older_report_has_to_be_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(tmp_path, NEW, OLD)[0] == 2
+    assert run_counters(tmp_path, NEW, OLD)[0] == 2
     assert "older one first" in capsys.readouterr().err
 
 
@@ -94,46 +94,46 @@ def test_the_older_report_has_to_be_the_first(tmp_path: Path, capsys: pytest.Cap
 def test_two_drives_are_no_interval(
     change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert shown(tmp_path, OLD, {**NEW, **change})[0] == 2
+    assert run_counters(tmp_path, OLD, {**NEW, **change})[0] == 2
     assert "two different things" in capsys.readouterr().err
 
 
 def test_a_firmware_update_between_the_polls_is_the_same_drive(tmp_path: Path) -> None:
-    assert shown(tmp_path, {**OLD, "firmware_version": "A"}, {**NEW, "firmware_version": "B"})[0] == 0
+    assert run_counters(tmp_path, {**OLD, "firmware_version": "A"}, {**NEW, "firmware_version": "B"})[0] == 0
 
 
 def test_missing_serial_numbers_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(tmp_path, {**OLD, "serial_number": None}, NEW)[0] == 0
+    assert run_counters(tmp_path, {**OLD, "serial_number": None}, NEW)[0] == 0
     assert "no serial number" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
-    "last", [poll(10_001, 10**14, 15 * 10**13, 10), poll(12_000, 10**14 - 10**9, 15 * 10**13, 10)]
+    "last", [make_poll(10_001, 10**14, 15 * 10**13, 10), make_poll(12_000, 10**14 - 10**9, 15 * 10**13, 10)]
 )
 def test_interval_without_counts_has_a_reason(
     last: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert shown(tmp_path, OLD, last, more=("--json",))[0] == 0
+    assert run_counters(tmp_path, OLD, last, more=("--json",))[0] == 0
     made = json.loads(capsys.readouterr().out)
     assert made["interval"]["waf"] is None and made["interval"]["reason"] and made["outlook"] == []
 
 
 def test_repeated_report_makes_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(tmp_path, OLD, OLD, more=("--json",))[0] == 0
+    assert run_counters(tmp_path, OLD, OLD, more=("--json",))[0] == 0
     assert json.loads(capsys.readouterr().out)["interval"] is None
 
 
 def test_the_time_of_a_text_report_is_read() -> None:
     from opwatch.counters.reports.smartctl_text import parse_smartctl_text
 
-    def time_of(words: str) -> int | None:
+    def parse_local_time(words: str) -> int | None:
         return parse_smartctl_text(
             f"=== START OF INFORMATION SECTION ===\nLocal Time is:    {words}\n"
         ).local_time_s
 
-    assert time_of("Sun Mar 29 20:52:14 2026 UTC") == 1_774_817_534
+    assert parse_local_time("Sun Mar 29 20:52:14 2026 UTC") == 1_774_817_534
     for wrong in ("Sun Foo 29 20:52:14 2026 UTC", "Sun Feb 30 20:52:14 2026 UTC", "yesterday", ""):
-        assert time_of(wrong) is None
+        assert parse_local_time(wrong) is None
 
 
 def test_lower_bound_does_not_grow_by_the_host_writes(
@@ -148,7 +148,7 @@ def test_lower_bound_does_not_grow_by_the_host_writes(
             {"id": i, "name": name, "value": 99, "raw": {"value": raw, "string": str(raw)}}
             for i, name, raw in ((225, "Host_Writes_32MiB", hosts), (249, "NAND_Writes_1GiB", pages))
         ]
-    status, _ = shown(tmp_path, old, new, more=("--json", "--tbw", "300"))
+    status, _ = run_counters(tmp_path, old, new, more=("--json", "--tbw", "300"))
     made = json.loads(capsys.readouterr().out)
     assert status == 0 and made["host_written"]["lower_bound"] is True
     assert made["interval"]["waf"] is None and "host" in made["interval"]["reason"]

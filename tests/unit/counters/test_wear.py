@@ -11,11 +11,11 @@ import pytest
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, Statistics
-from opwatch.counters.prove.report import report
+from opwatch.counters.prove.report import make_report
 from opwatch.counters.reading import DriveFacts, Report
 from opwatch.counters.reports.smartctl_json import parse_smartctl_json
 from opwatch.counters.reports.smartctl_text import parse_smartctl_text
-from opwatch.sinks.counters import document, lines
+from opwatch.sinks.counters import build_counters_document, format_counters
 
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
 SAMSUNG = DriveFacts("ata", "Samsung SSD 860 PRO 256GB", family="Samsung based SSDs")
@@ -24,15 +24,15 @@ PHISON = DriveFacts("ata", "GOODRAM", family="Phison Driven SSDs")
 CRUCIAL = DriveFacts("ata", "CT2000MX500SSD1", family="Crucial/Micron MX500 SSDs")
 
 
-def reported(evidence: Evidence) -> Report:
-    return report(evidence, CATALOGUE)
+def report_evidence(evidence: Evidence) -> Report:
+    return make_report(evidence, CATALOGUE)
 
 
-def used(evidence: Evidence) -> int | None:
-    return reported(evidence).readings["percentage_used"].value
+def get_used_percentage(evidence: Evidence) -> int | None:
+    return report_evidence(evidence).readings["percentage_used"].value
 
 
-def worn_out(protocol: str) -> Evidence:
+def make_worn_evidence(protocol: str) -> Evidence:
     """A drive that passes its self-assessment, with a saturated wear byte."""
     if protocol == "nvme":
         smart = SmartLog(percentage_used=255, power_on_hours=30_000, critical_warning=0)
@@ -43,22 +43,22 @@ def worn_out(protocol: str) -> Evidence:
 
 @pytest.mark.parametrize("protocol", ["nvme", "ata"])
 def test_a_full_byte_of_wear_is_a_bound_with_a_serious_note(protocol: str) -> None:
-    drive = reported(worn_out(protocol))
-    reading = document(drive, None)["percentage_used"]
+    drive = report_evidence(make_worn_evidence(protocol))
+    reading = build_counters_document(drive, None)["percentage_used"]
     assert (reading["value"], reading["lower_bound"]) == (255, True)
     assert [note.says for note in drive.health if note.serious] == [
         "255 % or more of the life that its maker rates it for is used"
     ]
-    shown = "\n".join(lines(drive))
+    shown = "\n".join(format_counters(drive))
     assert "255 % or more" in shown and "HEALTH: 255 % or more" in shown
     assert drive.paces == ()
-    assert all(len(line) <= 80 for line in lines(drive))
+    assert all(len(line) <= 80 for line in format_counters(drive))
 
 
 @pytest.mark.parametrize("value", [254, 100, 7])
 def test_a_byte_that_is_not_full_is_no_bound(value: int) -> None:
-    drive = reported(Evidence(DriveFacts("nvme"), smart=SmartLog(percentage_used=value)))
-    reading = document(drive, None)["percentage_used"]
+    drive = report_evidence(Evidence(DriveFacts("nvme"), smart=SmartLog(percentage_used=value)))
+    reading = build_counters_document(drive, None)["percentage_used"]
     assert (reading["value"], reading["lower_bound"]) == (value, False)
 
 
@@ -66,13 +66,13 @@ def test_statistics_that_an_attribute_of_wear_contradicts_are_refused() -> None:
     """All 46 captured Intel 520, 525, 330 and 335 report 255 at any wear."""
     full = Statistics({(7, 8): 255})
     wear = Attribute(233, "Media_Wearout_Indicator", 0, "0", 98)
-    drive = reported(Evidence(INTEL_520, statistics=full, attributes=(wear,)))
+    drive = report_evidence(Evidence(INTEL_520, statistics=full, attributes=(wear,)))
     assert drive.readings["percentage_used"].value == 2
     assert "255 from new" in (drive.others["percentage_used"][0].reason or "")
     assert not any(note.serious for note in drive.health)
     ids = {201: 0, 204: 0, 230: 100, 231: 0, 233: 20058, 234: 9}
     unnamed = tuple(Attribute(key, "Unknown_SSD_Attribute", raw, str(raw), 100) for key, raw in ids.items())
-    assert used(Evidence(DriveFacts("ata"), statistics=full, attributes=unnamed)) is None
+    assert get_used_percentage(Evidence(DriveFacts("ata"), statistics=full, attributes=unnamed)) is None
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,15 @@ def test_wear_comes_from_a_makers_attribute(
 ) -> None:
     number, name, raw, value = attribute
     evidence = Evidence(drive, attributes=(Attribute(number, name, raw, str(raw), value),))
-    reading = reported(evidence).readings["percentage_used"]
+    reading = report_evidence(evidence).readings["percentage_used"]
     assert reading.value == expected
     assert expected is None or f"attribute {number} {name}" in reading.source
 
 
 def test_an_attribute_at_its_end_is_a_bound() -> None:
     wear = Attribute(177, "Wear_Leveling_Count", 7065, "7065", 1)
-    drive = reported(Evidence(SAMSUNG, attributes=(wear,), power_on_hours=9000))
-    assert document(drive, None)["percentage_used"]["lower_bound"] is True
+    drive = report_evidence(Evidence(SAMSUNG, attributes=(wear,), power_on_hours=9000))
+    assert build_counters_document(drive, None)["percentage_used"]["lower_bound"] is True
     assert any(note.serious and "99 % or more" in note.says for note in drive.health)
     assert drive.paces == ()
 
@@ -114,19 +114,19 @@ def test_an_attribute_at_its_end_is_a_bound() -> None:
 def test_the_page_comes_before_the_attribute_and_a_difference_is_shown() -> None:
     wear = Attribute(177, "Wear_Leveling_Count", 635, "635", 65)
     near = Evidence(SAMSUNG, statistics=Statistics({(7, 8): 37}), attributes=(wear,))
-    assert used(near) == 37 and not reported(near).others["percentage_used"]
+    assert get_used_percentage(near) == 37 and not report_evidence(near).others["percentage_used"]
     far = replace(near, statistics=Statistics({(7, 8): 80}))
-    assert used(far) == 80
-    assert [other.value for other in reported(far).others["percentage_used"]] == [35]
+    assert get_used_percentage(far) == 80
+    assert [other.value for other in report_evidence(far).others["percentage_used"]] == [35]
 
 
 def test_the_endurance_of_a_sata_drive_is_not_a_scsi_log() -> None:
     raw = {"smartctl": {}, "device": {"protocol": "ATA"}, "endurance_used": {"current_percent": 7}}
-    reading = reported(parse_smartctl_json(raw)).readings["percentage_used"]
+    reading = report_evidence(parse_smartctl_json(raw)).readings["percentage_used"]
     assert reading.value == 7 and "endurance_used" in reading.source and reading.proof.value == "candidate"
     assert parse_smartctl_json({**raw, "device": {"protocol": "NVMe"}}).scsi is None
     sas = parse_smartctl_json({**raw, "device": {"protocol": "SCSI"}})
-    assert reported(sas).readings["percentage_used"].source == "SCSI log 11h"
+    assert report_evidence(sas).readings["percentage_used"].source == "SCSI log 11h"
 
 
 TABLE = """smartctl 7.3 2022-02-28
@@ -165,9 +165,9 @@ AS_JSON = {
     "evidence", [parse_smartctl_text(TABLE), parse_smartctl_text(BRIEF), parse_smartctl_json(AS_JSON)]
 )
 def test_failing_attributes_are_noted_even_if_the_drive_passes(evidence: Evidence) -> None:
-    notes = [note for note in reported(evidence).health if "threshold" in note.says]
+    notes = [note for note in report_evidence(evidence).health if "threshold" in note.says]
     assert [(note.source, note.serious) for note in notes] == [
         ("attribute 5 Reallocated_Sector_Ct", True),
         ("attribute 10 Spin_Retry_Count", False),
     ]
-    assert json.dumps(document(reported(evidence), None)).count("failing now") == 1
+    assert json.dumps(build_counters_document(report_evidence(evidence), None)).count("failing now") == 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.drive_bench import Comparison, Measured
+from tests.bench.drive_bench import Comparison, Measurement
 
 
-def measured(*rates: float) -> list[Measured]:
-    return [Measured(rate, 1.0) for rate in rates]
+def make_measurements(*rates: float) -> list[Measurement]:
+    return [Measurement(rate, 1.0) for rate in rates]
 
 
 @pytest.mark.parametrize(
@@ -24,5 +24,7 @@ def measured(*rates: float) -> list[Measured]:
 def test_bound_is_missed_only_if_equal_servers_meet_the_bound(
     drive: tuple[float, ...], again: tuple[float, ...], verdict: str
 ) -> None:
-    compared = Comparison(measured(*drive), measured(100, 100, 100, 100), measured(*again))
-    assert compared.verdict(0.95) == verdict
+    compared = Comparison(
+        make_measurements(*drive), make_measurements(100, 100, 100, 100), make_measurements(*again)
+    )
+    assert compared.judge_bound(0.95) == verdict

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.drive.life import Wanted, memory_bound, memory_needed, require_memory
+from opwatch.drive.life import DriveSpec, estimate_memory, find_memory_limit, require_memory
 from opwatch.errors import OpwatchError
 from opwatch.ftl.drive import Drive
 
@@ -22,27 +22,27 @@ def test_memory_is_looked_at_first(tmp_path: Path) -> None:
     with pytest.raises(
         OpwatchError, match=r"of 2 GiB can take 2\.0\d GiB of memory, and 2 GiB are.*--no-data"
     ):
-        require_memory(Wanted("x", sizes), meminfo)
-    require_memory(Wanted("x", sizes, no_data=True), meminfo)
-    require_memory(Wanted("x", {key: size // 2 for key, size in sizes.items()}), meminfo)
-    require_memory(Wanted("x"), meminfo)
+        require_memory(DriveSpec("x", sizes), meminfo)
+    require_memory(DriveSpec("x", sizes, no_data=True), meminfo)
+    require_memory(DriveSpec("x", {key: size // 2 for key, size in sizes.items()}), meminfo)
+    require_memory(DriveSpec("x"), meminfo)
     # A 1 TiB drive without contents takes at most 2.35 GiB.
     large = {"user_bytes": 1 << 40, "physical_bytes": (1 << 40) * 107 // 100}
-    assert 2 * GIB < memory_needed(Wanted("x", large, no_data=True)) < 2.35 * GIB
+    assert 2 * GIB < estimate_memory(DriveSpec("x", large, no_data=True)) < 2.35 * GIB
 
 
 def test_allowed_memory_is_a_bound(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemAvailable:  2097152 kB\n")
     sizes = {"user_bytes": GIB, "physical_bytes": GIB + GIB // 8}
-    require_memory(Wanted("x", sizes, memory_bytes=GIB + GIB // 8), meminfo)
+    require_memory(DriveSpec("x", sizes, memory_bytes=GIB + GIB // 8), meminfo)
     with pytest.raises(OpwatchError, match="--memory allows 1 GiB"):
-        require_memory(Wanted("x", sizes, memory_bytes=GIB), meminfo)
+        require_memory(DriveSpec("x", sizes, memory_bytes=GIB), meminfo)
     # The option cannot allow more than the available memory.
-    assert memory_bound(Wanted("x", memory_bytes=4 * GIB), meminfo) == 2 * GIB
+    assert find_memory_limit(DriveSpec("x", memory_bytes=4 * GIB), meminfo) == 2 * GIB
     meminfo.write_text("")
-    assert memory_bound(Wanted("x", memory_bytes=4 * GIB), meminfo) == 4 * GIB
-    assert memory_bound(Wanted("x"), meminfo) is None
+    assert find_memory_limit(DriveSpec("x", memory_bytes=4 * GIB), meminfo) == 4 * GIB
+    assert find_memory_limit(DriveSpec("x"), meminfo) is None
 
 
 @pytest.mark.parametrize("size", ["64T", "99999999999T"])

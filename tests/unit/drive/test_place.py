@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.firmware.simulated import find_simulated
-from opwatch.drive.nodes import is_still
-from opwatch.drive.place import Place, Record, places
-from opwatch.drive.process import ask, end_process, server_of
+from opwatch.drive.nodes import is_record_current
+from opwatch.drive.place import DriveFolder, Record, list_drives
+from opwatch.drive.process import end_process, open_server, run_with_timeout
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
-from opwatch.host.usage import number_of_mount, parse_mountinfo
+from opwatch.host.usage import find_mount_number, parse_mountinfo
 from opwatch.safefile import NewFile
 
 MOUNTINFO = """\
@@ -29,18 +29,18 @@ MOUNTINFO = """\
 
 def test_a_mount_point_is_known_by_the_table() -> None:
     mounts = parse_mountinfo(MOUNTINFO)
-    assert number_of_mount(Path("/run/opwatch/drives/x/mnt"), mounts) == (0, 45)
-    assert number_of_mount(Path("/run/opwatch/drives/x"), mounts) is None
+    assert find_mount_number(Path("/run/opwatch/drives/x/mnt"), mounts) == (0, 45)
+    assert find_mount_number(Path("/run/opwatch/drives/x"), mounts) is None
     again = parse_mountinfo(
         MOUNTINFO + "43 42 0:46 / /srv rw - tmpfs none rw\n43 42 x:y / /srv rw - tmpfs none rw"
     )
-    assert number_of_mount(Path("/srv"), again) == (0, 46)
+    assert find_mount_number(Path("/srv"), again) == (0, 46)
 
 
 def test_alive_as_long_as_the_lock_is_held(tmp_path: Path) -> None:
-    place = Place("x", tmp_path)
+    place = DriveFolder("x", tmp_path)
     assert not place.exists()
-    place.make()
+    place.create_folders()
     assert not place.is_alive()
     lock = place.take_lock()
     assert place.is_alive()
@@ -49,36 +49,36 @@ def test_alive_as_long_as_the_lock_is_held(tmp_path: Path) -> None:
 
 
 def test_record_is_read_back_and_a_broken_record_is_none(tmp_path: Path) -> None:
-    place = Place("x", tmp_path)
-    place.make()
-    assert place.record() is None
+    place = DriveFolder("x", tmp_path)
+    place.create_folders()
+    assert place.read_record() is None
     record = Record("x", "/dev/loop7", 4711, None, False)
     place.write_record(record)
-    assert place.record() == record
+    assert place.read_record() == record
     (place.folder / "drive.json").write_text('{"name": "x"')
-    assert place.record() is None
-    assert [place.name for place in places(tmp_path)] == ["x"]
-    place.remove()
-    assert places(tmp_path) == []
-    assert places(tmp_path / "nowhere") == []
+    assert place.read_record() is None
+    assert [place.name for place in list_drives(tmp_path)] == ["x"]
+    place.remove_files()
+    assert list_drives(tmp_path) == []
+    assert list_drives(tmp_path / "nowhere") == []
 
 
 def test_leftovers_of_a_killed_create_are_removed_with_the_drive(tmp_path: Path) -> None:
-    place = Place("x", tmp_path)
-    place.make()
+    place = DriveFolder("x", tmp_path)
+    place.create_folders()
     # The state after a kill between writing the record and renaming the file.
-    NewFile(place.folder / "drive.json").put([b"{"])
+    NewFile(place.folder / "drive.json").write_chunks([b"{"])
     assert [path.name for path in place.folder.iterdir() if path.name.endswith(".new")]
-    place.remove()
+    place.remove_files()
     assert not place.exists()
     # Other files stay and are named.
-    place.make()
+    place.create_folders()
     (place.folder / ".opwatch-notes.new").write_text("somebody's")
     with pytest.raises(OpwatchError, match="is not ours"):
-        place.remove()
+        place.remove_files()
 
 
-def _a_loop(sys: Path, name: str, backing: str, diskseq: int) -> None:
+def _add_loop(sys: Path, name: str, backing: str, diskseq: int) -> None:
     folder = sys / "block" / name / "loop"
     folder.mkdir(parents=True)
     (folder / "backing_file").write_text(backing + "\n")
@@ -86,22 +86,22 @@ def _a_loop(sys: Path, name: str, backing: str, diskseq: int) -> None:
 
 
 def test_a_device_is_known_by_its_sequence_and_not_by_its_number(tmp_path: Path) -> None:
-    disk = str(Place("x").disk)
-    _a_loop(tmp_path, "loop0", disk, 7)
-    _a_loop(tmp_path, "loop1", disk + " (deleted)", 9)
-    _a_loop(tmp_path, "loop2", "/b", 11)
-    assert is_still(Record("x", "/dev/loop0", 1, None, False, 7), tmp_path)
-    assert not is_still(Record("x", "/dev/loop0", 1, None, False, 6), tmp_path)
-    assert not is_still(Record("x", "/dev/loop3", 1, None, False, 7), tmp_path)
-    assert not is_still(Record("x", "", 1, None, False), tmp_path)
+    disk = str(DriveFolder("x").disk)
+    _add_loop(tmp_path, "loop0", disk, 7)
+    _add_loop(tmp_path, "loop1", disk + " (deleted)", 9)
+    _add_loop(tmp_path, "loop2", "/b", 11)
+    assert is_record_current(Record("x", "/dev/loop0", 1, None, False, 7), tmp_path)
+    assert not is_record_current(Record("x", "/dev/loop0", 1, None, False, 6), tmp_path)
+    assert not is_record_current(Record("x", "/dev/loop3", 1, None, False, 7), tmp_path)
+    assert not is_record_current(Record("x", "", 1, None, False), tmp_path)
     # Kernels without disk sequence numbers, and records of the previous version.
-    assert is_still(Record("x", "/dev/loop1", 1, None, False), tmp_path)
-    assert not is_still(Record("x", "/dev/loop2", 1, None, False), tmp_path)
+    assert is_record_current(Record("x", "/dev/loop1", 1, None, False), tmp_path)
+    assert not is_record_current(Record("x", "/dev/loop2", 1, None, False), tmp_path)
 
 
 def test_folder_of_a_drive_is_private(tmp_path: Path) -> None:
-    place = Place("x", tmp_path)
-    place.make()
+    place = DriveFolder("x", tmp_path)
+    place.create_folders()
     os.close(place.take_lock())
     assert place.folder.stat().st_mode & 0o7777 == 0o700
     assert place.lock_path.stat().st_mode & 0o7777 == 0o600
@@ -111,19 +111,19 @@ def test_unknown_files_are_reported_and_left(tmp_path: Path) -> None:
     (tmp_path / "stray").write_text("a file")
     (tmp_path / "a stray folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path)
-    place = Place("x", tmp_path)
-    place.make()
-    assert [place.name for place in places(tmp_path)] == ["x"]
+    place = DriveFolder("x", tmp_path)
+    place.create_folders()
+    assert [place.name for place in list_drives(tmp_path)] == ["x"]
     (place.folder / "mine").write_text("precious")
     with pytest.raises(OpwatchError, match=str(place.folder)):
-        place.remove()
+        place.remove_files()
     assert (place.folder / "mine").read_text() == "precious"
 
 
 def test_the_server_is_known_by_its_lock(tmp_path: Path) -> None:
-    place = Place("x", tmp_path)
-    place.make()
-    with server_of(place) as nobody:
+    place = DriveFolder("x", tmp_path)
+    place.create_folders()
+    with open_server(place) as nobody:
         assert nobody is None
     lock = place.take_lock()
     server = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
@@ -132,14 +132,14 @@ def test_the_server_is_known_by_its_lock(tmp_path: Path) -> None:
     try:
         # The PID in the record now belongs to another process.
         place.write_record(Record("x", "", other.pid, None, False))
-        with server_of(place) as process:
+        with open_server(place) as process:
             assert process and process.pid == server.pid
             assert not process.is_stopped()
             os.kill(server.pid, signal.SIGSTOP)
             while not process.is_stopped():
                 time.sleep(0.01)
             with pytest.raises(OpwatchError, match=f"kill -CONT {server.pid}"):
-                ask(place, lambda: time.sleep(5), 60)
+                run_with_timeout(place, lambda: time.sleep(5), 60)
             assert end_process(process, politely=True)
         assert other.poll() is None
     finally:
@@ -149,13 +149,13 @@ def test_the_server_is_known_by_its_lock(tmp_path: Path) -> None:
 
 
 def test_server_query_has_a_timeout(tmp_path: Path) -> None:
-    place = Place("x", tmp_path)
-    place.make()
-    assert ask(place, lambda: 7, 5) == 7
+    place = DriveFolder("x", tmp_path)
+    place.create_folders()
+    assert run_with_timeout(place, lambda: 7, 5) == 7
     with pytest.raises(OpwatchError, match="did not answer within 1 s"):
-        ask(place, lambda: time.sleep(3), 1)
+        run_with_timeout(place, lambda: time.sleep(3), 1)
     with pytest.raises(ZeroDivisionError):
-        ask(place, lambda: 1 // 0, 5)
+        run_with_timeout(place, lambda: 1 // 0, 5)
 
 
 def test_other_devices_are_no_simulated_drive(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_other_devices_are_no_simulated_drive(tmp_path: Path) -> None:
     ],
 )
 def test_a_record_that_create_never_wrote_is_none(tmp_path: Path, text: str) -> None:
-    place = Place("a", tmp_path)
-    place.make()
+    place = DriveFolder("a", tmp_path)
+    place.create_folders()
     (place.folder / "drive.json").write_text(text, encoding="latin-1")
-    assert place.record() is None
+    assert place.read_record() is None

@@ -14,7 +14,7 @@ _PT_DYNAMIC, _PT_GNU_STACK, _PT_GNU_RELRO = 2, 0x6474E551, 0x6474E552
 _DT_FLAGS, _DT_FLAGS_1, _DF_BIND_NOW, _DF_1_NOW, _DF_1_PIE = 30, 0x6FFFFFFB, 8, 1, 0x08000000
 
 
-def _segments(elf: bytes) -> Iterator[tuple[int, int, int, int]]:
+def _parse_segments(elf: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Yield (type, flags, offset, size) of each segment of a little-endian 64-bit ELF file."""
     assert elf[:6] == b"\x7fELF\x02\x01"
     (start,) = struct.unpack_from("<Q", elf, 32)
@@ -32,7 +32,7 @@ def elf() -> bytes:
 
 
 def test_relocation_tables_are_read_only_at_run_time(elf: bytes) -> None:
-    segments = {kind: (flags, offset, size) for kind, flags, offset, size in _segments(elf)}
+    segments = {kind: (flags, offset, size) for kind, flags, offset, size in _parse_segments(elf)}
     assert _PT_GNU_RELRO in segments
     assert not segments[_PT_GNU_STACK][0] & 1
     _, offset, size = segments[_PT_DYNAMIC]

@@ -104,43 +104,48 @@ def test_an_erase_limit_is_for_create() -> None:
         parse_fault("erase-limit=0", creating=True)
 
 
-def arguments(*words: str) -> argparse.Namespace:
+def parse_arguments(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     drive.add_arguments(parser)
     return parser.parse_args(["create", *words])
 
 
 def test_defaults_are_4_gib_with_7_percent() -> None:
-    assert drive.config_of(arguments(), loading=False) == {
+    assert drive.build_config(parse_arguments(), loading=False) == {
         "user_bytes": 4 << 30,
         "physical_bytes": physical_bytes(4 << 30, Fraction(7, 100)),
     }
 
 
 def test_a_state_file_decides() -> None:
-    assert drive.config_of(arguments(), loading=True) == {}
+    assert drive.build_config(parse_arguments(), loading=True) == {}
     with pytest.raises(UsageError, match="leave out"):
-        drive.config_of(arguments("--size", "1G"), loading=True)
-    assert drive.config_of(arguments("--size", "1G", "--op", "7%"), loading=True)["user_bytes"] == 1 << 30
+        drive.build_config(parse_arguments("--size", "1G"), loading=True)
+    assert (
+        drive.build_config(parse_arguments("--size", "1G", "--op", "7%"), loading=True)["user_bytes"]
+        == 1 << 30
+    )
 
 
-@pytest.mark.parametrize("name", profiles.names())
+@pytest.mark.parametrize("name", profiles.list_profiles())
 def test_profiles_scale_to_the_size(name: str) -> None:
-    plain = drive.config_of(arguments("--profile", name, "--size", "1G"), loading=False)
+    plain = drive.build_config(parse_arguments("--profile", name, "--size", "1G"), loading=False)
     assert plain["user_bytes"] == 1 << 30
     assert plain["physical_bytes"] > 1 << 30
     assert "superblock_bytes" not in plain
-    more = drive.config_of(arguments("--profile", name, "--size", "1G", "--op", "50%"), loading=False)
+    more = drive.build_config(
+        parse_arguments("--profile", name, "--size", "1G", "--op", "50%"), loading=False
+    )
     assert more["physical_bytes"] == 3 << 29
-    timing = {f"service.{key}": value for key, value in profiles.load(name).timing.items()}
+    timing = {f"service.{key}": value for key, value in profiles.load_profile(name).timing.items()}
     assert timing.items() <= plain.items()
-    assert drive.config_of(arguments("--profile", name), loading=True) == timing
+    assert drive.build_config(parse_arguments("--profile", name), loading=True) == timing
 
 
 def test_a_drive_has_at_least_1_mib() -> None:
     for size in ("0", "4096", "1000001"):
         with pytest.raises(UsageError, match="at least 1M"):
-            drive.config_of(arguments("--size", size), loading=False)
+            drive.build_config(parse_arguments("--size", size), loading=False)
 
 
 def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +162,7 @@ def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: p
 def test_the_server_knows_every_setting_of_a_profile() -> None:
     options = Path(__file__).parents[3] / "opwatch" / "drive" / "server" / "options.c"
     text = options.read_text()
-    for name in profiles.names():
-        profile = profiles.load(name)
+    for name in profiles.list_profiles():
+        profile = profiles.load_profile(name)
         assert [key for key in profile.drive if f"FTL({key})" not in text] == []
         assert [key for key in profile.timing if f"SERVICE({key})" not in text] == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.fio.command import FioPlan, is_fio, plan
+from opwatch.fio.command import FioPlan, is_fio, plan_command
 
 FOLDER = Path("/tmp/private")
 JOBS = {
@@ -16,8 +16,8 @@ JOBS = {
 read: Callable[[str], bytes | None] = JOBS.get
 
 
-def planned(*words: str, has_clock: bool = True) -> FioPlan:
-    return plan(("fio", *words), FOLDER, read, has_clock=has_clock)
+def plan_fio(*words: str, has_clock: bool = True) -> FioPlan:
+    return plan_command(("fio", *words), FOLDER, read, has_clock=has_clock)
 
 
 @pytest.mark.parametrize(("word", "expected"), [("fio", True), ("/usr/bin/fio", True), ("fio-plot", False)])
@@ -27,7 +27,7 @@ def test_fio_commands_are_recognised(word: str, expected: bool) -> None:
 
 
 def test_arguments_of_the_command_come_last_unchanged() -> None:
-    made = planned("plain.fio", "--runtime=5")
+    made = plan_fio("plain.fio", "--runtime=5")
     assert made.argv[0] == "fio"
     assert made.argv[-2:] == ("plain.fio", "--runtime=5")
     added = made.argv[1:-2]
@@ -38,7 +38,7 @@ def test_arguments_of_the_command_come_last_unchanged() -> None:
 
 @pytest.mark.parametrize("word", ["--output-format=json", "--output-f=json+", "-output-format=normal,json"])
 def test_json_format_is_left_unchanged(word: str) -> None:
-    made = planned(word, "plain.fio")
+    made = plan_fio(word, "plain.fio")
     assert made.is_ours and made.report == FOLDER / "report"
     assert sum("output-f" in one for one in made.argv) == 1
 
@@ -55,14 +55,14 @@ def test_json_format_is_left_unchanged(word: str) -> None:
     ],
 )
 def test_unavailable_reports_have_a_reason(words: list[str], reason: str) -> None:
-    made = planned(*words, "plain.fio")
+    made = plan_fio(*words, "plain.fio")
     assert made.report is None and made.no_report is not None
     assert reason in made.no_report
     assert not [word for word in made.argv if "private/report" in word]
 
 
 def test_report_of_the_command_is_read_in_place() -> None:
-    made = planned("--output=mine.json", "--output-format=json+", "plain.fio")
+    made = plan_fio("--output=mine.json", "--output-format=json+", "plain.fio")
     assert (made.report, made.is_ours) == (Path("mine.json"), False)
 
 
@@ -79,6 +79,6 @@ def test_report_of_the_command_is_read_in_place() -> None:
     ],
 )
 def test_logs_of_the_command_s_own_are_not_touched(words: list[str], has_clock: bool, reason: str) -> None:
-    made = planned(*words, has_clock=has_clock)
+    made = plan_fio(*words, has_clock=has_clock)
     assert made.no_logs is not None and reason in made.no_logs
     assert not [word for word in made.argv if "private/fio" in word or "alternate" in word]

@@ -12,7 +12,7 @@ from opwatch.fio.logs import (
     FioLog,
     FioLogKind,
     FioLogRow,
-    bin_middle_ns,
+    compute_bin_middle_ns,
     is_log_name,
     parse_log,
 )
@@ -24,34 +24,34 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 GOOD, BAD = FIXTURES / "good" / "fio", FIXTURES / "bad" / "fio"
 
 
-def read(name: str) -> FioLog | FioHistogramLog:
+def read_log(name: str) -> FioLog | FioHistogramLog:
     return parse_log((GOOD / name).read_bytes(), name)
 
 
 def test_rates_and_bandwidths_of_each_operation() -> None:
-    rates, bandwidths = read("two_iops.2.log"), read("two_bw.2.log")
+    rates, bandwidths = read_log("two_iops.2.log"), read_log("two_bw.2.log")
     assert isinstance(rates, FioLog) and isinstance(bandwidths, FioLog)
     assert (rates.kind, rates.job) == (FioLogKind.RATE, 2)
-    assert {row.operation for row in rates.rows()} == {"read", "write"}
-    for rate, bandwidth in zip(rates.rows(), bandwidths.rows(), strict=True):
+    assert {row.operation for row in rates.iter_rows()} == {"read", "write"}
+    for rate, bandwidth in zip(rates.iter_rows(), bandwidths.iter_rows(), strict=True):
         assert (rate.time_ms, rate.operation) == (bandwidth.time_ms, bandwidth.operation)
         # 8 KiB per request; both values are rounded.
         assert bandwidth.value == pytest.approx(8 * rate.value, abs=8)
-    times = [row.time_ms for row in rates.rows()]
+    times = [row.time_ms for row in rates.iter_rows()]
     # A separate clock, not the time since the start.
     assert times == sorted(times) and times[0] > 10_000_000 and times[-1] - times[0] < 1500
 
 
 def test_rows_of_single_requests_with_offsets() -> None:
-    log = read("each_lat.1.log")
+    log = read_log("each_lat.1.log")
     assert isinstance(log, FioLog)
     assert len(log) == 23
-    first = next(log.rows())
+    first = next(log.iter_rows())
     assert first == FioLogRow(1, 774301, "read", 4096)
 
 
 def test_histograms_add_up_to_the_report() -> None:
-    log = read("two_clat_hist.2.log")
+    log = read_log("two_clat_hist.2.log")
     assert isinstance(log, FioHistogramLog)
     job = parse_report((GOOD / "two.txt").read_text()).jobs[1]
     for name in ("read", "write"):
@@ -61,13 +61,13 @@ def test_histograms_add_up_to_the_report() -> None:
 
 @given(st.integers(0, (1 << 34) - 1))
 def test_bin_is_within_a_single_slot(value: int) -> None:
-    place = Scale(bits=6, slots=29 * 64).slot(value)
-    assert LATENCY.slot(bin_middle_ns(place)) == LATENCY.slot(value)
+    place = Scale(bits=6, slots=29 * 64).find_slot(value)
+    assert LATENCY.find_slot(compute_bin_middle_ns(place)) == LATENCY.find_slot(value)
 
 
 @pytest.mark.parametrize("coarseness", range(7))
 def test_coarse_bins_rise(coarseness: int) -> None:
-    middles = [bin_middle_ns(place, coarseness) for place in range(1856 >> coarseness)]
+    middles = [compute_bin_middle_ns(place, coarseness) for place in range(1856 >> coarseness)]
     assert middles == sorted(set(middles))
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.fio.logs import bin_middle_ns
-from opwatch.fio.report import json_in, parse_report, without_json
+from opwatch.fio.logs import compute_bin_middle_ns
+from opwatch.fio.report import extract_json, parse_report, remove_json
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 GOOD, BAD = FIXTURES / "good" / "fio", FIXTURES / "bad" / "fio"
@@ -20,7 +20,7 @@ def test_every_job_of_a_report_with_bins() -> None:
     warm, steady = report.jobs
     assert warm.operations["write"].requests == 53
     assert warm.operations["write"].bytes == 53 * 4096
-    assert warm.operations["read"].latency is None
+    assert warm.operations["read"].reported_latency is None
     assert report.total.requests["write"] == 53 + steady.operations["write"].requests
     assert steady.options["rate_iops"] == "47"
     assert report.global_options["log_alternate_epoch"] == "1"
@@ -29,24 +29,24 @@ def test_every_job_of_a_report_with_bins() -> None:
 def test_bins_hold_every_request_and_fio_s_own_percentiles() -> None:
     for job in parse_report((GOOD / "two.txt").read_text()).jobs:
         for operation in job.operations.values():
-            if (latency := operation.latency) is None:
+            if (latency := operation.reported_latency) is None:
                 continue
             assert latency.bins is not None
             assert sum(count for _, count in latency.bins) == latency.requests == operation.requests
             middles = [middle for middle, _ in latency.bins]
-            assert set(middles) <= {bin_middle_ns(place) for place in range(29 * 64)}
+            assert set(middles) <= {compute_bin_middle_ns(place) for place in range(29 * 64)}
             assert set(latency.percentiles.values()) <= set(middles) | {latency.max_ns}
 
 
 def test_other_output_of_fio_is_separated() -> None:
     text = (GOOD / "two.txt").read_text()
-    rest = without_json(text)
-    assert json.loads(json_in(text))["fio version"] == "fio-3.33"
+    rest = remove_json(text)
+    assert json.loads(extract_json(text))["fio version"] == "fio-3.33"
     assert rest.startswith("warm up: (g=0)")
     assert "Run status group" in rest
     assert '"jobs"' not in rest
     # fio prints a newline after the JSON.
-    assert len(rest) + len(json_in(text)) + 1 == len(text)
+    assert len(rest) + len(extract_json(text)) + 1 == len(text)
 
 
 def test_mixed_operations_have_latencies_of_the_whole() -> None:
@@ -55,7 +55,7 @@ def test_mixed_operations_have_latencies_of_the_whole() -> None:
     assert mixed.operations["mixed"].requests == 23
     assert flushed.operations["flush"].requests == 4
     assert flushed.operations["flush"].bytes is None
-    latency = flushed.operations["write"].latency
+    latency = flushed.operations["write"].reported_latency
     assert latency is flushed.operations["write"].latencies["lat"]
     assert latency is not None and latency.bins is None and latency.percentiles[50] > 0
     assert parse_report((GOOD / "mixed.json").read_text()).total.requests == {

@@ -20,41 +20,41 @@ TABLE = {
 def test_uniform_table(spare: float) -> None:
     alpha = models.alpha_from_physical_share(spare)
     got = (
-        models.fifo(alpha),
-        *(models.greedy(alpha, pages) for pages in (64, 256, 1024)),
-        *(models.d_choices(alpha, 256, d) for d in (2, 10)),
+        models.predict_fifo(alpha),
+        *(models.predict_greedy(alpha, pages) for pages in (64, 256, 1024)),
+        *(models.predict_d_choices(alpha, 256, d) for d in (2, 10)),
     )
     assert got == pytest.approx(TABLE[spare], abs=6e-4)
 
 
 def test_single_choice_equals_random_victim() -> None:
-    assert models.d_choices(1.25, 256, 1) == pytest.approx(models.random_victim(1.25), rel=1e-6)
+    assert models.predict_d_choices(1.25, 256, 1) == pytest.approx(models.predict_random(1.25), rel=1e-6)
 
 
 def test_published_point() -> None:
-    assert models.fifo(models.alpha_from_user_share(0.3)) == pytest.approx(2.36, abs=0.005)
+    assert models.predict_fifo(models.alpha_from_user_share(0.3)) == pytest.approx(2.36, abs=0.005)
 
 
 def test_mixtures_match_published_values() -> None:
     hot_cold = [(0.2, 0.8), (0.8, 0.2)]
     zones = [(0.05, 0.5), (0.15, 0.3), (0.8, 0.2)]
-    assert models.fifo_mixture(1.25, hot_cold) == pytest.approx(3.034, abs=1e-3)
-    assert models.fifo_mixture(1.25, zones) == pytest.approx(3.257, abs=1e-3)
+    assert models.predict_fifo_mixture(1.25, hot_cold) == pytest.approx(3.034, abs=1e-3)
+    assert models.predict_fifo_mixture(1.25, zones) == pytest.approx(3.257, abs=1e-3)
 
 
 def test_trimmed_share_acts_as_spare_area() -> None:
-    assert models.mapped_share(0.1) == pytest.approx(0.8889, abs=1e-4)
-    alpha = models.alpha_from_physical_share(0.07) / models.mapped_share(0.1)
-    assert models.fifo(alpha) == pytest.approx(3.073, abs=1e-3)
+    assert models.predict_mapped_share(0.1) == pytest.approx(0.8889, abs=1e-4)
+    alpha = models.alpha_from_physical_share(0.07) / models.predict_mapped_share(0.1)
+    assert models.predict_fifo(alpha) == pytest.approx(3.073, abs=1e-3)
 
 
 def test_static_partition_matches_published_values() -> None:
-    assert models.greedy_with_static(1.0737, 256, 0.8) == pytest.approx(5.972, abs=2e-3)
-    assert models.greedy(1.0737 / 0.8, 256) == pytest.approx(2.148, abs=1e-3)
-    static = models.fifo_mixture(1.0737, [(0.8, 1.0), (0.2, 0.0)])
+    assert models.predict_greedy_with_static(1.0737, 256, 0.8) == pytest.approx(5.972, abs=2e-3)
+    assert models.predict_greedy(1.0737 / 0.8, 256) == pytest.approx(2.148, abs=1e-3)
+    static = models.predict_fifo_mixture(1.0737, [(0.8, 1.0), (0.2, 0.0)])
     assert static == pytest.approx(7.501, abs=2e-3)
 
 
 def test_effective_alpha_inverts() -> None:
-    assert models.effective_alpha(models.fifo(1.13)) == pytest.approx(1.13, rel=1e-6)
-    assert models.effective_alpha(0.9) is None
+    assert models.find_effective_alpha(models.predict_fifo(1.13)) == pytest.approx(1.13, rel=1e-6)
+    assert models.find_effective_alpha(0.9) is None

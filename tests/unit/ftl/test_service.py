@@ -15,17 +15,17 @@ from opwatch.ftl.drive import Drive, Workload
 GIB = 1 << 30
 
 
-def small(name: str, **timing: int) -> profiles.Profile:
-    profile = profiles.load(name).scaled(GIB)
+def make_small_profile(name: str, **timing: int) -> profiles.Profile:
+    profile = profiles.load_profile(name).scale_to(GIB)
     return replace(profile, timing=dict(profile.timing) | timing)
 
 
-def mean(values: list[float]) -> float:
+def compute_mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
 def test_slots_cover_every_latency() -> None:
-    run = small("ideal").make().run_timed(Workload(rng=1), 0.2, interval_ns=10_000_000)
+    run = make_small_profile("ideal").create_drive().run_timed(Workload(rng=1), 0.2, interval_ns=10_000_000)
     assert sum(run.latency_slots) >= sum(interval.ios for interval in run.intervals) > 0
     p50, p999 = run.latency_ns(0.5), run.latency_ns(0.999)
     assert p50 is not None
@@ -34,76 +34,80 @@ def test_slots_cover_every_latency() -> None:
 
 
 def test_write_saturation_has_a_plateau_a_cliff_and_a_level() -> None:
-    profile = small("intel-520-240", throttle_after_ns=0)
-    drive = profile.make()
+    profile = make_small_profile("intel-520-240", throttle_after_ns=0)
+    drive = profile.create_drive()
     run = drive.run_timed(Workload(rng=1), 60.0, interval_ns=100_000_000)
-    iops = list(run.iops())
+    iops = list(run.iter_iops())
     # The first drop: all of the physical bytes are written once.
     written = list(itertools.accumulate(interval.host_write_bytes for interval in run.intervals))
-    physical = drive.geometry().physical_bytes
+    physical = drive.read_geometry().physical_bytes
     cliff = next(
         i
         for i, interval in enumerate(run.intervals)
         if interval.nand_write_bytes > 1.01 * interval.host_write_bytes
     )
     assert written[cliff - 1] <= physical <= written[cliff + 1]
-    assert mean(iops[-100:]) < 0.5 * mean(iops[: cliff // 2])
+    assert compute_mean(iops[-100:]) < 0.5 * compute_mean(iops[: cliff // 2])
 
 
 def test_throttling_is_a_second_step() -> None:
-    profile = small("intel-520-240", throttle_after_ns=40 * 10**9, throttle_permille=2000)
-    drive = profile.make()
-    drive.fill()
-    iops = list(drive.run_timed(Workload(rng=1), 80.0).iops())
-    assert mean(iops[45:80]) == pytest.approx(0.5 * mean(iops[20:39]), rel=0.15)
+    profile = make_small_profile("intel-520-240", throttle_after_ns=40 * 10**9, throttle_permille=2000)
+    drive = profile.create_drive()
+    drive.fill_drive()
+    iops = list(drive.run_timed(Workload(rng=1), 80.0).iter_iops())
+    assert compute_mean(iops[45:80]) == pytest.approx(0.5 * compute_mean(iops[20:39]), rel=0.15)
 
 
 def test_more_spare_area_gives_the_modelled_iops() -> None:
-    profile = small("intel-520-240", throttle_after_ns=0)
+    profile = make_small_profile("intel-520-240", throttle_after_ns=0)
     alphas, rates = [], []
     for share in (1.0, 0.85):
         user = int(profile.drive["user_bytes"] * share) // 4096 * 4096
-        drive = profile.with_user_bytes(user).make()
-        drive.fill()
+        drive = profile.with_user_bytes(user).create_drive()
+        drive.fill_drive()
         run = drive.run_timed(Workload(rng=1), 120.0)
         alphas.append(profile.drive["physical_bytes"] / user)
-        rates.append(mean(list(run.iops())[60:]))
-    predicted = models.fifo(alphas[0]) / models.fifo(alphas[1])
+        rates.append(compute_mean(list(run.iter_iops())[60:]))
+    predicted = models.predict_fifo(alphas[0]) / models.predict_fifo(alphas[1])
     assert rates[1] / rates[0] == pytest.approx(predicted, rel=0.15)
 
 
 def test_deeper_queues_do_more_reads() -> None:
-    drive = small("wd-blue-1tb").make()
-    drive.fill()
+    drive = make_small_profile("wd-blue-1tb").create_drive()
+    drive.fill_drive()
     rates = [
-        mean(list(drive.run_timed(Workload(rng=1), 1.0, queue_depth=depth, read_ppm=10**6).iops()))
+        compute_mean(
+            list(drive.run_timed(Workload(rng=1), 1.0, queue_depth=depth, read_ppm=10**6).iter_iops())
+        )
         for depth in (1, 4, 32)
     ]
     assert rates[0] < rates[1] < rates[2]
 
 
 def test_a_full_cache_is_a_cliff() -> None:
-    drive = small("qlc-client-1000").make()
+    drive = make_small_profile("qlc-client-1000").create_drive()
     load = Workload(sequential=True)
     run = drive.run_timed(load, 1.5, io_bytes=131072, interval_ns=50_000_000)
-    speed = list(run.iops())
-    assert mean(speed[-5:]) < 0.5 * speed[0]
+    speed = list(run.iter_iops())
+    assert compute_mean(speed[-5:]) < 0.5 * speed[0]
 
 
 def test_same_seed_same_run() -> None:
-    runs = [small("wd-blue-1tb").make().run_timed(Workload(rng=4), 0.5) for _ in range(2)]
+    runs = [
+        make_small_profile("wd-blue-1tb").create_drive().run_timed(Workload(rng=4), 0.5) for _ in range(2)
+    ]
     assert runs[0] == runs[1]
 
 
-@pytest.mark.parametrize("name", profiles.names())
+@pytest.mark.parametrize("name", profiles.list_profiles())
 def test_every_profile_makes_a_drive(name: str) -> None:
-    profile = profiles.load(name)
+    profile = profiles.load_profile(name)
     assert profile.description
     assert profile.source
-    drive = profile.make()
-    geometry = drive.geometry()
+    drive = profile.create_drive()
+    geometry = drive.read_geometry()
     assert 0.05 < geometry.spare_of_user_ratio < 0.5
-    assert isinstance(profile.scaled(GIB).make(), Drive)
+    assert isinstance(profile.scale_to(GIB).create_drive(), Drive)
 
 
 @pytest.mark.parametrize(
@@ -120,21 +124,21 @@ def test_every_profile_makes_a_drive(name: str) -> None:
 )
 def test_a_bad_profile_names_the_key(text: str, word: str) -> None:
     with pytest.raises(UsageError, match=word):
-        profiles.parse("mine", text)
+        profiles.parse_profile("mine", text)
 
 
 def test_a_timing_that_no_drive_can_have_is_refused() -> None:
     drive = "[drive]\nuser_bytes = 17179869184\nphysical_bytes = 18382458880\n[timing]\n"
     for timing in ("jitter_permille = 1001", f"buffer_bytes = {1 << 62}"):
         with pytest.raises(UsageError, match="mine: the timing makes no sense"):
-            profiles.parse("mine", drive + timing).make()
+            profiles.parse_profile("mine", drive + timing).create_drive()
 
 
 def test_an_unknown_profile_lists_the_known(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="ideal"):
-        profiles.load("no-such")
+        profiles.load_profile("no-such")
     with pytest.raises(UsageError, match="cannot read"):
-        profiles.load(str(tmp_path / "none.toml"))
+        profiles.load_profile(str(tmp_path / "none.toml"))
     own = tmp_path / "own.toml"
     own.write_text("[drive]\nuser_bytes = 4096\n")
-    assert profiles.load(str(own)).drive == {"user_bytes": 4096}
+    assert profiles.load_profile(str(own)).drive == {"user_bytes": 4096}

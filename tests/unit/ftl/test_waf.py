@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opwatch.ftl import validate
-from opwatch.ftl.drive import Drive, Policy, Workload, amplification
+from opwatch.ftl.drive import Drive, Policy, Workload, compute_amplification
 
 PAGES = 1 << 20
 # Batch means give the random error. The models assume infinitely many superblocks; with 4096 the drive
@@ -13,9 +13,9 @@ PAGES = 1 << 20
 SYSTEMATIC_RATIO = 0.001
 
 
-@pytest.mark.parametrize("case", list(validate.cases()), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", list(validate.generate_cases()), ids=lambda case: case.name)
 def test_steady_state(case: validate.Case) -> None:
-    out = validate.run(case, PAGES, drive_writes=20.0)
+    out = validate.run_case(case, PAGES, drive_writes=20.0)
     bound = 4.0 * out.error_ratio / out.measured_ratio + SYSTEMATIC_RATIO
     assert bound < 0.03, "too noisy to say anything"
     assert abs(out.deviation_ratio) < bound
@@ -25,43 +25,43 @@ def test_steady_state(case: validate.Case) -> None:
 @pytest.mark.parametrize("filled", [False, True], ids=["fresh", "filled"])
 @pytest.mark.parametrize("spare", [0.07, 0.28])
 def test_cliff_comes_after_the_free_bytes(spare: float, filled: bool) -> None:
-    drive, load = validate.make(validate.uniform(spare, Policy.GREEDY), PAGES // 4, 3)
+    drive, load = validate.make_drive(validate.make_uniform_case(spare, Policy.GREEDY), PAGES // 4, 3)
     if not filled:
         drive = Drive(drive.core.config())
-    geometry = drive.geometry()
+    geometry = drive.read_geometry()
     expected = geometry.physical_bytes - (geometry.user_bytes if filled else 0)
-    begin = drive.counters()
+    begin = drive.read_counters()
     now = begin
     while not now["gc_victims"]:
-        drive.run(load, 64)
-        now = drive.counters()
+        drive.run_load(load, 64)
+        now = drive.read_counters()
     written = now["host_write_bytes"] - begin["host_write_bytes"]
     assert written == pytest.approx(expected, rel=0.01)
 
 
 def test_separate_collection_has_no_effect_on_uniform_writes() -> None:
-    case = validate.uniform(0.20, Policy.GREEDY)
-    drive, load = validate.make(case, PAGES // 4, 5)
+    case = validate.make_uniform_case(0.20, Policy.GREEDY)
+    drive, load = validate.make_drive(case, PAGES // 4, 5)
     own = Drive(drive.core.config() | {"gc_frontier": 1, "reserve_superblocks": 0})
-    own.fill()
-    own.run(load, PAGES)
-    begin = own.counters()
-    own.run(load, PAGES)
-    assert amplification(begin, own.counters()) == pytest.approx(case.expected_ratio, rel=0.005)
+    own.fill_drive()
+    own.run_load(load, PAGES)
+    begin = own.read_counters()
+    own.run_load(load, PAGES)
+    assert compute_amplification(begin, own.read_counters()) == pytest.approx(case.expected_ratio, rel=0.005)
 
 
 def test_sorting_hot_from_cold_helps_a_little() -> None:
-    plain, load = validate.make(
-        next(c for c in validate.cases() if c.name == "fifo hot/cold S_f=0.20"), PAGES // 4, 5
+    plain, load = validate.make_drive(
+        next(c for c in validate.generate_cases() if c.name == "fifo hot/cold S_f=0.20"), PAGES // 4, 5
     )
     settings = plain.core.config() | {"policy": 0, "reserve_superblocks": 0}
     ratios = []
     for extra in ({}, {"streams": 2, "hot_cold": 1, "gc_frontier": 2}):
         drive = Drive(settings | extra)
-        drive.fill()
+        drive.fill_drive()
         fresh = Workload(load.zones, rng=1)
-        drive.run(fresh, 2 * PAGES)
-        begin = drive.counters()
-        drive.run(fresh, PAGES)
-        ratios.append(amplification(begin, drive.counters()) or 0.0)
+        drive.run_load(fresh, 2 * PAGES)
+        begin = drive.read_counters()
+        drive.run_load(fresh, PAGES)
+        ratios.append(compute_amplification(begin, drive.read_counters()) or 0.0)
     assert ratios[1] < 0.98 * ratios[0]

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.guard import openers
-from opwatch.collectors.guard.exports import exports_of
-from opwatch.collectors.guard.looking import (
-    alike,
-    counted_disks,
-    identity_of_disk,
+from opwatch.collectors.guard.disk_facts import (
+    find_counted_disks,
+    find_same_identity,
+    find_sharers,
     is_virtual,
-    sharers,
+    read_disk_identity,
 )
+from opwatch.collectors.guard.exports import find_exports
 from opwatch.host.device import Devices
 
 
-def a_disk(sys: Path, name: str, **attributes: str) -> None:
+def add_disk(sys: Path, name: str, **attributes: str) -> None:
     folder = sys / "block" / name
     for path, text in ({"size": "2048", "dev": "8:0"} | attributes).items():
         file = folder / path.replace("__", "/")
@@ -31,33 +31,33 @@ def a_disk(sys: Path, name: str, **attributes: str) -> None:
     (sys / "class" / "block" / name).symlink_to(folder)
 
 
-def names_alike(sys: Path, name: str) -> list[str]:
+def list_similar_disks(sys: Path, name: str) -> list[str]:
     devices = Devices(sys)
     disk = devices.by_name(name)
     assert disk
-    return [other.name for other in alike(devices, disk, identity_of_disk(devices, disk))]
+    return [other.name for other in find_same_identity(devices, disk, read_disk_identity(devices, disk))]
 
 
 def test_disks_with_an_equal_serial_or_wwid_are_alike(tmp_path: Path) -> None:
-    a_disk(tmp_path, "sda", device__serial="S1", device__wwid="naa.1")
-    a_disk(tmp_path, "sdb", device__serial="S2", device__wwid="naa.1")
-    a_disk(tmp_path, "sdc", device__serial="S1", device__wwid="naa.3")
-    a_disk(tmp_path, "sdd", device__serial="S4", device__wwid="naa.4")
-    a_disk(tmp_path, "sdg", size="0", device__serial="S1")
-    a_disk(tmp_path, "sde")
-    a_disk(tmp_path, "sdf")
-    assert names_alike(tmp_path, "sda") == ["sdb", "sdc"]
-    assert names_alike(tmp_path, "sdd") == names_alike(tmp_path, "sde") == []
+    add_disk(tmp_path, "sda", device__serial="S1", device__wwid="naa.1")
+    add_disk(tmp_path, "sdb", device__serial="S2", device__wwid="naa.1")
+    add_disk(tmp_path, "sdc", device__serial="S1", device__wwid="naa.3")
+    add_disk(tmp_path, "sdd", device__serial="S4", device__wwid="naa.4")
+    add_disk(tmp_path, "sdg", size="0", device__serial="S1")
+    add_disk(tmp_path, "sde")
+    add_disk(tmp_path, "sdf")
+    assert list_similar_disks(tmp_path, "sda") == ["sdb", "sdc"]
+    assert list_similar_disks(tmp_path, "sdd") == list_similar_disks(tmp_path, "sde") == []
 
 
 def test_paths_of_a_multipath_head_are_counted_and_are_not_other_disks(tmp_path: Path) -> None:
-    a_disk(tmp_path, "nvme0n1", serial="S1", wwid="eui.1")
-    a_disk(tmp_path, "nvme0c0n1", serial="S1", wwid="eui.1", hidden="1")
+    add_disk(tmp_path, "nvme0n1", serial="S1", wwid="eui.1")
+    add_disk(tmp_path, "nvme0c0n1", serial="S1", wwid="eui.1", hidden="1")
     devices = Devices(tmp_path)
     head = devices.by_name("nvme0n1")
     assert head
-    assert [disk.name for disk in counted_disks(devices, head)] == ["nvme0c0n1"]
-    assert names_alike(tmp_path, "nvme0n1") == []
+    assert [disk.name for disk in find_counted_disks(devices, head)] == ["nvme0c0n1"]
+    assert list_similar_disks(tmp_path, "nvme0n1") == []
 
 
 def test_process_whose_files_do_not_answer_is_reported_as_unseen(
@@ -77,20 +77,20 @@ def test_process_whose_files_do_not_answer_is_reported_as_unseen(
 
     monkeypatch.setattr(openers, "_ANSWER_S", 0.1)
     monkeypatch.setattr(openers, "_is_device", is_device)
-    users = openers.openers_of([(8, 0)], tmp_path)
+    users = openers.find_openers([(8, 0)], tmp_path)
     never.set()
     assert users.openers == ("process 9 (tar)",)
     assert [text.split(",")[0] for text in users.unseen] == ["process 7 (tar)"]
 
 
 def test_loop_device_that_cannot_be_asked_is_reported(tmp_path: Path) -> None:
-    a_disk(tmp_path, "sda")
+    add_disk(tmp_path, "sda")
     backing = tmp_path / "block" / "loop7654321" / "loop" / "backing_file"
     backing.parent.mkdir(parents=True)
     backing.write_text("/sdb\n")
     disk = Devices(tmp_path).by_name("sda")
     assert disk
-    [user] = openers.loops_on(disk, tmp_path)
+    [user] = openers.find_loops(disk, tmp_path)
     assert user.name == "loop7654321"
     assert user.unknown
 
@@ -113,7 +113,7 @@ def test_a_disk_on_a_network_may_be_anybodys(way: str, others: list[str], tmp_pa
     devices = Devices(tmp_path)
     disk = devices.by_name("sda")
     assert disk
-    assert [sharer.partition(",")[0] for sharer in sharers(devices, disk)] == others
+    assert [sharer.partition(",")[0] for sharer in find_sharers(devices, disk)] == others
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_disk_on_a_network_may_be_anybodys(way: str, others: list[str], tmp_pa
 def test_hypervisor_disk_is_virtual_on_any_bus(
     attributes: dict[str, str], is_one: bool, tmp_path: Path
 ) -> None:
-    a_disk(tmp_path, "sda", **attributes)
+    add_disk(tmp_path, "sda", **attributes)
     devices = Devices(tmp_path)
     disk = devices.by_name("sda")
     assert disk
@@ -163,10 +163,10 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_targets_that_lend_a_disk_to_others(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(exports_of([(1, 3)], config)) == [], "no block device"
+    assert list(find_exports([(1, 3)], config)) == [], "no block device"
     monkeypatch.setattr(stat, "S_ISBLK", lambda mode: True)
     status = Path("/dev/null").stat()
     number = (os.major(status.st_rdev), os.minor(status.st_rdev))
-    assert list(exports_of([number], config)) == ["the NVMe target nqn.a", "the SCSI target fileio_0/disk"]
-    assert list(exports_of([(8, 0)], config)) == []
-    assert list(exports_of([number], config / "none")) == []
+    assert list(find_exports([number], config)) == ["the NVMe target nqn.a", "the SCSI target fileio_0/disk"]
+    assert list(find_exports([(8, 0)], config)) == []
+    assert list(find_exports([number], config / "none")) == []

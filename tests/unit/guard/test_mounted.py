@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from opwatch.guard.facts import ForeignIo, PartFacts
-from opwatch.guard.mounted import obstacles_of_mount, of_other_parts
-from opwatch.guard.obstacles import obstacles
+from opwatch.guard.mounted import find_mount_obstacles, keep_other_parts
+from opwatch.guard.obstacles import find_obstacles
 from opwatch.host.usage import Mount
 from tests.unit.guard.test_obstacles import CONSENT, FACTS
 
@@ -22,8 +22,8 @@ MOUNTED = replace(FACTS, parts=PARTS, partition="nvme0n1p2", named="nvme0n1p2")
 
 
 def test_the_file_system_that_was_named_may_have_files() -> None:
-    assert list(obstacles_of_mount(MOUNT, "nvme0n1p2", (259, 5))) == []
-    assert obstacles(of_other_parts(MOUNTED, "nvme0n1p2"), CONSENT) == []
+    assert list(find_mount_obstacles(MOUNT, "nvme0n1p2", (259, 5))) == []
+    assert find_obstacles(keep_other_parts(MOUNTED, "nvme0n1p2"), CONSENT) == []
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_file_system_that_was_named_may_have_files() -> None:
     ],
 )
 def test_another_mount_is_none(mount: Mount, what: str) -> None:
-    [obstacle] = obstacles_of_mount(mount, "nvme0n1p2", (259, 5))
+    [obstacle] = find_mount_obstacles(mount, "nvme0n1p2", (259, 5))
     assert what in obstacle.what
     assert (obstacle.where, bool(obstacle.remedy)) == ("/mnt", True)
 
@@ -51,15 +51,15 @@ def test_another_mount_is_none(mount: Mount, what: str) -> None:
     ],
 )
 def test_users_of_other_partitions_are_an_obstacle(changed: PartFacts, what: str) -> None:
-    facts = of_other_parts(replace(MOUNTED, parts=(PARTS[0], changed, PARTS[2])), "nvme0n1p2")
-    [obstacle] = obstacles(facts, CONSENT)
+    facts = keep_other_parts(replace(MOUNTED, parts=(PARTS[0], changed, PARTS[2])), "nvme0n1p2")
+    [obstacle] = find_obstacles(facts, CONSENT)
     assert obstacle.what == what
 
 
 def test_a_few_requests_are_the_file_systems_own() -> None:
     few, many = ForeignIo(1.0, 0, 12, 0), ForeignIo(1.0, 60, 60, 0)
-    assert obstacles(of_other_parts(replace(MOUNTED, foreign=few), "nvme0n1p2"), CONSENT) == []
-    [obstacle] = obstacles(of_other_parts(replace(MOUNTED, foreign=many), "nvme0n1p2"), CONSENT)
+    assert find_obstacles(keep_other_parts(replace(MOUNTED, foreign=few), "nvme0n1p2"), CONSENT) == []
+    [obstacle] = find_obstacles(keep_other_parts(replace(MOUNTED, foreign=many), "nvme0n1p2"), CONSENT)
     assert "somebody else uses it" in obstacle.what
 
 
@@ -74,12 +74,12 @@ def test_a_few_requests_are_the_file_systems_own() -> None:
     ],
 )
 def test_checks_of_a_whole_drive_apply_to_a_mount(facts: object, what: str) -> None:
-    reasons = obstacles(of_other_parts(facts, "nvme0n1p2"), CONSENT)  # type: ignore[arg-type]  # of the table
+    reasons = find_obstacles(keep_other_parts(facts, "nvme0n1p2"), CONSENT)  # type: ignore[arg-type]  # of the table
     assert [what in reason.what for reason in reasons] == [True]
 
 
 def test_the_drive_has_to_be_confirmed() -> None:
-    facts = of_other_parts(MOUNTED, "nvme0n1p2")
+    facts = keep_other_parts(MOUNTED, "nvme0n1p2")
     for word, what in ((None, "has not been confirmed"), ("S12", "is another drive's")):
-        [obstacle] = obstacles(facts, replace(CONSENT, serial=word))
+        [obstacle] = find_obstacles(facts, replace(CONSENT, serial=word))
         assert what in obstacle.what

@@ -9,16 +9,16 @@ import pytest
 
 from opwatch.errors import BadInput, RefusedError
 from opwatch.fields import Fields
-from opwatch.guard.budget import Budget, Health, overdrawn
-from opwatch.guard.facts import ForeignIo, GuardFacts, LoopUser, PartFacts, without_part
-from opwatch.guard.identity import DiskIdentity, differences, identity_of
+from opwatch.guard.budget import Budget, Health, find_overruns
+from opwatch.guard.facts import ForeignIo, GuardFacts, LoopUser, PartFacts, remove_own_part
+from opwatch.guard.identity import DiskIdentity, list_differences, parse_identity
 from opwatch.guard.obstacles import (
     NO_CONFIRM,
     NO_DESTROY,
     Consent,
-    obstacles,
-    require_none,
-    without_consent,
+    drop_consent_obstacles,
+    find_obstacles,
+    require_no_obstacles,
 )
 
 DISK = DiskIdentity(
@@ -29,8 +29,8 @@ CONSENT = Consent(destroy=True, serial="S123")
 
 
 def test_an_idle_empty_drive_that_was_confirmed_is_free() -> None:
-    assert obstacles(FACTS, CONSENT) == []
-    require_none([])
+    assert find_obstacles(FACTS, CONSENT) == []
+    require_no_obstacles([])
 
 
 def with_part(**facts: object) -> GuardFacts:
@@ -73,23 +73,27 @@ def with_part(**facts: object) -> GuardFacts:
     ],
 )
 def test_each_obstacle_is_refused(facts: GuardFacts, where: str, what: str) -> None:
-    [reason] = obstacles(facts, CONSENT)
+    [reason] = find_obstacles(facts, CONSENT)
     assert reason.where == where
     assert what in reason.what
     assert reason.remedy
     with pytest.raises(RefusedError, match="nothing was written"):
-        require_none([reason])
+        require_no_obstacles([reason])
 
 
 @pytest.mark.parametrize("use", [{"mounts": ("/mnt",)}, {"holders": ("dm-0",)}, {"is_swap": True}])
 def test_own_partition_is_no_obstacle_until_used(use: dict[str, Any]) -> None:
     ours, other = PartFacts("nvme0n1p1", contents="what a load wrote"), PartFacts("nvme0n1p2")
     alone = replace(FACTS, parts=(*FACTS.parts, ours))
-    assert obstacles(without_part(alone, "nvme0n1p1"), CONSENT) == []
-    [reason] = obstacles(without_part(replace(FACTS, parts=(*alone.parts, other)), "nvme0n1p1"), CONSENT)
+    assert find_obstacles(remove_own_part(alone, "nvme0n1p1"), CONSENT) == []
+    [reason] = find_obstacles(
+        remove_own_part(replace(FACTS, parts=(*alone.parts, other)), "nvme0n1p1"), CONSENT
+    )
     assert reason.where == "nvme0n1p2"
     used = replace(FACTS, parts=(*FACTS.parts, replace(ours, **use)))
-    assert {reason.where for reason in obstacles(without_part(used, "nvme0n1p1"), CONSENT)} == {"nvme0n1p1"}
+    assert {reason.where for reason in find_obstacles(remove_own_part(used, "nvme0n1p1"), CONSENT)} == {
+        "nvme0n1p1"
+    }
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_own_partition_is_no_obstacle_until_used(use: dict[str, Any]) -> None:
 )
 def test_loop_device_with_a_claim_is_refused_in_a_container(use: dict[str, Any], what: str) -> None:
     loop = replace(FACTS, kind="loop", is_virtual=True, unseen=("processes of the host",), **use)
-    [reason] = obstacles(loop, replace(CONSENT, allow_virtual=True))
+    [reason] = find_obstacles(loop, replace(CONSENT, allow_virtual=True))
     assert what in reason.what
 
 
@@ -111,16 +115,16 @@ def test_unseen_users_are_accepted_only_for_loop_devices() -> None:
     """A virtual machine's disk, like a real drive, may be in use in other containers."""
     unseen = replace(FACTS, is_virtual=True, unseen=("a container",))
     allowed = replace(CONSENT, allow_virtual=True)
-    [reason] = obstacles(unseen, allowed)
+    [reason] = find_obstacles(unseen, allowed)
     assert "out of sight: a container" in reason.what
-    assert obstacles(replace(unseen, kind="loop"), allowed) == []
-    [reason] = obstacles(replace(unseen, kind="loop", loops=(LoopUser("loop3", "gone"),)), allowed)
+    assert find_obstacles(replace(unseen, kind="loop"), allowed) == []
+    [reason] = find_obstacles(replace(unseen, kind="loop", loops=(LoopUser("loop3", "gone"),)), allowed)
     assert "loop3 may have it" in reason.what
 
 
 @pytest.mark.parametrize("serial", ["s123", "S12", "S1234", "S123 ", "", "nvme0n1", "*"])
 def test_similar_serial_number_is_not_a_confirmation(serial: str) -> None:
-    [reason] = obstacles(FACTS, replace(CONSENT, serial=serial))
+    [reason] = find_obstacles(FACTS, replace(CONSENT, serial=serial))
     assert f"--confirm {serial} is another drive's" in reason.what
 
 
@@ -135,7 +139,7 @@ def test_similar_serial_number_is_not_a_confirmation(serial: str) -> None:
 def test_the_same_drive_by_another_path_is_refused(mine: dict[str, str], other: dict[str, str]) -> None:
     disk = replace(DISK, **mine)  # type: ignore[arg-type]  # one field a row of the table
     path = replace(DISK, **other)  # type: ignore[arg-type]  # one field a row of the table
-    [reason] = obstacles(replace(FACTS, identity=disk, alike=(path,)), CONSENT)
+    [reason] = find_obstacles(replace(FACTS, identity=disk, alike=(path,)), CONSENT)
     assert "sdb is the same drive" in reason.what
     assert "/sys/block/sdb/device/delete" in reason.remedy
 
@@ -146,11 +150,11 @@ def test_the_same_drive_by_another_path_is_refused(mine: dict[str, str], other: 
 def test_shared_serial_number_is_not_a_confirmation(change: dict[str, object]) -> None:
     other = replace(DISK, name="nvme0n2", **change)  # type: ignore[arg-type]  # one field a row of the table
     shared = replace(FACTS, alike=(other,))
-    [reason] = obstacles(shared, CONSENT)
+    [reason] = find_obstacles(shared, CONSENT)
     assert "S123 is that of nvme0n2, too" in reason.what
     assert reason.remedy == f"say --confirm {DISK.wwid}"
-    assert obstacles(shared, replace(CONSENT, serial=DISK.wwid)) == []
-    [reason] = obstacles(shared, replace(CONSENT, serial="eui.2"))
+    assert find_obstacles(shared, replace(CONSENT, serial=DISK.wwid)) == []
+    [reason] = find_obstacles(shared, replace(CONSENT, serial="eui.2"))
     assert "another drive's" in reason.what
 
 
@@ -158,39 +162,40 @@ def test_drives_with_only_a_shared_serial_number_are_refused() -> None:
     disk, other = replace(DISK, wwid=None), replace(DISK, name="sdb", wwid=None, model="Another")
     for word in ("S123", "None", ""):
         assert (
-            len(obstacles(replace(FACTS, identity=disk, alike=(other,)), replace(CONSENT, serial=word))) == 1
+            len(find_obstacles(replace(FACTS, identity=disk, alike=(other,)), replace(CONSENT, serial=word)))
+            == 1
         )
 
 
 def test_a_wwid_confirms_only_where_a_serial_number_does_not() -> None:
-    [reason] = obstacles(FACTS, replace(CONSENT, serial=DISK.wwid))
+    [reason] = find_obstacles(FACTS, replace(CONSENT, serial=DISK.wwid))
     assert "another drive's" in reason.what
 
 
 def test_missing_consent_is_the_only_obstacle_of_a_plan() -> None:
-    reasons = obstacles(FACTS, Consent())
+    reasons = find_obstacles(FACTS, Consent())
     assert reasons == [NO_DESTROY, NO_CONFIRM]
-    assert without_consent(reasons) == []
+    assert drop_consent_obstacles(reasons) == []
 
 
 def test_every_reason_is_reported() -> None:
     busy = replace(with_part(is_swap=True, mounts=("/a", "/b")), claimed=True)
-    reasons = obstacles(busy, CONSENT)
+    reasons = find_obstacles(busy, CONSENT)
     assert len(reasons) == 4
     with pytest.raises(RefusedError, match="3 more reasons") as refused:
-        require_none(reasons)
+        require_no_obstacles(reasons)
     assert len(refused.value.log.split("\n")) == 3
 
 
 def test_own_disk_is_accepted_with_allow_virtual() -> None:
     virtual = replace(FACTS, kind="loop", is_virtual=True, unseen=("12 threads",))
-    assert obstacles(virtual, replace(CONSENT, allow_virtual=True)) == []
-    assert len(obstacles(virtual, CONSENT)) == 2
+    assert find_obstacles(virtual, replace(CONSENT, allow_virtual=True)) == []
+    assert len(find_obstacles(virtual, CONSENT)) == 2
 
 
 def test_allowing_virtual_disks_allows_no_other_disks() -> None:
     real = replace(FACTS, unseen=("a container",), claimed=True)
-    assert obstacles(real, replace(CONSENT, allow_virtual=True)) == obstacles(real, CONSENT)
+    assert find_obstacles(real, replace(CONSENT, allow_virtual=True)) == find_obstacles(real, CONSENT)
 
 
 @pytest.mark.parametrize(
@@ -205,30 +210,30 @@ def test_allowing_virtual_disks_allows_no_other_disks() -> None:
 )
 def test_a_drive_that_was_exchanged_since_the_plan_is_noticed(change: dict[str, object], words: str) -> None:
     present = replace(DISK, **change)  # type: ignore[arg-type]  # one field a row of the table
-    [unlike] = differences(DISK, present)
+    [unlike] = list_differences(DISK, present)
     assert words in unlike
-    reasons = obstacles(replace(FACTS, identity=present), replace(CONSENT, planned=DISK))
+    reasons = find_obstacles(replace(FACTS, identity=present), replace(CONSENT, planned=DISK))
     assert any(unlike in reason.what for reason in reasons)
 
 
 def test_a_drive_keeps_its_identity_under_another_name_and_after_another_boot() -> None:
-    assert differences(DISK, replace(DISK, name="nvme3n1", dev=(259, 9))) == []
-    assert differences(DISK, replace(DISK, boot="boot-2", diskseq=7)) == []
+    assert list_differences(DISK, replace(DISK, name="nvme3n1", dev=(259, 9))) == []
+    assert list_differences(DISK, replace(DISK, boot="boot-2", diskseq=7)) == []
 
 
 def test_sequence_number_of_another_boot_is_not_accepted() -> None:
     loop = DiskIdentity("loop1", (7, 1), "boot-1", 5, 1 << 30, serial="diskseq-5")
-    assert differences(loop, loop) == []
-    [unlike] = differences(loop, replace(loop, boot="boot-2"))
+    assert list_differences(loop, loop) == []
+    [unlike] = list_differences(loop, replace(loop, boot="boot-2"))
     assert "of another boot" in unlike
 
 
 def test_identity_is_read_back_as_written() -> None:
     for identity in (DISK, DiskIdentity("loop1", (7, 1), "b", None, 5)):
-        assert identity_of(Fields(identity.document(), "a journal")) == identity
+        assert parse_identity(Fields(identity.to_document(), "a journal")) == identity
     for wrong in ({"dev": [1]}, {"dev": [1, "2"]}, {"size_bytes": -1}, {"boot": None}, {"serial": 5}):
         with pytest.raises(BadInput):
-            identity_of(Fields(DISK.document() | wrong, "a journal"))
+            parse_identity(Fields(DISK.to_document() | wrong, "a journal"))
 
 
 BEFORE = Health(host_bytes=1000, percentage_used=3, available_spare=100, spare_threshold=10, celsius=30)
@@ -248,12 +253,12 @@ BEFORE = Health(host_bytes=1000, percentage_used=3, available_spare=100, spare_t
 )
 def test_exceeded_budget_ends_the_load(change: dict[str, int], written: int, words: str) -> None:
     now = replace(BEFORE, **change)
-    [reason] = overdrawn(Budget(100), BEFORE, now, written, "nvme0n1")
+    [reason] = find_overruns(Budget(100), BEFORE, now, written, "nvme0n1")
     assert words in reason.what
     assert reason.where == "nvme0n1"
 
 
 def test_load_within_its_budget_continues() -> None:
     now = replace(BEFORE, host_bytes=1100, percentage_used=4, celsius=69, critical_warning=0)
-    assert overdrawn(Budget(100), BEFORE, now, 100, "nvme0n1") == []
-    assert overdrawn(Budget(100), Health(), Health(), 100, "nvme0n1") == []
+    assert find_overruns(Budget(100), BEFORE, now, 100, "nvme0n1") == []
+    assert find_overruns(Budget(100), Health(), Health(), 100, "nvme0n1") == []

@@ -14,48 +14,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.collectors.guard import registered as module
-from opwatch.collectors.guard.registered import registered
+from opwatch.collectors.guard.registered import find_registrants
 from opwatch.collectors.space.scsi import ScsiRefusal
 from opwatch.errors import BadInput
 from opwatch.guard.reservations import (
     Reservation,
+    build_keys_command,
+    build_reservation_command,
     decode_keys,
     decode_reservation,
-    keys_command,
-    reservation_command,
 )
 
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "guard"
 BAD = Path(__file__).parents[2] / "fixtures" / "bad" / "guard"
 
 
-def answer(name: str, folder: Path = GOOD) -> bytes:
+def read_answer(name: str, folder: Path = GOOD) -> bytes:
     return bytes.fromhex((folder / f"{name}.hex").read_text())
 
 
 def test_commands_match_the_standard() -> None:
-    assert keys_command().hex() == "5e000000000000100000"
-    assert reservation_command().hex() == "5e010000000000100000"
+    assert build_keys_command().hex() == "5e000000000000100000"
+    assert build_reservation_command().hex() == "5e010000000000100000"
 
 
 def test_keys_and_the_reservation_are_read() -> None:
-    assert decode_keys(answer("no-keys")) == ()
-    assert decode_keys(answer("two-keys")) == (0x123ABC, 0xFEDCBA9876543210)
-    assert decode_reservation(answer("no-reservation")) is None
-    assert decode_reservation(answer("reservation")) == Reservation(
+    assert decode_keys(read_answer("no-keys")) == ()
+    assert decode_keys(read_answer("two-keys")) == (0x123ABC, 0xFEDCBA9876543210)
+    assert decode_reservation(read_answer("no-reservation")) is None
+    assert decode_reservation(read_answer("reservation")) == Reservation(
         0x123ABC, "write exclusive, registrants only"
     )
 
 
 def test_an_answer_that_was_cut_has_the_keys_that_came() -> None:
-    assert decode_keys(answer("two-keys")[:20]) == (0x123ABC,)
+    assert decode_keys(read_answer("two-keys")[:20]) == (0x123ABC,)
 
 
 @pytest.mark.parametrize("name", ["short", "odd-length"])
 @pytest.mark.parametrize("decode", [decode_keys, decode_reservation])
 def test_damage_is_refused(name: str, decode: Callable[[bytes], object]) -> None:
     with pytest.raises(BadInput, match="persistent reservations"):
-        decode(answer(name, BAD))
+        decode(read_answer(name, BAD))
 
 
 @given(st.binary(max_size=80))
@@ -67,31 +67,33 @@ def test_any_answer_is_decoded_or_refused(raw: bytes) -> None:
             continue
 
 
-def refusal(sense: str) -> ScsiRefusal:
+def make_refusal(sense: str) -> ScsiRefusal:
     return ScsiRefusal(2, bytes.fromhex(sense))
 
 
-def sharers(monkeypatch: pytest.MonkeyPatch, keys: bytes | Exception, holder: bytes | Exception) -> list[str]:
+def list_sharers(
+    monkeypatch: pytest.MonkeyPatch, keys: bytes | Exception, holder: bytes | Exception
+) -> list[str]:
     """Return the reasons for a disk with these replies."""
     disk: Any = SimpleNamespace(name="sda")
     monkeypatch.setattr(module, "open_device", lambda _: os.open("/dev/null", os.O_RDONLY))
 
-    def ask(_: int, command: bytes, length: int) -> bytes:
-        reply = keys if command == keys_command() else holder
+    def answer_command(_: int, command: bytes, length: int) -> bytes:
+        reply = keys if command == build_keys_command() else holder
         if isinstance(reply, Exception):
             raise reply
         assert length == struct.unpack(">H", command[7:9])[0]
         return reply
 
-    return list(registered(disk, ask))
+    return list(find_registrants(disk, answer_command))
 
 
 def test_registered_hosts_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    none, two = answer("no-keys"), answer("two-keys")
-    assert sharers(monkeypatch, none, answer("no-reservation")) == []
-    [keys] = sharers(monkeypatch, two, answer("no-reservation"))
+    none, two = read_answer("no-keys"), read_answer("two-keys")
+    assert list_sharers(monkeypatch, none, read_answer("no-reservation")) == []
+    [keys] = list_sharers(monkeypatch, two, read_answer("no-reservation"))
     assert keys.startswith("2 keys of persistent reservations are registered with it (123ABCh, ")
-    holder, _ = sharers(monkeypatch, two, answer("reservation"))
+    holder, _ = list_sharers(monkeypatch, two, read_answer("reservation"))
     assert "write exclusive, registrants only, key 0000000000123ABCh" in holder
 
 
@@ -104,12 +106,12 @@ def test_registered_hosts_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_disk_that_knows_no_reservations_has_none(sense: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sharers(monkeypatch, refusal(sense), refusal(sense)) == []
+    assert list_sharers(monkeypatch, make_refusal(sense), make_refusal(sense)) == []
 
 
 @pytest.mark.parametrize(
-    "error", [refusal("70000b000000000a"), refusal(""), PermissionError(1, "no"), BadInput("x")]
+    "error", [make_refusal("70000b000000000a"), make_refusal(""), PermissionError(1, "no"), BadInput("x")]
 )
 def test_unknown_reservation_is_an_obstacle(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    [reason] = sharers(monkeypatch, error, error)
+    [reason] = list_sharers(monkeypatch, error, error)
     assert reason.startswith("whether it is reserved cannot be told")

@@ -13,18 +13,18 @@ from opwatch.errors import Unsupported, UsageError
 from opwatch.host.details import (
     Details,
     Limits,
-    chosen_scheduler,
+    detect_transport,
+    parse_schedulers,
+    parse_unit_serial,
     read_details,
     read_limits,
-    transport,
-    unit_serial,
 )
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Usage
-from opwatch.sinks.devices import HEADER, detail_lines
-from opwatch.sinks.terminal import encodable
+from opwatch.sinks.devices import HEADER, format_device
+from opwatch.sinks.terminal import make_encodable
 from opwatch.tools.commands import devices as command
-from tests.unit.support.sysfs import SSD_QUEUE, Tree, write
+from tests.unit.support.sysfs import SSD_QUEUE, Tree, write_attributes
 
 
 class Terminal(io.StringIO):
@@ -32,25 +32,25 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(
+def run_devices(
     tree: Tree, usage: Usage, *arguments: str, stream: type[io.StringIO] = io.StringIO
 ) -> tuple[int, str]:
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     out = stream()
-    status = command.show(tree.devices, usage, parser.parse_args(arguments), out)
+    status = command.show_devices(tree.devices, usage, parser.parse_args(arguments), out)
     return status, out.getvalue()
 
 
-def row(text: str, name: str) -> str:
+def find_row(text: str, name: str) -> str:
     """Return the line of a device in a table."""
     rows = [line for line in text.splitlines() if line.strip("│├└─ ").split(" ")[0] == name]
     assert rows, f"no line for {name}"
     return rows[0]
 
 
-def by_name(tree: Tree, usage: Usage, *arguments: str) -> dict[str, dict[str, Any]]:
-    status, text = shown(tree, usage, "--json", *arguments)
+def map_by_name(tree: Tree, usage: Usage, *arguments: str) -> dict[str, dict[str, Any]]:
+    status, text = run_devices(tree, usage, "--json", *arguments)
     document = json.loads(text)
     assert (status, document["schema"]) == (0, "opwatch/1")
     devices = {device["name"]: device for device in document["devices"]}
@@ -73,8 +73,8 @@ def test_limits_are_in_bytes(tree: Tree) -> None:
 
 
 def test_a_partition_has_the_limits_of_its_disk_and_its_own_alignment(tree: Tree) -> None:
-    write(tree["sda"].sysfs, {"discard_alignment": "0"})
-    write(tree["sda3"].sysfs, {"discard_alignment": "256"})
+    write_attributes(tree["sda"].sysfs, {"discard_alignment": "0"})
+    write_attributes(tree["sda3"].sysfs, {"discard_alignment": "256"})
     limits = read_limits(tree["sda3"])
     assert limits.discard_max_bytes == 2147450880
     assert limits.discard_alignment_bytes == 256
@@ -84,15 +84,17 @@ def test_a_partition_has_the_limits_of_its_disk_and_its_own_alignment(tree: Tree
 @pytest.mark.parametrize("garbage", ["", "many", "-1", "0x200", "512 512", "9" * 20 + "k"])
 def test_garbage_is_unknown_and_never_0(tree: Tree, usage: Usage, garbage: str) -> None:
     folder = tree["sda"].sysfs
-    write(folder / "queue", {name: garbage for name in SSD_QUEUE if name not in ("scheduler", "zoned")})
-    write(folder, {"mq/0/nr_tags": garbage, "ro": garbage, "removable": garbage})
+    write_attributes(
+        folder / "queue", {name: garbage for name in SSD_QUEUE if name not in ("scheduler", "zoned")}
+    )
+    write_attributes(folder, {"mq/0/nr_tags": garbage, "ro": garbage, "removable": garbage})
     details = read_details(tree.devices, tree["sda"], usage)
     assert all(getattr(details.limits, field) is None for field in Limits.__match_args__)
     queue = details.queue
     assert (queue.tags_per_queue, queue.nr_requests, queue.wbt_lat_us) == (None, None, None)
     assert (queue.rotational, queue.fua, queue.iostats, queue.io_poll) == (None, None, None, None)
     assert (details.read_only, details.removable) == (None, None)
-    assert row(shown(tree, usage)[1], "sda").split()[4:7] == ["-", "-", "1x-"]
+    assert find_row(run_devices(tree, usage)[1], "sda").split()[4:7] == ["-", "-", "1x-"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_garbage_is_unknown_and_never_0(tree: Tree, usage: Usage, garbage: str) 
     ],
 )
 def test_scheduler_in_brackets_is_active(text: str | None, expected: tuple[str | None, Any]) -> None:
-    assert chosen_scheduler(text) == expected
+    assert parse_schedulers(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_scheduler_in_brackets_is_active(text: str | None, expected: tuple[str |
     ],
 )
 def test_the_serial_number_of_a_vpd_page(page: bytes, serial: str | None) -> None:
-    assert unit_serial(page) == serial
+    assert parse_unit_serial(page) == serial
 
 
 PCI = "/sys/devices/pci0000:00/0000:00:1f.2/"
@@ -148,7 +150,7 @@ PCI = "/sys/devices/pci0000:00/0000:00:1f.2/"
     ],
 )
 def test_the_transport(folder: str, kind: str, more: dict[str, str], expected: str | None) -> None:
-    assert transport(Path(folder), kind, **more) == expected
+    assert detect_transport(Path(folder), kind, **more) == expected
 
 
 def test_the_identity_of_a_sata_drive_and_of_its_partition(tree: Tree, usage: Usage) -> None:
@@ -171,17 +173,17 @@ def test_a_multipath_head_is_known_by_its_subsystem_and_its_paths(tree: Tree, us
 
 
 def test_a_bus_number_is_no_vendor(tree: Tree, usage: Usage) -> None:
-    write(tree["cciss/c0d0"].sysfs / "device", {"vendor": "0x1af4"})
+    write_attributes(tree["cciss/c0d0"].sysfs / "device", {"vendor": "0x1af4"})
     assert read_details(tree.devices, tree["cciss/c0d0"], usage).identity.vendor is None
 
 
 def test_a_device_on_requests_and_bios_is_traced_as_both(tree: Tree, usage: Usage) -> None:
-    tree.disk("dm-1", "253:1", attributes={"dm/uuid": "LVM-abc"})
-    tree.stack("dm-1", "zram0", "sda1")
+    tree.add_disk("dm-1", "253:1", attributes={"dm/uuid": "LVM-abc"})
+    tree.stack_device("dm-1", "zram0", "sda1")
     details = read_details(tree.devices, tree["dm-1"], usage)
     assert details.tracing.level == "mixed"
     assert any(
-        line.split("  ")[-1].strip() == "requests on sda1, bios on zram0" for line in detail_lines(details)
+        line.split("  ")[-1].strip() == "requests on sda1, bios on zram0" for line in format_device(details)
     )
 
 
@@ -189,30 +191,30 @@ def test_a_device_on_requests_and_bios_is_traced_as_both(tree: Tree, usage: Usag
 
 
 def test_the_table_fits_80_columns_on_a_terminal(tree: Tree, usage: Usage) -> None:
-    write(tree["nvme0n1"].sysfs / "device", {"model": "A MODEL NAME OF FORTY CHARACTERS AND MORE"})
-    _, text = shown(tree, usage, "-a", stream=Terminal)
+    write_attributes(tree["nvme0n1"].sysfs / "device", {"model": "A MODEL NAME OF FORTY CHARACTERS AND MORE"})
+    _, text = run_devices(tree, usage, "-a", stream=Terminal)
     assert max(map(len, text.splitlines())) == 80
-    assert row(text, "nvme0n1").endswith("…")
+    assert find_row(text, "nvme0n1").endswith("…")
 
 
 def test_output_in_a_pipe_is_neither_cut_nor_coloured(tree: Tree, usage: Usage) -> None:
     model = "A MODEL NAME OF FORTY CHARACTERS AND MORE"
-    write(tree["nvme0n1"].sysfs / "device", {"model": model})
+    write_attributes(tree["nvme0n1"].sysfs / "device", {"model": model})
     for arguments in ([], ["-v"], ["sda"]):
-        assert "\033" not in shown(tree, usage, *arguments)[1]
-    assert row(shown(tree, usage)[1], "nvme0n1").endswith(model)
+        assert "\033" not in run_devices(tree, usage, *arguments)[1]
+    assert find_row(run_devices(tree, usage)[1], "nvme0n1").endswith(model)
 
 
 def test_names_cannot_smuggle_control_characters(tree: Tree, usage: Usage) -> None:
-    write(tree["loop0"].sysfs, {"loop/backing_file": "/srv/\033[31mred\x07.img"})
+    write_attributes(tree["loop0"].sysfs, {"loop/backing_file": "/srv/\033[31mred\x07.img"})
     for arguments in ([], ["loop0"]):
-        text = shown(tree, usage, *arguments)[1]
+        text = run_devices(tree, usage, *arguments)[1]
         assert "/srv/?[31mred?.img" in text
         assert not any(ord(char) < 32 and char != "\n" for char in text)
 
 
 def test_the_rows_of_the_table(tree: Tree, usage: Usage) -> None:
-    text = shown(tree, usage)[1]
+    text = run_devices(tree, usage)[1]
     assert text.splitlines()[0].split(maxsplit=8) == list(HEADER)
     expected = {
         "sda": "disk 960 GB ssd 2.00GiB/512B 1x32 none back SAMSUNG MZ7LH960",
@@ -227,36 +229,36 @@ def test_the_rows_of_the_table(tree: Tree, usage: Usage) -> None:
         "zram0": "zram 1.07 GB ram 2.00GiB/512B bio none thru",
     }
     for name, rest in expected.items():
-        assert row(text, name).split(name, 1)[1].split() == rest.split()
+        assert find_row(text, name).split(name, 1)[1].split() == rest.split()
 
 
 def test_no_discard_and_unknown_discard_are_different(tree: Tree, usage: Usage) -> None:
-    write(tree["sda"].sysfs, {"queue/discard_max_bytes": "0"})
+    write_attributes(tree["sda"].sysfs, {"queue/discard_max_bytes": "0"})
     (tree["sdb"].sysfs / "queue/discard_max_bytes").unlink()
-    text = shown(tree, usage)[1]
-    assert row(text, "sda").split()[5] == "no"
-    assert row(text, "sdb").split()[5] == "-"
+    text = run_devices(tree, usage)[1]
+    assert find_row(text, "sda").split()[5] == "no"
+    assert find_row(text, "sdb").split()[5] == "-"
 
 
 def test_disabled_discard_is_reported(tree: Tree, usage: Usage) -> None:
-    write(tree["sda"].sysfs, {"queue/discard_max_bytes": "0"})
-    text = shown(tree, usage, "sda")[1]
+    write_attributes(tree["sda"].sysfs, {"queue/discard_max_bytes": "0"})
+    text = run_devices(tree, usage, "sda")[1]
     assert "no: switched off, the drive takes 2147450880 bytes" in text
-    write(tree["sda"].sysfs, {"queue/discard_max_hw_bytes": "0"})
-    assert "switched off" not in shown(tree, usage, "sda")[1]
+    write_attributes(tree["sda"].sysfs, {"queue/discard_max_hw_bytes": "0"})
+    assert "switched off" not in run_devices(tree, usage, "sda")[1]
 
 
 def test_empty_devices_are_shown_when_asked_for(tree: Tree, usage: Usage) -> None:
-    assert "loop1" not in shown(tree, usage)[1]
-    assert "loop1" in shown(tree, usage, "-a")[1]
-    assert set(by_name(tree, usage, "-a")) - set(by_name(tree, usage)) == {"loop1"}
+    assert "loop1" not in run_devices(tree, usage)[1]
+    assert "loop1" in run_devices(tree, usage, "-a")[1]
+    assert set(map_by_name(tree, usage, "-a")) - set(map_by_name(tree, usage)) == {"loop1"}
     # A drive without capacity is broken and must not be hidden.
-    write(tree["nvme0n1"].sysfs, {"size": "0"})
-    assert "0 B" in row(shown(tree, usage)[1], "nvme0n1")
+    write_attributes(tree["nvme0n1"].sysfs, {"size": "0"})
+    assert "0 B" in find_row(run_devices(tree, usage)[1], "nvme0n1")
 
 
 def test_named_device_is_shown_in_full(tree: Tree, usage: Usage) -> None:
-    text = shown(tree, usage, "sda2", "loop1")[1]
+    text = run_devices(tree, usage, "sda2", "loop1")[1]
     blocks = text.split("\n\n")
     assert [block.splitlines()[0] for block in blocks] == [
         "sda2: partition, 2.15 GB",
@@ -279,24 +281,24 @@ def test_named_device_is_shown_in_full(tree: Tree, usage: Usage) -> None:
 
 
 def test_verbose_shows_every_device_in_full_once(tree: Tree, usage: Usage) -> None:
-    text = shown(tree, usage, "-v")[1]
+    text = run_devices(tree, usage, "-v")[1]
     heads = [line.split(":")[0] for line in text.splitlines() if line and not line.startswith(" ")]
-    assert sorted(heads) == sorted(by_name(tree, usage))
+    assert sorted(heads) == sorted(map_by_name(tree, usage))
 
 
 def test_an_unknown_name_is_a_usage_error(tree: Tree, usage: Usage) -> None:
     with pytest.raises(UsageError, match=r"^sdz: .*Block devices here"):
-        shown(tree, usage, "sda", "sdz")
+        run_devices(tree, usage, "sda", "sdz")
 
 
 def test_no_sysfs_is_an_error(tmp_path: Path, usage: Usage) -> None:
     with pytest.raises(Unsupported, match="sysfs"):
-        shown(Tree(tmp_path), usage)
+        run_devices(Tree(tmp_path), usage)
 
 
 def test_json_has_bytes_as_integers_and_null_for_the_unknown(tree: Tree, usage: Usage) -> None:
     (tree["sda"].sysfs / "queue/discard_max_bytes").unlink()
-    devices = by_name(tree, usage)
+    devices = map_by_name(tree, usage)
     sda = devices["sda"]
     assert sda["size_bytes"] == 1875385008 * 512
     assert sda["limits"]["discard_max_bytes"] is None
@@ -316,7 +318,7 @@ def test_json_has_bytes_as_integers_and_null_for_the_unknown(tree: Tree, usage: 
 
 
 def test_json_of_a_named_device_has_a_single_device(tree: Tree, usage: Usage) -> None:
-    assert list(by_name(tree, usage, "dm-0")) == ["dm-0"]
+    assert list(map_by_name(tree, usage, "dm-0")) == ["dm-0"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["-v"], ["--json"]])
@@ -325,20 +327,20 @@ def test_devices_that_vanish_during_the_listing_are_skipped(
 ) -> None:
     gone = tree["sda"].sysfs
 
-    def read(devices: Devices, device: BlockDevice, usage: Usage) -> Details:
+    def remove_and_read(devices: Devices, device: BlockDevice, usage: Usage) -> Details:
         shutil.rmtree(gone, ignore_errors=True)
         return read_details(devices, device, usage)
 
-    monkeypatch.setattr(command, "read_details", read)
-    status, text = shown(tree, usage, *arguments)
+    monkeypatch.setattr(command, "read_details", remove_and_read)
+    status, text = run_devices(tree, usage, *arguments)
     assert status == 0
     if not arguments:
-        assert row(text, "sda").split() == ["sda", "disk", "-", "-", "-", "-", "-", "-"]
+        assert find_row(text, "sda").split() == ["sda", "disk", "-", "-", "-", "-", "-", "-"]
     if arguments == ["--json"]:
         sda = next(device for device in json.loads(text)["devices"] if device["name"] == "sda")
         assert sda["size_bytes"] is None and sda["queue"]["hardware_queues"] is None
 
 
 def test_a_line_that_cannot_be_encoded_is_made_so() -> None:
-    assert encodable("├─md0 é…", "ascii") == "|-md0 ?+"
-    assert encodable("├─md0 é…", "utf-8") == "├─md0 é…"
+    assert make_encodable("├─md0 é…", "ascii") == "|-md0 ?+"
+    assert make_encodable("├─md0 é…", "utf-8") == "├─md0 é…"

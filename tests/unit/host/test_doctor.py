@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from opwatch.host import diagnosis, toolbox
-from opwatch.host.diagnosis import Check, Extension, State, note, ok, problem, verdict
+from opwatch.host.diagnosis import Check, Extension, State, make_note, make_ok, make_problem, summarize_checks
 from opwatch.tools.commands import doctor
-from tests.unit.support.sysfs import Tree, machine, write
+from tests.unit.support.sysfs import Tree, make_machine, write_attributes
 
 
-def btf(*names: str) -> bytes:
+def encode_btf(*names: str) -> bytes:
     """Return a minimal BTF blob with these strings."""
     return b"\x9f\xeb\x01\x00" + b"\0" + b"".join(name.encode() + b"\0" for name in names)
 
@@ -27,45 +27,45 @@ ALL = [f"btf_trace_{name}" for name in (*diagnosis.NEEDED, diagnosis.QUEUE_START
 
 
 def test_kernel_with_btf_is_ok() -> None:
-    assert diagnosis.kernel("6.1.0-18-amd64", "x86_64", btf()).state is State.OK
+    assert diagnosis.check_kernel("6.1.0-18-amd64", "x86_64", encode_btf()).state is State.OK
 
 
 @pytest.mark.parametrize(
     ("arch", "package"), [("x86_64", "linux-image-amd64"), ("aarch64", "linux-image-arm64")]
 )
 def test_a_kernel_without_btf_is_another_kernels_job(arch: str, package: str) -> None:
-    check = diagnosis.kernel("6.1.0", arch, None)
+    check = diagnosis.check_kernel("6.1.0", arch, None)
     assert (check.state, check.exit_status) == (State.PROBLEM, 5)
     assert check.fix and package in check.fix
 
 
 def test_every_needed_tracepoint_is_looked_for() -> None:
-    assert diagnosis.tracepoints(btf(*ALL), "x86_64").state is State.OK
+    assert diagnosis.check_tracepoints(encode_btf(*ALL), "x86_64").state is State.OK
     for name in diagnosis.NEEDED:
         without = [type_name for type_name in ALL if type_name != f"btf_trace_{name}"]
-        check = diagnosis.tracepoints(btf(*without), "x86_64")
+        check = diagnosis.check_tracepoints(encode_btf(*without), "x86_64")
         assert (check.state, check.exit_status) == (State.PROBLEM, 5)
         assert name in check.finding
 
 
 def test_a_part_of_a_name_is_not_the_name() -> None:
     longer = [f"{name}_more" for name in ALL] + [f"more_{name}" for name in ALL]
-    assert diagnosis.tracepoints(btf(*longer), "x86_64").state is State.PROBLEM
+    assert diagnosis.check_tracepoints(encode_btf(*longer), "x86_64").state is State.PROBLEM
 
 
 def test_the_start_of_the_queue_is_optional() -> None:
-    check = diagnosis.tracepoints(btf(*ALL[:-1]), "x86_64")
+    check = diagnosis.check_tracepoints(encode_btf(*ALL[:-1]), "x86_64")
     assert check.state is State.OK and "no block_io_start" in check.finding
 
 
 def test_tracepoints_are_unknown_without_btf() -> None:
-    assert diagnosis.tracepoints(None, "x86_64").state is State.NOTE
-    assert diagnosis.losses(None).state is State.NOTE
+    assert diagnosis.check_tracepoints(None, "x86_64").state is State.NOTE
+    assert diagnosis.check_loss_counters(None).state is State.NOTE
 
 
 def test_a_kernel_that_hides_its_losses_is_noted() -> None:
-    assert diagnosis.losses(btf("recursion_misses")).state is State.OK
-    assert diagnosis.losses(btf("run_cnt")).state is State.NOTE
+    assert diagnosis.check_loss_counters(encode_btf("recursion_misses")).state is State.OK
+    assert diagnosis.check_loss_counters(encode_btf("run_cnt")).state is State.NOTE
 
 
 @pytest.mark.parametrize(
@@ -78,33 +78,33 @@ def test_a_kernel_that_hides_its_losses_is_noted() -> None:
     ],
 )
 def test_only_confidentiality_forbids_tracing(text: str, state: State, status: int) -> None:
-    check = diagnosis.lockdown(text, securityfs=True)
+    check = diagnosis.check_lockdown(text, securityfs=True)
     assert (check.state, check.exit_status) == (state, status)
 
 
 def test_a_lockdown_that_cannot_be_read_is_unknown() -> None:
-    assert diagnosis.lockdown(None, securityfs=True).state is State.OK
-    unknown = diagnosis.lockdown(None, securityfs=False)
+    assert diagnosis.check_lockdown(None, securityfs=True).state is State.OK
+    unknown = diagnosis.check_lockdown(None, securityfs=False)
     assert unknown.state is State.NOTE and unknown.fix and "mount" in unknown.fix
 
 
 def test_an_interpreter_is_a_problem_that_does_not_prevent_tracing() -> None:
-    off = diagnosis.jit("0")
+    off = diagnosis.check_jit("0")
     assert (off.state, off.exit_status) == (State.PROBLEM, 0)
     assert off.fix == "sudo sysctl -w net.core.bpf_jit_enable=1"
-    assert diagnosis.jit("1").state is diagnosis.jit("2").state is State.OK
-    assert diagnosis.jit(None).state is State.NOTE
+    assert diagnosis.check_jit("1").state is diagnosis.check_jit("2").state is State.OK
+    assert diagnosis.check_jit(None).state is State.NOTE
 
 
 def test_missing_capabilities_are_named() -> None:
-    assert diagnosis.capabilities([], "opwatch doctor", is_root=False).state is State.OK
-    check = diagnosis.capabilities(["CAP_BPF", "CAP_PERFMON"], "/x/opwatch doctor", is_root=False)
+    assert diagnosis.check_capabilities([], "opwatch doctor", is_root=False).state is State.OK
+    check = diagnosis.check_capabilities(["CAP_BPF", "CAP_PERFMON"], "/x/opwatch doctor", is_root=False)
     assert (check.state, check.exit_status, check.fix) == (State.PROBLEM, 4, "sudo /x/opwatch doctor")
     assert "CAP_BPF and CAP_PERFMON missing" in check.finding
 
 
 def test_sudo_is_no_advice_for_root() -> None:
-    check = diagnosis.capabilities(["CAP_BPF"], "opwatch doctor", is_root=True)
+    check = diagnosis.check_capabilities(["CAP_BPF"], "opwatch doctor", is_root=True)
     assert check.exit_status == 4 and "sudo" not in str(check.fix)
 
 
@@ -112,20 +112,20 @@ def test_sudo_is_no_advice_for_root() -> None:
 
 
 def test_an_extension_with_the_tracer_is_fine() -> None:
-    assert diagnosis.extension(Extension(None, has_tracer=True), ["clang"], "").state is State.OK
+    assert diagnosis.check_extension(Extension(None, has_tracer=True), ["clang"], "").state is State.OK
 
 
 def test_install_command_lists_exactly_the_missing_packages() -> None:
     for built in (Extension("No module named 'x'", False), Extension(None, False)):
-        check = diagnosis.extension(built, ["clang", "libelf-dev"], "pip install .")
+        check = diagnosis.check_extension(built, ["clang", "libelf-dev"], "pip install .")
         assert (check.state, check.exit_status) == (State.PROBLEM, 1)
         assert check.fix == "sudo apt-get install clang libelf-dev && pip install ."
-    assert diagnosis.extension(Extension(None, False), [], "pip install .").fix == "pip install ."
+    assert diagnosis.check_extension(Extension(None, False), [], "pip install .").fix == "pip install ."
 
 
 def test_a_missing_shared_library_needs_no_build() -> None:
     error = "libbpf.so.1: cannot open shared object file: No such file or directory"
-    check = diagnosis.extension(Extension(error, False), ["clang"], "pip install .")
+    check = diagnosis.check_extension(Extension(error, False), ["clang"], "pip install .")
     assert check.fix == "sudo apt-get install libbpf1"
 
 
@@ -147,12 +147,12 @@ def test_extension_is_found_by_importing(
 
 
 def build_machine(root: Path) -> list[Path]:
-    write(root, {"bpf/libbpf.h": "", "libelf.h": "", "zlib.h": "", "Python.h": ""})
+    write_attributes(root, {"bpf/libbpf.h": "", "libelf.h": "", "zlib.h": "", "Python.h": ""})
     return [root / "nowhere", root]
 
 
 def test_complete_machine_lacks_no_packages(tmp_path: Path) -> None:
-    assert toolbox.missing_packages(lambda command: command, build_machine(tmp_path), tmp_path) == []
+    assert toolbox.find_missing_packages(lambda command: command, build_machine(tmp_path), tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_complete_machine_lacks_no_packages(tmp_path: Path) -> None:
 def test_each_missing_header_has_its_package(tmp_path: Path, lost: str, package: str) -> None:
     headers = build_machine(tmp_path)
     (tmp_path / lost).unlink()
-    assert toolbox.missing_packages(lambda command: command, headers, tmp_path) == [package]
+    assert toolbox.find_missing_packages(lambda command: command, headers, tmp_path) == [package]
 
 
 def test_each_missing_command_has_its_package(tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ def test_each_missing_command_has_its_package(tmp_path: Path) -> None:
         def which(command: str, absent: str = package) -> str | None:
             return None if command == absent else command
 
-        assert toolbox.missing_packages(which, headers, tmp_path) == [package]
+        assert toolbox.find_missing_packages(which, headers, tmp_path) == [package]
     # Any C compiler is sufficient.
-    assert toolbox.missing_packages(lambda c: None if c == "gcc" else c, headers, tmp_path) == []
-    assert "gcc" in toolbox.missing_packages(lambda command: None, headers, tmp_path)
+    assert toolbox.find_missing_packages(lambda c: None if c == "gcc" else c, headers, tmp_path) == []
+    assert "gcc" in toolbox.find_missing_packages(lambda command: None, headers, tmp_path)
 
 
 def test_rebuild_command_uses_the_original_source(tmp_path: Path) -> None:
@@ -188,15 +188,15 @@ def test_rebuild_command_uses_the_original_source(tmp_path: Path) -> None:
     here.mkdir()
     url = (here).as_uri()
     direct = json.dumps({"url": url, "dir_info": {}})
-    assert doctor.rebuild_command(direct, elsewhere).endswith(f"--no-deps '{here}'")
+    assert doctor.format_rebuild_command(direct, elsewhere).endswith(f"--no-deps '{here}'")
     editable = json.dumps({"url": url, "dir_info": {"editable": True}})
-    assert doctor.rebuild_command(editable, elsewhere).endswith(f"--no-deps -e '{here}'")
+    assert doctor.format_rebuild_command(editable, elsewhere).endswith(f"--no-deps -e '{here}'")
     for unknown in (None, "{}", json.dumps({"url": "file:///no/such/folder"})):
-        assert doctor.rebuild_command(unknown, elsewhere) == "sudo make -C CHECKOUT-OF-OPWATCH install"
+        assert doctor.format_rebuild_command(unknown, elsewhere) == "sudo make -C CHECKOUT-OF-OPWATCH install"
     (here / "setup.py").touch()
     wheel = json.dumps({"url": f"{url}/build/wheel/opwatch-0.1.0-py3-none-any.whl", "archive_info": {}})
-    assert doctor.rebuild_command(wheel, elsewhere) == f"sudo make -C '{here}' install"
-    assert doctor.rebuild_command(None, here).endswith(f"--no-deps -e '{here}'")
+    assert doctor.format_rebuild_command(wheel, elsewhere) == f"sudo make -C '{here}' install"
+    assert doctor.format_rebuild_command(None, here).endswith(f"--no-deps -e '{here}'")
 
 
 # --- the verdict and the output
@@ -207,16 +207,18 @@ def test_rebuild_command_uses_the_original_source(tmp_path: Path) -> None:
     [([], 0), ([0], 0), ([4], 4), ([4, 1], 1), ([1, 5, 4], 5), ([0, 4, 0], 4)],
 )
 def test_the_gravest_problem_decides(statuses: list[int], expected: int) -> None:
-    checks = [ok("a", "b"), note("c", "d")] + [problem("p", "q", None, status) for status in statuses]
-    status, words = verdict(checks)
+    checks = [make_ok("a", "b"), make_note("c", "d")] + [
+        make_problem("p", "q", None, status) for status in statuses
+    ]
+    status, words = summarize_checks(checks)
     assert status == expected
     assert (words == "Tracing works here.") == (expected == 0)
 
 
 CHECKS = [
-    ok("kernel", "Linux"),
-    note("fio", "missing; " + "word " * 30, "sudo apt-get install fio"),
-    problem("probe rq_issue", "rejected", "report it", 1, "first line\n" + "x\n" * 50 + "last line\n"),
+    make_ok("kernel", "Linux"),
+    make_note("fio", "missing; " + "word " * 30, "sudo apt-get install fio"),
+    make_problem("probe rq_issue", "rejected", "report it", 1, "first line\n" + "x\n" * 50 + "last line\n"),
 ]
 
 
@@ -225,15 +227,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def printed(checks: list[Check], stream: io.StringIO, *, as_json: bool = False) -> tuple[int, str]:
-    status = doctor.show(checks, stream, as_json=as_json)
+def print_checks(checks: list[Check], stream: io.StringIO, *, as_json: bool = False) -> tuple[int, str]:
+    status = doctor.show_checks(checks, stream, as_json=as_json)
     return status, stream.getvalue()
 
 
 def test_findings_are_wrapped_on_a_terminal_and_commands_never(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    long_fix = note("x", "y", "sudo apt-get install " + "package " * 20)
-    status, text = printed([*CHECKS, long_fix], Terminal())
+    long_fix = make_note("x", "y", "sudo apt-get install " + "package " * 20)
+    status, text = print_checks([*CHECKS, long_fix], Terminal())
     assert status == 1
     lines = text.splitlines()
     assert max(len(line) for line in lines if "fix: " not in line) <= 80
@@ -241,7 +243,7 @@ def test_findings_are_wrapped_on_a_terminal_and_commands_never(monkeypatch: pyte
 
 
 def test_pipe_gets_a_line_per_finding_without_colours() -> None:
-    _, text = printed(CHECKS, io.StringIO())
+    _, text = print_checks(CHECKS, io.StringIO())
     lines = text.splitlines()
     assert lines[1] == "note    fio                " + CHECKS[1].finding
     assert lines[2] == "        fix: sudo apt-get install fio"
@@ -250,14 +252,14 @@ def test_pipe_gets_a_line_per_finding_without_colours() -> None:
 
 
 def test_a_long_log_is_cut_to_its_end_for_people_only() -> None:
-    _, text = printed(CHECKS, io.StringIO())
+    _, text = print_checks(CHECKS, io.StringIO())
     assert "| last line" in text and "first line" not in text
-    document = json.loads(printed(CHECKS, io.StringIO(), as_json=True)[1])
+    document = json.loads(print_checks(CHECKS, io.StringIO(), as_json=True)[1])
     assert document["checks"][2]["log"].startswith("first line")
 
 
 def test_json_is_a_single_document() -> None:
-    status, text = printed(CHECKS, io.StringIO(), as_json=True)
+    status, text = print_checks(CHECKS, io.StringIO(), as_json=True)
     document = json.loads(text)
     assert (document["schema"], document["exit_status"], status) == ("opwatch/1", 1, 1)
     assert document["checks"][1] == {
@@ -277,25 +279,25 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     """A machine without tools, without the extension, and without privileges."""
     monkeypatch.setattr(toolbox, "PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "opwatch._native", None)
-    monkeypatch.setattr("opwatch.host.capabilities.missing", lambda: ["CAP_BPF", "CAP_PERFMON"])
+    monkeypatch.setattr("opwatch.host.capabilities.list_missing", lambda: ["CAP_BPF", "CAP_PERFMON"])
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    monkeypatch.setattr(doctor, "_kernel_checks", lambda: [ok("kernel", "Linux")])
-    return machine(tmp_path)
+    monkeypatch.setattr(doctor, "_check_kernel", lambda: [make_ok("kernel", "Linux")])
+    return make_machine(tmp_path)
 
 
-def states(checks: list[Check]) -> dict[str, tuple[State, int]]:
+def map_states(checks: list[Check]) -> dict[str, tuple[State, int]]:
     return {check.name: (check.state, check.exit_status) for check in checks}
 
 
 def test_without_extension_and_privileges_all_else_is_still_checked(bare: Tree) -> None:
-    checks = doctor.examine(bare.devices)
-    answers = states(checks)
+    checks = doctor.run_checks(bare.devices)
+    answers = map_states(checks)
     assert answers["extension"] == (State.PROBLEM, 1)
     assert answers["capabilities"] == (State.PROBLEM, 4)
     assert answers["probes"] == (State.NOTE, 0)
     assert answers["disks"] == (State.OK, 0)
     assert answers["fio"] == (State.NOTE, 0)
-    assert verdict(checks)[0] == 1
+    assert summarize_checks(checks)[0] == 1
     fixes = {check.name: check.fix or "" for check in checks}
     assert "clang" in fixes["extension"] and "bpftool" in fixes["extension"]
 
@@ -305,14 +307,14 @@ def test_when_only_privileges_are_missing_the_probes_wait(
 ) -> None:
     native = types.SimpleNamespace(__file__="x.so", Tracer=object)
     monkeypatch.setitem(sys.modules, "opwatch._native", native)
-    checks = doctor.examine(bare.devices)
-    assert states(checks)["probes"] == (State.NOTE, 0)
-    assert verdict(checks)[0] == 4
+    checks = doctor.run_checks(bare.devices)
+    assert map_states(checks)["probes"] == (State.NOTE, 0)
+    assert summarize_checks(checks)[0] == 4
 
 
 def test_statistics_that_are_off_are_noted_with_their_disk(bare: Tree) -> None:
-    write(bare["cciss/c0d0"].sysfs, {"queue/iostats": "0"})
-    checks = [check for check in doctor.examine(bare.devices) if check.name == "statistics"]
+    write_attributes(bare["cciss/c0d0"].sysfs, {"queue/iostats": "0"})
+    checks = [check for check in doctor.run_checks(bare.devices) if check.name == "statistics"]
     assert [(check.state, check.fix) for check in checks] == [
         (State.NOTE, "echo 1 | sudo tee '/sys/block/cciss!c0d0/queue/iostats'")
     ]

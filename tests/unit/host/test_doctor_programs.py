@@ -9,10 +9,10 @@ import pytest
 from opwatch.collectors.block import probes
 from opwatch.errors import OpwatchError, PermissionMissing, ProbeRejected, Unsupported
 from opwatch.host import diagnosis, toolbox
-from opwatch.host.diagnosis import Attempt, State, ok
+from opwatch.host.diagnosis import Attempt, State, make_ok
 from opwatch.host.toolbox import ToolAnswer
 from opwatch.trace.programs import BIO_PROGRAMS, REQUEST_PROGRAMS
-from tests.unit.support.sysfs import Tree, machine
+from tests.unit.support.sysfs import Tree, make_machine
 
 LOG = """libbpf: prog 'rq_requeue': BPF program load failed: Permission denied
 libbpf: prog 'rq_requeue': -- BEGIN PROG LOAD LOG --
@@ -29,45 +29,45 @@ REJECTED = Attempt("", {}, ProbeRejected("cannot load: EACCES", LOG), LOG)
 
 
 def test_a_program_that_loads_is_fine() -> None:
-    assert diagnosis.program("rq_issue", TYPED, RAW) == ok(
+    assert diagnosis.check_program("rq_issue", TYPED, RAW) == make_ok(
         "probe rq_issue", "loaded (tp_btf; raw_tp twin loads)"
     )
-    assert "3 runs skipped" in diagnosis.program("rq_requeue", TYPED, RAW).finding
+    assert "3 runs skipped" in diagnosis.check_program("rq_requeue", TYPED, RAW).finding
 
 
 def test_a_program_without_its_tracepoint_is_missing() -> None:
-    check = diagnosis.program("rq_queue", TYPED, RAW)
+    check = diagnosis.check_program("rq_queue", TYPED, RAW)
     assert check.state is State.NOTE and check.finding.startswith("missing")
 
 
 def test_a_kernel_that_takes_only_the_twins_is_noted() -> None:
-    check = diagnosis.program("rq_issue", RAW, RAW)
+    check = diagnosis.check_program("rq_issue", RAW, RAW)
     assert check.state is State.NOTE and "raw_tp twin" in check.finding
 
 
 def test_a_rejected_program_comes_with_its_log_and_does_not_accuse_others() -> None:
-    culprit = diagnosis.program("rq_requeue", REJECTED, REJECTED)
+    culprit = diagnosis.check_program("rq_requeue", REJECTED, REJECTED)
     assert (culprit.state, culprit.exit_status, culprit.log) == (State.PROBLEM, 1, LOG)
-    assert culprit.fix == diagnosis.REPORT
-    other = diagnosis.program("rq_issue", REJECTED, REJECTED)
+    assert culprit.fix == diagnosis.REPORT_HINT
+    other = diagnosis.check_program("rq_issue", REJECTED, REJECTED)
     assert (other.state, other.exit_status) == (State.NOTE, 0)
     assert "rq_requeue" in other.finding
 
 
 def test_a_rejection_that_names_no_program_is_every_programs() -> None:
     nameless = Attempt("", {}, ProbeRejected("cannot load: E2BIG", "argh"), "argh")
-    assert diagnosis.program("rq_issue", nameless, nameless).exit_status == 1
+    assert diagnosis.check_program("rq_issue", nameless, nameless).exit_status == 1
 
 
 def test_a_rejected_twin_is_a_bug_as_well() -> None:
-    check = diagnosis.program("rq_requeue", TYPED, REJECTED)
+    check = diagnosis.check_program("rq_requeue", TYPED, REJECTED)
     assert (check.state, check.exit_status) == (State.PROBLEM, 1)
     assert check.finding.startswith("loaded (tp_btf), but the raw_tp twin was rejected")
 
 
 @pytest.mark.parametrize(("error", "status"), [(PermissionMissing("x"), 4), (Unsupported("x"), 5)])
 def test_refusals_outside_our_programs_keep_their_status(error: OpwatchError, status: int) -> None:
-    check = diagnosis.program("rq_issue", Attempt("", {}, error), RAW)
+    check = diagnosis.check_program("rq_issue", Attempt("", {}, error), RAW)
     assert (check.state, check.exit_status) == (State.PROBLEM, status)
 
 
@@ -84,7 +84,7 @@ class FakeTracer:
         self.hooks = "raw_tp" if raw_tp else "tp_btf"
         FakeTracer.open += 1
 
-    def programs(self) -> list[tuple[str, int, int, int, int]]:
+    def list_programs(self) -> list[tuple[str, int, int, int, int]]:
         suffix = "_raw" if self.hooks == "raw_tp" else ""
         names = (*REQUEST_PROGRAMS, *BIO_PROGRAMS)
         return [(name + suffix, 1, 0, 0, 0) for name in names]
@@ -95,11 +95,11 @@ class FakeTracer:
 
 def test_every_program_is_tried_and_detached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "BlockTracer", FakeTracer)
-    checks = probes.check_programs(machine(tmp_path).devices)
+    checks = probes.check_programs(make_machine(tmp_path).devices)
     assert [check.name for check in checks] == [
         f"probe {name}" for name in (*REQUEST_PROGRAMS, *BIO_PROGRAMS)
     ]
-    assert all(check == ok(check.name, "loaded (tp_btf; raw_tp twin loads)") for check in checks)
+    assert all(check == make_ok(check.name, "loaded (tp_btf; raw_tp twin loads)") for check in checks)
     assert FakeTracer.open == 0
 
 
@@ -108,8 +108,8 @@ def test_without_a_disk_the_request_programs_are_not_tried(
 ) -> None:
     monkeypatch.setattr(probes, "BlockTracer", FakeTracer)
     tree = Tree(tmp_path)
-    tree.disk("zram0", "252:0")
-    tree.disk("loop1", "7:1", sectors=0, tags=[128])
+    tree.add_disk("zram0", "252:0")
+    tree.add_disk("loop1", "7:1", sectors=0, tags=[128])
     first, *rest = probes.check_programs(tree.devices)
     assert first.state is State.NOTE and "not tried" in first.finding
     assert [check.name for check in rest] == [f"probe {name}" for name in BIO_PROGRAMS]
@@ -126,7 +126,7 @@ def test_without_a_disk_the_request_programs_are_not_tried(
 def test_a_failed_attempt_is_a_value(monkeypatch: pytest.MonkeyPatch, error: Exception, log: str) -> None:
     monkeypatch.setattr(FakeTracer, "error", error)
     monkeypatch.setattr(probes, "BlockTracer", FakeTracer)
-    attempt = probes.attempt(probes.NOBODY, raw_tp=False)
+    attempt = probes.try_attach(probes.NOBODY, raw_tp=False)
     assert isinstance(attempt.error, OpwatchError)
     assert (attempt.misses, attempt.log) == ({}, log)
 
@@ -148,7 +148,7 @@ def test_a_failed_attempt_is_a_value(monkeypatch: pytest.MonkeyPatch, error: Exc
     ],
 )
 def test_version_is_found_in_a_tools_output(text: str, expected: tuple[int, ...]) -> None:
-    assert toolbox.version(text) == expected
+    assert toolbox.parse_version(text) == expected
 
 
 FIO = toolbox.Tool("fio", ("fio",), ("--version",), "fio", "makes load", (3, 33))
@@ -175,7 +175,7 @@ FIO = toolbox.Tool("fio", ("fio",), ("--version",), "fio", "makes load", (3, 33)
 def test_tools_are_judged(
     path: str | None, answer: ToolAnswer | None, state: State, words: str, fix: str | None
 ) -> None:
-    check = toolbox.judge(FIO, path, answer)
+    check = toolbox.judge_tool(FIO, path, answer)
     assert (check.state, check.fix, check.exit_status) == (state, fix, 0)
     assert words in check.finding
 
@@ -194,9 +194,9 @@ def test_tools_are_really_run_and_may_fail(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(toolbox, "PATH", str(tmp_path))
     monkeypatch.setattr(toolbox, "TIMEOUT_S", 2.5)
     checks = {check.name: check for check in toolbox.check_tools("x86_64")}
-    assert checks["fio"] == ok("fio", "3.35")
+    assert checks["fio"] == make_ok("fio", "3.35")
     assert "no answer within 2.5 s" in checks["nvme"].finding
     assert "status 1" in checks["smartctl"].finding
     assert "Exec format error" in checks["bpftrace"].finding
-    assert checks["biolatency"] == ok("biolatency", str(tmp_path / "biolatency"))
+    assert checks["biolatency"] == make_ok("biolatency", str(tmp_path / "biolatency"))
     assert checks["qemu"].fix == "sudo apt-get install qemu-system-x86"

@@ -13,7 +13,7 @@ from opwatch import foreign
 from opwatch.drive import users
 from opwatch.errors import BadInput
 from opwatch.host import mountspaces
-from opwatch.host.mountspaces import MountedIn, MountSpace, Survey, survey
+from opwatch.host.mountspaces import MountedIn, MountSpace, Survey, survey_mounts
 from opwatch.host.usage import Mount
 from tests.unit.support.sysfs import Tree
 
@@ -22,7 +22,7 @@ LOOP = "40 22 7:3 / /mnt/a\\040b rw - xfs /dev/loop3 rw\n"
 BTRFS = "41 22 0:44 / /srv rw - btrfs /dev/loop4 rw\n"
 
 
-def thread(proc: Path, number: int, space: int, table: str | None, leader: int | None = None) -> None:
+def add_thread(proc: Path, number: int, space: int, table: str | None, leader: int | None = None) -> None:
     """Add a thread of a process, which /proc also lists under its own number. Without a table mountinfo is
     unreadable."""
     (proc / str(leader or number) / "task" / str(number) / "ns").mkdir(parents=True)
@@ -39,28 +39,28 @@ def proc(tmp_path: Path) -> Path:
     (own / "ns" / "mnt").symlink_to("mnt:[1]")
     (own / "ns" / "pid").symlink_to("pid:[4026531836]")
     (own / "mountinfo").write_text(HOST)
-    thread(tmp_path, 1, 1, HOST)
+    add_thread(tmp_path, 1, 1, HOST)
     return tmp_path
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, path: Path, error: Callable[[], Exception]) -> None:
+def refuse_reads(monkeypatch: pytest.MonkeyPatch, path: Path, error: Callable[[], Exception]) -> None:
     """Make reads of this file fail."""
     real = foreign.read_names
 
-    def read(file: Path) -> str:
+    def read_or_refuse(file: Path) -> str:
         if file == path:
             raise error()
         return real(file)
 
-    monkeypatch.setattr(mountspaces, "read_names", read)
+    monkeypatch.setattr(mountspaces, "read_names", read_or_refuse)
 
 
 def test_every_namespace_is_looked_at_once(proc: Path) -> None:
     (proc / "self" / "mountinfo").write_text(HOST + LOOP)
-    thread(proc, 7, 2, HOST + LOOP + BTRFS)
-    thread(proc, 8, 2, HOST + LOOP + BTRFS)
-    thread(proc, 10, 3, LOOP, leader=9)  # not its first thread
-    mounted = survey([(7, 3), (7, 4)], ["/dev/loop4"], proc)
+    add_thread(proc, 7, 2, HOST + LOOP + BTRFS)
+    add_thread(proc, 8, 2, HOST + LOOP + BTRFS)
+    add_thread(proc, 10, 3, LOOP, leader=9)  # not its first thread
+    mounted = survey_mounts([(7, 3), (7, 4)], ["/dev/loop4"], proc)
     assert {str(mount) for mount in mounted.mounts if mount.space.pid in (None, 10)} == {
         "/dev/loop3 is mounted at /mnt/a b",
         "/dev/loop3 is mounted at /mnt/a b in the mount namespace of process 10",
@@ -73,21 +73,21 @@ def test_every_namespace_is_looked_at_once(proc: Path) -> None:
 
 
 def test_unmounted_device_has_no_mounts(proc: Path) -> None:
-    assert survey([(7, 3)], (), proc).mounts == ()
+    assert survey_mounts([(7, 3)], (), proc).mounts == ()
     assert str(MountSpace("mnt:[1]", None)) == "here"
 
 
 def test_a_thread_that_has_ended_does_not_hide_the_others(proc: Path) -> None:
     for number in (7, 8, 9):
-        thread(proc, number, 2, LOOP if number == 8 else None)
-    mounted = survey([(7, 3)], (), proc)
+        add_thread(proc, number, 2, LOOP if number == 8 else None)
+    mounted = survey_mounts([(7, 3)], (), proc)
     assert [mount.space.pid for mount in mounted.mounts] == [8]
     assert mounted.unseen == ()
 
 
 def test_unreadable_namespaces_are_reported(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    thread(proc, 7, 2, LOOP)
-    refuse(monkeypatch, proc / "7" / "mountinfo", PermissionError)
+    add_thread(proc, 7, 2, LOOP)
+    refuse_reads(monkeypatch, proc / "7" / "mountinfo", PermissionError)
     (proc / "self" / "ns" / "pid").unlink()
     (proc / "self" / "ns" / "pid").symlink_to("pid:[4026532000]")
     (proc / "self" / "mountinfo").write_text(
@@ -97,7 +97,7 @@ def test_unreadable_namespaces_are_reported(proc: Path, monkeypatch: pytest.Monk
         + f"52 22 0:5 / {proc} rw - proc proc rw,hidepid=invisible\n"
     )
     hidden = [f"processes of other users: {proc} hides them (hidepid)"] if os.geteuid() else []
-    assert survey([(7, 3)], (), proc).unseen == (
+    assert survey_mounts([(7, 3)], (), proc).unseen == (
         *hidden,
         "processes outside this PID namespace, as of the host of a container",
         "mount namespace mnt:[99], which no process is in",
@@ -106,16 +106,16 @@ def test_unreadable_namespaces_are_reported(proc: Path, monkeypatch: pytest.Monk
 
 
 def test_threads_that_may_not_be_read_are_counted(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    thread(proc, 7, 2, LOOP)
+    add_thread(proc, 7, 2, LOOP)
     real = Path.readlink
 
-    def denied(path: Path) -> Path:
+    def deny_read(path: Path) -> Path:
         if "task/7" in str(path):
             raise PermissionError
         return real(path)
 
-    monkeypatch.setattr(Path, "readlink", denied)
-    mounted = survey([(7, 3)], (), proc)
+    monkeypatch.setattr(Path, "readlink", deny_read)
+    mounted = survey_mounts([(7, 3)], (), proc)
     assert mounted.mounts == ()
     assert mounted.unseen == ("a thread whose mount namespace may not be read",)
 
@@ -127,44 +127,46 @@ def test_threads_that_may_not_be_read_are_counted(proc: Path, monkeypatch: pytes
 def test_unreadable_table_is_not_an_empty_table(
     proc: Path, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]
 ) -> None:
-    thread(proc, 7, 2, LOOP)
-    refuse(monkeypatch, proc / "7" / "mountinfo", error)
-    assert survey([(7, 3)], (), proc) == Survey((), ("the mounts in the mount namespace of process 7",))
+    add_thread(proc, 7, 2, LOOP)
+    refuse_reads(monkeypatch, proc / "7" / "mountinfo", error)
+    assert survey_mounts([(7, 3)], (), proc) == Survey(
+        (), ("the mounts in the mount namespace of process 7",)
+    )
 
 
 def test_namespace_with_starting_and_ending_threads_is_read(
     proc: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A namespace's only thread starts another thread and ends before its table is read."""
-    thread(proc, 7, 2, None)
+    add_thread(proc, 7, 2, None)
 
-    def give_birth() -> Exception:
+    def start_thread() -> Exception:
         if not (proc / "8").exists():
-            thread(proc, 8, 2, LOOP)
+            add_thread(proc, 8, 2, LOOP)
         return FileNotFoundError(errno.ENOENT, "it has ended")
 
-    refuse(monkeypatch, proc / "7" / "mountinfo", give_birth)
-    looked = survey([(7, 3)], (), proc)
+    refuse_reads(monkeypatch, proc / "7" / "mountinfo", start_thread)
+    looked = survey_mounts([(7, 3)], (), proc)
     assert [mount.space.pid for mount in looked.mounts] == [8]
     assert looked.unseen == ()
 
 
 def test_namespace_that_is_never_read_is_reported(proc: Path) -> None:
-    thread(proc, 7, 2, None)
-    assert survey([(7, 3)], (), proc).unseen == ("the mounts in the mount namespace of process 7",)
+    add_thread(proc, 7, 2, None)
+    assert survey_mounts([(7, 3)], (), proc).unseen == ("the mounts in the mount namespace of process 7",)
 
 
 def test_threads_that_may_not_be_listed_are_counted(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    thread(proc, 7, 2, LOOP)
+    add_thread(proc, 7, 2, LOOP)
     real = Path.iterdir
 
-    def denied(path: Path) -> object:
+    def deny_listing(path: Path) -> object:
         if path == proc / "7" / "task":
             raise PermissionError(errno.EPERM, "hidden")
         return real(path)
 
-    monkeypatch.setattr(Path, "iterdir", denied)
-    assert survey([(7, 3)], (), proc).unseen == ("a thread whose mount namespace may not be read",)
+    monkeypatch.setattr(Path, "iterdir", deny_listing)
+    assert survey_mounts([(7, 3)], (), proc).unseen == ("a thread whose mount namespace may not be read",)
 
 
 def test_the_words_of_a_drive_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -174,10 +176,10 @@ def test_the_words_of_a_drive_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         MountedIn(Mount("0:44", "/b", "btrfs", "/dev/loop3"), elsewhere),
         MountedIn(Mount("0:44", "/b", "btrfs", "/dev/loop3"), elsewhere),
     )
-    monkeypatch.setattr(users, "survey", lambda *_: Survey(mounts, ("the host",)))
+    monkeypatch.setattr(users, "survey_mounts", lambda *_: Survey(mounts, ("the host",)))
     tree = Tree(tmp_path)
-    tree.disk("loop3", "7:3")
-    assert users.users_of(tree["loop3"], tree.devices) == users.Users(
+    tree.add_disk("loop3", "7:3")
+    assert users.find_users(tree["loop3"], tree.devices) == users.Users(
         (
             "/dev/loop3 is mounted at /a",
             "/dev/loop3 is mounted at /b in the mount namespace of process 9",

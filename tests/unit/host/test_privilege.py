@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from opwatch.host import privilege
-from opwatch.host.bpftrace_trial import MOUNT, judge
-from opwatch.host.diagnosis import State, ok
-from opwatch.host.privilege import missing, own_command
+from opwatch.host.bpftrace_trial import MOUNT, judge_trial
+from opwatch.host.diagnosis import State, make_ok
+from opwatch.host.privilege import build_own_command, make_permission_error
 from opwatch.tools import cli
 
 
 def test_the_command_is_a_full_path_that_runs_this_opwatch() -> None:
-    words = shlex.split(own_command())
+    words = shlex.split(build_own_command())
     assert Path(words[0]).is_absolute()
     done = subprocess.run([*words, "--version"], capture_output=True, text=True, check=False, cwd="/")
     assert (done.returncode, done.stdout.split()[0]) == (0, "opwatch")
@@ -37,7 +37,7 @@ def test_a_module_is_not_imported_from_the_working_folder(
     with monkeypatch.context() as other:
         # A Python installation without the opwatch script.
         other.setattr(sys, "executable", "/nonexistent/python")
-        command = own_command()
+        command = build_own_command()
     assert " -P -m opwatch" in command
     real = command.replace("/nonexistent/python", shlex.quote(sys.executable))
     done = subprocess.run(
@@ -56,15 +56,15 @@ def test_script_is_found_through_path_like_a_shell(tmp_path: Path, monkeypatch: 
         (folder / "opwatch").touch(mode)
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
     monkeypatch.setattr(sys, "argv", ["opwatch"])
-    assert own_command() == shutil.which("opwatch") == str(tmp_path / "first" / "opwatch")
+    assert build_own_command() == shutil.which("opwatch") == str(tmp_path / "first" / "opwatch")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["second/opwatch"])
-    assert own_command() == str(tmp_path / "second" / "opwatch")
+    assert build_own_command() == str(tmp_path / "second" / "opwatch")
 
 
 def test_missing_privilege_is_reported_with_the_command() -> None:
-    words = str(missing("opwatch trim audit", "root: it trims", "trim audit ..."))
-    assert words == f"opwatch trim audit needs root: it trims. Try: sudo {own_command()} trim audit ..."
+    words = str(make_permission_error("opwatch trim audit", "root: it trims", "trim audit ..."))
+    assert words == f"opwatch trim audit needs root: it trims. Try: sudo {build_own_command()} trim audit ..."
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_each_command_names_the_missing_privilege(
     assert cli.main(arguments.split()) == 4
     message = capsys.readouterr().err
     assert what in message
-    assert f"Try: sudo {own_command()} {' '.join(arguments.split()[:1])}" in message
+    assert f"Try: sudo {build_own_command()} {' '.join(arguments.split()[:1])}" in message
 
 
 def test_bpftrace_is_ok_only_if_attaching_works() -> None:
-    check = ok("bpftrace", "0.17.0")
-    assert judge(check, None, mount_helps=False).state is State.OK
-    unmounted = judge(check, "kfunc not available", mount_helps=True)
+    check = make_ok("bpftrace", "0.17.0")
+    assert judge_trial(check, None, mount_helps=False).state is State.OK
+    unmounted = judge_trial(check, "kfunc not available", mount_helps=True)
     assert (unmounted.state, unmounted.fix) == (State.NOTE, MOUNT)
-    lacking = judge(check, "kfunc not available", mount_helps=False)
+    lacking = judge_trial(check, "kfunc not available", mount_helps=False)
     assert (lacking.state, lacking.fix) == (State.NOTE, None)
     assert "kfunc not available" in lacking.finding and "--backend bcc" in lacking.finding

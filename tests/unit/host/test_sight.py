@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.check.open_files import deleted_files
+from opwatch.collectors.check.open_files import find_deleted_files
 from opwatch.host import capabilities
-from opwatch.host.mountspaces import MountedIn, MountSpace, elsewhere
-from opwatch.host.sight import out_of_sight
+from opwatch.host.mountspaces import MountedIn, MountSpace, find_foreign_mounts
+from opwatch.host.sight import list_hidden_processes
 from opwatch.host.usage import Mount, parse_mountinfo
-from opwatch.sinks.unseen import Unseen, unseen_document, unseen_lines
+from opwatch.sinks.unseen import Unseen, build_unseen_document, format_unseen
 
 FIRST = {"pid": "pid:[4026531836]", "user": "user:[4026531837]"}
 
 
-def _proc(folder: Path, options: str = "", **namespaces: str) -> Path:
+def _make_proc(folder: Path, options: str = "", **namespaces: str) -> Path:
     """A /proc mounted with these options, seen from these namespaces."""
     (folder / "self" / "ns").mkdir(parents=True)
     for name, identity in {**FIRST, "mnt": "mnt:[1]", **namespaces}.items():
@@ -28,18 +28,18 @@ def _proc(folder: Path, options: str = "", **namespaces: str) -> Path:
     return folder
 
 
-def _unseen(proc: Path) -> list[str]:
-    return out_of_sight(proc, parse_mountinfo((proc / "self" / "mountinfo").read_text()))
+def _list_unseen(proc: Path) -> list[str]:
+    return list_hidden_processes(proc, parse_mountinfo((proc / "self" / "mountinfo").read_text()))
 
 
 @pytest.fixture
 def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Grant or drop CAP_SYS_PTRACE."""
 
-    def set_to(holds: bool) -> None:
-        monkeypatch.setattr(capabilities, "has", lambda name: holds and name == "CAP_SYS_PTRACE")
+    def set_capability(holds: bool) -> None:
+        monkeypatch.setattr(capabilities, "has_capability", lambda name: holds and name == "CAP_SYS_PTRACE")
 
-    return set_to
+    return set_capability
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 def test_hidepid_hides_processes_without_ptrace_capability(
     options: str, tmp_path: Path, hold: Callable[[bool], None]
 ) -> None:
-    proc = _proc(tmp_path, options)
+    proc = _make_proc(tmp_path, options)
     hold(True)
-    assert _unseen(proc) == []
+    assert _list_unseen(proc) == []
     hold(False)
-    assert _unseen(proc) == [f"processes of other users: {proc} hides them (hidepid)"]
+    assert _list_unseen(proc) == [f"processes of other users: {proc} hides them (hidepid)"]
 
 
 @pytest.mark.parametrize(
@@ -63,21 +63,21 @@ def test_proc_without_hiding_options_is_complete(
     options: str, tmp_path: Path, hold: Callable[[bool], None]
 ) -> None:
     hold(False)
-    assert _unseen(_proc(tmp_path, options)) == []
+    assert _list_unseen(_make_proc(tmp_path, options)) == []
 
 
 def test_the_group_does_not_help_where_only_tracers_see(tmp_path: Path, hold: Callable[[bool], None]) -> None:
     hold(False)
-    assert len(_unseen(_proc(tmp_path, f",gid={os.getegid()},hidepid=ptraceable"))) == 1
+    assert len(_list_unseen(_make_proc(tmp_path, f",gid={os.getegid()},hidepid=ptraceable"))) == 1
 
 
 def test_root_of_a_user_namespace_does_not_see_all(tmp_path: Path, hold: Callable[[bool], None]) -> None:
     hold(True)
-    assert len(_unseen(_proc(tmp_path, ",hidepid=2", user="user:[4026532222]"))) == 1
+    assert len(_list_unseen(_make_proc(tmp_path, ",hidepid=2", user="user:[4026532222]"))) == 1
 
 
 def test_container_is_reported(tmp_path: Path) -> None:
-    [words] = _unseen(_proc(tmp_path, pid="pid:[4026532000]"))
+    [words] = _list_unseen(_make_proc(tmp_path, pid="pid:[4026532000]"))
     assert words == "processes outside this PID namespace, as of the host of a container"
 
 
@@ -85,7 +85,7 @@ def test_processes_that_may_not_be_looked_into_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernel threads and ended processes have no open files."""
-    proc = _proc(tmp_path)
+    proc = _make_proc(tmp_path)
     for number, command in ((5, b"bash\0"), (6, b"sh\0"), (7, b""), (8, b"gone\0"), (9, b"cat\0")):
         (proc / str(number)).mkdir()
         (proc / str(number) / "cmdline").write_bytes(command)
@@ -93,17 +93,17 @@ def test_processes_that_may_not_be_looked_into_are_counted(
     (proc / "9" / "fd").mkdir()
     real = Path.iterdir
 
-    def listed(path: Path) -> object:
+    def list_or_deny(path: Path) -> object:
         if path in [proc / number / "fd" for number in ("5", "6", "7")]:
             raise PermissionError
         return real(path)
 
-    monkeypatch.setattr(Path, "iterdir", listed)
-    assert deleted_files(proc).unseen == ("2 processes whose open files may not be read",)
+    monkeypatch.setattr(Path, "iterdir", list_or_deny)
+    assert find_deleted_files(proc).unseen == ("2 processes whose open files may not be read",)
 
 
 def test_mounts_that_only_others_have_are_found_once(tmp_path: Path) -> None:
-    proc = _proc(tmp_path)
+    proc = _make_proc(tmp_path)
     for number, space in ((7, 2), (8, 3), (9, 1)):
         (proc / str(number) / "task" / str(number) / "ns").mkdir(parents=True)
         (proc / str(number) / "task" / str(number) / "ns" / "mnt").symlink_to(f"mnt:[{space}]")
@@ -113,7 +113,7 @@ def test_mounts_that_only_others_have_are_found_once(tmp_path: Path) -> None:
             "41 22 0:44 / /srv rw - btrfs /dev/loop4 rw\n"
             "42 22 0:45 / /proc rw - proc proc rw\nnonsense\n"
         )
-    mounted = elsewhere(parse_mountinfo((proc / "self" / "mountinfo").read_text()), proc)
+    mounted = find_foreign_mounts(parse_mountinfo((proc / "self" / "mountinfo").read_text()), proc)
     assert [(mount.mount.source, mount.mount.point) for mount in mounted.mounts] == [
         ("/dev/loop3", "/mnt/a b"),
         ("/dev/loop4", "/srv"),
@@ -128,12 +128,12 @@ def test_unseen_mounts_are_listed_with_a_remedy_and_a_limit() -> None:
         for at in range(13)
     ]
     unseen = Unseen(tuple(mounts), ("2 processes whose open files may not be read",))
-    text = "\n".join(unseen_lines(unseen))
+    text = "\n".join(format_unseen(unseen))
     assert "/dev/loop0 is mounted at /m0 in the mount namespace of process 77, and nowhere here" in " ".join(
         text.split()
     )
     assert "opwatch trim check --dev /dev/loop9" in text and "loop10" not in text and "and 3 more" in text
     assert "not seen   2 processes" in text and max(map(len, text.split("\n"))) <= 80
-    assert len(unseen_document(unseen)["elsewhere"]) == 13
-    assert list(unseen_lines(Unseen((), ()))) == []
-    assert unseen_document(Unseen((), ())) == {"elsewhere": [], "unseen": []}
+    assert len(build_unseen_document(unseen)["elsewhere"]) == 13
+    assert list(format_unseen(Unseen((), ()))) == []
+    assert build_unseen_document(Unseen((), ())) == {"elsewhere": [], "unseen": []}

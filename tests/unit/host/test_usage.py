@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.device import BlockDevice
-from opwatch.host.usage import Usage, mount_of, parse_mountinfo, parse_swaps, read_usage
+from opwatch.host.usage import Usage, find_mount, parse_mountinfo, parse_swaps, read_usage
 from tests.unit.support.mounts import MOUNTINFO, SWAPS
-from tests.unit.support.sysfs import Tree, write
+from tests.unit.support.sysfs import Tree, write_attributes
 
 
 def test_mountinfo_is_read_with_its_escapes() -> None:
@@ -23,8 +23,8 @@ def test_swap_files_are_no_swap_devices() -> None:
     assert parse_swaps("") == []
 
 
-def points(usage: Usage, device: BlockDevice) -> list[str]:
-    return [mount.point for mount in usage.mounts_of(device)]
+def list_mount_points(usage: Usage, device: BlockDevice) -> list[str]:
+    return [mount.point for mount in usage.find_mounts(device)]
 
 
 def test_mount_has_its_own_and_its_filesystems_options() -> None:
@@ -39,45 +39,45 @@ def test_mount_has_its_own_and_its_filesystems_options() -> None:
 )
 def test_path_belongs_to_the_longest_mount_point(path: str, point: str | None) -> None:
     mounts = parse_mountinfo(MOUNTINFO)
-    mount = mount_of(path, mounts)
+    mount = find_mount(path, mounts)
     assert mount and mount.point == (point or "/mnt/two words\\")
 
 
 def test_later_of_two_mounts_on_the_same_point_counts() -> None:
     lines = [f"3{n} 1 8:{n} / /m rw - ext4 /dev/sda{n} rw" for n in (1, 2)]
-    mount = mount_of("/m/x", parse_mountinfo("\n".join(lines)))
+    mount = find_mount("/m/x", parse_mountinfo("\n".join(lines)))
     assert mount and mount.dev == "8:2"
-    assert mount_of("/other", parse_mountinfo("\n".join(lines))) is None
+    assert find_mount("/other", parse_mountinfo("\n".join(lines))) is None
 
 
 def test_mounts_are_found_by_number_by_name_and_by_mapper_name(tree: Tree, usage: Usage) -> None:
-    assert points(usage, tree["sda1"]) == ["/boot"]
-    assert points(usage, tree["cciss/c0d0"]) == ["/mnt/two words\\"]
+    assert list_mount_points(usage, tree["sda1"]) == ["/boot"]
+    assert list_mount_points(usage, tree["cciss/c0d0"]) == ["/mnt/two words\\"]
     # btrfs has a device number of its own.
-    assert points(usage, tree["dm-0"]) == ["/"]
-    assert points(usage, tree["sda"]) == []
+    assert list_mount_points(usage, tree["dm-0"]) == ["/"]
+    assert list_mount_points(usage, tree["sda"]) == []
 
 
 def test_hidden_disk_has_no_mounts_of_device_number_zero(tree: Tree) -> None:
     usage = Usage(parse_mountinfo("1 2 0:0 / /odd rw - odd none rw\n"), [], {})
-    assert points(usage, tree["nvme1c1n1"]) == []
+    assert list_mount_points(usage, tree["nvme1c1n1"]) == []
 
 
 def test_a_link_as_source_is_followed(tree: Tree) -> None:
     mounts = parse_mountinfo("1 2 0:45 / /data rw - btrfs /dev/disk/by-id/x rw\n")
     usage = Usage(mounts, [], {}, canonical={"/dev/disk/by-id/x": "/dev/sdb3"}.__getitem__)
-    assert points(usage, tree["sdb3"]) == ["/data"]
-    assert points(usage, tree["sdb2"]) == []
+    assert list_mount_points(usage, tree["sdb3"]) == ["/data"]
+    assert list_mount_points(usage, tree["sdb2"]) == []
 
 
 def test_usage_reads_proc_and_btrfs_members(tmp_path: Path, tree: Tree) -> None:
     proc = tmp_path / "proc"
-    write(proc, {"self/mountinfo": MOUNTINFO, "swaps": SWAPS})
-    write(tree.sys / "fs/btrfs/0123/devices", {"sdb3": "", "cciss!c0d0": ""})
+    write_attributes(proc, {"self/mountinfo": MOUNTINFO, "swaps": SWAPS})
+    write_attributes(tree.sys / "fs/btrfs/0123/devices", {"sdb3": "", "cciss!c0d0": ""})
     usage = read_usage(proc, tree.sys)
     assert len(usage.mounts) == 5 and usage.is_swap(tree["sdb1"]) and not usage.is_swap(tree["sdb2"])
-    assert usage.member_of(tree["sdb3"]) == usage.member_of(tree["cciss/c0d0"]) == "btrfs 0123"
-    assert usage.member_of(tree["sdb2"]) is None
+    assert usage.find_btrfs(tree["sdb3"]) == usage.find_btrfs(tree["cciss/c0d0"]) == "btrfs 0123"
+    assert usage.find_btrfs(tree["sdb2"]) is None
 
 
 def test_usage_without_proc_is_empty(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 
-from tests.unit.house.imports import circles
-from tests.unit.house.test_architecture import ROOT, tracked
+from tests.unit.house.imports import find_cycles
+from tests.unit.house.test_architecture import ROOT, list_tracked
 
 _COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 # A definition starts its line with the type, and the body follows the arguments.
@@ -24,7 +24,7 @@ _ROOTS = ("opwatch", "bpf", "")
 _NAME = re.compile(r"\b[a-z_]\w*\b")
 
 
-def defined_in(name: str, source: str) -> set[str]:
+def find_definitions(name: str, source: str) -> set[str]:
     """Return the functions that other files can call: all of a header, the non-static ones of a source
     file."""
     return {
@@ -34,7 +34,7 @@ def defined_in(name: str, source: str) -> set[str]:
     }
 
 
-def includes(files: Mapping[str, str]) -> dict[str, set[str]]:
+def find_includes(files: Mapping[str, str]) -> dict[str, set[str]]:
     """Return the included files of each file; generated files are left out."""
     edges = {}
     for name, source in files.items():
@@ -49,7 +49,7 @@ def includes(files: Mapping[str, str]) -> dict[str, set[str]]:
     return edges
 
 
-def rooms(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
+def group_by_folder(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """Return the same edges among folders."""
     among: dict[str, set[str]] = defaultdict(set)
     for name, targets in edges.items():
@@ -58,13 +58,13 @@ def rooms(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
     return among
 
 
-def calls_among(files: Mapping[str, str]) -> dict[str, set[str]]:
+def find_calls(files: Mapping[str, str]) -> dict[str, set[str]]:
     """Return the calls among `files`: path -> source. Functions defined in several files, such as twin
     programs, are left out."""
     sources = {name: _DECLARATION.sub(" ", _COMMENT_OR_TEXT.sub(" ", text)) for name, text in files.items()}
     definers: dict[str, list[str]] = defaultdict(list)
     for name, source in sources.items():
-        for function in defined_in(name, source):
+        for function in find_definitions(name, source):
             definers[function].append(name)
     calls: dict[str, set[str]] = {}
     for name, source in sources.items():
@@ -73,9 +73,9 @@ def calls_among(files: Mapping[str, str]) -> dict[str, set[str]]:
     return calls
 
 
-def files_in_circles(files: Mapping[str, str]) -> list[list[str]]:
+def find_file_cycles(files: Mapping[str, str]) -> list[list[str]]:
     """Return cycles among files by their calls."""
-    return circles(calls_among(files))
+    return find_cycles(find_calls(files))
 
 
 def test_call_rule_finds_violations() -> None:
@@ -83,24 +83,24 @@ def test_call_rule_finds_violations() -> None:
     two = "int two(int a)\n{\n\treturn three(a);\n}\n"
     three = "static inline int three(int a)\n{\n\treturn one(a);\n}\n"
     circle = {"one.c": one, "two.c": two, "three.h": three, "all.h": "int one(int a, int (*by)(int));\n"}
-    assert files_in_circles(circle) == [["one.c", "three.h", "two.c"]]
+    assert find_file_cycles(circle) == [["one.c", "three.h", "two.c"]]
     # Another file's static function cannot be called, and a comment is not a call.
-    assert files_in_circles({"one.c": one, "two.c": two, "three.c": three}) == []
-    assert files_in_circles({"one.c": one, "two.c": two.replace("return three(a)", "/* one(a) */")}) == []
+    assert find_file_cycles({"one.c": one, "two.c": two, "three.c": three}) == []
+    assert find_file_cycles({"one.c": one, "two.c": two.replace("return three(a)", "/* one(a) */")}) == []
 
 
 def test_include_rule_finds_violations() -> None:
     one = {"opwatch/a/x.h": '#include "b/y.h"\n', "opwatch/b/y.h": '#include "../a/x.h"\n#include "made.h"\n'}
-    assert circles(includes(one)) == [["opwatch/a/x.h", "opwatch/b/y.h"]]
+    assert find_cycles(find_includes(one)) == [["opwatch/a/x.h", "opwatch/b/y.h"]]
     two = {"opwatch/a/x.h": '#include "b/y.h"', "opwatch/b/y.h": "", "opwatch/b/z.h": '#include "a/w.h"'}
     two["opwatch/a/w.h"] = ""
-    assert circles(includes(two)) == []
-    assert circles(rooms(includes(two))) == [["opwatch/a", "opwatch/b"]]
+    assert find_cycles(find_includes(two)) == []
+    assert find_cycles(group_by_folder(find_includes(two))) == [["opwatch/a", "opwatch/b"]]
 
 
 @cache
-def sources_in_c() -> dict[str, str]:
-    paths = {str(path.relative_to(ROOT)): path for path in tracked() if path.suffix in (".c", ".h")}
+def read_c_sources() -> dict[str, str]:
+    paths = {str(path.relative_to(ROOT)): path for path in list_tracked() if path.suffix in (".c", ".h")}
     # bcc compiles a single text, in the frame of tools/bcc/dialect.h.
     files = {name: path.read_text() for name, path in paths.items() if name.startswith(("opwatch/", "bpf/"))}
     assert len(files) > 50
@@ -108,12 +108,12 @@ def sources_in_c() -> dict[str, str]:
 
 
 def test_c_files_have_no_cycles() -> None:
-    assert files_in_circles(sources_in_c()) == []
-    assert circles(includes(sources_in_c())) == []
+    assert find_file_cycles(read_c_sources()) == []
+    assert find_cycles(find_includes(read_c_sources())) == []
 
 
 def test_c_folders_have_no_cycles() -> None:
-    assert circles(rooms(includes(sources_in_c()))) == []
+    assert find_cycles(group_by_folder(find_includes(read_c_sources()))) == []
     # Programs in bpf/ call functions in included headers, and a map may share its name with a program.
-    own = {name: source for name, source in sources_in_c().items() if name.startswith("opwatch/")}
-    assert circles(rooms(calls_among(own))) == []
+    own = {name: source for name, source in read_c_sources().items() if name.startswith("opwatch/")}
+    assert find_cycles(group_by_folder(find_calls(own))) == []

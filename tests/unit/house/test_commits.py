@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.commits import faults
+from tests.commits import find_faults
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from tests.commits import faults
     ["bpf: count zones as writes\n", "trim audit, trim check: agree\n\nWhy.\n", "tests/vm: boot 5.10\n"],
 )
 def test_a_good_message_has_no_faults(message: str) -> None:
-    assert faults(message) == []
+    assert find_faults(message) == []
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_a_good_message_has_no_faults(message: str) -> None:
     ],
 )
 def test_bad_message_names_its_fault(message: str, fault: str) -> None:
-    assert any(fault in text for text in faults(message))
+    assert any(fault in text for text in find_faults(message))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.formats import Fuzz
+from tests.fuzz.formats import FormatFuzzer
 
-TARGETS = tuple(Fuzz(0).targets)
+TARGETS = tuple(FormatFuzzer(0).targets)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_input_is_refused_or_sound(target: str) -> None:
-    Fuzz(5).run(400, target)
+    FormatFuzzer(5).run_inputs(400, target)

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from tests.unit.house.imports import parsed
-from tests.unit.house.test_architecture import package
+from tests.unit.house.imports import parse_source
+from tests.unit.house.test_architecture import read_package
 
 # Modules of the standard library, and our modules that import many others.
 HEAVY = (
@@ -42,7 +42,7 @@ AUDIT = (
     *("concurrent", "logging", "mmap"),
 )
 # Our modules cost time in every command.
-NOTHING = (
+ALL_HEAVY = (
     *HEAVY,
     *WATCH,
     "opwatch.tools.cli",
@@ -54,7 +54,7 @@ NOTHING = (
 )
 
 
-def _imported(program: str) -> set[str]:
+def _list_imported(program: str) -> set[str]:
     argv = [sys.executable, "-c", f"import sys; {program}; print(*sys.modules, file=sys.stderr)"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     return set(done.stderr.split())
@@ -63,7 +63,7 @@ def _imported(program: str) -> set[str]:
 @pytest.mark.parametrize(
     ("program", "spared"),
     [
-        ("sys.argv[1:] = ['--version']; from opwatch.__main__ import main; main()", NOTHING),
+        ("sys.argv[1:] = ['--version']; from opwatch.__main__ import main; main()", ALL_HEAVY),
         ("import opwatch.tools.commands.watch", HEAVY),
         ("import opwatch.tools.commands.trim.check", CHECK),
         (
@@ -73,15 +73,15 @@ def _imported(program: str) -> set[str]:
         ),
         (
             "import opwatch.tools.dashboard.showing",
-            ("textual", "opwatch.recording.reading.reader", "opwatch.tools.kept_run"),
+            ("textual", "opwatch.recording.reading.reader", "opwatch.tools.run_recorder"),
         ),
     ],
     ids=["version", "watch", "check", "audit", "dashboard"],
 )
 def test_start_imports_only_needed_modules(program: str, spared: tuple[str, ...]) -> None:
     # An interpreter imports some modules itself, for example for a .pth file.
-    floor = _imported("0")
-    assert [name for name in spared if name in _imported(program) - floor] == []
+    floor = _list_imported("0")
+    assert [name for name in spared if name in _list_imported(program) - floor] == []
 
 
 def test_garbage_collection_is_skipped_at_exit() -> None:
@@ -94,7 +94,7 @@ def test_garbage_collection_is_skipped_at_exit() -> None:
 
 # Modules with imports inside functions, to keep them out of a start, and the reasons. The extension does not
 # count, because it is optional and may be built without its tracer.
-LATE = {
+LATE_IMPORTS = {
     # Importing the judging modules takes as long as a small trim, so the import happens during the trim.
     "opwatch.collectors.audit.accounts": 10,
     "opwatch.collectors.audit.trimming": 3,
@@ -116,23 +116,25 @@ LATE = {
     # Drives are polled in a thread, and a run without polls does not need the module.
     "opwatch.collectors.firmware.counting": 2,
     "opwatch.collectors.firmware.live": 3,
-    "opwatch.samples.story": 2,
+    "opwatch.samples.presenter": 2,
     # One of several, selected by an option.
     "opwatch.tools.backends": 2,
     "opwatch.tools.commands.counters": 4,
     # The dashboard needs textual, which is large and optional.
     "opwatch.tools.commands.replay": 1,
-    "opwatch.tools.commands.watch": 2,
+    "opwatch.tools.commands.watch": 3,
     # textual takes half of the time to the first screen, and is imported while programs are loaded; the
     # module that keeps the last hour takes nearly as long, and is imported after the first interval is shown.
     "opwatch.tools.dashboard.showing": 2,
 }
 
 
-def late_imports(source: str) -> int:
+def count_late_imports(source: str) -> int:
     """Return the number of imports inside functions, except imports of the extension."""
     functions = (
-        node for node in ast.walk(parsed(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        node
+        for node in ast.walk(parse_source(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
     late = {
         node: ast.unparse(node)
@@ -144,10 +146,12 @@ def late_imports(source: str) -> int:
 
 
 def test_a_late_import_is_found() -> None:
-    assert late_imports("import a\ndef f():\n    import b\n    def g():\n        from c import d") == 2
-    assert late_imports("def f():\n    from opwatch._native import Tracer") == 0
+    assert count_late_imports("import a\ndef f():\n    import b\n    def g():\n        from c import d") == 2
+    assert count_late_imports("def f():\n    from opwatch._native import Tracer") == 0
 
 
 def test_imports_are_at_the_top() -> None:
     """Exceptions are imports with a measured start-up cost, a comment, and a row here."""
-    assert {name: late for name, source in package().items() if (late := late_imports(source))} == LATE
+    assert {
+        name: late for name, source in read_package().items() if (late := count_late_imports(source))
+    } == LATE_IMPORTS

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-from opwatch.host.privilege import DUCKDB, TEXTUAL, install_command
+from opwatch.host.privilege import DUCKDB, TEXTUAL, build_install_command
 
 ROOT = Path(__file__).parents[3]
 _INSTALLS = re.compile(
@@ -23,7 +23,7 @@ _BY_NAME = re.compile(r"(?<![\w./\\-])opwatch(?![\w./-]|\\-)")
 _WITH_EXTRAS = re.compile(r"(?<![\w./-])opwatch\[")
 
 
-def by_name(text: str) -> list[str]:
+def find_installs_by_name(text: str) -> list[str]:
     """Return what installs opwatch by its name."""
     lines = [line for match in _INSTALLS.finditer(text) for line in match.groups() if line]
     # In prose the command ends with its code span.
@@ -40,7 +40,7 @@ def test_installing_by_name_is_found_in_each_form() -> None:
         "uv tool install opwatch",
         "the package 'opwatch[analysis]' has it",
     ):
-        assert by_name(text), text
+        assert find_installs_by_name(text), text
     for text in (
         "pip install .",
         "pip install /usr/src/opwatch",
@@ -49,7 +49,7 @@ def test_installing_by_name_is_found_in_each_form() -> None:
         "/usr/local/lib/opwatch/bin/python -m pip install 'duckdb>=2,<3'",
         "`pip install .` installs opwatch as any package",
     ):
-        assert not by_name(text), text
+        assert not find_installs_by_name(text), text
 
 
 def test_no_file_installs_opwatch_by_name() -> None:
@@ -59,7 +59,7 @@ def test_no_file_installs_opwatch_by_name() -> None:
         path = ROOT / name
         if not name or name.startswith("tests/fixtures/") or path == Path(__file__) or not path.is_file():
             continue
-        if lines := by_name(path.read_text(errors="replace").replace("\\-", "-")):
+        if lines := find_installs_by_name(path.read_text(errors="replace").replace("\\-", "-")):
             by_file[name] = lines
     assert by_file == {}
 
@@ -71,5 +71,5 @@ def test_extras_exist_in_the_package() -> None:
 
 
 def test_install_command_is_for_the_python_that_runs() -> None:
-    words = shlex.split(install_command(TEXTUAL))
+    words = shlex.split(build_install_command(TEXTUAL))
     assert words[-5:] == [sys.executable, "-m", "pip", "install", TEXTUAL]

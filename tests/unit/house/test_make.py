@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from tests.unit.house.test_architecture import ROOT, tracked
+from tests.unit.house.test_architecture import ROOT, list_tracked
 
 # Targets that neither CI nor `make smoke` runs, and the reasons.
-LEFT_OUT = {
+NOT_SMOKED = {
     "bench-saturation": "boots a guest of its own for minutes; CI type-checks its module",
     "exactness": "boots a guest of every kernel; CI runs the same tests on the kernels of its tier",
     "format": "changes the checkout; `make lint` runs the same tools",
@@ -24,34 +24,34 @@ _LINE = re.compile(r"^\s*(?:\$ |# )?(?:sudo )?make ([a-z][\w-]*)", re.MULTILINE)
 _MANUAL = re.compile(r"\\fBmake ([a-z][\w-]*)|^\.B make ([a-z][\w-]*)", re.MULTILINE)
 
 
-def targets_of(makefile: str) -> set[str]:
+def find_targets(makefile: str) -> set[str]:
     return set(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE))
 
 
-def smoked_by(makefile: str) -> set[str]:
+def find_smoke_targets(makefile: str) -> set[str]:
     """Return the targets that `make smoke` runs, with their dependencies."""
     named = set(re.findall(r"\$\(call smoke_run,([\w-]+)", makefile))
     rules = dict(re.findall(r"^([a-z][\w-]*):(.*)$", makefile, re.MULTILINE))
     return named | {needed for target in named for needed in rules[target].split()}
 
 
-def named_in_markdown(page: str) -> set[str]:
+def find_markdown_targets(page: str) -> set[str]:
     """Return the targets in inline code and in code blocks; prose may "make" anything."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     return set(_INLINE.findall(page)).union(*(_LINE.findall(block) for block in blocks))
 
 
-def named_in_manual(page: str) -> set[str]:
+def find_manual_targets(page: str) -> set[str]:
     return {word for words in _MANUAL.findall(page) for word in words if word}
 
 
-def named() -> dict[str, set[str]]:
+def find_named_targets() -> dict[str, set[str]]:
     """Return each target named in documents, with the documents."""
     # The changelog names former targets.
-    pages = [path for path in tracked() if path.suffix in (".md", ".1") and path.name != "CHANGELOG.md"]
+    pages = [path for path in list_tracked() if path.suffix in (".md", ".1") and path.name != "CHANGELOG.md"]
     places: dict[str, set[str]] = {}
     for path in pages:
-        find = named_in_manual if path.suffix == ".1" else named_in_markdown
+        find = find_manual_targets if path.suffix == ".1" else find_markdown_targets
         for target in find(path.read_text()):
             places.setdefault(target, set()).add(str(path.relative_to(ROOT)))
     return places
@@ -59,21 +59,25 @@ def named() -> dict[str, set[str]]:
 
 def test_names_are_found_in_code_and_not_in_prose() -> None:
     page = "We\nmake no promise. `make one`, `make two X=1`\n```sh\nmake three  # it\n$ sudo make four\n```\n"
-    assert named_in_markdown(page) == {"one", "two", "three", "four"}
-    assert named_in_manual("they\nmake it\n\\fBmake one\\fR\n.B make two\n") == {"one", "two"}
+    assert find_markdown_targets(page) == {"one", "two", "three", "four"}
+    assert find_manual_targets("they\nmake it\n\\fBmake one\\fR\n.B make two\n") == {"one", "two"}
 
 
 def test_documents_name_targets_that_exist() -> None:
-    targets = targets_of((ROOT / "Makefile").read_text())
-    assert {target: places for target, places in named().items() if target not in targets} == {}
-    assert len(named()) > 20
+    targets = find_targets((ROOT / "Makefile").read_text())
+    assert {target: places for target, places in find_named_targets().items() if target not in targets} == {}
+    assert len(find_named_targets()) > 20
 
 
 def test_ci_runs_every_target_that_a_document_names() -> None:
     makefile = (ROOT / "Makefile").read_text()
     by_ci = set(_LINE.findall((ROOT / ".ci/run").read_text()))
     assert {"smoke", "lint"} <= by_ci
-    run = by_ci | smoked_by(makefile)
-    assert {target: places for target, places in named().items() if target not in run | LEFT_OUT.keys()} == {}
-    assert not LEFT_OUT.keys() & run, "a target that CI runs needs no reason"
-    assert LEFT_OUT.keys() <= targets_of(makefile)
+    run = by_ci | find_smoke_targets(makefile)
+    assert {
+        target: places
+        for target, places in find_named_targets().items()
+        if target not in run | NOT_SMOKED.keys()
+    } == {}
+    assert not NOT_SMOKED.keys() & run, "a target that CI runs needs no reason"
+    assert NOT_SMOKED.keys() <= find_targets(makefile)

@@ -11,7 +11,7 @@ from opwatch import errors
 from opwatch.sinks import devices, lines
 from opwatch.tools.cli import COMMANDS
 from opwatch.tools.commands import flight, sweep, trim
-from opwatch.trace.trust import Trust
+from opwatch.trace.trust import LossAccount
 
 NAMES = [
     *COMMANDS,
@@ -23,13 +23,13 @@ PAGE = (Path(__file__).parents[3] / "docs" / "man" / "opwatch.1").read_text()
 TEXT = PAGE.replace("\\-", "-").replace("\\&", "")
 
 
-def section(command: str) -> str:
+def find_section(command: str) -> str:
     """Return the part of the page that describes a command."""
     begin = TEXT.index(f".SS opwatch {command}\n")
     return TEXT[begin : TEXT.index("\n.S", begin + 1)]
 
 
-def arguments_of(command: str) -> argparse.ArgumentParser:
+def make_parser(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     name, _, verb = command.partition(" ")
     module = sweep.MODULES.get(verb, verb) if name == "sweep" else verb
@@ -43,7 +43,7 @@ def described_options(command: str) -> set[str]:
     """Return the options that the page describes for a command."""
     return {
         word.strip('",').partition("\\f")[0]
-        for line in section(command).splitlines()
+        for line in find_section(command).splitlines()
         if line.startswith((".B -", ".BI -", ".BR -"))
         for word in line.split()
         if word.startswith("-") and word.strip('",') != "--"
@@ -52,13 +52,13 @@ def described_options(command: str) -> set[str]:
 
 @pytest.mark.parametrize("command", NAMES)
 def test_every_option_is_described_and_no_other(command: str) -> None:
-    parser = arguments_of(command)
+    parser = make_parser(command)
     known = {option for action in parser._actions for option in action.option_strings}
     assert described_options(command) == known
 
 
 def test_every_option_of_the_simulated_drive_is_described_and_no_other() -> None:
-    (verbs,) = [action.choices for action in arguments_of("drive")._actions if action.dest == "verb"]
+    (verbs,) = [action.choices for action in make_parser("drive")._actions if action.dest == "verb"]
     assert isinstance(verbs, dict)
     for verb, parser in verbs.items():
         known = {option for action in parser._actions for option in action.option_strings} - {"-h", "--help"}
@@ -67,7 +67,7 @@ def test_every_option_of_the_simulated_drive_is_described_and_no_other() -> None
 
 @pytest.mark.parametrize("command", NAMES)
 def test_help_can_be_printed(command: str) -> None:
-    assert arguments_of(command).format_help().startswith("usage: ")
+    assert make_parser(command).format_help().startswith("usage: ")
 
 
 def test_every_column_is_described() -> None:
@@ -79,7 +79,7 @@ def test_every_column_is_described() -> None:
 def test_every_key_of_the_trust_line_is_described() -> None:
     begin = TEXT.index(".SH TRUST LINE")
     account = TEXT[begin : TEXT.index("\n.SH", begin + 1)]
-    assert [column.name for column in dataclasses.fields(Trust) if column.name not in account] == []
+    assert [column.name for column in dataclasses.fields(LossAccount) if column.name not in account] == []
 
 
 def test_every_exit_status_is_described() -> None:

@@ -8,7 +8,7 @@ from unittest import mock
 ROOT = Path(__file__).parents[3]
 
 
-def package_folders() -> dict[str, str]:
+def read_package_folders() -> dict[str, str]:
     """Return the package folders in setup.py, without running the setup."""
     with mock.patch("setuptools.setup") as setup:
         runpy.run_path(str(ROOT / "setup.py"))
@@ -23,11 +23,11 @@ def test_the_map_names_every_package_of_the_tree() -> None:
         for path in (ROOT / top).rglob("__init__.py")
         if not any(parent.is_symlink() for parent in path.relative_to(ROOT).parents)
     }
-    assert set(package_folders().values()) == folders
+    assert set(read_package_folders().values()) == folders
 
 
 def test_symlinks_match_the_package_map() -> None:
-    for name, folder in package_folders().items():
+    for name, folder in read_package_folders().items():
         assert (ROOT / name.replace(".", "/")).resolve() == (ROOT / folder).resolve()
 
 

@@ -9,7 +9,9 @@ from tests import supported
 
 def test_the_list_of_drives_is_that_of_the_catalogue() -> None:
     page = supported.SECTION.path.read_text()
-    assert page == supported.SECTION.renewed(page, supported.table()), "run python -m tests.supported --write"
+    assert page == supported.SECTION.replace_body(page, supported.format_table()), (
+        "run python -m tests.supported --write"
+    )
     assert all(entry.drives in page for entry in load_catalogue(system=Path("/nonexistent")).entries)
 
 

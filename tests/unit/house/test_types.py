@@ -11,7 +11,7 @@ _TYPE = re.compile(r"^(?:struct|enum) (\w+?)(?:___\w+)? \{", re.MULTILINE)
 _RELOCATED = re.compile(r"preserve_access_index.*?#pragma clang attribute pop", re.DOTALL)
 
 
-def _types_of_programs() -> set[str]:
+def _find_program_types() -> set[str]:
     names: set[str] = set()
     for path in (ROOT / "bpf").rglob("*.[ch]"):
         text = path.read_text()
@@ -21,29 +21,29 @@ def _types_of_programs() -> set[str]:
     return names
 
 
-def _table(file: str, name: str) -> str:
+def _read_table(file: str, name: str) -> str:
     text = (ROOT / "opwatch/_native/common" / file).read_text()
     start = text.index(f"{name}[] = {{")
     return text[start : text.index("};", start)]
 
 
-def _kept() -> list[str]:
-    return re.findall(r'"(\w+)"', _table("selection.c", "named"))
+def _list_kept_types() -> list[str]:
+    return re.findall(r'"(\w+)"', _read_table("selection.c", "named"))
 
 
 def test_every_type_that_a_program_names_is_kept() -> None:
-    names = _types_of_programs()
+    names = _find_program_types()
     assert {"request", "bio", "req_opf"} <= names
-    assert names <= set(_kept())
+    assert names <= set(_list_kept_types())
 
 
 def test_names_are_sorted_for_the_lookup() -> None:
-    assert _kept() == sorted(set(_kept()))
+    assert _list_kept_types() == sorted(set(_list_kept_types()))
 
 
 def test_attach_targets_of_typed_programs_are_listed() -> None:
     kinds = {"tp_btf": "AT_EVENT", "fentry": "AT_ENTRY", "fexit": "AT_EXIT"}
-    known = set(re.findall(r'\b(AT_\w+)\("(\w+)"\)', _table("types.c", "targets")))
+    known = set(re.findall(r'\b(AT_\w+)\("(\w+)"\)', _read_table("types.c", "targets")))
     sections = {
         (kinds[kind], name)
         for path in (ROOT / "bpf").rglob("*.[ch]")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.unit.house.imports import parsed
-from tests.unit.house.test_architecture import ROOT, package, tracked
+from tests.unit.house.imports import parse_source
+from tests.unit.house.test_architecture import ROOT, list_tracked, read_package
 
 EMPTY = frozenset(("found", "each", "seen", "told", "held"))
 # Recordings contain this class name, and old recordings must stay readable.
@@ -18,7 +18,7 @@ _SMALL = re.compile(r"(fio|bcc|bpftrace|libata|id|major:minor|struct \w+|enum \w
 C_OUTSIDE_OF_CODE = re.compile(r'''/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\])'|"(?:\\.|[^"\\\n])*"''', re.DOTALL)
 
 
-def _names_of(node: ast.AST) -> list[str | None]:
+def _find_names(node: ast.AST) -> list[str | None]:
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
             return [name]
@@ -33,17 +33,17 @@ def _names_of(node: ast.AST) -> list[str | None]:
     return []
 
 
-def empty_names(source: str) -> list[str]:
+def find_empty_names(source: str) -> list[str]:
     """Return every such name in Python code, with its line."""
     return [
         f"{getattr(node, 'lineno', 0)}: {name}"
-        for node in ast.walk(parsed(source))
-        for name in _names_of(node)
+        for node in ast.walk(parse_source(source))
+        for name in _find_names(node)
         if name and name.strip("_") in EMPTY
     ]
 
 
-def empty_names_in_c(source: str) -> list[str]:
+def find_empty_c_names(source: str) -> list[str]:
     """Return every such word in C code outside comments and strings, with its line."""
     code = C_OUTSIDE_OF_CODE.sub(lambda words: re.sub(r"[^\n]", " ", words[0]), source)
     return [
@@ -54,12 +54,12 @@ def empty_names_in_c(source: str) -> list[str]:
     ]
 
 
-def unfinished(source: str) -> list[str]:
+def find_unfinished(source: str) -> list[str]:
     """Return docstrings that start or end in the middle of a sentence, by their first words."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     texts = [
         text
-        for node in ast.walk(parsed(source))
+        for node in ast.walk(parse_source(source))
         if isinstance(node, documented) and (text := ast.get_docstring(node))
     ]
     return [
@@ -71,7 +71,7 @@ def unfinished(source: str) -> list[str]:
     ]
 
 
-def lone_ends(source: str) -> list[int]:
+def find_lone_ends(source: str) -> list[int]:
     """Return lines of comments with text on the first line and the end marker on a separate line."""
     return [
         source.count("\n", 0, comment.start()) + 1
@@ -84,39 +84,39 @@ def test_the_rules_find_such_names() -> None:
     source = (
         "def f(told, *held):\n    found = [each for each in told]\n    self._seen = found\n    return found"
     )
-    assert sorted(empty_names(source)) == ["1: held", "1: told", "2: each", "2: found", "3: _seen"]
-    assert empty_names("import os as found\ntry: ...\nexcept E as seen: ...") == ["1: found", "3: seen"]
-    assert not empty_names("f(held=x.found, named='told')  # each, seen")
-    assert empty_names_in_c('/* found\n * held */\nint found = \'"\' + "told"; // seen') == ["3: found"]
-    assert empty_names("class Seen: ...\nclass Held: ...\nclass HeldDisk: ...") == ["1: seen"]
-    assert unfinished('"""Of all."""') == ["Of all."]
-    assert unfinished('def f():\n    """what it is."""\nclass C:\n    """A thing"""') == [
+    assert sorted(find_empty_names(source)) == ["1: held", "1: told", "2: each", "2: found", "3: _seen"]
+    assert find_empty_names("import os as found\ntry: ...\nexcept E as seen: ...") == ["1: found", "3: seen"]
+    assert not find_empty_names("f(held=x.found, named='told')  # each, seen")
+    assert find_empty_c_names('/* found\n * held */\nint found = \'"\' + "told"; // seen') == ["3: found"]
+    assert find_empty_names("class Seen: ...\nclass Held: ...\nclass HeldDisk: ...") == ["1: seen"]
+    assert find_unfinished('"""Of all."""') == ["Of all."]
+    assert find_unfinished('def f():\n    """what it is."""\nclass C:\n    """A thing"""') == [
         "what it is.",
         "A thing",
     ]
-    assert not unfinished('"""fio as it is run."""\ndef f():\n    """struct ow_flow."""')
-    assert lone_ends("/* One.\n */\n/*\n * Two.\n */\n/* Three.\n * Four. */") == [1]
+    assert not find_unfinished('"""fio as it is run."""\ndef f():\n    """struct ow_flow."""')
+    assert find_lone_ends("/* One.\n */\n/*\n * Two.\n */\n/* Three.\n * Four. */") == [1]
 
 
 def test_names_are_nouns_of_their_objects() -> None:
     places = {
         str(path.relative_to(ROOT)): names
-        for path in tracked()
+        for path in list_tracked()
         if path.suffix in (".py", ".c", ".h")
-        if (names := (empty_names if path.suffix == ".py" else empty_names_in_c)(path.read_text()))
+        if (names := (find_empty_names if path.suffix == ".py" else find_empty_c_names)(path.read_text()))
     }
     assert not places, f"name it by what it is: {places}"
 
 
 def test_docstrings_of_the_core_are_whole() -> None:
-    places = {name: texts for name, source in package().items() if (texts := unfinished(source))}
+    places = {name: texts for name, source in read_package().items() if (texts := find_unfinished(source))}
     assert not places, f"say it as a sentence, with its subject: {places}"
 
 
 def test_comments_in_c_do_not_end_alone() -> None:
     ends = {
         str(path.relative_to(ROOT)): lines
-        for path in tracked()
-        if path.suffix in (".c", ".h") and (lines := lone_ends(path.read_text()))
+        for path in list_tracked()
+        if path.suffix in (".c", ".h") and (lines := find_lone_ends(path.read_text()))
     }
     assert not ends, f"begin with /* on its own line, or say it in one line: {ends}"

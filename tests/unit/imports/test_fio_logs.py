@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.imports.fio_logs import read_fio_logs
+from opwatch.imports.fio_logs import parse_fio_logs
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.observation import Observation
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
 from opwatch.tools.cli import main
-from tests.unit.sinks.test_schema import problems
+from tests.unit.sinks.test_schema import find_problems
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 GOOD, BAD = FIXTURES / "good" / "fio", FIXTURES / "bad" / "imports"
 
 
-def imported(
+def import_logs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *names: str, options: tuple[str, ...] = ()
 ) -> tuple[list[dict[str, Any]], str]:
     """Import the logs and return (replay as JSON lines, messages of the import)."""
@@ -30,19 +30,19 @@ def imported(
     assert main(["replay", "--json", str(recording)]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     lines = [line for line in lines if line["type"] != "fio"]
-    assert all(not problems(line) for line in lines)
+    assert all(not find_problems(line) for line in lines)
     return lines, said
 
 
-def finals(source: ImportedFile) -> list[Observation]:
-    story = Story()
-    news = [one for entry in source.entries for one in story.take(entry)]
+def collect_finals(source: ImportedFile) -> list[Observation]:
+    story = RunPresenter()
+    news = [one for entry in source.entries for one in story.process_entry(entry)]
     return [one for one in news if isinstance(one, Observation) and one.final]
 
 
 def test_means_of_intervals_are_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = [f"two_{kind}.2.log" for kind in ("bw", "iops", "clat")]
-    lines, said = imported(tmp_path, capsys, *logs, options=("--log-avg-msec", "200"))
+    lines, said = import_logs(tmp_path, capsys, *logs, options=("--log-avg-msec", "200"))
     intervals = [line for line in lines if line["type"] == "interval"]
     assert [line["interval_s"] for line in intervals] == [0.2] * 4
     reads = [line["ops"]["read"] for line in intervals]
@@ -58,7 +58,7 @@ def test_means_of_intervals_are_intervals(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_each_request_has_its_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines, _ = imported(tmp_path, capsys, "each_lat.1.log")
+    lines, _ = import_logs(tmp_path, capsys, "each_lat.1.log")
     text = (GOOD / "each_lat.1.log").read_text()
     rows = [[int(word) for word in row.split(",")] for row in text.splitlines()]
     [summary] = [line for line in lines if line["type"] == "summary"]
@@ -73,7 +73,7 @@ def test_each_request_has_its_latency(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_the_report_of_the_run_names_the_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = [f"two_{kind}.2.log" for kind in ("bw", "iops", "clat_hist")]
-    lines, said = imported(tmp_path, capsys, *logs, "two.txt")
+    lines, said = import_logs(tmp_path, capsys, *logs, "two.txt")
     assert {line["device"] for line in lines} == {"steady"}
     # The time of the report.
     assert lines[0]["time"].startswith("2026-11-22T17:13:1")
@@ -89,7 +89,7 @@ def test_jobs_are_placed_by_their_wall_clock() -> None:
         rows = [f"{begin + 500 * row}, {{}}, 1, 0, 0" for row in range(1, 9)]
         logs.append((f"a_iops.{job}.log", "\n".join(rows).format(*[rate] * 8).encode()))
         logs.append((f"a_bw.{job}.log", "\n".join(rows).format(*[rate * 4] * 8).encode()))
-    one, three = finals(read_fio_logs(logs, average_ms=500))
+    one, three = collect_finals(parse_fio_logs(logs, average_ms=500))
     assert [(one.device, three.device)] == [("job 1", "job 3")]
     assert [final.interval.ops["write"].count for final in (one, three)] == [40, 100]
     assert [final.interval.ops["write"].bytes for final in (one, three)] == [40 * 4096, 100 * 4096]
@@ -100,7 +100,7 @@ def test_rows_that_come_late_make_no_interval_of_their_own() -> None:
     """Rows of fio 3.33 with log_avg_msec=250."""
     times = [255, 511, 762, 1018, 1272, 1531, 1787]
     rows = "\n".join(f"{time}, 1000, 0, 0" for time in times).encode()
-    [final] = finals(read_fio_logs([("a_iops.1.log", rows), ("a_bw.1.log", rows)], average_ms=250))
+    [final] = collect_finals(parse_fio_logs([("a_iops.1.log", rows), ("a_bw.1.log", rows)], average_ms=250))
     assert final.interval.seconds == pytest.approx(1.787, rel=0.01)
     assert final.interval.ops["read"].count == pytest.approx(1787, rel=0.01)
 
@@ -109,7 +109,7 @@ def test_a_job_that_rested_is_not_made_to_have_worked() -> None:
     times = [500, 1000, 9000, 9500]
     rows = "\n".join(f"{time}, 100, 0, 0" for time in times).encode()
     logs = [(f"a_{kind}.1.log", rows) for kind in ("iops", "bw")]
-    [final] = finals(read_fio_logs(logs, average_ms=500))
+    [final] = collect_finals(parse_fio_logs(logs, average_ms=500))
     assert final.interval.ops["read"].count == 200
 
 
@@ -124,13 +124,13 @@ def test_a_job_that_rested_is_not_made_to_have_worked() -> None:
 )
 def test_contradictory_logs_are_refused(names: list[str], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        read_fio_logs([(name, (BAD / name).read_bytes()) for name in names], average_ms=500)
+        parse_fio_logs([(name, (BAD / name).read_bytes()) for name in names], average_ms=500)
 
 
 @pytest.mark.parametrize("name", ["columns_iops.1.log", "operation_clat.1.log", "words_bw.1.log"])
 def test_invalid_fio_log_is_refused_with_its_line(name: str) -> None:
     with pytest.raises(BadInput, match=f"{name}, line "):
-        read_fio_logs([(name, (FIXTURES / "bad" / "fio" / name).read_bytes())])
+        parse_fio_logs([(name, (FIXTURES / "bad" / "fio" / name).read_bytes())])
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_files_that_do_not_go_together(
     assert not recording.exists()
 
 
-def of_run(name: str) -> tuple[list[tuple[str, bytes]], tuple[str, bytes]]:
+def read_run_files(name: str) -> tuple[list[tuple[str, bytes]], tuple[str, bytes]]:
     """Return (the logs of a run, its report)."""
     folder = FIXTURES / "good" / "imports" / f"fio-{name}"
     logs = [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.log"))]
@@ -160,25 +160,25 @@ def of_run(name: str) -> tuple[list[tuple[str, bytes]], tuple[str, bytes]]:
 
 def test_intervals_without_requests_do_not_stretch_the_others() -> None:
     """Three requests every 1.7 s, with log_avg_msec=250: rows are 1.75 s apart."""
-    logs, report = of_run("sparse")
-    [final] = finals(read_fio_logs(logs, report))
+    logs, report = read_run_files("sparse")
+    [final] = collect_finals(parse_fio_logs(logs, report))
     write = final.interval.ops["write"]
     assert write.count == 24
     assert write.bytes == pytest.approx(24 * 4096, rel=0.01)
     assert write.latency.mean == pytest.approx(2_432_780, rel=0.02)
-    [other] = finals(read_fio_logs(logs, average_ms=250))
+    [other] = collect_finals(parse_fio_logs(logs, average_ms=250))
     assert other.interval.ops["write"].count == 24
 
 
 def test_logs_of_averages_without_their_interval_are_refused() -> None:
-    logs, _ = of_run("sparse")
+    logs, _ = read_run_files("sparse")
     with pytest.raises(BadInput, match="--log-avg-msec MS"):
-        read_fio_logs(logs)
+        parse_fio_logs(logs)
 
 
 def test_logs_of_grouped_jobs_have_the_names_of_their_threads() -> None:
-    logs, report = of_run("group")
-    rows = finals(read_fio_logs(logs, report))
+    logs, report = read_run_files("group")
+    rows = collect_finals(parse_fio_logs(logs, report))
     assert [row.device for row in rows] == ["a.1", "a.2", "a.3"]
     assert sum(row.interval.ops["read"].count for row in rows) == pytest.approx(901, rel=0.04)
 
@@ -197,13 +197,13 @@ def test_logs_of_grouped_jobs_have_the_names_of_their_threads() -> None:
 def test_logs_that_disagree_with_the_report_are_refused(
     name: str, old: bytes, new: bytes, average_ms: int | None, words: str
 ) -> None:
-    logs, (where, raw) = of_run(name)
+    logs, (where, raw) = read_run_files(name)
     assert old in raw
     with pytest.raises(BadInput, match=words):
-        read_fio_logs(logs, (where, raw.replace(old, new) if old else raw), average_ms)
+        parse_fio_logs(logs, (where, raw.replace(old, new) if old else raw), average_ms)
 
 
 def test_averaged_logs_shared_by_several_jobs_are_refused() -> None:
     rows = b"".join(b"%d, 100, 0, 0\n" % (500 * row) * 2 for row in range(1, 9))
     with pytest.raises(BadInput, match="several jobs share the log"):
-        read_fio_logs([("a_iops.log", rows), ("a_bw.log", rows)], average_ms=500)
+        parse_fio_logs([("a_iops.log", rows), ("a_bw.log", rows)], average_ms=500)

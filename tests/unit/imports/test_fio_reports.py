@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.imports.fio import read_fio
+from opwatch.imports.fio import parse_fio
 from opwatch.samples.observation import Observation
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
 
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "imports"
 
 
-def summaries(raw: bytes) -> dict[str, Observation]:
+def collect_finals(raw: bytes) -> dict[str, Observation]:
     """Return the last observation of each row, by its name."""
-    story = Story()
-    news = [one for entry in read_fio(raw, "it").entries for one in story.take(entry)]
+    story = RunPresenter()
+    news = [one for entry in parse_fio(raw, "it").entries for one in story.process_entry(entry)]
     return {one.device: one for one in news if isinstance(one, Observation) and one.final}
 
 
-def report(name: str) -> tuple[bytes, dict[str, Any]]:
+def read_report(name: str) -> tuple[bytes, dict[str, Any]]:
     """Return (the bytes of a report, its only job)."""
     raw = (GOOD / name).read_bytes()
     [job] = json.loads(raw[raw.index(b"\n{") :] if not raw.startswith(b"{") else raw)["jobs"]
@@ -33,8 +33,8 @@ def report(name: str) -> tuple[bytes, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["fio-group4.json", "fio-ramp.json"])
 def test_rates_are_fio_s_own_when_jobs_are_grouped_or_ramp_up(name: str) -> None:
-    raw, job = report(name)
-    [summary] = summaries(raw).values()
+    raw, job = read_report(name)
+    [summary] = collect_finals(raw).values()
     interval = summary.interval
     for op in ("read", "write"):
         count = interval.ops[op].count if op in interval.ops else 0
@@ -44,8 +44,8 @@ def test_rates_are_fio_s_own_when_jobs_are_grouped_or_ramp_up(name: str) -> None
 
 
 def test_operations_of_different_times_are_rows_of_their_own() -> None:
-    raw, job = report("fio-verify.json")
-    rows = summaries(raw)
+    raw, job = read_report("fio-verify.json")
+    rows = collect_finals(raw)
     assert set(rows) == {"verify read", "verify write"}
     for op in ("read", "write"):
         interval = rows[f"verify {op}"].interval
@@ -56,8 +56,8 @@ def test_operations_of_different_times_are_rows_of_their_own() -> None:
 @pytest.mark.parametrize("name", ["fio-3.1-json.json", "fio-3.1-json-plus.json", "fio-2.2.10.json"])
 def test_older_versions_have_the_same_rates_and_means(name: str) -> None:
     """No report here has job_runtime; version 2.2 has whole microseconds and KiB."""
-    raw, job = report(name)
-    [summary] = summaries(raw).values()
+    raw, job = read_report(name)
+    [summary] = collect_finals(raw).values()
     for op in ("read", "write"):
         counted, key, unit = summary.interval.ops[op], "clat_ns", 1
         if key not in job[op]:
@@ -70,8 +70,8 @@ def test_older_versions_have_the_same_rates_and_means(name: str) -> None:
 
 
 def test_bins_of_an_older_version_are_ours() -> None:
-    raw, job = report("fio-3.1-json-plus.json")
-    [summary] = summaries(raw).values()
+    raw, job = read_report("fio-3.1-json-plus.json")
+    [summary] = collect_finals(raw).values()
     for op in ("read", "write"):
         values, p50 = (
             summary.interval.ops[op].latency.quantiles,
@@ -90,9 +90,9 @@ def test_bins_of_an_older_version_are_ours() -> None:
     ],
 )
 def test_incomplete_reports_are_refused(change: Callable[[str], str], words: str) -> None:
-    raw, _ = report("fio-2.2.10.json")
+    raw, _ = read_report("fio-2.2.10.json")
     with pytest.raises(BadInput, match=words):
-        read_fio(change(raw.decode()).encode(), "it")
+        parse_fio(change(raw.decode()).encode(), "it")
 
 
 @pytest.mark.parametrize(
@@ -106,28 +106,28 @@ def test_incomplete_reports_are_refused(change: Callable[[str], str], words: str
     ],
 )
 def test_a_report_that_disagrees_with_its_own_rates_is_refused(key: str, value: object, words: str) -> None:
-    raw, _ = report("fio-group4.json")
+    raw, _ = read_report("fio-group4.json")
     document = json.loads(raw)
     document["jobs"][0]["read"][key] = value
     with pytest.raises(BadInput, match=words):
-        read_fio(json.dumps(document).encode(), "it")
+        parse_fio(json.dumps(document).encode(), "it")
 
 
 def test_bins_that_disagree_with_their_mean_or_count_are_refused() -> None:
-    raw, _ = report("fio-group4.json")
+    raw, _ = read_report("fio-group4.json")
     for key, words in (("mean", "mean"), ("N", "bins hold 320 requests")):
         document = json.loads(raw)
         document["jobs"][0]["read"]["clat_ns"][key] *= 2
         with pytest.raises(BadInput, match=words):
-            read_fio(json.dumps(document).encode(), "it")
+            parse_fio(json.dumps(document).encode(), "it")
 
 
 def test_an_operation_without_latencies_has_no_queue_depth_and_no_maximum() -> None:
     """With gtod_reduce, fio counts requests without latencies."""
-    raw, _ = report("fio-group4.json")
+    raw, _ = read_report("fio-group4.json")
     document = json.loads(raw)
     for latency in ("slat_ns", "clat_ns", "lat_ns"):
         document["jobs"][0]["read"].pop(latency, None)
-    [summary] = summaries(json.dumps(document).encode()).values()
-    assert {"queue_depth", "percentiles", "max"} <= set(summary.absent)
+    [summary] = collect_finals(json.dumps(document).encode()).values()
+    assert {"queue_depth", "percentiles", "max"} <= set(summary.missing_fields)
     assert summary.interval.ops["read"].count == 320

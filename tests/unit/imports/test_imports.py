@@ -10,27 +10,27 @@ import pytest
 
 from opwatch.errors import BadInput
 from opwatch.fio.report import parse_report
-from opwatch.imports.blkparse import operation, read_blkparse
-from opwatch.imports.fio import read_fio
-from opwatch.imports.iostat import read_iostat
+from opwatch.imports.blkparse import parse_blkparse, parse_operation
+from opwatch.imports.fio import parse_fio
+from opwatch.imports.iostat import parse_iostat
 from opwatch.samples.observation import Observation
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
 from opwatch.tools.cli import main
-from tests.unit.sinks.test_schema import problems
+from tests.unit.sinks.test_schema import find_problems
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 GOOD, BAD = FIXTURES / "good" / "imports", FIXTURES / "bad" / "imports"
 TWO = FIXTURES / "good" / "fio" / "two.txt"
 
 
-def shown(path: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def replay_recording(path: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """Return the lines of a replay."""
     recording = path.with_suffix(".opw") if path.is_absolute() else path
     assert main(["replay", "--json", str(recording)]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def imported(
+def import_recording(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> tuple[list[dict[str, Any]], str]:
     """Import the file and return (replay as JSON lines, replay as text)."""
@@ -38,14 +38,14 @@ def imported(
     assert main(["import", str(source), "-o", str(recording)]) == 0
     assert main(["replay", str(recording)]) == 0
     text = capsys.readouterr().out
-    lines = shown(recording, capsys)
+    lines = replay_recording(recording, capsys)
     lines = [line for line in lines if line["type"] != "fio"]
-    assert all(not problems(line) for line in lines)
+    assert all(not find_problems(line) for line in lines)
     return lines, text
 
 
 def test_iostat_has_rates_and_means_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines, text = imported(GOOD / "iostat.json", tmp_path, capsys)
+    lines, text = import_recording(GOOD / "iostat.json", tmp_path, capsys)
     intervals = [line for line in lines if line["type"] == "interval" and line["device"] == "loop3"]
     # The recording starts at the first of three reports.
     assert [line["ops"]["read"]["per_s"] for line in intervals] == [53, 51]
@@ -71,10 +71,10 @@ def test_iostat_without_avg_cpu_has_no_cpu_time(tmp_path: Path, capsys: pytest.C
         del report["avg-cpu"]
     source = tmp_path / "disks.json"
     source.write_text(json.dumps(document))
-    lines, text = imported(source, tmp_path, capsys)
+    lines, text = import_recording(source, tmp_path, capsys)
     assert {line["cpu"] for line in lines} == {None}
     assert "not known: cpu: there is no avg-cpu in it" in text
-    assert not any("CPU time" in note for note in read_iostat(source.read_bytes(), "it").notes)
+    assert not any("CPU time" in note for note in parse_iostat(source.read_bytes(), "it").notes)
 
 
 @pytest.mark.parametrize(("value", "words"), [(250, "more than 100 % of the CPUs"), ("x", "user is no ")])
@@ -82,19 +82,19 @@ def test_shares_of_cpus_that_cannot_be_are_refused(value: object, words: str) ->
     document = json.loads((GOOD / "iostat.json").read_text())
     document["sysstat"]["hosts"][0]["statistics"][1]["avg-cpu"]["user"] = value
     with pytest.raises(BadInput, match=words):
-        read_iostat(json.dumps(document).encode(), "it")
+        parse_iostat(json.dumps(document).encode(), "it")
 
 
 def test_fio_s_histograms_are_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "two.json"
     source.write_text(TWO.read_text())
-    lines, _ = imported(source, tmp_path, capsys)
+    lines, _ = import_recording(source, tmp_path, capsys)
     summaries = {line["device"]: line for line in lines if line["type"] == "summary"}
     for job in parse_report(TWO.read_text()).jobs:
         for name in ("read", "write"):
             operation_, op = job.operations[name], summaries[job.name]["ops"][name]
             assert (op["count"], op["bytes"]) == (operation_.requests, operation_.bytes)
-            if latency := operation_.latency:
+            if latency := operation_.reported_latency:
                 # Both values are rounded up to a bin or a slot, and our slots are twice as wide.
                 assert op["latency_ns"]["p50"] == pytest.approx(latency.percentiles[50], rel=0.04)
                 assert op["latency_ns"]["max"] == latency.max_ns
@@ -111,9 +111,9 @@ def test_json_without_bins_has_no_percentiles(tmp_path: Path, capsys: pytest.Cap
                 job[op][latency].pop("bins", None)
     source = tmp_path / "plain.json"
     source.write_text(json.dumps(document))
-    lines, words = imported(source, tmp_path, capsys)
+    lines, words = import_recording(source, tmp_path, capsys)
     [warm] = [line for line in lines if line["type"] == "summary" and line["device"] == "warm up"]
-    most = report.jobs[0].operations["write"].latency
+    most = report.jobs[0].operations["write"].reported_latency
     assert most is not None
     assert warm["ops"]["write"]["latency_ns"]["max"] == most.max_ns
     assert warm["ops"]["write"]["latency_ns"]["p99"] is None
@@ -121,7 +121,7 @@ def test_json_without_bins_has_no_percentiles(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines, text = imported(GOOD / "blkparse.txt", tmp_path, capsys)
+    lines, text = import_recording(GOOD / "blkparse.txt", tmp_path, capsys)
     summary = lines[-1]
     assert summary["type"] == "summary"
     ops = summary["ops"]
@@ -140,9 +140,9 @@ def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_rates_of_a_trace_match_blkparse() -> None:
     """Throughput (R/W): 266KiB/s / 402KiB/s, with a discard counted as a write; the last event is at
     1.44 s."""
-    story = Story()
-    source = read_blkparse((GOOD / "blkparse.txt").read_bytes(), "it")
-    news = [one for entry in source.entries for one in story.take(entry)]
+    story = RunPresenter()
+    source = parse_blkparse((GOOD / "blkparse.txt").read_bytes(), "it")
+    news = [one for entry in source.entries for one in story.process_entry(entry)]
     interval = next(one for one in news if isinstance(one, Observation) and one.final).interval
     assert interval.seconds == pytest.approx(1.441860616)
     kib = {op: interval.ops[op].bytes / interval.seconds / 1024 for op in ("read", "write", "discard")}
@@ -154,7 +154,7 @@ def test_a_trace_that_its_own_sums_call_incomplete_is_refused(number: int) -> No
     lines = (GOOD / "blkparse.txt").read_bytes().splitlines(keepends=True)
     lines.remove([line for line in lines if b" C " in line][number])
     with pytest.raises(BadInput, match="import the whole output of blkparse"):
-        read_blkparse(b"".join(lines), "it")
+        parse_blkparse(b"".join(lines), "it")
 
 
 def test_a_trace_begins_with_its_first_event_and_ends_with_its_last() -> None:
@@ -163,15 +163,15 @@ def test_a_trace_begins_with_its_first_event_and_ends_with_its_last() -> None:
         "  8,0  1  2  7.750000000  55  C  R 1000 + 8 [0]",
         "  8,0  1  3  9.750000000  55  Q  R 2000 + 8 [a]",
     ]
-    story = Story()
-    source = read_blkparse("\n".join(lines).encode(), "it")
-    news = [one for entry in source.entries for one in story.take(entry)]
+    story = RunPresenter()
+    source = parse_blkparse("\n".join(lines).encode(), "it")
+    news = [one for entry in source.entries for one in story.process_entry(entry)]
     finals = [one for one in news if isinstance(one, Observation) and one.final]
     lengths = [one.interval.seconds for one in news if isinstance(one, Observation) and not one.final]
     assert [one.interval.seconds for one in finals] == [2.25]
     assert lengths == [1, 1, 0.25]
     with pytest.raises(BadInput, match="of one moment"):
-        read_blkparse("\n".join(line.replace("7.75", "7.50") for line in lines[:2]).encode(), "it")
+        parse_blkparse("\n".join(line.replace("7.75", "7.50") for line in lines[:2]).encode(), "it")
 
 
 def test_partial_requeued_failed_and_unfinished_requests() -> None:
@@ -188,9 +188,9 @@ def test_partial_requeued_failed_and_unfinished_requests() -> None:
         "CPU0 (sda):",
         " Reads Queued:           1,       8KiB",
     ]
-    source = read_blkparse("\n".join(lines).encode(), "it")
-    story = Story()
-    news = [one for entry in source.entries for one in story.take(entry)]
+    source = parse_blkparse("\n".join(lines).encode(), "it")
+    story = RunPresenter()
+    news = [one for entry in source.entries for one in story.process_entry(entry)]
     final = next(one for one in news if isinstance(one, Observation) and one.final)
     read, write = final.interval.ops["read"], final.interval.ops["write"]
     assert (read.count, read.bytes, read.latency.mean) == (1, 8192, 1e6)
@@ -205,7 +205,7 @@ def test_partial_requeued_failed_and_unfinished_requests() -> None:
     ],
 )
 def test_operation_from_trace_flags(flags: str, op: str | None) -> None:
-    assert operation(flags) == op
+    assert parse_operation(flags) == op
 
 
 @pytest.mark.parametrize(
@@ -246,16 +246,16 @@ def test_imports_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_unified_operations_with_a_discard_are_refused() -> None:
     mixed = FIXTURES / "good" / "fio" / "mixed.json"
     with pytest.raises(BadInput, match="unified_rw_reporting"):
-        read_fio(mixed.read_bytes(), "mixed.json")
+        parse_fio(mixed.read_bytes(), "mixed.json")
 
 
 def test_other_time_formats_are_parsed() -> None:
     raw = (GOOD / "iostat.json").read_bytes()
     for second in (b"09", b"10", b"11"):
         raw = raw.replace(b"2026-11-22T17:50:" + second + b"+0000", b"11/22/2026 05:50:" + second + b" PM")
-    assert read_iostat(raw, "it").interval_ns == 10**9
+    assert parse_iostat(raw, "it").interval_ns == 10**9
     with pytest.raises(BadInput, match="is no time"):
-        read_iostat(raw.replace(b"05:50:10 PM", b"noon"), "it")
+        parse_iostat(raw.replace(b"05:50:10 PM", b"noon"), "it")
 
 
 def test_existing_file_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.imports.iostat import is_iostat, read_iostat
+from opwatch.imports.iostat import is_iostat, parse_iostat
 from opwatch.samples.observation import Observation
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
 from opwatch.tools.cli import main
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 GOOD, BAD = FIXTURES / "good" / "imports", FIXTURES / "bad" / "imports"
 
 
-def final(raw: bytes) -> Observation:
+def get_final(raw: bytes) -> Observation:
     """Return the summary of the only disk."""
-    story = Story()
-    news = [one for entry in read_iostat(raw, "it").entries for one in story.take(entry)]
+    story = RunPresenter()
+    news = [one for entry in parse_iostat(raw, "it").entries for one in story.process_entry(entry)]
     [last] = [one for one in news if isinstance(one, Observation) and one.final]
     return last
 
@@ -31,7 +31,7 @@ def final(raw: bytes) -> Observation:
 def test_bytes_are_the_same_in_every_unit_and_form(name: str) -> None:
     """fio read 60 and wrote 25 blocks of 4 KiB per second for 3 s."""
     assert is_iostat((GOOD / name).read_bytes())
-    interval = final((GOOD / name).read_bytes()).interval
+    interval = get_final((GOOD / name).read_bytes()).interval
     assert interval.seconds == 3
     for op, rate in (("read", 60), ("write", 25)):
         assert interval.ops[op].count == pytest.approx(3 * rate, abs=2)
@@ -51,7 +51,7 @@ def test_text_and_json_of_the_same_numbers_are_the_same() -> None:
         lines += [" ".join(str(value) for value in disk.values()) for disk in report["disk"]] + ["", ""]
     # The same report in a locale with decimal commas.
     text = "\n".join(lines).replace(".", ",").encode()
-    one, other = final(text).interval, final((GOOD / "iostat-m.json").read_bytes()).interval
+    one, other = get_final(text).interval, get_final((GOOD / "iostat-m.json").read_bytes()).interval
     assert (one.ops["read"].bytes, one.ops["read"].count) == (
         other.ops["read"].bytes,
         other.ops["read"].count,
@@ -61,11 +61,11 @@ def test_text_and_json_of_the_same_numbers_are_the_same() -> None:
 
 def test_a_report_that_was_cut_is_left_out() -> None:
     text = (GOOD / "iostat-m.txt").read_bytes()
-    whole = final(text).interval
-    cut = final(text[: text.rindex(b"loop2") + 40]).interval
+    whole = get_final(text).interval
+    cut = get_final(text[: text.rindex(b"loop2") + 40]).interval
     assert (whole.seconds, cut.seconds) == (3, 2)
     at = text.rindex(b"loop2")
-    assert final(text[:at]).interval.seconds == 2
+    assert get_final(text[:at]).interval.seconds == 2
 
 
 def test_uneven_intervals_follow_their_timestamps() -> None:
@@ -73,7 +73,7 @@ def test_uneven_intervals_follow_their_timestamps() -> None:
     times = [line for line in text.splitlines() if line.startswith("2026-")]
     late = text.replace(times[3], times[3].replace("12:07:27", "12:07:46"))
     assert late != text
-    interval = final(late.encode()).interval
+    interval = get_final(late.encode()).interval
     assert interval.seconds == 22
     assert interval.ops["read"].count == pytest.approx(60 * 22, rel=0.02)
 
@@ -81,8 +81,8 @@ def test_uneven_intervals_follow_their_timestamps() -> None:
 def test_too_coarse_megabytes_without_a_mean_size_are_refused() -> None:
     text = (GOOD / "iostat-m.txt").read_bytes().replace(b"areq-sz", b"any-sz")
     with pytest.raises(BadInput, match="rounded too far: run iostat with -k"):
-        final(text.replace(b"0.10 ", b"0.04 "))
-    assert final(text).interval.ops["read"].bytes == pytest.approx(3 * 0.23 * (1 << 20), rel=0.01)
+        get_final(text.replace(b"0.10 ", b"0.04 "))
+    assert get_final(text).interval.ops["read"].bytes == pytest.approx(3 * 0.23 * (1 << 20), rel=0.01)
 
 
 @pytest.mark.parametrize(

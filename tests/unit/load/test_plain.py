@@ -8,9 +8,9 @@ import pytest
 
 from opwatch.errors import BadInput, OpwatchError, UsageError
 from opwatch.load.icf import parse_icf
-from opwatch.load.plain import PlainLoad, plain_of
+from opwatch.load.plain import PlainLoad, parse_plain_load
 from opwatch.load.vdbench import parse_vdbench
-from opwatch.load.workload import LoadJob, LoadPattern, load, only, plain_loads
+from opwatch.load.workload import LoadJob, LoadPattern, find_workload, parse_plain_loads, require_single_load
 from tests.fuzz.loads import run as fuzzed
 
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "loads"
@@ -34,11 +34,13 @@ ICF = (GOOD / "whole-drive.icf").read_text()
     ],
 )
 def test_a_name_of_another_tool_is_that_load(text: str, shape: tuple[int, int, int, int | None]) -> None:
-    assert plain_of(text) == PlainLoad(text, *shape)
+    assert parse_plain_load(text) == PlainLoad(text, *shape)
 
 
 def test_a_word_of_no_tool_is_none() -> None:
-    assert [plain_of(text) for text in ("random-4k", "rndxx", "4k-random", "mine.fio", "")] == [None] * 5
+    assert [parse_plain_load(text) for text in ("random-4k", "rndxx", "4k-random", "mine.fio", "")] == [
+        None
+    ] * 5
 
 
 @pytest.mark.parametrize(
@@ -51,24 +53,24 @@ def test_a_word_of_no_tool_is_none() -> None:
 )
 def test_misspelt_load_name_is_refused(text: str) -> None:
     with pytest.raises(OpwatchError):
-        plain_of(text)
+        parse_plain_load(text)
 
 
 def test_named_load_becomes_fio_options() -> None:
-    assert load("4k-100-random").jobs[0].options.items() >= {("rw", "randwrite"), ("bs", "4096")}
-    mixed = load("rdpct=75,seekpct=30,xfersize=8k,threads=16").jobs[0]
+    assert find_workload("4k-100-random").jobs[0].options.items() >= {("rw", "randwrite"), ("bs", "4096")}
+    mixed = find_workload("rdpct=75,seekpct=30,xfersize=8k,threads=16").jobs[0]
     assert mixed.options.items() >= {
         ("rw", "randrw"),
         ("rwmixread", "75"),
         ("percentage_random", "30"),
         ("iodepth", "16"),
     }
-    assert load("seqwr").jobs[0].options["rw"] == "write"
+    assert find_workload("seqwr").jobs[0].options["rw"] == "write"
 
 
 def test_a_load_that_only_reads_is_none_of_a_sweep() -> None:
     with pytest.raises(UsageError, match=r"rndrd: it only reads.*mixed-io"):
-        load("rndrd")
+        find_workload("rndrd")
 
 
 def test_a_load_of_which_some_places_follow_each_other_is_not_uniform() -> None:
@@ -78,7 +80,7 @@ def test_a_load_of_which_some_places_follow_each_other_is_not_uniform() -> None:
 
 
 def test_a_file_of_vdbench_has_the_loads_of_its_runs() -> None:
-    assert plain_loads(str(GOOD / "mixed.vdb")) == [
+    assert parse_plain_loads(str(GOOD / "mixed.vdb")) == [
         PlainLoad("small", 75, 100, 8192, 16),
         PlainLoad("large", 0, 0, 131072, 4),
     ]
@@ -86,12 +88,12 @@ def test_a_file_of_vdbench_has_the_loads_of_its_runs() -> None:
 
 def test_file_with_several_loads_is_refused_for_a_sweep() -> None:
     with pytest.raises(UsageError, match=r"mixed.vdb: it has 2 loads \(small, large\)"):
-        load(str(GOOD / "mixed.vdb"))
-    assert only([PlainLoad("a", 0, 100, 4096)], "it").name == "a"
+        find_workload(str(GOOD / "mixed.vdb"))
+    assert require_single_load([PlainLoad("a", 0, 100, 4096)], "it").name == "a"
 
 
 def test_a_file_of_iometer_has_the_specifications_of_its_workers() -> None:
-    assert plain_loads(str(GOOD / "whole-drive.icf")) == [
+    assert parse_plain_loads(str(GOOD / "whole-drive.icf")) == [
         PlainLoad("4 KiB; 0% Read; 100% random", 0, 100, 4096, 32)
     ]
     without = ICF.replace("\t4 KiB; 0% Read; 100% random\n'End assigned", "'End assigned")
@@ -151,12 +153,12 @@ def test_unsupported_iometer_line_is_refused_with_its_number(
 @pytest.mark.parametrize("path", sorted(BAD.iterdir()), ids=lambda path: path.name)
 def test_a_file_of_another_kind_is_refused(path: Path) -> None:
     with pytest.raises(BadInput):
-        plain_loads(str(path))
+        parse_plain_loads(str(path))
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(UsageError, match=r"nowhere.vdb: No such file"):
-        load("/nowhere.vdb")
+        find_workload("/nowhere.vdb")
 
 
 def test_changed_names_and_files_are_refused_or_sound() -> None:

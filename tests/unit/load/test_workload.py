@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import BadInput, UsageError
-from opwatch.load.options import OURS, SHAPES
-from opwatch.load.words import LoadWindow, fill_words, round_words, seed_of
+from opwatch.load.fio_arguments import LoadWindow, build_fill_arguments, build_round_arguments, derive_seed
+from opwatch.load.options import REQUEST_OPTIONS, SWEEP_OPTIONS
 from opwatch.load.workload import (
-    load,
-    names,
+    find_workload,
+    list_workloads,
     parse_job_file,
     parse_workload,
-    require_data_alone,
+    require_data_only_writes,
     require_reach,
 )
 
@@ -41,9 +41,9 @@ numjobs=2
 """
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_workloads())
 def test_packaged_workload_is_valid(name: str) -> None:
-    pattern = load(name)
+    pattern = find_workload(name)
     assert pattern.left_out == ()
     assert len(pattern.description) > 20
     for job in pattern.jobs:
@@ -88,28 +88,28 @@ def test_sequential_writes_must_cover_the_whole_range(lines: str, ratio: float, 
 def test_syncs_that_write_metadata_are_refused_on_files(line: str, is_taken: bool) -> None:
     pattern = parse_job_file(f"[a]\nrw=randwrite\n{line}\n".encode(), "mine.fio")
     if is_taken:
-        require_data_alone(pattern)
+        require_data_only_writes(pattern)
     else:
         with pytest.raises(UsageError, match="fdatasync=N or sync=dsync"):
-            require_data_alone(pattern)
+            require_data_only_writes(pattern)
 
 
 def test_which_are_uniform() -> None:
-    uniform = {name for name in names() if load(name).is_uniform}
+    uniform = {name for name in list_workloads() if find_workload(name).is_uniform}
     assert uniform == {"random-4k", "pts-enterprise", "pts-client", "mixed-70-30"}
 
 
 def test_fio_job_file_loses_the_options_of_the_sweep(tmp_path: Path) -> None:
     file = tmp_path / "mine.fio"
     file.write_bytes(USERS)
-    pattern = load(str(file))
+    pattern = find_workload(str(file))
     assert pattern.name == "mine"
     assert pattern.left_out == ("filename", "runtime", "size", "time_based")
     writer, mixed = pattern.jobs
     assert writer.options["bs"] == "16k"
     assert (writer.options["ioengine"], writer.options["iodepth"]) == ("io_uring", "64")
-    assert (mixed.threads, mixed.write_share, mixed.options["rw"]) == (2, Fraction(3, 10), "randrw")
-    words = round_words(pattern, WINDOW, 3 << 20, 9)
+    assert (mixed.thread_count, mixed.write_share, mixed.options["rw"]) == (2, Fraction(3, 10), "randrw")
+    words = build_round_arguments(pattern, WINDOW, 3 << 20, 9)
     assert not any("nvme0n1" in word or word.startswith(("--runtime", "--time_based")) for word in words)
     assert words.count(f"--filename={WINDOW.path}") == 1
     # Each of three threads writes 1 MiB; the mixed threads transfer 10/3 as much.
@@ -210,21 +210,21 @@ def test_invalid_workload_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["random4k", "", "../random-4k", "/etc/passwd", "none.fio", "none.toml"])
 def test_unknown_workload_lists_the_known_names(text: str) -> None:
     with pytest.raises(UsageError) as refused:
-        load(text)
+        find_workload(text)
     assert "random-4k" in str(refused.value) or "No such file" in str(refused.value)
 
 
 def test_no_option_is_both_ours_and_the_workloads() -> None:
-    assert not OURS & SHAPES
+    assert not SWEEP_OPTIONS & REQUEST_OPTIONS
 
 
 def test_seeds_differ_by_place_and_are_kept() -> None:
-    seeds = {seed_of(secret, level, number) for secret in "ab" for level in "xy" for number in range(50)}
+    seeds = {derive_seed(secret, level, number) for secret in "ab" for level in "xy" for number in range(50)}
     assert len(seeds) == 200
-    assert seed_of("a", "x", 1) == seed_of("a", "x", 1)
+    assert derive_seed("a", "x", 1) == derive_seed("a", "x", 1)
     assert all(0 < seed < 1 << 57 for seed in seeds)
 
 
 def test_a_fill_is_whole_and_in_order() -> None:
-    words = fill_words(LoadWindow("/proc/7/fd/3", 3 << 20, 1 << 20), 5)
+    words = build_fill_arguments(LoadWindow("/proc/7/fd/3", 3 << 20, 1 << 20), 5)
     assert {"--rw=write", "--offset=1048576", "--size=3145728", "--io_size=3145728"} <= set(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch.owners.containers import Container, container_of
+from opwatch.owners.containers import Container, find_container
 
 ID = "1a2b3c4d5e6f" + "0" * 52
 UID = "6f1e2d3c-0a1b-4c2d-9e8f-0123456789ab"
@@ -54,10 +54,10 @@ STATIC_UID = "0123456789abcdef0123456789abcdef"
     ],
 )
 def test_container_is_found_in_a_path(path: str, container: Container | None) -> None:
-    assert container_of(path) == container
+    assert find_container(path) == container
 
 
 def test_container_has_a_readable_name() -> None:
-    assert Container("containerd", ID, UID).words == "pod 6f1e2d3c containerd 1a2b3c4d5e6f"
-    assert Container(None, ID, None).words == "container 1a2b3c4d5e6f"
-    assert Container(None, None, UID).words == "pod 6f1e2d3c"
+    assert Container("containerd", ID, UID).usual_name == "pod 6f1e2d3c containerd 1a2b3c4d5e6f"
+    assert Container(None, ID, None).usual_name == "container 1a2b3c4d5e6f"
+    assert Container(None, None, UID).usual_name == "pod 6f1e2d3c"

@@ -9,15 +9,23 @@ from collections.abc import Mapping
 
 import pytest
 
-from opwatch.owners.cells import By, Cells, OwnedCounts, OwnerKey, OwnerKind, decode_cells, fitted
-from opwatch.owners.sample import OwnerRow, OwnerSample, owners_between
+from opwatch.owners.cells import (
+    Cells,
+    OwnedCounts,
+    OwnerGrouping,
+    OwnerKey,
+    OwnerKind,
+    decode_cells,
+    fit_cells,
+)
+from opwatch.owners.sample import OwnerRow, OwnerSample, compare_owners
 from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample
 
 A, B, C = (OwnerKey(OwnerKind.CGROUP, number) for number in (1, 2, 3))
 PLACES = [SCALARS.index(name) for name in ("completed", "bytes", "sum_ns")]
 
 
-def sample(**ops: OwnedCounts) -> TargetSample:
+def make_owned_sample(**ops: OwnedCounts) -> TargetSample:
     width = len(SCALARS) + sum(SLOTS)
     words = [0] * (2 + len(OPS) * width)
     for op, counts in ops.items():
@@ -26,18 +34,18 @@ def sample(**ops: OwnedCounts) -> TargetSample:
     return decode_sample(struct.pack(f"={len(words)}Q", *words))
 
 
-def reads(counts: Mapping[OwnerKey | None, int]) -> Cells:
+def make_read_cells(counts: Mapping[OwnerKey | None, int]) -> Cells:
     return {(key, "read"): OwnedCounts(n, n * 4096, n * 1000) for key, n in counts.items()}
 
 
 def test_unchanged_cells_are_used_directly() -> None:
-    cells = reads({A: 3, B: 4})
-    assert fitted(sample(read=OwnedCounts(7, 7 * 4096, 7000)), cells, cells) == (cells, False)
+    cells = make_read_cells({A: 3, B: 4})
+    assert fit_cells(make_owned_sample(read=OwnedCounts(7, 7 * 4096, 7000)), cells, cells) == (cells, False)
 
 
 def test_sample_between_two_readings_is_split_within_their_bounds() -> None:
-    before, after = reads({A: 3, B: 4}), reads({A: 5, B: 4, C: 2, None: 1})
-    cells, short = fitted(sample(read=OwnedCounts(9, 9 * 4096, 9000)), before, after)
+    before, after = make_read_cells({A: 3, B: 4}), make_read_cells({A: 5, B: 4, C: 2, None: 1})
+    cells, short = fit_cells(make_owned_sample(read=OwnedCounts(9, 9 * 4096, 9000)), before, after)
     assert not short
     assert sum(counts.requests for counts in cells.values()) == 9
     for key, counts in cells.items():
@@ -46,23 +54,28 @@ def test_sample_between_two_readings_is_split_within_their_bounds() -> None:
 
 
 def test_shortfall_of_the_cells_is_reported() -> None:
-    before, after = reads({A: 3}), reads({A: 4})
-    cells, short = fitted(sample(read=OwnedCounts(5, 5 * 4096, 5000)), before, after)
+    before, after = make_read_cells({A: 3}), make_read_cells({A: 4})
+    cells, short = fit_cells(make_owned_sample(read=OwnedCounts(5, 5 * 4096, 5000)), before, after)
     assert short
     assert cells == after
 
 
-def rows(cells: Cells) -> OwnerSample:
+def make_owner_sample(cells: Cells) -> OwnerSample:
     counts: dict[OwnerKey, dict[str, OwnedCounts]] = {}
     for (key, op), own in cells.items():
         if key:
             counts.setdefault(key, {})[op] = own
-    return OwnerSample(By.CGROUP, tuple(OwnerRow(*key, None, ops) for key, ops in counts.items()))
+    return OwnerSample(OwnerGrouping.CGROUP, tuple(OwnerRow(*key, None, ops) for key, ops in counts.items()))
 
 
 def test_other_closes_the_sum() -> None:
-    begin, end = sample(), sample(read=OwnedCounts(10, 81920, 9000), write=OwnedCounts(1, 512, 7))
-    owners = owners_between(rows({}), rows(reads({A: 3, B: 6})), begin, end)
+    begin, end = (
+        make_owned_sample(),
+        make_owned_sample(read=OwnedCounts(10, 81920, 9000), write=OwnedCounts(1, 512, 7)),
+    )
+    owners = compare_owners(
+        make_owner_sample({}), make_owner_sample(make_read_cells({A: 3, B: 6})), begin, end
+    )
     assert [(one.key, one.total.requests) for one in owners.owners] == [(B, 6), (A, 3)]
     assert owners.other == {
         "read": OwnedCounts(1, 81920 - 9 * 4096, 0),
@@ -71,8 +84,10 @@ def test_other_closes_the_sum() -> None:
 
 
 def test_excess_of_the_owners_is_not_a_negative_rest() -> None:
-    begin, end = sample(), sample(read=OwnedCounts(8, 8 * 4096, 8000))
-    owners = owners_between(rows({}), rows(reads({A: 3, B: 6})), begin, end)
+    begin, end = make_owned_sample(), make_owned_sample(read=OwnedCounts(8, 8 * 4096, 8000))
+    owners = compare_owners(
+        make_owner_sample({}), make_owner_sample(make_read_cells({A: 3, B: 6})), begin, end
+    )
     assert [one.total for one in owners.owners] == [
         OwnedCounts(5, 5 * 4096, 5000),
         OwnedCounts(3, 3 * 4096, 3000),
@@ -81,8 +96,13 @@ def test_excess_of_the_owners_is_not_a_negative_rest() -> None:
 
 
 def test_owner_that_lost_its_row_is_counted_as_other() -> None:
-    begin, end = sample(read=OwnedCounts(5, 5 * 4096, 5000)), sample(read=OwnedCounts(9, 9 * 4096, 9000))
-    owners = owners_between(rows(reads({A: 5})), rows(reads({B: 1})), begin, end)
+    begin, end = (
+        make_owned_sample(read=OwnedCounts(5, 5 * 4096, 5000)),
+        make_owned_sample(read=OwnedCounts(9, 9 * 4096, 9000)),
+    )
+    owners = compare_owners(
+        make_owner_sample(make_read_cells({A: 5})), make_owner_sample(make_read_cells({B: 1})), begin, end
+    )
     assert [one.key for one in owners.owners] == [B]
     assert owners.other == {"read": OwnedCounts(3, 3 * 4096, 3000)}
 
@@ -95,7 +115,7 @@ def test_columns_add_up_to_the_disk_at_any_reading(seed: int) -> None:
     waiting: list[tuple[OwnerKey | None, int, int]] = []
     disk, own = [0, 0, 0], {key: [0, 0, 0] for key in keys}
 
-    def work(steps: int) -> None:
+    def advance_requests(steps: int) -> None:
         for _ in range(steps):
             if waiting and chance.random() < 0.5:
                 key, size, ns = waiting.pop(chance.randrange(len(waiting)))
@@ -105,19 +125,19 @@ def test_columns_add_up_to_the_disk_at_any_reading(seed: int) -> None:
                 disk[:] = [a + b for a, b in zip(disk, (1, *one[1:]), strict=True)]
                 waiting.append(one)
 
-    def cells() -> Cells:
+    def make_cells() -> Cells:
         return {(key, "read"): OwnedCounts(*counts) for key, counts in own.items()}
 
     readings: list[tuple[TargetSample, OwnerSample]] = []
     for _ in range(30):
-        work(chance.randrange(40))
-        before = cells()
-        work(chance.randrange(5))
-        now = sample(read=OwnedCounts(*disk))
-        work(chance.randrange(5))
-        readings.append((now, rows(fitted(now, before, cells()).cells)))
+        advance_requests(chance.randrange(40))
+        before = make_cells()
+        advance_requests(chance.randrange(5))
+        now = make_owned_sample(read=OwnedCounts(*disk))
+        advance_requests(chance.randrange(5))
+        readings.append((now, make_owner_sample(fit_cells(now, before, make_cells()).cells)))
     for (begin, then), (end, now_owners) in itertools.pairwise(readings):
-        owners = owners_between(then, now_owners, begin, end)
+        owners = compare_owners(then, now_owners, begin, end)
         parts = [*(one.ops.get("read", OwnedCounts()) for one in owners.owners), *owners.other.values()]
         assert all(value >= 0 for part in parts for value in part)
         grown = (
@@ -128,14 +148,18 @@ def test_columns_add_up_to_the_disk_at_any_reading(seed: int) -> None:
         assert tuple(map(sum, zip(*parts, strict=True))) == grown or (not parts and not any(grown))
 
 
-def cell(name: bytes, number: int, requests: int) -> bytes:
+def encode_cell(name: bytes, number: int, requests: int) -> bytes:
     """Return a cell of a kernel worker with writes, in the extension's format."""
-    kinds = bytes((0, OPS.index("write"), 3, By.PROCESS.number))
+    kinds = bytes((0, OPS.index("write"), 3, OwnerGrouping.PROCESS.number))
     return struct.pack("=QI4s24sQQQ", number, 0, kinds, name, requests, 4096 * requests, 9)
 
 
 def test_kernel_workers_are_distinguished_by_number() -> None:
-    cells = decode_cells(cell(b"flush-254:0", 7, 2) + cell(b"flush-254:0", 7, 3) + cell(b"flush-254:1", 9, 1))
+    cells = decode_cells(
+        encode_cell(b"flush-254:0", 7, 2)
+        + encode_cell(b"flush-254:0", 7, 3)
+        + encode_cell(b"flush-254:1", 9, 1)
+    )
     counted = {(key and key.kind, counts.requests) for (key, _), counts in cells.cells.items()}
     assert counted == {(OwnerKind.WRITE_BACK, 5), (OwnerKind.WRITE_BACK, 1)}
     assert sorted(cells.names.values()) == ["flush-254:0", "flush-254:1"]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.collectors.block.owners import LiveOwners, note_of_groups
+from opwatch.collectors.block.owners import LiveOwners, make_group_notes
 from opwatch.collectors.owners.processes import NamedProcess, find_process
-from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
+from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind, ReadCells
 
 if TYPE_CHECKING:
     from opwatch.trace.tracer_set import TracerSet
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ONE = OwnedCounts(1, 4096, 1000)
 
 
-class CellsByHand(BlockTracer):
+class FakeOwnerTracer(BlockTracer):
     """A tracer of one disk with owners set by the test."""
 
     def __init__(self, owned: ReadCells) -> None:
@@ -26,24 +26,26 @@ class CellsByHand(BlockTracer):
         self.earlier = [{}]
 
 
-class _Places:
-    def __init__(self, tracer: CellsByHand) -> None:
+class _FakeTracerSet:
+    def __init__(self, tracer: FakeOwnerTracer) -> None:
         self.tracer = tracer
 
-    def with_places(self) -> list[tuple[CellsByHand, list[int]]]:
+    def with_places(self) -> list[tuple[FakeOwnerTracer, list[int]]]:
         return [(self.tracer, [7])]
 
 
-def live(owned: ReadCells, by: By) -> LiveOwners:
-    return LiveOwners(cast("TracerSet", _Places(CellsByHand(owned))), by)
+def make_live_owners(owned: ReadCells, by: OwnerGrouping) -> LiveOwners:
+    return LiveOwners(cast("TracerSet", _FakeTracerSet(FakeOwnerTracer(owned))), by)
 
 
-def stat_of(pid: int, ticks: int, name: str = "a (b) c", group: str = "/x.service") -> dict[str, str]:
+def make_process_files(
+    pid: int, ticks: int, name: str = "a (b) c", group: str = "/x.service"
+) -> dict[str, str]:
     before = " ".join("0" for _ in range(19))
     return {"stat": f"{pid} ({name}) {before} {ticks} 0\n", "cgroup": f"1:name=systemd:/y\n0::{group}\n"}
 
 
-def folder(proc: Path, pid: int, files: dict[str, str]) -> None:
+def add_process(proc: Path, pid: int, files: dict[str, str]) -> None:
     (proc / str(pid)).mkdir()
     for name, text in files.items():
         (proc / str(pid) / name).write_text(text)
@@ -51,38 +53,38 @@ def folder(proc: Path, pid: int, files: dict[str, str]) -> None:
 
 def test_process_is_identified_by_its_start_time(tmp_path: Path) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
-    folder(tmp_path, 5, stat_of(5, 77))
+    add_process(tmp_path, 5, make_process_files(5, 77))
     began_ns = 77 * 10**9 // ticks + 3
     assert find_process(5, began_ns, tmp_path) == NamedProcess("a (b) c", "/x.service")
     assert find_process(5, began_ns + 10**9, tmp_path) is None
     assert find_process(6, began_ns, tmp_path) is None
-    folder(tmp_path, 8, {"stat": "8 (cut", "cgroup": ""})
+    add_process(tmp_path, 8, {"stat": "8 (cut", "cgroup": ""})
     assert find_process(8, 0, tmp_path) is None
 
 
 def test_a_process_that_has_gone_keeps_the_name_of_its_thread() -> None:
     gone = OwnerKey(OwnerKind.PROCESS, 2**22 + 1, 5)
     owned = ReadCells({(gone, "read"): ONE, (None, "read"): ONE}, {gone: "dd"})
-    samples = live(owned, By.PROCESS).read([7])
+    samples = make_live_owners(owned, OwnerGrouping.PROCESS).read_owners([7])
     [row] = samples[7].rows
     assert (row.name, row.group, row.counts) == ("dd", None, {"read": ONE})
-    assert live(owned, By.PROCESS).read([8]) == {}
+    assert make_live_owners(owned, OwnerGrouping.PROCESS).read_owners([8]) == {}
 
 
 def test_owners_are_not_read_without_a_request() -> None:
-    assert LiveOwners(cast("TracerSet", None), None).read([7]) == {}
+    assert LiveOwners(cast("TracerSet", None), None).read_owners([7]) == {}
 
 
 def test_missing_group_accounting_is_noted(tmp_path: Path) -> None:
-    def notes(by: By | None) -> list[str]:
-        return note_of_groups(by, tmp_path, proc=tmp_path)
+    def get_group_note(by: OwnerGrouping | None) -> list[str]:
+        return make_group_notes(by, tmp_path, proc=tmp_path)
 
-    assert notes(None) == notes(By.PROCESS) == []
-    [note] = notes(By.CGROUP)
+    assert get_group_note(None) == get_group_note(OwnerGrouping.PROCESS) == []
+    [note] = get_group_note(OwnerGrouping.CGROUP)
     assert "is no cgroup2" in note
     control = tmp_path / "cgroup.subtree_control"
     control.write_text("memory pids\n")
-    [note] = notes(By.CGROUP)
+    [note] = get_group_note(OwnerGrouping.CGROUP)
     assert "write +io" in note
     control.write_text("io memory\n")
-    assert notes(By.CGROUP) == []
+    assert get_group_note(OwnerGrouping.CGROUP) == []

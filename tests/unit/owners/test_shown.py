@@ -5,23 +5,25 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind
-from opwatch.owners.sample import Owned, Owners, together
-from opwatch.sinks.owners.document import owners_document
-from opwatch.sinks.owners.table import Sort, table_lines
-from opwatch.sinks.owners.words import MOST_SHOWN, owner_lines, owner_words
+from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind
+from opwatch.owners.sample import OwnerCounts, Owners, merge_owners
+from opwatch.sinks.owners.document import build_owners_document
+from opwatch.sinks.owners.labels import MAX_SHOWN, format_owner, format_owner_lines
+from opwatch.sinks.owners.table import Sort, format_owner_table
 from opwatch.sinks.terminal import Writer
 
 
-def owned(number: int, name: str | None, requests: int) -> Owned:
+def make_owner_counts(number: int, name: str | None, requests: int) -> OwnerCounts:
     key = OwnerKey(OwnerKind.CGROUP, number)
-    return Owned(key, name, {"read": OwnedCounts(requests, requests * 4096, requests * 1000)})
+    return OwnerCounts(key, name, {"read": OwnedCounts(requests, requests * 4096, requests * 1000)})
 
 
 def test_largest_owners_are_shown_and_others_share_a_row() -> None:
-    many = tuple(owned(number, f"/group-{number}", 1000 - number) for number in range(MOST_SHOWN + 3))
-    lines = owner_lines(Owners(By.CGROUP, many, {"read": OwnedCounts(1, 4096, 1000)}), 1.0)
-    assert len(lines) == 1 + MOST_SHOWN + 1
+    many = tuple(
+        make_owner_counts(number, f"/group-{number}", 1000 - number) for number in range(MAX_SHOWN + 3)
+    )
+    lines = format_owner_lines(Owners(OwnerGrouping.CGROUP, many, {"read": OwnedCounts(1, 4096, 1000)}), 1.0)
+    assert len(lines) == 1 + MAX_SHOWN + 1
     assert lines[1].split() == ["read", "1000", "4.10", "1.00u", "0.0", "/group-0"]
     assert lines[-1].endswith("other: 3 more")
     # Owners beyond the limit, and the requests without an owner.
@@ -29,22 +31,22 @@ def test_largest_owners_are_shown_and_others_share_a_row() -> None:
 
 
 def test_idle_disk_shows_no_owners() -> None:
-    assert owner_lines(Owners(By.CGROUP, (), {}), 1.0) == []
+    assert format_owner_lines(Owners(OwnerGrouping.CGROUP, (), {}), 1.0) == []
 
 
 def test_names_are_shortened_and_escaped() -> None:
     evil = "/a/" + "b" * 90 + "\x1b]0;x\x07\u202e.service"
-    lines = owner_lines(Owners(By.CGROUP, (owned(1, evil, 5),), {}), 0.0)
+    lines = format_owner_lines(Owners(OwnerGrouping.CGROUP, (make_owner_counts(1, evil, 5),), {}), 0.0)
     assert max(len(line) for line in lines) <= 80
     assert lines[-1].endswith("?]0;x??.service")
     out = io.StringIO()
-    Writer(out).lines(lines)
+    Writer(out).write_lines(lines)
     assert "\x1b" not in out.getvalue()
 
 
 def test_owner_has_a_readable_name() -> None:
     words = [
-        owner_words(Owned(OwnerKey(kind, number, since), name, {}))
+        format_owner(OwnerCounts(OwnerKey(kind, number, since), name, {}))
         for kind, number, since, name in (
             (OwnerKind.CGROUP, 5, 0, None),
             (OwnerKind.PROCESS, 77, 1, "fio"),
@@ -66,8 +68,8 @@ def test_owner_has_a_readable_name() -> None:
 
 def test_a_work_of_the_kernels_has_no_number() -> None:
     keys = (OwnerKey(OwnerKind.KERNEL, 12, 3), OwnerKey(OwnerKind.WRITE_BACK, 12345))
-    owners = tuple(Owned(key, "x", {"write": OwnedCounts(2, 8192, 10)}) for key in keys)
-    document = owners_document(Owners(By.PROCESS, owners, {}))
+    owners = tuple(OwnerCounts(key, "x", {"write": OwnedCounts(2, 8192, 10)}) for key in keys)
+    document = build_owners_document(Owners(OwnerGrouping.PROCESS, owners, {}))
     assert [(one["kind"], one["pid"], one["cgroup_number"]) for one in document["owners"]] == [
         ("kernel", 12, None),
         ("write-back", None, None),
@@ -79,13 +81,13 @@ DOCKER = "/system.slice/docker-" + "1a" * 32 + ".scope"
 
 
 def test_a_container_is_called_by_its_engine() -> None:
-    group = Owned(OwnerKey(OwnerKind.CGROUP, 5), DOCKER, {})
-    process = Owned(OwnerKey(OwnerKind.PROCESS, 77, 1), "postgres", {}, DOCKER)
-    assert owner_words(group) == "docker 1a1a1a1a1a1a"
-    assert owner_words(process) == "postgres (77) in docker 1a1a1a1a1a1a"
-    [first, second] = owners_document(
+    group = OwnerCounts(OwnerKey(OwnerKind.CGROUP, 5), DOCKER, {})
+    process = OwnerCounts(OwnerKey(OwnerKind.PROCESS, 77, 1), "postgres", {}, DOCKER)
+    assert format_owner(group) == "docker 1a1a1a1a1a1a"
+    assert format_owner(process) == "postgres (77) in docker 1a1a1a1a1a1a"
+    [first, second] = build_owners_document(
         Owners(
-            By.PROCESS,
+            OwnerGrouping.PROCESS,
             tuple(replace(one, ops={"read": OwnedCounts(1, 512, 9)}) for one in (group, process)),
             {},
         )
@@ -94,15 +96,19 @@ def test_a_container_is_called_by_its_engine() -> None:
     assert first["container"] == second["container"] == {"engine": "docker", "id": "1a" * 32, "pod": None}
 
 
-def several() -> Owners:
+def make_owners() -> Owners:
     """Two owners on two disks, and requests without an owner."""
-    one = Owners(By.CGROUP, (owned(1, "/small", 10), owned(2, "/large", 100)), {})
-    two = Owners(By.CGROUP, (owned(1, "/small", 500),), {"discard": OwnedCounts(1, 10**6, 5)})
-    return together([one, two], By.CGROUP)
+    one = Owners(
+        OwnerGrouping.CGROUP, (make_owner_counts(1, "/small", 10), make_owner_counts(2, "/large", 100)), {}
+    )
+    two = Owners(
+        OwnerGrouping.CGROUP, (make_owner_counts(1, "/small", 500),), {"discard": OwnedCounts(1, 10**6, 5)}
+    )
+    return merge_owners([one, two], OwnerGrouping.CGROUP)
 
 
 def test_owners_of_several_disks_share_a_table() -> None:
-    lines = table_lines(several(), 1.0, Sort.BYTES, 9)
+    lines = format_owner_table(make_owners(), 1.0, Sort.BYTES, 9)
     assert [line.split()[-1] for line in lines] == ["cgroup", "/small", "/large", "other", "all"]
     assert [line.split()[3] for line in lines[1:]] == ["510", "100", "1.00", "611"]
     assert lines[3].split()[2] == "1.00"
@@ -110,15 +116,15 @@ def test_owners_of_several_disks_share_a_table() -> None:
 
 
 def test_owners_beyond_the_limit_are_counted_as_other() -> None:
-    lines = table_lines(several(), 1.0, Sort.REQUESTS, 1)
+    lines = format_owner_table(make_owners(), 1.0, Sort.REQUESTS, 1)
     assert [line.split()[3] for line in lines[1:]] == ["510", "101", "611"]
     assert lines[2].endswith("other: 1 more")
 
 
 def test_table_is_sorted_by_the_requested_column() -> None:
-    slow = Owned(OwnerKey(OwnerKind.CGROUP, 3), "/slow", {"write": OwnedCounts(1, 512, 10**9)})
-    owners = Owners(By.CGROUP, (owned(2, "/busy", 100), slow), {})
-    first = {sort: table_lines(owners, 1.0, sort, 9)[1].split()[-1] for sort in Sort}
+    slow = OwnerCounts(OwnerKey(OwnerKind.CGROUP, 3), "/slow", {"write": OwnedCounts(1, 512, 10**9)})
+    owners = Owners(OwnerGrouping.CGROUP, (make_owner_counts(2, "/busy", 100), slow), {})
+    first = {sort: format_owner_table(owners, 1.0, sort, 9)[1].split()[-1] for sort in Sort}
     assert first == {
         Sort.BYTES: "/busy",
         Sort.REQUESTS: "/busy",
@@ -128,21 +134,23 @@ def test_table_is_sorted_by_the_requested_column() -> None:
 
 
 def test_full_table_is_reported_in_lines_tables_and_json() -> None:
-    full = Owners(By.PROCESS, (), {"write": OwnedCounts(1500, 6_144_000, 9)}, OwnedCounts(1234, 5_054_464, 7))
-    [*_, line] = owner_lines(full, 1.0)
+    full = Owners(
+        OwnerGrouping.PROCESS, (), {"write": OwnedCounts(1500, 6_144_000, 9)}, OwnedCounts(1234, 5_054_464, 7)
+    )
+    [*_, line] = format_owner_lines(full, 1.0)
     assert "1,234 requests, 5.05 MB" in line
-    assert table_lines(full, 1.0, Sort.BYTES, 5)[-1] == line
+    assert format_owner_table(full, 1.0, Sort.BYTES, 5)[-1] == line
     assert len(line) <= 80
-    assert owners_document(full)["no_room"] == {"count": 1234, "bytes": 5_054_464}
+    assert build_owners_document(full)["no_room"] == {"count": 1234, "bytes": 5_054_464}
     roomy = replace(full, no_room=OwnedCounts())
-    assert not [line for line in owner_lines(roomy, 1.0) if "full" in line]
-    assert owners_document(roomy)["no_room"] == {"count": 0, "bytes": 0}
+    assert not [line for line in format_owner_lines(roomy, 1.0) if "full" in line]
+    assert build_owners_document(roomy)["no_room"] == {"count": 0, "bytes": 0}
 
 
 def test_filter_counts_excluded_owners_as_other() -> None:
-    lines = table_lines(several(), 1.0, Sort.BYTES, 9, words="LARGE")
+    lines = format_owner_table(make_owners(), 1.0, Sort.BYTES, 9, words="LARGE")
     assert [line.split()[3] for line in lines[1:]] == ["100", "511", "611"]
     assert lines[1].endswith("/large")
     assert lines[2].endswith("other: 1 more")
-    lines = table_lines(several(), 1.0, Sort.BYTES, 9, words="nobody has this")
+    lines = format_owner_table(make_owners(), 1.0, Sort.BYTES, 9, words="nobody has this")
     assert [line.split()[3] for line in lines[1:]] == ["611", "611"]

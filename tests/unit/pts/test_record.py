@@ -13,14 +13,14 @@ import pytest
 
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
-from opwatch.pts.loads import ROUND, round_loads, stage_loads
+from opwatch.pts.loads import ROUND, build_round_loads, build_stage_loads
 from opwatch.pts.order import PtsOrder
-from opwatch.pts.planning import part_levels
-from opwatch.pts.record import PtsEnd, PtsRecord, record_of_part
-from opwatch.pts.results import part_of
+from opwatch.pts.planning import make_part_levels
+from opwatch.pts.record import PtsEnd, PtsRecord, parse_part_record
+from opwatch.pts.results import derive_part
 from opwatch.pts.samples import PtsSample
-from opwatch.sinks.sweep.pts_document import pts_document
-from opwatch.sinks.sweep.pts_table import pts_lines
+from opwatch.sinks.sweep.pts_document import build_pts_document
+from opwatch.sinks.sweep.pts_table import format_pts
 from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.journal.state import SweepState, parse_journal
 from opwatch.sweep.levels import LevelScale, OpLevel
@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = json.loads(
 HEADER = {"device": "M", "kind": "disk", "write_cache": "write through", "software": "opwatch"}
 
 
-def sample(
+def make_pts_sample(
     block: int, read: int, ios: int, number: int, stage: str = ROUND, begin_s: float = 0.0
 ) -> PtsSample:
     return PtsSample(
@@ -51,29 +51,29 @@ def sample(
     )
 
 
-def rounds_of(name: str, rates: Sequence[float]) -> tuple[PtsSample, ...]:
+def make_rounds(name: str, rates: Sequence[float]) -> tuple[PtsSample, ...]:
     order = PtsOrder(name)
     return tuple(
-        sample(load.block_bytes, load.read_percent, int(rate), number)
+        make_pts_sample(load.block_bytes, load.read_percent, int(rate), number)
         for number, rate in enumerate(rates, 1)
-        for load in round_loads(order, order.parts[0], 512)
+        for load in build_round_loads(order, order.parts[0], 512)
     )
 
 
-def record(samples: tuple[PtsSample, ...], end: PtsEnd = PtsEnd.STEADY, place: int = 0) -> PtsRecord:
+def make_record(samples: tuple[PtsSample, ...], end: PtsEnd = PtsEnd.STEADY, place: int = 0) -> PtsRecord:
     return PtsRecord(place, end, samples, (), 512, "fio-3.33")
 
 
-def request_of(order: PtsOrder, purge: str = "format") -> SweepRequest:
+def make_request(order: PtsOrder, purge: str = "format") -> SweepRequest:
     size = REQUEST.identity.size_bytes
-    levels = part_levels(order, OpLevel("all", size, LevelScale(size)))
+    levels = make_part_levels(order, OpLevel("all", size, LevelScale(size)))
     return replace(REQUEST, levels=levels, method="window", purge=purge, test=order)
 
 
 def test_the_matrix_is_of_the_window_alone() -> None:
     rates = [9e6, 5e6, 3e6, 3.0e6, 3.1e6, 3.0e6, 3.1e6]
     order = PtsOrder("iops")
-    done = part_of(order, order.parts[0], record(rounds_of("iops", rates)))
+    done = derive_part(order, order.parts[0], make_record(make_rounds("iops", rates)))
     assert done.is_whole
     assert done.verdict
     assert done.window == (3, 7)
@@ -90,38 +90,40 @@ def test_the_matrix_is_of_the_window_alone() -> None:
 
 def test_incomplete_round_does_not_count() -> None:
     order = PtsOrder("iops")
-    samples = rounds_of("iops", [3e6] * 5)
-    assert part_of(order, order.parts[0], record(samples)).is_whole
-    cut = part_of(order, order.parts[0], record(samples[:-1], PtsEnd.BUDGET))
+    samples = make_rounds("iops", [3e6] * 5)
+    assert derive_part(order, order.parts[0], make_record(samples)).is_whole
+    cut = derive_part(order, order.parts[0], make_record(samples[:-1], PtsEnd.BUDGET))
     assert (cut.verdict, cut.is_whole) == (None, False)
     assert "needs 5" in cut.unjudged
 
 
 def test_latency_follows_latency_and_throughput_bytes() -> None:
     order = PtsOrder("latency")
-    slow = part_of(order, order.parts[0], record(rounds_of("latency", [1e5, 1e5, 1e5, 1e5, 2e5])))
+    slow = derive_part(order, order.parts[0], make_record(make_rounds("latency", [1e5, 1e5, 1e5, 1e5, 2e5])))
     assert slow.verdict
     assert not slow.verdict.is_steady
     assert slow.verdict.fits[0].values[0] == pytest.approx(1e4)
     order = PtsOrder("throughput")
-    fast = part_of(order, order.parts[0], record(rounds_of("throughput", [6e4] * 5)))
+    fast = derive_part(order, order.parts[0], make_record(make_rounds("throughput", [6e4] * 5)))
     assert fast.verdict
     assert fast.verdict.fits[0].average == pytest.approx(1000 * (128 << 10) / 1e6)
 
 
 def test_saturation_that_its_bytes_ended_is_not_steady() -> None:
     order = PtsOrder("wsat")
-    falling = record(rounds_of("wsat", [9e6, 7e6, 5e6, 3e6, 2e6, 1e6]), PtsEnd.CAPACITY)
-    done = part_of(order, order.parts[0], falling)
+    falling = make_record(make_rounds("wsat", [9e6, 7e6, 5e6, 3e6, 2e6, 1e6]), PtsEnd.CAPACITY)
+    done = derive_part(order, order.parts[0], falling)
     assert done.verdict
     assert (done.verdict.is_steady, done.is_whole, done.window) == (False, False, (2, 6))
 
 
-def crossing(last: Sequence[int]) -> PtsRecord:
-    first = [sample(1 << 20, 0, 6000, at, "stretch 1", 60.0 * at) for at in range(1, 11)]
-    mixed = [sample(8192, 0, 9000, at, "stretch 2", 60.0 * (10 + at)) for at in range(1, 4)]
-    third = [sample(1 << 20, 0, ios, at, "stretch 3", 60.0 * (13 + at)) for at, ios in enumerate(last, 1)]
-    whole = replace(sample(1 << 20, 0, 60000, 1, "stretch 1"), max_ns=10**9, five_nines_ns=7e8)
+def make_crossing_record(last: Sequence[int]) -> PtsRecord:
+    first = [make_pts_sample(1 << 20, 0, 6000, at, "stretch 1", 60.0 * at) for at in range(1, 11)]
+    mixed = [make_pts_sample(8192, 0, 9000, at, "stretch 2", 60.0 * (10 + at)) for at in range(1, 4)]
+    third = [
+        make_pts_sample(1 << 20, 0, ios, at, "stretch 3", 60.0 * (13 + at)) for at, ios in enumerate(last, 1)
+    ]
+    whole = replace(make_pts_sample(1 << 20, 0, 60000, 1, "stretch 1"), max_ns=10**9, five_nines_ns=7e8)
     return PtsRecord(0, PtsEnd.DONE, (*first, *mixed, *third), (whole,), 512, "fio-3.33")
 
 
@@ -130,78 +132,82 @@ def crossing(last: Sequence[int]) -> PtsRecord:
 )
 def test_recovery_is_until_the_rate_is_there_again(last: tuple[int, ...], seconds: float | None) -> None:
     order = PtsOrder("xsr")
-    done = part_of(order, order.parts[0], crossing(last))
+    done = derive_part(order, order.parts[0], make_crossing_record(last))
     assert done.recovery_s == seconds
     assert done.is_whole
     assert done.stages[0].max_ns == 10**9
-    text = "\n".join(pts_lines(pts_document(request_of(order), {0: crossing(last)}, is_ended=True)))
+    text = "\n".join(
+        format_pts(build_pts_document(make_request(order), {0: make_crossing_record(last)}, is_ended=True))
+    )
     assert "stretch 3" in text
     assert ("never had 90 %" in text) is (seconds is None)
 
 
-def documents() -> list[dict[str, Any]]:
+def make_documents() -> list[dict[str, Any]]:
     orders = [PtsOrder(name, header=HEADER) for name in ("iops", "wsat", "latency")]
-    measured = [record(rounds_of(order.name, [3e6] * 5)) for order in orders]
+    measured = [make_record(make_rounds(order.name, [3e6] * 5)) for order in orders]
     answers = [
-        pts_document(request_of(order), {0: one}, is_ended=True)
+        build_pts_document(make_request(order), {0: one}, is_ended=True)
         for order, one in zip(orders, measured, strict=True)
     ]
     order = PtsOrder("xsr", "client", 0.01, header=HEADER)
-    answers.append(pts_document(request_of(order, "discard"), {0: crossing([1])}, is_ended=False))
+    answers.append(
+        build_pts_document(make_request(order, "discard"), {0: make_crossing_record([1])}, is_ended=False)
+    )
     order = PtsOrder("throughput")
-    return [*answers, pts_document(request_of(order), {}, is_ended=False)]
+    return [*answers, build_pts_document(make_request(order), {}, is_ended=False)]
 
 
 def test_document_matches_its_schema() -> None:
     validator = importlib.import_module("jsonschema").Draft202012Validator(SCHEMA)
-    for answer in documents():
+    for answer in make_documents():
         raw = json.loads(json.dumps(answer))
         assert [error.message for error in validator.iter_errors(raw)] == []
         assert set(raw) == set(SCHEMA["properties"])
-        assert all(len(line) <= 80 for line in pts_lines(raw))
+        assert all(len(line) <= 80 for line in format_pts(raw))
         assert list(validator.iter_errors(raw | {"parts": 3}))
 
 
 def test_report_lists_its_deviations() -> None:
-    plain, *_, scaled, _ = documents()
+    plain, *_, scaled, _ = make_documents()
     assert (plain["is_conforming"], plain["deviations"], plain["is_whole"]) == (True, [], True)
-    assert "NOT CONFORMING" not in "\n".join(pts_lines(plain))
+    assert "NOT CONFORMING" not in "\n".join(format_pts(plain))
     assert not scaled["is_conforming"]
     assert not scaled["is_whole"]
     text = " ".join(scaled["deviations"])
     for reason in ("1 % of those of the specification", "purged by a discard", "has to be on: write through"):
         assert reason in text
     order = PtsOrder("iops", rounds=7, header=HEADER | {"kind": "loop"})
-    large = replace(record(rounds_of("iops", [1e6] * 5), PtsEnd.BUDGET), logical_bytes=4096)
-    text = " ".join(pts_document(request_of(order), {0: large}, is_ended=True)["deviations"])
+    large = replace(make_record(make_rounds("iops", [1e6] * 5), PtsEnd.BUDGET), logical_bytes=4096)
+    text = " ".join(build_pts_document(make_request(order), {0: large}, is_ended=True)["deviations"])
     for reason in ("at most 7 rounds, not 25", "but loop", "7 test points are smaller", "--max-write"):
         assert reason in text
 
 
 def test_other_document_is_refused() -> None:
     with pytest.raises(BadInput, match="not written by opwatch sweep run --test"):
-        list(pts_lines({"type": "sweep"}))
+        list(format_pts({"type": "sweep"}))
     with pytest.raises(BadInput):
-        list(pts_lines(documents()[0] | {"parts": [{"name": 3}]}))
+        list(format_pts(make_documents()[0] | {"parts": [{"name": 3}]}))
 
 
 def test_journal_keeps_the_finished_parts(tmp_path: Path) -> None:
-    request = request_of(PtsOrder("throughput", "client", 0.5, header=HEADER))
-    done = record(rounds_of("throughput", [6e4] * 5))
+    request = make_request(PtsOrder("throughput", "client", 0.5, header=HEADER))
+    done = make_record(make_rounds("throughput", [6e4] * 5))
     entries = [
-        {"entry": "request", "schema": "opwatch-sweep/1", **request.document()},
+        {"entry": "request", "schema": "opwatch-sweep/1", **request.to_document()},
         {"entry": "step", "level": 0, "kind": "round", "write_bytes": 1000},
         {"entry": "unwritten", "bytes": 400},
-        {"entry": "part", **done.document()},
+        {"entry": "part", **done.to_document()},
     ]
     raw = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
     state = parse_journal(raw, "it")
     assert state.request == request
     assert state.parts == {0: done}
-    assert (state.left, state.announced_bytes) == ((1,), 600)
+    assert (state.remaining_levels, state.announced_bytes) == ((1,), 600)
     with pytest.raises(BadInput, match="no part 2"):
         parse_journal(
-            raw + json.dumps({"entry": "part", **done.document(), "part": 2}).encode() + b"\n", "it"
+            raw + json.dumps({"entry": "part", **done.to_document(), "part": 2}).encode() + b"\n", "it"
         )
     with pytest.raises(BadInput, match="not as many"):
         first = entries[0] | {"levels": []}
@@ -209,17 +215,17 @@ def test_journal_keeps_the_finished_parts(tmp_path: Path) -> None:
 
 
 def test_damaged_record_is_refused() -> None:
-    fine = record(rounds_of("wsat", [1e6])).document()
-    assert record_of_part(Fields(fine, "it")).samples
+    fine = make_record(make_rounds("wsat", [1e6])).to_document()
+    assert parse_part_record(Fields(fine, "it")).samples
     for change in ({"end": "x"}, {"samples": 3}, {"samples": [3]}, {"logical_bytes": -1}):
         with pytest.raises(BadInput):
-            record_of_part(Fields(fine | change, "it"))
+            parse_part_record(Fields(fine | change, "it"))
     with pytest.raises(BadInput, match="no time"):
-        record_of_part(Fields(fine | {"samples": [fine["samples"][0] | {"seconds": 0}]}, "it"))
+        parse_part_record(Fields(fine | {"samples": [fine["samples"][0] | {"seconds": 0}]}, "it"))
 
 
 def test_remaining_plan_covers_the_unfinished_parts() -> None:
-    request = request_of(PtsOrder("wsat"))
+    request = make_request(PtsOrder("wsat"))
     state = SweepState(replace(request, budget=replace(request.budget, is_of_plan=True)))
-    assert state.allowed(None).write_bytes == 4 * REQUEST.identity.size_bytes
-    assert [load.stage for load in stage_loads(PtsOrder("wsat"), request.test.parts[0])] == []  # type: ignore[union-attr]
+    assert state.find_remaining_budget(None).write_bytes == 4 * REQUEST.identity.size_bytes
+    assert [load.stage for load in build_stage_loads(PtsOrder("wsat"), request.test.parts[0])] == []  # type: ignore[union-attr]

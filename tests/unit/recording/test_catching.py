@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import pytest
 
-from opwatch.recording.ring import caught
-from opwatch.recording.ring.caught import CaughtRecordings
+from opwatch.recording.ring import incidents
+from opwatch.recording.ring.incidents import IncidentFolder
 from opwatch.rules.watch import Firing, RuleWatch
 from opwatch.samples.entries import NotWatched
 from opwatch.tools import cli
@@ -28,7 +28,7 @@ _MIDNIGHT = datetime(2026, 11, 28).astimezone()
 NO_ENTRY = cast(NotWatched, None)
 
 
-class Clock:
+class FakeClock:
     """A fake of both clocks."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Clock:
         return _MIDNIGHT + timedelta(seconds=self.seconds)
 
 
-class Writer:
+class FakeWriter:
     """A fake of the process that dumps the ring."""
 
     def __init__(self, argv: list[str], **_: object) -> None:
@@ -57,97 +57,99 @@ class Writer:
         return 0
 
 
-class Kept:
+class FakeRing:
     """A fake of the run kept in the ring."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.notes = path, list[str]()
 
-    def note(self, kind: str, words: str) -> None:
+    def add_event(self, kind: str, words: str) -> None:
         self.notes.append(words)
 
 
-class Rules:
+class FakeRules:
     """Fires on request."""
 
     def __init__(self) -> None:
         self.fires = False
 
-    def take(self, _: object) -> list[Firing]:
+    def process_news(self, _: object) -> list[Firing]:
         return [Firing("error", "sda", 1, "errors on sda: 1 of read")] if self.fires else []
 
 
-class Story:
-    def take(self, _: object) -> Iterator[object]:
+class FakePresenter:
+    def process_entry(self, _: object) -> Iterator[object]:
         yield None
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    clock = FakeClock()
     monkeypatch.setattr(catching, "time", clock)
-    monkeypatch.setattr(catching, "Story", Story)
-    monkeypatch.setattr(subprocess, "Popen", Writer)
-    monkeypatch.setattr(caught, "datetime", clock)
+    monkeypatch.setattr(catching, "RunPresenter", FakePresenter)
+    monkeypatch.setattr(subprocess, "Popen", FakeWriter)
+    monkeypatch.setattr(incidents, "datetime", clock)
     return clock
 
 
-def moments(folder: Path) -> list[float]:
+def list_write_times(folder: Path) -> list[float]:
     """Return the wall-clock times at which recordings were written."""
     times = (datetime.strptime(name[:19], "%Y-%m-%dT%H-%M-%S").astimezone() for name in os.listdir(folder))
     return sorted((time - _MIDNIGHT).total_seconds() for time in times)
 
 
-def catcher(tmp_path: Path, rules: Rules, most: int, keep_s: float = 900.0) -> Catcher:
+def make_catcher(tmp_path: Path, rules: FakeRules, most: int, keep_s: float = 900.0) -> Catcher:
     fake: Any = rules
-    kept: Any = Kept(tmp_path / "ring")
-    return Catcher(fake, kept, CaughtRecordings(tmp_path / "caught", most), after_s=30.0, keep_s=keep_s)
+    kept: Any = FakeRing(tmp_path / "ring")
+    return Catcher(fake, kept, IncidentFolder(tmp_path / "caught", most), after_s=30.0, keep_s=keep_s)
 
 
-def run(one: Catcher, clock: Clock, seconds: int, rules: Rules, fires: Callable[[int], bool]) -> None:
+def run_seconds(
+    one: Catcher, clock: FakeClock, seconds: int, rules: FakeRules, fires: Callable[[int], bool]
+) -> None:
     for second in range(seconds):
         clock.seconds += 1.0
         rules.fires = fires(second)
-        one.take(NO_ENTRY)
+        one.process_entry(NO_ENTRY)
 
 
-def test_newest_recordings_are_kept_when_a_rule_fires_all_day(tmp_path: Path, clock: Clock) -> None:
-    rules = Rules()
-    one = catcher(tmp_path, rules, most=20)
-    run(one, clock, 86_400, rules, lambda second: second % 60 == 0)
-    times = moments(tmp_path / "caught")
+def test_newest_recordings_are_kept_when_a_rule_fires_all_day(tmp_path: Path, clock: FakeClock) -> None:
+    rules = FakeRules()
+    one = make_catcher(tmp_path, rules, most=20)
+    run_seconds(one, clock, 86_400, rules, lambda second: second % 60 == 0)
+    times = list_write_times(tmp_path / "caught")
     assert len(times) == 20
     assert times[-1] > 86_400 - 400
 
 
-def test_recordings_are_spaced_to_cover_hours(tmp_path: Path, clock: Clock) -> None:
-    rules = Rules()
-    one = catcher(tmp_path, rules, most=20)
-    run(one, clock, 6000, rules, lambda second: True)
-    times = moments(tmp_path / "caught")
+def test_recordings_are_spaced_to_cover_hours(tmp_path: Path, clock: FakeClock) -> None:
+    rules = FakeRules()
+    one = make_catcher(tmp_path, rules, most=20)
+    run_seconds(one, clock, 6000, rules, lambda second: True)
+    times = list_write_times(tmp_path / "caught")
     assert times[0] == 31
     assert {later - earlier for earlier, later in pairwise(times)} == {300}
 
 
-def test_short_ring_spaces_recordings_by_half_its_length(tmp_path: Path, clock: Clock) -> None:
+def test_short_ring_spaces_recordings_by_half_its_length(tmp_path: Path, clock: FakeClock) -> None:
     """A firing must still be inside the ring when its recording is written."""
-    rules = Rules()
-    one = catcher(tmp_path, rules, most=50, keep_s=100.0)
-    run(one, clock, 1000, rules, lambda second: True)
-    assert {later - earlier for earlier, later in pairwise(moments(tmp_path / "caught"))} == {50}
+    rules = FakeRules()
+    one = make_catcher(tmp_path, rules, most=50, keep_s=100.0)
+    run_seconds(one, clock, 1000, rules, lambda second: True)
+    assert {later - earlier for earlier, later in pairwise(list_write_times(tmp_path / "caught"))} == {50}
 
 
-def test_firing_that_waits_is_written_at_the_end(tmp_path: Path, clock: Clock) -> None:
-    rules = Rules()
-    one = catcher(tmp_path, rules, most=20)
-    run(one, clock, 100, rules, lambda second: second in (0, 50))
+def test_firing_that_waits_is_written_at_the_end(tmp_path: Path, clock: FakeClock) -> None:
+    rules = FakeRules()
+    one = make_catcher(tmp_path, rules, most=20)
+    run_seconds(one, clock, 100, rules, lambda second: second in (0, 50))
     assert len(os.listdir(tmp_path / "caught")) == 1
-    one.finish()
+    one.write_pending()
     assert len(os.listdir(tmp_path / "caught")) == 2
 
 
 def test_only_recordings_of_a_flight_recorder_are_removed(tmp_path: Path) -> None:
-    folder = CaughtRecordings(tmp_path / "caught", 2)
+    folder = IncidentFolder(tmp_path / "caught", 2)
     for at, name in enumerate(
         (
             "notes.txt",
@@ -172,11 +174,11 @@ def test_only_recordings_of_a_flight_recorder_are_removed(tmp_path: Path) -> Non
         "mine.opw",
         "notes.txt",
     ]
-    assert CaughtRecordings(tmp_path / "caught", 20).make_room() == []
+    assert IncidentFolder(tmp_path / "caught", 20).make_room() == []
 
 
 def test_recording_name_is_recognised_for_removal(tmp_path: Path) -> None:
-    folder = CaughtRecordings(tmp_path / "caught", 1)
+    folder = IncidentFolder(tmp_path / "caught", 1)
     for device in ("nvme0n1", "cciss/c0d0", "dm-3"):
         path = folder.new_path(device)
         assert path.parent == tmp_path / "caught"
@@ -189,5 +191,5 @@ def test_unit_of_systemd_has_rules_that_can_be_read() -> None:
     [line] = re.findall("^ExecStart=(.*)", unit, re.MULTILINE)
     command, args = cli.parse(shlex.split(line)[1:])
     assert command.run is flight.run
-    assert len(RuleWatch.of(args.when).rules) >= 2
+    assert len(RuleWatch.from_texts(args.when).rules) >= 2
     assert "error" in args.when

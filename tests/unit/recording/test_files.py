@@ -17,23 +17,23 @@ import pytest
 
 from opwatch.cpu import CommandCpu, CpuTimes
 from opwatch.errors import BadInput
-from opwatch.recording.coding.blocks import compressed
-from opwatch.recording.coding.contents import deflated
-from opwatch.recording.reading.command import command_cpu
-from opwatch.recording.reading.opening import CheckedFile, Damaged
+from opwatch.recording.coding.blocks import compress_streams
+from opwatch.recording.coding.contents import deflate_content
+from opwatch.recording.reading.command import find_command_cpu
+from opwatch.recording.reading.opening import CheckedFile, DamagedError
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import COMMAND_CPU, PHASE_BEGAN, PHASE_ENDED
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Began, Ended, Looked, NotWatched, RunEntry, Slowed, Ticked
-from opwatch.samples.entry_parts import samples_in
+from opwatch.samples.entry_parts import get_samples
 from opwatch.trace.slow import Submitter
-from tests.fuzz.recordings import Fuzz
-from tests.unit.support.recordings import HEADER, record, sealed
-from tests.unit.support.runs import S, a_run
+from tests.fuzz.recordings import RecordingFuzzer
+from tests.unit.support.recordings import HEADER, record_run, update_checksums
+from tests.unit.support.runs import S, generate_run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-BOMB = deflated(bytes(5 << 20))
+BOMB = deflate_content(bytes(5 << 20))
 FOUR_LENGTHS = struct.Struct("<4I")
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "recording-format.md").read_text()
 STATEMENTS = [
@@ -44,24 +44,24 @@ STATEMENTS = [
 ]
 
 
-def unpacked(name: str, folder: Path) -> Path:
+def unpack_recording(name: str, folder: Path) -> Path:
     path = folder / Path(name).with_suffix("").name
     path.write_bytes(gzip.decompress((FIXTURES / name).read_bytes()))
     return path
 
 
-def all_of(path: Path) -> list[RunEntry]:
+def read_entries(path: Path) -> list[RunEntry]:
     recording = RecordedRun(path)
     try:
-        return list(recording.entries())
+        return list(recording.iter_entries())
     finally:
         recording.close()
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
 def test_a_recording_of_every_version_is_read_for_ever(tmp_path: Path, version: int) -> None:
-    recording = RecordedRun(unpacked(f"good/recordings/{version}.opw.gz", tmp_path))
-    every = list(recording.entries())
+    recording = RecordedRun(unpack_recording(f"good/recordings/{version}.opw.gz", tmp_path))
+    every = list(recording.iter_entries())
     # Since version 3.
     entries = [entry for entry in every if not isinstance(entry, Slowed)]
     assert len(every) - len(entries) == (3 if version > 2 else 0)
@@ -101,7 +101,7 @@ def test_a_recording_of_every_version_is_read_for_ever(tmp_path: Path, version: 
 
 
 def test_slow_requests_of_version_3_are_read_for_ever(tmp_path: Path) -> None:
-    entries = all_of(unpacked("good/recordings/3.opw.gz", tmp_path))
+    entries = read_entries(unpack_recording("good/recordings/3.opw.gz", tmp_path))
     first, second, third = (entry for entry in entries if isinstance(entry, Slowed))
     assert (first.limit_ns, first.counts, first.requests) == (10**7, {0: 0, 1: 0}, ())
     assert (second.counts, len(second.requests)) == ({0: 4, 1: 4}, 6)
@@ -114,29 +114,29 @@ def test_slow_requests_of_version_3_are_read_for_ever(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
 def test_killed_recordings_of_every_version_are_read(tmp_path: Path, version: int) -> None:
-    recording = RecordedRun(unpacked(f"good/recordings/{version}-killed.opw.gz", tmp_path))
-    entries = [entry for entry in recording.entries() if not isinstance(entry, Slowed)]
+    recording = RecordedRun(unpack_recording(f"good/recordings/{version}-killed.opw.gz", tmp_path))
+    entries = [entry for entry in recording.iter_entries() if not isinstance(entry, Slowed)]
     assert len(entries) == 10
     assert recording.trailer is None
     recording.close()
 
 
 def test_cpu_time_of_a_recorded_command_is_read(tmp_path: Path) -> None:
-    with closing(RecordedRun(unpacked("good/recordings/5-command.opw.gz", tmp_path))) as recording:
-        assert command_cpu(recording) == CommandCpu(1.25, 0.5)
-    with closing(RecordedRun(unpacked("good/recordings/5.opw.gz", tmp_path))) as recording:
-        assert command_cpu(recording) is None
+    with closing(RecordedRun(unpack_recording("good/recordings/5-command.opw.gz", tmp_path))) as recording:
+        assert find_command_cpu(recording) == CommandCpu(1.25, 0.5)
+    with closing(RecordedRun(unpack_recording("good/recordings/5.opw.gz", tmp_path))) as recording:
+        assert find_command_cpu(recording) is None
 
 
 @pytest.mark.parametrize(
     "words", ["", "[]", "{}", '{"user_s":-1,"system_s":0}', '{"user_s":"1","system_s":0}']
 )
 def test_a_cpu_time_that_is_none_is_refused(tmp_path: Path, words: str) -> None:
-    path = unpacked("good/recordings/5-command.opw.gz", tmp_path)
+    path = unpack_recording("good/recordings/5-command.opw.gz", tmp_path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET words = ? WHERE kind = ?", (words, COMMAND_CPU))
     with closing(RecordedRun(path)) as recording, pytest.raises(BadInput, match="table events, command CPU"):
-        command_cpu(recording)
+        find_command_cpu(recording)
 
 
 @pytest.mark.parametrize(
@@ -151,22 +151,22 @@ def test_a_cpu_time_that_is_none_is_refused(tmp_path: Path, words: str) -> None:
     ],
 )
 def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, name: str, words: str) -> None:
-    path = unpacked(f"bad/recordings/{name}.opw.gz", tmp_path)
+    path = unpack_recording(f"bad/recordings/{name}.opw.gz", tmp_path)
     with pytest.raises(BadInput, match=words) as refused:
-        all_of(path)
+        read_entries(path)
     assert str(path) in str(refused.value)
 
 
 @pytest.fixture(scope="module")
 def two_minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recordings") / "run.opw"
-    record(path, a_run(130))
+    record_run(path, generate_run(130))
     return path
 
 
 def test_file_cut_at_any_page_opens_or_is_refused(tmp_path: Path) -> None:
-    run, opened, path = list(a_run(75)), 0, tmp_path / "cut.opw"
-    record(tmp_path / "whole.opw", run)
+    run, opened, path = list(generate_run(75)), 0, tmp_path / "cut.opw"
+    record_run(tmp_path / "whole.opw", run)
     whole = (tmp_path / "whole.opw").read_bytes()
     for length in range(0, len(whole), 4096):
         path.write_bytes(whole[:length])
@@ -176,16 +176,16 @@ def test_file_cut_at_any_page_opens_or_is_refused(tmp_path: Path) -> None:
             assert str(path) in str(error)
             continue
         opened += 1
-        assert recording.missing == len(whole) - length
+        assert recording.missing_bytes == len(whole) - length
         kept = []
-        with closing(recording), contextlib.suppress(Damaged):
-            for entry in recording.entries():
+        with closing(recording), contextlib.suppress(DamagedError):
+            for entry in recording.iter_entries():
                 kept.append(entry)
         first, *rest = [entry for entry in kept if entry not in run]
         assert isinstance(first, NotWatched)
         assert f"its last {len(whole) - length} bytes are missing" in first.event.text
-        samples = [sample for entry in run for sample in samples_in(entry).values()]
-        assert all(sample in samples for entry in rest for sample in samples_in(entry).values())
+        samples = [sample for entry in run for sample in get_samples(entry).values()]
+        assert all(sample in samples for entry in rest for sample in get_samples(entry).values())
     # Files open from the page that holds the field names.
     assert opened > 0
 
@@ -194,10 +194,10 @@ def test_any_file_name_works(two_minutes: Path, tmp_path: Path) -> None:
     for name in (b"a run?mode=rwc&x#%41.opw", b"\xff\xfe.opw", b"\x1b[31m\n.opw"):
         path = tmp_path / os.fsdecode(name)
         path.write_bytes(two_minutes.read_bytes())
-        assert len(all_of(path)) == len(all_of(two_minutes))
+        assert len(read_entries(path)) == len(read_entries(two_minutes))
         new = tmp_path / os.fsdecode(b"new" + name)
-        record(new, a_run(3))
-        assert all_of(new) == list(a_run(3))
+        record_run(new, generate_run(3))
+        assert read_entries(new) == list(generate_run(3))
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
@@ -215,9 +215,9 @@ def test_the_sql_of_the_document_knows_phases(tmp_path: Path) -> None:
     [statement] = [statement for statement in STATEMENTS if PHASE_BEGAN in statement]
     database = NewDatabase(tmp_path / "run.opw")
     writer = RecordingWriter(database, HEADER)
-    writer.begin()
+    writer.begin_transaction()
     for kind, words, at_s in ((PHASE_BEGAN, "fill", 1), (PHASE_ENDED, "fill", 3), (PHASE_BEGAN, "load", 4)):
-        writer.event(kind, words, at_s * S)
+        writer.add_event(kind, words, at_s * S)
     writer.commit()
     database.close()
     connection = sqlite3.connect(f"file:{tmp_path / 'run.opw'}?mode=ro", uri=True)
@@ -247,7 +247,7 @@ def test_the_sql_of_the_document_counts_as_the_samples_do(two_minutes: Path) -> 
     connection.close()
     moments = {
         entry.samples[0].reading.sample.end_ns: entry.samples[0].reading.sample.ops["read"]
-        for entry in all_of(two_minutes)
+        for entry in read_entries(two_minutes)
         if isinstance(entry, Ticked | Ended)
     }
     _, _, at_ns, per_s, mb_per_s, mean_ns = rows[0]
@@ -264,27 +264,31 @@ def test_documented_statements_exist() -> None:
 
 def test_a_block_without_an_end_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
-    record(path, a_run(130))
+    record_run(path, generate_run(130))
     connection = sqlite3.connect(path)
     last = "(SELECT max(block) FROM blocks)"
     connection.execute(f"UPDATE blocks SET last = ? WHERE block = {last}", (2**63 - 1,))
-    sealed(connection)
+    update_checksums(connection)
     connection.commit()
     connection.close()
     with pytest.raises(BadInput, match="no run has 9223372036854775807 entries"):
-        all_of(path)
+        read_entries(path)
 
 
 def test_small_body_that_expands_too_far_is_refused(tmp_path: Path) -> None:
-    whole = unpacked("good/recordings/1.opw.gz", tmp_path).read_bytes()
+    whole = unpack_recording("good/recordings/1.opw.gz", tmp_path).read_bytes()
     lists = b"[" + b"[]," * (5 << 20) + b"[]]"
     for at, (statement, value, words) in enumerate(
         (
-            ("UPDATE blocks SET others = ?", deflated(b'[4,"Looked",' + lists + b"]"), "can have 1048576"),
-            ("UPDATE blocks SET others = ?", deflated(bytes(17 << 20)), "more than"),
-            ("UPDATE blocks SET anchors = ?", deflated(bytes(5 << 20)), "more than"),
+            (
+                "UPDATE blocks SET others = ?",
+                deflate_content(b'[4,"Looked",' + lists + b"]"),
+                "can have 1048576",
+            ),
+            ("UPDATE blocks SET others = ?", deflate_content(bytes(17 << 20)), "more than"),
+            ("UPDATE blocks SET anchors = ?", deflate_content(bytes(5 << 20)), "more than"),
             ("UPDATE frames SET rest = ?", FOUR_LENGTHS.pack(len(BOMB), 0, 0, 0) + BOMB, "more than"),
-            ("UPDATE contents SET body = ?", deflated(bytes(5 << 20)), "more than"),
+            ("UPDATE contents SET body = ?", deflate_content(bytes(5 << 20)), "more than"),
             ("UPDATE facts SET body = ?", lists[: 2 << 20].decode(), "can have 1048576"),
             ("UPDATE entries SET body = ?", lists[: 2 << 20].decode(), "can have 1048576"),
             ("UPDATE entries SET body = ?", lists[: 9 << 20].decode(), "too big"),
@@ -298,16 +302,16 @@ def test_small_body_that_expands_too_far_is_refused(tmp_path: Path) -> None:
         connection.close()
         tracemalloc.start()
         with pytest.raises(BadInput, match=words):
-            all_of(path)
+            read_entries(path)
         assert tracemalloc.get_traced_memory()[1] < 100 << 20
         tracemalloc.stop()
 
 
 def test_minute_that_expands_too_far_is_refused(tmp_path: Path) -> None:
-    path = unpacked("good/recordings/2.opw.gz", tmp_path)
+    path = unpack_recording("good/recordings/2.opw.gz", tmp_path)
     whole = path.read_bytes()
     streams = (b"", b"", b"", bytes(1 << 17), b"")
-    long = compressed(streams)
+    long = compress_streams(streams)
     for body, words in (
         (long, "has more rows|number of rows|no numbers|ends within"),
         (long[:-40], "is cut, or has more"),
@@ -321,18 +325,18 @@ def test_minute_that_expands_too_far_is_refused(tmp_path: Path) -> None:
         connection.close()
         tracemalloc.start()
         with pytest.raises(BadInput, match=words):
-            all_of(path)
+            read_entries(path)
         assert tracemalloc.get_traced_memory()[1] < 30 << 20
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("target", tuple(Fuzz(0).targets))
+@pytest.mark.parametrize("target", tuple(RecordingFuzzer(0).targets))
 def test_every_other_recording_is_refused_or_sound(target: str) -> None:
-    Fuzz(5).run(60, target)
+    RecordingFuzzer(5).run_inputs(60, target)
 
 
 @pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 10**40])
 def test_no_row_has_a_number_that_sqlite_cannot_hold(number: int, tmp_path: Path) -> None:
-    with closing(CheckedFile(unpacked("good/recordings/3.opw.gz", tmp_path))) as file:
-        assert list(file.rows("contents", "WHERE content = ?", (1,)))
-        assert list(file.rows("contents", "WHERE content = ?", (number,))) == []
+    with closing(CheckedFile(unpack_recording("good/recordings/3.opw.gz", tmp_path))) as file:
+        assert list(file.iter_rows("contents", "WHERE content = ?", (1,)))
+        assert list(file.iter_rows("contents", "WHERE content = ?", (number,))) == []

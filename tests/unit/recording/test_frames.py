@@ -15,40 +15,47 @@ from opwatch.cpu import CpuTimes
 from opwatch.errors import BadInput
 from opwatch.recording.coding.anchors import (
     AnchorWriter,
-    SharedMoments,
-    packed_anchors,
+    SharedClocks,
+    decode_anchors,
+    decode_anchors_v2,
+    encode_anchors,
     read_anchors,
-    unpacked_anchors,
-    unpacked_plain_anchors,
 )
-from opwatch.recording.coding.blocks import compressed, expanded, joined, one_after_another, readers, split
-from opwatch.recording.coding.columns import Changes, packed, rows_of, unpacked
+from opwatch.recording.coding.blocks import (
+    compress_streams,
+    concatenate_streams,
+    expand_streams,
+    join_streams,
+    make_readers,
+    split_streams,
+)
+from opwatch.recording.coding.columns import Changes, iterate_rows, pack_columns, unpack_columns
 from opwatch.recording.coding.frames import (
     FrameReader,
     FrameStreams,
     FrameWriter,
-    Known,
+    References,
     Streams,
-    goes_back,
+    has_decreased,
 )
 from opwatch.recording.coding.layout import Layout
-from opwatch.recording.coding.varints import MODULUS, Varints, changes_in, put, put_change
+from opwatch.recording.coding.varints import MODULUS, Varints, decode_changes, put_change, put_number
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import decode_sample
 from opwatch.trace.stat import KernelTicks, StatSample
 from opwatch.trace.trust import Reading
 
 DISK = WatchedDisk("nvme0n1", "dm-0", "requests by tp_btf", in_flight=3, flush_queues=2)
-WORDS = Layout().words
+WORDS = Layout().count_words
 NUMBERS = st.integers(0, MODULUS - 1)
 
 
 def test_number_takes_the_fewest_bytes() -> None:
     for value, length in ((0, 1), (127, 1), (128, 2), (MODULUS - 1, 10)):
         out = bytearray()
-        put(out, value)
+        put_number(out, value)
         assert len(out) == length
-        assert Varints(bytes(out), "it").number() == value
+        assert Varints(bytes(out), "it").read_number() == value
     out = bytearray()
     put_change(out, -1)
     assert bytes(out) == b"\x01"
@@ -58,24 +65,24 @@ def test_number_takes_the_fewest_bytes() -> None:
 def test_numbers_survive_a_round_trip(numbers: list[int], changes: list[int]) -> None:
     out = bytearray()
     for number in numbers:
-        put(out, number)
+        put_number(out, number)
     for change in changes:
         put_change(out, change)
     read = Varints(bytes(out), "it")
-    assert [read.number() for _ in numbers] == numbers
-    at = read.at
-    assert [read.change() for _ in changes] == changes
+    assert [read.read_number() for _ in numbers] == numbers
+    at = read.bytes_read
+    assert [read.read_change() for _ in changes] == changes
     assert read.is_at_end
-    assert changes_in(bytes(out)[at:]) == changes
+    assert decode_changes(bytes(out)[at:]) == changes
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x80", b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x01", b"\xff" * 500])
 def test_malformed_numbers_are_refused(raw: bytes) -> None:
     with pytest.raises(BadInput, match=r"run\.opw"):
-        Varints(raw, "run.opw").number()
+        Varints(raw, "run.opw").read_number()
 
 
-def random_sample(chance: random.Random, words: list[int]) -> DiskSample:
+def make_random_sample(chance: random.Random, words: list[int]) -> DiskSample:
     """Some words grow, by a little or by a lot; statistics and clocks are arbitrary."""
     for _ in range(chance.randrange(40)):
         at = chance.randrange(2, WORDS)
@@ -83,14 +90,14 @@ def random_sample(chance: random.Random, words: list[int]) -> DiskSample:
     words[0], words[1] = (chance.randrange(1 << 62) for _ in range(2))
     sample = decode_sample(struct.pack(f"={WORDS}Q", *words))
 
-    def stat() -> StatSample | None:
+    def make_random_stat() -> StatSample | None:
         groups = [group for group in ("read", "write", "flush", "discard") if chance.random() < 0.9]
         counts = {group: chance.choice((0, 17, sample.ops["read"].ends, 1 << 63)) for group in groups}
         begin_ns, end_ns = (chance.randrange(1 << 62) for _ in range(2))
         made = StatSample(begin_ns, end_ns, counts, {"read": 1 << 50}, chance.randrange(9))
         return made if chance.random() < 0.8 else None
 
-    def with_ticks(made: StatSample | None) -> StatSample | None:
+    def add_ticks(made: StatSample | None) -> StatSample | None:
         groups = {group: chance.randrange(1 << 32) for group in ("read", "flush") if chance.random() < 0.7}
         ticks = KernelTicks(groups, chance.randrange(1 << 32), chance.randrange(1 << 32), 4_000_000)
         return replace(made, ticks=ticks) if made and chance.random() < 0.7 else made
@@ -100,13 +107,19 @@ def random_sample(chance: random.Random, words: list[int]) -> DiskSample:
     reason = chance.choice((None, "statistics are off"))
     cpu = CpuTimes(chance.randrange(1, 512), *(chance.randrange(1 << 62) for _ in range(4)))
     cpu_or_none = chance.choice((None, cpu))
-    return DiskSample(DISK, Reading(sample, stat(), with_ticks(stat()), reason), misses, anchor, cpu_or_none)
+    return DiskSample(
+        DISK,
+        Reading(sample, make_random_stat(), add_ticks(make_random_stat()), reason),
+        misses,
+        anchor,
+        cpu_or_none,
+    )
 
 
-def written(samples: list[DiskSample], shared: SharedMoments) -> list[Streams]:
+def write_streams(samples: list[DiskSample], shared: SharedClocks) -> list[Streams]:
     writer = FrameWriter()
     return [
-        writer.streams(
+        writer.encode_sample(
             3 * at,
             sample,
             9 if sample.reading.no_witness else 0,
@@ -117,13 +130,13 @@ def written(samples: list[DiskSample], shared: SharedMoments) -> list[Streams]:
     ]
 
 
-def read_back(streams: FrameStreams, count: int, shared: SharedMoments) -> list[tuple[int, DiskSample]]:
+def read_samples(streams: FrameStreams, count: int, shared: SharedClocks) -> list[tuple[int, DiskSample]]:
     reader = FrameReader(Layout(), streams, DISK)
-    known = Known(shared.anchors, {9: "statistics are off"}, shared.cpus)
+    known = References(shared.anchors, {9: "statistics are off"}, shared.cpus)
     back = []
     for _ in range(count):
         number, end_ns = reader.advance()
-        sample = reader.sample(known, "it")
+        sample = reader.read_sample(known, "it")
         assert sample.reading.sample.end_ns == end_ns
         back.append((number, sample))
     assert reader.is_at_end
@@ -134,19 +147,22 @@ def read_back(streams: FrameStreams, count: int, shared: SharedMoments) -> list[
 @given(st.integers(0, 1 << 32))
 def test_random_samples_survive_a_round_trip(seed: int) -> None:
     chance, words = random.Random(seed), [0] * WORDS
-    samples = [random_sample(chance, words) for _ in range(3)]
+    samples = [make_random_sample(chance, words) for _ in range(3)]
     others = CpuTimes(1, 2, 3, 4, 5)
-    shared = SharedMoments(
+    shared = SharedClocks(
         {3 * at: sample.anchor for at, sample in enumerate(samples) if chance.random() < 0.5},
         # An entry's shared value may come from another sample, even if this sample has none.
         {3 * at: sample.cpu or others for at, sample in enumerate(samples) if chance.random() < 0.5},
     )
-    streams = one_after_another(written(samples, shared))
+    streams = concatenate_streams(write_streams(samples, shared))
     expected = [(3 * at, sample) for at, sample in enumerate(samples)]
-    assert read_back(readers([streams], "it"), 3, shared) == expected
+    assert read_samples(make_readers([streams], "it"), 3, shared) == expected
     for quickly in (False, True):
-        assert read_back(expanded(compressed(streams, quickly=quickly), 3, "it"), 3, shared) == expected
-    assert split(joined(streams), "it") == streams
+        assert (
+            read_samples(expand_streams(compress_streams(streams, quickly=quickly), 3, "it"), 3, shared)
+            == expected
+        )
+    assert split_streams(join_streams(streams), "it") == streams
 
 
 @given(st.data())
@@ -159,16 +175,16 @@ def test_every_counter_survives_a_round_trip(data: st.DataObject) -> None:
             words[place] = data.draw(NUMBERS)
         reading = Reading(decode_sample(struct.pack(f"={WORDS}Q", *words)), None, None)
         samples.append(DiskSample(DISK, reading, 0, Anchor(1, 1, 1)))
-    alone = SharedMoments()
-    back = read_back(readers([one_after_another(written(samples, alone))], "it"), 2, alone)
+    alone = SharedClocks()
+    back = read_samples(make_readers([concatenate_streams(write_streams(samples, alone))], "it"), 2, alone)
     assert [sample for _, sample in back] == samples
 
 
 def test_a_group_that_has_no_place_is_not_left_out_in_silence() -> None:
-    sample = random_sample(random.Random(3), [0] * WORDS)
+    sample = make_random_sample(random.Random(3), [0] * WORDS)
     stat = StatSample(1, 2, {"zone_append": 3}, {})
     with pytest.raises(ValueError, match="zone_append"):
-        FrameWriter().streams(1, replace(sample, reading=replace(sample.reading, before=stat)), 0)
+        FrameWriter().encode_sample(1, replace(sample, reading=replace(sample.reading, before=stat)), 0)
 
 
 def test_growing_counters_do_not_go_back() -> None:
@@ -179,9 +195,9 @@ def test_growing_counters_do_not_go_back() -> None:
     )
     words[2 + 40] = 1
     later = replace(first, reading=Reading(decode_sample(struct.pack(f"={WORDS}Q", *words)), None, None))
-    assert not goes_back(first, later)
-    assert not goes_back(first, first)
-    assert goes_back(later, first)
+    assert not has_decreased(first, later)
+    assert not has_decreased(first, first)
+    assert has_decreased(later, first)
 
 
 CPU_TIMES = st.builds(CpuTimes, st.integers(1, MODULUS - 1), NUMBERS, NUMBERS, NUMBERS, NUMBERS)
@@ -190,18 +206,18 @@ CPU_TIMES = st.builds(CpuTimes, st.integers(1, MODULUS - 1), NUMBERS, NUMBERS, N
 @given(st.lists(st.tuples(st.builds(Anchor, NUMBERS, NUMBERS, NUMBERS), st.none() | CPU_TIMES), max_size=5))
 def test_anchors_survive_a_round_trip(values: list[tuple[Anchor, CpuTimes | None]]) -> None:
     writer = AnchorWriter()
-    rows = [writer.written(7 + 2 * at, anchor, cpu) for at, (anchor, cpu) in enumerate(values)]
-    moments = SharedMoments(
+    rows = [writer.encode_changes(7 + 2 * at, anchor, cpu) for at, (anchor, cpu) in enumerate(values)]
+    moments = SharedClocks(
         {7 + 2 * at: anchor for at, (anchor, _) in enumerate(values)},
         {7 + 2 * at: cpu for at, (_, cpu) in enumerate(values) if cpu},
     )
     assert read_anchors(Varints(b"".join(rows), "it")) == moments
-    assert unpacked_anchors(packed_anchors(rows), "it") == moments
+    assert decode_anchors(encode_anchors(rows), "it") == moments
 
 
 def test_anchors_without_cpu_time_match_older_versions() -> None:
     rows = [[7, 5 * 10**9, 10**18, 40], [1, 10**9, 700, 31], [1, 12, -5, 33]]
-    moments = unpacked_plain_anchors(packed_rows(rows, 4), "it")
+    moments = decode_anchors_v2(pack_rows(rows, 4), "it")
     assert [*moments.anchors] == [7, 8, 9]
     assert moments.anchors[8] == Anchor(6 * 10**9, 6 * 10**9 + 10**18 + 700, 31)
     assert not moments.cpus
@@ -220,36 +236,36 @@ def test_cpu_time_takes_two_bytes_and_some_a_moment() -> None:
     sizes = []
     for rows in (with_cpu, without):
         writer.reset()
-        sizes.append(len(packed_anchors([writer.written(*row) for row in rows])))
+        sizes.append(len(encode_anchors([writer.encode_changes(*row) for row in rows])))
     assert sizes[0] - sizes[1] < 2.3 * 60
 
 
-def packed_rows(rows: list[list[int]], width: int) -> bytes:
+def pack_rows(rows: list[list[int]], width: int) -> bytes:
     out = bytearray()
     for row in rows:
         for value in row:
             put_change(out, value)
-    return packed(bytes(out), width)
+    return pack_columns(bytes(out), width)
 
 
 @given(st.lists(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=3, max_size=3), max_size=9))
 def test_columns_survive_a_round_trip(rows: list[list[int]]) -> None:
-    raw = packed_rows(rows, 3)
-    columns = unpacked(raw, 3, len(rows), "it")
+    raw = pack_rows(rows, 3)
+    columns = unpack_columns(raw, 3, len(rows), "it")
     values = [value for row in rows for value in row]
-    assert [value % MODULUS for value in rows_of(columns)] == [value % MODULUS for value in values]
-    changes = Changes(rows_of(columns), "it")
-    assert [changes.change() % MODULUS for _ in values] == [value % MODULUS for value in values]
+    assert [value % MODULUS for value in iterate_rows(columns)] == [value % MODULUS for value in values]
+    changes = Changes(iterate_rows(columns), "it")
+    assert [changes.read_change() % MODULUS for _ in values] == [value % MODULUS for value in values]
     assert changes.is_at_end
     with pytest.raises(BadInput, match="too few"):
-        changes.change()
+        changes.read_change()
 
 
 def test_packed_columns_need_the_bytes_of_their_noise() -> None:
     chance = random.Random(3)
     rows = [[1_000_000_000 + chance.randrange(-500, 500), 7] for _ in range(1000)]
     # About 10 bits of noise per row; the second column needs no bytes.
-    assert 1250 < len(packed_rows(rows, 2)) < 1500
+    assert 1250 < len(pack_rows(rows, 2)) < 1500
 
 
 @pytest.mark.parametrize(
@@ -266,29 +282,29 @@ def test_packed_columns_need_the_bytes_of_their_noise() -> None:
 )
 def test_malformed_columns_are_refused(raw: bytes, words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        unpacked(raw, 1, 5, "run.opw")
+        unpack_columns(raw, 1, 5, "run.opw")
 
 
 def test_counters_known_to_both_versions_are_read() -> None:
-    sample = random_sample(random.Random(8), [0] * WORDS)
+    sample = make_random_sample(random.Random(8), [0] * WORDS)
     sample = replace(sample, reading=replace(sample.reading, no_witness=None))
-    streams = FrameWriter().streams(4, sample, 0)
+    streams = FrameWriter().encode_sample(4, sample, 0)
     ours = Layout()
     other = Layout((*ours.ops[:-1], "copy"), (*ours.counters[:-1], "another"))
-    reader = FrameReader(other, readers([streams], "it"), DISK)
+    reader = FrameReader(other, make_readers([streams], "it"), DISK)
     assert reader.advance()[0] == 4
-    read = reader.sample(Known(), "it")
+    read = reader.read_sample(References(), "it")
     assert read.reading.sample.ops["read"].latency == sample.reading.sample.ops["read"].latency
     assert getattr(read.reading.sample.ops["read"], ours.counters[-1]) == 0
-    assert not any(read.reading.sample.ops[ours.ops[-1]].latency.counts)
+    assert not any(read.reading.sample.ops[ours.ops[-1]].latency.slot_counts)
     assert list(read.reading.sample.ops) == list(ours.ops)
 
 
 def test_an_anchor_that_is_missing_is_missed() -> None:
-    sample = random_sample(random.Random(5), [0] * WORDS)
+    sample = make_random_sample(random.Random(5), [0] * WORDS)
     sample = replace(sample, reading=replace(sample.reading, no_witness=None))
-    streams = FrameWriter().streams(4, sample, 0, sample.anchor)
+    streams = FrameWriter().encode_sample(4, sample, 0, sample.anchor)
     with pytest.raises(BadInput, match="no anchor of entry 4"):
-        reader = FrameReader(Layout(), readers([streams], "it"), DISK)
+        reader = FrameReader(Layout(), make_readers([streams], "it"), DISK)
         reader.advance()
-        reader.sample(Known(), "it")
+        reader.read_sample(References(), "it")

@@ -14,7 +14,7 @@ from opwatch.errors import OpwatchError, RefusedError
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.tools.cli import main
-from opwatch.tools.kept_run import made
+from opwatch.tools.run_recorder import create_recording
 from tests.unit.support.recordings import HEADER
 
 REPORT = Path(__file__).parents[2] / "fixtures" / "good" / "fio" / "two.txt"
@@ -56,15 +56,15 @@ def test_a_link_is_not_followed(tmp_path: Path, target: str) -> None:
     assert (tmp_path / "there").stat().st_size == 0
 
 
-def is_full(*_: object) -> None:
+def raise_disk_full(*_: object) -> None:
     raise sqlite3.OperationalError("database or disk is full")
 
 
-@pytest.mark.parametrize("call", ["_write_header", "put", "commit", "end"])
+@pytest.mark.parametrize("call", ["_write_header", "add_entry", "commit", "end_recording"])
 def test_failed_import_on_a_full_disk_leaves_no_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr(RecordingWriter, call, is_full)
+    monkeypatch.setattr(RecordingWriter, call, raise_disk_full)
     path = tmp_path / "a.opw"
     assert main(["import", str(REPORT), "-o", str(path)]) == 1
     assert f"{path} cannot be written: database or disk is full" in capsys.readouterr().err
@@ -74,9 +74,9 @@ def test_failed_import_on_a_full_disk_leaves_no_file(
 def test_a_recording_without_samples_on_a_full_disk_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RecordingWriter, "clock", is_full)
+    monkeypatch.setattr(RecordingWriter, "keep_clock", raise_disk_full)
     with pytest.raises(OpwatchError, match="cannot be written"):
-        made(tmp_path / "a.opw", HEADER, read_anchor())
+        create_recording(tmp_path / "a.opw", HEADER, read_anchor())
     assert os.listdir(tmp_path) == []
 
 
@@ -85,5 +85,5 @@ def test_file_that_took_the_name_is_not_removed(tmp_path: Path) -> None:
     new = NewDatabase(path)
     path.rename(tmp_path / "mine")
     path.write_text("another's")
-    new.remove()
+    new.remove_files()
     assert path.read_text() == "another's"

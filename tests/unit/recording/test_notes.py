@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import OpwatchError, RefusedError, UsageError
-from opwatch.recording.reading.notes import kept_notes
+from opwatch.recording.reading.notes import iterate_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.joined import JoinedRun
@@ -21,15 +21,15 @@ from opwatch.recording.ring.ring import Ring, RingBounds
 from opwatch.recording.schema import NOTE
 from opwatch.recording.writing import notes
 from opwatch.recording.writing.file import RecordingFile
-from opwatch.recording.writing.notes import MOST_BYTES, NoteTaker, send_note
+from opwatch.recording.writing.notes import MAX_BYTES, NoteTaker, send_note
 from opwatch.recording.writing.recorder import Recorder
-from opwatch.tools.kept_run import notes_for
-from tests.unit.support.recordings import HEADER, sealed
-from tests.unit.support.runs import a_run
+from opwatch.tools.run_recorder import make_note_taker
+from tests.unit.support.recordings import HEADER, update_checksums
+from tests.unit.support.runs import generate_run
 
 
 @contextmanager
-def taking(path: Path, take: Callable[[str], str | None], within_s: float | None = None) -> Iterator[int]:
+def take_notes(path: Path, take: Callable[[str], str | None], within_s: float | None = None) -> Iterator[int]:
     """Open a file with a note taker and yield its descriptor."""
     path.touch()
     status = path.stat()
@@ -47,19 +47,19 @@ def test_note_is_stored_while_the_recording_runs(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     target = RecordingFile(path, HEADER)
     recorder = Recorder(target, pytest.fail)
-    taker = notes_for(target, recorder)
-    run = list(a_run(5))
-    recorder.take(run[0])
+    taker = make_note_taker(target, recorder)
+    run = list(generate_run(5))
+    recorder.add_entry(run[0])
     descriptor = os.open(path, os.O_RDONLY)
     before_ns = time.monotonic_ns()
     send_note(descriptor, "a.opw", "the backup began\x1b \N{SNOWMAN}")
     after_ns = time.monotonic_ns()
     os.close(descriptor)
     taker.close()
-    recorder.finish("done")
+    recorder.finish_recording("done")
     assert os.listdir(tmp_path) == ["a.opw"]
     with closing(RecordedRun(path)) as kept:
-        [note] = kept_notes(kept)
+        [note] = iterate_notes(kept)
     assert note.text == "the backup began\x1b \N{SNOWMAN}"
     assert before_ns <= note.mono_ns <= after_ns
     assert note.at is not None
@@ -67,16 +67,16 @@ def test_note_is_stored_while_the_recording_runs(tmp_path: Path) -> None:
 
 def test_a_ring_takes_notes_by_its_folder(tmp_path: Path) -> None:
     with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
-        folder.own()
+        folder.lock_as_recorder()
         ring = Ring(folder, HEADER, RingBounds(keep_s=900, most_bytes=64 << 20))
         recorder = Recorder(ring, pytest.fail)
-        taker = notes_for(ring, recorder)
-        for entry in a_run(3):
-            recorder.take(entry)
+        taker = make_note_taker(ring, recorder)
+        for entry in generate_run(3):
+            recorder.add_entry(entry)
         with closing(RingFolder(tmp_path / "ring")) as again:
             send_note(again.descriptor, "ring", "the backup began")
         taker.close()
-        recorder.finish("done")
+        recorder.finish_recording("done")
     with closing(RingFolder(tmp_path / "ring")) as folder, closing(JoinedRun(folder)) as joined:
         assert [(event.kind, event.words) for event in joined.events] == [(NOTE, "the backup began")]
 
@@ -85,9 +85,9 @@ def test_endless_recording_takes_notes_again_once_old_notes_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(notes, "MOST_NOTES", 2)
+    monkeypatch.setattr(notes, "MAX_NOTES", 2)
     monkeypatch.setattr(notes, "_now", lambda: now[0])
-    with taking(tmp_path / "a", lambda text: None, within_s=10) as descriptor:
+    with take_notes(tmp_path / "a", lambda text: None, within_s=10) as descriptor:
         for moment in (100, 105, 110.5):
             now[0] = moment
             send_note(descriptor, "a", "x")
@@ -100,22 +100,22 @@ def test_endless_recording_takes_notes_again_once_old_notes_are_gone(
 
 def test_many_at_once_are_all_kept_in_their_order(tmp_path: Path) -> None:
     taken: list[str] = []
-    with taking(tmp_path / "a", taken.append) as descriptor:
+    with take_notes(tmp_path / "a", taken.append) as descriptor:
         for number in range(200):
             send_note(descriptor, "a", f"note {number}")
     assert taken == [f"note {number}" for number in range(200)]
 
 
 def test_refused_notes_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with taking(tmp_path / "a", lambda text: "its disk is full") as descriptor:
+    with take_notes(tmp_path / "a", lambda text: "its disk is full") as descriptor:
         with pytest.raises(OpwatchError, match="a: its disk is full"):
             send_note(descriptor, "a", "x")
-        for text in ("", " \n", "x" * (MOST_BYTES + 1)):
+        for text in ("", " \n", "x" * (MAX_BYTES + 1)):
             with pytest.raises(UsageError, match="a note has 1 to"):
                 send_note(descriptor, "a", text)
-    monkeypatch.setattr(notes, "MOST_NOTES", 1)
-    with taking(tmp_path / "a", lambda text: None) as descriptor:
-        send_note(descriptor, "a", "x" * MOST_BYTES)
+    monkeypatch.setattr(notes, "MAX_NOTES", 1)
+    with take_notes(tmp_path / "a", lambda text: None) as descriptor:
+        send_note(descriptor, "a", "x" * MAX_BYTES)
         with pytest.raises(OpwatchError, match="takes no more"):
             send_note(descriptor, "a", "y")
 
@@ -124,12 +124,12 @@ def test_note_for_another_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "b"
     other.touch()
     refused = pytest.raises(OpwatchError, match="b: its recorder takes no notes")
-    with taking(tmp_path / "a", pytest.fail), other.open() as file, refused:
+    with take_notes(tmp_path / "a", pytest.fail), other.open() as file, refused:
         send_note(file.fileno(), "b", "x")
 
 
 def test_second_taker_of_a_name_reports_a_problem(tmp_path: Path) -> None:
-    with taking(tmp_path / "a", pytest.fail):
+    with take_notes(tmp_path / "a", pytest.fail):
         status = (tmp_path / "a").stat()
         second = NoteTaker(status.st_dev, status.st_ino, pytest.fail)
         assert second.problem == "no notes can be taken while it is written: Address already in use"
@@ -138,30 +138,30 @@ def test_second_taker_of_a_name_reports_a_problem(tmp_path: Path) -> None:
 
 def test_another_user_is_refused_on_either_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = iter((54321, 54321))
-    with taking(tmp_path / "a", pytest.fail) as descriptor:
+    with take_notes(tmp_path / "a", pytest.fail) as descriptor:
         # The first call is for the sender: another user holds the name.
-        monkeypatch.setattr(notes, "_user", lambda peer: next(users))
+        monkeypatch.setattr(notes, "_read_peer_uid", lambda peer: next(users))
         with pytest.raises(RefusedError, match="somebody else listens"):
             send_note(descriptor, "a", "x")
-    with taking(tmp_path / "a", pytest.fail) as descriptor:
+    with take_notes(tmp_path / "a", pytest.fail) as descriptor:
         mine = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        monkeypatch.setattr(notes, "_user", lambda peer: 54321)
+        monkeypatch.setattr(notes, "_read_peer_uid", lambda peer: 54321)
         status = os.fstat(descriptor)
         with mine:
-            mine.connect(notes._name(status.st_dev, status.st_ino))
+            mine.connect(notes._socket_name(status.st_dev, status.st_ino))
             assert mine.recv(99) == b"it is another user's"
 
 
 def test_silent_connection_does_not_block_other_notes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notes, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(notes, "_TIMEOUT_S", 0.05)
     taken: list[str] = []
-    with taking(tmp_path / "a", taken.append) as descriptor:
+    with take_notes(tmp_path / "a", taken.append) as descriptor:
         status = os.fstat(descriptor)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
-            silent.connect(notes._name(status.st_dev, status.st_ino))
-            monkeypatch.setattr(notes, "_PATIENCE_S", 1.0)
+            silent.connect(notes._socket_name(status.st_dev, status.st_ino))
+            monkeypatch.setattr(notes, "_TIMEOUT_S", 1.0)
             send_note(descriptor, "a", "x")
     assert taken == ["x"]
 
@@ -169,20 +169,20 @@ def test_silent_connection_does_not_block_other_notes(
 def test_note_time_uses_the_clocks_before_the_note(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     target = RecordingFile(path, HEADER)
-    target.begin()
+    target.begin_transaction()
     for row in ((10**9, 10**18, 1), (2 * 10**9, 10**18 + 5 * 10**9, 1)):
-        target._insert("clocks", row)
+        target._insert_row("clocks", row)
     for mono_ns in (0, 10**9 // 2, 3 * 10**9):
-        target.event(NOTE, "x", mono_ns)
+        target.add_event(NOTE, "x", mono_ns)
     target.commit()
-    target.end("done", 9, 0)
+    target.end_recording("done", 9, 0)
     with closing(RecordedRun(path)) as kept:
-        times = [note.at and note.at.timestamp() for note in kept_notes(kept)]
+        times = [note.at and note.at.timestamp() for note in iterate_notes(kept)]
     # Notes written by an importer have no time.
     assert times == [None, 10**9 - 0.5, 10**9 + 6]
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         file.execute("UPDATE clocks SET wall_ns = ?, mono_ns = ?", ((1 << 63) - 1, -(1 << 63)))
         file.execute("UPDATE events SET mono_ns = ?", ((1 << 63) - 1,))
-        sealed(file)
+        update_checksums(file)
     with closing(RecordedRun(path)) as kept:
-        assert [note.at and note.at.year for note in kept_notes(kept)] == [2846] * 3
+        assert [note.at and note.at.year for note in iterate_notes(kept)] == [2846] * 3

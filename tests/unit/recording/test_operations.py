@@ -10,19 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch import _native
-from opwatch.recording.coding.operations import plainly_written, slots_of, written
-from opwatch.trace.abi import SAMPLE_BYTES, SCALARS, SLOTS, OpSample, decode_sample, words
+from opwatch.recording.coding.operations import encode_change, encode_change_python, list_slot_counts
+from opwatch.trace.abi import SAMPLE_BYTES, SCALARS, SLOTS, OpSample, decode_sample, view_words
 from opwatch.trace.hist import Histogram
 
-_MOST = 2**64 - 1
+_MAX_WORD = 2**64 - 1
 _WIDTH = len(SCALARS) + sum(SLOTS)
 
 
-def _sample(chance: random.Random, before: list[int]) -> OpSample:
+def _make_sample(chance: random.Random, before: list[int]) -> OpSample:
     """Change some words: larger, smaller or arbitrary."""
     for _ in range(chance.choice((0, 1, 40, 3000))):
         at = chance.randrange(_WIDTH)
-        before[at] = chance.choice((before[at] + 1, before[at] + (1 << 40), before[at] - 1, _MOST)) & _MOST
+        before[at] = (
+            chance.choice((before[at] + 1, before[at] + (1 << 40), before[at] - 1, _MAX_WORD)) & _MAX_WORD
+        )
     count = SAMPLE_BYTES // 8 - 2 - _WIDTH
     return decode_sample(struct.pack(f"={2 + _WIDTH + count}Q", 1, 2, *before, *bytes(count))).ops["read"]
 
@@ -31,23 +33,25 @@ def _sample(chance: random.Random, before: list[int]) -> OpSample:
 def test_extension_writes_the_same_bytes_as_python(seed: int) -> None:
     chance = random.Random(seed)
     values = [0] * _WIDTH
-    then, now = (_sample(chance, values) for _ in range(2))
+    then, now = (_make_sample(chance, values) for _ in range(2))
     for before in (None, then):
-        plain = plainly_written(before, now)
-        assert written(before, now) == plain
-        counters, slots = (None, None) if before is None else (before[: len(SCALARS)], slots_of(before))
-        assert _native.operation_change(counters, slots, now[: len(SCALARS)], slots_of(now)) == plain
+        plain = encode_change_python(before, now)
+        assert encode_change(before, now) == plain
+        counters, slots = (
+            (None, None) if before is None else (before[: len(SCALARS)], list_slot_counts(before))
+        )
+        assert _native.operation_change(counters, slots, now[: len(SCALARS)], list_slot_counts(now)) == plain
 
 
 def test_counters_in_another_form_are_written_all_the_same() -> None:
-    now = _sample(random.Random(1), [7] * _WIDTH)
-    listed = now._replace(latency=Histogram(now.latency.scale, list(now.latency.counts)))
-    assert written(listed, now) == written(now, now) == plainly_written(now, now)
-    assert written(None, listed) == written(None, now)
+    now = _make_sample(random.Random(1), [7] * _WIDTH)
+    listed = now._replace(latency=Histogram(now.latency.scale, list(now.latency.slot_counts)))
+    assert encode_change(listed, now) == encode_change(now, now) == encode_change_python(now, now)
+    assert encode_change(None, listed) == encode_change(None, now)
 
 
 _COUNTERS = (0,) * len(SCALARS)
-_HISTOGRAMS = tuple(words([0] * slots) for slots in SLOTS)
+_HISTOGRAMS = tuple(view_words([0] * slots) for slots in SLOTS)
 
 
 @pytest.mark.parametrize(

@@ -23,42 +23,42 @@ from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
 from opwatch.samples.sample import MOST_DISKS
 from opwatch.trim.audit.flow import DiscardLoss
-from tests.unit.support.recordings import HEADER, record, shown
-from tests.unit.support.runs import MadeUpRun, a_run
+from tests.unit.support.recordings import HEADER, format_run, record_run
+from tests.unit.support.runs import GeneratedRun, generate_run
 
 
-def entries_in(path: Path) -> list[RunEntry]:
+def read_entries(path: Path) -> list[RunEntry]:
     recording = RecordedRun(path)
     try:
-        return list(recording.entries())
+        return list(recording.iter_entries())
     finally:
         recording.close()
 
 
 @pytest.mark.parametrize("seconds", [3, 60, 61, 130])
 def test_entries_read_back_are_those_recorded(tmp_path: Path, seconds: int) -> None:
-    run = list(a_run(seconds, seed=seconds))
-    record(tmp_path / "run.opw", run)
-    assert entries_in(tmp_path / "run.opw") == run
+    run = list(generate_run(seconds, seed=seconds))
+    record_run(tmp_path / "run.opw", run)
+    assert read_entries(tmp_path / "run.opw") == run
     assert os.listdir(tmp_path) == ["run.opw"]
 
 
 def test_all_that_is_shown_is_the_same_from_the_file(tmp_path: Path) -> None:
-    run = list(a_run(70))
-    record(tmp_path / "run.opw", run)
-    kept = entries_in(tmp_path / "run.opw")
+    run = list(generate_run(70))
+    record_run(tmp_path / "run.opw", run)
+    kept = read_entries(tmp_path / "run.opw")
     for plain in (True, False):
-        assert shown(kept, plain=plain) == shown(run, plain=plain)
-        assert len(shown(run, plain=plain).splitlines()) > 200
+        assert format_run(kept, plain=plain) == format_run(run, plain=plain)
+        assert len(format_run(run, plain=plain).splitlines()) > 200
 
 
 @pytest.mark.parametrize("gone", ["flows", "origins", "loss"])
 def test_discards_that_become_fewer_are_refused(tmp_path: Path, gone: str) -> None:
     """Discard counts cannot fall, and a fall would show as a negative count."""
-    run = MadeUpRun(3)
-    begin = run.begin(0, "sda")
-    ticks = [run.tick([0]) for _ in range(9)]
-    ended = run.end([0])
+    run = GeneratedRun(3)
+    begin = run.add_disk(0, "sda")
+    ticks = [run.make_interval_entry([0]) for _ in range(9)]
+    ended = run.make_end_entry([0])
     sample = ended.discards[0]
     trace = replace(sample.trace, loss=DiscardLoss(1, 0, 0, 0, 0))
     ticks[-1] = replace(ticks[-1], discards={0: replace(sample, trace=trace)})
@@ -68,24 +68,24 @@ def test_discards_that_become_fewer_are_refused(tmp_path: Path, gone: str) -> No
         "loss": replace(trace, loss=DiscardLoss()),
     }[gone]
     ended = replace(ended, discards={0: replace(sample, trace=fewer)})
-    record(tmp_path / "run.opw", [begin, *ticks, ended])
+    record_run(tmp_path / "run.opw", [begin, *ticks, ended])
     with pytest.raises(BadInput, match=r"entry 11: place 0: discards have become fewer"):
-        entries_in(tmp_path / "run.opw")
+        read_entries(tmp_path / "run.opw")
 
 
 @pytest.mark.parametrize("seconds", [3, 70])
 def test_without_an_end_there_is_all_that_was_committed(tmp_path: Path, seconds: int) -> None:
-    run = list(a_run(seconds))[:-1]
-    record(tmp_path / "run.opw", run, is_ended=False)
+    run = list(generate_run(seconds))[:-1]
+    record_run(tmp_path / "run.opw", run, is_ended=False)
     recording = RecordedRun(tmp_path / "run.opw")
-    assert list(recording.entries()) == run
+    assert list(recording.iter_entries()) == run
     assert recording.trailer is None
     recording.close()
 
 
 def test_file_header_identifies_a_recording(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
-    record(path, a_run(3))
+    record_run(path, generate_run(3))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     head = path.read_bytes()[:100]
     assert head[:16] == b"SQLite format 3\0"
@@ -96,18 +96,18 @@ def test_file_header_identifies_a_recording(tmp_path: Path) -> None:
     recording = RecordedRun(path)
     assert {name: recording.header[name] for name in HEADER} == HEADER
     assert recording.trailer
-    assert recording.trailer.entries == len(list(a_run(3)))
+    assert recording.trailer.entries == len(list(generate_run(3)))
     recording.close()
 
 
 def test_old_blocks_are_read_only_for_the_watched_disks(tmp_path: Path) -> None:
-    run = list(a_run(250))
-    record(tmp_path / "run.opw", run)
+    run = list(generate_run(250))
+    record_run(tmp_path / "run.opw", run)
     at = next(place for place in range(len(run) - 60, len(run)) if isinstance(run[place], Ticked))
     since = run[at]
     assert isinstance(since, Ticked)
     recording = RecordedRun(tmp_path / "run.opw")
-    some = list(recording.entries(since.samples[0].reading.sample.end_ns))
+    some = list(recording.iter_entries(since.samples[0].reading.sample.end_ns))
     recording.close()
     # The last minutes, a sample before them, and every entry that says which disks are watched.
     assert some[:2] == run[:2]
@@ -120,13 +120,13 @@ def test_old_blocks_are_read_only_for_the_watched_disks(tmp_path: Path) -> None:
 
 
 def test_pages_that_do_not_change_are_kept_once(tmp_path: Path) -> None:
-    watch = MadeUpRun()
+    watch = GeneratedRun()
     watch.rest_of_page = random.Random(1).randbytes(464)
-    run: list[RunEntry] = [watch.begin(0, "nvme0n1")]
+    run: list[RunEntry] = [watch.add_disk(0, "nvme0n1")]
     for second in range(40):
-        run.append(watch.look("nvme0n1", 2 * (second // 10)))
-    record(tmp_path / "run.opw", run, is_ended=False)
-    assert entries_in(tmp_path / "run.opw") == run
+        run.append(watch.make_poll_entry("nvme0n1", 2 * (second // 10)))
+    record_run(tmp_path / "run.opw", run, is_ended=False)
+    assert read_entries(tmp_path / "run.opw") == run
     connection = sqlite3.connect(tmp_path / "run.opw")
     rows = connection.execute("SELECT base, size, length(body) FROM contents").fetchall()
     connection.close()
@@ -137,16 +137,16 @@ def test_pages_that_do_not_change_are_kept_once(tmp_path: Path) -> None:
 
 
 def test_recorder_stores_every_entry(tmp_path: Path) -> None:
-    run, words = list(a_run(20)), list[str]()
+    run, words = list(generate_run(20)), list[str]()
     recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), words.append)
-    recorder.event("command started", "fio job.fio")
+    recorder.add_event("command started", "fio job.fio")
     for entry in run:
-        recorder.take(entry)
-    recorder.event("command ended", "fio job.fio", 3)
-    recorder.finish("the command has ended")
+        recorder.add_entry(entry)
+    recorder.add_event("command ended", "fio job.fio", 3)
+    recorder.finish_recording("the command has ended")
     assert (words, recorder.problem, recorder.left_out) == ([], None, 0)
     recording = RecordedRun(tmp_path / "run.opw")
-    assert list(recording.entries()) == run
+    assert list(recording.iter_entries()) == run
     assert [(event.kind, event.status) for event in recording.events] == [
         ("command started", None),
         ("command ended", 3),
@@ -161,20 +161,20 @@ def test_entries_are_dropped_and_counted_on_a_slow_disk(
 ) -> None:
     may_go_on, commit = threading.Event(), RecordingWriter.commit
 
-    def slow(writer: RecordingWriter) -> None:
+    def commit_slowly(writer: RecordingWriter) -> None:
         may_go_on.wait(60)
         commit(writer)
 
-    monkeypatch.setattr(RecordingWriter, "commit", slow)
-    run = list(a_run(40))
+    monkeypatch.setattr(RecordingWriter, "commit", commit_slowly)
+    run = list(generate_run(40))
     recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), print, most_waiting=10)
     for entry in run:
-        recorder.take(entry)
+        recorder.add_entry(entry)
     assert recorder.left_out > 20
     may_go_on.set()
-    recorder.finish("done")
+    recorder.finish_recording("done")
     recording = RecordedRun(tmp_path / "run.opw")
-    kept = list(recording.entries())
+    kept = list(recording.iter_entries())
     assert len(kept) + recorder.left_out == len(run)
     assert [entry for entry in run if type(entry).__name__ not in ("Ticked", "Looked", "Slowed")] == [
         entry for entry in kept if type(entry).__name__ not in ("Ticked", "Looked", "Slowed")
@@ -189,26 +189,26 @@ def test_entries_are_dropped_and_counted_on_a_slow_disk(
 
 
 def test_an_error_ends_the_recording_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, words = list(a_run(30)), list[str]()
+    run, words = list(generate_run(30)), list[str]()
     recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), words.append)
     for entry in run[:10]:
-        recorder.take(entry)
-    recorder.event("note", "until here")
+        recorder.add_entry(entry)
+    recorder.add_event("note", "until here")
 
-    def full(*_: object) -> None:
+    def raise_disk_full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
     while recorder._waiting or recorder._samples:
         pass
-    monkeypatch.setattr(RecordingWriter, "put", full)
+    monkeypatch.setattr(RecordingWriter, "add_entry", raise_disk_full)
     for entry in run[10:]:
-        recorder.take(entry)
-    recorder.finish("done")
+        recorder.add_entry(entry)
+    recorder.finish_recording("done")
     assert len(words) == 1
     assert recorder.problem == words[0]
     assert "disk is full" in words[0]
     recording = RecordedRun(tmp_path / "run.opw")
-    assert list(recording.entries()) == run[:10]
+    assert list(recording.iter_entries()) == run[:10]
     assert recording.trailer is None
     recording.close()
 
@@ -238,11 +238,11 @@ def test_file_that_is_swapped_during_opening_is_refused(
     connect, theirs = sqlite3.connect, tmp_path / "theirs"
     theirs.write_bytes(b"")
 
-    def swapped(*args: object, **options: object) -> object:
+    def swap_and_connect(*args: object, **options: object) -> object:
         os.rename(theirs, tmp_path / "new.opw")
         return connect(*args, **options)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(sqlite3, "connect", swapped)
+    monkeypatch.setattr(sqlite3, "connect", swap_and_connect)
     with pytest.raises(RefusedError, match="somebody else"):
         NewDatabase(tmp_path / "new.opw")
     assert (tmp_path / "new.opw").read_bytes() == b""
@@ -254,11 +254,11 @@ def test_wal_that_is_planted_during_opening_is_refused(
     connect, target = sqlite3.connect, tmp_path / "target"
     target.write_bytes(b"")
 
-    def planted(*args: object, **options: object) -> object:
+    def plant_and_connect(*args: object, **options: object) -> object:
         os.link(target, tmp_path / "new.opw-wal")
         return connect(*args, **options)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(sqlite3, "connect", planted)
+    monkeypatch.setattr(sqlite3, "connect", plant_and_connect)
     with pytest.raises(RefusedError, match="somebody else"):
         NewDatabase(tmp_path / "new.opw")
 
@@ -267,18 +267,18 @@ def test_recording_in_progress_is_reported(tmp_path: Path) -> None:
     recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), print)
     with pytest.raises(BadInput, match="is being written"):
         RecordedRun(tmp_path / "run.opw")
-    recorder.finish("done")
+    recorder.finish_recording("done")
 
 
 def test_as_many_disks_as_can_be_watched_are_read_again_when_one_is_replaced(tmp_path: Path) -> None:
-    path, run = tmp_path / "run.opw", MadeUpRun()
+    path, run = tmp_path / "run.opw", GeneratedRun()
     places = list(range(MOST_DISKS))
-    entries: list[RunEntry] = [run.begin(place, f"sd{place}") for place in places]
-    entries.append(run.leave(0))
+    entries: list[RunEntry] = [run.add_disk(place, f"sd{place}") for place in places]
+    entries.append(run.remove_disk(0))
     places = [*places[1:], MOST_DISKS]
-    entries.append(run.begin(MOST_DISKS, "sdz", late=True))
-    tick = run.tick(places)
-    entries += [tick, run.slowed(places, tick, noted=1), run.end(places)]
-    record(path, entries)
+    entries.append(run.add_disk(MOST_DISKS, "sdz", late=True))
+    tick = run.make_interval_entry(places)
+    entries += [tick, run.make_slow_entry(places, tick, noted=1), run.make_end_entry(places)]
+    record_run(path, entries)
     with closing(RecordedRun(path)) as recording:
-        assert list(recording.entries()) == entries
+        assert list(recording.iter_entries()) == entries

@@ -16,100 +16,100 @@ from opwatch.recording.ring.joined import JoinedRun
 from opwatch.recording.ring.ring import Ring, RingBounds
 from opwatch.recording.writing.file import RecordingFile
 from opwatch.samples.entries import RunEntry
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
 from tests.unit.support.recordings import HEADER
-from tests.unit.support.runs import a_run
+from tests.unit.support.runs import generate_run
 
 BOUNDS = RingBounds(keep_s=900, most_bytes=64 << 20)
 
 
 @contextmanager
-def owned(path: Path) -> Iterator[RingFolder]:
+def own_ring(path: Path) -> Iterator[RingFolder]:
     """Yield a ring owned by a recorder."""
     with closing(RingFolder(path, make=True)) as folder:
-        folder.own()
+        folder.lock_as_recorder()
         yield folder
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[RingFolder]:
-    with owned(tmp_path / "ring") as made:
+    with own_ring(tmp_path / "ring") as made:
         yield made
 
 
-def ask(folder: RingFolder) -> None:
+def request_segment(folder: RingFolder) -> None:
     """Request the newest segment, as another process does."""
     (folder.path / "request").touch()
 
 
-def put(ring: Ring, entries: list[RunEntry]) -> None:
-    ring.begin()
+def write_segment(ring: Ring, entries: list[RunEntry]) -> None:
+    ring.begin_transaction()
     for entry in entries:
-        ring.put(entry)
+        ring.add_entry(entry)
     ring.commit()
-    ring.pause()
+    ring.run_maintenance()
 
 
-def entries_of(folder: RingFolder) -> list[RunEntry]:
+def read_entries(folder: RingFolder) -> list[RunEntry]:
     with closing(JoinedRun(folder)) as joined:
-        return list(joined.entries())
+        return list(joined.iter_entries())
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_segments_joined_are_the_run(tmp_path: Path, seed: int) -> None:
-    run, chance = list(a_run(20, seed)), random.Random(seed)
-    with owned(tmp_path / "ring") as folder:
+    run, chance = list(generate_run(20, seed)), random.Random(seed)
+    with own_ring(tmp_path / "ring") as folder:
         ring = Ring(folder, HEADER, BOUNDS)
         rest = list(run)
         while rest:
             count = chance.randint(1, 7)
-            put(ring, rest[:count])
+            write_segment(ring, rest[:count])
             del rest[:count]
             if chance.random() < 0.5:
-                ask(folder)
-                ring.pause()
-        ring.event("note", "the end", 10**12)
-        ring.end("done", 99, 0)
+                request_segment(folder)
+                ring.run_maintenance()
+        ring.add_event("note", "the end", 10**12)
+        ring.end_recording("done", 99, 0)
     with closing(RingFolder(folder.path)) as again, closing(JoinedRun(again)) as joined:
-        assert list(joined.entries()) == run
+        assert list(joined.iter_entries()) == run
         assert [event.words for event in joined.events] == ["the end"]
         assert joined.header["tool"] == HEADER["tool"]
         assert joined.lost == []
-        assert len(again.segments()) > 2
+        assert len(again.list_segments()) > 2
 
 
 def test_newest_segment_is_readable_on_request(folder: RingFolder) -> None:
-    run, ring = list(a_run(20)), Ring(folder, HEADER, BOUNDS)
-    put(ring, run[:9])
+    run, ring = list(generate_run(20)), Ring(folder, HEADER, BOUNDS)
+    write_segment(ring, run[:9])
     with pytest.raises(NotEnoughData):
-        entries_of(folder)
-    ask(folder)
-    ring.pause()
+        read_entries(folder)
+    request_segment(folder)
+    ring.run_maintenance()
     assert not folder.is_requested()
-    assert entries_of(folder) == run[:9]
-    put(ring, run[9:])
-    ask(folder)
-    ring.pause()
-    assert entries_of(folder) == run
-    ring.end("done", 99, 0)
+    assert read_entries(folder) == run[:9]
+    write_segment(ring, run[9:])
+    request_segment(folder)
+    ring.run_maintenance()
+    assert read_entries(folder) == run
+    ring.end_recording("done", 99, 0)
 
 
 def test_ring_stays_within_its_size_and_keeps_the_newest(folder: RingFolder) -> None:
     most = 200_000
-    run, ring = list(a_run(120)), Ring(folder, HEADER, RingBounds(keep_s=10**6, most_bytes=most))
+    run, ring = list(generate_run(120)), Ring(folder, HEADER, RingBounds(keep_s=10**6, most_bytes=most))
     for at in range(0, len(run), 5):
-        put(ring, run[at : at + 5])
-        assert sum(segment.size for segment in folder.segments()) <= most * 1.25
-    ask(folder)
-    ring.pause()
-    kept = entries_of(folder)
+        write_segment(ring, run[at : at + 5])
+        assert sum(segment.size for segment in folder.list_segments()) <= most * 1.25
+    request_segment(folder)
+    ring.run_maintenance()
+    kept = read_entries(folder)
     assert 10 < len(kept) < len(run)
     # The first segment starts with the state of the disks; from there on the entries are complete.
     assert kept[-8:] == run[-8:]
-    story = Story()
+    story = RunPresenter()
     for entry in kept:
-        story.take(entry)
-    ring.end("done", 99, 0)
+        story.process_entry(entry)
+    ring.end_recording("done", 99, 0)
 
 
 def test_old_segments_are_removed_despite_clock_steps(
@@ -120,68 +120,68 @@ def test_old_segments_are_removed_despite_clock_steps(
     ring = Ring(folder, HEADER, RingBounds(keep_s=80, most_bytes=64 << 20))
     # Set the clock about 250 years ahead.
     monkeypatch.setattr("time.time", lambda: 10.0**10)
-    for entry in a_run(60):
-        put(ring, [entry])
+    for entry in generate_run(60):
+        write_segment(ring, [entry])
         now += 1
-    paths = [segment.path for segment in folder.segments()]
+    paths = [segment.path for segment in folder.list_segments()]
     # Eight full segments, the current segment, and the oldest until the next one starts.
     assert 8 <= len(paths) <= 10
-    ring.end("done", 99, 0)
+    ring.end_recording("done", 99, 0)
 
 
 def test_segments_are_kept_during_a_read(folder: RingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     ring = Ring(folder, HEADER, RingBounds(keep_s=16, most_bytes=64 << 20))
-    run = list(a_run(60))
-    with folder.kept():
+    run = list(generate_run(60))
+    with folder.keep_segments():
         for entry in run:
-            put(ring, [entry])
+            write_segment(ring, [entry])
             now += 1
-        assert entries_of(folder)[:5] == run[:5]
-    put(ring, run[-1:])
+        assert read_entries(folder)[:5] == run[:5]
+    write_segment(ring, run[-1:])
     now += 10
-    ring.pause()
-    assert len(folder.segments()) < 12
-    ring.end("done", 99, 0)
+    ring.run_maintenance()
+    assert len(folder.list_segments()) < 12
+    ring.end_recording("done", 99, 0)
 
 
 def test_a_recorder_that_was_killed_leaves_a_ring_that_can_be_read(tmp_path: Path) -> None:
-    run, path = list(a_run(20)), tmp_path / "ring"
-    with owned(path) as folder:
+    run, path = list(generate_run(20)), tmp_path / "ring"
+    with own_ring(path) as folder:
         ring = Ring(folder, HEADER, BOUNDS)
-        put(ring, run[:7])
-        ask(folder)
-        ring.pause()
-        put(ring, run[7:12])
+        write_segment(ring, run[:7])
+        request_segment(folder)
+        ring.run_maintenance()
+        write_segment(ring, run[7:12])
         ring.abandon()
     with closing(RingFolder(path)) as left:
         assert not left.is_owned()
-        assert entries_of(left) == run[:12]
+        assert read_entries(left) == run[:12]
     # The next recorder appends a run of its own.
-    with owned(path) as folder:
+    with own_ring(path) as folder:
         ring = Ring(folder, HEADER, BOUNDS)
-        put(ring, run)
-        ring.end("done", 99, 0)
+        write_segment(ring, run)
+        ring.end_recording("done", 99, 0)
     with closing(RingFolder(path)) as left:
-        assert entries_of(left) == run
-        assert len(left.segments()) == 3
+        assert read_entries(left) == run
+        assert len(left.list_segments()) == 3
 
 
 def test_damaged_segment_is_reported_and_later_segments_are_shown(folder: RingFolder) -> None:
-    run, ring = list(a_run(30)), Ring(folder, HEADER, BOUNDS)
+    run, ring = list(generate_run(30)), Ring(folder, HEADER, BOUNDS)
     for at in range(0, len(run), 6):
-        put(ring, run[at : at + 6])
-        ask(folder)
-        ring.pause()
-    second = folder.segments()[1].path
+        write_segment(ring, run[at : at + 6])
+        request_segment(folder)
+        ring.run_maintenance()
+    second = folder.list_segments()[1].path
     os.truncate(second, 700)
     with closing(JoinedRun(folder)) as joined:
-        kept = list(joined.entries())
+        kept = list(joined.iter_entries())
         assert str(second) in joined.lost[0]
     assert kept[-6:] == run[-6:]
     assert len(kept) < len(run)
-    ring.end("done", 99, 0)
+    ring.end_recording("done", 99, 0)
 
 
 @pytest.mark.parametrize("lie", [{"segment": "x"}, {"carried": -1}, {"carried": "many"}, {"segment": -4}])
@@ -189,9 +189,9 @@ def test_false_header_is_refused(tmp_path: Path, lie: dict[str, str | int]) -> N
     with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
         for segment in (1, 2):
             header = HEADER | {"run": "r", "segment": segment, "carried": 0} | (lie if segment == 2 else {})
-            RecordingFile(folder.new_path(), header).end("done", 9, 0)
+            RecordingFile(folder.new_path(), header).end_recording("done", 9, 0)
         with pytest.raises(BadInput, match=f"0000000002.opw: table header, {next(iter(lie))} is no count"):
-            entries_of(folder)
+            read_entries(folder)
 
 
 def test_second_recorder_of_a_ring_is_refused(folder: RingFolder) -> None:
@@ -199,7 +199,7 @@ def test_second_recorder_of_a_ring_is_refused(folder: RingFolder) -> None:
         closing(RingFolder(folder.path)) as other,
         pytest.raises(OpwatchError, match="already"),
     ):
-        other.own()
+        other.lock_as_recorder()
     assert folder.is_owned()
 
 
@@ -232,7 +232,7 @@ def test_unrelated_files_are_not_segments(tmp_path: Path) -> None:
         for name in ("1.opw", "0000000001.opw.old", "000000000x.opw", "0000000001"):
             (folder.path / name).touch()
         (folder.path / "0000000007.opw").touch()
-        assert [segment.number for segment in folder.segments()] == [7]
+        assert [segment.number for segment in folder.list_segments()] == [7]
         assert folder.new_path().name == "0000000008.opw"
         with pytest.raises(NotEnoughData, match="0000000007"), closing(JoinedRun(folder)):
             pass
@@ -240,9 +240,9 @@ def test_unrelated_files_are_not_segments(tmp_path: Path) -> None:
 
 def test_a_request_without_a_recorder_ends(tmp_path: Path) -> None:
     with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
-        folder.request()
+        folder.request_segment()
         assert folder.is_requested()
-    with owned(tmp_path / "ring") as folder:
+    with own_ring(tmp_path / "ring") as folder:
         # No reader waits for the request any more.
-        Ring(folder, HEADER, BOUNDS).end("done", 9, 0)
+        Ring(folder, HEADER, BOUNDS).end_recording("done", 9, 0)
         assert not folder.is_requested()

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 _VOID = frozenset(("meta", "link", "br", "hr", "img", "input"))
 
 
-class ReadPage(HTMLParser):
+class ParsedPage(HTMLParser):
     """Elements with their attributes, and all text; `problems` lists end tags without a start."""
 
     def __init__(self, page: str) -> None:
@@ -37,7 +37,7 @@ class ReadPage(HTMLParser):
         if data.strip():
             self.words.append(data)
 
-    def count(self, name: str, kind: str = "") -> int:
+    def count_elements(self, name: str, kind: str = "") -> int:
         """Return the number of elements with a name and a class."""
         return sum(
             tag == name and (not kind or kind in (attributes.get("class") or "").split())

@@ -13,12 +13,12 @@ import pytest
 
 from opwatch.errors import Unsupported
 from opwatch.tools.cli import main
-from opwatch.tools.pictures.browser import Browser, browser
-from tests.requirements import unmet
-from tests.unit.compare.counted_disk import entries, write_recording
-from tests.unit.report.looked_at import looked_at
-from tests.unit.support.a_run import a_run
-from tests.unit.support.recordings import record
+from opwatch.tools.pictures.browser import Browser, find_browser
+from tests.requirements import skip_or_fail
+from tests.unit.compare.counted_disk import generate_entries, write_recording
+from tests.unit.report.page_layout import inspect_page
+from tests.unit.support.recordings import record_run
+from tests.unit.support.sample_run import make_sample_run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
 
@@ -26,34 +26,36 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
 @pytest.fixture(scope="module")
 def chromium() -> Browser:
     try:
-        return browser()
+        return find_browser()
     except Unsupported as error:
-        unmet("browser", str(error))
+        skip_or_fail("browser", str(error))
 
 
-def recordings(folder: Path) -> list[list[str]]:
+def record_runs(folder: Path) -> list[list[str]]:
     """Record runs for the pages: long names, a cliff, a drive's counters, two disks at once."""
     rates = [20_000 + 31 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
-    write_recording(folder / "cliff.opw", entries([{"write": {400_000: rate}} for rate in rates]))
+    write_recording(folder / "cliff.opw", generate_entries([{"write": {400_000: rate}} for rate in rates]))
     # Steps close to each other.
     chance, levels = random.Random(1), [900] * 90 + [1200] * 30 + [21_000] * 180 + [880] * 50
     steps = [{"write": {400_000: round(chance.gauss(level, level**0.5))}} for level in levels]
-    write_recording(folder / "steps.opw", entries(steps))
+    write_recording(folder / "steps.opw", generate_entries(steps))
     long_name = "a-device-with-a-name-that-no-page-has-room-for-" * 3
-    write_recording(folder / "long.opw", entries([{"read": {90_000: 500}, "discard": {5_000_000: 3}}] * 40))
-    record(folder / "drive.opw", a_run(ticks=9))
-    write_recording(folder / "named.opw", entries([{"read": {10**9: 1}}] * 30, long_name))
+    write_recording(
+        folder / "long.opw", generate_entries([{"read": {90_000: 500}, "discard": {5_000_000: 3}}] * 40)
+    )
+    record_run(folder / "drive.opw", make_sample_run(ticks=9))
+    write_recording(folder / "named.opw", generate_entries([{"read": {10**9: 1}}] * 30, long_name))
     (folder / "kept.opw").write_bytes(gzip.decompress((FIXTURES / "3.opw.gz").read_bytes()))
     return [["cliff"], ["drive"], ["named"], ["kept"], ["steps"], ["cliff", "long"]]
 
 
 def test_pages_are_whole_at_every_width(chromium: Browser, tmp_path: Path) -> None:
-    for names in recordings(tmp_path):
+    for names in record_runs(tmp_path):
         page = tmp_path / f"{'-'.join(names)}.html"
         words = [*(str(tmp_path / f"{name}.opw") for name in names), "-o", str(page), "-q"]
         assert main(["report", *words]) == 0
         for width in (1280, 390):
-            look = looked_at(chromium, page, width)
+            look = inspect_page(chromium, page, width)
             assert look.problems == [], (names, width)
             assert look.console == [], (names, width)
             assert look.requests == [], (names, width)
@@ -73,7 +75,7 @@ def test_layout_problems_are_noticed(chromium: Browser, tmp_path: Path) -> None:
         "<svg aria-label=empty><path class=grid d='M0 0h1'/></svg>"
         "<table><tr><td style='display:block;width:20px;overflow-wrap:anywhere'>decided</table>"
     )
-    look = looked_at(chromium, page, 390)
+    look = inspect_page(chromium, page, 390)
     assert "it is wider than its window" in look.problems
     assert "one meets two" in look.problems
     assert "up lies on down" in look.problems
@@ -87,7 +89,8 @@ def test_each_plot_is_a_picture(
     chromium: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_recording(
-        tmp_path / "a.opw", entries([{"read": {90_000: 500 + at % 3}} for at in range(30)], "a/../<b>")
+        tmp_path / "a.opw",
+        generate_entries([{"read": {90_000: 500 + at % 3}} for at in range(30)], "a/../<b>"),
     )
     folder = tmp_path / "pictures"
     assert main(["report", str(tmp_path / "a.opw"), "--png", str(folder)]) == 0
@@ -104,7 +107,9 @@ def test_each_plot_is_a_picture(
 def test_the_browser_is_started_once(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_recording(tmp_path / "a.opw", entries([{"read": {90_000: 500 + at % 3}} for at in range(30)]))
+    write_recording(
+        tmp_path / "a.opw", generate_entries([{"read": {90_000: 500 + at % 3}} for at in range(30)])
+    )
     starts, folder = tmp_path / "starts", tmp_path / "bin"
     folder.mkdir()
     wrapper = folder / "chromium"
@@ -119,7 +124,7 @@ def test_the_browser_is_started_once(
 def test_a_browser_that_ends_early_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_recording(tmp_path / "a.opw", entries([{"read": {90_000: 500}}] * 3))
+    write_recording(tmp_path / "a.opw", generate_entries([{"read": {90_000: 500}}] * 3))
     wrapper = tmp_path / "chromium"
     wrapper.write_text("#!/bin/sh\nexit 1\n")
     wrapper.chmod(0o755)
@@ -131,7 +136,7 @@ def test_a_browser_that_ends_early_is_an_error(
 def test_png_without_a_browser_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_recording(tmp_path / "a.opw", entries([{}] * 3))
+    write_recording(tmp_path / "a.opw", generate_entries([{}] * 3))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["report", str(tmp_path / "a.opw"), "--png", str(tmp_path / "new")]) == 5
     assert "sudo apt-get install chromium" in capsys.readouterr().err

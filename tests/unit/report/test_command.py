@@ -16,10 +16,10 @@ import pytest
 
 from opwatch.samples.entries import RunEntry, Slowed
 from opwatch.tools.cli import main
-from tests.unit.compare.counted_disk import Second, entries, write_recording
-from tests.unit.report.pages import ReadPage
-from tests.unit.support.recordings import record, short_run
-from tests.unit.support.runs import a_run
+from tests.unit.compare.counted_disk import Second, generate_entries, write_recording
+from tests.unit.report.pages import ParsedPage
+from tests.unit.support.recordings import generate_short_run, record_run
+from tests.unit.support.runs import generate_run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
 HOSTILE = "a\x1b[31m\u202e<script>alert(1)</script>|\n**b**\"'&amp;"
@@ -27,7 +27,7 @@ HOSTILE = "a\x1b[31m\u202e<script>alert(1)</script>|\n**b**\"'&amp;"
 Shown = Callable[..., tuple[int, str, str]]
 
 
-def steady(count: int = 40) -> list[Second]:
+def make_steady_seconds(count: int = 40) -> list[Second]:
     return [
         {"read": {90_000: 3900 - 7 * (at % 5), 2_000_000: 100}, "write": {40_000: 50 + at % 3}}
         for at in range(count)
@@ -38,7 +38,7 @@ def steady(count: int = 40) -> list[Second]:
 def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shown:
     monkeypatch.chdir(tmp_path)
 
-    def run(*words: str, command: str = "report") -> tuple[int, str, str]:
+    def run_report(*words: str, command: str = "report") -> tuple[int, str, str]:
         try:
             status = main([command, *words])
         except SystemExit as end:
@@ -46,11 +46,11 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         out, err = capsys.readouterr()
         return status, out, err
 
-    return run
+    return run_report
 
 
 def test_numbers_match_replay_and_compare(report: Shown) -> None:
-    write_recording(Path("a.opw"), entries(steady()))
+    write_recording(Path("a.opw"), generate_entries(make_steady_seconds()))
     _, replayed, _ = report("a.opw", "--json", command="replay")
     summary = next(line for line in map(json.loads, replayed.splitlines()) if line["type"] == "summary")
     status, out, err = report("a.opw", "--json")
@@ -80,7 +80,7 @@ def test_numbers_match_replay_and_compare(report: Shown) -> None:
 
 
 def test_the_page_has_the_numbers_of_the_document(report: Shown) -> None:
-    write_recording(Path("a.opw"), entries(steady()))
+    write_recording(Path("a.opw"), generate_entries(make_steady_seconds()))
     _, out, _ = report("a.opw", "--json")
     reads = json.loads(out)["runs"][0]["devices"][0]["summaries"][0]["ops"]["read"]
     assert report("a.opw", "-o", "a.html")[0] == 0
@@ -96,14 +96,14 @@ def test_every_kept_recording_has_a_sound_page(report: Shown, name: str) -> None
     Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / f"{name}.opw.gz").read_bytes()))
     assert report("kept.opw", "-o", "kept.html")[0] == 0
     text = Path("kept.html").read_text()
-    page = ReadPage(text)
+    page = ParsedPage(text)
     assert page.problems == []
-    assert page.count("script") == 0
-    assert page.count("figure", "plot") >= 4
+    assert page.count_elements("script") == 0
+    assert page.count_elements("figure", "plot") >= 4
     # The page loads no resources.
     assert not re.search(r"(?:src|href)=(?!\"data:,\")|url\(|@import|https?:", text)
     # Every plot has content, and every number is finite.
-    assert page.count("svg") == page.count("figure")
+    assert page.count_elements("svg") == page.count_elements("figure")
     assert not re.search(r"\b(?:nan|inf|None)\b", " ".join(page.words))
     assert "NaN" not in text
     for part in text.split("<svg")[1:]:
@@ -112,9 +112,9 @@ def test_every_kept_recording_has_a_sound_page(report: Shown, name: str) -> None
     assert report("kept.opw", "--json")[0] == 0
 
 
-def hostile_run() -> Iterator[RunEntry]:
+def generate_hostile_run() -> Iterator[RunEntry]:
     """Yield a run with hostile names."""
-    for entry in a_run(9):
+    for entry in generate_run(9):
         if isinstance(entry, Slowed):
             requests = tuple(replace(one, name=HOSTILE, cgroup=f"/{HOSTILE}") for one in entry.requests)
             yield replace(entry, requests=requests)
@@ -124,12 +124,12 @@ def hostile_run() -> Iterator[RunEntry]:
 
 def test_hostile_names_are_not_markup(report: Shown) -> None:
     name = "a<b>|*x*\u202e.opw"
-    record(Path(name), hostile_run())
+    record_run(Path(name), generate_hostile_run())
     assert report(name, "-o", "page.html")[0] == 0
     text = Path("page.html").read_text()
-    page = ReadPage(text)
+    page = ParsedPage(text)
     assert page.problems == []
-    assert page.count("script") == page.count("b") == 0
+    assert page.count_elements("script") == page.count_elements("b") == 0
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert any("<script>alert(1)</script>|?**b**" in words for words in page.words)
     assert not {"\x1b", "\u202e"} & set(text)
@@ -143,7 +143,7 @@ def test_hostile_names_are_not_markup(report: Shown) -> None:
 
 
 def test_output_path_is_required_and_checked(report: Shown) -> None:
-    record(Path("a.opw"), short_run())
+    record_run(Path("a.opw"), generate_short_run())
     status, _, err = report("a.opw")
     assert status == 2
     assert "-o report.html" in err
@@ -173,7 +173,7 @@ def test_a_pipe_without_a_writer_is_refused_and_not_waited_for(report: Shown, tm
 
 
 def test_part_of_a_recording_is_reported(report: Shown) -> None:
-    write_recording(Path("a.opw"), entries(steady()))
+    write_recording(Path("a.opw"), generate_entries(make_steady_seconds()))
     _, out, _ = report("a.opw", "--json", "--from", "10", "--to", "20")
     (document,) = json.loads(out)["runs"]
     assert document["seconds"] == pytest.approx(10, abs=0.01)
@@ -190,8 +190,8 @@ def test_recordings_without_intervals_are_refused(report: Shown) -> None:
 
 
 def test_sentences_summarise_the_run(report: Shown) -> None:
-    write_recording(Path("a.opw"), entries(steady()))
-    write_recording(Path("idle.opw"), entries([{}] * 5))
+    write_recording(Path("a.opw"), generate_entries(make_steady_seconds()))
+    write_recording(Path("idle.opw"), generate_entries([{}] * 5))
     _, out, _ = report("a.opw", "--json")
     (document,) = json.loads(out)["runs"]
     assert document["is_accounted_for"]
@@ -208,14 +208,16 @@ def test_sentences_summarise_the_run(report: Shown) -> None:
 
 
 def test_several_are_drawn_over_each_other(report: Shown) -> None:
-    write_recording(Path("a.opw"), entries(steady()))
-    write_recording(Path("b.opw"), entries([{"read": {180_000: 1900 + at % 7}} for at in range(50)], "sda"))
+    write_recording(Path("a.opw"), generate_entries(make_steady_seconds()))
+    write_recording(
+        Path("b.opw"), generate_entries([{"read": {180_000: 1900 + at % 7}} for at in range(50)], "sda")
+    )
     assert report("a.opw", "b.opw", "-o", "ab.html") == (0, "", report("a.opw", "b.opw", "-o", "ab.html")[2])
     text = Path("ab.html").read_text()
-    page = ReadPage(text)
+    page = ParsedPage(text)
     assert page.problems == []
     assert {"A a.opw", "B b.opw"} <= set(page.words)
-    assert page.count("path", "run0") and page.count("path", "run1")
+    assert page.count_elements("path", "run0") and page.count_elements("path", "run1")
     _, compared, _ = report("a.opw", "b.opw", "--json", command="compare")
     status, out, _ = report("a.opw", "b.opw", "--json")
     document = json.loads(out)
@@ -230,7 +232,7 @@ def test_a_cliff_is_named_marked_and_explained(report: Shown) -> None:
     rates = [2000 + 13 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
     # The same number in flight before and after.
     seconds: list[Second] = [{"write": {800_000_000 // rate: rate}} for rate in rates]
-    write_recording(Path("a.opw"), entries(seconds))
+    write_recording(Path("a.opw"), generate_entries(seconds))
     _, out, _ = report("a.opw", "--json")
     (run,) = json.loads(out)["runs"]
     change = next(one for one in run["devices"][0]["changes"] if one["figure"] == "rate")
@@ -250,7 +252,7 @@ def test_a_cliff_is_named_marked_and_explained(report: Shown) -> None:
 
 def test_a_smaller_load_is_no_cliff(report: Shown) -> None:
     rates = [2000 + 13 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
-    write_recording(Path("a.opw"), entries([{"write": {400_000: rate}} for rate in rates]))
+    write_recording(Path("a.opw"), generate_entries([{"write": {400_000: rate}} for rate in rates]))
     _, out, _ = report("a.opw", "--json")
     (run,) = json.loads(out)["runs"]
     change = next(one for one in run["devices"][0]["changes"] if one["figure"] == "rate")
@@ -266,7 +268,7 @@ def test_a_smaller_load_is_no_cliff(report: Shown) -> None:
 def test_a_stall_is_in_the_first_sentence(report: Shown) -> None:
     """The last 200 s have no requests, and no level is steady throughout."""
     seconds: list[Second] = [{"write": {900_000: 500 + at % 5}} for at in range(600)]
-    write_recording(Path("a.opw"), entries([*seconds, *[{}] * 200]))
+    write_recording(Path("a.opw"), generate_entries([*seconds, *[{}] * 200]))
     _, out, _ = report("a.opw", "--json")
     (run,) = json.loads(out)["runs"]
     assert run["sentences"][0].startswith("nvme0n1: writes stopped for 3 min 20 s from ")
@@ -288,7 +290,7 @@ def test_an_event_for_programs_is_words(report: Shown) -> None:
 
 
 def test_markdown_is_not_full_of_escapes(report: Shown) -> None:
-    write_recording(Path("a.opw"), entries(steady()))
+    write_recording(Path("a.opw"), generate_entries(make_steady_seconds()))
     _, out, _ = report("a.opw", "--markdown")
     assert "\\-" not in out
     assert "\\(" not in out
@@ -296,7 +298,7 @@ def test_markdown_is_not_full_of_escapes(report: Shown) -> None:
 
 
 def test_plots_are_lines_with_their_values(report: Shown) -> None:
-    write_recording(Path("a.opw"), entries(steady()))
+    write_recording(Path("a.opw"), generate_entries(make_steady_seconds()))
     report("a.opw", "-o", "a.html", "-q")
     page = Path("a.html").read_text()
     requests = page[page.index('aria-label="Requests"') :].partition("</svg>")[0]
@@ -306,12 +308,12 @@ def test_plots_are_lines_with_their_values(report: Shown) -> None:
     titles = re.findall(r"<title>([^<]*)</title>", requests)
     assert len(titles) == 40
     assert titles[10] == "10.0 s\nread: 4,000\nwrite: 51.0"
-    assert ReadPage(page).problems == []
+    assert ParsedPage(page).problems == []
 
 
 def test_plot_of_a_single_interval_is_visible(report: Shown) -> None:
     """A line with a single point is invisible in every browser."""
-    write_recording(Path("a.opw"), entries(steady(1)))
+    write_recording(Path("a.opw"), generate_entries(make_steady_seconds(1)))
     report("a.opw", "-o", "a.html", "-q")
     page = Path("a.html").read_text()
     requests = page[page.index('aria-label="Requests"') :].partition("</svg>")[0]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.sinks.report.page import BEGIN
-from opwatch.sinks.scenario_page.page import experiment_figures, experiment_markdown, experiment_page
+from opwatch.sinks.report.page import REPORT_START
+from opwatch.sinks.scenario_page.page import format_experiment_markdown, plot_experiment, render_experiments
 from opwatch.tools.cli import main
 from tests.fuzz.experiments import run as fuzzed
 
@@ -19,7 +19,7 @@ GOOD = sorted((FIXTURES / "good" / "scenarios").glob("*.json"))
 BAD = sorted((FIXTURES / "bad" / "scenarios").glob("*.json"))
 
 
-def _document(name: str) -> dict[str, Any]:
+def _read_document(name: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((FIXTURES / "good" / "scenarios" / f"{name}.json").read_text())
     return document
 
@@ -35,17 +35,17 @@ def _document(name: str) -> dict[str, Any]:
     ],
 )
 def test_a_section_begins_with_its_verdict(name: str, verdict: str) -> None:
-    document = _document(name)
-    assert f"<h2>{verdict}</h2>" in experiment_page([(name, document)])
-    words = list(experiment_markdown([(name, document)]))
+    document = _read_document(name)
+    assert f"<h2>{verdict}</h2>" in render_experiments([(name, document)])
+    words = list(format_experiment_markdown([(name, document)]))
     assert words[0] == f"## {verdict}"
     assert any("**reproduced**" in line for line in words)
 
 
 def test_no_word_of_a_foreign_experiment_leaves_its_code_block() -> None:
     planted = "x\n````\n<script>alert(1)</script>\n```\n"
-    document = {**_document("free-space"), "target": planted, "workload": planted}
-    words = "\n".join(experiment_markdown([("<script>.json", document)])).split("\n")
+    document = {**_read_document("free-space"), "target": planted, "workload": planted}
+    words = "\n".join(format_experiment_markdown([("<script>.json", document)])).split("\n")
     fence = next(line for line in words if line.startswith("```"))
     begin = words.index(fence)
     end = words.index(fence, begin + 1)
@@ -56,7 +56,7 @@ def test_no_word_of_a_foreign_experiment_leaves_its_code_block() -> None:
 
 def test_levels_of_a_saturation_have_colours_and_names() -> None:
     """Plots by time and by bytes; normal and raised over-provisioning are drawn together."""
-    time, size = experiment_figures(_document("write-saturation"))
+    time, size = plot_experiment(_read_document("write-saturation"))
     assert [kind for kind, _ in time.legend] == ["run0", "run1", "run2"]
     assert [name for _, name in size.legend] == [
         "6.9 %: steady at 9,533, dispersion 1.1 % (CV)",
@@ -70,12 +70,12 @@ def test_levels_of_a_saturation_have_colours_and_names() -> None:
 
 
 def test_level_that_falls_by_half_is_marked_at_the_drop() -> None:
-    document = _document("write-saturation")
+    document = _read_document("write-saturation")
     for level in document["levels"]:
         one = {"host_bytes": 1 << 20, "p99_ns": None, "nand_bytes": None}
         fast, slow = (one | {"seconds": seconds, "ios": 256} for seconds in (0.01, 0.05))
         level["rounds"] = [fast] * 30 + [slow] * 30
-    time, size = experiment_figures(document)
+    time, size = plot_experiment(document)
     drops = [flag.place for flag in size.flags if flag.name == "drop 6.9 %"]
     assert drops == [pytest.approx(4550, abs=100)]
     assert [flag.place for flag in time.flags if flag.name == "drop 6.9 %"] == [pytest.approx(1667, abs=100)]
@@ -83,7 +83,7 @@ def test_level_that_falls_by_half_is_marked_at_the_drop() -> None:
 
 def test_dots_are_seconds_if_seconds_were_counted() -> None:
     """Steps are found in seconds too, and are placed by time and by bytes."""
-    document = _document("write-saturation")
+    document = _read_document("write-saturation")
     for level in document["levels"]:
         rates = [1000] * 30 + [200] * 30
         begins = [sum(rates[:at]) * 4096 for at in range(60)]
@@ -92,7 +92,7 @@ def test_dots_are_seconds_if_seconds_were_counted() -> None:
         document["scenario"]["time_ratio"] = 1.0
         one = {"seconds": 1.0, "p99_ns": None, "nand_bytes": None}
         level["rounds"] = [one | {"host_bytes": rate * 4096, "ios": rate} for rate in rates]
-    time, size = experiment_figures(document)
+    time, size = plot_experiment(document)
     assert "A dot is a second;" in time.note
     assert [layer.count("M") for layer in time.layers[:3]] == [60] * 3
     assert [flag.place for flag in time.flags if flag.name == "drop 6.9 %"] == [5000]
@@ -102,64 +102,64 @@ def test_dots_are_seconds_if_seconds_were_counted() -> None:
 
 def test_seconds_of_some_rounds_are_not_drawn_for_all_rounds() -> None:
     """Rounds shorter than a second have no seconds, so only the few longer rounds would be visible."""
-    document = _document("write-saturation")
+    document = _read_document("write-saturation")
     for level in document["levels"]:
         level["seconds"] = [[5.0, 4096, 1.0, 1, 4096]] * 2
-    time, _ = experiment_figures(document)
+    time, _ = plot_experiment(document)
     assert "A dot is a stretch of writes of the same size;" in time.note
     assert all(layer.count("M") > 2 for layer in time.layers[:3])
 
 
 def test_short_rounds_are_drawn_beside_seconds_of_longer_rounds() -> None:
     """A new drive finishes a round in less than a second; in steady state a round takes many seconds."""
-    document = _document("write-saturation")
+    document = _read_document("write-saturation")
     document["scenario"]["time_ratio"] = 1.0
     for level in document["levels"]:
         one = {"p99_ns": None, "nand_bytes": None, "host_bytes": 4096000, "ios": 1000}
         level["rounds"] = [one | {"seconds": 0.5}] * 10 + [one | {"seconds": 4.0}] * 10
         begins = [(10 + at / 4) * 4096000 for at in range(40)]
         level["seconds"] = [[5.0 + at, begin, 1.0, 250, 1024000] for at, begin in enumerate(begins)]
-    time, _ = experiment_figures(document)
+    time, _ = plot_experiment(document)
     assert "A dot is a second, or a round that was shorter;" in time.note
     assert [layer.count("M") for layer in time.layers[:3]] == [50] * 3
 
 
 def test_untrimmed_cliff_is_drawn_beside_the_prediction() -> None:
-    (figure,) = experiment_figures(_document("untrimmed-cliff"))
+    (figure,) = plot_experiment(_read_document("untrimmed-cliff"))
     assert [flag.name for flag in figure.flags] == ["cliff A, as foretold"]
     assert [name for _, name in figure.legend] == ["A untrimmed", "B shrunk", "C trimmed"]
 
 
 def test_a_drive_that_falls_elsewhere_has_both_places() -> None:
-    document = _document("untrimmed-cliff")
+    document = _read_document("untrimmed-cliff")
     document["runs"][0]["foretold_cliff_bytes"] *= 1.5
-    (figure,) = experiment_figures(document)
+    (figure,) = plot_experiment(document)
     assert [flag.name for flag in figure.flags] == ["cliff A", "foretold A"]
 
 
 def test_free_space_lines_are_drawn_beside_the_published_line() -> None:
-    (figure,) = experiment_figures(_document("free-space"))
+    (figure,) = plot_experiment(_read_document("free-space"))
     assert [name for _, name in figure.legend][2] == "published, by the smallest file"
 
 
 def test_ratios_are_bars_side_by_side() -> None:
-    (figure,) = experiment_figures(_document("iometer-op10"))
+    (figure,) = plot_experiment(_read_document("iometer-op10"))
     assert [name for _, name in figure.legend] == ["here", "foretold", "published"]
-    (figure,) = experiment_figures(_document("mixed-io"))
+    (figure,) = plot_experiment(_read_document("mixed-io"))
     assert [name for _, name in figure.legend] == ["my md-raid1", "tenth"]
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_other_documents_are_refused(path: Path) -> None:
     with pytest.raises(BadInput):
-        experiment_page([(path.name, json.loads(path.read_text()))])
+        render_experiments([(path.name, json.loads(path.read_text()))])
 
 
 def test_command_writes_a_page_of_all_experiments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page, files = tmp_path / "five.html", [str(path) for path in GOOD]
     assert main(["report", *files, "-o", str(page)]) == 0
     text = page.read_text()
-    assert text.startswith(BEGIN)
+    assert text.startswith(REPORT_START)
     assert text.count("<section>") == len(GOOD)
     assert "<script" not in text
     assert main(["report", *files, "-o", str(page), "-q"]) == 0

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 from opwatch import units
-from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind
-from opwatch.owners.sample import Owned, OwnerRow, Owners, OwnerSample
-from opwatch.report.owner_bins import MOST_APART, owners_bin
+from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind
+from opwatch.owners.sample import OwnerCounts, OwnerRow, Owners, OwnerSample
+from opwatch.report.owner_bins import MAX_OWNERS_PER_BIN, make_owners_bin
 from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
 from opwatch.samples.observation import Observation
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.dashboard.view import View
-from opwatch.sinks.owners.table import Sort, table_lines
+from opwatch.sinks.owners.table import Sort, format_owner_table
 from opwatch.sinks.report.plots import amounts
 from opwatch.tools.cli import main
-from tests.unit.compare.counted_disk import entries, write_recording
-from tests.unit.report.pages import ReadPage
-from tests.unit.sinks.dashboard.shown import screen_text, shown_past
-from tests.unit.support.recordings import record
-from tests.unit.support.runs import a_run
+from tests.unit.compare.counted_disk import generate_entries, write_recording
+from tests.unit.report.pages import ParsedPage
+from tests.unit.sinks.dashboard.rendering import make_history, render_screen
+from tests.unit.support.recordings import record_run
+from tests.unit.support.runs import generate_run
 
 HOSTILE = "a\x1b[31m\u202e<script>alert(1)</script>|\n**b**\"'&amp;"
 Report = Callable[..., str]
@@ -36,40 +36,40 @@ Report = Callable[..., str]
 def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Report:
     monkeypatch.chdir(tmp_path)
 
-    def run(*words: str, command: str = "report") -> str:
+    def run_report(*words: str, command: str = "report") -> str:
         assert main([command, *words]) == 0
         return capsys.readouterr().out
 
-    return run
+    return run_report
 
 
-def finals_of(run: Iterator[RunEntry]) -> dict[str, Observation]:
+def collect_finals(run: Iterator[RunEntry]) -> dict[str, Observation]:
     """Return the last summary of each disk."""
-    story = Story()
-    news = [one for entry in run for one in story.take(entry)]
+    story = RunPresenter()
+    news = [one for entry in run for one in story.process_entry(entry)]
     return {one.device: one for one in news if isinstance(one, Observation) and one.final}
 
 
-def rows_of(markdown: str, title: str) -> list[list[str]]:
+def parse_rows(markdown: str, title: str) -> list[list[str]]:
     """Return the cells of a Markdown table."""
     lines = markdown.split(f"**{title}**")[1].strip().split("\n\n")[0].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
 def test_recording_has_the_same_numbers_everywhere(report: Report) -> None:
-    record(Path("a.opw"), a_run(12, seed=3))
-    final = finals_of(a_run(12, seed=3))["nvme0n1"]
+    record_run(Path("a.opw"), generate_run(12, seed=3))
+    final = collect_finals(generate_run(12, seed=3))["nvme0n1"]
     replayed = [json.loads(line) for line in report("a.opw", "--json", command="replay").splitlines()]
     summary = next(one for one in replayed if one["type"] == "summary" and one["device"] == "nvme0n1")
     document = json.loads(report("a.opw", "--json"))
     disk = next(one for one in document["runs"][0]["devices"] if one["device"] == "nvme0n1")
     assert disk["owners_reason"] is None
     assert disk["summaries"][0]["owners"] == summary["owners"]
-    rows = rows_of(report("a.opw", "--markdown"), "Whose the requests of nvme0n1 were")
+    rows = parse_rows(report("a.opw", "--markdown"), "Whose the requests of nvme0n1 were")
     parts = [*summary["owners"]["owners"], summary["owners"]["other"]]
     assert final.owners
     seconds = final.interval.seconds
-    table = table_lines(final.owners, seconds, Sort.BYTES, 9)[1:]
+    table = format_owner_table(final.owners, seconds, Sort.BYTES, 9)[1:]
     assert len(rows) == len(table) == len(parts) + 1 == 4
     report("a.opw", "-o", "a.html", "-q")
     page = Path("a.html").read_text()
@@ -77,27 +77,27 @@ def test_recording_has_the_same_numbers_everywhere(report: Report) -> None:
         ops = part["ops"]
         count, time_ns = (sum(op[name] for op in ops.values()) for name in ("count", "time_ns"))
         moved = [ops[name]["bytes"] if name in ops else 0 for name in ("read", "write")]
-        assert row[1:3] == [amounts.megabytes(value) for value in moved]
-        assert row[4:6] == [f"{count:,}", amounts.rate(count / seconds)]
-        assert row[6:] == [amounts.latency(time_ns / count), amounts.latency(time_ns)]
-        assert line.split()[:2] == [units.megabytes(value / seconds) for value in moved]
-        assert line.split()[3:5] == [units.rate(count / seconds), units.duration(time_ns / count)]
+        assert row[1:3] == [amounts.format_megabytes(value) for value in moved]
+        assert row[4:6] == [f"{count:,}", amounts.format_rate(count / seconds)]
+        assert row[6:] == [amounts.format_latency(time_ns / count), amounts.format_latency(time_ns)]
+        assert line.split()[:2] == [units.format_megabytes(value / seconds) for value in moved]
+        assert line.split()[3:5] == [units.format_rate(count / seconds), units.format_ns(time_ns / count)]
         assert f">{count:,}<" in page
     # The rows add up to the disk's total.
     assert rows[-1][4] == f"{sum(op['count'] for op in summary['ops'].values()):,}"
 
 
 def test_each_interval_matches_the_dashboard(report: Report) -> None:
-    record(Path("a.opw"), a_run(12, seed=3))
-    past, _ = shown_past(a_run(12, seed=3))
+    record_run(Path("a.opw"), generate_run(12, seed=3))
+    past, _ = make_history(generate_run(12, seed=3))
     document = json.loads(report("a.opw", "--json"))
     disk = next(one for one in document["runs"][0]["devices"] if one["device"] == "nvme0n1")
     assert len(disk["bins"]) == len(past.disks["nvme0n1"].moments)
     for one in disk["bins"]:
-        lines = screen_text(past, View(disk_name="nvme0n1", cursor_ns=one["end_mono_ns"]), 120, 40)
+        lines = render_screen(past, View(disk_name="nvme0n1", cursor_ns=one["end_mono_ns"]), 120, 40)
         begin = next(place for place, line in enumerate(lines) if "trim/s" in line)
         seconds = (one["end_mono_ns"] - one["begin_mono_ns"]) / 1e9
-        rates = {units.rate(part["count"] / seconds) for part in one["owners"] if part["count"]}
+        rates = {units.format_rate(part["count"] / seconds) for part in one["owners"] if part["count"]}
         assert {line.split()[3] for line in lines[begin + 1 : begin + 4] if line.strip()} == rates
         for name in ("count", "time_ns"):
             whole = sum(part[name] for part in one["owners"])
@@ -107,7 +107,9 @@ def test_each_interval_matches_the_dashboard(report: Report) -> None:
         assert sum(part["moved_bytes"] for part in one["owners"]) == moved
 
 
-def with_owners(run: Iterator[RunEntry], change: Callable[[OwnerSample], OwnerSample]) -> Iterator[RunEntry]:
+def change_owners(
+    run: Iterator[RunEntry], change: Callable[[OwnerSample], OwnerSample]
+) -> Iterator[RunEntry]:
     for entry in run:
         if isinstance(entry, (Ticked, Ended)):
             yield replace(entry, owners={at: change(one) for at, one in entry.owners.items()})
@@ -117,18 +119,18 @@ def with_owners(run: Iterator[RunEntry], change: Callable[[OwnerSample], OwnerSa
             yield entry
 
 
-def hostile(sample: OwnerSample) -> OwnerSample:
+def rename_first_owner(sample: OwnerSample) -> OwnerSample:
     first, *rest = sample.rows
     return replace(sample, rows=(replace(first, name=f"/{HOSTILE}"), *rest))
 
 
 def test_names_of_owners_are_no_markup(report: Report) -> None:
-    record(Path("a.opw"), with_owners(a_run(9), hostile))
+    record_run(Path("a.opw"), change_owners(generate_run(9), rename_first_owner))
     report("a.opw", "-o", "page.html", "-q")
     text = Path("page.html").read_text()
-    page = ReadPage(text)
+    page = ParsedPage(text)
     assert page.problems == []
-    assert page.count("script") == page.count("b") == 0
+    assert page.count_elements("script") == page.count_elements("b") == 0
     # In the table, in the plots' legends, and in the sentence.
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;|?**b**") >= 5
     assert not {"\x1b", "\u202e"} & set(text)
@@ -140,19 +142,21 @@ def test_names_of_owners_are_no_markup(report: Report) -> None:
     assert "<script>" not in markdown
 
 
-def processes(sample: OwnerSample) -> OwnerSample:
+def convert_to_processes(sample: OwnerSample) -> OwnerSample:
     """The same sample by process: a running process, and write-back, which belongs to no process."""
     kinds = ((OwnerKind.PROCESS, 77, "postgres"), (OwnerKind.WRITE_BACK, 5, "flush-8:0"))
     rows = (
         OwnerRow(kind, number, 1 if number == 77 else 0, name, row.counts)
         for row, (kind, number, name) in zip(sample.rows, kinds, strict=True)
     )
-    return OwnerSample(By.PROCESS, tuple(rows))
+    return OwnerSample(OwnerGrouping.PROCESS, tuple(rows))
 
 
 def test_write_back_is_shown_as_such(report: Report) -> None:
-    record(Path("a.opw"), with_owners(a_run(9), processes))
-    names = [row[0] for row in rows_of(report("a.opw", "--markdown"), "Whose the requests of nvme0n1 were")]
+    record_run(Path("a.opw"), change_owners(generate_run(9), convert_to_processes))
+    names = [
+        row[0] for row in parse_rows(report("a.opw", "--markdown"), "Whose the requests of nvme0n1 were")
+    ]
     assert names == ["postgres (77)", "write-back (flush-8:0)", "other", "all"]
 
 
@@ -165,40 +169,40 @@ def test_write_back_is_shown_as_such(report: Report) -> None:
     ],
 )
 def test_missing_owners_have_a_reason(report: Report, lacks: tuple[str, ...], reason: str) -> None:
-    def run() -> Iterator[RunEntry]:
-        for entry in entries([{"read": {90_000: 100}}] * 5):
-            yield _lacking(entry, lacks)
+    def generate_incomplete_run() -> Iterator[RunEntry]:
+        for entry in generate_entries([{"read": {90_000: 100}}] * 5):
+            yield _set_missing(entry, lacks)
 
-    write_recording(Path("a.opw"), run())
+    write_recording(Path("a.opw"), generate_incomplete_run())
     [disk] = json.loads(report("a.opw", "--json"))["runs"][0]["devices"]
     assert reason in disk["owners_reason"]
     assert all(one["owners"] is None for one in disk["bins"])
     report("a.opw", "-o", "a.html", "-q")
-    page = ReadPage(Path("a.html").read_text())
+    page = ParsedPage(Path("a.html").read_text())
     assert any(reason in words for words in page.words)
     assert "Throughput by owner" not in page.words
     assert "nobody" not in report("a.opw", "--markdown")
 
 
-def _lacking(entry: RunEntry, lacks: tuple[str, ...]) -> Any:  # noqa: ANN401
-    def changed(sample: Any) -> Any:  # noqa: ANN401
+def _set_missing(entry: RunEntry, lacks: tuple[str, ...]) -> Any:  # noqa: ANN401
+    def change_disk(sample: Any) -> Any:  # noqa: ANN401
         return replace(sample, disk=replace(sample.disk, lacks=lacks))
 
     if isinstance(entry, Began):
-        return replace(entry, sample=changed(entry.sample))
+        return replace(entry, sample=change_disk(entry.sample))
     if isinstance(entry, (Ticked, Ended)):
-        return replace(entry, samples={at: changed(one) for at, one in entry.samples.items()})
+        return replace(entry, samples={at: change_disk(one) for at, one in entry.samples.items()})
     return entry
 
 
 def test_small_owners_of_an_interval_are_others() -> None:
     many = tuple(
-        Owned(OwnerKey(OwnerKind.PROCESS, number, 1), "x", {"write": OwnedCounts(1, 512 * number, 10)})
+        OwnerCounts(OwnerKey(OwnerKind.PROCESS, number, 1), "x", {"write": OwnedCounts(1, 512 * number, 10)})
         for number in range(1, 101)
     )
-    cut = owners_bin(Owners(By.PROCESS, many, {"discard": OwnedCounts(1, 1 << 30, 5)}))
-    assert len(cut.owners) == MOST_APART
+    cut = make_owners_bin(Owners(OwnerGrouping.PROCESS, many, {"discard": OwnedCounts(1, 1 << 30, 5)}))
+    assert len(cut.owners) == MAX_OWNERS_PER_BIN
     assert cut.other == OwnedCounts(37, 512 * sum(range(1, 37)), 365)
-    twice = cut.with_(cut)
+    twice = cut.merge(cut)
     assert twice.other == OwnedCounts(74, 2 * 512 * sum(range(1, 37)), 730)
-    assert twice.of(many[-1].key) == OwnedCounts(2, 2 * 51200, 20)
+    assert twice.find_counts(many[-1].key) == OwnedCounts(2, 2 * 51200, 20)

@@ -7,14 +7,14 @@ import random
 import pytest
 
 from opwatch.report.bins import OpBin, RateRange, TimeBin
-from opwatch.report.changes import RATE, disk_changes
-from opwatch.report.gathering import DiskPicture
+from opwatch.report.changes import RATE, find_disk_changes
 from opwatch.report.levels import Levels, Pause
+from opwatch.report.run_picture import DiskPicture
 
 S = 10**9
 
 
-def pause_of(flying: int, *, others: bool = False) -> Pause:
+def find_only_pause(flying: int, *, others: bool = False) -> Pause:
     """Return the pause of 10 s in a run of 100 s, with this many requests in flight."""
     disk = DiskPicture("sda", "sda")
     for at in range(100):
@@ -23,8 +23,8 @@ def pause_of(flying: int, *, others: bool = False) -> Pause:
         if others:
             ops["read"] = OpBin(70, 70 * 4096, 0.1)
         in_flight = RateRange(flying, flying) if is_pause else RateRange(1, 1)
-        disk.add(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=in_flight))
-    changes = disk_changes(disk, None, ())
+        disk.add_interval(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=in_flight))
+    changes = find_disk_changes(disk, None, ())
     (pause,) = next(one for one in changes if (one.figure, one.op) == (RATE, "write")).levels.pauses
     return pause
 
@@ -37,12 +37,12 @@ def reads_and_writes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("flying", [0, 3])
 def test_pause_reports_the_requests_in_flight(flying: int) -> None:
-    pause = pause_of(flying)
+    pause = find_only_pause(flying)
     assert (pause.begin_ns, pause.end_ns, pause.in_flight) == (50 * S, 60 * S, (flying, flying))
 
 
 def test_in_flight_is_not_known_while_another_operation_goes_on() -> None:
-    assert pause_of(3, others=True).in_flight is None
+    assert find_only_pause(3, others=True).in_flight is None
 
 
 def rate_levels(counts: list[int]) -> Levels:
@@ -50,8 +50,8 @@ def rate_levels(counts: list[int]) -> Levels:
     disk = DiskPicture("sda", "sda")
     for at, count in enumerate(counts):
         ops = {"write": OpBin(count, count * 4096, 0.5)} if count else {}
-        disk.add(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=RateRange(1, 1)))
-    return next(one for one in disk_changes(disk, None, ()) if one.figure == RATE).levels
+        disk.add_interval(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=RateRange(1, 1)))
+    return next(one for one in find_disk_changes(disk, None, ()) if one.figure == RATE).levels
 
 
 def noisy(levels: list[tuple[int, int]], spread: float, seed: int = 1) -> list[int]:
@@ -85,19 +85,19 @@ def test_a_stall_is_a_pause_and_no_steady_level() -> None:
     assert (pause.begin_ns, pause.end_ns, pause.is_last) == (60 * S, 68 * S, False)
 
 
-def long_run(seconds: int, begin: int, end: int) -> DiskPicture:
+def make_long_picture(seconds: int, begin: int, end: int) -> DiskPicture:
     """A disk with 500 writes per second, and none from begin to end."""
     disk = DiskPicture("sda", "sda")
     for at in range(seconds):
         ops = {} if begin <= at < end else {"write": OpBin(500 + at * 7 % 11, 500 * 4096, 0.5)}
-        disk.add(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=RateRange(1, 1)))
+        disk.add_interval(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=RateRange(1, 1)))
     return disk
 
 
 @pytest.mark.parametrize(("seconds", "length"), [(600, 5), (1800, 10), (10800, 60), (10800, 20), (86400, 7)])
 def test_a_pause_is_found_in_a_long_run(seconds: int, length: int) -> None:
     begin = seconds // 2 + 1
-    (rate, *_) = disk_changes(long_run(seconds, begin, begin + length), None, ())
+    (rate, *_) = find_disk_changes(make_long_picture(seconds, begin, begin + length), None, ())
     (pause,) = rate.levels.pauses
     assert (pause.begin_ns, pause.end_ns, pause.intervals) == (begin * S, (begin + length) * S, length)
     assert pause.in_flight == (1, 1)

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from opwatch.tools.cli import main
-from tests.unit.compare.counted_disk import entries, write_recording
-from tests.unit.sinks.test_schema import strict
-from tests.unit.support.a_run import a_run
-from tests.unit.support.recordings import record, short_run
+from tests.unit.compare.counted_disk import generate_entries, write_recording
+from tests.unit.sinks.test_schema import forbid_extra_fields
+from tests.unit.support.recordings import generate_short_run, record_run
+from tests.unit.support.sample_run import make_sample_run
 
 SCHEMA: dict[str, Any] = json.loads(
     (Path(__file__).parents[3] / "docs" / "schema" / "report.json").read_text()
 )
 
 
-def documents(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def make_documents(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     rates = [2000 + at % 5 if at < 30 else 600 + at % 4 for at in range(70)]
-    write_recording(folder / "cliff.opw", entries([{"write": {400_000: rate}} for rate in rates]))
-    record(folder / "short.opw", short_run())
-    record(folder / "drive.opw", a_run(ticks=9))
+    write_recording(folder / "cliff.opw", generate_entries([{"write": {400_000: rate}} for rate in rates]))
+    record_run(folder / "short.opw", generate_short_run())
+    record_run(folder / "drive.opw", make_sample_run(ticks=9))
     printed = []
     for names in (["cliff"], ["short"], ["drive"], ["cliff", "cliff"]):
         assert main(["report", *(str(folder / f"{name}.opw") for name in names), "--json"]) == 0
@@ -35,9 +35,9 @@ def documents(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str
 def test_all_that_is_printed_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     validator = importlib.import_module("jsonschema").Draft202012Validator
     validator.check_schema(SCHEMA)
-    every = documents(tmp_path, capsys)
+    every = make_documents(tmp_path, capsys)
     for document in every:
-        errors = validator(strict(SCHEMA)).iter_errors(document)
+        errors = validator(forbid_extra_fields(SCHEMA)).iter_errors(document)
         assert [f"{list(error.path)}: {error.message}" for error in errors] == []
     runs = [run for document in every for run in document["runs"]]
     assert any(change["steps"] for run in runs for disk in run["devices"] for change in disk["changes"])

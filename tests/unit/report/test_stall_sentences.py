@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from opwatch.report.changes import CourseChanges
-from opwatch.report.gathering import gathered
+from opwatch.report.changes import MetricChanges
+from opwatch.report.run_picture import gather_run
 from opwatch.report.subject import ReportedRun
-from opwatch.sinks.report.sentences import summary
+from opwatch.sinks.report.sentences import summarize_run
 from opwatch.trace.account.stall import Stall
-from tests.unit.compare.counted_disk import entries
+from tests.unit.compare.counted_disk import generate_entries
 
 
 def sentences(stall: Stall | None) -> list[str]:
-    picture = gathered(entries([{"write": {400_000: 500}}] * 40))
+    picture = gather_run(generate_entries([{"write": {400_000: 500}}] * 40))
     (disk,) = picture.disks.values()
     disk.stall = stall
-    changes: dict[str, tuple[CourseChanges, ...]] = {disk.label: ()}
-    return summary(ReportedRun("run", {}, picture, {}, (), changes, (), (), "", lambda at_ns: None))
+    changes: dict[str, tuple[MetricChanges, ...]] = {disk.label: ()}
+    return summarize_run(ReportedRun("run", {}, picture, {}, (), changes, (), (), "", lambda at_ns: None))
 
 
 def test_stall_is_the_first_sentence() -> None:

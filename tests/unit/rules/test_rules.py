@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.rules.parse import MOST_LENGTH, BadRule, parse_rule
+from opwatch.rules.parse import MAX_LENGTH, BadRule, parse_rule
 from opwatch.rules.rule import LimitKind, Rule
 from tests.fuzz import rule_texts
 
@@ -64,7 +64,7 @@ def test_control_characters_in_a_rule_are_not_shown() -> None:
 
 def test_no_rule_is_too_long() -> None:
     with pytest.raises(BadRule, match="no rule is longer"):
-        parse_rule("p99>+5%" + " " * MOST_LENGTH)
+        parse_rule("p99>+5%" + " " * MAX_LENGTH)
 
 
 def test_limit_is_exceeded_in_the_rules_direction() -> None:

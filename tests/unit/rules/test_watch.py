@@ -12,40 +12,40 @@ from opwatch.rules.parse import BadRule
 from opwatch.rules.watch import RuleWatch
 from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
 from opwatch.samples.observation import Leaving
+from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.sample import DiskSample
-from opwatch.samples.story import Story
 from opwatch.trace.trust import Reading
-from tests.unit.support.a_run import S, disk_sample, moment
-from tests.unit.support.samples import Op, sample
+from tests.unit.support.sample_run import S, get_wall_time, make_disk_sample
+from tests.unit.support.samples import Op, make_sample
 
 MS = 10**6
 
 
-def at(second: int, reads: list[int], *, failed: int = 0, device: str = "nvme0n1") -> DiskSample:
+def make_sample_at(second: int, reads: list[int], *, failed: int = 0, device: str = "nvme0n1") -> DiskSample:
     """Return a sample of a disk with these read latencies since the start."""
-    plain = disk_sample(device, second, 0)
+    plain = make_disk_sample(device, second, 0)
     op = Op(reads, [4096] * len(reads), statuses={10: failed} if failed else {})
-    return replace(plain, reading=Reading(sample(second * S, read=op), None, None, "no statistics here"))
+    return replace(plain, reading=Reading(make_sample(second * S, read=op), None, None, "no statistics here"))
 
 
-def run_of(seconds: Iterable[list[int]]) -> list[RunEntry]:
+def make_run(seconds: Iterable[list[int]]) -> list[RunEntry]:
     """Return a run with these reads in each second."""
     sums: list[int] = []
-    entries: list[RunEntry] = [Began(0, at(1, []))]
+    entries: list[RunEntry] = [Began(0, make_sample_at(1, []))]
     for number, latencies in enumerate(seconds, 2):
         sums = [*sums, *latencies]
-        entries.append(Ticked({0: at(number, sums)}))
+        entries.append(Ticked({0: make_sample_at(number, sums)}))
     return entries
 
 
-def fired(rules: list[str], entries: Iterable[RunEntry]) -> list[tuple[str, int]]:
+def list_firings(rules: list[str], entries: Iterable[RunEntry]) -> list[tuple[str, int]]:
     """Return (rule, second) of every firing."""
-    story, watch = Story(), RuleWatch.of(rules)
+    story, watch = RunPresenter(), RuleWatch.from_texts(rules)
     return [
         (firing.rule, firing.mono_ns // S)
         for entry in entries
-        for news in story.take(entry)
-        for firing in watch.take(news)
+        for news in story.process_entry(entry)
+        for firing in watch.process_news(news)
     ]
 
 
@@ -55,13 +55,13 @@ FAST, SLOW = [MS] * 100, [30 * MS] * 100
 def test_rule_fires_again_after_its_condition_was_false() -> None:
     seconds = [FAST, SLOW, SLOW, SLOW, FAST, SLOW, [], SLOW]
     rule = "read.p99>20ms"
-    assert fired([rule], run_of(seconds)) == [(rule, 3), (rule, 7), (rule, 9)]
+    assert list_firings([rule], make_run(seconds)) == [(rule, 3), (rule, 7), (rule, 9)]
 
 
 def test_condition_must_last_for_the_given_time() -> None:
     rule = "read.p99>20ms for 3s"
-    assert fired([rule], run_of([SLOW, SLOW, FAST, SLOW, SLOW])) == []
-    assert fired([rule], run_of([SLOW, SLOW, FAST, SLOW, SLOW, SLOW, SLOW])) == [(rule, 7)]
+    assert list_firings([rule], make_run([SLOW, SLOW, FAST, SLOW, SLOW])) == []
+    assert list_firings([rule], make_run([SLOW, SLOW, FAST, SLOW, SLOW, SLOW, SLOW])) == [(rule, 7)]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_condition_must_last_for_the_given_time() -> None:
     ],
 )
 def test_rule_fires_if_its_condition_is_true(rule: str) -> None:
-    assert fired([rule], run_of([SLOW])) == [(rule, 2)]
+    assert list_firings([rule], make_run([SLOW])) == [(rule, 2)]
 
 
 @pytest.mark.parametrize(
@@ -88,43 +88,49 @@ def test_rule_fires_if_its_condition_is_true(rule: str) -> None:
     ["read.iops>101", "read.mean<29ms", "write.p99>1ns", "write.iops>0", "waf>0.1", "read.max>31ms", "waf<9"],
 )
 def test_rule_is_silent_if_its_condition_is_false(rule: str) -> None:
-    assert fired([rule], run_of([SLOW])) == []
+    assert list_firings([rule], make_run([SLOW])) == []
 
 
 def test_errors_and_vanished_disks_fire_rules() -> None:
     entries: list[RunEntry] = [
-        Began(0, at(1, [])),
-        Ticked({0: at(2, FAST)}),
-        Ticked({0: at(3, FAST, failed=2)}),
-        Left(0, at(4, FAST, failed=2), Leaving(moment(4), 4 * S, "gone"), "nvme0n1 has gone"),
+        Began(0, make_sample_at(1, [])),
+        Ticked({0: make_sample_at(2, FAST)}),
+        Ticked({0: make_sample_at(3, FAST, failed=2)}),
+        Left(
+            0, make_sample_at(4, FAST, failed=2), Leaving(get_wall_time(4), 4 * S, "gone"), "nvme0n1 has gone"
+        ),
     ]
-    assert fired(["error", "gone"], entries) == [("error", 3), ("gone", 4)]
+    assert list_firings(["error", "gone"], entries) == [("error", 3), ("gone", 4)]
     left = entries[-1]
     assert isinstance(left, Left)
     entries[-1] = replace(left, leaving=replace(left.leaving, why="unused"))
-    assert fired(["gone"], entries) == []
+    assert list_firings(["gone"], entries) == []
 
 
 def test_a_disk_that_ends_the_watch_has_gone_once() -> None:
-    leaving = Leaving(moment(3), 3 * S, "gone")
+    leaving = Leaving(get_wall_time(3), 3 * S, "gone")
     entries: list[RunEntry] = [
-        Began(0, at(1, [])),
-        Began(1, at(1, [], device="sdb")),
-        Left(1, at(2, [], device="sdb"), Leaving(moment(2), 2 * S, "gone"), "sdb has gone"),
-        Ended({0: at(3, FAST)}, leaving={0: leaving}),
+        Began(0, make_sample_at(1, [])),
+        Began(1, make_sample_at(1, [], device="sdb")),
+        Left(
+            1, make_sample_at(2, [], device="sdb"), Leaving(get_wall_time(2), 2 * S, "gone"), "sdb has gone"
+        ),
+        Ended({0: make_sample_at(3, FAST)}, leaving={0: leaving}),
     ]
-    assert fired(["gone"], entries) == [("gone", 2), ("gone", 3)]
+    assert list_firings(["gone"], entries) == [("gone", 2), ("gone", 3)]
 
 
 def test_each_disk_is_evaluated_separately() -> None:
     entries: list[RunEntry] = [
-        Began(0, at(1, [])),
-        Began(1, at(1, [], device="sdb")),
-        Ticked({0: at(2, SLOW), 1: at(2, FAST, device="sdb")}),
-        Ticked({0: at(3, SLOW), 1: at(3, FAST + SLOW, device="sdb")}),
+        Began(0, make_sample_at(1, [])),
+        Began(1, make_sample_at(1, [], device="sdb")),
+        Ticked({0: make_sample_at(2, SLOW), 1: make_sample_at(2, FAST, device="sdb")}),
+        Ticked({0: make_sample_at(3, SLOW), 1: make_sample_at(3, FAST + SLOW, device="sdb")}),
     ]
-    story, watch = Story(), RuleWatch.of(["read.p99>20ms"])
-    firings = [one for entry in entries for news in story.take(entry) for one in watch.take(news)]
+    story, watch = RunPresenter(), RuleWatch.from_texts(["read.p99>20ms"])
+    firings = [
+        one for entry in entries for news in story.process_entry(entry) for one in watch.process_news(news)
+    ]
     assert [(one.device, one.mono_ns // S) for one in firings] == [("nvme0n1", 2), ("sdb", 3)]
     assert firings[0].words.startswith("read.p99>20ms on nvme0n1: read p99 29.9")
     assert firings[0].words.endswith(" ms")
@@ -132,6 +138,6 @@ def test_each_disk_is_evaluated_separately() -> None:
 
 def test_rules_unfit_for_a_watch_are_refused() -> None:
     with pytest.raises(UsageError, match="a change needs something to compare with"):
-        RuleWatch.of(["read.p99>+5%"])
+        RuleWatch.from_texts(["read.p99>+5%"])
     with pytest.raises(BadRule):
-        RuleWatch.of(["gone", "vanished"])
+        RuleWatch.from_texts(["gone", "vanished"])

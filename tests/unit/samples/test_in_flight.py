@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from opwatch.collectors.block.in_flight import MODULUS, TIME_MARK, in_flight
+from opwatch.collectors.block.in_flight import MODULUS, TIME_MARK, measure_in_flight
 from opwatch.trace.abi import SCALARS
 
 BOOT_NS = 77 * 86400 * 10**9
 
 
-def counts_of(requests: list[tuple[int, int | None]]) -> dict[str, int]:
+def make_counts(requests: list[tuple[int, int | None]]) -> dict[str, int]:
     """Return the programs' counts for requests given as (issue, completion or None)."""
     ended = [(issue, end) for issue, end in requests if end is not None]
     return dict.fromkeys(SCALARS, 0) | {
@@ -37,41 +37,41 @@ def requests() -> list[tuple[int, int | None]]:
 NOW_NS = BOOT_NS + 2 * 10**10
 
 
-def truth(requests: list[tuple[int, int | None]]) -> int:
+def sum_in_flight_ns(requests: list[tuple[int, int | None]]) -> int:
     return sum((NOW_NS if end is None else end) - issue for issue, end in requests)
 
 
 def test_the_integral_is_exact_of_completed_and_of_waiting_requests(
     requests: list[tuple[int, int | None]],
 ) -> None:
-    assert in_flight(counts_of(requests), NOW_NS) == (2, truth(requests))
+    assert measure_in_flight(make_counts(requests), NOW_NS) == (2, sum_in_flight_ns(requests))
 
 
 @pytest.mark.parametrize("torn", [-5, -1, 1, 7])
 def test_a_count_that_was_read_before_its_sum_is_corrected(
     requests: list[tuple[int, int | None]], torn: int
 ) -> None:
-    counts = counts_of(requests)
+    counts = make_counts(requests)
     counts["issued"] += torn
-    assert in_flight(counts, NOW_NS) == (2, truth(requests))
+    assert measure_in_flight(counts, NOW_NS) == (2, sum_in_flight_ns(requests))
 
 
 def test_requests_without_a_known_issue_are_in_neither_sum(requests: list[tuple[int, int | None]]) -> None:
-    counts = counts_of(requests)
+    counts = make_counts(requests)
     for name, by in (("unmatched", 3), ("flush_tails", 2), ("never_issued", 4), ("refused", 1)):
         counts[name] += by
         counts["ends"] += by
     counts["issued"] += 6
     counts["map_full"] += 6
-    assert in_flight(counts, NOW_NS) == (2, truth(requests))
+    assert measure_in_flight(counts, NOW_NS) == (2, sum_in_flight_ns(requests))
 
 
 def test_a_request_that_was_freed_or_lost_counts_until_then(
     requests: list[tuple[int, int | None]],
 ) -> None:
-    counts = counts_of(requests)
+    counts = make_counts(requests)
     counts["abandoned"], counts["overwritten"] = 1, 1
     counts["lost_sum_ns"] = 2 * BOOT_NS + (3 + 15) * 10**9 + 2 * TIME_MARK
     waited = (3 - 1) * 10**9 + (15 - 10) * 10**9
-    without = truth([one for one in requests if one[1] is not None])
-    assert in_flight(counts, NOW_NS) == (0, without + waited)
+    without = sum_in_flight_ns([one for one in requests if one[1] is not None])
+    assert measure_in_flight(counts, NOW_NS) == (0, without + waited)

@@ -9,17 +9,22 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.scenarios.experiment_file import begin_experiment, experiment_again, experiments, has_experiment
+from opwatch.scenarios.experiment_file import (
+    create_experiment,
+    has_experiment,
+    read_experiments,
+    reopen_experiment,
+)
 from opwatch.scenarios.experiment_journal import (
     ExperimentPlace,
     ExperimentRequest,
     ExperimentState,
+    make_rate_entry,
+    make_run_entry,
     parse_experiment,
-    rate_entry,
-    run_entry,
 )
 from opwatch.scenarios.mixed import MemberCount, MixLoad, MixRate
-from opwatch.scenarios.untrimmed import Foretold, UntrimmedRun, WrittenRound
+from opwatch.scenarios.untrimmed import CliffPrediction, UntrimmedRun, WrittenRound
 from opwatch.tools.cli import main
 
 LOADS = (MixLoad("a", 75, 100, 8192), MixLoad("b", 0, 0, 131072, 4))
@@ -41,52 +46,52 @@ RATE = MixRate(
     LOADS[0], 3, 1, 32768, 1.5, 2e6, 0.25, {"sda": MemberCount(3, 2, 24576, 16384, 9, 8), "sdb": None}
 )
 RUN = UntrimmedRun(
-    "A untrimmed", 5e6, 4e6, Foretold(1e6, None, 1e6), (WrittenRound(5e5, 0.5),) * 3, 1.01e6, 4096.0
+    "A untrimmed", 5e6, 4e6, CliffPrediction(1e6, None, 1e6), (WrittenRound(5e5, 0.5),) * 3, 1.01e6, 4096.0
 )
 
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
-def _written(folder: Path) -> Path:
-    with begin_experiment(folder, REQUEST) as journal:
-        journal.append("rate", rate_entry("one", RATE))
-        journal.append("of a later opwatch", {"what": "?"})
-        journal.append("rate", rate_entry("one", replace(RATE, load=LOADS[1])))
-        journal.append("stopped", {"reason": "a signal"})
+def _write_journal(folder: Path) -> Path:
+    with create_experiment(folder, REQUEST) as journal:
+        journal.append_entry("rate", make_rate_entry("one", RATE))
+        journal.append_entry("of a later opwatch", {"what": "?"})
+        journal.append_entry("rate", make_rate_entry("one", replace(RATE, load=LOADS[1])))
+        journal.append_entry("stopped", {"reason": "a signal"})
         return journal.path
 
 
 def test_experiment_journal_is_read_back_as_written(tmp_path: Path) -> None:
-    path = _written(tmp_path)
+    path = _write_journal(tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
-    journal, state = experiment_again(tmp_path, REQUEST.name)
+    journal, state = reopen_experiment(tmp_path, REQUEST.name)
     journal.close()
     assert state.request == REQUEST
     assert state.rates == {"one": [RATE, replace(RATE, load=LOADS[1])]}
     assert state.stops == ["a signal"]
-    assert (state.done, state.is_ended) == (2, False)
+    assert (state.completed_count, state.is_ended) == (2, False)
     assert has_experiment(tmp_path, REQUEST.name) and not has_experiment(tmp_path, "another")
 
 
 def test_runs_are_stored_with_their_round_size(tmp_path: Path) -> None:
     request = replace(REQUEST, scenario="untrimmed-cliff", loads=(), places=REQUEST.places[:1])
-    with begin_experiment(tmp_path, request) as journal:
-        journal.append("run", run_entry(RUN, 4096))
-        journal.append("end", {})
+    with create_experiment(tmp_path, request) as journal:
+        journal.append_entry("run", make_run_entry(RUN, 4096))
+        journal.append_entry("end", {})
     state = parse_experiment(journal.path.read_bytes(), "it")
     assert (state.runs, state.round_bytes, state.is_ended) == ([RUN], 4096, True)
 
 
 def test_truncated_experiment_continues_from_the_last_complete_entry(tmp_path: Path) -> None:
-    raw = _written(tmp_path).read_bytes()
+    raw = _write_journal(tmp_path).read_bytes()
     ends = [at + 1 for at, byte in enumerate(raw) if byte == ord("\n")]
     for size in range(ends[0], len(raw), 11):
         state = parse_experiment(raw[:size], "it")
         whole = max(end for end in ends if end <= size)
         assert state.cut_bytes == size - whole
         # The entry between the two rates is of an unknown kind.
-        assert state.done == sum(end <= size for end in (ends[1], ends[3]))
+        assert state.completed_count == sum(end <= size for end in (ends[1], ends[3]))
 
 
 def test_intact_experiment_is_read_and_damaged_experiments_are_refused() -> None:
@@ -108,7 +113,7 @@ def test_intact_experiment_is_read_and_damaged_experiments_are_refused() -> None
     ],
 )
 def test_a_request_that_cannot_be_is_refused(change: dict[str, object], why: str) -> None:
-    first = {"entry": "request", "schema": "opwatch-experiment/1", **REQUEST.document(), **change}
+    first = {"entry": "request", "schema": "opwatch-experiment/1", **REQUEST.to_document(), **change}
     with pytest.raises(BadInput, match=why):
         parse_experiment(json.dumps(first).encode() + b"\n", "it")
 
@@ -122,21 +127,21 @@ def test_a_request_that_cannot_be_is_refused(change: dict[str, object], why: str
     ],
 )
 def test_an_entry_that_cannot_be_is_refused(tmp_path: Path, change: dict[str, object], why: str) -> None:
-    with begin_experiment(tmp_path, REQUEST) as journal:
-        journal.append("rate", rate_entry("one", RATE) | change)
+    with create_experiment(tmp_path, REQUEST) as journal:
+        journal.append_entry("rate", make_rate_entry("one", RATE) | change)
     with pytest.raises(BadInput, match=why):
         parse_experiment(journal.path.read_bytes(), "it")
 
 
 def test_list_names_resumable_experiments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _written(tmp_path)
+    _write_journal(tmp_path)
     (tmp_path / "broken.experiment").write_bytes(b"\0\n")
-    kept = dict(experiments(tmp_path))
+    kept = dict(read_experiments(tmp_path))
     assert isinstance(kept["broken"], BadInput) and isinstance(kept[REQUEST.name], ExperimentState)
     assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert f"one (/mnt/a), two (/mnt/b): not done, 2 loads are: opwatch sweep resume {REQUEST.name}" in text
-    begin_experiment(tmp_path / "new", REQUEST).close()
+    create_experiment(tmp_path / "new", REQUEST).close()
     assert main(["sweep", "list", "--journals", str(tmp_path / "new")]) == 0
     assert "not done, none of its loads is: opwatch" in " ".join(capsys.readouterr().out.split())
     assert main(["sweep", "list", "--journals", str(tmp_path), "--json"]) == 0
@@ -147,7 +152,7 @@ def test_list_names_resumable_experiments(tmp_path: Path, capsys: pytest.Capture
 def test_options_for_a_sweep_of_a_drive_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _written(tmp_path)
+    _write_journal(tmp_path)
     words = ["sweep", "resume", REQUEST.name, "--journals", str(tmp_path)]
     assert main([*words, "--destroy"]) == 2
     assert "--destroy: only with a sweep of a drive" in capsys.readouterr().err
@@ -157,8 +162,8 @@ def test_options_for_a_sweep_of_a_drive_are_refused(
 
 
 def test_a_folder_of_roots_has_none_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
+    def deny_permission(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "stat", refuse)
+    monkeypatch.setattr(Path, "stat", deny_permission)
     assert not has_experiment(tmp_path, REQUEST.name)

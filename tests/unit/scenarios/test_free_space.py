@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.ftl import models
-from opwatch.scenarios.free_space import FilledDrive, free_space
+from opwatch.scenarios.free_space import FilledDrive, evaluate_free_space
 from opwatch.scenarios.scenario import ScenarioVerdict
 from opwatch.steady.strict import StrictState, StrictVerdict
 from opwatch.sweep.levels import LevelScale, OpShare, parse_levels
@@ -21,7 +21,7 @@ PASSED = StrictVerdict(StrictState.PASS, (), None)
 SCALE = LevelScale(400 << 20, OpShare.WHOLE)
 
 
-def _line(*iops: float | None) -> list[LevelOutcome]:
+def _make_outcomes(*iops: float | None) -> list[LevelOutcome]:
     levels = parse_levels("75,50,25%", SCALE)
     return [
         LevelOutcome(level, (), LevelFigures(iops=rate), None, PASSED)
@@ -29,54 +29,59 @@ def _line(*iops: float | None) -> list[LevelOutcome]:
     ]
 
 
-def _verdicts(result: FilledDrive) -> list[ScenarioVerdict]:
+def _list_verdicts(result: FilledDrive) -> list[ScenarioVerdict]:
     return [statement.verdict for statement in result.statements]
 
 
-def _space(
+def _make_free_space(
     whole: Sequence[float | None], reserved: Sequence[float | None], published: Sequence[float] = (10, 8, 4)
 ) -> FilledDrive:
-    return free_space(_line(*whole), _line(*reserved), 4096, published)
+    return evaluate_free_space(_make_outcomes(*whole), _make_outcomes(*reserved), 4096, published)
 
 
 def test_published_result_is_reproduced() -> None:
-    result = _space((1000.0, 800.0, 400.0), (1010.0, 800.0, 396.0))
-    assert _verdicts(result) == [ScenarioVerdict.REPRODUCED] * 3
+    result = _make_free_space((1000.0, 800.0, 400.0), (1010.0, 800.0, 396.0))
+    assert _list_verdicts(result) == [ScenarioVerdict.REPRODUCED] * 3
     point = result.points[2]
     assert (point.whole, point.relative, point.published) == (400 * 4096, 0.4, 0.4)
     assert point.apart_ratio == pytest.approx(-0.01)
 
 
 def test_lines_that_part_are_not_the_same() -> None:
-    result = _space((1000.0, 800.0, 400.0), (1000.0, 850.0, 400.0))
+    result = _make_free_space((1000.0, 800.0, 400.0), (1000.0, 850.0, 400.0))
     assert result.statements[0].verdict is ScenarioVerdict.NOT_REPRODUCED
     assert "6.2 % apart" in result.statements[0].why
 
 
 def test_rates_that_rise_again_are_no_fall() -> None:
-    assert _verdicts(_space((1000.0, 500.0, 600.0), (1000.0, 500.0, 600.0)))[1] is (
+    assert _list_verdicts(_make_free_space((1000.0, 500.0, 600.0), (1000.0, 500.0, 600.0)))[1] is (
         ScenarioVerdict.NOT_REPRODUCED
     )
 
 
 def test_constant_rates_leave_the_verdict_open() -> None:
-    fall = _space((1000.0, 1000.0, 999.0), (1000.0, 1000.0, 999.0)).statements[1]
+    fall = _make_free_space((1000.0, 1000.0, 999.0), (1000.0, 1000.0, 999.0)).statements[1]
     assert fall.verdict is ScenarioVerdict.UNTOLD and "interface" in fall.why
 
 
 def test_missing_steady_state_leaves_the_verdict_open() -> None:
-    assert _verdicts(_space((1000.0, None, 400.0), (1000.0, 800.0, 400.0))) == [ScenarioVerdict.UNTOLD] * 3
+    assert (
+        _list_verdicts(_make_free_space((1000.0, None, 400.0), (1000.0, 800.0, 400.0)))
+        == [ScenarioVerdict.UNTOLD] * 3
+    )
 
 
 def test_unpublished_levels_have_no_comparison() -> None:
-    result = _space((1000.0, 800.0, 400.0), (1000.0, 800.0, 400.0), published=(10, 4))
+    result = _make_free_space((1000.0, 800.0, 400.0), (1000.0, 800.0, 400.0), published=(10, 4))
     assert result.statements[2].verdict is ScenarioVerdict.UNTOLD and result.flash_as_published is None
 
 
 @pytest.mark.parametrize("flash", [350 << 20, 420 << 20, 700 << 20])
 def test_the_flash_behind_published_rates_is_that_of_the_model(flash: int) -> None:
-    waf = [models.fifo(flash / level.level.usable_bytes) for level in _line(1.0, 1.0, 1.0)]
-    result = _space((1000.0, 990.0, 960.0), (1000.0, 990.0, 960.0), published=[1 / one for one in waf])
+    waf = [models.predict_fifo(flash / level.level.usable_bytes) for level in _make_outcomes(1.0, 1.0, 1.0)]
+    result = _make_free_space(
+        (1000.0, 990.0, 960.0), (1000.0, 990.0, 960.0), published=[1 / one for one in waf]
+    )
     assert result.flash_as_published == pytest.approx(flash, rel=1e-6)
 
 

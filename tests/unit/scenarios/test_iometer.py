@@ -15,21 +15,21 @@ from opwatch.scenarios.iometer import (
     IometerResult,
     OpGain,
     OpRate,
-    foretold_iops,
-    iometer_statements,
-    published_gain,
+    find_published_gain,
+    make_iometer_findings,
+    predict_iops,
 )
-from opwatch.scenarios.scenario import ScenarioVerdict, scenario_of
-from opwatch.scenarios.spare import flash_behind
+from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
+from opwatch.scenarios.spare import infer_flash_bytes
 from opwatch.sweep.levels import LevelScale, OpShare, parse_levels
 from opwatch.sweep.outcome import KINDS, READ_FULL, WRITE_EMPTY, WRITE_FULL
 from opwatch.sweep.virtual import VirtualLoad
 from opwatch.tools.cli import main
 from tests.unit.scenarios.test_saturation import DRIVE
-from tests.unit.scenarios.test_untrimmed import problems
+from tests.unit.scenarios.test_untrimmed import find_problems
 
-PROFILE = profiles.load("wd-blue-1tb")
-PUBLISHED = scenario_of("iometer-op10").published
+PROFILE = profiles.load_profile("wd-blue-1tb")
+PUBLISHED = load_scenario("iometer-op10").published
 LEVELS = parse_levels(
     "0,10%",
     LevelScale(PROFILE.drive["user_bytes"], OpShare.WHOLE, align_bytes=4096),
@@ -38,67 +38,69 @@ LEVELS = parse_levels(
 LOAD = VirtualLoad(queue_depth=1)
 
 
-def _result(gain: float | None = 1.25, foretold: float = 1.25, read: float = 1.0) -> IometerResult:
+def _make_result(gain: float | None = 1.25, foretold: float = 1.25, read: float = 1.0) -> IometerResult:
     rates = tuple(OpRate(kind, level, 7500.0, 132e3) for level in LEVELS for kind in KINDS)
     gains = {kind: OpGain(kind, read if kind.op == "read" else 1.0, 0.0, 1.0) for kind in KINDS}
     gains[WRITE_FULL] = OpGain(WRITE_FULL, gain, 0.01, foretold)
     return IometerResult(rates, tuple(gains.values()), gain is not None)
 
 
-def _verdicts(result: IometerResult) -> list[ScenarioVerdict]:
-    return [statement.verdict for statement in iometer_statements(result, PUBLISHED, PROFILE)]
+def _list_verdicts(result: IometerResult) -> list[ScenarioVerdict]:
+    return [statement.verdict for statement in make_iometer_findings(result, PUBLISHED, PROFILE)]
 
 
 def test_published_table_implies_a_larger_gain_than_its_text() -> None:
-    gain = published_gain(PUBLISHED, "write")
+    gain = find_published_gain(PUBLISHED, "write")
     assert gain is not None and gain == pytest.approx(1.246, abs=0.0005)
-    assert "12.5 %" in scenario_of("iometer-op10").remark and "24.6 %" in scenario_of("iometer-op10").remark
+    assert (
+        "12.5 %" in load_scenario("iometer-op10").remark and "24.6 %" in load_scenario("iometer-op10").remark
+    )
 
 
 def test_published_gains_are_reproduced() -> None:
-    assert _verdicts(_result())[:3] == [ScenarioVerdict.REPRODUCED] * 3
+    assert _list_verdicts(_make_result())[:3] == [ScenarioVerdict.REPRODUCED] * 3
 
 
 def test_other_gains_are_not_reproduced() -> None:
-    verdicts = _verdicts(_result(1.9, 1.2, read=1.05))
+    verdicts = _list_verdicts(_make_result(1.9, 1.2, read=1.05))
     assert verdicts[:3] == [ScenarioVerdict.NOT_REPRODUCED] * 3
-    why = iometer_statements(_result(1.9, 1.9), PUBLISHED, PROFILE)[2].why
+    why = make_iometer_findings(_make_result(1.9, 1.9), PUBLISHED, PROFILE)[2].why
     # The gain of a quarter from a tenth less use implies this much flash.
     assert "1.34 of what it shows" in why
 
 
 def test_missing_steady_state_or_interface_limit_leaves_the_verdict_open() -> None:
-    verdicts = _verdicts(_result(None))
+    verdicts = _list_verdicts(_make_result(None))
     assert verdicts[0] is verdicts[2] is ScenarioVerdict.UNTOLD
-    limited = iometer_statements(_result(1.0, 1.0), PUBLISHED, PROFILE)[2]
+    limited = make_iometer_findings(_make_result(1.0, 1.0), PUBLISHED, PROFILE)[2]
     assert limited.verdict is ScenarioVerdict.UNTOLD and "interface" in limited.why
 
 
 def test_read_faster_than_flash_leaves_the_verdict_open() -> None:
-    word = iometer_statements(_result(), PUBLISHED, PROFILE)[3]
+    word = make_iometer_findings(_make_result(), PUBLISHED, PROFILE)[3]
     assert word.verdict is ScenarioVerdict.UNTOLD and "hold nothing" in word.why
 
 
 def test_predicted_iops_follow_interface_and_flash_constants() -> None:
     whole, less = LEVELS
     # 307 MB/s on flash, divided by the NAND bytes per host byte.
-    assert foretold_iops(PROFILE, WRITE_FULL, whole, LOAD) == pytest.approx(12_950, rel=0.001)
-    assert foretold_iops(PROFILE, WRITE_FULL, less, LOAD) == pytest.approx(25_150, rel=0.001)
+    assert predict_iops(PROFILE, WRITE_FULL, whole, LOAD) == pytest.approx(12_950, rel=0.001)
+    assert predict_iops(PROFILE, WRITE_FULL, less, LOAD) == pytest.approx(25_150, rel=0.001)
     # On a new drive with queue depth 1: the time of a command plus the time of its bytes.
-    assert foretold_iops(PROFILE, WRITE_EMPTY, whole, LOAD) == pytest.approx(1e9 / 32_015, rel=0.001)
+    assert predict_iops(PROFILE, WRITE_EMPTY, whole, LOAD) == pytest.approx(1e9 / 32_015, rel=0.001)
     deep = replace(LOAD, queue_depth=32)
-    assert foretold_iops(PROFILE, READ_FULL, whole, deep) == pytest.approx(99_844, rel=0.001)
+    assert predict_iops(PROFILE, READ_FULL, whole, deep) == pytest.approx(99_844, rel=0.001)
 
 
 def test_profile_without_times_has_no_prediction() -> None:
     with pytest.raises(UsageError, match="no command_ns"):
-        foretold_iops(profiles.load("ideal"), WRITE_FULL, LEVELS[0], LOAD)
+        predict_iops(profiles.load_profile("ideal"), WRITE_FULL, LEVELS[0], LOAD)
 
 
 def test_flash_behind_a_fall() -> None:
-    assert flash_behind(90, 100, None) is None
-    assert flash_behind(90, 100, 1.0) is None
-    flash = flash_behind(900, 1000, 1 / 1.246)
+    assert infer_flash_bytes(90, 100, None) is None
+    assert infer_flash_bytes(90, 100, 1.0) is None
+    flash = infer_flash_bytes(900, 1000, 1 / 1.246)
     assert flash == pytest.approx(1340, rel=0.01)
 
 
@@ -112,7 +114,7 @@ def test_small_drive_gains_as_predicted(tmp_path: Path, capsys: pytest.CaptureFi
     shown = capsys.readouterr().out
     assert all(len(line) <= 80 for line in shown.splitlines())
     document = json.loads(kept.read_text())
-    assert problems(document) == []
+    assert find_problems(document) == []
     for gain in document["gains"]:
         assert gain["gain"] == pytest.approx(gain["foretold"], rel=0.03)
         if gain["op"] == "read":
@@ -151,4 +153,4 @@ def test_iometer_levels_of_other_sizes_are_not_compared(
 
 
 def test_published_table_is_read_field_by_field() -> None:
-    assert published_gain(Fields({}, "nothing"), "write") is None
+    assert find_published_gain(Fields({}, "nothing"), "write") is None

@@ -14,29 +14,29 @@ from opwatch.scenarios.mixed import (
     MixConfiguration,
     MixLoad,
     MixRate,
-    mix_loads,
-    mix_setup,
-    mix_statements,
+    make_mix_findings,
+    parse_mix_loads,
+    parse_mix_setup,
 )
-from opwatch.scenarios.scenario import ScenarioVerdict, scenario_of
-from opwatch.sinks.scenario.document import experiment_document, mixed_fields
-from opwatch.sinks.scenario.table import experiment_lines
+from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
+from opwatch.sinks.scenario.document import build_experiment_document, build_mixed_fields
+from opwatch.sinks.scenario.table import format_experiment
 from opwatch.tools.cli import main
-from tests.unit.scenarios.test_untrimmed import problems
+from tests.unit.scenarios.test_untrimmed import find_problems
 
-SCENARIO = scenario_of("mixed-io")
-LOADS = mix_loads(SCENARIO.published)
+SCENARIO = load_scenario("mixed-io")
+LOADS = parse_mix_loads(SCENARIO.published)
 COUNT = MemberCount(75, 25, 75 << 13, 25 << 13, busy_ms=500, active_ms=950)
 
 
-def _set(kind: str, iops: float, cpu: float = 0.2, **more: MemberCount | None) -> MixConfiguration:
+def _make_mix_set(kind: str, iops: float, cpu: float = 0.2, **more: MemberCount | None) -> MixConfiguration:
     members: dict[str, MemberCount | None] = {"sda": COUNT, **more}
     rates = [MixRate(load, int(iops), 0, int(iops) * load.xfersize, 1.0, 5e6, cpu, members) for load in LOADS]
     return MixConfiguration(f"my {kind}", "/mnt", "md0", kind, 1 << 30, tuple(rates))
 
 
-def _verdicts(*sets: MixConfiguration) -> list[ScenarioVerdict]:
-    return [statement.verdict for statement in mix_statements(sets, SCENARIO.published)]
+def _list_verdicts(*sets: MixConfiguration) -> list[ScenarioVerdict]:
+    return [statement.verdict for statement in make_mix_findings(sets, SCENARIO.published)]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def _verdicts(*sets: MixConfiguration) -> list[ScenarioVerdict]:
     [(75, 100, "randrw"), (25, 0, "rw"), (100, 0, "read"), (0, 0, "write"), (100, 100, "randread")],
 )
 def test_words_of_vdbench_are_words_of_fio(rdpct: int, seekpct: int, direction: str) -> None:
-    words = MixLoad("a load", rdpct, seekpct, 8192).words()
+    words = MixLoad("a load", rdpct, seekpct, 8192).build_fio_options()
     assert words == [f"--rw={direction}", f"--rwmixread={rdpct}", "--bs=8192"]
 
 
@@ -53,42 +53,51 @@ def test_loads_match_the_published_loads() -> None:
         *((75, 100, 8192), (25, 100, 8192), (75, 0, 8192), (25, 0, 8192)),
         *((100, 0, 131072), (0, 0, 131072)),
     ]
-    assert mix_setup(SCENARIO.setup).threads == 16
+    assert parse_mix_setup(SCENARIO.setup).threads == 16
 
 
 def test_sets_are_compared_like_the_published_sets() -> None:
-    assert _verdicts(_set("md-raid1", 200), _set("md-raid10", 400)) == [ScenarioVerdict.REPRODUCED] * 2
-    assert _verdicts(_set("md-raid1", 200), _set("md-raid10", 200)) == [ScenarioVerdict.NOT_REPRODUCED] * 2
-    assert _verdicts(_set("md-raid1", 200), _set("disk", 400)) == [ScenarioVerdict.UNTOLD] * 2
+    assert (
+        _list_verdicts(_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 400))
+        == [ScenarioVerdict.REPRODUCED] * 2
+    )
+    assert (
+        _list_verdicts(_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200))
+        == [ScenarioVerdict.NOT_REPRODUCED] * 2
+    )
+    assert (
+        _list_verdicts(_make_mix_set("md-raid1", 200), _make_mix_set("disk", 400))
+        == [ScenarioVerdict.UNTOLD] * 2
+    )
 
 
 def test_rate_limited_by_the_cpu_leaves_the_verdict_open() -> None:
-    sets = (_set("md-raid1", 200), _set("md-raid10", 200, cpu=0.95))
-    assert _verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
-    assert "processor" in mix_statements(sets, SCENARIO.published)[0].why
+    sets = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, cpu=0.95))
+    assert _list_verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
+    assert "processor" in make_mix_findings(sets, SCENARIO.published)[0].why
 
 
 def test_rate_with_idle_members_leaves_the_verdict_open() -> None:
     idle = COUNT._replace(active_ms=400)
-    sets = (_set("md-raid1", 200), _set("md-raid10", 200, sdb=idle))
-    assert _verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
-    assert "work 68 % of the time" in mix_statements(sets, SCENARIO.published)[0].why
-    uncounted = (_set("md-raid1", 200), _set("md-raid10", 200, sdb=None))
-    assert _verdicts(*uncounted) == [ScenarioVerdict.UNTOLD] * 2
+    sets = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, sdb=idle))
+    assert _list_verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
+    assert "work 68 % of the time" in make_mix_findings(sets, SCENARIO.published)[0].why
+    uncounted = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, sdb=None))
+    assert _list_verdicts(*uncounted) == [ScenarioVerdict.UNTOLD] * 2
 
 
 def test_counts_of_a_member_are_differences() -> None:
-    grown = COUNT._replace(reads=175, busy_ms=900).since(COUNT)
+    grown = COUNT._replace(reads=175, busy_ms=900).subtract(COUNT)
     assert grown == MemberCount(100, 0, 0, 0, 400, 0) and grown.mean_ns == 4e6
-    assert COUNT.since(COUNT).mean_ns is None
+    assert COUNT.subtract(COUNT).mean_ns is None
 
 
 def test_document_is_valid_and_table_fits_in_80_columns() -> None:
-    sets = [_set("md-raid1", 200, sdb=None), replace(_set("md-raid10", 400), name="tenth")]
-    document = experiment_document(SCENARIO, "two", "some loads", None)
-    document |= mixed_fields(sets, mix_statements(sets, SCENARIO.published))
-    assert problems(document) == []
-    shown = list(experiment_lines(document))
+    sets = [_make_mix_set("md-raid1", 200, sdb=None), replace(_make_mix_set("md-raid10", 400), name="tenth")]
+    document = build_experiment_document(SCENARIO, "two", "some loads", None)
+    document |= build_mixed_fields(sets, make_mix_findings(sets, SCENARIO.published))
+    assert find_problems(document) == []
+    shown = list(format_experiment(document))
     assert all(len(line) <= 80 for line in shown)
     # A hundred requests for two hundred I/Os; and a disk without statistics.
     words = [line.split() for line in shown]
@@ -102,7 +111,7 @@ def test_document_is_valid_and_table_fits_in_80_columns() -> None:
 )
 def test_numbers_out_of_range_are_refused(changes: dict[str, float]) -> None:
     with pytest.raises(UsageError, match="--set"):
-        mix_setup(SCENARIO.with_setup(changes).setup)
+        parse_mix_setup(SCENARIO.with_setup(changes).setup)
 
 
 @pytest.mark.parametrize(

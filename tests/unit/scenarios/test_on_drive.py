@@ -8,66 +8,69 @@ import pytest
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.scenarios.on_drive import both_lines, drive_levels, drive_pace
-from opwatch.scenarios.saturation import rest_iops, saturated
-from opwatch.scenarios.scenario import ScenarioVerdict, scenario_of
-from opwatch.sweep.journal.request import request_of
+from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels, split_outcomes
+from opwatch.scenarios.saturation import evaluate_saturation, find_steady_iops
+from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
+from opwatch.sweep.journal.request import parse_request
 from opwatch.tools.cli import main
 from tests.unit.sweep.test_journal import RECORD, REQUEST
 
 GIB = 1 << 30
-SATURATION, FREE = scenario_of("write-saturation"), scenario_of("free-space")
+SATURATION, FREE = load_scenario("write-saturation"), load_scenario("free-space")
 
 
 def test_saturation_levels_are_shares_of_the_capacity() -> None:
-    levels = drive_levels(SATURATION, 240 * GIB, None)
+    levels = make_drive_levels(SATURATION, 240 * GIB, None)
     assert [level.label for level in levels] == ["0 %", "11.4 %", "30.1 %"]
     shares = [level.usable_bytes / (240 * GIB) for level in levels]
     assert shares == pytest.approx([1, 0.886, 0.699], abs=1e-4)
 
 
 def test_free_space_has_its_levels_again_on_three_quarters() -> None:
-    whole, reserved = drive_levels(FREE, 320 * GIB, None)[:3], drive_levels(FREE, 320 * GIB, None)[3:]
+    whole, reserved = (
+        make_drive_levels(FREE, 320 * GIB, None)[:3],
+        make_drive_levels(FREE, 320 * GIB, None)[3:],
+    )
     assert [one.usable_bytes for one in whole] == [one.usable_bytes for one in reserved]
     assert {one.scale.capacity_bytes for one in reserved} == {240 * GIB}
     assert [one.label for one in reserved] == [f"{one.label}, reserved" for one in whole]
     with pytest.raises(UsageError, match="25 % in reserve the drive shows"):
-        drive_levels(FREE, 320 * GIB, None, "10,50%")
+        make_drive_levels(FREE, 320 * GIB, None, "10,50%")
 
 
 def test_outcomes_are_split_into_two_lines() -> None:
-    outcome = RECORD.outcome(REQUEST.levels[1])
-    assert both_lines([outcome] * 6) == ([outcome] * 3, [outcome] * 3)
+    outcome = RECORD.make_outcome(REQUEST.levels[1])
+    assert split_outcomes([outcome] * 6) == ([outcome] * 3, [outcome] * 3)
 
 
 def test_a_saturation_begins_on_a_new_drive() -> None:
-    assert drive_pace(SATURATION, None, None).fill_passes == 0
-    pace = drive_pace(FREE, 0.25, 7)
+    assert choose_drive_pace(SATURATION, None, None).fill_passes == 0
+    pace = choose_drive_pace(FREE, 0.25, 7)
     assert (pace.fill_passes, pace.round_ratio, pace.most_rounds) == (1, 0.25, 7)
 
 
 def test_an_experiment_without_levels_is_none_of_a_whole_drive() -> None:
     with pytest.raises(UsageError, match=r"untrimmed-cliff: not on a whole drive \(--dev\)"):
-        drive_levels(scenario_of("untrimmed-cliff"), GIB, None)
+        make_drive_levels(load_scenario("untrimmed-cliff"), GIB, None)
 
 
 def test_journal_keeps_the_experiments_name() -> None:
-    document = REQUEST.document()
-    assert request_of(Fields(document, "it")).scenario is None
+    document = REQUEST.to_document()
+    assert parse_request(Fields(document, "it")).scenario is None
     del document["scenario"]
-    assert request_of(Fields(document, "it")).scenario is None
+    assert parse_request(Fields(document, "it")).scenario is None
     named = Fields(document | {"scenario": "free-space"}, "it")
-    assert request_of(named).scenario == "free-space"
+    assert parse_request(named).scenario == "free-space"
 
 
 def test_figures_without_rest_are_no_rate_at_rest() -> None:
-    outcome = RECORD.outcome(drive_levels(SATURATION, GIB, None)[0])
-    [level] = saturated([outcome], 1.0)
-    assert rest_iops(outcome) is None
+    outcome = RECORD.make_outcome(make_drive_levels(SATURATION, GIB, None)[0])
+    [level] = evaluate_saturation([outcome], 1.0)
+    assert find_steady_iops(outcome) is None
     # Only the WAF is proven.
     assert level.is_by_waf and "its IOPS are not" in level.why
     unproven = replace(outcome, strict=replace(outcome.strict, window=None))
-    [level] = saturated([unproven], 1.0)
+    [level] = evaluate_saturation([unproven], 1.0)
     assert level.gain is None
     assert level.likeness is ScenarioVerdict.UNTOLD
 

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.scenarios.scenario import scenario_names
+from opwatch.scenarios.scenario import list_scenarios
 from opwatch.tools.cli import main
 
 
-def _plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+def _run_plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
     assert main(["sweep", "plan", *words, "--json"]) == 0
     plan: dict[str, object] = json.loads(capsys.readouterr().out)
     return plan
 
 
-@pytest.mark.parametrize("name", sorted(set(scenario_names()) - {"mixed-io"}))
+@pytest.mark.parametrize("name", sorted(set(list_scenarios()) - {"mixed-io"}))
 def test_every_scenario_on_simulated_flash_can_be_planned(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = _plan(capsys, "--scenario", name, "--virtual", "intel-545s-256")
+    plan = _run_plan(capsys, "--scenario", name, "--virtual", "intel-545s-256")
     assert plan["is_model"] is True and plan["refusals"] == [] and plan["steps"]
     assert main(["sweep", "plan", "--scenario", name, "--virtual", "intel-545s-256"]) == 0
     shown = capsys.readouterr().out.splitlines()
@@ -30,7 +30,7 @@ def test_every_scenario_on_simulated_flash_can_be_planned(
 
 def test_planned_fills_have_their_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--scenario", "untrimmed-cliff", "--virtual", "intel-545s-256", "--set", "rounds=7")
-    plan = _plan(capsys, *words)
+    plan = _run_plan(capsys, *words)
     steps = plan["steps"]
     assert isinstance(steps, list)
     assert [step["kind"] for step in steps] == ["fill", "fill", "round"] * 3

@@ -13,16 +13,16 @@ from opwatch.tools.cli import main
 
 SEEDS = (1, 2, 3)
 # CPU time for a scenario on simulated flash.
-MOST_CPU_S = 10.0
+MAX_CPU_S = 10.0
 
 
-def _run(folder: Path, seed: int, name: str, profile: str, *words: str) -> dict[str, Any]:
+def _run_scenario(folder: Path, seed: int, name: str, profile: str, *words: str) -> dict[str, Any]:
     """Return the scenario's document, and check its CPU time."""
     kept, before = folder / f"{name}-{seed}.json", os.times()
     command = ["sweep", "run", "--scenario", name, "--virtual", profile, "--seed", str(seed), *words]
     assert main([*command, "-q", "-o", str(kept)]) == 0
     spent = sum(os.times()[:4]) - sum(before[:4])
-    assert spent <= MOST_CPU_S, f"{name}: {spent:.1f} s of CPU time"
+    assert spent <= MAX_CPU_S, f"{name}: {spent:.1f} s of CPU time"
     document: dict[str, Any] = json.loads(kept.read_text())
     return document
 
@@ -30,7 +30,7 @@ def _run(folder: Path, seed: int, name: str, profile: str, *words: str) -> dict[
 @pytest.mark.parametrize("seed", SEEDS)
 def test_more_over_provisioning_gains_as_modelled(seed: int, tmp_path: Path) -> None:
     """Levels of 7, 18 and 35 % of the whole flash gain 1, 2.4 and 4.5 times."""
-    levels = _run(tmp_path, seed, "write-saturation", "intel-520-240")["scenario"]["levels"]
+    levels = _run_scenario(tmp_path, seed, "write-saturation", "intel-520-240")["scenario"]["levels"]
     assert [level["likeness"] for level in levels] == ["reproduced"] * 3
     for level, wanted in zip(levels, (1.0, 2.4, 4.5), strict=True):
         band, error = level["expected_gain"], level["gain_error"]
@@ -42,7 +42,7 @@ def test_more_over_provisioning_gains_as_modelled(seed: int, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_free_space_alone_decides(seed: int, tmp_path: Path) -> None:
-    points = _run(tmp_path, seed, "free-space", "fusionio-duo-320")["scenario"]["points"]
+    points = _run_scenario(tmp_path, seed, "free-space", "fusionio-duo-320")["scenario"]["points"]
     rates = [point["whole"] for point in points]
     assert rates == sorted(rates, reverse=True)
     assert len(set(rates)) == len(rates)
@@ -51,7 +51,7 @@ def test_free_space_alone_decides(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_tenth_left_free_is_for_writes_alone(seed: int, tmp_path: Path) -> None:
-    document = _run(tmp_path, seed, "iometer-op10", "wd-blue-1tb")
+    document = _run_scenario(tmp_path, seed, "iometer-op10", "wd-blue-1tb")
     for gain in document["gains"]:
         if gain["op"] == "read":
             assert gain["gain"] == pytest.approx(1, abs=0.03)
@@ -63,6 +63,6 @@ def test_a_tenth_left_free_is_for_writes_alone(seed: int, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_untrimmed_drive_is_full_as_predicted(seed: int, tmp_path: Path) -> None:
-    untrimmed, shrunk, _ = _run(tmp_path, seed, "untrimmed-cliff", "intel-545s-256")["runs"]
+    untrimmed, shrunk, _ = _run_scenario(tmp_path, seed, "untrimmed-cliff", "intel-545s-256")["runs"]
     assert abs(untrimmed["error_ratio"]) <= 0.02
     assert shrunk["cliff_bytes"] is None

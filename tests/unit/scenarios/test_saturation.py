@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.scenarios.saturation import saturated
-from opwatch.scenarios.scenario import ScenarioVerdict, scenario_names, scenario_of
+from opwatch.scenarios.saturation import evaluate_saturation
+from opwatch.scenarios.scenario import ScenarioVerdict, list_scenarios, load_scenario
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import SteadyWindow, StrictCheck, StrictState, StrictVerdict
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
@@ -47,21 +47,21 @@ buffer_bytes = 4194304
 """
 
 
-def _level(percent: str) -> OpLevel:
+def _make_level(percent: str) -> OpLevel:
     [level] = parse_levels(percent, LevelScale(FLASH, OpShare.WHOLE, OpBase.FLASH, 4096), FLASH)
     return level
 
 
-def _outcome(
+def _make_outcome(
     percent: str, iops: float | None, verdict: StrictVerdict = PASSED, fresh: int = 1024
 ) -> LevelOutcome:
     moving = replace(FRESH, nand_bytes=3 << 20)
     figures = LevelFigures(iops=iops, missing={"waf": "not asked for"})
-    return LevelOutcome(_level(percent), (*(FRESH,) * fresh, moving, moving), figures, None, verdict)
+    return LevelOutcome(_make_level(percent), (*(FRESH,) * fresh, moving, moving), figures, None, verdict)
 
 
 def test_the_cliff_is_where_more_is_moved_than_written() -> None:
-    [level] = saturated([_outcome("7%", 1000.0)], 0.5)
+    [level] = evaluate_saturation([_make_outcome("7%", 1000.0)], 0.5)
     assert level.cliff is not None and level.predicted_bytes == FLASH
     # For a model of half the size: twice the bytes and twice the time.
     assert level.cliff.host_bytes == 2 * FLASH
@@ -70,7 +70,7 @@ def test_the_cliff_is_where_more_is_moved_than_written() -> None:
     assert level.fresh_iops == pytest.approx(10_000)
 
 
-def _disturbed(percent: str, waf: float | None) -> LevelOutcome:
+def _make_disturbed_outcome(percent: str, waf: float | None) -> LevelOutcome:
     """Only the IOPS are not steady, as on a busy host."""
     checks = (
         StrictCheck("IOPS", "a drift of at most 2 %", "30 %", is_met=False),
@@ -79,12 +79,17 @@ def _disturbed(percent: str, waf: float | None) -> LevelOutcome:
     window = SteadyWindow(1, 5, FRESH, None, None, None)
     verdict = StrictVerdict(StrictState.NOT_REACHED, checks, window)
     figures = LevelFigures(iops=1234.0, waf=waf or 9.0, waf_error=0.01)
-    return replace(_outcome(percent, 1234.0, verdict), figures=figures)
+    return replace(_make_outcome(percent, 1234.0, verdict), figures=figures)
 
 
 def test_where_a_busy_host_disturbs_iops_the_gain_is_that_of_waf() -> None:
-    first, second, third = saturated(
-        [_disturbed("7%", 7.4), _disturbed("18%", 3.1), _disturbed("35%", None)], 1.0
+    first, second, third = evaluate_saturation(
+        [
+            _make_disturbed_outcome("7%", 7.4),
+            _make_disturbed_outcome("18%", 3.1),
+            _make_disturbed_outcome("35%", None),
+        ],
+        1.0,
     )
     assert first.likeness is ScenarioVerdict.REPRODUCED and first.is_by_waf
     assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
@@ -99,29 +104,31 @@ def test_where_a_busy_host_disturbs_iops_the_gain_is_that_of_waf() -> None:
 )
 def test_models_are_no_nearer_to_a_drive_than_a_percent(part: float, likeness: ScenarioVerdict) -> None:
     """The models assume many superblocks, with none open or reserved."""
-    [_, second] = saturated([_disturbed("7%", 7.4), _disturbed("18%", 3.1)], 1.0)
+    [_, second] = evaluate_saturation(
+        [_make_disturbed_outcome("7%", 7.4), _make_disturbed_outcome("18%", 3.1)], 1.0
+    )
     assert second.expected
-    exact = replace(_disturbed("7%", 7.4), figures=LevelFigures(waf=7.4, waf_error=0.0))
+    exact = replace(_make_disturbed_outcome("7%", 7.4), figures=LevelFigures(waf=7.4, waf_error=0.0))
     waf = 7.4 / (part * second.expected.low)
-    other = replace(_disturbed("18%", waf), figures=LevelFigures(waf=waf, waf_error=0.0))
-    [_, level] = saturated([exact, other], 1.0)
+    other = replace(_make_disturbed_outcome("18%", waf), figures=LevelFigures(waf=waf, waf_error=0.0))
+    [_, level] = evaluate_saturation([exact, other], 1.0)
     assert level.likeness is likeness
 
 
 def test_steady_level_is_compared_by_the_common_figure() -> None:
-    at_rest = replace(_outcome("7%", 1000.0), figures=LevelFigures(iops=1000.0, waf=7.4, waf_error=0.0))
-    [_, second] = saturated([at_rest, _disturbed("18%", 3.1)], 1.0)
+    at_rest = replace(_make_outcome("7%", 1000.0), figures=LevelFigures(iops=1000.0, waf=7.4, waf_error=0.0))
+    [_, second] = evaluate_saturation([at_rest, _make_disturbed_outcome("18%", 3.1)], 1.0)
     assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
 
 
 def test_of_a_drive_with_a_cache_no_cliff_is_predicted() -> None:
-    [level] = saturated([_outcome("7%", 1000.0)], 1.0, has_cache=True)
+    [level] = evaluate_saturation([_make_outcome("7%", 1000.0)], 1.0, has_cache=True)
     assert level.cliff is not None and level.predicted_bytes is None
 
 
 def test_drive_without_relocation_has_no_cliff() -> None:
-    outcome = replace(_outcome("7%", 1000.0), rounds=(FRESH,) * 20)
-    [level] = saturated([outcome], 1.0)
+    outcome = replace(_make_outcome("7%", 1000.0), rounds=(FRESH,) * 20)
+    [level] = evaluate_saturation([outcome], 1.0)
     assert level.cliff is None
 
 
@@ -134,28 +141,28 @@ def test_drive_without_relocation_has_no_cliff() -> None:
     ],
 )
 def test_a_gain_is_held_against_the_models(iops: float, likeness: ScenarioVerdict, why: str) -> None:
-    first, second = saturated([_outcome("7%", 1000.0), _outcome("18%", iops)], 1.0)
+    first, second = evaluate_saturation([_make_outcome("7%", 1000.0), _make_outcome("18%", iops)], 1.0)
     assert (first.gain, first.likeness) == (1.0, ScenarioVerdict.REPRODUCED)
     assert second.gain == pytest.approx(iops / 1000)
     assert second.likeness is likeness and why in second.why
 
 
 def test_level_limited_by_its_interface_leaves_the_verdict_open() -> None:
-    _, second = saturated([_outcome("7%", 9000.0), _outcome("18%", 9900.0)], 1.0)
+    _, second = evaluate_saturation([_make_outcome("7%", 9000.0), _make_outcome("18%", 9900.0)], 1.0)
     assert second.likeness is ScenarioVerdict.UNTOLD and "interface" in second.why
 
 
 def test_level_without_a_steady_state_is_not_compared() -> None:
-    tired = _outcome("7%", None, NOT_REACHED)
-    first, second = saturated([tired, _outcome("18%", 2400.0)], 1.0)
+    tired = _make_outcome("7%", None, NOT_REACHED)
+    first, second = evaluate_saturation([tired, _make_outcome("18%", 2400.0)], 1.0)
     assert (first.gain, second.gain) == (None, None)
     assert first.likeness is second.likeness is ScenarioVerdict.UNTOLD
     assert "first level" in second.why and "not reached" in first.why
 
 
 def test_every_scenario_can_be_read() -> None:
-    for name in scenario_names():
-        scenario = scenario_of(name)
+    for name in list_scenarios():
+        scenario = load_scenario(name)
         assert scenario.levels.endswith("%") or scenario.setup.table
 
 

@@ -10,16 +10,16 @@ from opwatch.collectors.sweep import seconds as module
 from opwatch.collectors.sweep.seconds import LevelSeconds
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
-from opwatch.sweep.journal.results import record_of
+from opwatch.sweep.journal.results import parse_record
 from opwatch.sweep.outcome import LevelSecond
 from opwatch.trace.trust import Reading
-from tests.unit.support.samples import Op, sample
+from tests.unit.support.samples import Op, make_sample
 from tests.unit.sweep.test_journal import RECORD
 
 _MS = 10**6
 
 
-class _Trace:
+class _SteppedTrace:
     """A disk that the test advances."""
 
     def __init__(self) -> None:
@@ -27,31 +27,31 @@ class _Trace:
 
     def read(self) -> Reading:
         done = {"completed": self.ios, "issued": self.ios, "bytes": 4096 * self.ios}
-        return Reading(sample(self.now_ns, write=Op(scalars=done)), None, None)
+        return Reading(make_sample(self.now_ns, write=Op(scalars=done)), None, None)
 
-    def goes_on(self, ms: int, ios: int) -> None:
+    def advance_time(self, ms: int, ios: int) -> None:
         self.now_ns += ms * _MS
         self.ios += ios
 
 
-def _round(trace: _Trace, seconds: LevelSeconds, ticks: int) -> None:
+def _run_round(trace: _SteppedTrace, seconds: LevelSeconds, ticks: int) -> None:
     """Run a fio that needs 300 ms to start and then writes 100 I/Os per 100 ms."""
     seconds.begin_round()
     for _ in range(3):
-        trace.goes_on(100, 0)
-        seconds.tick()
+        trace.advance_time(100, 0)
+        seconds.record_second()
     for _ in range(ticks):
-        trace.goes_on(100, 100)
-        seconds.tick()
+        trace.advance_time(100, 100)
+        seconds.record_second()
     seconds.end_round(ticks * 100 * 4096, ticks / 10)
 
 
 def test_each_second_has_its_place_and_gaps_have_none() -> None:
-    trace = _Trace()
+    trace = _SteppedTrace()
     seconds = LevelSeconds(trace.read)
-    _round(trace, seconds, 25)
-    trace.goes_on(700, 0)
-    _round(trace, seconds, 12)
+    _run_round(trace, seconds, 25)
+    trace.advance_time(700, 0)
+    _run_round(trace, seconds, 12)
     assert [(one.seconds, one.ios, one.n_bytes) for one in seconds.seconds] == [(1.0, 1000, 4096000)] * 3
     # The first 100 I/Os of each round mark its start.
     assert [one.begin_bytes for one in seconds.seconds] == [409600, 4505600, 2500 * 4096 + 409600]
@@ -61,25 +61,25 @@ def test_each_second_has_its_place_and_gaps_have_none() -> None:
 def test_without_a_trace_there_are_none() -> None:
     seconds = LevelSeconds(lambda: None)
     seconds.begin_round()
-    seconds.tick()
+    seconds.record_second()
     assert seconds.seconds == ()
 
 
 def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_ROWS", 4)
-    trace = _Trace()
+    monkeypatch.setattr(module, "_MAX_ROWS", 4)
+    trace = _SteppedTrace()
     seconds = LevelSeconds(trace.read)
-    _round(trace, seconds, 41)
+    _run_round(trace, seconds, 41)
     assert sum(one.ios for one in seconds.seconds) == 4000
     assert [one.seconds for one in seconds.seconds] == [2.0, 2.0]
 
 
 def test_journal_keeps_the_seconds() -> None:
     record = replace(RECORD, seconds=(LevelSecond(0.5, 4096, 1.001, 17, 69632),))
-    document = record.document()
-    assert record_of(Fields(document, "it")) == record
+    document = record.to_document()
+    assert parse_record(Fields(document, "it")) == record
     document["seconds"][0][2] = 0
     with pytest.raises(BadInput, match="a second took no time"):
-        record_of(Fields(document, "it"))
+        parse_record(Fields(document, "it"))
     del document["seconds"]
-    assert record_of(Fields(document, "it")).seconds == ()
+    assert parse_record(Fields(document, "it")).seconds == ()

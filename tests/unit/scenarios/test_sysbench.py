@@ -8,8 +8,8 @@ import pytest
 
 from opwatch.collectors.scenarios.mixed import MixPlace
 from opwatch.errors import BadInput, Unsupported
-from opwatch.load.plain import plain_of
-from opwatch.load.sysbench import SysbenchResult, parse_sysbench, sysbench_words
+from opwatch.load.plain import parse_plain_load
+from opwatch.load.sysbench import SysbenchResult, build_sysbench_arguments, parse_sysbench
 from opwatch.scenarios.mixed import MixConfiguration
 from opwatch.tools.cli import main
 
@@ -42,32 +42,32 @@ def test_damaged_output_is_refused(path: Path) -> None:
     ],
 )
 def test_a_load_has_its_mode(name: str, mode: str) -> None:
-    load = plain_of(name)
+    load = parse_plain_load(name)
     assert load
-    words = sysbench_words(load, 1 << 20, 4, 7, seconds=1.6)
+    words = build_sysbench_arguments(load, 1 << 20, 4, 7, seconds=1.6)
     assert f"--file-test-mode={mode}" in words and "--time=2" in words and "--events=0" in words
     assert ("--file-rw-ratio=3" in words) == (mode == "rndrw")
 
 
 def test_a_mix_in_order_is_none_of_its_modes() -> None:
-    load = plain_of("rdpct=75,seekpct=0")
+    load = parse_plain_load("rdpct=75,seekpct=0")
     assert load
     with pytest.raises(Unsupported, match="75 % reads and 0 % random places are no mode of sysbench"):
-        sysbench_words(load, 1 << 20, 4, 7)
+        build_sysbench_arguments(load, 1 << 20, 4, 7)
 
 
 def test_missing_sysbench_names_the_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("opwatch.tools.commands.sweep.scenarios.mixed.mix_place", _place)
+    monkeypatch.setattr("opwatch.tools.commands.sweep.scenarios.mixed.make_mix_place", _make_place)
     words = ["sweep", "run", "--scenario", "mixed-io", "--on", f"a={tmp_path}", "--load", "sysbench"]
     assert main([*words, "--workload", "rndwr", "--journals", str(tmp_path)]) == Unsupported.exit_status
     assert "apt install sysbench" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def _place(*_: object) -> object:
+def _make_place(*_: object) -> object:
     return MixPlace(MixConfiguration("a", "/a", "sda", "disk", 1 << 20), (), "x")
 
 

@@ -12,44 +12,44 @@ from typing import Any
 import pytest
 
 from opwatch.ftl import profiles
-from opwatch.scenarios.scenario import ScenarioVerdict, scenario_of
+from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
 from opwatch.scenarios.untrimmed import (
-    Moved,
+    RelocationSample,
     UntrimmedSetup,
-    began_moving,
-    fillings,
-    foretell,
+    estimate_relocation_start,
+    make_fillings,
+    parse_untrimmed_setup,
+    predict_cliff,
+    run_layouts,
     run_untrimmed,
-    seeded,
-    untrimmed_setup,
 )
-from opwatch.scenarios.untrimmed_words import NEAR_RATIO, statements, statements_of_device
-from opwatch.sweep.virtual import model_of
+from opwatch.scenarios.untrimmed_findings import NEAR_RATIO, make_device_findings, make_findings
+from opwatch.sweep.virtual import make_model
 from opwatch.tools.cli import main
-from tests.unit.sinks.test_schema import strict
+from tests.unit.sinks.test_schema import forbid_extra_fields
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "schema" / "sweep-scenario.json"
-PROFILE = profiles.load("intel-545s-256")
-MODEL = model_of(PROFILE, 4096)
+PROFILE = profiles.load_profile("intel-545s-256")
+MODEL = make_model(PROFILE, 4096)
 
 
-def _setup(**changes: float) -> UntrimmedSetup:
-    scenario = scenario_of("untrimmed-cliff").with_setup(changes)
-    return untrimmed_setup(scenario.setup, scenario.io_bytes, scenario.queue_depth, 1)
+def _make_setup(**changes: float) -> UntrimmedSetup:
+    scenario = load_scenario("untrimmed-cliff").with_setup(changes)
+    return parse_untrimmed_setup(scenario.setup, scenario.io_bytes, scenario.queue_depth, 1)
 
 
-def problems(answer: dict[str, Any]) -> list[str]:
+def find_problems(answer: dict[str, Any]) -> list[str]:
     """Return the schema violations of an experiment's document."""
     validator = importlib.import_module("jsonschema").Draft202012Validator(
-        strict(json.loads(SCHEMA.read_text()))
+        forbid_extra_fields(json.loads(SCHEMA.read_text()))
     )
     return [f"{list(error.path)}: {error.message}" for error in validator.iter_errors(answer)]
 
 
 def test_published_result_of_the_untrimmed_drive_is_reproduced() -> None:
-    setup = _setup()
+    setup = _make_setup()
     runs = run_untrimmed(setup, MODEL)
-    verdicts = [statement.verdict for statement in statements(runs, setup, PROFILE)]
+    verdicts = [statement.verdict for statement in make_findings(runs, setup, PROFILE)]
     assert verdicts[:3] == [ScenarioVerdict.REPRODUCED] * 3
     # The profile cannot tell whether the flash or the cache ends at 5 GB.
     assert verdicts[3] is ScenarioVerdict.UNTOLD
@@ -62,66 +62,78 @@ def test_published_result_of_the_untrimmed_drive_is_reproduced() -> None:
 
 @pytest.mark.parametrize("name", ["intel-545s-256", "intel-520-240", "wd-blue-1tb"])
 def test_cliff_is_at_the_predicted_place_in_any_layout(name: str) -> None:
-    model = model_of(profiles.load(name), 4096)
-    setup = _setup(rounds=100, round_s=10)
-    for run in seeded(setup, model, range(2, 6)):
+    model = make_model(profiles.load_profile(name), 4096)
+    setup = _make_setup(rounds=100, round_s=10)
+    for run in run_layouts(setup, model, range(2, 6)):
         assert run.error_ratio is not None and abs(run.error_ratio) < NEAR_RATIO / 2
 
 
 def test_trimmed_space_lasts_as_long_as_predicted() -> None:
-    *_, trimmed = run_untrimmed(_setup(rounds=100), MODEL)
+    *_, trimmed = run_untrimmed(_make_setup(rounds=100), MODEL)
     assert trimmed.error_ratio is not None and abs(trimmed.error_ratio) < NEAR_RATIO / 2
 
 
 def test_a_seed_is_a_layout() -> None:
-    first, second = (fillings(replace(_setup(), seed=seed), MODEL)[0] for seed in (2, 3))
+    first, second = (make_fillings(replace(_make_setup(), seed=seed), MODEL)[0] for seed in (2, 3))
     assert first.files != second.files
-    assert first == fillings(replace(_setup(), seed=2), MODEL)[0]
+    assert first == make_fillings(replace(_make_setup(), seed=2), MODEL)[0]
     assert first.files_bytes == pytest.approx(second.files_bytes, rel=1e-3)
     zones = sorted((*first.files, *first.removed))
     assert all(one.start_bytes + one.len_bytes == two.start_bytes for one, two in itertools.pairwise(zones))
 
 
 def test_drive_without_a_cache_has_room_for_unwritten_bytes() -> None:
-    model = model_of(profiles.load("intel-520-240"), 4096)
-    whole = fillings(_setup(), model)[0]
-    foretold = foretell(whole, model)
+    model = make_model(profiles.load_profile("intel-520-240"), 4096)
+    whole = make_fillings(_make_setup(), model)[0]
+    foretold = predict_cliff(whole, model)
     assert foretold.cache_bytes is None
     # 267 GB of flash minus 240 GB, plus 5 GB that were never written.
     assert foretold.cliff_bytes == foretold.room_bytes == pytest.approx(31.9e9, rel=0.01)
 
 
 def test_too_few_rounds_leave_the_verdict_open() -> None:
-    setup = _setup(rounds=2)
-    words = statements(run_untrimmed(setup, MODEL), setup, PROFILE)
+    setup = _make_setup(rounds=2)
+    words = make_findings(run_untrimmed(setup, MODEL), setup, PROFILE)
     assert words[0].verdict is words[2].verdict is ScenarioVerdict.UNTOLD
     assert "more rounds" in words[0].why
 
 
 def test_drive_that_relocates_while_idle_has_no_prediction() -> None:
-    setup = _setup()
+    setup = _make_setup()
     runs = run_untrimmed(setup, MODEL)
     busy = [replace(runs[0], idle_bytes=0.1 * runs[0].foretold.room_bytes), *runs[1:]]
-    word = statements(busy, setup, PROFILE)[2]
+    word = make_findings(busy, setup, PROFILE)[2]
     assert word.verdict is ScenarioVerdict.UNTOLD and "time of its own" in word.why
 
 
 def test_untimed_or_short_device_runs_have_no_speed() -> None:
-    runs = run_untrimmed(_setup(), MODEL)
-    assert statements_of_device(runs, is_timed=True)[0].verdict is ScenarioVerdict.REPRODUCED
-    at_once = statements_of_device(runs, is_timed=False)[0]
+    runs = run_untrimmed(_make_setup(), MODEL)
+    assert make_device_findings(runs, is_timed=True)[0].verdict is ScenarioVerdict.REPRODUCED
+    at_once = make_device_findings(runs, is_timed=False)[0]
     assert at_once.verdict is ScenarioVerdict.UNTOLD and "--timing real" in at_once.why
     short = [replace(run, rounds=tuple(one._replace(seconds=0.1) for one in run.rounds)) for run in runs]
-    word = statements_of_device(short, is_timed=True)[0]
+    word = make_device_findings(short, is_timed=True)[0]
     assert word.verdict is ScenarioVerdict.UNTOLD and "too short" in word.why
 
 
 def test_start_of_relocation_is_between_two_readings() -> None:
     # From 140 on, three bytes are relocated per written byte.
-    assert began_moving(Moved(100, 7), Moved(150, 37), Moved(170, 97)) == pytest.approx(140)
+    assert estimate_relocation_start(
+        RelocationSample(100, 7), RelocationSample(150, 37), RelocationSample(170, 97)
+    ) == pytest.approx(140)
     # Relocation started slowly, but not before the last reading of zero.
-    assert began_moving(Moved(100, 0), Moved(150, 90), Moved(250, 190)) == 100
-    assert began_moving(Moved(100, 0), Moved(150, 30), Moved(150, 30)) is None
+    assert (
+        estimate_relocation_start(
+            RelocationSample(100, 0), RelocationSample(150, 90), RelocationSample(250, 190)
+        )
+        == 100
+    )
+    assert (
+        estimate_relocation_start(
+            RelocationSample(100, 0), RelocationSample(150, 30), RelocationSample(150, 30)
+        )
+        is None
+    )
 
 
 def test_command_writes_a_valid_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +146,7 @@ def test_command_writes_a_valid_document(tmp_path: Path, capsys: pytest.CaptureF
     shown = capsys.readouterr().out
     assert all(len(line) <= 80 for line in shown.splitlines())
     document = json.loads(kept.read_text())
-    assert problems(document) == []
+    assert find_problems(document) == []
     assert document["runs"][0]["stale_bytes"] == pytest.approx(131e9, rel=0.01)
     assert main(["sweep", "show", str(kept)]) == 0
     assert capsys.readouterr().out == shown

@@ -9,12 +9,12 @@ import pytest
 
 from opwatch.scenarios.mixed import MixLoad
 from opwatch.tools.cli import main
-from opwatch.tools.commands.sweep.scenarios.plain_arguments import mix_loads_of
+from opwatch.tools.commands.sweep.scenarios.plain_arguments import parse_mix_workloads
 
 LOADS = Path(__file__).parents[2] / "fixtures" / "good" / "loads"
 
 
-def _workload(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def _plan_workload(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main(["sweep", "plan", *words, "--json"]) == 0
     plan: dict[str, str] = json.loads(capsys.readouterr().out)
     return plan["workload"]
@@ -49,7 +49,7 @@ def _workload(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_a_model_has_the_load_of_that_name(
     words: list[str], workload: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _workload(capsys, "--virtual", "intel-545s-256", *words) == workload
+    assert _plan_workload(capsys, "--virtual", "intel-545s-256", *words) == workload
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_loads_that_a_model_lacks_are_refused(
 
 
 def test_file_systems_get_all_loads_of_a_file() -> None:
-    small, large = mix_loads_of(str(LOADS / "mixed.vdb"))
+    small, large = parse_mix_workloads(str(LOADS / "mixed.vdb"))
     assert small == MixLoad("small", 75, 100, 8192, 16)
-    assert large.words() == ["--rw=write", "--rwmixread=0", "--bs=131072"]
-    assert MixLoad("half", 0, 50, 4096).words()[-1] == "--percentage_random=50"
+    assert large.build_fio_options() == ["--rw=write", "--rwmixread=0", "--bs=131072"]
+    assert MixLoad("half", 0, 50, 4096).build_fio_options()[-1] == "--percentage_random=50"

@@ -8,19 +8,19 @@ import pytest
 
 from opwatch.collectors.firmware.recorded import read_recorded
 from opwatch.counters.catalogue.families import load_catalogue
-from opwatch.counters.prove.report import report
-from opwatch.sinks import folding
-from opwatch.sinks.counters import HEADER, lines
+from opwatch.counters.prove.report import make_report
+from opwatch.sinks import wrapping
+from opwatch.sinks.counters import HEADER, format_counters
 
 REPORTS = Path(__file__).parents[2] / "fixtures" / "good" / "counters" / "smartctl_exporter"
 
 
 @pytest.mark.parametrize("width", [80, 72, 60, 40])
 def test_no_line_is_wider_than_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "width_of", lambda _: width)
+    monkeypatch.setattr(wrapping, "get_width", lambda _: width)
     catalogue = load_catalogue([])
     for path in sorted(REPORTS.glob("*.json")):
-        shown = lines(report(read_recorded([path]), catalogue))
+        shown = format_counters(make_report(read_recorded([path]), catalogue))
         assert max(map(len, shown)) <= width
         # Every layout shows the value and its source.
         [at] = [number for number, line in enumerate(shown) if line.startswith("host_written")]

@@ -10,44 +10,44 @@ import pytest
 
 from opwatch.samples.observation import Observation
 from opwatch.sinks.jsonl import JsonLines
-from opwatch.sinks.lines import Lines
+from opwatch.sinks.lines import TextLines
 from opwatch.sinks.terminal import COLUMNS
 from opwatch.trace.abi import OPS
 from opwatch.trace.account.losses import list_losses, tally_losses
-from opwatch.trace.derive import derive
-from opwatch.trace.trust import Reading, trust
-from tests.unit.support.samples import Op, sample
+from opwatch.trace.derive import derive_interval
+from opwatch.trace.trust import Reading, account_losses
+from tests.unit.support.samples import Op, make_sample
 
 SECOND = 1_000_000_000
 BUSY = Op([1000, 2000, 70_000_000_000], [4096, 8192, 512], queue_ns=[10, 20, 30], statuses={7: 1, 10: 2})
 
 
-def observation(*, final: bool = False, **ops: Op) -> Observation:
-    begin, end = sample(0), sample(SECOND, **ops)
-    account = trust(Reading(begin, None, None, "statistics are off"), Reading(end, None, None), 0)
+def make_observation(*, final: bool = False, **ops: Op) -> Observation:
+    begin, end = make_sample(0), make_sample(SECOND, **ops)
+    account = account_losses(Reading(begin, None, None, "statistics are off"), Reading(end, None, None), 0)
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    interval = derive(begin, end)
+    interval = derive_interval(begin, end)
     losses = list_losses(tally_losses(account, 0), account, is_blind=False, is_whole=final)
     return Observation("sda", "dm-0", "requests by tp_btf", at, final, interval, account, 0, losses=losses)
 
 
-def with_account(one: Observation, *, is_blind: bool = False, **changes: Any) -> Observation:  # noqa: ANN401
+def change_account(one: Observation, *, is_blind: bool = False, **changes: Any) -> Observation:  # noqa: ANN401
     """Return the observation with a changed loss account."""
     account = replace(one.trust, **changes)
     losses = list_losses(tally_losses(account, 0), account, is_blind=is_blind, is_whole=one.final)
     return replace(one, trust=account, losses=losses)
 
 
-def written(interval: Observation) -> dict[str, Any]:
+def write_document(interval: Observation) -> dict[str, Any]:
     stream = io.StringIO()
-    JsonLines(stream).write(interval)
+    JsonLines(stream).write_observation(interval)
     [line] = stream.getvalue().splitlines()
     document: dict[str, Any] = json.loads(line)
     return document
 
 
 def test_every_class_is_present_and_idle_classes_have_no_latency() -> None:
-    document = written(observation(read=BUSY))
+    document = write_document(make_observation(read=BUSY))
     assert document["schema"] == "opwatch/1"
     assert (document["type"], document["device"], document["origin"]) == ("interval", "sda", "dm-0")
     assert set(document["ops"]) == set(OPS)
@@ -58,7 +58,7 @@ def test_every_class_is_present_and_idle_classes_have_no_latency() -> None:
 
 
 def test_a_busy_class_has_everything() -> None:
-    read = written(observation(read=BUSY))["ops"]["read"]
+    read = write_document(make_observation(read=BUSY))["ops"]["read"]
     assert (read["count"], read["bytes"], read["errors"]) == (3, 12800, 3)
     assert read["errors_by_status"] == {"medium": 1, "I/O": 2}
     assert read["queue_ns"]["mean"] == 20
@@ -67,7 +67,7 @@ def test_a_busy_class_has_everything() -> None:
 
 
 def test_drift_that_is_unknown_is_a_reason() -> None:
-    account = written(observation(final=True))["trust"]
+    account = write_document(make_observation(final=True))["trust"]
     assert account["drift"] == {}
     assert account["no_drift"] == "statistics are off"
 
@@ -76,7 +76,9 @@ def test_drift_that_is_unknown_is_a_reason() -> None:
 def test_lines_fit_their_columns_for_any_numbers(final: bool) -> None:
     huge = Op([60_000_000_000] * 3, [1 << 30] * 3, scalars={"issued": 10**12, "errors": 999, "bytes": 10**12})
     stream = io.StringIO()
-    Lines(stream).write(observation(final=final, write_zeroes=huge, secure_erase=huge, read=BUSY))
+    TextLines(stream).write_observation(
+        make_observation(final=final, write_zeroes=huge, secure_erase=huge, read=BUSY)
+    )
     text = stream.getvalue()
     assert [line for line in text.splitlines() if len(line) > COLUMNS] == []
     assert "wzeroes" in text
@@ -84,7 +86,7 @@ def test_lines_fit_their_columns_for_any_numbers(final: bool) -> None:
 
 def test_idle_disk_is_reported() -> None:
     stream = io.StringIO()
-    Lines(stream).write(observation())
+    TextLines(stream).write_observation(make_observation())
     assert stream.getvalue().endswith("sda (of dm-0): idle\n")
-    Lines(stream).write(observation(final=True))
+    TextLines(stream).write_observation(make_observation(final=True))
     assert "no I/O" in stream.getvalue()

@@ -10,22 +10,22 @@ import pytest
 
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 from opwatch.cpu import CpuUse
-from opwatch.sinks.counters import lines as counter_lines
-from opwatch.sinks.lines import HEADER, Lines, cpu_line, discard_lines
-from opwatch.trim.audit.live import Discards
-from tests.unit.sinks.test_jsonl import BUSY, observation
+from opwatch.sinks.counters import format_counters as counter_lines
+from opwatch.sinks.lines import HEADER, TextLines, format_cpu, format_discards
+from opwatch.trim.audit.live import DiscardSummary
+from tests.unit.sinks.test_jsonl import BUSY, make_observation
 
 
-def heading(every_s: float, seconds: float) -> str:
+def format_heading(every_s: float, seconds: float) -> str:
     """Return the first line of an interval with this nominal and this actual length."""
-    interval = observation(read=BUSY)
+    interval = make_observation(read=BUSY)
     interval = replace(
         interval,
         at=interval.at.replace(microsecond=123_456),
         interval=replace(interval.interval, begin_ns=interval.interval.end_ns - int(seconds * 1e9)),
     )
     stream = io.StringIO()
-    Lines(stream, every_s=every_s).write(interval)
+    TextLines(stream, every_s=every_s).write_observation(interval)
     lines = stream.getvalue().splitlines()
     assert max(len(line) for line in lines) <= 80
     return lines[1 if lines[0] == HEADER else 0]
@@ -43,10 +43,10 @@ def heading(every_s: float, seconds: float) -> str:
     ],
 )
 def test_short_interval_has_its_time_and_length(every_s: float, seconds: float, form: str) -> None:
-    assert re.fullmatch(form, heading(every_s, seconds))
+    assert re.fullmatch(form, format_heading(every_s, seconds))
 
 
-class _Counting(io.StringIO):
+class _CountingStream(io.StringIO):
     """Counts the writes."""
 
     writes = 0
@@ -59,10 +59,10 @@ class _Counting(io.StringIO):
 @pytest.mark.parametrize("final", [False, True])
 def test_an_observation_is_written_at_once(final: bool) -> None:
     """Each write costs up to three system calls, for every disk and interval."""
-    stream = _Counting()
-    sink = Lines(stream)
+    stream = _CountingStream()
+    sink = TextLines(stream)
     for number in (1, 2, 3):
-        sink.write(replace(observation(read=BUSY, write=BUSY), final=final))
+        sink.write_observation(replace(make_observation(read=BUSY, write=BUSY), final=final))
         assert stream.writes == number
     assert len(stream.getvalue().splitlines()) > 6
 
@@ -70,12 +70,12 @@ def test_an_observation_is_written_at_once(final: bool) -> None:
 def test_without_requests_there_is_no_ratio() -> None:
     """A driver without requests, or one that took all of them back."""
     for ratio in (0.0, None):
-        none = Discards((), 4, 0, 4, 0, 4096, ratio, 1.0, 5.0, ())
-        [line] = discard_lines(none)
+        none = DiscardSummary((), 4, 0, 4, 0, 4096, ratio, 1.0, 5.0, ())
+        [line] = format_discards(none)
         assert line.startswith("discards: 4 sent, no requests, 100.0 % in whole granules")
-    [line] = discard_lines(Discards((), 4, 8, 4, 8, 4096, 2.0, 1.0, 5.0, ()))
+    [line] = format_discards(DiscardSummary((), 4, 8, 4, 8, 4096, 2.0, 1.0, 5.0, ()))
     assert "8 requests (x2.00), 8 ranges" in line
-    assert discard_lines(Discards((), 0, 0, 0, 0, 0, None, None, None, ())) == []
+    assert format_discards(DiscardSummary((), 0, 0, 0, 0, 0, None, None, None, ())) == []
 
 
 @pytest.mark.parametrize(("step", "shown"), [(512_000, "512 kB"), (1, "1 B"), (32 << 20, "33.6 MB")])
@@ -88,5 +88,5 @@ def test_a_step_is_in_units_of_the_value(step: int, shown: str) -> None:
 
 def test_summary_reports_cpu_use() -> None:
     use = CpuUse(10.0, 4, 12.0, 3.0, 0.04, 0.5)
-    assert cpu_line(use) == "CPU: 1.504 ± 0.009 of 4 busy (user 1.20, system 0.30, stolen 0.05)"
-    assert cpu_line(CpuUse(1.0, 1, 0.0, 0.0, 0.0, 0.0)) == "CPU: 0.00 ± 0.06 of 1 busy"
+    assert format_cpu(use) == "CPU: 1.504 ± 0.009 of 4 busy (user 1.20, system 0.30, stolen 0.05)"
+    assert format_cpu(CpuUse(1.0, 1, 0.0, 0.0, 0.0, 0.0)) == "CPU: 0.00 ± 0.06 of 1 busy"

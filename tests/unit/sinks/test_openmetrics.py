@@ -16,18 +16,18 @@ import pytest
 
 from opwatch.sinks.export.openmetrics import FAMILIES, OpenMetrics
 from opwatch.tools import cli
-from tests.unit.sinks.test_jsonl import BUSY, observation
+from tests.unit.sinks.test_jsonl import BUSY, make_observation
 
 RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "2.opw.gz"
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parse_metrics(text: str) -> dict[str, Any]:
     """Return the metric families from Prometheus' parser, which enforces the specification."""
     parser = importlib.import_module("prometheus_client.openmetrics.parser")
     return {family.name: family for family in parser.text_string_to_metric_families(text)}
 
 
-def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def run_command(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     assert cli.main(list(argv)) == 0
     return capsys.readouterr().out
 
@@ -40,10 +40,10 @@ def kept(tmp_path: Path) -> str:
 
 
 def test_counters_are_the_sums_of_the_intervals(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys, "dump", kept, "-O", "openmetrics")
-    families = parsed(text)
+    text = run_command(capsys, "dump", kept, "-O", "openmetrics")
+    families = parse_metrics(text)
     assert text.endswith("\n# EOF\n")
-    trees = [json.loads(line) for line in printed(capsys, "replay", kept, "--json").splitlines()]
+    trees = [json.loads(line) for line in run_command(capsys, "replay", kept, "--json").splitlines()]
     sums: dict[tuple[str, str, str], int] = defaultdict(int)
     for tree in trees:
         if tree["type"] == "interval":
@@ -63,8 +63,8 @@ def test_counters_are_the_sums_of_the_intervals(kept: str, capsys: pytest.Captur
 
 
 def test_each_value_has_the_time_of_its_interval(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
-    families = parsed(printed(capsys, "dump", kept, "-O", "openmetrics"))
-    lines = printed(capsys, "dump", kept, "-O", "jsonl", "-f", "device,end_mono_ns").splitlines()
+    families = parse_metrics(run_command(capsys, "dump", kept, "-O", "openmetrics"))
+    lines = run_command(capsys, "dump", kept, "-O", "jsonl", "-f", "device,end_mono_ns").splitlines()
     ends = [row["end_mono_ns"] for row in map(json.loads, lines) if row["device"] == "nvme0n1"]
     samples = families["opwatch_unexplained"].samples
     times = [float(sample.timestamp) for sample in samples if sample.labels["device"] == "nvme0n1"]
@@ -76,15 +76,15 @@ def test_each_value_has_the_time_of_its_interval(kept: str, capsys: pytest.Captu
 def test_quantiles_errors_and_names_that_need_escapes() -> None:
     stream = io.StringIO()
     sink = OpenMetrics(stream)
-    first = replace(observation(read=BUSY), device='a"b\\c\nd')
-    sink.write(first)
-    sink.write(replace(first, at=first.at + timedelta(seconds=1)))
+    first = replace(make_observation(read=BUSY), device='a"b\\c\nd')
+    sink.write_observation(first)
+    sink.write_observation(replace(first, at=first.at + timedelta(seconds=1)))
     # Timestamps of a metric grow even if the clock was set back.
-    sink.write(replace(observation(), device=first.device, at=first.at - timedelta(hours=1)))
-    sink.write(observation(final=True, read=BUSY))
+    sink.write_observation(replace(make_observation(), device=first.device, at=first.at - timedelta(hours=1)))
+    sink.write_observation(make_observation(final=True, read=BUSY))
     assert stream.getvalue() == ""
-    sink.end()
-    families = parsed(stream.getvalue())
+    sink.finish_output()
+    families = parse_metrics(stream.getvalue())
     latency = families["opwatch_latency_seconds"].samples
     assert {sample.labels["device"] for sample in latency} == {'a"b\\c?d'}
     # The parser keeps only the first sample of later points, because its set of duplicates is never cleared.
@@ -101,9 +101,9 @@ def test_quantiles_errors_and_names_that_need_escapes() -> None:
 
 def test_empty_exposition_is_valid() -> None:
     stream = io.StringIO()
-    OpenMetrics(stream).end()
+    OpenMetrics(stream).finish_output()
     assert stream.getvalue() == "# EOF\n"
-    assert parsed(stream.getvalue()) == {}
+    assert parse_metrics(stream.getvalue()) == {}
 
 
 def test_names_end_with_their_units() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.host.privilege import DUCKDB, install_command
+from opwatch.host.privilege import DUCKDB, build_install_command
 from opwatch.sinks.export import parquet
 from opwatch.sinks.export.parquet import ParquetRows
 from opwatch.sinks.export.table import COLUMNS
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def dumped(*options: str) -> int:
+def run_dump(*options: str) -> int:
     try:
         return cli.main(["dump", *options])
     except SystemExit as end:
@@ -48,7 +48,7 @@ def dumped(*options: str) -> int:
 @pytest.fixture
 def runs(folder: Path) -> Any:  # noqa: ANN401
     """Yield a connection with the documented views and macros, over a data set of both recordings."""
-    assert dumped("1.opw", "2.opw", "-O", "parquet", "-o", "runs") == 0
+    assert run_dump("1.opw", "2.opw", "-O", "parquet", "-o", "runs") == 0
     connection = importlib.import_module("duckdb").connect(":memory:")
     connection.execute("SET threads = 1")
     connection.execute(STATEMENTS[0])
@@ -56,7 +56,7 @@ def runs(folder: Path) -> Any:  # noqa: ANN401
     connection.close()
 
 
-def intervals(capsys: pytest.CaptureFixture[str], name: str) -> list[dict[str, Any]]:
+def replay_intervals(capsys: pytest.CaptureFixture[str], name: str) -> list[dict[str, Any]]:
     capsys.readouterr()
     assert cli.main(["replay", name, "--json"]) == 0
     trees = map(json.loads, capsys.readouterr().out.splitlines())
@@ -73,7 +73,7 @@ def test_rows_read_back_match_replay(runs: Any, capsys: pytest.CaptureFixture[st
                 *(one["latency_ns"][key] for key in ("p50", "p99_9", "max")),
                 tree["interval_s"],
             )
-            for tree in intervals(capsys, name)
+            for tree in replay_intervals(capsys, name)
             for op, one in tree["ops"].items()
             if op in ("read", "write", "discard", "flush") or one["count"]
         }
@@ -107,7 +107,7 @@ def test_quantiles_in_sql_are_ours(runs: Any) -> None:  # noqa: ANN401
 def test_quantiles_of_a_day_match_those_of_the_summary(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert dumped("2.opw", "-O", "parquet", "-o", "runs") == 0
+    assert run_dump("2.opw", "-O", "parquet", "-o", "runs") == 0
     connection = importlib.import_module("duckdb").connect(":memory:")
     connection.execute(STATEMENTS[0])
     rows = {
@@ -130,12 +130,12 @@ def test_query_over_all_recordings_counts_every_request(runs: Any) -> None:  # n
 
 
 def test_rows_are_written_part_by_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "_MOST_ROWS", 8)
-    assert dumped("2.opw", "-O", "parquet", "-o", "parts") == 0
+    monkeypatch.setattr(parquet, "_MAX_ROWS", 8)
+    assert run_dump("2.opw", "-O", "parquet", "-o", "parts") == 0
     assert len(list((folder / "parts").rglob("*.parquet"))) > 2
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    assert dumped("2.opw", "-O", "parquet", "-o", "whole") == 0
+    assert run_dump("2.opw", "-O", "parquet", "-o", "whole") == 0
     duckdb = importlib.import_module("duckdb")
     query = "SELECT * FROM read_parquet('{}/*/*/*.parquet', hive_partitioning = true) ORDER BY ALL"
     parts, whole = (duckdb.sql(query.format(name)).fetchall() for name in ("parts", "whole"))
@@ -153,7 +153,7 @@ def test_rows_are_written_part_by_part(folder: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_no_model_leads_out_of_the_folder(model: str | None, name: str) -> None:
-    assert parquet.folder_name(model) == name
+    assert parquet.encode_folder_name(model) == name
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_contradictory_options_are_refused(
     folder: Path, options: tuple[str, ...], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "full").mkdir()
-    assert dumped(*options) == status
+    assert run_dump(*options) == status
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err
@@ -183,41 +183,41 @@ def test_missing_duckdb_names_the_install_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    assert dumped("1.opw", "-O", "parquet", "-o", "new") == 5
-    assert install_command(DUCKDB) in capsys.readouterr().err
+    assert run_dump("1.opw", "-O", "parquet", "-o", "new") == 5
+    assert build_install_command(DUCKDB) in capsys.readouterr().err
     assert not (folder / "new").exists()
 
 
-class Interrupted(ParquetRows):
+class InterruptedRows(ParquetRows):
     """Rows of a run with a Ctrl-C after its first file was written."""
 
-    def end(self) -> None:
-        super().end()
+    def finish_output(self) -> None:
+        super().finish_output()
         raise KeyboardInterrupt
 
 
-class Killed(ParquetRows):
+class KilledRows(ParquetRows):
     """Rows of a run that is killed."""
 
-    def end(self) -> None:
-        super().end()
+    def finish_output(self) -> None:
+        super().finish_output()
         os._exit(9)
 
 
 def test_interrupted_dump_leaves_no_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dump, "ParquetRows", Interrupted)
+    monkeypatch.setattr(dump, "ParquetRows", InterruptedRows)
     before = sorted(os.listdir())
-    assert dumped("1.opw", "2.opw", "-O", "parquet", "-o", "new") == 130
+    assert run_dump("1.opw", "2.opw", "-O", "parquet", "-o", "new") == 130
     assert sorted(os.listdir()) == before
 
 
 def test_killed_dump_leaves_no_file_under_the_final_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dump, "ParquetRows", Killed)
+    monkeypatch.setattr(dump, "ParquetRows", KilledRows)
     child = os.fork()
     if not child:
-        dumped("1.opw", "2.opw", "-O", "parquet", "-o", "new")
+        run_dump("1.opw", "2.opw", "-O", "parquet", "-o", "new")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     assert not (folder / "new").exists()
@@ -225,19 +225,19 @@ def test_killed_dump_leaves_no_file_under_the_final_name(
     assert left.startswith("new.unfinished-")
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    assert dumped("1.opw", "2.opw", "-O", "parquet", "-o", "new") == 0
+    assert run_dump("1.opw", "2.opw", "-O", "parquet", "-o", "new") == 0
 
 
 def test_name_that_another_program_took_during_the_dump_is_not_overwritten(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Overtaken(ParquetRows):
-        def end(self) -> None:
-            super().end()
+    class OvertakenRows(ParquetRows):
+        def finish_output(self) -> None:
+            super().finish_output()
             (folder / "new").mkdir(exist_ok=True)
 
-    monkeypatch.setattr(dump, "ParquetRows", Overtaken)
-    assert dumped("1.opw", "-O", "parquet", "-o", "new") == 3
+    monkeypatch.setattr(dump, "ParquetRows", OvertakenRows)
+    assert run_dump("1.opw", "-O", "parquet", "-o", "new") == 3
     assert "new" in capsys.readouterr().err
     assert os.listdir(folder / "new") == []
     assert sorted(os.listdir(folder)) == ["1.opw", "2.opw", "new"]

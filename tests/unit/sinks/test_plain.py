@@ -9,15 +9,15 @@ from dataclasses import replace
 import pytest
 
 from opwatch.samples.observation import Observation
-from opwatch.sinks.lines import HEADER, LEGEND, Lines
+from opwatch.sinks.lines import HEADER, LEGEND, TextLines
 from opwatch.sinks.plain import wide
-from opwatch.sinks.plain.ink import Ink, is_wanted
-from opwatch.sinks.plain.painting import LineKind, painted
+from opwatch.sinks.plain.ink import Ink, is_colour_wanted
+from opwatch.sinks.plain.painting import LineKind, paint_line
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.hist import Histogram
-from opwatch.trace.kernel_times import Awaited, KernelTimes
+from opwatch.trace.kernel_times import KernelTimes, MeanAwait
 from opwatch.trace.trust import Drift
-from tests.unit.sinks.test_jsonl import BUSY, observation, with_account
+from tests.unit.sinks.test_jsonl import BUSY, change_account, make_observation
 from tests.unit.support.samples import Op
 
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -30,33 +30,35 @@ class _Terminal(io.StringIO):
         return True
 
 
-def shown(observations: list[Observation], *, stream: io.StringIO | None = None, inked: bool = False) -> str:
+def format_observations(
+    observations: list[Observation], *, stream: io.StringIO | None = None, inked: bool = False
+) -> str:
     stream = stream or io.StringIO()
-    lines = Lines(stream, every_s=1.0, inked=inked)
+    lines = TextLines(stream, every_s=1.0, inked=inked)
     for one in observations:
-        lines.write(one)
+        lines.write_observation(one)
     return stream.getvalue()
 
 
 @pytest.fixture
 def watched() -> list[Observation]:
-    busy = observation(read=Op([20_000], [4096]), write=replace(BUSY, statuses={7: 3}))
-    busy = with_account(busy, no_drift=None)
-    lost = with_account(busy, overwritten=2)
-    return [busy, lost, observation(), replace(lost, final=True), replace(busy, final=True)]
+    busy = make_observation(read=Op([20_000], [4096]), write=replace(BUSY, statuses={7: 3}))
+    busy = change_account(busy, no_drift=None)
+    lost = change_account(busy, overwritten=2)
+    return [busy, lost, make_observation(), replace(lost, final=True), replace(busy, final=True)]
 
 
 @pytest.mark.parametrize("kind", LineKind)
 def test_painting_keeps_the_text(kind: LineKind, watched: list[Observation]) -> None:
-    for line in [*shown(watched).splitlines(), "", "|", " in queue", "a|b|c", "x  ! y  ! z"]:
-        assert "".join(text for text, _ in painted(line, kind)) == line
+    for line in [*format_observations(watched).splitlines(), "", "|", " in queue", "a|b|c", "x  ! y  ! z"]:
+        assert "".join(text for text, _ in paint_line(line, kind)) == line
 
 
 def test_lines_without_colours_are_the_same_text(watched: list[Observation]) -> None:
-    plain = shown(watched)
+    plain = format_observations(watched)
     assert "\x1b" not in plain
     assert LEGEND not in plain
-    assert _SGR.sub("", shown(watched, inked=True)).replace(LEGEND + "\n", "") == plain
+    assert _SGR.sub("", format_observations(watched, inked=True)).replace(LEGEND + "\n", "") == plain
     assert len(LEGEND) <= 80
 
 
@@ -65,11 +67,11 @@ def test_terminal_of_80_columns_shows_the_same_as_a_pipe(
 ) -> None:
     for columns in ("80", "119"):
         monkeypatch.setenv("COLUMNS", columns)
-        assert shown(watched, stream=_Terminal()) == shown(watched)
+        assert format_observations(watched, stream=_Terminal()) == format_observations(watched)
 
 
 def test_problems_are_highlighted(watched: list[Observation]) -> None:
-    text = shown(watched, inked=True)
+    text = format_observations(watched, inked=True)
     for wrong in (
         "  ! not traced: 2 requests, cause unknown",
         "write errors, medium: 3",
@@ -83,15 +85,15 @@ def test_problems_are_highlighted(watched: list[Observation]) -> None:
 
 
 def test_loss_with_a_known_cause_is_a_single_line_without_alarm() -> None:
-    lost = with_account(
-        observation(read=Op([20_000], [4096])),
+    lost = change_account(
+        make_observation(read=Op([20_000], [4096])),
         is_blind=True,
         overwritten=1,
         no_drift=None,
         drift={"read": Drift(1, 0)},
         byte_drift={"read": Drift(4096, 0)},
     )
-    text = shown([lost, replace(lost, final=True)], inked=True)
+    text = format_observations([lost, replace(lost, final=True)], inked=True)
     assert Ink.ALARM.value not in text
     summary = _SGR.sub("", text).partition("==")[2].replace("\n    ", " ")
     assert [line for line in summary.splitlines() if "not traced" in line] == [
@@ -101,16 +103,19 @@ def test_loss_with_a_known_cause_is_a_single_line_without_alarm() -> None:
 
 def test_the_errors_of_a_row_are_in_its_last_column() -> None:
     row = f"{'write':<7}" + " " * (len(HEADER) - 8) + "7"
-    assert painted(row, LineKind.ROW)[-1] == ("7", Ink.ALARM)
-    assert painted(row[:-1] + "0", LineKind.ROW)[-1] == ("0", Ink.PLAIN)
-    assert painted(f"{row}         4k", LineKind.ROW)[-1] == ("4k", Ink.PLAIN)
+    assert paint_line(row, LineKind.ROW)[-1] == ("7", Ink.ALARM)
+    assert paint_line(row[:-1] + "0", LineKind.ROW)[-1] == ("0", Ink.PLAIN)
+    assert paint_line(f"{row}         4k", LineKind.ROW)[-1] == ("4k", Ink.PLAIN)
 
 
 def test_a_wide_terminal_gets_more_columns(
     watched: list[Observation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    narrow, lines = shown(watched).splitlines(), shown(watched, stream=_Terminal()).splitlines()
+    narrow, lines = (
+        format_observations(watched).splitlines(),
+        format_observations(watched, stream=_Terminal()).splitlines(),
+    )
     assert HEADER + wide.HEADER.rstrip() in lines
     assert max(map(len, lines)) <= 120
     assert all(wider.startswith(line) for line, wider in zip(narrow[:3], lines, strict=False))
@@ -120,39 +125,39 @@ def test_a_wide_terminal_gets_more_columns(
 
 def test_wide_layout_has_iostats_columns(watched: list[Observation], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "119")
-    assert shown(watched, stream=_Terminal()) == shown(watched)
+    assert format_observations(watched, stream=_Terminal()) == format_observations(watched)
     monkeypatch.setenv("COLUMNS", "120")
-    wider = shown(watched, stream=_Terminal()).splitlines()
+    wider = format_observations(watched, stream=_Terminal()).splitlines()
     monkeypatch.setenv("COLUMNS", "132")
     nothing = [replace(one, kernel_times=None) for one in watched]
-    lines = shown(nothing, stream=_Terminal()).splitlines()
+    lines = format_observations(nothing, stream=_Terminal()).splitlines()
     assert HEADER + wide.HEADER + wide.TIMES_HEADER in lines
     assert max(map(len, lines)) <= 132
     assert all(line.startswith(short) for line, short in zip(lines[2:4], wider[2:4], strict=True))
     assert lines[2].split()[-2:] == ["-", "-"]
-    times = KernelTimes({"read": Awaited(1.25e6, 1e3)}, 0.417, 0.004, 3.5)
+    times = KernelTimes({"read": MeanAwait(1.25e6, 1e3)}, 0.417, 0.004, 3.5)
     known = [replace(one, kernel_times=times) for one in watched]
-    lines = shown(known, stream=_Terminal()).splitlines()
+    lines = format_observations(known, stream=_Terminal()).splitlines()
     assert lines[2].startswith("read ")
     assert lines[2].split()[-2:] == ["1.25m", "42"]
-    assert shown(known) == shown(nothing)
+    assert format_observations(known) == format_observations(nothing)
 
 
 def test_bars_show_the_latency_distribution() -> None:
     values = [500, 1500, 1500, 1_100_000, 1_100_000_000, 60_000_000_000]
-    bars = wide.shape(Histogram.of(LATENCY, values))
+    bars = wide.draw_latency_shape(Histogram.from_values(LATENCY, values))
     ruler = wide.HEADER.removeprefix("  mean size  ")
     # Values below a microsecond are in the first octave.
     assert bars[ruler.index("1u")] == "█"
     assert bars[ruler.index("1m")] == bars[ruler.index("1s")] == bars[-1] == "▃"
     assert bars.count(" ") == len(bars) - 4
-    assert wide.shape(Histogram.of(LATENCY, [10**6] * 10_000 + [10**9])).count("▁") == 1
+    assert wide.draw_latency_shape(Histogram.from_values(LATENCY, [10**6] * 10_000 + [10**9])).count("▁") == 1
 
 
 def test_control_sequences_in_names_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    evil = replace(observation(read=BUSY), device="sd\x1b[2J\u202e\n", origin="sd\x1b[2J\u202e\n")
-    text = shown([evil, replace(evil, final=True)], stream=_Terminal(), inked=True)
+    evil = replace(make_observation(read=BUSY), device="sd\x1b[2J\u202e\n", origin="sd\x1b[2J\u202e\n")
+    text = format_observations([evil, replace(evil, final=True)], stream=_Terminal(), inked=True)
     assert set(_SGR.findall(text)) <= {ink.value for ink in Ink} | {"\x1b[0m"}
     assert "\x1b" not in _SGR.sub("", text)
     assert "\u202e" not in text
@@ -164,7 +169,7 @@ def test_bars_are_ascii_on_ascii_terminals(monkeypatch: pytest.MonkeyPatch) -> N
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     monkeypatch.setattr(stream, "isatty", lambda: True)
-    Lines(stream).write(observation(read=BUSY))
+    TextLines(stream).write_observation(make_observation(read=BUSY))
     assert raw.getvalue().isascii()
     assert b"?" not in raw.getvalue()
 
@@ -193,7 +198,7 @@ def test_colours_depend_on_terminal_and_environment(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert is_wanted(choice, _Terminal() if terminal else io.StringIO()) is wanted
+    assert is_colour_wanted(choice, _Terminal() if terminal else io.StringIO()) is wanted
 
 
 def test_help_lists_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from opwatch.errors import UsageError
-from opwatch.sinks.rows import USUAL, CsvRows, JsonRows, field_of
+from opwatch.sinks.rows import DEFAULT_FIELDS, CsvRows, JsonRows, get_field
 from opwatch.tools import cli
-from tests.unit.sinks.test_jsonl import BUSY, observation
+from tests.unit.sinks.test_jsonl import BUSY, make_observation
 
 WITH_SLOW = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "3.opw.gz"
 RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "1.opw.gz"
 
 
-def table(text: str) -> list[dict[str, str]]:
+def parse_table(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
@@ -32,22 +32,22 @@ def kept(tmp_path: Path) -> str:
     return str(path)
 
 
-def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def run_command(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     assert cli.main(list(argv)) == 0
     return capsys.readouterr().out
 
 
-def intervals(capsys: pytest.CaptureFixture[str], kept: str, *options: str) -> list[dict[str, Any]]:
-    lines = printed(capsys, "replay", kept, "--json", *options).splitlines()
+def replay_intervals(capsys: pytest.CaptureFixture[str], kept: str, *options: str) -> list[dict[str, Any]]:
+    lines = run_command(capsys, "replay", kept, "--json", *options).splitlines()
     return [tree for tree in map(json.loads, lines) if tree["type"] == "interval"]
 
 
 def test_a_table_has_a_row_for_each_interval_and_none_for_the_summary() -> None:
     stream = io.StringIO()
     sink = CsvRows(stream, ("device", "ops.read.count", "ops.write.latency_ns.p99", "waf.waf", "unexplained"))
-    sink.write(observation(read=BUSY))
-    sink.write(observation(final=True, read=BUSY))
-    [row] = table(stream.getvalue())
+    sink.write_observation(make_observation(read=BUSY))
+    sink.write_observation(make_observation(final=True, read=BUSY))
+    [row] = parse_table(stream.getvalue())
     assert int(row["ops.read.count"]) == 3
     # Without writes and without a drive reading the fields are empty, not 0.
     assert (row["ops.write.latency_ns.p99"], row["waf.waf"]) == ("", "")
@@ -56,7 +56,7 @@ def test_a_table_has_a_row_for_each_interval_and_none_for_the_summary() -> None:
 
 def test_rows_of_json_have_the_chosen_fields_alone() -> None:
     stream = io.StringIO()
-    JsonRows(stream, ("device", "ops.read.count", "waf.waf")).write(observation(read=BUSY))
+    JsonRows(stream, ("device", "ops.read.count", "waf.waf")).write_observation(make_observation(read=BUSY))
     row = json.loads(stream.getvalue())
     assert row == {"device": row["device"], "ops.read.count": 3, "waf.waf": None}
 
@@ -72,30 +72,32 @@ def test_rows_of_json_have_the_chosen_fields_alone() -> None:
 )
 def test_a_field_that_does_not_exist_is_named(path: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        CsvRows(io.StringIO(), (path,)).write(observation(read=BUSY))
+        CsvRows(io.StringIO(), (path,)).write_observation(make_observation(read=BUSY))
 
 
 def test_default_fields_match_the_json(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
-    trees, rows = intervals(capsys, kept), table(printed(capsys, "dump", kept, "-O", "csv"))
+    trees, rows = replay_intervals(capsys, kept), parse_table(run_command(capsys, "dump", kept, "-O", "csv"))
     assert len(rows) == len(trees) > 3
     for tree, row in zip(trees, rows, strict=True):
-        assert tuple(row) == USUAL
+        assert tuple(row) == DEFAULT_FIELDS
         for path, cell in row.items():
-            value = field_of(tree, path)
+            value = get_field(tree, path)
             assert cell == ("" if value is None else value if isinstance(value, str) else json.dumps(value))
 
 
 def test_lines_without_selected_fields_match_replay(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, "dump", kept, "-O", "jsonl") == printed(capsys, "replay", kept, "--json")
+    assert run_command(capsys, "dump", kept, "-O", "jsonl") == run_command(capsys, "replay", kept, "--json")
 
 
 def test_a_part_in_longer_intervals(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("2", "--from", "1")
-    rows = table(printed(capsys, "dump", kept, *options, "-O", "csv", "-f", "begin_mono_ns,ops.read.count"))
-    trees = intervals(capsys, kept, *options)
+    rows = parse_table(
+        run_command(capsys, "dump", kept, *options, "-O", "csv", "-f", "begin_mono_ns,ops.read.count")
+    )
+    trees = replay_intervals(capsys, kept, *options)
     wanted = [(str(tree["begin_mono_ns"]), str(tree["ops"]["read"]["count"])) for tree in trees]
     assert [tuple(row.values()) for row in rows] == wanted
-    assert 0 < len(rows) < len(intervals(capsys, kept))
+    assert 0 < len(rows) < len(replay_intervals(capsys, kept))
 
 
 @pytest.mark.parametrize(
@@ -116,10 +118,10 @@ def test_contradictory_dump_options_are_refused(
 def test_slow_requests_are_rows_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "slow.opw"
     path.write_bytes(gzip.decompress(WITH_SLOW.read_bytes()))
-    rows = table(printed(capsys, "dump", str(path), "-O", "csv", "--slow"))
+    rows = parse_table(run_command(capsys, "dump", str(path), "-O", "csv", "--slow"))
     expected = [
         (tree["device"], str(one["latency_ns"]), one["name"] or "", one["submitter"] or "")
-        for tree in intervals(capsys, str(path))
+        for tree in replay_intervals(capsys, str(path))
         for one in sorted((tree["slow"] or {"requests": []})["requests"], key=lambda one: one["end_mono_ns"])
     ]
     assert len(expected) == 10
@@ -127,7 +129,9 @@ def test_slow_requests_are_rows_of_their_own(tmp_path: Path, capsys: pytest.Capt
         (row["device"], row["latency_ns"], row["name"].replace("?[31m", "\x1b[31m"), row["submitter"])
         for row in rows
     ] == expected
-    chosen = printed(capsys, "dump", str(path), "-O", "jsonl", "--slow", "-f", "device,queue_ns").splitlines()
+    chosen = run_command(
+        capsys, "dump", str(path), "-O", "jsonl", "--slow", "-f", "device,queue_ns"
+    ).splitlines()
     assert len(chosen) == 10
     assert all(json.loads(line).keys() == {"device", "queue_ns"} for line in chosen)
     assert cli.main(["dump", str(path), "-O", "openmetrics", "--slow"]) == 2
@@ -135,17 +139,17 @@ def test_slow_requests_are_rows_of_their_own(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_without_slow_requests_there_are_no_rows(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert table(printed(capsys, "dump", kept, "-O", "csv", "--slow")) == []
+    assert parse_table(run_command(capsys, "dump", kept, "-O", "csv", "--slow")) == []
 
 
 @pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@a"])
 def test_a_text_that_a_spreadsheet_would_run_is_quoted_and_a_number_is_not(name: str) -> None:
     stream = io.StringIO()
     sink = CsvRows(stream, ("device", "ops.read.count"))
-    sink.write(replace(observation(read=BUSY), device=name))
-    [row] = table(stream.getvalue())
+    sink.write_observation(replace(make_observation(read=BUSY), device=name))
+    [row] = parse_table(stream.getvalue())
     assert row["device"] == f"'{name}"
     assert row["ops.read.count"].isdecimal()
     lines = io.StringIO()
-    JsonRows(lines, ("device",)).write(replace(observation(read=BUSY), device=name))
+    JsonRows(lines, ("device",)).write_observation(replace(make_observation(read=BUSY), device=name))
     assert json.loads(lines.getvalue()) == {"device": name}

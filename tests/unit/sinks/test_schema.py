@@ -11,32 +11,32 @@ from typing import Any
 
 import pytest
 
-from opwatch.sinks.jsonl import document
-from opwatch.waf.live import Live, failed
-from tests.unit.sinks.test_jsonl import BUSY, observation
-from tests.unit.support.recordings import short_run, shown
-from tests.unit.support.runs import a_run
+from opwatch.sinks.jsonl import build_observation_document
+from opwatch.waf.live import CurrentWaf, make_failed
+from tests.unit.sinks.test_jsonl import BUSY, make_observation
+from tests.unit.support.recordings import format_run, generate_short_run
+from tests.unit.support.runs import generate_run
 
 SCHEMA: dict[str, Any] = json.loads(
     (Path(__file__).parents[3] / "docs" / "schema" / "watch.json").read_text()
 )
 
 
-def strict(schema: Any) -> Any:  # noqa: ANN401
+def forbid_extra_fields(schema: Any) -> Any:  # noqa: ANN401
     """Return the schema with undescribed fields forbidden."""
     if isinstance(schema, list):
-        return [strict(one) for one in schema]
+        return [forbid_extra_fields(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    closed = {name: strict(one) for name, one in schema.items()}
+    closed = {name: forbid_extra_fields(one) for name, one in schema.items()}
     if isinstance(schema.get("properties"), dict):
         closed["additionalProperties"] = False
     return closed
 
 
-def problems(line: dict[str, Any], schema: dict[str, Any] | None = None) -> list[str]:
+def find_problems(line: dict[str, Any], schema: dict[str, Any] | None = None) -> list[str]:
     """Return the schema violations of a line, for the type in the line."""
-    described = schema or strict(SCHEMA)
+    described = schema or forbid_extra_fields(SCHEMA)
     kind = "event" if line.get("type") == "event" else "observation"
     # Validating against a choice would only report that no alternative matched.
     part = {"$ref": f"#/$defs/{kind}", "$defs": described["$defs"]}
@@ -44,16 +44,16 @@ def problems(line: dict[str, Any], schema: dict[str, Any] | None = None) -> list
     return [f"{list(error.path)}: {error.message}" for error in validator.iter_errors(line)]
 
 
-def lines() -> list[dict[str, Any]]:
+def make_lines() -> list[dict[str, Any]]:
     """Return lines of runs, plus values missing from generated runs: firmware figures and queue time."""
-    runs = (a_run(9), short_run())
-    busy = observation(read=BUSY)
+    runs = (generate_run(9), generate_short_run())
+    busy = make_observation(read=BUSY)
     read = busy.interval.ops["read"]
     queued = replace(busy.interval, ops={"read": replace(read, queue=read.latency)})
-    figure = Live(1.5, 0.01, None, 60.0, 3e6, 1e4, "OCP log page C0h", 77)
-    every = [replace(busy, interval=queued, live=figure), replace(busy, live=failed("it is gone", 7))]
-    return [json.loads(line) for run in runs for line in shown(run).splitlines()] + [
-        json.loads(json.dumps(document(one))) for one in every
+    figure = CurrentWaf(1.5, 0.01, None, 60.0, 3e6, 1e4, "OCP log page C0h", 77)
+    every = [replace(busy, interval=queued, live=figure), replace(busy, live=make_failed("it is gone", 7))]
+    return [json.loads(line) for run in runs for line in format_run(run).splitlines()] + [
+        json.loads(json.dumps(build_observation_document(one))) for one in every
     ]
 
 
@@ -62,19 +62,19 @@ def test_schema_is_valid_json_schema() -> None:
 
 
 def test_every_line_matches_the_schema_exactly() -> None:
-    every = lines()
+    every = make_lines()
     assert {line["type"] for line in every} == {"interval", "summary", "event"}
     for name in ("waf", "discards", "slow", "owners", "arrival", "leaving"):
         assert any(line.get(name) for line in every), name
     assert any(line["discards"]["senders"] for line in every if line.get("discards"))
     for line in every:
-        assert not problems(line)
+        assert not find_problems(line)
 
 
 def test_busy_operations_with_errors_are_described() -> None:
-    tree = json.loads(json.dumps(document(observation(read=BUSY))))
+    tree = json.loads(json.dumps(build_observation_document(make_observation(read=BUSY))))
     assert tree["ops"]["read"]["errors_by_status"]
-    assert not problems(tree)
+    assert not find_problems(tree)
 
 
 def test_every_name_in_the_schema_is_printed() -> None:
@@ -82,16 +82,16 @@ def test_every_name_in_the_schema_is_printed() -> None:
     names = {name for part in SCHEMA["$defs"].values() for name in part["properties"]}
     printed: set[str] = set()
 
-    def collect(value: Any) -> None:  # noqa: ANN401
+    def collect_names(value: Any) -> None:  # noqa: ANN401
         if isinstance(value, dict):
             printed.update(value)
             for one in value.values():
-                collect(one)
+                collect_names(one)
         elif isinstance(value, list):
             for one in value:
-                collect(one)
+                collect_names(one)
 
-    collect(lines())
+    collect_names(make_lines())
     # No generated run has reads and writes that waited for a discard.
     assert names - printed <= {"op", "max_ns"}
 
@@ -107,11 +107,11 @@ def test_every_name_in_the_schema_is_printed() -> None:
     ],
 )
 def test_other_line_is_invalid(change: dict[str, Any], words: str) -> None:
-    line = {**next(line for line in lines() if line["type"] == "interval"), **change}
-    assert any(words in problem for problem in problems(line))
+    line = {**next(line for line in make_lines() if line["type"] == "interval"), **change}
+    assert any(words in problem for problem in find_problems(line))
 
 
 def test_line_with_unknown_fields_is_valid() -> None:
-    line = copy.deepcopy(lines()[0])
+    line = copy.deepcopy(make_lines()[0])
     line["more"] = line["trust"]["more"] = 1
-    assert not problems(line, SCHEMA)
+    assert not find_problems(line, SCHEMA)

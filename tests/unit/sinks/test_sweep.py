@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.sinks.sweep.document import document, plan_document
-from opwatch.sinks.sweep.plan import plan_lines
-from opwatch.sinks.sweep.table import lines
+from opwatch.sinks.sweep.document import build_plan_document, build_result_document
+from opwatch.sinks.sweep.plan import format_plan
+from opwatch.sinks.sweep.table import format_sweep
 from opwatch.steady.strict import StrictState, judge_strict
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = json.loads(
 SCALE = LevelScale(1 << 40)
 
 
-def _result(*wafs: float | None) -> SweepResult:
+def _make_result(*wafs: float | None) -> SweepResult:
     levels = parse_levels("0,7,28%", SCALE)[: len(wafs)]
     outcomes = tuple(
         LevelOutcome(
@@ -49,7 +49,7 @@ def _result(*wafs: float | None) -> SweepResult:
     return SweepResult("sda", "window", "random 4k", outcomes)
 
 
-def _problems(answer: dict[str, Any]) -> list[str]:
+def _find_problems(answer: dict[str, Any]) -> list[str]:
     """Return the schema violations of a document after a round trip through JSON."""
     # JSON has only these types.
     validator = importlib.import_module("jsonschema").Draft202012Validator(SCHEMA)
@@ -57,52 +57,52 @@ def _problems(answer: dict[str, Any]) -> list[str]:
 
 
 def test_document_matches_its_schema() -> None:
-    assert _problems(document(_result(5.7, 3.5, 1.9))) == []
-    assert _problems(document(_result(None, 3.5))) == []
-    broken = document(_result(5.7))
+    assert _find_problems(build_result_document(_make_result(5.7, 3.5, 1.9))) == []
+    assert _find_problems(build_result_document(_make_result(None, 3.5))) == []
+    broken = build_result_document(_make_result(5.7))
     broken["levels"][0]["opwatch"]["state"] = "fine"
-    assert _problems(broken)
+    assert _find_problems(broken)
 
 
 def test_table_reports_effective_spare_area_and_returns() -> None:
-    text = "\n".join(lines(document(_result(5.713, 3.522, 1.936))))
+    text = "\n".join(format_sweep(build_result_document(_make_result(5.713, 3.522, 1.936))))
     assert "behaves like 9.9 % of spare area" in text
     assert "up to 28 % every step has paid" in text
     assert all(len(line) <= 80 for line in text.split("\n"))
 
 
 def test_a_figure_that_is_missing_has_its_reason() -> None:
-    text = "\n".join(lines(document(_result(None, 3.517))))
+    text = "\n".join(format_sweep(build_result_document(_make_result(None, 3.517))))
     assert "0 %, no WAF: no pages" in text
     assert "no years: nobody says" in text
 
 
 def test_spare_area_is_not_fitted_without_a_measured_waf() -> None:
-    text = "\n".join(lines(document(_result(None, None))))
+    text = "\n".join(format_sweep(build_result_document(_make_result(None, None))))
     assert "no level amplifies" not in text
     assert "no WAF was measured: there is nothing to fit spare area to" in text
     assert "no level amplifies: there is no spare area to fit" in "\n".join(
-        lines(document(_result(1.0, 1.0)))
+        format_sweep(build_result_document(_make_result(1.0, 1.0)))
     )
 
 
 def test_models_of_uniform_writes_are_not_applied_to_other_loads() -> None:
-    shown = document(replace(_result(5.713, 3.522, 1.936), is_uniform=False))
-    assert _problems(shown) == []
+    shown = build_result_document(replace(_make_result(5.713, 3.522, 1.936), is_uniform=False))
+    assert _find_problems(shown) == []
     assert shown["fit"] is None
     assert {level["band"] for level in shown["levels"]} == {None}
     assert {level["predicted_waf"] for level in shown["levels"]} == {None}
-    text = " ".join(lines(shown))
+    text = " ".join(format_sweep(shown))
     assert "behaves like" not in text and "no level amplifies" not in text
     assert "this workload does not write everywhere alike" in text
 
 
 def test_model_results_are_labelled() -> None:
     model = ModelScale("big", 0.004, 2048, 65536, (0.004, 0.003))
-    result = _result(5.7, 3.5)
-    shown = document(SweepResult("x", "window", "w", result.outcomes, model=model))
-    assert _problems(shown) == []
-    text = " ".join(lines(shown))
+    result = _make_result(5.7, 3.5)
+    shown = build_result_document(SweepResult("x", "window", "w", result.outcomes, model=model))
+    assert _find_problems(shown) == []
+    text = " ".join(format_sweep(shown))
     assert "A MODEL of big" in text and "0.4 % of its size" in text
 
 
@@ -119,10 +119,10 @@ def test_model_results_are_labelled() -> None:
 )
 def test_other_documents_are_not_shown_as_sweeps(damage: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        list(lines(document(_result(5.7, 3.5)) | damage))
+        list(format_sweep(build_result_document(_make_result(5.7, 3.5)) | damage))
 
 
-def _plan(*refusals: SweepRefusal, speed: SweepSpeed | None = None) -> SweepPlan:
+def _make_plan(*refusals: SweepRefusal, speed: SweepSpeed | None = None) -> SweepPlan:
     levels = parse_levels("0,28%", SCALE)
     steps = plan_steps(levels, "window", SweepPace(), speed or SweepSpeed())
     return SweepPlan("sda", "window", "random 4k", levels, steps, refusals, life_reason="not rated")
@@ -130,32 +130,32 @@ def _plan(*refusals: SweepRefusal, speed: SweepSpeed | None = None) -> SweepPlan
 
 def test_plan_lists_every_step_and_the_obstacles() -> None:
     refusal = SweepRefusal("mounts", "sda1 is mounted at /", "unmount it")
-    plan = _plan(refusal)
-    text = "\n".join(plan_lines(plan))
+    plan = _make_plan(refusal)
+    text = "\n".join(format_plan(plan))
     assert text.count("discard the whole drive, 1.10 TB discarded") == 2
     assert "a sweep would be refused:\n  mounts: sda1 is mounted at /; unmount it" in text
     assert "time: not known" in text and "share of rated life: not known: not rated" in text
     assert text.endswith("nothing was written") and all(len(line) <= 80 for line in text.split("\n"))
-    assert _problems(plan_document(plan)) == []
+    assert _find_problems(build_plan_document(plan)) == []
 
 
 def test_a_plan_with_a_speed_has_a_time() -> None:
-    plan = _plan(speed=SweepSpeed(1e9, 1e8))
-    assert "time: " in "\n".join(plan_lines(plan)) and "not known, for want" not in "\n".join(
-        plan_lines(plan)
+    plan = _make_plan(speed=SweepSpeed(1e9, 1e8))
+    assert "time: " in "\n".join(format_plan(plan)) and "not known, for want" not in "\n".join(
+        format_plan(plan)
     )
-    assert _problems(plan_document(plan)) == []
+    assert _find_problems(build_plan_document(plan)) == []
 
 
 def test_plan_with_a_purge_of_unknown_duration_has_no_time() -> None:
-    plan = _plan(speed=SweepSpeed(1e9, 1e8))
+    plan = _make_plan(speed=SweepSpeed(1e9, 1e8))
     untold = SECURE_ERASE._replace(seconds=None)
     steps = plan_steps(plan.levels, "window", SweepPace(), SweepSpeed(1e9, 1e8), untold)
     plan = replace(plan, steps=steps)
-    text = "\n".join(plan_lines(plan))
+    text = "\n".join(format_plan(plan))
     assert "time: not known, for the drive does not tell how long its purge takes" in text
     assert "discarded" not in text
-    assert _problems(plan_document(plan)) == []
+    assert _find_problems(build_plan_document(plan)) == []
 
 
 def test_a_sweep_on_simulated_flash_is_kept_and_shown(
@@ -170,7 +170,7 @@ def test_a_sweep_on_simulated_flash_is_kept_and_shown(
     assert main(["sweep", "show", str(kept)]) == 0
     assert capsys.readouterr().out == shown
     assert main(["sweep", "show", str(kept), "--json"]) == 0
-    assert _problems(json.loads(capsys.readouterr().out)) == []
+    assert _find_problems(json.loads(capsys.readouterr().out)) == []
     assert main(words) == 2
     assert "exists already" in capsys.readouterr().err
 
@@ -201,7 +201,7 @@ def test_contradictory_sweep_options_are_refused(
 def test_plan_and_list_print_their_values(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", "plan", "--virtual", "wd-blue-1tb", "--rated", "400TB", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert _problems(plan) == [] and plan["life_ratio"]["least"] > 0.01 and plan["is_model"]
+    assert _find_problems(plan) == [] and plan["life_ratio"]["least"] > 0.01 and plan["is_model"]
     assert main(["sweep", "list", "--json"]) == 0
     names = json.loads(capsys.readouterr().out)
     assert [test["name"] for test in names["pts_tests"]][:2] == ["wsat", "iops"]
@@ -227,11 +227,11 @@ def test_damaged_sweep_documents_are_refused(path: Path, capsys: pytest.CaptureF
 
 
 def test_a_level_that_is_not_steady_has_no_number_and_leads_to_none() -> None:
-    steady, other = _result(5.713, 3.522).outcomes
+    steady, other = _make_result(5.713, 3.522).outcomes
     restless = replace(other, strict=judge_strict([ROUND] * 6, GROUND))
     result = SweepResult("sda", "window", "w", (steady, restless))
-    shown = document(result)
-    text = "\n".join(lines(shown))
+    shown = build_result_document(result)
+    text = "\n".join(format_sweep(shown))
     assert "3.52" not in text.split("behaves")[0].split("7 %, not reached")[0].split("\n7 %")[1]
     assert "7 %, not reached: host writes" in text
     assert shown["returns"] == [] and shown["fit"]["rms_ratio"] is None
@@ -240,15 +240,15 @@ def test_a_level_that_is_not_steady_has_no_number_and_leads_to_none() -> None:
 
 
 def test_level_disturbed_by_a_busy_host_keeps_only_its_waf() -> None:
-    steady, other = _result(5.713, 3.522).outcomes
+    steady, other = _make_result(5.713, 3.522).outcomes
     draw = random.Random(7)
     rounds = [replace(ROUND, ios=round(ROUND.ios * draw.gauss(1, 0.3))) for _ in range(40)]
     verdict = judge_strict(rounds, GROUND)
     assert verdict.state is StrictState.NOT_REACHED
     outcome = replace(other, figures=replace(other.figures, iops=4321.0), strict=verdict)
-    shown = document(SweepResult("sda", "window", "w", (steady, outcome)))
-    assert _problems(shown) == []
-    text = "\n".join(lines(shown))
+    shown = build_result_document(SweepResult("sda", "window", "w", (steady, outcome)))
+    assert _find_problems(shown) == []
+    text = "\n".join(format_sweep(shown))
     row = next(line for line in text.split("\n") if line.startswith("7 %") and line.endswith("no"))
     assert "3.52 ± 0.01" in row and "4321" not in text
     assert "7 %: its WAF is proven by itself, which noise of the host does not touch" in text
@@ -257,4 +257,4 @@ def test_level_disturbed_by_a_busy_host_keeps_only_its_waf() -> None:
     # Older documents lack the field and show no WAF.
     for level in shown["levels"]:
         del level["opwatch"]["is_waf_proven"]
-    assert "3.52 ±" not in "\n".join(lines(shown))
+    assert "3.52 ±" not in "\n".join(format_sweep(shown))

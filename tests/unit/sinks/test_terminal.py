@@ -21,14 +21,14 @@ import pytest
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 from opwatch.errors import OpwatchError
 from opwatch.sinks import terminal
-from opwatch.sinks.counters import lines as counter_lines
+from opwatch.sinks.counters import format_counters as counter_lines
 from opwatch.sinks.jsonl import JsonLines
-from opwatch.sinks.lines import Lines
+from opwatch.sinks.lines import TextLines
 from opwatch.sinks.rows import CsvRows, JsonRows
-from opwatch.sinks.terminal import OutputLost, Writer, say
+from opwatch.sinks.terminal import OutputLost, Writer, print_message
 from opwatch.tools import cli
-from opwatch.trim.audit.live import Discards, Sender
-from tests.unit.sinks.test_jsonl import BUSY, observation
+from opwatch.trim.audit.live import DiscardSummary, Sender
+from tests.unit.sinks.test_jsonl import BUSY, make_observation
 
 ROOT = Path(__file__).parents[3]
 # ESC, BEL, a newline, C1 (CSI as one byte), DEL, a right-to-left override and mark, a line separator, a lone
@@ -37,7 +37,7 @@ EVIL = "a\x1b[31mb\x07c\nd\x9b31me\x7ff\u202eg\u200fh\u2028i\udc9bj"
 SHOWN = "a?[31mb?c?d?31me?f?g?h?i?j"
 
 
-def printing_calls(source: str) -> list[str]:
+def find_printing_calls(source: str) -> list[str]:
     called = [ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     forbidden = ("sys.stdout.write", "sys.stderr.write", "stream.write", "out.write", "self._stream.write")
     return [name for name in called if name in ("print", "input", *forbidden)]
@@ -51,58 +51,60 @@ def test_only_the_terminal_module_prints() -> None:
         if not any(parent.is_symlink() for parent in path.parents) and path.name != "terminal.py"
     ]
     assert len(modules) > 100
-    calls_by_file = {str(path.relative_to(ROOT)): printing_calls(path.read_text()) for path in modules}
+    calls_by_file = {str(path.relative_to(ROOT)): find_printing_calls(path.read_text()) for path in modules}
     assert {name: calls for name, calls in calls_by_file.items() if calls} == {}
 
 
 def test_the_test_above_would_see_a_print() -> None:
-    assert printing_calls("if x:\n    print('x')") == ["print"]
-    assert printing_calls("sys.stderr.write('x')") == ["sys.stderr.write"]
+    assert find_printing_calls("if x:\n    print('x')") == ["print"]
+    assert find_printing_calls("sys.stderr.write('x')") == ["sys.stderr.write"]
 
 
-def harmless(text: str) -> bool:
+def is_harmless(text: str) -> bool:
     return all(char.isprintable() or char == "\n" for char in text)
 
 
-def by_lines(final: bool) -> str:
+def show_lines(final: bool) -> str:
     stream = io.StringIO()
     sender = Sender(EVIL, EVIL, EVIL, "discard", False, 1, 4096, 4096, 4096, 0)
-    interval = observation(final=final, read=BUSY)
-    discards = Discards((sender,), 1, 1, 1, 1, 4096, 1.0, 1.0, 5.0, (), 0)
-    Lines(stream).write(replace(interval, device=EVIL, origin=EVIL, level=EVIL, discards=discards))
+    interval = make_observation(final=final, read=BUSY)
+    discards = DiscardSummary((sender,), 1, 1, 1, 1, 4096, 1.0, 1.0, 5.0, (), 0)
+    TextLines(stream).write_observation(
+        replace(interval, device=EVIL, origin=EVIL, level=EVIL, discards=discards)
+    )
     return stream.getvalue()
 
 
-def by_json() -> str:
+def show_json() -> str:
     stream = io.StringIO()
-    JsonLines(stream).write(replace(observation(read=BUSY), device=EVIL))
+    JsonLines(stream).write_observation(replace(make_observation(read=BUSY), device=EVIL))
     assert json.loads(stream.getvalue())["device"] == EVIL.replace("\udc9b", "\ufffd")
     return stream.getvalue()
 
 
-def by_rows() -> str:
+def show_rows() -> str:
     stream = io.StringIO()
     for sink in (CsvRows(stream, ("device", "unexplained")), JsonRows(stream, ("device",))):
-        sink.write(replace(observation(read=BUSY), device=EVIL))
+        sink.write_observation(replace(make_observation(read=BUSY), device=EVIL))
     return stream.getvalue()
 
 
-def by_counters() -> str:
+def show_counters() -> str:
     stream = io.StringIO()
     reading = CounterReading(7, EVIL, 1, EVIL, Proof.SPEC, caveat=EVIL)
     counters = Report(
         DriveFacts(name=EVIL, model=EVIL, firmware=EVIL), {"host_written": reading}, {}, (EVIL,)
     )
-    Writer(stream).lines(counter_lines(counters))
+    Writer(stream).write_lines(counter_lines(counters))
     return stream.getvalue()
 
 
 SINKS: dict[str, Callable[[], str]] = {
-    "an interval": lambda: by_lines(False),
-    "a summary": lambda: by_lines(True),
-    "JSON": by_json,
-    "rows": by_rows,
-    "counters": by_counters,
+    "an interval": lambda: show_lines(False),
+    "a summary": lambda: show_lines(True),
+    "JSON": show_json,
+    "rows": show_rows,
+    "counters": show_counters,
 }
 
 
@@ -110,13 +112,13 @@ SINKS: dict[str, Callable[[], str]] = {
 def test_no_sink_lets_an_escape_through(name: str) -> None:
     text = SINKS[name]()
     assert "31m" in text
-    assert harmless(text)
+    assert is_harmless(text)
 
 
 def test_name_is_printed_on_a_single_line(capsys: pytest.CaptureFixture[str]) -> None:
-    Writer(sys.stdout).line(EVIL)
-    say(EVIL)
-    cli.report(OpwatchError(EVIL))
+    Writer(sys.stdout).write_line(EVIL)
+    print_message(EVIL)
+    cli.report_error(OpwatchError(EVIL))
     output = capsys.readouterr()
     assert output.out == SHOWN + "\n"
     assert output.err == f"opwatch: {SHOWN}\n" * 2
@@ -129,11 +131,14 @@ def test_printed_arguments_have_no_control_codes(argv: list[str], capsys: pytest
     with contextlib.suppress(SystemExit):
         assert cli.main(argv) == 2
     output = capsys.readouterr()
-    assert harmless(output.out + output.err)
+    assert is_harmless(output.out + output.err)
     assert output.err
 
 
-SHOW = "from opwatch.sinks.terminal import data, say; data().line('1 ± 2 µs é…'); say('1 ± 2')"
+SHOW = (
+    "from opwatch.sinks.terminal import open_stdout, print_message; "
+    "open_stdout().write_line('1 ± 2 µs é…'); print_message('1 ± 2')"
+)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +173,7 @@ def full_pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
     os.set_blocking(writing, True)
     stream = os.fdopen(writing, "w")
     yield reading, stream
-    terminal.be_patient()
+    terminal.allow_blocking()
     os.close(reading)
     stream.close()
 
@@ -184,7 +189,7 @@ def test_a_full_pipe_waits_for_its_reader(full_pipe: tuple[int, io.TextIOWrapper
 
     reader = threading.Thread(target=read_later)
     reader.start()
-    Writer(stream).lines(["y" * 100_000, "the end"])
+    Writer(stream).write_lines(["y" * 100_000, "the end"])
     reader.join(10)
     assert got.endswith(b"y" * 100_000 + b"\nthe end\n")
     assert os.get_blocking(stream.fileno()), "others share the pipe: it must stay as it was"
@@ -192,11 +197,11 @@ def test_a_full_pipe_waits_for_its_reader(full_pipe: tuple[int, io.TextIOWrapper
 
 def test_a_full_pipe_is_given_up_when_we_are_to_end(full_pipe: tuple[int, io.TextIOWrapper]) -> None:
     _, stream = full_pipe
-    threading.Timer(0.3, terminal.hurry).start()
+    threading.Timer(0.3, terminal.limit_blocking).start()
     begun = time.monotonic()
     with pytest.raises(OutputLost, match="nobody reads"):
-        Writer(stream).line("one more")
-    assert 0.3 + terminal.PATIENCE_S <= time.monotonic() - begun < 0.3 + terminal.PATIENCE_S + 3
+        Writer(stream).write_line("one more")
+    assert 0.3 + terminal.MAX_BLOCKED_S <= time.monotonic() - begun < 0.3 + terminal.MAX_BLOCKED_S + 3
     assert not fcntl.fcntl(stream.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK
 
 
@@ -236,7 +241,7 @@ def test_unwritable_standard_error_is_ignored() -> None:
 def test_json_has_no_half_of_a_surrogate_pair() -> None:
     """A name that is invalid UTF-8, or a foreign \\ud800: strict parsers refuse both."""
     stream = io.StringIO()
-    Writer(stream).json({"a\udcff": ["\ud800x", "\U0001f600", "\\ud800", 5, None], "b": ("\udc80",)})
+    Writer(stream).write_json({"a\udcff": ["\ud800x", "\U0001f600", "\\ud800", 5, None], "b": ("\udc80",)})
     text = stream.getvalue()
     assert json.loads(text) == {"a\ufffd": ["\ufffdx", "\U0001f600", "\\ud800", 5, None], "b": ["\ufffd"]}
     json.loads(text)["a\ufffd"][0].encode()

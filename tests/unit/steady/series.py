@@ -11,7 +11,7 @@ from opwatch.ftl import models
 from opwatch.ftl.drive import Drive, Policy, Workload
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round
-from opwatch.steady.strict import SteadyGround
+from opwatch.steady.strict import VerdictInputs
 
 _PAGE, _PAGES, _SUPERBLOCK = 4096, 1 << 17, 256
 _IOPS = 1000.0
@@ -30,15 +30,19 @@ class Series:
     noise: float = 0.0
 
     @property
-    def truth(self) -> float:
+    def true_waf(self) -> float:
         alpha = 1 + self.op_ratio
-        return models.greedy(alpha, _SUPERBLOCK) if self.policy is Policy.GREEDY else models.fifo(alpha)
+        return (
+            models.predict_greedy(alpha, _SUPERBLOCK)
+            if self.policy is Policy.GREEDY
+            else models.predict_fifo(alpha)
+        )
 
     @property
     def true_iops(self) -> float:
-        return _IOPS / self.truth
+        return _IOPS / self.true_waf
 
-    def rounds(self, drive_writes: float) -> Iterator[tuple[list[Round], SteadyGround]]:
+    def iter_rounds(self, drive_writes: float) -> Iterator[tuple[list[Round], VerdictInputs]]:
         """Yield all rounds so far and the basis of a verdict, after each round."""
         drive = Drive(
             {
@@ -52,17 +56,17 @@ class Series:
             }
         )
         if self.is_filled:
-            drive.fill()
+            drive.fill_drive()
         pages = round(_PAGES * self.round_ratio)
-        load, rounds, before = Workload(rng=1), list[Round](), drive.counters()
+        load, rounds, before = Workload(rng=1), list[Round](), drive.read_counters()
         draw, spread_of_time = random.Random(1), self.noise * math.sqrt(0.1 / self.round_ratio)
         while len(rounds) * self.round_ratio < drive_writes:
-            drive.run(load, pages)
-            now = drive.counters()
+            drive.run_load(load, pages)
+            now = drive.read_counters()
             nand = now["nand_write_bytes"] - before["nand_write_bytes"]
             waf = nand / (pages * _PAGE)
             slower = max(draw.gauss(1, spread_of_time), 0.1)
             rounds.append(Round(pages * _PAGE, slower * pages * waf / _IOPS, pages, waf * 1e5, nand))
             before = now
             spread = WriteSpread(now["valid_bytes"] / now["user_bytes"], 0.0, "model")
-            yield rounds, SteadyGround(_PAGES * _PAGE, now["physical_bytes"] - now["user_bytes"], spread)
+            yield rounds, VerdictInputs(_PAGES * _PAGE, now["physical_bytes"] - now["user_bytes"], spread)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import random
 
-from opwatch.steady.placing import FileMap, FileRun, joined_runs
+from opwatch.steady.placing import FileMap, FileRun, merge_runs
 
 
 def test_runs_adjacent_in_file_and_disk_are_joined() -> None:
     runs = [FileRun(500, 200, 50), FileRun(100, 0, 100), FileRun(200, 100, 100), FileRun(300, 250, 10)]
-    assert joined_runs(runs) == [FileRun(100, 0, 200), FileRun(500, 200, 50), FileRun(300, 250, 10)]
+    assert merge_runs(runs) == [FileRun(100, 0, 200), FileRun(500, 200, 50), FileRun(300, 250, 10)]
 
 
 def test_empty_map_is_the_drive_itself() -> None:
-    assert list(FileMap().parts(8192, 4096)) == [(8192, 4096)]
+    assert list(FileMap().map_write(8192, 4096)) == [(8192, 4096)]
 
 
 def test_each_byte_of_a_write_maps_to_its_place_in_the_file() -> None:
@@ -26,5 +26,7 @@ def test_each_byte_of_a_write_maps_to_its_place_in_the_file() -> None:
     placed = FileMap(runs)
     for _ in range(500):
         begin, length = rng.randrange(2000), rng.randrange(1, 200)
-        parts = [byte for first, count in placed.parts(begin, length) for byte in range(first, first + count)]
+        parts = [
+            byte for first, count in placed.map_write(begin, length) for byte in range(first, first + count)
+        ]
         assert parts == [byte_of[byte] for byte in range(begin, begin + length) if byte in byte_of]

@@ -35,13 +35,13 @@ def test_every_variable_has_to_be_steady_in_the_same_window() -> None:
 def test_verdict_after_25_rounds_is_not_reached_with_the_last_window() -> None:
     verdict = judge_pts({"iops": [1000.0 * 0.8**x for x in range(25)] + FLAT})
     assert not verdict.is_steady and verdict.rounds == 25 and verdict.window == (21, 25)
-    report = verdict.report()
+    report = verdict.to_report()
     assert report["not_reached"] is True
 
 
 def test_the_report_has_the_fields_that_the_specification_wants() -> None:
     [fit] = judge_pts({"iops": [98, 99, 100, 101, 102]}).fits
-    assert fit.report() == {
+    assert fit.to_report() == {
         "variable": "iops",
         "rounds": [1, 2, 3, 4, 5],
         "values": [98, 99, 100, 101, 102],

@@ -4,7 +4,7 @@ import pytest
 
 from opwatch.errors import UsageError
 from opwatch.steady.pts import judge_pts
-from opwatch.steady.pts_tests import PTS_TESTS, STEADY_FIELDS, pts_test
+from opwatch.steady.pts_tests import PTS_TESTS, STEADY_FIELDS, find_pts_test
 
 
 def test_tests_match_the_specification() -> None:
@@ -13,7 +13,7 @@ def test_tests_match_the_specification() -> None:
 
 
 def test_a_round_of_the_matrix_takes_56_minutes() -> None:
-    matrix = pts_test("iops")
+    matrix = find_pts_test("iops")
     assert len(matrix.points) == 56 and sum(point.seconds for point in matrix.points) == 56 * 60
 
 
@@ -29,9 +29,9 @@ def test_steady_points_belong_to_the_test(test: object) -> None:
 
 def test_report_has_the_fields_of_a_verdict() -> None:
     [fit] = judge_pts({"IOPS": [1.0] * 5}).fits
-    assert set(STEADY_FIELDS) <= set(fit.report())
+    assert set(STEADY_FIELDS) <= set(fit.to_report())
 
 
 def test_another_name_is_refused() -> None:
     with pytest.raises(UsageError, match="there are wsat, iops"):
-        pts_test("dirth")
+        find_pts_test("dirth")

@@ -9,19 +9,19 @@ from opwatch.ftl.drive import Policy
 from opwatch.steady.coverage import WriteMap, WriteSpread
 from opwatch.steady.pts import judge_pts
 from opwatch.steady.rounds import Round
-from opwatch.steady.strict import SteadyGround, StrictState, StrictVerdict, judge_strict
+from opwatch.steady.strict import StrictState, StrictVerdict, VerdictInputs, judge_strict
 from tests.unit.steady.series import Series
 
 SIZES = (0.002, 0.01, 0.05, 0.1, 0.25)
 EVERYWHERE = WriteSpread(1.0, 0.0, "test")
-GROUND = SteadyGround(1000, 100, EVERYWHERE)
+GROUND = VerdictInputs(1000, 100, EVERYWHERE)
 CALM = Round(100, 1.0, 100, 1e6, 200)
 
 
-def _first_pass(series: Series) -> StrictVerdict | None:
+def _find_first_pass(series: Series) -> StrictVerdict | None:
     """Return the first passing verdict, with a verdict per tenth of the drive as in a sweep."""
     step = max(round(0.1 / series.round_ratio), 1)
-    for rounds, ground in series.rounds(10):
+    for rounds, ground in series.iter_rounds(10):
         if len(rounds) % step == 0:
             verdict = judge_strict(rounds, ground)
             if verdict.state is StrictState.PASS:
@@ -36,10 +36,10 @@ def test_accepted_window_is_within_two_percent_of_the_true_value(
     op_ratio: float, is_filled: bool, round_ratio: float
 ) -> None:
     series = Series(op_ratio, is_filled, round_ratio)
-    verdict = _first_pass(series)
+    verdict = _find_first_pass(series)
     assert verdict and verdict.window
     whole = verdict.window.whole
-    assert whole.waf == pytest.approx(series.truth, rel=0.02)
+    assert whole.waf == pytest.approx(series.true_waf, rel=0.02)
     assert whole.iops == pytest.approx(series.true_iops, rel=0.02)
 
 
@@ -48,14 +48,14 @@ def test_accepted_window_is_within_two_percent_of_the_true_value(
 )
 def test_other_levels_and_collectors_are_accepted_correctly(op_ratio: float, policy: Policy) -> None:
     series = Series(op_ratio, True, 0.1, policy)
-    verdict = _first_pass(series)
-    assert verdict and verdict.window and verdict.window.whole.waf == pytest.approx(series.truth, rel=0.02)
+    verdict = _find_first_pass(series)
+    assert verdict and verdict.window and verdict.window.whole.waf == pytest.approx(series.true_waf, rel=0.02)
 
 
-def _pts_error(series: Series) -> float:
+def _compute_pts_error(series: Series) -> float:
     """Return the relative error of the IOPS that SNIA's rule accepts."""
     rounds: list[Round] = []
-    for rounds, _ in series.rounds(25 * series.round_ratio):
+    for rounds, _ in series.iter_rounds(25 * series.round_ratio):
         if len(rounds) == 25:
             break
     verdict = judge_pts({"iops": [one.iops for one in rounds]})
@@ -78,7 +78,7 @@ def _pts_error(series: Series) -> float:
 )
 def test_the_rule_of_snia_passes_on_the_plateau_too(series: Series, error: float) -> None:
     """SNIA's verdict is reported even if wrong: on a plateau no pages are collected and WAF is 1."""
-    assert _pts_error(series) == pytest.approx(error, abs=0.03)
+    assert _compute_pts_error(series) == pytest.approx(error, abs=0.03)
 
 
 def test_calm_rounds_pass() -> None:
@@ -96,7 +96,7 @@ def test_calm_rounds_pass() -> None:
         # Unmapped space is real spare area: 0.1 % of the used space matters if the spare area is 1 %.
         (
             [CALM] * 12,
-            SteadyGround(1000, 10, WriteSpread(0.9991, 0.0, "test")),
+            VerdictInputs(1000, 10, WriteSpread(0.9991, 0.0, "test")),
             "coverage: 99.91 % (test), wanted at least 99.99 %",
         ),
         ([CALM] * 6 + [replace(CALM, ios=90)] * 6, GROUND, "IOPS: at most"),
@@ -106,7 +106,7 @@ def test_calm_rounds_pass() -> None:
         ([replace(CALM, ios=80 + 40 * (i % 2)) for i in range(12)], GROUND, "IOPS: at most"),
     ],
 )
-def test_unproven_series_do_not_pass(rounds: list[Round], ground: SteadyGround, reason: str) -> None:
+def test_unproven_series_do_not_pass(rounds: list[Round], ground: VerdictInputs, reason: str) -> None:
     verdict = judge_strict(rounds, ground)
     assert verdict.state is StrictState.NOT_REACHED
     assert reason in verdict.reason
@@ -121,12 +121,12 @@ def test_unproven_series_do_not_pass(rounds: list[Round], ground: SteadyGround, 
     ],
 )
 def test_missing_measurements_leave_the_verdict_unproven(
-    rounds: list[Round], ground: SteadyGround, reason: str
+    rounds: list[Round], ground: VerdictInputs, reason: str
 ) -> None:
     verdict = judge_strict(rounds, ground)
     assert verdict.state is StrictState.UNPROVEN
     assert reason in verdict.reason
-    assert verdict.report()["state"] == "unproven"
+    assert verdict.to_report()["state"] == "unproven"
 
 
 @pytest.mark.parametrize("noisy", ["nand_bytes", "ios"])
@@ -145,7 +145,7 @@ def test_a_noisy_host_does_not_hide_that_the_flash_is_at_rest() -> None:
     verdict = judge_strict(rounds, GROUND)
     assert verdict.state is StrictState.PASS
     assert verdict.window and verdict.window.iops and 0.02 < verdict.window.iops.error <= 0.05
-    assert verdict.report()["iops_error_ratio"] == verdict.window.iops.error
+    assert verdict.to_report()["iops_error_ratio"] == verdict.window.iops.error
     # Without WAF there is no other proof, and such noise could hide a drift.
     blind = judge_strict([replace(one, nand_bytes=None) for one in rounds], GROUND)
     assert blind.state is StrictState.NOT_REACHED
@@ -166,10 +166,10 @@ def test_noise_of_the_host_does_not_cause_an_early_pass(
     op_ratio: float, is_filled: bool, round_ratio: float
 ) -> None:
     series = Series(op_ratio, is_filled, round_ratio, noise=0.05)
-    verdict = _first_pass(series)
+    verdict = _find_first_pass(series)
     assert verdict and verdict.window and verdict.window.iops
     whole = verdict.window.whole
-    assert whole.waf == pytest.approx(series.truth, rel=0.02)
+    assert whole.waf == pytest.approx(series.true_waf, rel=0.02)
     assert whole.iops == pytest.approx(series.true_iops, rel=0.02 + verdict.window.iops.error)
 
 
@@ -177,10 +177,10 @@ def test_noise_of_the_host_does_not_cause_an_early_pass(
 @pytest.mark.parametrize("op_ratio", [0.07, 0.28])
 def test_amplification_that_is_proven_by_itself_is_near_the_truth(op_ratio: float, is_filled: bool) -> None:
     series, count = Series(op_ratio, is_filled, 0.1, noise=0.5), 0
-    for rounds, ground in series.rounds(10):
+    for rounds, ground in series.iter_rounds(10):
         verdict = judge_strict(rounds, ground)
         if verdict.is_amplification_proven:
-            assert verdict.window and verdict.window.whole.waf == pytest.approx(series.truth, rel=0.02)
+            assert verdict.window and verdict.window.whole.waf == pytest.approx(series.true_waf, rel=0.02)
             count += verdict.state is StrictState.NOT_REACHED
     assert count > 10
 
@@ -194,29 +194,29 @@ def test_the_same_places_again_are_no_coverage() -> None:
     for number in range(10):
         same, other = random.Random(1), random.Random(number)
         for _ in range(UNITS):
-            again.add(same.randrange(UNITS) * 4096, 4096)
-            anew.add(other.randrange(UNITS) * 4096, 4096)
-    assert again.spread().coverage_ratio == pytest.approx(1 - 2.718281828**-1, abs=0.01)
-    assert anew.spread().coverage_ratio > 0.9999 and anew.spread().is_uniform
+            again.record_write(same.randrange(UNITS) * 4096, 4096)
+            anew.record_write(other.randrange(UNITS) * 4096, 4096)
+    assert again.measure_spread().coverage_ratio == pytest.approx(1 - 2.718281828**-1, abs=0.01)
+    assert anew.measure_spread().coverage_ratio > 0.9999 and anew.measure_spread().is_uniform
 
 
 def test_a_workload_with_a_hot_spot_is_not_uniform() -> None:
     draw, written = random.Random(3), WriteMap(UNITS * 4096)
-    written.add(0, UNITS * 4096, counted=False)
-    assert written.spread().is_uniform is None
+    written.record_write(0, UNITS * 4096, counted=False)
+    assert written.measure_spread().is_uniform is None
     for _ in range(UNITS):
         # One write in fifty goes to a hundredth of the drive.
         span = UNITS // 100 if draw.random() < 0.02 else UNITS
-        written.add(draw.randrange(span) * 4096, 4096)
-    spread = written.spread()
+        written.record_write(draw.randrange(span) * 4096, 4096)
+    spread = written.measure_spread()
     assert spread.coverage_ratio == 1.0 and spread.is_uniform is False
 
 
 def test_partial_units_and_bytes_outside_cover_no_unit() -> None:
     written = WriteMap(10 * 4096)
-    written.add(2048, 4096)
-    written.add(9 * 4096, 3 * 4096)
-    assert written.spread().coverage_ratio == 0.1
+    written.record_write(2048, 4096)
+    written.record_write(9 * 4096, 3 * 4096)
+    assert written.measure_spread().coverage_ratio == 0.1
 
 
 @pytest.mark.parametrize("units", [4, 32])
@@ -226,9 +226,9 @@ def test_large_writes_on_little_are_as_uniform_as_small_ones(units: int) -> None
     whole, draw = 25 * 256, random.Random(5)
     written = WriteMap(whole * 4096)
     for _ in range(40_000):
-        written.add(draw.randrange(whole // units) * units * 4096, units * 4096)
-    assert written.spread().is_uniform
+        written.record_write(draw.randrange(whole // units) * units * 4096, units * 4096)
+    assert written.measure_spread().is_uniform
     # A hot spot is still detected.
     for _ in range(4_000):
-        written.add(draw.randrange(whole // units // 50) * units * 4096, units * 4096)
-    assert written.spread().is_uniform is False
+        written.record_write(draw.randrange(whole // units // 50) * units * 4096, units * 4096)
+    assert written.measure_spread().is_uniform is False

@@ -9,6 +9,6 @@ BPF = Path(__file__).parents[3] / "bpf"
 _PROGRAM = re.compile(r'^SEC\("([a-z_]+/\w+)"\)\nint (\w+)\(', re.MULTILINE)
 
 
-def section_of(*files: str) -> dict[str, str]:
+def read_sections(*files: str) -> dict[str, str]:
     """Return program name -> section, for all source files of an object."""
     return {name: section for file in files for section, name in _PROGRAM.findall((BPF / file).read_text())}

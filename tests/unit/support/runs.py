@@ -20,10 +20,10 @@ from opwatch.counters.looks.sample import (
 )
 from opwatch.counters.reading import DriveFacts
 from opwatch.cpu import CpuTimes
-from opwatch.owners.cells import By, OwnedCounts, OwnerKind
+from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKind
 from opwatch.owners.sample import OwnerRow, OwnerSample
 from opwatch.samples.entries import Began, Blinded, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
-from opwatch.samples.entry_parts import first_moment
+from opwatch.samples.entry_parts import find_start_ns
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
@@ -31,7 +31,7 @@ from opwatch.trace.abi import LATENCY, OPS, SCALARS, SIZE, SLOTS, decode_sample
 from opwatch.trace.slow import Submitter
 from opwatch.trace.stat import KernelTicks, StatSample
 from opwatch.trace.trust import Reading
-from opwatch.trim.audit.flow import Amount, Flow, Origin, Stage, Trace, Who
+from opwatch.trim.audit.flow import Amount, Flow, Origin, SenderKind, Stage, Trace
 from opwatch.trim.audit.live import DiscardSample
 
 S = 10**9
@@ -40,7 +40,7 @@ BEGIN_NS = 7_000 * S
 WIDTH = len(SCALARS) + sum(SLOTS)
 
 
-class MadeUpRun:
+class GeneratedRun:
     """A watch of some disks with one-second intervals and every optional value present."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -54,7 +54,7 @@ class MadeUpRun:
         self._slow: dict[int, int] = {}
         self.rest_of_page = bytes(464)
 
-    def sample(self, place: int) -> DiskSample:
+    def make_sample(self, place: int) -> DiskSample:
         """Return the counts of disk `place` so far."""
         self._at_ns += 2000
         words, end_ns = self._words[place], self._at_ns + self._chance.randrange(1000)
@@ -72,7 +72,7 @@ class MadeUpRun:
         cpu = CpuTimes(4, 31_000 + spent * 7 // 5, 12_000 + spent // 3, 500 + spent // 50, 3)
         return DiskSample(self._disks[place], Reading(counters, stat, after), 0, anchor, cpu)
 
-    def work(self, place: int) -> None:
+    def add_second(self, place: int) -> None:
         """Add a second of work."""
         words = self._words[place]
         for op, (least, most) in enumerate(((9_000, 2 * 10**6), (20_000, 90_000))):
@@ -85,23 +85,23 @@ class MadeUpRun:
                     words[begin + SCALARS.index(name)] += by
                 place_of_max = begin + SCALARS.index("max_ns")
                 words[place_of_max] = max(words[place_of_max], latency)
-                words[begin + len(SCALARS) + LATENCY.slot(latency)] += 1
-                words[begin + len(SCALARS) + 2 * LATENCY.slots + SIZE.slot(size // 512)] += 1
+                words[begin + len(SCALARS) + LATENCY.find_slot(latency)] += 1
+                words[begin + len(SCALARS) + 2 * LATENCY.slots + SIZE.find_slot(size // 512)] += 1
 
-    def sleep(self, seconds: int) -> None:
+    def advance_time(self, seconds: int) -> None:
         self._at_ns += seconds * S
 
-    def shift(self, by_ns: int) -> None:
+    def delay_next_reading(self, by_ns: int) -> None:
         """Delay the next reading."""
         self._at_ns += by_ns
 
-    def discards(self, place: int) -> DiscardSample:
+    def make_discards(self, place: int) -> DiscardSample:
         name = self._disks[place].device
         amount = Amount(self._discarded, self._discarded << 20, self._discarded, 0, 5000, 900)
         return DiscardSample(
             disk=name,
             trace=Trace(
-                flows=(Flow(name, "259:0", Stage.BIO, "discard", Who.OTHER, 0, amount),),
+                flows=(Flow(name, "259:0", Stage.BIO, "discard", SenderKind.OTHER, 0, amount),),
                 origins=(
                     Origin(
                         disk=name,
@@ -109,7 +109,7 @@ class MadeUpRun:
                         comm="fstrim",
                         cgroup=77,
                         op="discard",
-                        who=Who.OTHER,
+                        who=SenderKind.OTHER,
                         count=self._discarded,
                         bytes=self._discarded << 20,
                         min_bytes=4096,
@@ -125,7 +125,7 @@ class MadeUpRun:
             is_chained=True,
         )
 
-    def owners(self, place: int) -> OwnerSample:
+    def make_owners(self, place: int) -> OwnerSample:
         """Assign half of the requests to one group, a third to a removed group, and the rest to no group."""
         counts: dict[int, dict[str, OwnedCounts]] = {2: {}, 3: {}}
         for number, op in enumerate(("read", "write")):
@@ -136,34 +136,34 @@ class MadeUpRun:
                 ops[op] = OwnedCounts(*(value // part for value in values))
         names = {2: f"/system.slice/docker-{'5a' * 32}.scope", 3: None}
         rows = (OwnerRow(OwnerKind.CGROUP, part, 0, names[part], ops) for part, ops in counts.items())
-        return OwnerSample(By.CGROUP, tuple(rows))
+        return OwnerSample(OwnerGrouping.CGROUP, tuple(rows))
 
-    def begin(self, place: int, name: str, *, late: bool = False) -> Began:
+    def add_disk(self, place: int, name: str, *, late: bool = False) -> Began:
         self._disks[place] = WatchedDisk(name, name, "requests by tp_btf", flush_queues=4)
         self._words[place] = [0] * (2 + len(OPS) * WIDTH)
-        first = self.sample(place)
+        first = self.make_sample(place)
         arrival = None
         if late:
             at_ns = first.reading.sample.end_ns
             arrival = Arrival(
-                first.anchor.wall(at_ns), at_ns, at_ns - S, {"read": 3}, None, "none is counted"
+                first.anchor.to_wall_time(at_ns), at_ns, at_ns - S, {"read": 3}, None, "none is counted"
             )
         text = f"{name} is watched" if late else ""
-        return Began(place, first, name, self.discards(place), arrival, text, self.owners(place))
+        return Began(place, first, name, self.make_discards(place), arrival, text, self.make_owners(place))
 
-    def tick(self, places: list[int]) -> Ticked:
+    def make_interval_entry(self, places: list[int]) -> Ticked:
         self._at_ns += S
         for place in places:
-            self.work(place)
+            self.add_second(place)
         if self._chance.random() < 0.3:
             self._discarded += 1
         return Ticked(
-            {place: self.sample(place) for place in places},
-            {place: self.discards(place) for place in places},
-            {place: self.owners(place) for place in places},
+            {place: self.make_sample(place) for place in places},
+            {place: self.make_discards(place) for place in places},
+            {place: self.make_owners(place) for place in places},
         )
 
-    def look(self, name: str, written: int) -> Looked:
+    def make_poll_entry(self, name: str, written: int) -> Looked:
         page = bytes(32) + written.to_bytes(16, "little") + self.rest_of_page
         answers = (
             DriveAnswer(NvmeCommand(CommandKind.LOG, 2), page),
@@ -185,17 +185,17 @@ class MadeUpRun:
             )
         )
 
-    def slowed(
+    def make_slow_entry(
         self, places: list[int], tick: Ticked | None = None, *, noted: int = 0, left_out: int = 0
     ) -> Slowed:
         """Add slow requests on each disk, in the interval that ends with these samples."""
         for place in places:
             self._slow[place] = self._slow.get(place, 0) + noted + left_out
-        requests = tuple(self._slow_request(place) for place in places for _ in range(noted))
-        at_ns = first_moment(tick) if tick else self._at_ns
+        requests = tuple(self._make_slow_request(place) for place in places for _ in range(noted))
+        at_ns = find_start_ns(tick) if tick else self._at_ns
         return Slowed(at_ns, 10**7, {place: self._slow[place] for place in places}, requests)
 
-    def _slow_request(self, place: int) -> SlowRequest:
+    def _make_slow_request(self, place: int) -> SlowRequest:
         chance = self._slow_chance
         submitter = chance.choice([*Submitter, None])
         return SlowRequest(
@@ -213,45 +213,45 @@ class MadeUpRun:
             cgroup=chance.choice((None, "/system.slice/fio.service")),
         )
 
-    def leave(self, place: int) -> Left:
-        last = self.sample(place)
+    def remove_disk(self, place: int) -> Left:
+        last = self.make_sample(place)
         at_ns = last.reading.sample.end_ns
-        leaving = Leaving(last.anchor.wall(at_ns), at_ns, "gone", "some of it may be another's")
-        return Left(place, last, leaving, "it has gone", self.discards(place), self.owners(place))
+        leaving = Leaving(last.anchor.to_wall_time(at_ns), at_ns, "gone", "some of it may be another's")
+        return Left(place, last, leaving, "it has gone", self.make_discards(place), self.make_owners(place))
 
-    def refuse(self) -> NotWatched:
+    def make_refused_entry(self) -> NotWatched:
         at = datetime.fromtimestamp(1_760_007_000.25, UTC)
         return NotWatched(Event("not_watched", "sdz", "sdz", at, self._at_ns, "sdz came and is not watched"))
 
-    def end(self, places: list[int]) -> Ended:
+    def make_end_entry(self, places: list[int]) -> Ended:
         return Ended(
-            {place: self.sample(place) for place in places},
-            {place: self.discards(place) for place in places},
+            {place: self.make_sample(place) for place in places},
+            {place: self.make_discards(place) for place in places},
             with_rest=True,
-            owners={place: self.owners(place) for place in places},
+            owners={place: self.make_owners(place) for place in places},
         )
 
 
-def a_run(seconds: int = 5, seed: int = 0) -> Iterator[RunEntry]:
+def generate_run(seconds: int = 5, seed: int = 0) -> Iterator[RunEntry]:
     """Two disks, a third that appears and leaves, one that cannot be watched, and drive readings."""
-    run = MadeUpRun(seed)
-    yield run.begin(0, "nvme0n1")
-    yield run.begin(1, "sda")
+    run = GeneratedRun(seed)
+    yield run.add_disk(0, "nvme0n1")
+    yield run.add_disk(1, "sda")
     places = [0, 1]
-    yield run.slowed(places)
+    yield run.make_slow_entry(places)
     for second in range(seconds):
-        tick = run.tick(places)
+        tick = run.make_interval_entry(places)
         if second % 2:
-            yield run.slowed(places, tick, noted=second % 5, left_out=second % 3)
+            yield run.make_slow_entry(places, tick, noted=second % 5, left_out=second % 3)
         yield tick
         if second % 3 == 0:
-            yield run.look("nvme0n1", 1000 + 7 * second)
+            yield run.make_poll_entry("nvme0n1", 1000 + 7 * second)
         if second == 1:
-            yield run.begin(2, "sdb", late=True)
+            yield run.add_disk(2, "sdb", late=True)
             places = [0, 1, 2]
         if second == seconds - 2 and 2 in places:
-            yield run.refuse()
+            yield run.make_refused_entry()
             yield Blinded(tick.samples[0].reading.sample.end_ns)
-            yield run.leave(2)
+            yield run.remove_disk(2)
             places = [0, 1]
-    yield run.end(places)
+    yield run.make_end_entry(places)

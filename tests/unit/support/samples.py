@@ -19,7 +19,7 @@ class Op:
     statuses: dict[int, int] = field(default_factory=dict)
     scalars: dict[str, int] = field(default_factory=dict)
 
-    def words(self) -> list[int]:
+    def encode_words(self) -> list[int]:
         values = {
             "completed": len(self.latency_ns),
             "bytes": sum(self.sizes),
@@ -38,22 +38,22 @@ class Op:
         ]
         slots = [0] * (2 * LATENCY.slots + SIZE.slots + abi.STATUSES)
         for value in self.latency_ns:
-            slots[LATENCY.slot(value)] += 1
+            slots[LATENCY.find_slot(value)] += 1
         for value in self.queue_ns:
-            slots[LATENCY.slots + LATENCY.slot(value)] += 1
+            slots[LATENCY.slots + LATENCY.find_slot(value)] += 1
         for size in self.sizes:
-            slots[2 * LATENCY.slots + SIZE.slot(size // 512)] += 1
+            slots[2 * LATENCY.slots + SIZE.find_slot(size // 512)] += 1
         for status, count in self.statuses.items():
             slots[2 * LATENCY.slots + SIZE.slots + status] += count
         return [values.get(name, 0) for name in names] + slots
 
 
-def raw_sample(at_ns: int, **ops: Op) -> bytes:
+def encode_sample(at_ns: int, **ops: Op) -> bytes:
     words = [at_ns, at_ns]
     for name in OPS:
-        words += ops.get(name, Op()).words()
+        words += ops.get(name, Op()).encode_words()
     return struct.pack(f"={len(words)}Q", *words)
 
 
-def sample(at_ns: int, **ops: Op) -> TargetSample:
-    return abi.decode_sample(raw_sample(at_ns, **ops))
+def make_sample(at_ns: int, **ops: Op) -> TargetSample:
+    return abi.decode_sample(encode_sample(at_ns, **ops))

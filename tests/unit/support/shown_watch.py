@@ -11,61 +11,61 @@ from pathlib import Path
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.observation import Event, Sink
-from opwatch.samples.source import show
-from opwatch.samples.story import Story
+from opwatch.samples.presenter import RunPresenter
+from opwatch.samples.source import present_run
 from opwatch.sinks.jsonl import JsonLines
-from opwatch.sinks.lines import Lines
-from opwatch.sinks.terminal import say
-from opwatch.tools.watching import Watching
-from tests.unit.support.recordings import record
+from opwatch.sinks.lines import TextLines
+from opwatch.sinks.terminal import print_message
+from opwatch.tools.watching import DiskWatcher
+from tests.unit.support.recordings import record_run
 
 
 class ShownWatch:
     """A Watching with entries that are shown immediately and kept."""
 
-    def __init__(self, watching: Watching, sink: Sink) -> None:
+    def __init__(self, watching: DiskWatcher, sink: Sink) -> None:
         self.entries: list[RunEntry] = []
-        self.story = Story()
+        self.story = RunPresenter()
         self._watching, self._sink = watching, sink
-        self._take(watching.begun())
+        self._show_entries(watching.make_initial_entries())
 
-    def vanished(self) -> str | None:
-        return self._watching.vanished()
+    def find_vanished(self) -> str | None:
+        return self._watching.find_vanished()
 
-    def absent(self) -> str | None:
-        return self._watching.absent()
+    def find_absent(self) -> str | None:
+        return self._watching.find_absent()
 
-    def look(self) -> None:
-        self._take(self._watching.look())
+    def scan_disks(self) -> None:
+        self._show_entries(self._watching.scan_disks())
 
-    def interval(self) -> None:
-        self._take(self._watching.interval())
+    def read_interval(self) -> None:
+        self._show_entries(self._watching.read_interval())
 
-    def summary(self, *, with_rest: bool) -> list[str]:
-        self._take(self._watching.summary(with_rest=with_rest))
+    def end_watch(self, *, with_rest: bool) -> list[str]:
+        self._show_entries(self._watching.end_watch(with_rest=with_rest))
         return self.story.unexplained
 
     def close(self) -> None:
         self._watching.close()
 
-    def _take(self, entries: Sequence[RunEntry]) -> None:
+    def _show_entries(self, entries: Sequence[RunEntry]) -> None:
         self.entries += entries
         for entry in entries:
-            for news in self.story.take(entry):
+            for news in self.story.process_entry(entry):
                 if isinstance(news, Event):
-                    say(news.text)
-                    self._sink.tell(news)
+                    print_message(news.text)
+                    self._sink.write_event(news)
                 else:
-                    self._sink.write(news)
+                    self._sink.write_observation(news)
 
 
-def shown_from_file(entries: Iterable[RunEntry], *, plain: bool) -> str:
+def format_from_file(entries: Iterable[RunEntry], *, plain: bool) -> str:
     """Return the output of a run after a round trip through a recording."""
     out = io.StringIO()
-    sink: Sink = Lines(out) if plain else JsonLines(out)
+    sink: Sink = TextLines(out) if plain else JsonLines(out)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.opw"
-        record(path, entries)
+        record_run(path, entries)
         with closing(RecordedRun(path)) as kept:
-            show(kept, Story(), sink, lambda _: None)
+            present_run(kept, RunPresenter(), sink, lambda _: None)
     return out.getvalue()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Leaf
 from opwatch.trace.trust import Reading
-from tests.unit.support.samples import Op, sample
+from tests.unit.support.samples import Op, make_sample
 
 
 class FakeTracer:
@@ -26,24 +26,24 @@ class FakeTracer:
     def read(self) -> list[Reading]:
         assert self.is_open
         return [
-            Reading(sample(1, read=Op([1000] * n, [4096] * n)), None, None, "there is no kernel here")
+            Reading(make_sample(1, read=Op([1000] * n, [4096] * n)), None, None, "there is no kernel here")
             for n in (self._reads.get(leaf.device.name, 0) for leaf in self.leaves)
         ]
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
         return self.read()
 
-    def misses(self) -> int | None:
+    def read_misses(self) -> int | None:
         return self._misses
 
-    def programs(self) -> list[tuple[str, int, int, int, int]]:
+    def list_programs(self) -> list[tuple[str, int, int, int, int]]:
         return [("rq_issue", 1, 0, 0, 0)]
 
     def close(self) -> None:
         self.is_open = False
 
 
-class Attaching:
+class FakeAttacher:
     """Attaches fake tracers and keeps them. `fails` makes the next attachment fail with this reason."""
 
     def __init__(self, misses: int | None = 0) -> None:

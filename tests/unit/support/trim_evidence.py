@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from opwatch.trim.audit.audit import Asked, AuditEvidence, ReadBack
-from opwatch.trim.audit.flow import Amount, Flow, Stage, Trace, Who
-from opwatch.trim.audit.question import FitrimAnswer
+from opwatch.trim.audit.fitrim import FitrimAnswer
+from opwatch.trim.audit.flow import Amount, Flow, SenderKind, Stage, Trace
 from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.stack import facts as kinds
 from opwatch.trim.stack.facts import LayerFacts
@@ -31,13 +31,13 @@ FACTS: dict[Kind, type[LayerFacts]] = {
 }
 
 
-def facts_of(kind: Kind, **facts: Said) -> LayerFacts:
+def make_facts(kind: Kind, **facts: Said) -> LayerFacts:
     """Return the facts of a layer's kind; for device mapper with a level, the RAID facts."""
     dm = kinds.DmRaidFacts if "level" in facts else kinds.DmFacts
     return FACTS.get(kind, dm)(**facts)  # type: ignore[arg-type]
 
 
-def layer(
+def make_layer(
     device: str,
     dev: str,
     kind: Kind = Kind.DISK,
@@ -58,18 +58,18 @@ def layer(
         target=target,
         label=label,
         below=tuple(below),
-        facts=facts_of(kind, **facts),
+        facts=make_facts(kind, **facts),
     )
 
 
-def stack(
+def make_stack(
     *layers: Layer, kind: str = "ext4", tops: Sequence[str] | None = None, options: tuple[str, ...] = ()
 ) -> Stack:
     names = tuple(tops) if tops else (layers[0].device,)
     return Stack(Filesystem("/m", kind, "/dev/x", layers[0].dev, options, names), layers)
 
 
-def flow(
+def make_flow(
     stage: Stage,
     dev: str,
     n_bytes: int,
@@ -77,7 +77,7 @@ def flow(
     disk: str = "",
     count: int = 1,
     status: int = 0,
-    who: Who = Who.OURS,
+    who: SenderKind = SenderKind.OURS,
     op: str = "discard",
     whole: int | None = None,
 ) -> Flow:
@@ -85,19 +85,21 @@ def flow(
     return Flow(disk, dev, stage, op, who, status, amount)
 
 
-def through(disk: str, dev: str, n_bytes: int, whole: int | None = None, who: Who = Who.OURS) -> list[Flow]:
+def make_disk_flows(
+    disk: str, dev: str, n_bytes: int, whole: int | None = None, who: SenderKind = SenderKind.OURS
+) -> list[Flow]:
     """Return the flows of a disk without faults."""
     return [
-        flow(stage, dev, n_bytes, disk=disk, whole=whole, who=who)
+        make_flow(stage, dev, n_bytes, disk=disk, whole=whole, who=who)
         for stage in (Stage.BIO, Stage.ISSUED, Stage.DONE)
     ]
 
 
-def extents(dev: str, n_bytes: int, count: int = 1) -> Flow:
-    return flow(Stage.FS_EXTENT, dev, n_bytes, count=count)
+def make_extent_flow(dev: str, n_bytes: int, count: int = 1) -> Flow:
+    return make_flow(Stage.FS_EXTENT, dev, n_bytes, count=count)
 
 
-def evidence(
+def make_evidence(
     before: Stack,
     flows: Iterable[Flow],
     claimed: int | None,
@@ -114,7 +116,7 @@ def evidence(
     return AuditEvidence(before, after or before, trace, Asked(), answer, True, read_back)
 
 
-def read_on(
+def make_read_back(
     by_device: Mapping[str, Mapping[ReadsAs, int]], maps: Mapping[str, SentinelMap] | None = None
 ) -> ReadBack:
     """Return the sentinels read back on these devices."""
@@ -126,7 +128,7 @@ def read_on(
 
 def with_facts(one: Stack, device: str, **facts: Said) -> Stack:
     """Return the stack with changed facts of one layer."""
-    layer = one.layer(device)
+    layer = one.find_layer(device)
     assert layer
     changed = replace(layer, facts=replace(layer.facts, **facts))  # type: ignore[arg-type]
     layers = [changed if other is layer else other for other in one.layers]
@@ -157,7 +159,7 @@ _STAGES = {
 _STATUS = {0: 0, -95: 1, -121: 5, -5: 10}
 
 
-def flows_of_log(text: str, disks: Mapping[str, str], block_bytes: int) -> list[Flow]:
+def parse_flows(text: str, disks: Mapping[str, str], block_bytes: int) -> list[Flow]:
     """Return a log of events as the flows that the programs would count."""
     amounts: defaultdict[tuple[Stage, str, int], Amount] = defaultdict(Amount)
     for line in text.splitlines():
@@ -176,6 +178,14 @@ def flows_of_log(text: str, disks: Mapping[str, str], block_bytes: int) -> list[
         key = stage, f"{parts[1]}:{parts[2]}", status
         amounts[key] = amounts[key].plus(Amount(1, n_bytes, 1, n_bytes))
     return [
-        Flow("" if stage is Stage.FS_EXTENT else disks[dev], dev, stage, "discard", Who.OURS, status, amount)
+        Flow(
+            "" if stage is Stage.FS_EXTENT else disks[dev],
+            dev,
+            stage,
+            "discard",
+            SenderKind.OURS,
+            status,
+            amount,
+        )
         for (stage, dev, status), amount in amounts.items()
     ]

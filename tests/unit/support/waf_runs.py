@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.unit.support.virtual_drive import MIB, MODELS, Model, Run, run
+from tests.unit.support.virtual_drive import MIB, MODELS, MeasuredRun, Model, measure_drive
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Scenario:
     settle: bool = True
     steps: int = 50
 
-    def run(self, model: Model, seed: int) -> Run:
+    def run(self, model: Model, seed: int) -> MeasuredRun:
         work = max(4 * 10**9, self.steps * model.nand_quantum)
-        return run(
+        return measure_drive(
             model,
             seed,
             work_bytes=work,
@@ -32,7 +32,7 @@ class Scenario:
             settle=self.settle,
         )
 
-    def necessary(self, model: Model, outcome: Run) -> float:
+    def compute_min_error(self, model: Model, outcome: MeasuredRun) -> float:
         """Return the smallest possible relative error in the worst case: a step of either counter, the age of
         a page at the start, and two polls at either end. The kernel's count is no better than the drive's,
         because only the drive shows that no write failed."""
@@ -46,7 +46,7 @@ class Scenario:
             aged = (self.refresh_s + 2 * self.every_s) / 2
             if not self.settle:
                 # With two pages the same holds at the end; a single page is from one moment at either end.
-                aged = 2 * self.every_s if model.is_one_page else 2 * aged
+                aged = 2 * self.every_s if model.has_shared_page else 2 * aged
             aged *= 1.5 / self.seconds
         return steps + aged
 
@@ -62,51 +62,55 @@ SCENARIOS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ScenarioRuns:
     """All runs of one drive in one scenario."""
 
     model: Model
     scenario: Scenario
-    runs: list[Run]
+    runs: list[MeasuredRun]
     seeds: range
 
     @property
-    def wrong(self) -> list[int]:
+    def wrong_seeds(self) -> list[int]:
         """Return the seeds with the true value outside the error."""
-        return [seed for seed, outcome in zip(self.seeds, self.runs, strict=True) if not outcome.holds()]
+        return [
+            seed for seed, outcome in zip(self.seeds, self.runs, strict=True) if not outcome.is_within_error()
+        ]
 
     @property
-    def answered(self) -> list[Run]:
+    def answered_runs(self) -> list[MeasuredRun]:
         return [outcome for outcome in self.runs if outcome.measured.waf is not None]
 
     @property
-    def errors(self) -> list[float]:
+    def relative_errors(self) -> list[float]:
         """Return the relative errors as printed, sorted."""
         return sorted(
             outcome.measured.error / outcome.measured.waf
-            for outcome in self.answered
+            for outcome in self.answered_runs
             if outcome.measured.waf and outcome.measured.error is not None
         )
 
     @property
-    def too_wide(self) -> list[float]:
+    def excess_errors(self) -> list[float]:
         """Return errors divided by the smallest possible error, if above one and a half."""
         ratios = [
-            outcome.measured.error / outcome.measured.waf / self.scenario.necessary(self.model, outcome)
-            for outcome in self.answered
+            outcome.measured.error
+            / outcome.measured.waf
+            / self.scenario.compute_min_error(self.model, outcome)
+            for outcome in self.answered_runs
             if outcome.measured.waf and outcome.measured.error is not None
         ]
         return [ratio for ratio in ratios if ratio > 1.5]
 
 
-def row(model: Model, scenario: Scenario, seeds: range) -> Row:
-    return Row(model, scenario, [scenario.run(model, seed) for seed in seeds], seeds)
+def run_scenario(model: Model, scenario: Scenario, seeds: range) -> ScenarioRuns:
+    return ScenarioRuns(model, scenario, [scenario.run(model, seed) for seed in seeds], seeds)
 
 
-def rows(seeds: range) -> Iterator[Row]:
+def run_scenarios(seeds: range) -> Iterator[ScenarioRuns]:
     for scenario in SCENARIOS:
         for model in MODELS:
-            yield row(model, scenario, seeds)
+            yield run_scenario(model, scenario, seeds)
 
 
-__all__ = ["MIB", "MODELS", "SCENARIOS", "Row", "Scenario", "row", "rows"]
+__all__ = ["MIB", "MODELS", "SCENARIOS", "ScenarioRuns", "Scenario", "run_scenario", "run_scenarios"]

@@ -4,47 +4,56 @@ import pytest
 
 from opwatch.errors import NotEnoughData
 from opwatch.ftl import models
-from opwatch.sweep.band import MeasuredLevel, band_at, collector_models, fit_spare, two_choices
+from opwatch.sweep.band import (
+    MeasuredLevel,
+    compute_band,
+    compute_two_choices_waf,
+    fit_spare,
+    make_collector_models,
+)
 
 CAPACITY = 10**12
 
 
 def test_two_choices_are_the_limit_of_the_finite_mean_field() -> None:
     for alpha in (1.07, 1.28, 2.0):
-        finite = [models.d_choices(alpha, pages, 2) / two_choices(alpha) - 1 for pages in (64, 256, 1024)]
+        finite = [
+            models.predict_d_choices(alpha, pages, 2) / compute_two_choices_waf(alpha) - 1
+            for pages in (64, 256, 1024)
+        ]
         assert finite == sorted(finite) and finite[-1] < 0
         assert finite[-1] == pytest.approx(0, abs=0.004)
 
 
 def test_the_band_is_in_order() -> None:
     for alpha in (1.07, 1.12, 1.28, 1.5):
-        band = band_at(alpha, 256)
+        band = compute_band(alpha, 256)
         assert band.small_greedy < band.greedy < band.fifo < band.two_choices
-    assert band_at(1.07).greedy == models.fifo(1.07)
+    assert compute_band(1.07).greedy == models.predict_fifo(1.07)
     # The published figures at (T-U)/U of 7 %.
-    assert band_at(1.07, 256).greedy == pytest.approx(7.597, abs=1e-3)
-    assert band_at(1.07).fifo == pytest.approx(7.817, abs=1e-3)
+    assert compute_band(1.07, 256).greedy == pytest.approx(7.597, abs=1e-3)
+    assert compute_band(1.07).fifo == pytest.approx(7.817, abs=1e-3)
 
 
-def _levels(model: str, spare: float) -> list[MeasuredLevel]:
-    [waf] = [one.waf for one in collector_models(256) if one.name == model]
+def _make_levels(model: str, spare: float) -> list[MeasuredLevel]:
+    [waf] = [one.waf for one in make_collector_models(256) if one.name == model]
     sizes = [int(CAPACITY / (1 + op)) for op in (0.0, 0.07, 0.12, 0.28, 0.5)]
     return [MeasuredLevel(used, waf((1 + spare) * CAPACITY / used)) for used in sizes]
 
 
 @pytest.mark.parametrize("model", ["two choices", "random"])
 def test_a_drive_is_known_by_its_levels(model: str) -> None:
-    fit = fit_spare(_levels(model, 0.11), 256)
-    assert fit.model.name == model and fit.is_one_class
-    assert fit.spare_ratio(CAPACITY) == pytest.approx(0.11, abs=1e-4)
+    fit = fit_spare(_make_levels(model, 0.11), 256)
+    assert fit.model.name == model and fit.has_one_class
+    assert fit.compute_spare_ratio(CAPACITY) == pytest.approx(0.11, abs=1e-4)
     assert fit.rms_ratio is not None and fit.rms_ratio < 1e-5
 
 
 def test_indistinguishable_models_are_both_named() -> None:
-    fit = fit_spare(_levels("greedy", 0.11), 256)
-    assert fit.alike == ("greedy", "FIFO") and not fit.is_one_class
-    assert fit.spare_ratio(CAPACITY) == pytest.approx(0.11, abs=1e-4)
-    single = fit_spare(_levels("random", 0.11)[:1])
+    fit = fit_spare(_make_levels("greedy", 0.11), 256)
+    assert fit.alike == ("greedy", "FIFO") and not fit.has_one_class
+    assert fit.compute_spare_ratio(CAPACITY) == pytest.approx(0.11, abs=1e-4)
+    single = fit_spare(_make_levels("random", 0.11)[:1])
     assert single.rms_ratio is None and len(single.alike) == 3
 
 

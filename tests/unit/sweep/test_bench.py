@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from opwatch.collectors.sweep.bench import SweepBench, SweepStopped, SweepTime, require_alone
+from opwatch.collectors.sweep.bench import SweepBench, SweepClock, SweepStopped, require_alone
 from opwatch.errors import RefusedError
 from opwatch.samples.end import End
 
 
-class Clock:
+class FakeClock:
     """A fake time: every wait takes its full length and ends as configured."""
 
     def __init__(self, ends: End) -> None:
@@ -22,7 +22,7 @@ class Clock:
     def now(self) -> float:
         return self.time
 
-    def wait(self, until: float) -> End:
+    def wait_until(self, until: float) -> End:
         self.waits += 1
         self.time = max(self.time, until)
         return self.ends
@@ -30,17 +30,17 @@ class Clock:
     def reap(self) -> None:
         raise AssertionError("nothing was started")
 
-    def follow(self, process: subprocess.Popen[bytes]) -> None:
+    def watch_process(self, process: subprocess.Popen[bytes]) -> None:
         raise AssertionError("nothing was started")
 
 
-def bench_of(clock: SweepTime, holds: Callable[[], bool] = lambda: True) -> SweepBench:
+def make_bench(clock: SweepClock, holds: Callable[[], bool] = lambda: True) -> SweepBench:
     """A bench with a time and a presence check only."""
-    rest = SimpleNamespace(name="sda", resume_words="opwatch sweep resume 20260101-000000-abcd")
+    rest = SimpleNamespace(name="sda", resume_command="opwatch sweep resume 20260101-000000-abcd")
     rest.disk = rest
     fields = dict.fromkeys(SweepBench.__dataclass_fields__, rest) | {
         "time": clock,
-        "presence": SimpleNamespace(holds=holds),
+        "presence": SimpleNamespace(is_same_device=holds),
     }
     return SweepBench(**fields)  # type: ignore[arg-type]  # what is not asked is nothing
 
@@ -48,20 +48,20 @@ def bench_of(clock: SweepTime, holds: Callable[[], bool] = lambda: True) -> Swee
 @pytest.mark.parametrize("seconds", [0, 0.5, 60])
 def test_a_signal_ends_any_pause(seconds: float) -> None:
     with pytest.raises(SweepStopped, match="resume 20260101-000000-abcd"):
-        bench_of(Clock(End.SIGNAL)).pass_time(seconds)
+        make_bench(FakeClock(End.SIGNAL)).wait_unless_stopped(seconds)
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 60])
 def test_a_drive_that_has_gone_ends_any_pause(seconds: float) -> None:
     with pytest.raises(RefusedError, match="has gone"):
-        bench_of(Clock(End.TICK), lambda: False).pass_time(seconds)
+        make_bench(FakeClock(End.TICK), lambda: False).wait_unless_stopped(seconds)
 
 
 def test_pause_takes_its_full_length() -> None:
-    clock = Clock(End.TICK)
-    bench_of(clock).pass_time(60)
+    clock = FakeClock(End.TICK)
+    make_bench(clock).wait_unless_stopped(60)
     assert clock.now() == 160
-    bench_of(clock).pass_time(0)
+    make_bench(clock).wait_unless_stopped(0)
     assert clock.now() == 160
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from opwatch.steady.strict import StrictState
-from opwatch.sweep.journal.file import begin
+from opwatch.sweep.journal.file import create_sweep_journal
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.room import FilesPlace
 from opwatch.tools.cli import main
-from opwatch.tools.commands.sweep.running import show
+from opwatch.tools.commands.sweep.running import print_outcomes
 from tests.unit.sweep.test_journal import RECORD, REQUEST
-from tests.unit.sweep.test_returns import VERDICT, outcomes
+from tests.unit.sweep.test_returns import VERDICT, make_outcomes
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def test_unproven_steady_state_is_not_a_success(
 ) -> None:
     measured = [
         replace(outcome, figures=RECORD.figures, strict=replace(VERDICT, state=state))
-        for outcome, state in zip(outcomes((1.0, 1.0), (1.0, 1.0)), states, strict=True)
+        for outcome, state in zip(make_outcomes((1.0, 1.0), (1.0, 1.0)), states, strict=True)
     ]
-    assert show(SweepState(REQUEST), measured, json=False) == status
+    assert print_outcomes(SweepState(REQUEST), measured, json=False) == status
     assert "nvme0n1" in capsys.readouterr().out
 
 
@@ -67,9 +67,9 @@ def test_a_model_has_windows_alone(verb: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_list_has_the_sweeps_that_were_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with begin(tmp_path, REQUEST) as journal:
-        journal.append("outcome", RECORD.document())
-        journal.append("changed", {"undo": "partition 1: 1048576 bytes from the begin"})
+    with create_sweep_journal(tmp_path, REQUEST) as journal:
+        journal.append_entry("outcome", RECORD.to_document())
+        journal.append_entry("changed", {"undo": "partition 1: 1048576 bytes from the begin"})
     (tmp_path / "20260102-000000-abcd.journal").write_text("{}\n")
     assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -84,8 +84,8 @@ def test_a_list_has_the_sweeps_that_were_begun(tmp_path: Path, capsys: pytest.Ca
 
 def test_list_names_leftover_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     request = replace(REQUEST, method="file", place=FilesPlace("/data", 0, 1 << 30))
-    with begin(tmp_path, request) as journal:
-        journal.append("changed", {"undo": "files in .opwatch-sweep-20260101-000000-abcd"})
+    with create_sweep_journal(tmp_path, request) as journal:
+        journal.append_entry("changed", {"undo": "files in .opwatch-sweep-20260101-000000-abcd"})
     assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "left at /data until it is resumed: files in .opwatch-sweep-20260101-000000-abcd" in text

@@ -12,26 +12,26 @@ from opwatch.fio.results import FioJob, FioLatency, FioOperation, FioReport
 from opwatch.sweep.figures import (
     RoundEvidence,
     WindowEvidence,
-    figures_of,
-    ground_of,
-    quantile_of,
-    round_of_evidence,
-    seconds_of,
+    compute_figures,
+    find_quantile,
+    make_round,
+    make_verdict_inputs,
+    sum_iops_by_second,
 )
 from opwatch.sweep.levels import LevelScale, OpLevel
 
 
-def operation(requests: int, bins: tuple[tuple[int, int], ...]) -> FioOperation:
+def make_operation(requests: int, bins: tuple[tuple[int, int], ...]) -> FioOperation:
     latency = FioLatency(requests, 1, 9, 5.0, 1.0, {}, bins)
     return FioOperation(requests, {"clat": latency} if requests else {}, requests * 4096, 2.0, 0, 0)
 
 
-def a_round(
+def make_round_evidence(
     logs: tuple[bytes, ...] = (), bins: tuple[tuple[int, int], ...] = ((100, 990), (900, 10))
 ) -> RoundEvidence:
-    idle = operation(0, ())
+    idle = make_operation(0, ())
     requests = sum(count for _, count in bins)
-    job = FioJob("a", 0, 0, 2.0, {"read": idle, "write": operation(requests, bins), "discard": idle}, {})
+    job = FioJob("a", 0, 0, 2.0, {"read": idle, "write": make_operation(requests, bins), "discard": idle}, {})
     parsed = tuple(parse_log(raw, f"log_iops.{at}.log") for at, raw in enumerate(logs, 1))
     return RoundEvidence(FioReport("fio-3.33", (job,), {}, None), parsed, cpu_s=0.5)  # type: ignore[arg-type]
 
@@ -41,24 +41,24 @@ def a_round(
     [(0.5, 100.0), (0.99, 100.0), (0.991, 900.0), (0.999, 900.0), (0.9991, None), (0.99999, None)],
 )
 def test_quantiles_are_of_counted_requests_or_none(share: float, value: float | None) -> None:
-    assert quantile_of({900: 10, 100: 990}, share) == value
+    assert find_quantile({900: 10, 100: 990}, share) == value
 
 
 def test_quantile_of_an_empty_histogram_is_none() -> None:
-    assert quantile_of({}, 0.5) is None
+    assert find_quantile({}, 0.5) is None
 
 
 @pytest.mark.parametrize(("flash", "spare"), [(1200, 300), (None, 600)])
 def test_spare_area_is_exact_or_an_upper_bound(flash: int | None, spare: int) -> None:
     mib = 1 << 20
     level = OpLevel("x", 900 * mib, LevelScale(1000 * mib), flash * mib if flash else None)
-    ground = ground_of(level, None)
+    ground = make_verdict_inputs(level, None)
     assert (ground.active_bytes, ground.spare_bytes) == (900 * mib, spare * mib)
     assert ground.spare_is_bound is (flash is None)
 
 
 def test_round_takes_its_values_from_fio() -> None:
-    one = round_of_evidence(a_round(), None)
+    one = make_round(make_round_evidence(), None)
     assert (one.host_bytes, one.seconds, one.ios, one.p99_ns, one.nand_bytes) == (
         4096000,
         2.0,
@@ -71,19 +71,26 @@ def test_round_takes_its_values_from_fio() -> None:
 def test_seconds_are_of_all_threads_and_whole() -> None:
     first = b"1000, 50, 1, 0, 0\n2000, 70, 1, 0, 0\n2400, 5, 1, 0, 0\n"
     second = b"1000, 5, 1, 0, 0\n2000, 7, 1, 0, 0\n2400, 900, 1, 0, 0\n"
-    assert seconds_of([a_round((first, second))]) == [55, 77]
-    assert seconds_of([a_round((first,)), a_round((second,))]) == [50, 70, 5, 7]
-    assert seconds_of([a_round((b"300, 5, 1, 0, 0\n",))]) == []
+    assert sum_iops_by_second([make_round_evidence((first, second))]) == [55, 77]
+    assert sum_iops_by_second([make_round_evidence((first,)), make_round_evidence((second,))]) == [
+        50,
+        70,
+        5,
+        7,
+    ]
+    assert sum_iops_by_second([make_round_evidence((b"300, 5, 1, 0, 0\n",))]) == []
 
 
 def test_a_mix_has_the_requests_of_both_directions_in_its_seconds() -> None:
     both = b"1000, 30, 0, 0, 0\n1000, 50, 1, 0, 0\n2000, 1, 0, 0, 0\n2000, 2, 1, 0, 0\n"
-    assert seconds_of([a_round((both,))]) == [80]
+    assert sum_iops_by_second([make_round_evidence((both,))]) == [80]
 
 
 def test_missing_figures_have_a_reason() -> None:
     log = b"1000, 50, 1, 0, 0\n2000, 70, 1, 0, 0\n2400, 5, 1, 0, 0\n"
-    figures = figures_of(WindowEvidence([a_round((log,)), a_round((log,))], why_untraced="no BTF"))
+    figures = compute_figures(
+        WindowEvidence([make_round_evidence((log,)), make_round_evidence((log,))], why_untraced="no BTF")
+    )
     assert figures.host.fio == 2 * 4096000
     assert (figures.iops, figures.cpu_ns_per_io) == (500, 5e5)
     assert figures.iops_worst_second == 50
@@ -97,19 +104,19 @@ def test_missing_figures_have_a_reason() -> None:
 
 def test_busiest_thread_shows_a_limit_of_the_host() -> None:
     """The mean CPU share of the busiest job over two equal rounds; None if fio reports no CPU time."""
-    one = a_round()
+    one = make_round_evidence()
     rounds = [
         replace(
             one,
-            report=replace(one.report, jobs=tuple(_with_cpu(one.report.jobs[0], share) for share in shares)),
+            report=replace(one.report, jobs=tuple(_set_cpu(one.report.jobs[0], share) for share in shares)),
         )
         for shares in ((30, 90), (70, 10))
     ]
-    figures = figures_of(WindowEvidence(rounds))
+    figures = compute_figures(WindowEvidence(rounds))
     assert figures.load_cpu_ratio == pytest.approx((0.9 + 0.7) / 2 + 0.05) and not figures.is_host_bound
-    assert figures_of(WindowEvidence([rounds[0]])).is_host_bound
-    assert figures_of(WindowEvidence([one])).load_cpu_ratio is None
+    assert compute_figures(WindowEvidence([rounds[0]])).is_host_bound
+    assert compute_figures(WindowEvidence([one])).load_cpu_ratio is None
 
 
-def _with_cpu(job: FioJob, percent: float) -> FioJob:
+def _set_cpu(job: FioJob, percent: float) -> FioJob:
     return replace(job, user_cpu_percent=percent, system_cpu_percent=5.0)

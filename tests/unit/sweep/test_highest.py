@@ -11,30 +11,30 @@ from hypothesis import strategies as st
 
 from opwatch.collectors.addresses import highest as module
 from opwatch.collectors.addresses import line
-from opwatch.collectors.addresses.highest import HighestAddress, require_whole
+from opwatch.collectors.addresses.highest import HighestAddress, require_full_size
 from opwatch.collectors.space.scsi import ScsiAnswer
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, Unsupported
 from opwatch.host.device import BlockDevice
 from opwatch.sweep.ata.commands import (
     AtaRegisters,
     decode_registers,
-    identify_command,
-    read_native_command,
-    set_max_command,
+    make_identify_command,
+    make_read_native_command,
+    make_set_max_command,
 )
-from tests.vm.guest.atadrive.ata import AtaDrive, TaskFile, Wishes
+from tests.vm.guest.atadrive.ata import AtaDrive, DriveConfig, TaskFile
 from tests.vm.guest.atadrive.disk import ScsiDisk
 
 SIZE, LEVEL = 16 << 20, 6 << 20
 
 
 def test_commands_match_the_standard() -> None:
-    assert identify_command().hex() == "85080e00000001000000000000" + "40ec00"
-    assert read_native_command(is_accessible=False).hex() == "850720" + "00" * 10 + "402700"
-    assert read_native_command(is_accessible=True).hex() == "850720" + "00" * 10 + "407800"
+    assert make_identify_command().hex() == "85080e00000001000000000000" + "40ec00"
+    assert make_read_native_command(is_accessible=False).hex() == "850720" + "00" * 10 + "402700"
+    assert make_read_native_command(is_accessible=True).hex() == "850720" + "00" * 10 + "407800"
     lba = 0x665544332211
-    assert set_max_command(lba, is_accessible=False).hex() == "85072000000000441155226633403700"
-    assert set_max_command(lba, is_accessible=True).hex() == "85072000010000441155226633407800"
+    assert make_set_max_command(lba, is_accessible=False).hex() == "85072000000000441155226633403700"
+    assert make_set_max_command(lba, is_accessible=True).hex() == "85072000010000441155226633407800"
 
 
 # The guest's disk (a LIO target) answers READ NATIVE MAX ADDRESS EXT with these bytes.
@@ -80,7 +80,7 @@ def test_any_sense_data_is_decoded_or_refused(rest: bytes, code: int) -> None:
 class Bench:
     """A drive, and a kernel that keeps the drive's size in a file. `meddle` is called before each command."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, wishes: Wishes) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, wishes: DriveConfig) -> None:
         self.drive = AtaDrive(wishes, folder / "log")
         self.scsi = ScsiDisk(self.drive, -1)
         self.meddle: Callable[[bytes], None] = lambda _: None
@@ -88,20 +88,20 @@ class Bench:
         (sysfs / "device").mkdir(parents=True)
         (sysfs / "size").write_text(f"{wishes.sectors - wishes.hidden}\n")
         self.disk = BlockDevice("sda", (8, 0), sysfs)
-        monkeypatch.setattr(line, "send_scsi", self.send)
+        monkeypatch.setattr(line, "send_scsi", self.answer_scsi)
         monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
 
-    def send(self, _: int, command: bytes, length: int, __: int, data: bytes) -> ScsiAnswer:
+    def answer_scsi(self, _: int, command: bytes, length: int, __: int, data: bytes) -> ScsiAnswer:
         self.meddle(command)
-        answer = self.scsi.answer(command, data)
+        answer = self.scsi.answer_command(command, data)
         return ScsiAnswer(not answer.status, answer.status, answer.data[:length], answer.sense)
 
     @property
-    def address(self) -> HighestAddress:
+    def max_address(self) -> HighestAddress:
         return HighestAddress(-1, self.disk)
 
 
-BenchOf = Callable[[Wishes], Bench]
+BenchOf = Callable[[DriveConfig], Bench]
 
 
 @pytest.fixture
@@ -109,71 +109,71 @@ def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BenchOf:
     return lambda wishes: Bench(tmp_path, monkeypatch, wishes)
 
 
-@pytest.mark.parametrize("wishes", [Wishes(), Wishes(has_area=False, has_accessible=True)])
-def test_max_address_is_lowered_and_raised_again(wishes: Wishes, bench_of: BenchOf) -> None:
+@pytest.mark.parametrize("wishes", [DriveConfig(), DriveConfig(has_area=False, has_accessible=True)])
+def test_max_address_is_lowered_and_raised_again(wishes: DriveConfig, bench_of: BenchOf) -> None:
     bench = bench_of(wishes)
-    require_whole(bench.address)
-    bench.address.set(LEVEL)
-    assert (bench.drive.current * 512, bench.address.shown_bytes()) == (LEVEL, LEVEL)
-    assert bench.address.native_bytes() == SIZE
-    bench.address.set(SIZE)
-    require_whole(bench.address)
+    require_full_size(bench.max_address)
+    bench.max_address.set_visible_bytes(LEVEL)
+    assert (bench.drive.current * 512, bench.max_address.read_visible_bytes()) == (LEVEL, LEVEL)
+    assert bench.max_address.read_native_bytes() == SIZE
+    bench.max_address.set_visible_bytes(SIZE)
+    require_full_size(bench.max_address)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "left"), [(Wishes(), SIZE), (Wishes(has_area=False, has_accessible=True), LEVEL)]
+    ("wishes", "left"), [(DriveConfig(), SIZE), (DriveConfig(has_area=False, has_accessible=True), LEVEL)]
 )
 def test_a_loss_of_power_undoes_set_max_and_not_its_successor(
-    wishes: Wishes, left: int, bench_of: BenchOf
+    wishes: DriveConfig, left: int, bench_of: BenchOf
 ) -> None:
     bench = bench_of(wishes)
-    bench.address.set(LEVEL)
+    bench.max_address.set_visible_bytes(LEVEL)
     bench.drive.lose_power()
-    assert bench.address.shown_bytes() == left
+    assert bench.max_address.read_visible_bytes() == left
 
 
 def test_interrupted_command_pair_is_repeated(bench_of: BenchOf) -> None:
     """SET MAX must directly follow READ NATIVE MAX, but smartd may send a command between the two."""
-    bench, left = bench_of(Wishes()), [2]
+    bench, left = bench_of(DriveConfig()), [2]
 
-    def meddle(command: bytes) -> None:
+    def insert_command(command: bytes) -> None:
         if command[14] == 0x37 and left[0]:
             left[0] -= 1
-            bench.drive.do(TaskFile(0, 0, 0, 0xE5))
+            bench.drive.run_task(TaskFile(0, 0, 0, 0xE5))
 
-    bench.meddle = meddle
-    bench.address.set(LEVEL)
-    assert (left, bench.address.shown_bytes()) == ([0], LEVEL)
+    bench.meddle = insert_command
+    bench.max_address.set_visible_bytes(LEVEL)
+    assert (left, bench.max_address.read_visible_bytes()) == ([0], LEVEL)
 
 
 def test_persistent_refusal_is_reported(bench_of: BenchOf) -> None:
-    bench = bench_of(Wishes(is_stubborn=True))
+    bench = bench_of(DriveConfig(is_stubborn=True))
     with pytest.raises(Unsupported, match=r"refuses SET MAX ADDRESS EXT .status 51h, error 04h: it aborts"):
-        bench.address.set(LEVEL)
-    assert bench.address.shown_bytes() == SIZE
+        bench.max_address.set_visible_bytes(LEVEL)
+    assert bench.max_address.read_visible_bytes() == SIZE
 
 
 def test_a_second_change_is_not_tried_again_and_again(bench_of: BenchOf) -> None:
-    bench = bench_of(Wishes(has_area=False, has_accessible=True, is_once=True))
-    bench.address.set(SIZE)
+    bench = bench_of(DriveConfig(has_area=False, has_accessible=True, is_once=True))
+    bench.max_address.set_visible_bytes(SIZE)
     with pytest.raises(Unsupported, match=r"refuses SET ACCESSIBLE MAX ADDRESS EXT .*was set once already"):
-        bench.address.set(LEVEL)
+        bench.max_address.set_visible_bytes(LEVEL)
     log = (bench.disk.sysfs.parent / "log").read_text()
     assert log.count("refused") == 1
 
 
 def test_address_hidden_by_another_tool_stays_hidden(bench_of: BenchOf) -> None:
-    bench = bench_of(Wishes(hidden=8192))
+    bench = bench_of(DriveConfig(hidden=8192))
     with pytest.raises(RefusedError, match="shows 12582912 of its 16777216 bytes"):
-        require_whole(bench.address)
+        require_full_size(bench.max_address)
 
 
 def test_size_mismatch_with_the_kernel_is_noticed(bench_of: BenchOf) -> None:
-    bench = bench_of(Wishes())
+    bench = bench_of(DriveConfig())
     (bench.disk.sysfs / "size").write_text("4096\n")
     with pytest.raises(RefusedError, match="and the kernel 2097152"):
-        require_whole(bench.address)
-    assert bench.address.rescan() == 2097152
+        require_full_size(bench.max_address)
+    assert bench.max_address.rescan() == 2097152
     assert (bench.disk.sysfs / "device" / "rescan").read_text() == "1"
 
 
@@ -187,14 +187,14 @@ def test_size_mismatch_with_the_kernel_is_noticed(bench_of: BenchOf) -> None:
 def test_failed_ioctl_is_reported(
     error: OSError, kind: type[OpwatchError], bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = bench_of(Wishes())
+    bench = bench_of(DriveConfig())
 
-    def send(*_: object) -> ScsiAnswer:
+    def raise_ioctl_error(*_: object) -> ScsiAnswer:
         raise error
 
-    monkeypatch.setattr(line, "send_scsi", send)
+    monkeypatch.setattr(line, "send_scsi", raise_ioctl_error)
     with pytest.raises(kind):
-        _ = bench.address
+        _ = bench.max_address
 
 
 SWALLOWED = ScsiAnswer(False, 2, b"", bytes.fromhex("7005200000000000"))
@@ -205,16 +205,16 @@ EMPTY = ScsiAnswer(True, 0, bytes(36), b"")
 def test_bridge_that_drops_ata_commands_is_reported(
     answer: ScsiAnswer, bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = bench_of(Wishes())
+    bench = bench_of(DriveConfig())
     monkeypatch.setattr(line, "send_scsi", lambda *_: answer)
     with pytest.raises(Unsupported, match="IDENTIFY DEVICE"):
-        _ = bench.address
+        _ = bench.max_address
 
 
 def test_bridge_that_returns_no_registers_is_reported(
     bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = bench_of(Wishes()).address
+    asked = bench_of(DriveConfig()).max_address
     monkeypatch.setattr(line, "send_scsi", lambda *_: EMPTY)
     with pytest.raises(Unsupported, match="what stands in its registers does not come back"):
-        asked.native_bytes()
+        asked.read_native_bytes()

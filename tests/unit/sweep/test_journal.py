@@ -13,13 +13,19 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import BadInput, OpwatchError, RefusedError, UsageError
-from opwatch.guard.budget import Budget, Health, overdrawn
+from opwatch.guard.budget import Budget, Health, find_overruns
 from opwatch.guard.identity import DiskIdentity
-from opwatch.load.workload import load
+from opwatch.load.workload import find_workload
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round
-from opwatch.steady.strict import SteadyGround
-from opwatch.sweep.journal.file import JournalFile, again, begin, journals, states
+from opwatch.steady.strict import VerdictInputs
+from opwatch.sweep.journal.file import (
+    JournalFile,
+    create_sweep_journal,
+    list_journals,
+    read_states,
+    reopen_sweep_journal,
+)
 from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.journal.results import LevelRecord
 from opwatch.sweep.journal.state import SweepState, parse_journal
@@ -33,7 +39,7 @@ REQUEST = SweepRequest(
     identity=DiskIdentity("nvme0n1", (259, 1), "boot", 3, 1 << 30, "M", "S1", None, 1),
     levels=parse_levels("0,10,28%", LevelScale(1 << 30), 1200 << 20),
     method="window",
-    pattern=load("jesd219"),
+    pattern=find_workload("jesd219"),
     pace=SweepPace(),
     budget=Budget(1 << 40),
     secret="x",
@@ -42,7 +48,7 @@ REQUEST = SweepRequest(
 RECORD = LevelRecord(
     place=1,
     rounds=tuple(Round(100 << 20, 1.5 + at / 100, 25600, 1e6, 3 * (100 << 20)) for at in range(30)),
-    ground=SteadyGround(976 << 20, 224 << 20, WriteSpread(1.0, -0.5, "fio"), spare_is_bound=True),
+    ground=VerdictInputs(976 << 20, 224 << 20, WriteSpread(1.0, -0.5, "fio"), spare_is_bound=True),
     figures=LevelFigures(
         host=HostBytes(None, 5, 6),
         nand_bytes=7,
@@ -56,44 +62,44 @@ RECORD = LevelRecord(
 )
 
 
-def written(folder: Path) -> Path:
+def write_journal(folder: Path) -> Path:
     """Write a journal with one finished level, one started level and one change still to undo."""
-    with begin(folder, REQUEST) as journal:
-        journal.append("step", {"level": 0, "kind": "fill", "write_bytes": 1000})
-        journal.append("outcome", RECORD.document())
-        journal.append("changed", {"undo": "delete partition 1"})
-        journal.append("changed", {"undo": "delete partition 2"})
-        journal.append("restored", {"undo": "delete partition 1"})
-        journal.append("of a later opwatch", {"level": "?"})
-        journal.append("step", {"level": 2, "kind": "round", "write_bytes": 500})
-        journal.append("stopped", {"reason": "SIGINT"})
+    with create_sweep_journal(folder, REQUEST) as journal:
+        journal.append_entry("step", {"level": 0, "kind": "fill", "write_bytes": 1000})
+        journal.append_entry("outcome", RECORD.to_document())
+        journal.append_entry("changed", {"undo": "delete partition 1"})
+        journal.append_entry("changed", {"undo": "delete partition 2"})
+        journal.append_entry("restored", {"undo": "delete partition 1"})
+        journal.append_entry("of a later opwatch", {"level": "?"})
+        journal.append_entry("step", {"level": 2, "kind": "round", "write_bytes": 500})
+        journal.append_entry("stopped", {"reason": "SIGINT"})
         return journal.path
 
 
 def test_journal_is_read_back_as_written(tmp_path: Path) -> None:
-    path = written(tmp_path / "sweeps")
+    path = write_journal(tmp_path / "sweeps")
     assert path.stat().st_mode & 0o777 == 0o600
-    journal, state = again(path.parent, path.stem)
+    journal, state = reopen_sweep_journal(path.parent, path.stem)
     journal.close()
     assert state.request == REQUEST
     assert state.records == {1: RECORD}
-    assert state.left == (0, 2)
+    assert state.remaining_levels == (0, 2)
     assert state.announced_bytes == 1500
     assert state.undo == ["delete partition 2"]
     assert state.stops == ["SIGINT"]
     assert not state.is_ended
-    outcome = state.records[1].outcome(state.request.levels[1])
-    assert outcome == RECORD.outcome(REQUEST.levels[1])
+    outcome = state.records[1].make_outcome(state.request.levels[1])
+    assert outcome == RECORD.make_outcome(REQUEST.levels[1])
     assert outcome.pts
     assert outcome.pts.is_steady
-    [(name, listed)] = states(path.parent)
+    [(name, listed)] = read_states(path.parent)
     assert name == path.stem
     assert isinstance(listed, SweepState)
-    assert listed.left == (0, 2)
+    assert listed.remaining_levels == (0, 2)
 
 
 def test_truncated_journal_continues_from_the_last_complete_entry(tmp_path: Path) -> None:
-    raw = written(tmp_path).read_bytes()
+    raw = write_journal(tmp_path).read_bytes()
     ends = [at + 1 for at, byte in enumerate(raw) if byte == ord("\n")]
     last = 0
     for size in range(ends[0], len(raw), 37):
@@ -107,12 +113,12 @@ def test_truncated_journal_continues_from_the_last_complete_entry(tmp_path: Path
 
 
 def test_entry_appended_after_a_truncated_entry_is_intact(tmp_path: Path) -> None:
-    path = written(tmp_path)
+    path = write_journal(tmp_path)
     os.truncate(path, path.stat().st_size - 7)
-    journal, state = again(tmp_path, path.stem)
+    journal, state = reopen_sweep_journal(tmp_path, path.stem)
     with journal:
         assert state.stops == []
-        journal.append("stopped", {"reason": "power"})
+        journal.append_entry("stopped", {"reason": "power"})
     assert parse_journal(path.read_bytes(), "it").stops == ["power"]
 
 
@@ -129,7 +135,7 @@ def test_entry_appended_after_a_truncated_entry_is_intact(tmp_path: Path) -> Non
     ],
 )
 def test_another_first_entry_is_refused(change: dict[str, object], tmp_path: Path) -> None:
-    first, _, rest = written(tmp_path).read_bytes().partition(b"\n")
+    first, _, rest = write_journal(tmp_path).read_bytes().partition(b"\n")
     changed = json.dumps(json.loads(first) | change).encode()
     with pytest.raises(BadInput, match="it: line 1"):
         parse_journal(changed + b"\n" + rest, "it")
@@ -142,44 +148,44 @@ def test_another_first_entry_is_refused(change: dict[str, object], tmp_path: Pat
         b"x",
         b'{"entry":"step","write_bytes":-1}',
         b'{"entry":"outcome","level":9}',
-        json.dumps({"entry": "outcome", **replace(RECORD, place=3).document()}).encode(),
+        json.dumps({"entry": "outcome", **replace(RECORD, place=3).to_document()}).encode(),
     ],
 )
 def test_damage_in_the_middle_is_reported_with_its_line(line: bytes, tmp_path: Path) -> None:
-    first, _, rest = written(tmp_path).read_bytes().partition(b"\n")
+    first, _, rest = write_journal(tmp_path).read_bytes().partition(b"\n")
     with pytest.raises(BadInput, match="line 2"):
         parse_journal(b"\n".join((first, line, rest)), "it")
 
 
 def test_second_writer_of_a_journal_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path)
+    path = write_journal(tmp_path)
     with JournalFile(path), pytest.raises(RefusedError, match="is running"):
-        again(tmp_path, path.stem)
+        reopen_sweep_journal(tmp_path, path.stem)
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("")
     (tmp_path / f"{REQUEST.name}.journal").symlink_to(tmp_path / "mine")
     with pytest.raises(RefusedError, match="is a link"):
-        begin(tmp_path, REQUEST)
+        create_sweep_journal(tmp_path, REQUEST)
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", ".hidden", "nothing", "x" * 200])
 def test_unknown_name_is_reported(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        again(tmp_path, name)
-    assert journals(tmp_path) == []
+        reopen_sweep_journal(tmp_path, name)
+    assert list_journals(tmp_path) == []
 
 
 _FULL = """
 import sys
 from pathlib import Path
 from opwatch.errors import OpwatchError
-from opwatch.sweep.journal.file import again
-journal, state = again(Path(sys.argv[1]), sys.argv[2])
+from opwatch.sweep.journal.file import reopen_sweep_journal
+journal, state = reopen_sweep_journal(Path(sys.argv[1]), sys.argv[2])
 try:
     while True:
-        journal.append("stopped", {"reason": "x" * 100})
+        journal.append_entry("stopped", {"reason": "x" * 100})
 except OpwatchError as error:
     print(error)
 """
@@ -187,14 +193,14 @@ except OpwatchError as error:
 
 def test_a_full_disk_leaves_whole_entries(tmp_path: Path) -> None:
     """A file at its size limit fails in the middle of an entry, like a file on a full disk."""
-    path = written(tmp_path)
+    path = write_journal(tmp_path)
     limit = path.stat().st_size + 1000
 
-    def no_more() -> None:
+    def limit_file_size() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     argv = [sys.executable, "-c", _FULL, str(tmp_path), path.stem]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, preexec_fn=no_more)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, preexec_fn=limit_file_size)
     assert "make room, then opwatch sweep resume" in done.stdout
     state = parse_journal(path.read_bytes(), "it")
     assert state.cut_bytes == 0
@@ -204,29 +210,36 @@ def test_a_full_disk_leaves_whole_entries(tmp_path: Path) -> None:
 def test_failure_to_create_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OpwatchError, match="no journal can be kept"):
-        begin(tmp_path / "file" / "sweeps", REQUEST)
+        create_sweep_journal(tmp_path / "file" / "sweeps", REQUEST)
 
 
 def test_the_life_of_a_drive_is_that_of_the_whole_sweep(tmp_path: Path) -> None:
-    with begin(tmp_path, REQUEST) as journal:
-        journal.append("health", {"percentage_used": 3})
-        journal.append("stopped", {"reason": "a signal"})
-        journal.append("health", {"percentage_used": 4})
-    journal, state = again(tmp_path, REQUEST.name)
+    with create_sweep_journal(tmp_path, REQUEST) as journal:
+        journal.append_entry("health", {"percentage_used": 3})
+        journal.append_entry("stopped", {"reason": "a signal"})
+        journal.append_entry("health", {"percentage_used": 4})
+    journal, state = reopen_sweep_journal(tmp_path, REQUEST.name)
     journal.close()
     now = Health(host_bytes=7, percentage_used=5, celsius=40)
-    assert state.since_begin(now) == replace(now, percentage_used=3)
-    assert SweepState(REQUEST).since_begin(now) == now
-    [reason] = overdrawn(state.allowed(None), state.since_begin(now), now, 0, "nvme0n1")
+    assert state.find_health_baseline(now) == replace(now, percentage_used=3)
+    assert SweepState(REQUEST).find_health_baseline(now) == now
+    [reason] = find_overruns(
+        state.find_remaining_budget(None), state.find_health_baseline(now), now, 0, "nvme0n1"
+    )
     assert "2 % of its rated life" in reason.what and "--max-life" in reason.remedy
-    assert overdrawn(state.allowed(None, 2), state.since_begin(now), now, 0, "nvme0n1") == []
-    assert state.allowed(None, None, 40).celsius == 40
-    assert state.allowed(5, 2) == Budget(5, 2)
+    assert (
+        find_overruns(
+            state.find_remaining_budget(None, 2), state.find_health_baseline(now), now, 0, "nvme0n1"
+        )
+        == []
+    )
+    assert state.find_remaining_budget(None, None, 40).celsius == 40
+    assert state.find_remaining_budget(5, 2) == Budget(5, 2)
 
 
 def test_resume_command_names_the_journal_folder(tmp_path: Path) -> None:
-    with begin(tmp_path, REQUEST) as journal:
-        assert journal.resume_words == f"opwatch sweep resume {REQUEST.name} --journals {tmp_path}"
+    with create_sweep_journal(tmp_path, REQUEST) as journal:
+        assert journal.resume_command == f"opwatch sweep resume {REQUEST.name} --journals {tmp_path}"
     for name in ("", "../x", ".x", "y" * 200, "other"):
         with pytest.raises(UsageError, match=f"there are: {REQUEST.name}"):
-            again(tmp_path, name)
+            reopen_sweep_journal(tmp_path, name)

@@ -4,7 +4,7 @@ import pytest
 
 from opwatch.errors import UsageError
 from opwatch.sweep.levels import LevelScale, OpShare, parse_levels
-from opwatch.sweep.methods import METHODS, method_of
+from opwatch.sweep.methods import METHODS, find_method
 
 GIB = 1 << 30
 SCALE = LevelScale(100 * GIB)
@@ -71,7 +71,7 @@ def test_a_level_needs_flash_to_move_data_with() -> None:
 
 
 def test_methods_are_known_by_name() -> None:
-    assert method_of("window").is_persistent is False
+    assert find_method("window").is_persistent is False
     assert len({method.name for method in METHODS}) == len(METHODS)
     with pytest.raises(UsageError, match="there are window, partition"):
-        method_of("magic")
+        find_method("magic")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.collectors.sweep import offers as offers_module
-from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
+from opwatch.collectors.sweep.offers import find_method_refusal, find_purge_refusal
 from opwatch.counters.decode.identify import (
     LENGTH,
     Controller,
@@ -22,14 +22,14 @@ from opwatch.counters.decode.identify import (
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.fields import Fields
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.sweep.ata.offers import decode_identify, decode_offers
-from opwatch.sweep.journal.request import request_of
+from opwatch.sweep.ata.offers import decode_features, decode_identify
+from opwatch.sweep.journal.request import parse_request
 from opwatch.sweep.journal.undo import HighestUndo, PartitionUndo, parse_undo
 from opwatch.sweep.levels import LevelScale, parse_levels
-from opwatch.sweep.methods import METHODS, SWEPT
+from opwatch.sweep.methods import METHODS, SWEEP_METHODS
 from opwatch.sweep.namespace.offer import NamespaceOffer
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, plan_steps
-from opwatch.sweep.purges import PURGES, purge_of
+from opwatch.sweep.purges import PURGES, find_purge
 from tests.unit.sweep.namespace.test_offer import OFFER
 from tests.unit.sweep.namespace.test_sanitize import OFFER as SANITIZED
 from tests.unit.sweep.test_journal import REQUEST
@@ -41,20 +41,20 @@ DRIVE = Controller(can_format=True, manages_namespaces=True, most_namespaces=256
 ALONE = Namespace(lba_bytes=512)
 
 
-def page(name: str, kind: str = "good") -> bytes:
+def read_page(name: str, kind: str = "good") -> bytes:
     return bytes.fromhex((FIXTURES / kind / "guard" / f"{name}.hex").read_text())
 
 
-def with_words(**words: int) -> bytes:
+def encode_with_words(**words: int) -> bytes:
     """Return QEMU's page with changed IDENTIFY words."""
-    changed = bytearray(page("page-89-qemu"))
+    changed = bytearray(read_page("page-89-qemu"))
     for name, value in words.items():
         at = 60 + 2 * int(name.removeprefix("w"))
         changed[at : at + 2] = value.to_bytes(2, "little")
     return bytes(changed)
 
 
-def a_disk(folder: Path, name: str, ata_page: bytes | None = None) -> BlockDevice:
+def make_disk(folder: Path, name: str, ata_page: bytes | None = None) -> BlockDevice:
     sysfs = folder / "block" / name
     (sysfs / "device").mkdir(parents=True)
     (sysfs / "size").write_text("2048\n")
@@ -86,50 +86,52 @@ def test_nvme_identify_lists_the_offers() -> None:
 
 def test_ata_identify_lists_the_offers() -> None:
     # QEMU has READ NATIVE MAX ADDRESS, but not the feature set.
-    assert features(page("page-89-qemu")) == (False, False, False, False, False)
-    assert features(with_words(w82=0x0402, w85=0x0402)) == (True, False, True, False, False)
+    assert list_features(read_page("page-89-qemu")) == (False, False, False, False, False)
+    assert list_features(encode_with_words(w82=0x0402, w85=0x0402)) == (True, False, True, False, False)
     # The feature is supported but not enabled.
-    assert features(with_words(w82=0x0402, w85=0x0002)) == (False, False, True, False, False)
-    assert features(with_words(w82=0x0002, w128=0x0009)) == (False, False, True, True, False)
-    assert features(with_words(w82=0x0002, w128=0x0005)) == (False, False, True, False, True)
+    assert list_features(encode_with_words(w82=0x0402, w85=0x0002)) == (False, False, True, False, False)
+    assert list_features(encode_with_words(w82=0x0002, w128=0x0009)) == (False, False, True, True, False)
+    assert list_features(encode_with_words(w82=0x0002, w128=0x0005)) == (False, False, True, False, True)
     later = {"w86": 0x8000, "w87": 0x4000, "w119": 0x4100}
-    assert features(with_words(**later)) == (False, True, False, False, False)
+    assert list_features(encode_with_words(**later)) == (False, True, False, False, False)
     # Words 83, 86 and 119 can declare the other words invalid.
-    assert not any(features(with_words(w82=0x0402, w85=0x0402, w83=0xFFFF)))
-    assert not any(features(with_words(**later | {"w86": 0})))
-    assert not any(features(with_words(**later | {"w119": 0xFFFF})))
+    assert not any(list_features(encode_with_words(w82=0x0402, w85=0x0402, w83=0xFFFF)))
+    assert not any(list_features(encode_with_words(**later | {"w86": 0})))
+    assert not any(list_features(encode_with_words(**later | {"w119": 0xFFFF})))
 
 
 def test_ata_identify_gives_size_and_serial() -> None:
-    plain = decode_offers(page("page-89-qemu"))
+    plain = decode_features(read_page("page-89-qemu"))
     assert (plain.sectors, plain.sector_bytes, plain.serial) == QEMU
-    large = decode_offers(with_words(w83=0x4400, w106=0x5000, w117=2048, w118=0, w101=1))
+    large = decode_features(encode_with_words(w83=0x4400, w106=0x5000, w117=2048, w118=0, w101=1))
     assert (large.sectors, large.sector_bytes) == (1 << 16, 4096)
     with pytest.raises(BadInput, match="IDENTIFY DEVICE of 511 bytes"):
         decode_identify(bytes(511))
 
 
-def features(raw: bytes) -> tuple[bool, ...]:
-    it = decode_offers(raw)
+def list_features(raw: bytes) -> tuple[bool, ...]:
+    it = decode_features(raw)
     return (it.has_protected_area, it.has_accessible_max, it.has_security, it.is_frozen, it.is_locked)
 
 
 @pytest.mark.parametrize("name", ["page-89-short", "page-89-atapi"])
 def test_a_damaged_page_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="page 89h"):
-        decode_offers(page(name, "bad"))
+        decode_features(read_page(name, "bad"))
 
 
 @given(st.binary(max_size=600))
 def test_any_page_is_decoded_or_refused(raw: bytes) -> None:
     try:
-        decode_offers(raw)
+        decode_features(raw)
     except BadInput:
         assert len(raw) < 572 or raw[1] != 0x89 or raw[56] != 0xEC
 
 
-def of_nvme(folder: Path, method: str, controller: Controller, namespace: Namespace = ALONE) -> str | None:
-    return method_refusal(a_disk(folder, "nvme0n1"), method, lambda _: (controller, namespace))
+def find_nvme_refusal(
+    folder: Path, method: str, controller: Controller, namespace: Namespace = ALONE
+) -> str | None:
+    return find_method_refusal(make_disk(folder, "nvme0n1"), method, lambda _: (controller, namespace))
 
 
 @pytest.mark.parametrize(
@@ -143,27 +145,27 @@ def of_nvme(folder: Path, method: str, controller: Controller, namespace: Namesp
 def test_no_namespace_is_replaced(
     controller: Controller, namespace: Namespace, why: str, tmp_path: Path
 ) -> None:
-    assert why in (of_nvme(tmp_path, "namespace", controller, namespace) or "")
+    assert why in (find_nvme_refusal(tmp_path, "namespace", controller, namespace) or "")
 
 
 def test_namespace_is_replaced_if_no_reason_is_against(tmp_path: Path) -> None:
-    disk = a_disk(tmp_path, "nvme0n1")
+    disk = make_disk(tmp_path, "nvme0n1")
 
-    def refused(offer: NamespaceOffer) -> str | None:
-        return method_refusal(disk, "namespace", lambda _: (DRIVE, ALONE), lambda _: offer)
+    def find_refusal(offer: NamespaceOffer) -> str | None:
+        return find_method_refusal(disk, "namespace", lambda _: (DRIVE, ALONE), lambda _: offer)
 
-    assert refused(OFFER) is None
-    two = refused(replace(OFFER, allocated=(1, 2), is_zoned=True))
+    assert find_refusal(OFFER) is None
+    two = find_refusal(replace(OFFER, allocated=(1, 2), is_zoned=True))
     assert (two or "").startswith(
         "nvme0n1 has other namespaces than this one (1): there are 1, 2; and it has"
     )
 
 
 def test_drive_that_cannot_be_queried_is_refused(tmp_path: Path) -> None:
-    def ask(_: BlockDevice) -> tuple[Controller, Namespace]:
+    def refuse_identify(_: BlockDevice) -> tuple[Controller, Namespace]:
         raise OpwatchError("Identify needs CAP_SYS_ADMIN")
 
-    refused = method_refusal(a_disk(tmp_path, "nvme0n1"), "namespace", ask)
+    refused = find_method_refusal(make_disk(tmp_path, "nvme0n1"), "namespace", refuse_identify)
     assert refused == (
         "whether nvme0n1 offers namespace management cannot be asked: Identify needs CAP_SYS_ADMIN"
     )
@@ -173,40 +175,40 @@ def test_drive_that_cannot_be_queried_is_refused(tmp_path: Path) -> None:
     ("ata_page", "why"),
     [
         (None, "is no ATA drive"),
-        (page("page-89-qemu"), "no host protected area (IDENTIFY word 82 bit 10 is 0)"),
-        (with_words(w82=0x0400), "no host protected area"),
-        (with_words(w82=0x0402, w85=0x0402, w128=0x0009), "is frozen until it was without power"),
-        (with_words(w82=0x0402, w85=0x0402, w128=0x0005), "is locked by a password"),
-        (page("page-89-atapi", "bad"), "does not tell"),
+        (read_page("page-89-qemu"), "no host protected area (IDENTIFY word 82 bit 10 is 0)"),
+        (encode_with_words(w82=0x0400), "no host protected area"),
+        (encode_with_words(w82=0x0402, w85=0x0402, w128=0x0009), "is frozen until it was without power"),
+        (encode_with_words(w82=0x0402, w85=0x0402, w128=0x0005), "is locked by a password"),
+        (read_page("page-89-atapi", "bad"), "does not tell"),
     ],
 )
 def test_no_highest_address_is_lowered(ata_page: bytes | None, why: str, tmp_path: Path) -> None:
-    assert why in (method_refusal(a_disk(tmp_path, "sda", ata_page), "max-address") or "")
+    assert why in (find_method_refusal(make_disk(tmp_path, "sda", ata_page), "max-address") or "")
 
 
 def test_drive_that_needs_root_is_probed_at_the_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan without root reports that root is missing and claims no other facts about the drive."""
-    disk = a_disk(tmp_path, "sda", with_words(w82=0x0400, w85=0x0400))
+    disk = make_disk(tmp_path, "sda", encode_with_words(w82=0x0400, w85=0x0400))
     for error, refused in ((PermissionMissing("no"), None), (RefusedError("hidden"), "hidden")):
         monkeypatch.setattr(offers_module, "probe_highest", Mock(side_effect=error))
-        assert method_refusal(disk, "max-address") == refused
+        assert find_method_refusal(disk, "max-address") == refused
 
 
 def test_a_kernel_that_takes_the_limit_away_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offers_module, "probe_highest", Mock())
     module = tmp_path / "libata"
     (module / "parameters").mkdir(parents=True)
-    disk = a_disk(tmp_path / "ata7", "sda", with_words(w82=0x0400, w85=0x0400))
+    disk = make_disk(tmp_path / "ata7", "sda", encode_with_words(w82=0x0400, w85=0x0400))
     monkeypatch.setattr(offers_module, "LIBATA", module)
     for value, refused in (("0", None), ("1", "libata.ignore_hpa is 1")):
         (module / "parameters" / "ignore_hpa").write_text(f"{value}\n")
-        assert refused in (method_refusal(disk, "max-address") or "") if refused else True
-        assert (method_refusal(disk, "max-address") is None) == (refused is None)
+        assert refused in (find_method_refusal(disk, "max-address") or "") if refused else True
+        assert (find_method_refusal(disk, "max-address") is None) == (refused is None)
 
 
-def blocks(lba_format: int, metadata: int = 0, protection: int = 0) -> bytes:
+def encode_namespace(lba_format: int, metadata: int = 0, protection: int = 0) -> bytes:
     raw = bytearray(LENGTH)
     raw[0], raw[26], raw[29] = 1, lba_format, protection
     raw[128 + 4 * lba_format : 132 + 4 * lba_format] = metadata.to_bytes(2, "little") + b"\x0c\x00"
@@ -214,7 +216,7 @@ def blocks(lba_format: int, metadata: int = 0, protection: int = 0) -> bytes:
 
 
 def test_identify_gives_the_block_size_of_a_namespace() -> None:
-    plain, full = decode_namespace(blocks(4)), decode_namespace(blocks(7, 64, 1))
+    plain, full = decode_namespace(encode_namespace(4)), decode_namespace(encode_namespace(7, 64, 1))
     assert (plain.lba_format, plain.lba_bytes, plain.metadata_bytes, plain.protection) == (4, 4096, 0, 0)
     assert (full.lba_format, full.metadata_bytes, full.protection) == (7, 64, 1)
 
@@ -243,13 +245,13 @@ def test_format_needs_a_single_plain_namespace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda _: "/usr/sbin/nvme")
-    refused = purge_refusal(a_disk(tmp_path, "nvme0n1"), "format", lambda _: (controller, namespace))
+    refused = find_purge_refusal(make_disk(tmp_path, "nvme0n1"), "format", lambda _: (controller, namespace))
     assert refused is None if why is None else why in (refused or "")
 
 
 def test_without_its_tool_there_is_no_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
-    refused = purge_refusal(a_disk(tmp_path, "nvme0n1"), "format", lambda _: (DRIVE, ALONE))
+    refused = find_purge_refusal(make_disk(tmp_path, "nvme0n1"), "format", lambda _: (DRIVE, ALONE))
     assert refused == "nvme-cli is not installed"
 
 
@@ -260,53 +262,53 @@ def test_without_its_tool_there_is_no_format(tmp_path: Path, monkeypatch: pytest
         ("sanitize", "sda", None, "is no NVMe drive"),
         ("sanitize", "nvme0n1", None, "what nvme0n1 says of Sanitize cannot be asked"),
         ("secure-erase", "nvme0n1", None, "is no ATA drive"),
-        ("secure-erase", "sda", page("page-89-qemu"), "IDENTIFY word 82 bit 1 is 0"),
-        ("secure-erase", "sda", page("page-89-atapi", "bad"), "does not tell"),
+        ("secure-erase", "sda", read_page("page-89-qemu"), "IDENTIFY word 82 bit 1 is 0"),
+        ("secure-erase", "sda", read_page("page-89-atapi", "bad"), "does not tell"),
     ],
 )
 def test_no_other_purge_is_done(
     way: str, name: str, ata_page: bytes | None, why: str, tmp_path: Path
 ) -> None:
-    refused = purge_refusal(a_disk(tmp_path, name, ata_page), way, lambda _: (DRIVE, ALONE))
+    refused = find_purge_refusal(make_disk(tmp_path, name, ata_page), way, lambda _: (DRIVE, ALONE))
     assert why in (refused or "")
 
 
 def test_sanitize_is_offered_if_there_is_no_objection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk, look = a_disk(tmp_path, "nvme0n1"), Mock(return_value=SANITIZED)
-    monkeypatch.setattr(offers_module, "sanitize_offer_of", look)
+    disk, look = make_disk(tmp_path, "nvme0n1"), Mock(return_value=SANITIZED)
+    monkeypatch.setattr(offers_module, "find_sanitize_offer", look)
 
-    def refused() -> str | None:
-        return purge_refusal(disk, "sanitize", lambda _: (SANITIZED.controller, ALONE))
+    def find_refusal() -> str | None:
+        return find_purge_refusal(disk, "sanitize", lambda _: (SANITIZED.controller, ALONE))
 
-    assert refused() is None
+    assert find_refusal() is None
     look.return_value = replace(SANITIZED, namespaces=(1, 2))
-    assert (refused() or "").startswith("nvme0n1 has other namespaces than this one (1)")
+    assert (find_refusal() or "").startswith("nvme0n1 has other namespaces than this one (1)")
     look.side_effect = OpwatchError("log page 81h: no")
-    assert refused() == "what nvme0n1 says of Sanitize cannot be asked: log page 81h: no"
+    assert find_refusal() == "what nvme0n1 says of Sanitize cannot be asked: log page 81h: no"
 
 
 def test_plan_names_the_purge() -> None:
     [level] = parse_levels("0%", LevelScale(1 << 30))
     for way in PURGES:
-        steps = plan_steps([level], "window", SweepPace(), SweepSpeed(), purge_of(way.name))
+        steps = plan_steps([level], "window", SweepPace(), SweepSpeed(), find_purge(way.name))
         discarded = 0 if way.name in ("format", "secure-erase") else 1 << 30
         [purge] = [step for step in steps if step.kind is StepKind.PURGE]
         assert (purge.what, purge.discard_bytes) == (way.what, discarded)
     with pytest.raises(UsageError, match="there is no purge 'magic'"):
-        purge_of("magic")
+        find_purge("magic")
 
 
 def test_journal_keeps_the_purge_and_old_journals_discard() -> None:
-    document = replace(REQUEST, purge="format").document()
-    assert request_of(Fields(document, "it")).purge == "format"
+    document = replace(REQUEST, purge="format").to_document()
+    assert parse_request(Fields(document, "it")).purge == "format"
     del document["purge"]
-    assert request_of(Fields(document, "it")).purge == "discard"
-    assert request_of(Fields(document | {"purge": "sanitize"}, "it")).purge == "sanitize"
+    assert parse_request(Fields(document, "it")).purge == "discard"
+    assert parse_request(Fields(document | {"purge": "sanitize"}, "it")).purge == "sanitize"
     for key, value in (("purge", "magic"), ("method", "magic")):
         with pytest.raises(BadInput, match=value):
-            request_of(Fields(document | {key: value}, "it"))
+            parse_request(Fields(document | {key: value}, "it"))
 
 
 def test_undo_is_parsed_from_its_text() -> None:
@@ -335,9 +337,9 @@ def test_a_change_that_is_not_known_is_not_undone(text: str) -> None:
 
 
 def test_some_methods_depend_on_the_drive_and_others_do_not(tmp_path: Path) -> None:
-    disk = a_disk(tmp_path, "sda")
-    ways = {method.name: method_refusal(disk, method.name) for method in METHODS}
+    disk = make_disk(tmp_path, "sda")
+    ways = {method.name: find_method_refusal(disk, method.name) for method in METHODS}
     # A sweep by namespaces needs a drive with namespaces.
     assert ways["namespace"] == "sda is no NVMe drive, and has no namespace management"
     hanging = {"namespace", "max-address"}
-    assert {name for name, refused in ways.items() if refused is None} == set(SWEPT) - hanging
+    assert {name for name, refused in ways.items() if refused is None} == set(SWEEP_METHODS) - hanging

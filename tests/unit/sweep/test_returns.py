@@ -7,16 +7,16 @@ import pytest
 
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round
-from opwatch.steady.strict import SteadyGround, StrictState, judge_strict
+from opwatch.steady.strict import StrictState, VerdictInputs, judge_strict
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
-from opwatch.sweep.returns import advice, level_returns, life_years, write_rate
+from opwatch.sweep.returns import compute_level_gains, estimate_life_years, find_min_write_rate, format_advice
 
 SCALE = LevelScale(1 << 40)
-VERDICT = judge_strict([Round(100, 1.0, 100, 1e6, 200)] * 12, SteadyGround(1000, 100, WriteSpread(1, 0, "")))
+VERDICT = judge_strict([Round(100, 1.0, 100, 1e6, 200)] * 12, VerdictInputs(1000, 100, WriteSpread(1, 0, "")))
 
 
-def outcomes(*figures: tuple[float | None, float | None]) -> list[LevelOutcome]:
+def make_outcomes(*figures: tuple[float | None, float | None]) -> list[LevelOutcome]:
     """Return levels of 0, 7, 28 and 50 % with the given IOPS and WAF."""
     levels = parse_levels("0,7,28,50%", SCALE)[: len(figures)]
     return [
@@ -26,7 +26,7 @@ def outcomes(*figures: tuple[float | None, float | None]) -> list[LevelOutcome]:
 
 
 def test_each_step_has_its_gain_for_each_per_cent() -> None:
-    steps = level_returns(outcomes((1000, 8.0), (2000, 4.0)))
+    steps = compute_level_gains(make_outcomes((1000, 8.0), (2000, 4.0)))
     assert len(steps) == 1
     assert steps[0].percents == pytest.approx(7, abs=0.01)
     assert steps[0].iops_ratio == 2.0 and steps[0].waf_ratio == 0.5
@@ -35,17 +35,17 @@ def test_each_step_has_its_gain_for_each_per_cent() -> None:
 
 
 def test_levels_are_taken_in_the_order_of_their_size() -> None:
-    levels = outcomes((1000, 8.0), (2000, 4.0), (4000, 2.0))
-    assert [step.iops_ratio for step in level_returns(levels[::-1])] == [2.0, 2.0]
+    levels = make_outcomes((1000, 8.0), (2000, 4.0), (4000, 2.0))
+    assert [step.iops_ratio for step in compute_level_gains(levels[::-1])] == [2.0, 2.0]
 
 
 def test_years_are_of_nand_bytes_at_the_measured_rate() -> None:
-    levels = outcomes((1000, 8.0), (2000, 4.0))
-    assert write_rate(levels) == 100
+    levels = make_outcomes((1000, 8.0), (2000, 4.0))
+    assert find_min_write_rate(levels) == 100
     year = 365.25 * 86400
-    assert life_years(levels[0], int(800 * year), 100) == pytest.approx(1)
-    assert level_returns(levels, int(800 * year))[0].years == pytest.approx(1)
-    assert level_returns(levels)[0].years is None
+    assert estimate_life_years(levels[0], int(800 * year), 100) == pytest.approx(1)
+    assert compute_level_gains(levels, int(800 * year))[0].years == pytest.approx(1)
+    assert compute_level_gains(levels)[0].years is None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_years_are_of_nand_bytes_at_the_measured_rate() -> None:
     ],
 )
 def test_advice_matches_the_figures(figures: tuple[tuple[float, float], ...], answer: str) -> None:
-    assert answer in advice(outcomes(*figures))
+    assert answer in format_advice(make_outcomes(*figures))
 
 
 @pytest.mark.parametrize(
@@ -89,82 +89,86 @@ def test_advice_matches_the_figures(figures: tuple[tuple[float, float], ...], an
 def test_a_step_is_no_gain_only_where_both_were_measured(
     figures: tuple[tuple[float, float], ...], is_gain: bool | None
 ) -> None:
-    [step] = level_returns(outcomes(*figures))
+    [step] = compute_level_gains(make_outcomes(*figures))
     assert step.is_gain is is_gain
 
 
 def test_drive_that_may_amplify_within_its_error_gets_no_all_clear() -> None:
     rough = [
-        replace(one, figures=replace(one.figures, waf_error=0.1)) for one in outcomes((1, 1.0), (1, 1.0))
+        replace(one, figures=replace(one.figures, waf_error=0.1)) for one in make_outcomes((1, 1.0), (1, 1.0))
     ]
-    assert "does not amplify" not in advice(rough)
+    assert "does not amplify" not in format_advice(rough)
 
 
-def restless(host_bytes: int, waf: float, drift: int = 0) -> LevelOutcome:
+def make_drifting_outcome(host_bytes: int, waf: float, drift: int = 0) -> LevelOutcome:
     """A level with drifting IOPS and the given bytes per round; with `drift` the NAND bytes drift too."""
     rounds = [
         Round(host_bytes, 1.0, 100 + 20 * at, 1e6, int(waf * host_bytes) + at * drift) for at in range(12)
     ]
-    [one] = outcomes((1000, waf))
-    verdict = judge_strict(rounds, SteadyGround(1000, 100, WriteSpread(1, 0, "")))
+    [one] = make_outcomes((1000, waf))
+    verdict = judge_strict(rounds, VerdictInputs(1000, 100, WriteSpread(1, 0, "")))
     assert verdict.state is StrictState.NOT_REACHED
     return replace(one, rounds=tuple(rounds), strict=verdict)
 
 
 def test_that_a_drive_does_not_amplify_needs_no_iops_at_rest() -> None:
-    calm = restless(200, 1.0)
-    assert "does not amplify what this workload writes (WAF 1.00)" in advice((), [calm, calm])
-    assert "nothing can be said of them" in advice((), [calm, calm])
+    calm = make_drifting_outcome(200, 1.0)
+    assert "does not amplify what this workload writes (WAF 1.00)" in format_advice((), [calm, calm])
+    assert "nothing can be said of them" in format_advice((), [calm, calm])
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        restless(200, 2.0),  # amplifies
-        restless(50, 1.0),  # too little was written, so later rounds are unknown
-        restless(200, 1.0, drift=5),  # the WAF drifts too
+        make_drifting_outcome(200, 2.0),  # amplifies
+        make_drifting_outcome(50, 1.0),  # too little was written, so later rounds are unknown
+        make_drifting_outcome(200, 1.0, drift=5),  # the WAF drifts too
     ],
 )
 def test_level_with_an_unknown_waf_prevents_advice(other: LevelOutcome) -> None:
-    assert advice((), [restless(200, 1.0), other]) == (
+    assert format_advice((), [make_drifting_outcome(200, 1.0), other]) == (
         "no level has reached a steady state: nothing can be said of more OP"
     )
 
 
 def test_missing_figures_are_not_a_gain() -> None:
-    [step] = level_returns([replace(one, figures=LevelFigures()) for one in outcomes((1, 1), (1, 1))])
+    [step] = compute_level_gains(
+        [replace(one, figures=LevelFigures()) for one in make_outcomes((1, 1), (1, 1))]
+    )
     assert step.is_gain is None and step.iops_per_percent is None and step.waf_per_percent is None
 
 
 def test_a_gain_within_the_noise_of_the_host_is_not_known() -> None:
     draw = random.Random(3)
     noisy = [Round(100, 1.0, round(1000 * draw.gauss(1, 0.04)), 1e6, 200) for _ in range(12)]
-    verdict = judge_strict(noisy, SteadyGround(1000, 100, WriteSpread(1, 0, "")))
-    levels = [replace(one, strict=verdict) for one in outcomes((1000, 3.0), (1025, 2.99))]
-    [step] = level_returns(levels)
+    verdict = judge_strict(noisy, VerdictInputs(1000, 100, WriteSpread(1, 0, "")))
+    levels = [replace(one, strict=verdict) for one in make_outcomes((1000, 3.0), (1025, 2.99))]
+    [step] = compute_level_gains(levels)
     assert step.is_gain is None and 0.02 < step.iops_error < 0.08
-    assert "IOPS are uncertain by" in advice(levels)
+    assert "IOPS are uncertain by" in format_advice(levels)
     # A step far above the uncertainty is a gain all the same, and so is less WAF.
-    sure = [replace(one, strict=verdict) for one in outcomes((1000, 3.0), (1500, 2.99))]
-    assert level_returns(sure)[0].is_gain is True
-    less = [replace(one, strict=verdict) for one in outcomes((1000, 3.0), (1000, 2.5))]
-    assert level_returns(less)[0].is_gain is True
+    sure = [replace(one, strict=verdict) for one in make_outcomes((1000, 3.0), (1500, 2.99))]
+    assert compute_level_gains(sure)[0].is_gain is True
+    less = [replace(one, strict=verdict) for one in make_outcomes((1000, 3.0), (1000, 2.5))]
+    assert compute_level_gains(less)[0].is_gain is True
 
 
-def busy(one: LevelOutcome, ratio: float) -> LevelOutcome:
+def set_load_cpu(one: LevelOutcome, ratio: float) -> LevelOutcome:
     return replace(one, figures=replace(one.figures, load_cpu_ratio=ratio))
 
 
 def test_fewer_iops_where_the_host_was_the_limit_are_none_of_the_drive() -> None:
-    first, last = outcomes((1500, 4.0), (1300, 2.0))
-    assert "in WAF alone" in advice([first, busy(last, 0.5)])
-    assert "in WAF alone" not in advice([first, busy(last, 0.97)])
+    first, last = make_outcomes((1500, 4.0), (1300, 2.0))
+    assert "in WAF alone" in format_advice([first, set_load_cpu(last, 0.5)])
+    assert "in WAF alone" not in format_advice([first, set_load_cpu(last, 0.97)])
 
 
 def test_more_iops_are_a_gain_only_where_the_host_was_not_the_limit_before() -> None:
-    first, last = outcomes((1000, 3.0), (1500, 3.0))
-    [step] = level_returns([busy(first, 0.5), busy(last, 0.97)])
+    first, last = make_outcomes((1000, 3.0), (1500, 3.0))
+    [step] = compute_level_gains([set_load_cpu(first, 0.5), set_load_cpu(last, 0.97)])
     assert step.is_gain is True
-    [step] = level_returns([busy(first, 0.97), busy(last, 0.97)])
+    [step] = compute_level_gains([set_load_cpu(first, 0.97), set_load_cpu(last, 0.97)])
     assert step.is_gain is None
-    assert "as many as this host can do" in advice([busy(first, 0.97), busy(last, 0.97)])
+    assert "as many as this host can do" in format_advice(
+        [set_load_cpu(first, 0.97), set_load_cpu(last, 0.97)]
+    )

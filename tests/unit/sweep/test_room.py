@@ -11,17 +11,17 @@ import pytest
 from opwatch.errors import BadInput, RefusedError, UsageError
 from opwatch.fields import Fields
 from opwatch.steady.coverage import WriteSpread
-from opwatch.sweep.figures import ground_of
-from opwatch.sweep.journal.request import request_of
+from opwatch.sweep.figures import make_verdict_inputs
+from opwatch.sweep.journal.request import parse_request
 from opwatch.sweep.journal.undo import FilesUndo, parse_undo
 from opwatch.sweep.levels import LevelFiles, LevelScale, parse_levels
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, plan_steps
 from opwatch.sweep.room import (
     FilesPlace,
     FilesystemRoom,
-    levels_of_file,
-    levels_of_fill,
-    require_as_planned,
+    make_file_levels,
+    make_fill_levels,
+    require_planned_usage,
 )
 from opwatch.tools.cli import main
 from tests.unit.sweep.test_journal import REQUEST
@@ -33,52 +33,54 @@ LEVELS = parse_levels("10,28%", LevelScale(100 * GIB), flash_bytes=110 * GIB)
 
 
 def test_file_fills_the_level_and_its_over_provisioning_is_an_interval() -> None:
-    for level, planned in zip(levels_of_file(LEVELS, ROOM), LEVELS, strict=True):
+    for level, planned in zip(make_file_levels(LEVELS, ROOM), LEVELS, strict=True):
         assert level.usable_bytes == planned.usable_bytes
         assert level.load_bytes == level.active_bytes == planned.usable_bytes - 3 * GIB
         assert level.of_used_ratio == planned.of_used_ratio
         assert level.most_of_used_ratio == pytest.approx(100 * GIB / level.load_bytes - 1)
         # For the models, the file system's own space is in use and never rewritten.
         assert level.active_flash_bytes == 107 * GIB
-        ground = ground_of(level, WriteSpread(1.0, None, "fio"))
+        ground = make_verdict_inputs(level, WriteSpread(1.0, None, "fio"))
         # No verdict before all possible spare area was used and the file was rewritten once.
         assert (ground.active_bytes, ground.spare_bytes) == (level.load_bytes, 110 * GIB - level.load_bytes)
 
 
 def test_ballast_fills_the_level_beside_a_constant_file() -> None:
-    levels = levels_of_fill(LEVELS, ROOM, None)
+    levels = make_fill_levels(LEVELS, ROOM, None)
     assert {level.load_bytes for level in levels} == {(LEVELS[1].usable_bytes - 3 * GIB) // 2 // 4096 * 4096}
     for level, planned in zip(levels, LEVELS, strict=True):
         assert level.active_bytes == planned.usable_bytes - 3 * GIB == level.load_bytes + level.ballast_bytes
-    assert {level.load_bytes for level in levels_of_fill(LEVELS, ROOM, 20 * GIB)} == {20 * GIB}
+    assert {level.load_bytes for level in make_fill_levels(LEVELS, ROOM, 20 * GIB)} == {20 * GIB}
     for size in (1 << 20, 80 * GIB):
         with pytest.raises(UsageError, match="--file-size"):
-            levels_of_fill(LEVELS, ROOM, size)
+            make_fill_levels(LEVELS, ROOM, size)
 
 
 def test_level_that_does_not_fit_names_a_size_that_does() -> None:
     levels = parse_levels("5%", LevelScale(100 * GIB))
     with pytest.raises(UsageError, match=r"some stays free: name at least ([0-9.]+)%") as refusal:
-        levels_of_file(levels, ROOM)
+        make_file_levels(levels, ROOM)
     least = str(refusal.value).rpartition("at least ")[2].partition("%")[0]
-    levels_of_file(parse_levels(f"{least}%", LevelScale(100 * GIB)), ROOM)
+    make_file_levels(parse_levels(f"{least}%", LevelScale(100 * GIB)), ROOM)
     with pytest.raises(UsageError, match="name a smaller percentage"):
-        levels_of_file(parse_levels("900%", LevelScale(100 * GIB)), replace(ROOM, free_bytes=85 * GIB))
+        make_file_levels(parse_levels("900%", LevelScale(100 * GIB)), replace(ROOM, free_bytes=85 * GIB))
 
 
 def test_changed_free_space_is_another_level() -> None:
-    [level, _] = levels_of_file(LEVELS, ROOM)
+    [level, _] = make_file_levels(LEVELS, ROOM)
     full = replace(ROOM, free_bytes=100 * GIB - level.usable_bytes)
-    require_as_planned(level, full, "/mnt")
+    require_planned_usage(level, full, "/mnt")
     for moved in (-1, 1):
-        require_as_planned(level, replace(full, free_bytes=full.free_bytes + moved * 50 * MIB), "/mnt")
+        require_planned_usage(level, replace(full, free_bytes=full.free_bytes + moved * 50 * MIB), "/mnt")
         with pytest.raises(RefusedError, match="other files came or went"):
-            require_as_planned(level, replace(full, free_bytes=full.free_bytes + moved * 200 * MIB), "/mnt")
+            require_planned_usage(
+                level, replace(full, free_bytes=full.free_bytes + moved * 200 * MIB), "/mnt"
+            )
 
 
 @pytest.mark.parametrize("ballast", [False, True])
 def test_a_plan_has_each_byte(ballast: bool) -> None:
-    levels = levels_of_fill(LEVELS, ROOM, 20 * GIB) if ballast else levels_of_file(LEVELS, ROOM)
+    levels = make_fill_levels(LEVELS, ROOM, 20 * GIB) if ballast else make_file_levels(LEVELS, ROOM)
     pace = SweepPace(fill_passes=2)
     steps = plan_steps(levels, "fill" if ballast else "file", pace, SweepSpeed())
     for level in levels:
@@ -95,26 +97,26 @@ def test_a_plan_has_each_byte(ballast: bool) -> None:
     assert steps[-1].kind is StepKind.RESTORE
 
 
-def of_journal(change: Mapping[str, object]) -> bool:
-    levels = levels_of_fill(LEVELS, ROOM, None)
+def is_same_request(change: Mapping[str, object]) -> bool:
+    levels = make_fill_levels(LEVELS, ROOM, None)
     place = FilesPlace("/mnt/a b", MIB, 98 * GIB)
     request = replace(REQUEST, method="fill", levels=levels, place=place)
-    document = json.loads(json.dumps(request.document())) | dict(change)
-    return request_of(Fields(document, "a journal")) == request
+    document = json.loads(json.dumps(request.to_document())) | dict(change)
+    return parse_request(Fields(document, "a journal")) == request
 
 
 def test_journal_keeps_path_and_size_of_the_files() -> None:
-    assert of_journal({}) is True
+    assert is_same_request({}) is True
     changes: list[Mapping[str, object]] = [{"place": None}, {"method": "window"}, {"place": {"point": 3}}]
     for change in changes:
         with pytest.raises(BadInput):
-            of_journal(change)
-    levels = json.loads(json.dumps(replace(REQUEST, levels=levels_of_file(LEVELS, ROOM)).document()))[
+            is_same_request(change)
+    levels = json.loads(json.dumps(replace(REQUEST, levels=make_file_levels(LEVELS, ROOM)).to_document()))[
         "levels"
     ]
     for files in ({"load_bytes": 0, "ballast_bytes": 0}, {"load_bytes": 1 << 50, "ballast_bytes": 0}):
         with pytest.raises(BadInput):
-            of_journal({"levels": [levels[0] | {"files": files}]})
+            is_same_request({"levels": [levels[0] | {"files": files}]})
 
 
 def test_files_undo_only_names_a_folder_at_the_mount_point() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.firmware.counting import Counting
+from opwatch.collectors.firmware.counting import CounterPoller
 from opwatch.collectors.sweep.level import LevelRun
 from opwatch.errors import RefusedError
 from opwatch.guard.budget import Health
@@ -17,17 +17,17 @@ from opwatch.host.device import Devices
 from tests.unit.sweep.test_journal import REQUEST
 
 
-def run_of(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]]:
+def start_level(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]]:
     """A level with its first round started, on a drive of this temperature; and its announcements."""
     announced: list[str] = []
 
-    def poll(keep: Callable[[object], None] = lambda _: None) -> None:
+    def poll_drive(keep: Callable[[object], None] = lambda _: None) -> None:
         keep(SimpleNamespace(after=5, answers=()))
 
     counting = SimpleNamespace(
         reads_pages=reads_pages,
-        poll=poll,
-        written=dict,
+        poll_counters=poll_drive,
+        read_written=dict,
         latest=SimpleNamespace(readings={"temperature": SimpleNamespace(value=celsius)}),
     )
     bench: Any = SimpleNamespace(
@@ -36,20 +36,20 @@ def run_of(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]]:
         counting=counting,
         before=Health(),
         disk=SimpleNamespace(name="sda"),
-        keeper=SimpleNamespace(look=lambda _: None),
+        keeper=SimpleNamespace(record_poll=lambda _: None),
         announce=lambda _, kind, __: announced.append(kind),
     )
     run = LevelRun(bench, 0)
-    course: Any = SimpleNamespace(trail=SimpleNamespace(add=lambda _: None, moments=[0]))
+    course: Any = SimpleNamespace(trail=SimpleNamespace(add_poll=lambda _: None, moments=[0]))
     run._course = course
-    trace: Any = SimpleNamespace(reading=lambda: None)
-    run._mark(trace)
+    trace: Any = SimpleNamespace(read_settled=lambda: None)
+    run._record_counters(trace)
     return run, announced
 
 
 @pytest.mark.parametrize("reads_pages", [True, False])
 def test_no_round_is_begun_on_a_drive_that_is_too_hot(reads_pages: bool) -> None:
-    run, announced = run_of(REQUEST.budget.celsius, reads_pages=reads_pages)
+    run, announced = start_level(REQUEST.budget.celsius, reads_pages=reads_pages)
     trace: Any = None
     with pytest.raises(RefusedError, match="70 °C, and 70 is the most"):
         run.begin_round(trace)
@@ -66,7 +66,7 @@ def test_smartctl_is_asked_less_often_under_load(tmp_path: Path) -> None:
     disk = devices.by_name("sda")
     assert disk
     catalogue: Any = None
-    counting = Counting(devices, disk, catalogue)
+    counting = CounterPoller(devices, disk, catalogue)
     assert not counting.reads_pages
     assert counting.busy_poll_s == 10
     counting.reads_pages = True

@@ -10,24 +10,31 @@ from types import SimpleNamespace
 
 import pytest
 
-from opwatch.collectors.fio.options import has_option, sprandom_refusal
+from opwatch.collectors.fio.options import find_sprandom_refusal, has_option
 from opwatch.collectors.sweep.tracing import LevelTrace
 from opwatch.errors import Unsupported
 from opwatch.fields import Fields
-from opwatch.load.words import LoadWindow, sprandom_words
+from opwatch.load.fio_arguments import LoadWindow, build_sprandom_arguments
 from opwatch.steady.coverage import WriteMap
-from opwatch.sweep.journal.request import request_of
+from opwatch.sweep.journal.request import parse_request
 from opwatch.sweep.levels import LevelScale, OpLevel
-from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, fill_size, plan_steps, sprandom_ratio
+from opwatch.sweep.plan import (
+    StepKind,
+    SweepPace,
+    SweepSpeed,
+    compute_fill_size,
+    compute_sprandom_ratio,
+    plan_steps,
+)
 from opwatch.tools.cli import main
 from opwatch.tools.commands.sweep.arguments import drive_arguments
 from tests.unit.sweep.test_journal import REQUEST
-from tests.unit.sweep.test_offers import a_disk
+from tests.unit.sweep.test_offers import make_disk
 
 _GIB = 1 << 30
 
 
-def a_fio(folder: Path, says: str) -> str:
+def write_fio(folder: Path, says: str) -> str:
     """A program that prints this text for any option and exits with 0."""
     path = folder / "fio"
     path.write_text(f"#!/bin/sh\necho '{says}'\n")
@@ -36,12 +43,12 @@ def a_fio(folder: Path, says: str) -> str:
 
 
 def test_fio_is_probed_for_sprandom(tmp_path: Path) -> None:
-    old = a_fio(tmp_path, "No such command: sprandom")
+    old = write_fio(tmp_path, "No such command: sprandom")
     assert not has_option("sprandom", old)
-    assert "no sprandom" in (sprandom_refusal(old) or "")
-    new = a_fio(tmp_path, "            sprandom: Sprandom option for ssd preconditioning")
+    assert "no sprandom" in (find_sprandom_refusal(old) or "")
+    new = write_fio(tmp_path, "            sprandom: Sprandom option for ssd preconditioning")
     assert has_option("sprandom", new)
-    assert sprandom_refusal(new) is None
+    assert find_sprandom_refusal(new) is None
     assert not has_option("sprandom", str(tmp_path / "nothing"))
 
 
@@ -60,7 +67,7 @@ def test_ratio_is_the_drives_spare_area_or_the_usual_value(
     used: int, flash: int | None, ratio: float
 ) -> None:
     level = OpLevel("it", used, LevelScale(_GIB), flash)
-    assert sprandom_ratio(level) == pytest.approx(ratio, abs=1e-3)
+    assert compute_sprandom_ratio(level) == pytest.approx(ratio, abs=1e-3)
 
 
 def test_plan_writes_spare_and_used_bytes_in_a_single_fill() -> None:
@@ -72,11 +79,11 @@ def test_plan_writes_spare_and_used_bytes_in_a_single_fill() -> None:
     # Random writes are as slow as the workload.
     assert fill.seconds == fill.write_bytes / 1e8
     assert 1.28 * _GIB <= fill.write_bytes <= 1.281 * _GIB
-    assert fill_size(level, SweepPace()) == (_GIB, 2)
+    assert compute_fill_size(level, SweepPace()) == (_GIB, 2)
 
 
 def test_fio_arguments_of_sprandom() -> None:
-    words = sprandom_words(LoadWindow("/proc/1/fd/3", _GIB), 0.28, 7)
+    words = build_sprandom_arguments(LoadWindow("/proc/1/fd/3", _GIB), 0.28, 7)
     assert {"--sprandom=1", "--spr_op=0.28", "--rw=randwrite", "--norandommap=1"} <= set(words)
     assert {"--random_generator=lfsr", f"--size={_GIB}", "--randseed=7"} <= set(words)
     # A single job, which ends without a byte limit.
@@ -86,26 +93,26 @@ def test_fio_arguments_of_sprandom() -> None:
 
 def test_journal_keeps_sprandom_and_old_journals_lack_the_option() -> None:
     request = replace(REQUEST, pace=SweepPace(sprandom=True))
-    document = request.document()
-    assert request_of(Fields(document, "it")).pace.sprandom
+    document = request.to_document()
+    assert parse_request(Fields(document, "it")).pace.sprandom
     pace = asdict(REQUEST.pace)
     del pace["sprandom"]
-    assert not request_of(Fields(document | {"pace": pace}, "it")).pace.sprandom
+    assert not parse_request(Fields(document | {"pace": pace}, "it")).pace.sprandom
 
 
 def test_sweep_without_fio_support_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a_fio(tmp_path, "No such command: sprandom")
+    write_fio(tmp_path, "No such command: sprandom")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     parser = argparse.ArgumentParser()
     drive_arguments.add_drive_arguments(parser)
     drive_arguments.add_sweep_arguments(parser)
     args = parser.parse_args(["--sprandom", "--op", "28%"])
-    disk = a_disk(tmp_path / "sys", "sda")
+    disk = make_disk(tmp_path / "sys", "sda")
     (disk.sysfs / "size").write_text(f"{_GIB // 512}\n")
     with pytest.raises(Unsupported, match="has no sprandom"):
-        drive_arguments.request_from(args, disk, REQUEST.identity)
-    a_fio(tmp_path, "            sprandom: Sprandom option")
-    request = drive_arguments.request_from(args, disk, REQUEST.identity)
+        drive_arguments.make_request(args, disk, REQUEST.identity)
+    write_fio(tmp_path, "            sprandom: Sprandom option")
+    request = drive_arguments.make_request(args, disk, REQUEST.identity)
     assert request.pace.sprandom
     assert request.budget.write_bytes > 1.28 * request.levels[0].usable_bytes
 
@@ -138,10 +145,10 @@ def test_spread_of_a_random_fill_comes_from_the_trace(
 ) -> None:
     trace = LevelTrace.__new__(LevelTrace)
     trace._covered, trace._even = WriteMap(1 << 20), WriteMap(1 << 20)
-    trace._covered.add(0, 1 << 19, counted=False)
+    trace._covered.record_write(0, 1 << 19, counted=False)
     trace._changes = SimpleNamespace() if is_traced else None  # type: ignore[assignment]  # whether there is one
-    spread = trace.spread(filled_ratio, is_uniform=True)
+    spread = trace.measure_spread(filled_ratio, is_uniform=True)
     assert spread
     assert (spread.source, spread.coverage_ratio) == (source, ratio)
     trace._changes = None
-    assert trace.spread(None, is_uniform=True) is None
+    assert trace.measure_spread(None, is_uniform=True) is None

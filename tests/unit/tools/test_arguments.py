@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from opwatch import __main__, __version__
 from opwatch.errors import UsageError
 from opwatch.quantities import parse_percentage
-from opwatch.sinks import folding
-from opwatch.times import parse_time, spell
+from opwatch.sinks import wrapping
+from opwatch.times import format_duration, parse_time
 from opwatch.tools import cli
-from opwatch.tools.backends import attach
+from opwatch.tools.backends import attach_tracer
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ def test_invalid_duration_names_the_format(text: str) -> None:
 
 @given(st.integers(1, 10**9))
 def test_a_time_that_is_spelled_is_read_back(milliseconds: int) -> None:
-    assert parse_time(spell(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, rel=1e-5)
+    assert parse_time(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, rel=1e-5)
 
 
-def failing(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def read_usage_error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     try:
         status = cli.main(argv)
     except SystemExit as end:
@@ -89,7 +89,7 @@ def failing(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def test_contradictory_arguments_name_the_remedy(
     argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert words in failing(argv, capsys)
+    assert words in read_usage_error(argv, capsys)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("10ms", 0.01), ("2s", 2), ("0", 0), ("0.0", 0)])
@@ -116,7 +116,7 @@ def test_options_may_be_shortened_and_values_may_begin_with_a_dash() -> None:
     ],
 )
 def test_every_command_reads_durations_alike(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'nonsense' is no time: write a time from" in failing(argv, capsys)
+    assert "'nonsense' is no time: write a time from" in read_usage_error(argv, capsys)
     place = argv.index("nonsense")
     _, args = cli.parse([*argv[:place], "10m", *argv[place + 1 :]])
     assert 600.0 in vars(args).values()
@@ -131,7 +131,7 @@ def test_every_command_reads_durations_alike(argv: list[str], capsys: pytest.Cap
     ],
 )
 def test_every_command_reads_sizes_alike(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'4X' is no size: write 4G or 512M" in failing(argv, capsys)
+    assert "'4X' is no size: write 4G or 512M" in read_usage_error(argv, capsys)
     place = argv.index("4X")
     _, args = cli.parse([*argv[:place], "4G", *argv[place + 1 :]])
     assert 4 << 30 in vars(args).values()
@@ -170,7 +170,7 @@ def test_help_fits_the_terminal(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr(folding, "width_of", lambda _: columns)
+    monkeypatch.setattr(wrapping, "get_width", lambda _: columns)
     for words in (("watch",), *((name,) for name in cli.COMMANDS), *VERBS):
         with pytest.raises(SystemExit) as end:
             cli.main(["help", *words])
@@ -180,9 +180,9 @@ def test_help_fits_the_terminal(
         assert "--dev\n" not in printed.partition("\n\n")[0], words
 
 
-def _help_in(columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+def _format_help(columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr(folding, "width_of", lambda _: columns)
+    monkeypatch.setattr(wrapping, "get_width", lambda _: columns)
     with pytest.raises(SystemExit):
         cli.main(["sweep", "run", "--help"])
     return capsys.readouterr().out
@@ -191,7 +191,7 @@ def _help_in(columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 def test_help_is_folded_once_where_the_terminal_is_wide(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _help_in(120, capsys, monkeypatch) == _help_in(80, capsys, monkeypatch)
+    assert _format_help(120, capsys, monkeypatch) == _format_help(80, capsys, monkeypatch)
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])
@@ -225,4 +225,4 @@ def test_a_limit_of_slow_requests_is_a_time_that_requests_take(
 @pytest.mark.parametrize("backend", ["bcc", "bpftrace"])
 def test_slow_requests_need_the_libbpf_backend(backend: str) -> None:
     with pytest.raises(UsageError, match="--slow is for the libbpf backend"):
-        attach(backend, [], slow_ns=1)
+        attach_tracer(backend, [], slow_ns=1)

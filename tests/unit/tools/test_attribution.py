@@ -7,18 +7,18 @@ from collections.abc import Sequence
 import pytest
 
 from opwatch.errors import PermissionMissing, ProbeRejected
-from opwatch.owners.cells import By
+from opwatch.owners.cells import OwnerGrouping
 from opwatch.tools import backends
-from opwatch.tools.backends import Attribution, attach
+from opwatch.tools.backends import Attribution, attach_tracer
 
 
-class _Refusing:
+class _RefusingTracer:
     """A tracer on a kernel that refuses programs with owners, or every program."""
 
     takes_plain = True
     lacks: Sequence[str] = ()
 
-    def __init__(self, leaves: object, *, by: By | None, **rest: object) -> None:
+    def __init__(self, leaves: object, *, by: OwnerGrouping | None, **rest: object) -> None:
         if by:
             raise ProbeRejected("programs of owners: EINVAL", "its log")
         if not self.takes_plain:
@@ -27,23 +27,23 @@ class _Refusing:
 
 
 @pytest.fixture(autouse=True)
-def refusing(monkeypatch: pytest.MonkeyPatch) -> type[_Refusing]:
-    monkeypatch.setattr(backends, "BlockTracer", _Refusing)
-    return _Refusing
+def refusing(monkeypatch: pytest.MonkeyPatch) -> type[_RefusingTracer]:
+    monkeypatch.setattr(backends, "BlockTracer", _RefusingTracer)
+    return _RefusingTracer
 
 
 def test_optional_owners_may_be_missing() -> None:
-    tracer = attach("libbpf", [], owners=Attribution(By.CGROUP, is_offered=True))
+    tracer = attach_tracer("libbpf", [], owners=Attribution(OwnerGrouping.CGROUP, is_offered=True))
     assert tracer.lacks == ("owners: programs of owners: EINVAL",)
-    assert attach("libbpf", []).lacks == ()
+    assert attach_tracer("libbpf", []).lacks == ()
 
 
 def test_requested_owners_are_not_left_out() -> None:
     with pytest.raises(ProbeRejected):
-        attach("libbpf", [], owners=Attribution(By.CGROUP))
+        attach_tracer("libbpf", [], owners=Attribution(OwnerGrouping.CGROUP))
 
 
-def test_other_refusals_are_raised(monkeypatch: pytest.MonkeyPatch, refusing: type[_Refusing]) -> None:
+def test_other_refusals_are_raised(monkeypatch: pytest.MonkeyPatch, refusing: type[_RefusingTracer]) -> None:
     monkeypatch.setattr(refusing, "takes_plain", False)
     with pytest.raises(PermissionMissing):
-        attach("libbpf", [], owners=Attribution(By.CGROUP, is_offered=True))
+        attach_tracer("libbpf", [], owners=Attribution(OwnerGrouping.CGROUP, is_offered=True))

@@ -13,11 +13,11 @@ from opwatch.host.usage import Mount, Usage
 from opwatch.tools.commands.trim import audit
 
 
-def mount(dev: str, point: Path, *options: str) -> Mount:
+def make_mount(dev: str, point: Path, *options: str) -> Mount:
     return Mount(dev, str(point), "ext4", f"/dev/{dev.replace(':', '-')}", options)
 
 
-def chosen(
+def choose_mounts(
     monkeypatch: pytest.MonkeyPatch, mounts: list[Mount], **arguments: object
 ) -> list[tuple[str, str]]:
     monkeypatch.setattr(audit, "read_usage", lambda: Usage(mounts, [], {}))
@@ -25,17 +25,17 @@ def chosen(
         Devices, "resolve", lambda self, text: BlockDevice("sda", (8, 0), Path("/sys/block/sda"))
     )
     options = {"mounts": [], "dev": None, "all": False} | arguments
-    return [(one.dev, one.point) for one in audit._chosen(argparse.Namespace(**options))]
+    return [(one.dev, one.point) for one in audit._choose_mounts(argparse.Namespace(**options))]
 
 
 def test_covered_filesystem_is_not_confused_with_its_cover(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mounts = [mount("8:0", tmp_path), mount("8:16", tmp_path)]
-    assert chosen(monkeypatch, mounts, all=True) == [("8:16", str(tmp_path))]
+    mounts = [make_mount("8:0", tmp_path), make_mount("8:16", tmp_path)]
+    assert choose_mounts(monkeypatch, mounts, all=True) == [("8:16", str(tmp_path))]
     assert "/dev/8-0 lies under another mount there, of /dev/8-16" in capsys.readouterr().err
     with pytest.raises(RefusedError, match="lies under another mount"):
-        chosen(monkeypatch, mounts, dev="sda")
+        choose_mounts(monkeypatch, mounts, dev="sda")
 
 
 def test_a_mount_that_can_be_written_is_preferred(
@@ -44,9 +44,9 @@ def test_a_mount_that_can_be_written_is_preferred(
     points = [tmp_path / name for name in ("first", "second")]
     for point in points:
         point.mkdir()
-    mounts = [mount("8:0", points[0], "ro"), mount("8:0", points[1], "rw")]
+    mounts = [make_mount("8:0", points[0], "ro"), make_mount("8:0", points[1], "rw")]
     for how in ({"all": True}, {"dev": "sda"}):
-        assert chosen(monkeypatch, mounts, **how) == [("8:0", str(points[1]))]
+        assert choose_mounts(monkeypatch, mounts, **how) == [("8:0", str(points[1]))]
     assert capsys.readouterr().err == ""
     with pytest.raises(RefusedError, match="read-only"):
-        chosen(monkeypatch, mounts[:1], dev="sda")
+        choose_mounts(monkeypatch, mounts[:1], dev="sda")

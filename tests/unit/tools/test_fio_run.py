@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from opwatch.fio.report import parse_report
-from opwatch.tools.fio_run import RecordedFio, fio_under
+from opwatch.tools.fio_run import RecordedFio, make_recorded_fio
 
 JOB = """\
 [global]
@@ -33,17 +33,17 @@ rate_iops=47
 """
 
 
-class Kept:
+class FakeRecorder:
     """A recorder that stores the calls."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.events: list[tuple[str, str, int]] = []
 
-    def keep_file(self, name: str, raw: bytes) -> None:
+    def add_file(self, name: str, raw: bytes) -> None:
         self.files[name] = raw
 
-    def event(self, kind: str, words: str, status: int | None = None, mono_ns: int | None = None) -> None:
+    def add_event(self, kind: str, words: str, status: int | None = None, mono_ns: int | None = None) -> None:
         self.events.append((kind, words, mono_ns or 0))
 
 
@@ -56,15 +56,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ran(*words: str, capfd: pytest.CaptureFixture[str]) -> tuple[Kept, str, str]:
+def run_fio(*words: str, capfd: pytest.CaptureFixture[str]) -> tuple[FakeRecorder, str, str]:
     """Run fio and return (kept files and events, standard output, standard error)."""
-    kept: Any = Kept()
+    kept: Any = FakeRecorder()
     run = RecordedFio(["fio", *words])
     try:
-        run.tell()
+        run.print_missing()
         subprocess.run(run.command, check=True)
         sys.stdout.flush()
-        run.keep(kept)
+        run.record_results(kept)
     finally:
         run.close()
     out, err = capfd.readouterr()
@@ -72,12 +72,12 @@ def ran(*words: str, capfd: pytest.CaptureFixture[str]) -> tuple[Kept, str, str]
 
 
 def test_fio_prints_its_usual_output(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    kept, out, err = ran("job.fio", capfd=capfd)
+    kept, out, err = run_fio("job.fio", capfd=capfd)
     assert err == ""
     assert out.startswith("first: (g=0)") and "Run status group 1" in out and "{" not in out
     report = parse_report(kept.files["fio/report.json"].decode())
     assert [job.name for job in report.jobs] == ["first", "second"]
-    latency = report.jobs[0].operations["write"].latency
+    latency = report.jobs[0].operations["write"].reported_latency
     assert latency is not None and latency.bins
     assert {"fio/fio_bw.1.log", "fio/fio_clat.2.log", "fio/fio_iops.1.log"} <= set(kept.files)
     assert [(kind, words) for kind, words, _ in kept.events] == [
@@ -91,14 +91,14 @@ def test_fio_prints_its_usual_output(folder: Path, capfd: pytest.CaptureFixture[
 
 
 def test_requested_json_output_is_unchanged(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    kept, out, _ = ran("--output-format=json", "job.fio", capfd=capfd)
+    kept, out, _ = run_fio("--output-format=json", "job.fio", capfd=capfd)
     assert parse_report(out).jobs == parse_report(kept.files["fio/report.json"].decode()).jobs
     assert out.endswith("}\n")
 
 
 def test_job_with_its_own_logs_keeps_its_logs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "job.fio").write_text(JOB.replace("size=", "write_lat_log=mine\nsize="))
-    kept, _, err = ran("job.fio", capfd=capfd)
+    kept, _, err = run_fio("job.fio", capfd=capfd)
     assert list(kept.files) == ["fio/report.json"] and not kept.events
     assert "job.fio has write_lat_log of its own" in err
     # The log uses fio's clock, which starts with the job.
@@ -107,16 +107,16 @@ def test_job_with_its_own_logs_keeps_its_logs(folder: Path, capfd: pytest.Captur
 
 
 def test_failed_fio_leaves_no_files_and_is_reported(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    kept: Any = Kept()
+    kept: Any = FakeRecorder()
     run = RecordedFio(["fio", "missing.fio"])
     assert subprocess.run(run.command, check=False).returncode
-    run.keep(kept)
+    run.record_results(kept)
     run.close()
     assert "fio's own figures are not kept" in capfd.readouterr().err
     assert not kept.files and not kept.events
 
 
 def test_other_commands_and_unchanged_fio_are_left_alone() -> None:
-    assert fio_under(None, as_it_is=False, quiet_stdout=False) is None
-    assert fio_under(["dd"], as_it_is=False, quiet_stdout=False) is None
-    assert fio_under(["fio", "job.fio"], as_it_is=True, quiet_stdout=False) is None
+    assert make_recorded_fio(None, as_it_is=False, quiet_stdout=False) is None
+    assert make_recorded_fio(["dd"], as_it_is=False, quiet_stdout=False) is None
+    assert make_recorded_fio(["fio", "job.fio"], as_it_is=True, quiet_stdout=False) is None

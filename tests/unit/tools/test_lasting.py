@@ -17,28 +17,28 @@ import pytest
 
 from opwatch.sinks import terminal
 from opwatch.sinks.terminal import PaintedTerminal
-from tests.terminals import ending_of, read_until
+from tests.terminals import read_until, wait_for_exit
 
 RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "3.opw.gz"
 
 
 @pytest.fixture
 def no_hurry() -> None:
-    terminal.be_patient()
+    terminal.allow_blocking()
 
 
 def test_unread_output_is_dropped_in_a_hurry(no_hurry: None) -> None:
     ours, theirs = pty.openpty()
     with open(theirs, "w", encoding="utf-8") as stream:
         painted = PaintedTerminal(stream)
-        terminal.hurry()
+        terminal.limit_blocking()
         begin = time.monotonic()
         # More than a terminal buffers.
         for _ in range(50):
             assert painted.write("x" * 10_000) == 10_000
         assert time.monotonic() - begin < 10
     os.close(ours)
-    terminal.be_patient()
+    terminal.allow_blocking()
 
 
 def test_output_to_a_vanished_terminal_is_dropped(no_hurry: None) -> None:
@@ -77,4 +77,4 @@ def test_a_replay_ends_with_its_terminal(tmp_path: Path, prepare: Callable[[], N
         assert b"trust" in read_until(ours, b"trust")
         time.sleep(chance.random() / 2)
         os.close(ours)
-        assert ending_of(process) is not None
+        assert wait_for_exit(process) is not None

@@ -33,14 +33,14 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path, words: list[str], status: int
     os.mkfifo(pipe)
     file = IOSTAT if words[0] == "import" else tmp_path / "run.opw"
     if words[0] == "report" and "FILE" in words:
-        assert _ran(tmp_path, ["import", str(IOSTAT), "-o", str(file)]).returncode == 0
+        assert _run_command(tmp_path, ["import", str(IOSTAT), "-o", str(file)]).returncode == 0
     argv = [{"PIPE": str(pipe), "FILE": str(file)}.get(word, word) for word in words]
-    answer = _ran(tmp_path, argv)
+    answer = _run_command(tmp_path, argv)
     assert answer.returncode == status
     assert says in answer.stderr
     assert "Traceback" not in answer.stderr
 
 
-def _ran(folder: Path, argv: list[str]) -> subprocess.CompletedProcess[str]:
+def _run_command(folder: Path, argv: list[str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "opwatch", *argv]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)

@@ -9,13 +9,14 @@ import sys
 import termios
 
 SHOW = (
-    "import sys; from opwatch.sinks.terminal import Progress, say\n"
+    "import sys; from opwatch.sinks.terminal import Progress, print_message\n"
     "p = Progress(quiet=sys.argv[1] == '-q')\n"
-    "p.show('1 of 9 s'); p.show('a\\x1b[31m' + 'x' * 200); p.clear(); p.clear(); say('the end')"
+    "p.show_text('1 of 9 s'); p.show_text('a\\x1b[31m' + 'x' * 200); p.clear(); p.clear(); "
+    "print_message('the end')"
 )
 
 
-def on_a_terminal(*arguments: str, columns: int = 30, may_fail: bool = False) -> str:
+def run_on_terminal(*arguments: str, columns: int = 30, may_fail: bool = False) -> str:
     """Run the command with a terminal as standard error and return its output."""
     leader, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (24, columns))
@@ -45,11 +46,11 @@ def on_a_terminal(*arguments: str, columns: int = 30, may_fail: bool = False) ->
 
 def test_a_line_is_written_over_and_cut_to_the_terminal() -> None:
     wide = ("a?[31m" + "x" * 200)[:29]
-    assert on_a_terminal("-c", SHOW, "-") == (f"\r\x1b[K1 of 9 s\r\x1b[K{wide}\r\x1b[Kopwatch: the end\r\n")
+    assert run_on_terminal("-c", SHOW, "-") == (f"\r\x1b[K1 of 9 s\r\x1b[K{wide}\r\x1b[Kopwatch: the end\r\n")
 
 
 def test_no_progress_when_quiet() -> None:
-    assert on_a_terminal("-c", SHOW, "-q") == "opwatch: the end\r\n"
+    assert run_on_terminal("-c", SHOW, "-q") == "opwatch: the end\r\n"
 
 
 def test_no_progress_in_a_pipe() -> None:

@@ -22,7 +22,7 @@ def kept(tmp_path: Path) -> str:
     return str(path)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, Any]]:
+def replay_lines(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, Any]]:
     assert cli.main(["replay", "--json", *argv]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
@@ -33,9 +33,9 @@ def shown(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, Any]
 def test_a_step_is_an_interval(
     kept: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, typed: str, count: int
 ) -> None:
-    whole = shown(capsys, kept)
+    whole = replay_lines(capsys, kept)
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-    trees = shown(capsys, kept, "--step")
+    trees = replay_lines(capsys, kept, "--step")
     ends = sorted(
         {tree["end_mono_ns"] for tree in trees if tree["type"] == "interval" and tree["device"] == "sda"}
     )
@@ -51,9 +51,9 @@ def test_a_step_is_an_interval(
 def test_stepping_through_the_run_shows_the_same_output(
     kept: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = shown(capsys, kept)
+    whole = replay_lines(capsys, kept)
     monkeypatch.setattr("sys.stdin", io.StringIO("999999999\n"))
-    assert shown(capsys, kept, "--step") == whole
+    assert replay_lines(capsys, kept, "--step") == whole
 
 
 def test_steps_have_no_speed(kept: str, capsys: pytest.CaptureFixture[str]) -> None:

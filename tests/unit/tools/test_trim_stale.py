@@ -6,19 +6,24 @@ import argparse
 
 import pytest
 
-from opwatch.tools.commands.trim.stale import _asked, add_arguments
+from opwatch.tools.commands.trim.stale import _make_question, add_arguments
 
 
-def parsed(*words: str) -> argparse.Namespace:
+def parse_arguments(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return parser.parse_args(["/mnt", *words])
 
 
 def test_options_are_parsed() -> None:
-    asked = _asked(parsed("--confidence", "99.5 %", "--precision", "0.5%", "--seconds", "2", "--seed", "9"))
+    asked = _make_question(
+        parse_arguments("--confidence", "99.5 %", "--precision", "0.5%", "--seconds", "2", "--seed", "9")
+    )
     assert (asked.confidence, asked.half_width, asked.seconds, asked.seed) == (0.995, 0.005, 2.0, 9)
-    assert [_asked(parsed(*words)).sentinel for words in ((), ("--sentinel",), ("--no-sentinel",))] == [
+    assert [
+        _make_question(parse_arguments(*words)).sentinel
+        for words in ((), ("--sentinel",), ("--no-sentinel",))
+    ] == [
         None,
         True,
         False,
@@ -37,6 +42,6 @@ def test_options_are_parsed() -> None:
 )
 def test_invalid_options_are_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        parsed(*words)
+        parse_arguments(*words)
     assert end.value.code == 2
     assert f"argument {words[0]}: '{words[1]}'" in capsys.readouterr().err

@@ -22,18 +22,18 @@ BLOCK = b"add@/devices/virtual/block/loop7\0ACTION=add\0SUBSYSTEM=block\0SEQNUM=
 OTHER = b"add@/devices/virtual/net/veth1\0ACTION=add\0SUBSYSTEM=net\0SEQNUM=6\0"
 
 
-def soon() -> float:
+def make_deadline() -> float:
     return time.monotonic() + 20
 
 
 def test_only_news_end_a_wait_early() -> None:
     read, write = os.pipe()
     with Waiter(read) as waiter:
-        assert waiter.wait(time.monotonic() + 0.01) is End.TICK
+        assert waiter.wait_until(time.monotonic() + 0.01) is End.TICK
         os.write(write, b"x")
-        assert waiter.wait(soon()) is End.NEWS
+        assert waiter.wait_until(make_deadline()) is End.NEWS
         os.read(read, 1)
-        assert waiter.wait(time.monotonic() + 0.01) is End.TICK
+        assert waiter.wait_until(time.monotonic() + 0.01) is End.TICK
     os.close(read)
     os.close(write)
 
@@ -42,12 +42,12 @@ def test_the_end_of_a_command_comes_before_news() -> None:
     read, write = os.pipe()
     os.write(write, b"x")
     with Waiter(read) as waiter:
-        waiter.start([sys.executable, "-c", ""], quiet_stdout=False)
-        deadline = soon()
-        while waiter.wait(deadline) is End.NEWS and time.monotonic() < deadline:
+        waiter.start_command([sys.executable, "-c", ""], quiet_stdout=False)
+        deadline = make_deadline()
+        while waiter.wait_until(deadline) is End.NEWS and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert waiter.wait(soon()) is End.COMMAND
-        assert waiter.finish(stop=False) == 0
+        assert waiter.wait_until(make_deadline()) is End.COMMAND
+        assert waiter.finish_command(stop=False) == 0
     os.close(read)
     os.close(write)
 
@@ -57,9 +57,9 @@ def test_cpu_time_of_a_command_and_its_children_is_known_at_the_end() -> None:
     both = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {work!r}])\n{work}"
     with Waiter() as waiter:
         assert waiter.command_cpu is None
-        waiter.start([sys.executable, "-c", both], quiet_stdout=False)
+        waiter.start_command([sys.executable, "-c", both], quiet_stdout=False)
         assert waiter.command_cpu is None
-        assert waiter.finish(stop=False) == 0
+        assert waiter.finish_command(stop=False) == 0
         spent = waiter.command_cpu
     assert spent is not None
     assert 0.6 <= spent.total_s < 3
@@ -70,9 +70,9 @@ def test_pending_news_cause_no_busy_wait_for_a_command() -> None:
     read, write = os.pipe()
     os.write(write, b"x")
     with Waiter(read) as waiter:
-        waiter.start([sys.executable, "-c", "import time; time.sleep(0.5)"], quiet_stdout=False)
+        waiter.start_command([sys.executable, "-c", "import time; time.sleep(0.5)"], quiet_stdout=False)
         before = time.process_time()
-        assert waiter.finish(stop=False) == 0
+        assert waiter.finish_command(stop=False) == 0
         assert time.process_time() - before < 0.2
     os.close(read)
     os.close(write)
@@ -83,16 +83,16 @@ def test_announcements_of_block_devices_are_heard() -> None:
     ours.setblocking(False)
     events = BlockEvents(ours)
     assert events.fileno() == ours.fileno()
-    assert not events.drain()
+    assert not events.drain_events()
     kernel.send(OTHER)
-    assert not events.drain()
+    assert not events.drain_events()
     for message in (OTHER, BLOCK, OTHER):
         kernel.send(message)
-    assert events.drain()
-    assert not events.drain()
+    assert events.drain_events()
+    assert not events.drain_events()
     for message in (b"x", b"\0" * 100, b"\xff" * 8192):
         kernel.send(message)
-    assert not events.drain()
+    assert not events.drain_events()
     events.close()
     assert events.fileno() == -1
     kernel.close()
@@ -101,7 +101,7 @@ def test_announcements_of_block_devices_are_heard() -> None:
 def test_closed_event_socket_has_no_events() -> None:
     events = BlockEvents()
     events.close()
-    assert not events.drain()
+    assert not events.drain_events()
 
 
 def test_a_signal_of_others_ends_no_wait() -> None:
@@ -111,9 +111,9 @@ def test_a_signal_of_others_ends_no_wait() -> None:
     try:
         with Waiter() as waiter:
             os.kill(os.getpid(), signal.SIGWINCH)
-            assert waiter.wait(time.monotonic() + 0.2) is not End.SIGNAL
+            assert waiter.wait_until(time.monotonic() + 0.2) is not End.SIGNAL
             os.kill(os.getpid(), signal.SIGTERM)
-            assert waiter.wait(time.monotonic() + 5) is End.SIGNAL
+            assert waiter.wait_until(time.monotonic() + 5) is End.SIGNAL
     finally:
         signal.signal(signal.SIGWINCH, old)
 
@@ -122,7 +122,7 @@ def test_a_wait_is_ended_from_another_thread() -> None:
     with Waiter() as waiter:
         thread = threading.Thread(target=waiter.stop)
         thread.start()
-        assert waiter.wait(time.monotonic() + 5) is End.SIGNAL
+        assert waiter.wait_until(time.monotonic() + 5) is End.SIGNAL
         thread.join()
 
 
@@ -138,33 +138,33 @@ class FakeMachine:
     def monotonic(self) -> float:
         return self.now
 
-    def wait(self, until: float) -> End:
+    def wait_until(self, until: float) -> End:
         self.now = max(self.now, until)
         return End.TICK
 
-    def finish(self, *, stop: bool) -> int:
+    def finish_command(self, *, stop: bool) -> int:
         return 0
 
-    def vanished(self) -> None:
+    def find_vanished(self) -> None:
         return None
 
-    def absent(self) -> None:
+    def find_absent(self) -> None:
         return None
 
-    def begun(self) -> list[RunEntry]:
+    def make_initial_entries(self) -> list[RunEntry]:
         return []
 
-    def interval(self) -> list[RunEntry]:
+    def read_interval(self) -> list[RunEntry]:
         self.read_at.append(self.now - 1000.0)
         self.now += self.busy_s
         return []
 
-    def summary(self, *, with_rest: bool) -> list[RunEntry]:
+    def end_watch(self, *, with_rest: bool) -> list[RunEntry]:
         self.with_rest = with_rest
         return []
 
 
-def ended(
+def finish_run(
     machine: FakeMachine, monkeypatch: pytest.MonkeyPatch, for_s: float | None = None, **asked: float
 ) -> LiveRun:
     """Return a finished run on this machine."""
@@ -172,14 +172,14 @@ def ended(
     given: dict[str, Any] = {"count": None, "command": None} | asked
     fake = cast(Any, machine)
     run = LiveRun(fake, fake, fake, argparse.Namespace(**given), for_s)
-    entries: Iterator[RunEntry] = run.entries()
+    entries: Iterator[RunEntry] = run.iter_entries()
     assert list(entries) == []
     return run
 
 
 def test_for_ends_at_its_time_when_each_interval_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine(busy_s=1.34)
-    run = ended(machine, monkeypatch, interval=1.0, for_s=60.0)
+    run = finish_run(machine, monkeypatch, interval=1.0, for_s=60.0)
     assert run.end is End.COUNT
     assert 58.0 < machine.read_at[-1] <= 60.0 + machine.busy_s
     assert machine.now - 1000.0 <= 60.0 + 2 * machine.busy_s
@@ -187,25 +187,25 @@ def test_for_ends_at_its_time_when_each_interval_is_late(monkeypatch: pytest.Mon
 
 def test_for_ends_on_time_with_a_short_last_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine()
-    ended(machine, monkeypatch, interval=1.0, for_s=2.5)
+    finish_run(machine, monkeypatch, interval=1.0, for_s=2.5)
     assert machine.read_at == [1.0, 2.0, 2.5]
 
 
 def test_for_shorter_than_an_interval_has_a_single_short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine()
-    ended(machine, monkeypatch, interval=1.0, for_s=0.25)
+    finish_run(machine, monkeypatch, interval=1.0, for_s=0.25)
     assert machine.read_at == [0.25]
 
 
 def test_for_has_no_rest_after_its_last_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine()
-    ended(machine, monkeypatch, interval=1.0, for_s=3.0)
+    finish_run(machine, monkeypatch, interval=1.0, for_s=3.0)
     assert (machine.read_at, machine.with_rest) == ([1.0, 2.0, 3.0], False)
 
 
 def test_count_is_of_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine(busy_s=1.34)
-    run = ended(machine, monkeypatch, interval=1.0, count=10)
+    run = finish_run(machine, monkeypatch, interval=1.0, count=10)
     assert (run.end, len(machine.read_at)) == (End.COUNT, 10)
 
 
@@ -215,6 +215,6 @@ def test_the_rest_is_shown_when_the_disk_vanishes_before_its_time(
 ) -> None:
     """The intervals add up to the summary."""
     machine = FakeMachine()
-    monkeypatch.setattr(machine, "vanished", lambda: "sda" if machine.now > 1003.5 else None)
-    run = ended(machine, monkeypatch, interval=1.0, **limit)
+    monkeypatch.setattr(machine, "find_vanished", lambda: "sda" if machine.now > 1003.5 else None)
+    run = finish_run(machine, monkeypatch, interval=1.0, **limit)
     assert (run.end, machine.read_at, machine.with_rest) == (End.VANISHED, [1.0, 2.0, 3.0], True)

@@ -15,13 +15,13 @@ from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.jsonl import JsonLines
-from opwatch.sinks.lines import Lines
-from opwatch.tools.watching import Watching
+from opwatch.sinks.lines import TextLines
+from opwatch.tools.watching import DiskWatcher
 from opwatch.trace.tracer_set import TracerSet
-from tests.unit.samples.test_membership import remove, restack
-from tests.unit.support.shown_watch import ShownWatch, shown_from_file
-from tests.unit.support.sysfs import Tree, machine, write
-from tests.unit.support.tracers import Attaching
+from tests.unit.samples.test_membership import remove_device, restack_device
+from tests.unit.support.shown_watch import ShownWatch, format_from_file
+from tests.unit.support.sysfs import Tree, make_machine, write_attributes
+from tests.unit.support.tracers import FakeAttacher
 
 
 class Watch:
@@ -30,25 +30,25 @@ class Watch:
     made: ClassVar[list[Watch]] = []
 
     def __init__(self, tree: Tree, *names: str, plain: bool = False, wait_s: float = 0.0) -> None:
-        self.attaching = Attaching()
+        self.attaching = FakeAttacher()
         self.reads = self.attaching.reads
         self.out = io.StringIO()
         membership = Membership(tree.devices, Selection(tree.devices, names), wait_s)
         live = LiveWaf(tree.devices, lambda _: {}, 5)
-        sink = Lines(self.out) if plain else JsonLines(self.out)
+        sink = TextLines(self.out) if plain else JsonLines(self.out)
         discards = LiveDiscards(lambda _: False)
         self.plain = plain
-        watching = Watching(membership, TracerSet(self.attaching), live, discards)
+        watching = DiskWatcher(membership, TracerSet(self.attaching), live, discards)
         self.watching = ShownWatch(watching, sink)
         self.made.append(self)
 
-    def lines(self, kind: str) -> list[dict[str, Any]]:
+    def read_documents(self, kind: str) -> list[dict[str, Any]]:
         documents = [json.loads(line) for line in self.out.getvalue().splitlines()]
         return [document for document in documents if document["type"] == kind]
 
-    def look_and_write(self) -> None:
-        self.watching.look()
-        self.watching.interval()
+    def scan_and_write(self) -> None:
+        self.watching.scan_disks()
+        self.watching.read_interval()
 
 
 @pytest.fixture(autouse=True)
@@ -58,37 +58,37 @@ def _same_from_a_file() -> Iterator[None]:
     yield
     assert Watch.made
     for watch in Watch.made:
-        assert shown_from_file(watch.watching.entries, plain=watch.plain) == watch.out.getvalue()
+        assert format_from_file(watch.watching.entries, plain=watch.plain) == watch.out.getvalue()
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    made = machine(tmp_path)
+    made = make_machine(tmp_path)
     for name in ("dm-7", "dm-8"):
-        made.disk(name, f"253:{name[-1]}", attributes={"dm/uuid": "LVM-x"})
-    made.stack("dm-7", "sda")
+        made.add_disk(name, f"253:{name[-1]}", attributes={"dm/uuid": "LVM-x"})
+    made.stack_device("dm-7", "sda")
     return made
 
 
 def test_counts_of_removed_disks_are_in_the_summary(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
     watch = Watch(tree, "dm-7")
     watch.reads["sda"] = 3
-    watch.look_and_write()
+    watch.scan_and_write()
     watch.reads |= {"sda": 5, "sdb": 100}
-    restack(tree, "dm-7", "sdb")
-    watch.look_and_write()
+    restack_device(tree, "dm-7", "sdb")
+    watch.scan_and_write()
     watch.reads |= {"sda": 1000, "sdb": 107}
-    assert watch.watching.vanished() is None
-    watch.watching.summary(with_rest=True)
-    first, second = watch.lines("summary")
+    assert watch.watching.find_vanished() is None
+    watch.watching.end_watch(with_rest=True)
+    first, second = watch.read_documents("summary")
     assert (first["device"], first["origin"], first["ops"]["read"]["count"]) == ("sda", "dm-7", 5)
     assert (second["device"], second["origin"], second["ops"]["read"]["count"]) == ("sdb", "dm-7", 7)
     assert first["leaving"]["why"] == "unused"
     assert first["arrival"] is second["leaving"] is None
     assert second["arrival"]["unseen_requests"] is None
-    intervals = [(line["device"], line["ops"]["read"]["count"]) for line in watch.lines("interval")]
+    intervals = [(line["device"], line["ops"]["read"]["count"]) for line in watch.read_documents("interval")]
     assert intervals == [("sda", 3), ("sda", 2), ("sdb", 0), ("sdb", 7)]
-    events = [(line["event"], line["device"]) for line in watch.lines("event")]
+    events = [(line["event"], line["device"]) for line in watch.read_documents("event")]
     assert events == [("left", "sda"), ("came", "sdb")]
     said = capfd.readouterr().err
     assert "sda no longer does I/O of dm-7; its counts until then are in the summary" in said
@@ -97,28 +97,28 @@ def test_counts_of_removed_disks_are_in_the_summary(tree: Tree, capfd: pytest.Ca
 
 def test_new_disk_is_announced_once_and_is_in_the_summary(tree: Tree) -> None:
     watch = Watch(tree, "dm-7")
-    tree.stack("dm-7", "sdb")
-    watch.look_and_write()
-    watch.look_and_write()
-    unexplained = watch.watching.summary(with_rest=True)
-    late = [line for line in watch.lines("interval") if line["device"] == "sdb"]
+    tree.stack_device("dm-7", "sdb")
+    watch.scan_and_write()
+    watch.scan_and_write()
+    unexplained = watch.watching.end_watch(with_rest=True)
+    late = [line for line in watch.read_documents("interval") if line["device"] == "sdb"]
     assert [line["arrival"] is None for line in late] == [False, True]
     words = "what came before it was watched is not known: there is no kernel here"
     assert [words in line["unexplained"] for line in late] == [True, False]
-    assert words in watch.lines("summary")[1]["unexplained"]
+    assert words in watch.read_documents("summary")[1]["unexplained"]
     assert f"sdb (of dm-7): {words}" in unexplained
 
 
 def test_a_disk_that_was_replaced_is_never_without_a_word(tree: Tree) -> None:
-    write(tree["loop0"].sysfs, {"diskseq": "5"})
+    write_attributes(tree["loop0"].sysfs, {"diskseq": "5"})
     watch = Watch(tree, "loop0")
     watch.reads["loop0"] = 3
-    watch.look_and_write()
+    watch.scan_and_write()
     watch.reads["loop0"] = 5
-    write(tree["loop0"].sysfs, {"diskseq": "6", "loop/backing_file": "/another"})
-    assert watch.watching.vanished() == "loop0"
-    unexplained = watch.watching.summary(with_rest=True)
-    [summary] = watch.lines("summary")
+    write_attributes(tree["loop0"].sysfs, {"diskseq": "6", "loop/backing_file": "/another"})
+    assert watch.watching.find_vanished() == "loop0"
+    unexplained = watch.watching.end_watch(with_rest=True)
+    [summary] = watch.read_documents("summary")
     assert summary["leaving"]["why"] == "replaced"
     assert [line for line in summary["unexplained"] if "another disk took its place" in line]
     assert [line for line in unexplained if "another disk took its place" in line]
@@ -127,11 +127,11 @@ def test_a_disk_that_was_replaced_is_never_without_a_word(tree: Tree) -> None:
 def test_removed_path_does_not_end_the_watch(tree: Tree) -> None:
     watch = Watch(tree, "nvme1n1")
     watch.reads |= {"nvme1c1n1": 3, "nvme1c2n1": 4}
-    remove(tree, "nvme1c1n1")
-    watch.look_and_write()
-    assert watch.watching.vanished() is None
-    watch.watching.summary(with_rest=False)
-    counts = {line["device"]: line["ops"]["read"]["count"] for line in watch.lines("summary")}
+    remove_device(tree, "nvme1c1n1")
+    watch.scan_and_write()
+    assert watch.watching.find_vanished() is None
+    watch.watching.end_watch(with_rest=False)
+    counts = {line["device"]: line["ops"]["read"]["count"] for line in watch.read_documents("summary")}
     assert counts == {"nvme1c1n1": 3, "nvme1c2n1": 4}
 
 
@@ -140,33 +140,35 @@ def test_disk_that_cannot_be_watched_is_reported_only_once(
 ) -> None:
     watch = Watch(tree, "dm-7")
     watch.attaching.fails = "no room for programs"
-    tree.stack("dm-7", "sdb")
+    tree.stack_device("dm-7", "sdb")
     for number in range(3):
-        tree.disk(f"sdy{number}", f"65:{number}", tags=[32])
-        watch.look_and_write()
+        tree.add_disk(f"sdy{number}", f"65:{number}", tags=[32])
+        watch.scan_and_write()
     assert capfd.readouterr().err.count("sdb came and is not watched: no room for programs") == 1
-    assert [line["event"] for line in watch.lines("event")] == ["not_watched"]
-    assert [line for line in watch.watching.summary(with_rest=False) if "sdb came and is not watched" in line]
+    assert [line["event"] for line in watch.read_documents("event")] == ["not_watched"]
+    assert [
+        line for line in watch.watching.end_watch(with_rest=False) if "sdb came and is not watched" in line
+    ]
 
 
 def test_period_without_a_watch_stays_unexplained(tree: Tree) -> None:
     watch = Watch(tree, "dm-7")
     watch.attaching.fails = "no room for programs"
-    tree.stack("dm-7", "sdb")
-    watch.watching.look()
+    tree.stack_device("dm-7", "sdb")
+    watch.watching.scan_disks()
     watch.attaching.fails = None
-    tree.disk("sdy", "65:9", tags=[32])
-    watch.watching.look()
-    assert [line["event"] for line in watch.lines("event")] == ["not_watched", "came"]
-    assert [line for line in watch.watching.summary(with_rest=False) if "not watched" in line]
+    tree.add_disk("sdy", "65:9", tags=[32])
+    watch.watching.scan_disks()
+    assert [line["event"] for line in watch.read_documents("event")] == ["not_watched", "came"]
+    assert [line for line in watch.watching.end_watch(with_rest=False) if "not watched" in line]
 
 
 def test_lines_have_the_time_of_the_change(tree: Tree) -> None:
     watch = Watch(tree, "dm-7", plain=True)
     watch.reads["sda"] = 3
-    restack(tree, "dm-7", "sdb")
-    watch.look_and_write()
-    watch.watching.summary(with_rest=False)
+    restack_device(tree, "dm-7", "sdb")
+    watch.scan_and_write()
+    watch.watching.end_watch(with_rest=False)
     text = watch.out.getvalue()
     assert [line for line in text.splitlines() if len(line) > 80] == []
     assert "(unused)" in text
@@ -180,9 +182,9 @@ def test_lines_have_the_time_of_the_change(tree: Tree) -> None:
 def test_disk_since_the_last_poll_is_in_the_summary(tree: Tree) -> None:
     """A command reloads a table, does its I/O and ends, all between two polls."""
     watch = Watch(tree, "dm-7")
-    restack(tree, "dm-7", "sdb")
-    unexplained = watch.watching.summary(with_rest=True)
-    assert [line["device"] for line in watch.lines("summary")] == ["sda", "sdb"]
+    restack_device(tree, "dm-7", "sdb")
+    unexplained = watch.watching.end_watch(with_rest=True)
+    assert [line["device"] for line in watch.read_documents("summary")] == ["sda", "sdb"]
     assert [line for line in unexplained if "before it was watched" in line]
 
 
@@ -191,20 +193,20 @@ def test_named_drive_that_comes_back_has_a_row_of_its_own_for_each_time(
 ) -> None:
     watch = Watch(tree, "loop0", "sda", wait_s=60)
     watch.reads["loop0"] = 3
-    watch.look_and_write()
+    watch.scan_and_write()
     loop = tree["loop0"].sysfs
-    write(loop, {"size": "0"})
-    watch.look_and_write()
-    assert watch.watching.absent() == "loop0"
-    assert watch.watching.vanished() is None
-    watch.look_and_write()
-    write(loop, {"size": "2048"})
-    watch.look_and_write()
+    write_attributes(loop, {"size": "0"})
+    watch.scan_and_write()
+    assert watch.watching.find_absent() == "loop0"
+    assert watch.watching.find_vanished() is None
+    watch.scan_and_write()
+    write_attributes(loop, {"size": "2048"})
+    watch.scan_and_write()
     watch.reads["loop0"] = 8
-    watch.look_and_write()
-    assert watch.watching.absent() is None
-    watch.watching.summary(with_rest=True)
-    summaries = [line for line in watch.lines("summary") if line["device"] == "loop0"]
+    watch.scan_and_write()
+    assert watch.watching.find_absent() is None
+    watch.watching.end_watch(with_rest=True)
+    summaries = [line for line in watch.read_documents("summary") if line["device"] == "loop0"]
     assert [(line["leaving"] or {}).get("why") for line in summaries] == ["gone", None]
     assert [line["ops"]["read"]["count"] for line in summaries] == [3, 5]
     said = capfd.readouterr().err
@@ -216,13 +218,13 @@ def test_another_drive_with_the_name_is_reported_and_not_watched(
     tree: Tree, capfd: pytest.CaptureFixture[str]
 ) -> None:
     watch = Watch(tree, "loop0", "sda", wait_s=60)
-    write(tree["loop0"].sysfs, {"size": "0"})
-    watch.look_and_write()
-    write(tree["loop0"].sysfs, {"size": "2048", "loop/backing_file": "/another"})
+    write_attributes(tree["loop0"].sysfs, {"size": "0"})
+    watch.scan_and_write()
+    write_attributes(tree["loop0"].sysfs, {"size": "2048", "loop/backing_file": "/another"})
     watch.reads["loop0"] = 1000
-    watch.look_and_write()
-    watch.look_and_write()
-    watch.watching.summary(with_rest=True)
-    [summary] = [line for line in watch.lines("summary") if line["device"] == "loop0"]
+    watch.scan_and_write()
+    watch.scan_and_write()
+    watch.watching.end_watch(with_rest=True)
+    [summary] = [line for line in watch.read_documents("summary") if line["device"] == "loop0"]
     assert summary["ops"]["read"]["count"] == 0
     assert capfd.readouterr().err.count("it is another drive") == 1

@@ -15,13 +15,13 @@ from opwatch.trace.abi import OpSample
 TARGETS = [abi.Target(0, 2**64 - 1, 0, 2, 256), abi.Target(2048, 4095, 512, 1, 64)]
 
 
-def plan_of(*keys: bytes) -> Plan:
+def make_plan(*keys: bytes) -> Plan:
     return Plan([], TARGETS, b"".join(keys), 576, 0)
 
 
 def test_every_table_of_the_shared_bodies_is_in_bccs_dialect() -> None:
-    known = bcc_source.constants(plan_of(), 4, queue_time=True, own_queue_stamp=True)
-    text = bcc_source.source(known)
+    known = bcc_source.make_constants(make_plan(), 4, queue_time=True, own_queue_stamp=True)
+    text = bcc_source.build_source(known)
     assert "map_lookup" not in text.replace("BPF_", "")
     assert "stamps.lookup(&key)" in text
     assert "untagged.update(&key, &time)" in text
@@ -37,7 +37,7 @@ def test_included_files_are_those_of_the_bpf_object() -> None:
 
 def test_tables_are_as_large_as_the_plan() -> None:
     disk = abi.pack_disk_key((259, 3), "nvme0n1", 0)
-    known = bcc_source.constants(plan_of(disk), 4, queue_time=False, own_queue_stamp=False)
+    known = bcc_source.make_constants(make_plan(disk), 4, queue_time=False, own_queue_stamp=False)
     assert (known["OWB_ROWS"], known["OWB_COLD_HISTS"], known["OWB_STATUSES"]) == (8, 2 * (4 + 4), 14)
     assert (known["OWB_STAMPS"], known["OWB_QUEUE_STAMPS"], known["OWB_QUEUE_HISTS"]) == (576, 1, 1)
     assert known["OWB_LOOK_UP"] == f"if (a == {259 << 20 | 3:#x}ULL && b == 0x0ULL) return 1;"
@@ -46,7 +46,7 @@ def test_tables_are_as_large_as_the_plan() -> None:
 
 @pytest.mark.parametrize("cpus", [1, 2, 3, 17, 64])
 def test_every_histogram_belongs_to_a_single_operation(cpus: int) -> None:
-    known = bcc_source.constants(plan_of(), cpus, queue_time=True, own_queue_stamp=True)
+    known = bcc_source.make_constants(make_plan(), cpus, queue_time=True, own_queue_stamp=True)
     ops = range(len(abi.OPS))
     cold = [i for t in range(2) for op in ops[2:] for i in bcc_source.cold_hists(t, op, cpus)]
     queue = [i for t in range(2) for op in ops for i in bcc_source.queue_hists(t, op, cpus)]
@@ -56,7 +56,7 @@ def test_every_histogram_belongs_to_a_single_operation(cpus: int) -> None:
 
 def test_hidden_disks_are_known_by_name() -> None:
     path = abi.pack_disk_key((0, 0), "nvme0c1n1", 1)
-    known = bcc_source.constants(plan_of(path), 1, queue_time=False, own_queue_stamp=False)
+    known = bcc_source.make_constants(make_plan(path), 1, queue_time=False, own_queue_stamp=False)
     assert known["OWB_ANY_HIDDEN"] == 1
     assert int.from_bytes(b"nvme0c1n", "little") == int(str(known["OWB_LOOK_UP"]).split()[3][:-3], 16)
 
@@ -73,13 +73,13 @@ def test_cpus_are_added_and_maxima_compared() -> None:
 
 @pytest.mark.parametrize(("text", "cpus"), [("0\n", 1), ("0-3\n", 4), ("0-1,8-11\n", 12)])
 def test_possible_cpus_are_parsed(text: str, cpus: int) -> None:
-    assert bcc._possible_cpus(text) == cpus
+    assert bcc._count_possible_cpus(text) == cpus
 
 
 def test_the_compilers_errors_are_kept_and_its_warnings_are_not() -> None:
     said = "a.h:1:1: warning: dull\nb.h:2:2: error: unknown type name 'x'\n note: there\n"
-    assert bcc._errors(said) == "b.h:2:2: error: unknown type name 'x'"
-    assert bcc._errors("killed\n") == "killed"
+    assert bcc._extract_errors(said) == "b.h:2:2: error: unknown type name 'x'"
+    assert bcc._extract_errors("killed\n") == "killed"
 
 
 def test_missing_bcc_names_the_packages_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,25 +9,25 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.host.usage import Mount, Usage, mount_of, parse_mountinfo
+from opwatch.host.usage import Mount, Usage, find_mount, parse_mountinfo
 from opwatch.tools.commands.trim import check as trim_check
 from opwatch.trim.check.schedule import Schedule
 
 MOUNTS = 10_000
 
 
-class Counted(list[Mount]):
+class CountingList(list[Mount]):
     """A list of mounts that counts the visited entries."""
 
     looked_at = 0
 
     def __iter__(self) -> Iterator[Mount]:
         for mount in super().__iter__():
-            Counted.looked_at += 1
+            CountingList.looked_at += 1
             yield mount
 
 
-def mountinfo(count: int, seed: int = 1) -> str:
+def format_mountinfo(count: int, seed: int = 1) -> str:
     """Return bind mounts, overlays, file systems on many disks, and covered mount points."""
     rng = random.Random(seed)
     rows = []
@@ -45,45 +45,45 @@ def mountinfo(count: int, seed: int = 1) -> str:
     return "\n".join(rows)
 
 
-def check(usage: Usage, tmp_path: Path) -> trim_check.CheckRun:
+def make_check(usage: Usage, tmp_path: Path) -> trim_check.CheckRun:
     return trim_check.CheckRun(0, Devices(tmp_path, tmp_path), usage, Schedule())
 
 
 def test_filesystems_are_found_in_two_visits_per_mount(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mounts = Counted(parse_mountinfo(mountinfo(MOUNTS)))
+    mounts = CountingList(parse_mountinfo(format_mountinfo(MOUNTS)))
     usage = Usage(mounts, [], {})
-    Counted.looked_at = 0
+    CountingList.looked_at = 0
     asked: list[str] = []
-    run = check(usage, tmp_path)
-    monkeypatch.setattr(run, "_resolves", asked.append)
-    subjects = list(run.everything())
+    run = make_check(usage, tmp_path)
+    monkeypatch.setattr(run, "_is_block_source", asked.append)
+    subjects = list(run.find_all())
     assert len(subjects) > 500
-    assert Counted.looked_at <= 2 * MOUNTS
+    assert CountingList.looked_at <= 2 * MOUNTS
     # Each source is looked up once: /dev/gone0 to 39, overlay and tmpfs.
     assert len(asked) == len(set(asked)) <= 42
 
 
 def test_filesystems_match_a_comparison_of_every_pair(tmp_path: Path) -> None:
-    usage = Usage(parse_mountinfo(mountinfo(600)), [], {})
+    usage = Usage(parse_mountinfo(format_mountinfo(600)), [], {})
     wanted, passed = [], set()
     for mount in usage.mounts:
-        if mount.dev.startswith("8:") and mount_of(mount.point, usage.mounts) == mount:
+        if mount.dev.startswith("8:") and find_mount(mount.point, usage.mounts) == mount:
             if (mount.dev, mount.source) not in passed:
                 wanted.append(mount)
             passed.add((mount.dev, mount.source))
-    assert [subject.mount for subject in check(usage, tmp_path).everything()] == wanted
+    assert [subject.mount for subject in make_check(usage, tmp_path).find_all()] == wanted
 
 
 def test_the_mounts_of_a_device_are_found_without_a_look_at_all(tmp_path: Path) -> None:
-    mounts = Counted(parse_mountinfo(mountinfo(MOUNTS)))
+    mounts = CountingList(parse_mountinfo(format_mountinfo(MOUNTS)))
     usage = Usage(mounts, [], {}, canonical=lambda path: path)
-    Counted.looked_at = 0
+    CountingList.looked_at = 0
     for minor in range(1000):
         device = BlockDevice(f"sd{minor}", (8, minor), tmp_path)
-        named = usage.mounts_of(device)
+        named = usage.find_mounts(device)
         assert all(mount.dev == f"8:{minor}" for mount in named)
-    assert Counted.looked_at == 0
+    assert CountingList.looked_at == 0
     gone = BlockDevice("gone7", (9, 9), tmp_path)
-    assert {mount.source for mount in usage.mounts_of(gone)} == {"/dev/gone7"}
+    assert {mount.source for mount in usage.find_mounts(gone)} == {"/dev/gone7"}

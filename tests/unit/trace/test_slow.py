@@ -8,14 +8,16 @@ import struct
 import pytest
 
 from opwatch.trace.ops import OPS
-from opwatch.trace.slow import SLOW_BYTES, SlowRecord, Submitter, decode_left_out, decode_slow
+from opwatch.trace.slow import SLOW_BYTES, SlowRecord, Submitter, decode_dropped_counts, decode_slow
 
 LAYOUT = struct.Struct("=QQQQQIIBBB5x24s")
 NOBODY, PROCESS, THREAD, WORK = range(4)
 NONE = 2**64 - 1
 
 
-def record(kind: int = PROCESS, name: bytes = b"fio", *, sector: int = 8, size: int = 4096) -> SlowRecord:
+def decode_record(
+    kind: int = PROCESS, name: bytes = b"fio", *, sector: int = 8, size: int = 4096
+) -> SlowRecord:
     [one] = decode_slow(LAYOUT.pack(9, 20, 5, sector, 77, size, 4321, 2, 0, kind, name))
     return one
 
@@ -34,13 +36,13 @@ def record(kind: int = PROCESS, name: bytes = b"fio", *, sector: int = 8, size: 
 )
 def test_submitter_is_decoded(kind: int, name: bytes, submitter: Submitter | None, pid: int | None) -> None:
     """A process may take any name, so only kernel workers count as kernel submitters."""
-    one = record(kind, name)
+    one = decode_record(kind, name)
     assert (one.submitter, one.pid, one.name) == (submitter, pid, name.decode() or None)
 
 
 def test_unknown_fields_are_none() -> None:
-    assert record(sector=NONE).sector is None
-    assert record(size=0).sector is None
+    assert decode_record(sector=NONE).sector is None
+    assert decode_record(size=0).sector is None
     [one] = decode_slow(LAYOUT.pack(9, 20, NONE, 0, 0, 4096, 1, 0, 1, PROCESS, b"x"))
     assert (one.queue_ns, one.sector, one.cgroup, one.op) == (None, 0, None, "write")
     [one] = decode_slow(LAYOUT.pack(9, 20, 0, 0, NONE, 4096, 1, 0, 1, PROCESS, b"x"))
@@ -48,8 +50,8 @@ def test_unknown_fields_are_none() -> None:
 
 
 def test_a_name_is_any_bytes() -> None:
-    assert record(name=b"\xff\x1b[2J\0junk").name == "\ufffd\x1b[2J"
-    assert record(name=b"n" * 24).name == "n" * 24
+    assert decode_record(name=b"\xff\x1b[2J\0junk").name == "\ufffd\x1b[2J"
+    assert decode_record(name=b"n" * 24).name == "n" * 24
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -66,4 +68,4 @@ def test_any_bytes_are_decoded_as_records(seed: int) -> None:
 
 
 def test_records_left_out_are_counted_by_leaf() -> None:
-    assert decode_left_out(struct.pack("=64Q", *range(64))) == list(range(64))
+    assert decode_dropped_counts(struct.pack("=64Q", *range(64))) == list(range(64))

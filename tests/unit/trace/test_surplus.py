@@ -10,60 +10,60 @@ import pytest
 from opwatch.clock import Anchor
 from opwatch.samples.entries import Began, Ended, Ticked
 from opwatch.samples.observation import Arrival, Event, Observation
+from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.sample import DiskSample, WatchedDisk
-from opwatch.samples.story import Story
 from opwatch.trace.stat import StatSample
-from opwatch.trace.surplus import SurplusBounds, bounds
+from opwatch.trace.surplus import SurplusBounds, compute_bounds
 from opwatch.trace.trust import Reading
-from tests.unit.support.a_run import S, moment
-from tests.unit.support.samples import Op, sample
+from tests.unit.support.sample_run import S, get_wall_time
+from tests.unit.support.samples import Op, make_sample
 
 WRITES = ("write", "requests")
 # Writes by the kernel's count at the last poll before the disk was in the watched stack.
-AT_THE_LOOK = 17
+WRITES_AT_LAST_POLL = 17
 
 
 @dataclass
 class Disk:
     """A disk with writes, by the kernel's count and by the tracer's."""
 
-    kernel: int = AT_THE_LOOK
+    kernel: int = WRITES_AT_LAST_POLL
     tracer: int = 0
     now: int = 1
 
-    def write(self, count: int) -> None:
+    def add_writes(self, count: int) -> None:
         self.kernel += count
         self.tracer += count
 
-    def stat(self) -> StatSample:
+    def make_stat(self) -> StatSample:
         return StatSample(0, 0, {"write": self.kernel}, {"write": 4096 * self.kernel})
 
-    def read(self, before: int = 0, after: int = 0) -> DiskSample:
+    def read_sample(self, before: int = 0, after: int = 0) -> DiskSample:
         """Read the disk; `before` writes complete before the tracer's counts are read, and `after` writes
         afterwards."""
         self.now += 1
-        first = self.stat()
-        self.write(before)
-        counts = sample(self.now * S, write=Op([1000] * self.tracer, [4096] * self.tracer))
-        self.write(after)
+        first = self.make_stat()
+        self.add_writes(before)
+        counts = make_sample(self.now * S, write=Op([1000] * self.tracer, [4096] * self.tracer))
+        self.add_writes(after)
         disk = WatchedDisk("sda", "dm-0", "requests by hand")
-        return DiskSample(disk, Reading(counts, first, self.stat()), 0, Anchor(0, 0, 0))
+        return DiskSample(disk, Reading(counts, first, self.make_stat()), 0, Anchor(0, 0, 0))
 
 
-def came(first: DiskSample) -> Began:
+def make_began(first: DiskSample) -> Began:
     """The disk is found at this reading; the kernel's earlier count is the unseen part."""
     assert first.reading.before
-    unseen = first.reading.before.requests["write"] - AT_THE_LOOK
-    arrival = Arrival(moment(1), S, 0, {"write": unseen}, {"write": 4096 * unseen})
+    unseen = first.reading.before.requests["write"] - WRITES_AT_LAST_POLL
+    arrival = Arrival(get_wall_time(1), S, 0, {"write": unseen}, {"write": 4096 * unseen})
     return Began(0, first, arrival=arrival, text="sda has come")
 
 
-def summary(story: Story, last: DiskSample) -> Observation:
-    [final] = [one for one in story.take(Ended({0: last})) if isinstance(one, Observation)]
+def get_summary(story: RunPresenter, last: DiskSample) -> Observation:
+    [final] = [one for one in story.process_entry(Ended({0: last})) if isinstance(one, Observation)]
     return final
 
 
-def account(shown: Observation) -> tuple[int, int]:
+def bound_requests(shown: Observation) -> tuple[int, int]:
     """Return the least and the largest number of requests that were counted or reported missing."""
     assert shown.arrival
     assert shown.arrival.unseen
@@ -75,67 +75,67 @@ def account(shown: Observation) -> tuple[int, int]:
 
 
 def test_completions_during_the_first_reading_are_accounted_for() -> None:
-    disk, story = Disk(), Story()
+    disk, story = Disk(), RunPresenter()
     disk.kernel += 690
-    [news] = story.take(came(disk.read(before=1, after=2)))
+    [news] = story.process_entry(make_began(disk.read_sample(before=1, after=2)))
     assert isinstance(news, Event)
     assert news.arrival
     assert (news.arrival.unseen, news.arrival.slack) == ({"write": 690}, {"write": 3})
     assert news.arrival.unexplained == ["up to 693 write requests before it was watched"]
-    disk.write(14_320)
-    final = summary(story, disk.read())
-    assert account(final) == (15_013, 15_013)
+    disk.add_writes(14_320)
+    final = get_summary(story, disk.read_sample())
+    assert bound_requests(final) == (15_013, 15_013)
     assert final.arrival
     assert (final.arrival.unseen, final.arrival.slack) == ({"write": 691}, {"write": 0})
     assert {drift.drift for drift in final.trust.drift.values()} == {0}
 
 
 def test_account_of_a_busy_disk_is_an_interval() -> None:
-    disk, story = Disk(), Story()
-    story.take(came(disk.read(before=3, after=4)))
-    disk.write(100)
-    [interval] = story.take(Ticked({0: disk.read(before=5, after=1)}))
+    disk, story = Disk(), RunPresenter()
+    story.process_entry(make_began(disk.read_sample(before=3, after=4)))
+    disk.add_writes(100)
+    [interval] = story.process_entry(Ticked({0: disk.read_sample(before=5, after=1)}))
     assert isinstance(interval, Observation)
     # At the end of that reading, 5 + 100 requests were in the rows, and 3 before.
-    assert account(interval) == (3 + 104 + 5 - 3, 3 + 104 + 5 + 1)
-    final = summary(story, disk.read(before=2, after=7))
-    least, most = account(final)
-    assert least <= disk.kernel - AT_THE_LOOK - 7 <= most == least + 3
+    assert bound_requests(interval) == (3 + 104 + 5 - 3, 3 + 104 + 5 + 1)
+    final = get_summary(story, disk.read_sample(before=2, after=7))
+    least, most = bound_requests(final)
+    assert least <= disk.kernel - WRITES_AT_LAST_POLL - 7 <= most == least + 3
 
 
 @pytest.mark.parametrize("seed", range(7))
 def test_every_request_is_accounted_for_at_any_time(seed: int) -> None:
-    chance, disk, story = random.Random(seed), Disk(), Story()
+    chance, disk, story = random.Random(seed), Disk(), RunPresenter()
     disk.kernel += chance.randrange(1000)
-    story.take(came(disk.read(chance.randrange(5), chance.randrange(5))))
+    story.process_entry(make_began(disk.read_sample(chance.randrange(5), chance.randrange(5))))
     for _ in range(20):
-        disk.write(chance.randrange(100))
+        disk.add_writes(chance.randrange(100))
         behind = chance.randrange(5)
-        [shown] = story.take(Ticked({0: disk.read(chance.randrange(5), behind)}))
+        [shown] = story.process_entry(Ticked({0: disk.read_sample(chance.randrange(5), behind)}))
         assert isinstance(shown, Observation)
         assert not shown.trust.drift["write"].drift
-    least, most = account(summary(story, disk.read()))
-    assert least == most == disk.kernel - AT_THE_LOOK
+    least, most = bound_requests(get_summary(story, disk.read_sample()))
+    assert least == most == disk.kernel - WRITES_AT_LAST_POLL
 
 
 def test_later_losses_are_not_attributed_to_the_arrival() -> None:
-    disk, story = Disk(), Story()
-    story.take(came(disk.read()))
+    disk, story = Disk(), RunPresenter()
+    story.process_entry(make_began(disk.read_sample()))
     disk.kernel += 5
-    final = summary(story, disk.read())
+    final = get_summary(story, disk.read_sample())
     assert final.arrival
     assert (final.arrival.unseen, final.arrival.slack) == ({"write": 0}, {"write": 0})
     assert final.trust.drift["write"].drift == 5
 
 
 def test_without_a_witness_there_are_no_bounds() -> None:
-    assert bounds(Reading(sample(1), None, None, "statistics are off")) is None
+    assert compute_bounds(Reading(make_sample(1), None, None, "statistics are off")) is None
 
 
 def test_bounds_narrow_each_other() -> None:
     wide, near = SurplusBounds({WRITES: 3}, {WRITES: 9}), SurplusBounds({WRITES: 5}, {WRITES: 11})
-    assert wide.narrowed(near) == near.narrowed(wide) == SurplusBounds({WRITES: 5}, {WRITES: 9})
+    assert wide.narrow(near) == near.narrow(wide) == SurplusBounds({WRITES: 5}, {WRITES: 9})
     other = SurplusBounds({WRITES: 10}, {WRITES: 11})
-    assert wide.narrowed(other) == wide
+    assert wide.narrow(other) == wide
     # Groups that one side does not know stay unchanged.
-    assert wide.narrowed(SurplusBounds({}, {})) == wide
+    assert wide.narrow(SurplusBounds({}, {})) == wide

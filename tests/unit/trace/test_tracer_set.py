@@ -11,33 +11,33 @@ from opwatch.host.device import BlockDevice, Leaf
 from opwatch.trace import abi
 from opwatch.trace.stat import StatSample
 from opwatch.trace.tracer_set import MAX_PARTS, TracerSet
-from opwatch.trace.tracing import Counted
-from opwatch.trace.trust import Reading, trust
-from tests.unit.support.samples import Op, sample
-from tests.unit.support.tracers import Attaching, FakeTracer
+from opwatch.trace.tracing import SettledReadings
+from opwatch.trace.trust import Reading, account_losses
+from tests.unit.support.samples import Op, make_sample
+from tests.unit.support.tracers import FakeAttacher, FakeTracer
 
 
-def leaf(name: str) -> Leaf:
+def make_leaf(name: str) -> Leaf:
     device = BlockDevice(name, (8, 0), Path("/nowhere") / name)
     return Leaf(device, device)
 
 
-def leaves(count: int) -> list[Leaf]:
-    return [leaf(f"disk{number}") for number in range(count)]
+def make_leaves(count: int) -> list[Leaf]:
+    return [make_leaf(f"disk{number}") for number in range(count)]
 
 
 @pytest.mark.parametrize(("count", "parts"), [(1, 1), (64, 1), (65, 2), (70, 2), (200, 4)])
 def test_many_disks_are_spread_over_several_tracers(count: int, parts: int) -> None:
-    attaching = Attaching()
+    attaching = FakeAttacher()
     tracers = TracerSet(attaching)
-    wanted = leaves(count)
+    wanted = make_leaves(count)
     attaching.reads |= {watched.device.name: number for number, watched in enumerate(wanted)}
-    places = tracers.add(wanted)
+    places = tracers.add_leaves(wanted)
     assert len(attaching.tracers) == parts
     assert all(len(tracer.leaves) <= abi.MAX_TARGETS for tracer in attaching.tracers)
     readings = tracers.read()
     assert [readings[place].sample.ops["read"].completed for place in places] == list(range(count))
-    assert len(tracers.programs()) == parts
+    assert len(tracers.list_programs()) == parts
 
 
 def test_partitions_of_a_disk_stay_together(tmp_path: Path) -> None:
@@ -49,10 +49,10 @@ def test_partitions_of_a_disk_stay_together(tmp_path: Path) -> None:
             (folder / "partition").write_text("1")
             device = BlockDevice(folder.name, (8, number), folder)
             parts.append(Leaf(device, device))
-    attaching = Attaching()
+    attaching = FakeAttacher()
     attaching.reads |= {watched.device.name: number for number, watched in enumerate(parts)}
     tracers = TracerSet(attaching)
-    places = tracers.add(parts)
+    places = tracers.add_leaves(parts)
     disks = [{watched.device.disk.name for watched in tracer.leaves} for tracer in attaching.tracers]
     assert disks == [{"sda"}, {"sdb"}]
     readings = tracers.read_settled()
@@ -60,67 +60,67 @@ def test_partitions_of_a_disk_stay_together(tmp_path: Path) -> None:
 
 
 def test_a_part_is_closed_with_its_last_disk() -> None:
-    attaching = Attaching(misses=3)
+    attaching = FakeAttacher(misses=3)
     tracers = TracerSet(attaching)
-    first = tracers.add(leaves(2))
-    [second] = tracers.add([leaf("late")])
-    assert tracers.misses() == 6
-    tracers.drop(first[0])
+    first = tracers.add_leaves(make_leaves(2))
+    [second] = tracers.add_leaves([make_leaf("late")])
+    assert tracers.read_misses() == 6
+    tracers.remove_leaf(first[0])
     assert set(tracers.read()) == {first[1], second}
-    tracers.drop(second)
+    tracers.remove_leaf(second)
     assert [tracer.is_open for tracer in attaching.tracers] == [True, False]
     # Runs that the kernel skipped stay counted.
-    assert tracers.misses() == 6
+    assert tracers.read_misses() == 6
     assert tracers.read([second]) == {}
-    tracers.drop(first[1])
+    tracers.remove_leaf(first[1])
     assert not attaching.tracers[0].is_open
     assert tracers.read() == {}
 
 
 def test_the_same_disk_again_has_another_place() -> None:
-    tracers = TracerSet(Attaching())
-    [first] = tracers.add([leaf("sda")])
-    tracers.drop(first)
-    [second] = tracers.add([leaf("sda")])
+    tracers = TracerSet(FakeAttacher())
+    [first] = tracers.add_leaves([make_leaf("sda")])
+    tracers.remove_leaf(first)
+    [second] = tracers.add_leaves([make_leaf("sda")])
     assert first != second
     assert set(tracers.read()) == {second}
 
 
 def test_misses_are_unknown_if_a_tracer_has_no_count() -> None:
-    tracers = TracerSet(Attaching(misses=None))
-    tracers.add(leaves(1))
-    assert tracers.misses() is None
+    tracers = TracerSet(FakeAttacher(misses=None))
+    tracers.add_leaves(make_leaves(1))
+    assert tracers.read_misses() is None
 
 
 def test_all_or_none_is_attached() -> None:
-    attaching = Attaching()
+    attaching = FakeAttacher()
     attaching.fails = "no room"
     tracers = TracerSet(attaching)
     with pytest.raises(OpwatchError, match="no room"):
-        tracers.add(leaves(70))
+        tracers.add_leaves(make_leaves(70))
     assert [tracer.is_open for tracer in attaching.tracers] == [False]
     assert tracers.read() == {}
 
 
 def test_number_of_tracers_is_limited() -> None:
-    tracers = TracerSet(Attaching())
-    places = [tracers.add([leaf(f"disk{number}")])[0] for number in range(MAX_PARTS)]
+    tracers = TracerSet(FakeAttacher())
+    places = [tracers.add_leaves([make_leaf(f"disk{number}")])[0] for number in range(MAX_PARTS)]
     with pytest.raises(OpwatchError, match="Start opwatch anew"):
-        tracers.add([leaf("late")])
-    tracers.drop(places[0])
-    tracers.add([leaf("late")])
+        tracers.add_leaves([make_leaf("late")])
+    tracers.remove_leaf(places[0])
+    tracers.add_leaves([make_leaf("late")])
 
 
 def test_disks_beyond_the_limit_are_refused() -> None:
-    tracers = TracerSet(Attaching(), 100)
-    first, *_ = tracers.add(leaves(99))
+    tracers = TracerSet(FakeAttacher(), 100)
+    first, *_ = tracers.add_leaves(make_leaves(99))
     with pytest.raises(OpwatchError, match="101 disks are more than the 100"):
-        tracers.add(leaves(2))
-    tracers.add(leaves(1))
+        tracers.add_leaves(make_leaves(2))
+    tracers.add_leaves(make_leaves(1))
     with pytest.raises(OpwatchError, match="101 disks are more than the 100"):
-        tracers.add(leaves(1))
-    tracers.drop(first)
-    tracers.add(leaves(1))
+        tracers.add_leaves(make_leaves(1))
+    tracers.remove_leaf(first)
+    tracers.add_leaves(make_leaves(1))
 
 
 class LateKernel(FakeTracer):
@@ -130,20 +130,20 @@ class LateKernel(FakeTracer):
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves, {})
         self._stats = itertools.chain((4, 4), itertools.repeat(5))
-        self._counted = Counted(self._stat)
+        self._counted = SettledReadings(self._make_stat)
 
-    def _stat(self) -> StatSample:
+    def _make_stat(self) -> StatSample:
         return StatSample(0, 0, {"write": next(self._stats)}, {})
 
     def read(self) -> list[Reading]:
-        before = self._stat()
-        counts = sample(1, write=Op([1000] * 5, [4096] * 5))
-        return [self._counted.reading(Reading(counts, before, self._stat()))]
+        before = self._make_stat()
+        counts = make_sample(1, write=Op([1000] * 5, [4096] * 5))
+        return [self._counted.settle_reading(Reading(counts, before, self._make_stat()))]
 
 
 def test_a_first_reading_is_not_ahead_of_the_kernel() -> None:
     tracers = TracerSet(LateKernel)
-    places = tracers.add([leaf("sda")])
+    places = tracers.add_leaves([make_leaf("sda")])
     first = tracers.read_first(places)[places[0]]
     [last] = tracers.read().values()
-    assert trust(first, last, 0).drift["write"].drift == 0
+    assert account_losses(first, last, 0).drift["write"].drift == 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch.collectors.block.diskstats import decode_stat, without_what_is_not_kept
+from opwatch.collectors.block.diskstats import decode_stat, drop_unmaintained
 
 STAT_6_1 = "  7 0 56 3 11 2 88 9 0 12 14 5 0 2048 1 3 2\n"
 STAT_4_18 = "  7 0 56 3 11 2 88 9 0 12 14\n"
@@ -27,6 +27,6 @@ def test_a_bad_stat_file_is_an_error(text: str) -> None:
 
 def test_groups_that_a_bio_driver_never_counted_are_left_out() -> None:
     counts = {"read": 16, "write": 16, "discard": 0, "flush": 0}
-    kept = without_what_is_not_kept(counts, {"read": 1 << 20, "write": 1 << 20, "discard": 0})
+    kept = drop_unmaintained(counts, {"read": 1 << 20, "write": 1 << 20, "discard": 0})
     assert kept == ({"read": 16, "write": 16}, {"read": 1 << 20, "write": 1 << 20})
-    assert without_what_is_not_kept({"read": 0, "write": 0}, {"read": 0, "write": 0}) == ({}, {})
+    assert drop_unmaintained({"read": 0, "write": 0}, {"read": 0, "write": 0}) == ({}, {})

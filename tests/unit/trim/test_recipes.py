@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stacks.recipe import ARRAYS, FAULTS, FILESYSTEMS, LAYERS, MODULES, Recipe, recipe, smaller
+from tests.stacks.recipe import (
+    ARRAYS,
+    FAULTS,
+    FILESYSTEMS,
+    LAYERS,
+    MODULES,
+    Recipe,
+    generate_smaller,
+    make_recipe,
+)
 
 ALL = {*LAYERS, *ARRAYS, *FILESYSTEMS, *FAULTS}
 
 
 def test_a_seed_is_a_stack() -> None:
-    stacks = [recipe(seed, ALL) for seed in range(300)]
-    assert stacks == [recipe(seed, sorted(ALL)) for seed in range(300)]
+    stacks = [make_recipe(seed, ALL) for seed in range(300)]
+    assert stacks == [make_recipe(seed, sorted(ALL)) for seed in range(300)]
     parts = {name for one in stacks for name in (*one.layers, one.filesystem, one.fault)}
     assert parts == ALL | {""}
     assert {len(one.layers) for one in stacks} == {1, 2, 3, 4}
@@ -25,7 +34,7 @@ def test_a_seed_is_a_stack() -> None:
 
 def test_recipes_use_only_available_features() -> None:
     plain = {"loop", "file-ext4"}
-    stacks = [recipe(seed, plain) for seed in range(50)]
+    stacks = [make_recipe(seed, plain) for seed in range(50)]
     assert {name for one in stacks for name in one.layers} == plain
     assert {one.filesystem.partition("-")[0] for one in stacks} == {"ext4"}
     assert {one.fault for one in stacks} == {""}
@@ -34,7 +43,7 @@ def test_recipes_use_only_available_features() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_shrinking_comes_to_an_end(seed: int) -> None:
-    def weight(one: Recipe) -> tuple[int, ...]:
+    def compute_weight(one: Recipe) -> tuple[int, ...]:
         plain = one.options in ("", "nodiscard")
         return (
             len(one.layers),
@@ -47,7 +56,7 @@ def test_shrinking_comes_to_an_end(seed: int) -> None:
             one.offset,
         )
 
-    one = recipe(seed, ALL)
-    for less in smaller(one):
-        assert all(now <= was for now, was in zip(weight(less), weight(one), strict=True))
-        assert weight(less) != weight(one)
+    one = make_recipe(seed, ALL)
+    for less in generate_smaller(one):
+        assert all(now <= was for now, was in zip(compute_weight(less), compute_weight(one), strict=True))
+        assert compute_weight(less) != compute_weight(one)

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.vm.archive import aptsource, assets, packages
-from tests.vm.archive.packages import Apt, header_packages, image_parts, real_package, series_package
+from tests.vm.archive.packages import (
+    Apt,
+    find_newest_package,
+    name_header_packages,
+    parse_image_package,
+    parse_image_parts,
+)
 from tests.vm.config import Kernel
 from tests.vm.errors import FetchError
 
@@ -58,7 +64,7 @@ def test_single_line_sources_are_parsed() -> None:
 
 
 def test_derive_changes_only_the_suite() -> None:
-    derived = aptsource.derive(aptsource.parse_deb822(DEB822), "bookworm", "bookworm-backports")
+    derived = aptsource.derive_source(aptsource.parse_deb822(DEB822), "bookworm", "bookworm-backports")
     assert derived is not None
     assert derived["URIs"] == "http://mirror.example/debian"
     assert (derived["Suites"], derived["Types"]) == ("bookworm-backports", "deb")
@@ -67,28 +73,28 @@ def test_derive_changes_only_the_suite() -> None:
 
 def test_derive_passes_over_sources_and_vendors() -> None:
     stanzas = aptsource.parse_one_line(ONE_LINE)
-    derived = aptsource.derive(stanzas, "bookworm", "trixie")
+    derived = aptsource.derive_source(stanzas, "bookworm", "trixie")
     assert derived is not None
     assert derived["Architectures"] == "amd64 i386"
-    assert aptsource.derive(stanzas[-1:], "bookworm", "trixie") is None
+    assert aptsource.derive_source(stanzas[-1:], "bookworm", "trixie") is None
 
 
 def test_security_updates_are_derived_from_the_source_of_those() -> None:
     stanzas = aptsource.parse_deb822(DEB822)
-    derived = aptsource.derive(stanzas, "bookworm", "bullseye-security")
+    derived = aptsource.derive_source(stanzas, "bookworm", "bullseye-security")
     assert derived is not None
     assert (derived["URIs"], derived["Suites"]) == ("http://mirror.example/security", "bullseye-security")
-    assert aptsource.derive(stanzas[:1], "bookworm", "bullseye-security") is None
+    assert aptsource.derive_source(stanzas[:1], "bookworm", "bullseye-security") is None
 
 
 def test_own_has_security_and_no_vendor() -> None:
-    own = aptsource.own(aptsource.parse_deb822(DEB822), "bookworm")
+    own = aptsource.select_own_sources(aptsource.parse_deb822(DEB822), "bookworm")
     assert [s["Suites"] for s in own] == ["bookworm bookworm-updates", "bookworm-security"]
 
 
 def test_render_is_read_back() -> None:
     stanzas = aptsource.parse_deb822(DEB822)
-    assert aptsource.parse_deb822(aptsource.render(stanzas)) == stanzas
+    assert aptsource.parse_deb822(aptsource.format_sources(stanzas)) == stanzas
 
 
 def test_read_takes_both_formats(tmp_path: Path) -> None:
@@ -96,21 +102,21 @@ def test_read_takes_both_formats(tmp_path: Path) -> None:
     (tmp_path / "sources.list").write_text(ONE_LINE)
     (tmp_path / "sources.list.d/debian.sources").write_text(DEB822)
     (tmp_path / "sources.list.d/off.sources.disabled").write_text(DEB822)
-    assert len(aptsource.read(tmp_path)) == 5
+    assert len(aptsource.read_sources(tmp_path)) == 5
 
 
 def test_meta_package_is_resolved() -> None:
     show = "Package: linux-image-amd64\nVersion: 6.12.95-1~bpo12+1\n"
     show += "Depends: linux-image-6.12.95+deb12-amd64 (= 6.12.95-1~bpo12+1)\n"
-    assert real_package(show, "6.12.") == "linux-image-6.12.95+deb12-amd64"
-    assert real_package(show, "6.1.") is None
-    assert real_package("", "6.1.") is None
+    assert parse_image_package(show, "6.12.") == "linux-image-6.12.95+deb12-amd64"
+    assert parse_image_package(show, "6.1.") is None
+    assert parse_image_package("", "6.1.") is None
 
 
 def test_headers_go_with_the_image() -> None:
-    headers = header_packages("linux-image-6.1.0-50-amd64")
+    headers = name_header_packages("linux-image-6.1.0-50-amd64")
     assert headers == ("linux-headers-6.1.0-50-amd64", "linux-headers-6.1.0-50-common")
-    assert header_packages("linux-image-6.1.0-50-amd64-unsigned") == headers
+    assert name_header_packages("linux-image-6.1.0-50-amd64-unsigned") == headers
 
 
 def test_a_suite_that_has_moved_on_may_hold_an_older_series() -> None:
@@ -120,18 +126,20 @@ def test_a_suite_that_has_moved_on_may_hold_an_older_series() -> None:
         "linux-image-7.3.4+deb13-amd64",
     ]
     names += ["linux-image-6.18.20+deb13-rt-amd64", "linux-image-6.18.20+deb13-amd64-unsigned"]
-    assert series_package(names, "6.18.") == "linux-image-6.18.15+deb13-amd64"
-    assert series_package(["linux-image-5.10.0-9-amd64", "linux-image-5.10.0-46-amd64"], "5.10.") == (
+    assert find_newest_package(names, "6.18.") == "linux-image-6.18.15+deb13-amd64"
+    assert find_newest_package(["linux-image-5.10.0-9-amd64", "linux-image-5.10.0-46-amd64"], "5.10.") == (
         "linux-image-5.10.0-46-amd64"
     )
-    assert series_package(names, "6.1.") is None
+    assert find_newest_package(names, "6.1.") is None
 
 
 def test_an_image_may_be_in_several_packages() -> None:
     show = "Package: linux-image-7.3.4+deb13-amd64\nDepends: kmod, linux-base (>= 4.12), "
     show += "linux-binary-7.3.4+deb13-amd64 (= 7.3.4-1), linux-modules-7.3.4+deb13-amd64 (= 7.3.4-1)\n"
-    assert image_parts(show) == ["linux-binary-7.3.4+deb13-amd64", "linux-modules-7.3.4+deb13-amd64"]
-    assert image_parts("Package: linux-image-6.1.0-50-amd64\nDepends: kmod, linux-base (>= 4.3~)\n") == []
+    assert parse_image_parts(show) == ["linux-binary-7.3.4+deb13-amd64", "linux-modules-7.3.4+deb13-amd64"]
+    assert (
+        parse_image_parts("Package: linux-image-6.1.0-50-amd64\nDepends: kmod, linux-base (>= 4.3~)\n") == []
+    )
 
 
 def test_a_kernel_that_no_suite_has_any_more_is_a_reason(
@@ -146,14 +154,14 @@ def test_a_kernel_that_no_suite_has_any_more_is_a_reason(
             raise FetchError(f"apt-get update failed: no Release file of {suite}")
         return Apt(root)
 
-    def call(apt: Apt, tool: str, *args: str, cwd: Path | None = None) -> str:
+    def fake_call(apt: Apt, tool: str, *args: str, cwd: Path | None = None) -> str:
         return "linux-image-7.4.1+deb13-amd64\n" if args[0] == "pkgnames" else ""
 
     monkeypatch.setattr(packages, "open_apt", open_apt)
-    monkeypatch.setattr(Apt, "call", call)
+    monkeypatch.setattr(Apt, "run_tool", fake_call)
     gone = Kernel("7.3", "7.3.", "Debian", ("gone", "expired", "moved"), "linux-image-amd64")
     with pytest.raises(FetchError) as caught:
-        assets.kernel_image(gone)
+        assets.get_kernel_image(gone)
     assert "of gone; expired: " in str(caught.value)
     assert "moved: it has no linux-image-amd64 of the 7.3. series" in str(caught.value)
 
@@ -164,5 +172,5 @@ def test_the_kernel_may_be_among_its_modules(tmp_path: Path, monkeypatch: pytest
     modules.mkdir(parents=True)
     for name in ("vmlinuz", "modules.dep"):
         (modules / name).touch()
-    image = assets.kernel_image(Kernel("7.3", "7.3.", "Debian", (), "linux-image-amd64"))
+    image = assets.get_kernel_image(Kernel("7.3", "7.3.", "Debian", (), "linux-image-amd64"))
     assert (image.release, image.vmlinuz) == ("7.3.4+deb13-amd64", modules / "vmlinuz")

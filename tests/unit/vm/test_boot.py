@@ -23,29 +23,29 @@ kernel/drivers/char/virtio_console.ko.xz:
 
 
 def test_module_order_has_needs_first_and_once() -> None:
-    graph = initramfs.parse_dep(DEP)
-    order = initramfs.closure(["9p", "virtio-console", "9pnet"], graph)
-    names = [initramfs.module_name(file) for file in order]
+    graph = initramfs.parse_dependencies(DEP)
+    order = initramfs.order_modules(["9p", "virtio-console", "9pnet"], graph)
+    names = [initramfs.get_module_name(file) for file in order]
     assert names == ["9pnet", "netfs", "9p", "virtio_console"]
 
 
 def test_builtin_modules_are_left_out_and_unknown_ones_named() -> None:
-    graph = initramfs.parse_dep(DEP)
+    graph = initramfs.parse_dependencies(DEP)
     builtin = ["kernel/drivers/virtio/virtio_pci.ko"]
-    assert initramfs.closure(["virtio_pci"], graph, builtin) == []
+    assert initramfs.order_modules(["virtio_pci"], graph, builtin) == []
     with pytest.raises(BenchError, match="no_such"):
-        initramfs.closure(["no_such"], graph)
+        initramfs.order_modules(["no_such"], graph)
 
 
 def test_archive_entries_are_aligned_and_closed() -> None:
-    archive = initramfs.cpio({"init": (0o100755, b"12345"), "dev": (0o40755, b"")})
+    archive = initramfs.encode_cpio({"init": (0o100755, b"12345"), "dev": (0o40755, b"")})
     assert len(archive) % 4 == 0
     assert archive.startswith(b"070701")
     assert archive.count(b"070701") == 3
     assert b"TRAILER!!!" in archive
 
 
-def _bzimage(packed: bytes) -> bytes:
+def _encode_bzimage(packed: bytes) -> bytes:
     head = bytearray(1024)
     head[0x1F1] = 1
     head[0x202:0x206] = b"HdrS"
@@ -55,14 +55,14 @@ def _bzimage(packed: bytes) -> bytes:
 
 def test_kernel_is_unpacked() -> None:
     kernel = b"\x7fELF" + b"kernel" * 100
-    assert bootimage.unpack(_bzimage(lzma.compress(kernel))) == kernel
+    assert bootimage.unpack_kernel(_encode_bzimage(lzma.compress(kernel))) == kernel
 
 
 def test_kernel_that_cannot_be_unpacked_is_none() -> None:
-    assert bootimage.unpack(b"") is None
-    assert bootimage.unpack(b"\0" * 4096) is None
-    assert bootimage.unpack(_bzimage(b"some other compression")) is None
-    assert bootimage.unpack(_bzimage(lzma.compress(b"no ELF"))) is None
+    assert bootimage.unpack_kernel(b"") is None
+    assert bootimage.unpack_kernel(b"\0" * 4096) is None
+    assert bootimage.unpack_kernel(_encode_bzimage(b"some other compression")) is None
+    assert bootimage.unpack_kernel(_encode_bzimage(lzma.compress(b"no ELF"))) is None
 
 
 def test_frames_survive_any_cut() -> None:
@@ -71,23 +71,23 @@ def test_frames_survive_any_cut() -> None:
     for size in range(1, len(stream) + 1):
         decoder = Decoder()
         pieces = [stream[i : i + size] for i in range(0, len(stream), size)]
-        assert [f for piece in pieces for f in decoder.feed(piece)] == frames
+        assert [f for piece in pieces for f in decoder.decode_frames(piece)] == frames
 
 
 def test_a_stream_out_of_step_is_an_error() -> None:
     with pytest.raises(ValueError, match="out of step"):
-        list(Decoder().feed(b"\xff\xff\xff\xffo"))
+        list(Decoder().decode_frames(b"\xff\xff\xff\xffo"))
 
 
 @pytest.mark.parametrize(("wait", "status"), [(0, 0), (7 << 8, 7), (9, 137), (0x8B, 139)])
 def test_exit_status_is_a_shells(wait: int, status: int) -> None:
-    assert protocol.exit_status(struct.pack("<i", wait)) == status
+    assert protocol.decode_exit_status(struct.pack("<i", wait)) == status
 
 
 def test_run_frame_refuses_nul_bytes() -> None:
-    assert protocol.run_frame(["a", "b c"], "/d", {"K": "v"}).payload == b"/d\x002\0a\0b c\0K=v\0"
+    assert protocol.make_run_frame(["a", "b c"], "/d", {"K": "v"}).payload == b"/d\x002\0a\0b c\0K=v\0"
     with pytest.raises(ValueError, match="NUL"):
-        protocol.run_frame(["a\0b"], "/", {})
+        protocol.make_run_frame(["a\0b"], "/", {})
 
 
 def test_emulator_version() -> None:
@@ -96,29 +96,34 @@ def test_emulator_version() -> None:
 
 
 def test_another_architecture_has_its_own_board_root_and_shares(tmp_path: Path) -> None:
-    args = " ".join(qemu.base_args(qemu.Shape(), tmp_path, tmp_path / "k", Path("/m"), qemu.ARM, tmp_path))
+    args = " ".join(
+        qemu.build_base_args(qemu.Shape(), tmp_path, tmp_path / "k", Path("/m"), qemu.ARM, tmp_path)
+    )
     assert "-machine virt " in args and "console=ttyAMA0" in args and f"path={tmp_path}," in args
-    args = " ".join(qemu.base_args(qemu.Shape(), tmp_path, tmp_path / "k", Path("/m")))
+    args = " ".join(qemu.build_base_args(qemu.Shape(), tmp_path, tmp_path / "k", Path("/m")))
     assert "-machine q35," in args and "console=ttyS0" in args and "path=/," in args
-    assert "mount_tag=checkout" in " ".join(qemu.share_args("checkout", tmp_path))
+    assert "mount_tag=checkout" in " ".join(qemu.build_share_args("checkout", tmp_path))
 
 
 def test_another_architecture_has_its_own_packages(tmp_path: Path) -> None:
-    options = packages.Apt(tmp_path, "arm64")._options()
+    options = packages.Apt(tmp_path, "arm64")._format_options()
     assert {"APT::Architecture=arm64", "APT::Architectures::=arm64"} <= set(options)
     assert "Dir::State::status=/dev/null" in options
-    assert not [option for option in packages.Apt(tmp_path)._options() if "Architecture" in option]
+    assert not [option for option in packages.Apt(tmp_path)._format_options() if "Architecture" in option]
 
 
 def test_missing_packages_for_another_architecture_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert arm64.missing(arm64.load()) == "not installed: qemu-system-arm gcc-aarch64-linux-gnu"
+    assert (
+        arm64.explain_missing_tools(arm64.read_config())
+        == "not installed: qemu-system-arm gcc-aarch64-linux-gnu"
+    )
 
 
 def test_a_compiler_without_its_c_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    foreign = arm64.load()
+    foreign = arm64.read_config()
     for name in (foreign.emulator, foreign.compiler):
         (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert arm64.missing(foreign) == "not installed: libc6-dev-arm64-cross"
+    assert arm64.explain_missing_tools(foreign) == "not installed: libc6-dev-arm64-cross"

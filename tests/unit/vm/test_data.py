@@ -15,20 +15,20 @@ from tests.vm.report import matrix, results
 
 
 def test_support_matrix_is_up_to_date() -> None:
-    page = matrix.render(config.load(), devices.load().values())
+    page = matrix.render_page(config.read_config(), devices.read_devices().values())
     assert matrix.PAGE.read_text() == page, "run: python3 -m tests.vm.report.matrix --write"
 
 
 def test_kernel_names_are_found_or_listed() -> None:
-    known = config.load()
-    assert known.kernel("6.12").series == "6.12."
+    known = config.read_config()
+    assert known.find_kernel("6.12").series == "6.12."
     with pytest.raises(BenchError, match=r"5\.10, 6\.1, 6\.12"):
-        known.kernel("2.4")
+        known.find_kernel("2.4")
 
 
 def test_every_recipe_expands(tmp_path: Path) -> None:
-    recipes = list(devices.load().values())
-    args = " ".join(devices.qemu_args(recipes, tmp_path))
+    recipes = list(devices.read_devices().values())
+    args = " ".join(devices.build_qemu_args(recipes, tmp_path))
     assert "{" not in args.replace('{"driver"', "").replace('"file": {', "")
     for recipe in recipes:
         assert not any("," in d.size for d in recipe.disks.values())
@@ -36,29 +36,29 @@ def test_every_recipe_expands(tmp_path: Path) -> None:
 
 
 def test_nodes_and_ids_are_not_used_twice() -> None:
-    nodes = [node for recipe in devices.load().values() for node in recipe.disks]
+    nodes = [node for recipe in devices.read_devices().values() for node in recipe.disks]
     assert len(nodes) == len(set(nodes))
 
 
 def test_unknown_device_lists_the_known() -> None:
     with pytest.raises(BenchError, match="nvme-ocp"):
-        devices.choose(["floppy"], devices.load())
+        devices.choose_devices(["floppy"], devices.read_devices())
 
 
 def test_parameters_come_first_and_must_agree() -> None:
-    known = devices.load()
-    lines = devices.modprobes(devices.choose(["nvme-4k", "nvme"], known))
+    known = devices.read_devices()
+    lines = devices.list_modprobes(devices.choose_devices(["nvme-4k", "nvme"], known))
     assert lines == [("nvme_core", "multipath=N"), ("nvme",)]
     with pytest.raises(BenchError, match="nvme_core"):
-        devices.modprobes(devices.choose(["nvme", "nvme-multipath"], known))
+        devices.list_modprobes(devices.choose_devices(["nvme", "nvme-multipath"], known))
 
 
 def test_guest_files_ask_for_known_devices() -> None:
-    known = devices.load()
-    files = suite.guest_files()
+    known = devices.read_devices()
+    files = suite.list_guest_files()
     assert files
     for file in files:
-        devices.choose(file.devices, known)
+        devices.choose_devices(file.devices, known)
 
 
 def test_constants_are_read_without_importing() -> None:
@@ -73,11 +73,11 @@ def test_results_keep_every_reason() -> None:
     <testcase name="b"><failure message="wrong&#10;more">x</failure></testcase>
     <testcase name="c"><error message="broken"/></testcase>
     <testcase name="d"><skipped message="no fio"/></testcase></testsuite></testsuites>"""
-    parsed = results.parse(xml)
+    parsed = results.parse_results(xml)
     assert (parsed.passed, parsed.total) == (1, 4)
     assert parsed.failed == {"b": "wrong", "c": "broken"}
     assert parsed.skipped == {"d": "no fio"}
-    assert "no fio" in parsed.line()
+    assert "no fio" in parsed.format_line()
 
 
 def test_a_skip_is_listed_only_with_the_reason_of_the_matrix() -> None:
@@ -86,30 +86,30 @@ def test_a_skip_is_listed_only_with_the_reason_of_the_matrix() -> None:
 
 
 def test_ci_selects_files_by_tier_and_manual_runs_take_all() -> None:
-    known = config.load()
+    known = config.read_config()
     full, part = (next(k for k in known.kernels if k.tier == tier) for tier in ("full", "exactness"))
     both = suite.GuestFile(Path("test_both.py"), (), 2, ("full", "exactness"), 1.0)
-    only = suite.GuestFile(Path("test_only.py"), (), 2, suite.FULL, 1.0)
-    assert [suite.left_out(k, f, "ci") for k in (full, part) for f in (both, only)][:3] == [None] * 3
-    assert "test_only" in (suite.left_out(part, only, "ci") or "")
-    assert suite.left_out(part, only, "") is None
+    only = suite.GuestFile(Path("test_only.py"), (), 2, suite.DEFAULT_TIERS, 1.0)
+    assert [suite.find_skip_reason(k, f, "ci") for k in (full, part) for f in (both, only)][:3] == [None] * 3
+    assert "test_only" in (suite.find_skip_reason(part, only, "ci") or "")
+    assert suite.find_skip_reason(part, only, "") is None
     with pytest.raises(BenchError, match="can be ci"):
-        suite.left_out(full, both, "nightly")
+        suite.find_skip_reason(full, both, "nightly")
 
 
 def test_kernel_with_named_files_runs_only_those_files() -> None:
-    stems = {file.path.stem for file in suite.guest_files()}
-    kernel = next(kernel for kernel in config.load().kernels if kernel.files)
+    stems = {file.path.stem for file in suite.list_guest_files()}
+    kernel = next(kernel for kernel in config.read_config().kernels if kernel.files)
     assert set(kernel.files) <= stems
     named = suite.GuestFile(Path(f"{kernel.files[0]}.py"), (), 2, (kernel.tier,), 1.0)
-    assert [suite.left_out(kernel, named, chosen) for chosen in ("", "ci")] == [None, None]
+    assert [suite.find_skip_reason(kernel, named, chosen) for chosen in ("", "ci")] == [None, None]
     other = replace(named, path=Path("test_other.py"))
-    assert "test_other is not among" in (suite.left_out(kernel, other, "") or "")
+    assert "test_other is not among" in (suite.find_skip_reason(kernel, other, "") or "")
 
 
 def test_every_tier_has_a_kernel() -> None:
-    tiers = {kernel.tier for kernel in config.load().kernels if kernel.tier}
-    assert {tier for file in suite.guest_files() for tier in file.tiers} == tiers
+    tiers = {kernel.tier for kernel in config.read_config().kernels if kernel.tier}
+    assert {tier for file in suite.list_guest_files() for tier in file.tiers} == tiers
 
 
 def test_ci_runs_kernels_with_a_tier(
@@ -117,11 +117,11 @@ def test_ci_runs_kernels_with_a_tier(
 ) -> None:
     monkeypatch.delenv("OPWATCH_VM_KERNEL", raising=False)
     monkeypatch.setenv("OPWATCH_VM_TIER", "ci")
-    known = config.load().kernels
-    assert conftest.chosen_kernels() == [k for k in known if k.tier]
-    assert conftest.chosen_kernels(bench_itself=True) == [k for k in known if k.tier and not k.optional]
+    known = config.read_config().kernels
+    assert conftest.choose_kernels() == [k for k in known if k.tier]
+    assert conftest.choose_kernels(bench_itself=True) == [k for k in known if k.tier and not k.optional]
     monkeypatch.setenv("OPWATCH_VM_TIER", "")
-    assert conftest.chosen_kernels() == list(known)
+    assert conftest.choose_kernels() == list(known)
 
 
 def test_a_kernel_that_may_be_missing_breaks_no_run_that_requires_guests(
@@ -131,9 +131,9 @@ def test_a_kernel_that_may_be_missing_breaks_no_run_that_requires_guests(
     gone = FetchError("sid: it has no linux-image-amd64 of the 9.9. series")
     rolling = config.Kernel("9.9", "9.9.", "Debian", ("sid",), "linux-image-amd64", optional="it moves on")
     with pytest.raises(pytest.skip.Exception, match=r"9\.9\. series; it may be missing: it moves on"):
-        conftest.not_to_be_had(rolling, gone)
+        conftest.skip_missing_kernel(rolling, gone)
     with pytest.raises(pytest.fail.Exception, match=r"9\.9\. series"):
-        conftest.not_to_be_had(replace(rolling, optional=""), gone)
+        conftest.skip_missing_kernel(replace(rolling, optional=""), gone)
 
 
 def test_stat_record_is_in_bytes_and_never_goes_back() -> None:
@@ -156,6 +156,6 @@ def test_fio_counts_add_up_over_jobs() -> None:
 
 
 def test_fio_size_is_exactly_the_count() -> None:
-    argv = Fio("randread", 10_007, block_bytes=512).argv("/dev/x")
+    argv = Fio("randread", 10_007, block_bytes=512).build_argv("/dev/x")
     assert f"--io_size={10_007 * 512}" in argv
     assert "--filename=/dev/x" in argv

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm.again import ATTEMPTS, until_the_emulator_holds
 from tests.vm.archive.assets import Emulator
 from tests.vm.boot import machine
 from tests.vm.boot.machine import Boot, Machine
-from tests.vm.config import Kernel, load
+from tests.vm.config import Kernel, read_config
+from tests.vm.emulator_retry import ATTEMPTS, retry_emulator_aborts
 from tests.vm.errors import EmulatorFailed, GuestHung, GuestLost
 
 # A fake QEMU that stalls as many times as the file says and then becomes ready. A negative number ends the
@@ -42,17 +42,17 @@ def stalls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "stalls"
 
 
-def _machine(stalls: Path) -> Machine:
-    def prepare(_: Kernel) -> Boot:
+def _make_machine(stalls: Path) -> Machine:
+    def prepare_boot(_: Kernel) -> Boot:
         emulator = Emulator((sys.executable, "-c", _EMULATOR, str(stalls)), {}, (10, 0))
         return Boot(emulator, stalls, b"", Path("/modules"))
 
-    return Machine(load().kernel("6.12"), prepare=prepare)
+    return Machine(read_config().find_kernel("6.12"), prepare=prepare_boot)
 
 
 def test_stalled_boot_is_retried(stalls: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stalls.write_text("1")
-    with _machine(stalls) as running:
+    with _make_machine(stalls) as running:
         assert running.release == "6.12"
     assert stalls.read_text() == "-1"
     assert "kernel 6.12: no READY within 3 s" in capsys.readouterr().err
@@ -63,14 +63,14 @@ def test_a_kernel_that_never_boots_is_a_failure(
 ) -> None:
     monkeypatch.setattr(machine, "BOOT_TIMEOUTS_S", (0.1, 0.1, 0.1))
     stalls.write_text("9")
-    with pytest.raises(GuestHung), _machine(stalls):
+    with pytest.raises(GuestHung), _make_machine(stalls):
         pass
     assert capsys.readouterr().err.count("started again") == 2
 
 
 def test_a_machine_that_ends_is_not_tried_again(stalls: Path) -> None:
     stalls.write_text("-1")
-    with pytest.raises(GuestLost), _machine(stalls):
+    with pytest.raises(GuestLost), _make_machine(stalls):
         pass
     assert stalls.read_text() == "-2"
 
@@ -80,12 +80,12 @@ def test_run_aborted_by_the_emulator_is_repeated_once(
 ) -> None:
     starts = iter(("-50", "0"))
 
-    def attempt() -> str:
+    def run_attempt() -> str:
         stalls.write_text(next(starts))
-        with _machine(stalls) as running:
+        with _make_machine(stalls) as running:
             return running.release
 
-    assert until_the_emulator_holds(attempt) == "6.12"
+    assert retry_emulator_aborts(run_attempt) == "6.12"
     said = capsys.readouterr().err
     assert "the emulator of kernel 6.12 gave up" in said
     assert "Assertion `is_here' failed." in said
@@ -94,24 +94,24 @@ def test_run_aborted_by_the_emulator_is_repeated_once(
 def test_an_emulator_that_never_holds_is_a_failure(stalls: Path) -> None:
     attempts: list[None] = []
 
-    def attempt() -> None:
+    def run_attempt() -> None:
         attempts.append(None)
         stalls.write_text("-50")
-        with _machine(stalls):
+        with _make_machine(stalls):
             pass
 
     with pytest.raises(EmulatorFailed):
-        until_the_emulator_holds(attempt)
+        retry_emulator_aborts(run_attempt)
     assert len(attempts) == ATTEMPTS
 
 
 def test_a_guest_that_ends_by_itself_is_not_run_once_more(stalls: Path) -> None:
     stalls.write_text("-1")
 
-    def attempt() -> None:
-        with _machine(stalls):
+    def run_attempt() -> None:
+        with _make_machine(stalls):
             pass
 
     with pytest.raises(GuestLost):
-        until_the_emulator_holds(attempt)
+        retry_emulator_aborts(run_attempt)
     assert stalls.read_text() == "-2"

@@ -7,30 +7,33 @@ from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.looks.nvme import collect_nvme
 from opwatch.counters.looks.sample import CommandKind
-from opwatch.counters.looks.transport import IdentifyOnce, KeptAnswers, StoredAnswers
-from opwatch.counters.prove.report import report
+from opwatch.counters.looks.transport import CachedIdentify, RecordingTransport, ReplayTransport
+from opwatch.counters.prove.report import make_report
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices, Leaf
-from opwatch.sinks.lines import live_line
-from opwatch.waf.live import Live
-from opwatch.waf.live_figure import live, stale
+from opwatch.sinks.lines import format_live
+from opwatch.waf.live import CurrentWaf
+from opwatch.waf.live_figure import compute_current_waf, is_stale
 from opwatch.waf.live_trail import LiveTrail
-from opwatch.waf.polls import poll_of
+from opwatch.waf.polls import make_poll
 from opwatch.waf.trail import Poll
-from tests.unit.support.looks import look_at
+from tests.unit.support.drive_readings import read_drive
 from tests.unit.support.virtual_drive import CATALOGUE, OCP, Bench, VirtualDrive
 
 
 def test_newest_window_with_enough_precision_is_shown() -> None:
     drive = VirtualDrive(OCP, 5)
     bench = Bench(drive, every_s=5)
-    bench.poll()
-    assert live(bench.trail).waf is None and live(bench.trail).nand_bytes_per_s is None
+    bench.poll_drive()
+    assert (
+        compute_current_waf(bench.trail).waf is None
+        and compute_current_waf(bench.trail).nand_bytes_per_s is None
+    )
     drive.rate = 100e6
-    bench.polls(300)
-    first = bench.newest - 120
-    bench.polls(600)
-    figure = live(bench.trail)
+    bench.poll_for(300)
+    first = bench.newest_index - 120
+    bench.poll_for(600)
+    figure = compute_current_waf(bench.trail)
     begin, end = bench.truths[first], bench.truths[-1]
     truth = (end.nand - begin.nand) / (end.host - begin.host)
     assert figure.waf is not None and figure.waf_error is not None
@@ -48,26 +51,26 @@ def test_a_counter_that_is_lost_is_a_reason() -> None:
     drive = VirtualDrive(OCP, 5)
     bench = Bench(drive)
     drive.rate = 100e6
-    bench.polls(10)
+    bench.poll_for(10)
     drive.shutdowns += 1
-    bench.polls(2)
-    assert "lost power" in (live(bench.trail).reason or "")
+    bench.poll_for(2)
+    assert "lost power" in (compute_current_waf(bench.trail).reason or "")
 
 
 def test_line_shows_waf_and_error() -> None:
-    whole = Live(2.3456, 0.04, None, 60.0, 812e6, 20e6, "log C0h", 1)
-    assert live_line(whole) == "WAF 2.35 ± 0.04 over 60 s, NAND 812 ± 20.0 MB/s"
+    whole = CurrentWaf(2.3456, 0.04, None, 60.0, 812e6, 20e6, "log C0h", 1)
+    assert format_live(whole) == "WAF 2.35 ± 0.04 over 60 s, NAND 812 ± 20.0 MB/s"
     none = replace(whole, waf=None, waf_error=None, reason="why", nand_bytes_per_s=None)
-    assert live_line(none) == "WAF none: why"
+    assert format_live(none) == "WAF none: why"
 
 
 def test_unchanged_pages_during_host_writes_are_reported() -> None:
     drive = VirtualDrive(OCP, 5, refresh_s=600)
     bench = Bench(drive)
-    bench.polls(3)
+    bench.poll_for(3)
     drive.rate = 50e6
-    bench.polls(20)
-    reason = live(bench.trail).reason or ""
+    bench.poll_for(20)
+    reason = compute_current_waf(bench.trail).reason or ""
     assert "have not moved" in reason and "the host wrote" in reason and "GB" in reason
     assert "wrote nothing" not in reason
     assert "opwatch waf --refresh 10m waits for that" in reason
@@ -75,30 +78,33 @@ def test_unchanged_pages_during_host_writes_are_reported() -> None:
 
 def test_idle_host_is_reported() -> None:
     bench = Bench(VirtualDrive(OCP, 1))
-    bench.polls(20)
-    assert "have not moved" not in (live(bench.trail).reason or "")
+    bench.poll_for(20)
+    assert "have not moved" not in (compute_current_waf(bench.trail).reason or "")
 
 
 def test_single_poll_reports_too_few_readings() -> None:
     bench = Bench(VirtualDrive(OCP, 1))
-    bench.poll()
-    assert live(bench.trail).reason == "the drive's counters were read once so far; it takes two looks"
+    bench.poll_drive()
+    assert (
+        compute_current_waf(bench.trail).reason
+        == "the drive's counters were read once so far; it takes two looks"
+    )
 
 
 def test_poll_without_counters_is_noticed() -> None:
     bench = Bench(VirtualDrive(OCP, 1))
-    bench.polls(3)
-    assert not stale(bench.trail)
-    bench.trail.add(Poll(10**12, 10**12 + 1, 0, 0))
-    assert stale(bench.trail)
+    bench.poll_for(3)
+    assert not is_stale(bench.trail)
+    bench.trail.add_poll(Poll(10**12, 10**12 + 1, 0, 0))
+    assert is_stale(bench.trail)
 
 
-class Failing(LiveWaf):
-    def _look_at_all(self) -> None:
+class FailingWaf(LiveWaf):
+    def _poll_drives(self) -> None:
         raise UsageError("/etc/opwatch/counters.d/bad.toml: line 3: no such key")
 
 
-def no_catalogue() -> Catalogue:
+def raise_usage_error() -> Catalogue:
     raise UsageError("bad.toml")
 
 
@@ -106,49 +112,49 @@ def test_a_thread_that_fails_leaves_its_reason_and_not_the_last_value() -> None:
     drive = VirtualDrive(OCP, 5)
     trail, drive.rate = LiveTrail(lambda: CATALOGUE), 100e6
     for _ in range(30):
-        trail.add(look_at(drive, ("nvme0n1 1 2",)))
-        drive.advance(1)
-    assert trail.figure and trail.figure.waf is not None
+        trail.add_sample(read_drive(drive, ("nvme0n1 1 2",)))
+        drive.advance_time(1)
+    assert trail.live_waf and trail.live_waf.waf is not None
     disks = {name: BlockDevice(name, (259, 0), Path("/nonexistent")) for name in ("nvme0n1", "nvme1n1")}
     leaves = [Leaf(disk, disk) for disk in disks.values()]
-    failing = Failing(Devices(), lambda leaves: {leaf.device.name: leaf.device for leaf in leaves}, 1.0)
-    failing.add(leaves[:1])
+    failing = FailingWaf(Devices(), lambda leaves: {leaf.device.name: leaf.device for leaf in leaves}, 1.0)
+    failing.add_leaves(leaves[:1])
     failing.start()
-    failing.look()
-    [sample] = failing.samples()
-    trail.add(sample)
+    failing.poll_now()
+    [sample] = failing.take_samples()
+    trail.add_sample(sample)
     words = "counters are not read: /etc/opwatch/counters.d/bad.toml: line 3: no such key"
-    figure = trail.figure
+    figure = trail.live_waf
     assert figure and figure.waf is None and figure.nand_bytes_per_s is None
     assert figure.reason == words
-    assert live_line(figure).startswith("WAF none: counters are not read: /etc")
+    assert format_live(figure).startswith("WAF none: counters are not read: /etc")
     # A drive added later reports the same reason once, even without a catalogue to interpret counters.
-    assert failing.samples() == []
-    failing.add(leaves)
-    [late] = failing.samples()
+    assert failing.take_samples() == []
+    failing.add_leaves(leaves)
+    [late] = failing.take_samples()
     assert late.disk == "nvme1n1"
-    other = LiveTrail(no_catalogue)
-    other.add(late)
-    assert other.figure and other.figure.reason == words
+    other = LiveTrail(raise_usage_error)
+    other.add_sample(late)
+    assert other.live_waf and other.live_waf.reason == words
 
 
 def test_readings_and_polls_give_the_same_figure() -> None:
     """With another path the measurement restarts without the earlier figure."""
     drive = VirtualDrive(OCP, 5)
     bench, trail = Bench(drive), LiveTrail(lambda: CATALOGUE)
-    assert trail.figure is None
+    assert trail.live_waf is None
     drive.rate = 100e6
     for _ in range(40):
-        sample = look_at(drive, ("nvme0n1 1 2",))
-        trail.add(sample)
-        counted = report(drive.evidence(), CATALOGUE)
-        bench.trail.add(poll_of(counted, sample.begin_ns, sample.end_ns, sample.before, sample.after))
-        drive.advance(1)
-    figure = trail.figure
+        sample = read_drive(drive, ("nvme0n1 1 2",))
+        trail.add_sample(sample)
+        counted = make_report(drive.read_evidence(), CATALOGUE)
+        bench.trail.add_poll(make_poll(counted, sample.begin_ns, sample.end_ns, sample.before, sample.after))
+        drive.advance_time(1)
+    figure = trail.live_waf
     assert figure and figure.waf is not None
-    assert figure == live(bench.trail)
-    trail.add(look_at(drive, ("nvme0n1 1 2", "nvme0n2 7 3")))
-    anew = trail.figure
+    assert figure == compute_current_waf(bench.trail)
+    trail.add_sample(read_drive(drive, ("nvme0n1 1 2", "nvme0n2 7 3")))
+    anew = trail.live_waf
     assert anew and anew.reason == "the drive's counters were read once so far; it takes two looks"
 
 
@@ -156,32 +162,36 @@ def test_failed_reading_has_a_reason_and_recovery_has_a_figure() -> None:
     drive = VirtualDrive(OCP, 5)
     trail, drive.rate = LiveTrail(lambda: CATALOGUE), 100e6
     for _ in range(30):
-        trail.add(look_at(drive))
-        drive.advance(1)
+        trail.add_sample(read_drive(drive))
+        drive.advance_time(1)
     drive.fails = {0xC0, 0x02}
-    trail.add(look_at(drive))
-    assert trail.figure and trail.figure.reason
-    assert trail.figure.reason.startswith("counters are not read: log page 02h: refused")
+    trail.add_sample(read_drive(drive))
+    assert trail.live_waf and trail.live_waf.reason
+    assert trail.live_waf.reason.startswith("counters are not read: log page 02h: refused")
     drive.fails = set()
-    drive.advance(1)
-    trail.add(look_at(drive))
-    assert trail.figure.waf is not None
+    drive.advance_time(1)
+    trail.add_sample(read_drive(drive))
+    assert trail.live_waf.waf is not None
 
 
 def test_only_the_logs_are_asked_again() -> None:
     """Identify determines which logs exist, so polling needs no decoding."""
     drive = VirtualDrive(OCP, 5)
-    first = KeptAnswers(IdentifyOnce(drive))
+    first = RecordingTransport(CachedIdentify(drive))
     collect_nvme(first, CATALOGUE)
     assert first.is_complete
     drive.rate = 100e6
-    drive.advance(5)
-    again = first.again()
-    assert [given.command for given in again.answers] == [given.command for given in first.answers]
-    pages = {given.command: given.answer for given in first.answers}
-    for given in again.answers:
+    drive.advance_time(5)
+    again = first.repeat_commands()
+    assert [given.command for given in again.recorded_answers] == [
+        given.command for given in first.recorded_answers
+    ]
+    pages = {given.command: given.answer for given in first.recorded_answers}
+    for given in again.recorded_answers:
         is_identify = given.command.kind is CommandKind.IDENTIFY
         assert (given.answer is pages[given.command]) or not is_identify
-    assert [given.answer for given in again.answers] != [given.answer for given in first.answers]
-    evidence = collect_nvme(StoredAnswers(again.answers), CATALOGUE)
-    assert evidence == drive.evidence()
+    assert [given.answer for given in again.recorded_answers] != [
+        given.answer for given in first.recorded_answers
+    ]
+    evidence = collect_nvme(ReplayTransport(again.recorded_answers), CATALOGUE)
+    assert evidence == drive.read_evidence()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from opwatch.counters.reading import CounterReading, Proof
-from opwatch.waf.measure import Measured, Measurement
+from opwatch.waf.measure import MeasuredWaf, Measurement
 from opwatch.waf.trail import Poll, Trail
 
 TICK_NS = 10**8
@@ -54,7 +54,7 @@ class World:
         self.trail = Trail()
         self.read_of: list[int] = []
 
-    def tick(self, *, busy: bool) -> None:
+    def advance_time(self, *, busy: bool) -> None:
         """Advance a tenth of a second. The drive writes to NAND only during host writes."""
         chance = self.chance
         wrote = chance.randrange(1, 10_000) if busy and chance.random() < 0.8 else 0
@@ -65,10 +65,10 @@ class World:
         for page in self.pages:
             page.pass_tick(len(self.host) - 1)
 
-    def poll(self, *, busy: bool) -> None:
+    def poll_drive(self, *, busy: bool) -> None:
         begin, before = len(self.host) - 1, self.kernel[-1]
         for _ in range(self.chance.randrange(2)):
-            self.tick(busy=busy)
+            self.advance_time(busy=busy)
         shown = [
             CounterReading(values[page.of] // quantum * quantum, "bytes", quantum, source, Proof.SPEC)
             for values, page, quantum, source in zip(
@@ -81,33 +81,33 @@ class World:
         ]
         self.read_of.append(self.pages[1].of)
         for _ in range(self.chance.randrange(2)):
-            self.tick(busy=busy)
+            self.advance_time(busy=busy)
         end = len(self.host) - 1
-        self.trail.add(
+        self.trail.add_poll(
             Poll(begin * TICK_NS, end * TICK_NS + 1, before, self.kernel[-1], host=shown[:1], nand=shown[1:])
         )
 
-    def polls(self, count: int, *, busy: bool) -> None:
+    def poll_repeatedly(self, count: int, *, busy: bool) -> None:
         for _ in range(count):
             for _ in range(self.chance.randint(1, 8)):
-                self.tick(busy=busy)
-            self.poll(busy=busy)
+                self.advance_time(busy=busy)
+            self.poll_drive(busy=busy)
 
-    def measure(self) -> tuple[Measured, float]:
+    def measure_work(self) -> tuple[MeasuredWaf, float]:
         """Return the measurement of a piece of work, and the true value."""
         for _ in range(self.chance.randrange(30)):
-            self.tick(busy=True)
-        self.polls(self.chance.randrange(1, 12), busy=False)
+            self.advance_time(busy=True)
+        self.poll_repeatedly(self.chance.randrange(1, 12), busy=False)
         begin, first = len(self.read_of) - 1, len(self.host) - 1
-        self.polls(self.chance.randrange(2, 40), busy=True)
-        self.poll(busy=False)
+        self.poll_repeatedly(self.chance.randrange(2, 40), busy=True)
+        self.poll_drive(busy=False)
         end, last = len(self.read_of) - 1, len(self.host) - 1
-        self.polls(self.chance.randrange(0, 15), busy=False)
+        self.poll_repeatedly(self.chance.randrange(0, 15), busy=False)
         age_ns = (self.age + 1) * TICK_NS
-        measured = Measurement(self.trail, begin, end, refresh_ns=age_ns).result()
+        measured = Measurement(self.trail, begin, end, refresh_ns=age_ns).make_result()
         return measured, (self.nand[last] - self.nand[first]) / (self.host[last] - self.host[first])
 
-    def between(self, first: int, last: int) -> float:
+    def compute_true_waf(self, first: int, last: int) -> float:
         return (self.nand[last] - self.nand[first]) / (self.host[last] - self.host[first])
 
 
@@ -117,7 +117,7 @@ def test_true_value_is_within_the_error_in_every_world(*, foreign: bool, same_pa
     answered = whole = chance = 0
     for seed in range(600):
         world = World(seed, foreign, same_page)
-        measured, truth = world.measure()
+        measured, truth = world.measure_work()
         stretch = measured.stretch
         if measured.waf is None or measured.error is None or stretch is None:
             assert measured.reason
@@ -131,7 +131,7 @@ def test_true_value_is_within_the_error_in_every_world(*, foreign: bool, same_pa
             chance += lucky
             assert lucky or abs(measured.waf - truth) <= slack, seed
         if stretch.begin.read and stretch.end.read and stretch.host.agrees is not None:
-            read = world.between(world.read_of[stretch.begin.poll], world.read_of[stretch.end.poll])
+            read = world.compute_true_waf(world.read_of[stretch.begin.poll], world.read_of[stretch.end.poll])
             assert abs(measured.waf - read) <= slack, seed
     assert answered > 400
     assert chance <= 3

@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 
 from opwatch.counters.reading import CounterReading, Proof
 from opwatch.waf.span import Span
-from opwatch.waf.trail import LONGEST_NS, Poll, Track, Trail, in_step
+from opwatch.waf.trail import LONGEST_NS, Poll, Track, Trail, is_synchronous
 
 SECOND = 10**9
 WRAP = (1 << 32) * 512
 
 
-def reading(value: int | None, quantum: int = 1) -> CounterReading:
+def make_reading(value: int | None, quantum: int = 1) -> CounterReading:
     return CounterReading(value, "bytes", quantum, "log C0h", Proof.SPEC)
 
 
-def trail(
+def make_track(
     values: Sequence[int], kernel: Sequence[int | None], *, quantum: int = 1, host: bool = False
 ) -> Track:
     """Return the track of a counter polled each second."""
     polled = Trail()
     for second, (value, written) in enumerate(zip(values, kernel, strict=True)):
-        shown = (reading(value, quantum),)
-        polled.add(
+        shown = (make_reading(value, quantum),)
+        polled.add_poll(
             Poll(
                 second * SECOND,
                 second * SECOND + 1,
@@ -43,90 +43,94 @@ def trail(
 @given(st.integers(2, 60), st.integers(0, 59))
 def test_the_period_is_learned_and_never_underrated(period: int, phase: int) -> None:
     seconds = range(period * 8)
-    period_ns = trail([(t + phase) // period * 1000 for t in seconds], [t * 500 for t in seconds]).period_ns()
+    period_ns = make_track(
+        [(t + phase) // period * 1000 for t in seconds], [t * 500 for t in seconds]
+    ).find_period_ns()
     assert period_ns is not None
     assert period * SECOND <= period_ns <= (period + 2) * SECOND
 
 
 def test_too_few_changes_give_no_period() -> None:
     seconds = range(25)
-    assert trail([t // 10 for t in seconds], list(seconds)).period_ns() is None
+    assert make_track([t // 10 for t in seconds], list(seconds)).find_period_ns() is None
 
 
 def test_idle_host_gives_no_period() -> None:
     seconds = range(100)
-    assert trail([t // 10 for t in seconds], [5] * 100).period_ns() is None
+    assert make_track([t // 10 for t in seconds], [5] * 100).find_period_ns() is None
 
 
 def test_no_page_is_older_than_the_longest() -> None:
     seconds = range(4000)
-    assert trail([t // 1000 for t in seconds], list(seconds)).period_ns() == LONGEST_NS
+    assert make_track([t // 1000 for t in seconds], list(seconds)).find_period_ns() == LONGEST_NS
 
 
 def test_mark_is_between_two_polls() -> None:
-    track = trail([5, 5, 7, 7], [100, 200, 300, 400])
-    assert [track.mark(place, LONGEST_NS).since for place in range(4)] == [-1, -1, 1, 1]
-    assert track.mark(2, LONGEST_NS).written == Span(200, 300)
-    assert track.mark(0, LONGEST_NS).written == Span(-math.inf, 100)
+    track = make_track([5, 5, 7, 7], [100, 200, 300, 400])
+    assert [track.make_mark(place, LONGEST_NS).since for place in range(4)] == [-1, -1, 1, 1]
+    assert track.make_mark(2, LONGEST_NS).written == Span(200, 300)
+    assert track.make_mark(0, LONGEST_NS).written == Span(-math.inf, 100)
     # If a page is at most a second old, its reading covers later moments.
-    assert track.mark(3, SECOND).written == Span(200, 400)
+    assert track.make_mark(3, SECOND).written == Span(200, 400)
 
 
 def test_poll_is_bounded_by_its_reading_and_later_readings() -> None:
-    track = trail([5, 5, 7, 9], [100, 200, 300, 400])
-    boxed = track.mark_at(1, LONGEST_NS)
+    track = make_track([5, 5, 7, 9], [100, 200, 300, 400])
+    boxed = track.compute_mark(1, LONGEST_NS)
     assert boxed and (boxed.value, boxed.written) == (Span(5, 7), Span(200, 200))
-    assert track.mark_at(3, LONGEST_NS) is None
+    assert track.compute_mark(3, LONGEST_NS) is None
 
 
 def test_a_counter_that_went_back_is_lost() -> None:
-    track = trail([100, 150, 50, 90], [0, 50, 60, 70])
+    track = make_track([100, 150, 50, 90], [0, 50, 60, 70])
     assert "went back" in (track.lost or "")
     assert track.values == [100, 150]
 
 
 def test_a_wrap_needs_the_kernel_as_its_witness() -> None:
     values = [WRAP - 3 * 10**9, WRAP - 10**9, 2 * 10**9]
-    track = trail(values, [0, 2 * 10**9, 5 * 10**9], quantum=512, host=True)
+    track = make_track(values, [0, 2 * 10**9, 5 * 10**9], quantum=512, host=True)
     assert (track.lost, track.wrapped, track.values[-1] - track.values[0]) == (None, True, 5 * 10**9)
     for kernel in ([0, 10**8, 2 * 10**8], [None, None, None]):
-        assert "went back" in (trail(values, kernel, quantum=512, host=True).lost or "")
+        assert "went back" in (make_track(values, kernel, quantum=512, host=True).lost or "")
 
 
 def test_an_unclean_shutdown_loses_everything() -> None:
     polled = Trail()
     for second, count in enumerate((3, 3, 4)):
-        polled.add(Poll(second, second, 0, 0, nand=(reading(second),), shutdowns={"unsafe_shutdowns": count}))
+        polled.add_poll(
+            Poll(second, second, 0, 0, nand=(make_reading(second),), shutdowns={"unsafe_shutdowns": count})
+        )
     assert "power" in (polled.lost or "")
 
 
 def test_a_page_that_fails_now_and_then_loses_only_these_polls() -> None:
     polled = Trail()
     for second, value in enumerate((10, None, None, 40, 40)):
-        polled.add(Poll(second * SECOND, second * SECOND, second, second, nand=(reading(value),)))
+        polled.add_poll(Poll(second * SECOND, second * SECOND, second, second, nand=(make_reading(value),)))
     track = polled.nand["log C0h"]
     assert (track.polls, track.values) == ([0, 3, 4], [10, 40, 40])
-    assert track.mark(1, LONGEST_NS).written == Span(0, 3)
+    assert track.make_mark(1, LONGEST_NS).written == Span(0, 3)
 
 
 def test_an_idle_stretch_ends_with_the_last_poll() -> None:
     polled = Trail()
     for second, written in enumerate((1, 5, 9, 9, 9)):
-        polled.add(Poll(second, second, written, written))
-    assert polled.idle_since() == 2
+        polled.add_poll(Poll(second, second, written, written))
+    assert polled.find_idle_start() == 2
 
 
 def test_pages_are_in_step_only_when_that_is_no_chance() -> None:
-    def track(changes: Sequence[int], polls: int) -> Track:
+    def make_stepped_track(changes: Sequence[int], polls: int) -> Track:
         values = [sum(change <= second for change in changes) for second in range(polls)]
-        return trail(values, list(range(polls)))
+        return make_track(values, list(range(polls)))
 
-    assert in_step(track((5,), 26), track((5,), 26))
-    assert in_step(track((3, 5), 26), track((5,), 26))
+    assert is_synchronous(make_stepped_track((5,), 26), make_stepped_track((5,), 26))
+    assert is_synchronous(make_stepped_track((3, 5), 26), make_stepped_track((5,), 26))
     # Too recent, at different polls, or changing all the time.
-    assert not in_step(track((5,), 20), track((5,), 20))
-    assert not in_step(track((5,), 40), track((6,), 40))
-    assert not in_step(track((7, 14, 21, 28, 35), 40), track((14, 35), 40))
-    assert not in_step(track((), 40), track((), 40))
+    assert not is_synchronous(make_stepped_track((5,), 20), make_stepped_track((5,), 20))
+    assert not is_synchronous(make_stepped_track((5,), 40), make_stepped_track((6,), 40))
+    assert not is_synchronous(make_stepped_track((7, 14, 21, 28, 35), 40), make_stepped_track((14, 35), 40))
+    assert not is_synchronous(make_stepped_track((), 40), make_stepped_track((), 40))
     # Half a minute without changes, followed by a change at the same poll.
-    assert in_step(track((5, 35), 40), track((5, 35), 40))
+    assert is_synchronous(make_stepped_track((5, 35), 40), make_stepped_track((5, 35), 40))

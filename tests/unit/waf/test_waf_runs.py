@@ -18,9 +18,9 @@ from tests.unit.support.virtual_drive import (
     Bench,
     Model,
     VirtualDrive,
-    run,
+    measure_drive,
 )
-from tests.unit.support.waf_runs import SCENARIOS, Scenario, row
+from tests.unit.support.waf_runs import SCENARIOS, Scenario, run_scenario
 
 # `make waf-runs` uses a hundred seeds; these run with every change.
 SEEDS = range(1000, 1008)
@@ -32,10 +32,10 @@ FEW = range(1000, 1002)
 def test_true_value_is_within_an_error_that_is_no_wider_than_necessary(
     scenario: Scenario, model: Model
 ) -> None:
-    runs = row(model, scenario, FEW if scenario.seconds > 1000 else SEEDS)
-    assert not runs.wrong
-    assert not runs.too_wide
-    assert len(runs.answered) == len(runs.runs) or scenario.steps < 50
+    runs = run_scenario(model, scenario, FEW if scenario.seconds > 1000 else SEEDS)
+    assert not runs.wrong_seeds
+    assert not runs.excess_errors
+    assert len(runs.answered_runs) == len(runs.runs) or scenario.steps < 50
 
 
 @pytest.mark.parametrize("refused", [0.001, 0.005, 0.019])
@@ -44,11 +44,11 @@ def test_writes_that_fail_are_within_the_error(refresh_s: float, refused: float)
     """The kernel counts failed writes and the drive does not. If too few to be noticed, they must not narrow
     the error to zero."""
     runs = [
-        run(model, seed, work_bytes=4 * 10**9, seconds=20, refresh_s=refresh_s, refused=refused)
+        measure_drive(model, seed, work_bytes=4 * 10**9, seconds=20, refresh_s=refresh_s, refused=refused)
         for model in (OCP, INTEL, ENDURANCE)
         for seed in range(4)
     ]
-    assert [outcome for outcome in runs if not outcome.holds()] == []
+    assert [outcome for outcome in runs if not outcome.is_within_error()] == []
     assert any(outcome.measured.waf is not None for outcome in runs)
 
 
@@ -56,13 +56,13 @@ def test_too_few_bytes_for_a_step_are_refused_with_the_missing_amount() -> None:
     model = replace(PHISON, nand_quantum=1)  # so that no more than 4 GB are written
     drive = VirtualDrive(model, 7)
     bench = Bench(drive)
-    bench.polls(3)
-    begin = bench.newest
+    bench.poll_for(3)
+    begin = bench.newest_index
     drive.rate = 50e6
-    bench.polls(5)
+    bench.poll_for(5)
     drive.rate = 0
-    bench.poll()
-    measured = Measurement(bench.trail, begin, bench.newest).result()
+    bench.poll_drive()
+    measured = Measurement(bench.trail, begin, bench.newest_index).make_result()
     assert measured.waf is None and "more bytes must be written" in (measured.reason or "")
     assert measured.stretch and (measured.stretch.amplification.needed_bytes or 0) > 50 * GIB
 
@@ -74,15 +74,15 @@ def test_internal_writes_of_the_drive_are_separated() -> None:
         drive = VirtualDrive(OCP, seed, step_s=1)
         bench = Bench(drive, every_s=5)
         drive.rate, drive.own_rate = 20e6, 6e6
-        drive.advance(600)
-        first = drive.truth()
+        drive.advance_time(600)
+        first = drive.read_truth()
         for _ in range(60):
             drive.rate = drive.chance.choice((0.0, 5e6, 20e6, 40e6))
-            bench.polls(60)
+            bench.poll_for(60)
         drive.rate = 0
-        bench.polls(60)
-        last = drive.truth()
-        measured = Measurement(bench.trail, 0, bench.newest).result()
+        bench.poll_for(60)
+        last = drive.read_truth()
+        measured = Measurement(bench.trail, 0, bench.newest_index).make_result()
         seconds = bench.trail.moments[-1].end_ns / 1e9 - bench.trail.moments[0].begin_ns / 1e9
         host = (last.nand - first.nand - 6e6 * seconds) / (last.host - first.host)
         split, idle = measured.split, measured.background

@@ -35,7 +35,7 @@ def parse_deb822(text: str) -> list[Stanza]:
     return [s for s in stanzas if s and s.get("Enabled", "yes").lower() not in ("no", "false")]
 
 
-def _options(text: str) -> Stanza:
+def _parse_options(text: str) -> Stanza:
     fields: Stanza = {}
     for word in text.split():
         name, _, value = word.partition("=")
@@ -56,14 +56,14 @@ def parse_one_line(text: str) -> list[Stanza]:
         options: Stanza = {}
         if rest.startswith("["):
             inside, _, rest = rest[1:].partition("]")
-            options = _options(inside)
+            options = _parse_options(inside)
         uri, suite, *components = rest.split()
         stanza = {"Types": kind, "URIs": uri, "Suites": suite, "Components": " ".join(components)}
         stanzas.append(stanza | options)
     return stanzas
 
 
-def read(etc_apt: Path) -> list[Stanza]:
+def read_sources(etc_apt: Path) -> list[Stanza]:
     """Return every entry configured under an /etc/apt directory."""
     stanzas = []
     lists = [etc_apt / "sources.list", *sorted(etc_apt.glob("sources.list.d/*.list"))]
@@ -93,7 +93,7 @@ def _is_security_archive(stanza: Stanza, codename: str) -> bool:
     )
 
 
-def derive(stanzas: Iterable[Stanza], codename: str, suite: str) -> Stanza | None:
+def derive_source(stanzas: Iterable[Stanza], codename: str, suite: str) -> Stanza | None:
     """Return the machine's own source with `suite` instead of the machine's suite, or None if no source
     matches. A security suite is in a separate archive, so the source is derived from the machine's own
     security source."""
@@ -104,7 +104,7 @@ def derive(stanzas: Iterable[Stanza], codename: str, suite: str) -> Stanza | Non
     return None
 
 
-def own(stanzas: Iterable[Stanza], codename: str) -> list[Stanza]:
+def select_own_sources(stanzas: Iterable[Stanza], codename: str) -> list[Stanza]:
     """Return the binary sources of the machine's own release, including updates and security."""
     names = (codename, *ALIASES)
     return [
@@ -115,6 +115,6 @@ def own(stanzas: Iterable[Stanza], codename: str) -> list[Stanza]:
     ]
 
 
-def render(stanzas: Iterable[Stanza]) -> str:
+def format_sources(stanzas: Iterable[Stanza]) -> str:
     """Return the stanzas as the text of a .sources file."""
     return "\n".join("".join(f"{k}: {v}\n" for k, v in s.items()) for s in stanzas)

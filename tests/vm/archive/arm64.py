@@ -27,7 +27,7 @@ EXTENSION = CHECKOUT / "opwatch" / "_native.cpython-311-aarch64-linux-gnu.so"
 
 
 @dataclass(frozen=True)
-class Foreign:
+class Arm64Config:
     """The contents of arm64.toml."""
 
     kernel: Kernel
@@ -38,16 +38,16 @@ class Foreign:
     userspace: tuple[str, ...]
 
 
-def load(path: Path = HERE / "arm64.toml") -> Foreign:
+def read_config(path: Path = HERE / "arm64.toml") -> Arm64Config:
     """Return the contents of arm64.toml."""
     data = tomllib.loads(path.read_text())
     names = ("name", "series", "distribution", "package")
     kernel = Kernel(suites=tuple(data["suites"]), **{name: data[name] for name in names})
     tools = {name: data[name] for name in ("emulator", "compiler", "triplet", "python")}
-    return Foreign(kernel, userspace=tuple(data["userspace"]), **tools)
+    return Arm64Config(kernel, userspace=tuple(data["userspace"]), **tools)
 
 
-def missing(foreign: Foreign) -> str | None:
+def explain_missing_tools(foreign: Arm64Config) -> str | None:
     """Return the reason why this machine cannot build the guest, or None if every tool is installed."""
     packages_of = {foreign.emulator: "qemu-system-arm", foreign.compiler: f"gcc-{foreign.triplet}"}
     lacking = [package for program, package in packages_of.items() if not shutil.which(program)]
@@ -62,16 +62,16 @@ def missing(foreign: Foreign) -> str | None:
     return None
 
 
-def _fetch(foreign: Foreign, root: Path) -> None:
+def _fetch_root(foreign: Arm64Config, root: Path) -> None:
     reasons = []
     for suite in foreign.kernel.suites:
         try:
             apt = packages.open_apt(cache_dir() / "apt" / f"arm64+{suite}", suite, architecture="arm64")
-            archives = _download(apt, foreign)
+            archives = _download_packages(apt, foreign)
         except FetchError as error:
             reasons.append(f"{suite}: {error}")
             continue
-        packages.unpack(archives, root)
+        packages.unpack_packages(archives, root)
         shutil.rmtree(apt.root / "download")
         for folder in _FOLDERS:
             (root / folder).mkdir(exist_ok=True)
@@ -80,25 +80,25 @@ def _fetch(foreign: Foreign, root: Path) -> None:
     raise FetchError(f"{foreign.kernel.name}: " + "; ".join(reasons))
 
 
-def _download(apt: Apt, foreign: Foreign) -> list[Path]:
+def _download_packages(apt: Apt, foreign: Arm64Config) -> list[Path]:
     kernel = foreign.kernel
-    image = packages.real_package(apt.call("apt-cache", "show", kernel.package), kernel.series)
+    image = packages.parse_image_package(apt.run_tool("apt-cache", "show", kernel.package), kernel.series)
     if image is None:
         raise FetchError(f"it has no {kernel.package} of the {kernel.series} series")
-    return packages.download(apt, [image, *foreign.userspace], apt.root / "download")
+    return packages.download_packages(apt, [image, *foreign.userspace], apt.root / "download")
 
 
-def root_of(foreign: Foreign) -> Path:
+def get_root(foreign: Arm64Config) -> Path:
     """Return the directory that becomes the guest's root, fetching its packages the first time."""
     root = cache_dir() / "arm64"
-    if assets.image_in(root) is None:
-        with slots.fetching():
-            if assets.image_in(root) is None:
-                _fetch(foreign, root)
+    if assets.find_image(root) is None:
+        with slots.lock_cache():
+            if assets.find_image(root) is None:
+                _fetch_root(foreign, root)
     return root
 
 
-def build_extension(foreign: Foreign, root: Path) -> None:
+def build_extension(foreign: Arm64Config, root: Path) -> None:
     """Build opwatch._native for the guest. The file lies next to the host's extension; each Python loads the
     file for its architecture."""
     sources = [*(CHECKOUT / "opwatch/_native").rglob("*.c"), *(CHECKOUT / "opwatch/ftl").rglob("*.c")]
@@ -119,25 +119,25 @@ def build_extension(foreign: Foreign, root: Path) -> None:
     part.replace(EXTENSION)
 
 
-def prepare(kernel: Kernel) -> Boot:
+def prepare_boot(kernel: Kernel) -> Boot:
     """Return the boot files for the guest, with a freshly built extension."""
-    foreign = load()
-    root = root_of(foreign)
+    foreign = read_config()
+    root = get_root(foreign)
     build_extension(foreign, root)
-    image = assets.image_in(root)
+    image = assets.find_image(root)
     emulator = assets.probe_emulator((foreign.emulator,), {})
     if image is None or emulator is None:
         raise FetchError(f"{kernel.name}: {root} holds no kernel, or {foreign.emulator} does not start")
     agent = initramfs.build_agent(cache_dir() / "agent-arm64", foreign.compiler)
     modules = Path("/") / image.modules.relative_to(root)
-    archive = initramfs.build(image, agent)
+    archive = initramfs.build_initramfs(image, agent)
     shares = (("checkout", CHECKOUT),)
     return Boot(emulator, image.vmlinuz, archive, modules, qemu.ARM, root, shares)
 
 
-def machine(foreign: Foreign) -> Machine:
+def make_machine(foreign: Arm64Config) -> Machine:
     """Return the guest machine. Call `enter_checkout` before running anything else in the guest."""
-    return Machine(foreign.kernel, (), Shape(memory_mib=1536), prepare=prepare)
+    return Machine(foreign.kernel, (), Shape(memory_mib=1536), prepare=prepare_boot)
 
 
 def enter_checkout(guest: Machine) -> None:

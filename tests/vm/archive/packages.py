@@ -26,7 +26,7 @@ class Apt:
     # The packages' architecture if not the machine's; no foreign package counts as installed.
     architecture: str = ""
 
-    def _options(self) -> list[str]:
+    def _format_options(self) -> list[str]:
         pairs = {
             "Dir::Etc::sourcelist": "/dev/null",
             "Dir::Etc::sourceparts": f"{self.root}/sources",
@@ -45,25 +45,25 @@ class Apt:
             pairs |= {"Dir::State::status": "/dev/null"}
         return [word for k, v in pairs.items() for word in ("-o", f"{k}={v}")]
 
-    def call(self, tool: str, *args: str, cwd: Path | None = None) -> str:
+    def run_tool(self, tool: str, *args: str, cwd: Path | None = None) -> str:
         """Return the output of `apt-get` or `apt-cache`; raise FetchError with the error output."""
-        argv = [tool, *self._options(), *args]
+        argv = [tool, *self._format_options(), *args]
         done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
         if done.returncode:
             raise FetchError(f"{tool} {' '.join(args)} failed: {done.stderr.strip()[-800:]}")
         return done.stdout
 
-    def retry(self, tool: str, *args: str, cwd: Path | None = None) -> str:
+    def retry_tool(self, tool: str, *args: str, cwd: Path | None = None) -> str:
         """Do the same as `call`, but retry a few times if a transfer breaks."""
         for _ in range(_ATTEMPTS - 1):
             try:
-                return self.call(tool, *args, cwd=cwd)
+                return self.run_tool(tool, *args, cwd=cwd)
             except FetchError as error:
                 print(f"vm: again, because {error}", file=sys.stderr)
-        return self.call(tool, *args, cwd=cwd)
+        return self.run_tool(tool, *args, cwd=cwd)
 
 
-def codename() -> str:
+def read_codename() -> str:
     """Return the code name of this machine's Debian release."""
     release = platform.freedesktop_os_release()
     if release.get("ID") != "debian":
@@ -76,22 +76,24 @@ def codename() -> str:
 
 def open_apt(root: Path, suite: str, with_own: bool = False, architecture: str = "") -> Apt:
     """Return a private apt with updated lists for `suite` and, with `with_own`, the machine's suites."""
-    stanzas = aptsource.read(Path("/etc/apt"))
-    derived = aptsource.derive(stanzas, codename(), suite)
+    stanzas = aptsource.read_sources(Path("/etc/apt"))
+    derived = aptsource.derive_source(stanzas, read_codename(), suite)
     if derived is None:
-        raise FetchError(f"no source of {codename()} is configured under /etc/apt to derive {suite} from")
+        raise FetchError(
+            f"no source of {read_codename()} is configured under /etc/apt to derive {suite} from"
+        )
     if architecture:
         derived = derived | {"Architectures": architecture}
     for folder in ("sources", "lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    chosen = [derived, *(aptsource.own(stanzas, codename()) if with_own else [])]
-    (root / "sources" / "bench.sources").write_text(aptsource.render(chosen))
+    chosen = [derived, *(aptsource.select_own_sources(stanzas, read_codename()) if with_own else [])]
+    (root / "sources" / "bench.sources").write_text(aptsource.format_sources(chosen))
     apt = Apt(root, architecture)
-    apt.retry("apt-get", "-q", "--error-on=any", "update")
+    apt.retry_tool("apt-get", "-q", "--error-on=any", "update")
     return apt
 
 
-def real_package(show: str, series: str) -> str | None:
+def parse_image_package(show: str, series: str) -> str | None:
     """Return the image package that a kernel meta-package depends on; None if of another series."""
     version = re.search(r"^Version: (?:\d+:)?(\S+)", show, re.MULTILINE)
     depends = re.search(r"^Depends:.*?(linux-image-\d\S*)", show, re.MULTILINE)
@@ -100,7 +102,7 @@ def real_package(show: str, series: str) -> str | None:
     return depends.group(1)
 
 
-def series_package(names: Iterable[str], series: str) -> str | None:
+def find_newest_package(names: Iterable[str], series: str) -> str | None:
     """Return the newest image package of a series among package names. A suite that has moved on to the next
     series may still hold older packages."""
     flavour = re.compile(rf"linux-image-{re.escape(series)}[\d.]*(?:[+-][a-z]*[\d.]*)?-amd64")
@@ -108,7 +110,7 @@ def series_package(names: Iterable[str], series: str) -> str | None:
     return max(fitting, key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)], default=None)
 
 
-def image_parts(show: str) -> list[str]:
+def parse_image_parts(show: str) -> list[str]:
     """Return the dependencies of an image package that hold kernel files, from `apt-cache show`. Debian's
     packages of 7.2 and later keep the kernel and its modules in separate packages."""
     depends = re.search(r"^Depends:(.*)$", show, re.MULTILINE)
@@ -116,13 +118,13 @@ def image_parts(show: str) -> list[str]:
     return list(dict.fromkeys(words))
 
 
-def header_packages(image: str) -> tuple[str, str]:
+def name_header_packages(image: str) -> tuple[str, str]:
     """Return the header packages of an image package: the architecture's and the common one."""
     headers = image.replace("linux-image-", "linux-headers-", 1).removesuffix("-unsigned")
     return headers, headers.rpartition("-")[0] + "-common"
 
 
-def unpack(archives: Sequence[Path], into: Path) -> None:
+def unpack_packages(archives: Sequence[Path], into: Path) -> None:
     """Unpack the packages into directory `into`, either all or none."""
     part = into.with_name(into.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
@@ -136,11 +138,11 @@ def unpack(archives: Sequence[Path], into: Path) -> None:
     os.rename(part, into)
 
 
-def download(apt: Apt, wanted: Sequence[str], folder: Path) -> list[Path]:
+def download_packages(apt: Apt, wanted: Sequence[str], folder: Path) -> list[Path]:
     """Download exactly these packages and return their .deb files."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    apt.retry("apt-get", "-q", "download", *wanted, cwd=folder)
+    apt.retry_tool("apt-get", "-q", "download", *wanted, cwd=folder)
     files = sorted(folder.glob("*.deb"))
     if len(files) != len(wanted):
         raise FetchError(f"apt-get download {' '.join(wanted)} left {len(files)} packages")
@@ -153,5 +155,5 @@ def download_with_dependencies(apt: Apt, package: str, suite: str) -> list[Path]
     for old in archives.glob("*.deb"):
         old.unlink()
     args = ["-q", "-y", "--no-install-recommends", "--download-only", "--reinstall"]
-    apt.retry("apt-get", *args, "-t", suite, "install", package)
+    apt.retry_tool("apt-get", *args, "-t", suite, "install", package)
     return sorted(archives.glob("*.deb"))

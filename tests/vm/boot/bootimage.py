@@ -16,7 +16,7 @@ _XZ = b"\xfd7zXZ\0"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
-def payload(bzimage: bytes) -> bytes | None:
+def extract_payload(bzimage: bytes) -> bytes | None:
     """Return the compressed kernel in a bzImage, by the offsets of the x86 boot protocol, or None."""
     if len(bzimage) < _PAYLOAD + 8 or bzimage[_MAGIC : _MAGIC + 4] != b"HdrS":
         return None
@@ -26,9 +26,9 @@ def payload(bzimage: bytes) -> bytes | None:
     return bzimage[start : start + length - 4] or None
 
 
-def unpack(bzimage: bytes) -> bytes | None:
+def unpack_kernel(bzimage: bytes) -> bytes | None:
     """Return the ELF kernel in a bzImage, or None if we cannot undo the compression."""
-    packed = payload(bzimage)
+    packed = extract_payload(bzimage)
     if packed is None:
         return None
     if packed.startswith(_XZ):
@@ -41,12 +41,12 @@ def unpack(bzimage: bytes) -> bytes | None:
     return kernel if kernel.startswith(b"\x7fELF") else None
 
 
-def boot_file(vmlinuz: Path) -> Path:
+def get_boot_file(vmlinuz: Path) -> Path:
     """Return the file for `-kernel`: the ELF kernel next to vmlinuz, or vmlinuz itself."""
     elf = vmlinuz.with_name("vmlinux" + vmlinuz.name.removeprefix("vmlinuz"))
     if elf.is_file():
         return elf
-    kernel = unpack(vmlinuz.read_bytes())
+    kernel = unpack_kernel(vmlinuz.read_bytes())
     if kernel is None:
         return vmlinuz
     part = elf.with_name(f"{elf.name}.{os.getpid()}")

@@ -18,12 +18,12 @@ BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console")
 AGENT = HERE / "agent"
 
 
-def module_name(path: str) -> str:
+def get_module_name(path: str) -> str:
     """Return the name that modprobe uses for a module file."""
     return Path(path).name.split(".ko", 1)[0].replace("-", "_")
 
 
-def parse_dep(text: str) -> dict[str, tuple[str, ...]]:
+def parse_dependencies(text: str) -> dict[str, tuple[str, ...]]:
     """Parse modules.dep: return the files that each file depends on."""
     graph = {}
     for line in text.splitlines():
@@ -32,31 +32,31 @@ def parse_dep(text: str) -> dict[str, tuple[str, ...]]:
     return graph
 
 
-def closure(
+def order_modules(
     names: Iterable[str], graph: Mapping[str, Sequence[str]], builtin: Iterable[str] = ()
 ) -> list[str]:
     """Return the files to load for these modules, dependencies first; built-in modules are left out."""
-    files = {module_name(file): file for file in graph}
-    inside = {module_name(file) for file in builtin}
+    files = {get_module_name(file): file for file in graph}
+    inside = {get_module_name(file) for file in builtin}
     order: list[str] = []
 
-    def visit(file: str) -> None:
+    def add_with_dependencies(file: str) -> None:
         for need in graph[file]:
             if need not in order:
-                visit(need)
+                add_with_dependencies(need)
         if file not in order:
             order.append(file)
 
     for name in names:
         known = name.replace("-", "_")
         if known in files:
-            visit(files[known])
+            add_with_dependencies(files[known])
         elif known not in inside:
             raise BenchError(f"this kernel has no module {name}")
     return order
 
 
-def cpio_entry(name: str, mode: int, data: bytes, inode: int) -> bytes:
+def encode_cpio_entry(name: str, mode: int, data: bytes, inode: int) -> bytes:
     """Return one file or directory in the kernel's "newc" archive format."""
     path = name.encode() + b"\0"
     fields = (inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(path), 0)
@@ -66,10 +66,10 @@ def cpio_entry(name: str, mode: int, data: bytes, inode: int) -> bytes:
     return entry + data + b"\0" * (-len(data) % 4)
 
 
-def cpio(files: Mapping[str, tuple[int, bytes]]) -> bytes:
+def encode_cpio(files: Mapping[str, tuple[int, bytes]]) -> bytes:
     """Return an archive of these paths with mode and content."""
-    entries = [cpio_entry(n, m, d, i) for i, (n, (m, d)) in enumerate(files.items(), start=1)]
-    return b"".join(entries) + cpio_entry("TRAILER!!!", 0, b"", 0)
+    entries = [encode_cpio_entry(n, m, d, i) for i, (n, (m, d)) in enumerate(files.items(), start=1)]
+    return b"".join(entries) + encode_cpio_entry("TRAILER!!!", 0, b"", 0)
 
 
 def read_module(path: Path) -> bytes:
@@ -98,19 +98,19 @@ def build_agent(into: Path, compiler: str = "") -> Path:
     return into
 
 
-def build(image: Image, agent: Path | None = None) -> bytes:
+def build_initramfs(image: Image, agent: Path | None = None) -> bytes:
     """Return the initramfs for this kernel, with the host's own agent by default."""
-    graph = parse_dep((image.modules / "modules.dep").read_text())
+    graph = parse_dependencies((image.modules / "modules.dep").read_text())
     builtin = (image.modules / "modules.builtin").read_text().split()
-    order = closure(BOOT_MODULES, graph, builtin)
+    order = order_modules(BOOT_MODULES, graph, builtin)
     files: dict[str, tuple[int, bytes]] = {
         "dev": (0o40755, b""),
         "init": (0o100755, (agent or build_agent(cache_dir() / "agent")).read_bytes()),
     }
     names = []
     for file in order:
-        name = f"/{module_name(file)}.ko"
+        name = f"/{get_module_name(file)}.ko"
         names.append(name)
         files[name[1:]] = (0o100644, read_module(image.modules / file))
     files["modules"] = (0o100644, "".join(f"{n}\n" for n in names).encode())
-    return cpio(files)
+    return encode_cpio(files)

@@ -25,7 +25,7 @@ from tests.vm.boot import bootimage, initramfs, protocol, qemu, slots
 from tests.vm.boot.protocol import Frame, Kind
 from tests.vm.boot.qemu import DEFAULT_SHAPE, Shape
 from tests.vm.boot.qmp import Qmp
-from tests.vm.config import CHECKOUT, HERE, Kernel, load
+from tests.vm.config import CHECKOUT, HERE, Kernel, read_config
 from tests.vm.errors import (
     BenchError,
     CommandTimeout,
@@ -59,11 +59,13 @@ class Boot:
     shares: tuple[tuple[str, Path], ...] = ()
 
 
-def boot_with_files_of_the_host(kernel: Kernel) -> Boot:
+def prepare_host_boot(kernel: Kernel) -> Boot:
     """Return the boot files of one of the bench's kernels, with this machine's file system as root."""
-    image = assets.kernel_image(kernel)
-    emulator = assets.emulator(load().qemu)
-    return Boot(emulator, bootimage.boot_file(image.vmlinuz), initramfs.build(image), image.modules)
+    image = assets.get_kernel_image(kernel)
+    emulator = assets.get_emulator(read_config().qemu)
+    return Boot(
+        emulator, bootimage.get_boot_file(image.vmlinuz), initramfs.build_initramfs(image), image.modules
+    )
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Completed:
     seconds: float
 
 
-def guest_env() -> dict[str, str]:
+def build_guest_env() -> dict[str, str]:
     """Return the environment for commands: the caller's PATH and OPWATCH_ variables, without udev."""
     path = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
     env = {
@@ -99,7 +101,7 @@ class Machine:
         kernel: Kernel,
         chosen: Sequence[devices.Device] = (),
         shape: Shape = DEFAULT_SHAPE,
-        prepare: Callable[[Kernel], Boot] = boot_with_files_of_the_host,
+        prepare: Callable[[Kernel], Boot] = prepare_host_boot,
     ) -> None:
         self.kernel = kernel
         self._prepare = prepare
@@ -115,9 +117,9 @@ class Machine:
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             boot = self._prepare(self.kernel)
-            stack.enter_context(slots.hold())
-            self._boot(stack, boot)
-            self._settle()
+            stack.enter_context(slots.hold_slot())
+            self._boot_guest(stack, boot)
+            self._settle_devices()
             self._stack = stack.pop_all()
         return self
 
@@ -129,21 +131,21 @@ class Machine:
     ) -> None:
         self._stack.close()
 
-    def _boot(self, stack: contextlib.ExitStack, boot: Boot) -> None:
+    def _boot_guest(self, stack: contextlib.ExitStack, boot: Boot) -> None:
         """Boot the guest, again if it hangs before the first command. The last hang is raised as an error."""
         *early, last = BOOT_TIMEOUTS_S
         for timeout_s in early:
             with contextlib.ExitStack() as attempt:
                 try:
-                    self._start(attempt, boot, timeout_s)
+                    self._start_guest(attempt, boot, timeout_s)
                 except GuestHung as hung:
                     print(f"vm: {hung}\nvm: started again", file=sys.stderr)
                 else:
                     stack.push(attempt.pop_all())
                     return
-        self._start(stack, boot, last)
+        self._start_guest(stack, boot, last)
 
-    def _start(self, stack: contextlib.ExitStack, boot: Boot, timeout_s: float) -> None:
+    def _start_guest(self, stack: contextlib.ExitStack, boot: Boot, timeout_s: float) -> None:
         self._decoder = protocol.Decoder()
         self._frames: list[Frame] = []
         self.folder = Path(tempfile.mkdtemp(prefix="opwatch-vm-"))
@@ -151,21 +153,23 @@ class Machine:
         (self.folder / "initramfs").write_bytes(boot.archive)
         devices.make_images(self.devices, self.folder)
         began = time.monotonic()
-        args = qemu.base_args(self.shape, self.folder, boot.kernel, boot.modules, boot.board, boot.root)
-        args += [word for tag, path in boot.shares for word in qemu.share_args(tag, path)]
-        args += devices.qemu_args(self.devices, self.folder)
-        self._launch(stack, boot.emulator, args)
-        self.release = self._expect(Kind.READY, timeout_s).payload.decode()
+        args = qemu.build_base_args(self.shape, self.folder, boot.kernel, boot.modules, boot.board, boot.root)
+        args += [word for tag, path in boot.shares for word in qemu.build_share_args(tag, path)]
+        args += devices.build_qemu_args(self.devices, self.folder)
+        self._launch_emulator(stack, boot.emulator, args)
+        self.release = self._expect_frame(Kind.READY, timeout_s).payload.decode()
         self.boot_s = time.monotonic() - began
 
-    def _launch(self, stack: contextlib.ExitStack, emulator: assets.Emulator, args: list[str]) -> None:
-        self._channel, channel_far = self._pair(stack)
-        monitor, monitor_far = self._pair(stack)
+    def _launch_emulator(
+        self, stack: contextlib.ExitStack, emulator: assets.Emulator, args: list[str]
+    ) -> None:
+        self._channel, channel_far = self._make_socket_pair(stack)
+        monitor, monitor_far = self._make_socket_pair(stack)
         # The guest's own monitor. QEMU holds both ends, so that tests in the guest can unplug devices.
-        inner, inner_far = self._pair(stack)
+        inner, inner_far = self._make_socket_pair(stack)
         self.qmp = Qmp(monitor)
         fds = [channel_far.fileno(), monitor_far.fileno(), inner.fileno(), inner_far.fileno()]
-        args = [*args, *qemu.channel_args(fds)]
+        args = [*args, *qemu.build_channel_args(fds)]
         log = stack.enter_context((self.folder / "qemu.log").open("wb"))
         self._process = subprocess.Popen(
             [*emulator.argv, *args],
@@ -180,7 +184,7 @@ class Machine:
             sock.close()
 
     @staticmethod
-    def _pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+    def _make_socket_pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
         near, far = socket.socketpair()
         stack.callback(near.close)
         stack.callback(far.close)
@@ -190,11 +194,11 @@ class Machine:
         self._process.kill()
         self._process.wait()
 
-    def _settle(self) -> None:
-        lines = devices.modprobes(self.devices)
+    def _settle_devices(self) -> None:
+        lines = devices.list_modprobes(self.devices)
         if not lines:
             return
-        argv = ["sh", str(HERE / "settle.sh"), str(devices.visible(self.devices))]
+        argv = ["sh", str(HERE / "settle.sh"), str(devices.count_visible(self.devices))]
         for line in lines:
             argv += [*line, "--"]
         done = self.run(argv, timeout_s=180)
@@ -203,33 +207,33 @@ class Machine:
 
     # The channel
 
-    def console(self) -> str:
+    def read_console(self) -> str:
         """Return the output of the guest and of QEMU so far."""
-        return self._printed("qemu.log") + self._printed("console")
+        return self._read_output("qemu.log") + self._read_output("console")
 
-    def _printed(self, name: str) -> str:
+    def _read_output(self, name: str) -> str:
         with contextlib.suppress(OSError):
             return (self.folder / name).read_text(errors="replace")
         return ""
 
-    def _lost(self) -> GuestError:
+    def _make_lost_error(self) -> GuestError:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
-        console = self.console()
+        console = self.read_console()
         code = self._process.poll()
         if any(mark in console for mark in _PANIC):
             return GuestPanic(f"kernel {self.kernel.name} panicked", console)
-        if code == -signal.SIGABRT and _ASSERTION.search(self._printed("qemu.log")):
+        if code == -signal.SIGABRT and _ASSERTION.search(self._read_output("qemu.log")):
             return EmulatorFailed(f"the emulator of kernel {self.kernel.name} gave up", console)
         return GuestLost(f"the guest with kernel {self.kernel.name} ended (QEMU: {code})", console)
 
-    def _send(self, frame: Frame) -> None:
+    def _send_frame(self, frame: Frame) -> None:
         try:
             self._channel.sendall(frame.encode())
         except OSError:
-            raise self._lost() from None
+            raise self._make_lost_error() from None
 
-    def _next(self, deadline: float) -> Frame | None:
+    def _next_frame(self, deadline: float) -> Frame | None:
         """Return the next frame, or None after the deadline."""
         while not self._frames:
             left = deadline - time.monotonic()
@@ -243,17 +247,19 @@ class Machine:
             except OSError:
                 data = b""
             if not data:
-                raise self._lost()
-            self._frames += self._decoder.feed(data)
+                raise self._make_lost_error()
+            self._frames += self._decoder.decode_frames(data)
         return self._frames.pop(0)
 
-    def _expect(self, kind: Kind, timeout_s: float) -> Frame:
+    def _expect_frame(self, kind: Kind, timeout_s: float) -> Frame:
         deadline = time.monotonic() + timeout_s
-        while (frame := self._next(deadline)) is not None:
+        while (frame := self._next_frame(deadline)) is not None:
             if frame.kind is kind:
                 return frame
         self._channel.settimeout(None)
-        raise GuestHung(f"kernel {self.kernel.name}: no {kind.name} within {timeout_s:g} s", self.console())
+        raise GuestHung(
+            f"kernel {self.kernel.name}: no {kind.name} within {timeout_s:g} s", self.read_console()
+        )
 
     # Commands
 
@@ -270,30 +276,30 @@ class Machine:
         """Run a command to its end. Output goes to the sinks as it arrives; without a sink, to the result."""
         self._channel.settimeout(None)
         began = time.monotonic()
-        self._send(protocol.run_frame(argv, str(cwd), guest_env() | dict(env or {})))
+        self._send_frame(protocol.make_run_frame(argv, str(cwd), build_guest_env() | dict(env or {})))
         out, err = io.BytesIO(), io.BytesIO()
         sinks = {Kind.OUT: stdout or out.write, Kind.ERR: stderr or err.write}
-        status = self._stream(sinks, began + timeout_s)
+        status = self._stream_output(sinks, began + timeout_s)
         if status is None:
-            self._give_up(argv, timeout_s)
+            self._kill_hung(argv, timeout_s)
         assert status is not None
         return Completed(status, out.getvalue(), err.getvalue(), time.monotonic() - began)
 
-    def _stream(self, sinks: Mapping[Kind, Sink], deadline: float) -> int | None:
-        while (frame := self._next(deadline)) is not None:
+    def _stream_output(self, sinks: Mapping[Kind, Sink], deadline: float) -> int | None:
+        while (frame := self._next_frame(deadline)) is not None:
             if frame.kind is Kind.EXIT:
-                return protocol.exit_status(frame.payload)
+                return protocol.decode_exit_status(frame.payload)
             if frame.kind in sinks:
                 sinks[frame.kind](frame.payload)
         return None
 
-    def _give_up(self, argv: Sequence[str], timeout_s: float) -> None:
+    def _kill_hung(self, argv: Sequence[str], timeout_s: float) -> None:
         """Kill a command after its timeout. A guest that does not answer a ping has hung."""
         self._channel.settimeout(None)
-        self._send(Frame(Kind.PING))
-        self._expect(Kind.PONG, self.pong_timeout_s)
-        self._send(Frame(Kind.KILL))
-        self._expect(Kind.EXIT, self.pong_timeout_s)
+        self._send_frame(Frame(Kind.PING))
+        self._expect_frame(Kind.PONG, self.pong_timeout_s)
+        self._send_frame(Frame(Kind.KILL))
+        self._expect_frame(Kind.EXIT, self.pong_timeout_s)
         raise CommandTimeout(f"no end of {' '.join(argv)} within {timeout_s:g} s: killed")
 
     def read_file(self, path: str) -> bytes:
@@ -305,8 +311,8 @@ class Machine:
 
     def disk_bytes(self, node: str) -> int:
         """Return the space that the image of a block node occupies on the host: the oracle for discards."""
-        return devices.image_path(self.folder, node).stat().st_blocks * 512
+        return devices.get_image_path(self.folder, node).stat().st_blocks * 512
 
-    def monitor(self, command: str, **arguments: object) -> object:
+    def run_monitor_command(self, command: str, **arguments: object) -> object:
         """Run a command of QEMU's monitor, such as device_del."""
         return self.qmp.execute(command, **arguments)

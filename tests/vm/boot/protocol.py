@@ -38,7 +38,7 @@ class Frame:
         return _HEAD.pack(len(self.payload), self.kind) + self.payload
 
 
-def run_frame(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Frame:
+def make_run_frame(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Frame:
     """Return the request to run a command."""
     strings = [cwd, str(len(argv)), *argv, *(f"{k}={v}" for k, v in env.items())]
     if any("\0" in text for text in strings):
@@ -46,7 +46,7 @@ def run_frame(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Frame:
     return Frame(Kind.RUN, b"".join(text.encode("utf-8", "surrogateescape") + b"\0" for text in strings))
 
 
-def exit_status(payload: bytes) -> int:
+def decode_exit_status(payload: bytes) -> int:
     """Return the command's exit status as a shell reports it: 128 + signal if the command was killed."""
     wait = int.from_bytes(payload, "little")
     signal = wait & 0x7F
@@ -59,7 +59,7 @@ class Decoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def decode_frames(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames completed by `data`."""
         self._buffer += data
         while len(self._buffer) >= _HEAD.size:

@@ -26,7 +26,7 @@ class Shape:
     most_cpus: int = 0
 
     @property
-    def smp(self) -> str:
+    def smp_argument(self) -> str:
         return f"{self.cpus},maxcpus={self.most_cpus}" if self.most_cpus else str(self.cpus)
 
 
@@ -50,26 +50,26 @@ PC = Board("q35,smm=off,vmport=off,hpet=off", "max,la57=off", "console=ttyS0 no_
 ARM = Board("virt", "cortex-a72", "console=ttyAMA0")
 
 
-def base_args(
+def build_base_args(
     shape: Shape, folder: Path, kernel: Path, modules: Path, board: Board = PC, root: Path = Path("/")
 ) -> list[str]:
     """Return the arguments for the machine, the kernel and a read-only root (by default the host's)."""
     args = ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
     args += ["-machine", board.machine, "-accel", "tcg,thread=multi"]
-    args += ["-cpu", board.cpu, "-smp", shape.smp, "-m", f"{shape.memory_mib}M"]
+    args += ["-cpu", board.cpu, "-smp", shape.smp_argument, "-m", f"{shape.memory_mib}M"]
     args += ["-kernel", str(kernel), "-initrd", str(folder / "initramfs")]
     args += ["-append", f"{_COMMAND_LINE.format(words=board.words)} OPW_MODULES={modules}"]
     args += ["-serial", f"file:{folder / 'console'}"]
-    return [*args, *share_args("root", root)]
+    return [*args, *build_share_args("root", root)]
 
 
-def share_args(tag: str, path: Path) -> list[str]:
+def build_share_args(tag: str, path: Path) -> list[str]:
     """Return the arguments for a read-only host directory that the guest mounts by its tag."""
     share = f"local,id={tag},path={path},security_model=none,readonly=on,multidevs=remap"
     return ["-fsdev", share, "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
 
 
-def channel_args(fds: Sequence[int]) -> list[str]:
+def build_channel_args(fds: Sequence[int]) -> list[str]:
     """Return the arguments for the agent's channel, the host's monitor, and a monitor that the guest uses."""
     args = []
     for name, fd in zip(CHANNELS, fds, strict=True):

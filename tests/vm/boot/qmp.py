@@ -20,7 +20,7 @@ class Qmp:
         self._file = sock.makefile("rwb", buffering=0)
         self._ready = False
 
-    def _call(self, command: str, arguments: dict[str, object]) -> object:
+    def _send_command(self, command: str, arguments: dict[str, object]) -> object:
         request = {"execute": command, "arguments": arguments}
         self._file.write(json.dumps(request).encode() + b"\n")
         for line in self._file:
@@ -35,5 +35,5 @@ class Qmp:
         """Return the command's result; events that arrive in between are dropped."""
         if not self._ready:
             self._ready = True
-            self._call("qmp_capabilities", {})
-        return self._call(command, arguments)
+            self._send_command("qmp_capabilities", {})
+        return self._send_command(command, arguments)

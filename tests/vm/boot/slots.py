@@ -13,17 +13,17 @@ from pathlib import Path
 from tests.vm.config import cache_dir
 
 # More emulated CPUs would starve each other.
-GUESTS_AT_ONCE = 2
+MAX_GUESTS = 2
 
 
 @contextlib.contextmanager
-def hold() -> Iterator[None]:
+def hold_slot() -> Iterator[None]:
     """Hold a slot for a guest; wait until a slot is free."""
     # All checkouts of this user share the slots, as they share the CPUs.
     folder = Path(tempfile.gettempdir()) / f"opwatch-vm-slots-{os.getuid()}"
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context((folder / str(i)).open("w")) for i in range(GUESTS_AT_ONCE)]
+        files = [stack.enter_context((folder / str(i)).open("w")) for i in range(MAX_GUESTS)]
         while True:
             for file in files:
                 with contextlib.suppress(BlockingIOError):
@@ -34,7 +34,7 @@ def hold() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def fetching() -> Iterator[None]:
+def lock_cache() -> Iterator[None]:
     """Hold the cache for writing; wait for any other run that holds the cache."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / "lock").open("w") as file:

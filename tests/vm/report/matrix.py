@@ -16,27 +16,27 @@ from tests.vm.devices import Device
 PAGE = CHECKOUT / "docs" / "support-matrix.md"
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def _format_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     columns = list(head)
     lines = [columns, ["---"] * len(columns), *(list(row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _tested(kernel: Kernel) -> str:
+def _format_tested(kernel: Kernel) -> str:
     return ", ".join(name.removeprefix("test_") for name in kernel.files) or "everything"
 
 
-def render(known: Config, recipes: Iterable[Device]) -> str:
+def render_page(known: Config, recipes: Iterable[Device]) -> str:
     """Return the text of the page."""
-    kernels = _table(
+    kernels = _format_table(
         ("kernel", "source", "tested", "CI tier"),
-        ((k.name, k.distribution, _tested(k), k.tier or "none; run manually") for k in known.kernels),
+        ((k.name, k.distribution, _format_tested(k), k.tier or "none; run manually") for k in known.kernels),
     )
     lacks = [f"- {k.name}: {why} (`{what}`)" for k in known.kernels for what, why in k.lacks.items()]
     optional = [f"- {k.name}: {k.optional}" for k in known.kernels if k.optional]
-    drivers = _table(("device", "description"), ((f"`{d.name}`", d.what) for d in recipes))
+    drivers = _format_table(("device", "description"), ((f"`{d.name}`", d.what) for d in recipes))
     major, minor = known.qemu.minimum
-    other = arm64.load()
+    other = arm64.read_config()
     return f"""# Support matrix
 
 Written by `python3 -m tests.vm.report.matrix --write` from `tests/vm/kernels.toml` and
@@ -70,7 +70,7 @@ mapper (linear, crypt, delay, flakey, thin), md RAID 0, 1 and 10, loop, zram.
 
 def main(arguments: list[str]) -> int:
     """Return 0 if the page is up to date or was written, else 1."""
-    page = render(config.load(), devices.load().values())
+    page = render_page(config.read_config(), devices.read_devices().values())
     if "--write" in arguments:
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(page)

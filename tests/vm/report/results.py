@@ -25,14 +25,14 @@ class Results:
         listed = {f"{what}: {why}" for what, why in lacks.items()}
         return {name: why for name, why in self.skipped.items() if why not in listed}
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return one line of text with the counts and every reason."""
         text = f"{self.passed} passed, {len(self.failed)} failed, {len(self.skipped)} skipped"
         reasons = [f"{name}: {why}" for name, why in (self.failed | self.skipped).items()]
         return "; ".join([text, *reasons])
 
 
-def parse(xml: bytes) -> Results:
+def parse_results(xml: bytes) -> Results:
     """Return the results in the text of a JUnit file."""
     passed, failed, skipped = 0, {}, {}
     for case in ElementTree.fromstring(xml).iter("testcase"):

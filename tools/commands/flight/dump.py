@@ -7,16 +7,16 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from opwatch import units
-from opwatch.recording.reading.window import between, ended
+from opwatch.recording.reading.window import close_run, select_window
 from opwatch.recording.ring.dumping import write_run
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.joined import JoinedRun
-from opwatch.samples.entry_parts import first_moment
-from opwatch.sinks.terminal import say
+from opwatch.samples.entry_parts import find_start_ns
+from opwatch.sinks.terminal import print_message
 from opwatch.tools.arguments import time_between
 from opwatch.tools.commands.flight.keep import add_ring_argument
 from opwatch.tools.commands.record import add_recording_argument
-from opwatch.tools.kept_run import made, whole
+from opwatch.tools.run_recorder import create_recording, remove_on_error
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,22 +33,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with closing(RingFolder(args.ring)) as folder, folder.kept():
+    with closing(RingFolder(args.ring)) as folder, folder.keep_segments():
         if folder.is_owned():
-            folder.request()
+            folder.request_segment()
         with closing(JoinedRun(folder)) as joined:
             for problem in joined.lost:
-                say(f"left out: {problem}")
-            begin_ns = _last_moment(joined) - round(args.last * 1e9) if args.last else 0
-            entries = between(joined.entries(), begin_ns, None) if args.last else ended(joined.entries())
+                print_message(f"left out: {problem}")
+            begin_ns = _find_last_ns(joined) - round(args.last * 1e9) if args.last else 0
+            entries = (
+                select_window(joined.iter_entries(), begin_ns, None)
+                if args.last
+                else close_run(joined.iter_entries())
+            )
             headline = joined.header | {"dumped": datetime.now(UTC).isoformat(timespec="seconds")}
-            target = made(args.output, headline)
-            with whole(target):
+            target = create_recording(args.output, headline)
+            with remove_on_error(target):
                 write_run(entries, [event for event in joined.events if event.mono_ns >= begin_ns], target)
     if not args.quiet:
-        say(f"{args.output}: {units.capacity(args.output.stat().st_size)}")
+        print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
     return 0
 
 
-def _last_moment(joined: JoinedRun) -> int:
-    return max((first_moment(entry) for entry in joined.entries(last_only=True)), default=0)
+def _find_last_ns(joined: JoinedRun) -> int:
+    return max((find_start_ns(entry) for entry in joined.iter_entries(last_only=True)), default=0)

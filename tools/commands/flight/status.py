@@ -13,9 +13,9 @@ from opwatch.errors import NotEnoughData
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.joined import JoinedRun
 from opwatch.samples.entries import Began, RunEntry
-from opwatch.samples.entry_parts import first_moment, samples_in
-from opwatch.sinks.terminal import data
-from opwatch.times import spell
+from opwatch.samples.entry_parts import find_start_ns, get_samples
+from opwatch.sinks.terminal import open_stdout
+from opwatch.times import format_duration
 from opwatch.tools.commands.flight.keep import add_ring_argument
 
 
@@ -41,26 +41,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with closing(RingFolder(args.ring)) as folder, folder.kept():
-        status = _status(folder)
-    out = data()
+    with closing(RingFolder(args.ring)) as folder, folder.keep_segments():
+        status = _read_status(folder)
+    out = open_stdout()
     if args.json:
-        out.json({"schema": SCHEMA, "type": "flight_status", **asdict(status)})
+        out.write_json({"schema": SCHEMA, "type": "flight_status", **asdict(status)})
         return 0
-    out.lines(_lines(status))
+    out.write_lines(_format_status(status))
     return 0
 
 
-def _status(folder: RingFolder) -> RingStatus:
-    segments, is_written = folder.segments(), folder.is_owned()
+def _read_status(folder: RingFolder) -> RingStatus:
+    segments, is_written = folder.list_segments(), folder.is_owned()
     first = last = None
     disks: dict[str, None] = {}
     lost: tuple[str, ...] = ()
     try:
         with closing(JoinedRun(folder)) as joined:
-            first = _moment(next(joined.entries(), None))
-            for entry in joined.entries(last_only=True):
-                last = _moment(entry) or last
+            first = _get_entry_time(next(joined.iter_entries(), None))
+            for entry in joined.iter_entries(last_only=True):
+                last = _get_entry_time(entry) or last
                 if isinstance(entry, Began):
                     disks[entry.sample.disk.device] = None
             lost = tuple(joined.lost)
@@ -79,22 +79,25 @@ def _status(folder: RingFolder) -> RingStatus:
     )
 
 
-def _moment(entry: RunEntry | None) -> tuple[int, datetime] | None:
+def _get_entry_time(entry: RunEntry | None) -> tuple[int, datetime] | None:
     """Return the time of an entry's samples by both clocks, or None if it has no samples."""
-    samples = samples_in(entry) if entry else {}
+    samples = get_samples(entry) if entry else {}
     if not entry or not samples:
         return None
-    at_ns = first_moment(entry)
-    return at_ns, next(iter(samples.values())).anchor.wall(at_ns).astimezone()
+    at_ns = find_start_ns(entry)
+    return at_ns, next(iter(samples.values())).anchor.to_wall_time(at_ns).astimezone()
 
 
-def _lines(status: RingStatus) -> Iterator[str]:
+def _format_status(status: RingStatus) -> Iterator[str]:
     writer = "a recorder writes to it" if status.is_written else "no recorder writes to it"
-    yield f"{status.ring}: {units.capacity(status.bytes)} in {status.segments} segments; {writer}"
+    yield f"{status.ring}: {units.format_capacity(status.bytes)} in {status.segments} segments; {writer}"
     if status.seconds is None:
         yield "nothing in it can be read yet"
         return
-    yield f"from {status.since} to {status.until} ({spell(round(status.seconds))}), and what came since"
+    yield (
+        f"from {status.since} to {status.until} ({format_duration(round(status.seconds))}), and "
+        "what came since"
+    )
     yield f"disks: {', '.join(status.disks)}"
     for problem in status.lost:
         yield f"cannot be read: {problem}"

@@ -18,14 +18,14 @@ VERBS = {
 }
 
 
-def _module(verb: str) -> Command:
+def _import_verb(verb: str) -> Command:
     module: Command = importlib.import_module(f"opwatch.tools.commands.sweep.{MODULES.get(verb, verb)}")
     return module
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_verbs(parser, VERBS, _module)
+    add_verbs(parser, VERBS, _import_verb)
 
 
 def run(args: argparse.Namespace) -> int:
-    return _module(args.verb).run(args)
+    return _import_verb(args.verb).run(args)

@@ -9,24 +9,24 @@ from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.errors import UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
-from opwatch.scenarios.scenario import scenario_of
-from opwatch.sinks.terminal import say
-from opwatch.sweep.journal.file import FOLDER, begin
+from opwatch.scenarios.scenario import load_scenario
+from opwatch.sinks.terminal import print_message
+from opwatch.sweep.journal.file import FOLDER, create_sweep_journal
 from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.methods import ON_FILES
+from opwatch.sweep.methods import FILE_METHODS
 from opwatch.tools.commands.sweep import virtual
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     DRIVE_OPTIONS,
     add_drive_arguments,
     add_sweep_arguments,
-    consent_from,
-    request_from,
+    make_consent,
+    make_request,
 )
 from opwatch.tools.commands.sweep.arguments.file_arguments import FILE_OPTIONS, refuse_file_options
 from opwatch.tools.commands.sweep.arguments.level_arguments import (
     MODEL_OPTIONS,
     add_model_arguments,
-    refuse_others,
+    refuse_inapplicable,
 )
 from opwatch.tools.commands.sweep.arguments.pts_arguments import (
     add_sponsor_argument,
@@ -34,10 +34,15 @@ from opwatch.tools.commands.sweep.arguments.pts_arguments import (
     refuse_test_options,
     test_request_from,
 )
-from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, tell
-from opwatch.tools.commands.sweep.scenarios.experiment import experiment_of
-from opwatch.tools.commands.sweep.scenarios.on_drive import request_of_scenario
-from opwatch.tools.commands.sweep.scenarios.plain_arguments import shaped
+from opwatch.tools.commands.sweep.running import (
+    add_recording_argument,
+    print_result,
+    require_new_file,
+    run_remaining_levels,
+)
+from opwatch.tools.commands.sweep.scenarios.experiment import find_experiment
+from opwatch.tools.commands.sweep.scenarios.on_drive import make_scenario_request
+from opwatch.tools.commands.sweep.scenarios.plain_arguments import expand_workload
 from opwatch.tools.commands.sweep.scenarios.scenario import add_loader_argument, add_scenario_argument
 from opwatch.tools.waiting import Waiter
 
@@ -67,52 +72,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     refuse_test_options(args)
     if args.scenario is None:
-        refuse_others(args, ["set", "on"], "--scenario")
+        refuse_inapplicable(args, ["set", "on"], "--scenario")
     if not args.on:
-        refuse_others(args, ["load"], "--on: sysbench writes files, and of a whole drive fio is the load")
+        refuse_inapplicable(
+            args, ["load"], "--on: sysbench writes files, and of a whole drive fio is the load"
+        )
     if args.virtual is not None or (args.scenario is not None and args.dev is None):
         # An experiment on filesystems has a journal too.
         keeps = ("journals",) if args.on else ()
-        refuse_others(args, [name for name in DRIVE_OPTIONS if name not in keeps], "--dev")
-        args = shaped(args)
-        has_levels = args.scenario is None or experiment_of(scenario_of(args.scenario)) is None
+        refuse_inapplicable(args, [name for name in DRIVE_OPTIONS if name not in keeps], "--dev")
+        args = expand_workload(args)
+        has_levels = args.scenario is None or find_experiment(load_scenario(args.scenario)) is None
         return virtual.run(args) if has_levels else virtual.run_experiment(args)
     if args.dev is None:
         raise UsageError("say on what: --dev D is a drive, --virtual PROFILE simulates one (sweep list)")
     if args.scenario is not None:
-        refuse_others(args, ["test", *FILE_OPTIONS], "a sweep that is no scenario")
-        args = shaped(args)
+        refuse_inapplicable(args, ["test", *FILE_OPTIONS], "a sweep that is no scenario")
+        args = expand_workload(args)
     else:
-        refuse_others(args, MODEL_OPTIONS, "--virtual")
+        refuse_inapplicable(args, MODEL_OPTIONS, "--virtual")
     if args.test is None:
         refuse_file_options(args)
     else:
-        refuse_others(args, FILE_OPTIONS, "levels (--op)")
-    require_new(args.output)
+        refuse_inapplicable(args, FILE_OPTIONS, "levels (--op)")
+    require_new_file(args.output)
     privilege.require_root("opwatch sweep run", "it writes to a drive", "sweep run ...")
     # From here on a signal takes effect at the next consistent point, with exit status 7.
     with Waiter() as waiter:
-        state = _on_a_drive(args, waiter)
-    return tell(state, json=args.json)
+        state = _run_on_drive(args, waiter)
+    return print_result(state, json=args.json)
 
 
-def _on_a_drive(args: argparse.Namespace, waiter: Waiter) -> SweepState:
+def _run_on_drive(args: argparse.Namespace, waiter: Waiter) -> SweepState:
     claim: HeldDisk | HeldMount
     if args.scenario is not None:
-        claim = HeldDisk(Devices(), args.dev, consent_from(args))
-        request = request_of_scenario(args, claim.disk, claim.identity)
+        claim = HeldDisk(Devices(), args.dev, make_consent(args))
+        request = make_scenario_request(args, claim.disk, claim.identity)
     elif args.test is not None:
-        claim = HeldDisk(Devices(), args.dev, consent_from(args))
+        claim = HeldDisk(Devices(), args.dev, make_consent(args))
         request = test_request_from(args, claim.disk, claim.identity)
-    elif args.method in ON_FILES:
-        claim = HeldMount(Devices(), args.dev, args.dir, consent_from(args))
-        request = request_from(args, claim.disk, claim.identity, claim)
+    elif args.method in FILE_METHODS:
+        claim = HeldMount(Devices(), args.dev, args.dir, make_consent(args))
+        request = make_request(args, claim.disk, claim.identity, claim)
     else:
-        claim = HeldDisk(Devices(), args.dev, consent_from(args))
-        request = request_from(args, claim.disk, claim.identity)
+        claim = HeldDisk(Devices(), args.dev, make_consent(args))
+        request = make_request(args, claim.disk, claim.identity)
     if request.pattern.left_out and not args.quiet:
-        say(f"{request.pattern.name}: the sweep decides these itself: {', '.join(request.pattern.left_out)}")
-    with claim, begin(args.journals or FOLDER, request) as journal:
+        print_message(
+            f"{request.pattern.name}: the sweep decides these itself: {', '.join(request.pattern.left_out)}"
+        )
+    with claim, create_sweep_journal(args.journals or FOLDER, request) as journal:
         state = SweepState(request)
-        perform(claim, journal, state, waiter, args)
+        run_remaining_levels(claim, journal, state, waiter, args)
     return state

@@ -9,7 +9,7 @@ from opwatch.steady.strict import StrictState
 from opwatch.sweep.outcome import LevelOutcome
 
 
-def exit_status(outcomes: Sequence[LevelOutcome]) -> int:
+def choose_exit_status(outcomes: Sequence[LevelOutcome]) -> int:
     """Return 0 if every level is proven to be steady.
 
     A script that checks only the status must not accept a missing measurement as a proof.

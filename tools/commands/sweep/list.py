@@ -9,20 +9,20 @@ from pathlib import Path
 from opwatch import SCHEMA
 from opwatch.errors import BadInput
 from opwatch.ftl import profiles
-from opwatch.scenarios.experiment_file import experiments
+from opwatch.scenarios.experiment_file import read_experiments
 from opwatch.scenarios.experiment_journal import ExperimentState
-from opwatch.scenarios.scenario import scenario_names, scenario_of
-from opwatch.sinks.folding import folded
-from opwatch.sinks.terminal import data
+from opwatch.scenarios.scenario import list_scenarios, load_scenario
+from opwatch.sinks.terminal import open_stdout
+from opwatch.sinks.wrapping import wrap_text
 from opwatch.steady.pts_tests import HEADER_FIELDS, PTS_TESTS, STEADY_FIELDS
-from opwatch.sweep.journal.file import FOLDER, states
+from opwatch.sweep.journal.file import FOLDER, read_states
 from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.methods import METHODS
 from opwatch.sweep.purges import PURGES
 
 # Name of a sweep, and the state or the reason for an unreadable journal.
-KeptState = tuple[str, SweepState | BadInput]
+StoredSweep = tuple[str, SweepState | BadInput]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,15 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    kept, done = list(states(args.journals or FOLDER)), list(experiments(args.journals or FOLDER))
+    kept, done = list(read_states(args.journals or FOLDER)), list(read_experiments(args.journals or FOLDER))
     if args.json:
-        data().json(_document(kept) | {"experiments": [_experiment(*one) for one in done]})
+        open_stdout().write_json(
+            _build_document(kept) | {"experiments": [_build_experiment(*one) for one in done]}
+        )
     else:
-        data().lines([*_lines(), *_kept_lines(kept), *_experiment_lines(done)])
+        open_stdout().write_lines([*_format_methods(), *_format_sweeps(kept), *_format_experiments(done)])
     return 0
 
 
-def _document(kept: Sequence[KeptState]) -> dict[str, object]:
+def _build_document(kept: Sequence[StoredSweep]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "type": "sweep-list",
@@ -57,20 +59,21 @@ def _document(kept: Sequence[KeptState]) -> dict[str, object]:
         "scenarios": [
             {
                 "name": name,
-                "title": scenario_of(name).title,
-                "source": scenario_of(name).source,
-                "setup": scenario_of(name).setup.table,
+                "title": load_scenario(name).title,
+                "source": load_scenario(name).source,
+                "setup": load_scenario(name).setup.table,
             }
-            for name in scenario_names()
+            for name in list_scenarios()
         ],
         "profiles": [
-            {"name": name, "description": profiles.load(name).description} for name in profiles.names()
+            {"name": name, "description": profiles.load_profile(name).description}
+            for name in profiles.list_profiles()
         ],
-        "sweeps": [_kept(name, state) for name, state in kept],
+        "sweeps": [_build_sweep(name, state) for name, state in kept],
     }
 
 
-def _kept(name: str, state: SweepState | BadInput) -> dict[str, object]:
+def _build_sweep(name: str, state: SweepState | BadInput) -> dict[str, object]:
     if isinstance(state, BadInput):
         return {"name": name, "problem": str(state)}
     request = state.request
@@ -78,32 +81,36 @@ def _kept(name: str, state: SweepState | BadInput) -> dict[str, object]:
         "name": name,
         "problem": None,
         "created": request.created,
-        "disk": request.identity.document(),
+        "disk": request.identity.to_document(),
         "test": request.test.name if request.test else None,
         "parts": len(request.levels),
-        "left": len(state.left),
+        "left": len(state.remaining_levels),
         "is_ended": state.is_ended,
         "undo": list(state.undo),
     }
 
 
-def _kept_lines(kept: Sequence[KeptState]) -> Iterator[str]:
+def _format_sweeps(kept: Sequence[StoredSweep]) -> Iterator[str]:
     if kept:
         yield "sweeps that were begun here:"
     for name, state in kept:
         head = f"  {name:<22} "
         if isinstance(state, BadInput):
-            yield from folded(str(state), head)
+            yield from wrap_text(str(state), head)
             continue
         identity, test = state.request.identity, state.request.test
         what = f"{test.name} of SNIA's" if test else f"{len(state.request.levels)} levels"
-        how = "done" if state.is_ended else f"not done, {len(state.left)} left: opwatch sweep resume {name}"
-        yield from folded(f"{identity.name}, {identity.serial or 'no serial number'}: {what}, {how}", head)
+        how = (
+            "done"
+            if state.is_ended
+            else f"not done, {len(state.remaining_levels)} left: opwatch sweep resume {name}"
+        )
+        yield from wrap_text(f"{identity.name}, {identity.serial or 'no serial number'}: {what}, {how}", head)
         for undo in state.undo:
-            yield from folded(f"left {_where(state.request)}: {undo}", " " * len(head))
+            yield from wrap_text(f"left {_describe_location(state.request)}: {undo}", " " * len(head))
 
 
-def _where(request: SweepRequest) -> str:
+def _describe_location(request: SweepRequest) -> str:
     """Return where a sweep leaves its changes, and until when."""
     if request.place:
         return f"at {request.place.point} until it is resumed"
@@ -112,7 +119,7 @@ def _where(request: SweepRequest) -> str:
     return "in the kernel until it is resumed, or a reboot"
 
 
-def _experiment(name: str, state: ExperimentState | BadInput) -> dict[str, object]:
+def _build_experiment(name: str, state: ExperimentState | BadInput) -> dict[str, object]:
     if isinstance(state, BadInput):
         return {"name": name, "problem": str(state)}
     request = state.request
@@ -122,41 +129,41 @@ def _experiment(name: str, state: ExperimentState | BadInput) -> dict[str, objec
         "created": request.created,
         "scenario": request.scenario,
         "places": [{"name": place.name, "folder": place.folder} for place in request.places],
-        "done": state.done,
+        "done": state.completed_count,
         "is_ended": state.is_ended,
     }
 
 
-def _experiment_lines(kept: Sequence[tuple[str, ExperimentState | BadInput]]) -> Iterator[str]:
+def _format_experiments(kept: Sequence[tuple[str, ExperimentState | BadInput]]) -> Iterator[str]:
     if kept:
         yield "experiments on file systems that were begun here:"
     for name, state in kept:
         head = f"  {name:<22} "
         if isinstance(state, BadInput):
-            yield from folded(str(state), head)
+            yield from wrap_text(str(state), head)
             continue
         places = ", ".join(f"{place.name} ({place.folder})" for place in state.request.places)
         parts = "runs" if state.runs or not state.request.loads else "loads"
-        part = f"{state.done} {parts} are" if state.done else f"none of its {parts} is"
+        part = f"{state.completed_count} {parts} are" if state.completed_count else f"none of its {parts} is"
         how = "done" if state.is_ended else f"not done, {part}: opwatch sweep resume {name}"
-        yield from folded(f"{state.request.scenario} on {places}: {how}", head)
+        yield from wrap_text(f"{state.request.scenario} on {places}: {how}", head)
 
 
-def _lines() -> Iterator[str]:
+def _format_methods() -> Iterator[str]:
     yield "ways to set a level (--method):"
     for method in METHODS:
-        yield from folded(f"{method.what}. Needs {method.needs}", f"  {method.name:<22} ")
+        yield from wrap_text(f"{method.what}. Needs {method.needs}", f"  {method.name:<22} ")
     yield "ways to make a drive empty before each level (--purge):"
     for way in PURGES:
-        yield from folded(f"{way.what}. Needs {way.needs}", f"  {way.name:<22} ")
+        yield from wrap_text(f"{way.what}. Needs {way.needs}", f"  {way.name:<22} ")
     yield "tests of SNIA's PTS 2.0.2 (--test; throughput is both of its name):"
     for test in PTS_TESTS:
-        yield from folded(test.title, f"  {test.name:<22} ")
+        yield from wrap_text(test.title, f"  {test.name:<22} ")
     yield "published experiments (--scenario):"
-    for name in scenario_names():
-        yield from folded(scenario_of(name).title, f"  {name:<22} ")
-        setup = [f"--set {key}={value}" for key, value in scenario_of(name).setup.table.items()]
-        yield from folded(" ".join(setup), " " * 25) if setup else ()
+    for name in list_scenarios():
+        yield from wrap_text(load_scenario(name).title, f"  {name:<22} ")
+        setup = [f"--set {key}={value}" for key, value in load_scenario(name).setup.table.items()]
+        yield from wrap_text(" ".join(setup), " " * 25) if setup else ()
     yield "drives that can be simulated (--virtual):"
-    for name in profiles.names():
-        yield from folded(profiles.load(name).description, f"  {name:<22} ")
+    for name in profiles.list_profiles():
+        yield from wrap_text(profiles.load_profile(name).description, f"  {name:<22} ")

@@ -5,34 +5,34 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from opwatch.collectors.fio.options import sprandom_refusal
-from opwatch.collectors.guard.looking import identity_of_disk
-from opwatch.collectors.sweep.offers import purge_as_told
-from opwatch.collectors.sweep.refusals import refusals
+from opwatch.collectors.fio.options import find_sprandom_refusal
+from opwatch.collectors.guard.disk_facts import read_disk_identity
+from opwatch.collectors.sweep.offers import describe_purge
+from opwatch.collectors.sweep.refusals import find_refusals
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.load.workload import load, require_data_alone, require_reach
-from opwatch.pts.planning import part_steps, planned_test_bytes
-from opwatch.scenarios.scenario import scenario_of
-from opwatch.sinks.sweep.document import plan_document
-from opwatch.sinks.sweep.plan import plan_lines
-from opwatch.sinks.terminal import data
+from opwatch.load.workload import find_workload, require_data_only_writes, require_reach
+from opwatch.pts.planning import bound_test_bytes, plan_part_steps
+from opwatch.scenarios.scenario import load_scenario
+from opwatch.sinks.sweep.document import build_plan_document
+from opwatch.sinks.sweep.plan import format_plan
+from opwatch.sinks.terminal import open_stdout
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
-from opwatch.sweep.methods import ON_FILES, method_of
+from opwatch.sweep.methods import FILE_METHODS, find_method
 from opwatch.sweep.plan import SweepPlan, SweepRefusal, SweepSpeed, plan_steps
 from opwatch.sweep.purges import DISCARD
-from opwatch.tools.arguments import byte_size
+from opwatch.tools.arguments import parse_byte_size
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     add_allowance_argument,
     add_device_argument,
-    flash_of,
+    find_flash_bytes,
 )
 from opwatch.tools.commands.sweep.arguments.file_arguments import (
     FILE_LEVELS,
     FILE_OPTIONS,
     add_file_arguments,
-    file_levels,
-    plan_of_mount,
+    choose_file_levels,
+    inspect_mount,
     refuse_file_options,
 )
 from opwatch.tools.commands.sweep.arguments.level_arguments import (
@@ -44,22 +44,22 @@ from opwatch.tools.commands.sweep.arguments.level_arguments import (
     add_level_arguments,
     add_load_arguments,
     add_model_arguments,
-    pace_from,
-    refuse_others,
-    virtual_from,
+    make_pace,
+    make_virtual_sweep,
+    refuse_inapplicable,
 )
 from opwatch.tools.commands.sweep.arguments.pts_arguments import (
     add_test_arguments,
-    levels_of_parts,
-    order_from,
+    make_order,
+    make_test_levels,
     refuse_level_options,
     refuse_test_options,
     test_pace,
 )
-from opwatch.tools.commands.sweep.scenarios.experiment import experiment_of, planned_experiment
-from opwatch.tools.commands.sweep.scenarios.on_drive import planned_on_drive
-from opwatch.tools.commands.sweep.scenarios.plain_arguments import shaped
-from opwatch.tools.commands.sweep.scenarios.scenario import add_scenario_argument, scenario_from
+from opwatch.tools.commands.sweep.scenarios.experiment import find_experiment, plan_experiment
+from opwatch.tools.commands.sweep.scenarios.on_drive import plan_on_drive
+from opwatch.tools.commands.sweep.scenarios.plain_arguments import expand_workload
+from opwatch.tools.commands.sweep.scenarios.scenario import add_scenario_argument, make_scenario_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,63 +76,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_test_arguments(parser)
     add_scenario_argument(parser)
     parser.add_argument(
-        "--flash", metavar="SIZE", type=byte_size, help="what the drive has in all, where you know it"
+        "--flash", metavar="SIZE", type=parse_byte_size, help="what the drive has in all, where you know it"
     )
     parser.add_argument(
-        "--rated", metavar="SIZE", type=byte_size, help="what the host may write in the drive's life (TBW)"
+        "--rated",
+        metavar="SIZE",
+        type=parse_byte_size,
+        help="what the host may write in the drive's life (TBW)",
     )
     parser.add_argument(
-        "--fill-speed", metavar="SIZE", type=byte_size, help="bytes a second that it takes in order"
+        "--fill-speed", metavar="SIZE", type=parse_byte_size, help="bytes a second that it takes in order"
     )
     parser.add_argument(
-        "--speed", metavar="SIZE", type=byte_size, help="bytes a second that it takes of the workload"
+        "--speed", metavar="SIZE", type=parse_byte_size, help="bytes a second that it takes of the workload"
     )
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
 def run(args: argparse.Namespace) -> int:
     if args.scenario is not None:
-        refuse_others(args, ["test", *FILE_OPTIONS], "a sweep that is no scenario")
+        refuse_inapplicable(args, ["test", *FILE_OPTIONS], "a sweep that is no scenario")
         if args.dev is not None:
-            refuse_others(args, ["virtual"], "a scenario that has no drive (--dev)")
-            return _show(_of_scenario_on_drive(shaped(args)), args)
-        return _show(_of_scenario(shaped(args)), args)
-    refuse_others(args, ["set", "on"], "--scenario")
+            refuse_inapplicable(args, ["virtual"], "a scenario that has no drive (--dev)")
+            return _show_plan(_plan_scenario_on_drive(expand_workload(args)), args)
+        return _show_plan(_plan_scenario(expand_workload(args)), args)
+    refuse_inapplicable(args, ["set", "on"], "--scenario")
     if (args.dev is None) == (args.virtual is None):
         raise UsageError("say of what: --dev D or --virtual PROFILE, and one of them")
     refuse_test_options(args)
     if args.test is not None:
-        refuse_others(args, FILE_OPTIONS, "levels (--op)")
-        plan = _of_test(args)
+        refuse_inapplicable(args, FILE_OPTIONS, "levels (--op)")
+        plan = _plan_test(args)
     else:
         refuse_file_options(args)
-        plan = _of_device(args) if args.dev is not None else _of_model(args)
-    return _show(plan, args)
+        plan = _plan_device(args) if args.dev is not None else _plan_model(args)
+    return _show_plan(plan, args)
 
 
-def _show(plan: SweepPlan, args: argparse.Namespace) -> int:
+def _show_plan(plan: SweepPlan, args: argparse.Namespace) -> int:
     if args.json:
-        data().json(plan_document(plan))
+        open_stdout().write_json(build_plan_document(plan))
     else:
-        data().lines(plan_lines(plan))
+        open_stdout().write_lines(format_plan(plan))
     return 0
 
 
-def _of_scenario(args: argparse.Namespace) -> SweepPlan:
-    if experiment_of(scenario_of(args.scenario)):
-        return planned_experiment(args)
-    return _of_sweep(scenario_from(args).sweep, args)
+def _plan_scenario(args: argparse.Namespace) -> SweepPlan:
+    if find_experiment(load_scenario(args.scenario)):
+        return plan_experiment(args)
+    return _plan_sweep(make_scenario_run(args).sweep, args)
 
 
-def _of_scenario_on_drive(args: argparse.Namespace) -> SweepPlan:
+def _plan_scenario_on_drive(args: argparse.Namespace) -> SweepPlan:
     devices = Devices()
-    device = _drive(devices, args.dev)
-    _, levels, pattern, pace = planned_on_drive(args, device, args.flash or flash_of(device))
-    purge = purge_as_told(device, args.purge or DISCARD.name)
-    steps = plan_steps(levels, DEFAULT_METHOD, pace, _speed(args), purge)
-    refused = refusals(devices, args.dev, allow_virtual=args.allow_virtual, purge=purge.name)
+    device = _resolve_drive(devices, args.dev)
+    _, levels, pattern, pace = plan_on_drive(args, device, args.flash or find_flash_bytes(device))
+    purge = describe_purge(device, args.purge or DISCARD.name)
+    steps = plan_steps(levels, DEFAULT_METHOD, pace, _make_speed(args), purge)
+    refused = find_refusals(devices, args.dev, allow_virtual=args.allow_virtual, purge=purge.name)
     return SweepPlan(
-        target=_target(devices, device),
+        target=_describe_target(devices, device),
         method=DEFAULT_METHOD,
         workload=pattern.name,
         levels=levels,
@@ -143,20 +146,20 @@ def _of_scenario_on_drive(args: argparse.Namespace) -> SweepPlan:
     )
 
 
-def _speed(args: argparse.Namespace) -> SweepSpeed:
+def _make_speed(args: argparse.Namespace) -> SweepSpeed:
     return SweepSpeed(args.fill_speed, args.speed)
 
 
-def _of_model(args: argparse.Namespace) -> SweepPlan:
-    refuse_others(args, ["purge", "sprandom"], "--dev")
-    return _of_sweep(virtual_from(shaped(args)), args)
+def _plan_model(args: argparse.Namespace) -> SweepPlan:
+    refuse_inapplicable(args, ["purge", "sprandom"], "--dev")
+    return _plan_sweep(make_virtual_sweep(expand_workload(args)), args)
 
 
-def _of_sweep(sweep: VirtualSweep, args: argparse.Namespace) -> SweepPlan:
-    steps = plan_steps(sweep.levels, method_of(args.method).name, sweep.pace, _speed(args))
+def _plan_sweep(sweep: VirtualSweep, args: argparse.Namespace) -> SweepPlan:
+    steps = plan_steps(sweep.levels, find_method(args.method).name, sweep.pace, _make_speed(args))
     return SweepPlan(
         target=f"{sweep.profile.name} (simulated)",
-        method=method_of(args.method).name,
+        method=find_method(args.method).name,
         workload=sweep.load.name,
         levels=sweep.levels,
         # A drive to be written while new is not filled first.
@@ -167,7 +170,7 @@ def _of_sweep(sweep: VirtualSweep, args: argparse.Namespace) -> SweepPlan:
     )
 
 
-def _drive(devices: Devices, named: str) -> BlockDevice:
+def _resolve_drive(devices: Devices, named: str) -> BlockDevice:
     """Return the whole drive of a name."""
     device = devices.resolve(named)
     if device.is_partition:
@@ -177,29 +180,29 @@ def _drive(devices: Devices, named: str) -> BlockDevice:
     return device
 
 
-def _target(devices: Devices, device: BlockDevice) -> str:
-    identity = identity_of_disk(devices, device)
+def _describe_target(devices: Devices, device: BlockDevice) -> str:
+    identity = read_disk_identity(devices, device)
     serial = identity.serial or "not told"
     return f"{device.name}, {identity.model or 'no model'}, serial number {serial}"
 
 
-def _of_test(args: argparse.Namespace) -> SweepPlan:
+def _plan_test(args: argparse.Namespace) -> SweepPlan:
     """Return the plan of an SNIA test."""
-    refuse_others(args, ["virtual"], "levels (--op): a test is one of minutes, and of a drive")
-    refuse_others(args, MODEL_OPTIONS, "--virtual")
+    refuse_inapplicable(args, ["virtual"], "levels (--op): a test is one of minutes, and of a drive")
+    refuse_inapplicable(args, MODEL_OPTIONS, "--virtual")
     refuse_level_options(args)
     devices = Devices()
-    device = _drive(devices, args.dev)
-    order, purge = order_from(args, device), purge_as_told(device, args.purge or DISCARD.name)
-    levels = levels_of_parts(order, device)
-    planned = [planned_test_bytes(part, device.size_bytes) for part in order.parts]
+    device = _resolve_drive(devices, args.dev)
+    order, purge = make_order(args, device), describe_purge(device, args.purge or DISCARD.name)
+    levels = make_test_levels(order, device)
+    planned = [bound_test_bytes(part, device.size_bytes) for part in order.parts]
     return SweepPlan(
-        target=_target(devices, device),
+        target=_describe_target(devices, device),
         method="window",
         workload=f"SNIA PTS 2.0.2 {order.name}",
         levels=levels,
-        steps=part_steps(order, levels, test_pace(args), _speed(args), purge),
-        refusals=tuple(refusals(devices, args.dev, allow_virtual=args.allow_virtual, purge=purge.name)),
+        steps=plan_part_steps(order, levels, test_pace(args), _make_speed(args), purge),
+        refusals=tuple(find_refusals(devices, args.dev, allow_virtual=args.allow_virtual, purge=purge.name)),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",
         most_write_bytes=None if None in planned else sum(one or 0 for one in planned),
@@ -209,8 +212,8 @@ def _of_test(args: argparse.Namespace) -> SweepPlan:
     )
 
 
-def _without_sprandom(args: argparse.Namespace) -> list[SweepRefusal]:
-    refused = sprandom_refusal() if args.sprandom else None
+def _list_sprandom_refusals(args: argparse.Namespace) -> list[SweepRefusal]:
+    refused = find_sprandom_refusal() if args.sprandom else None
     return [SweepRefusal("fill", refused, "without --sprandom all is filled in order")] if refused else []
 
 
@@ -223,12 +226,12 @@ def _require_room(levels: Sequence[OpLevel], device: BlockDevice) -> None:
             )
 
 
-def _of_device(args: argparse.Namespace) -> SweepPlan:
+def _plan_device(args: argparse.Namespace) -> SweepPlan:
     devices = Devices()
-    is_on_files = args.method in ON_FILES
-    named = devices.resolve(args.dev) if is_on_files else _drive(devices, args.dev)
+    is_on_files = args.method in FILE_METHODS
+    named = devices.resolve(args.dev) if is_on_files else _resolve_drive(devices, args.dev)
     device = named.disk
-    refuse_others(args, [name for name in MODEL_OPTIONS if name != "base"], "--virtual")
+    refuse_inapplicable(args, [name for name in MODEL_OPTIONS if name != "base"], "--virtual")
     base = OpBase(args.base or OpBase.VISIBLE)
     if base is OpBase.FLASH and args.flash is None:
         raise UsageError(f"--base {base}: say how much flash {device.name} has (--flash SIZE)")
@@ -236,15 +239,15 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
     usual = FILE_LEVELS if is_on_files else DEFAULT_LEVELS
     levels = parse_levels(args.op or usual, LevelScale(capacity, OpShare(args.share), base), args.flash)
     _require_room(levels, device)
-    method, purge = method_of(args.method).name, purge_as_told(device, args.purge or DISCARD.name)
-    pattern, pace = load(args.workload or DEFAULT_WORKLOAD), pace_from(args)
+    method, purge = find_method(args.method).name, describe_purge(device, args.purge or DISCARD.name)
+    pattern, pace = find_workload(args.workload or DEFAULT_WORKLOAD), make_pace(args)
     require_reach(pattern, pace.round_ratio)
     if is_on_files:
-        require_data_alone(pattern)
-        room, refused = plan_of_mount(args, devices, named)
-        levels = file_levels(args, levels, room)
+        require_data_only_writes(pattern)
+        room, refused = inspect_mount(args, devices, named)
+        levels = choose_file_levels(args, levels, room)
     else:
-        refused = refusals(
+        refused = find_refusals(
             devices,
             args.dev,
             allow_virtual=args.allow_virtual,
@@ -253,12 +256,12 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
             levels=levels,
         )
     return SweepPlan(
-        target=_target(devices, device),
+        target=_describe_target(devices, device),
         method=method,
         workload=pattern.name,
         levels=levels,
-        steps=plan_steps(levels, method, pace, _speed(args), purge),
-        refusals=(*refused, *_without_sprandom(args)),
+        steps=plan_steps(levels, method, pace, _make_speed(args), purge),
+        refusals=(*refused, *_list_sprandom_refusals(args)),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",
     )

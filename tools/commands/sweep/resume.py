@@ -10,32 +10,37 @@ from dataclasses import replace
 
 from opwatch.collectors.addresses.lowering import undo_highest
 from opwatch.collectors.erasing.password import undo_passwords
+from opwatch.collectors.guard.disk_facts import read_disk_identity
 from opwatch.collectors.guard.held_disk import HeldDisk
-from opwatch.collectors.guard.looking import identity_of_disk
 from opwatch.collectors.namespaces.sanitizing import wait_for_sanitize
 from opwatch.collectors.sweep.files import undo_files
 from opwatch.collectors.sweep.namespace import undo_namespaces
 from opwatch.collectors.sweep.partition import undo_partitions
 from opwatch.errors import RefusedError
-from opwatch.guard.identity import DiskIdentity, differences
+from opwatch.guard.identity import DiskIdentity, list_differences
 from opwatch.host import privilege
 from opwatch.host.device import Devices
-from opwatch.scenarios.experiment_file import experiment_again, has_experiment
-from opwatch.sweep.journal.file import FOLDER, again
+from opwatch.scenarios.experiment_file import has_experiment, reopen_experiment
+from opwatch.sweep.journal.file import FOLDER, reopen_sweep_journal
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import HighestUndo, parse_undo
 from opwatch.sweep.purges import SANITIZE
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     add_consent_arguments,
     add_wear_arguments,
-    consent_from,
+    make_consent,
 )
-from opwatch.tools.commands.sweep.arguments.file_arguments import claim_again
-from opwatch.tools.commands.sweep.arguments.level_arguments import refuse_others
-from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, tell
-from opwatch.tools.commands.sweep.scenarios.carrying_out import carry_out
-from opwatch.tools.commands.sweep.virtual import tell_experiment
-from opwatch.tools.talk import ProgressTalk
+from opwatch.tools.commands.sweep.arguments.file_arguments import reclaim_mount
+from opwatch.tools.commands.sweep.arguments.level_arguments import refuse_inapplicable
+from opwatch.tools.commands.sweep.running import (
+    add_recording_argument,
+    print_result,
+    require_new_file,
+    run_remaining_levels,
+)
+from opwatch.tools.commands.sweep.scenarios.execution import finish_experiment
+from opwatch.tools.commands.sweep.virtual import print_experiment
+from opwatch.tools.progress import ProgressReporter
 from opwatch.tools.waiting import Waiter
 
 
@@ -51,66 +56,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    require_new(args.output)
+    require_new_file(args.output)
     if has_experiment(args.journals or FOLDER, args.name):
         return _resume_experiment(args)
     privilege.require_root("opwatch sweep resume", "it writes to a drive", "sweep resume ...")
-    journal, state = again(args.journals or FOLDER, args.name)
+    journal, state = reopen_sweep_journal(args.journals or FOLDER, args.name)
     with journal:
-        if not state.left and state.is_ended:
-            return tell(state, json=args.json)
+        if not state.remaining_levels and state.is_ended:
+            return print_result(state, json=args.json)
         devices = Devices()
         if state.request.purge == SANITIZE.name:
             # Until sanitize ends, the drive's identity cannot be read.
-            with closing(ProgressTalk(quiet=args.quiet)) as talk:
-                wait_for_sanitize(state.identity, talk.show, journal.resume_words)
+            with closing(ProgressReporter(quiet=args.quiet)) as talk:
+                wait_for_sanitize(state.disk_identity, talk.show_progress, journal.resume_command)
         # This must come first: without the namespace the drive has no disk for identification.
-        undo_namespaces(devices, consent_from(args), journal, state)
-        consent = replace(consent_from(args), planned=state.identity)
-        name = drive_now(devices, state.identity, sizes_of(state))
-        budget = state.allowed(args.max_write, args.max_life, args.max_temperature)
+        undo_namespaces(devices, make_consent(args), journal, state)
+        consent = replace(make_consent(args), planned=state.disk_identity)
+        name = find_present_drive(devices, state.disk_identity, list_possible_sizes(state))
+        budget = state.find_remaining_budget(args.max_write, args.max_life, args.max_temperature)
         state.request = replace(state.request, budget=budget)
         with Waiter() as waiter:
             if state.request.place:
-                with claim_again(devices, name, state.request, consent) as mount:
+                with reclaim_mount(devices, name, state.request, consent) as mount:
                     undo_files(mount, journal, state)
-                    perform(mount, journal, state, waiter, args)
+                    run_remaining_levels(mount, journal, state, waiter, args)
             else:
                 # Do this first, because a locked drive cannot be read.
                 undo_passwords(devices, name, journal, state)
                 undo_highest(devices, name, consent, journal, state)
                 undo_partitions(devices, name, consent, journal, state)
                 with HeldDisk(devices, name, consent) as claim:
-                    perform(claim, journal, state, waiter, args)
-    return tell(state, json=args.json)
+                    run_remaining_levels(claim, journal, state, waiter, args)
+    return print_result(state, json=args.json)
 
 
 def _resume_experiment(args: argparse.Namespace) -> int:
     """Resume an experiment on filesystems. Destroys no user data, so no confirmation is needed."""
     given = ["destroy", "confirm", "allow_virtual", "max_write", "max_life", "max_temperature"]
-    refuse_others(args, given, "a sweep of a drive")
-    journal, state = experiment_again(args.journals or FOLDER, args.name)
+    refuse_inapplicable(args, given, "a sweep of a drive")
+    journal, state = reopen_experiment(args.journals or FOLDER, args.name)
     with journal:
-        answer = carry_out(state, journal, quiet=args.quiet)
-    return tell_experiment(answer, args)
+        answer = finish_experiment(state, journal, quiet=args.quiet)
+    return print_experiment(answer, args)
 
 
-def sizes_of(state: SweepState) -> set[int]:
+def list_possible_sizes(state: SweepState) -> set[int]:
     """Return the possible current sizes of the drive: the size at the start, and the size of the level at
     which a sweep was killed."""
     undone = [parse_undo(text) for text in state.undo]
     lowered = {undo.shown_bytes for undo in undone if isinstance(undo, HighestUndo)}
-    return {state.identity.size_bytes} | lowered
+    return {state.disk_identity.size_bytes} | lowered
 
 
-def drive_now(devices: Devices, planned: DiskIdentity, sizes: Collection[int]) -> str:
+def find_present_drive(devices: Devices, planned: DiskIdentity, sizes: Collection[int]) -> str:
     """Return the drive's present name. Raise RefusedError if no drive matches, or more than one."""
     alike = [
         disk.name
-        for disk in devices.disks()
+        for disk in devices.iter_disks()
         if (size := disk.size_bytes) in sizes
         and not disk.is_hidden
-        and not differences(replace(planned, size_bytes=size), identity_of_disk(devices, disk))
+        and not list_differences(replace(planned, size_bytes=size), read_disk_identity(devices, disk))
     ]
     if len(alike) != 1:
         which = f"{', '.join(alike)} all are" if alike else "nothing here is"

@@ -6,17 +6,17 @@ import argparse
 from pathlib import Path
 
 from opwatch.errors import UsageError
-from opwatch.foreign import parse_json, read_bytes, table_of
+from opwatch.foreign import parse_json, read_bytes, require_table
 from opwatch.sinks.scenario.document import TYPE
-from opwatch.sinks.scenario.table import experiment_lines
-from opwatch.sinks.sweep.pts_table import pts_lines
-from opwatch.sinks.sweep.table import lines
-from opwatch.sinks.terminal import data
-from opwatch.tools.arguments import file_name
+from opwatch.sinks.scenario.table import format_experiment
+from opwatch.sinks.sweep.pts_table import format_pts
+from opwatch.sinks.sweep.table import format_sweep
+from opwatch.sinks.terminal import open_stdout
+from opwatch.tools.arguments import parse_file_name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", type=file_name, help="what sweep run -o FILE has kept")
+    parser.add_argument("file", metavar="FILE", type=parse_file_name, help="what sweep run -o FILE has kept")
     parser.add_argument("--json", action="store_true", help="the document itself, once it proves sound")
 
 
@@ -26,12 +26,12 @@ def run(args: argparse.Namespace) -> int:
         raw = read_bytes(path)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    document = table_of(parse_json(raw, str(path)), str(path))
+    document = require_table(parse_json(raw, str(path)), str(path))
     # Read the whole document before printing, because a partial table would look complete.
-    of_type = {"sweep-test": pts_lines, TYPE: experiment_lines}
-    shown = list(of_type.get(str(document.get("type")), lines)(document))
+    of_type = {"sweep-test": format_pts, TYPE: format_experiment}
+    shown = list(of_type.get(str(document.get("type")), format_sweep)(document))
     if args.json:
-        data().json(document)
+        open_stdout().write_json(document)
     else:
-        data().lines(shown)
+        open_stdout().write_lines(shown)
     return 0

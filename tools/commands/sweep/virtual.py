@@ -10,43 +10,46 @@ from typing import Any
 
 from opwatch.errors import NotEnoughData, OpwatchError
 from opwatch.safefile import safe_write
-from opwatch.sinks.sweep.document import document
-from opwatch.sinks.sweep.table import lines
-from opwatch.sinks.terminal import data
+from opwatch.sinks.sweep.document import build_result_document
+from opwatch.sinks.sweep.table import format_sweep
+from opwatch.sinks.terminal import open_stdout
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.sweep.side_by_side import run_levels
-from opwatch.tools.commands.sweep.arguments.level_arguments import VirtualSweep, virtual_from
-from opwatch.tools.commands.sweep.exit_status import exit_status
-from opwatch.tools.commands.sweep.running import require_new
-from opwatch.tools.commands.sweep.scenarios.experiment import experiment_answer, experiment_table
-from opwatch.tools.commands.sweep.scenarios.scenario import scenario_from
-from opwatch.tools.talk import LevelProgress
+from opwatch.tools.commands.sweep.arguments.level_arguments import VirtualSweep, make_virtual_sweep
+from opwatch.tools.commands.sweep.exit_status import choose_exit_status
+from opwatch.tools.commands.sweep.running import require_new_file
+from opwatch.tools.commands.sweep.scenarios.experiment import (
+    format_experiment_table,
+    run_requested_experiment,
+)
+from opwatch.tools.commands.sweep.scenarios.scenario import make_scenario_run
+from opwatch.tools.progress import LevelProgress
 
 
 def run_experiment(args: argparse.Namespace) -> int:
     """Run a published experiment without levels; return the exit status."""
-    require_new(args.output)
-    return tell_experiment(experiment_answer(args), args)
+    require_new_file(args.output)
+    return print_experiment(run_requested_experiment(args), args)
 
 
-def tell_experiment(answer: dict[str, Any], args: argparse.Namespace) -> int:
+def print_experiment(answer: dict[str, Any], args: argparse.Namespace) -> int:
     """Store and print the result; return the exit status."""
     if args.output:
-        _keep(args.output, json.dumps(answer) + "\n")
+        _write_file(args.output, json.dumps(answer) + "\n")
     if args.json:
-        data().json(answer)
+        open_stdout().write_json(answer)
     else:
-        data().lines(experiment_table(answer))
+        open_stdout().write_lines(format_experiment_table(answer))
     # Without a steady state there is no valid result.
     return 0 if answer.get("is_at_rest", True) else NotEnoughData.exit_status
 
 
 def run(args: argparse.Namespace) -> int:
-    experiment = scenario_from(args) if args.scenario else None
-    sweep = experiment.sweep if experiment else virtual_from(args)
-    require_new(args.output)
+    experiment = make_scenario_run(args) if args.scenario else None
+    sweep = experiment.sweep if experiment else make_virtual_sweep(args)
+    require_new_file(args.output)
     with closing(LevelProgress(sweep.pace.most_rounds, quiet=args.quiet)) as progress:
-        outcomes = run_levels(sweep.model, sweep.levels, sweep.load, sweep.pace, progress.tell)
+        outcomes = run_levels(sweep.model, sweep.levels, sweep.load, sweep.pace, progress.show_round)
     result = SweepResult(
         target=f"{sweep.profile.name} (simulated)",
         method="window",
@@ -55,28 +58,28 @@ def run(args: argparse.Namespace) -> int:
         superblock_pages=sweep.model.superblock_pages,
         endurance_bytes=sweep.endurance_bytes,
         endurance_reason="the profile says nothing of erase cycles",
-        model=_scale(sweep),
+        model=_make_scale(sweep),
     )
-    answer = document(result)
+    answer = build_result_document(result)
     if experiment:
-        answer["scenario"] = experiment.fields(outcomes)
+        answer["scenario"] = experiment.build_fields(outcomes)
     if args.output:
-        _keep(args.output, json.dumps(answer) + "\n")
+        _write_file(args.output, json.dumps(answer) + "\n")
     if args.json:
-        data().json(answer)
+        open_stdout().write_json(answer)
     else:
-        data().lines(lines(answer))
-    return exit_status(outcomes)
+        open_stdout().write_lines(format_sweep(answer))
+    return choose_exit_status(outcomes)
 
 
-def _keep(path: Path, text: str) -> None:
+def _write_file(path: Path, text: str) -> None:
     try:
         safe_write(path, text.encode())
     except OSError as error:
         raise OpwatchError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _scale(sweep: VirtualSweep) -> ModelScale:
+def _make_scale(sweep: VirtualSweep) -> ModelScale:
     model = sweep.model
     return ModelScale(
         profile=sweep.profile.name,

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import sys
 
-from opwatch.collectors.audit.kernel_types import read_ahead
+from opwatch.collectors.audit.kernel_types import preload_types
 from opwatch.errors import UsageError
 from opwatch.tools.command import Command, add_verbs
 
@@ -19,21 +19,21 @@ VERBS = {
 }
 
 
-def _module(verb: str) -> Command:
+def _import_verb(verb: str) -> Command:
     name = f"opwatch.tools.commands.trim.{verb}"
     if verb == "audit" and name not in sys.modules:
         # Importing takes about as long as reading the files from which its programs are loaded, so start
         # reading now.
-        read_ahead()
+        preload_types()
     module: Command = importlib.import_module(name)
     return module
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_verbs(parser, VERBS, _module)
+    add_verbs(parser, VERBS, _import_verb)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.command and args.verb not in ("audit", "record"):
         raise UsageError(f"trim {args.verb} takes no command behind --")
-    return _module(args.verb).run(args)
+    return _import_verb(args.verb).run(args)

@@ -10,27 +10,27 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
-from opwatch.collectors.audit.discard_programs import Loading, loader
+from opwatch.collectors.audit.discard_programs import Loading, make_loader
 from opwatch.collectors.block.contexts import ContextProbe
-from opwatch.collectors.space.fitrim import check_mount, mounted_at
+from opwatch.collectors.space.fitrim import check_mount, require_mount
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.host.device import Devices, Presence
 from opwatch.host.privilege import require_root
 from opwatch.host.usage import Mount, Usage, read_usage
-from opwatch.sinks.terminal import say
-from opwatch.tools.arguments import Once, byte_size, file_name, time_between
-from opwatch.trim.audit.programs import Following
-from opwatch.trim.audit.question import Asked
+from opwatch.sinks.terminal import print_message
+from opwatch.tools.arguments import Once, parse_byte_size, parse_file_name, time_between
+from opwatch.trim.audit.fitrim import Asked
+from opwatch.trim.audit.programs import ProgramOptions
 
 if TYPE_CHECKING:
-    from opwatch.tools.kept_audits import KeptAudits
+    from opwatch.tools.audit_recorder import AuditRecorder
     from opwatch.trim.audit.audit import Audit, AuditEvidence, Verdict
     from opwatch.trim.stack.layers import Stack
 
 
 # Seconds between checks that the watched disks still exist.
 _PROBE_S = 1.0
-_LOOK_S = 1.0
+_POLL_S = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m",
         "--minimum",
-        type=byte_size,
+        type=parse_byte_size,
         metavar="SIZE",
         default=0,
         help="as fstrim's: leave out shorter free extents",
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=file_name,
+        type=parse_file_name,
         metavar="FILE",
         help="keep what was seen in this new recording; opwatch replay FILE shows the same",
     )
@@ -74,30 +74,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="only the verdict")
 
 
-def _chosen(args: argparse.Namespace) -> list[Mount]:
+def _choose_mounts(args: argparse.Namespace) -> list[Mount]:
     """Return the mounts to trim. With --all, print each skipped mount and its reason."""
     usage = read_usage()
     if args.mounts:
         return [check_mount(text, usage) for text in args.mounts]
     if args.dev:
         device = Devices().resolve(args.dev)
-        mounts, refusals = _first_of_each(usage, usage.mounts_of(device))
+        mounts, refusals = _find_first_mounts(usage, usage.find_mounts(device))
         if mounts:
             return mounts[:1]
         if refusals:
             raise refusals[0]
         raise UsageError(f"{device.name} is mounted nowhere; --watch follows blkdiscard and others on it")
-    mounts, refusals = _first_of_each(
+    mounts, refusals = _find_first_mounts(
         usage, [mount for mount in usage.mounts if mount.source.startswith("/dev/")]
     )
     for refusal in refusals:
-        say(f"left out: {refusal}")
+        print_message(f"left out: {refusal}")
     if not mounts:
         raise UsageError("no filesystem here can be trimmed")
     return mounts
 
 
-def _first_of_each(usage: Usage, mounts: Sequence[Mount]) -> tuple[list[Mount], list[OpwatchError]]:
+def _find_first_mounts(usage: Usage, mounts: Sequence[Mount]) -> tuple[list[Mount], list[OpwatchError]]:
     """Return (the first trimmable mount of each filesystem, the errors for filesystems without one).
 
     A mount may be read-only, or covered by another mount.
@@ -118,7 +118,7 @@ def _first_of_each(usage: Usage, mounts: Sequence[Mount]) -> tuple[list[Mount], 
     return list(chosen.values()), [why for dev, why in refusals.items() if dev not in chosen]
 
 
-def _import_the_rest() -> None:
+def _import_remaining() -> None:
     """Import the modules for judging and printing.
 
     The import takes as long as a small trim, and therefore runs during the trim. For the same reason, the
@@ -130,9 +130,9 @@ def _import_the_rest() -> None:
 
 def _is_early(evidence: AuditEvidence) -> bool:
     """Return whether a drive still counts trimmed space as in use, and may need more time."""
-    from opwatch.trim.audit.ledger import contradicted
+    from opwatch.trim.audit.ledger import is_contradicted
 
-    return contradicted(evidence)
+    return is_contradicted(evidence)
 
 
 def audit_mount(
@@ -148,66 +148,66 @@ def audit_mount(
 
     The BPF programs are detached on return, or when `leaving` is closed.
     """
-    loading = Loading(loader(Following(filesystem=mount.filesystem)))
+    loading = Loading(make_loader(ProgramOptions(filesystem=mount.filesystem)))
     # Import this while the programs are being loaded.
     from opwatch.collectors.audit import trimming
 
-    evidence = trimming.trim(
+    evidence = trimming.trim_and_trace(
         mount,
         asked or Asked(minlen=minlen),
         patience_s,
-        say,
+        print_message,
         loading=loading,
         is_early=_is_early,
         prove=prove,
-        meanwhile=_import_the_rest,
+        meanwhile=_import_remaining,
         leaving=leaving,
     )
     from opwatch.trim.audit import ledger
 
-    return ledger.audit(evidence, mount.point)
+    return ledger.build_audit(evidence, mount.point)
 
 
-def _exit_status(verdicts: Iterable[Verdict]) -> int:
+def _choose_exit_status(verdicts: Iterable[Verdict]) -> int:
     """Return the exit status for these verdicts."""
     from opwatch.trim.audit.verdicts import exit_status
 
     return exit_status(verdicts)
 
 
-Kept = AbstractContextManager["KeptAudits | None"]
+AuditRecorderContext = AbstractContextManager["AuditRecorder | None"]
 
 
-def _kept(args: argparse.Namespace, audited: Sequence[Mount | Stack]) -> Kept:
+def _make_recorder(args: argparse.Namespace, audited: Sequence[Mount | Stack]) -> AuditRecorderContext:
     """Return the recorder of the audits, created before anything is trimmed."""
     if not args.output:
         return nullcontext()
     # Imported here to start our own trim without the import.
-    from opwatch.tools.kept_audits import KeptAudits
+    from opwatch.tools.audit_recorder import AuditRecorder
 
-    return KeptAudits(args.output, audited)
+    return AuditRecorder(args.output, audited)
 
 
-def _write(
-    args: argparse.Namespace, audit: Audit, contexts: ContextProbe, kept: KeptAudits | None = None
+def _print_audit(
+    args: argparse.Namespace, audit: Audit, contexts: ContextProbe, kept: AuditRecorder | None = None
 ) -> None:
     from opwatch.sinks.trim_audit import write_json, write_lines
 
     # Wait for the probe if something is missing, because nothing can be printed after the document.
-    wait_s = _PROBE_S if _exit_status([audit.verdict]) != 0 else 0.0
+    wait_s = _PROBE_S if _choose_exit_status([audit.verdict]) != 0 else 0.0
     if not args.json:
         write_lines([audit], sys.stdout, quiet=args.quiet)
-    blind = contexts.note(wait_s) if args.json or kept else None
+    blind = contexts.describe_effect(wait_s) if args.json or kept else None
     if kept:
-        kept.keep(audit, blind)
+        kept.record_audit(audit, blind)
     if args.json:
         write_json([audit], sys.stdout, blind)
 
 
-def _trim(args: argparse.Namespace, contexts: ContextProbe) -> int:
-    mounts = _chosen(args)
+def _trim_mounts(args: argparse.Namespace, contexts: ContextProbe) -> int:
+    mounts = _choose_mounts(args)
     audits = []
-    with ExitStack() as leaving, _kept(args, mounts) as kept:
+    with ExitStack() as leaving, _make_recorder(args, mounts) as kept:
         for mount in mounts:
             try:
                 audits.append(
@@ -218,59 +218,61 @@ def _trim(args: argparse.Namespace, contexts: ContextProbe) -> int:
             except OpwatchError as error:
                 if len(mounts) == 1:
                     raise
-                say(str(error))
+                print_message(str(error))
                 if kept:
-                    kept.leave_out(str(error))
+                    kept.record_skipped(str(error))
                 continue
-            _write(args, audits[-1], contexts, kept)
+            _print_audit(args, audits[-1], contexts, kept)
 
-    status = _exit_status(audit.verdict for audit in audits)
+    status = _choose_exit_status(audit.verdict for audit in audits)
     status = 64 if len(audits) < len(mounts) and status == 0 else status
-    return status or _failed(kept)
+    return status or _choose_recording_status(kept)
 
 
-def _failed(kept: KeptAudits | None) -> int:
+def _choose_recording_status(kept: AuditRecorder | None) -> int:
     """Return the exit status for audits that could not be recorded."""
     return 1 if kept and kept.problem else 0
 
 
-class _Presences:
+class _DiskPresence:
     """The disks below a stack, and whether each is still the same device."""
 
     def __init__(self, stack: Stack) -> None:
         devices = Devices()
         self._presences = {
             leaf.device: Presence(device)
-            for leaf in stack.leaves()
+            for leaf in stack.find_leaves()
             if (device := devices.by_name(leaf.device)) and device.size_bytes
         }
 
-    def __enter__(self) -> _Presences:
+    def __enter__(self) -> _DiskPresence:
         return self
 
     def __exit__(self, *_: object) -> None:
         for presence in self._presences.values():
             presence.close()
 
-    def vanished(self) -> str | None:
+    def find_vanished(self) -> str | None:
         """Return the first missing or replaced disk, or None."""
-        return next((name for name, presence in self._presences.items() if not presence.holds()), None)
+        return next(
+            (name for name, presence in self._presences.items() if not presence.is_same_device()), None
+        )
 
 
-def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
+def _resolve_watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
     """Return the watched stack, the mount if any, and the name."""
     from opwatch.collectors.stack.layers import LayerReader  # as in _watch()
 
     if args.dev:
         device = Devices().resolve(args.dev)
-        return LayerReader().device(device), None, device.name
+        return LayerReader().read_device(device), None, device.name
     if len(args.mounts) != 1:
         raise UsageError("--watch follows one mount point, or one device with --dev")
-    mount = mounted_at(args.mounts[0])
-    return LayerReader().mount(mount), mount, mount.point
+    mount = require_mount(args.mounts[0])
+    return LayerReader().read_mount(mount), mount, mount.point
 
 
-def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
+def _watch_discards(args: argparse.Namespace, contexts: ContextProbe) -> int:
     # Imported here to start our own trim without the import.
     from opwatch.collectors.audit import trimming
     from opwatch.samples.end import End
@@ -280,33 +282,35 @@ def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
 
     if args.prove or args.minimum:
         raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")
-    stack, mount, name = _watched(args)
+    stack, mount, name = _resolve_watched(args)
     gone, status = None, 0
-    with _kept(args, [stack]) as kept, Waiter() as waiter, _Presences(stack) as presences:
+    with _make_recorder(args, [stack]) as kept, Waiter() as waiter, _DiskPresence(stack) as presences:
 
-        def wait() -> None:
+        def wait_for_end() -> None:
             nonlocal gone, status
-            waiter.start(args.command, quiet_stdout=args.json)
-            say(
+            waiter.start_command(args.command, quiet_stdout=args.json)
+            print_message(
                 f"following discards of {name}" + ("" if args.command or args.seconds else "; Ctrl-C ends it")
             )
             until = time.monotonic() + args.seconds if args.seconds else math.inf
             end = End.TICK
             while end is End.TICK and time.monotonic() < until and not gone:
-                end = waiter.wait(min(until, time.monotonic() + _LOOK_S))
-                gone = presences.vanished()
-            code = waiter.finish(stop=bool(args.seconds or gone))
+                end = waiter.wait_until(min(until, time.monotonic() + _POLL_S))
+                gone = presences.find_vanished()
+            code = waiter.finish_command(stop=bool(args.seconds or gone))
             # The status of a command that we stopped ourselves is meaningless.
             status = code if end is not End.TICK else 0
 
         quiet_s = quiet_after_watch(stack)
-        evidence = trimming.observe(stack, mount, wait, args.wait, quiet_s, is_early=ledger.contradicted)
-        audit = ledger.audit(evidence, name)
-        _write(args, audit, contexts, kept)
+        evidence = trimming.trace_other_trims(
+            stack, mount, wait_for_end, args.wait, quiet_s, is_early=ledger.is_contradicted
+        )
+        audit = ledger.build_audit(evidence, name)
+        _print_audit(args, audit, contexts, kept)
     if gone:
-        say(f"{gone} has gone; the audit ends there")
+        print_message(f"{gone} has gone; the audit ends there")
         return 1
-    return status or _exit_status([audit.verdict]) or _failed(kept)
+    return status or _choose_exit_status([audit.verdict]) or _choose_recording_status(kept)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -322,8 +326,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--for and a command behind -- go with --watch")
     contexts = ContextProbe()
     contexts.start()
-    status = _watch(args, contexts) if args.watch else _trim(args, contexts)
+    status = _watch_discards(args, contexts) if args.watch else _trim_mounts(args, contexts)
     # Wait for the probe only if something is missing.
-    if (blind := contexts.note(_PROBE_S if status else 0.0)) and not args.quiet:
-        say(blind)
+    if (blind := contexts.describe_effect(_PROBE_S if status else 0.0)) and not args.quiet:
+        print_message(blind)
     return status

@@ -7,22 +7,22 @@ import secrets
 from pathlib import Path
 
 from opwatch.collectors.history.stale import Comparison
-from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.stack.layers import LayerReader
-from opwatch.collectors.stale.signature import signature
-from opwatch.collectors.stale.stale import StaleMeasurement, simulated_physical_bytes
+from opwatch.collectors.stale.signature import read_signature
+from opwatch.collectors.stale.stale import StaleMeasurement, read_physical_bytes
 from opwatch.errors import NotEnoughData, RefusedError, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import require_root
 from opwatch.host.usage import Mount, Usage, read_usage
-from opwatch.sinks.terminal import data
-from opwatch.sinks.trim_history import history_document, history_lines
-from opwatch.sinks.trim_stale import document, lines
-from opwatch.tools.arguments import Once, byte_size, count_between, percentage_between, time_between
+from opwatch.sinks.terminal import open_stdout
+from opwatch.sinks.trim_history import build_history_document, format_history
+from opwatch.sinks.trim_stale import build_stale_document, format_stale_report
+from opwatch.tools.arguments import Once, count_between, parse_byte_size, percentage_between, time_between
 from opwatch.trim.space.remap import Landing
 from opwatch.trim.stack.layers import Stack
-from opwatch.trim.stale.judgement import StaleQuestion
-from opwatch.trim.stale.report import Flash, report_of_histories, report_of_reading
+from opwatch.trim.stale.judgement import StaleOptions
+from opwatch.trim.stale.report import Flash, build_history_report, build_reading_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_sampling_arguments(parser)
     parser.add_argument(
         "--physical",
-        type=byte_size,
+        type=parse_byte_size,
         metavar="SIZE",
         help="the flash of the drive that may hold data, for OP and WAF",
     )
@@ -89,8 +89,8 @@ def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _asked(args: argparse.Namespace) -> StaleQuestion:
-    return StaleQuestion(
+def _make_question(args: argparse.Namespace) -> StaleOptions:
+    return StaleOptions(
         confidence=args.confidence,
         half_width=args.precision,
         seconds=args.seconds,
@@ -99,54 +99,54 @@ def _asked(args: argparse.Namespace) -> StaleQuestion:
     )
 
 
-def _mounts_on(device: BlockDevice, reader: LayerReader, usage: Usage) -> list[Mount]:
+def _find_mounts(device: BlockDevice, reader: LayerReader, usage: Usage) -> list[Mount]:
     """Return one mount of each filesystem on a device."""
     mounts: dict[tuple[str, str], Mount] = {}
     for mount in usage.mounts:
-        if (mount.dev, mount.source) not in mounts and reader.mount(mount).layer(device.name):
+        if (mount.dev, mount.source) not in mounts and reader.read_mount(mount).find_layer(device.name):
             mounts[mount.dev, mount.source] = mount
     return list(mounts.values())
 
 
-def _require_nothing_on(device: BlockDevice, devices: Devices, usage: Usage) -> None:
+def _require_unused(device: BlockDevice, devices: Devices, usage: Usage) -> None:
     """Refuse a device in use: an unmounted device counts as entirely free only if empty."""
     name = device.name
-    parts = [partition.name for partition in devices.partitions(device)]
+    parts = [partition.name for partition in devices.list_partitions(device)]
     why = None
     if parts:
         why = f"it has partitions, none of them mounted: {', '.join(parts)}"
     elif usage.is_swap(device):
         why = "it is swap, which tells nobody what of it is free"
-    elif device.holders():
-        why = f"it is a part of {', '.join(device.holders())}, which is not mounted"
-    elif usage.member_of(device):
-        why = f"it belongs to a {usage.member_of(device)} that is not mounted here"
-    elif contents := signature(name):
+    elif device.list_holders():
+        why = f"it is a part of {', '.join(device.list_holders())}, which is not mounted"
+    elif usage.find_btrfs(device):
+        why = f"it belongs to a {usage.find_btrfs(device)} that is not mounted here"
+    elif contents := read_signature(name):
         why = f"it holds {contents}, which is not mounted"
     if why:
         raise NotEnoughData(f"{name}: {why}. Only a mounted file system tells what of it is free: mount it")
 
 
-def _subject(args: argparse.Namespace, devices: Devices) -> tuple[str, Stack, Mount | None]:
+def _resolve_subject(args: argparse.Namespace, devices: Devices) -> tuple[str, Stack, Mount | None]:
     if (args.path is None) == (args.dev is None):
         raise UsageError("name a mount point, or a device with --dev")
     usage = read_usage()
     reader = LayerReader(devices, usage)
     if args.path is not None:
-        mount = mounted_at(args.path)
+        mount = require_mount(args.path)
     else:
         device = devices.resolve(args.dev)
-        mounts = _mounts_on(device, reader, usage)
+        mounts = _find_mounts(device, reader, usage)
         if len(mounts) > 1:
             points = ", ".join(mount.point for mount in mounts)
             raise UsageError(f"{device.name}: several file systems stand on it; name one: {points}")
         if not mounts:
             _require_root()
-            _require_nothing_on(device, devices, usage)
-            return device.name, reader.device(device), None
+            _require_unused(device, devices, usage)
+            return device.name, reader.read_device(device), None
         mount = mounts[0]
-    stack = reader.mount(mount)
-    if not stack.tops():
+    stack = reader.read_mount(mount)
+    if not stack.find_tops():
         raise RefusedError(f"{mount.point}: {mount.filesystem} is on no block device of this machine")
     return mount.point, stack, mount
 
@@ -155,7 +155,7 @@ def _require_root() -> None:
     require_root("opwatch trim stale", "it reads the drive raw and trims a file of its own", "trim stale ...")
 
 
-def _flash(args: argparse.Namespace, landing: Landing, devices: Devices) -> Flash | None:
+def _find_flash(args: argparse.Namespace, landing: Landing, devices: Devices) -> Flash | None:
     """Return the flash behind free space, as given or as a simulated drive reports it, or None if the drive
     is gone."""
     device = devices.by_name(landing.device)
@@ -164,30 +164,30 @@ def _flash(args: argparse.Namespace, landing: Landing, devices: Devices) -> Flas
     sizes = device.size_bytes, device.disk.size_bytes
     if args.physical is not None:
         return Flash(*sizes, args.physical, "as given")
-    return Flash(*sizes, simulated_physical_bytes(device), "the simulated drive's own figure")
+    return Flash(*sizes, read_physical_bytes(device), "the simulated drive's own figure")
 
 
 def run(args: argparse.Namespace) -> int:
-    asked, devices = _asked(args), Devices()
-    subject, stack, mount = _subject(args, devices)
+    asked, devices = _make_question(args), Devices()
+    subject, stack, mount = _resolve_subject(args, devices)
     _require_root()
     filesystem = mount.filesystem if mount else None
     if args.history:
-        space = Comparison(stack, mount, args.history, devices).run()
-        flash = _flash(args, space.parts[0].landing, devices)
-        history = report_of_histories(subject, filesystem, space, flash)
+        space = Comparison(stack, mount, args.history, devices).compare_space()
+        flash = _find_flash(args, space.parts[0].landing, devices)
+        history = build_history_report(subject, filesystem, space, flash)
         if args.json:
-            data().json(history_document(history), indent=2)
+            open_stdout().write_json(build_history_document(history), indent=2)
         else:
-            data().lines(history_lines(history))
+            open_stdout().write_lines(format_history(history))
         return 0
     judgement = StaleMeasurement(stack, mount, asked, devices).run()
-    flash = _flash(args, judgement.drives[0].landing, devices)
-    report = report_of_reading(subject, filesystem, asked, judgement, flash)
+    flash = _find_flash(args, judgement.drives[0].landing, devices)
+    report = build_reading_report(subject, filesystem, asked, judgement, flash)
     if args.json:
-        data().json(document(report), indent=2)
+        open_stdout().write_json(build_stale_document(report), indent=2)
     else:
-        data().lines(lines(report))
+        open_stdout().write_lines(format_stale_report(report))
     if report.reason:
         raise Unsupported(f"{subject}: how much of it is stale is not known: {report.reason}")
     return 0

@@ -5,82 +5,84 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from opwatch.report.bins import grouped
-from opwatch.report.drive_course import MOST_ERROR, AmplifiedPart, DriveCourse
+from opwatch.report.bins import group_neighbours
+from opwatch.report.drive_timeline import MAX_ERROR, DriveTimeline, WafPart
 from opwatch.sinks.report.plots.figure import Figure
-from opwatch.sinks.report.plots.markup import dots, line, uprights
-from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, linear
+from opwatch.sinks.report.plots.markup import draw_dots, draw_line, draw_vertical_lines
+from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, make_capacity_axis, make_linear_axis
 from opwatch.sinks.report.plots.traces import Backdrop
 from opwatch.waf.span import IntervalBytes
 
 # Line style, name and timeline of a drive, and the start of the run.
-NamedCourse: TypeAlias = tuple[str, str, DriveCourse, int]
+NamedTimeline: TypeAlias = tuple[str, str, DriveTimeline, int]
 
-_MOST_POINTS = 600
-_WAF_NOTE = f"A dot covers as much as its error (the upright line) takes to be no more than {MOST_ERROR:.0%}."
+_MAX_POINTS = 600
+_WAF_NOTE = f"A dot covers as much as its error (the upright line) takes to be no more than {MAX_ERROR:.0%}."
 
 
-def drive_figures(courses: Sequence[NamedCourse], back: Backdrop) -> Iterator[Figure]:
+def plot_drives(courses: Sequence[NamedTimeline], back: Backdrop) -> Iterator[Figure]:
     """Yield all plots of one drive, or of the drives of several runs."""
-    yield _amplification(courses, back)
-    yield _by_bytes(courses)
+    yield _plot_waf(courses, back)
+    yield _plot_waf_by_bytes(courses)
     for kind, name, course, begin_ns in courses:
-        yield _flows(name if len(courses) > 1 else "", kind, course, begin_ns, back)
-    yield _temperature(courses, back)
+        yield _plot_writes(name if len(courses) > 1 else "", kind, course, begin_ns, back)
+    yield _plot_temperature(courses, back)
 
 
-def _legend(courses: Sequence[NamedCourse]) -> list[tuple[str, str]]:
+def _make_legend(courses: Sequence[NamedTimeline]) -> list[tuple[str, str]]:
     """Return a legend with the name of each drive, if there are several."""
     return [(kind, name) for kind, name, *_ in courses] if len(courses) > 1 else []
 
 
-def _parts(course: DriveCourse) -> list[AmplifiedPart]:
+def _select_parts(course: DriveTimeline) -> list[WafPart]:
     """Return at most as many parts as a plot can resolve. The first of neighbouring parts represents them."""
-    return [part for part, *_ in grouped(course.parts, _MOST_POINTS)]
+    return [part for part, *_ in group_neighbours(course.parts, _MAX_POINTS)]
 
 
-def _waf_scale(courses: Sequence[NamedCourse]) -> AxisScale:
-    tops = [(part.waf or 0.0) + part.error for _, _, course, _ in courses for part in _parts(course)]
-    return linear(max(tops, default=1.0))
+def _make_waf_axis(courses: Sequence[NamedTimeline]) -> AxisScale:
+    tops = [(part.waf or 0.0) + part.error for _, _, course, _ in courses for part in _select_parts(course)]
+    return make_linear_axis(max(tops, default=1.0))
 
 
-def _waf_layers(
-    places: Sequence[int], parts: Sequence[AmplifiedPart], y: AxisScale, kind: str
-) -> Iterator[str]:
+def _draw_waf(places: Sequence[int], parts: Sequence[WafPart], y: AxisScale, kind: str) -> Iterator[str]:
     values = [part.waf or 0.0 for part in parts]
     both = list(zip(places, values, parts, strict=True))
-    yield uprights(
-        ((x, EXTENT - y.at(waf - part.error), EXTENT - y.at(waf + part.error)) for x, waf, part in both), kind
+    yield draw_vertical_lines(
+        (
+            (x, EXTENT - y.place_value(waf - part.error), EXTENT - y.place_value(waf + part.error))
+            for x, waf, part in both
+        ),
+        kind,
     )
-    yield dots(((x, EXTENT - y.at(waf)) for x, waf, _ in both), f"big {kind}")
+    yield draw_dots(((x, EXTENT - y.place_value(waf)) for x, waf, _ in both), f"big {kind}")
 
 
-def _amplification(courses: Sequence[NamedCourse], back: Backdrop) -> Figure:
-    y = _waf_scale(courses)
+def _plot_waf(courses: Sequence[NamedTimeline], back: Backdrop) -> Figure:
+    y = _make_waf_axis(courses)
     layers: list[str] = []
     for kind, _, course, begin_ns in courses:
-        parts = _parts(course)
+        parts = _select_parts(course)
         middles = [(part.end_ns - begin_ns) / 1e9 - part.seconds / 2 for part in parts]
-        layers += _waf_layers([back.time.at(middle) for middle in middles], parts, y, kind)
-    return back.figure(
+        layers += _draw_waf([back.time.place_value(middle) for middle in middles], parts, y, kind)
+    return back.make_figure(
         "Write amplification over time",
         y,
         y_title="NAND bytes for each byte of the host",
         layers=layers,
-        legend=_legend(courses),
+        legend=_make_legend(courses),
         note=_WAF_NOTE,
     )
 
 
-def _by_bytes(courses: Sequence[NamedCourse]) -> Figure:
+def _plot_waf_by_bytes(courses: Sequence[NamedTimeline]) -> Figure:
     most = max((part.written for _, _, course, _ in courses for part in course.parts), default=1)
-    x = capacities(most)
-    y = _waf_scale(courses)
+    x = make_capacity_axis(most)
+    y = _make_waf_axis(courses)
     layers: list[str] = []
     for kind, _, course, _ in courses:
-        parts = _parts(course)
-        places = [x.at(part.written - part.host_bytes / 2) for part in parts]
-        layers += _waf_layers(places, parts, y, kind)
+        parts = _select_parts(course)
+        places = [x.place_value(part.written - part.host_bytes / 2) for part in parts]
+        layers += _draw_waf(places, parts, y, kind)
     return Figure(
         title="Write amplification against bytes written",
         x=x,
@@ -88,12 +90,12 @@ def _by_bytes(courses: Sequence[NamedCourse]) -> Figure:
         x_title="bytes that the host has written since the first look at the drive",
         y_title="NAND bytes for each byte of the host",
         layers=layers,
-        legend=_legend(courses),
+        legend=_make_legend(courses),
         note=_WAF_NOTE,
     )
 
 
-def _thinned(flows: Sequence[IntervalBytes]) -> list[IntervalBytes]:
+def _merge_flows(flows: Sequence[IntervalBytes]) -> list[IntervalBytes]:
     """Return the flows, with neighbours merged to at most as many as a plot can resolve."""
     return [
         IntervalBytes(
@@ -102,24 +104,24 @@ def _thinned(flows: Sequence[IntervalBytes]) -> list[IntervalBytes]:
             seconds=sum(flow.seconds for flow in group),
             end_ns=group[-1].end_ns,
         )
-        for group in grouped(flows, _MOST_POINTS)
+        for group in group_neighbours(flows, _MAX_POINTS)
     ]
 
 
-def _flows(name: str, kind: str, course: DriveCourse, begin_ns: int, back: Backdrop) -> Figure:
+def _plot_writes(name: str, kind: str, course: DriveTimeline, begin_ns: int, back: Backdrop) -> Figure:
     """Return a plot of the host writes and the NAND writes."""
-    flows = [flow for flow in _thinned(course.flows) if flow.seconds]
+    flows = [flow for flow in _merge_flows(course.flows) if flow.seconds]
     rates = [(flow.host_bytes / flow.seconds / 1e6, flow.nand_bytes / flow.seconds / 1e6) for flow in flows]
-    y = linear(max((max(both) for both in rates), default=1.0))
-    places = [back.time.at((flow.end_ns - begin_ns) / 1e9 - flow.seconds / 2) for flow in flows]
+    y = make_linear_axis(max((max(both) for both in rates), default=1.0))
+    places = [back.time.place_value((flow.end_ns - begin_ns) / 1e9 - flow.seconds / 2) for flow in flows]
     layers = [
-        line(
-            [(x, EXTENT - y.at(both[which])) for x, both in zip(places, rates, strict=True)],
+        draw_line(
+            [(x, EXTENT - y.place_value(both[which])) for x, both in zip(places, rates, strict=True)],
             ("host", "nand")[which],
         )
         for which in (0, 1)
     ]
-    return back.figure(
+    return back.make_figure(
         f"Writes of host and to NAND{f', {name}' if name else ''}",
         y,
         y_title="MB/s",
@@ -129,7 +131,7 @@ def _flows(name: str, kind: str, course: DriveCourse, begin_ns: int, back: Backd
     )
 
 
-def _temperature(courses: Sequence[NamedCourse], back: Backdrop) -> Figure:
+def _plot_temperature(courses: Sequence[NamedTimeline], back: Backdrop) -> Figure:
     values = [
         point.temperature
         for _, _, course, _ in courses
@@ -137,16 +139,19 @@ def _temperature(courses: Sequence[NamedCourse], back: Backdrop) -> Figure:
         if point.temperature is not None
     ]
     low, high = min(values, default=0), max(values, default=1)
-    y = linear(max(high, low + 4), " °C", min(low, high - 4))
+    y = make_linear_axis(max(high, low + 4), " °C", min(low, high - 4))
     layers = []
     for kind, _, course, begin_ns in courses:
         places = [
             None
             if point.temperature is None
-            else (back.time.at((point.at_ns - begin_ns) / 1e9), EXTENT - y.at(point.temperature))
-            for point, *_ in grouped(course.health, _MOST_POINTS)
+            else (
+                back.time.place_value((point.at_ns - begin_ns) / 1e9),
+                EXTENT - y.place_value(point.temperature),
+            )
+            for point, *_ in group_neighbours(course.health, _MAX_POINTS)
         ]
-        layers.append(line(places, kind))
-    return back.figure(
-        "Temperature", y, y_title="by the drive's own sensor", layers=layers, legend=_legend(courses)
+        layers.append(draw_line(places, kind))
+    return back.make_figure(
+        "Temperature", y, y_title="by the drive's own sensor", layers=layers, legend=_make_legend(courses)
     )

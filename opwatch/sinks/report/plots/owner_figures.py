@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from opwatch.owners.cells import OwnedCounts, OwnerKey, counts_sum
-from opwatch.report.bins import TimeBin, thinned
+from opwatch.owners.cells import OwnedCounts, OwnerKey, add_counts
+from opwatch.report.bins import TimeBin, thin_bins
 from opwatch.sinks.report.plots.figure import Figure
-from opwatch.sinks.report.plots.markup import boxes
-from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, linear
+from opwatch.sinks.report.plots.markup import draw_boxes
+from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, make_linear_axis
 from opwatch.sinks.report.plots.traces import Backdrop
 
 # Maximum numbers of colours and columns that remain distinguishable.
-MOST_OWNERS = 6
-_MOST_COLUMNS = 240
+MAX_OWNERS = 6
+_MAX_COLUMNS = 240
 _OTHER = ("op-other", "other")
 
 
 @dataclass(frozen=True, slots=True)
-class _Amount:
+class _StackedAmount:
     """The stacked quantity of an owner in a bin."""
 
     title: str
@@ -28,17 +28,17 @@ class _Amount:
 
 
 _AMOUNTS = (
-    _Amount(
+    _StackedAmount(
         "Throughput by owner",
         "MB/s read and written",
         lambda counts, seconds: counts.bytes / seconds / 1e6,
     ),
-    _Amount(
+    _StackedAmount(
         "Requests by owner",
         "requests a second",
         lambda counts, seconds: counts.requests / seconds,
     ),
-    _Amount(
+    _StackedAmount(
         "Time in the device by owner",
         "requests in the device, on the average",
         lambda counts, seconds: counts.sum_ns / 1e9 / seconds,
@@ -46,43 +46,43 @@ _AMOUNTS = (
 )
 
 
-def owner_figures(
+def plot_owners(
     owners: Sequence[tuple[OwnerKey, str]], bins: Sequence[TimeBin], begin_ns: int, back: Backdrop
 ) -> Iterator[Figure]:
     """Yield a plot per amount for these owners and all others. `owners` have the names used in the legend."""
-    few = thinned([one for one in bins if one.owners], _MOST_COLUMNS)
-    shown = owners[:MOST_OWNERS]
+    few = thin_bins([one for one in bins if one.owners], _MAX_COLUMNS)
+    shown = owners[:MAX_OWNERS]
     for amount in _AMOUNTS:
-        yield _figure(amount, shown, few, begin_ns, back)
+        yield _plot_amount(amount, shown, few, begin_ns, back)
 
 
-def _parts(one: TimeBin, owners: Sequence[tuple[OwnerKey, str]]) -> list[OwnedCounts]:
+def _split_by_owner(one: TimeBin, owners: Sequence[tuple[OwnerKey, str]]) -> list[OwnedCounts]:
     """Return the counts of each owner in a bin, followed by those of all others."""
     if one.owners is None:
         return []
-    own = [one.owners.of(key) for key, _ in owners]
+    own = [one.owners.find_counts(key) for key, _ in owners]
     shown = {key for key, _ in owners}
     rest = [counts for key, counts in one.owners.owners.items() if key not in shown]
-    return [*own, counts_sum((one.owners.other, *rest))]
+    return [*own, add_counts((one.owners.other, *rest))]
 
 
-def _figure(
-    amount: _Amount,
+def _plot_amount(
+    amount: _StackedAmount,
     owners: Sequence[tuple[OwnerKey, str]],
     bins: Sequence[TimeBin],
     begin_ns: int,
     back: Backdrop,
 ) -> Figure:
-    columns = [[amount.value(part, one.seconds) for part in _parts(one, owners)] for one in bins]
-    y = linear(max((sum(column) for column in columns), default=1.0))
+    columns = [[amount.value(part, one.seconds) for part in _split_by_owner(one, owners)] for one in bins]
+    y = make_linear_axis(max((sum(column) for column in columns), default=1.0))
     layers, legend = [], []
     named = [(f"run{place}", words) for place, (_, words) in enumerate(owners)]
     for place, (kind, words) in enumerate([*named, _OTHER]):
-        layer = boxes(_stacked(columns, place, bins, begin_ns, back, y), f"bar {kind}")
+        layer = draw_boxes(_stack_boxes(columns, place, bins, begin_ns, back, y), f"bar {kind}")
         layers.append(layer)
         legend += [(kind, words)] if layer else []
     together = max((one.intervals for one in bins), default=1)
-    return back.figure(
+    return back.make_figure(
         amount.title,
         y,
         y_title=amount.unit,
@@ -92,7 +92,7 @@ def _figure(
     )
 
 
-def _stacked(
+def _stack_boxes(
     columns: Sequence[Sequence[float]],
     place: int,
     bins: Sequence[TimeBin],
@@ -103,7 +103,7 @@ def _stacked(
     """Yield the boxes of a part of each column, stacked on the previous parts."""
     for column, one in zip(columns, bins, strict=True):
         below = sum(column[:place])
-        top, bottom = (EXTENT - y.at(value) for value in (below + column[place], below))
-        left, right = (back.time.at((at - begin_ns) / 1e9) for at in (one.begin_ns, one.end_ns))
+        top, bottom = (EXTENT - y.place_value(value) for value in (below + column[place], below))
+        left, right = (back.time.place_value((at - begin_ns) / 1e9) for at in (one.begin_ns, one.end_ns))
         if bottom > top:
             yield left, top, max(right - left, 1), bottom - top

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from opwatch.report.bins import OpBin, RateRange, TimeBin, thinned
+from opwatch.report.bins import OpBin, RateRange, TimeBin, thin_bins
 from opwatch.sinks.report.plots import amounts
-from opwatch.sinks.report.plots.figure import Figure, Flag, Hover, Shaded
-from opwatch.sinks.report.plots.markup import band, line
-from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, linear
+from opwatch.sinks.report.plots.figure import Figure, Flag, Hover, ShadedRange
+from opwatch.sinks.report.plots.markup import draw_band, draw_line
+from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, make_linear_axis
 
-_FEW = 200
+_MAX_LARGE_DOTS = 200
 # Maximum columns of a plot with tooltips.
-_MOST_HOVERS = 120
-SINCE_BEGIN = "time since the begin"
+_MAX_HOVERS = 120
+TIME_SINCE_START = "time since the begin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class OpTrace:
     bins: Sequence[TimeBin]
     begin_ns: int
 
-    def seconds(self, at_ns: int) -> float:
+    def to_seconds(self, at_ns: int) -> float:
         return (at_ns - self.begin_ns) / 1e9
 
     @property
@@ -35,8 +35,8 @@ class OpTrace:
         return any(one.intervals > 1 for one in self.bins)
 
     @property
-    def has_any(self) -> bool:
-        return any(one.op(self.op).count for one in self.bins)
+    def has_requests(self) -> bool:
+        return any(one.find_op(self.op).count for one in self.bins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class Backdrop:
     """Background of all plots over time: axis, phases and events."""
 
     time: AxisScale
-    shaded: Sequence[Shaded] = ()
+    shaded: Sequence[ShadedRange] = ()
     flags: Sequence[Flag] = ()
 
-    def figure(
+    def make_figure(
         self,
         title: str,
         y: AxisScale,
@@ -56,7 +56,7 @@ class Backdrop:
         layers: Sequence[str],
         legend: Sequence[tuple[str, str]] = (),
         note: str = "",
-        x_title: str = SINCE_BEGIN,
+        x_title: str = TIME_SINCE_START,
     ) -> Figure:
         """Return a plot in front of this background."""
         return Figure(
@@ -73,7 +73,7 @@ class Backdrop:
         )
 
 
-def thinning(traces: Sequence[OpTrace]) -> str:
+def describe_thinning(traces: Sequence[OpTrace]) -> str:
     """Return a note if a point represents several intervals, else an empty string."""
     most = max((one.intervals for trace in traces for one in trace.bins), default=1)
     if most == 1:
@@ -81,14 +81,14 @@ def thinning(traces: Sequence[OpTrace]) -> str:
     return f"A point is the mean of {most} intervals, the band reaches from the least to the most of them."
 
 
-def legend_of(traces: Sequence[OpTrace]) -> list[tuple[str, str]]:
+def make_legend(traces: Sequence[OpTrace]) -> list[tuple[str, str]]:
     """Return a legend with the name of each trace."""
     return [(trace.kind, trace.name) for trace in traces]
 
 
-def dot_kind(kind: str, count: int) -> str:
+def choose_dot_style(kind: str, count: int) -> str:
     """Return the style of dots, which are larger if there are few."""
-    return f"big {kind}" if count <= _FEW else kind
+    return f"big {kind}" if count <= _MAX_LARGE_DOTS else kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,32 +101,37 @@ class Quantity:
     extremes: Callable[[OpBin], RateRange] | None
 
 
-def course_figure(quantity: Quantity, traces: Sequence[OpTrace], back: Backdrop) -> Figure:
+def plot_quantity(quantity: Quantity, traces: Sequence[OpTrace], back: Backdrop) -> Figure:
     """Return a line for each trace, and tooltips with the values of all traces."""
     traces = [trace for trace in traces if any(quantity.value(one, trace.op) for one in trace.bins)]
-    y = linear(max((_top(quantity, trace) for trace in traces), default=1.0))
+    y = make_linear_axis(max((_find_top(quantity, trace) for trace in traces), default=1.0))
     layers = list[str]()
     for trace in traces:
         if trace.is_thinned and quantity.extremes:
-            layers.append(band(_ranges(quantity, trace, back, y), trace.kind))
+            layers.append(draw_band(_place_ranges(quantity, trace, back, y), trace.kind))
     for trace in traces:
         points = [
-            (back.time.at(trace.seconds(one.middle_ns)), EXTENT - y.at(quantity.value(one, trace.op)))
+            (
+                back.time.place_value(trace.to_seconds(one.middle_ns)),
+                EXTENT - y.place_value(quantity.value(one, trace.op)),
+            )
             for one in trace.bins
         ]
-        layers.append(line(with_gaps(points, trace.bins), trace.kind))
-    figure = back.figure(
+        layers.append(draw_line(insert_gaps(points, trace.bins), trace.kind))
+    figure = back.make_figure(
         quantity.title,
         y,
         y_title=quantity.unit,
         layers=layers,
-        legend=legend_of(traces),
-        note=thinning(traces) if quantity.extremes else "",
+        legend=make_legend(traces),
+        note=describe_thinning(traces) if quantity.extremes else "",
     )
-    return replace(figure, hover=hovers(traces, back, lambda one, op: amounts.rate(quantity.value(one, op))))
+    return replace(
+        figure, hover=make_hovers(traces, back, lambda one, op: amounts.format_rate(quantity.value(one, op)))
+    )
 
 
-def with_gaps(
+def insert_gaps(
     points: Sequence[tuple[int, int] | None], bins: Sequence[TimeBin]
 ) -> list[tuple[int, int] | None]:
     """Return the points of neighbouring bins, with None at each gap in time."""
@@ -140,14 +145,16 @@ def with_gaps(
     return joined
 
 
-def hovers(traces: Sequence[OpTrace], back: Backdrop, shown: Callable[[TimeBin, str], str]) -> list[Hover]:
+def make_hovers(
+    traces: Sequence[OpTrace], back: Backdrop, shown: Callable[[TimeBin, str], str]
+) -> list[Hover]:
     """Return the columns of a plot over time, each with its time and the value of each trace."""
     values = dict[int, list[str]]()
     widths = dict[int, tuple[int, str]]()
     for trace in traces:
-        for one in thinned(trace.bins, _MOST_HOVERS):
-            left, right = (back.time.at(trace.seconds(at)) for at in (one.begin_ns, one.end_ns))
-            since = amounts.span(max(trace.seconds(one.begin_ns), 0.0))
+        for one in thin_bins(trace.bins, _MAX_HOVERS):
+            left, right = (back.time.place_value(trace.to_seconds(at)) for at in (one.begin_ns, one.end_ns))
+            since = amounts.format_duration(max(trace.to_seconds(one.begin_ns), 0.0))
             widths.setdefault(left, (right - left, since))
             values.setdefault(left, []).append(f"{trace.name}: {shown(one, trace.op)}")
     return [
@@ -156,17 +163,17 @@ def hovers(traces: Sequence[OpTrace], back: Backdrop, shown: Callable[[TimeBin, 
     ]
 
 
-def _top(quantity: Quantity, trace: OpTrace) -> float:
+def _find_top(quantity: Quantity, trace: OpTrace) -> float:
     if quantity.extremes and trace.is_thinned:
-        return max(quantity.extremes(one.op(trace.op)).most for one in trace.bins)
+        return max(quantity.extremes(one.find_op(trace.op)).most for one in trace.bins)
     return max(quantity.value(one, trace.op) for one in trace.bins)
 
 
-def _ranges(
+def _place_ranges(
     quantity: Quantity, trace: OpTrace, back: Backdrop, y: AxisScale
 ) -> Iterator[tuple[int, int, int]]:
     assert quantity.extremes
     for one in trace.bins:
-        extremes = quantity.extremes(one.op(trace.op))
-        place = back.time.at(trace.seconds(one.middle_ns))
-        yield place, EXTENT - y.at(extremes.least), EXTENT - y.at(extremes.most)
+        extremes = quantity.extremes(one.find_op(trace.op))
+        place = back.time.place_value(trace.to_seconds(one.middle_ns))
+        yield place, EXTENT - y.place_value(extremes.least), EXTENT - y.place_value(extremes.most)

@@ -13,15 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.collectors.firmware.way import _slots
+from opwatch.collectors.firmware.way import _make_slots
 from opwatch.counters.decode.amazon import DirectionTimes, TimeSlot
-from opwatch.counters.latency.between import Edges, HostSlot, HostTimes, WayTimes, between, grown
+from opwatch.counters.latency.comparison import (
+    HostSlot,
+    HostTimes,
+    TransportTimes,
+    UnmatchedLimits,
+    compare_latency,
+    diff_counts,
+)
 from opwatch.counters.latency.quantiles import QUANTILES, TimeRange
 from opwatch.counters.reading import DriveFacts
-from opwatch.sinks.latency.way import way_document, way_lines
+from opwatch.sinks.latency.path import build_path_document, format_path_latency
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.hist import Histogram
-from tests.unit.sinks.test_schema import strict
+from tests.unit.sinks.test_schema import forbid_extra_fields
 
 EDGES_US = (0, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 1024, 4096, 65536, None)
 
@@ -41,13 +48,13 @@ class Request:
         return self.drive_ns + self.way_ns
 
 
-def host_of(requests: list[Request]) -> HostTimes:
+def make_host_times(requests: list[Request]) -> HostTimes:
     values = [request.host_ns for request in requests if request.on_host]
-    slots = _slots(Histogram.of(LATENCY, values), max(values, default=0))
+    slots = _make_slots(Histogram.from_values(LATENCY, values), max(values, default=0))
     return HostTimes(len(values), 4096 * len(values), sum(values), slots)
 
 
-def drive_of(requests: list[Request]) -> DirectionTimes:
+def make_drive_times(requests: list[Request]) -> DirectionTimes:
     values = [request.drive_ns // 1000 for request in requests if request.on_drive]
     slots = tuple(
         TimeSlot(low, high, sum(low <= value < (high or math.inf) for value in values))
@@ -57,15 +64,15 @@ def drive_of(requests: list[Request]) -> DirectionTimes:
     return DirectionTimes(len(values), 4096 * len(values), sum(values), slots)
 
 
-def common(requests: list[Request]) -> list[Request]:
+def select_common(requests: list[Request]) -> list[Request]:
     return [request for request in requests if request.on_host and request.on_drive]
 
 
-def nearest(values: list[int], ratio: float) -> int:
+def find_nearest_rank(values: list[int], ratio: float) -> int:
     return sorted(values)[max(1, math.ceil(round(ratio * 100_000) * len(values) / 100_000)) - 1]
 
 
-def holds(times: TimeRange, value: float) -> bool:
+def is_in_range(times: TimeRange, value: float) -> bool:
     return times.low <= value + 1e-6 and (times.high is None or value <= times.high + 1e-6)
 
 
@@ -82,7 +89,11 @@ def test_true_value_is_in_every_range(both: list[Request], edges: list[Request],
     every = both + edges
     only_host = sum(not request.on_drive for request in every)
     only_drive = sum(not request.on_host for request in every)
-    times = between(host_of(every), drive_of(every), Edges(only_host + spare, only_drive + spare))
+    times = compare_latency(
+        make_host_times(every),
+        make_drive_times(every),
+        UnmatchedLimits(only_host + spare, only_drive + spare),
+    )
     if times.reason:
         # With more requests at the edges than inside there may be no comparison.
         assert times.reason == "no request is surely in both"
@@ -90,18 +101,20 @@ def test_true_value_is_in_every_range(both: list[Request], edges: list[Request],
         return
     hosts = [request.host_ns for request in both]
     drives = [request.drive_ns for request in both]
-    assert holds(times.way["mean"], sum(request.way_ns for request in both) / len(both))
-    assert holds(times.host["mean"], sum(hosts) / len(both))
-    assert holds(times.drive["mean"], sum(drives) / len(both))
+    assert is_in_range(times.way["mean"], sum(request.way_ns for request in both) / len(both))
+    assert is_in_range(times.host["mean"], sum(hosts) / len(both))
+    assert is_in_range(times.drive["mean"], sum(drives) / len(both))
     for name, ratio in QUANTILES.items():
-        assert holds(times.host[name], nearest(hosts, ratio))
-        assert holds(times.drive[name], nearest(drives, ratio))
-        assert holds(times.way[name], nearest(hosts, ratio) - nearest(drives, ratio))
+        assert is_in_range(times.host[name], find_nearest_rank(hosts, ratio))
+        assert is_in_range(times.drive[name], find_nearest_rank(drives, ratio))
+        assert is_in_range(
+            times.way[name], find_nearest_rank(hosts, ratio) - find_nearest_rank(drives, ratio)
+        )
 
 
 def test_without_edges_the_mean_is_as_exact_as_microseconds() -> None:
     every = [Request(100_000, 5_000_000)] * 1000
-    times = between(host_of(every), drive_of(every), Edges(0, 0))
+    times = compare_latency(make_host_times(every), make_drive_times(every), UnmatchedLimits(0, 0))
     assert times.way["mean"] == TimeRange(4_999_000, 5_001_000)
     # Host slots are 3 % wide; the drive's slots here are a third wide.
     low, high = times.way["p50"]
@@ -114,7 +127,9 @@ def test_without_edges_the_mean_is_as_exact_as_microseconds() -> None:
 )
 def test_counts_that_no_edge_explains(only_host: int, only_drive: int, extra: int) -> None:
     every = [Request(1000, 1000)] * 10 + [Request(1000, 1000, extra < 0, extra > 0)] * abs(extra)
-    times = between(host_of(every), drive_of(every), Edges(only_host, only_drive))
+    times = compare_latency(
+        make_host_times(every), make_drive_times(every), UnmatchedLimits(only_host, only_drive)
+    )
     assert times.reason
     assert "split or merged" in times.reason
     assert not times.way
@@ -122,38 +137,43 @@ def test_counts_that_no_edge_explains(only_host: int, only_drive: int, extra: in
 
 def test_the_same_number_of_other_commands() -> None:
     every = [Request(1000, 1000)] * 10
-    times = between(replace(host_of(every), bytes=8192), drive_of(every), Edges(0, 0))
+    times = compare_latency(
+        replace(make_host_times(every), bytes=8192), make_drive_times(every), UnmatchedLimits(0, 0)
+    )
     assert times.reason == "the host's requests had 8192 bytes and the drive's commands 40960"
 
 
 def test_a_drive_that_is_slower_than_the_host_counted_other_commands() -> None:
-    host = host_of([Request(1000, 0)] * 10)
-    times = between(host, drive_of([Request(900_000, 0)] * 10), Edges(0, 0))
+    host = make_host_times([Request(1000, 0)] * 10)
+    times = compare_latency(host, make_drive_times([Request(900_000, 0)] * 10), UnmatchedLimits(0, 0))
     assert times.reason
     assert "took longer than the host waited" in times.reason
 
 
 def test_idle_direction_needs_no_reason() -> None:
-    times = between(HostTimes(0, 0, 0, ()), drive_of([]), Edges(0, 0))
-    assert times == WayTimes(0, 0)
-    shown = way_lines(DriveFacts(name="nvme0n1"), 1.0, {"read": times})
+    times = compare_latency(HostTimes(0, 0, 0, ()), make_drive_times([]), UnmatchedLimits(0, 0))
+    assert times == TransportTimes(0, 0)
+    shown = format_path_latency(DriveFacts(name="nvme0n1"), 1.0, {"read": times})
     assert "read: none" in shown
 
 
 def test_growth_between_two_drive_readings() -> None:
-    early, late = drive_of([Request(1000, 0)]), drive_of([Request(1000, 0), Request(50_000, 0)])
-    added = grown(early, late)
+    early, late = (
+        make_drive_times([Request(1000, 0)]),
+        make_drive_times([Request(1000, 0), Request(50_000, 0)]),
+    )
+    added = diff_counts(early, late)
     assert isinstance(added, DirectionTimes)
     assert (added.commands, added.time_us, sum(slot.count for slot in added.slots)) == (1, 50, 1)
-    assert grown(late, early) == "the drive's counts went back meanwhile"
-    assert "changed the slots" in str(grown(DirectionTimes(0, 0, 0, ()), late))
+    assert diff_counts(late, early) == "the drive's counts went back meanwhile"
+    assert "changed the slots" in str(diff_counts(DirectionTimes(0, 0, 0, ()), late))
     lying = DirectionTimes(late.commands + 1, late.bytes, late.time_us, late.slots)
-    assert "does not have as many" in str(grown(early, lying))
+    assert "does not have as many" in str(diff_counts(early, lying))
 
 
 def test_the_last_slot_ends_with_the_longest_time() -> None:
     longest = 1 << 62
-    slots = _slots(Histogram.of(LATENCY, [5, longest]), longest)
+    slots = _make_slots(Histogram.from_values(LATENCY, [5, longest]), longest)
     assert slots[0] == HostSlot(5, 5, 1)
     assert slots[1].high_ns >= longest
 
@@ -161,14 +181,14 @@ def test_the_last_slot_ends_with_the_longest_time() -> None:
 def test_lines_fit_in_80_columns_and_document_is_valid() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     folder = Path(__file__).parents[4] / "docs" / "schema"
-    schema = strict(json.loads((folder / "way.json").read_text()))
+    schema = forbid_extra_fields(json.loads((folder / "way.json").read_text()))
     every = [Request(100_000, 50_000)] * 100
-    drawn = between(host_of(every), drive_of(every), Edges(1, 1))
-    refused = between(host_of(every), drive_of(every * 2), Edges(1, 1))
+    drawn = compare_latency(make_host_times(every), make_drive_times(every), UnmatchedLimits(1, 1))
+    refused = compare_latency(make_host_times(every), make_drive_times(every * 2), UnmatchedLimits(1, 1))
     ways = {"read": drawn, "write": refused}
-    lines = way_lines(DriveFacts(name="nvme0n1", model="x"), 10.0, ways)
+    lines = format_path_latency(DriveFacts(name="nvme0n1", model="x"), 10.0, ways)
     assert all(len(line) <= 80 for line in lines)
     assert lines[4].split()[:2] == ["read", "way"]
     assert any(line.startswith("write: cannot be told: the host ended 100 requests") for line in lines)
-    document = json.loads(json.dumps(way_document(DriveFacts(name="nvme0n1"), 10.0, ways)))
+    document = json.loads(json.dumps(build_path_document(DriveFacts(name="nvme0n1"), 10.0, ways)))
     jsonschema.Draft202012Validator(schema).validate(document)

@@ -16,24 +16,32 @@ from opwatch.counters.decode.identify import Controller
 from opwatch.counters.decode.monitor import decode_monitor
 from opwatch.counters.decode.ocp import CLOUD_GUID
 from opwatch.counters.decode.pages import BadPage
-from opwatch.counters.latency.looked import latency_of, pages_of
-from opwatch.counters.latency.quantiles import TimeRange, mean, quantile
+from opwatch.counters.latency.drive_latency import decode_latency, select_pages
+from opwatch.counters.latency.quantiles import TimeRange, bound_mean, bound_quantile
 from opwatch.errors import BadInput
-from opwatch.sinks.latency.own import document, lines
+from opwatch.sinks.latency.drive_log import build_latency_document, format_drive_latency
 from opwatch.tools.cli import main
 from tests.unit.counters.latency import pages
-from tests.unit.counters.latency.pages import FOLDER, NO_EDGE, amazon_page, monitor_page, sized
-from tests.unit.sinks.test_schema import strict
+from tests.unit.counters.latency.pages import (
+    FOLDER,
+    NO_EDGE,
+    append_size_histograms,
+    encode_amazon_page,
+    encode_monitor_page,
+)
+from tests.unit.sinks.test_schema import forbid_extra_fields
 
-SCHEMA = strict(json.loads((Path(__file__).parents[4] / "docs" / "schema" / "latency.json").read_text()))
+SCHEMA = forbid_extra_fields(
+    json.loads((Path(__file__).parents[4] / "docs" / "schema" / "latency.json").read_text())
+)
 
 
 @pytest.mark.parametrize(
     ("name", "made"),
     [
-        ("ebs-log-d0.bin", pages.ebs_page),
-        ("instance-storage-log-d0.bin", pages.storage_page),
-        ("ocp-log-c3.bin", pages.slow_page),
+        ("ebs-log-d0.bin", pages.encode_ebs_page),
+        ("instance-storage-log-d0.bin", pages.encode_storage_page),
+        ("ocp-log-c3.bin", pages.encode_slow_page),
     ],
 )
 def test_fixtures_match_the_pages_built_from_the_specification(name: str, made: Callable[[], bytes]) -> None:
@@ -63,15 +71,15 @@ def test_instance_storage_has_histograms_by_size() -> None:
 
 
 def test_quantiles_are_as_wide_as_the_slots_allow() -> None:
-    log = decode_amazon(pages.ebs_page())
+    log = decode_amazon(pages.encode_ebs_page())
     # One microsecond to either side, because the rounding is unspecified.
-    assert quantile(log.read.slots, 0.5) == TimeRange(63_000, 129_000)
-    assert quantile(log.read.slots, 0.1) == TimeRange(0, 65_000)
-    assert quantile(log.read.slots, 0.999) == TimeRange(255_000, None)
-    assert mean(log.read) == TimeRange(109_000, 111_000)
-    empty = decode_amazon(amazon_page())
-    assert quantile(empty.read.slots, 0.5) is None
-    assert mean(empty.read) is None
+    assert bound_quantile(log.read.slots, 0.5) == TimeRange(63_000, 129_000)
+    assert bound_quantile(log.read.slots, 0.1) == TimeRange(0, 65_000)
+    assert bound_quantile(log.read.slots, 0.999) == TimeRange(255_000, None)
+    assert bound_mean(log.read) == TimeRange(109_000, 111_000)
+    empty = decode_amazon(encode_amazon_page())
+    assert bound_quantile(empty.read.slots, 0.5) is None
+    assert bound_mean(empty.read) is None
 
 
 @pytest.mark.parametrize(
@@ -79,16 +87,16 @@ def test_quantiles_are_as_wide_as_the_slots_allow() -> None:
     [
         b"",
         bytes(4096),
-        amazon_page(0x12345678),
-        amazon_page()[:4095],
-        amazon_page(read_slots=((0, 64, 1), (63, 128, 1))),
-        amazon_page(read_slots=((0, NO_EDGE, 1), (64, 128, 1))),
-        amazon_page(write_slots=((64, 63, 1),)),
-        amazon_page()[:512] + (65).to_bytes(8, "little") + amazon_page()[520:],
-        sized(amazon_page(pages.INSTANCE_STORAGE, version=1), (4096, 4096), ()),
-        sized(amazon_page(pages.INSTANCE_STORAGE, version=1), range(1, 10), ()),
-        sized(
-            amazon_page(
+        encode_amazon_page(0x12345678),
+        encode_amazon_page()[:4095],
+        encode_amazon_page(read_slots=((0, 64, 1), (63, 128, 1))),
+        encode_amazon_page(read_slots=((0, NO_EDGE, 1), (64, 128, 1))),
+        encode_amazon_page(write_slots=((64, 63, 1),)),
+        encode_amazon_page()[:512] + (65).to_bytes(8, "little") + encode_amazon_page()[520:],
+        append_size_histograms(encode_amazon_page(pages.INSTANCE_STORAGE, version=1), (4096, 4096), ()),
+        append_size_histograms(encode_amazon_page(pages.INSTANCE_STORAGE, version=1), range(1, 10), ()),
+        append_size_histograms(
+            encode_amazon_page(
                 pages.INSTANCE_STORAGE, version=1, write_slots=[(edge, edge + 1, 0) for edge in range(33)]
             ),
             (4096,),
@@ -125,7 +133,7 @@ def test_each_cell_is_decoded_at_its_offset(
     bucket: int, direction: int, count: int, ms: int, static: bool
 ) -> None:
     cells = {(bucket, direction): (count, ms, 77)}
-    log = decode_monitor(monitor_page({}, cells) if static else monitor_page(cells))
+    log = decode_monitor(encode_monitor_page({}, cells) if static else encode_monitor_page(cells))
     measured = [
         (place, name, cell)
         for place, group in enumerate(log.static if static else log.active)
@@ -142,10 +150,10 @@ def test_each_cell_is_decoded_at_its_offset(
     "raw",
     [
         bytes(512),
-        monitor_page({})[:511],
-        monitor_page({})[:496] + CLOUD_GUID,
-        monitor_page({}, thresholds=(5, 5, 6, 7)),
-        monitor_page({}, thresholds=(9, 8, 7, 6)),
+        encode_monitor_page({})[:511],
+        encode_monitor_page({})[:496] + CLOUD_GUID,
+        encode_monitor_page({}, thresholds=(5, 5, 6, 7)),
+        encode_monitor_page({}, thresholds=(9, 8, 7, 6)),
     ],
 )
 def test_invalid_latency_monitors_are_refused(raw: bytes) -> None:
@@ -154,27 +162,27 @@ def test_invalid_latency_monitors_are_refused(raw: bytes) -> None:
 
 
 def test_a_monitor_that_is_off_may_have_any_thresholds() -> None:
-    log = decode_monitor(monitor_page({}, status=6, thresholds=(0, 0, 0, 0)))
+    log = decode_monitor(encode_monitor_page({}, status=6, thresholds=(0, 0, 0, 0)))
     assert not log.enabled
 
 
 def test_other_makers_pages_are_left_alone() -> None:
     cloud = bytes(496) + CLOUD_GUID
-    assert pages_of(Controller(vendor_id=0x1344), cloud).amazon_bytes is None
-    assert pages_of(Controller(vendor_id=0x1344), cloud).has_monitor
-    assert not pages_of(Controller(vendor_id=0x1344), bytes(512)).has_monitor
+    assert select_pages(Controller(vendor_id=0x1344), cloud).amazon_bytes is None
+    assert select_pages(Controller(vendor_id=0x1344), cloud).has_monitor
+    assert not select_pages(Controller(vendor_id=0x1344), bytes(512)).has_monitor
     ebs = Controller(vendor_id=0x1D0F, model="Amazon Elastic Block Store")
-    assert pages_of(ebs, None).amazon_bytes == 4096
+    assert select_pages(ebs, None).amazon_bytes == 4096
     local = Controller(vendor_id=0x1D0F, model="Amazon EC2 NVMe Instance Storage")
-    assert pages_of(local, None).amazon_bytes == 8192
+    assert select_pages(local, None).amazon_bytes == 8192
 
 
-def shown(*names: str) -> list[str]:
-    return lines(latency_of(read_recorded([FOLDER / name for name in names])))
+def format_latency(*names: str) -> list[str]:
+    return format_drive_latency(decode_latency(read_recorded([FOLDER / name for name in names])))
 
 
 def test_report_lines_fit_in_80_columns() -> None:
-    text = shown("instance-storage-log-d0.bin", "ocp-log-c3.bin") + shown("ebs-log-d0.bin")
+    text = format_latency("instance-storage-log-d0.bin", "ocp-log-c3.bin") + format_latency("ebs-log-d0.bin")
     assert all(len(line) <= 80 for line in text)
     whole = " ".join(" ".join(text).split())
     assert "read 100 410 kB 109u..111u 63.0u..129u 127u..257u" in whole
@@ -189,13 +197,13 @@ def test_report_lines_fit_in_80_columns() -> None:
 )
 def test_the_document_is_as_described(names: tuple[str, ...]) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    made = document(latency_of(read_recorded([FOLDER / name for name in names])))
+    made = build_latency_document(decode_latency(read_recorded([FOLDER / name for name in names])))
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(made)))
 
 
 def test_files_without_either_page() -> None:
     with pytest.raises(BadInput, match="no page of a drive's own latency"):
-        latency_of(read_recorded([FOLDER.parent / "counters" / "autoval" / "nvme_smartlog.json"]))
+        decode_latency(read_recorded([FOLDER.parent / "counters" / "autoval" / "nvme_smartlog.json"]))
 
 
 def test_command_reads_recorded_pages(capsys: pytest.CaptureFixture[str]) -> None:

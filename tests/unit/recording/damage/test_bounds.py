@@ -15,32 +15,32 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.fio.kept import kept_report
-from opwatch.recording.coding.blocks import compressed
-from opwatch.recording.coding.columns import packed
-from opwatch.recording.coding.contents import deflated
+from opwatch.fio.recorded import read_fio_report
+from opwatch.recording.coding.blocks import compress_streams
+from opwatch.recording.coding.columns import pack_columns
+from opwatch.recording.coding.contents import deflate_content
 from opwatch.recording.coding.times import CLOCKS
 from opwatch.recording.coding.varints import put_change
 from opwatch.recording.reading import stretches
-from opwatch.recording.reading.notes import kept_notes
-from opwatch.recording.reading.opening import CheckedFile, Damaged
+from opwatch.recording.reading.notes import iterate_notes
+from opwatch.recording.reading.opening import CheckedFile, DamagedError
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.reading.stretches import most_samples, most_streams
-from opwatch.recording.schema import NOTE, PAGE_BYTES, json_text
+from opwatch.recording.reading.stretches import max_samples, max_stream_bytes
+from opwatch.recording.schema import NOTE, PAGE_BYTES, format_json
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Ended, Ticked
 from opwatch.samples.sample import DiskSample
-from tests.fuzz.hostile.long_runs import shifted
+from tests.fuzz.hostile.long_runs import shift_sample
 from tests.fuzz.recordings import GOOD
-from tests.unit.support.recordings import HEADER, record, sealed, short_run
-from tests.unit.support.runs import MadeUpRun, S, a_run
+from tests.unit.support.recordings import HEADER, generate_short_run, record_run, update_checksums
+from tests.unit.support.runs import GeneratedRun, S, generate_run
 
 MIB = 1 << 20
 
 
 @contextmanager
-def memory_below(most: int) -> Iterator[None]:
+def check_memory(most: int) -> Iterator[None]:
     tracemalloc.start()
     try:
         yield
@@ -51,13 +51,13 @@ def memory_below(most: int) -> Iterator[None]:
 
 def read_all(path: Path) -> None:
     with closing(RecordedRun(path)) as run:
-        for _ in run.entries():
+        for _ in run.iter_entries():
             pass
 
 
-def with_frames(path: Path, body: bytes, samples: int) -> None:
+def write_large_frames(path: Path, body: bytes, samples: int) -> None:
     """Give the first minute 500 disks, each with these streams."""
-    record(path, a_run(70))
+    record_run(path, generate_run(70))
     with closing(sqlite3.connect(path)) as connection, connection:
         [(fact,)] = connection.execute("SELECT fact FROM frames LIMIT 1").fetchall()
         connection.execute("DELETE FROM frames WHERE block = 1")
@@ -65,15 +65,15 @@ def with_frames(path: Path, body: bytes, samples: int) -> None:
             row = (1, place, fact, samples, body)
             connection.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, 0)", row)
         connection.execute("UPDATE blocks SET frames = 500 WHERE block = 1")
-        sealed(connection)
+        update_checksums(connection)
 
 
 def test_minute_of_many_long_streams_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
-    with_frames(path, compressed((b"", *[bytes(4 * MIB)] * 4)), samples=1)
+    write_large_frames(path, compress_streams((b"", *[bytes(4 * MIB)] * 4)), samples=1)
     assert path.stat().st_size < 8 * MIB
     with (
-        memory_below(200 * MIB),
+        check_memory(200 * MIB),
         pytest.raises(BadInput, match=r"block 1 stands for .* bytes, which the file has no room for"),
     ):
         read_all(path)
@@ -82,49 +82,49 @@ def test_minute_of_many_long_streams_is_refused(tmp_path: Path) -> None:
 def test_minute_of_many_disks_with_many_samples_is_refused(tmp_path: Path) -> None:
     row = bytearray()
     put_change(row, 0)
-    columns = packed(bytes(row) * CLOCKS * 60_000, CLOCKS)
-    body = compressed((bytes(row) * CLOCKS, b"", b"", b"", b""))
+    columns = pack_columns(bytes(row) * CLOCKS * 60_000, CLOCKS)
+    body = compress_streams((bytes(row) * CLOCKS, b"", b"", b"", b""))
     # A constant column takes no bytes for its rows.
     body = bytes([len(columns)]) + body[1:5] + columns + body[5 + body[0] :]
     path = tmp_path / "run.opw"
-    with_frames(path, body, samples=60_000)
-    with memory_below(200 * MIB), pytest.raises(BadInput, match=r"block 1 has more than .* samples"):
+    write_large_frames(path, body, samples=60_000)
+    with check_memory(200 * MIB), pytest.raises(BadInput, match=r"block 1 has more than .* samples"):
         read_all(path)
 
 
-def events_of(path: Path, sizes: Iterator[int]) -> None:
+def write_events(path: Path, sizes: Iterator[int]) -> None:
     database = NewDatabase(path)
     writer = RecordingWriter(database, HEADER)
-    writer.begin()
+    writer.begin_transaction()
     for size in sizes:
-        writer.event("x", "x" * size, S)
+        writer.add_event("x", "x" * size, S)
     writer.commit()
     database.close()
 
 
-def _numbered(page: bytes, at: int) -> int:
+def _read_integer(page: bytes, at: int) -> int:
     return int.from_bytes(page[at : at + 4])
 
 
-def first_leaf_everywhere(raw: bytearray, root: int) -> None:
+def redirect_leaves(raw: bytearray, root: int) -> None:
     """Redirect every leaf pointer below this page to the first leaf."""
 
-    def page_at(number: int) -> bytes:
+    def get_page(number: int) -> bytes:
         return bytes(raw[(number - 1) * PAGE_BYTES : number * PAGE_BYTES])
 
-    def children(number: int) -> list[tuple[int, int]]:
+    def list_children(number: int) -> list[tuple[int, int]]:
         """Return the pointers of a page: (offset in the file, target page)."""
-        page, begin = page_at(number), (number - 1) * PAGE_BYTES
+        page, begin = get_page(number), (number - 1) * PAGE_BYTES
         cells = [int.from_bytes(page[12 + 2 * at : 14 + 2 * at]) for at in range(int.from_bytes(page[3:5]))]
-        return [(begin + cell, _numbered(page, cell)) for cell in cells]
+        return [(begin + cell, _read_integer(page, cell)) for cell in cells]
 
     leaf = root
-    while page_at(leaf)[0] == 5:
-        leaf = children(leaf)[0][1]
+    while get_page(leaf)[0] == 5:
+        leaf = list_children(leaf)[0][1]
     waiting = [root]
     while waiting:
-        for at, child in children(waiting.pop()):
-            if page_at(child)[0] == 5:
+        for at, child in list_children(waiting.pop()):
+            if get_page(child)[0] == 5:
                 waiting.append(child)
             else:
                 raw[at : at + 4] = leaf.to_bytes(4)
@@ -136,15 +136,15 @@ def redirect_events(path: Path) -> None:
         [(root,)] = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'events'").fetchall()
     raw = bytearray(path.read_bytes())
     assert len(raw) < 3 * MIB
-    first_leaf_everywhere(raw, root)
+    redirect_leaves(raw, root)
     path.write_bytes(raw)
 
 
 def test_many_pointers_to_one_row_give_that_row_once(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
-    events_of(path, iter([2 * MIB, *[300] * 400]))
+    write_events(path, iter([2 * MIB, *[300] * 400]))
     redirect_events(path)
-    with memory_below(20 * MIB), closing(RecordedRun(path)) as run:
+    with check_memory(20 * MIB), closing(RecordedRun(path)) as run:
         assert [len(event.words) for event in run.events] == [2 * MIB, *[300] * 400]
 
 
@@ -157,22 +157,22 @@ def test_many_pointers_to_one_row_of_an_earlier_version_are_refused(tmp_path: Pa
         connection.executemany("INSERT INTO events VALUES (0, 1, 'x', ?, NULL)", rows)
         connection.commit()
     redirect_events(path)
-    with memory_below(20 * MIB), pytest.raises(BadInput, match="table events"):
+    with check_memory(20 * MIB), pytest.raises(BadInput, match="table events"):
         RecordedRun(path)
 
 
 def test_many_clocks_and_notes_are_read_in_the_time_of_their_number(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
-    record(path, a_run(3))
+    record_run(path, generate_run(3))
     with closing(sqlite3.connect(path)) as connection, connection:
         clocks = ((at, 10**18 + 2 * at, 1, 0) for at in range(100_000))
         connection.executemany("INSERT INTO clocks VALUES (?, ?, ?, ?)", clocks)
         notes = ((1, 5 * at, NOTE, "a note", None, 0) for at in range(1, 20_001))
         connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", notes)
-        sealed(connection)
+        update_checksums(connection)
     begin = time.process_time()
     with closing(RecordedRun(path)) as run:
-        notes_there = list(kept_notes(run))
+        notes_there = list(iterate_notes(run))
     assert time.process_time() - begin < 5
     assert len(notes_there) == 20_000
     assert notes_there[7].at
@@ -183,46 +183,46 @@ def test_many_clocks_and_notes_are_read_in_the_time_of_their_number(tmp_path: Pa
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     path = tmp_path / "run.opw"
-    record(path, short_run())
+    record_run(path, generate_short_run())
     return path
 
 
-def change(path: Path, statement: str, *values: object) -> None:
+def execute_change(path: Path, statement: str, *values: object) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute(statement, values).rowcount
-        sealed(connection)
+        update_checksums(connection)
 
 
-def with_others(path: Path, raw: bytes) -> None:
+def replace_others(path: Path, raw: bytes) -> None:
     """Replace the other bodies of the first minute."""
-    change(path, "UPDATE blocks SET others = ? WHERE block = 1", deflated(raw))
+    execute_change(path, "UPDATE blocks SET others = ? WHERE block = 1", deflate_content(raw))
 
 
 @pytest.mark.parametrize("name", ["ops", "counters"])
 def test_samples_of_very_many_counters_are_refused(small: Path, name: str) -> None:
-    names = json_text([f"x{number}" for number in range(1000)])
-    change(small, "UPDATE header SET value = ? WHERE name = ?", names, name)
-    with memory_below(20 * MIB), pytest.raises(BadInput, match=f"table header, {name}"):
+    names = format_json([f"x{number}" for number in range(1000)])
+    execute_change(small, "UPDATE header SET value = ? WHERE name = ?", names, name)
+    with check_memory(20 * MIB), pytest.raises(BadInput, match=f"table header, {name}"):
         read_all(small)
 
 
 def test_minute_of_very_many_entries_is_refused(small: Path) -> None:
-    with_others(small, b"\n".join(b"[%d," % number for number in range(1_500_000)))
-    with memory_below(60 * MIB), pytest.raises(BadInput, match=r"has more than .* entries"):
+    replace_others(small, b"\n".join(b"[%d," % number for number in range(1_500_000)))
+    with check_memory(60 * MIB), pytest.raises(BadInput, match=r"has more than .* entries"):
         read_all(small)
 
 
 def test_look_with_very_many_large_answers_is_refused(tmp_path: Path) -> None:
-    path, run = tmp_path / "run.opw", MadeUpRun(1)
-    look = run.look("nvme0n1", 1)
+    path, run = tmp_path / "run.opw", GeneratedRun(1)
+    look = run.make_poll_entry("nvme0n1", 1)
     answers = [
         replace(look.sample.answers[0], answer=number.to_bytes(2) + bytes(4 * MIB - 2))
         for number in range(60)
     ]
-    record(
-        path, [run.begin(0, "nvme0n1"), replace(look, sample=replace(look.sample, answers=tuple(answers)))]
+    record_run(
+        path, [run.add_disk(0, "nvme0n1"), replace(look, sample=replace(look.sample, answers=tuple(answers)))]
     )
-    with memory_below(150 * MIB), pytest.raises(BadInput, match="contents stand for more bytes"):
+    with check_memory(150 * MIB), pytest.raises(BadInput, match="contents stand for more bytes"):
         read_all(path)
 
 
@@ -232,13 +232,13 @@ def test_slow_request_that_is_referred_to_twice_is_refused(small: Path) -> None:
     lines = zlib.decompress(raw, -15).split(b"\n")
     [at] = [at for at, line in enumerate(lines) if b'"Slowed"' in line and b"[1,2," in line]
     lines[at] = lines[at].replace(b"[1,2,", b"[1,1,")
-    change(small, "UPDATE blocks SET others = ? WHERE block = 2", deflated(b"\n".join(lines)))
+    execute_change(small, "UPDATE blocks SET others = ? WHERE block = 2", deflate_content(b"\n".join(lines)))
     with pytest.raises(BadInput, match="slow request 1 comes after 1"):
         read_all(small)
 
 
 def test_streams_of_the_first_version_are_bounded(tmp_path: Path) -> None:
-    path, part = tmp_path / "run.opw", deflated(bytes(4 * MIB))
+    path, part = tmp_path / "run.opw", deflate_content(bytes(4 * MIB))
     path.write_bytes(gzip.decompress((GOOD / "1.opw.gz").read_bytes()))
     blob = len(part).to_bytes(4, "little") * 4 + part * 4
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -246,7 +246,7 @@ def test_streams_of_the_first_version_are_bounded(tmp_path: Path) -> None:
         connection.execute("DELETE FROM frames WHERE block = ?", (block,))
         rows = [(block, place, fact, 1, blob, blob) for place in range(8)]
         connection.executemany("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?)", rows)
-    with memory_below(100 * MIB), pytest.raises(BadInput, match="which the file has no room for"):
+    with check_memory(100 * MIB), pytest.raises(BadInput, match="which the file has no room for"):
         read_all(path)
 
 
@@ -254,8 +254,8 @@ def test_very_many_entries_that_were_not_compressed_are_refused(small: Path) -> 
     with closing(sqlite3.connect(small)) as connection, connection:
         rows = ((number, 0, 1, b"\0\0\0\0\0", 0) for number in range(100, 80_000))
         connection.executemany("INSERT INTO tail VALUES (?, ?, ?, ?, ?)", rows)
-        sealed(connection)
-    with memory_below(40 * MIB), pytest.raises(BadInput, match=r"table tail has more than .* rows"):
+        update_checksums(connection)
+    with check_memory(40 * MIB), pytest.raises(BadInput, match=r"table tail has more than .* rows"):
         read_all(small)
 
 
@@ -264,8 +264,8 @@ def test_very_many_rare_entries_are_refused(small: Path) -> None:
         [(last,)] = connection.execute("SELECT max(last) FROM blocks").fetchall()
         rows = ((number, "Blinded", 1, "[5]", 0) for number in range(last + 1, last + 40_000))
         connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
-        sealed(connection)
-    with memory_below(40 * MIB), pytest.raises(BadInput, match=r"a minute has more than .* entries"):
+        update_checksums(connection)
+    with check_memory(40 * MIB), pytest.raises(BadInput, match=r"a minute has more than .* entries"):
         read_all(small)
 
 
@@ -274,13 +274,13 @@ def test_report_of_fio_that_takes_much_memory_is_refused(tmp_path: Path) -> None
     report = b'{"fio version": "fio-3.33", "jobs": [' + b",".join([b"{}"] * 1_000_000) + b"]}"
     database = NewDatabase(path)
     writer = RecordingWriter(database, HEADER)
-    writer.begin()
-    writer.keep_file("fio/report.json", report, S)
+    writer.begin_transaction()
+    writer.add_file("fio/report.json", report, S)
     writer.commit()
     database.close()
     refused = pytest.raises(BadInput, match="more than 96 MiB of memory")
-    with closing(RecordedRun(path)) as run, memory_below(40 * MIB), refused:
-        kept_report(run)
+    with closing(RecordedRun(path)) as run, check_memory(40 * MIB), refused:
+        read_fio_report(run)
 
 
 @pytest.mark.parametrize("room", ["_SAMPLES", "_STREAMS"])
@@ -288,7 +288,7 @@ def test_more_samples_than_a_file_has_room_for_are_refused(
     small: Path, monkeypatch: pytest.MonkeyPatch, room: str
 ) -> None:
     read_all(small)
-    bound = most_samples if room == "_SAMPLES" else most_streams
+    bound = max_samples if room == "_SAMPLES" else max_stream_bytes
     with closing(CheckedFile(small)) as file:
         monkeypatch.setattr(stretches, room, getattr(stretches, room) - bound(file) + 4)
     with pytest.raises(BadInput, match=r"the file has no room for|than the file has room for"):
@@ -297,15 +297,18 @@ def test_more_samples_than_a_file_has_room_for_are_refused(
 
 def test_idle_disks_have_room_in_their_file(tmp_path: Path) -> None:
     """Imported disks without requests have the smallest samples."""
-    path, run = tmp_path / "run.opw", MadeUpRun(1)
-    began = [run.begin(place, f"sd{place}") for place in range(24)]
+    path, run = tmp_path / "run.opw", GeneratedRun(1)
+    began = [run.add_disk(place, f"sd{place}") for place in range(24)]
     samples = {place: one.sample for place, one in enumerate(began)}
 
-    def at(second: int) -> dict[int, DiskSample]:
-        return {place: shifted(sample, second * S) for place, sample in samples.items()}
+    def shift_samples(second: int) -> dict[int, DiskSample]:
+        return {place: shift_sample(sample, second * S) for place, sample in samples.items()}
 
-    entries = [replace(one, sample=at(0)[one.place], discards=None, owners=None) for one in began]
-    record(path, [*entries, *(Ticked(at(second)) for second in range(1, 300)), Ended(at(300))])
+    entries = [replace(one, sample=shift_samples(0)[one.place], discards=None, owners=None) for one in began]
+    record_run(
+        path,
+        [*entries, *(Ticked(shift_samples(second)) for second in range(1, 300)), Ended(shift_samples(300))],
+    )
     read_all(path)
 
 
@@ -314,15 +317,15 @@ def test_page_that_claims_more_memory_than_there_can_be_is_damaged(
 ) -> None:
     """SQLite raises MemoryError for some damaged schema pages."""
 
-    def claims(*_: object) -> None:
+    def raise_memory_error(*_: object) -> None:
         raise MemoryError
 
     # Without checksums, rows cannot be collected from the pages.
     small.write_bytes(gzip.decompress((GOOD / "5.opw.gz").read_bytes()))
     with closing(RecordedRun(small)) as run:
-        monkeypatch.setattr(CheckedFile, "_check_tables", claims)
-        assert list(run.entries())
-    with pytest.raises(Damaged, match=r"run.opw cannot be read: a page claims more"):
+        monkeypatch.setattr(CheckedFile, "_check_tables", raise_memory_error)
+        assert list(run.iter_entries())
+    with pytest.raises(DamagedError, match=r"run.opw cannot be read: a page claims more"):
         RecordedRun(small)
 
 

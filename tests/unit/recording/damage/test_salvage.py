@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.recording.reading.opening import Damaged
+from opwatch.recording.reading.opening import DamagedError
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.salvage import collected
-from opwatch.recording.schema import INDEXES, PAGE_BYTES, has_check, tables
+from opwatch.recording.schema import INDEXES, PAGE_BYTES, has_check, list_tables
 from opwatch.samples.entries import Ended, NotWatched, RunEntry
-from opwatch.samples.entry_parts import samples_in
+from opwatch.samples.entry_parts import get_samples
 from opwatch.samples.sample import DiskSample
 from opwatch.tools import cli
-from tests.unit.support.recordings import record
-from tests.unit.support.runs import MadeUpRun, a_run
+from tests.unit.support.recordings import record_run
+from tests.unit.support.runs import GeneratedRun, generate_run
 
 Known = dict[tuple[int, int], DiskSample]
 _INTERIOR = (2, 5)
@@ -30,14 +30,14 @@ _INTERIOR = (2, 5)
 
 def read(path: Path) -> list[RunEntry]:
     with closing(RecordedRun(path)) as run:
-        return list(run.entries())
+        return list(run.iter_entries())
 
 
 def samples_of(entries: list[RunEntry]) -> Known:
     return {
         (place, sample.reading.sample.end_ns): sample
         for entry in entries
-        for place, sample in samples_in(entry).items()
+        for place, sample in get_samples(entry).items()
     }
 
 
@@ -51,21 +51,21 @@ def gaps(entries: list[RunEntry]) -> list[str]:
 
 def long_run() -> Iterator[RunEntry]:
     """Two disks for eight minutes, a sample every three seconds."""
-    run = MadeUpRun(7)
-    yield run.begin(0, "nvme0n1")
-    yield run.begin(1, "sda")
+    run = GeneratedRun(7)
+    yield run.add_disk(0, "nvme0n1")
+    yield run.add_disk(1, "sda")
     for number in range(160):
-        run.sleep(2)
-        yield run.tick([0, 1])
+        run.advance_time(2)
+        yield run.make_interval_entry([0, 1])
         if number % 15 == 0:
-            yield run.look("nvme0n1", number)
-    yield run.end([0, 1])
+            yield run.make_poll_entry("nvme0n1", number)
+    yield run.make_end_entry([0, 1])
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whole") / "run.opw"
-    record(path, long_run())
+    record_run(path, long_run())
     return path
 
 
@@ -101,7 +101,7 @@ def inner_pages(path: Path, names: list[str]) -> list[int]:
 def rows_left(whole: Path, length: int, path: Path) -> dict[str, set[int]]:
     """The rows of each table that need no page after this length, apart from interior pages. SQLite finds
     them in a file that still has all interior pages."""
-    raw, interior = whole.read_bytes(), inner_pages(whole, [*tables()])
+    raw, interior = whole.read_bytes(), inner_pages(whole, [*list_tables()])
     kept = bytearray(raw[:length] + bytes(len(raw) - length))
     for number in interior:
         page = page_of(raw, number)
@@ -115,7 +115,7 @@ def rows_left(whole: Path, length: int, path: Path) -> dict[str, set[int]]:
     path.write_bytes(kept)
     left: dict[str, set[int]] = {}
     with closing(sqlite3.connect(whole)) as good, closing(sqlite3.connect(path)) as cut:
-        for table in filter(has_check, tables()):
+        for table in filter(has_check, list_tables()):
             left[table] = set()
             for rowid, *row in good.execute(f"SELECT rowid, * FROM {table}"):
                 with contextlib.suppress(sqlite3.DatabaseError):
@@ -168,8 +168,8 @@ def test_cut_file_shows_all_whole_minutes_before_the_cut(
         return
     with closing(RecordedRun(path)) as run:
         entries = []
-        with contextlib.suppress(Damaged):
-            for entry in run.entries():
+        with contextlib.suppress(DamagedError):
+            for entry in run.iter_entries():
                 entries.append(entry)
     there = samples_of(entries)
     assert f"its last {len(raw) - length} bytes are missing" in gaps(entries)[0]
@@ -179,7 +179,7 @@ def test_cut_file_shows_all_whole_minutes_before_the_cut(
     assert there == good or len(gaps(entries)) >= 2
 
 
-@pytest.mark.parametrize("table", [*tables(), *INDEXES])
+@pytest.mark.parametrize("table", [*list_tables(), *INDEXES])
 @pytest.mark.parametrize("kind", ["zeros", "flips"])
 def test_values_are_right_and_nearly_all_there_without_an_interior_page(
     whole: Path, good: Known, tmp_path: Path, table: str, kind: str
@@ -262,7 +262,7 @@ def test_file_without_the_row_of_its_end_is_not_reported_as_killed(
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recorder that was killed in its fourth minute: old rows of `tail` are on free pages."""
     path = tmp_path_factory.mktemp("killed") / "run.opw"
-    record(path, list(a_run(220))[:-1], is_ended=False)
+    record_run(path, list(generate_run(220))[:-1], is_ended=False)
     return path
 
 
@@ -272,7 +272,7 @@ def test_rows_that_were_deleted_do_not_come_back(killed: Path, tmp_path: Path) -
         [(tail,)] = connection.execute("SELECT count(*) FROM tail")
     assert tail > 50
     path = tmp_path / "run.opw"
-    for number in [*inner_pages(killed, [*tables(), *INDEXES]), 2, 105, 208]:
+    for number in [*inner_pages(killed, [*list_tables(), *INDEXES]), 2, 105, 208]:
         if raw[(number - 1) * PAGE_BYTES] == 13:
             continue
         path.write_bytes(raw[: (number - 1) * PAGE_BYTES] + bytes(PAGE_BYTES) + raw[number * PAGE_BYTES :])
@@ -284,7 +284,7 @@ def test_rows_that_were_deleted_do_not_come_back(killed: Path, tmp_path: Path) -
 
 def test_log_of_a_killed_recorder_is_applied_first(tmp_path: Path) -> None:
     path, copy = tmp_path / "run.opw", tmp_path / "copy.opw"
-    record(path, a_run(130))
+    record_run(path, generate_run(130))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL").fetchall()
         connection.execute("PRAGMA wal_autocheckpoint=0").fetchall()

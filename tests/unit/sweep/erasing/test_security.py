@@ -13,21 +13,21 @@ from opwatch.sweep.ata.commands import (
     ERASE_UNIT,
     SET_PASSWORD,
     UNLOCK,
-    security_command,
+    make_security_command,
 )
 from opwatch.sweep.ata.offers import decode_identify
 from opwatch.sweep.ata.security import (
     AtaSecurity,
     EraseTime,
-    by_hand,
     decode_security,
-    password_page,
-    security_refusal,
+    find_security_refusal,
+    format_unlock_commands,
+    make_password_page,
 )
 from opwatch.sweep.journal.undo import PasswordUndo, parse_undo
 
 
-def identified(**words: int) -> bytes:
+def encode_identify(**words: int) -> bytes:
     """Return IDENTIFY DEVICE with the given words, for a drive with valid words 82 and 85."""
     raw = bytearray(512)
     for name, value in ({"w82": 2, "w83": 0x4000, "w87": 0x4000} | words).items():
@@ -40,16 +40,16 @@ ABLE = AtaSecurity(is_supported=True, has_state=True)
 
 
 def test_each_security_bit_is_decoded() -> None:
-    assert decode_security(identified(w128=0x01)) == ABLE
-    all_set = decode_security(identified(w128=0x3F))
+    assert decode_security(encode_identify(w128=0x01)) == ABLE
+    all_set = decode_security(encode_identify(w128=0x3F))
     assert (all_set.has_password, all_set.is_locked, all_set.is_frozen) == (True, True, True)
     assert (all_set.is_expired, all_set.has_enhanced) == (True, True)
-    assert decode_identify(identified(w128=0x21)).security.has_enhanced
+    assert decode_identify(encode_identify(w128=0x21)).security.has_enhanced
     # Either word can report a password.
-    assert decode_security(identified(w85=2, w128=1)).has_password
-    assert not decode_security(identified(w85=2, w87=0xFFFF, w128=1)).has_password
+    assert decode_security(encode_identify(w85=2, w128=1)).has_password
+    assert not decode_security(encode_identify(w85=2, w87=0xFFFF, w128=1)).has_password
     # Word 83 declares word 82 invalid.
-    assert not decode_security(identified(w83=0xFFFF, w128=1)).is_supported
+    assert not decode_security(encode_identify(w83=0xFFFF, w128=1)).is_supported
     with pytest.raises(BadInput, match="IDENTIFY DEVICE of 511 bytes"):
         decode_security(bytes(511))
 
@@ -70,8 +70,8 @@ def test_each_security_bit_is_decoded() -> None:
     ],
 )
 def test_a_time_is_in_two_minutes_of_8_or_of_15_bits(word: int, minutes: int | None, is_more: bool) -> None:
-    assert decode_security(identified(w128=1, w89=word)).normal == EraseTime(minutes, is_more)
-    assert decode_security(identified(w128=1, w90=word)).enhanced == EraseTime(minutes, is_more)
+    assert decode_security(encode_identify(w128=1, w89=word)).normal == EraseTime(minutes, is_more)
+    assert decode_security(encode_identify(w128=1, w90=word)).enhanced == EraseTime(minutes, is_more)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_time_is_in_two_minutes_of_8_or_of_15_bits(word: int, minutes: int | N
 def test_erase_timeout_exceeds_the_reported_time(
     time: EraseTime, seconds: float | None, patience_s: int, text: str
 ) -> None:
-    assert (time.seconds, time.patience_s, str(time)) == (seconds, patience_s, text)
+    assert (time.seconds, time.timeout_s, str(time)) == (seconds, patience_s, text)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_erase_timeout_exceeds_the_reported_time(
 def test_the_enhanced_erase_is_for_drives_that_have_no_other(
     w89: int, w90: int, w128: int, is_enhanced: bool, minutes: int | None
 ) -> None:
-    security = decode_security(identified(w89=w89, w90=w90, w128=w128))
-    assert (security.is_enhanced_alone, security.time.minutes) == (is_enhanced, minutes)
-    assert ("enhanced" in security.what) == is_enhanced
+    security = decode_security(encode_identify(w89=w89, w90=w90, w128=w128))
+    assert (security.has_only_enhanced, security.erase_time.minutes) == (is_enhanced, minutes)
+    assert ("enhanced" in security.erase_description) == is_enhanced
 
 
 @pytest.mark.parametrize(
@@ -125,24 +125,27 @@ def test_the_enhanced_erase_is_for_drives_that_have_no_other(
     ],
 )
 def test_security_refusal_names_the_reason(words: dict[str, int], why: str | None) -> None:
-    refused = security_refusal(decode_security(identified(**words)), "sda")
+    refused = find_security_refusal(decode_security(encode_identify(**words)), "sda")
     assert refused is None if why is None else why in (refused or "")
 
 
 def test_commands_match_the_standard() -> None:
-    assert security_command(ERASE_PREPARE).hex() == "850620" + "00" * 10 + "40f300"
+    assert make_security_command(ERASE_PREPARE).hex() == "850620" + "00" * 10 + "40f300"
     for command, code in ((SET_PASSWORD, "f1"), (UNLOCK, "f2"), (ERASE_UNIT, "f4"), (DISABLE_PASSWORD, "f6")):
         # A sector to the drive, counted in blocks, with registers returned.
-        assert security_command(command).hex() == "850a26000000" + "01" + "00" * 6 + "40" + code + "00"
+        assert make_security_command(command).hex() == "850a26000000" + "01" + "00" * 6 + "40" + code + "00"
 
 
 def test_the_password_is_the_users_at_level_high_and_no_secret() -> None:
-    page = password_page()
+    page = make_password_page()
     # The bytes that hdparm sends: the password, then zero bytes.
     assert page == b"\0\0opwatch" + bytes(503)
-    assert password_page(is_enhanced=True) == b"\2\0opwatch" + bytes(503)
-    assert re.findall(r"--security-(\w+) opwatch /dev/sdx", by_hand("sdx")) == ["unlock", "disable"]
-    assert by_hand("sdx").count("--user-master u ") == 2
+    assert make_password_page(is_enhanced=True) == b"\2\0opwatch" + bytes(503)
+    assert re.findall(r"--security-(\w+) opwatch /dev/sdx", format_unlock_commands("sdx")) == [
+        "unlock",
+        "disable",
+    ]
+    assert format_unlock_commands("sdx").count("--user-master u ") == 2
 
 
 def test_journal_keeps_the_password_kind() -> None:

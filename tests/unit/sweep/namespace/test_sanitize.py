@@ -27,39 +27,39 @@ from opwatch.counters.decode.sanitize_log import (
 from opwatch.errors import OpwatchError
 from opwatch.sweep.namespace.sanitize import (
     SanitizeOffer,
-    reasons_against_sanitize,
-    sanitize_action,
-    sanitize_failure,
-    sanitize_progress,
+    choose_sanitize_action,
+    find_sanitize_failure,
+    format_sanitize_progress,
+    list_sanitize_objections,
 )
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 RESUME = "opwatch sweep resume X"
 
 
-def page(name: str, kind: str = "good") -> bytes:
+def read_page(name: str, kind: str = "good") -> bytes:
     """Return a fixture's page, padded with zeros."""
     return bytes.fromhex((FIXTURES / kind / "guard" / f"sanitize-{name}.hex").read_text()).ljust(
         LENGTH, b"\0"
     )
 
 
-def log(name: str) -> SanitizeLog:
-    return decode_sanitize_log(page(name))
+def read_log(name: str) -> SanitizeLog:
+    return decode_sanitize_log(read_page(name))
 
 
 DRIVE = Controller(can_sanitize=True, erases_blocks=True, erases_keys=True, most_namespaces=1)
-OFFER = SanitizeOffer(DRIVE, Namespace(lba_bytes=512), 1, (1,), log("never"))
+OFFER = SanitizeOffer(DRIVE, Namespace(lba_bytes=512), 1, (1,), read_log("never"))
 
 
 def test_sanitize_log_has_progress_and_last_result() -> None:
-    assert log("never") == SanitizeLog(SanitizeState.NEVER, None, 0, {BLOCK_ERASE: 180, CRYPTO_ERASE: 2})
-    under_way = log("under-way")
+    assert read_log("never") == SanitizeLog(SanitizeState.NEVER, None, 0, {BLOCK_ERASE: 180, CRYPTO_ERASE: 2})
+    under_way = read_log("under-way")
     assert (under_way.state, under_way.progress_ratio) == (SanitizeState.UNDER_WAY, 0.25)
     assert (under_way.action, under_way.seconds[BLOCK_ERASE]) == (BLOCK_ERASE, 5400)
     # Global Data Erased is a flag next to the state, not a state.
-    assert (log("done").state, log("done").action) == (SanitizeState.DONE, CRYPTO_ERASE)
-    assert (log("failed").state, log("failed").progress_ratio) == (SanitizeState.FAILED, None)
+    assert (read_log("done").state, read_log("done").action) == (SanitizeState.DONE, CRYPTO_ERASE)
+    assert (read_log("failed").state, read_log("failed").progress_ratio) == (SanitizeState.FAILED, None)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_sanitize_log_has_progress_and_last_result() -> None:
 )
 def test_a_page_that_is_damaged_or_unknown_is_refused(name: str, why: str) -> None:
     with pytest.raises(BadPage, match=why):
-        decode_sanitize_log(page(name, "bad"))
+        decode_sanitize_log(read_page(name, "bad"))
     with pytest.raises(BadPage, match="511 bytes"):
-        decode_sanitize_log(page("never")[:511])
+        decode_sanitize_log(read_page("never")[:511])
 
 
 @given(st.binary(max_size=600))
@@ -79,7 +79,7 @@ def test_any_page_is_decoded_or_refused(raw: bytes) -> None:
     except BadPage:
         assert len(raw) < LENGTH or not any(raw[:LENGTH]) or raw[2] & 7 > 4 or set(raw[:LENGTH]) == {255}
     else:
-        assert sanitize_progress(read)
+        assert format_sanitize_progress(read)
 
 
 @pytest.mark.parametrize(
@@ -94,28 +94,32 @@ def test_any_page_is_decoded_or_refused(raw: bytes) -> None:
         (replace(OFFER, namespace=Namespace(is_shared=True)), "(NMIC)"),
         (replace(OFFER, namespaces=(1, 3)), "there are 1, 3"),
         (replace(OFFER, namespaces=()), "there are none"),
-        (replace(OFFER, log=log("under-way")), "is being sanitized already"),
-        (replace(OFFER, log=log("failed")), "refuses reads and writes until that succeeds"),
+        (replace(OFFER, log=read_log("under-way")), "is being sanitized already"),
+        (replace(OFFER, log=read_log("failed")), "refuses reads and writes until that succeeds"),
     ],
 )
 def test_objections_to_a_sanitize_are_reported(offer: SanitizeOffer, why: str) -> None:
-    [reason] = reasons_against_sanitize(offer)
+    [reason] = list_sanitize_objections(offer)
     assert why in reason
 
 
 def test_block_erase_is_preferred() -> None:
-    assert reasons_against_sanitize(OFFER) == reasons_against_sanitize(replace(OFFER, log=log("done"))) == []
-    assert sanitize_action(DRIVE) == BLOCK_ERASE
-    assert sanitize_action(replace(DRIVE, erases_blocks=False)) == CRYPTO_ERASE
-    assert sanitize_action(Controller(can_sanitize=True)) == 0
+    assert (
+        list_sanitize_objections(OFFER)
+        == list_sanitize_objections(replace(OFFER, log=read_log("done")))
+        == []
+    )
+    assert choose_sanitize_action(DRIVE) == BLOCK_ERASE
+    assert choose_sanitize_action(replace(DRIVE, erases_blocks=False)) == CRYPTO_ERASE
+    assert choose_sanitize_action(Controller(can_sanitize=True)) == 0
 
 
 def test_sanitize_progress_is_reported() -> None:
-    assert sanitize_progress(log("under-way")) == (
+    assert format_sanitize_progress(read_log("under-way")) == (
         "the drive is sanitizing itself (block erase), 25.0 %, which takes 1.5 h in all as it says itself"
     )
-    without = replace(log("under-way"), seconds={})
-    assert sanitize_progress(without) == "the drive is sanitizing itself (block erase), 25.0 %"
+    without = replace(read_log("under-way"), seconds={})
+    assert format_sanitize_progress(without) == "the drive is sanitizing itself (block erase), 25.0 %"
 
 
 @pytest.mark.parametrize(
@@ -132,14 +136,14 @@ def test_sanitize_progress_is_reported() -> None:
     ],
 )
 def test_only_the_requested_action_counts_as_success(name: str, action: int, why: str | None) -> None:
-    failure = sanitize_failure(log(name), action, "nvme7", RESUME)
+    failure = find_sanitize_failure(read_log(name), action, "nvme7", RESUME)
     assert failure is None if why is None else why in (failure or "")
 
 
-def controller_that_says(*answers: SanitizeLog | Exception) -> HeldController:
+def make_controller(*answers: SanitizeLog | Exception) -> HeldController:
     """A controller that returns these log pages in turn."""
     controller = SimpleNamespace(
-        name="nvme7", identified=DRIVE, fileno=lambda: 5, sanitize_log=Mock(side_effect=answers)
+        name="nvme7", identified=DRIVE, fileno=lambda: 5, read_sanitize_log=Mock(side_effect=answers)
     )
     return cast("HeldController", controller)
 
@@ -148,11 +152,15 @@ def test_sanitize_is_awaited_across_a_reset(monkeypatch: pytest.MonkeyPatch) -> 
     sent, shown = Mock(), Mock()
     monkeypatch.setattr(sanitizing, "sanitize_drive", sent)
     monkeypatch.setattr(sanitizing, "_POLL_S", 0)
-    done = replace(log("done"), action=BLOCK_ERASE)
-    controller = controller_that_says(log("under-way"), OpwatchError("no answer"), log("under-way"), done)
-    sanitizing.sanitize(controller, shown, RESUME)
+    done = replace(read_log("done"), action=BLOCK_ERASE)
+    controller = make_controller(
+        read_log("under-way"), OpwatchError("no answer"), read_log("under-way"), done
+    )
+    sanitizing.run_sanitize(controller, shown, RESUME)
     sent.assert_called_once_with(5, BLOCK_ERASE)
-    assert [call.args[0] for call in shown.call_args_list] == [sanitize_progress(log("under-way"))] * 2
+    assert [call.args[0] for call in shown.call_args_list] == [
+        format_sanitize_progress(read_log("under-way"))
+    ] * 2
 
 
 def test_a_drive_that_does_not_answer_any_more_is_left_with_its_words(
@@ -161,8 +169,8 @@ def test_a_drive_that_does_not_answer_any_more_is_left_with_its_words(
     monkeypatch.setattr(sanitizing, "sanitize_drive", Mock())
     monkeypatch.setattr(sanitizing, "_POLL_S", 0)
     monkeypatch.setattr(sanitizing, "_PATIENCE_S", -1)
-    controller = controller_that_says(OpwatchError("log page 81h: no such device"))
+    controller = make_controller(OpwatchError("log page 81h: no such device"))
     with pytest.raises(OpwatchError, match="no such device; the drive goes on with it by itself; once nvme"):
-        sanitizing.sanitize(controller, Mock(), RESUME)
+        sanitizing.run_sanitize(controller, Mock(), RESUME)
     with pytest.raises(OpwatchError, match="refuses reads and writes until one succeeds"):
-        sanitizing.sanitize(controller_that_says(log("failed")), Mock(), RESUME)
+        sanitizing.run_sanitize(make_controller(read_log("failed")), Mock(), RESUME)

@@ -14,14 +14,14 @@ import pytest
 
 from opwatch.sinks.owners.table import Sort
 from opwatch.tools.cli import main
-from opwatch.tools.keys.keyboard import ENTER, ESCAPE, Keyboard, has_keyboard, keys_of
+from opwatch.tools.keys.keyboard import ENTER, ESCAPE, Keyboard, has_keyboard, split_keys
 from opwatch.tools.keys.owner_keys import OwnerKeys
 
 
-def after(*keys: str) -> OwnerKeys:
+def press_keys(*keys: str) -> OwnerKeys:
     choice = OwnerKeys(Sort.BYTES)
     for key in keys:
-        choice.press(key)
+        choice.handle_key(key)
     return choice
 
 
@@ -29,33 +29,33 @@ def after(*keys: str) -> OwnerKeys:
     ("key", "sort"), [("b", Sort.BYTES), ("r", Sort.REQUESTS), ("t", Sort.TIME), ("l", Sort.LATENCY)]
 )
 def test_each_order_has_a_key(key: str, sort: Sort) -> None:
-    assert after("l", key).sort is sort
-    chosen = [text for text, _ in after(key).spans() if "[" in text]
+    assert press_keys("l", key).sort is sort
+    chosen = [text for text, _ in press_keys(key).build_spans() if "[" in text]
     assert chosen == [f"{key} [{sort.value}]"]
 
 
 def test_a_filter_is_typed_and_kept_until_escape() -> None:
-    assert after("/", *"fioq", "backspace").words == "fio"
-    assert after("/", *"fio").is_typing
-    kept = after("/", *"fio", ENTER, "t")
+    assert press_keys("/", *"fioq", "backspace").words == "fio"
+    assert press_keys("/", *"fio").is_typing
+    kept = press_keys("/", *"fio", ENTER, "t")
     assert (kept.words, kept.is_typing, kept.sort) == ("fio", False, Sort.TIME)
     # During input of a filter, letters belong to the filter.
-    assert after("/", "t", "q") == OwnerKeys(Sort.BYTES, "tq", is_typing=True)
-    assert after("/", *"fio", ENTER, ESCAPE) == OwnerKeys(Sort.BYTES)
-    assert after("/", *"fio", ESCAPE) == OwnerKeys(Sort.BYTES)
-    assert len(after("/", *"x" * 500).words) < 80
+    assert press_keys("/", "t", "q") == OwnerKeys(Sort.BYTES, "tq", is_typing=True)
+    assert press_keys("/", *"fio", ENTER, ESCAPE) == OwnerKeys(Sort.BYTES)
+    assert press_keys("/", *"fio", ESCAPE) == OwnerKeys(Sort.BYTES)
+    assert len(press_keys("/", *"x" * 500).words) < 80
 
 
 def test_q_ends_and_other_keys_are_ignored() -> None:
-    assert after("q").is_over
-    assert after("z", "backspace", ENTER, "up") == OwnerKeys(Sort.BYTES)
+    assert press_keys("q").is_over
+    assert press_keys("z", "backspace", ENTER, "up") == OwnerKeys(Sort.BYTES)
 
 
 def test_sequences_are_no_keys() -> None:
-    assert list(keys_of("\x1b[A")) == []
-    assert list(keys_of("r\x1b[1;5Cx\x1bOP")) == ["r", "x"]
-    assert list(keys_of("\x1b")) == [ESCAPE]
-    assert list(keys_of("aö\r\x7f\x00\x07")) == ["a", "ö", ENTER, "backspace"]
+    assert list(split_keys("\x1b[A")) == []
+    assert list(split_keys("r\x1b[1;5Cx\x1bOP")) == ["r", "x"]
+    assert list(split_keys("\x1b")) == [ESCAPE]
+    assert list(split_keys("aö\r\x7f\x00\x07")) == ["a", "ö", ENTER, "backspace"]
 
 
 def test_a_wrong_order_names_the_valid_ones(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,13 +96,13 @@ def test_terminal_settings_are_restored() -> None:
         os.execv(sys.executable, [sys.executable, "-c", _SCRIPT])
     before = termios.tcgetattr(terminal)
 
-    def flags() -> int:
+    def get_flags() -> int:
         return int(termios.tcgetattr(terminal)[3]) & (termios.ECHO | termios.ICANON)
 
     written = b""
     while b"ready" not in written:
         written += os.read(terminal, 4096)
-    assert flags() == 0
+    assert get_flags() == 0
     os.write(terminal, "aö\x1b[Bq".encode())
     time.sleep(0.1)
     os.write(terminal, b"q")

@@ -9,38 +9,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.sinks.trim_audit import document, lines
-from opwatch.trim.audit.accounts import Account, Bearing, Counts, judge
+from opwatch.sinks.trim_audit import build_audit_document, format_audit
+from opwatch.trim.audit.accounts import Account, CounterEvidence, CounterMeaning, judge_account
 from opwatch.trim.audit.audit import Audit, AuditEvidence, Held, ReadBack, Verdict
-from opwatch.trim.audit.flow import Flow, Stage, Trace, Who
-from opwatch.trim.audit.ledger import audit
+from opwatch.trim.audit.flow import Flow, SenderKind, Stage, Trace
+from opwatch.trim.audit.ledger import build_audit
 from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.stack.layers import Kind
 from opwatch.trim.stale.sentinel import ReadsAs
-from tests.unit.support.trim_evidence import evidence, extents, flow, layer, read_on, stack, through
+from tests.unit.support.trim_evidence import (
+    make_disk_flows,
+    make_evidence,
+    make_extent_flow,
+    make_flow,
+    make_layer,
+    make_read_back,
+    make_stack,
+)
 
 MIB = 1 << 20
-DISK = layer("sda", "8:0", provisioning_mode="unmap")
+DISK = make_layer("sda", "8:0", provisioning_mode="unmap")
 
 
-def trace(n_bytes: int = 100 * MIB, whole: int | None = None) -> Trace:
-    return Trace(tuple(through("sda", "8:0", n_bytes, whole)))
+def make_trace(n_bytes: int = 100 * MIB, whole: int | None = None) -> Trace:
+    return Trace(tuple(make_disk_flows("sda", "8:0", n_bytes, whole)))
 
 
-def account(before: int, after: int | None, counts: Counts = Counts.TRIMMED, unit: int = 512) -> Account:
+def make_account(
+    before: int, after: int | None, counts: CounterMeaning = CounterMeaning.TRIMMED, unit: int = 512
+) -> Account:
     return Account("sda", "log CAh E5", counts, unit, before, after)
 
 
 def test_count_that_equals_completed_bytes_is_proof() -> None:
-    judged = judge(account(1000, 1000 + 100 * MIB // 512), trace())
-    assert judged.bearing is Bearing.PROVES
+    judged = judge_account(make_account(1000, 1000 + 100 * MIB // 512), make_trace())
+    assert judged.bearing is CounterEvidence.PROVES
     assert f"{100 * MIB} B" in judged.words
 
 
 def test_whole_granules_are_proof_as_well() -> None:
     """The drive counts the bytes freed, not the bytes requested."""
-    judged = judge(account(0, 90 * MIB // 512), trace(100 * MIB, 90 * MIB))
-    assert judged.bearing is Bearing.PROVES
+    judged = judge_account(make_account(0, 90 * MIB // 512), make_trace(100 * MIB, 90 * MIB))
+    assert judged.bearing is CounterEvidence.PROVES
 
 
 @pytest.mark.parametrize(
@@ -54,93 +64,105 @@ def test_whole_granules_are_proof_as_well() -> None:
     ],
 )
 def test_other_counts_are_silent(before: int, after: int | None, words: str) -> None:
-    judged = judge(account(before, after), trace())
-    assert judged.bearing is Bearing.SILENT
+    judged = judge_account(make_account(before, after), make_trace())
+    assert judged.bearing is CounterEvidence.SILENT
     assert words in judged.words
 
 
 def test_count_without_a_trim_is_no_proof() -> None:
-    assert judge(account(5, 5), Trace(())).bearing is Bearing.SILENT
+    assert judge_account(make_account(5, 5), Trace(())).bearing is CounterEvidence.SILENT
 
 
 def test_a_failed_discard_is_not_counted() -> None:
-    flows = (*through("sda", "8:0", 60 * MIB), flow(Stage.DONE, "8:0", 40 * MIB, disk="sda", status=10))
-    assert judge(account(0, 100 * MIB // 512), Trace(flows)).bearing is Bearing.SILENT
-    assert judge(account(0, 60 * MIB // 512), Trace(flows)).bearing is Bearing.PROVES
+    flows = (
+        *make_disk_flows("sda", "8:0", 60 * MIB),
+        make_flow(Stage.DONE, "8:0", 40 * MIB, disk="sda", status=10),
+    )
+    assert judge_account(make_account(0, 100 * MIB // 512), Trace(flows)).bearing is CounterEvidence.SILENT
+    assert judge_account(make_account(0, 60 * MIB // 512), Trace(flows)).bearing is CounterEvidence.PROVES
 
 
 def test_trims_by_other_processes_count_too() -> None:
-    flows = (*through("sda", "8:0", 60 * MIB), *through("sda", "8:0", 40 * MIB, who=Who.OTHER))
-    assert judge(account(0, 100 * MIB // 512), Trace(flows)).bearing is Bearing.PROVES
+    flows = (
+        *make_disk_flows("sda", "8:0", 60 * MIB),
+        *make_disk_flows("sda", "8:0", 40 * MIB, who=SenderKind.OTHER),
+    )
+    assert judge_account(make_account(0, 100 * MIB // 512), Trace(flows)).bearing is CounterEvidence.PROVES
 
 
 def test_command_counts_confirm_but_do_not_prove() -> None:
     flows = [
-        flow(Stage.ISSUED, "8:0", MIB, disk="sda", count=7),
-        flow(Stage.REQUEUED, "8:0", MIB, disk="sda", count=2),
+        make_flow(Stage.ISSUED, "8:0", MIB, disk="sda", count=7),
+        make_flow(Stage.REQUEUED, "8:0", MIB, disk="sda", count=2),
     ]
-    traced = Trace((*flows, flow(Stage.DONE, "8:0", MIB, disk="sda", count=5)))
-    assert judge(account(10, 15, Counts.COMMANDS, 1), traced).bearing is Bearing.CONFIRMS
-    assert judge(account(10, 17, Counts.COMMANDS, 1), traced).bearing is Bearing.SILENT
+    traced = Trace((*flows, make_flow(Stage.DONE, "8:0", MIB, disk="sda", count=5)))
+    assert (
+        judge_account(make_account(10, 15, CounterMeaning.COMMANDS, 1), traced).bearing
+        is CounterEvidence.CONFIRMS
+    )
+    assert (
+        judge_account(make_account(10, 17, CounterMeaning.COMMANDS, 1), traced).bearing
+        is CounterEvidence.SILENT
+    )
 
 
 def test_shrinking_map_is_proof() -> None:
-    fell = account(300 * MIB, 200 * MIB, Counts.HELD, 1)
-    assert judge(fell, trace()).bearing is Bearing.PROVES
-    less = judge(replace(fell, after=250 * MIB), trace())
-    assert less.bearing is Bearing.SILENT
+    fell = make_account(300 * MIB, 200 * MIB, CounterMeaning.HELD, 1)
+    assert judge_account(fell, make_trace()).bearing is CounterEvidence.PROVES
+    less = judge_account(replace(fell, after=250 * MIB), make_trace())
+    assert less.bearing is CounterEvidence.SILENT
     assert "not held before, or still is" in less.words
 
 
-@given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from(list(Counts)))
-def test_only_an_exact_match_is_believed(before: int, after: int, counts: Counts) -> None:
-    judged = judge(account(before, after, counts, 1), trace())
-    wanted = 1 if counts is Counts.COMMANDS else 100 * MIB
-    moved = before - after if counts is Counts.HELD else after - before
-    assert (judged.bearing is not Bearing.SILENT) == (moved == wanted)
+@given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from(list(CounterMeaning)))
+def test_only_an_exact_match_is_believed(before: int, after: int, counts: CounterMeaning) -> None:
+    judged = judge_account(make_account(before, after, counts, 1), make_trace())
+    wanted = 1 if counts is CounterMeaning.COMMANDS else 100 * MIB
+    moved = before - after if counts is CounterMeaning.HELD else after - before
+    assert (judged.bearing is not CounterEvidence.SILENT) == (moved == wanted)
     assert judged.words
 
 
 # --- accounts in an audit ---
 
 
-def reached(
+def audit_reached(
     *accounts: Account,
     read_back: ReadBack | None = None,
     in_use: Held | None = None,
     flows: list[Flow] | None = None,
 ) -> Audit:
-    given_flows = flows or through("sda", "8:0", 100 * MIB)
-    base: AuditEvidence = evidence(
-        stack(DISK), [extents("8:0", 100 * MIB), *given_flows], 100 * MIB, read_back=read_back
+    given_flows = flows or make_disk_flows("sda", "8:0", 100 * MIB)
+    base: AuditEvidence = make_evidence(
+        make_stack(DISK), [make_extent_flow("8:0", 100 * MIB), *given_flows], 100 * MIB, read_back=read_back
     )
-    return audit(replace(base, accounts=accounts, in_use={"sda": in_use} if in_use else {}), "/m")
+    return build_audit(replace(base, accounts=accounts, in_use={"sda": in_use} if in_use else {}), "/m")
 
 
-FITS = account(0, 100 * MIB // 512)
+FITS = make_account(0, 100 * MIB // 512)
 
 
 def test_matching_counter_proves_the_trim() -> None:
-    result = reached(FITS)
+    result = audit_reached(FITS)
     assert result.verdict is Verdict.PROVEN
     assert result.reasons == ()
-    assert any("proves" in line for line in lines(result))
-    [counter] = document(result)["counters"]
+    assert any("proves" in line for line in format_audit(result))
+    [counter] = build_audit_document(result)["counters"]
     assert (counter["bearing"], counter["moved"], counter["unit_bytes"]) == ("proves", 100 * MIB, 512)
 
 
 @pytest.mark.parametrize(
-    "other", [account(7, 7), account(3, 4, Counts.COMMANDS, 1), replace(FITS, device="sdb")]
+    "other", [make_account(7, 7), make_account(3, 4, CounterMeaning.COMMANDS, 1), replace(FITS, device="sdb")]
 )
 def test_accepted_where_no_counter_fits(other: Account) -> None:
-    result = reached(other)
+    result = audit_reached(other)
     assert result.verdict is Verdict.ACCEPTED
     assert [reason.code for reason in result.reasons] == ["advisory"]
 
 
 def test_used_bytes_that_stay_high_contradict_a_counter() -> None:
     """An unchanged NUSE, above the most that could be left, outweighs a counter of requested bytes."""
-    result = reached(FITS, in_use=Held(1000 * MIB, 1000 * MIB))
+    result = audit_reached(FITS, in_use=Held(1000 * MIB, 1000 * MIB))
     assert result.verdict is Verdict.UNKNOWN
     [why] = result.reasons
     assert why.code == "advisory"
@@ -160,66 +182,66 @@ def test_used_bytes_that_stay_high_contradict_a_counter() -> None:
     ],
 )
 def test_used_bytes_within_bounds_are_accepted(in_use: Held) -> None:
-    assert reached(in_use=in_use).verdict is Verdict.ACCEPTED
+    assert audit_reached(in_use=in_use).verdict is Verdict.ACCEPTED
 
 
 def test_bytes_written_during_the_trim_are_allowed_for() -> None:
-    result = reached(in_use=Held(1000 * MIB, 931 * MIB, written=6 * MIB))
+    result = audit_reached(in_use=Held(1000 * MIB, 931 * MIB, written=6 * MIB))
     assert result.verdict is Verdict.UNKNOWN
     assert f"or {6 * MIB} B written since" in result.reasons[0].observed
 
 
 def test_bytes_that_may_be_discarded_twice_are_no_contradiction() -> None:
     """btrfs discards some bytes twice, and during a watch other processes may trim repeatedly."""
-    flows = [extents("8:0", 100 * MIB), *through("sda", "8:0", 100 * MIB)]
+    flows = [make_extent_flow("8:0", 100 * MIB), *make_disk_flows("sda", "8:0", 100 * MIB)]
     in_use = {"sda": Held(1000 * MIB, 1000 * MIB)}
-    base = replace(evidence(stack(DISK), flows, 100 * MIB), in_use=in_use)
-    assert audit(base, "/m").verdict is Verdict.UNKNOWN
-    assert audit(replace(base, answer=None), "/m").verdict is Verdict.ACCEPTED
-    twice = replace(base, before=stack(DISK, kind="btrfs"))
-    assert audit(twice, "/m").verdict is Verdict.ACCEPTED
+    base = replace(make_evidence(make_stack(DISK), flows, 100 * MIB), in_use=in_use)
+    assert build_audit(base, "/m").verdict is Verdict.UNKNOWN
+    assert build_audit(replace(base, answer=None), "/m").verdict is Verdict.ACCEPTED
+    twice = replace(base, before=make_stack(DISK, kind="btrfs"))
+    assert build_audit(twice, "/m").verdict is Verdict.ACCEPTED
 
 
 def test_sentinels_that_can_still_be_read_outweigh_a_counter() -> None:
-    result = reached(FITS, read_back=read_on({"sda": {ReadsAs.UNCHANGED: MIB}}))
+    result = audit_reached(FITS, read_back=make_read_back({"sda": {ReadsAs.UNCHANGED: MIB}}))
     assert result.verdict is Verdict.UNKNOWN
 
 
 def test_each_disk_must_be_proven() -> None:
-    array = layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid0")
-    both = stack(array, DISK, layer("sdb", "8:16"))
+    array = make_layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid0")
+    both = make_stack(array, DISK, make_layer("sdb", "8:16"))
     flows = [
-        extents("9:0", 200 * MIB),
-        flow(Stage.BIO, "9:0", 200 * MIB, disk="md0"),
-        *through("sda", "8:0", 100 * MIB),
-        *through("sdb", "8:16", 100 * MIB),
+        make_extent_flow("9:0", 200 * MIB),
+        make_flow(Stage.BIO, "9:0", 200 * MIB, disk="md0"),
+        *make_disk_flows("sda", "8:0", 100 * MIB),
+        *make_disk_flows("sdb", "8:16", 100 * MIB),
     ]
-    base = evidence(both, flows, 200 * MIB)
+    base = make_evidence(both, flows, 200 * MIB)
     other = replace(FITS, device="sdb")
-    assert audit(replace(base, accounts=(FITS,)), "/m").verdict is Verdict.ACCEPTED
-    assert audit(replace(base, accounts=(FITS, other)), "/m").verdict is Verdict.PROVEN
+    assert build_audit(replace(base, accounts=(FITS,)), "/m").verdict is Verdict.ACCEPTED
+    assert build_audit(replace(base, accounts=(FITS, other)), "/m").verdict is Verdict.PROVEN
 
 
 # --- sentinels in the drive's own map ---
 
 
-def by_map(sentinel_map: SentinelMap, **bytes_: int) -> Audit:
+def audit_by_map(sentinel_map: SentinelMap, **bytes_: int) -> Audit:
     by_kind = {ReadsAs(name): count for name, count in bytes_.items()}
-    return reached(read_back=read_on({"sda": by_kind}, {"sda": sentinel_map}))
+    return audit_reached(read_back=make_read_back({"sda": by_kind}, {"sda": sentinel_map}))
 
 
 def test_sentinel_gone_from_the_map_is_proof_for_any_data() -> None:
     """A drive may return old data for blocks it has deallocated."""
-    assert by_map(SentinelMap(MIB, MIB, 0), unchanged=MIB).verdict is Verdict.PROVEN
-    assert by_map(SentinelMap(MIB, MIB, 0), zeros=MIB).verdict is Verdict.PROVEN
+    assert audit_by_map(SentinelMap(MIB, MIB, 0), unchanged=MIB).verdict is Verdict.PROVEN
+    assert audit_by_map(SentinelMap(MIB, MIB, 0), zeros=MIB).verdict is Verdict.PROVEN
 
 
 def test_sentinel_still_in_the_map_is_not_proof() -> None:
     """The sentinel reads as zeros although the drive still holds the block."""
-    result = by_map(SentinelMap(MIB, MIB, MIB), zeros=MIB)
+    result = audit_by_map(SentinelMap(MIB, MIB, MIB), zeros=MIB)
     assert result.verdict is Verdict.UNKNOWN
     assert "still in the map" in result.reasons[0].observed
-    assert by_map(SentinelMap(MIB, MIB, MIB // 2), zeros=MIB).verdict is Verdict.PARTIAL
+    assert audit_by_map(SentinelMap(MIB, MIB, MIB // 2), zeros=MIB).verdict is Verdict.PARTIAL
 
 
 @pytest.mark.parametrize(
@@ -232,9 +254,9 @@ def test_sentinel_still_in_the_map_is_not_proof() -> None:
 )
 def test_unusable_map_is_ignored_with_a_reason(sentinel_map: SentinelMap, why: str) -> None:
     """The verdict then rests on the data read back, and the reason is printed."""
-    result = by_map(sentinel_map, zeros=MIB)
+    result = audit_by_map(sentinel_map, zeros=MIB)
     assert result.verdict is Verdict.PROVEN
-    assert by_map(sentinel_map, unchanged=MIB).verdict is Verdict.UNKNOWN
+    assert audit_by_map(sentinel_map, unchanged=MIB).verdict is Verdict.UNKNOWN
     assert sentinel_map.reason
     assert why in sentinel_map.reason
-    assert any("tells nothing" in line and why in line for line in lines(result))
+    assert any("tells nothing" in line and why in line for line in format_audit(result))

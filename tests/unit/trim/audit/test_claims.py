@@ -6,46 +6,56 @@ from dataclasses import replace
 
 import pytest
 
-from opwatch.sinks.trim_audit import document, lines
+from opwatch.sinks.trim_audit import build_audit_document, format_audit
 from opwatch.trim.audit.audit import AuditEvidence, Verdict
 from opwatch.trim.audit.claims import Claim
-from opwatch.trim.audit.commands import commands_of
-from opwatch.trim.audit.flow import Flow, Stage, Trace, Who
-from opwatch.trim.audit.ledger import audit
+from opwatch.trim.audit.commands import list_commands
+from opwatch.trim.audit.flow import Flow, SenderKind, Stage, Trace
+from opwatch.trim.audit.ledger import build_audit
 from opwatch.trim.stack.layers import Stack
-from tests.unit.support.trim_evidence import extents, flow, layer, stack, through
+from tests.unit.support.trim_evidence import (
+    make_disk_flows,
+    make_extent_flow,
+    make_flow,
+    make_layer,
+    make_stack,
+)
 
 MIB = 1 << 20
-DISK = layer("sda", "8:0")
+DISK = make_layer("sda", "8:0")
 
 
-def fitrim(comm: str, n_bytes: int, dev: str = "8:0", *, status: int = 0, count: int = 1) -> Flow:
-    return flow(Stage.FITRIM, dev, n_bytes, disk=comm, status=status, count=count, who=Who.OTHER)
+def make_claim(comm: str, n_bytes: int, dev: str = "8:0", *, status: int = 0, count: int = 1) -> Flow:
+    return make_flow(Stage.FITRIM, dev, n_bytes, disk=comm, status=status, count=count, who=SenderKind.OTHER)
 
 
-def watched(*claims: Flow, on: Stack | None = None, whole: bool = True) -> AuditEvidence:
-    flows = [extents("8:0", 60 * MIB), *through("sda", "8:0", 60 * MIB, who=Who.OTHER), *claims]
-    layers = on or stack(DISK)
+def make_watched_evidence(*claims: Flow, on: Stack | None = None, whole: bool = True) -> AuditEvidence:
+    flows = [
+        make_extent_flow("8:0", 60 * MIB),
+        *make_disk_flows("sda", "8:0", 60 * MIB, who=SenderKind.OTHER),
+        *claims,
+    ]
+    layers = on or make_stack(DISK)
     return AuditEvidence(layers, layers, Trace(tuple(flows), claims_seen=whole))
 
 
 def test_claims_are_shown_beside_reached_bytes() -> None:
-    result = audit(watched(fitrim("fstrim", 60 * MIB)), "/m")
+    result = build_audit(make_watched_evidence(make_claim("fstrim", 60 * MIB)), "/m")
     assert result.verdict is Verdict.ACCEPTED
     assert result.claimed_bytes == result.reached_bytes == 60 * MIB
     assert result.claims == (Claim("fstrim", "8:0", 1, 60 * MIB),)
-    assert document(result)["claims"][0]["comm"] == "fstrim"
-    assert any(f"{60 * MIB} B trimmed, by fstrim" in line for line in lines(result))
+    assert build_audit_document(result)["claims"][0]["comm"] == "fstrim"
+    assert any(f"{60 * MIB} B trimmed, by fstrim" in line for line in format_audit(result))
 
 
 def test_claims_are_grouped_by_caller_and_result() -> None:
-    result = audit(
-        watched(
-            fitrim("fstrim", 40 * MIB, count=2),
-            fitrim("agent", 5 * MIB),
-            fitrim("agent", 0, status=95),
-            fitrim("agent", 0, status=254),
-            fitrim("agent", 0, status=255, count=3),
+    result = build_audit(
+        make_watched_evidence(
+            make_claim("fstrim", 40 * MIB, count=2),
+            make_claim("agent", 5 * MIB),
+            make_claim("agent", 0, status=95),
+            make_claim("agent", 0, status=254),
+            make_claim("agent", 0, status=255, count=3),
         ),
         "/m",
     )
@@ -61,7 +71,7 @@ def test_claims_are_grouped_by_caller_and_result() -> None:
 
 
 def test_claims_on_other_filesystems_are_not_shown() -> None:
-    result = audit(watched(fitrim("fstrim", 9 * MIB, "8:16")), "/m")
+    result = build_audit(make_watched_evidence(make_claim("fstrim", 9 * MIB, "8:16")), "/m")
     assert (result.claims, result.claimed_bytes) == ((), None)
     assert "nobody asked" in result.claim
 
@@ -69,50 +79,52 @@ def test_claims_on_other_filesystems_are_not_shown() -> None:
 def test_device_has_the_claims_of_its_filesystems() -> None:
     """Bios of the partitions show which filesystems are on the disk."""
     flows = [
-        *through("sda", "8:1", 60 * MIB, who=Who.OTHER),
-        fitrim("fstrim", MIB, "8:1"),
-        fitrim("x", MIB, "8:17"),
+        *make_disk_flows("sda", "8:1", 60 * MIB, who=SenderKind.OTHER),
+        make_claim("fstrim", MIB, "8:1"),
+        make_claim("x", MIB, "8:17"),
     ]
     bare = Stack(None, (DISK,))
-    result = audit(AuditEvidence(bare, bare, Trace(tuple(flows), claims_seen=True)), "sda")
+    result = build_audit(AuditEvidence(bare, bare, Trace(tuple(flows), claims_seen=True)), "sda")
     assert [claim.comm for claim in result.claims] == ["fstrim"]
 
 
 def test_claim_reports_calls_that_cannot_be_followed() -> None:
-    assert "cannot be followed" in audit(watched(whole=False), "/m").claim
+    assert "cannot be followed" in build_audit(make_watched_evidence(whole=False), "/m").claim
 
 
 def test_xfs_claims_too_much_for_others_as_well() -> None:
-    result = audit(watched(fitrim("fstrim", 1 << 30), on=stack(DISK, kind="xfs")), "/m")
+    result = build_audit(
+        make_watched_evidence(make_claim("fstrim", 1 << 30), on=make_stack(DISK, kind="xfs")), "/m"
+    )
     assert "6.11" in result.claim
 
 
-def commands_sent(*flows: Flow) -> list[str]:
-    return [str(command) for command in commands_of(Trace(flows), "sda")]
+def list_sent_commands(*flows: Flow) -> list[str]:
+    return [str(command) for command in list_commands(Trace(flows), "sda")]
 
 
 def test_commands_have_their_names() -> None:
-    def command(stage: Stage, opcode: int, count: int) -> Flow:
-        return flow(stage, "8:0", MIB, disk="sda", status=opcode, count=count, who=Who.OTHER)
+    def make_command(stage: Stage, opcode: int, count: int) -> Flow:
+        return make_flow(stage, "8:0", MIB, disk="sda", status=opcode, count=count, who=SenderKind.OTHER)
 
-    nvme = command(Stage.COMMAND, 9, 3)
+    nvme = make_command(Stage.COMMAND, 9, 3)
     nvme = replace(nvme, amount=replace(nvme.amount, ranges=40))
-    assert commands_sent(nvme) == ["3 x NVMe Dataset Management, 40 ranges"]
-    unmap = replace(command(Stage.COMMAND, 0x42, 2), amount=replace(nvme.amount, count=2, ranges=0))
-    assert commands_sent(unmap) == ["2 x SCSI UNMAP"]
+    assert list_sent_commands(nvme) == ["3 x NVMe Dataset Management, 40 ranges"]
+    unmap = replace(make_command(Stage.COMMAND, 0x42, 2), amount=replace(nvme.amount, count=2, ranges=0))
+    assert list_sent_commands(unmap) == ["2 x SCSI UNMAP"]
     sata = [
-        replace(command(Stage.COMMAND, 0x93, 5), amount=replace(nvme.amount, count=5, ranges=0)),
-        command(Stage.ATA_COMMAND, 6, 5),
-        command(Stage.ATA_DONE, 0, 4),
-        command(Stage.ATA_DONE, 1, 1),
+        replace(make_command(Stage.COMMAND, 0x93, 5), amount=replace(nvme.amount, count=5, ranges=0)),
+        make_command(Stage.ATA_COMMAND, 6, 5),
+        make_command(Stage.ATA_DONE, 0, 4),
+        make_command(Stage.ATA_DONE, 1, 1),
     ]
-    assert commands_sent(*sata) == [
+    assert list_sent_commands(*sata) == [
         "5 x SCSI WRITE SAME(16)",
         "5 x ATA DATA SET MANAGEMENT, 5 ended, 1 of them failed",
     ]
-    assert commands_sent(command(Stage.COMMAND, 0xFE, 1)) == ["1 x command FEh, 1 ranges"]
+    assert list_sent_commands(make_command(Stage.COMMAND, 0xFE, 1)) == ["1 x command FEh, 1 ranges"]
 
 
 @pytest.mark.parametrize("disk", ["sdb", ""])
 def test_commands_of_other_disks_are_not_reported(disk: str) -> None:
-    assert commands_sent(flow(Stage.COMMAND, "8:16", MIB, disk=disk, status=9)) == []
+    assert list_sent_commands(make_flow(Stage.COMMAND, "8:16", MIB, disk=disk, status=9)) == []

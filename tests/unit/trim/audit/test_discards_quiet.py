@@ -15,7 +15,7 @@ from opwatch.trim.audit.flow import Stage
 pytest.importorskip("opwatch._native")
 
 
-class Programs:
+class StuckPrograms:
     """Counts a discard as issued but never as completed."""
 
     def attach(self, granules: bytes) -> None:
@@ -25,24 +25,24 @@ class Programs:
         return struct.pack("=16sI4B6Q", b"sda", 8 << 20, Stage.ISSUED, 3, 2, 0, 1, 4096, 1, 4096, 0, 0)
 
 
-def waited(folder: Path, inflight: str, iostats: str) -> bool:
+def wait_for_quiet(folder: Path, inflight: str, iostats: str) -> bool:
     (folder / "queue").mkdir()
     (folder / "queue" / "iostats").write_text(f"{iostats}\n")
     (folder / "inflight").write_text(f"{inflight}\n")
     disk = BlockDevice("sda", (8, 0), folder)
-    return DiscardTracer([disk], programs=cast(Any, Programs())).wait_quiet(0, 0.06)
+    return DiscardTracer([disk], programs=cast(Any, StuckPrograms())).wait_quiet(0, 0.06)
 
 
 def test_an_end_that_was_not_seen_is_not_waited_for(tmp_path: Path) -> None:
-    assert waited(tmp_path, "       0        0", "1")
+    assert wait_for_quiet(tmp_path, "       0        0", "1")
 
 
 @pytest.mark.parametrize(("inflight", "iostats"), [("0 1", "1"), ("2 0", "1"), ("0 0", "0")])
 def test_wait_lasts_while_requests_are_in_flight(tmp_path: Path, inflight: str, iostats: str) -> None:
-    assert not waited(tmp_path, inflight, iostats)
+    assert not wait_for_quiet(tmp_path, inflight, iostats)
 
 
-class Mapper:
+class StuckMapper:
     """A device-mapper device got 8 KiB in one bio and completed a part."""
 
     def __init__(self, ended: int) -> None:
@@ -64,5 +64,5 @@ class Mapper:
 def test_wait_lasts_while_device_mapper_has_open_bios(tmp_path: Path, ended: int) -> None:
     """The device reports no requests in flight, so the programs' own count decides."""
     (tmp_path / "inflight").write_text("0 0\n")
-    tracer = DiscardTracer([BlockDevice("dm-0", (253, 0), tmp_path)], programs=cast(Any, Mapper(ended)))
+    tracer = DiscardTracer([BlockDevice("dm-0", (253, 0), tmp_path)], programs=cast(Any, StuckMapper(ended)))
     assert tracer.wait_quiet(0, 0.06) is (ended == 8192)

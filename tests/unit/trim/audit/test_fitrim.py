@@ -8,31 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.space.fitrim import ask, check_mount
+from opwatch.collectors.space.fitrim import check_mount, send_fitrim
 from opwatch.errors import RefusedError, UsageError
 from opwatch.host.usage import Mount, Usage
-from opwatch.trim.audit.question import Asked, FitrimAnswer
-from tests.unit.house.test_architecture import package
+from opwatch.trim.audit.fitrim import Asked, FitrimAnswer
+from tests.unit.house.test_architecture import read_package
 
 
-def usage(*mounts: Mount) -> Usage:
+def make_usage(*mounts: Mount) -> Usage:
     return Usage(list(mounts), [], {})
 
 
-def dev_of(path: Path) -> str:
+def format_dev(path: Path) -> str:
     number = path.stat().st_dev
     return f"{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & 0xFFF00}"
 
 
 def test_a_mount_point_is_taken(tmp_path: Path) -> None:
-    mount = Mount(dev_of(tmp_path), str(tmp_path), "ext4", "/dev/sda1", ("rw",))
-    assert check_mount(str(tmp_path), usage(mount)) is mount
+    mount = Mount(format_dev(tmp_path), str(tmp_path), "ext4", "/dev/sda1", ("rw",))
+    assert check_mount(str(tmp_path), make_usage(mount)) is mount
 
 
 def test_the_topmost_of_two_mounts_counts(tmp_path: Path) -> None:
     below = Mount("8:1", str(tmp_path), "ext4", "/dev/sda1", ("rw",))
-    above = Mount(dev_of(tmp_path), str(tmp_path), "xfs", "/dev/sdb1", ("rw",))
-    assert check_mount(str(tmp_path), usage(below, above)) is above
+    above = Mount(format_dev(tmp_path), str(tmp_path), "xfs", "/dev/sdb1", ("rw",))
+    assert check_mount(str(tmp_path), make_usage(below, above)) is above
 
 
 def test_a_folder_is_not_its_filesystem(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_folder_is_not_its_filesystem(tmp_path: Path) -> None:
     inside.mkdir()
     holder = Mount("8:1", str(tmp_path), "ext4", "/dev/sda1", ("rw",))
     with pytest.raises(RefusedError, match=f"it lies on the one at {tmp_path}: name that one"):
-        check_mount(str(inside), usage(Mount("8:2", "/", "ext4", "/dev/sda2"), holder))
+        check_mount(str(inside), make_usage(Mount("8:2", "/", "ext4", "/dev/sda2"), holder))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_folder_is_not_its_filesystem(tmp_path: Path) -> None:
 )
 def test_unsupported_filesystems_are_refused(tmp_path: Path, kind: str, words: str) -> None:
     with pytest.raises(RefusedError, match=words):
-        check_mount(str(tmp_path), usage(Mount("0:40", str(tmp_path), kind, "x", ("rw",))))
+        check_mount(str(tmp_path), make_usage(Mount("0:40", str(tmp_path), kind, "x", ("rw",))))
 
 
 @pytest.mark.parametrize("options", [{"options": ("ro",)}, {"super_options": ("ro",)}])
@@ -69,24 +69,26 @@ def test_read_only_is_refused(tmp_path: Path, options: dict[str, tuple[str, ...]
         options.get("super_options", ()),
     )
     with pytest.raises(RefusedError, match="read-only"):
-        check_mount(str(tmp_path), usage(mount))
+        check_mount(str(tmp_path), make_usage(mount))
 
 
 def test_a_path_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="No such file"):
-        check_mount("/nonexistent/point", usage())
+        check_mount("/nonexistent/point", make_usage())
 
 
 def test_an_error_is_an_answer_without_a_claim() -> None:
     """Call FITRIM on a pipe, which is in no trimmable filesystem."""
     descriptors = os.pipe()
     try:
-        assert ask(descriptors[0], Asked()) == FitrimAnswer(None, errno.ENOTTY)
+        assert send_fitrim(descriptors[0], Asked()) == FitrimAnswer(None, errno.ENOTTY)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
 
 
 def test_single_module_issues_fitrim() -> None:
-    calls = {name: source.count(", FITRIM,") for name, source in package().items() if ", FITRIM," in source}
+    calls = {
+        name: source.count(", FITRIM,") for name, source in read_package().items() if ", FITRIM," in source
+    }
     assert calls == {"opwatch.collectors.space.fitrim": 1}

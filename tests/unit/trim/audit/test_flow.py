@@ -7,23 +7,23 @@ import struct
 import pytest
 
 from opwatch.collectors.audit.discard_programs import pack_granule
-from opwatch.trim.audit.flow import Amount, Stage, Trace, Who, decode_flows, decode_origins, total
+from opwatch.trim.audit.flow import Amount, SenderKind, Stage, Trace, decode_flows, decode_origins, sum_flows
 
 
-def raw_flow(disk: bytes, dev: int, stage: int, *numbers: int, who: int = 0, status: int = 0) -> bytes:
+def encode_flow(disk: bytes, dev: int, stage: int, *numbers: int, who: int = 0, status: int = 0) -> bytes:
     return struct.pack("=16sI4B6Q", disk, dev, stage, 3, who, status, *numbers)
 
 
 def test_flow_is_decoded() -> None:
-    raw = raw_flow(b"nvme0c0n1", 259 << 20 | 3, 14, 5, 4096, 7, 2048, 99, 50, who=1, status=10)
+    raw = encode_flow(b"nvme0c0n1", 259 << 20 | 3, 14, 5, 4096, 7, 2048, 99, 50, who=1, status=10)
     [flow] = decode_flows(raw)
     assert (flow.disk, flow.dev, flow.stage) == ("nvme0c0n1", "259:3", Stage.DONE)
-    assert (flow.op, flow.who, flow.status) == ("discard", Who.KERNEL, 10)
+    assert (flow.op, flow.who, flow.status) == ("discard", SenderKind.KERNEL, 10)
     assert flow.amount == Amount(5, 4096, 7, 2048, 99, 50)
 
 
 def test_a_name_as_long_as_its_place() -> None:
-    [flow] = decode_flows(raw_flow(b"a" * 16, 0, 0, *[0] * 6))
+    [flow] = decode_flows(encode_flow(b"a" * 16, 0, 0, *[0] * 6))
     assert flow.disk == "a" * 16
 
 
@@ -39,21 +39,21 @@ def test_origin_is_decoded() -> None:
     raw = struct.pack("=16s16sQIBB2x5Q", b"sda", b"fstrim", 42, 8 << 20, 3, 2, 9, 900, 50, 200, 1)
     [origin] = decode_origins(raw)
     assert (origin.disk, origin.comm, origin.cgroup, origin.dev) == ("sda", "fstrim", 42, "8:0")
-    assert (origin.who, origin.count, origin.bytes) == (Who.OTHER, 9, 900)
+    assert (origin.who, origin.count, origin.bytes) == (SenderKind.OTHER, 9, 900)
     assert (origin.min_bytes, origin.max_bytes, origin.below_granule) == (50, 200, 1)
 
 
 def test_selection_is_by_all_that_is_given() -> None:
     raw = b"".join(
-        raw_flow(disk, dev, stage, 1, 512, 1, 512, 0, 0, who=who)
+        encode_flow(disk, dev, stage, 1, 512, 1, 512, 0, 0, who=who)
         for disk, dev, stage, who in ((b"a", 1, 7, 0), (b"a", 2, 7, 1), (b"b", 1, 7, 0), (b"a", 1, 14, 0))
     )
     trace = Trace(tuple(decode_flows(raw)))
-    assert total(trace.select(Stage.BIO)).count == 3
-    assert total(trace.select(Stage.BIO, disk="a")).count == 2
-    assert total(trace.select(Stage.BIO, disk="a", devs=["0:1"])).count == 1
-    assert total(trace.select(Stage.BIO, who=[Who.KERNEL])).bytes == 512
-    assert total(trace.select(Stage.BIO, op="write_zeroes")) == Amount()
+    assert sum_flows(trace.select(Stage.BIO)).count == 3
+    assert sum_flows(trace.select(Stage.BIO, disk="a")).count == 2
+    assert sum_flows(trace.select(Stage.BIO, disk="a", devs=["0:1"])).count == 1
+    assert sum_flows(trace.select(Stage.BIO, who=[SenderKind.KERNEL])).bytes == 512
+    assert sum_flows(trace.select(Stage.BIO, op="write_zeroes")) == Amount()
 
 
 def test_granule_is_passed_in_sectors() -> None:

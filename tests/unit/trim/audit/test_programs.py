@@ -12,16 +12,23 @@ import pytest
 from opwatch.collectors.audit import discard_programs
 from opwatch.errors import ProbeRejected
 from opwatch.trace.programs import Attachment
-from opwatch.trim.audit.programs import CHAINED, CLAIMING, PROGRAMS, Following, absent, chosen
-from tests.unit.support.bpf_sources import BPF, section_of
+from opwatch.trim.audit.programs import (
+    CHAINED,
+    CLAIM_PROGRAMS,
+    PROGRAMS,
+    ProgramOptions,
+    find_absent,
+    select_programs,
+)
+from tests.unit.support.bpf_sources import BPF, read_sections
 
 
-def names(following: Following) -> set[str]:
-    return {program.name for program in chosen(following)}
+def list_names(following: ProgramOptions) -> set[str]:
+    return {program.name for program in select_programs(following)}
 
 
 def test_the_table_has_every_program_and_no_other() -> None:
-    sections = section_of(*(str(path.relative_to(BPF)) for path in Path(BPF, "discard").iterdir()))
+    sections = read_sections(*(str(path.relative_to(BPF)) for path in Path(BPF, "discard").iterdir()))
     assert [program.name for program in PROGRAMS if program.name not in sections] == []
     assert len(PROGRAMS) == len(sections)
     at_functions = {name for name, section in sections.items() if section.startswith(("fentry/", "fexit/"))}
@@ -29,57 +36,61 @@ def test_the_table_has_every_program_and_no_other() -> None:
 
 
 def test_audit_of_ext4_loads_only_ext4_programs() -> None:
-    followed = names(Following(filesystem="ext4"))
+    followed = list_names(ProgramOptions(filesystem="ext4"))
     assert {"discard_ext4_extent", "discard_ext4_group", "discard_submitted"} <= followed
     assert not [name for name in followed if "xfs" in name or "f2fs" in name]
     # The filesystem's own events report extents, so discard_asked adds no information.
     assert "discard_asked" not in followed
-    assert "discard_asked" in names(Following(filesystem="btrfs"))
-    assert "discard_asked" in names(Following())
+    assert "discard_asked" in list_names(ProgramOptions(filesystem="btrfs"))
+    assert "discard_asked" in list_names(ProgramOptions())
 
 
 def test_function_programs_are_left_out_if_the_kernel_refuses_them() -> None:
     at_functions = {program.name for program in PROGRAMS if program.at_function}
-    assert not names(Following(functions=False, claims=True)) & at_functions
-    assert names(Following(claims=True)) & CLAIMING == {"discard_fitrim"}
-    assert names(Following(functions=False, claims=True)) & CLAIMING == {"discard_fitrim_any"}
-    assert not names(Following()) & CLAIMING
+    assert not list_names(ProgramOptions(functions=False, claims=True)) & at_functions
+    assert list_names(ProgramOptions(claims=True)) & CLAIM_PROGRAMS == {"discard_fitrim"}
+    assert list_names(ProgramOptions(functions=False, claims=True)) & CLAIM_PROGRAMS == {"discard_fitrim_any"}
+    assert not list_names(ProgramOptions()) & CLAIM_PROGRAMS
 
 
 def test_optional_programs_are_chosen_separately() -> None:
-    assert "discard_nvme" in names(Following())
-    assert not names(Following(commands=False)) & {"discard_nvme", "discard_scsi", "discard_ata"}
-    assert "discard_cloned" not in names(Following())
-    assert "discard_cloned" in names(Following(clones=True))
+    assert "discard_nvme" in list_names(ProgramOptions())
+    assert not list_names(ProgramOptions(commands=False)) & {"discard_nvme", "discard_scsi", "discard_ata"}
+    assert "discard_cloned" not in list_names(ProgramOptions())
+    assert "discard_cloned" in list_names(ProgramOptions(clones=True))
 
 
 def test_block_tracer_calls_programs_at_shared_tracepoints() -> None:
-    def of(following: Following, attachment: Attachment) -> set[str]:
-        return {program.name for program in chosen(following) if program.attachment is attachment}
+    def list_attached(following: ProgramOptions, attachment: Attachment) -> set[str]:
+        return {program.name for program in select_programs(following) if program.attachment is attachment}
 
-    assert of(Following(), Attachment.REQUIRED) == {"discard_bio", "discard_issued", "discard_done"}
-    assert of(Following(), Attachment.CALLED) == set()
-    assert of(Following(chained=True), Attachment.CALLED) == CHAINED
-    assert of(Following(chained=True), Attachment.REQUIRED) == {"discard_bio"}
+    assert list_attached(ProgramOptions(), Attachment.REQUIRED) == {
+        "discard_bio",
+        "discard_issued",
+        "discard_done",
+    }
+    assert list_attached(ProgramOptions(), Attachment.CALLED) == set()
+    assert list_attached(ProgramOptions(chained=True), Attachment.CALLED) == CHAINED
+    assert list_attached(ProgramOptions(chained=True), Attachment.REQUIRED) == {"discard_bio"}
 
 
 def test_ends_are_attached_before_beginnings() -> None:
-    order = [program.name for program in chosen(Following())]
+    order = [program.name for program in select_programs(ProgramOptions())]
     for end, begin in (("done", "issued"), ("bio_done", "bio"), ("ata_done", "ata"), ("requeued", "issued")):
         assert order.index(f"discard_{end}") < order.index(f"discard_{begin}")
 
 
 def test_missing_programs_are_reported() -> None:
-    loaded = [(name, 0) for name in names(Following(functions=False, filesystem="ext4"))]
-    missed = absent(loaded)
+    loaded = [(name, 0) for name in list_names(ProgramOptions(functions=False, filesystem="ext4"))]
+    missed = find_absent(loaded)
     # Programs left out and programs that failed to attach, but no optional ones.
     assert {"discard_asked", "discard_submitted", "discard_xfs_extent"} <= missed
     assert not missed & {"discard_fitrim", "discard_cloned", "discard_ext4_extent"}
     without = [(name, errno.ENOENT if name == "discard_nvme" else 0) for name, _ in loaded]
-    assert absent(without) == missed | {"discard_nvme"}
+    assert find_absent(without) == missed | {"discard_nvme"}
 
 
-class Kernel:
+class FakeKernel:
     """Refuses programs attached to functions."""
 
     class ProbeError(RuntimeError):
@@ -101,48 +112,48 @@ def native(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     if not hasattr(extension, "Discards"):
         pytest.skip("built without the tracer")
     monkeypatch.setattr(extension, "may_attach_to_functions", lambda: True)
-    monkeypatch.setattr(extension, "ProbeError", Kernel.ProbeError)
+    monkeypatch.setattr(extension, "ProbeError", FakeKernel.ProbeError)
     return monkeypatch
 
 
-def loads(native: pytest.MonkeyPatch, kernel: Kernel, following: Following) -> object:
+def load_programs(native: pytest.MonkeyPatch, kernel: FakeKernel, following: ProgramOptions) -> object:
     native.setattr("opwatch._native.Discards", kernel.load)
-    return discard_programs.loader(following)()
+    return discard_programs.make_loader(following)()
 
 
 def test_without_functions_where_ours_are_refused(native: pytest.MonkeyPatch) -> None:
-    kernel = Kernel(errno.EPERM)
-    assert loads(native, kernel, Following()) == "loaded"
+    kernel = FakeKernel(errno.EPERM)
+    assert load_programs(native, kernel, ProgramOptions()) == "loaded"
     first, second = kernel.tried
     assert first - second == {"discard_submitted", "discard_asked"}
-    alone = Kernel()
-    assert loads(native, alone, Following(functions=False)) == "loaded"
+    alone = FakeKernel()
+    assert load_programs(native, alone, ProgramOptions(functions=False)) == "loaded"
     assert len(alone.tried) == 1
 
 
 def test_function_programs_are_not_tried_without_permission(native: pytest.MonkeyPatch) -> None:
     native.setattr("opwatch._native.may_attach_to_functions", lambda: False)
-    kernel = Kernel()
-    assert loads(native, kernel, Following()) == "loaded"
+    kernel = FakeKernel()
+    assert load_programs(native, kernel, ProgramOptions()) == "loaded"
     assert len(kernel.tried) == 1
 
 
 def test_a_refusal_has_the_log_of_both(native: pytest.MonkeyPatch) -> None:
     with pytest.raises(ProbeRejected) as refusal:
-        loads(native, Kernel(all_of_them=True), Following())
+        load_programs(native, FakeKernel(all_of_them=True), ProgramOptions())
     assert refusal.value.log == "R1 invalid. R1 invalid. "
 
 
 # Imports a verb's module and prints open file names and the kernel types once loaded.
 VERB = """
 import os, time
-from opwatch.tools.commands.trim import _module
+from opwatch.tools.commands.trim import _import_verb
 
 def names():
     with os.scandir("/proc/self/fd") as descriptors:
         return [os.readlink(one.path) for one in descriptors if os.path.islink(one.path)]
 
-_module({verb!r})
+_import_verb({verb!r})
 until = time.monotonic() + {seconds}
 while time.monotonic() < until and not any("opwatch types" in name for name in names()):
     time.sleep(0.01)
@@ -150,7 +161,7 @@ print(*names())
 """
 
 
-def held_after_import(verb: str, seconds: float) -> str:
+def list_open_files(verb: str, seconds: float) -> str:
     program = VERB.format(verb=verb, seconds=seconds)
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
@@ -158,5 +169,5 @@ def held_after_import(verb: str, seconds: float) -> str:
 def test_kernel_types_are_loaded_before_an_audit_needs_them(native: pytest.MonkeyPatch) -> None:
     if not Path("/sys/kernel/btf/vmlinux").exists():
         pytest.skip("this kernel has no BTF")
-    assert "opwatch types" in held_after_import("audit", 60)
-    assert "opwatch types" not in held_after_import("check", 0.5)
+    assert "opwatch types" in list_open_files("audit", 60)
+    assert "opwatch types" not in list_open_files("check", 0.5)

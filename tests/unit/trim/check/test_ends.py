@@ -6,23 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from opwatch.trim.check.dryrun import DeviceRun, dry_run
-from opwatch.trim.check.forecast import Outlook, Space, forecast
+from opwatch.trim.check.dry_run import DevicePrediction, predict_devices
+from opwatch.trim.check.prediction import FreeExtents, Outlook, predict_trim
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget, PoolMode
 from opwatch.trim.stack.facts import MdFacts, PartitionFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
-from tests.unit.support.trim_evidence import layer, stack
+from tests.unit.support.trim_evidence import make_layer, make_stack
 
 MIB = 1 << 20
 KIB = 1 << 10
 _BEGIN = 2047 * 512
 
 
-def _members(offset_bytes: int, begin: int = _BEGIN) -> list[Layer]:
+def _make_members(offset_bytes: int, begin: int = _BEGIN) -> list[Layer]:
     """Two partitions of loop devices that start one sector before a block of the device."""
     disks = [
-        layer(
+        make_layer(
             f"loop{number}",
             f"7:{number}",
             Kind.LOOP,
@@ -33,7 +33,7 @@ def _members(offset_bytes: int, begin: int = _BEGIN) -> list[Layer]:
     ]
     parts = [
         replace(
-            layer(f"loop{number}p1", f"259:{number}", Kind.PARTITION, f"loop{number}"),
+            make_layer(f"loop{number}p1", f"259:{number}", Kind.PARTITION, f"loop{number}"),
             facts=PartitionFacts(start_bytes=begin),
         )
         for number in range(2)
@@ -41,7 +41,7 @@ def _members(offset_bytes: int, begin: int = _BEGIN) -> list[Layer]:
     return [*parts, *disks]
 
 
-def _array(level: str, members: list[Layer], layout: int | None = None) -> Stack:
+def _make_array(level: str, members: list[Layer], layout: int | None = None) -> Stack:
     facts = MdFacts(
         level=level,
         raid_disks=2,
@@ -50,72 +50,72 @@ def _array(level: str, members: list[Layer], layout: int | None = None) -> Stack
         members=("loop0p1", "loop1p1"),
         data_offsets=(MIB, MIB),
     )
-    return stack(replace(layer("md0", "9:0", Kind.MD, "loop0p1", "loop1p1"), facts=facts), *members)
+    return make_stack(replace(make_layer("md0", "9:0", Kind.MD, "loop0p1", "loop1p1"), facts=facts), *members)
 
 
-def _run(on: Stack, start: int, end: int) -> DeviceRun:
-    [run] = dry_run(on, {on.layers[0].dev: Extents.of([(start, end)])}, 0, None)
+def _predict_run(on: Stack, start: int, end: int) -> DevicePrediction:
+    [run] = predict_devices(on, {on.layers[0].dev: Extents.from_pairs([(start, end)])}, 0, None)
     return run
 
 
 def test_raid0_splits_whole_blocks_of_the_backing_files() -> None:
     """The ranges start at blocks of the files, but a sector before a granule as the disks count."""
-    run = _run(_array("raid0", _members(512)), 0, 4 * MIB)
+    run = _predict_run(_make_array("raid0", _make_members(512)), 0, 4 * MIB)
     assert (run.rounded_bytes, run.expected_bytes) == (2 * 4096, 4 * MIB - 2 * 4096)
 
 
-@pytest.mark.parametrize("members", [_members(0, MIB), _members(4096, MIB)])
+@pytest.mark.parametrize("members", [_make_members(0, MIB), _make_members(4096, MIB)])
 def test_members_at_borders_of_granules_are_not_cut(members: list[Layer]) -> None:
-    assert _run(_array("raid0", members), 0, 4 * MIB).rounded_bytes == 0
+    assert _predict_run(_make_array("raid0", members), 0, 4 * MIB).rounded_bytes == 0
 
 
 def test_mirror_passes_the_whole_range_on() -> None:
-    assert _run(_array("raid1", _members(512)), 0, 4 * MIB).rounded_bytes == 0
+    assert _predict_run(_make_array("raid1", _make_members(512)), 0, 4 * MIB).rounded_bytes == 0
 
 
 @pytest.mark.parametrize(
     ("members", "start", "size", "rounded"),
     [
         # across the border of a unit, inside a block of the files
-        (_members(0), 60 * MIB, 8 * MIB, 2 * 4096),
-        (_members(0), 60 * MIB, 4 * MIB, 4096),
-        (_members(0), 0, 200 * MIB, 4 * 4096),
-        (_members(0, MIB), 60 * MIB, 8 * MIB, 0),
+        (_make_members(0), 60 * MIB, 8 * MIB, 2 * 4096),
+        (_make_members(0), 60 * MIB, 4 * MIB, 4096),
+        (_make_members(0), 0, 200 * MIB, 4 * 4096),
+        (_make_members(0, MIB), 60 * MIB, 8 * MIB, 0),
     ],
 )
 def test_a_mirror_cuts_at_borders_of_64_mib(
     members: list[Layer], start: int, size: int, rounded: int
 ) -> None:
-    assert _run(_array("raid1", members), start, start + size).rounded_bytes == rounded
+    assert _predict_run(_make_array("raid1", members), start, start + size).rounded_bytes == rounded
 
 
 def test_a_mirror_below_another_layer_cuts_where_its_own_units_end() -> None:
-    [mirror, *members] = _array("raid1", _members(0)).layers
+    [mirror, *members] = _make_array("raid1", _make_members(0)).layers
     begin = 2 * MIB
     target = DmTarget(0, 1 << 20, "linear", ("9:0", str(begin // 512)))
     top = replace(
-        layer("dm-0", "252:0", Kind.DM, "md0"), table=(target,), size_bytes=512 << 20, target="linear"
+        make_layer("dm-0", "252:0", Kind.DM, "md0"), table=(target,), size_bytes=512 << 20, target="linear"
     )
-    on = stack(top, mirror, *members)
-    assert _run(on, 0, 64 * MIB).rounded_bytes == 2 * 4096
-    assert _run(on, 0, 62 * MIB).rounded_bytes == 4096
+    on = make_stack(top, mirror, *members)
+    assert _predict_run(on, 0, 64 * MIB).rounded_bytes == 2 * 4096
+    assert _predict_run(on, 0, 62 * MIB).rounded_bytes == 4096
 
 
 def test_of_a_long_range_of_a_mirror_some_cuts_are_followed() -> None:
-    on = _array("raid1", _members(0))
-    assert _run(on, 0, 1 << 40).rounded_bytes == 256 * 4096
+    on = _make_array("raid1", _make_members(0))
+    assert _predict_run(on, 0, 1 << 40).rounded_bytes == 256 * 4096
 
 
 def test_a_mirror_of_device_mapper_cuts_as_md_does() -> None:
     words = ("raid1", "1", "0", "2", "-", "259:0", "-", "259:1")
     table = (DmTarget(0, 1 << 18, "raid", words),)
     top = replace(
-        layer("dm-0", "252:0", Kind.DM, "loop0p1", "loop1p1"),
+        make_layer("dm-0", "252:0", Kind.DM, "loop0p1", "loop1p1"),
         table=table,
         size_bytes=512 << 18,
         target="raid",
     )
-    assert _run(stack(top, *_members(0)), 60 * MIB, 68 * MIB).rounded_bytes == 2 * 4096
+    assert _predict_run(make_stack(top, *_make_members(0)), 60 * MIB, 68 * MIB).rounded_bytes == 2 * 4096
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_mirror_of_device_mapper_cuts_as_md_does() -> None:
     ],
 )
 def test_a_raid_10_cuts_two_stripes_and_more(layout: int, size: int, rounded: int) -> None:
-    run = _run(_array("raid10", _members(512), layout), 0, size)
+    run = _predict_run(_make_array("raid10", _make_members(512), layout), 0, size)
     assert run.rounded_bytes == rounded
 
 
@@ -137,24 +137,29 @@ def test_a_raid_of_device_mapper_asks_its_members_as_md_does() -> None:
     words = ("raid0_meta", "1", "128", "2", "-", "259:0", "-", "259:1")
     table = (DmTarget(0, 4 * MIB // 512, "raid", words),)
     top = replace(
-        layer("dm-0", "252:0", Kind.DM, "loop0p1", "loop1p1"), table=table, size_bytes=4 * MIB, target="raid"
+        make_layer("dm-0", "252:0", Kind.DM, "loop0p1", "loop1p1"),
+        table=table,
+        size_bytes=4 * MIB,
+        target="raid",
     )
-    run = _run(stack(top, *_members(512)), 0, 4 * MIB)
+    run = _predict_run(make_stack(top, *_make_members(512)), 0, 4 * MIB)
     assert run.rounded_bytes == 2 * 4096
 
 
-def _on_loops(offset_bytes: int, *tops: Layer) -> Stack:
+def _make_stack_on_loops(offset_bytes: int, *tops: Layer) -> Stack:
     disks = [
-        layer(f"loop{number}", f"7:{number}", Kind.LOOP, backing_file="/srv/0", offset_bytes=offset_bytes)
+        make_layer(
+            f"loop{number}", f"7:{number}", Kind.LOOP, backing_file="/srv/0", offset_bytes=offset_bytes
+        )
         for number in range(2)
     ]
-    return stack(*tops, *disks)
+    return make_stack(*tops, *disks)
 
 
-def _integrity(*options: str) -> Layer:
+def _make_integrity(*options: str) -> Layer:
     words = ("7:0", "0", "4", "D", "5", "journal_sectors:7568", "interleave_sectors:32768", *options)
     table = (DmTarget(0, 1 << 16, "integrity", words),)
-    top = layer("dm-0", "252:0", Kind.DM, "loop0")
+    top = make_layer("dm-0", "252:0", Kind.DM, "loop0")
     return replace(top, table=table, size_bytes=512 << 16, target="integrity")
 
 
@@ -171,15 +176,18 @@ def _integrity(*options: str) -> Layer:
 def test_dm_integrity_has_its_data_in_areas(
     offset: int, options: tuple[str, ...], start: int, end: int, rounded: int
 ) -> None:
-    assert _run(_on_loops(offset, _integrity(*options)), start, end).rounded_bytes == rounded
+    assert (
+        _predict_run(_make_stack_on_loops(offset, _make_integrity(*options)), start, end).rounded_bytes
+        == rounded
+    )
 
 
-def _shifted(most: int, begin: int) -> Stack:
+def _make_shifted_stack(most: int, begin: int) -> Stack:
     """A linear target on a disk with granules of 1 MiB."""
     target = DmTarget(0, 1 << 20, "linear", ("8:0", str(begin // 512)))
-    top = layer("dm-0", "252:0", Kind.DM, "sda", max_bytes=most, granularity=MIB)
-    disk = layer("sda", "8:0", Kind.DISK, max_bytes=most, granularity=MIB)
-    return stack(replace(top, table=(target,), size_bytes=512 << 20, target="linear"), disk)
+    top = make_layer("dm-0", "252:0", Kind.DM, "sda", max_bytes=most, granularity=MIB)
+    disk = make_layer("sda", "8:0", Kind.DISK, max_bytes=most, granularity=MIB)
+    return make_stack(replace(top, table=(target,), size_bytes=512 << 20, target="linear"), disk)
 
 
 @pytest.mark.parametrize(
@@ -196,15 +204,15 @@ def _shifted(most: int, begin: int) -> Stack:
 def test_a_discard_that_is_too_long_is_cut_at_a_granule_of_the_device(
     most: int, begin: int, start: int, size: int, rounded: int
 ) -> None:
-    assert _run(_shifted(most, begin), start, start + size).rounded_bytes == rounded
+    assert _predict_run(_make_shifted_stack(most, begin), start, start + size).rounded_bytes == rounded
 
 
-def _integrity_on_granules(most: int) -> Stack:
-    top, disk = _integrity(), layer("sda", "8:0", Kind.DISK, max_bytes=most, granularity=MIB)
+def _make_integrity_stack(most: int) -> Stack:
+    top, disk = _make_integrity(), make_layer("sda", "8:0", Kind.DISK, max_bytes=most, granularity=MIB)
     words = ("8:0", *top.table[0].arguments[1:])
     table = (replace(top.table[0], sectors=1 << 21, arguments=words),)
     limits = replace(top.limits, granularity=MIB, max_bytes=most)
-    return stack(replace(top, limits=limits, below=("sda",), table=table, size_bytes=1 << 30), disk)
+    return make_stack(replace(top, limits=limits, below=("sda",), table=table, size_bytes=1 << 30), disk)
 
 
 @pytest.mark.parametrize(
@@ -218,12 +226,12 @@ def _integrity_on_granules(most: int) -> Stack:
     ],
 )
 def test_dm_integrity_splits_each_piece_at_its_own_offset(most: int, size: int, rounded: int) -> None:
-    assert _run(_integrity_on_granules(most), 0, size).rounded_bytes == pytest.approx(rounded, rel=0.1)
+    assert _predict_run(_make_integrity_stack(most), 0, size).rounded_bytes == pytest.approx(rounded, rel=0.1)
 
 
 def test_range_without_a_whole_granule_may_free_no_bytes() -> None:
-    on = _integrity_on_granules(MIB)
-    foretold = forecast(on, Space({on.layers[0].dev: Extents.of([(0, 8 * MIB)])}))
+    on = _make_integrity_stack(MIB)
+    foretold = predict_trim(on, FreeExtents({on.layers[0].dev: Extents.from_pairs([(0, 8 * MIB)])}))
     assert foretold.outlook is Outlook.UNKNOWN
 
 
@@ -232,26 +240,26 @@ def test_borders_belong_to_their_own_layer() -> None:
     block."""
     words = ("2", "128", "7:0", "0", "7:1", "0")
     striped = replace(
-        layer("dm-1", "252:1", Kind.DM, "loop0", "loop1"),
+        make_layer("dm-1", "252:1", Kind.DM, "loop0", "loop1"),
         table=(DmTarget(0, 1 << 16, "striped", words),),
         size_bytes=512 << 16,
         target="striped",
     )
     shifted = replace(
-        layer("dm-0", "252:0", Kind.DM, "dm-1"),
+        make_layer("dm-0", "252:0", Kind.DM, "dm-1"),
         table=(DmTarget(0, 1 << 15, "linear", ("252:1", "7")),),
         size_bytes=512 << 15,
         target="linear",
     )
-    assert _run(_on_loops(512, shifted, striped), 0, 256 * KIB).rounded_bytes == 4096
+    assert _predict_run(_make_stack_on_loops(512, shifted, striped), 0, 256 * KIB).rounded_bytes == 4096
 
 
 def test_an_array_of_arrays() -> None:
     """The lower arrays split the ranges that the upper array sends."""
-    lower = _members(512)
+    lower = _make_members(512)
     tops = [
         replace(
-            layer(f"md{number}", f"9:{number}", Kind.MD, f"loop{number}p1"),
+            make_layer(f"md{number}", f"9:{number}", Kind.MD, f"loop{number}p1"),
             facts=MdFacts(
                 level="raid0",
                 raid_disks=1,
@@ -265,8 +273,8 @@ def test_an_array_of_arrays() -> None:
     facts = MdFacts(
         level="raid0", raid_disks=2, chunk_bytes=64 * KIB, members=("md0", "md1"), data_offsets=(MIB, MIB)
     )
-    top = replace(layer("md2", "9:2", Kind.MD, "md0", "md1"), facts=facts)
-    assert _run(stack(top, *tops, *lower), 0, 4 * MIB).rounded_bytes == 2 * 4096
+    top = replace(make_layer("md2", "9:2", Kind.MD, "md0", "md1"), facts=facts)
+    assert _predict_run(make_stack(top, *tops, *lower), 0, 4 * MIB).rounded_bytes == 2 * 4096
 
 
 @pytest.mark.parametrize(
@@ -275,17 +283,19 @@ def test_an_array_of_arrays() -> None:
 )
 def test_chunks_of_a_pool_that_hold_no_stripe(chunk_kib: int, outlook: Outlook) -> None:
     """Only the pool knows the chunks' places: a single chunk contains no stripe, but adjacent chunks do."""
-    disks = [layer(f"sd{letter}", f"8:{number}") for number, letter in enumerate("abcd")]
+    disks = [make_layer(f"sd{letter}", f"8:{number}") for number, letter in enumerate("abcd")]
     facts = MdFacts(level="raid5", raid_disks=3, chunk_bytes=64 * KIB, handles_discard_safely=True)
-    array = replace(layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc"), facts=facts)
+    array = replace(make_layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc"), facts=facts)
     pool = replace(
-        layer("dm-0", "252:0", Kind.THIN_POOL, "sdd", "md0"),
+        make_layer("dm-0", "252:0", Kind.THIN_POOL, "sdd", "md0"),
         facts=ThinPoolFacts(chunk_bytes=chunk_kib * KIB, mode=PoolMode.READ_WRITE),
         table=(DmTarget(0, 1 << 20, "thin-pool", ("8:3", "9:0", str(2 * chunk_kib), "0", "0")),),
         target="thin-pool",
     )
-    thin = replace(layer("dm-1", "252:1", Kind.THIN, "dm-0"), target="thin")
-    foretold = forecast(stack(thin, pool, *disks, array), Space({"252:1": Extents.of([(0, MIB)])}))
+    thin = replace(make_layer("dm-1", "252:1", Kind.THIN, "dm-0"), target="thin")
+    foretold = predict_trim(
+        make_stack(thin, pool, *disks, array), FreeExtents({"252:1": Extents.from_pairs([(0, MIB)])})
+    )
     assert foretold.outlook is outlook
     assert any("one alone holds no whole 128k of md0" in doubt for doubt in foretold.unknowable) == (
         outlook is Outlook.UNKNOWN
@@ -304,7 +314,7 @@ def test_chunks_of_a_pool_that_hold_no_stripe(chunk_kib: int, outlook: Outlook) 
 def test_an_array_with_parity_is_cut_where_a_disk_has_granules(first: int, most: int, expected: int) -> None:
     """The kernel counts from a disk's first granule, which may differ from the stripe's start. Pieces of a
     long discard then contain one stripe less."""
-    disks = [layer(f"sd{letter}", f"8:{number}") for number, letter in enumerate("abc")]
+    disks = [make_layer(f"sd{letter}", f"8:{number}") for number, letter in enumerate("abc")]
     disks[1] = replace(disks[1], limits=replace(disks[1].limits, granularity=MIB, alignment=first))
     facts = MdFacts(
         level="raid4",
@@ -314,94 +324,103 @@ def test_an_array_with_parity_is_cut_where_a_disk_has_granules(first: int, most:
         members=("sda", "sdb", "sdc"),
         data_offsets=(2 * MIB,) * 3,
     )
-    array = replace(layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc"), facts=facts)
+    array = replace(make_layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc"), facts=facts)
     array = replace(array, limits=replace(array.limits, granularity=MIB, max_bytes=most))
     shifted = replace(
-        layer("dm-0", "252:0", Kind.DM, "md0"),
+        make_layer("dm-0", "252:0", Kind.DM, "md0"),
         table=(DmTarget(0, 1 << 20, "linear", ("9:0", "2048")),),
         size_bytes=512 << 20,
         target="linear",
         limits=array.limits,
     )
-    for on in (stack(array, *disks), stack(shifted, array, *disks)):
-        free = Extents.of([(4 * MIB, 36 * MIB)])
-        foretold = forecast(on, Space({on.layers[0].dev: free}))
+    for on in (make_stack(array, *disks), make_stack(shifted, array, *disks)):
+        free = Extents.from_pairs([(4 * MIB, 36 * MIB)])
+        foretold = predict_trim(on, FreeExtents({on.layers[0].dev: free}))
         assert foretold.expected_bytes == expected
         outlook = Outlook.REACHES if expected == 32 * MIB else Outlook.PART if expected else Outlook.UNKNOWN
         assert foretold.outlook is outlook
 
 
-def _thin_on(data: Layer) -> tuple[Layer, Layer, Layer]:
+def _make_thin_on(data: Layer) -> tuple[Layer, Layer, Layer]:
     """A thin volume on a pool with chunks of 64 KiB on this device, and the pool's metadata."""
     pool = replace(
-        layer("dm-0", "252:0", Kind.THIN_POOL, "sda", data.device),
+        make_layer("dm-0", "252:0", Kind.THIN_POOL, "sda", data.device),
         facts=ThinPoolFacts(chunk_bytes=64 * KIB, mode=PoolMode.READ_WRITE),
         table=(DmTarget(0, 1 << 20, "thin-pool", ("8:0", data.dev, "128", "0", "0")),),
         target="thin-pool",
     )
-    return replace(layer("dm-1", "252:1", Kind.THIN, "dm-0"), target="thin"), pool, layer("sda", "8:0")
+    return (
+        replace(make_layer("dm-1", "252:1", Kind.THIN, "dm-0"), target="thin"),
+        pool,
+        make_layer("sda", "8:0"),
+    )
 
 
 def test_pool_chunks_may_all_be_where_no_bytes_are_freed() -> None:
     """A thin volume gets the first free chunks, wherever they are in the pool."""
-    disks = layer("sdb", "8:16"), layer("sdc", "8:32")
+    disks = make_layer("sdb", "8:16"), make_layer("sdc", "8:32")
     dropping = replace(disks[0], limits=replace(disks[0].limits, granularity=0, max_bytes=0))
     half = 1 << 20
     table = (DmTarget(0, half, "linear", ("8:16", "0")), DmTarget(half, half, "linear", ("8:32", "0")))
-    data = replace(layer("dm-2", "252:2", Kind.DM, "sdb", "sdc"), table=table, target="linear")
-    free = Space({"252:1": Extents.of([(0, 8 * MIB)])})
-    foretold = forecast(stack(*_thin_on(data), data, dropping, disks[1]), free)
+    data = replace(make_layer("dm-2", "252:2", Kind.DM, "sdb", "sdc"), table=table, target="linear")
+    free = FreeExtents({"252:1": Extents.from_pairs([(0, 8 * MIB)])})
+    foretold = predict_trim(make_stack(*_make_thin_on(data), data, dropping, disks[1]), free)
     assert (foretold.outlook, foretold.accepted) == (Outlook.UNKNOWN, True)
     doubt = "which chunks of dm-0 lie where discards go on: some of what is below takes none"
     assert doubt in foretold.unknowable
     assert "member-no-discards" in [why.code for why in foretold.reasons]
-    assert forecast(stack(*_thin_on(data), data, *disks), free).outlook is Outlook.REACHES
+    assert predict_trim(make_stack(*_make_thin_on(data), data, *disks), free).outlook is Outlook.REACHES
 
 
 def test_chunks_of_a_pool_that_hold_no_granule() -> None:
-    disk = layer("sdb", "8:16")
+    disk = make_layer("sdb", "8:16")
     disk = replace(disk, limits=replace(disk.limits, granularity=MIB))
-    thin, pool, meta = _thin_on(disk)
-    foretold = forecast(stack(thin, pool, meta, disk), Space({"252:1": Extents.of([(0, 8 * MIB)])}))
+    thin, pool, meta = _make_thin_on(disk)
+    foretold = predict_trim(
+        make_stack(thin, pool, meta, disk), FreeExtents({"252:1": Extents.from_pairs([(0, 8 * MIB)])})
+    )
     assert foretold.outlook is Outlook.UNKNOWN
     assert any("one alone holds no whole 1M of sdb" in doubt for doubt in foretold.unknowable)
 
 
 def test_part_of_a_table_on_a_disk_without_discards_is_not_expected() -> None:
-    disks = layer("sdb", "8:16"), layer("sdc", "8:32", max_bytes=0, granularity=0)
+    disks = make_layer("sdb", "8:16"), make_layer("sdc", "8:32", max_bytes=0, granularity=0)
     half = (256 * MIB) // 512
     table = (DmTarget(0, half, "linear", ("8:16", "0")), DmTarget(half, half, "linear", ("8:32", "0")))
-    top = replace(layer("dm-0", "252:0", Kind.DM, "sdb", "sdc"), table=table, target="linear")
-    free = Space({"252:0": Extents.of([(200 * MIB, 300 * MIB)])})
-    expected = forecast(stack(replace(top, size_bytes=512 * MIB), *disks), free)
+    top = replace(make_layer("dm-0", "252:0", Kind.DM, "sdb", "sdc"), table=table, target="linear")
+    free = FreeExtents({"252:0": Extents.from_pairs([(200 * MIB, 300 * MIB)])})
+    expected = predict_trim(make_stack(replace(top, size_bytes=512 * MIB), *disks), free)
     assert expected.outlook is Outlook.PART
     assert expected.expected_bytes == 56 * MIB
 
 
 def test_ext2_leaves_out_extents_below_the_granularity() -> None:
-    disk = layer("sdb", "8:16", granularity=MIB)
-    free = Space({"8:16": Extents.of([(0, MIB // 2), (4 * MIB, 8 * MIB)])})
-    [run] = forecast(stack(disk, kind="ext2"), free).runs
+    disk = make_layer("sdb", "8:16", granularity=MIB)
+    free = FreeExtents({"8:16": Extents.from_pairs([(0, MIB // 2), (4 * MIB, 8 * MIB)])})
+    [run] = predict_trim(make_stack(disk, kind="ext2"), free).runs
     assert (run.below_minimum_bytes, run.expected_bytes) == (MIB // 2, 4 * MIB)
 
 
 def test_expected_bytes_are_an_upper_bound_where_something_is_unknown() -> None:
-    free = Space({"8:16": Extents.of([(0, 8 * MIB)])})
-    assert forecast(stack(layer("sdb", "8:16"), kind="btrfs"), free).is_upper_bound
-    assert not forecast(stack(layer("sdb", "8:16"), kind="f2fs"), free).is_upper_bound
+    free = FreeExtents({"8:16": Extents.from_pairs([(0, 8 * MIB)])})
+    assert predict_trim(make_stack(make_layer("sdb", "8:16"), kind="btrfs"), free).is_upper_bound
+    assert not predict_trim(make_stack(make_layer("sdb", "8:16"), kind="f2fs"), free).is_upper_bound
 
 
 def test_loop_over_nfs_has_no_granule_of_its_own() -> None:
-    over_nfs = layer(
+    over_nfs = make_layer(
         "loop0", "7:0", Kind.LOOP, granularity=MIB, backing_filesystem="nfs4", backing_file="/n/f"
     )
-    over_xfs = layer(
+    over_xfs = make_layer(
         "loop0", "7:0", Kind.LOOP, granularity=MIB, backing_filesystem="xfs", backing_file="/x/f"
     )
-    assert (over_nfs.granule, over_xfs.granule) == (None, (MIB, 0))
+    assert (over_nfs.discard_granule, over_xfs.discard_granule) == (None, (MIB, 0))
 
 
 def test_target_that_may_refuse_discards_is_named() -> None:
-    lun = layer("sdb", "8:16", provisioning_mode="unmap", vendor="LIO-ORG")
-    assert any("LIO" in doubt for doubt in forecast(stack(lun)).unknowable)
-    assert not any("LIO" in doubt for doubt in forecast(stack(layer("sdb", "8:16", vendor="ATA"))).unknowable)
+    lun = make_layer("sdb", "8:16", provisioning_mode="unmap", vendor="LIO-ORG")
+    assert any("LIO" in doubt for doubt in predict_trim(make_stack(lun)).unknowable)
+    assert not any(
+        "LIO" in doubt
+        for doubt in predict_trim(make_stack(make_layer("sdb", "8:16", vendor="ATA"))).unknowable
+    )

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from opwatch.trim.check.dryrun import dry_run
+from opwatch.trim.check.dry_run import predict_devices
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.space.far_copies import alone, far_copies
+from opwatch.trim.space.far_copies import count_far_copies, select_far_copy
 from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind
-from tests.unit.support.trim_evidence import layer, stack
+from tests.unit.support.trim_evidence import make_layer, make_stack
 
 MIB = 1 << 20
 KIB = 1 << 10
@@ -24,14 +24,14 @@ def test_copies_that_are_far_from_each_other_end_on_other_members(
 ) -> None:
     """The range starts and ends on files with blocks of 4 KiB, and its second copy ends on a disk with
     granules of 32 KiB: one of two copies loses 4 KiB."""
-    disk = layer("sda", "8:0", granularity=32 * KIB)
-    files = [layer(f"loop{n}", f"7:{n}", Kind.LOOP, backing_file=f"/srv/{n}") for n in range(2)]
+    disk = make_layer("sda", "8:0", granularity=32 * KIB)
+    files = [make_layer(f"loop{n}", f"7:{n}", Kind.LOOP, backing_file=f"/srv/{n}") for n in range(2)]
     names = ("sda", "loop0", "loop1")
     facts = MdFacts(level="raid10", chunk_bytes=64 * KIB, layout=layout, raid_disks=3)
     facts = replace(facts, members=names, data_offsets=(MIB, MIB, MIB))
-    top = replace(layer("md0", "9:0", Kind.MD, *names), facts=facts)
-    free = {"9:0": Extents.of([(64 * KIB + 4 * KIB, end)])}
-    [run] = dry_run(stack(top, disk, *files), free)
+    top = replace(make_layer("md0", "9:0", Kind.MD, *names), facts=facts)
+    free = {"9:0": Extents.from_pairs([(64 * KIB + 4 * KIB, end)])}
+    [run] = predict_devices(make_stack(top, disk, *files), free)
     assert run.rounded_bytes == rounded
 
 
@@ -49,6 +49,6 @@ def test_the_second_copy_is_on_members_of_the_same_set(layout: int, disks: int, 
     names = tuple("abcdefgh"[:disks])
     array = MdFacts(level="raid10", layout=layout, raid_disks=disks, members=names)
     array = replace(array, data_offsets=tuple(range(disks)))
-    assert far_copies(array) == 2
-    assert alone(array, 0).members == names
-    assert alone(array, 1).members == tuple(order)
+    assert count_far_copies(array) == 2
+    assert select_far_copy(array, 0).members == names
+    assert select_far_copy(array, 1).members == tuple(order)

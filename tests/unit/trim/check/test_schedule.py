@@ -10,16 +10,16 @@ from opwatch.trim.check.schedule import (
     FSTAB,
     MOUNTINFO,
     Schedule,
-    command_line,
-    entry_of,
-    from_properties,
-    lists_of,
-    moment,
+    build_schedule,
+    find_entry,
+    find_schedule_reasons,
+    parse_command_line,
     parse_fstab,
+    parse_mount_lists,
     parse_properties,
-    schedule_reasons,
+    parse_unix_time,
 )
-from tests.unit.support.sysfs import SSD_QUEUE, write
+from tests.unit.support.sysfs import SSD_QUEUE, write_attributes
 from tests.unit.support.trimtree import NO_DISCARD, Machine
 
 # Output of systemd 252 with --timestamp=unix.
@@ -49,20 +49,20 @@ short
 """
 
 
-def schedule(fstab: str = "", **changes: object) -> Schedule:
-    plan = from_properties(parse_properties(PROPERTIES), parse_fstab(fstab), None, ())
+def make_schedule(fstab: str = "", **changes: object) -> Schedule:
+    plan = build_schedule(parse_properties(PROPERTIES), parse_fstab(fstab), None, ())
     return replace(plan, **changes)  # type: ignore[arg-type]
 
 
-def codes(m: Machine, plan: Schedule) -> list[tuple[str, str]]:
-    return [(why.code, why.observed) for why in schedule_reasons(m.stack(), plan)]
+def list_codes(m: Machine, plan: Schedule) -> list[tuple[str, str]]:
+    return [(why.code, why.observed) for why in find_schedule_reasons(m.read_stack(), plan)]
 
 
 @pytest.fixture
 def m(tmp_path: Path) -> Machine:
     made = Machine(tmp_path)
-    made.scsi()
-    made.mount("8:0")
+    made.add_scsi_disk()
+    made.add_mount("8:0")
     return made
 
 
@@ -70,8 +70,8 @@ def m(tmp_path: Path) -> Machine:
 
 
 def test_the_timer_is_read_from_systemd() -> None:
-    plan = schedule()
-    assert (plan.unit_state, plan.active, plan.runs, plan.last_result) == (
+    plan = make_schedule()
+    assert (plan.unit_state, plan.active, plan.will_run, plan.last_result) == (
         *("enabled", True, True),
         "success",
     )
@@ -85,13 +85,13 @@ def test_the_timer_is_read_from_systemd() -> None:
 )
 def test_inactive_timer_names_the_remedy(load: str, state: str) -> None:
     text = f"Id=fstrim.timer\nLoadState={load}\nActiveState=inactive\nUnitFileState=\nLastTriggerUSec=n/a\n"
-    plan = from_properties(parse_properties(text), (), None, ())
-    assert (plan.unit_state, plan.runs, plan.last, plan.listed_in) == (state, False, None, None)
+    plan = build_schedule(parse_properties(text), (), None, ())
+    assert (plan.unit_state, plan.will_run, plan.last, plan.listed_in) == (state, False, None, None)
 
 
 @pytest.mark.parametrize("text", [None, "", "n/a", "0", "@0", "Mon 2026-11-16", "@999999999999"])
 def test_invalid_times_are_none(text: str | None) -> None:
-    assert moment(text) is None
+    assert parse_unix_time(text) is None
 
 
 @pytest.mark.parametrize(
@@ -110,40 +110,40 @@ def test_invalid_times_are_none(text: str | None) -> None:
     ],
 )
 def test_mount_lists_come_from_the_command_line(arguments: str, lists: tuple[str, ...] | None) -> None:
-    assert lists_of(arguments.split()) == lists
+    assert parse_mount_lists(arguments.split()) == lists
 
 
 def test_an_unknown_exec_start_has_no_arguments() -> None:
-    assert command_line("") == ()
+    assert parse_command_line("") == ()
 
 
 def test_fstab_is_parsed_like_fstrim() -> None:
     entries = parse_fstab(FSTAB_TEXT)
     assert [entry.point for entry in entries] == ["/", "/mnt/two words", "/m"]
     assert entries[1].options == ("defaults",)
-    entry = entry_of("/m", entries)
+    entry = find_entry("/m", entries)
     assert entry and "X-fstrim.notrim" in entry.options
-    assert entry_of("/n", entries) is None
+    assert find_entry("/n", entries) is None
 
 
 # --- findings for a mount
 
 
 def test_a_mount_that_is_in_no_fstab_is_visited_by_the_second_list(m: Machine) -> None:
-    assert codes(m, schedule()) == []
+    assert list_codes(m, make_schedule()) == []
 
 
 def test_single_line_of_fstab_hides_all_other_mounts(m: Machine) -> None:
-    [(code, observed)] = codes(m, schedule("UUID=0 / ext4 rw"))
+    [(code, observed)] = list_codes(m, make_schedule("UUID=0 / ext4 rw"))
     assert code == "timer-skips-mount"
     assert "does not list it, so /proc/self/mountinfo is never looked at" in observed
 
 
 def test_the_root_filesystem_is_always_visited(tmp_path: Path) -> None:
     m = Machine(tmp_path)
-    m.scsi()
+    m.add_scsi_disk()
     m.mountinfo = "30 1 8:0 / / rw,relatime - ext4 /dev/sda rw\n"
-    assert codes(m, schedule("/dev/sdb /m xfs")) == []
+    assert list_codes(m, make_schedule("/dev/sdb /m xfs")) == []
 
 
 @pytest.mark.parametrize(
@@ -154,31 +154,33 @@ def test_the_root_filesystem_is_always_visited(tmp_path: Path) -> None:
     ],
 )
 def test_options_of_fstab_leave_a_mount_out(m: Machine, fstab: str, observed: str) -> None:
-    assert codes(m, schedule(fstab)) == [("timer-skips-mount", observed)]
+    assert list_codes(m, make_schedule(fstab)) == [("timer-skips-mount", observed)]
 
 
 def test_a_device_without_granularity_is_passed_over_in_silence(tmp_path: Path) -> None:
     m = Machine(tmp_path)
-    m.scsi(queue=SSD_QUEUE | NO_DISCARD)
-    m.mount("8:0")
-    [(code, observed)] = codes(m, schedule())
+    m.add_scsi_disk(queue=SSD_QUEUE | NO_DISCARD)
+    m.add_mount("8:0")
+    [(code, observed)] = list_codes(m, make_schedule())
     assert code == "timer-skips-mount" and "without a word" in observed
 
 
 def test_a_timer_that_is_off_skips_every_mount(m: Machine) -> None:
-    assert codes(m, schedule(active=False, unit_state="disabled")) == [
+    assert list_codes(m, make_schedule(active=False, unit_state="disabled")) == [
         ("timer-off", "fstrim.timer is disabled, not active")
     ]
-    assert codes(m, schedule(container="lxc"))[0][0] == "timer-off"
-    assert codes(m, Schedule(why_none="systemd does not run here"))[0][0] == "timer-off"
+    assert list_codes(m, make_schedule(container="lxc"))[0][0] == "timer-off"
+    assert list_codes(m, Schedule(why_none="systemd does not run here"))[0][0] == "timer-off"
 
 
 def test_cron_job_replaces_the_timer(m: Machine) -> None:
-    assert codes(m, Schedule(why_none="systemd does not run here", cron=("/etc/cron.weekly/fstrim",))) == []
+    assert (
+        list_codes(m, Schedule(why_none="systemd does not run here", cron=("/etc/cron.weekly/fstrim",))) == []
+    )
 
 
 def test_unavailable_systemd_is_not_a_finding(m: Machine) -> None:
-    assert codes(m, Schedule(why_unknown="no bus")) == []
+    assert list_codes(m, Schedule(why_unknown="no bus")) == []
 
 
 # --- files of a machine
@@ -191,7 +193,7 @@ def test_a_machine_without_systemd_is_read(tmp_path: Path) -> None:
         "etc/cron.d/other": "# fstrim\n0 0 * * * root true",
         "run/systemd/container": "lxc",
     }
-    write(tmp_path, files)
+    write_attributes(tmp_path, files)
     plan = read_schedule(tmp_path)
-    assert plan.why_none and not plan.runs
+    assert plan.why_none and not plan.will_run
     assert (plan.container, plan.cron, len(plan.fstab)) == ("lxc", ("/etc/cron.weekly/fstrim",), 3)

@@ -25,14 +25,14 @@ MOUNTS = """
 def test_each_disk_filesystem_is_listed_once_at_a_visible_mount(tree: Tree) -> None:
     usage = Usage(parse_mountinfo(MOUNTS), [], {})
     run = CheckRun(0, tree.devices, usage, Schedule())
-    mounts = [(subject.mount.dev, subject.mount.point) for subject in run.everything() if subject.mount]
+    mounts = [(subject.mount.dev, subject.mount.point) for subject in run.find_all() if subject.mount]
     assert mounts == [("8:1", "/"), ("0:42", "/tank"), ("8:3", "/old")]
 
 
 def test_devices_without_a_medium_are_refused(tree: Tree) -> None:
     run = CheckRun(0, tree.devices, Usage(parse_mountinfo(MOUNTS), [], {}), Schedule())
     with pytest.raises(UsageError, match="/dev/null is no block device"):
-        list(run.path("/dev/null"))
-    tree.disk("zram7", "252:7", sectors=0)
+        list(run.find_by_path("/dev/null"))
+    tree.add_disk("zram7", "252:7", sectors=0)
     with pytest.raises(UsageError, match="zram7 has no medium"):
-        list(run.device("zram7"))
+        list(run.find_on_device("zram7"))

@@ -22,16 +22,16 @@ import pytest
 from opwatch.collectors.history.file import HistoryFile, read_history
 from opwatch.errors import BadInput, OpwatchError, RefusedError
 from opwatch.trim.history import journal
-from opwatch.trim.history.journal import HistoryDrive, Look
+from opwatch.trim.history.journal import Checkpoint, HistoryDrive
 from opwatch.trim.history.sectormap import Run, SectorMap, SectorState
 from tests.fuzz import history as fuzz
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 DRIVE = HistoryDrive("sda", "S1", None, 4096, 8, 0)
-LOOK = Look(1, 2, "boot", 3, 4, 5, 6, 0, None, 7, {"a reason": 1}, ("a note",))
+CHECKPOINT = Checkpoint(1, 2, "boot", 3, 4, 5, 6, 0, None, 7, {"a reason": 1}, ("a note",))
 
 
-def frames(seed: int, count: int) -> list[tuple[bytes, list[Run], Look]]:
+def make_frames(seed: int, count: int) -> list[tuple[bytes, list[Run], Checkpoint]]:
     """Return the pieces of a file, with the runs and the poll that each one leaves."""
     rng, map_ = random.Random(seed), SectorMap(DRIVE.sectors)
     runs = []
@@ -39,17 +39,17 @@ def frames(seed: int, count: int) -> list[tuple[bytes, list[Run], Look]]:
         map_.log = []
         for _ in range(rng.randrange(4)):
             start = rng.randrange(DRIVE.sectors)
-            map_.put(start, start + rng.randrange(1, 200), rng.choice(list(SectorState)))
-        look = replace(LOOK, written=number)
-        raw = journal.delta(look, map_.log) if number else journal.snapshot(DRIVE, look, map_)
-        runs.append((raw, list(map_.runs()), look))
+            map_.set_state(start, start + rng.randrange(1, 200), rng.choice(list(SectorState)))
+        look = replace(CHECKPOINT, written=number)
+        raw = journal.encode_delta(look, map_.log) if number else journal.encode_snapshot(DRIVE, look, map_)
+        runs.append((raw, list(map_.iter_runs()), look))
     return runs
 
 
-def joined(map_: SectorMap) -> list[Run]:
+def join_ranges(map_: SectorMap) -> list[Run]:
     """Return the runs, with equal neighbours joined."""
     runs: list[Run] = []
-    for start, end, state in map_.runs():
+    for start, end, state in map_.iter_runs():
         if runs and runs[-1][2] == state:
             runs[-1] = (runs[-1][0], end, state)
         else:
@@ -59,28 +59,28 @@ def joined(map_: SectorMap) -> list[Run]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_file_cut_at_any_byte_has_its_whole_frames(seed: int) -> None:
-    pieces = frames(seed, 6)
+    pieces = make_frames(seed, 6)
     raw = b"".join(piece for piece, _, _ in pieces)
     ends = [sum(len(piece) for piece, _, _ in pieces[: at + 1]) for at in range(len(pieces))]
     for cut in range(len(raw) + 1):
         whole = sum(end <= cut for end in ends)
         if not whole:
             with pytest.raises(ValueError):
-                journal.load(raw[:cut])
+                journal.parse_history(raw[:cut])
             continue
-        saved = journal.load(raw[:cut])
+        saved = journal.parse_history(raw[:cut])
         assert saved.whole_bytes == ends[whole - 1]
         assert (saved.drive, saved.look) == (DRIVE, pieces[whole - 1][2])
-        assert list(saved.map.runs()) == pieces[whole - 1][1]
+        assert list(saved.map.iter_runs()) == pieces[whole - 1][1]
 
 
 def test_a_changed_byte_ends_the_file_there() -> None:
-    pieces = frames(9, 4)
+    pieces = make_frames(9, 4)
     raw = bytearray(b"".join(piece for piece, _, _ in pieces))
     first = len(pieces[0][0])
     for at in range(first, len(raw)):
         raw[at] ^= 0x20
-        saved = journal.load(bytes(raw))
+        saved = journal.parse_history(bytes(raw))
         assert first <= saved.whole_bytes <= at
         raw[at] ^= 0x20
 
@@ -93,32 +93,32 @@ def test_a_changed_byte_ends_the_file_there() -> None:
         bytes(4096),
         b"\xff" * 4096,
         random.Random(7).randbytes(4096),
-        journal._frame({}, []),
+        journal._encode_frame({}, []),
     ],
     ids=["a zero", "eight zeros", "a page of zeros", "ones", "garbage", "a frame without a look"],
 )
 def test_bytes_after_the_last_frame_end_the_file(tail: bytes) -> None:
     """After a crash the file may end in zeros, which have a correct checksum: the CRC of no bytes is 0."""
-    pieces = frames(4, 5)
+    pieces = make_frames(4, 5)
     for count in range(1, len(pieces) + 1):
         raw = b"".join(piece for piece, _, _ in pieces[:count])
-        saved = journal.load(raw + tail)
+        saved = journal.parse_history(raw + tail)
         assert saved.whole_bytes == len(raw)
-        assert (list(saved.map.runs()), saved.look) == pieces[count - 1][1:]
+        assert (list(saved.map.iter_runs()), saved.look) == pieces[count - 1][1:]
     with pytest.raises(ValueError):
-        journal.load(journal.MAGIC + tail)
+        journal.parse_history(journal.MAGIC + tail)
 
 
 def test_good_files_are_read_and_bad_files_refused() -> None:
-    saved = journal.load((FIXTURES / "good" / "trim" / "disk.history").read_bytes())
+    saved = journal.parse_history((FIXTURES / "good" / "trim" / "disk.history").read_bytes())
     assert (saved.drive.name, saved.drive.sectors, saved.drive.granule) == ("loop0", 131072, 8)
-    assert saved.map.extents(SectorState.WRITTEN).total == 7 * 4096
-    assert saved.map.extents(SectorState.TRIMMED).total == 131072 * 512 - 7 * 4096 - 4096
+    assert saved.map.collect_extents(SectorState.WRITTEN).total_bytes == 7 * 4096
+    assert saved.map.collect_extents(SectorState.TRIMMED).total_bytes == 131072 * 512 - 7 * 4096 - 4096
     bad = sorted((FIXTURES / "bad" / "trim").glob("*.history"))
     assert len(bad) >= 3
     for path in bad:
         with pytest.raises(ValueError):
-            journal.load(path.read_bytes())
+            journal.parse_history(path.read_bytes())
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -133,16 +133,16 @@ def test_history_file_is_written_read_and_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.history"
     file = HistoryFile(path)
     assert (file.saved, file.damage) == (None, None)
-    pieces = frames(1, 5)
+    pieces = make_frames(1, 5)
     file.replace([pieces[0][0]])
     for piece, runs, look in pieces[1:]:
-        file.append(piece)
+        file.append_frames(piece)
         saved, alive = read_history(path)
-        assert (list(saved.map.runs()), saved.look, alive) == (runs, look, True)
+        assert (list(saved.map.iter_runs()), saved.look, alive) == (runs, look, True)
     with pytest.raises(RefusedError, match="another opwatch"):
         HistoryFile(path)
     assert not file.has_grown
-    file.append(journal.delta(LOOK, [(0, 8, SectorState.WRITTEN)] * 100_000))
+    file.append_frames(journal.encode_delta(CHECKPOINT, [(0, 8, SectorState.WRITTEN)] * 100_000))
     assert file.has_grown
     file.replace([pieces[0][0]])
     with pytest.raises(RefusedError, match="another opwatch"):
@@ -174,7 +174,7 @@ def test_other_files_are_left_unchanged(tmp_path: Path) -> None:
 def test_a_planted_link_is_not_written_through(dangling: bool, tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     if not dangling:
-        target.write_bytes(frames(2, 1)[0][0])
+        target.write_bytes(make_frames(2, 1)[0][0])
     link.symlink_to("target")
     with pytest.raises(RefusedError, match="is a link"):
         HistoryFile(link)
@@ -191,28 +191,28 @@ def test_a_second_name_is_not_written_through(tmp_path: Path) -> None:
 def test_rewrite_runs_while_changes_are_appended(tmp_path: Path) -> None:
     """Changes appended during a rewrite are kept, and a reader always sees a complete file."""
     path, gate = tmp_path / "x", threading.Event()
-    pieces = frames(3, 4)
+    pieces = make_frames(3, 4)
 
-    def slowly() -> Iterator[bytes]:
+    def yield_slowly() -> Iterator[bytes]:
         yield pieces[0][0]
         gate.wait(60)
 
     file = HistoryFile(path)
     file.replace([pieces[0][0]])
-    file.begin_replacing(slowly())
+    file.begin_replacing(yield_slowly())
     for piece, runs, look in pieces[1:]:
-        file.append(piece)
+        file.append_frames(piece)
         file.finish_replacing()
         assert file.is_replacing
         saved, _ = read_history(path)
-        assert (list(saved.map.runs()), saved.look) == (runs, look)
+        assert (list(saved.map.iter_runs()), saved.look) == (runs, look)
     gate.set()
     while file.is_replacing:
         file.finish_replacing()
-    assert file.is_as_written
-    file.append(journal.delta(LOOK, []))
+    assert file.is_unchanged
+    file.append_frames(journal.encode_delta(CHECKPOINT, []))
     saved, alive = read_history(path)
-    assert (list(saved.map.runs()), saved.look, alive) == (pieces[-1][1], LOOK, True)
+    assert (list(saved.map.iter_runs()), saved.look, alive) == (pieces[-1][1], CHECKPOINT, True)
     with pytest.raises(RefusedError, match="another opwatch"):
         HistoryFile(path)
     file.begin_replacing(iter([pieces[0][0]] * 1000))
@@ -223,14 +223,16 @@ def test_rewrite_runs_while_changes_are_appended(tmp_path: Path) -> None:
 # --- invented content ---
 
 
-def made(text: str, runs: list[tuple[int, int, int]] | None = None, before: bytes = journal.MAGIC) -> bytes:
+def encode_frame(
+    text: str, runs: list[tuple[int, int, int]] | None = None, before: bytes = journal.MAGIC
+) -> bytes:
     raw = text.encode()
     packed = b"".join(struct.pack("<QQB", *run) for run in runs or [])
     body = struct.pack("<I", len(raw)) + raw + packed
     return before + struct.pack("<II", len(body), zlib.crc32(body)) + body
 
 
-GOOD = json.dumps({"drive": asdict(DRIVE), "look": asdict(LOOK)})
+GOOD = json.dumps({"drive": asdict(DRIVE), "look": asdict(CHECKPOINT)})
 
 
 @pytest.mark.parametrize(
@@ -252,15 +254,15 @@ GOOD = json.dumps({"drive": asdict(DRIVE), "look": asdict(LOOK)})
 def test_invalid_frame_is_reported_with_its_place(old: str, new: str, tmp_path: Path) -> None:
     assert old in GOOD
     path = tmp_path / "x"
-    path.write_bytes(made(GOOD.replace(old, new)))
+    path.write_bytes(encode_frame(GOOD.replace(old, new)))
     with pytest.raises(OpwatchError, match=rf"{path} .*(frame 1 at byte 8: |frame 1 is the last)"):
         read_history(path)
     # After a valid frame, an invalid frame ends the file.
-    saved = journal.load(made(GOOD.replace(old, new), before=made(GOOD)))
+    saved = journal.parse_history(encode_frame(GOOD.replace(old, new), before=encode_frame(GOOD)))
     if old.startswith(('"sectors', '"granule')):  # only the first frame identifies the disk
-        assert (saved.look, saved.rest) == (LOOK, None)
+        assert (saved.look, saved.rest) == (CHECKPOINT, None)
     else:
-        assert (saved.look, saved.whole_bytes) == (LOOK, len(made(GOOD)))
+        assert (saved.look, saved.whole_bytes) == (CHECKPOINT, len(encode_frame(GOOD)))
         assert saved.rest
 
 
@@ -269,13 +271,16 @@ def test_a_run_of_all_of_the_largest_disk_takes_no_time_and_no_memory() -> None:
     text = GOOD.replace('"sectors": 4096', f'"sectors": {sectors}')
     begin = time.process_time()
     tracemalloc.start()
-    saved = journal.load(made(text, [(0, sectors, SectorState.WRITTEN)]))
+    saved = journal.parse_history(encode_frame(text, [(0, sectors, SectorState.WRITTEN)]))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (saved.map.extents(SectorState.WRITTEN).total, saved.map.pieces) == (sectors * 512, (1 << 13) + 1)
+    assert (saved.map.collect_extents(SectorState.WRITTEN).total_bytes, saved.map.pieces) == (
+        sectors * 512,
+        (1 << 13) + 1,
+    )
     assert peak < 64 << 20
     with pytest.raises(BadInput, match="too often"):
-        journal.load(made(text, [(0, sectors, at % 2 + 1) for at in range(100)]))
+        journal.parse_history(encode_frame(text, [(0, sectors, at % 2 + 1) for at in range(100)]))
     assert time.process_time() - begin < 10
 
 
@@ -283,19 +288,19 @@ def test_a_large_map_is_several_frames_that_count_together(monkeypatch: pytest.M
     monkeypatch.setattr(journal, "_CHUNK_RUNS", 10)
     map_ = SectorMap(DRIVE.sectors)
     for at in range(0, 1000, 8):
-        map_.put(at, at + 4, SectorState.WRITTEN)
-    raw = journal.snapshot(DRIVE, LOOK, map_)
-    saved = journal.load(raw)
-    assert (list(saved.map.runs()), saved.rest) == (list(map_.runs()), None)
+        map_.set_state(at, at + 4, SectorState.WRITTEN)
+    raw = journal.encode_snapshot(DRIVE, CHECKPOINT, map_)
+    saved = journal.parse_history(raw)
+    assert (list(saved.map.iter_runs()), saved.rest) == (list(map_.iter_runs()), None)
     runs = [(at, at + 4, SectorState.TRIMMED) for at in range(0, 400, 8)]
-    change = journal.delta(replace(LOOK, written=77), runs)
-    assert journal.load(raw + change).look.written == 77
+    change = journal.encode_delta(replace(CHECKPOINT, written=77), runs)
+    assert journal.parse_history(raw + change).look.written == 77
     for cut in range(0, len(change), 7):
-        saved = journal.load(raw + change[:cut])
-        assert (list(saved.map.runs()), saved.look) == (list(map_.runs()), LOOK)
+        saved = journal.parse_history(raw + change[:cut])
+        assert (list(saved.map.iter_runs()), saved.look) == (list(map_.iter_runs()), CHECKPOINT)
         assert saved.rest if cut else saved.rest is None
     with pytest.raises(BadInput):
-        journal.load(raw[:-1])
+        journal.parse_history(raw[:-1])
 
 
 def test_no_folder_is_made(tmp_path: Path) -> None:
@@ -313,7 +318,7 @@ def test_unused_new_file_is_removed(tmp_path: Path) -> None:
     HistoryFile(path).abandon()
     assert path.read_bytes() == b""
     file = HistoryFile(path)
-    file.replace([frames(2, 1)[0][0]])
+    file.replace([make_frames(2, 1)[0][0]])
     file.close()
     HistoryFile(path).abandon()
     assert read_history(path)
@@ -321,36 +326,36 @@ def test_unused_new_file_is_removed(tmp_path: Path) -> None:
 
 def test_changes_by_other_processes_are_noticed(tmp_path: Path) -> None:
     path, other = tmp_path / "x", tmp_path / "other"
-    first, second = (piece for piece, _, _ in frames(2, 2))
+    first, second = (piece for piece, _, _ in make_frames(2, 2))
     file = HistoryFile(path)
     file.replace([first])
-    file.append(second)
-    assert (file.is_here, file.is_as_written) == (True, True)
+    file.append_frames(second)
+    assert (file.is_in_place, file.is_unchanged) == (True, True)
     os.truncate(path, len(first))
-    assert (file.is_here, file.is_as_written) == (True, False)
+    assert (file.is_in_place, file.is_unchanged) == (True, False)
     file.replace([first])
-    assert (file.is_here, file.is_as_written) == (True, True)
+    assert (file.is_in_place, file.is_unchanged) == (True, True)
     path.unlink()
-    assert (file.is_here, file.is_as_written) == (False, False)
+    assert (file.is_in_place, file.is_unchanged) == (False, False)
     other.write_bytes(first)
     other.replace(path)
-    assert (file.is_here, file.is_as_written) == (False, False)
+    assert (file.is_in_place, file.is_unchanged) == (False, False)
     file.close()
-    assert (file.is_here, file.is_as_written) == (False, False)
+    assert (file.is_in_place, file.is_unchanged) == (False, False)
 
 
 _WRITER = """
 import sys
 from pathlib import Path
-from tests.unit.trim.history.test_journal import frames
+from tests.unit.trim.history.test_journal import make_frames
 from opwatch.collectors.history.file import HistoryFile
 file = HistoryFile(Path(sys.argv[1]))
-pieces = frames(5, 40)
+pieces = make_frames(5, 40)
 file.replace([pieces[0][0]])
 print("ready", flush=True)
 while True:
     for piece, _, _ in pieces[1:]:
-        file.append(piece)
+        file.append_frames(piece)
     file.replace([pieces[0][0]])
 """
 
@@ -368,7 +373,7 @@ def test_a_device_is_no_history(tmp_path: Path) -> None:
 
 def test_kill_9_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "x.history"
-    right = [(runs, look) for _, runs, look in frames(5, 40)]
+    right = [(runs, look) for _, runs, look in make_frames(5, 40)]
     for wait in (0.0, 0.01, 0.03, 0.1):
         with subprocess.Popen(
             [sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[4]
@@ -381,7 +386,7 @@ def test_kill_9_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
                 os.kill(writer.pid, signal.SIGKILL)
         saved, alive = read_history(path)
         assert not alive
-        assert (list(saved.map.runs()), saved.look) in right
+        assert (list(saved.map.iter_runs()), saved.look) in right
         HistoryFile(path).close()
 
 

@@ -11,66 +11,66 @@ import pytest
 
 from opwatch.sinks.trim_history import (
     HistoryState,
-    history_document,
-    history_lines,
+    build_history_document,
+    format_history,
     write_state,
 )
-from opwatch.trim.history.journal import Look
+from opwatch.trim.history.journal import Checkpoint
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing
-from opwatch.trim.stale.remembered import Part, Remembered
+from opwatch.trim.stale.remembered import DeviceFreeSpace, TrustedHistory
 from opwatch.trim.stale.report import HistoryReport
 from opwatch.trim.stale.stale import Bounds
 
-LOOK = Look(1, 2 * 10**18, "boot", 3, 4, 5, 6, 0, 0, 10**18)
-FREE = Extents.of([(0, 1 << 20), (2 << 20, 5 << 20)])
+CHECKPOINT = Checkpoint(1, 2 * 10**18, "boot", 3, 4, 5, 6, 0, 0, 10**18)
+FREE = Extents.from_pairs([(0, 1 << 20), (2 << 20, 5 << 20)])
 
 
-def report(stale_bytes: int, unknown: int, remembered: Remembered | None) -> HistoryReport:
-    part = Part(Landing("sda", FREE), 1 << 30, 4096, 0, stale_bytes, unknown, remembered)
+def make_report(stale_bytes: int, unknown: int, remembered: TrustedHistory | None) -> HistoryReport:
+    part = DeviceFreeSpace(Landing("sda", FREE), 1 << 30, 4096, 0, stale_bytes, unknown, remembered)
     stale = Bounds(None if unknown else stale_bytes, stale_bytes, stale_bytes + unknown)
     return HistoryReport("/mnt", "ext4", 0.5, (part,), stale, None, "nobody knows", None, ("a note",))
 
 
-def known(*doubts: str) -> Remembered:
-    return Remembered(Path("/var/lib/x"), LOOK, Extents(), Extents(), doubts, ())
+def make_history(*doubts: str) -> TrustedHistory:
+    return TrustedHistory(Path("/var/lib/x"), CHECKPOINT, Extents(), Extents(), doubts, ())
 
 
 def test_an_exact_figure_is_called_exact() -> None:
-    shown = report(12345, 0, known())
-    text = "\n".join(history_lines(shown))
+    shown = make_report(12345, 0, make_history())
+    text = "\n".join(format_history(shown))
     assert "12.3 kB, 0.29 % of it; exact: 12345 bytes" in text
     assert "unknown  " not in text.replace("OP, WAF      unknown", "")
-    document = history_document(shown)
+    document = build_history_document(shown)
     assert (document["exact"], document["unknown_bytes"]) == (True, 0)
     assert document["stale_bytes"] == {"value": 12345, "low": 12345, "high": 12345}
 
 
 def test_unknown_sectors_make_bounds() -> None:
-    shown = report(4096, 1 << 20, known("the disk was written to since the recording"))
-    lines = history_lines(shown)
+    shown = make_report(4096, 1 << 20, make_history("the disk was written to since the recording"))
+    lines = format_history(shown)
     text = "\n".join(lines)
     assert "stale        4.10 kB to 1.05 MB" in text
     assert "unknown      1.05 MB, 25.00 % of it" in text
     assert "exact" not in text
     assert all(len(line) <= 80 for line in lines)
-    document = history_document(shown)
+    document = build_history_document(shown)
     assert (document["exact"], document["stale_bytes"]["value"]) == (False, None)
     assert document["drives"][0]["doubts"] == ["the disk was written to since the recording"]
 
 
 def test_a_disk_without_a_history_has_no_figure() -> None:
-    shown = report(0, FREE.total, None)
-    assert "no history of it was given" in "\n".join(history_lines(shown))
-    [drive] = history_document(shown)["drives"]
-    assert (drive["stale_bytes"], drive["history"], drive["unknown_bytes"]) == (None, None, FREE.total)
+    shown = make_report(0, FREE.total_bytes, None)
+    assert "no history of it was given" in "\n".join(format_history(shown))
+    [drive] = build_history_document(shown)["drives"]
+    assert (drive["stale_bytes"], drive["history"], drive["unknown_bytes"]) == (None, None, FREE.total_bytes)
 
 
 @pytest.mark.parametrize(
     ("slack", "words"), [(0, "to the sector"), (8, "writes 4096 bytes"), (None, "writes unknown")]
 )
 def test_state_of_a_recording_includes_its_proof(slack: int | None, words: str) -> None:
-    look = replace(LOOK, written_slack=slack, forgotten={"a reason": 3, "another": 1})
+    look = replace(CHECKPOINT, written_slack=slack, forgotten={"a reason": 3, "another": 1})
     recorded = HistoryState(
         "sda", "/x", 1.5, "a new history", 1 << 30, 4096, 8192, (1 << 30) - 12288, 3, look, 2
     )

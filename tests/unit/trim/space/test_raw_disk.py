@@ -20,7 +20,7 @@ def test_a_node_of_something_else_is_refused(tmp_path: Path) -> None:
     """/dev/null is node 1:3 and not a disk, so it is refused under its own number and under any other."""
     tree = Tree(tmp_path)
     for number in ("8:1", "1:3"):
-        device = dataclasses.replace(_disk(tree, number), name="null")
+        device = dataclasses.replace(_add_disk(tree, number), name="null")
         before = len(os.listdir("/proc/self/fd"))
         with pytest.raises(RefusedError, match="/dev/null leads to another device"):
             open_device(device)
@@ -31,12 +31,12 @@ def test_a_node_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_no_node_is_an_error_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(OpwatchError, match="/dev/opwatch-none: No such file"):
-        open_device(_disk(Tree(tmp_path), "8:1", "opwatch-none"))
+        open_device(_add_disk(Tree(tmp_path), "8:1", "opwatch-none"))
 
 
-def _disk(tree: Tree, number: str, name: str = "") -> BlockDevice:
+def _add_disk(tree: Tree, number: str, name: str = "") -> BlockDevice:
     name = name or f"disk-{number.replace(':', '-')}"
-    tree.disk(name, number)
+    tree.add_disk(name, number)
     return tree[name]
 
 

@@ -9,43 +9,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.space.remap import descend, in_pieces, on_slots, reads_a_cache
-from opwatch.trim.stack.dmtable import legs, parse, stripes
+from opwatch.trim.space.remap import can_read_cache, map_down, map_to_slots, split_contiguous
+from opwatch.trim.stack.dmtable import parse_mirror, parse_stripes, parse_table
 from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind, Stack
-from tests.unit.support.trim_evidence import layer
+from tests.unit.support.trim_evidence import make_layer
 
-DISKS = (layer("sda", "8:0"), layer("sdb", "8:16"))
+DISKS = (make_layer("sda", "8:0"), make_layer("sdb", "8:16"))
 STRIPED = "0 4096 striped 2 8 8:0 16 8:16 0"
 MIRROR = "0 4096 mirror core 2 1024 nosync 2 8:0 16 8:16 0 1 handle_errors"
 
 
-def _mapped(text: str) -> Stack:
-    table = tuple(parse(text))
-    top = layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target=table[0].kind)
+def _make_stack(text: str) -> Stack:
+    table = tuple(parse_table(text))
+    top = make_layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target=table[0].kind)
     return Stack(None, (replace(top, table=table), *DISKS))
 
 
-def _where(stack: Stack, start: int, end: int, *, copies: bool = False) -> dict[str, list[tuple[int, int]]]:
+def _locate_range(
+    stack: Stack, start: int, end: int, *, copies: bool = False
+) -> dict[str, list[tuple[int, int]]]:
     name = stack.layers[0].device
-    landings = descend(stack, name, Extents.of([(start, end)]), copies=copies)
+    landings = map_down(stack, name, Extents.from_pairs([(start, end)]), copies=copies)
     return {one.device: list(one.extents) for one in landings}
 
 
 def test_chunks_of_a_striped_target_alternate_between_devices() -> None:
-    striped = _mapped(STRIPED)
-    assert _where(striped, 4096, 8192) == {"sdb": [(0, 4096)]}
-    assert _where(striped, 0, 16384) == {"sda": [(8192, 16384)], "sdb": [(0, 8192)]}
-    assert _where(striped, 2048, 9216) == {"sda": [(10240, 13312)], "sdb": [(0, 4096)]}
+    striped = _make_stack(STRIPED)
+    assert _locate_range(striped, 4096, 8192) == {"sdb": [(0, 4096)]}
+    assert _locate_range(striped, 0, 16384) == {"sda": [(8192, 16384)], "sdb": [(0, 8192)]}
+    assert _locate_range(striped, 2048, 9216) == {"sda": [(10240, 13312)], "sdb": [(0, 4096)]}
 
 
 def test_mirror_maps_to_every_leg_if_copies_are_requested() -> None:
-    mirror = _mapped(MIRROR)
-    assert _where(mirror, 4096, 8192, copies=True) == {"sda": [(12288, 16384)], "sdb": [(4096, 8192)]}
-    assert _where(mirror, 4096, 8192) == {"dm-0": [(4096, 8192)]}
+    mirror = _make_stack(MIRROR)
+    assert _locate_range(mirror, 4096, 8192, copies=True) == {"sda": [(12288, 16384)], "sdb": [(4096, 8192)]}
+    assert _locate_range(mirror, 4096, 8192) == {"dm-0": [(4096, 8192)]}
 
 
-def _near(disks: int, copies: int) -> Stack:
+def _make_near_array(disks: int, copies: int) -> Stack:
     names = [f"sd{letter}" for letter in "abcd"[:disks]]
     facts = MdFacts(
         level="raid10",
@@ -55,8 +57,8 @@ def _near(disks: int, copies: int) -> Stack:
         members=tuple(names),
         data_offsets=(4096,) * disks,
     )
-    drives = [layer(name, f"8:{16 * at}") for at, name in enumerate(names)]
-    return Stack(None, (replace(layer("md0", "9:0", Kind.MD, *names), facts=facts), *drives))
+    drives = [make_layer(name, f"8:{16 * at}") for at, name in enumerate(names)]
+    return Stack(None, (replace(make_layer("md0", "9:0", Kind.MD, *names), facts=facts), *drives))
 
 
 _TABLES = (
@@ -70,7 +72,15 @@ _TABLES = (
 
 
 @given(
-    st.sampled_from([*map(_mapped, _TABLES), _near(2, 2), _near(3, 2), _near(4, 2), _near(4, 3)]),
+    st.sampled_from(
+        [
+            *map(_make_stack, _TABLES),
+            _make_near_array(2, 2),
+            _make_near_array(3, 2),
+            _make_near_array(4, 2),
+            _make_near_array(4, 3),
+        ]
+    ),
     st.integers(0, 512).map(lambda sectors: 512 * sectors),
     st.integers(0, 64).map(lambda blocks: 4096 * blocks),
     st.booleans(),
@@ -80,13 +90,13 @@ def test_extents_map_like_their_single_blocks(stack: Stack, start: int, length: 
     by_block = {
         (at, one.device, first)
         for at in range(start, end, 4096)
-        for one in descend(stack, name, Extents.of([(at, at + 4096)]), copies=copies)
+        for one in map_down(stack, name, Extents.from_pairs([(at, at + 4096)]), copies=copies)
         for first, last in one.extents
         if last - first == 4096
     }
     in_rows = {
         (at + behind, one.device, first + behind)
-        for at, one in in_pieces(stack, name, start, end + 2048, 4096, copies=copies)
+        for at, one in split_contiguous(stack, name, start, end + 2048, 4096, copies=copies)
         for [(first, last)] in [list(one.extents)]
         for behind in range(0, last - first, 4096)
     }
@@ -107,23 +117,23 @@ def test_extents_map_like_their_single_blocks(stack: Stack, start: int, length: 
     ],
 )
 def test_tables_that_name_no_places(text: str) -> None:
-    [target] = parse(text)
-    assert stripes(target) is None
-    assert legs(target) is None
+    [target] = parse_table(text)
+    assert parse_stripes(target) is None
+    assert parse_mirror(target) is None
 
 
 def test_a_bcache_begins_behind_its_superblock() -> None:
     """With a cache, dirty data is not on the backing device."""
-    backing = layer("sda", "8:0")
-    top = replace(layer("bcache0", "252:0", Kind.DISK, "sda"), size_bytes=backing.size_bytes - 8192)
-    assert _where(Stack(None, (top, backing)), 0, 4096) == {"sda": [(8192, 12288)]}
-    cache = layer("sdb", "8:16", bcache_discard=False)
+    backing = make_layer("sda", "8:0")
+    top = replace(make_layer("bcache0", "252:0", Kind.DISK, "sda"), size_bytes=backing.size_bytes - 8192)
+    assert _locate_range(Stack(None, (top, backing)), 0, 4096) == {"sda": [(8192, 12288)]}
+    cache = make_layer("sdb", "8:16", bcache_discard=False)
     cached = Stack(None, (replace(top, below=("sda", "sdb")), backing, cache))
-    assert _where(cached, 0, 4096) == {"bcache0": [(0, 4096)]}
-    assert _where(cached, 0, 4096, copies=True) == {"sda": [(8192, 12288)]}
+    assert _locate_range(cached, 0, 4096) == {"bcache0": [(0, 4096)]}
+    assert _locate_range(cached, 0, 4096, copies=True) == {"sda": [(8192, 12288)]}
 
 
-def _chunk_by_chunk(array: MdFacts, copies: int, start: int, end: int) -> dict[int, set[int]]:
+def _locate_bytes(array: MdFacts, copies: int, start: int, end: int) -> dict[int, set[int]]:
     """Return the slot and place of each byte, one byte at a time."""
     chunk, disks = array.chunk_bytes or 1, array.raid_disks or 1
     bytes_of: dict[int, set[int]] = {}
@@ -140,29 +150,29 @@ def test_bytes_of_each_slot_are_contiguous(
 ) -> None:
     level = "raid10" if copies == 2 else "raid0"
     array = MdFacts(level=level, raid_disks=disks, chunk_bytes=chunk, layout=0x100 | copies)
-    pieces = list(on_slots(array, start, start + size))
+    pieces = list(map_to_slots(array, start, start + size))
     assert len({slot for slot, _, _ in pieces}) == len(pieces)
-    expected = _chunk_by_chunk(array, copies, start, start + size)
+    expected = _locate_bytes(array, copies, start, start + size)
     assert {slot: set(range(first, last)) for slot, first, last in pieces} == expected
 
 
 def test_devices_above_a_cache_may_read_cached_data() -> None:
     """A device above a cache may read trimmed data that the cache kept; a cache itself is mapped to its
     origin."""
-    cached = layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target="cache")
-    integrity = layer("dm-1", "253:1", Kind.DM, "dm-0", target="integrity")
-    linear = layer("dm-2", "253:2", Kind.DM, "dm-1", target="linear")
+    cached = make_layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target="cache")
+    integrity = make_layer("dm-1", "253:1", Kind.DM, "dm-0", target="integrity")
+    linear = make_layer("dm-2", "253:2", Kind.DM, "dm-1", target="linear")
     stack = Stack(None, (linear, integrity, cached, *DISKS))
-    assert [reads_a_cache(stack, name) for name in ("dm-2", "dm-1", "dm-0", "sda", "none")] == [
+    assert [can_read_cache(stack, name) for name in ("dm-2", "dm-1", "dm-0", "sda", "none")] == [
         True,
         True,
         False,
         False,
         False,
     ]
-    thin = layer("dm-1", "253:1", Kind.THIN, "dm-0", target="thin")
-    assert not reads_a_cache(Stack(None, (linear, thin, cached, *DISKS)), "dm-2")
-    alone = layer("bcache0", "252:0", Kind.DISK, "sda")
-    assert not reads_a_cache(Stack(None, (replace(integrity, below=("bcache0",)), alone, *DISKS)), "dm-1")
+    thin = make_layer("dm-1", "253:1", Kind.THIN, "dm-0", target="thin")
+    assert not can_read_cache(Stack(None, (linear, thin, cached, *DISKS)), "dm-2")
+    alone = make_layer("bcache0", "252:0", Kind.DISK, "sda")
+    assert not can_read_cache(Stack(None, (replace(integrity, below=("bcache0",)), alone, *DISKS)), "dm-1")
     with_cache = replace(alone, below=("sda", "sdb"))
-    assert reads_a_cache(Stack(None, (replace(integrity, below=("bcache0",)), with_cache, *DISKS)), "dm-1")
+    assert can_read_cache(Stack(None, (replace(integrity, below=("bcache0",)), with_cache, *DISKS)), "dm-1")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from opwatch.errors import OpwatchError
-from opwatch.trim.stack.causes import BLANKS, PACKAGED, Effect, causes, parse_causes, reason
+from opwatch.trim.stack.causes import BLANKS, PACKAGED, Effect, load_causes, make_reason, parse_causes
 from tests import causes as page
 
 GOOD = """
@@ -28,21 +28,21 @@ kernels = "any"
 
 def test_the_page_has_the_table_of_the_catalogue() -> None:
     text = page.SECTION.path.read_text()
-    assert text == page.SECTION.renewed(text, page.table()), "run python -m tests.causes --write"
-    assert all(f"| `{code}` |" in text for code in causes())
+    assert text == page.SECTION.replace_body(text, page.format_table()), "run python -m tests.causes --write"
+    assert all(f"| `{code}` |" in text for code in load_causes())
 
 
 def test_every_numbered_cause_is_there() -> None:
-    assert sorted({cause.number for cause in causes().values()}) == list(range(1, 45))
+    assert sorted({cause.number for cause in load_causes().values()}) == list(range(1, 45))
 
 
 def test_each_cause_equals_its_entry_in_the_file() -> None:
-    assert dict(causes()) == parse_causes(PACKAGED.read_text(encoding="utf-8"), "the file")
+    assert dict(load_causes()) == parse_causes(PACKAGED.read_text(encoding="utf-8"), "the file")
 
 
 def test_the_file_is_toml() -> None:
     """The code reads the file line by line as JSON."""
-    known = [asdict(cause).items() for cause in causes().values()]
+    known = [asdict(cause).items() for cause in load_causes().values()]
     tables = tomllib.loads(PACKAGED.read_text(encoding="utf-8"))["cause"]
     for table in tables:
         table |= {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
@@ -50,22 +50,22 @@ def test_the_file_is_toml() -> None:
 
 
 def test_causes_that_stop_a_trim_have_a_stage() -> None:
-    silent = [cause for cause in causes().values() if not cause.stages and cause.effect is Effect.STOPS]
+    silent = [cause for cause in load_causes().values() if not cause.stages and cause.effect is Effect.STOPS]
     assert silent == []
 
 
-@pytest.mark.parametrize("code", causes())
+@pytest.mark.parametrize("code", load_causes())
 def test_remedy_names_its_objects(code: str) -> None:
-    made = reason(code, "sda", "seen", 5, **{name: f"the-{name}" for name in BLANKS})
+    made = make_reason(code, "sda", "seen", 5, **{name: f"the-{name}" for name in BLANKS})
     assert "{" not in made.remedy
-    assert made.document()["remedy"] == made.remedy
-    assert (made.document()["where"], made.document()["lost_bytes"]) == ("sda", 5)
+    assert made.to_document()["remedy"] == made.remedy
+    assert (made.to_document()["where"], made.to_document()["lost_bytes"]) == ("sda", 5)
 
 
 def test_unknown_name_stays_a_placeholder() -> None:
-    assert "<label>" in reason("crypt-no-discards", "dm-0", "seen").remedy
+    assert "<label>" in make_reason("crypt-no-discards", "dm-0", "seen").remedy
     with pytest.raises(ValueError, match="has a blank"):
-        reason("crypt-no-discards", "dm-0", "seen", colour="red")
+        make_reason("crypt-no-discards", "dm-0", "seen", colour="red")
 
 
 @pytest.mark.parametrize(

@@ -7,25 +7,28 @@ import struct
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.trim.stack.dmanswer import question, targets
+from opwatch.trim.stack.dmioctl import decode_targets, encode_request
 from opwatch.trim.stack.dmtable import DmTarget
 from tests.fuzz import trim_tables
-from tests.fuzz.trim_tables import answer_of
+from tests.fuzz.trim_tables import encode_answer
 
 
 def test_ioctl_names_the_device_in_the_kernels_format() -> None:
-    asked = question((253, 300), table=True, room=1024)
+    asked = encode_request((253, 300), table=True, room=1024)
     size, start, flags = (struct.unpack_from("=I", asked, at)[0] for at in (12, 16, 28))
     assert (len(asked), size, start, flags) == (1024, 1024, 312, 1 << 4)
     assert struct.unpack_from("=Q", asked, 40)[0] == 300 % 256 | 253 << 8 | 256 << 12
     # A status request must not make a thin pool commit its metadata.
-    assert struct.unpack_from("=I", question((253, 0), table=False, room=0), 28)[0] == 1 << 11
+    assert struct.unpack_from("=I", encode_request((253, 0), table=False, room=0), 28)[0] == 1 << 11
 
 
 def test_targets_come_in_their_order() -> None:
     two = [(0, 8, "linear", "8:0 2048"), (8, 8, "error", "")]
-    assert targets(answer_of(two)) == [DmTarget(0, 8, "linear", ("8:0", "2048")), DmTarget(8, 8, "error", ())]
-    assert targets(answer_of([])) == []
+    assert decode_targets(encode_answer(two)) == [
+        DmTarget(0, 8, "linear", ("8:0", "2048")),
+        DmTarget(8, 8, "error", ()),
+    ]
+    assert decode_targets(encode_answer([])) == []
 
 
 @pytest.mark.parametrize(
@@ -38,15 +41,15 @@ def test_targets_come_in_their_order() -> None:
     ],
 )
 def test_no_key_is_kept(kind: str, words: str) -> None:
-    [target] = targets(answer_of([(0, 8, kind, words)])) or []
+    [target] = decode_targets(encode_answer([(0, 8, kind, words)])) or []
     assert "5ec2e7" not in " ".join(target.arguments)
     assert len(target.arguments) == len(words.split())
 
 
 def test_too_little_room_is_no_answer() -> None:
-    answer = bytearray(answer_of([(0, 8, "linear", "8:0 0")]))
+    answer = bytearray(encode_answer([(0, 8, "linear", "8:0 0")]))
     struct.pack_into("=I", answer, 28, 1 << 8)
-    assert targets(bytes(answer)) is None
+    assert decode_targets(bytes(answer)) is None
 
 
 @pytest.mark.parametrize(
@@ -59,15 +62,15 @@ def test_too_little_room_is_no_answer() -> None:
     ],
 )
 def test_invalid_answer_is_refused(at: int, value: int) -> None:
-    answer = bytearray(answer_of([(0, 8, "linear", "8:0 0"), (8, 8, "error", "")]))
+    answer = bytearray(encode_answer([(0, 8, "linear", "8:0 0"), (8, 8, "error", "")]))
     struct.pack_into("=I", answer, at, value)
     with pytest.raises(BadInput):
-        targets(bytes(answer))
+        decode_targets(bytes(answer))
 
 
 def test_fewer_bytes_than_a_header() -> None:
     with pytest.raises(BadInput, match="312 bytes at least, this one 3"):
-        targets(b"abc")
+        decode_targets(b"abc")
 
 
 def test_damaged_answers_are_refused() -> None:

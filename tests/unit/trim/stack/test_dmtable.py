@@ -12,14 +12,14 @@ from opwatch.trim.stack.dmtable import (
     PoolMode,
     PoolStatus,
     Raid,
-    areas,
-    chunk_bytes,
-    mapped_sectors,
-    members_missing,
-    parse,
-    pool_status,
-    raid,
-    sync_action,
+    count_missing_members,
+    parse_areas,
+    parse_chunk_bytes,
+    parse_mapped_sectors,
+    parse_pool_status,
+    parse_raid,
+    parse_sync_action,
+    parse_table,
 )
 from tests.fuzz import trim_tables
 
@@ -28,17 +28,17 @@ GOOD = FIXTURES / "good" / "trim"
 
 
 def test_tables_are_read() -> None:
-    plain, discards, pool, one, two, era = parse((GOOD / "tables.txt").read_text())
+    plain, discards, pool, one, two, era = parse_table((GOOD / "tables.txt").read_text())
     assert (plain.kind, plain.flags, discards.flags) == ("crypt", (), ("allow_discards",))
-    assert chunk_bytes(pool) == 2048 * 512
-    assert (one.first, one.sectors, one.device) == (0, 1048576, ("259:1", 2048))
-    assert (two.first, two.device) == (1048576, ("259:1", 1116160))
-    assert discards.device == ("259:1", 0)
-    assert (era.kind, era.device, chunk_bytes(era)) == ("era", None, None)
+    assert parse_chunk_bytes(pool) == 2048 * 512
+    assert (one.first, one.sectors, one.mapped_device) == (0, 1048576, ("259:1", 2048))
+    assert (two.first, two.mapped_device) == (1048576, ("259:1", 1116160))
+    assert discards.mapped_device == ("259:1", 0)
+    assert (era.kind, era.mapped_device, parse_chunk_bytes(era)) == ("era", None, None)
 
 
 def test_pool_reports_its_discard_mode() -> None:
-    statuses = [pool_status(target) for target in parse((GOOD / "statuses.txt").read_text())]
+    statuses = [parse_pool_status(target) for target in parse_table((GOOD / "statuses.txt").read_text())]
     assert statuses == [
         PoolStatus(PoolMode.READ_WRITE, 0, 781, "discard_passdown"),
         PoolStatus(PoolMode.READ_WRITE, 122, 781, "discard_passdown"),
@@ -62,21 +62,21 @@ def test_pool_reports_its_discard_mode() -> None:
     ],
 )
 def test_other_states_of_a_pool(line: str, status: PoolStatus | None) -> None:
-    [target] = parse(line)
-    assert pool_status(target) == status
+    [target] = parse_table(line)
+    assert parse_pool_status(target) == status
 
 
 def test_thin_device_reports_its_mapped_sectors() -> None:
-    assert [mapped_sectors(target) for target in parse("0 8 thin 204800 9\n0 8 thin Fail\n0 8 linear")] == [
-        *(204800, None, None)
-    ]
+    assert [
+        parse_mapped_sectors(target) for target in parse_table("0 8 thin 204800 9\n0 8 thin Fail\n0 8 linear")
+    ] == [*(204800, None, None)]
 
 
 def test_raids_of_device_mapper() -> None:
     """Tables and statuses in Linux 6.12 for arrays of loop devices, each with a metadata device."""
-    targets = parse((GOOD / "raids.txt").read_text())
+    targets = parse_table((GOOD / "raids.txt").read_text())
     mirror, status, five, its_status, six, ten, zero = targets
-    arrays = [array for target in (mirror, five, six, ten, zero) if (array := raid(target))]
+    arrays = [array for target in (mirror, five, six, ten, zero) if (array := parse_raid(target))]
     assert [len(array.data) for array in arrays] == [array.disks for array in arrays]
     assert all(re.fullmatch("[0-9]+:[0-9]+", dev) for array in arrays for dev in array.data)
     arrays = [replace(array, data=()) for array in arrays]
@@ -87,7 +87,7 @@ def test_raids_of_device_mapper() -> None:
         Raid("raid10", 4, chunk_bytes=64 << 10),
         Raid("raid0", 2, chunk_bytes=64 << 10),
     ]
-    assert [members_missing(target) for target in (status, its_status, mirror)] == [0, 0, None]
+    assert [count_missing_members(target) for target in (status, its_status, mirror)] == [0, 0, None]
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_raids_of_device_mapper() -> None:
     ],
 )
 def test_other_raids(line: str, expected: Raid | None, missing: int | None) -> None:
-    [target] = parse(line)
-    assert (raid(target), members_missing(target)) == (expected, missing)
+    [target] = parse_table(line)
+    assert (parse_raid(target), count_missing_members(target)) == (expected, missing)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_other_raids(line: str, expected: Raid | None, missing: int | None) -> N
     ],
 )
 def test_background_action_of_a_raid_is_parsed(line: str, action: str | None) -> None:
-    [target] = parse(line)
-    assert sync_action(target) == action
+    [target] = parse_table(line)
+    assert parse_sync_action(target) == action
 
 
 @pytest.mark.parametrize(
@@ -142,19 +142,19 @@ def test_background_action_of_a_raid_is_parsed(line: str, action: str | None) ->
     ],
 )
 def test_where_dm_integrity_has_its_data(words: str, expected: tuple[str, int, int, int] | None) -> None:
-    [target] = parse(f"0 64 integrity {words}")
-    assert areas(target) == expected
+    [target] = parse_table(f"0 64 integrity {words}")
+    assert parse_areas(target) == expected
 
 
 def test_a_target_cut_short_goes_nowhere() -> None:
-    assert DmTarget(0, 8, "linear", ("8:0",)).device is None
-    assert DmTarget(0, 8, "linear", ("8:0", "x")).device is None
+    assert DmTarget(0, 8, "linear", ("8:0",)).mapped_device is None
+    assert DmTarget(0, 8, "linear", ("8:0", "x")).mapped_device is None
 
 
 @pytest.mark.parametrize("name", ["tables-none.txt", "tables-cut.txt", "tables-words.txt"])
 def test_invalid_table_is_refused(name: str) -> None:
     with pytest.raises(OpwatchError, match="device-mapper table"):
-        parse((FIXTURES / "bad" / "trim" / name).read_text())
+        parse_table((FIXTURES / "bad" / "trim" / name).read_text())
 
 
 @pytest.mark.parametrize("seed", range(5))

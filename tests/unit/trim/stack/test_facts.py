@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from opwatch.trim.stack import facts as kinds
-from opwatch.trim.stack.facts import BtrfsFacts, DiskFacts, FilesystemFacts, LayerFacts, LoopFacts, known
-from tests.unit.support.trim_evidence import layer
+from opwatch.trim.stack.facts import (
+    BtrfsFacts,
+    DiskFacts,
+    FilesystemFacts,
+    LayerFacts,
+    LoopFacts,
+    find_known_facts,
+)
+from tests.unit.support.trim_evidence import make_layer
 
 MANUAL = Path(__file__).parents[4] / "docs" / "method-trim.md"
 KINDS = [
@@ -29,14 +36,14 @@ def test_the_manual_names_every_fact(kind: type[LayerFacts | FilesystemFacts]) -
 
 def test_known_facts_are_listed_with_common_facts_last() -> None:
     disk = DiskFacts(bcache_discard=False, model="ACME", drivers=("sd", "ahci"), unpartitioned_bytes=0)
-    assert list(known(disk).items()) == [
+    assert list(find_known_facts(disk).items()) == [
         ("model", "ACME"),
         ("drivers", "sd ahci"),
         ("unpartitioned_bytes", 0),
         ("bcache_discard", False),
     ]
     filesystem = BtrfsFacts("host-managed", fsid="1234", profiles=())
-    assert list(known(filesystem).items()) == [
+    assert list(find_known_facts(filesystem).items()) == [
         ("fsid", "1234"),
         ("profiles", ""),
         ("zoned", "host-managed"),
@@ -44,11 +51,11 @@ def test_known_facts_are_listed_with_common_facts_last() -> None:
 
 
 def test_facts_of_another_kind_are_empty() -> None:
-    disk = layer("sda", "8:0", model="ACME")
+    disk = make_layer("sda", "8:0", model="ACME")
     assert disk.facts_as(DiskFacts).model == "ACME"
     assert disk.facts_as(LoopFacts) == LoopFacts()
 
 
 def test_a_fact_that_no_kind_has_is_refused() -> None:
     with pytest.raises(TypeError, match="provisionig_mode"):
-        layer("sda", "8:0", provisionig_mode="unmap")
+        make_layer("sda", "8:0", provisionig_mode="unmap")

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.audit import accounts as trim_accounts
-from opwatch.collectors.audit.accounts import DriveAccounts
+from opwatch.collectors.audit.accounts import DriveCounters
 from opwatch.collectors.firmware.transports import Snapshot
 from opwatch.counters.decode import identify, ocp
 from opwatch.counters.decode.identify import Controller
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
-from opwatch.trim.audit.accounts import Account, Counts
-from tests.unit.support.trim_evidence import layer, stack
+from opwatch.trim.audit.accounts import Account, CounterMeaning
+from tests.unit.support.trim_evidence import make_layer, make_stack
 
 UUID_LIST_BIT = 1 << 9
 LBAS_TRIMMED = 0xE5
 
 
-def controller(model: str, vendor: int = 0, attributes: int = 0) -> bytes:
+def encode_controller(model: str, vendor: int = 0, attributes: int = 0) -> bytes:
     raw = bytearray(identify.LENGTH)
     raw[0:2] = vendor.to_bytes(2, "little")
     raw[24:64] = model.encode().ljust(40)
@@ -28,7 +28,7 @@ def controller(model: str, vendor: int = 0, attributes: int = 0) -> bytes:
     return bytes(raw)
 
 
-class Drive:
+class FakeDrive:
     """Pages by number; `asked` lists every command."""
 
     def __init__(self, raw: bytes, logs: dict[int, bytes], uuids: bytes = bytes(identify.LENGTH)) -> None:
@@ -48,7 +48,7 @@ class Drive:
         return self.structures[cns]
 
 
-def memblaze_page(trimmed: int) -> bytes:
+def encode_memblaze_page(trimmed: int) -> bytes:
     """Return log CAh, version 3: items with a key, a health byte, 48 bits and two more bytes."""
     raw = bytearray(512)
     raw[0], raw[1], raw[511] = LBAS_TRIMMED, 100, 3
@@ -57,7 +57,7 @@ def memblaze_page(trimmed: int) -> bytes:
 
 
 def test_no_page_of_a_vendor_is_touched_that_is_not_known_of_this_drive() -> None:
-    drive = Drive(controller("SAMSUNG MZQL2960HCJR-00A07", 0x144D), {})
+    drive = FakeDrive(encode_controller("SAMSUNG MZQL2960HCJR-00A07", 0x144D), {})
     Snapshot(drive, 1, lambda _: ())
     assert drive.asked == [(ocp.LID, 0)]
 
@@ -66,7 +66,9 @@ def test_the_page_of_the_ocp_is_asked_for_by_its_uuid() -> None:
     uuids = bytearray(identify.LENGTH)
     uuids[32 * 2 + 16 : 32 * 3] = identify.OCP_UUID
     uuids[32 * 1 + 16 : 32 * 2] = b"\x11" * 16
-    drive = Drive(controller("M", attributes=UUID_LIST_BIT), {ocp.LID: b"\x07" * 512}, bytes(uuids))
+    drive = FakeDrive(
+        encode_controller("M", attributes=UUID_LIST_BIT), {ocp.LID: b"\x07" * 512}, bytes(uuids)
+    )
     pages = Snapshot(drive, 1, lambda _: ())
     assert drive.asked == [(ocp.LID, 2)]
     assert pages.get_log(ocp.LID, 512, 0, 2) == b"\x07" * 512
@@ -79,23 +81,23 @@ def test_the_page_of_the_ocp_is_asked_for_by_its_uuid() -> None:
 def test_a_controller_without_a_name_has_no_pages() -> None:
     asked: list[Controller] = []
 
-    def choose(identified: Controller) -> tuple[int, ...]:
+    def choose_no_pages(identified: Controller) -> tuple[int, ...]:
         asked.append(identified)
         return ()
 
-    drive = Drive(b"", {})
-    Snapshot(drive, 1, choose)
+    drive = FakeDrive(b"", {})
+    Snapshot(drive, 1, choose_no_pages)
     assert asked == [Controller()]
 
 
 def test_pages_read_before_a_trim_are_decoded_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drive = Drive(controller("opwatch simulated SSD"), {0xCA: memblaze_page(1000)})
+    drive = FakeDrive(encode_controller("opwatch simulated SSD"), {0xCA: encode_memblaze_page(1000)})
     device = BlockDevice("loop0", (7, 0), tmp_path)
     monkeypatch.setattr(trim_accounts, "find_simulated", lambda _: drive)
     monkeypatch.setattr(trim_accounts, "Devices", lambda: type("Only", (), {"by_name": lambda *_: device})())
-    accounts = DriveAccounts(stack(layer("loop0", "7:0")))
-    drive.logs[0xCA] = memblaze_page(1013)
-    [account] = accounts.since()
-    assert account == Account("loop0", "log CAh E5", Counts.TRIMMED, 512, 1000, 1013)
+    accounts = DriveCounters(make_stack(make_layer("loop0", "7:0")))
+    drive.logs[0xCA] = encode_memblaze_page(1013)
+    [account] = accounts.compare_counters()
+    assert account == Account("loop0", "log CAh E5", CounterMeaning.TRIMMED, 512, 1000, 1013)

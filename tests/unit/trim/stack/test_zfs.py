@@ -9,10 +9,10 @@ import pytest
 from opwatch.collectors.stack.filesystem import read_filesystem
 from opwatch.host.device import Devices
 from opwatch.host.usage import Usage, parse_mountinfo
-from opwatch.trim.check.forecast import Outlook, forecast
+from opwatch.trim.check.prediction import Outlook, predict_trim
 from opwatch.trim.stack.facts import ZfsFacts
 from opwatch.trim.stack.layers import Stack
-from opwatch.trim.stack.zfs import counted, pool_of
+from opwatch.trim.stack.zfs import parse_counters, parse_pool_name
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 
@@ -20,7 +20,7 @@ FIXTURES = Path(__file__).parents[3] / "fixtures"
 def test_trim_counters_of_a_pool_are_read() -> None:
     """OpenZFS 2.1.11 on Linux 6.1, after `zpool trim`."""
     lines = (FIXTURES / "good/trim/zfs.iostats").read_text().splitlines()
-    assert counted("tank", lines) == ZfsFacts(
+    assert parse_counters("tank", lines) == ZfsFacts(
         pool="tank",
         trim_bytes_written=444_321_792,
         autotrim_bytes_written=0,
@@ -31,7 +31,7 @@ def test_trim_counters_of_a_pool_are_read() -> None:
 
 def test_invalid_counters_are_none() -> None:
     text = (FIXTURES / "bad/trim/words.iostats").read_text(errors="replace")
-    assert counted("tank", text.splitlines()) == ZfsFacts(pool="tank")
+    assert parse_counters("tank", text.splitlines()) == ZfsFacts(pool="tank")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_invalid_counters_are_none() -> None:
     ],
 )
 def test_the_pool_of_a_dataset(source: str, pool: str | None) -> None:
-    assert pool_of(source) == pool
+    assert parse_pool_name(source) == pool
 
 
 def test_check_reports_the_counters_of_zfs(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_check_reports_the_counters_of_zfs(tmp_path: Path) -> None:
     (tmp_path / "tank/iostats").write_bytes((FIXTURES / "good/trim/zfs.iostats").read_bytes())
     [mount] = parse_mountinfo("30 27 0:41 / /tank rw - zfs tank/data rw\n")
     filesystem = read_filesystem(Devices(), Usage([], [], {}), mount, Path("/sys"), tmp_path)
-    foretold = forecast(Stack(filesystem, ()))
+    foretold = predict_trim(Stack(filesystem, ()))
     assert foretold.outlook is Outlook.NOTHING
     [why] = foretold.reasons
     assert why.observed == (

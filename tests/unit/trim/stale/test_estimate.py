@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.stale.estimate import LOOKS, beta_cdf, estimate
-from opwatch.trim.stale.sampling import BatchCount, Blocks, Draw, SampledBlock, sample
+from opwatch.trim.stale.estimate import SAMPLE_SIZES, beta_cdf, estimate_share
+from opwatch.trim.stale.sampling import BatchCount, Blocks, Draw, SampledBlock, sample_blocks
 
 
-def tail(holding: int, samples: int, share: float) -> float:
+def compute_tail(holding: int, samples: int, share: float) -> float:
     """Return P(at least `holding` of `samples`) by summation."""
     return math.fsum(
         math.comb(samples, k) * share**k * (1 - share) ** (samples - k) for k in range(holding, samples + 1)
@@ -24,7 +24,7 @@ def tail(holding: int, samples: int, share: float) -> float:
 def test_beta_is_the_binomial_tail(samples: int, data: st.DataObject, share: float) -> None:
     holding = data.draw(st.integers(1, samples))
     assert beta_cdf(share, holding, samples - holding + 1) == pytest.approx(
-        tail(holding, samples, share), abs=1e-9
+        compute_tail(holding, samples, share), abs=1e-9
     )
 
 
@@ -39,22 +39,22 @@ def test_beta_is_the_binomial_tail(samples: int, data: st.DataObject, share: flo
     ],
 )
 def test_known_intervals(holding: int, samples: int, low: float, high: float) -> None:
-    share = estimate(holding, samples, 10**9, 0.95, looks=1)
+    share = estimate_share(holding, samples, 10**9, 0.95, looks=1)
     assert share.low == pytest.approx(low, abs=1e-5)
     assert share.high == pytest.approx(high, abs=1e-5)
 
 
 def test_large_samples_do_not_fail() -> None:
-    share = estimate(1, 64_000, 10**9, 0.9999)
+    share = estimate_share(1, 64_000, 10**9, 0.9999)
     assert 0 < share.low < 1 / 64_000 < share.high < 0.001
-    share = estimate(32_000, 64_000, 10**9, 0.95)
+    share = estimate_share(32_000, 64_000, 10**9, 0.95)
     assert share.half_width == pytest.approx(2.4977 * 0.5 / math.sqrt(64_000), rel=0.01)
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
 def test_bounds_never_exclude_the_observed_share(holding: int, others: int, unread: int) -> None:
     samples = holding + others
-    share = estimate(holding, samples, samples + unread, 0.95)
+    share = estimate_share(holding, samples, samples + unread, 0.95)
     assert 0 <= share.low <= share.high <= 1
     if samples:
         assert share.low <= holding / samples <= share.high
@@ -68,7 +68,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=8)
 
 @given(st.lists(PAIRS, max_size=3), st.integers(1, 5))
 def test_blocks_are_all_whole_blocks(parts: list[list[tuple[int, int]]], unit: int) -> None:
-    extents = [Extents.of(pairs) for pairs in parts]
+    extents = [Extents.from_pairs(pairs) for pairs in parts]
     blocks = Blocks(extents, unit)
     expected = [
         SampledBlock(landing, at)
@@ -84,51 +84,56 @@ def test_blocks_are_all_whole_blocks(parts: list[list[tuple[int, int]]], unit: i
 @pytest.mark.parametrize("count", [0, 1, 999, 1_000_000])
 def test_draw_has_no_repetitions_and_is_reproducible(count: int) -> None:
     one, two = Draw(count, 7), Draw(count, 7)
-    first = one.take(500) + one.take(700)
-    assert first == two.take(500) + two.take(700)
+    first = one.draw_numbers(500) + one.draw_numbers(700)
+    assert first == two.draw_numbers(500) + two.draw_numbers(700)
     assert len(set(first)) == len(first) == min(count, 1200)
     assert all(0 <= number < count for number in first)
-    assert count < 2 or first != Draw(count, 8).take(1200)
+    assert count < 2 or first != Draw(count, 8).draw_numbers(1200)
 
 
-def shares(stale: int, units: int, seed: int, half_width: float = 0.01) -> list[tuple[float, float, int]]:
+def estimate_shares(
+    stale: int, units: int, seed: int, half_width: float = 0.01
+) -> list[tuple[float, float, int]]:
     """Return the interval after each batch, for a population with `stale` held units at its start."""
 
-    def read(numbers: list[int]) -> BatchCount:
+    def read_batch(numbers: list[int]) -> BatchCount:
         return BatchCount(sum(number < stale for number in numbers), len(numbers))
 
-    return [(share.low, share.high, share.samples) for share in sample(units, seed, 0.95, half_width, read)]
+    return [
+        (share.low, share.high, share.samples)
+        for share in sample_blocks(units, seed, 0.95, half_width, read_batch)
+    ]
 
 
 def test_sampling_stops_at_the_requested_precision() -> None:
-    assert [look[2] for look in shares(0, 10**8, 1)] == [LOOKS[0]]
-    assert [look[2] for look in shares(5 * 10**7, 10**8, 1)] == list(LOOKS[:3])
-    assert [look[2] for look in shares(5 * 10**7, 10**8, 1, 0.001)] == list(LOOKS)
+    assert [look[2] for look in estimate_shares(0, 10**8, 1)] == [SAMPLE_SIZES[0]]
+    assert [look[2] for look in estimate_shares(5 * 10**7, 10**8, 1)] == list(SAMPLE_SIZES[:3])
+    assert [look[2] for look in estimate_shares(5 * 10**7, 10**8, 1, 0.001)] == list(SAMPLE_SIZES)
 
 
 def test_a_small_population_is_counted() -> None:
-    assert shares(123, 777, 1)[-1] == (123 / 777, 123 / 777, 777)
-    assert shares(0, 0, 1) == [(0.0, 0.0, 0)]
+    assert estimate_shares(123, 777, 1)[-1] == (123 / 777, 123 / 777, 777)
+    assert estimate_shares(0, 0, 1) == [(0.0, 0.0, 0)]
 
 
 def test_reallocated_blocks_do_not_count() -> None:
-    looks = list(sample(100, 1, 0.95, 0.01, lambda numbers: BatchCount(0, len(numbers) // 2)))
+    looks = list(sample_blocks(100, 1, 0.95, 0.01, lambda numbers: BatchCount(0, len(numbers) // 2)))
     assert (looks[-1].samples, looks[-1].low, looks[-1].high) == (50, 0.0, 0.0)
 
 
 def test_expired_time_allows_a_single_batch() -> None:
     taken: list[int] = []
 
-    def read(numbers: list[int]) -> BatchCount:
+    def read_batch(numbers: list[int]) -> BatchCount:
         taken.extend(numbers)
         return BatchCount(0, len(numbers))
 
-    *_, share = sample(10**6, 1, 0.95, 0.0001, read, lambda: False)
+    *_, share = sample_blocks(10**6, 1, 0.95, 0.0001, read_batch, lambda: False)
     assert share.samples == len(taken) == 1000
 
 
 def test_uncounted_blocks_give_no_estimate() -> None:
-    *_, share = sample(10**6, 1, 0.95, 0.01, lambda numbers: BatchCount(0, 0), lambda: False)
+    *_, share = sample_blocks(10**6, 1, 0.95, 0.01, lambda numbers: BatchCount(0, 0), lambda: False)
     assert (share.share, share.low, share.high) == (None, 0.0, 1.0)
 
 
@@ -137,6 +142,6 @@ def test_confidence_holds_over_all_batches(share: float) -> None:
     """Shares near the width at which the first evaluations may stop, where early stopping errs most."""
     missed = 0
     for run in range(100):
-        low, high, _ = shares(int(10**7 * share), 10**7, run, 0.011)[-1]
+        low, high, _ = estimate_shares(int(10**7 * share), 10**7, run, 0.011)[-1]
         missed += not low <= share <= high
     assert missed <= 5

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.sinks.trim_stale import spare_rows
-from opwatch.trim.history.journal import Look
+from opwatch.sinks.trim_stale import format_spare
+from opwatch.trim.history.journal import Checkpoint
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing
-from opwatch.trim.stale.estimate import estimate
-from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleQuestion
-from opwatch.trim.stale.remembered import Part, Remembered, StaleSpace
-from opwatch.trim.stale.report import Flash, report_of_histories, report_of_reading
+from opwatch.trim.stale.estimate import estimate_share
+from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleOptions
+from opwatch.trim.stale.remembered import DeviceFreeSpace, StaleSpace, TrustedHistory
+from opwatch.trim.stale.report import Flash, build_history_report, build_reading_report
 from opwatch.trim.stale.sentinel import ReadsAs
-from opwatch.trim.stale.stale import Bounds, Calibration, Count, Spare, spare
+from opwatch.trim.stale.stale import Bounds, Calibration, Count, Spare, estimate_spare
 
 MIB = 1 << 20
-FREE = Extents.of([(0, 40 * MIB)])
+FREE = Extents.from_pairs([(0, 40 * MIB)])
 LANDING = Landing("sda", FREE)
 FLASH = Flash(100 * MIB, 100 * MIB, 128 * MIB, "as given")
 READS_ZEROS = Calibration(ReadsAs.ZEROS, "sentinel", ("it read as zeros",))
@@ -30,7 +30,7 @@ JUDGED = StaleJudgement(
     unit_bytes=4096,
     free_bytes=40 * MIB,
     judged_bytes=40 * MIB,
-    share=estimate(2560, 10240, 10240, 0.95),
+    share=estimate_share(2560, 10240, 10240, 0.95),
     taken=0,
     unreadable=0,
     count=None,
@@ -38,13 +38,15 @@ JUDGED = StaleJudgement(
     seconds=1.0,
     notes=(),
 )
-LOOK = Look(1, 2 * 10**18, "boot", 3, 4, 5, 6, 0, 0, 10**18)
-KNOWN = Remembered(Path("/var/lib/x"), LOOK, Extents.of([(0, 70 * MIB)]), Extents(), (), ("a gap",))
-PART = Part(LANDING, 100 * MIB, 4096, 0, 10 * MIB, 0, KNOWN)
+CHECKPOINT = Checkpoint(1, 2 * 10**18, "boot", 3, 4, 5, 6, 0, 0, 10**18)
+HISTORY = TrustedHistory(
+    Path("/var/lib/x"), CHECKPOINT, Extents.from_pairs([(0, 70 * MIB)]), Extents(), (), ("a gap",)
+)
+PART = DeviceFreeSpace(LANDING, 100 * MIB, 4096, 0, 10 * MIB, 0, HISTORY)
 
 
 def test_reading_gives_the_share_and_the_cost() -> None:
-    report = report_of_reading("/m", "ext4", StaleQuestion(), JUDGED, FLASH)
+    report = build_reading_report("/m", "ext4", StaleOptions(), JUDGED, FLASH)
     assert report.stale and report.spare
     assert (report.stale.value, report.reason, report.spare_reason) == (10 * MIB, None, None)
     assert report.spare.holding.value == 70 * MIB
@@ -62,7 +64,7 @@ def test_reading_gives_the_share_and_the_cost() -> None:
     ],
 )
 def test_unknown_cost_has_a_reason(judged: StaleJudgement, flash: Flash | None, why: str) -> None:
-    report = report_of_reading("/m", "ext4", StaleQuestion(), judged, flash)
+    report = build_reading_report("/m", "ext4", StaleOptions(), judged, flash)
     assert report.stale is not None
     assert report.spare is None
     assert why in (report.spare_reason or "")
@@ -71,25 +73,25 @@ def test_unknown_cost_has_a_reason(judged: StaleJudgement, flash: Flash | None, 
 @pytest.mark.parametrize(
     ("judged", "why"),
     [
-        (replace(JUDGED, share=estimate(0, 0, 10240, 0.95)), "no block could be read"),
+        (replace(JUDGED, share=estimate_share(0, 0, 10240, 0.95)), "no block could be read"),
         (replace(JUDGED, judged_bytes=0), "cannot be judged by reading: it read as zeros"),
         (replace(JUDGED, count=Count(90 * MIB, 99 * MIB, 99 * MIB, 9 * MIB)), "by its own count (NUSE)"),
     ],
 )
 def test_unknown_stale_space_has_a_reason(judged: StaleJudgement, why: str) -> None:
-    report = report_of_reading("/m", "ext4", StaleQuestion(), judged, FLASH)
+    report = build_reading_report("/m", "ext4", StaleOptions(), judged, FLASH)
     assert (report.stale, report.spare, report.lower_bound) == (None, None, None)
     assert report.spare_reason == "what is stale is not known"
     assert why in (report.reason or "")
 
 
 def test_drives_that_cannot_be_judged_are_reported() -> None:
-    report = report_of_reading("/m", "ext4", StaleQuestion(), replace(JUDGED, judged_bytes=30 * MIB), FLASH)
+    report = build_reading_report("/m", "ext4", StaleOptions(), replace(JUDGED, judged_bytes=30 * MIB), FLASH)
     assert [note for note in report.notes if "cannot be judged" in note]
 
 
 def test_a_history_gives_figures_without_an_estimate() -> None:
-    report = report_of_histories("/m", "ext4", StaleSpace((PART,), 0.5, ("a note",)), FLASH)
+    report = build_history_report("/m", "ext4", StaleSpace((PART,), 0.5, ("a note",)), FLASH)
     assert report.spare
     assert (report.stale.value, report.spare.holding.value) == (10 * MIB, 70 * MIB)
     assert report.notes == ("a note", "a gap")
@@ -97,7 +99,7 @@ def test_a_history_gives_figures_without_an_estimate() -> None:
 
 def test_flash_figures_need_the_history_of_the_drive() -> None:
     part = replace(PART, remembered=None, held_bytes=0, unknown_bytes=40 * MIB)
-    report = report_of_histories("/m", "ext4", StaleSpace((part,), 0.5, ()), FLASH)
+    report = build_history_report("/m", "ext4", StaleSpace((part,), 0.5, ()), FLASH)
     assert (report.stale.value, report.stale.high, report.spare) == (None, 40 * MIB, None)
     assert "does not lie on one drive" in (report.spare_reason or "")
 
@@ -111,8 +113,8 @@ def test_flash_figures_need_the_history_of_the_drive() -> None:
     ],
 )
 def test_the_op_of_a_nearly_empty_drive_is_bounded(op: Bounds, words: str) -> None:
-    figures = spare(1100, 600, Bounds(3.0, 2.0, 4.0), 0)
+    figures = estimate_spare(1100, 600, Bounds(3.0, 2.0, 4.0), 0)
     assert isinstance(figures, Spare)
-    printed = " ".join(" ".join(spare_rows(replace(figures, op=op), None, "as given")).split())
+    printed = " ".join(" ".join(format_spare(replace(figures, op=op), None, "as given")).split())
     assert words in printed
     assert ("nearly empty" in printed) == (op.low > 10)

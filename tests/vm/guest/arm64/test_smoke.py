@@ -10,12 +10,12 @@ import sys
 import opwatch
 from opwatch import _native
 from tests.kernel.support.load import discards, flushes, reads, writes
-from tests.vm.guest.support.between import observe_between
 from tests.vm.guest.support.exact import assert_explained
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.reading_checks import observe_readings
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_opwatch(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "opwatch", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
@@ -26,30 +26,30 @@ def test_it_is_another_architecture() -> None:
 
 
 def test_version() -> None:
-    assert run("--version").stdout == f"opwatch {opwatch.__version__}\n"
+    assert run_opwatch("--version").stdout == f"opwatch {opwatch.__version__}\n"
 
 
 def test_doctor_has_no_complaint_of_a_program() -> None:
     """Programs for bios load without a disk. Programs for requests need a disk and are counted below."""
-    checks = json.loads(run("doctor", "--json").stdout)["checks"]
+    checks = json.loads(run_opwatch("doctor", "--json").stdout)["checks"]
     probes = {check["name"]: check["state"] for check in checks if check["name"].startswith("probe")}
     assert "problem" not in probes.values()
     assert (probes["probe bio_queue"], probes["probe bio_complete"]) == ("ok", "ok")
 
 
 def test_a_prime_count_is_exact() -> None:
-    with null_blk(NullBlk(size=64, memory_backed=1, discard=1, irqmode=Irq.TIMER)) as disk:
+    with create_null_blk(NullBlk(size=64, memory_backed=1, discard=1, irqmode=Irq.TIMER)) as disk:
         node = f"/dev/{disk}"
 
-        def workload() -> None:
+        def run_workload() -> None:
             writes(node, 1009)
             reads(node, 503)
             writes(node, 31, flags=os.O_DSYNC)
             flushes(node, 7)
             discards(node, 11)
 
-        [(watched, between)] = observe_between([disk], workload)
-    counts = watched.counts()
+        [(watched, between)] = observe_readings([disk], run_workload)
+    counts = watched.count_by_op()
     assert counts["write"] == (1040, 1040 * 4096)
     assert counts["read"] == (503, 503 * 4096)
     assert counts["discard"] == (11, 11 << 19)
@@ -58,7 +58,7 @@ def test_a_prime_count_is_exact() -> None:
 
 def test_watching_a_disk_that_discards() -> None:
     """The programs of --discards load too; a missing attachment point gives a message."""
-    with null_blk(NullBlk(size=64, memory_backed=1, discard=1)) as disk:
-        done = run("--dev", disk, "--json", "0.3", "2", "--", "sleep", "0.1")
+    with create_null_blk(NullBlk(size=64, memory_backed=1, discard=1)) as disk:
+        done = run_opwatch("--dev", disk, "--json", "0.3", "2", "--", "sleep", "0.1")
     assert "Traceback" not in done.stderr
     assert done.returncode == 0, done.stderr

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.vm.guest.atadrive.identify import identify_data
-from tests.vm.guest.atadrive.security import COMMANDS, DriveLock, LockWishes
+from tests.vm.guest.atadrive.identify import build_identify_data
+from tests.vm.guest.atadrive.security import COMMANDS, DriveLock, LockConfig
 
 _IDENTIFY, _READ_NATIVE, _SET_MAX, _ACCESSIBLE = 0xEC, 0x27, 0x37, 0x78
 _GET_NATIVE_ACCESSIBLE, _SET_ACCESSIBLE, _FREEZE_ACCESSIBLE = 0, 1, 2
@@ -19,7 +19,7 @@ _KEEP = 0x1
 
 
 @dataclass(frozen=True)
-class Wishes:
+class DriveConfig:
     """Properties of the drive. An `is_once` drive accepts one change of either kind per power cycle, an
     `is_stubborn` drive none. With `size_of_start` the host always sees the initial size, as libata caches it.
     `lock` is the security feature set, `hidden` the number of sectors hidden earlier."""
@@ -31,7 +31,7 @@ class Wishes:
     is_once: bool = False
     is_stubborn: bool = False
     size_of_start: bool = False
-    lock: LockWishes = field(default_factory=LockWishes)
+    lock: LockConfig = field(default_factory=LockConfig)
     hidden: int = 0
 
 
@@ -63,7 +63,7 @@ class Outcome:
 class AtaDrive:
     """The drive without its contents."""
 
-    def __init__(self, wishes: Wishes, log: Path) -> None:
+    def __init__(self, wishes: DriveConfig, log: Path) -> None:
         self.wishes, self._log = wishes, log
         self.current = self._kept = wishes.sectors - wishes.hidden
         self._changes, self._is_frozen, self._before = 0, False, 0
@@ -72,47 +72,47 @@ class AtaDrive:
         # Hooks set by the owner of the contents: free a share; return the allocated bytes.
         self.let_go: Callable[[float], None] = lambda _: None
         self.mapped: Callable[[], int] = lambda: 0
-        self.lock = DriveLock(wishes.lock, self._tell, lambda share: self.let_go(share))
-        self._tell("start")
+        self.lock = DriveLock(wishes.lock, self._log_action, lambda share: self.let_go(share))
+        self._log_action("start")
 
-    def wrote(self, end: int) -> None:
+    def track_write(self, end: int) -> None:
         self._end = max(self._end, end)
 
     def lose_power(self) -> None:
         """Drop every volatile setting, and accept a change again."""
         self.current, self._changes, self._is_frozen = self._kept, 0, False
         self.lock.lose_power()
-        self._tell("power")
+        self._log_action("power")
 
     def identify(self) -> bytes:
-        return identify_data(self.wishes, self.current, self.lock.word)
+        return build_identify_data(self.wishes, self.current, self.lock.word)
 
-    def _tell(self, what: str) -> None:
+    def _log_action(self, what: str) -> None:
         entry = {"what": what, "sectors": self.current, "written_to": self._end, "mapped": self.mapped()}
         line = json.dumps(entry)
         with self._log.open("a") as log:
             log.write(f"{line}\n")
         self._end = 0
 
-    def do(self, task: TaskFile) -> Outcome:
+    def run_task(self, task: TaskFile) -> Outcome:
         before, self._before = self._before, task.command
         if task.command in COMMANDS:
-            return Outcome(0 if self.lock.do(task.command, task.data) else ABORTED)
-        self.lock.other_command()
+            return Outcome(0 if self.lock.run_command(task.command, task.data) else ABORTED)
+        self.lock.cancel_prepared_erase()
         if task.command == _IDENTIFY:
             return Outcome(data=self.identify())
         if task.command == _READ_NATIVE and self.wishes.has_area:
             return Outcome(lba=self.wishes.sectors - 1)
         if task.command == _SET_MAX and self.wishes.has_area:
             if before != _READ_NATIVE:
-                self._tell("set without a look")
+                self._log_action("set without a look")
                 return Outcome(ABORTED)
-            return self._set(task.lba, "set", is_kept=bool(task.count & _KEEP))
+            return self._set_capacity(task.lba, "set", is_kept=bool(task.count & _KEEP))
         if task.command == _ACCESSIBLE and self.wishes.has_accessible:
-            return self._do_accessible(task)
+            return self._run_accessible(task)
         return Outcome(ABORTED)
 
-    def _do_accessible(self, task: TaskFile) -> Outcome:
+    def _run_accessible(self, task: TaskFile) -> Outcome:
         if task.features == _GET_NATIVE_ACCESSIBLE:
             return Outcome(lba=self.wishes.sectors - 1)
         if task.features == _FREEZE_ACCESSIBLE:
@@ -120,20 +120,20 @@ class AtaDrive:
             return Outcome()
         if task.features != _SET_ACCESSIBLE or self._is_frozen:
             return Outcome(ABORTED)
-        return self._set(task.lba, "set accessible", is_kept=True)
+        return self._set_capacity(task.lba, "set accessible", is_kept=True)
 
-    def _set(self, lba: int, what: str, *, is_kept: bool) -> Outcome:
+    def _set_capacity(self, lba: int, what: str, *, is_kept: bool) -> Outcome:
         if self.wishes.is_stubborn or lba >= self.wishes.sectors:
-            self._tell(f"{what} refused")
+            self._log_action(f"{what} refused")
             return Outcome(ABORTED)
         # A drive accepts one persistent SET MAX per power cycle, a strict drive one change of any kind.
         is_counted = self.wishes.is_once or (is_kept and what == "set")
         if is_counted and self._changes:
-            self._tell(f"{what} refused")
+            self._log_action(f"{what} refused")
             return Outcome(NOT_FOUND)
         self._changes += is_counted
         self.current = lba + 1
         if is_kept:
             self._kept = self.current
-        self._tell(what)
+        self._log_action(what)
         return Outcome(lba=lba)

@@ -9,29 +9,29 @@ _CHECK_CONDITION = 2
 _RECOVERED, _ILLEGAL, _PROTECTED, _ABORTED = 0x1, 0x5, 0x7, 0xB
 
 
-def _answer(key: int, code: int, descriptor: bytes = b"", data: bytes = b"") -> Answer:
+def _make_answer(key: int, code: int, descriptor: bytes = b"", data: bytes = b"") -> Answer:
     sense = bytes([0x72, key, code >> 8, code & 0xFF, 0, 0, 0, len(descriptor)]) + descriptor
     return Answer(_CHECK_CONDITION, data, sense)
 
 
-def unknown_command() -> Answer:
-    return _answer(_ILLEGAL, 0x2000)
+def make_unknown_command() -> Answer:
+    return _make_answer(_ILLEGAL, 0x2000)
 
 
-def behind_the_end() -> Answer:
-    return _answer(_ILLEGAL, 0x2100)
+def make_out_of_range() -> Answer:
+    return _make_answer(_ILLEGAL, 0x2100)
 
 
-def no_access() -> Answer:
+def make_no_access() -> Answer:
     """The answer of a locked drive to reads and writes."""
-    return _answer(_PROTECTED, 0x7471)
+    return _make_answer(_PROTECTED, 0x7471)
 
 
-def unknown_field() -> Answer:
-    return _answer(_ILLEGAL, 0x2400)
+def make_unknown_field() -> Answer:
+    return _make_answer(_ILLEGAL, 0x2400)
 
 
-def of_ata(outcome: Outcome, *, is_asked: bool) -> Answer:
+def make_ata_answer(outcome: Outcome, *, is_asked: bool) -> Answer:
     """Return the drive's registers if the command failed or `is_asked` (CK_COND)."""
     if not outcome.error and not is_asked:
         return Answer(data=outcome.data)
@@ -40,5 +40,5 @@ def of_ata(outcome: Outcome, *, is_asked: bool) -> Answer:
     head = bytes([0x09, 12, 1, outcome.error]) + outcome.count.to_bytes(2, "big")
     descriptor = head + middle + bytes([0x40, outcome.status])
     if outcome.error:
-        return _answer(_ABORTED, 0, descriptor)
-    return _answer(_RECOVERED, 0x001D, descriptor, outcome.data)
+        return _make_answer(_ABORTED, 0, descriptor)
+    return _make_answer(_RECOVERED, 0x001D, descriptor, outcome.data)

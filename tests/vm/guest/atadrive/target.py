@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.vm.guest.atadrive.ata import Wishes
-from tests.vm.guest.support.shell import mounted, put
+from tests.vm.guest.atadrive.ata import DriveConfig
+from tests.vm.guest.support.shell import ensure_mounted, write_attribute
 from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
 from tests.vm.requirements import need_module
 
@@ -35,70 +35,74 @@ class AtaDisk:
         return f"/dev/{self.name}"
 
     @property
-    def sectors(self) -> int:
+    def sector_count(self) -> int:
         return int((SYS_BLOCK / self.name / "size").read_text())
 
-    def entries(self) -> list[dict[str, Any]]:
+    def read_entries(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
-    def set_to(self) -> list[int]:
+    def list_set_sectors(self) -> list[int]:
         """Return the sector counts that were set, in order."""
-        return [entry["sectors"] for entry in self.entries() if entry["what"] in ("set", "set accessible")]
+        return [
+            entry["sectors"] for entry in self.read_entries() if entry["what"] in ("set", "set accessible")
+        ]
 
     def lose_power(self) -> None:
-        count = len(self.entries())
+        count = len(self.read_entries())
         self.process.send_signal(signal.SIGUSR1)
-        put(SYS_BLOCK / self.name / "device/rescan", 1)
-        wait_for("a loss of power", lambda: len(self.entries()) > count)
-        put(SYS_BLOCK / self.name / "device/rescan", 1)
+        write_attribute(SYS_BLOCK / self.name / "device/rescan", 1)
+        wait_for("a loss of power", lambda: len(self.read_entries()) > count)
+        write_attribute(SYS_BLOCK / self.name / "device/rescan", 1)
 
 
 @contextlib.contextmanager
-def ata_disk(folder: Path, wishes: Wishes) -> Iterator[AtaDisk]:
+def connect_ata_disk(folder: Path, wishes: DriveConfig) -> Iterator[AtaDisk]:
     """Yield the drive as a local disk."""
     for module in ("sd_mod", "target_core_user", "tcm_loop"):
         need_module(module)
-    mounted("configfs", Path("/sys/kernel/config"))
+    ensure_mounted("configfs", Path("/sys/kernel/config"))
     store = _TARGET / "core" / "user_7" / "drive"
     port = _TARGET / "loopback" / f"naa.{_NAMES[0]}" / "tpgt_1"
     with contextlib.ExitStack() as stack:
-        _folder(stack, store)
-        put(store / "control", f"dev_config=opwatch/{wishes.serial},dev_size={wishes.sectors * 512}")
-        put(store / "enable", 1)
-        uio = _uio(f"tcm-user/7/drive/opwatch/{wishes.serial}")
+        _create_folder(stack, store)
+        write_attribute(
+            store / "control", f"dev_config=opwatch/{wishes.serial},dev_size={wishes.sectors * 512}"
+        )
+        write_attribute(store / "enable", 1)
+        uio = _find_uio(f"tcm-user/7/drive/opwatch/{wishes.serial}")
         argv = [sys.executable, "-m", "tests.vm.guest.atadrive.serve", uio, str(folder / "content")]
         log = folder / "drive.log"
         process = subprocess.Popen([*argv, str(log), json.dumps(asdict(wishes))])
-        stack.callback(_end, process)
+        stack.callback(_kill_process, process)
         wait_for("the drive", log.exists)
         before = {path.name for path in SYS_BLOCK.glob("sd*")}
-        _folder(stack, port.parent)
-        _folder(stack, port)
-        put(port / "nexus", f"naa.{_NAMES[1]}")
-        _folder(stack, port / "lun/lun_0")
+        _create_folder(stack, port.parent)
+        _create_folder(stack, port)
+        write_attribute(port / "nexus", f"naa.{_NAMES[1]}")
+        _create_folder(stack, port / "lun/lun_0")
         (port / "lun/lun_0/drive").symlink_to(store)
         stack.callback(os.unlink, port / "lun/lun_0/drive")
-        wait_for("a disk", lambda: bool(_added(before)))
-        yield AtaDisk(_added(before)[0], log, process)
+        wait_for("a disk", lambda: bool(_list_added(before)))
+        yield AtaDisk(_list_added(before)[0], log, process)
 
 
-def _added(before: set[str]) -> list[str]:
+def _list_added(before: set[str]) -> list[str]:
     names = sorted({path.name for path in SYS_BLOCK.glob("sd*")} - before)
     return [name for name in names if (SYS_BLOCK / name / "size").read_text().strip() != "0"]
 
 
-def _folder(stack: contextlib.ExitStack, path: Path) -> None:
+def _create_folder(stack: contextlib.ExitStack, path: Path) -> None:
     path.mkdir(parents=True)
     stack.callback(path.rmdir)
 
 
-def _uio(name: str) -> str:
+def _find_uio(name: str) -> str:
     [uio] = [
         path.parent.name for path in Path("/sys/class/uio").glob("*/name") if path.read_text().strip() == name
     ]
     return uio
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill_process(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()

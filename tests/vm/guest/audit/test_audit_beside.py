@@ -11,8 +11,17 @@ from pathlib import Path
 
 from tests.kernel.support import trims
 from tests.vm.guest.support import stacked
-from tests.vm.guest.support.audits import MIB, Audit, audit, codes, filesystem, freed, full_loop, image
-from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.audits import (
+    MIB,
+    Audit,
+    audit_point,
+    count_freed_bytes,
+    find_image,
+    full_loop,
+    mount_filesystem,
+    sum_reasons,
+)
+from tests.vm.guest.support.shell import run_command
 
 # Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
@@ -29,23 +38,25 @@ class Pool:
 
 
 @contextlib.contextmanager
-def pool() -> Iterator[Pool]:
+def create_pool() -> Iterator[Pool]:
     """Yield a pool whose metadata device can be made slow."""
-    with full_loop(32 * MIB) as raw, full_loop(SIZE) as data, stacked.linear(raw) as metadata:
-        call("dd", "if=/dev/zero", f"of=/dev/{metadata.name}", "bs=4k", "count=1", "oflag=direct")
-        table = f"0 {stacked.sectors(data)} thin-pool /dev/{metadata.name} /dev/{data} 128 0"
-        with stacked.mapped("thin-pool", table, "dm_thin_pool") as top:
+    with full_loop(32 * MIB) as raw, full_loop(SIZE) as data, stacked.create_linear(raw) as metadata:
+        run_command("dd", "if=/dev/zero", f"of=/dev/{metadata.name}", "bs=4k", "count=1", "oflag=direct")
+        table = f"0 {stacked.count_sectors(data)} thin-pool /dev/{metadata.name} /dev/{data} 128 0"
+        with stacked.create_mapped("thin-pool", table, "dm_thin_pool") as top:
             for number in range(2):
-                top.message(f"create_thin {number}")
+                top.send_message(f"create_thin {number}")
             yield Pool(top.name, data, metadata)
 
 
-def volume(one: Pool, number: int, size: int = SIZE) -> contextlib.AbstractContextManager[stacked.Mapped]:
+def create_volume(
+    one: Pool, number: int, size: int = SIZE
+) -> contextlib.AbstractContextManager[stacked.Mapped]:
     table = f"0 {size // 512} thin /dev/{one.name} {number}"
-    return stacked.mapped("thin", table, "dm_thin_pool")
+    return stacked.create_mapped("thin", table, "dm_thin_pool")
 
 
-def deleted(point: Path, size: int) -> None:
+def write_and_delete(point: Path, size: int) -> None:
     """Write and delete a file, which leaves mapped chunks that are free."""
     victim = point / "victim"
     victim.write_bytes(os.urandom(size))
@@ -57,28 +68,28 @@ def deleted(point: Path, size: int) -> None:
 def test_two_volumes_of_a_pool_audited_at_once() -> None:
     results: dict[str, Audit] = {}
     with (
-        pool() as one,
-        volume(one, 0) as first,
-        volume(one, 1) as second,
-        filesystem(first.name, "ext4") as left,
-        filesystem(second.name, "ext4") as right,
+        create_pool() as one,
+        create_volume(one, 0) as first,
+        create_volume(one, 1) as second,
+        mount_filesystem(first.name, "ext4") as left,
+        mount_filesystem(second.name, "ext4") as right,
     ):
-        deleted(left, 32 * MIB)
-        deleted(right, 64 * MIB)
-        trims.fill_holes(image(one.data))
+        write_and_delete(left, 32 * MIB)
+        write_and_delete(right, 64 * MIB)
+        trims.fill_holes(find_image(one.data))
 
-        def work(name: str, point: Path) -> None:
-            results[name] = audit(point)
+        def store_audit(name: str, point: Path) -> None:
+            results[name] = audit_point(point)
 
         threads = [
-            threading.Thread(target=work, args=(name, point))
+            threading.Thread(target=store_audit, args=(name, point))
             for name, point in (("left", left), ("right", right))
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        gone = freed(one.data)
+        gone = count_freed_bytes(one.data)
     assert results["left"].reached_bytes + results["right"].reached_bytes == gone
     for name, size in (("left", 32 * MIB), ("right", 64 * MIB)):
         assert abs(results[name].reached_bytes - size) < 6 * MIB, name
@@ -88,20 +99,20 @@ def test_two_volumes_of_a_pool_audited_at_once() -> None:
 def test_a_volume_whose_sibling_is_trimmed_by_another() -> None:
     """A pool worker passes on the discards of both volumes; the audit counts only its own."""
     with (
-        pool() as one,
-        volume(one, 0) as first,
-        volume(one, 1) as second,
-        filesystem(first.name, "ext4") as ours,
-        filesystem(second.name, "ext4") as others,
+        create_pool() as one,
+        create_volume(one, 0) as first,
+        create_volume(one, 1) as second,
+        mount_filesystem(first.name, "ext4") as ours,
+        mount_filesystem(second.name, "ext4") as others,
     ):
-        deleted(ours, 32 * MIB)
-        deleted(others, 64 * MIB)
-        trims.fill_holes(image(one.data))
-        other = threading.Thread(target=call, args=("fstrim", str(others)))
+        write_and_delete(ours, 32 * MIB)
+        write_and_delete(others, 64 * MIB)
+        trims.fill_holes(find_image(one.data))
+        other = threading.Thread(target=run_command, args=("fstrim", str(others)))
         other.start()
-        result = audit(ours)
+        result = audit_point(ours)
         other.join()
-        gone = freed(one.data)
+        gone = count_freed_bytes(one.data)
     assert gone > 90 * MIB
     assert abs(result.reached_bytes - 32 * MIB) < 6 * MIB, (result.reached_bytes, gone)
     assert result.unexplained_bytes == 0, result.rows
@@ -109,18 +120,22 @@ def test_a_volume_whose_sibling_is_trimmed_by_another() -> None:
 
 def test_xfs_on_a_pool_with_slow_metadata() -> None:
     """XFS does not wait for its discards, and the pool completes each only after a separate commit."""
-    with pool() as one, volume(one, 0) as top, filesystem(top.name, "xfs") as point:
-        deleted(point, 96 * MIB)
-        trims.fill_holes(image(one.data))
-        [raw] = call("dmsetup", "deps", "-o", "blkdevname", one.metadata.label).split("(")[1].split(")")[:1]
-        size = stacked.sectors(raw)
-        call("modprobe", "dm_delay")
+    with create_pool() as one, create_volume(one, 0) as top, mount_filesystem(top.name, "xfs") as point:
+        write_and_delete(point, 96 * MIB)
+        trims.fill_holes(find_image(one.data))
+        [raw] = (
+            run_command("dmsetup", "deps", "-o", "blkdevname", one.metadata.label)
+            .split("(")[1]
+            .split(")")[:1]
+        )
+        size = stacked.count_sectors(raw)
+        run_command("modprobe", "dm_delay")
         slow = f"0 {size} delay /dev/{raw} 0 0 /dev/{raw} 0 900"
-        stacked.reload(one.metadata.label, slow)
+        stacked.reload_table(one.metadata.label, slow)
         try:
-            result = audit(point)
-            gone = freed(one.data)
+            result = audit_point(point)
+            gone = count_freed_bytes(one.data)
         finally:
-            stacked.reload(one.metadata.label, f"0 {size} linear /dev/{raw} 0")
-    assert result.reached_bytes == gone >= 90 * MIB, codes(result)
+            stacked.reload_table(one.metadata.label, f"0 {size} linear /dev/{raw} 0")
+    assert result.reached_bytes == gone >= 90 * MIB, sum_reasons(result)
     assert result.unexplained_bytes == 0

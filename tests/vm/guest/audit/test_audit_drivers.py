@@ -12,11 +12,20 @@ from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.host.device import Devices
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked
-from opwatch.trim.audit.flow import Stage, total
+from opwatch.trim.audit.flow import Stage, sum_flows
 from tests.kernel.support.load import discards
-from tests.kernel.support.trims import mount_at, shortened
+from tests.kernel.support.trims import find_mount_at, lower_limit
 from tests.vm.guest.support import stacked, sysfs
-from tests.vm.guest.support.audits import MIB, Audit, Verdict, audit, codes, filesystem, row, whole
+from tests.vm.guest.support.audits import (
+    MIB,
+    Audit,
+    Verdict,
+    audit_point,
+    check_lossless,
+    find_row,
+    mount_filesystem,
+    sum_reasons,
+)
 
 DEVICES = (
     "nvme",
@@ -36,53 +45,54 @@ VIRTUAL = {
 }
 
 
-def commands(result: Audit, disk: str) -> int:
+def count_commands(result: Audit, disk: str) -> int:
     """Return the number of commands that the driver built, from the driver's own tracepoints."""
-    return total(result.evidence.trace.select(Stage.COMMAND, disk=disk)).count
+    return sum_flows(result.evidence.trace.select(Stage.COMMAND, disk=disk)).count
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
 def test_nvme(kind: str) -> None:
     """Several ranges per command: xfs sends extents in batches, so the request's own sector is no guide."""
     disk = sysfs.disk("opw-nvme")
-    before = sysfs.stat(disk)
-    with filesystem(disk, kind) as point:
-        during = sysfs.stat(disk)
-        result = audit(point)
-        delta = sysfs.stat(disk) - during
-    sent = whole(result)
+    before = sysfs.read_stat(disk)
+    with mount_filesystem(disk, kind) as point:
+        during = sysfs.read_stat(disk)
+        result = audit_point(point)
+        delta = sysfs.read_stat(disk) - during
+    sent = check_lossless(result)
     assert during.discard_bytes == before.discard_bytes
     assert delta.discard_bytes == sent
-    device = row(result, "disk")
+    device = find_row(result, "disk")
     trace = result.evidence.trace
-    assert delta.discards == device.requests == commands(result, disk)
-    ranges = total(trace.select(Stage.DONE, disk=disk)).ranges
-    assert total(trace.select(Stage.COMMAND, disk=disk)).ranges == ranges
+    assert delta.discards == device.requests == count_commands(result, disk)
+    ranges = sum_flows(trace.select(Stage.DONE, disk=disk)).ranges
+    assert sum_flows(trace.select(Stage.COMMAND, disk=disk)).ranges == ranges
     assert (
         ranges
-        == total(trace.select(Stage.BIO, disk=disk)).count + total(trace.select(Stage.SPLIT, disk=disk)).count
+        == sum_flows(trace.select(Stage.BIO, disk=disk)).count
+        + sum_flows(trace.select(Stage.SPLIT, disk=disk)).count
     )
     # fexit works on this kernel, so submitted bios are counted too.
     assert "discard_submitted" not in trace.absent
-    submitted = total(trace.select(Stage.SUBMITTED, disk=disk))
-    assert submitted.bytes == total(trace.select(Stage.BIO, disk=disk)).bytes
+    submitted = sum_flows(trace.select(Stage.SUBMITTED, disk=disk))
+    assert submitted.bytes == sum_flows(trace.select(Stage.BIO, disk=disk)).bytes
     if kind == "xfs" and "discard_extents" not in trace.absent:
         assert ranges >= (device.requests or 0)
 
 
-def fill(disk: str) -> None:
+def fill_disk(disk: str) -> None:
     """Fill the disk so that no block reads as zeros."""
     with Path(f"/dev/{disk}").open("wb", buffering=0) as file:
-        for _ in range(stacked.sectors(disk) * 512 // MIB):
+        for _ in range(stacked.count_sectors(disk) * 512 // MIB):
             file.write(b"U" * MIB)
         os.fsync(file.fileno())
 
 
-def zeros(disk: str) -> int:
+def count_zero_bytes(disk: str) -> int:
     """Return the bytes of 4 KiB blocks that read as zeros on the disk."""
     zeros_bytes = 0
     with RawDisk(disk, MIB) as raw:
-        for at in range(0, stacked.sectors(disk) * 512, MIB):
+        for at in range(0, stacked.count_sectors(disk) * 512, MIB):
             data = raw.read(at, MIB) or b""
             if data == bytes(MIB):
                 zeros_bytes += MIB
@@ -108,15 +118,15 @@ READ_BACK = {
 def test_reached_is_what_reads_as_zeros(serial: str) -> None:
     """The disk itself is the oracle: only reading back shows that a host drops every discard."""
     disk = sysfs.disk(serial)
-    fill(disk)
-    with filesystem(disk, "ext4") as point:
+    fill_disk(disk)
+    with mount_filesystem(disk, "ext4") as point:
         os.sync()
-        before = zeros(disk)
-        result = audit(point)
-        freed = zeros(disk) - before
-        sent = whole(result)
+        before = count_zero_bytes(disk)
+        result = audit_point(point)
+        freed = count_zero_bytes(disk) - before
+        sent = check_lossless(result)
     assert result.verdict is Verdict.ACCEPTED
-    assert set(codes(result)) == {"host-may-drop"}
+    assert set(sum_reasons(result)) == {"host-may-drop"}
     assert sent == result.reached_bytes == result.claimed_bytes
     assert sent > 200 * MIB
     # mke2fs zeroed the last 64 KiB, where RAIDs have their superblocks.
@@ -125,29 +135,30 @@ def test_reached_is_what_reads_as_zeros(serial: str) -> None:
 
 @pytest.mark.parametrize("serial", ["opw-virtio-blk", "opw-virtio-ignored"])
 def test_sentinels_tell_a_host_that_drops_discards(serial: str) -> None:
-    with filesystem(sysfs.disk(serial), "ext4") as point:
-        result = audit_mount(mount_at(point), Asked(), prove=True)
+    with mount_filesystem(sysfs.disk(serial), "ext4") as point:
+        result = audit_mount(find_mount_at(point), Asked(), prove=True)
     # The guest cannot see whether the image on the host is freed, whatever the disk reads back.
     assert result.verdict is (Verdict.PROVEN_PARTWAY if READ_BACK[serial] else Verdict.UNKNOWN)
-    assert list(codes(result)) == ["host-may-drop"]
+    assert list(sum_reasons(result)) == ["host-may-drop"]
 
 
 def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
     """Pieces of 1 MiB become ranges, several per command: no byte is lost or counted twice."""
     disk = sysfs.disk("opw-nvme")
-    with shortened(disk, MIB):
-        before = sysfs.stat(disk)
-        with filesystem(disk, "ext4") as point:
-            result = audit(point)
-        counted = sysfs.stat(disk) - before
-    sent = whole(result)
+    with lower_limit(disk, MIB):
+        before = sysfs.read_stat(disk)
+        with mount_filesystem(disk, "ext4") as point:
+            result = audit_point(point)
+        counted = sysfs.read_stat(disk) - before
+    sent = check_lossless(result)
     assert sent == result.reached_bytes == result.claimed_bytes == counted.discard_bytes
     trace = result.evidence.trace
     pieces = (
-        total(trace.select(Stage.SPLIT, disk=disk)).count + total(trace.select(Stage.BIO, disk=disk)).count
+        sum_flows(trace.select(Stage.SPLIT, disk=disk)).count
+        + sum_flows(trace.select(Stage.BIO, disk=disk)).count
     )
-    assert row(result, "granules").requests == pieces >= sent // MIB
-    assert row(result, "disk").requests == counted.discards
+    assert find_row(result, "granules").requests == pieces >= sent // MIB
+    assert find_row(result, "disk").requests == counted.discards
 
 
 @pytest.mark.parametrize("serial", list(VIRTUAL))
@@ -155,31 +166,31 @@ def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
 def test_a_guest_cannot_see_what_its_host_does(serial: str, kind: str) -> None:
     """The trace is perfect whether the host frees or ignores: ACCEPTED, with the reason host-may-drop."""
     disk = sysfs.disk(serial)
-    with filesystem(disk, kind) as point:
-        result = audit(point)
-    whole(result)
-    assert codes(result) == {"host-may-drop": None}
+    with mount_filesystem(disk, kind) as point:
+        result = audit_point(point)
+    check_lossless(result)
+    assert sum_reasons(result) == {"host-may-drop": None}
     if "scsi" in serial:
-        assert commands(result, disk) == row(result, "disk").requests
+        assert count_commands(result, disk) == find_row(result, "disk").requests
 
 
 def test_a_virtual_disk_without_discards() -> None:
     disk = sysfs.disk("opw-virtio-nodisc")
-    with filesystem(disk, "ext4") as point:
-        result = audit(point)
+    with mount_filesystem(disk, "ext4") as point:
+        result = audit_point(point)
     assert result.verdict is Verdict.NOT_SENT
-    assert list(codes(result)) == ["virtual-no-discards"]
+    assert list(sum_reasons(result)) == ["virtual-no-discards"]
     assert result.claimed_bytes is None
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_sata(kind: str) -> None:
     disk = sysfs.disk("opw-ahci")
-    with filesystem(disk, kind) as point:
-        result = audit(point)
-    sent = whole(result)
-    device = row(result, "disk")
-    assert commands(result, disk) == device.requests
+    with mount_filesystem(disk, kind) as point:
+        result = audit_point(point)
+    sent = check_lossless(result)
+    device = find_row(result, "disk")
+    assert count_commands(result, disk) == device.requests
     # libata translates each command and reports its completion.
     scsi, ata = device.commands
     assert (scsi.name, scsi.bytes) == ("SCSI WRITE SAME(16)", sent)
@@ -196,9 +207,9 @@ def test_libata_counts_each_command_once() -> None:
     with DiscardTracer([device]) as tracer:
         discards(f"/dev/{name}", 13, 1009 * 512)
         assert tracer.wait_quiet(0.3, 30.0)
-        trace = tracer.read()
+        trace = tracer.read_trace()
     for stage in (Stage.COMMAND, Stage.ATA_COMMAND, Stage.ATA_DONE):
-        amount = total(trace.select(stage, disk=name))
+        amount = sum_flows(trace.select(stage, disk=name))
         assert (amount.count, amount.bytes) == (13, 13 * 1009 * 512), stage
     assert {flow.status for flow in trace.select(Stage.ATA_DONE, disk=name)} == {0}
     assert trace.misses == 0
@@ -206,7 +217,7 @@ def test_libata_counts_each_command_once() -> None:
 
 def test_usb_has_no_discards() -> None:
     disk = sysfs.disk("opw-usb")
-    with filesystem(disk, "ext4") as point:
-        result = audit(point)
+    with mount_filesystem(disk, "ext4") as point:
+        result = audit_point(point)
     assert result.verdict is Verdict.NOT_SENT
-    assert list(codes(result)) == ["virtual-no-discards"]
+    assert list(sum_reasons(result)) == ["virtual-no-discards"]

@@ -14,17 +14,17 @@ from tests.kernel.support import trims
 from tests.vm.guest.support.audits import (
     MIB,
     Verdict,
-    audit,
-    codes,
-    filesystem,
-    fragment,
-    freed,
+    audit_point,
+    count_freed_bytes,
+    find_image,
+    find_leaf_row,
+    fragment_free_space,
     full_loop,
-    image,
-    leaf,
+    mount_filesystem,
+    sum_reasons,
 )
-from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.trims import check
+from tests.vm.guest.support.shell import run_command
+from tests.vm.guest.support.trims import run_check
 from tests.vm.requirements import need_module, need_tool
 
 # Manual runs only: these tests would exceed CI's time limit.
@@ -33,11 +33,15 @@ KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
 
 
 @contextlib.contextmanager
-def mounted(kind: str, node: str, *options: str) -> Iterator[Path]:
+def mount_with_free_space(kind: str, node: str, *options: str) -> Iterator[Path]:
     """Mount a device, create some files and delete a third of them; yield the mount point."""
-    call("modprobe", "--quiet", kind) if kind != "ntfs-3g" else call("modprobe", "--quiet", "fuse")
-    with trims.folder(Path("/tmp")) as point:
-        call("mount", "-t", kind, *(("-o", ",".join(options)) if options else ()), f"/dev/{node}", str(point))
+    run_command("modprobe", "--quiet", kind) if kind != "ntfs-3g" else run_command(
+        "modprobe", "--quiet", "fuse"
+    )
+    with trims.create_folder(Path("/tmp")) as point:
+        run_command(
+            "mount", "-t", kind, *(("-o", ",".join(options)) if options else ()), f"/dev/{node}", str(point)
+        )
         try:
             for number in range(60):
                 (point / f"f{number}").write_bytes(os.urandom(3000 * (1 + number % 7)))
@@ -47,26 +51,26 @@ def mounted(kind: str, node: str, *options: str) -> Iterator[Path]:
             os.sync()
             yield point
         finally:
-            call("umount", str(point))
+            run_command("umount", str(point))
 
 
-def free_bytes(point: Path) -> int:
-    extents = read_free_space(trims.mount_at(point)).extents
-    return sum(free.total for free in extents.values())
+def count_free_bytes(point: Path) -> int:
+    extents = read_free_space(trims.find_mount_at(point)).extents
+    return sum(free.total_bytes for free in extents.values())
 
 
 def test_free_extents_that_xfs_passes_over() -> None:
     """Some kernels skip part of a group with over a hundred free extents; trimming by ranges skips none."""
-    with full_loop(128 * MIB) as loop, filesystem(loop, "xfs") as point:
-        fragment(point, [1024 * (1 + number * 7 % 47) for number in range(600)], 3)
-        trims.fill_holes(image(loop))
-        free, result, gone = free_bytes(point), audit(point), freed(loop)
+    with full_loop(128 * MIB) as loop, mount_filesystem(loop, "xfs") as point:
+        fragment_free_space(point, [1024 * (1 + number * 7 % 47) for number in range(600)], 3)
+        trims.fill_holes(find_image(loop))
+        free, result, gone = count_free_bytes(point), audit_point(point), count_freed_bytes(loop)
         half = str(16 * MIB)
         for number in range(8):
-            call("fstrim", "--offset", str(16 * number * MIB), "--length", half, str(point))
-        call("sync", "-f", str(point))
-        assert free - freed(loop) < 64 << 10
-    left = codes(result).get("xfs-passes-over") or 0
+            run_command("fstrim", "--offset", str(16 * number * MIB), "--length", half, str(point))
+        run_command("sync", "-f", str(point))
+        assert free - count_freed_bytes(loop) < 64 << 10
+    left = sum_reasons(result).get("xfs-passes-over") or 0
     assert result.reached_bytes == gone
     assert (result.unexplained_bytes, result.rows[0].bytes_in) == (0, gone + left)
     assert free - gone == left
@@ -76,13 +80,13 @@ def test_vfat() -> None:
     """Clusters of vfat may straddle blocks of the backing file, so the result cannot be predicted."""
     need_tool("mkfs.vfat")
     with full_loop(128 * MIB) as loop:
-        call("mkfs.vfat", "-F", "32", "-s", "1", f"/dev/{loop}")
-        with mounted("vfat", loop) as point:
-            trims.fill_holes(image(loop))
-            foretold, result, gone = check(point), audit(point), freed(loop)
+        run_command("mkfs.vfat", "-F", "32", "-s", "1", f"/dev/{loop}")
+        with mount_with_free_space("vfat", loop) as point:
+            trims.fill_holes(find_image(loop))
+            foretold, result, gone = run_check(point), audit_point(point), count_freed_bytes(loop)
     assert foretold.outlook == "unknown"
     assert any("whole granule" in words for words in foretold.document["unknowable"])
-    assert result.reached_bytes == gone > 64 * MIB, codes(result)
+    assert result.reached_bytes == gone > 64 * MIB, sum_reasons(result)
     assert result.unexplained_bytes == 0
     assert result.verdict in (Verdict.PARTIAL, Verdict.ACCEPTED)
 
@@ -91,10 +95,10 @@ def test_vfat() -> None:
 def test_ntfs3(option: tuple[str, ...]) -> None:
     need_module("ntfs3")
     with full_loop(128 * MIB) as loop:
-        call(need_tool("mkfs.ntfs"), "-Q", "-F", f"/dev/{loop}")
-        with mounted("ntfs3", loop, *option) as point:
-            trims.fill_holes(image(loop))
-            foretold, result, gone = check(point), audit(point), freed(loop)
+        run_command(need_tool("mkfs.ntfs"), "-Q", "-F", f"/dev/{loop}")
+        with mount_with_free_space("ntfs3", loop, *option) as point:
+            trims.fill_holes(find_image(loop))
+            foretold, result, gone = run_check(point), audit_point(point), count_freed_bytes(loop)
     assert result.reached_bytes == gone
     assert result.unexplained_bytes == 0, result.rows
     if option:
@@ -102,32 +106,32 @@ def test_ntfs3(option: tuple[str, ...]) -> None:
         assert gone > 64 * MIB
     else:
         assert (foretold.outlook, result.verdict, gone) == ("nothing", Verdict.NOT_SENT, 0)
-        assert "ntfs3-wants-discard" in foretold.codes & codes(result).keys()
+        assert "ntfs3-wants-discard" in foretold.reason_codes & sum_reasons(result).keys()
 
 
 def test_ntfs_by_a_program() -> None:
     """ntfs-3g sends the discards itself, from its own process."""
     with full_loop(128 * MIB) as loop:
-        call(need_tool("mkfs.ntfs"), "-Q", "-F", f"/dev/{loop}")
-        with mounted("ntfs-3g", loop) as point:
-            trims.fill_holes(image(loop))
-            foretold, result, gone = check(point), audit(point), freed(loop)
+        run_command(need_tool("mkfs.ntfs"), "-Q", "-F", f"/dev/{loop}")
+        with mount_with_free_space("ntfs-3g", loop) as point:
+            trims.fill_holes(find_image(loop))
+            foretold, result, gone = run_check(point), audit_point(point), count_freed_bytes(loop)
     assert foretold.outlook == "unknown"
-    assert result.reached_bytes == gone > 64 * MIB, (result.rows, codes(result))
+    assert result.reached_bytes == gone > 64 * MIB, (result.rows, sum_reasons(result))
     assert result.unexplained_bytes == 0
 
 
 def test_a_realtime_device_of_xfs() -> None:
     with full_loop(384 * MIB) as data, full_loop(192 * MIB) as realtime:
         extra = ("-r", f"rtdev=/dev/{realtime}")
-        call("mkfs.xfs", "--unsupported", "-q", "-f", "-K", *extra, f"/dev/{data}")
-        with mounted("xfs", data, f"rtdev=/dev/{realtime}") as point:
+        run_command("mkfs.xfs", "--unsupported", "-q", "-f", "-K", *extra, f"/dev/{data}")
+        with mount_with_free_space("xfs", data, f"rtdev=/dev/{realtime}") as point:
             for loop in (data, realtime):
-                trims.fill_holes(image(loop))
-            foretold, result = check(point), audit(point)
-            gone = [freed(loop) for loop in (data, realtime)]
+                trims.fill_holes(find_image(loop))
+            foretold, result = run_check(point), audit_point(point)
+            gone = [count_freed_bytes(loop) for loop in (data, realtime)]
     assert foretold.outlook == "reaches"
-    assert [leaf(result, loop).bytes_ok for loop in (data, realtime)] == gone
+    assert [find_leaf_row(result, loop).bytes_ok for loop in (data, realtime)] == gone
     assert result.reached_bytes == sum(gone) > 128 * MIB
     assert (gone[1] > 128 * MIB) is (KERNEL >= (6, 11))
     assert result.unexplained_bytes == 0, result.rows

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch.trim.audit.flow import Stage, total
+from opwatch.trim.audit.flow import Stage, sum_flows
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.audits import audit, codes, filesystem
+from tests.vm.guest.support.audits import audit_point, mount_filesystem, sum_reasons
 
 # Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
@@ -16,12 +16,14 @@ DEVICES = ("nvme-multipath",)
 @pytest.mark.parametrize("kind", ["ext4", "btrfs"])
 def test_a_trim_is_followed_to_the_hidden_paths(kind: str) -> None:
     head = sysfs.disk("opw-nvme-multipath")
-    paths = sysfs.paths(head)
+    paths = sysfs.list_paths(head)
     assert len(paths) == 2
-    before = [sysfs.stat(path) for path in paths]
-    with filesystem(head, kind) as point:
-        result = audit(point)
-    counted = sum((sysfs.stat(path) - was).discard_bytes for path, was in zip(paths, before, strict=True))
+    before = [sysfs.read_stat(path) for path in paths]
+    with mount_filesystem(head, kind) as point:
+        result = audit_point(point)
+    counted = sum(
+        (sysfs.read_stat(path) - was).discard_bytes for path, was in zip(paths, before, strict=True)
+    )
     top, *below = [row for row in result.rows if row.layer in ("multipath", "disk")]
     assert (top.layer, top.device, [path_row.device for path_row in below]) == ("multipath", head, paths)
     assert top.bytes_in == top.bytes_out == sum(path_row.bytes_ok or 0 for path_row in below) == counted
@@ -29,6 +31,6 @@ def test_a_trim_is_followed_to_the_hidden_paths(kind: str) -> None:
     assert counted > 64 << 20
     assert result.unexplained_bytes == 0
     # btrfs may have discarded a range twice; the audit reports that case.
-    assert set(codes(result)) - {"btrfs-discards-again"} == {"host-may-drop"}
-    commands = sum(total(result.evidence.trace.select(Stage.COMMAND, disk=path)).count for path in paths)
+    assert set(sum_reasons(result)) - {"btrfs-discards-again"} == {"host-may-drop"}
+    commands = sum(sum_flows(result.evidence.trace.select(Stage.COMMAND, disk=path)).count for path in paths)
     assert commands == sum(path_row.requests or 0 for path_row in below)

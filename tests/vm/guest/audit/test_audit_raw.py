@@ -41,18 +41,18 @@ sys.stdin.readline()
 
 
 @contextlib.contextmanager
-def device(kind: str) -> Iterator[str]:
+def provide_device(kind: str) -> Iterator[str]:
     """Yield the disk itself, or a device mapper device on it."""
     disk = sysfs.disk("opw-nvme")
     if kind == "disk":
         yield disk
         return
-    with stacked.linear(disk) if kind == "linear" else stacked.crypt(disk) as top:
+    with stacked.create_linear(disk) if kind == "linear" else stacked.create_crypt(disk) as top:
         yield top.name
 
 
 @contextlib.contextmanager
-def engine(node: str) -> Iterator[subprocess.Popen[str]]:
+def run_engine(node: str) -> Iterator[subprocess.Popen[str]]:
     """Run a program that starts before the watch and ends after the watch."""
     argv = [sys.executable, "-c", ENGINE, f"/dev/{node}", str(RANGES)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
@@ -64,7 +64,7 @@ def engine(node: str) -> Iterator[subprocess.Popen[str]]:
             one.kill()
 
 
-def go(one: subprocess.Popen[str]) -> int:
+def start_discards(one: subprocess.Popen[str]) -> int:
     """Start the discards and return their bytes once they are done."""
     assert one.stdin
     assert one.stdout
@@ -73,13 +73,13 @@ def go(one: subprocess.Popen[str]) -> int:
     return int(one.stdout.readline())
 
 
-def watched(node: str, one: subprocess.Popen[str]) -> tuple[dict[str, Any], int]:
+def watch_discards(node: str, one: subprocess.Popen[str]) -> tuple[dict[str, Any], int]:
     """Return (the watch's JSON document, bytes discarded while the watch ran)."""
     argv = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", f"/dev/{node}"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
         assert watch.stderr
         assert "following discards" in watch.stderr.readline()
-        asked = go(one)
+        asked = start_discards(one)
         watch.send_signal(2)
         output, said = watch.communicate(timeout=120)
     assert watch.returncode == 0, said
@@ -89,10 +89,10 @@ def watched(node: str, one: subprocess.Popen[str]) -> tuple[dict[str, Any], int]
 @pytest.mark.parametrize("kind", ["disk", "linear", "crypt"])
 def test_a_program_that_has_the_device_for_itself(kind: str) -> None:
     disk = sysfs.disk("opw-nvme")
-    with device(kind) as node, engine(node) as one:
-        before = sysfs.stat(disk)
-        document, asked = watched(node, one)
-        counted = (sysfs.stat(disk) - before).discard_bytes
+    with provide_device(kind) as node, run_engine(node) as one:
+        before = sysfs.read_stat(disk)
+        document, asked = watch_discards(node, one)
+        counted = (sysfs.read_stat(disk) - before).discard_bytes
     assert document["verdict"] == "ACCEPTED"
     assert (document["filesystem"], document["unexplained_bytes"]) == (None, 0)
     assert document["reached_bytes"] == asked == counted

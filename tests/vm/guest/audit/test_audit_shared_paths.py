@@ -12,16 +12,23 @@ from tests.kernel.support import trims
 from tests.vm.guest.support.audits import (
     MIB,
     Verdict,
-    audit,
-    codes,
-    filesystem,
-    freed,
+    audit_point,
+    count_freed_bytes,
+    find_image,
     full_loop,
-    image,
+    mount_filesystem,
+    sum_reasons,
 )
-from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.stacked import crypt, linear, mapped, reload, sectors, thin
-from tests.vm.guest.support.trims import check
+from tests.vm.guest.support.shell import run_command
+from tests.vm.guest.support.stacked import (
+    count_sectors,
+    create_crypt,
+    create_linear,
+    create_mapped,
+    create_thin,
+    reload_table,
+)
+from tests.vm.guest.support.trims import run_check
 from tests.vm.requirements import need_module, need_tool
 
 # Manual runs only: these tests would exceed CI's time limit.
@@ -31,21 +38,21 @@ DEVICES = ("virtio-blk",)
 
 def test_half_that_is_dropped_on_a_second_path_is_partial() -> None:
     with full_loop(512 * MIB) as disk:
-        half = sectors(disk) // 2
+        half = count_sectors(disk) // 2
         flakey = f"0 {half} flakey /dev/{disk} {half}"
-        with mapped("flakey", f"{flakey} 100 0") as second:
+        with create_mapped("flakey", f"{flakey} 100 0") as second:
             table = f"0 {half} linear /dev/{disk} 0\n{half} {half} linear /dev/{second.name} 0"
-            with mapped("linear", table, "dm_mod") as top, filesystem(top.name, "ext4") as point:
+            with create_mapped("linear", table, "dm_mod") as top, mount_filesystem(top.name, "ext4") as point:
                 os.sync()
-                reload(second.label, f"{flakey} 0 100 1 drop_writes")
-                trims.fill_holes(image(disk))
-                before = freed(disk)
-                result = audit(point)
-                gone = freed(disk) - before
-                reload(second.label, f"{flakey} 100 0")
+                reload_table(second.label, f"{flakey} 0 100 1 drop_writes")
+                trims.fill_holes(find_image(disk))
+                before = count_freed_bytes(disk)
+                result = audit_point(point)
+                gone = count_freed_bytes(disk) - before
+                reload_table(second.label, f"{flakey} 100 0")
     assert result.verdict is Verdict.PARTIAL
     assert exit_status([result.verdict]) == 64
-    assert "target-fails" in codes(result)
+    assert "target-fails" in sum_reasons(result)
     assert result.reached_bytes == gone
     assert result.claimed_bytes is not None
     assert result.unexplained_bytes == 0
@@ -55,13 +62,13 @@ def test_half_that_is_dropped_on_a_second_path_is_partial() -> None:
 def test_lvm_on_luks_without_discards_names_luks_alone() -> None:
     with (
         full_loop() as disk,
-        crypt(disk, discards=False) as luks,
-        linear(luks.name) as volume,
-        filesystem(volume.name, "ext4") as point,
+        create_crypt(disk, discards=False) as luks,
+        create_linear(luks.name) as volume,
+        mount_filesystem(volume.name, "ext4") as point,
     ):
-        expected, result = check(point), audit(point)
+        expected, result = run_check(point), audit_point(point)
     assert result.verdict is Verdict.NOT_SENT
-    assert set(codes(result)) == {"crypt-no-discards"}
+    assert set(sum_reasons(result)) == {"crypt-no-discards"}
     assert expected.document["stopped_at"] == luks.name
 
 
@@ -69,13 +76,13 @@ def test_second_trim_over_a_pool_without_passdown_is_not_success() -> None:
     with (
         full_loop() as data,
         full_loop(32 * MIB) as metadata,
-        thin(data, metadata, sectors(data) // 2, "1 no_discard_passdown") as volume,
-        filesystem(volume.name, "ext4") as point,
+        create_thin(data, metadata, count_sectors(data) // 2, "1 no_discard_passdown") as volume,
+        mount_filesystem(volume.name, "ext4") as point,
     ):
-        call("fstrim", str(point))
-        result = audit(point)
+        run_command("fstrim", str(point))
+        result = audit_point(point)
     assert result.verdict is Verdict.NOT_SENT
-    assert {"thin-no-passdown", "ext4-already-trimmed"} <= codes(result).keys()
+    assert {"thin-no-passdown", "ext4-already-trimmed"} <= sum_reasons(result).keys()
 
 
 _RESOURCE = """resource r0 {{
@@ -89,29 +96,29 @@ _RESOURCE = """resource r0 {{
 
 
 @contextlib.contextmanager
-def drbd(disk: str) -> Iterator[str]:
+def create_drbd(disk: str) -> Iterator[str]:
     """Yield a DRBD device on a disk, primary and without its peer."""
     need_module("drbd")
     need_tool("drbdadm")
-    host = call("uname", "-n").strip()
+    host = run_command("uname", "-n").strip()
     Path("/etc/drbd.d/r0.res").write_text(_RESOURCE.format(disk=disk, host=host), encoding="ascii")
-    call("drbdadm", "create-md", "--force", "r0")
-    call("drbdadm", "up", "r0")
-    call("drbdadm", "primary", "--force", "r0")
+    run_command("drbdadm", "create-md", "--force", "r0")
+    run_command("drbdadm", "up", "r0")
+    run_command("drbdadm", "primary", "--force", "r0")
     try:
         yield "drbd0"
     finally:
-        call("drbdadm", "secondary", "r0")
-        call("drbdadm", "down", "r0")
+        run_command("drbdadm", "secondary", "r0")
+        run_command("drbdadm", "down", "r0")
 
 
 def test_drbd_hands_discards_on_from_its_thread() -> None:
-    with full_loop() as disk, drbd(disk) as top, filesystem(top, "ext4") as point:
+    with full_loop() as disk, create_drbd(disk) as top, mount_filesystem(top, "ext4") as point:
         os.sync()
-        trims.fill_holes(image(disk))
-        before = freed(disk)
-        result = audit(point)
-        gone = freed(disk) - before
+        trims.fill_holes(find_image(disk))
+        before = count_freed_bytes(disk)
+        result = audit_point(point)
+        gone = count_freed_bytes(disk) - before
     assert result.verdict is Verdict.ACCEPTED, result.rows
     assert result.unexplained_bytes == 0
     assert result.reached_bytes == gone > 64 * MIB

@@ -16,17 +16,17 @@ from tests.vm.guest.support.audits import (
     MIB,
     Audit,
     Verdict,
-    audit,
-    codes,
-    filesystem,
-    freed,
+    audit_point,
+    count_freed_bytes,
+    find_image,
+    find_row,
     full_loop,
-    image,
-    look_through,
-    row,
+    load_free_space,
+    mount_filesystem,
+    sum_reasons,
 )
-from tests.vm.guest.support.events import block_events
-from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.events import trace_block_events
+from tests.vm.guest.support.shell import run_command
 from tests.vm.guest.support.stacked import Mapped
 from tests.vm.guest.support.sysfs import SYS_BLOCK
 
@@ -37,7 +37,7 @@ CHUNK = 64 << 10
 
 
 @dataclass(frozen=True)
-class Thin:
+class ThinFilesystem:
     """A filesystem on a thin volume: mount point, volume, and the pool's data and metadata devices."""
 
     point: Path
@@ -46,53 +46,55 @@ class Thin:
     metadata: str
 
     @property
-    def pool(self) -> str:
+    def pool_label(self) -> str:
         """The pool's dmsetup name."""
         [below] = (SYS_BLOCK / self.volume.name / "slaves").iterdir()
         return (SYS_BLOCK / below.name / "dm/name").read_text().strip()
 
-    def message(self, text: str) -> None:
-        call("dmsetup", "message", self.pool, "0", text)
+    def send_message(self, text: str) -> None:
+        run_command("dmsetup", "message", self.pool_label, "0", text)
 
 
 @contextlib.contextmanager
-def thin(options: str = "", write: int = 60 * MIB, data_bytes: int = SIZE) -> Iterator[Thin]:
+def mount_thin_volume(
+    options: str = "", write: int = 60 * MIB, data_bytes: int = SIZE
+) -> Iterator[ThinFilesystem]:
     """Yield ext4 on a thin volume, part of which was written and deleted again."""
     with (
         full_loop(32 * MIB) as metadata,
         full_loop(data_bytes) as data,
-        stacked.thin(data, metadata, SIZE // 512, options) as volume,
-        filesystem(volume.name, "ext4") as point,
+        stacked.create_thin(data, metadata, SIZE // 512, options) as volume,
+        mount_filesystem(volume.name, "ext4") as point,
     ):
         victim = point / "victim"
         victim.write_bytes(os.urandom(write))
         os.sync()
         victim.unlink()
         os.sync()
-        trims.fill_holes(image(data))
-        yield Thin(point, volume, data, metadata)
+        trims.fill_holes(find_image(data))
+        yield ThinFilesystem(point, volume, data, metadata)
 
 
-def lost(result: Audit) -> int:
-    return sum(lost_bytes or 0 for lost_bytes in codes(result).values())
+def sum_lost_bytes(result: Audit) -> int:
+    return sum(lost_bytes or 0 for lost_bytes in sum_reasons(result).values())
 
 
 def test_what_is_mapped_is_passed_on() -> None:
     """Whole mapped chunks reach the disk; the ends of extents and chunks that were never written do not."""
-    with thin() as one:
-        result = audit(one.point)
-        assert result.reached_bytes == freed(one.data)
+    with mount_thin_volume() as one:
+        result = audit_point(one.point)
+        assert result.reached_bytes == count_freed_bytes(one.data)
     # Device mapper splits the discards in two ways, and each byte completes once.
-    assert row(result, "thin").bytes_ok == result.claimed_bytes
+    assert find_row(result, "thin").bytes_ok == result.claimed_bytes
     assert result.reached_bytes >= 55 * MIB
     assert result.unexplained_bytes == 0
-    assert {"thin-not-mapped"} <= set(codes(result)) <= {"thin-not-mapped", "thin-partial-chunk"}
-    assert result.claimed_bytes == result.reached_bytes + lost(result)
+    assert {"thin-not-mapped"} <= set(sum_reasons(result)) <= {"thin-not-mapped", "thin-partial-chunk"}
+    assert result.claimed_bytes == result.reached_bytes + sum_lost_bytes(result)
 
 
 def test_what_was_mapped_backwards_is_joined_at_the_front() -> None:
     """The pool's thread sends pieces in descending order: each ends where the previous piece starts."""
-    with thin(write=MIB) as one:
+    with mount_thin_volume(write=MIB) as one:
         path = one.point / "backwards"
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, 64 * CHUNK)
@@ -102,11 +104,11 @@ def test_what_was_mapped_backwards_is_joined_at_the_front() -> None:
         os.close(descriptor)
         path.unlink()
         os.sync()
-        trims.fill_holes(image(one.data))
-        with block_events("block_bio_frontmerge") as events:
-            result = audit(one.point)
-            assert events.counts()["block_bio_frontmerge"] > 16
-        assert result.reached_bytes == freed(one.data)
+        trims.fill_holes(find_image(one.data))
+        with trace_block_events("block_bio_frontmerge") as events:
+            result = audit_point(one.point)
+            assert events.count_events()["block_bio_frontmerge"] > 16
+        assert result.reached_bytes == count_freed_bytes(one.data)
     assert result.unexplained_bytes == 0
     assert result.notes == ()
 
@@ -116,10 +118,10 @@ def test_the_ends_of_extents_are_no_whole_chunks() -> None:
     with (
         full_loop(32 * MIB) as metadata,
         full_loop() as data,
-        stacked.thin(data, metadata, (SIZE - 16 * MIB) // 512) as volume,
+        stacked.create_thin(data, metadata, (SIZE - 16 * MIB) // 512) as volume,
     ):
-        call("dd", "if=/dev/zero", f"of=/dev/{volume.name}", "bs=1M", "count=240", "oflag=direct")
-        with filesystem(volume.name, "ext4") as point:
+        run_command("dd", "if=/dev/zero", f"of=/dev/{volume.name}", "bs=1M", "count=240", "oflag=direct")
+        with mount_filesystem(volume.name, "ext4") as point:
             # Leave single blocks free between others.
             for number in range(64):
                 (point / f"f{number}").write_bytes(bytes(4096))
@@ -127,140 +129,146 @@ def test_the_ends_of_extents_are_no_whole_chunks() -> None:
             for number in range(0, 64, 2):
                 (point / f"f{number}").unlink()
             os.sync()
-            trims.fill_holes(image(data))
-            result = audit(point)
-            assert result.reached_bytes == freed(data) > 128 * MIB
+            trims.fill_holes(find_image(data))
+            result = audit_point(point)
+            assert result.reached_bytes == count_freed_bytes(data) > 128 * MIB
     assert result.claimed_bytes
-    assert codes(result) == {"thin-partial-chunk": result.claimed_bytes - result.reached_bytes}
-    assert lost(result) > 0
+    assert sum_reasons(result) == {"thin-partial-chunk": result.claimed_bytes - result.reached_bytes}
+    assert sum_lost_bytes(result) > 0
     assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
     assert result.reached_bytes % CHUNK == 0
 
 
 def test_what_a_snapshot_shares_stays() -> None:
-    with thin() as one:
-        call("dmsetup", "suspend", "--noudevsync", one.volume.label)
-        one.message("create_snap 1 0")
-        call("dmsetup", "resume", "--noudevsync", one.volume.label)
-        result = audit(one.point)
-        assert result.reached_bytes == freed(one.data)
+    with mount_thin_volume() as one:
+        run_command("dmsetup", "suspend", "--noudevsync", one.volume.label)
+        one.send_message("create_snap 1 0")
+        run_command("dmsetup", "resume", "--noudevsync", one.volume.label)
+        result = audit_point(one.point)
+        assert result.reached_bytes == count_freed_bytes(one.data)
     assert result.reached_bytes < MIB
     assert result.claimed_bytes
-    assert (codes(result)["thin-shared"] or 0) >= 55 * MIB
-    assert result.claimed_bytes == result.reached_bytes + lost(result)
+    assert (sum_reasons(result)["thin-shared"] or 0) >= 55 * MIB
+    assert result.claimed_bytes == result.reached_bytes + sum_lost_bytes(result)
     assert result.verdict in (Verdict.PARTIAL, Verdict.NOT_SENT)
     assert result.unexplained_bytes == 0
 
 
 def test_a_pool_that_keeps_discards_to_itself() -> None:
-    with thin("1 no_discard_passdown") as one:
-        result = audit(one.point)
-        assert freed(one.data) == 0
+    with mount_thin_volume("1 no_discard_passdown") as one:
+        result = audit_point(one.point)
+        assert count_freed_bytes(one.data) == 0
     assert result.verdict is Verdict.NOT_SENT
     assert result.claimed_bytes
-    assert codes(result) == {"thin-no-passdown": result.claimed_bytes}
+    assert sum_reasons(result) == {"thin-no-passdown": result.claimed_bytes}
     assert result.unexplained_bytes == 0
 
 
 def test_a_pool_that_ignores_discards() -> None:
-    with thin("1 ignore_discard") as one:
-        result = audit(one.point)
-        assert freed(one.data) == 0
+    with mount_thin_volume("1 ignore_discard") as one:
+        result = audit_point(one.point)
+        assert count_freed_bytes(one.data) == 0
     assert (result.verdict, result.claimed_bytes) == (Verdict.NOT_SENT, None)
-    assert list(codes(result)) == ["thin-ignores-discard"]
+    assert list(sum_reasons(result)) == ["thin-ignores-discard"]
 
 
 def test_a_read_only_pool_swallows_discards() -> None:
     """ext4 considers the trim done, so the swallowed ranges stay allocated until the next mount."""
-    with thin() as one:
-        pool = one.pool
-        table = call("dmsetup", "table", pool).strip().split()[:7]
-        stacked.reload(pool, " ".join([*table, "1", "read_only"]))
-        result = audit(one.point)
-        assert freed(one.data) == 0
+    with mount_thin_volume() as one:
+        pool = one.pool_label
+        table = run_command("dmsetup", "table", pool).strip().split()[:7]
+        stacked.reload_table(pool, " ".join([*table, "1", "read_only"]))
+        result = audit_point(one.point)
+        assert count_freed_bytes(one.data) == 0
         assert result.verdict is Verdict.NOT_SENT
         assert result.claimed_bytes
-        assert codes(result) == {"thin-pool-read-only": result.claimed_bytes}
+        assert sum_reasons(result) == {"thin-pool-read-only": result.claimed_bytes}
         assert result.unexplained_bytes == 0
-        stacked.reload(pool, " ".join([*table, "0"]))
-        again = audit(one.point)
+        stacked.reload_table(pool, " ".join([*table, "0"]))
+        again = audit_point(one.point)
         assert (again.verdict, again.claimed_bytes) == (Verdict.NOTHING_LEFT, 0)
-        assert list(codes(again)) == ["ext4-already-trimmed"]
+        assert list(sum_reasons(again)) == ["ext4-already-trimmed"]
         # Unmount first: a second mount point would show the same mounted filesystem.
-        call("umount", str(one.point))
-        call("mount", "-t", "ext4", f"/dev/{one.volume.name}", str(one.point))
-        third = audit(one.point)
-        assert third.reached_bytes == freed(one.data) >= 55 * MIB
-        assert third.claimed_bytes == third.reached_bytes + lost(third)
+        run_command("umount", str(one.point))
+        run_command("mount", "-t", "ext4", f"/dev/{one.volume.name}", str(one.point))
+        third = audit_point(one.point)
+        assert third.reached_bytes == count_freed_bytes(one.data) >= 55 * MIB
+        assert third.claimed_bytes == third.reached_bytes + sum_lost_bytes(third)
 
 
 def test_a_pool_whose_metadata_failed_fails_discards() -> None:
     with (
         full_loop(32 * MIB) as disk,
         full_loop() as data,
-        stacked.linear(disk) as metadata,
-        stacked.thin(data, metadata.name, SIZE // 512) as volume,
-        filesystem(volume.name, "ext4") as point,
+        stacked.create_linear(disk) as metadata,
+        stacked.create_thin(data, metadata.name, SIZE // 512) as volume,
+        mount_filesystem(volume.name, "ext4") as point,
     ):
         os.sync()
-        trims.fill_holes(image(data))
-        one = Thin(point, volume, data, metadata.name)
-        look_through(point)
-        good = call("dmsetup", "table", metadata.label).strip()
-        stacked.reload(metadata.label, f"0 {stacked.sectors(disk)} error")
+        trims.fill_holes(find_image(data))
+        one = ThinFilesystem(point, volume, data, metadata.name)
+        load_free_space(point)
+        good = run_command("dmsetup", "table", metadata.label).strip()
+        stacked.reload_table(metadata.label, f"0 {stacked.count_sectors(disk)} error")
         with contextlib.suppress(RuntimeError):
-            one.message("create_thin 1")
-        assert "Fail" in call("dmsetup", "status", one.pool)
-        result = audit(point)
-        assert freed(data) == 0
-        stacked.reload(metadata.label, good)
-    top = row(result, "thin")
+            one.send_message("create_thin 1")
+        assert "Fail" in run_command("dmsetup", "status", one.pool_label)
+        result = audit_point(point)
+        assert count_freed_bytes(data) == 0
+        stacked.reload_table(metadata.label, good)
+    top = find_row(result, "thin")
     assert top.bytes_in
     assert top.errors == {"I/O": top.bytes_in}
-    assert codes(result) == {"thin-pool-read-only": top.bytes_in}
+    assert sum_reasons(result) == {"thin-pool-read-only": top.bytes_in}
     assert (result.verdict, result.claimed_bytes) == (Verdict.REJECTED, 0)
     assert (result.reached_bytes, result.unexplained_bytes) == (0, 0)
 
 
 def test_a_pool_without_room_takes_discards() -> None:
     """A trim gives a full pool its space back. Another volume has taken the rest of the pool."""
-    with thin("1 error_if_no_space", data_bytes=128 * MIB) as one:
-        one.message("create_thin 1")
-        table = f"0 {SIZE // 512} thin /dev/mapper/{one.pool} 1"
-        with stacked.mapped("thin", table, "dm_thin_pool") as other:
+    with mount_thin_volume("1 error_if_no_space", data_bytes=128 * MIB) as one:
+        one.send_message("create_thin 1")
+        table = f"0 {SIZE // 512} thin /dev/mapper/{one.pool_label} 1"
+        with stacked.create_mapped("thin", table, "dm_thin_pool") as other:
             with contextlib.suppress(OSError), Path(f"/dev/{other.name}").open("wb", buffering=0) as file:
                 while file.write(bytes(MIB)):
                     os.fsync(file.fileno())
-            assert "out_of_data_space" in call("dmsetup", "status", one.pool)
-            trims.fill_holes(image(one.data))
-            result = audit(one.point)
-            assert result.reached_bytes == freed(one.data) >= 55 * MIB
+            assert "out_of_data_space" in run_command("dmsetup", "status", one.pool_label)
+            trims.fill_holes(find_image(one.data))
+            result = audit_point(one.point)
+            assert result.reached_bytes == count_freed_bytes(one.data) >= 55 * MIB
     assert result.unexplained_bytes == 0
-    assert result.claimed_bytes == result.reached_bytes + lost(result)
+    assert result.claimed_bytes == result.reached_bytes + sum_lost_bytes(result)
 
 
 @pytest.mark.parametrize("kind", ["snapshot", "snapshot-origin"])
 def test_old_snapshots(kind: str) -> None:
     with full_loop(48 * MIB) as origin, full_loop(64 * MIB) as cow:
-        table = f"0 {stacked.sectors(origin)} {kind} /dev/{origin}"
+        table = f"0 {stacked.count_sectors(origin)} {kind} /dev/{origin}"
         table += f" /dev/{cow} N 8" if kind == "snapshot" else ""
-        with stacked.mapped(kind, table, "dm_snapshot") as top, filesystem(top.name, "ext4") as point:
-            trims.fill_holes(image(origin))
-            result = audit(point)
-            assert freed(origin) == 0
+        with (
+            stacked.create_mapped(kind, table, "dm_snapshot") as top,
+            mount_filesystem(top.name, "ext4") as point,
+        ):
+            trims.fill_holes(find_image(origin))
+            result = audit_point(point)
+            assert count_freed_bytes(origin) == 0
     assert (result.verdict, result.claimed_bytes) == (Verdict.NOT_SENT, None)
-    assert list(codes(result)) == ["snapshot-swallows"]
-    assert row(result, "filesystem").bytes_out == 0
+    assert list(sum_reasons(result)) == ["snapshot-swallows"]
+    assert find_row(result, "filesystem").bytes_out == 0
 
 
 def test_a_snapshot_that_passes_discards_to_its_origin() -> None:
     """With both features, the exception store is zeroed and the origin gets the discard."""
     with full_loop(48 * MIB) as origin, full_loop(64 * MIB) as cow:
         features = "2 discard_zeroes_cow discard_passdown_origin"
-        table = f"0 {stacked.sectors(origin)} snapshot /dev/{origin} /dev/{cow} N 8 {features}"
-        with stacked.mapped("snapshot", table, "dm_snapshot") as top, filesystem(top.name, "ext4") as point:
-            trims.fill_holes(image(origin))
-            result = audit(point)
-            gone = freed(origin)
+        table = f"0 {stacked.count_sectors(origin)} snapshot /dev/{origin} /dev/{cow} N 8 {features}"
+        with (
+            stacked.create_mapped("snapshot", table, "dm_snapshot") as top,
+            mount_filesystem(top.name, "ext4") as point,
+        ):
+            trims.fill_holes(find_image(origin))
+            result = audit_point(point)
+            gone = count_freed_bytes(origin)
     assert result.reached_bytes == gone
     assert result.unexplained_bytes == 0

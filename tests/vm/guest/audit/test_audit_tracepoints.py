@@ -15,32 +15,32 @@ from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.audits import (
     MIB,
     Verdict,
-    audit,
-    audited,
-    codes,
-    filesystem,
-    freed,
+    audit_new_filesystem,
+    audit_point,
+    check_lossless,
+    count_freed_bytes,
+    find_image,
+    find_leaf_row,
+    find_row,
     full_loop,
-    image,
-    leaf,
-    row,
-    whole,
+    mount_filesystem,
+    sum_reasons,
 )
-from tests.vm.guest.support.scsidebug import scsi_debug
-from tests.vm.guest.support.shell import call, put
+from tests.vm.guest.support.scsidebug import load_scsi_debug
+from tests.vm.guest.support.shell import run_command, write_attribute
 from tests.vm.guest.support.sysfs import SYS_BLOCK
 from tests.vm.requirements import need_module
 
 DEVICES = ("nvme",)
 # Two audits in one process, which has read the kernel's types before the module is loaded.
-_BEFORE_AND_AFTER = """
+_TWO_AUDITS = """
 from opwatch import _native
-from tests.vm.guest.support.audits import audited, full_loop, row, whole
+from tests.vm.guest.support.audits import audit_new_filesystem, check_lossless, find_row, full_loop
 _native.may_attach_to_functions = lambda: False
 for kind in ("ext4", "xfs"):
     with full_loop() as loop:
-        result = audited(loop, kind, loop)
-    print(kind, row(result, "filesystem").bytes_out == whole(result) == result.reached_bytes)
+        result = audit_new_filesystem(loop, kind, loop)
+    print(kind, find_row(result, "filesystem").bytes_out == check_lossless(result) == result.reached_bytes)
 """
 
 
@@ -52,28 +52,31 @@ def _no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_filesystems_that_tell_their_extents_lose_nothing(kind: str) -> None:
-    with full_loop() as loop, stacked.linear(loop) as top:
-        result = audited(top.name, kind, loop)
-        assert whole(result) == result.reached_bytes == freed(loop)
+    with full_loop() as loop, stacked.create_linear(loop) as top:
+        result = audit_new_filesystem(top.name, kind, loop)
+        assert check_lossless(result) == result.reached_bytes == count_freed_bytes(loop)
     assert {"discard_asked", "discard_submitted"} <= result.evidence.trace.absent
 
 
 def test_f2fs() -> None:
-    with full_loop() as loop, filesystem(loop, "f2fs", "nodiscard") as point:
+    with full_loop() as loop, mount_filesystem(loop, "f2fs", "nodiscard") as point:
         os.sync()
-        trims.fill_holes(image(loop))
-        result = audit(point)
+        trims.fill_holes(find_image(loop))
+        result = audit_point(point)
         assert (
-            result.reached_bytes == freed(loop) == result.claimed_bytes == row(result, "filesystem").bytes_out
+            result.reached_bytes
+            == count_freed_bytes(loop)
+            == result.claimed_bytes
+            == find_row(result, "filesystem").bytes_out
         )
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
 
 
 def test_a_module_that_comes_when_types_were_read() -> None:
     need_module("xfs")
-    call("modprobe", "-r", "xfs")
+    run_command("modprobe", "-r", "xfs")
     assert not Path("/sys/module/xfs").exists()
-    argv = [sys.executable, "-c", _BEFORE_AND_AFTER]
+    argv = [sys.executable, "-c", _TWO_AUDITS]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["ext4 True", "xfs True"], done.stderr
 
@@ -81,36 +84,36 @@ def test_a_module_that_comes_when_types_were_read() -> None:
 def test_several_ranges_in_a_command() -> None:
     """The ranges are in the request's bios, which the tracepoint passes to the program."""
     disk = sysfs.disk("opw-nvme")
-    with filesystem(disk, "xfs") as point:
-        before = sysfs.stat(disk)
-        result = audit(point)
-        counted = sysfs.stat(disk) - before
-    assert whole(result) == result.reached_bytes == counted.discard_bytes
-    assert row(result, "disk").requests == counted.discards
+    with mount_filesystem(disk, "xfs") as point:
+        before = sysfs.read_stat(disk)
+        result = audit_point(point)
+        counted = sysfs.read_stat(disk) - before
+    assert check_lossless(result) == result.reached_bytes == counted.discard_bytes
+    assert find_row(result, "disk").requests == counted.discards
 
 
 def test_what_vanishes_is_missed_by_the_filesystem_that_told_it() -> None:
-    with scsi_debug(lbpu=1, lbpws=0, dev_size_mb=384) as device:
+    with load_scsi_debug(lbpu=1, lbpws=0, dev_size_mb=384) as device:
         [mode] = (SYS_BLOCK / device.name / "device/scsi_disk").glob("*/provisioning_mode")
-        with filesystem(device.name, "ext4") as point:
-            put(mode, "writesame_16")
-            result = audit(point)
-    sent = row(result, "filesystem").bytes_out
+        with mount_filesystem(device.name, "ext4") as point:
+            write_attribute(mode, "writesame_16")
+            result = audit_point(point)
+    sent = find_row(result, "filesystem").bytes_out
     assert sent
     assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.REJECTED, 0, 0)
-    assert codes(result) == {"scsi-disabled": sent}
+    assert sum_reasons(result) == {"scsi-disabled": sent}
 
 
 def test_btrfs_tells_nobody() -> None:
     """Bytes that reached the disk are exact; for btrfs's output the audit gives a reason and no figure."""
     with full_loop() as loop:
-        result = audited(loop, "btrfs", loop)
+        result = audit_new_filesystem(loop, "btrfs", loop)
         # btrfs trims a block at the device's end twice, see test_audit_stacks.
-        assert result.reached_bytes - freed(loop) in (0, 4096)
-    top = row(result, "filesystem")
+        assert result.reached_bytes - count_freed_bytes(loop) in (0, 4096)
+    top = find_row(result, "filesystem")
     assert (top.bytes_in, top.bytes_out, top.requests) == (None, None, None)
     assert top.unknown is not None
     assert "btrfs has no events for its extents" in top.unknown
-    assert result.reached_bytes == leaf(result, loop).bytes_ok == result.claimed_bytes
+    assert result.reached_bytes == find_leaf_row(result, loop).bytes_ok == result.claimed_bytes
     assert result.reached_bytes > 128 * MIB
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)

@@ -15,14 +15,14 @@ from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
 from opwatch.tools.backends import BACKENDS
 from opwatch.tools.commands.watch import choose_leaves
-from tests.kernel.support.load import flushes, mixture, reads, writes
-from tests.kernel.support.watching import Watched, lines, losses, opwatch
+from tests.kernel.support.load import flushes, reads, run_mixture, writes
+from tests.kernel.support.watching import Watched, find_losses, parse_lines, run_opwatch
 from tests.vm.guest.support import stacked, sysfs
-from tests.vm.guest.support.agreement import Together, share_within_one_slot, together
-from tests.vm.guest.support.exact import assert_counted, assert_explained, observe, observe_themselves
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.workload import Fio, fio
+from tests.vm.guest.support.backend_tracers import BackendTracers, attach_backends, compute_near_share
+from tests.vm.guest.support.exact import assert_counted, assert_explained, observe_as_default, observe_disks
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.shell import run_command
+from tests.vm.guest.support.workload import Fio, run_fio
 from tests.vm.guest.support.zones import manage_zones
 from tests.vm.requirements import need_tool
 
@@ -41,28 +41,28 @@ PAIRS = list(combinations(BACKENDS, 2))
 @pytest.fixture(scope="module")
 def slow() -> Iterator[str]:
     """Yield a disk whose requests each take DELAY_NS plus the delay of its timer."""
-    with null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=DELAY_NS)) as disk:
+    with create_null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=DELAY_NS)) as disk:
         yield disk
 
 
 @pytest.fixture(scope="module")
-def all_three(slow: str) -> Iterator[Together]:
+def all_three(slow: str) -> Iterator[BackendTracers]:
     """Attach all backends once, because compiling is slow here."""
     need_tool("bpftrace")
     disks = [slow, *(sysfs.disk(f"opw-{driver}") for driver in DEVICES)]
-    with together(disks, BACKENDS) as backends:
+    with attach_backends(disks, BACKENDS) as backends:
         yield backends
 
 
 @pytest.fixture(scope="module")
-def timed(all_three: Together, slow: str) -> dict[str, Watched]:
+def timed(all_three: BackendTracers, slow: str) -> dict[str, Watched]:
     """Run fio once on the slow disk and return each backend's counts."""
-    watched = all_three.during(lambda: fio(slow, Fio("randrw", REQUESTS, iodepth=32)))
+    watched = all_three.run_workload(lambda: run_fio(slow, Fio("randrw", REQUESTS, iodepth=32)))
     return {backend: disks[slow] for backend, disks in watched.items()}
 
 
 def test_counts_and_bytes_are_equal(timed: dict[str, Watched]) -> None:
-    [first, *others] = (disk.counts() for disk in timed.values())
+    [first, *others] = (disk.count_by_op() for disk in timed.values())
     assert sum(count for count, _ in first.values()) == REQUESTS
     assert sum(size for _, size in first.values()) == REQUESTS * 4096
     assert all(other == first for other in others)
@@ -70,7 +70,7 @@ def test_counts_and_bytes_are_equal(timed: dict[str, Watched]) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_is_unexplained(timed: dict[str, Watched], backend: str) -> None:
-    assert losses(timed[backend].trust) == []
+    assert find_losses(timed[backend].trust) == []
     assert timed[backend].trust.in_flight == 0
 
 
@@ -79,10 +79,10 @@ def test_nothing_is_unexplained(timed: dict[str, Watched], backend: str) -> None
 def test_histograms_agree(timed: dict[str, Watched], op: str, one: str, other: str) -> None:
     """The histograms differ by at most one slot for 99 % of the I/O."""
     first, second = timed[one].interval.ops[op], timed[other].interval.ops[op]
-    share = share_within_one_slot(first.latency.histogram, second.latency.histogram)
+    share = compute_near_share(first.latency.histogram, second.latency.histogram)
     print(f"{op} {one}/{other}: {share:.4%} within one slot")
     assert share >= 0.99
-    assert first.sizes.counts == second.sizes.counts
+    assert first.sizes.slot_counts == second.sizes.slot_counts
 
 
 @pytest.mark.parametrize("op", ["read", "write"])
@@ -98,19 +98,20 @@ def test_quantiles_agree(timed: dict[str, Watched], op: str, one: str, other: st
 
 
 @pytest.mark.parametrize("driver", DEVICES)
-def test_every_class_is_equal(all_three: Together, driver: str) -> None:
+def test_every_class_is_equal(all_three: BackendTracers, driver: str) -> None:
     """Includes discards, flushes and flush sequences, on drivers that complete singly and in batches."""
     disk = sysfs.disk(f"opw-{driver}")
     watched = {
-        backend: disks[disk] for backend, disks in all_three.during(lambda: mixture(f"/dev/{disk}")).items()
+        backend: disks[disk]
+        for backend, disks in all_three.run_workload(lambda: run_mixture(f"/dev/{disk}")).items()
     }
-    counts = watched["libbpf"].counts()
+    counts = watched["libbpf"].count_by_op()
     assert (counts["read"], counts["write"][0]) == ((23, 23 * 4096), 36)
     assert counts["discard"] == (7, 7 << 19)
     assert counts["flush"][0] >= 11
     for backend in BACKENDS:
-        assert watched[backend].counts() == counts
-        assert losses(watched[backend].trust) == []
+        assert watched[backend].count_by_op() == counts
+        assert find_losses(watched[backend].trust) == []
         assert watched[backend].trust.never_issued == watched["libbpf"].trust.never_issued
         assert watched[backend].trust.flush_tails == watched["libbpf"].trust.flush_tails
         assert watched[backend].trust.taken_back == 0
@@ -122,15 +123,15 @@ def test_every_class_is_equal(all_three: Together, driver: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_requests_that_end_twice_count_once(backend: str) -> None:
     """Requests cloned by device mapper, and requests of a flush sequence."""
-    with null_blk(NullBlk(size=64, memory_backed=1, cache_size=1)) as below:
-        assert sysfs.attribute(below, "queue/write_cache") == "write back"
-        with stacked.multipath(below) as top:
+    with create_null_blk(NullBlk(size=64, memory_backed=1, cache_size=1)) as below:
+        assert sysfs.read_attribute(below, "queue/write_cache") == "write back"
+        with stacked.create_multipath(below) as top:
 
-            def workload() -> None:
+            def run_workload() -> None:
                 reads(f"/dev/{top.name}", 101)
                 writes(f"/dev/{top.name}", 53, flags=os.O_DSYNC)
 
-            watched = observe_themselves([top.name, below], workload, backend)
+            watched = observe_as_default([top.name, below], run_workload, backend)
     for one in watched.values():
         assert_counted(one, "read", 101)
         assert_counted(one, "write", 53)
@@ -141,22 +142,22 @@ def test_requests_that_end_twice_count_once(backend: str) -> None:
 def test_flushes_of_a_partition(backend: str) -> None:
     """Flushes name no sector of the partition, and count as its writes if the disk has a cache to flush."""
     disk = sysfs.disk("opw-virtio-blk")
-    assert sysfs.attribute(disk, "queue/write_cache") == "write back"
-    assert sysfs.number(disk, "queue/fua") == 0
+    assert sysfs.read_attribute(disk, "queue/write_cache") == "write back"
+    assert sysfs.read_number(disk, "queue/fua") == 0
     part = f"{disk}2"
 
-    def workload() -> None:
+    def run_workload() -> None:
         writes(f"/dev/{part}", 53, flags=os.O_DSYNC)
         flushes(f"/dev/{part}", 31)
 
-    call("sfdisk", "--quiet", f"/dev/{disk}", stdin="1M,16M\n,\n")
+    run_command("sfdisk", "--quiet", f"/dev/{disk}", stdin="1M,16M\n,\n")
     try:
         sysfs.wait_for("a partition", (Path("/dev") / part).exists)
-        flushed = sysfs.stat(disk).flushes
-        [watched] = observe([part], workload, backend)
-        flushed = sysfs.stat(disk).flushes - flushed
+        flushed = sysfs.read_stat(disk).flushes
+        [watched] = observe_disks([part], run_workload, backend)
+        flushed = sysfs.read_stat(disk).flushes - flushed
     finally:
-        call("sfdisk", "--quiet", "--delete", f"/dev/{disk}")
+        run_command("sfdisk", "--quiet", "--delete", f"/dev/{disk}")
     assert flushed >= 53 + 31
     assert_counted(watched, "write", 53)
     assert_explained(f"partition by {backend}", watched, backend=backend)
@@ -165,16 +166,16 @@ def test_flushes_of_a_partition(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_done_to_zones(backend: str) -> None:
     zoned = NullBlk(size=64, memory_backed=1, zoned=1)
-    with null_blk(zoned) as disk:
-        [watched] = observe([disk], lambda: manage_zones(f"/dev/{disk}", 5), backend)
+    with create_null_blk(zoned) as disk:
+        [watched] = observe_disks([disk], lambda: manage_zones(f"/dev/{disk}", 5), backend)
     assert_counted(watched, "other", 20, request_bytes=0)
     assert_explained(f"null_blk zones by {backend}", watched, backend=backend)
 
 
 def test_the_command_says_once_what_lacks(slow: str) -> None:
-    done = opwatch("--backend", "bpftrace", "--dev", slow, "--json", "0.5", "2", timeout=600)
+    done = run_opwatch("--backend", "bpftrace", "--dev", slow, "--json", "0.5", "2", timeout=600)
     assert done.returncode == 0, done.stderr
-    documents = lines(done.stdout)
+    documents = parse_lines(done.stdout)
     assert [one["type"] for one in documents] == ["interval", "interval", "summary"]
     for document in documents:
         assert document["backend"] == "bpftrace"
@@ -193,15 +194,15 @@ def test_without_headers_bcc_names_the_package(slow: str, monkeypatch: pytest.Mo
 def test_what_bcc_cannot_compile_is_shown_in_the_compilers_words(
     slow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bcc, "source", lambda known: "#error no such kernel")
+    monkeypatch.setattr(bcc, "build_source", lambda known: "#error no such kernel")
     leaves, _ = choose_leaves(Devices(), [slow])
     with pytest.raises(Unsupported, match="cannot compile") as refused:
         bcc.BccTracer(leaves)
     assert "error: no such kernel" in refused.value.log
 
 
-def test_what_bpftrace_cannot_know_is_said(all_three: Together) -> None:
-    misses = all_three.tracers["bpftrace"].misses()
+def test_what_bpftrace_cannot_know_is_said(all_three: BackendTracers) -> None:
+    misses = all_three.tracers["bpftrace"].read_misses()
     assert misses is not None and misses >= 0
     assert all_three.tracers["bpftrace"].lacks == [QUEUE]
     assert not all_three.tracers["libbpf"].lacks

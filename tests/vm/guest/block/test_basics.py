@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.block.contexts import watch_switches
-from opwatch.trace.contexts import Switches
-from tests.vm.guest.support.shell import call
+from opwatch.trace.contexts import SwitchCounts
+from tests.vm.guest.support.shell import run_command
 from tests.vm.requirements import IN_GUEST, need_module, need_tool
 
 TIERS = ("full", "exactness")
@@ -56,7 +56,7 @@ def test_program_is_at_hand(program: str) -> None:
 
 def test_bpf_program_runs() -> None:
     program = 'BEGIN { printf("ran %d\\n", 6 * 7); exit(); }'
-    assert "ran 42" in call(need_tool("bpftrace"), "-e", program)
+    assert "ran 42" in run_command(need_tool("bpftrace"), "-e", program)
 
 
 def test_no_complaint_of_the_kernel() -> None:
@@ -67,8 +67,8 @@ def test_no_complaint_of_the_kernel() -> None:
 def test_a_stock_kernel_runs_programs_while_pid_1_is_current() -> None:
     """A development kernel that skips programs is distinguished from a stock kernel."""
     switches = watch_switches(20)
-    assert isinstance(switches, Switches), switches
-    assert switches.skipped is False, switches
+    assert isinstance(switches, SwitchCounts), switches
+    assert switches.is_skipping is False, switches
 
 
 def test_a_start_compiles_nothing_of_a_checkout() -> None:

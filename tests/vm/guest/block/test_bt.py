@@ -11,7 +11,7 @@ import pytest
 
 from tests.kernel.support.scripts import CHECKS
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.shell import put
+from tests.vm.guest.support.shell import write_attribute
 from tests.vm.requirements import need_tool
 
 DRIVERS = {"nvme": "opw-nvme-one-queue", "virtio-blk": "opw-virtio-one-q"}
@@ -19,7 +19,7 @@ DEVICES = ("nvme-one-queue", "virtio-blk-one-queue")
 TIMEOUT_S = 2400
 
 
-def interrupted_cpu(disk: str) -> int:
+def find_interrupt_cpu(disk: str) -> int:
     """Return the CPU that handles the device's last interrupt vector, which is the queue's."""
     device = (sysfs.SYS_BLOCK / disk / "device").resolve()
     vectors = next(path / "msi_irqs" for path in (device, *device.parents) if (path / "msi_irqs").is_dir())
@@ -28,13 +28,13 @@ def interrupted_cpu(disk: str) -> int:
 
 
 @contextmanager
-def issued_and_completed_apart(disk: str) -> Iterator[None]:
+def keep_off_completion_cpu(disk: str) -> Iterator[None]:
     """Keep the processes started inside off the CPU that handles completions, so that no completion
     interrupts the program of an issue. Only the flush after a write is issued on the CPU that completes
     writes."""
-    put(sysfs.SYS_BLOCK / disk / "queue/rq_affinity", 0)
+    write_attribute(sysfs.SYS_BLOCK / disk / "queue/rq_affinity", 0)
     ours = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, ours - {interrupted_cpu(disk)})
+    os.sched_setaffinity(0, ours - {find_interrupt_cpu(disk)})
     try:
         yield
     finally:
@@ -46,6 +46,6 @@ def issued_and_completed_apart(disk: str) -> Iterator[None]:
 def test_script_is_right_about_a_known_load(driver: str, script: str) -> None:
     need_tool("bpftrace")
     disk = sysfs.disk(DRIVERS[driver])
-    put(sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes", 1 << 18)
-    with issued_and_completed_apart(disk):
+    write_attribute(sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes", 1 << 18)
+    with keep_off_completion_cpu(disk):
         CHECKS[script](f"/dev/{disk}", missed=0)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.exact import assert_explained, observe, run_and_check
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.support.shell import put
-from tests.vm.guest.support.workload import Fio, fio
+from tests.vm.guest.support.exact import assert_explained, observe_disks, run_and_check
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.shell import write_attribute
+from tests.vm.guest.support.workload import Fio, run_fio
 from tests.vm.requirements import need_feature
 
 CPUS = 4
@@ -26,25 +26,25 @@ POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 def test_a_cpu_that_comes_and_goes() -> None:
     """Rows of an offline CPU stay, and its requests in flight complete on other CPUs."""
-    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=4, completion_nsec=100_000)) as disk:
+    with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=4, completion_nsec=100_000)) as disk:
         ended = threading.Event()
 
-        def toggle() -> None:
+        def toggle_cpu() -> None:
             while not ended.is_set():
-                put(LAST_CPU, 0)
-                put(LAST_CPU, 1)
+                write_attribute(LAST_CPU, 0)
+                write_attribute(LAST_CPU, 1)
 
-        def workload() -> None:
-            thread = threading.Thread(target=toggle)
+        def run_workload() -> None:
+            thread = threading.Thread(target=toggle_cpu)
             thread.start()
             try:
-                fio(disk, Fio("randrw", 5003, jobs=4, iodepth=16))
+                run_fio(disk, Fio("randrw", 5003, jobs=4, iodepth=16))
             finally:
                 ended.set()
                 thread.join()
 
-        [watched] = observe([disk], workload)
-    assert sum(count for count, _ in watched.counts().values()) == 4 * 5003
+        [watched] = observe_disks([disk], run_workload)
+    assert sum(count for count, _ in watched.count_by_op().values()) == 4 * 5003
     assert_explained("null_blk, a CPU that comes and goes", watched)
 
 
@@ -53,8 +53,8 @@ def test_hundreds_of_queues(depth: int) -> None:
     queues = int(POSSIBLE.read_text().rstrip().rpartition("-")[2]) + 1
     need_feature("possible-cpus", queues == MOST_CPUS, f"it has room for {queues}")
     shape = NullBlk(irqmode=Irq.TIMER, submit_queues=queues, hw_queue_depth=depth, completion_nsec=100_000)
-    with null_blk(shape) as disk:
-        assert sysfs.hardware_queues(disk) == queues
+    with create_null_blk(shape) as disk:
+        assert sysfs.count_hardware_queues(disk) == queues
         job = Fio("randrw", 5003, jobs=4, iodepth=16)
         _, watched = run_and_check(f"null_blk {queues}q of {depth} tags", disk, job)
-    assert sum(count for count, _ in watched.counts().values()) == 4 * 5003
+    assert sum(count for count, _ in watched.count_by_op().values()) == 4 * 5003

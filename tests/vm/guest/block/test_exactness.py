@@ -12,13 +12,13 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import BLKZEROOUT, discards, flushes, reads, writes
-from tests.kernel.support.watching import opwatch
+from tests.kernel.support.watching import run_opwatch
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.exact import assert_explained, observe, run_and_check
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.support.shell import call, put
-from tests.vm.guest.support.stacked import loop
-from tests.vm.guest.support.workload import Fio, discard
+from tests.vm.guest.support.exact import assert_explained, observe_disks, run_and_check
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.shell import run_command, write_attribute
+from tests.vm.guest.support.stacked import create_loop
+from tests.vm.guest.support.workload import Fio, discard_range
 from tests.vm.requirements import need_module
 
 DEVICES = ("nvme", "nvme-4k", "virtio-blk", "virtio-scsi", "ahci", "usb")
@@ -39,23 +39,23 @@ DRIVERS = {
 @pytest.mark.parametrize("queues", [1, 4])
 def test_null_blk_at_full_speed(irqmode: Irq, queues: int) -> None:
     """More than a million requests in total: 4 jobs of 43,003 requests in six configurations."""
-    with null_blk(NullBlk(irqmode=irqmode, submit_queues=queues, completion_nsec=1000)) as disk:
+    with create_null_blk(NullBlk(irqmode=irqmode, submit_queues=queues, completion_nsec=1000)) as disk:
         job = Fio("randrw", 43_003, jobs=4, iodepth=32)
-        before = sysfs.stat(disk)
+        before = sysfs.read_stat(disk)
         _, watched = run_and_check(f"null_blk {irqmode.name.lower()} {queues}q", disk, job)
-        delta = sysfs.stat(disk) - before
+        delta = sysfs.read_stat(disk) - before
     # When tags run out, even random neighbours can meet in a plug and merge.
     merged = delta.read_merges + delta.write_merges
     # Each skipped program run can hide a request.
-    counted = sum(count for count, _ in watched.counts().values()) + merged
+    counted = sum(count for count, _ in watched.count_by_op().values()) + merged
     assert 4 * 43_003 - (watched.trust.misses or 0) <= counted <= 4 * 43_003
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
 def test_merges_and_schedulers(scheduler: str) -> None:
     """Sequential writes merge under a scheduler; we count issued requests, not submitted ones."""
-    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=1)) as disk:
-        put(sysfs.SYS_BLOCK / disk / "queue/scheduler", scheduler)
+    with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=1)) as disk:
+        write_attribute(sysfs.SYS_BLOCK / disk / "queue/scheduler", scheduler)
         job = Fio("write", 10_007, iodepth=64, extra=("--iodepth_batch=16",))
         run_and_check(f"null_blk {scheduler}", disk, job)
 
@@ -71,12 +71,12 @@ def test_flush_sequences(driver: str) -> None:
     """An O_DSYNC write counts once, with or without FUA, whatever requests the kernel makes of it."""
     disk = sysfs.disk(DRIVERS[driver])
 
-    def workload() -> None:
+    def run_workload() -> None:
         writes(f"/dev/{disk}", 331, flags=os.O_DSYNC)
         flushes(f"/dev/{disk}", 13)
 
-    [watched] = observe([disk], workload)
-    assert watched.counts()["write"] == (331, 331 * 4096)
+    [watched] = observe_disks([disk], run_workload)
+    assert watched.count_by_op()["write"] == (331, 331 * 4096)
     assert_explained(f"{driver} O_DSYNC", watched)
 
 
@@ -84,60 +84,60 @@ def test_flush_sequences(driver: str) -> None:
 def test_discards_of_every_driver(driver: str) -> None:
     disk = sysfs.disk(DRIVERS[driver])
 
-    def workload() -> None:
-        discard(disk, 0, 64 << 20)
+    def run_workload() -> None:
+        discard_range(disk, 0, 64 << 20)
         discards(f"/dev/{disk}", 11)
         discards(f"/dev/{disk}", 3, request=BLKZEROOUT)
 
-    [watched] = observe([disk], workload)
-    assert watched.counts()["discard"][1] == (64 << 20) + 11 * (1 << 19)
+    [watched] = observe_disks([disk], run_workload)
+    assert watched.count_by_op()["discard"][1] == (64 << 20) + 11 * (1 << 19)
     assert_explained(f"{driver} discard", watched)
 
 
 def test_discard_larger_than_the_limit_is_split() -> None:
-    with null_blk(NullBlk(size=64, memory_backed=1, discard=1)) as disk:
+    with create_null_blk(NullBlk(size=64, memory_backed=1, discard=1)) as disk:
         limit = 1 << 20
-        put(sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes", limit)
-        [watched] = observe([disk], lambda: discards(f"/dev/{disk}", 1, length=16 << 20))
-    assert watched.counts()["discard"] == (16, 16 << 20)
+        write_attribute(sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes", limit)
+        [watched] = observe_disks([disk], lambda: discards(f"/dev/{disk}", 1, length=16 << 20))
+    assert watched.count_by_op()["discard"] == (16, 16 << 20)
     assert_explained("null_blk split discard", watched)
 
 
 def test_discards_merge_into_one_of_many_ranges(tmp_path: Path) -> None:
     """XFS sends the discards of a commit in one plug, and NVMe merges them into a single command."""
     disk = sysfs.disk("opw-nvme")
-    call("mkfs.xfs", "-q", "-f", f"/dev/{disk}")
+    run_command("mkfs.xfs", "-q", "-f", f"/dev/{disk}")
     need_module("xfs")
-    call("mount", "-t", "xfs", "-o", "discard", f"/dev/{disk}", str(tmp_path))
+    run_command("mount", "-t", "xfs", "-o", "discard", f"/dev/{disk}", str(tmp_path))
     files = [tmp_path / str(index) for index in range(2 * 101)]
     for file in files:
         with file.open("wb") as opened:
             opened.write(bytes(1 << 16))
             os.fsync(opened.fileno())
-    before = sysfs.stat(disk)
+    before = sysfs.read_stat(disk)
 
-    def workload() -> None:
+    def run_workload() -> None:
         for file in files[::2]:
             file.unlink()
-        call("umount", str(tmp_path))
+        run_command("umount", str(tmp_path))
 
-    [watched] = observe([disk], workload)
-    delta = sysfs.stat(disk) - before
+    [watched] = observe_disks([disk], run_workload)
+    delta = sysfs.read_stat(disk) - before
     assert delta.discard_merges >= 50
-    assert watched.counts()["discard"] == (delta.discards, delta.discard_bytes)
+    assert watched.count_by_op()["discard"] == (delta.discards, delta.discard_bytes)
     assert delta.discards + delta.discard_merges >= 101
     assert delta.discard_bytes >= 101 << 16
     assert_explained("nvme multi-range discard", watched)
 
 
 def test_loop() -> None:
-    with loop(256 << 20) as disk:
+    with create_loop(256 << 20) as disk:
         run_and_check("loop", disk, Fio("randrw", 10_007, jobs=2))
 
 
 def test_queue_time_of_every_request() -> None:
-    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
-        put(sysfs.SYS_BLOCK / disk / "queue/scheduler", "mq-deadline")
+    with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
+        write_attribute(sysfs.SYS_BLOCK / disk / "queue/scheduler", "mq-deadline")
         _, watched = run_and_check("null_blk queue", disk, Fio("randread", 5003), queue_time=True)
     read = watched.interval.ops["read"]
     assert read.queue is not None
@@ -146,7 +146,7 @@ def test_queue_time_of_every_request() -> None:
 
 def test_the_verifier_takes_typed_programs() -> None:
     """If the verifier refuses typed programs, raw twins count the same, silently, at three times the cost."""
-    with null_blk(NullBlk(submit_queues=2)) as disk:
+    with create_null_blk(NullBlk(submit_queues=2)) as disk:
         leaves, _ = choose_leaves(Devices(), [disk])
         tracer = BlockTracer(leaves)
         hooks = tracer.hooks
@@ -156,7 +156,7 @@ def test_the_verifier_takes_typed_programs() -> None:
 
 def test_the_verifier_takes_every_program_and_its_twin() -> None:
     """Includes the bio programs, which otherwise load only for disks without requests."""
-    checks = json.loads(opwatch("doctor", "--json", timeout=300).stdout)["checks"]
+    checks = json.loads(run_opwatch("doctor", "--json", timeout=300).stdout)["checks"]
     probes = {check["name"]: check for check in checks if check["name"].startswith("probe")}
     refused = {name: check["finding"] for name, check in probes.items() if check["state"] == "problem"}
     assert {"probe rq_issue", "probe bio_complete"} <= set(probes)
@@ -164,12 +164,12 @@ def test_the_verifier_takes_every_program_and_its_twin() -> None:
 
 
 def test_raw_twins_count_the_same() -> None:
-    with null_blk(NullBlk(irqmode=Irq.SOFTIRQ, submit_queues=4)) as disk:
+    with create_null_blk(NullBlk(irqmode=Irq.SOFTIRQ, submit_queues=4)) as disk:
         run_and_check("null_blk raw_tp", disk, Fio("randrw", 20_011, jobs=2), raw_tp=True)
 
 
 def test_small_reads_of_a_4k_drive() -> None:
     disk = sysfs.disk("opw-nvme-4k")
-    [watched] = observe([disk], lambda: reads(f"/dev/{disk}", 97))
-    assert watched.counts()["read"] == (97, 97 * 4096)
+    [watched] = observe_disks([disk], lambda: reads(f"/dev/{disk}", 97))
+    assert watched.count_by_op()["read"] == (97, 97 * 4096)
     assert_explained("nvme 4k", watched)

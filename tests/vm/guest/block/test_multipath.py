@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.workload import Fio, fio
+from tests.vm.guest.support.workload import Fio, run_fio
 from tests.vm.requirements import need_feature
 
 DEVICES = ("nvme-multipath",)
@@ -11,15 +11,15 @@ DEVICES = ("nvme-multipath",)
 
 def test_one_head_with_two_paths() -> None:
     head = sysfs.disk("opw-nvme-multipath")
-    assert len(sysfs.paths(head)) == 2
-    assert all(sysfs.hidden(path) for path in sysfs.paths(head))
+    assert len(sysfs.list_paths(head)) == 2
+    assert all(sysfs.is_hidden(path) for path in sysfs.list_paths(head))
 
 
 def test_paths_carry_the_requests() -> None:
     head = sysfs.disk("opw-nvme-multipath")
-    before = [sysfs.stat(path) for path in sysfs.paths(head)]
-    counts = fio(head, Fio("randread", 3001))
-    after = [sysfs.stat(path) for path in sysfs.paths(head)]
+    before = [sysfs.read_stat(path) for path in sysfs.list_paths(head)]
+    counts = run_fio(head, Fio("randread", 3001))
+    after = [sysfs.read_stat(path) for path in sysfs.list_paths(head)]
     assert counts.reads == 3001
     read = sum((b - a).read_bytes for a, b in zip(before, after, strict=True))
     assert read == counts.read_bytes
@@ -27,8 +27,8 @@ def test_paths_carry_the_requests() -> None:
 
 def test_head_counts_too() -> None:
     head = sysfs.disk("opw-nvme-multipath")
-    before = sysfs.stat(head)
-    counts = fio(head, Fio("randread", 101))
-    delta = sysfs.stat(head) - before
+    before = sysfs.read_stat(head)
+    counts = run_fio(head, Fio("randread", 101))
+    delta = sysfs.read_stat(head) - before
     need_feature("nvme-head-stat", delta.read_bytes > 0)
     assert (delta.reads, delta.read_bytes) == (101, counts.read_bytes)

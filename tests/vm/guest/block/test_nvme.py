@@ -6,8 +6,8 @@ import json
 import subprocess
 
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.workload import Fio, discard, fio
+from tests.vm.guest.support.shell import run_command
+from tests.vm.guest.support.workload import Fio, discard_range, run_fio
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme-ocp", "nvme-4k", "nvme-two-ns")
@@ -17,34 +17,34 @@ OCP_PAGE_BYTES = 512
 OCP_GUID = bytes.fromhex("c5af1028eabff2a49c4f6f7cc914d5af")
 
 
-def _controller(disk: str) -> str:
+def _find_controller(disk: str) -> str:
     """Return the character device of the controller behind a disk."""
     return f"/dev/{disk.split('n1')[0].split('n2')[0]}"
 
 
-def _log_page(disk: str, page: int, size: int, *extra: str) -> bytes:
-    argv = [need_tool("nvme"), "get-log", _controller(disk), f"--log-id={page:#x}"]
+def _read_log_page(disk: str, page: int, size: int, *extra: str) -> bytes:
+    argv = [need_tool("nvme"), "get-log", _find_controller(disk), f"--log-id={page:#x}"]
     argv += [f"--log-len={size}", "--raw-binary", *extra]
     return subprocess.run(argv, check=True, capture_output=True).stdout
 
 
 def test_ocp_page_carries_its_guid() -> None:
-    page = _log_page(sysfs.disk("opw-nvme-ocp"), 0xC0, OCP_PAGE_BYTES)
+    page = _read_log_page(sysfs.disk("opw-nvme-ocp"), 0xC0, OCP_PAGE_BYTES)
     assert len(page) == OCP_PAGE_BYTES
     assert page[-16:] == OCP_GUID
 
 
 def test_ocp_page_counts_what_is_written() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
-    before = int.from_bytes(_log_page(disk, 0xC0, OCP_PAGE_BYTES)[:16], "little")
-    counts = fio(disk, Fio("write", 10_007, block_bytes=4096))
-    after = int.from_bytes(_log_page(disk, 0xC0, OCP_PAGE_BYTES)[:16], "little")
+    before = int.from_bytes(_read_log_page(disk, 0xC0, OCP_PAGE_BYTES)[:16], "little")
+    counts = run_fio(disk, Fio("write", 10_007, block_bytes=4096))
+    after = int.from_bytes(_read_log_page(disk, 0xC0, OCP_PAGE_BYTES)[:16], "little")
     assert after - before == counts.write_bytes
 
 
 def test_fdp_statistics_are_readable() -> None:
     # Log page 22h, FDP statistics, for endurance group 1 (log specific identifier).
-    page = _log_page(sysfs.disk("opw-nvme-ocp"), 0x22, 64, "--lsi=1")
+    page = _read_log_page(sysfs.disk("opw-nvme-ocp"), 0x22, 64, "--lsi=1")
     host_bytes = int.from_bytes(page[0:16], "little")
     media_bytes = int.from_bytes(page[16:32], "little")
     assert media_bytes >= host_bytes > 0
@@ -52,32 +52,32 @@ def test_fdp_statistics_are_readable() -> None:
 
 def test_page_with_4k_blocks() -> None:
     disk = sysfs.disk("opw-nvme-4k")
-    assert sysfs.number(disk, "queue/logical_block_size") == 4096
+    assert sysfs.read_number(disk, "queue/logical_block_size") == 4096
 
 
 def test_two_namespaces_on_one_controller() -> None:
     # Newer kernels scan namespaces concurrently, so either may get the first name.
-    disks = sysfs.disks("opw-nvme-two-ns")
-    sizes = {sysfs.number(disk, "nsid"): sysfs.number(disk, "size") * 512 for disk in disks}
+    disks = sysfs.find_disks("opw-nvme-two-ns")
+    sizes = {sysfs.read_number(disk, "nsid"): sysfs.read_number(disk, "size") * 512 for disk in disks}
     assert (sizes, len(disks)) == ({1: 256 << 20, 2: 128 << 20}, 2)
 
 
 def test_discard_takes_many_ranges() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
-    assert sysfs.number(disk, "queue/discard_max_bytes") > 1 << 30
-    (path,) = sysfs.paths(disk)
-    before = sysfs.stat(path)
-    discard(disk, 0, 16 << 20)
-    assert (sysfs.stat(path) - before).discard_bytes == 16 << 20
+    assert sysfs.read_number(disk, "queue/discard_max_bytes") > 1 << 30
+    (path,) = sysfs.list_paths(disk)
+    before = sysfs.read_stat(path)
+    discard_range(disk, 0, 16 << 20)
+    assert (sysfs.read_stat(path) - before).discard_bytes == 16 << 20
 
 
 def test_nvme_cli_lists_them_all() -> None:
-    listing = json.loads(call(need_tool("nvme"), "list", "--output-format=json"))
+    listing = json.loads(run_command(need_tool("nvme"), "list", "--output-format=json"))
     serials = {entry["SerialNumber"] for entry in listing["Devices"]}
     assert serials == {"opw-nvme-ocp", "opw-nvme-4k", "opw-nvme-two-ns"}
 
 
 def test_hardware_queues_are_several() -> None:
     # A multipath node has no queues; the path device has them.
-    (path,) = sysfs.paths(sysfs.disk("opw-nvme-4k"))
-    assert sysfs.hardware_queues(path) == 2
+    (path,) = sysfs.list_paths(sysfs.disk("opw-nvme-4k"))
+    assert sysfs.count_hardware_queues(path) == 2

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.exact import assert_explained, observe
-from tests.vm.guest.support.shell import call, put
-from tests.vm.guest.support.workload import Fio, fio, flush
+from tests.vm.guest.support.exact import assert_explained, observe_disks
+from tests.vm.guest.support.shell import run_command, write_attribute
+from tests.vm.guest.support.workload import Fio, flush_cache, run_fio
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme",)
@@ -19,14 +19,14 @@ DEVICES = ("nvme",)
 def test_disk_is_not_a_multipath_node() -> None:
     disk = sysfs.disk("opw-nvme")
     assert not list(Path("/sys/block").glob("nvme*c*n*"))
-    assert sysfs.hardware_queues(disk) == 2
+    assert sysfs.count_hardware_queues(disk) == 2
 
 
 def test_counts_agree_with_fio() -> None:
     disk = sysfs.disk("opw-nvme")
-    before = sysfs.stat(disk)
-    counts = fio(disk, Fio("randwrite", 5003))
-    delta = sysfs.stat(disk) - before
+    before = sysfs.read_stat(disk)
+    counts = run_fio(disk, Fio("randwrite", 5003))
+    delta = sysfs.read_stat(disk) - before
     assert (counts.writes, counts.errors) == (5003, 0)
     assert (delta.writes + delta.write_merges, delta.write_bytes) == (5003, 5003 * 4096)
 
@@ -34,10 +34,10 @@ def test_counts_agree_with_fio() -> None:
 def test_flush_is_also_counted_as_a_write_of_nothing() -> None:
     # Linux kernel: an empty flush completes as the write that was submitted, with 0 bytes.
     disk = sysfs.disk("opw-nvme")
-    fio(disk, Fio("write", 7))
-    before = sysfs.stat(disk)
-    flush(disk)
-    delta = sysfs.stat(disk) - before
+    run_fio(disk, Fio("write", 7))
+    before = sysfs.read_stat(disk)
+    flush_cache(disk)
+    delta = sysfs.read_stat(disk) - before
     assert (delta.flushes, delta.writes, delta.write_bytes) == (1, 1, 0)
 
 
@@ -49,17 +49,17 @@ def test_commands_of_user_space_agree_with_what_the_kernel_counts_of_them(are_co
     disk = sysfs.disk("opw-nvme")
     switch = sysfs.SYS_BLOCK / disk / "queue/iostats_passthrough"
     if switch.exists():
-        put(switch, int(are_counted))
+        write_attribute(switch, int(are_counted))
     read = ("nvme", "read", f"/dev/{disk}", "--block-count=7", "--data-size=4096", "--data=/dev/null")
 
-    def workload() -> None:
+    def run_workload() -> None:
         for _ in range(23):
-            call(*read)
+            run_command(*read)
 
-    before = sysfs.stat(disk)
-    [watched] = observe([disk], workload)
-    delta = sysfs.stat(disk) - before
+    before = sysfs.read_stat(disk)
+    [watched] = observe_disks([disk], run_workload)
+    delta = sysfs.read_stat(disk) - before
     is_old = os.uname().release.startswith("5.10.")
     assert delta.reads == (23 if is_old or (switch.exists() and are_counted) else 0)
-    assert watched.counts()["other"] == (23, 23 * 4096)
+    assert watched.count_by_op()["other"] == (23, 23 * 4096)
     assert_explained(f"nvme, commands of user space{', counted' * are_counted}", watched)

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.vm.guest.support import removal, stacked, sysfs
-from tests.vm.guest.support.between import Between
 from tests.vm.guest.support.exact import record_summary
-from tests.vm.guest.support.nullblk import NullBlk, null_blk
-from tests.vm.guest.support.shell import call, put
-from tests.vm.guest.support.watcher import Document, watching
-from tests.vm.guest.support.workload import Fio, fio, parse_counts
+from tests.vm.guest.support.nullblk import NullBlk, create_null_blk
+from tests.vm.guest.support.reading_checks import ReadingChecks
+from tests.vm.guest.support.shell import run_command, write_attribute
+from tests.vm.guest.support.watcher import Document, start_watch
+from tests.vm.guest.support.workload import Fio, parse_counts, run_fio
 
 DEVICES = ("nvme-multipath",)
 TIERS = ("full",)
@@ -29,11 +29,11 @@ MEMORY = NullBlk(size=96, memory_backed=1)
 # Long enough that a slow guest can attach during the writes.
 WRITES = Fio("randwrite", 15_013, iodepth=2, extra=("--rate_iops=600",))
 # As fast as possible, so that requests complete between the readings of a disk's files.
-HARD = Fio("randwrite", 40_009, iodepth=4, extra=("--rate_iops=2000",))
-MANY = 70
+FAST_WRITES = Fio("randwrite", 40_009, iodepth=4, extra=("--rate_iops=2000",))
+DISKS = 70
 
 
-def unseen(summary: Document, group: str) -> tuple[int, int]:
+def bound_unseen_requests(summary: Document, group: str) -> tuple[int, int]:
     """Return (least, most) requests completed before the disk was watched, by the kernel's count. At the end
     the number is exact unless a CPU was descheduled while completing a request. The request was then counted
     late and appears as drift."""
@@ -47,29 +47,31 @@ def unseen(summary: Document, group: str) -> tuple[int, int]:
     return least + late, least + late + int(slacks[group])
 
 
-def accounted(summaries: Sequence[Document], op: str, count: int) -> bool:
+def is_accounted(summaries: Sequence[Document], op: str, count: int) -> bool:
     """Return whether `count` requests are counted or reported as missing."""
     counted = sum(
         int(summary["ops"][op]["count"]) + int(summary["trust"]["unmatched"]) for summary in summaries
     )
-    least, most = (sum(numbers) for numbers in zip(*(unseen(one, op) for one in summaries), strict=True))
+    least, most = (
+        sum(numbers) for numbers in zip(*(bound_unseen_requests(one, op) for one in summaries), strict=True)
+    )
     return bool(counted + least <= count <= counted + most)
 
 
-def intervals(lines: Sequence[Document], disk: str) -> Between:
+def collect_intervals(lines: Sequence[Document], disk: str) -> ReadingChecks:
     """Return one disk's intervals since the disk appeared, and their unexplained requests except those from
     before the watch. Lines before the appearance belong to an earlier disk of the same name."""
     own = [line for line in lines if line.get("device") == disk]
     came = [place for place, line in enumerate(own) if line["type"] == "event" and line["event"] == "came"]
     rows = [line for line in own[came[-1] if came else 0 :] if line["type"] == "interval"]
     reasons = [line for row in rows for line in row["unexplained"] if "before it was watched" not in line]
-    return Between(len(rows), tuple(reasons))
+    return ReadingChecks(len(rows), tuple(reasons))
 
 
 def assert_exact(driver: str, summary: Document, lines: Sequence[Document]) -> None:
     """Check that there is no drift and no loss, overall and per interval, except from before the watch."""
-    between = intervals(lines, summary["device"])
-    record_summary(driver, summary, between.cell())
+    between = collect_intervals(lines, summary["device"])
+    record_summary(driver, summary, between.format_cell())
     assert between.unexplained == ()
     trust = summary["trust"]
     assert trust["unmatched"] <= summary["in_flight_at_start"]
@@ -82,25 +84,25 @@ def assert_exact(driver: str, summary: Document, lines: Sequence[Document]) -> N
 def test_a_table_is_reloaded_under_load(is_announced: bool) -> None:
     """`is_announced`: the table is loaded some time before its use, as LVM does."""
     with (
-        null_blk(MEMORY) as first,
-        null_blk(MEMORY) as second,
-        stacked.linear(first) as top,
-        watching("--dev", top.name, "0.2") as watcher,
+        create_null_blk(MEMORY) as first,
+        create_null_blk(MEMORY) as second,
+        stacked.create_linear(first) as top,
+        start_watch("--dev", top.name, "0.2") as watcher,
     ):
-        table = f"0 {stacked.sectors(second)} linear /dev/{second} 0"
-        job = subprocess.Popen(WRITES.argv(f"/dev/{top.name}"), stdout=subprocess.PIPE, text=True)
-        sysfs.wait_for("writes", lambda: sysfs.stat(first).writes > 300)
+        table = f"0 {stacked.count_sectors(second)} linear /dev/{second} 0"
+        job = subprocess.Popen(WRITES.build_argv(f"/dev/{top.name}"), stdout=subprocess.PIPE, text=True)
+        sysfs.wait_for("writes", lambda: sysfs.read_stat(first).writes > 300)
         if is_announced:
-            call("dmsetup", "load", top.label, "--table", table)
-            watcher.wait_event("came", second)
-            call("dmsetup", "suspend", "--noudevsync", "--nolockfs", top.label)
-            call("dmsetup", "resume", "--noudevsync", top.label)
+            run_command("dmsetup", "load", top.label, "--table", table)
+            watcher.wait_for_event("came", second)
+            run_command("dmsetup", "suspend", "--noudevsync", "--nolockfs", top.label)
+            run_command("dmsetup", "resume", "--noudevsync", top.label)
         else:
-            stacked.reload(top.label, table)
-        watcher.wait_event("left", first)
+            stacked.reload_table(top.label, table)
+        watcher.wait_for_event("left", first)
         written = parse_counts(job.communicate(timeout=600)[0]).writes
-        assert watcher.end() == 0, watcher.words
-    summaries = watcher.summaries()
+        assert watcher.interrupt_opwatch() == 0, watcher.words
+    summaries = watcher.read_summaries()
     assert set(summaries) == {first, second}
     assert summaries[first]["leaving"]["why"] == "unused"
     assert summaries[second]["ops"]["write"]["count"] > 0
@@ -109,9 +111,9 @@ def test_a_table_is_reloaded_under_load(is_announced: bool) -> None:
         assert summaries[disk]["origin"] == top.name
         assert_exact(f"{name}, {'old' if disk == first else 'new'}", summaries[disk], watcher.lines)
     assert written == WRITES.count
-    assert accounted(list(summaries.values()), "write", written)
+    assert is_accounted(list(summaries.values()), "write", written)
     if is_announced:
-        assert unseen(summaries[second], "write") == (0, 0)
+        assert bound_unseen_requests(summaries[second], "write") == (0, 0)
     assert f"{second} does I/O of {top.name} now" in watcher.words
     assert f"{first} no longer does I/O of {top.name}" in watcher.words
 
@@ -119,30 +121,30 @@ def test_a_table_is_reloaded_under_load(is_announced: bool) -> None:
 def test_tables_are_reloaded_again_and_again_under_load() -> None:
     """Each time a disk appears, requests complete during its first reading."""
     with (
-        null_blk(MEMORY) as first,
-        null_blk(MEMORY) as second,
-        stacked.linear(first) as top,
-        watching("--dev", top.name, "0.2") as watcher,
+        create_null_blk(MEMORY) as first,
+        create_null_blk(MEMORY) as second,
+        stacked.create_linear(first) as top,
+        start_watch("--dev", top.name, "0.2") as watcher,
     ):
-        job = subprocess.Popen(HARD.argv(f"/dev/{top.name}"), stdout=subprocess.PIPE, text=True)
-        sysfs.wait_for("writes", lambda: sysfs.stat(first).writes > 300)
+        job = subprocess.Popen(FAST_WRITES.build_argv(f"/dev/{top.name}"), stdout=subprocess.PIPE, text=True)
+        sysfs.wait_for("writes", lambda: sysfs.read_stat(first).writes > 300)
         comings = 0
         for disk in itertools.cycle((second, first)):
-            stacked.reload(top.label, f"0 {stacked.sectors(disk)} linear /dev/{disk} 0")
+            stacked.reload_table(top.label, f"0 {stacked.count_sectors(disk)} linear /dev/{disk} 0")
             comings += 1
-            sysfs.wait_for("the disk", functools.partial(has_come_and_left, watcher.lines, comings))
+            sysfs.wait_for("the disk", functools.partial(has_appeared_and_left, watcher.lines, comings))
             if job.poll() is not None:
                 break
         written = parse_counts(job.communicate(timeout=600)[0]).writes
-        assert watcher.end() == 0, watcher.words
+        assert watcher.interrupt_opwatch() == 0, watcher.words
     summaries = [line for line in watcher.lines if line["type"] == "summary"]
     assert comings > 1
     assert len(summaries) == comings + 1
-    assert written == HARD.count
-    assert accounted(summaries, "write", written)
+    assert written == FAST_WRITES.count
+    assert is_accounted(summaries, "write", written)
 
 
-def has_come_and_left(lines: Sequence[Document], times: int) -> bool:
+def has_appeared_and_left(lines: Sequence[Document], times: int) -> bool:
     """Return whether this many disks have appeared, and as many have left."""
     events = [line["event"] for line in lines if line["type"] == "event"]
     return events.count("came") >= times and events.count("left") >= times
@@ -150,24 +152,24 @@ def has_come_and_left(lines: Sequence[Document], times: int) -> bool:
 
 def test_intervals_of_what_came_and_left_add_up() -> None:
     with (
-        null_blk(MEMORY) as first,
-        null_blk(MEMORY) as second,
-        stacked.linear(first) as top,
-        watching("--dev", top.name, "0.3") as watcher,
+        create_null_blk(MEMORY) as first,
+        create_null_blk(MEMORY) as second,
+        stacked.create_linear(first) as top,
+        start_watch("--dev", top.name, "0.3") as watcher,
     ):
         for disk in (second, first, second):
-            fio(top.name, Fio("randwrite", 211))
-            stacked.reload(top.label, f"0 {stacked.sectors(disk)} linear /dev/{disk} 0")
+            run_fio(top.name, Fio("randwrite", 211))
+            stacked.reload_table(top.label, f"0 {stacked.count_sectors(disk)} linear /dev/{disk} 0")
             wait_for_members(watcher.lines, disk)
-        fio(top.name, Fio("randwrite", 211))
-        assert watcher.end() == 0, watcher.words
+        run_fio(top.name, Fio("randwrite", 211))
+        assert watcher.interrupt_opwatch() == 0, watcher.words
     rows = [line for line in watcher.lines if line["type"] == "interval"]
     summaries = [line for line in watcher.lines if line["type"] == "summary"]
     assert len(summaries) == 4
     for key in ("count", "bytes"):
         parts = sum(row["ops"]["write"][key] for row in rows)
         assert parts == sum(row["ops"]["write"][key] for row in summaries)
-    assert accounted(summaries, "write", 4 * 211)
+    assert is_accounted(summaries, "write", 4 * 211)
     for row in rows:
         assert row["interval_s"] > 0
         assert set(row["trust"]["drift"].values()) == {0}
@@ -186,28 +188,28 @@ def wait_for_members(lines: list[Document], disk: str) -> None:
 def test_a_path_goes_and_comes_again() -> None:
     head = sysfs.disk("opw-nvme-multipath")
     for policy in Path("/sys/class/nvme-subsystem").glob("*/iopolicy"):
-        put(policy, "round-robin")
-    first, second = sysfs.paths(head)
+        write_attribute(policy, "round-robin")
+    first, second = sysfs.list_paths(head)
     reads = Fio("randread", 1009, iodepth=4)
-    before = sysfs.stat(first).reads + sysfs.stat(second).reads
+    before = sysfs.read_stat(first).reads + sysfs.read_stat(second).reads
     assert before >= 0
-    with watching("--dev", head, "--waf", "0", "0.3") as watcher:
-        fio(head, reads)
+    with start_watch("--dev", head, "--waf", "0", "0.3") as watcher:
+        run_fio(head, reads)
         removal.remove_from_pci(second)
-        left = watcher.wait_event("left", second)
+        left = watcher.wait_for_event("left", second)
         assert left["leaving"]["why"] == "gone"
-        fio(head, reads)
-        put(Path("/sys/bus/pci/rescan"), 1)
-        came = watcher.wait("a path that comes", lambda line: line.get("event") == "came")
-        fio(head, reads)
+        run_fio(head, reads)
+        write_attribute(Path("/sys/bus/pci/rescan"), 1)
+        came = watcher.wait_for_line("a path that comes", lambda line: line.get("event") == "came")
+        run_fio(head, reads)
         assert watcher.is_running()
-        assert watcher.end() == 0, watcher.words
+        assert watcher.interrupt_opwatch() == 0, watcher.words
     summaries = [line for line in watcher.lines if line["type"] == "summary"]
     assert len(summaries) == 3
     assert {row["origin"] for row in summaries} == {head}
     # Each row has some of the reads, all rows together have every read.
     assert all(row["ops"]["read"]["count"] > 100 for row in summaries)
-    assert accounted(summaries, "read", 3 * reads.count)
+    assert is_accounted(summaries, "read", 3 * reads.count)
     assert came["arrival"]["unseen_requests"] == {**came["arrival"]["unseen_requests"], "read": 0}
     for row in summaries:
         if row["leaving"] is None:
@@ -215,46 +217,46 @@ def test_a_path_goes_and_comes_again() -> None:
 
 
 @contextlib.contextmanager
-def stats_meanwhile(disk: str) -> Iterator[list[tuple[int, sysfs.DiskStat]]]:
+def poll_stats(disk: str) -> Iterator[list[tuple[int, sysfs.DiskStat]]]:
     """Yield a growing list of (time before the reading, kernel's counts of a disk), until the end."""
-    stats = [(time.monotonic_ns(), sysfs.stat(disk))]
+    stats = [(time.monotonic_ns(), sysfs.read_stat(disk))]
     over = threading.Event()
 
-    def read() -> None:
+    def append_stats() -> None:
         while not over.wait(0.005):
-            stats.append((time.monotonic_ns(), sysfs.stat(disk)))
+            stats.append((time.monotonic_ns(), sysfs.read_stat(disk)))
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=append_stats)
     reader.start()
     try:
         yield stats
     finally:
         over.set()
         reader.join()
-        stats.append((time.monotonic_ns(), sysfs.stat(disk)))
+        stats.append((time.monotonic_ns(), sysfs.read_stat(disk)))
 
 
 def test_a_member_is_replaced() -> None:
     """A mirror loses a member and gets a new one, to which md copies everything."""
     with contextlib.ExitStack() as stack:
-        below = [stack.enter_context(null_blk(MEMORY)) for _ in range(3)]
-        array = stack.enter_context(stacked.md(1, below[:2]))
-        watcher = stack.enter_context(watching("--dev", array, "0.3"))
-        with stats_meanwhile(below[2]) as stats:
-            fio(array, Fio("randwrite", 307))
-            call("mdadm", f"/dev/{array}", "--fail", f"/dev/{below[0]}")
-            call("mdadm", f"/dev/{array}", "--remove", f"/dev/{below[0]}")
-            watcher.wait_event("left", below[0])
+        below = [stack.enter_context(create_null_blk(MEMORY)) for _ in range(3)]
+        array = stack.enter_context(stacked.create_md(1, below[:2]))
+        watcher = stack.enter_context(start_watch("--dev", array, "0.3"))
+        with poll_stats(below[2]) as stats:
+            run_fio(array, Fio("randwrite", 307))
+            run_command("mdadm", f"/dev/{array}", "--fail", f"/dev/{below[0]}")
+            run_command("mdadm", f"/dev/{array}", "--remove", f"/dev/{below[0]}")
+            watcher.wait_for_event("left", below[0])
             # mdadm writes to the disk before adding it to the array; the writes are not the array's I/O.
-            call("mdadm", f"/dev/{array}", "--add", f"/dev/{below[2]}")
-            watcher.wait_event("came", below[2])
-        fio(array, Fio("randwrite", 307))
-        sysfs.wait_for("the copy", lambda: sysfs.attribute(array, "md/sync_action") == "idle")
+            run_command("mdadm", f"/dev/{array}", "--add", f"/dev/{below[2]}")
+            watcher.wait_for_event("came", below[2])
+        run_fio(array, Fio("randwrite", 307))
+        sysfs.wait_for("the copy", lambda: sysfs.read_attribute(array, "md/sync_action") == "idle")
         time.sleep(1)
-        assert watcher.end() == 0, watcher.words
-        after = sysfs.stat(below[2])
-    new = watcher.summaries()[below[2]]
-    for row in watcher.summaries().values():
+        assert watcher.interrupt_opwatch() == 0, watcher.words
+        after = sysfs.read_stat(below[2])
+    new = watcher.read_summaries()[below[2]]
+    for row in watcher.read_summaries().values():
         assert_exact("md raid1, a member replaced", row, watcher.lines)
     since_ns = new["arrival"]["unseen_since_mono_ns"]
     # The last reading in this list may have been taken after since_ns, the previous reading was not.
@@ -265,7 +267,7 @@ def test_a_member_is_replaced() -> None:
     written = new["ops"]["write"]["bytes"] + new["arrival"]["unseen_bytes"]["write"]
     assert least.writes >= 307
     counted = new["ops"]["write"]["count"] + new["trust"]["unmatched"]
-    fewest, highest = unseen(new, "write")
+    fewest, highest = bound_unseen_requests(new, "write")
     assert least.writes - flushes <= counted + highest
     assert counted + fewest <= most.writes
     assert least.write_bytes <= written <= most.write_bytes
@@ -273,15 +275,15 @@ def test_a_member_is_replaced() -> None:
 
 def test_a_loop_device_that_goes_ends_nothing() -> None:
     """Without --dev, new disks are watched as they appear, and a leaving disk does not affect the others."""
-    with null_blk(MEMORY) as other, watching("0.2") as watcher:
-        with stacked.loop(64 << 20) as name:
-            watcher.wait_event("came", name)
-            fio(name, Fio("randwrite", 211))
-        watcher.wait_event("left", name)
-        fio(other, Fio("randwrite", 223))
+    with create_null_blk(MEMORY) as other, start_watch("0.2") as watcher:
+        with stacked.create_loop(64 << 20) as name:
+            watcher.wait_for_event("came", name)
+            run_fio(name, Fio("randwrite", 211))
+        watcher.wait_for_event("left", name)
+        run_fio(other, Fio("randwrite", 223))
         assert watcher.is_running()
-        assert watcher.end() == 0, watcher.words
-    summaries = watcher.summaries()
+        assert watcher.interrupt_opwatch() == 0, watcher.words
+    summaries = watcher.read_summaries()
     assert summaries[name]["ops"]["write"]["count"] == 211
     assert summaries[name]["leaving"]["why"] == "gone"
     assert summaries[other]["ops"]["write"]["count"] == 223
@@ -291,15 +293,15 @@ def test_a_loop_device_that_goes_ends_nothing() -> None:
 def test_more_disks_than_one_tracer_takes() -> None:
     small = NullBlk(size=16, submit_queues=1, hw_queue_depth=16)
     with contextlib.ExitStack() as stack:
-        disks = [stack.enter_context(null_blk(small)) for _ in range(MANY)]
+        disks = [stack.enter_context(create_null_blk(small)) for _ in range(DISKS)]
         names = [word for disk in disks for word in ("--dev", disk)]
-        watcher = stack.enter_context(watching(*names, "--no-discards", "2"))
+        watcher = stack.enter_context(start_watch(*names, "--no-discards", "2"))
         for number, disk in enumerate(disks, 1):
-            call("dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=4k", f"count={number}", "oflag=direct")
-        assert watcher.end() == 0, watcher.words
-    summaries = watcher.summaries()
+            run_command("dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=4k", f"count={number}", "oflag=direct")
+        assert watcher.interrupt_opwatch() == 0, watcher.words
+    summaries = watcher.read_summaries()
     assert list(summaries) == disks
     for number, disk in enumerate(disks, 1):
         assert summaries[disk]["ops"]["write"]["count"] == number
         assert summaries[disk]["unexplained"] == []
-    record_summary(f"null_blk, the last of {MANY}", summaries[disks[-1]])
+    record_summary(f"null_blk, the last of {DISKS}", summaries[disks[-1]])

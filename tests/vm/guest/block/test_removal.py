@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.vm.guest.support import removal, sysfs
-from tests.vm.guest.support.nullblk import NullBlk, null_blk
+from tests.vm.guest.support.nullblk import NullBlk, create_null_blk
 from tests.vm.guest.support.workload import Fio
 from tests.vm.requirements import need_tool
 
@@ -17,40 +17,40 @@ DEVICES = ("nvme", "virtio-blk", "virtio-scsi")
 CPUS = 2
 
 
-def _endless_reads(disk: str) -> subprocess.Popen[bytes]:
+def _start_endless_reads(disk: str) -> subprocess.Popen[bytes]:
     need_tool("fio")
     job = Fio("randread", 1 << 30, iodepth=4)
-    running = subprocess.Popen(job.argv(f"/dev/{disk}"), stdout=subprocess.PIPE)
-    before = sysfs.stat(disk).reads
-    sysfs.wait_for("reads", lambda: sysfs.stat(disk).reads > before + 100)
+    running = subprocess.Popen(job.build_argv(f"/dev/{disk}"), stdout=subprocess.PIPE)
+    before = sysfs.read_stat(disk).reads
+    sysfs.wait_for("reads", lambda: sysfs.read_stat(disk).reads > before + 100)
     return running
 
 
 @pytest.mark.parametrize(("device", "serial"), [("nvme-plain", "opw-nvme"), ("virtio-blk", "opw-virtio-blk")])
 def test_unplug_under_load(device: str, serial: str) -> None:
     disk = sysfs.disk(serial)
-    with _endless_reads(disk) as running:
-        removal.unplug(device, disk)
+    with _start_endless_reads(disk) as running:
+        removal.unplug_device(device, disk)
         assert running.wait(300) != 0
-    assert sysfs.disks(serial) == []
+    assert sysfs.find_disks(serial) == []
 
 
 def test_scsi_delete_under_load() -> None:
     disk = sysfs.disk("opw-virtio-scsi")
-    with _endless_reads(disk) as running:
+    with _start_endless_reads(disk) as running:
         removal.delete_scsi(disk)
         assert running.wait(300) != 0
 
 
 def test_processor_offline_under_load() -> None:
-    with null_blk(NullBlk(submit_queues=2)) as disk:
-        before = sysfs.stat(disk)
-        argv = Fio("randread", 40_009, jobs=2).argv(f"/dev/{disk}")
+    with create_null_blk(NullBlk(submit_queues=2)) as disk:
+        before = sysfs.read_stat(disk)
+        argv = Fio("randread", 40_009, jobs=2).build_argv(f"/dev/{disk}")
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
             time.sleep(0.5)
-            with removal.cpu_offline(1):
+            with removal.take_cpu_offline(1):
                 assert os.sysconf("SC_NPROCESSORS_ONLN") == 1
                 time.sleep(0.5)
             assert running.wait(300) == 0
-        delta = sysfs.stat(disk) - before
+        delta = sysfs.read_stat(disk) - before
         assert delta.reads + delta.read_merges == 2 * 40_009

@@ -16,8 +16,8 @@ from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.errors import OpwatchError
 from tests.requirements import require_nobody
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.workload import Fio, fio
+from tests.vm.guest.support.shell import run_command
+from tests.vm.guest.support.workload import Fio, run_fio
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme-ocp",)
@@ -27,16 +27,16 @@ PAGES = {0x02: 512, 0x09: 512, 0x22: 64, 0xC0: 512}
 @pytest.fixture(scope="module")
 def disk() -> str:
     name = sysfs.disk("opw-nvme-ocp")
-    fio(name, Fio("write", 1009))
+    run_fio(name, Fio("write", 1009))
     return name
 
 
-def nvme(*argv: str) -> Any:  # noqa: ANN401
-    return json.loads(call(need_tool("nvme"), *argv, "-o", "json"))
+def run_nvme(*argv: str) -> Any:  # noqa: ANN401
+    return json.loads(run_command(need_tool("nvme"), *argv, "-o", "json"))
 
 
-def counters(disk: str) -> dict[str, Any]:
-    text = call(sys.executable, "-m", "opwatch", "counters", "--dev", disk, "--json")
+def read_counters(disk: str) -> dict[str, Any]:
+    text = run_command(sys.executable, "-m", "opwatch", "counters", "--dev", disk, "--json")
     document: dict[str, Any] = json.loads(text)
     return document
 
@@ -63,14 +63,14 @@ def test_pages_are_those_of_nvme_cli(disk: str) -> None:
 
 
 def test_numbers_are_those_of_nvme_cli(disk: str) -> None:
-    document = counters(disk)
-    smart = nvme("smart-log", f"/dev/{disk}")
+    document = read_counters(disk)
+    smart = run_nvme("smart-log", f"/dev/{disk}")
     assert document["host_written"]["bytes"] == int(smart["data_units_written"]) * 512_000
     assert document["host_read"]["bytes"] == int(smart["data_units_read"]) * 512_000
     assert document["percentage_used"]["value"] == int(smart["percent_used"])
-    ocp = nvme("ocp", "smart-add-log", f"/dev/{disk}")["Physical media units written"]
+    ocp = run_nvme("ocp", "smart-add-log", f"/dev/{disk}")["Physical media units written"]
     assert document["nand_written"]["bytes"] == (int(ocp["hi"]) << 64) + int(ocp["lo"]) == 1009 * 4096
-    fdp = nvme("fdp", "stats", f"/dev/{disk}", "-e", "1")
+    fdp = run_nvme("fdp", "stats", f"/dev/{disk}", "-e", "1")
     others = {
         counter["source"].split()[2]: counter["bytes"]
         for name in document["others"]

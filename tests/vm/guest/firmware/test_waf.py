@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.requirements import require_nobody
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.shell import run_command
 from tests.vm.guest.support.workload import Fio
 from tests.vm.requirements import need_tool
 
@@ -28,36 +28,42 @@ class Result:
     media: int
 
 
-def waf(disk: str, script: str, *options: str) -> dict[str, Any]:
+def run_waf(disk: str, script: str, *options: str) -> dict[str, Any]:
     argv = [sys.executable, "-m", "opwatch", "waf", "--dev", disk, "--json", "--poll", "0.2", *options]
-    document: dict[str, Any] = json.loads(call(*argv, "--", "sh", "-c", script, timeout_s=300))
+    document: dict[str, Any] = json.loads(run_command(*argv, "--", "sh", "-c", script, timeout_s=300))
     return document
 
 
-def statistics(disk: str) -> tuple[int, int]:
-    placement = json.loads(call(need_tool("nvme"), "fdp", "stats", f"/dev/{disk}", "-e", "1", "-o", "json"))
+def read_statistics(disk: str) -> tuple[int, int]:
+    placement = json.loads(
+        run_command(need_tool("nvme"), "fdp", "stats", f"/dev/{disk}", "-e", "1", "-o", "json")
+    )
     return int(placement["hbmw"]), int(placement["mbmw"])
 
 
-def placed(disk: str, script: str, *options: str) -> Result:
-    before = statistics(disk)
-    outcome = waf(disk, script, *options)
-    after = statistics(disk)
+def measure_placement(disk: str, script: str, *options: str) -> Result:
+    before = read_statistics(disk)
+    outcome = run_waf(disk, script, *options)
+    after = read_statistics(disk)
     return Result(outcome, after[0] - before[0], after[1] - before[1])
 
 
-def writes(disk: str, count: int) -> str:
+def build_write_script(disk: str, count: int) -> str:
     need_tool("fio")
-    return " ".join(Fio("randwrite", count).argv(f"/dev/{disk}")) + " > /dev/null"
+    return " ".join(Fio("randwrite", count).build_argv(f"/dev/{disk}")) + " > /dev/null"
 
 
-def discards(disk: str) -> str:
+def build_discard_script(disk: str) -> str:
     return f"blkdiscard -f -o 1048576 -l 8388608 /dev/{disk}"
 
 
 def test_it_equals_the_placement_statistics_around_writes_and_a_discard() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
-    result = placed(disk, f"{writes(disk, 10_007)}; {discards(disk)}; {writes(disk, 1_009)}")
+    result = measure_placement(
+        disk,
+        f"{build_write_script(disk, 10_007)}; {build_discard_script(disk)}; "
+        f"{build_write_script(disk, 1_009)}",
+    )
     outcome = result.printed
     assert result.host == 11_016 * BLOCK
     assert (outcome["host_bytes"], outcome["nand_bytes"]) == (result.host, result.media)
@@ -72,7 +78,7 @@ def test_a_busy_admin_queue_changes_nothing() -> None:
     busy = f"while :; do {need_tool('nvme')} id-ctrl /dev/{disk} > /dev/null; done"
     others = [subprocess.Popen(["sh", "-c", busy]) for _ in range(4)]
     try:
-        result = placed(disk, writes(disk, 5_003))
+        result = measure_placement(disk, build_write_script(disk, 5_003))
     finally:
         for other in others:
             other.terminate()
@@ -83,9 +89,12 @@ def test_a_busy_admin_queue_changes_nothing() -> None:
 
 
 def test_all_namespaces_of_a_drive_write_to_its_nand() -> None:
-    first, second = sysfs.disks("opw-nvme-ocp-two-ns")
-    script = f"{writes(first, 10_007)}; {writes(second, 2_003)}; {writes(first, 1_009)}; sleep 1"
-    outcome = waf(first, script, "--settle", "60")
+    first, second = sysfs.find_disks("opw-nvme-ocp-two-ns")
+    script = (
+        f"{build_write_script(first, 10_007)}; {build_write_script(second, 2_003)}; "
+        f"{build_write_script(first, 1_009)}; sleep 1"
+    )
+    outcome = run_waf(first, script, "--settle", "60")
     total = (10_007 + 2_003 + 1_009) * BLOCK
     assert outcome["host_bytes_by_device"] == {first: 11_016 * BLOCK, second: 2_003 * BLOCK}
     assert abs(outcome["host_bytes"] - total) <= outcome["host_error_bytes"]

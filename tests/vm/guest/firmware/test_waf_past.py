@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.vm.guest.firmware.test_waf import BLOCK, placed, writes
+from tests.vm.guest.firmware.test_waf import BLOCK, build_write_script, measure_placement
 from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme-ocp",)
 TIMEOUT_S = 900
-PAST_BYTES = 3 * 8192
+PASSTHROUGH_BYTES = 3 * 8192
 
 
-def past(disk: str) -> str:
+def build_passthrough_script(disk: str) -> str:
     """Return three passthrough writes, which the kernel does not count."""
     one = f"{need_tool('nvme')} write /dev/{disk} -s 0 -c 15 -z 8192 -d /dev/zero > /dev/null"
     return f"{one}; {one}; {one}"
@@ -25,11 +25,14 @@ def test_what_passes_the_kernel_by_is_the_drives_and_is_explained(pause: str) ->
     pause forces this on any machine. Earlier page contents are then certain only because their age is known.
     tests/unit/waf/test_measure.py covers the case without an age."""
     disk = sysfs.disk("opw-nvme-ocp")
-    script = f"{writes(disk, 141)}; {pause}{writes(disk, 868)}; {pause}{past(disk)}"
-    result = placed(disk, script, "--refresh", "0.5", "--settle", "30")
+    script = (
+        f"{build_write_script(disk, 141)}; {pause}{build_write_script(disk, 868)}; "
+        f"{pause}{build_passthrough_script(disk)}"
+    )
+    result = measure_placement(disk, script, "--refresh", "0.5", "--settle", "30")
     outcome = result.printed
-    assert result.host == 1_009 * BLOCK + PAST_BYTES
+    assert result.host == 1_009 * BLOCK + PASSTHROUGH_BYTES
     assert (outcome["host_bytes"], outcome["nand_bytes"]) == (result.host, result.media)
     assert outcome["host"]["agrees"] is False
-    assert outcome["host"]["firmware_bytes"] - outcome["host"]["kernel_bytes"] == PAST_BYTES
+    assert outcome["host"]["firmware_bytes"] - outcome["host"]["kernel_bytes"] == PASSTHROUGH_BYTES
     assert "passthrough" in outcome["host"]["reason"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.vm.guest.support.shell import call, mounted, put
+from tests.vm.guest.support.shell import ensure_mounted, run_command, write_attribute
 
 ROOT = Path("/sys/fs/cgroup")
 # Fields of io.stat with bytes, by operation.
@@ -25,17 +25,17 @@ class Group:
         return f"/{self.folder.name}"
 
     @property
-    def number(self) -> int:
+    def cgroup_id(self) -> int:
         return self.folder.stat().st_ino
 
-    def argv(self, *argv: str) -> list[str]:
+    def build_argv(self, *argv: str) -> list[str]:
         """Return a command line that runs `argv` in the group."""
         return ["sh", "-c", f'echo $$ >{self.folder}/cgroup.procs; exec "$@"', "sh", *argv]
 
-    def run(self, *argv: str) -> str:
-        return call(*self.argv(*argv))
+    def run_command(self, *argv: str) -> str:
+        return run_command(*self.build_argv(*argv))
 
-    def accounted(self, dev: str) -> dict[str, int]:
+    def read_accounted_bytes(self, dev: str) -> dict[str, int]:
         """Return the nonzero byte counts that the kernel accounts to the group on a device (by number)."""
         for line in (self.folder / "io.stat").read_text().splitlines():
             name, *pairs = line.split()
@@ -47,12 +47,12 @@ class Group:
 
 
 @contextlib.contextmanager
-def groups(names: Sequence[str]) -> Iterator[list[Group]]:
+def create_groups(names: Sequence[str]) -> Iterator[list[Group]]:
     """Create groups with the given names, and remove the groups at the end."""
     if not (ROOT / "cgroup.controllers").exists():
-        mounted("cgroup2", ROOT)
+        ensure_mounted("cgroup2", ROOT)
     for controller in ("memory", "io"):
-        put(ROOT / "cgroup.subtree_control", f"+{controller}")
+        write_attribute(ROOT / "cgroup.subtree_control", f"+{controller}")
     made = [Group(ROOT / f"opw-{name}") for name in names]
     for group in made:
         group.folder.mkdir()

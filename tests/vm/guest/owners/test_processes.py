@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from tests.vm.guest.owners.closing import assert_all_closed
+from tests.vm.guest.owners.owner_sums import assert_all_sums_match
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.stacked import zram
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.shell import run_command
+from tests.vm.guest.support.stacked import create_zram
 from tests.vm.guest.support.sysfs import wait_for
-from tests.vm.guest.support.watcher import watching
-from tests.vm.guest.support.workload import eager_write_back
+from tests.vm.guest.support.watcher import start_watch
+from tests.vm.guest.support.workload import hasten_write_back
 
 CPUS = 2
 TIMEOUT_S = 1800
@@ -26,22 +26,24 @@ PAGE = 4096
 IN_MEMORY = NullBlk(size=256, memory_backed=1, irqmode=Irq.SOFTIRQ)
 
 
-def write(disk: str, count: int, *how: str) -> list[str]:
+def build_write_command(disk: str, count: int, *how: str) -> list[str]:
     return ["dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=4k", f"count={count}", *how]
 
 
 @pytest.mark.parametrize("hooks", HOOKS)
 def test_each_process_has_what_it_asked_for(hooks: str) -> None:
     with (
-        null_blk(IN_MEMORY) as disk,
-        watching("--dev", disk, "--waf", "0", "--by", "process", "--hooks", hooks, "0.2") as watcher,
+        create_null_blk(IN_MEMORY) as disk,
+        start_watch("--dev", disk, "--waf", "0", "--by", "process", "--hooks", hooks, "0.2") as watcher,
     ):
         running = {
-            count: subprocess.Popen(write(disk, count, "oflag=direct"), stderr=subprocess.DEVNULL)
+            count: subprocess.Popen(
+                build_write_command(disk, count, "oflag=direct"), stderr=subprocess.DEVNULL
+            )
             for count in COUNTS
         }
         assert [one.wait(600) for one in running.values()] == [0] * len(COUNTS)
-        summary = assert_all_closed(watcher)
+        summary = assert_all_sums_match(watcher)
     owners = {one["pid"]: one for one in summary["owners"]["owners"] if one["kind"] == "process"}
     for count, process in running.items():
         own = owners[process.pid]
@@ -53,12 +55,12 @@ def test_each_process_has_what_it_asked_for(hooks: str) -> None:
 @pytest.mark.parametrize("hooks", HOOKS)
 def test_what_the_kernel_writes_back_is_called_so(hooks: str) -> None:
     with (
-        null_blk(IN_MEMORY) as disk,
-        eager_write_back(),
-        watching("--dev", disk, "--waf", "0", "--by", "process", "--hooks", hooks, "0.2") as watcher,
+        create_null_blk(IN_MEMORY) as disk,
+        hasten_write_back(),
+        start_watch("--dev", disk, "--waf", "0", "--by", "process", "--hooks", hooks, "0.2") as watcher,
     ):
-        write_back(disk, 211)
-        summary = assert_all_closed(watcher)
+        trigger_write_back(disk, 211)
+        summary = assert_all_sums_match(watcher)
     written = {one["kind"]: one for one in summary["owners"]["owners"] if "write" in one["ops"]}
     assert written["write-back"]["ops"]["write"]["bytes"] == 211 * PAGE
     assert written["write-back"]["name"].startswith("flush-")
@@ -66,40 +68,43 @@ def test_what_the_kernel_writes_back_is_called_so(hooks: str) -> None:
     assert not [one for one in summary["owners"]["owners"] if "kworker" in (one["name"] or "")]
 
 
-def write_back(disk: str, pages: int) -> None:
+def trigger_write_back(disk: str, pages: int) -> None:
     """Let the kernel write this many pages."""
-    before = sysfs.stat(disk)
+    before = sysfs.read_stat(disk)
     # Keep the device open, because a close would write the dirty pages from this process.
     with open(f"/dev/{disk}", "r+b", buffering=0) as file:
         file.write(b"x" * (pages * PAGE))
-        wait_for("write-back", lambda: (sysfs.stat(disk) - before).write_bytes == pages * PAGE)
+        wait_for("write-back", lambda: (sysfs.read_stat(disk) - before).write_bytes == pages * PAGE)
 
 
 def test_a_work_is_one_owner_whatever_its_worker_did_before() -> None:
     """A worker writes its current work's name over the previous, maybe longer, name ("events_unbound")."""
     with (
-        null_blk(IN_MEMORY) as disk,
-        eager_write_back(),
-        watching("--dev", disk, "--waf", "0", "--by", "process", "0.5") as watcher,
+        create_null_blk(IN_MEMORY) as disk,
+        hasten_write_back(),
+        start_watch("--dev", disk, "--waf", "0", "--by", "process", "0.5") as watcher,
     ):
         for pages in range(1, 24):
-            write_back(disk, pages)
-        summary = assert_all_closed(watcher)
+            trigger_write_back(disk, pages)
+        summary = assert_all_sums_match(watcher)
     written = [one for one in summary["owners"]["owners"] if "write" in one["ops"]]
     pages = 23 * 24 // 2
     assert [(one["kind"], one["ops"]["write"]["bytes"]) for one in written] == [("write-back", pages * PAGE)]
 
 
 def test_of_a_device_without_requests_nobody_is_known() -> None:
-    with zram(64 << 20) as disk, watching("--dev", disk, "--waf", "0", "--by", "process", "0.2") as watcher:
-        call(*write(disk, 211, "oflag=direct"))
-        summary = assert_all_closed(watcher)
+    with (
+        create_zram(64 << 20) as disk,
+        start_watch("--dev", disk, "--waf", "0", "--by", "process", "0.2") as watcher,
+    ):
+        run_command(*build_write_command(disk, 211, "oflag=direct"))
+        summary = assert_all_sums_match(watcher)
     [own] = [one for one in summary["owners"]["owners"] if "write" in one["ops"]]
     assert (own["kind"], own["ops"]["write"]["count"]) == ("nobody", 211)
 
 
 def test_top_shows_the_largest_first() -> None:
-    with null_blk(IN_MEMORY) as disk:
+    with create_null_blk(IN_MEMORY) as disk:
         tables = subprocess.Popen(
             [sys.executable, "-m", "opwatch", "top", "--sort", "requests", "--dev", disk, "3", "3"],
             stdout=subprocess.PIPE,
@@ -108,7 +113,7 @@ def test_top_shows_the_largest_first() -> None:
         # top attaches some time after its start, so keep writing until the end.
         while tables.poll() is None:
             for count in (13, 211):
-                call(*write(disk, count, "oflag=direct"))
+                run_command(*build_write_command(disk, count, "oflag=direct"))
         assert tables.stdout
         shown = tables.stdout.read()
     assert tables.returncode == 0
@@ -120,8 +125,8 @@ def test_top_shows_the_largest_first() -> None:
 
 
 def test_json_of_top_is_that_of_a_watch() -> None:
-    with null_blk(IN_MEMORY) as disk:
-        text = call(sys.executable, "-m", "opwatch", "top", "--json", "--dev", disk, "0.5", "2")
+    with create_null_blk(IN_MEMORY) as disk:
+        text = run_command(sys.executable, "-m", "opwatch", "top", "--json", "--dev", disk, "0.5", "2")
     lines = [json.loads(line) for line in text.splitlines()]
     assert [line["type"] for line in lines] == ["interval", "interval", "summary"]
     assert all(line["owners"]["by"] == "process" for line in lines)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
 
 TIERS = ()
 TIMEOUT_S = 900
@@ -35,36 +35,36 @@ rate_iops=499
 """
 
 
-def opwatch(*words: str) -> subprocess.CompletedProcess[str]:
+def run_opwatch(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*OPWATCH, *words], capture_output=True, text=True, timeout=300, check=False)
 
 
-def a_disk() -> NullBlk:
+def make_disk_config() -> NullBlk:
     return NullBlk(irqmode=Irq.TIMER, completion_nsec=200_000)
 
 
 @pytest.mark.parametrize("form", ["--json", "--plain"])
 def test_a_replay_is_what_was_shown(tmp_path: Path, form: str) -> None:
     path, jobs = tmp_path / "run.opw", tmp_path / "job.fio"
-    with null_blk(a_disk()) as disk:
+    with create_null_blk(make_disk_config()) as disk:
         jobs.write_text(JOBS.replace("[global]", f"[global]\nfilename=/dev/{disk}"))
         fio = ["fio", "--output=/dev/null", "--output-format=json+", str(jobs)]
-        live = opwatch(form, "--dev", disk, "-o", str(path), str(INTERVAL_S), "--", *fio)
+        live = run_opwatch(form, "--dev", disk, "-o", str(path), str(INTERVAL_S), "--", *fio)
     assert live.returncode == 0, live.stderr
-    again = opwatch("replay", form, str(path))
+    again = run_opwatch("replay", form, str(path))
     assert (again.returncode, again.stdout) == (0, live.stdout), again.stderr
 
 
 def test_what_fio_counts_is_in_the_recording(tmp_path: Path) -> None:
     """A prime number of requests in fio's count and ours, and fio's jobs as phases."""
     path, jobs = tmp_path / "run.opw", tmp_path / "job.fio"
-    with null_blk(a_disk()) as disk:
+    with create_null_blk(make_disk_config()) as disk:
         jobs.write_text(JOBS.replace("[global]", f"[global]\nfilename=/dev/{disk}"))
         words = ("--dev", disk, "-o", str(path), "--every", str(INTERVAL_S))
-        made = opwatch("record", *words, "--", "fio", str(jobs))
+        made = run_opwatch("record", *words, "--", "fio", str(jobs))
     assert made.returncode == 0, made.stderr
     assert "second: (g=1)" in made.stdout and "{" not in made.stdout
-    lines = [json.loads(line) for line in opwatch("replay", "--json", str(path)).stdout.splitlines()]
+    lines = [json.loads(line) for line in run_opwatch("replay", "--json", str(path)).stdout.splitlines()]
     [summary] = [line for line in lines if line["type"] == "summary"]
     assert summary["ops"]["write"]["count"] == REQUESTS
     of_fio = [line for line in lines if line["type"] == "fio"]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.support.shell import call, mounted, put
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.shell import ensure_mounted, run_command, write_attribute
 from tests.vm.guest.support.sysfs import SYS_BLOCK
-from tests.vm.guest.support.watcher import watching
-from tests.vm.guest.support.workload import Fio, eager_write_back
+from tests.vm.guest.support.watcher import start_watch
+from tests.vm.guest.support.workload import Fio, hasten_write_back
 
 TIMEOUT_S = 1800
 CPUS = 2
@@ -27,7 +27,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 Document = dict[str, Any]
 
 
-def run(disk: str, *options: str, command: list[str]) -> list[Document]:
+def watch_command(disk: str, *options: str, command: list[str]) -> list[Document]:
     """Run a command under a watch and return all lines that the watch printed."""
     argv = [sys.executable, "-m", "opwatch", "--json", "--dev", disk, "--waf", "0", "--strict", *options]
     done = subprocess.run([*argv, "--", *command], capture_output=True, text=True, check=False, timeout=900)
@@ -35,14 +35,14 @@ def run(disk: str, *options: str, command: list[str]) -> list[Document]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"schema"')]
 
 
-def summary(lines: list[Document]) -> Document:
+def find_summary(lines: list[Document]) -> Document:
     return next(line for line in lines if line["type"] == "summary")
 
 
-def requests(lines: list[Document]) -> list[Document]:
+def list_slow_requests(lines: list[Document]) -> list[Document]:
     """Return the slow requests of all intervals, after checking that they add up to the summary."""
     intervals = [line["slow"] for line in lines if line["type"] == "interval"]
-    whole = summary(lines)["slow"]
+    whole = find_summary(lines)["slow"]
     for name in ("count", "noted", "left_out"):
         assert sum(interval[name] for interval in intervals) == whole[name], name
     listed = [request for interval in intervals for request in interval["requests"]]
@@ -53,11 +53,13 @@ def requests(lines: list[Document]) -> list[Document]:
 @pytest.mark.parametrize("hooks", HOOKS)
 def test_every_slow_request_is_told_with_its_process(hooks: str) -> None:
     job = Fio("randread", 211, iodepth=1, engine="psync")
-    with null_blk(SLOW_DISK) as disk:
-        argv = job.argv(f"/dev/{disk}")
-        lines = run(disk, "--hooks", hooks, "--slow", f"{DELAY_NS // 2_000_000}ms", "0.5", command=argv)
-    listed = requests(lines)
-    assert len(listed) == summary(lines)["slow"]["count"] == 211
+    with create_null_blk(SLOW_DISK) as disk:
+        argv = job.build_argv(f"/dev/{disk}")
+        lines = watch_command(
+            disk, "--hooks", hooks, "--slow", f"{DELAY_NS // 2_000_000}ms", "0.5", command=argv
+        )
+    listed = list_slow_requests(lines)
+    assert len(listed) == find_summary(lines)["slow"]["count"] == 211
     assert {(one["op"], one["bytes"], one["submitter"], one["name"]) for one in listed} == {
         ("read", 4096, "process", "fio")
     }
@@ -69,10 +71,10 @@ def test_every_slow_request_is_told_with_its_process(hooks: str) -> None:
 
 def test_what_is_not_slower_is_not_told() -> None:
     job = Fio("randread", 997, iodepth=1, engine="psync")
-    with null_blk(NullBlk(irqmode=Irq.SOFTIRQ)) as disk:
-        lines = run(disk, "--slow", "60s", command=job.argv(f"/dev/{disk}"))
-    assert summary(lines)["ops"]["read"]["count"] == 997
-    assert summary(lines)["slow"] == {
+    with create_null_blk(NullBlk(irqmode=Irq.SOFTIRQ)) as disk:
+        lines = watch_command(disk, "--slow", "60s", command=job.build_argv(f"/dev/{disk}"))
+    assert find_summary(lines)["ops"]["read"]["count"] == 997
+    assert find_summary(lines)["slow"] == {
         "limit_ns": 60 * 10**9,
         "count": 0,
         "noted": 0,
@@ -85,13 +87,15 @@ def test_what_is_not_slower_is_not_told() -> None:
 def test_too_many_at_a_time_are_counted(hooks: str) -> None:
     """The single reading comes at the end, and every request is slower than a microsecond."""
     job = Fio("randwrite", 4001, iodepth=32)
-    with null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=100_000)) as disk:
-        lines = run(disk, "--hooks", hooks, "--slow", "0.001ms", "600", command=job.argv(f"/dev/{disk}"))
-    whole = summary(lines)["slow"]
+    with create_null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=100_000)) as disk:
+        lines = watch_command(
+            disk, "--hooks", hooks, "--slow", "0.001ms", "600", command=job.build_argv(f"/dev/{disk}")
+        )
+    whole = find_summary(lines)["slow"]
     assert whole["noted"] + whole["left_out"] == whole["count"] == 4001
     assert 100 < whole["noted"] < 4001
-    assert len(requests(lines)) == whole["noted"]
-    assert summary(lines)["ops"]["write"]["count"] == 4001
+    assert len(list_slow_requests(lines)) == whole["noted"]
+    assert find_summary(lines)["ops"]["write"]["count"] == 4001
 
 
 def test_the_queue_is_not_the_device() -> None:
@@ -99,10 +103,12 @@ def test_the_queue_is_not_the_device() -> None:
     issuing process, not to the task that dispatches it."""
     job = Fio("randread", 101, iodepth=4)
     one_at_a_time = NullBlk(irqmode=Irq.TIMER, completion_nsec=DELAY_NS, submit_queues=1, hw_queue_depth=1)
-    with null_blk(one_at_a_time) as disk:
-        put(SYS_BLOCK / disk / "queue/scheduler", "mq-deadline")
-        lines = run(disk, "--slow", f"{DELAY_NS // 2_000_000}ms", command=job.argv(f"/dev/{disk}"))
-    listed = requests(lines)
+    with create_null_blk(one_at_a_time) as disk:
+        write_attribute(SYS_BLOCK / disk / "queue/scheduler", "mq-deadline")
+        lines = watch_command(
+            disk, "--slow", f"{DELAY_NS // 2_000_000}ms", command=job.build_argv(f"/dev/{disk}")
+        )
+    listed = list_slow_requests(lines)
     assert len(listed) == 101
     waited = sorted(one["queue_ns"] for one in listed)
     # The scheduler accepts two at a time: one waits while the other is in the device.
@@ -114,13 +120,15 @@ def test_write_back_is_nobodys_worker() -> None:
     disk_of_memory = NullBlk(
         size=64, memory_backed=1, irqmode=Irq.TIMER, completion_nsec=DELAY_NS, submit_queues=1
     )
-    with null_blk(disk_of_memory) as disk, eager_write_back():
+    with create_null_blk(disk_of_memory) as disk, hasten_write_back():
         descriptor = os.open(f"/dev/{disk}", os.O_WRONLY)
         try:
-            with watching("--dev", disk, "--waf", "0", "--slow", "1ms", "0.5") as watcher:
+            with start_watch("--dev", disk, "--waf", "0", "--slow", "1ms", "0.5") as watcher:
                 os.write(descriptor, b"x" * (1 << 20))
-                watcher.wait("write-back", lambda line: bool(line.get("slow") and line["slow"]["count"]))
-                watcher.end()
+                watcher.wait_for_line(
+                    "write-back", lambda line: bool(line.get("slow") and line["slow"]["count"])
+                )
+                watcher.interrupt_opwatch()
         finally:
             os.close(descriptor)
     written = [
@@ -133,17 +141,17 @@ def test_write_back_is_nobodys_worker() -> None:
 
 def test_a_process_has_its_control_group() -> None:
     if not (CGROUPS / "cgroup.controllers").exists():
-        mounted("cgroup2", CGROUPS)
+        ensure_mounted("cgroup2", CGROUPS)
     group = CGROUPS / "opw-slow"
     group.mkdir()
-    with null_blk(SLOW_DISK) as disk:
+    with create_null_blk(SLOW_DISK) as disk:
         script = (
             f"echo $$ > {group}/cgroup.procs; exec dd if=/dev/{disk} of=/dev/null bs=4k count=13 iflag=direct"
         )
-        lines = run(disk, "--slow", "1ms", command=["sh", "-c", script])
+        lines = watch_command(disk, "--slow", "1ms", command=["sh", "-c", script])
     number = group.stat().st_ino
     group.rmdir()
-    listed = requests(lines)
+    listed = list_slow_requests(lines)
     assert len(listed) == 13
     assert {(one["name"], one["cgroup"], one["cgroup_number"]) for one in listed} == {
         ("dd", "/opw-slow", number)
@@ -153,8 +161,10 @@ def test_a_process_has_its_control_group() -> None:
 def test_a_recording_shows_the_same(tmp_path: Path) -> None:
     kept = tmp_path / "run.opw"
     job = Fio("randwrite", 53, iodepth=1, engine="psync")
-    with null_blk(SLOW_DISK) as disk:
-        lines = run(disk, "--slow", "1ms", "-o", str(kept), "0.5", command=job.argv(f"/dev/{disk}"))
-    again = call(sys.executable, "-m", "opwatch", "replay", "--json", str(kept))
+    with create_null_blk(SLOW_DISK) as disk:
+        lines = watch_command(
+            disk, "--slow", "1ms", "-o", str(kept), "0.5", command=job.build_argv(f"/dev/{disk}")
+        )
+    again = run_command(sys.executable, "-m", "opwatch", "replay", "--json", str(kept))
     assert [json.loads(line) for line in again.splitlines()] == lines
-    assert summary(lines)["slow"]["count"] == 53
+    assert find_summary(lines)["slow"]["count"] == 53

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.stacked import zram
-from tests.vm.guest.support.watcher import watching
+from tests.vm.guest.support.shell import run_command
+from tests.vm.guest.support.stacked import create_zram
+from tests.vm.guest.support.watcher import start_watch
 
 PAGES = 211
 
@@ -17,14 +17,14 @@ def has_page_calls() -> bool:
     return any(line.endswith(" bdev_read_page\n") for line in Path("/proc/kallsyms").open())
 
 
-def read_through_the_page_cache(disk: str) -> list[str]:
+def build_cached_read(disk: str) -> list[str]:
     return ["dd", f"if=/dev/{disk}", "of=/dev/null", "bs=4k", f"count={PAGES}", "status=none"]
 
 
 def test_pages_without_a_bio_are_not_known_or_counted() -> None:
-    with zram(64 << 20) as disk, watching("--dev", disk, "--waf", "0", "0.2") as watcher:
-        call(*read_through_the_page_cache(disk))
-        assert watcher.end() == 0
+    with create_zram(64 << 20) as disk, start_watch("--dev", disk, "--waf", "0", "0.2") as watcher:
+        run_command(*build_cached_read(disk))
+        assert watcher.interrupt_opwatch() == 0
         [summary] = [line for line in watcher.lines if line["type"] == "summary"]
     said = any("rw_page" in sentence for sentence in summary["lacks"])
     assert said is has_page_calls()
@@ -33,8 +33,8 @@ def test_pages_without_a_bio_are_not_known_or_counted() -> None:
 
 
 def test_lines_say_it_below_the_trust_line() -> None:
-    with zram(64 << 20) as disk:
+    with create_zram(64 << 20) as disk:
         argv = [sys.executable, "-m", "opwatch", "--dev", disk, "--waf", "0", "1", "--"]
-        argv += read_through_the_page_cache(disk)
+        argv += build_cached_read(disk)
         text = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     assert ("rw_page" in text) is has_page_calls()

@@ -9,20 +9,20 @@ from contextlib import closing
 import pytest
 
 from opwatch.host.device import Devices
-from opwatch.tools.backends import attach
+from opwatch.tools.backends import attach_tracer
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.abi import LATENCY
-from opwatch.trace.derive import derive
-from opwatch.trace.kernel_times import kernel_times
-from opwatch.trace.trust import trust
+from opwatch.trace.derive import derive_interval
+from opwatch.trace.kernel_times import derive_kernel_times
+from opwatch.trace.trust import account_losses
 from tests.kernel.support.load import BLOCK, reads
 from tests.kernel.support.watching import Watched
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.exact import assert_explained, observe_times, record
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.support.scsidebug import Opts, scsi_debug
-from tests.vm.guest.support.shell import put
-from tests.vm.guest.support.workload import Fio, fio
+from tests.vm.guest.support.exact import assert_explained, observe_times, record_rows
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.scsidebug import Opts, load_scsi_debug
+from tests.vm.guest.support.shell import write_attribute
+from tests.vm.guest.support.workload import Fio, run_fio
 
 TIERS = ("full",)
 CPUS = 2
@@ -31,7 +31,7 @@ READS = Fio("randread", 211, iodepth=1)
 TIMEOUT_NS = 10**9
 # Delay completions: since 6.9 a completion in the submitting task uses the time cached in its plug, which is
 # earlier than the issue.
-LATER = {"ndelay": 200_000}
+DELAYED = {"ndelay": 200_000}
 
 
 def check_times(watched: Watched) -> None:
@@ -46,27 +46,27 @@ def check_times(watched: Watched) -> None:
 
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
 def test_timed_out_requests_take_as_long_as_the_timeout(scheduler: str) -> None:
-    with scsi_debug(**LATER) as scsi:
-        put(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
-        put(sysfs.SYS_BLOCK / scsi.name / "device/timeout", 1)
-        with scsi.trouble(Opts.IGNORE_COMMAND, every_nth=50):
-            watched = observe_times(scsi.name, lambda: fio(scsi.name, READS))
+    with load_scsi_debug(**DELAYED) as scsi:
+        write_attribute(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
+        write_attribute(sysfs.SYS_BLOCK / scsi.name / "device/timeout", 1)
+        with scsi.inject_faults(Opts.IGNORE_COMMAND, every_nth=50):
+            watched = observe_times(scsi.name, lambda: run_fio(scsi.name, READS))
     assert_explained(f"scsi_debug timeout {scheduler}", watched)
     read = watched.interval.ops["read"]
     assert (read.count, read.bytes, watched.trust.issued) == (211, 211 * BLOCK, 211)
     assert read.latency.max is not None
     assert read.latency.max > TIMEOUT_NS
-    slots = read.latency.histogram.counts[LATENCY.slot(TIMEOUT_NS) :]
+    slots = read.latency.histogram.slot_counts[LATENCY.find_slot(TIMEOUT_NS) :]
     assert sum(slots) >= 4
     check_times(watched)
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
 def test_requeued_requests_wait_since_their_first_issue(scheduler: str) -> None:
-    with scsi_debug(**LATER) as scsi:
-        put(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
-        with scsi.trouble(Opts.HOST_BUSY, every_nth=7):
-            watched = observe_times(scsi.name, lambda: fio(scsi.name, READS))
+    with load_scsi_debug(**DELAYED) as scsi:
+        write_attribute(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
+        with scsi.inject_faults(Opts.HOST_BUSY, every_nth=7):
+            watched = observe_times(scsi.name, lambda: run_fio(scsi.name, READS))
     assert_explained(f"scsi_debug requeue {scheduler}", watched)
     assert watched.trust.requeued > 10
     assert watched.trust.issued == watched.trust.completed == 211
@@ -74,20 +74,23 @@ def test_requeued_requests_wait_since_their_first_issue(scheduler: str) -> None:
 
 
 def test_a_partly_completed_request_is_one_of_its_whole_size() -> None:
-    with scsi_debug(**LATER) as scsi, scsi.trouble(Opts.SHORT_TRANSFER, every_nth=5):
-        watched = observe_times(scsi.name, lambda: fio(scsi.name, READS))
+    with load_scsi_debug(**DELAYED) as scsi, scsi.inject_faults(Opts.SHORT_TRANSFER, every_nth=5):
+        watched = observe_times(scsi.name, lambda: run_fio(scsi.name, READS))
     assert_explained("scsi_debug in parts", watched)
     read = watched.interval.ops["read"]
     assert watched.trust.partial > 10
     assert (read.count, read.bytes, watched.trust.issued) == (211, 211 * BLOCK, 211)
     assert read.sizes.total == 211
-    assert read.size_p50() == BLOCK
+    assert read.median_size() == BLOCK
     check_times(watched)
 
 
 def test_a_request_that_does_not_complete_is_in_flight_all_the_time() -> None:
     stuck = NullBlk(irqmode=Irq.TIMER, completion_nsec=4 * TIMEOUT_NS)
-    with null_blk(stuck) as disk, closing(attach("libbpf", choose_leaves(Devices(), [disk])[0])) as tracer:
+    with (
+        create_null_blk(stuck) as disk,
+        closing(attach_tracer("libbpf", choose_leaves(Devices(), [disk])[0])) as tracer,
+    ):
         [begin] = tracer.read()
         reader = threading.Thread(target=reads, args=(f"/dev/{disk}", 1))
         reader.start()
@@ -97,10 +100,12 @@ def test_a_request_that_does_not_complete_is_in_flight_all_the_time() -> None:
         [now] = tracer.read()
         reader.join()
     watched = Watched(
-        derive(begin.sample, now.sample), trust(begin, now, 0), kernel_times(begin.after, now.after)
+        derive_interval(begin.sample, now.sample),
+        account_losses(begin, now, 0),
+        derive_kernel_times(begin.after, now.after),
     )
     before, after = then.sample.ops["read"], now.sample.ops["read"]
     assert (before.in_flight, after.in_flight, after.completed) == (1, 1, 0)
     assert watched.trust.in_flight == 1
     assert after.in_flight_ns - before.in_flight_ns == now.sample.end_ns - then.sample.end_ns
-    record("null_blk, not completed", watched)
+    record_rows("null_blk, not completed", watched)

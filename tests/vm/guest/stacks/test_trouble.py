@@ -11,26 +11,26 @@ import pytest
 from opwatch.collectors.block import blk
 from tests.kernel.support.load import reads
 from tests.vm.guest.support import removal, stacked, sysfs
-from tests.vm.guest.support.between import observe_between
-from tests.vm.guest.support.exact import assert_explained, observe, run_and_check
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.support.scsidebug import BAD_SECTORS, Opts, scsi_debug
-from tests.vm.guest.support.shell import put
-from tests.vm.guest.support.workload import Fio, fio
+from tests.vm.guest.support.exact import assert_explained, observe_disks, run_and_check
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.reading_checks import observe_readings
+from tests.vm.guest.support.scsidebug import BAD_SECTORS, Opts, load_scsi_debug
+from tests.vm.guest.support.shell import write_attribute
+from tests.vm.guest.support.workload import Fio, run_fio
 
 DEVICES = ("nvme", "virtio-blk")
 TIERS = ("full",)
 CPUS = 2
 TIMEOUT_S = 1800
 # Minimum number of times that a CPU goes offline and online while requests are in flight.
-CHANGES = 3
+MIN_CHANGES = 3
 READS = Fio("read", 1009, iodepth=4)
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
 def test_requeues(scheduler: str) -> None:
-    with scsi_debug() as scsi, scsi.trouble(Opts.HOST_BUSY, every_nth=7):
-        put(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
+    with load_scsi_debug() as scsi, scsi.inject_faults(Opts.HOST_BUSY, every_nth=7):
+        write_attribute(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
         _, watched = run_and_check(f"scsi_debug busy {scheduler}", scsi.name, READS)
     assert watched.trust.requeued > 50
     assert watched.trust.issued == watched.trust.completed
@@ -38,8 +38,8 @@ def test_requeues(scheduler: str) -> None:
 
 def test_one_set_of_tags_for_all_queues() -> None:
     """host_max_queue gives scsi_debug a host_tagset: many queues with one set of tags."""
-    with scsi_debug(submit_queues=2, host_max_queue=64) as scsi:
-        assert sysfs.hardware_queues(scsi.name) == 2
+    with load_scsi_debug(submit_queues=2, host_max_queue=64) as scsi:
+        assert sysfs.count_hardware_queues(scsi.name) == 2
         _, watched = run_and_check(
             "scsi_debug shared tags", scsi.name, Fio("randrw", 4001, jobs=2, iodepth=48)
         )
@@ -47,60 +47,62 @@ def test_one_set_of_tags_for_all_queues() -> None:
 
 
 def test_tags_beyond_the_array_go_to_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blk, "MOST_STAMPS", 8)
-    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
+    monkeypatch.setattr(blk, "MAX_STAMPS", 8)
+    with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
         run_and_check("null_blk by hash", disk, Fio("randrw", 20_011, jobs=2, iodepth=32))
 
 
 def test_partial_completions() -> None:
-    with scsi_debug() as scsi, scsi.trouble(Opts.SHORT_TRANSFER, every_nth=5):
+    with load_scsi_debug() as scsi, scsi.inject_faults(Opts.SHORT_TRANSFER, every_nth=5):
         _, watched = run_and_check("scsi_debug short transfer", scsi.name, READS)
     assert watched.trust.partial > 50
-    assert watched.counts()["read"][1] == 1009 * 4096
+    assert watched.count_by_op()["read"][1] == 1009 * 4096
 
 
 def test_medium_errors_by_status() -> None:
     first = BAD_SECTORS.start * 512 // 4096 * 4096
     job = Fio("read", 5, iodepth=1, extra=(f"--offset={first}",), goes_on=True)
-    with scsi_debug() as scsi:
-        [watched] = observe([scsi.name], lambda: _read_bad(scsi.name, job, scsi.trouble(Opts.MEDIUM_ERROR)))
+    with load_scsi_debug() as scsi:
+        [watched] = observe_disks(
+            [scsi.name], lambda: _assert_two_errors(scsi.name, job, scsi.inject_faults(Opts.MEDIUM_ERROR))
+        )
     read = watched.interval.ops["read"]
     assert read.statuses.get("medium", 0) >= 2
     assert read.errors == sum(read.statuses.values())
     assert_explained("scsi_debug medium error", watched)
 
 
-def _read_bad(name: str, job: Fio, trouble: object) -> None:
+def _assert_two_errors(name: str, job: Fio, trouble: object) -> None:
     with trouble:  # type: ignore[attr-defined]
-        assert fio(name, job).errors == 2
+        assert run_fio(name, job).errors == 2
 
 
 def test_a_failing_path_of_dm_is_seen_at_the_leaf() -> None:
     """dm-flakey fails bios before a request exists, so the disk below sees no request."""
     with (
-        null_blk(NullBlk(size=64, memory_backed=1)) as below,
-        stacked.flakey(below, up_s=0, down_s=60) as top,
+        create_null_blk(NullBlk(size=64, memory_backed=1)) as below,
+        stacked.create_flakey(below, up_s=0, down_s=60) as top,
     ):
         job = Fio("write", 17, iodepth=1, goes_on=True)
-        [watched] = observe([top.name], lambda: _all_fail(top.name, job))
-    assert "write" not in watched.counts()
+        [watched] = observe_disks([top.name], lambda: _assert_all_fail(top.name, job))
+    assert "write" not in watched.count_by_op()
     assert_explained("dm-flakey below", watched)
 
 
-def _all_fail(name: str, job: Fio) -> None:
-    assert fio(name, job).errors == 17
+def _assert_all_fail(name: str, job: Fio) -> None:
+    assert run_fio(name, job).errors == 17
 
 
 @pytest.mark.parametrize(("device", "serial"), [("nvme-plain", "opw-nvme"), ("virtio-blk", "opw-virtio-blk")])
 def test_a_disk_unplugged_under_load(device: str, serial: str) -> None:
     disk = sysfs.disk(serial)
-    argv = Fio("randread", 1 << 30, iodepth=4).argv(f"/dev/{disk}")
+    argv = Fio("randread", 1 << 30, iodepth=4).build_argv(f"/dev/{disk}")
     command = ["python3", "-m", "opwatch", "--dev", disk, "-q", "0.2", "--", *argv]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        before = sysfs.stat(disk).reads
-        sysfs.wait_for("reads", lambda: sysfs.stat(disk).reads > before + 100)
+        before = sysfs.read_stat(disk).reads
+        sysfs.wait_for("reads", lambda: sysfs.read_stat(disk).reads > before + 100)
         time.sleep(1)
-        removal.unplug(device, disk)
+        removal.unplug_device(device, disk)
         out, err = running.communicate(timeout=300)
     assert running.returncode == 1
     assert f"{disk} has gone" in err
@@ -109,49 +111,49 @@ def test_a_disk_unplugged_under_load(device: str, serial: str) -> None:
 
 
 def test_a_processor_taken_offline() -> None:
-    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
+    with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
 
-        def workload() -> None:
-            argv = Fio("randread", 40_009, jobs=2).argv(f"/dev/{disk}")
+        def run_workload() -> None:
+            argv = Fio("randread", 40_009, jobs=2).build_argv(f"/dev/{disk}")
             with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
                 time.sleep(0.5)
-                with removal.cpu_offline(1):
+                with removal.take_cpu_offline(1):
                     time.sleep(0.5)
                 assert running.wait(300) == 0
 
-        [watched] = observe([disk], workload)
-    assert watched.counts()["read"][1] == 2 * 40_009 * 4096
+        [watched] = observe_disks([disk], run_workload)
+    assert watched.count_by_op()["read"][1] == 2 * 40_009 * 4096
     assert_explained("null_blk, a CPU offline", watched)
 
 
 def test_processors_that_come_and_go() -> None:
     """Rows and lanes are per CPU; a request may complete on a different CPU than it started on."""
-    with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
+    with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
 
-        def workload() -> None:
-            argv = Fio("randrw", 60_013, jobs=2).argv(f"/dev/{disk}")
+        def run_workload() -> None:
+            argv = Fio("randrw", 60_013, jobs=2).build_argv(f"/dev/{disk}")
             with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
                 changes = 0
                 while running.poll() is None:
                     time.sleep(0.3)
-                    with removal.cpu_offline(1):
+                    with removal.take_cpu_offline(1):
                         time.sleep(0.3)
                     changes += 1
                 assert running.returncode == 0
                 # The last change may come after the workload's end, and a slow machine has time for few.
-                assert changes > CHANGES
+                assert changes > MIN_CHANGES
 
-        [(watched, between)] = observe_between([disk], workload)
-    counts = watched.counts()
+        [(watched, between)] = observe_readings([disk], run_workload)
+    counts = watched.count_by_op()
     assert counts["read"][1] + counts["write"][1] == 2 * 60_013 * 4096
-    assert between.readings > CHANGES
+    assert between.readings > MIN_CHANGES
     assert_explained("null_blk, a CPU that comes and goes", watched, between)
 
 
 def test_statistics_of_the_kernel_are_off() -> None:
-    with null_blk(NullBlk()) as disk:
-        put(Path(f"/sys/block/{disk}/queue/iostats"), 0)
-        [watched] = observe([disk], lambda: reads(f"/dev/{disk}", 23))
-    assert watched.counts()["read"] == (23, 23 * 4096)
+    with create_null_blk(NullBlk()) as disk:
+        write_attribute(Path(f"/sys/block/{disk}/queue/iostats"), 0)
+        [watched] = observe_disks([disk], lambda: reads(f"/dev/{disk}", 23))
+    assert watched.count_by_op()["read"] == (23, 23 * 4096)
     assert watched.trust.no_drift is not None
     assert watched.trust.no_drift.startswith("statistics are off")

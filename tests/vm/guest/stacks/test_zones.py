@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.support.load import aligned, discards, opened, reads, writes
+from tests.kernel.support.load import allocate_aligned, discards, open_direct, reads, writes
 from tests.vm.guest.support import stacked, sysfs
-from tests.vm.guest.support.events import block_events
-from tests.vm.guest.support.exact import assert_explained, observe
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.events import trace_block_events
+from tests.vm.guest.support.exact import assert_explained, observe_disks
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.shell import run_command
 from tests.vm.guest.support.zones import ZONE_BYTES, manage_zones
 from tests.vm.requirements import need_module
 
@@ -30,31 +30,31 @@ TIMEOUT_S = 900
 def test_what_is_done_to_zones_counts_as_the_kernel_counts_it() -> None:
     """opwatch counts reset, open, close and finish as "other", the kernel counts them as writes."""
     zoned = NullBlk(size=64, memory_backed=1, zoned=1, irqmode=Irq.TIMER)
-    with null_blk(zoned) as disk:
+    with create_null_blk(zoned) as disk:
         node = f"/dev/{disk}"
 
-        def workload() -> None:
+        def run_workload() -> None:
             manage_zones(node, 5)
             reads(node, 3)
 
-        [watched] = observe([disk], workload)
-    assert watched.counts()["write"] == (35, 35 * 4096)
-    assert watched.counts()["other"] == (20, 0)
+        [watched] = observe_disks([disk], run_workload)
+    assert watched.count_by_op()["write"] == (35, 35 * 4096)
+    assert watched.count_by_op()["other"] == (20, 0)
     assert_explained("null_blk zones", watched)
 
 
 def test_a_status_has_its_name_on_every_kernel() -> None:
     """Too many active zones is status 15 on newer kernels and 16 on older ones, where 15 meant offline."""
     zoned = NullBlk(size=64, memory_backed=1, zoned=1, zone_max_active=2)
-    with null_blk(zoned) as disk, opened(f"/dev/{disk}") as descriptor:
+    with create_null_blk(zoned) as disk, open_direct(f"/dev/{disk}") as descriptor:
 
-        def workload() -> None:
+        def run_workload() -> None:
             for zone in range(2):
-                assert os.pwritev(descriptor, [aligned(4096)], zone * ZONE_BYTES) == 4096
+                assert os.pwritev(descriptor, [allocate_aligned(4096)], zone * ZONE_BYTES) == 4096
             with pytest.raises(OSError, match=os.strerror(errno.EOVERFLOW)):
-                os.pwritev(descriptor, [aligned(4096)], 2 * ZONE_BYTES)
+                os.pwritev(descriptor, [allocate_aligned(4096)], 2 * ZONE_BYTES)
 
-        [watched] = observe([disk], workload)
+        [watched] = observe_disks([disk], run_workload)
     assert watched.interval.ops["write"].statuses == {"zone resource": 1}
     assert_explained("null_blk active zones", watched)
 
@@ -63,13 +63,19 @@ def test_zone_appends_are_sequential() -> None:
     """Each append names the first sector of the zone, and the drive writes after the previous append."""
     zoned = NullBlk(size=1024, memory_backed=1, zoned=1, zone_size=16, irqmode=Irq.TIMER)
     cpus = os.sched_getaffinity(0)
-    with null_blk(zoned) as disk, mounted_btrfs(disk) as folder, block_events("block_rq_issue") as events:
+    with (
+        create_null_blk(zoned) as disk,
+        mount_btrfs(disk) as folder,
+        trace_block_events("block_rq_issue") as events,
+    ):
         os.sched_setaffinity(0, {min(cpus)})
         try:
-            [watched] = observe([disk], lambda: writes(str(folder / "file"), 17, size=16384, step=16384))
+            [watched] = observe_disks(
+                [disk], lambda: writes(str(folder / "file"), 17, size=16384, step=16384)
+            )
         finally:
             os.sched_setaffinity(0, cpus)
-        issued = events.issued(disk, 32)
+        issued = events.list_issued_sectors(disk, 32)
     write = watched.interval.ops["write"]
     assert len(issued) == 17
     assert len(set(issued)) == 1
@@ -78,31 +84,31 @@ def test_zone_appends_are_sequential() -> None:
 
 
 @contextlib.contextmanager
-def mounted_btrfs(disk: str) -> Iterator[Path]:
+def mount_btrfs(disk: str) -> Iterator[Path]:
     """Mount a quiet zoned btrfs: an empty file, and no writes unless a test makes them."""
     need_module("btrfs")
     folder = Path("/tmp/zoned")
     folder.mkdir()
-    call("mkfs.btrfs", "-q", "-O", "zoned", "-d", "single", "-m", "single", f"/dev/{disk}")
-    call("mount", "-o", "noatime,nodatasum,commit=3000", f"/dev/{disk}", str(folder))
+    run_command("mkfs.btrfs", "-q", "-O", "zoned", "-d", "single", "-m", "single", f"/dev/{disk}")
+    run_command("mount", "-o", "noatime,nodatasum,commit=3000", f"/dev/{disk}", str(folder))
     try:
         (folder / "file").touch()
         os.sync()
         yield folder
     finally:
-        call("umount", str(folder))
+        run_command("umount", str(folder))
 
 
 @pytest.mark.parametrize("driver", ["zram", "brd"])
 def test_a_driver_of_bios_is_strict(driver: str) -> None:
     """Operations not counted by the driver are reported as not kept; none is unexplained."""
-    with stacked.zram(64 << 20) if driver == "zram" else _brd() as disk:
+    with stacked.create_zram(64 << 20) if driver == "zram" else _RamDisk() as disk:
         program = (
             f"from tests.kernel.support.load import *; reads('/dev/{disk}', 101); writes('/dev/{disk}', 53)"
         )
         argv = ["python3", "-m", "opwatch", "--strict", "--json", "-q", "--dev", disk, "--"]
         done = subprocess.run([*argv, "python3", "-c", program], capture_output=True, text=True, check=False)
-        [watched] = observe([disk], lambda: reads(f"/dev/{disk}", 31))
+        [watched] = observe_disks([disk], lambda: reads(f"/dev/{disk}", 31))
     assert done.returncode == 0, done.stderr
     [summary] = map(json.loads, done.stdout.splitlines())
     assert summary["unexplained"] == []
@@ -110,7 +116,7 @@ def test_a_driver_of_bios_is_strict(driver: str) -> None:
     assert_explained(driver, watched)
 
 
-class _brd:
+class _RamDisk:
     """A RAM disk."""
 
     def __enter__(self) -> str:
@@ -119,11 +125,11 @@ class _brd:
         return "ram0"
 
     def __exit__(self, *_: object) -> None:
-        call("modprobe", "-r", "brd")
+        run_command("modprobe", "-r", "brd")
 
 
 def test_discards_of_a_driver_of_bios_end() -> None:
-    with stacked.zram(64 << 20) as disk:
-        [watched] = observe([disk], lambda: discards(f"/dev/{disk}", 3))
-    assert watched.counts()["discard"] == (3, 3 << 19)
+    with stacked.create_zram(64 << 20) as disk:
+        [watched] = observe_disks([disk], lambda: discards(f"/dev/{disk}", 3))
+    assert watched.count_by_op()["discard"] == (3, 3 << 19)
     assert_explained("zram discard", watched)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from opwatch.trim.audit.audit import Audit, Row, Verdict
 from tests.kernel.support import trims
-from tests.kernel.support.trims import audit, codes, row
+from tests.kernel.support.trims import audit_point, find_row, sum_reasons
 from tests.vm.guest.support import stacked, sysfs
-from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.shell import run_command
 from tests.vm.requirements import need_module, need_tool
 
 __all__ = [
@@ -20,18 +20,18 @@ __all__ = [
     "MKFS",
     "Audit",
     "Verdict",
-    "audit",
-    "audited",
-    "codes",
-    "filesystem",
-    "fragment",
-    "freed",
+    "audit_point",
+    "audit_new_filesystem",
+    "sum_reasons",
+    "mount_filesystem",
+    "fragment_free_space",
+    "count_freed_bytes",
     "full_loop",
-    "image",
-    "leaf",
-    "look_through",
-    "row",
-    "whole",
+    "find_image",
+    "find_leaf_row",
+    "load_free_space",
+    "find_row",
+    "check_lossless",
 ]
 MIB = 1 << 20
 
@@ -43,13 +43,13 @@ MKFS = trims.MKFS | {
 
 
 @contextlib.contextmanager
-def filesystem(node: str, kind: str, *options: str, make: bool = True) -> Iterator[Path]:
+def mount_filesystem(node: str, kind: str, *options: str, make: bool = True) -> Iterator[Path]:
     """Yield the mount point of a filesystem on a device (a name under /dev); `make` formats first."""
     need_module(kind)
     need_tool(MKFS[kind][0])
     if make:
         trims.run(*MKFS[kind], f"/dev/{node}")
-    with trims.folder(Path("/tmp")) as point:
+    with trims.create_folder(Path("/tmp")) as point:
         trims.run(
             "mount", "-t", kind, *(("-o", ",".join(options)) if options else ()), f"/dev/{node}", str(point)
         )
@@ -59,7 +59,7 @@ def filesystem(node: str, kind: str, *options: str, make: bool = True) -> Iterat
             trims.run("umount", str(point))
 
 
-def whole(result: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
+def check_lossless(result: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
     """Check that no layer lost anything, and return the bytes sent by the filesystem."""
     assert result.verdict is verdict, result.rows
     assert result.unexplained_bytes == 0
@@ -78,48 +78,48 @@ def whole(result: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
     return sent
 
 
-def image(loop: str) -> Path:
+def find_image(loop: str) -> Path:
     """Return the file behind a loop device."""
     return Path((sysfs.SYS_BLOCK / loop / "loop/backing_file").read_text().strip())
 
 
-def freed(loop: str) -> int:
+def count_freed_bytes(loop: str) -> int:
     """Return the unallocated bytes of the file behind a loop device."""
-    path = image(loop)
-    return path.stat().st_size - trims.allocated(path)
+    path = find_image(loop)
+    return path.stat().st_size - trims.count_allocated(path)
 
 
 def full_loop(size: int = 256 * MIB) -> contextlib.AbstractContextManager[str]:
     """Yield a loop device; `audited` later allocates all blocks of its file."""
-    return stacked.loop(size)
+    return stacked.create_loop(size)
 
 
-def audited(top: str, kind: str, *loops: str) -> Audit:
+def audit_new_filesystem(top: str, kind: str, *loops: str) -> Audit:
     """Audit a new filesystem after allocating all blocks of the files below it."""
-    with filesystem(top, kind) as point:
+    with mount_filesystem(top, kind) as point:
         os.sync()
         for loop in loops:
-            trims.fill_holes(image(loop))
-        return audit(point)
+            trims.fill_holes(find_image(loop))
+        return audit_point(point)
 
 
-def fragment(point: Path, sizes: Sequence[int], every: int = 2) -> None:
+def fragment_free_space(point: Path, sizes: Sequence[int], every: int = 2) -> None:
     """Create files of these sizes and delete every second or n-th, which leaves as many free extents."""
     files = [point / f"part{number}" for number in range(len(sizes))]
     for file, size in zip(files, sizes, strict=True):
         file.write_bytes(b"x" * size)
-    call("sync", "-f", str(point))
+    run_command("sync", "-f", str(point))
     for file in files[::every]:
         file.unlink()
-    call("sync", "-f", str(point))
+    run_command("sync", "-f", str(point))
 
 
-def leaf(result: Audit, device: str) -> Row:
+def find_leaf_row(result: Audit, device: str) -> Row:
     """Return the row with the bytes sent to a device."""
     [one] = [line for line in result.rows if line.device == device and line.layer != "granules"]
     return one
 
 
-def look_through(point: Path) -> None:
+def load_free_space(point: Path) -> None:
     """Make ext4 load its free space metadata without trimming, because no extent is as long as a group."""
     trims.run("fstrim", "-m", "128M", str(point))

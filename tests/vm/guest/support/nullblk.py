@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from tests.vm.guest.support.shell import mounted, put
+from tests.vm.guest.support.shell import ensure_mounted, write_attribute
 from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
 from tests.vm.requirements import need_module
 
@@ -52,27 +52,27 @@ class NullBlk:
 
 
 @contextlib.contextmanager
-def null_blk(config: NullBlk) -> Iterator[str]:
+def create_null_blk(config: NullBlk) -> Iterator[str]:
     """Yield the name of a device with these attributes."""
     need_module("configfs")
     need_module("null_blk", "nr_devices=0")
-    mounted("configfs", _CONFIGFS)
+    ensure_mounted("configfs", _CONFIGFS)
     folder = _CONFIGFS / "nullb" / f"opw{next(_serial)}"
     folder.mkdir()
     try:
         for name, value in asdict(config).items():
             # Kernels without polling (5.10) lack the attribute.
             if value or (folder / name).exists():
-                put(folder / name, int(value))
-        put(folder / "power", 1)
-        name = _name_of(folder)
+                write_attribute(folder / name, int(value))
+        write_attribute(folder / "power", 1)
+        name = _find_name(folder)
         yield name
-        put(folder / "power", 0)
+        write_attribute(folder / "power", 0)
     finally:
         folder.rmdir()
 
 
-def _name_of(folder: Path) -> str:
+def _find_name(folder: Path) -> str:
     """Return the disk's name: newer kernels use the folder's name, older kernels its index."""
     names = (folder.name, f"nullb{(folder / 'index').read_text().strip()}")
     wait_for(f"disk {names}", lambda: any((SYS_BLOCK / name).exists() for name in names))

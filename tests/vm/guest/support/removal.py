@@ -8,29 +8,29 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.vm.guest.support.shell import put
+from tests.vm.guest.support.shell import write_attribute
 from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
 
 
-def _monitor_port() -> Path:
+def _find_monitor_port() -> Path:
     for port in Path("/sys/class/virtio-ports").iterdir():
         if (port / "name").read_text().strip() == "opwatch.qmp":
             return Path("/dev") / port.name
     raise LookupError("the guest has no port to QEMU's monitor")
 
 
-def monitor(*commands: tuple[str, dict[str, object]]) -> list[object]:
+def run_monitor_commands(*commands: tuple[str, dict[str, object]]) -> list[object]:
     """Send commands to QEMU's monitor and return the answers. Allows one caller at a time."""
     answers = []
-    with _monitor_port().open("r+b", buffering=0) as port:
+    with _find_monitor_port().open("r+b", buffering=0) as port:
         for command, arguments in (("qmp_capabilities", {}), *commands):
             request = {"execute": command, "arguments": arguments}
             port.write(json.dumps(request).encode() + b"\n")
-            answers.append(_answer(port, command))
+            answers.append(_read_answer(port, command))
     return answers[1:]
 
 
-def _answer(port: io.RawIOBase, command: str) -> object:
+def _read_answer(port: io.RawIOBase, command: str) -> object:
     line = b""
     while True:
         byte = port.read(1) or b""
@@ -45,9 +45,9 @@ def _answer(port: io.RawIOBase, command: str) -> object:
             return answer.get("return")
 
 
-def unplug(device_id: str, disk: str, timeout_s: float = 180.0) -> None:
+def unplug_device(device_id: str, disk: str, timeout_s: float = 180.0) -> None:
     """Unplug an emulated device by its id in devices.toml; return when its disk has gone."""
-    monitor(("device_del", {"id": device_id}))
+    run_monitor_commands(("device_del", {"id": device_id}))
     wait_for(f"removal of {disk}", lambda: not (SYS_BLOCK / disk).exists(), timeout_s)
 
 
@@ -57,20 +57,20 @@ def remove_from_pci(disk: str) -> None:
     slots = [p for p in path.parents if (p / "remove").exists() and (p / "vendor").exists()]
     if not slots:
         raise LookupError(f"{disk} hangs on no PCI device")
-    put(slots[0] / "remove", 1)
+    write_attribute(slots[0] / "remove", 1)
 
 
 def delete_scsi(disk: str) -> None:
     """Delete a SCSI disk."""
-    put(SYS_BLOCK / disk / "device/delete", 1)
+    write_attribute(SYS_BLOCK / disk / "device/delete", 1)
 
 
 @contextlib.contextmanager
-def cpu_offline(cpu: int) -> Iterator[None]:
+def take_cpu_offline(cpu: int) -> Iterator[None]:
     """Take a CPU offline for the duration."""
     online = Path(f"/sys/devices/system/cpu/cpu{cpu}/online")
-    put(online, 0)
+    write_attribute(online, 0)
     try:
         yield
     finally:
-        put(online, 1)
+        write_attribute(online, 1)

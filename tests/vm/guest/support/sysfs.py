@@ -21,37 +21,37 @@ def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = 180.0) -> 
         time.sleep(0.05)
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(errors="replace").strip(" \n\0")
     except OSError:
         return ""
 
 
-def serial(name: str) -> str | None:
+def read_serial(name: str) -> str | None:
     """Return a disk's serial number from the driver's location, or None without a serial number."""
     folder = SYS_BLOCK / name
     for path in (folder / "serial", folder / "device/serial"):
-        if _read(path):
-            return _read(path)
+        if _read_text(path):
+            return _read_text(path)
     page = folder / "device/vpd_pg80"
     if page.exists():
         return page.read_bytes()[4:].decode(errors="replace").strip(" \0") or None
     for parent in folder.resolve().parents:
         if (parent / "idVendor").exists():
-            return _read(parent / "serial") or None
+            return _read_text(parent / "serial") or None
     # A multipath node has the serial number of the subsystem's controllers.
     for controller in sorted((folder / "device").glob("nvme[0-9]*/serial")):
-        return _read(controller)
+        return _read_text(controller)
     return None
 
 
-def hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     """Return True for the path devices behind a multipath node."""
-    return _read(SYS_BLOCK / name / "hidden") == "1"
+    return _read_text(SYS_BLOCK / name / "hidden") == "1"
 
 
-def paths(name: str) -> list[str]:
+def list_paths(name: str) -> list[str]:
     """Return the devices with the disk's requests: a multipath node's paths, or the disk itself."""
     match = re.fullmatch(r"nvme(\d+)n(\d+)", name)
     if not match:
@@ -61,31 +61,31 @@ def paths(name: str) -> list[str]:
     return names or [name]
 
 
-def disks(serial_number: str) -> list[str]:
+def find_disks(serial_number: str) -> list[str]:
     """Return the visible whole disks with this serial number."""
     names = [path.name for path in sorted(SYS_BLOCK.iterdir())]
-    return [name for name in names if not hidden(name) and serial(name) == serial_number]
+    return [name for name in names if not is_hidden(name) and read_serial(name) == serial_number]
 
 
 def disk(serial_number: str) -> str:
     """Return the only disk with this serial number."""
-    names = disks(serial_number)
+    names = find_disks(serial_number)
     if len(names) != 1:
         raise LookupError(f"serial {serial_number!r} belongs to {names or 'no disk'}")
     return names[0]
 
 
-def attribute(name: str, path: str) -> str:
+def read_attribute(name: str, path: str) -> str:
     """Return a disk's attribute, such as "queue/discard_max_bytes"; a missing attribute is an error."""
     return (SYS_BLOCK / name / path).read_text().strip()
 
 
-def number(name: str, path: str) -> int:
+def read_number(name: str, path: str) -> int:
     """Return an attribute as a number."""
-    return int(attribute(name, path))
+    return int(read_attribute(name, path))
 
 
-def hardware_queues(name: str) -> int:
+def count_hardware_queues(name: str) -> int:
     """Return the number of hardware queues of a disk."""
     return len(list((SYS_BLOCK / name / "mq").iterdir()))
 
@@ -132,6 +132,6 @@ def parse_stat(text: str) -> DiskStat:
     )
 
 
-def stat(name: str) -> DiskStat:
+def read_stat(name: str) -> DiskStat:
     """Return a disk's current counters."""
     return parse_stat((SYS_BLOCK / name / "stat").read_text())

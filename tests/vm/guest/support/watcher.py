@@ -30,7 +30,7 @@ class Watcher:
         self.words = ""
         self._readers = [
             threading.Thread(target=self._read_lines, daemon=True),
-            threading.Thread(target=self._read_words, daemon=True),
+            threading.Thread(target=self._read_messages, daemon=True),
         ]
         for reader in self._readers:
             reader.start()
@@ -40,12 +40,12 @@ class Watcher:
         for line in self._process.stdout:
             self.lines.append(json.loads(line))
 
-    def _read_words(self) -> None:
+    def _read_messages(self) -> None:
         assert self._process.stderr
         for line in self._process.stderr:
             self.words += line
 
-    def wait(self, what: str, is_it: Callable[[Document], bool]) -> Document:
+    def wait_for_line(self, what: str, is_it: Callable[[Document], bool]) -> Document:
         """Wait for the first line that matches, and return it."""
         wait_for(
             f"{what} (it said {self.words!r})",
@@ -55,9 +55,9 @@ class Watcher:
         assert line, f"{what}: it ended before that, and said {self.words!r}"
         return line
 
-    def wait_event(self, kind: str, device: str) -> Document:
+    def wait_for_event(self, kind: str, device: str) -> Document:
         """Wait for the event that a disk came or left."""
-        return self.wait(
+        return self.wait_for_line(
             f"{device} {kind}",
             lambda line: line["type"] == "event" and (line["event"], line["device"]) == (kind, device),
         )
@@ -65,7 +65,7 @@ class Watcher:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def end(self) -> int:
+    def interrupt_opwatch(self) -> int:
         """Interrupt opwatch and return its exit status."""
         if self.is_running():
             self._process.send_signal(signal.SIGINT)
@@ -74,22 +74,22 @@ class Watcher:
             reader.join(30)
         return status
 
-    def summaries(self) -> dict[str, Document]:
+    def read_summaries(self) -> dict[str, Document]:
         """Return the summaries by disk; the last one if a disk came twice."""
         return {line["device"]: line for line in self.lines if line["type"] == "summary"}
 
-    def kill(self) -> None:
+    def kill_opwatch(self) -> None:
         if self.is_running():
             self._process.kill()
             self._process.wait()
 
 
 @contextlib.contextmanager
-def watching(*arguments: str) -> Iterator[Watcher]:
+def start_watch(*arguments: str) -> Iterator[Watcher]:
     """Yield an opwatch after the first interval, when it is attached."""
     watcher = Watcher(*arguments)
     try:
-        watcher.wait("its first line", lambda line: line["type"] == "interval")
+        watcher.wait_for_line("its first line", lambda line: line["type"] == "interval")
         yield watcher
     finally:
-        watcher.kill()
+        watcher.kill_opwatch()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.vm.guest.support.shell import call, put
+from tests.vm.guest.support.shell import run_command, write_attribute
 from tests.vm.requirements import need_tool
 
 
@@ -44,12 +44,12 @@ class Fio:
     goes_on: bool = False
     extra: tuple[str, ...] = ()
 
-    def _errors(self) -> list[str]:
+    def _format_error_options(self) -> list[str]:
         # By default fio continues after EIO only; a medium error is ENODATA, a path's error is ENOLINK.
         codes = ":".join(str(c) for c in (errno.EIO, errno.ENODATA, errno.ENOLINK, errno.ETIMEDOUT))
         return ["--continue_on_error=all", f"--ignore_error={codes},{codes}"]
 
-    def argv(self, device: str) -> list[str]:
+    def build_argv(self, device: str) -> list[str]:
         """Return fio's command line for a device (a path)."""
         return [
             *("fio", "--name=opw", f"--filename={device}", f"--rw={self.rw}", "--direct=1"),
@@ -62,7 +62,7 @@ class Fio:
                 "--output-format=json",
                 "--randrepeat=1",
             ),
-            *("--invalidate=0", *self.extra, *(self._errors() if self.goes_on else [])),
+            *("--invalidate=0", *self.extra, *(self._format_error_options() if self.goes_on else [])),
         ]
 
 
@@ -70,27 +70,27 @@ def parse_counts(text: str) -> FioCounts:
     """Return the totals of all jobs in fio's JSON."""
     jobs = json.loads(text[text.index("{") :])["jobs"]
 
-    def total(op: str, field: str) -> int:
+    def sum_field(op: str, field: str) -> int:
         return sum(int(job[op][field]) for job in jobs)
 
     return FioCounts(
-        reads=total("read", "total_ios"),
-        read_bytes=total("read", "io_bytes"),
-        writes=total("write", "total_ios"),
-        write_bytes=total("write", "io_bytes"),
-        trims=total("trim", "total_ios"),
-        trim_bytes=total("trim", "io_bytes"),
+        reads=sum_field("read", "total_ios"),
+        read_bytes=sum_field("read", "io_bytes"),
+        writes=sum_field("write", "total_ios"),
+        write_bytes=sum_field("write", "io_bytes"),
+        trims=sum_field("trim", "total_ios"),
+        trim_bytes=sum_field("trim", "io_bytes"),
         errors=sum(int(job.get("total_err", 0)) for job in jobs),
     )
 
 
-def fio(device: str, job: Fio, timeout_s: float = 600.0) -> FioCounts:
+def run_fio(device: str, job: Fio, timeout_s: float = 600.0) -> FioCounts:
     """Run the job on a device (a name under /dev) and return fio's counts.
 
     Failed requests appear in the counts; only a fio that could not start raises an error.
     """
     need_tool("fio")
-    argv = job.argv(f"/dev/{device}")
+    argv = job.build_argv(f"/dev/{device}")
     done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
     if "{" not in done.stdout:
         raise RuntimeError(f"fio ended with {done.returncode}: {done.stderr.strip()}")
@@ -100,27 +100,27 @@ def fio(device: str, job: Fio, timeout_s: float = 600.0) -> FioCounts:
     return counts
 
 
-def discard(device: str, offset_bytes: int, length_bytes: int) -> None:
+def discard_range(device: str, offset_bytes: int, length_bytes: int) -> None:
     """Discard a range of a device (a name under /dev)."""
-    call("blkdiscard", "-f", "-o", str(offset_bytes), "-l", str(length_bytes), f"/dev/{device}")
+    run_command("blkdiscard", "-f", "-o", str(offset_bytes), "-l", str(length_bytes), f"/dev/{device}")
 
 
-def flush(device: str) -> None:
+def flush_cache(device: str) -> None:
     """Flush a device's cache, like fsync."""
-    call("sync", f"/dev/{device}")
+    run_command("sync", f"/dev/{device}")
 
 
 @contextlib.contextmanager
-def eager_write_back() -> Iterator[None]:
+def hasten_write_back() -> Iterator[None]:
     """Make the kernel write dirty pages soon, without any process asking for it."""
     knobs = {
         Path("/proc/sys/vm") / name: 10 for name in ("dirty_writeback_centisecs", "dirty_expire_centisecs")
     }
     before = {knob: knob.read_text().strip() for knob in knobs}
     for knob, value in knobs.items():
-        put(knob, value)
+        write_attribute(knob, value)
     try:
         yield
     finally:
         for knob, text in before.items():
-            put(knob, text)
+            write_attribute(knob, text)

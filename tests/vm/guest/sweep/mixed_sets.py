@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.vm.guest.support.audits import filesystem
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.support.stacked import linear, md
+from tests.vm.guest.support.audits import mount_filesystem
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.stacked import create_linear, create_md
 from tests.vm.requirements import need_tool
 
 DRIVE = NullBlk(
@@ -20,18 +20,21 @@ DRIVE = NullBlk(
 
 
 @contextlib.contextmanager
-def mounted_sets() -> Iterator[dict[str, str]]:
+def mount_sets() -> Iterator[dict[str, str]]:
     """Yield a mount point for each configuration."""
     with contextlib.ExitStack() as stack:
-        drives = [stack.enter_context(null_blk(DRIVE)) for _ in range(11)]
+        drives = [stack.enter_context(create_null_blk(DRIVE)) for _ in range(11)]
         devices = {
             "single": drives[0],
-            "raid1": stack.enter_context(md(1, drives[1:3])),
-            "raid10": stack.enter_context(md(10, drives[3:7])),
-            "raid5": stack.enter_context(md(5, drives[7:10])),
-            "dm": stack.enter_context(linear(drives[10])).name,
+            "raid1": stack.enter_context(create_md(1, drives[1:3])),
+            "raid10": stack.enter_context(create_md(10, drives[3:7])),
+            "raid5": stack.enter_context(create_md(5, drives[7:10])),
+            "dm": stack.enter_context(create_linear(drives[10])).name,
         }
-        yield {name: str(stack.enter_context(filesystem(device, "ext4"))) for name, device in devices.items()}
+        yield {
+            name: str(stack.enter_context(mount_filesystem(device, "ext4")))
+            for name, device in devices.items()
+        }
 
 
 def run_mixed_io(points: Mapping[str, str], run_s: int) -> dict[str, Any]:
@@ -52,5 +55,5 @@ def run_mixed_io(points: Mapping[str, str], run_s: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with mounted_sets() as mount_points:
+    with mount_sets() as mount_points:
         print(json.dumps(run_mixed_io(mount_points, int(sys.argv[1]))))

@@ -13,7 +13,7 @@ import pytest
 from opwatch.collectors.sweep.namespace import require_namespaces
 from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
-from opwatch.sweep.journal.file import again, journals
+from opwatch.sweep.journal.file import list_journals, reopen_sweep_journal
 from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 
@@ -26,30 +26,30 @@ _LEVELS = ("--op", "32M,24M", "--settle", "0", "--fill", "1", "--rounds", "5", "
 _NOT_PROVEN, _UNSUPPORTED = 6, 5
 
 
-def opwatch(verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+def run_opwatch(verb: str, *words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "opwatch", "sweep", verb, "--allow-virtual", *words]
     return subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False)
 
 
-def consent(serial: str, folder: Path) -> tuple[str, ...]:
+def make_consent(serial: str, folder: Path) -> tuple[str, ...]:
     return ("--destroy", "--confirm", serial, "--journals", str(folder), "-q")
 
 
 def test_each_level_begins_with_a_format(tmp_path: Path) -> None:
     need_tool("nvme")
     disk = sysfs.disk("opw-sweep")
-    before = sysfs.stat(disk)
-    words = ("--dev", disk, "--purge", "format", "--json", *consent("opw-sweep", tmp_path), *_LEVELS)
-    done = opwatch("run", *words)
+    before = sysfs.read_stat(disk)
+    words = ("--dev", disk, "--purge", "format", "--json", *make_consent("opw-sweep", tmp_path), *_LEVELS)
+    done = run_opwatch("run", *words)
     assert done.returncode == _NOT_PROVEN, done.stderr
     assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [5, 5]
     # The only discard comes at the end, because each level started with a format.
-    assert (sysfs.stat(disk) - before).discard_bytes == SIZE
-    [name] = journals(tmp_path)
-    journal, state = again(tmp_path, name)
+    assert (sysfs.read_stat(disk) - before).discard_bytes == SIZE
+    [name] = list_journals(tmp_path)
+    journal, state = reopen_sweep_journal(tmp_path, name)
     journal.close()
     assert (state.request.purge, state.is_ended) == ("format", True)
-    assert sysfs.number(disk, "size") * 512 == SIZE
+    assert sysfs.read_number(disk, "size") * 512 == SIZE
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_what_is_not_done_is_said_by_the_plan_and_refused(
     serial: str, words: tuple[str, ...], why: str, tmp_path: Path
 ) -> None:
     disk = sysfs.disk(serial)
-    before = sysfs.stat(disk)
-    planned = opwatch("plan", "--dev", disk, "--json", *words)
+    before = sysfs.read_stat(disk)
+    planned = run_opwatch("plan", "--dev", disk, "--json", *words)
     assert planned.returncode == 0, planned.stderr
     document: dict[str, Any] = json.loads(planned.stdout)
     assert [why in refusal["what"] for refusal in document["refusals"]] == [True]
-    done = opwatch("run", "--dev", disk, *words, *consent(serial, tmp_path), *_LEVELS)
+    done = run_opwatch("run", "--dev", disk, *words, *make_consent(serial, tmp_path), *_LEVELS)
     assert done.returncode == _UNSUPPORTED
     assert why in done.stderr
-    assert journals(tmp_path) == []
-    changed = sysfs.stat(disk) - before
+    assert list_journals(tmp_path) == []
+    changed = sysfs.read_stat(disk) - before
     assert (changed.write_bytes, changed.discard_bytes) == (0, 0)
 
 
@@ -94,4 +94,4 @@ def test_a_drive_that_says_so_may_know_neither_create_nor_delete() -> None:
     assert device
     with pytest.raises(Unsupported, match=r"it answers 001h \(invalid opcode\), not 115h"):
         require_namespaces(Devices(), device)
-    assert sysfs.number(device.name, "size") * 512 == SIZE
+    assert sysfs.read_number(device.name, "size") * 512 == SIZE

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from opwatch.collectors.guard.looking import sharers
+from opwatch.collectors.guard.disk_facts import find_sharers
 from opwatch.host.device import Devices
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.scsidebug import scsi_debug
-from tests.vm.guest.support.shell import call, mounted, put
+from tests.vm.guest.support.scsidebug import load_scsi_debug
+from tests.vm.guest.support.shell import ensure_mounted, run_command, write_attribute
 from tests.vm.requirements import need_module, need_tool
 
 DEVICES = ("ahci", "virtio-scsi")
@@ -22,27 +22,27 @@ _KEY = 0x123ABC
 _METADATA = Path("/var/target/pr")
 
 
-def others_of(name: str) -> list[str]:
+def list_sharers(name: str) -> list[str]:
     devices = Devices()
     disk = devices.by_name(name)
     assert disk
-    return list(sharers(devices, disk))
+    return list(find_sharers(devices, disk))
 
 
 @contextlib.contextmanager
-def target_disk() -> Iterator[str]:
+def create_target_disk() -> Iterator[str]:
     """Yield a 64 MiB RAM disk behind a local LIO target."""
     for module in ("sd_mod", "target_core_mod", "tcm_loop"):
         need_module(module)
-    mounted("configfs", CONFIG)
+    ensure_mounted("configfs", CONFIG)
     _METADATA.mkdir(parents=True, exist_ok=True)
     before = {path.name for path in Path("/sys/block").iterdir()}
     store, port = CONFIG / "target" / _DISK, CONFIG / "target" / _PORT / "tpgt_1"
     store.mkdir(parents=True)
-    put(store / "control", "rd_pages=16384")
-    put(store / "enable", 1)
+    write_attribute(store / "control", "rd_pages=16384")
+    write_attribute(store / "enable", 1)
     port.mkdir(parents=True)
-    put(port / "nexus", "naa.6001405000000002")
+    write_attribute(port / "nexus", "naa.6001405000000002")
     (port / "lun/lun_0").mkdir()
     (port / "lun/lun_0/disk").symlink_to(store)
     try:
@@ -59,24 +59,24 @@ def target_disk() -> Iterator[str]:
 
 def test_a_key_that_another_host_may_have_is_seen_and_so_is_who_holds_it() -> None:
     persist = need_tool("sg_persist")
-    with target_disk() as name:
-        assert others_of(name) == []
-        call(persist, "--out", "--register", f"--param-sark={_KEY:x}", f"/dev/{name}")
-        [keys] = others_of(name)
+    with create_target_disk() as name:
+        assert list_sharers(name) == []
+        run_command(persist, "--out", "--register", f"--param-sark={_KEY:x}", f"/dev/{name}")
+        [keys] = list_sharers(name)
         assert keys.startswith("1 keys of persistent reservations are registered with it (123ABCh)")
-        call(persist, "--out", "--reserve", f"--param-rk={_KEY:x}", "--prout-type=5", f"/dev/{name}")
-        holder, _ = others_of(name)
+        run_command(persist, "--out", "--reserve", f"--param-rk={_KEY:x}", "--prout-type=5", f"/dev/{name}")
+        holder, _ = list_sharers(name)
         assert holder == (
             f"a persistent reservation is held on it (write exclusive, registrants only, key {_KEY:016X}h)"
         )
-        call(persist, "--out", "--release", f"--param-rk={_KEY:x}", "--prout-type=5", f"/dev/{name}")
-        call(persist, "--out", "--register", f"--param-rk={_KEY:x}", "--param-sark=0", f"/dev/{name}")
-        assert others_of(name) == []
+        run_command(persist, "--out", "--release", f"--param-rk={_KEY:x}", "--prout-type=5", f"/dev/{name}")
+        run_command(persist, "--out", "--register", f"--param-rk={_KEY:x}", "--param-sark=0", f"/dev/{name}")
+        assert list_sharers(name) == []
 
 
 def test_disks_that_know_no_reservations_are_nobody_elses() -> None:
     """libata answers for one disk and QEMU for the other, as disks without the command do."""
     for serial in ("opw-ahci", "opw-virtio-scsi"):
-        assert others_of(sysfs.disk(serial)) == []
-    with scsi_debug() as disk:
-        assert others_of(disk.name) == []
+        assert list_sharers(sysfs.disk(serial)) == []
+    with load_scsi_debug() as disk:
+        assert list_sharers(disk.name) == []

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.sweep.journal.file import again, journals
+from opwatch.sweep.journal.file import list_journals, reopen_sweep_journal
 from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 
@@ -28,14 +28,14 @@ _LEVELS = ("--op", "0,28%", "--settle", "0", "--fill", "1", "--round", "100%", "
 _NOT_PROVEN = 6
 
 
-def words(verb: str, serial: str, folder: Path, *more: str) -> list[str]:
+def make_arguments(verb: str, serial: str, folder: Path, *more: str) -> list[str]:
     need_tool("fio")
     consent = ("--destroy", "--confirm", serial, "--allow-virtual", "--journals", str(folder), "-q")
     return [sys.executable, "-m", "opwatch", "sweep", verb, *consent, *more]
 
 
-def sweep(verb: str, serial: str, folder: Path, *more: str) -> dict[str, Any]:
-    argv = words(verb, serial, folder, "--json", *more)
+def run_sweep(verb: str, serial: str, folder: Path, *more: str) -> dict[str, Any]:
+    argv = make_arguments(verb, serial, folder, "--json", *more)
     done = subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode in (0, _NOT_PROVEN), done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
@@ -55,9 +55,9 @@ def require_free(serial: str) -> None:
 
 def test_a_drive_that_counts_is_said_not_to_amplify(tmp_path: Path) -> None:
     disk = sysfs.disk(COUNTING)
-    before = sysfs.stat(disk)
-    document = sweep("run", COUNTING, tmp_path, "--dev", disk, "--refresh", "0", *_LEVELS)
-    grown = sysfs.stat(disk) - before
+    before = sysfs.read_stat(disk)
+    document = run_sweep("run", COUNTING, tmp_path, "--dev", disk, "--refresh", "0", *_LEVELS)
+    grown = sysfs.read_stat(disk) - before
     require_free(COUNTING)
     assert [level["label"] for level in document["levels"]] == ["0 %", "28 %"]
     for level in document["levels"]:
@@ -79,7 +79,7 @@ def test_a_drive_that_counts_is_said_not_to_amplify(tmp_path: Path) -> None:
 
 
 def test_of_a_drive_that_counts_nothing_no_figure_is_invented(tmp_path: Path) -> None:
-    document = sweep("run", SILENT, tmp_path, "--dev", sysfs.disk(SILENT), *_LEVELS)
+    document = run_sweep("run", SILENT, tmp_path, "--dev", sysfs.disk(SILENT), *_LEVELS)
     for level in document["levels"]:
         assert level["figures"]["waf"] is None
         assert level["figures"]["missing"]["waf"]
@@ -91,7 +91,7 @@ def test_of_a_drive_that_counts_nothing_no_figure_is_invented(tmp_path: Path) ->
 
 def test_killed_at_any_moment_it_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
     disk = sysfs.disk(COUNTING)
-    argv = words("run", COUNTING, tmp_path, "--dev", disk, "--refresh", "0", *_LEVELS)
+    argv = make_arguments("run", COUNTING, tmp_path, "--dev", disk, "--refresh", "0", *_LEVELS)
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while not any(path.stat().st_size for path in tmp_path.glob("*.journal")):
             time.sleep(0.1)
@@ -101,11 +101,11 @@ def test_killed_at_any_moment_it_leaves_nothing_and_goes_on(tmp_path: Path) -> N
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     require_free(COUNTING)
-    [name] = journals(tmp_path)
-    journal, state = again(tmp_path, name)
+    [name] = list_journals(tmp_path)
+    journal, state = reopen_sweep_journal(tmp_path, name)
     journal.close()
     assert not state.is_ended
-    document = sweep("resume", COUNTING, tmp_path, name)
+    document = run_sweep("resume", COUNTING, tmp_path, name)
     require_free(COUNTING)
     assert document["is_ended"] is True
     assert [len(level["rounds"]) for level in document["levels"]] == [6, 6]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.vm.guest.target.host import connected
+from tests.vm.guest.target.host import connect_target
 from tests.vm.requirements import need_tool
 
 DEVICES = ()
@@ -14,8 +14,8 @@ TIMEOUT_S = 900
 
 
 def test_what_is_written_is_read_and_what_is_discarded_is_zeroes(tmp_path: Path) -> None:
-    with connected(tmp_path / "target") as target:
-        [disk] = target.disks()
+    with connect_target(tmp_path / "target") as target:
+        [disk] = target.list_disks()
         node = f"/dev/{disk}"
         data = bytes(range(256)) * 2048
         with Path(node).open("r+b") as file:

@@ -15,7 +15,7 @@ from tests.vm.guest.target.statuses import INVALID_FIELD, INVALID_NAMESPACE, Sta
 BLOCK = 512
 SERIAL, MODEL = "OPWNSM0001", "opwatch namespace target"
 CONTROLLER = 1
-MOST_NAMESPACES = 4
+MAX_NAMESPACES = 4
 NO_CAPACITY, NO_IDENTIFIER, IS_ATTACHED, NOT_ATTACHED = 0x115, 0x116, 0x118, 0x11A
 
 
@@ -51,21 +51,21 @@ class TargetDrive:
 
     def __post_init__(self) -> None:
         self.sanitizing = TargetSanitize(
-            self.orders, self.lock, lambda: [one.file for one in self.namespaces.values()], self.note
+            self.orders, self.lock, lambda: [one.file for one in self.namespaces.values()], self.log_action
         )
 
     @property
-    def free(self) -> int:
+    def free_bytes(self) -> int:
         """Bytes that belong to no namespace."""
         return self.capacity - sum(one.capacity * BLOCK for one in self.namespaces.values())
 
-    def create(self, size: int, capacity: int, lba_format: int, sharing: int = 0) -> int:
-        self._obey("create")
+    def create_namespace(self, size: int, capacity: int, lba_format: int, sharing: int = 0) -> int:
+        self._follow_orders("create")
         if not size or size != capacity or lba_format:
             raise Status(INVALID_FIELD)
-        if capacity * BLOCK > self.free:
+        if capacity * BLOCK > self.free_bytes:
             raise Status(NO_CAPACITY)
-        free = [number for number in range(1, MOST_NAMESPACES + 1) if number not in self.namespaces]
+        free = [number for number in range(1, MAX_NAMESPACES + 1) if number not in self.namespaces]
         if not free:
             raise Status(NO_IDENTIFIER)
         self.made += 1
@@ -73,36 +73,36 @@ class TargetDrive:
         os.ftruncate(file, size * BLOCK)
         new = TargetNamespace(size, capacity, lba_format, self.made, file, sharing=sharing)
         self.namespaces[free[0]] = new
-        self._note("create", free[0], size)
+        self._log_blocks("create", free[0], size)
         return free[0]
 
-    def delete(self, number: int) -> None:
-        self._obey("delete")
-        gone = self.namespace(number)
+    def delete_namespace(self, number: int) -> None:
+        self._follow_orders("delete")
+        gone = self.find_namespace(number)
         os.close(gone.file)
         del self.namespaces[number]
         if gone.is_attached:
             self.changed.add(number)
-        self._note("delete", number, gone.size)
+        self._log_blocks("delete", number, gone.size)
 
-    def attach(self, number: int, *, attached: bool) -> None:
-        self._obey("attach" if attached else "detach")
-        one = self.namespace(number)
+    def set_attached(self, number: int, *, attached: bool) -> None:
+        self._follow_orders("attach" if attached else "detach")
+        one = self.find_namespace(number)
         if one.is_attached == attached:
             raise Status(IS_ATTACHED if attached else NOT_ATTACHED)
         one.is_attached = attached
         self.changed.add(number)
-        self._note("attach" if attached else "detach", number, one.size)
+        self._log_blocks("attach" if attached else "detach", number, one.size)
 
-    def namespace(self, number: int, *, is_active: bool = False) -> TargetNamespace:
+    def find_namespace(self, number: int, *, is_active: bool = False) -> TargetNamespace:
         one = self.namespaces.get(number)
         if one is None or (is_active and not one.is_attached):
             raise Status(INVALID_NAMESPACE)
         return one
 
-    def _obey(self, what: str) -> None:
+    def _follow_orders(self, what: str) -> None:
         """Wait while the orders hold this command, and fail if ordered."""
-        self.sanitizing.require_none()
+        self.sanitizing.require_no_sanitize()
         while True:
             orders = json.loads(self.orders.read_text())
             if what not in orders["hold"]:
@@ -116,10 +116,10 @@ class TargetDrive:
             if status:
                 raise Status(status)
 
-    def _note(self, what: str, number: int, size: int) -> None:
-        self.note(what, number, size * BLOCK)
+    def _log_blocks(self, what: str, number: int, size: int) -> None:
+        self.log_action(what, number, size * BLOCK)
 
-    def note(self, what: str, number: int, n_bytes: int) -> None:
-        line = {"what": what, "namespace": number, "bytes": n_bytes, "free": self.free}
+    def log_action(self, what: str, number: int, n_bytes: int) -> None:
+        line = {"what": what, "namespace": number, "bytes": n_bytes, "free": self.free_bytes}
         with self.log.open("a") as log:
             log.write(json.dumps(line) + "\n")

@@ -26,21 +26,21 @@ class ConnectedTarget:
 
     folder: Path
 
-    def controller(self) -> str:
+    def find_controller(self) -> str:
         [name] = [
             path.parent.name for path in _CLASS.glob("nvme*/serial") if path.read_text().strip() == SERIAL
         ]
         return name
 
-    def disks(self) -> list[str]:
-        return sysfs.disks(SERIAL)
+    def list_disks(self) -> list[str]:
+        return sysfs.find_disks(SERIAL)
 
-    def log(self) -> list[tuple[str, int]]:
+    def read_log(self) -> list[tuple[str, int]]:
         """Return (command, bytes of the namespace) in order."""
         lines = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
         return [(line["what"], line["bytes"]) for line in lines]
 
-    def order(
+    def write_orders(
         self,
         *,
         fail: dict[str, list[int]] | None = None,
@@ -55,32 +55,32 @@ class ConnectedTarget:
         for path in self.folder.glob("orders.*"):
             path.unlink()
 
-    def wait_for_held(self, what: str) -> None:
+    def wait_until_on_hold(self, what: str) -> None:
         sysfs.wait_for(f"a {what}", (self.folder / f"orders.{what}").exists)
 
 
 @contextlib.contextmanager
-def connected(folder: Path, *, controllers: int = 1, sharing: int = 0) -> Iterator[ConnectedTarget]:
+def connect_target(folder: Path, *, controllers: int = 1, sharing: int = 0) -> Iterator[ConnectedTarget]:
     """Yield the connected target with one namespace."""
     need_module("nvme-tcp")
     folder.mkdir()
     target = ConnectedTarget(folder)
-    target.order()
+    target.write_orders()
     argv = [sys.executable, "-m", "tests.vm.guest.target.serve", str(folder), str(controllers), str(sharing)]
     with subprocess.Popen(argv) as server:
         try:
             sysfs.wait_for("the target", (folder / "port").exists)
             words = f"nqn={NQN},transport=tcp,traddr=127.0.0.1,trsvcid={(folder / 'port').read_text()}"
-            _write("/dev/nvme-fabrics", f"{words},nr_io_queues=2,keep_alive_tmo=120,ctrl_loss_tmo=0")
-            sysfs.wait_for("the target's disk", lambda: len(target.disks()) == 1)
+            _write_text("/dev/nvme-fabrics", f"{words},nr_io_queues=2,keep_alive_tmo=120,ctrl_loss_tmo=0")
+            sysfs.wait_for("the target's disk", lambda: len(target.list_disks()) == 1)
             yield target
             (folder / "orders").write_text(json.dumps({"fail": {}, "hold": []}))
-            _write(str(_CLASS / target.controller() / "delete_controller"), "1")
+            _write_text(str(_CLASS / target.find_controller() / "delete_controller"), "1")
         finally:
             server.kill()
 
 
-def _write(path: str, text: str) -> None:
+def _write_text(path: str, text: str) -> None:
     descriptor = os.open(path, os.O_RDWR if path.startswith("/dev") else os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())

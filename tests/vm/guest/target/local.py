@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 
-from opwatch.collectors.guard import looking
+from opwatch.collectors.guard import disk_facts
 from opwatch.tools.cli import main
 
 if __name__ == "__main__":
-    others = tuple(name for name in looking._NETWORKS if name != "nvme-tcp")
-    vars(looking)["_NETWORKS"] = others
+    others = tuple(name for name in disk_facts._NETWORKS if name != "nvme-tcp")
+    vars(disk_facts)["_NETWORKS"] = others
     sys.exit(main())

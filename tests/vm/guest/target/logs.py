@@ -13,10 +13,10 @@ _ADMIN = {0x02: 1, 0x06: 1, 0x09: 1, 0x0A: 1, 0x0C: 1, 0x0D: 1 | 1 << 3, 0x15: 1
 _IO = {0x00: 1, 0x01: 3, 0x02: 1, 0x08: 3, 0x09: 3}
 
 
-def log_page(drive: TargetDrive, number: int) -> bytes:
+def build_log_page(drive: TargetDrive, number: int) -> bytes:
     """Return the whole page of a log identifier."""
     if number == 0x02:
-        return _smart(drive)
+        return _build_smart_page(drive)
     if number == 0x04:
         changed, drive.changed = sorted(drive.changed), set()
         return b"".join(one.to_bytes(4, "little") for one in changed).ljust(4096, b"\0")
@@ -24,25 +24,25 @@ def log_page(drive: TargetDrive, number: int) -> bytes:
         page = Page()
         for begin, known in ((0, _ADMIN), (1024, _IO)):
             for opcode, effects in known.items():
-                page.put(begin + 4 * opcode, 4, effects)
+                page.set_number(begin + 4 * opcode, 4, effects)
         return bytes(page.bytes)
     if number == 0x81:
-        return drive.sanitizing.page()
+        return drive.sanitizing.encode_page()
     if number == 0xC0:
         page = Page(512)
-        page.put(0, 16, drive.written)
-        page.put(16, 16, drive.read)
-        page.put(494, 2, 3)
+        page.set_number(0, 16, drive.written)
+        page.set_number(16, 16, drive.read)
+        page.set_number(494, 2, 3)
         page.bytes[496:512] = _GUID
         return bytes(page.bytes)
     raise Status(INVALID_FIELD)
 
 
-def _smart(drive: TargetDrive) -> bytes:
+def _build_smart_page(drive: TargetDrive) -> bytes:
     page = Page(512)
-    page.put(1, 2, 273 + 30)
-    page.put(3, 1, 100)
-    page.put(4, 1, 10)
-    page.put(32, 16, -(-drive.read // _UNIT))
-    page.put(48, 16, -(-drive.written // _UNIT))
+    page.set_number(1, 2, 273 + 30)
+    page.set_number(3, 1, 100)
+    page.set_number(4, 1, 10)
+    page.set_number(32, 16, -(-drive.read // _UNIT))
+    page.set_number(48, 16, -(-drive.written // _UNIT))
     return bytes(page.bytes)

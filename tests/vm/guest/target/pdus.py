@@ -14,9 +14,9 @@ _DATA = struct.Struct("<HHIII")
 _INITIALIZE = struct.Struct("<HBBI112x")
 _LAST = 1 << 2
 # Do Not Retry: set for every refused command.
-_NOT_AGAIN = 1 << 14
+_DO_NOT_RETRY = 1 << 14
 # Maximum data that the host may send in one PDU.
-MOST_DATA = 1 << 20
+MAX_DATA = 1 << 20
 
 
 class Pdu(IntEnum):
@@ -44,7 +44,7 @@ class NvmeCommand:
     data: bytes
 
 
-def received(connection: socket.socket, length: int) -> bytes:
+def receive_bytes(connection: socket.socket, length: int) -> bytes:
     """Return this many bytes; raise EOFError if the other side has closed."""
     parts = bytearray()
     while len(parts) < length:
@@ -55,15 +55,15 @@ def received(connection: socket.socket, length: int) -> bytes:
     return bytes(parts)
 
 
-def next_pdu(connection: socket.socket) -> tuple[int, bytes, bytes]:
+def receive_pdu(connection: socket.socket) -> tuple[int, bytes, bytes]:
     """Return (type, the rest of the header, the data)."""
-    kind, _, header_length, data_offset, length = HEADER.unpack(received(connection, HEADER.size))
-    body = received(connection, length - HEADER.size)
+    kind, _, header_length, data_offset, length = HEADER.unpack(receive_bytes(connection, HEADER.size))
+    body = receive_bytes(connection, length - HEADER.size)
     begin = (data_offset or header_length) - HEADER.size
     return kind, body[: header_length - HEADER.size], body[begin:] if data_offset else b""
 
 
-def command_of(body: bytes, data: bytes) -> NvmeCommand:
+def parse_command(body: bytes, data: bytes) -> NvmeCommand:
     opcode, _, tag, namespace, _, length, kind, *fields = _COMMAND.unpack(body)
     return NvmeCommand(
         opcode=opcode,
@@ -78,27 +78,27 @@ def command_of(body: bytes, data: bytes) -> NvmeCommand:
     )
 
 
-def initialized() -> bytes:
-    return HEADER.pack(Pdu.INITIALIZED, 0, 128, 0, 128) + _INITIALIZE.pack(0, 0, 0, MOST_DATA)
+def encode_initialized() -> bytes:
+    return HEADER.pack(Pdu.INITIALIZED, 0, 128, 0, 128) + _INITIALIZE.pack(0, 0, 0, MAX_DATA)
 
 
-def completion(tag: int, queue: int, status: int = 0, result: int = 0) -> bytes:
-    field = status | _NOT_AGAIN if status else 0
+def encode_completion(tag: int, queue: int, status: int = 0, result: int = 0) -> bytes:
+    field = status | _DO_NOT_RETRY if status else 0
     entry = _COMPLETION.pack(result, 0, queue, tag, field << 1)
     return HEADER.pack(Pdu.RESPONSE, 0, 24, 0, 24) + entry
 
 
-def data_to_host(tag: int, data: bytes) -> bytes:
+def encode_data(tag: int, data: bytes) -> bytes:
     header = HEADER.pack(Pdu.TO_HOST, _LAST, 24, 24, 24 + len(data))
     return header + _DATA.pack(tag, 0, 0, len(data), 0) + data
 
 
-def ready_for(tag: int, length: int) -> bytes:
+def encode_ready(tag: int, length: int) -> bytes:
     """Return a request to the host for all data of a write."""
     return HEADER.pack(Pdu.READY, 0, 24, 0, 24) + _DATA.pack(tag, 1, 0, length, 0)
 
 
-def place_of_data(body: bytes) -> tuple[int, int]:
+def parse_data_header(body: bytes) -> tuple[int, int]:
     """Return (command tag, data offset) of a PDU with data from the host."""
     tag, _, offset, _, _ = _DATA.unpack(body)
     return tag, offset

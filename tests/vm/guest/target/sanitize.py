@@ -21,7 +21,7 @@ from tests.vm.guest.target.statuses import (
 
 CRYPTO, BLOCK, OVERWRITE = 1, 2, 4
 # Capability bit (SANICAP) that each kind (SANACT) requires.
-_NEEDS = {2: BLOCK, 3: OVERWRITE, 4: CRYPTO}
+_REQUIRED_BITS = {2: BLOCK, 3: OVERWRITE, 4: CRYPTO}
 _NEVER, _DONE, _UNDER_WAY, _FAILED = 0, 1, 2, 3
 _NO_DEALLOCATE = 1 << 9
 # linux/falloc.h: punch a hole, and keep the size.
@@ -52,35 +52,35 @@ class TargetSanitize:
         self._orders, self._lock, self._files, self._note = orders, lock, files, note
         self._state, self._order, self._begun = _NEVER, 0, 0.0
 
-    def orders(self) -> SanitizeOrders:
+    def read_orders(self) -> SanitizeOrders:
         return SanitizeOrders(**json.loads(self._orders.read_text()).get("sanitize", {}))
 
-    def begin(self, order: int) -> None:
+    def start_sanitize(self, order: int) -> None:
         """Start a sanitize from the command's dword 10."""
         with self._lock:
-            self._settle()
-            orders = self.orders()
+            self._finish_if_due()
+            orders = self.read_orders()
             if not orders.offers:
                 raise Status(INVALID_OPCODE)
             if self._state == _UNDER_WAY:
                 raise Status(SANITIZE_UNDER_WAY)
-            if not orders.offers & _NEEDS.get(order & 7, 0) or order & _NO_DEALLOCATE:
+            if not orders.offers & _REQUIRED_BITS.get(order & 7, 0) or order & _NO_DEALLOCATE:
                 raise Status(INVALID_FIELD)
             self._state, self._order, self._begun = _UNDER_WAY, order, time.monotonic()
-            self._note("sanitize", order & 7, self._allocated())
+            self._note("sanitize", order & 7, self._count_allocated_bytes())
 
-    def require_none(self) -> None:
+    def require_no_sanitize(self) -> None:
         """Raise Status while reads, writes and changes are refused."""
         with self._lock:
-            self._settle()
+            self._finish_if_due()
             if self._state in (_UNDER_WAY, _FAILED):
                 raise Status(SANITIZE_UNDER_WAY if self._state == _UNDER_WAY else SANITIZE_FAILED)
 
-    def page(self) -> bytes:
+    def encode_page(self) -> bytes:
         """Return the Sanitize Status log page."""
         with self._lock:
-            self._settle()
-            orders = self.orders()
+            self._finish_if_due()
+            orders = self.read_orders()
             if not orders.offers:
                 raise Status(INVALID_FIELD)
             page, ratio = bytearray(512), 65535
@@ -93,10 +93,10 @@ class TargetSanitize:
             page[12:16] = max(round(orders.seconds), 1).to_bytes(4, "little")
             return bytes(page)
 
-    def _settle(self) -> None:
+    def _finish_if_due(self) -> None:
         if self._state != _UNDER_WAY:
             return
-        orders = self.orders()
+        orders = self.read_orders()
         if time.monotonic() - self._begun < orders.seconds:
             return
         self._state = _FAILED if orders.fails else _DONE
@@ -105,8 +105,8 @@ class TargetSanitize:
                 length = ctypes.c_longlong(os.fstat(file).st_size)
                 if _LIBC.fallocate(file, _PUNCH, ctypes.c_longlong(0), length):
                     raise OSError(ctypes.get_errno(), "fallocate")
-        self._note("failed" if orders.fails else "sanitized", self._order & 7, self._allocated())
+        self._note("failed" if orders.fails else "sanitized", self._order & 7, self._count_allocated_bytes())
 
-    def _allocated(self) -> int:
+    def _count_allocated_bytes(self) -> int:
         """Return the allocated bytes of all namespaces."""
         return sum(os.fstat(file).st_blocks * 512 for file in self._files())

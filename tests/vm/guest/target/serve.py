@@ -22,7 +22,7 @@ def main() -> None:
     sharing = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     drive = TargetDrive(CAPACITY, folder / "log", folder / "orders", controllers)
     blocks = FIRST // BLOCK
-    drive.attach(drive.create(blocks, blocks, 0, sharing), attached=True)
+    drive.set_attached(drive.create_namespace(blocks, blocks, 0, sharing), attached=True)
     drive.changed.clear()
     served = [TargetController(drive)]
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.scsidebug import scsi_debug
-from tests.vm.guest.support.shell import call, put
-from tests.vm.guest.support.trims import MIB, check, mounted, trim
+from tests.vm.guest.support.scsidebug import load_scsi_debug
+from tests.vm.guest.support.shell import run_command, write_attribute
+from tests.vm.guest.support.trims import MIB, mount_with_files, run_check, run_fstrim
 
 # Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
@@ -41,12 +41,15 @@ DISKS = {
 def test_what_is_foretold_is_what_arrives(serial: str) -> None:
     disk = sysfs.disk(serial)
     outlook, codes = DISKS[serial]
-    with mounted("ext4", disk) as point:
-        forecast = check(point)
+    with mount_with_files("ext4", disk) as point:
+        forecast = run_check(point)
         # The ends of extents are rounded off where the unit is larger than a block.
         wanted = "part" if forecast.rounded_bytes else outlook
-        assert (forecast.outlook, forecast.codes - {"device-rounds", "below-minimum"}) == (wanted, codes)
-        done = trim(point, disk)
+        assert (forecast.outlook, forecast.reason_codes - {"device-rounds", "below-minimum"}) == (
+            wanted,
+            codes,
+        )
+        done = run_fstrim(point, disk)
         assert done.refused is (forecast.document["accepted"] is False)
         if outlook == "nothing":
             assert (forecast.status, forecast.expected_bytes, done.arrived) == (32, 0, (0,))
@@ -56,7 +59,9 @@ def test_what_is_foretold_is_what_arrives(serial: str) -> None:
 
 
 def test_drivers_tell_their_facts() -> None:
-    facts = {serial: check("--dev", disk).facts(disk) for serial in DISKS if (disk := sysfs.disk(serial))}
+    facts = {
+        serial: run_check("--dev", disk).find_facts(disk) for serial in DISKS if (disk := sysfs.disk(serial))
+    }
     assert facts["opw-virtio-blk"]["virtio_discard"] is True
     assert facts["opw-virtio-nodisc"]["virtio_discard"] is False
     assert facts["opw-virtio-scsi"]["provisioning_mode"] in ("unmap", "writesame_16")
@@ -72,10 +77,10 @@ def test_drivers_tell_their_facts() -> None:
 
 
 def test_a_scsi_disk_that_is_fully_provisioned() -> None:
-    with scsi_debug(lbpu=0, lbpws=0, lbpws10=0) as scsi, mounted("ext4", scsi.name) as point:
-        forecast = check(point)
-        assert (forecast.status, forecast.outlook, forecast.codes) == (32, "nothing", {"scsi-full"})
-        done = trim(point, scsi.name)
+    with load_scsi_debug(lbpu=0, lbpws=0, lbpws10=0) as scsi, mount_with_files("ext4", scsi.name) as point:
+        forecast = run_check(point)
+        assert (forecast.status, forecast.outlook, forecast.reason_codes) == (32, "nothing", {"scsi-full"})
+        done = run_fstrim(point, scsi.name)
         assert (done.refused, done.arrived) == (True, (0,))
 
 
@@ -83,55 +88,55 @@ def test_a_scsi_disk_that_is_fully_provisioned() -> None:
 def test_the_commands_of_a_scsi_disk(mode: str) -> None:
     knows = {"unmap": "lbpu", "writesame_16": "lbpws", "writesame_10": "lbpws10"}
     parameters = {name: int(knows[mode] == name) for name in knows.values()}
-    with scsi_debug(**parameters) as scsi, mounted("ext4", scsi.name) as point:
-        forecast = check(point)
-        assert forecast.facts(scsi.name)["provisioning_mode"] == mode
+    with load_scsi_debug(**parameters) as scsi, mount_with_files("ext4", scsi.name) as point:
+        forecast = run_check(point)
+        assert forecast.find_facts(scsi.name)["provisioning_mode"] == mode
         assert (forecast.status, forecast.outlook) == (0, "reaches")
-        assert trim(point, scsi.name).arrived == (forecast.sent_bytes,)
+        assert run_fstrim(point, scsi.name).arrived == (forecast.sent_bytes,)
 
 
 def test_whole_granules_are_what_a_disk_unmaps() -> None:
     """Granules of 1 MiB: the drive leaves the ends of each range allocated, and the prediction says so."""
-    with scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
-        scsi.fill()
-        with mounted("ext4", scsi.name) as point:
-            forecast = check(point)
-            assert (forecast.status, forecast.outlook, "device-rounds" in forecast.codes) == (
+    with load_scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
+        scsi.write_start()
+        with mount_with_files("ext4", scsi.name) as point:
+            forecast = run_check(point)
+            assert (forecast.status, forecast.outlook, "device-rounds" in forecast.reason_codes) == (
                 64,
                 "part",
                 True,
             )
             assert forecast.document["dry_run"][0]["granule_bytes"] == MIB
-            before = scsi.mapped_blocks()
-            done = trim(point, scsi.name)
+            before = scsi.count_mapped_blocks()
+            done = run_fstrim(point, scsi.name)
             assert done.arrived == (forecast.sent_bytes,)
             # The map counts granules.
-            assert (before - scsi.mapped_blocks()) * MIB == forecast.expected_bytes
+            assert (before - scsi.count_mapped_blocks()) * MIB == forecast.expected_bytes
 
 
 def test_a_misaligned_partition_loses_the_ends() -> None:
-    with scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
-        call("sfdisk", "-q", f"/dev/{scsi.name}", stdin="label: dos\nstart=63, size=120000, type=83\n")
+    with load_scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
+        run_command("sfdisk", "-q", f"/dev/{scsi.name}", stdin="label: dos\nstart=63, size=120000, type=83\n")
         sysfs.wait_for("the partition", lambda: (Path("/sys/class/block") / f"{scsi.name}1").exists())
-        call("dd", "if=/dev/zero", f"of=/dev/{scsi.name}1", "bs=512", "oflag=direct", "count=120000")
-        with mounted("ext4", f"{scsi.name}1") as point:
-            forecast = check(point)
+        run_command("dd", "if=/dev/zero", f"of=/dev/{scsi.name}1", "bs=512", "oflag=direct", "count=120000")
+        with mount_with_files("ext4", f"{scsi.name}1") as point:
+            forecast = run_check(point)
             [run] = forecast.document["dry_run"]
             assert (run["granule_bytes"], run["rounded_bytes"] > 0) == (MIB, True)
-            before = scsi.mapped_blocks()
-            trim(point)
-            assert (before - scsi.mapped_blocks()) * MIB == forecast.expected_bytes
+            before = scsi.count_mapped_blocks()
+            run_fstrim(point)
+            assert (before - scsi.count_mapped_blocks()) * MIB == forecast.expected_bytes
 
 
 def test_a_rejected_discard_switches_them_off() -> None:
     """A forced command that the disk lacks: fstrim claims success, and the next check reports it."""
     # With a single block group the error would end the trim; with several, fstrim claims the others.
-    with scsi_debug(lbpws=0, dev_size_mb=256) as scsi, mounted("ext4", scsi.name) as point:
+    with load_scsi_debug(lbpws=0, dev_size_mb=256) as scsi, mount_with_files("ext4", scsi.name) as point:
         [mode] = Path(f"/sys/block/{scsi.name}/device/scsi_disk").glob("*/provisioning_mode")
-        put(mode, "writesame_16")
-        assert check(point).outlook == "reaches"
-        done = trim(point, scsi.name)
+        write_attribute(mode, "writesame_16")
+        assert run_check(point).outlook == "reaches"
+        done = run_fstrim(point, scsi.name)
         assert not done.refused and done.claimed_bytes > 0
-        forecast = check(point)
-        assert (forecast.status, forecast.codes) == (32, {"scsi-disabled"})
-        assert forecast.facts(scsi.name)["provisioning_mode"] == "disabled"
+        forecast = run_check(point)
+        assert (forecast.status, forecast.reason_codes) == (32, {"scsi-disabled"})
+        assert forecast.find_facts(scsi.name)["provisioning_mode"] == "disabled"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.vm.guest.support import stacked
-from tests.vm.guest.support.nullblk import NullBlk, null_blk
-from tests.vm.guest.support.trims import CheckAnswer, check, mounted, trim
+from tests.vm.guest.support.nullblk import NullBlk, create_null_blk
+from tests.vm.guest.support.trims import CheckAnswer, mount_with_files, run_check, run_fstrim
 from tests.vm.requirements import need_module, need_tool
 
 # Manual runs only: these tests would exceed CI's time limit.
@@ -25,7 +25,7 @@ SMALL = NullBlk(size=64, memory_backed=1, discard=1)
 _ENVIRONMENT = os.environ | {"DM_DISABLE_UDEV": "1"}
 
 
-def _call(*argv: str, stdin: str = "") -> None:
+def _run_command(*argv: str, stdin: str = "") -> None:
     need_tool(argv[0])
     done = subprocess.run(
         argv, input=stdin, capture_output=True, text=True, check=False, env=_ENVIRONMENT, timeout=120
@@ -33,7 +33,7 @@ def _call(*argv: str, stdin: str = "") -> None:
     assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}"
 
 
-def as_nobody(point: Path) -> CheckAnswer:
+def check_as_nobody(point: Path) -> CheckAnswer:
     """Run check as a user without privileges and return the answer."""
     # Import first, because the checkout may be unreadable for other users.
     code = "import os, sys\nfrom opwatch.tools import cli\ncli.parse(sys.argv[1:])\n"
@@ -44,76 +44,82 @@ def as_nobody(point: Path) -> CheckAnswer:
     return CheckAnswer(done.returncode, json.loads(done.stdout)["checks"][0])
 
 
-def _dm_name(label: str) -> str:
+def _find_dm_name(label: str) -> str:
     # Without udev this is a device node, not a link to one.
     return f"dm-{os.minor(os.stat(f'/dev/mapper/{label}').st_rdev)}"
 
 
 @contextlib.contextmanager
-def luks(disk: str, *options: str) -> Iterator[str]:
+def create_luks(disk: str, *options: str) -> Iterator[str]:
     need_module("dm_crypt")
     need_module("xts")
     fast = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--key-file", "-", "--batch-mode")
-    _call("cryptsetup", "luksFormat", *fast, f"/dev/{disk}", stdin="secret")
-    _call("cryptsetup", "open", "--key-file", "-", *options, f"/dev/{disk}", "opwluks", stdin="secret")
+    _run_command("cryptsetup", "luksFormat", *fast, f"/dev/{disk}", stdin="secret")
+    _run_command("cryptsetup", "open", "--key-file", "-", *options, f"/dev/{disk}", "opwluks", stdin="secret")
     try:
-        yield _dm_name("opwluks")
+        yield _find_dm_name("opwluks")
     finally:
-        _call("cryptsetup", "close", "opwluks")
+        _run_command("cryptsetup", "close", "opwluks")
 
 
 @pytest.mark.parametrize("discards", [False, True])
 def test_luks(discards: bool) -> None:
     options = ("--allow-discards",) if discards else ()
-    with null_blk(DISK) as disk, luks(disk, *options) as top, mounted("ext4", top) as point:
-        forecast = check(point)
+    with (
+        create_null_blk(DISK) as disk,
+        create_luks(disk, *options) as top,
+        mount_with_files("ext4", top) as point,
+    ):
+        forecast = run_check(point)
         assert forecast.outlook == ("reaches" if discards else "nothing")
-        assert ("crypt-no-discards" in forecast.codes) is not discards
+        assert ("crypt-no-discards" in forecast.reason_codes) is not discards
         # The discard limit gives the same answer as the table.
-        other = as_nobody(point)
-        assert (other.outlook, other.codes, other.status) == (
+        other = check_as_nobody(point)
+        assert (other.outlook, other.reason_codes, other.status) == (
             forecast.outlook,
-            forecast.codes,
+            forecast.reason_codes,
             forecast.status,
         )
-        assert other.facts(top) == forecast.facts(top) == {"allow_discards": discards}
+        assert other.find_facts(top) == forecast.find_facts(top) == {"allow_discards": discards}
         assert other.document["dry_run"] == forecast.document["dry_run"]
-        assert trim(point, disk).arrived == ((forecast.sent_bytes if discards else 0),)
+        assert run_fstrim(point, disk).arrived == ((forecast.sent_bytes if discards else 0),)
 
 
 @contextlib.contextmanager
-def lvm(disk: str) -> Iterator[tuple[str, ...]]:
+def create_volume_group(disk: str) -> Iterator[tuple[str, ...]]:
     """Create a volume group opwvg on a disk; yield the extra arguments for lvcreate."""
     need_module("dm_mod")
     allowed = f'filter=["a|/dev/{disk}|","r|.*|"] types=["nullb",1] use_devicesfile=0'
     config = ("--config", f"devices {{ {allowed} }}")
-    _call("pvcreate", *config, "-ff", "-y", f"/dev/{disk}")
-    _call("vgcreate", *config, "opwvg", f"/dev/{disk}")
+    _run_command("pvcreate", *config, "-ff", "-y", f"/dev/{disk}")
+    _run_command("vgcreate", *config, "opwvg", f"/dev/{disk}")
     try:
         yield config
     finally:
-        _call("vgremove", *config, "-ff", "-y", "opwvg")
+        _run_command("vgremove", *config, "-ff", "-y", "opwvg")
 
 
 def test_lvm_linear() -> None:
-    with null_blk(DISK) as disk, lvm(disk) as config:
-        _call("lvcreate", *config, "-y", "-Wn", "-Zn", "-L", "128M", "-n", "home", "opwvg")
-        top = _dm_name("opwvg-home")
-        with mounted("ext4", top) as point:
-            forecast, other = check(point), as_nobody(point)
+    with create_null_blk(DISK) as disk, create_volume_group(disk) as config:
+        _run_command("lvcreate", *config, "-y", "-Wn", "-Zn", "-L", "128M", "-n", "home", "opwvg")
+        top = _find_dm_name("opwvg-home")
+        with mount_with_files("ext4", top) as point:
+            forecast, other = run_check(point), check_as_nobody(point)
             assert (forecast.outlook, other.outlook) == ("reaches", "reaches")
             assert any("opwvg-home does with discards" in doubt for doubt in other.document["unknowable"])
-            assert trim(point, disk).arrived == (forecast.sent_bytes,)
+            assert run_fstrim(point, disk).arrived == (forecast.sent_bytes,)
 
 
 def test_lvm_thin() -> None:
     need_module("dm_thin_pool")
-    with null_blk(DISK) as disk, lvm(disk) as config:
-        _call("lvcreate", *config, "-y", "-Zn", "--type", "thin-pool", "-L", "96M", "-n", "pool", "opwvg")
-        _call("lvcreate", *config, "-y", "-Wn", "-V", "80M", "--thinpool", "opwvg/pool", "-n", "thin")
-        top = _dm_name("opwvg-thin")
-        with mounted("ext4", top) as point:
-            forecast, other = check(point), as_nobody(point)
+    with create_null_blk(DISK) as disk, create_volume_group(disk) as config:
+        _run_command(
+            "lvcreate", *config, "-y", "-Zn", "--type", "thin-pool", "-L", "96M", "-n", "pool", "opwvg"
+        )
+        _run_command("lvcreate", *config, "-y", "-Wn", "-V", "80M", "--thinpool", "opwvg/pool", "-n", "thin")
+        top = _find_dm_name("opwvg-thin")
+        with mount_with_files("ext4", top) as point:
+            forecast, other = run_check(point), check_as_nobody(point)
             kinds = [layer["kind"] for layer in forecast.document["layers"]]
             assert kinds[:2] == ["thin", "thin-pool"]
             # Without access to tables, LVM's device names give the same information.
@@ -122,38 +128,38 @@ def test_lvm_thin() -> None:
             assert forecast.rounded_bytes == other.rounded_bytes > 0
             assert (forecast.outlook, other.outlook) == ("part", "part")
             assert any("passes discards on" in doubt for doubt in other.document["unknowable"])
-            assert 0 < trim(point, disk).arrived[0] <= forecast.expected_bytes
+            assert 0 < run_fstrim(point, disk).arrived[0] <= forecast.expected_bytes
 
 
 @pytest.mark.parametrize("discards", [False, True])
 def test_integrity(discards: bool) -> None:
     need_module("dm_integrity")
     options = ("--allow-discards",) if discards else ()
-    with null_blk(SMALL) as disk:
-        _call("integritysetup", "format", "--batch-mode", f"/dev/{disk}")
-        _call("integritysetup", "open", *options, f"/dev/{disk}", "opwintegrity")
+    with create_null_blk(SMALL) as disk:
+        _run_command("integritysetup", "format", "--batch-mode", f"/dev/{disk}")
+        _run_command("integritysetup", "open", *options, f"/dev/{disk}", "opwintegrity")
         try:
-            with mounted("ext4", _dm_name("opwintegrity")) as point:
-                forecast = check(point)
+            with mount_with_files("ext4", _find_dm_name("opwintegrity")) as point:
+                forecast = run_check(point)
                 assert forecast.outlook == ("reaches" if discards else "nothing")
-                assert ("integrity-no-discards" in forecast.codes) is not discards
-                assert (trim(point, disk).arrived[0] > 0) is discards
+                assert ("integrity-no-discards" in forecast.reason_codes) is not discards
+                assert (run_fstrim(point, disk).arrived[0] > 0) is discards
         finally:
-            _call("integritysetup", "close", "opwintegrity")
+            _run_command("integritysetup", "close", "opwintegrity")
 
 
 @pytest.mark.parametrize("feature", ["", "no_discard_passdown"])
 def test_cache(feature: str) -> None:
     need_module("dm_cache_smq")
-    with null_blk(DISK) as origin, null_blk(SMALL) as fast, null_blk(SMALL) as metadata:
-        _call("dd", "if=/dev/zero", f"of=/dev/{metadata}", "bs=1M", "count=1", "oflag=direct")
+    with create_null_blk(DISK) as origin, create_null_blk(SMALL) as fast, create_null_blk(SMALL) as metadata:
+        _run_command("dd", "if=/dev/zero", f"of=/dev/{metadata}", "bs=1M", "count=1", "oflag=direct")
         features = f"2 writethrough {feature}" if feature else "1 writethrough"
         nodes = f"/dev/{metadata} /dev/{fast} /dev/{origin}"
-        table = f"0 {stacked.sectors(origin)} cache {nodes} 512 {features} smq 0"
-        with stacked.mapped("cache", table) as top, mounted("ext4", top.name) as point:
-            forecast = check(point)
-            done = trim(point, origin)
+        table = f"0 {stacked.count_sectors(origin)} cache {nodes} 512 {features} smq 0"
+        with stacked.create_mapped("cache", table) as top, mount_with_files("ext4", top.name) as point:
+            forecast = run_check(point)
+            done = run_fstrim(point, origin)
             assert not done.refused and done.claimed_bytes > 0
             assert forecast.outlook == ("nothing" if feature else "reaches")
-            assert ("cache-no-passdown" in forecast.codes) is bool(feature)
+            assert ("cache-no-passdown" in forecast.reason_codes) is bool(feature)
             assert (done.arrived[0] > 0) is not bool(feature)

@@ -19,21 +19,21 @@ import pytest
 
 from opwatch.collectors.history.changes import ChangeTracer
 from opwatch.collectors.history.recorder import HistoryRecorder
-from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.space.free_space import read_free_space
-from opwatch.collectors.space.lba_status import held_by_map
+from opwatch.collectors.space.lba_status import read_mapped_extents
 from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.host.device import Devices
 from opwatch.tools import cli
-from opwatch.trim.history.changes import ChangeKind, DiskChange, decode
+from opwatch.trim.history.changes import ChangeKind, DiskChange, decode_changes
 from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.space.extents import Extents
-from tests.kernel.support.filesystems import settled
-from tests.kernel.support.load import BLKDISCARD, discards, flushes, opened, reads, writes
+from tests.kernel.support.filesystems import wait_until_settled
+from tests.kernel.support.load import BLKDISCARD, discards, flushes, open_direct, reads, writes
 from tests.vm.guest.support import sysfs
-from tests.vm.guest.support.scsidebug import scsi_debug
-from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.trims import MIB, mounted
+from tests.vm.guest.support.scsidebug import load_scsi_debug
+from tests.vm.guest.support.shell import run_command
+from tests.vm.guest.support.trims import MIB, mount_with_files
 from tests.vm.requirements import need_tool
 
 # Manual runs only: these tests would exceed CI's time limit.
@@ -42,29 +42,29 @@ DEVICES = ("nvme", "virtio-blk", "ahci")
 TIMEOUT_S = 1800
 
 
-def recorded(disk: str, path: Path, load: Callable[[], object]) -> HistoryRecorder:
+def record_load(disk: str, path: Path, load: Callable[[], object]) -> HistoryRecorder:
     """Record a load and return the recorder; no event may be lost here."""
     device = Devices().by_name(disk)
     assert device
     recording = HistoryRecorder(Devices(), device, path)
     try:
         load()
-        assert recording.look()
+        assert recording.process_changes()
     finally:
         recording.close()
     return recording
 
 
-def known(recording: HistoryRecorder, state: SectorState) -> Extents:
-    return recording.history.map.extents(state)
+def list_known_extents(recording: HistoryRecorder, state: SectorState) -> Extents:
+    return recording.history.map.collect_extents(state)
 
 
-def scatter(disk: str, seed: int, size: int, unit: int, step: int) -> None:
+def scatter_changes(disk: str, seed: int, size: int, unit: int, step: int) -> None:
     """Write in units, and discard ranges that start and end at any multiple of `step`."""
     rng = random.Random(seed)
     pattern = mmap.mmap(-1, 1 << 18)
     pattern.write(rng.randbytes(1 << 18))
-    with opened(f"/dev/{disk}") as descriptor:
+    with open_direct(f"/dev/{disk}") as descriptor:
         fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", 0, size))
         for _ in range(150):
             length = rng.choice((1, 3, 16, 64)) * unit
@@ -79,21 +79,24 @@ def scatter(disk: str, seed: int, size: int, unit: int, step: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("granule", "unit", "step"), [(1, 512, 512), (8, 4096, 4096), (8, 4096, 512)])
 def test_the_map_is_that_of_scsi_debug(granule: int, unit: int, step: int, seed: int, tmp_path: Path) -> None:
-    with scsi_debug(dev_size_mb=32, unmap_granularity=granule) as scsi:
+    with load_scsi_debug(dev_size_mb=32, unmap_granularity=granule) as scsi:
         device = Devices().by_name(scsi.name)
         assert device
         truth: list[Extents | None] = []
 
-        def load() -> None:
-            scatter(scsi.name, seed, 32 * MIB, unit, step)
+        def run_load() -> None:
+            scatter_changes(scsi.name, seed, 32 * MIB, unit, step)
             # Read the map with a command that bypasses the block layer and changes nothing.
-            truth.append(held_by_map(device))
+            truth.append(read_mapped_extents(device))
 
-        recording = recorded(scsi.name, tmp_path / "x", load)
+        recording = record_load(scsi.name, tmp_path / "x", run_load)
         [mapped] = truth
-        assert mapped is not None and mapped.total == scsi.mapped_blocks() * 512 * granule
+        assert mapped is not None and mapped.total_bytes == scsi.count_mapped_blocks() * 512 * granule
         assert recording.history.forgotten == {}
-        written, unknown = known(recording, SectorState.WRITTEN), known(recording, SectorState.UNKNOWN)
+        written, unknown = (
+            list_known_extents(recording, SectorState.WRITTEN),
+            list_known_extents(recording, SectorState.UNKNOWN),
+        )
         if step == unit:
             assert written == mapped
             assert not unknown
@@ -102,45 +105,45 @@ def test_the_map_is_that_of_scsi_debug(granule: int, unit: int, step: int, seed:
             assert unknown
             assert not written - mapped
             assert not mapped - (written | unknown)
-        look = recording.state()
+        look = recording.make_checkpoint()
         assert (look.written_slack, look.discarded_slack) == (0, 0)
 
 
 def test_scsi_commands_from_outside(tmp_path: Path) -> None:
     need_tool("sg_inq")
-    with scsi_debug(unmap_granularity=8) as scsi:
+    with load_scsi_debug(unmap_granularity=8) as scsi:
         node = f"/dev/{scsi.name}"
 
-        def harmless() -> None:
+        def send_harmless() -> None:
             writes(node, 11)
-            call("sg_inq", node)
-            call("sg_readcap", "--16", node)
-            call("sg_get_lba_status", node)
+            run_command("sg_inq", node)
+            run_command("sg_readcap", "--16", node)
+            run_command("sg_get_lba_status", node)
 
-        def destructive() -> None:
+        def send_destructive() -> None:
             writes(node, 11)
-            call("sg_unmap", "--lba=0", "--num=8", "--force", node)
+            run_command("sg_unmap", "--lba=0", "--num=8", "--force", node)
 
-        recording = recorded(scsi.name, tmp_path / "x", harmless)
+        recording = record_load(scsi.name, tmp_path / "x", send_harmless)
         assert recording.history.forgotten == {}
-        assert known(recording, SectorState.WRITTEN).total == 11 * 4096
-        recording = recorded(scsi.name, tmp_path / "x", destructive)
+        assert list_known_extents(recording, SectorState.WRITTEN).total_bytes == 11 * 4096
+        recording = record_load(scsi.name, tmp_path / "x", send_destructive)
         assert [*recording.history.forgotten.values()] == [1]
-        assert not known(recording, SectorState.WRITTEN)
+        assert not list_known_extents(recording, SectorState.WRITTEN)
 
 
 def test_ata_commands_from_outside(tmp_path: Path) -> None:
     need_tool("sg_sat_identify")
     disk = sysfs.disk("opw-ahci")
 
-    def load() -> None:
+    def run_load() -> None:
         writes(f"/dev/{disk}", 11)
         discards(f"/dev/{disk}", 3)
-        call("sg_sat_identify", f"/dev/{disk}")
+        run_command("sg_sat_identify", f"/dev/{disk}")
 
-    recording = recorded(disk, tmp_path / "x", load)
+    recording = record_load(disk, tmp_path / "x", run_load)
     assert recording.history.forgotten == {}
-    assert known(recording, SectorState.TRIMMED).total == 3 << 19
+    assert list_known_extents(recording, SectorState.TRIMMED).total_bytes == 3 << 19
 
 
 NVME_COMMANDS = {
@@ -158,13 +161,13 @@ def test_nvme_commands_from_outside(name: str, tmp_path: Path) -> None:
     disk = sysfs.disk("opw-nvme")
     argv, harmless = NVME_COMMANDS[name]
 
-    def load() -> None:
+    def run_load() -> None:
         writes(f"/dev/{disk}", 11)
-        call(*(word.format(disk) for word in argv))
+        run_command(*(word.format(disk) for word in argv))
 
-    recording = recorded(disk, tmp_path / "x", load)
+    recording = record_load(disk, tmp_path / "x", run_load)
     assert (recording.history.forgotten == {}) is harmless, recording.history.forgotten
-    assert bool(known(recording, SectorState.WRITTEN)) is harmless
+    assert bool(list_known_extents(recording, SectorState.WRITTEN)) is harmless
 
 
 PRIMES = {"nvme": "opw-nvme", "virtio-blk": "opw-virtio-blk", "ahci": "opw-ahci"}
@@ -176,17 +179,17 @@ def test_every_kind_is_told_a_prime_number_of_times(driver: str) -> None:
     device = Devices().by_name(disk)
     assert device
     node = f"/dev/{disk}"
-    before = sysfs.stat(disk)
+    before = sysfs.read_stat(disk)
     tracer = ChangeTracer(device)
     reads(node, 23)
     writes(node, 29, size=8192, step=8192)
     writes(node, 7, flags=os.O_DSYNC)
     discards(node, 13)
     flushes(node, 11)
-    changes = [DiskChange(*fields) for fields in decode(tracer.drain()[0])]
-    assert tracer.loss() == (0, 0, 0)
+    changes = [DiskChange(*fields) for fields in decode_changes(tracer.drain_changes()[0])]
+    assert tracer.read_loss() == (0, 0, 0)
     tracer.close()
-    delta = sysfs.stat(disk) - before
+    delta = sysfs.read_stat(disk) - before
     places = {
         kind: [(change.sector, change.sectors) for change in changes if change.kind == kind]
         for kind in ChangeKind
@@ -199,11 +202,11 @@ def test_every_kind_is_told_a_prime_number_of_times(driver: str) -> None:
     assert sum(size for _, size in places[ChangeKind.DISCARD]) * 512 == delta.discard_bytes
 
 
-def census(disk: str, extents: Extents) -> tuple[int, int]:
+def count_blocks(disk: str, extents: Extents) -> tuple[int, int]:
     """Return (blocks with data, blocks of zeros) among the whole blocks of the extents."""
     data = zeros = 0
     with RawDisk(disk, MIB) as raw:
-        for start, end in extents.granules(4096):
+        for start, end in extents.round_to_granules(4096):
             for at in range(start, end, MIB):
                 content = raw.read(at, min(MIB, end - at)) or b""
                 for block in range(0, len(content), 4096):
@@ -212,7 +215,7 @@ def census(disk: str, extents: Extents) -> tuple[int, int]:
     return data, zeros
 
 
-def stale(*arguments: str | Path) -> dict[str, Any]:
+def run_stale(*arguments: str | Path) -> dict[str, Any]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         assert cli.main(["trim", "stale", *map(str, arguments), "--json"]) == 0
@@ -240,37 +243,37 @@ def test_several_ranges_in_a_command(tmp_path: Path) -> None:
     recording = HistoryRecorder(Devices(), device, path)
     try:
         discards(f"/dev/{disk}", 1, length=size)
-        with mounted("xfs", disk, options="discard") as point:
+        with mount_with_files("xfs", disk, options="discard") as point:
             delete_every_other(point)
             # Free but not trimmed. XFS cannot change this option with a remount.
-            call("umount", str(point))
-            call("mount", "-t", "xfs", "-o", "nodiscard", f"/dev/{disk}", str(point))
+            run_command("umount", str(point))
+            run_command("mount", "-t", "xfs", "-o", "nodiscard", f"/dev/{disk}", str(point))
             (point / "left").write_bytes(os.urandom(5 * MIB))
-            call("sync")
+            run_command("sync")
             (point / "left").unlink()
-            settled(point)
-            raw.append(tracer.drain()[0])
-            assert recording.look()
+            wait_until_settled(point)
+            raw.append(tracer.drain_changes()[0])
+            assert recording.process_changes()
             recording.close()
             assert recording.history.forgotten == {}
-            measured = stale(point, "--history", path)
-            [free] = read_free_space(mounted_at(str(point))).extents.values()
-            data, _ = census(disk, free)
+            measured = run_stale(point, "--history", path)
+            [free] = read_free_space(require_mount(str(point))).extents.values()
+            data, _ = count_blocks(disk, free)
             assert measured["stale_bytes"]["low"] >= 5 * MIB
             # Blocks written as zeros are held by the drive, but a read cannot show that.
             assert data * 4096 <= measured["stale_bytes"]["high"]
     finally:
         tracer.close()
-    ranges = [DiskChange(*fields) for fields in decode(b"".join(raw))]
+    ranges = [DiskChange(*fields) for fields in decode_changes(b"".join(raw))]
     ends = [change.end_ns for change in ranges if change.kind == ChangeKind.DISCARD]
     assert len(ends) - len(set(ends)) > 10, "no command had several ranges"
-    trimmed = known(recording, SectorState.TRIMMED)
-    data, zeros = census(disk, trimmed)
-    assert (data, zeros) == (0, trimmed.granules(4096).total // 4096)
+    trimmed = list_known_extents(recording, SectorState.TRIMMED)
+    data, zeros = count_blocks(disk, trimmed)
+    assert (data, zeros) == (0, trimmed.round_to_granules(4096).total_bytes // 4096)
 
 
 def test_what_has_no_requests_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    call("modprobe", "zram")
+    run_command("modprobe", "zram")
     sysfs.wait_for("zram0", lambda: (sysfs.SYS_BLOCK / "zram0").exists())
     (sysfs.SYS_BLOCK / "zram0" / "disksize").write_text("16M")
     try:

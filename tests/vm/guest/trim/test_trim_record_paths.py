@@ -20,14 +20,14 @@ DEVICES = ("nvme-multipath", "nvme-4k")
 
 def test_several_paths_have_no_common_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head = sysfs.disk("opw-nvme-multipath")
-    assert len(sysfs.paths(head)) == 2
+    assert len(sysfs.list_paths(head)) == 2
     assert cli.main(["trim", "record", "--dev", head, "-o", str(tmp_path / "x")]) == 5
     assert "several paths" in capsys.readouterr().err
 
 
 def test_one_path_is_recorded_below_its_head(tmp_path: Path) -> None:
     head = sysfs.disk("opw-nvme-4k")
-    [path] = sysfs.paths(head)
+    [path] = sysfs.list_paths(head)
     assert path != head
     device = Devices().by_name(head)
     assert device
@@ -35,10 +35,10 @@ def test_one_path_is_recorded_below_its_head(tmp_path: Path) -> None:
     try:
         discards(f"/dev/{head}", 7)
         writes(f"/dev/{head}", 11)
-        assert recording.look()
+        assert recording.process_changes()
     finally:
         recording.close()
     assert recording.history.forgotten == {}
-    assert recording.history.map.extents(SectorState.WRITTEN).total == 11 * 4096
-    assert recording.history.map.extents(SectorState.TRIMMED).total == 7 * (1 << 19) - 11 * 4096
+    assert recording.history.map.collect_extents(SectorState.WRITTEN).total_bytes == 11 * 4096
+    assert recording.history.map.collect_extents(SectorState.TRIMMED).total_bytes == 7 * (1 << 19) - 11 * 4096
     assert cli.main(["trim", "stale", "--dev", head, "--history", str(tmp_path / "x")]) == 0

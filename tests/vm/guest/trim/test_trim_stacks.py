@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.vm.guest.support import stacked
-from tests.vm.guest.support.nullblk import NullBlk, null_blk
-from tests.vm.guest.support.shell import call, put
-from tests.vm.guest.support.trims import MIB, check, mounted, trim
+from tests.vm.guest.support.nullblk import NullBlk, create_null_blk
+from tests.vm.guest.support.shell import run_command, write_attribute
+from tests.vm.guest.support.trims import MIB, mount_with_files, run_check, run_fstrim
 from tests.vm.requirements import need_module
 
 # Manual runs only: these tests would exceed CI's time limit.
@@ -22,85 +22,101 @@ NO_DISCARD = NullBlk(size=128, memory_backed=1)
 
 
 @contextlib.contextmanager
-def disks(*configs: NullBlk) -> Iterator[list[str]]:
+def create_disks(*configs: NullBlk) -> Iterator[list[str]]:
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(null_blk(config)) for config in configs]
+        yield [stack.enter_context(create_null_blk(config)) for config in configs]
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_disk_alone(kind: str) -> None:
     size = NullBlk(size=320, memory_backed=1, discard=1) if kind == "xfs" else DISK
-    with null_blk(size) as disk, mounted(kind, disk) as point:
-        forecast = check(point)
+    with create_null_blk(size) as disk, mount_with_files(kind, disk) as point:
+        forecast = run_check(point)
         assert (forecast.status, forecast.outlook) == (0, "reaches")
-        assert trim(point, disk).arrived == (forecast.sent_bytes,)
+        assert run_fstrim(point, disk).arrived == (forecast.sent_bytes,)
 
 
 @pytest.mark.parametrize("discards", [False, True])
 def test_crypt(discards: bool) -> None:
-    with null_blk(DISK) as disk, stacked.crypt(disk, discards) as top, mounted("ext4", top.name) as point:
-        forecast = check(point)
-        assert forecast.facts(top.name) == {"allow_discards": discards}
-        done = trim(point, disk)
+    with (
+        create_null_blk(DISK) as disk,
+        stacked.create_crypt(disk, discards) as top,
+        mount_with_files("ext4", top.name) as point,
+    ):
+        forecast = run_check(point)
+        assert forecast.find_facts(top.name) == {"allow_discards": discards}
+        done = run_fstrim(point, disk)
         if discards:
             assert (forecast.status, done.arrived) == (0, (forecast.sent_bytes,))
         else:
             assert (forecast.status, forecast.document["stopped_at"]) == (32, top.name)
-            assert "crypt-no-discards" in forecast.codes
+            assert "crypt-no-discards" in forecast.reason_codes
             assert (done.refused, done.arrived) == (True, (0,))
 
 
 def test_linear_on_two_disks() -> None:
-    with disks(DISK, DISK) as (one, two):
-        half = stacked.sectors(one)
+    with create_disks(DISK, DISK) as (one, two):
+        half = stacked.count_sectors(one)
         table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
-        with stacked.mapped("linear", table, "dm_mod") as top, mounted("ext4", top.name) as point:
-            forecast = check(point)
+        with (
+            stacked.create_mapped("linear", table, "dm_mod") as top,
+            mount_with_files("ext4", top.name) as point,
+        ):
+            forecast = run_check(point)
             assert {layer["device"] for layer in forecast.document["layers"]} == {top.name, one, two}
             assert forecast.outlook == "reaches"
-            assert sum(trim(point, one, two).arrived) == forecast.sent_bytes
+            assert sum(run_fstrim(point, one, two).arrived) == forecast.sent_bytes
 
 
 def test_linear_on_a_disk_without_discards_stops_them_all() -> None:
-    with disks(DISK, NO_DISCARD) as (one, two):
-        half = stacked.sectors(one)
+    with create_disks(DISK, NO_DISCARD) as (one, two):
+        half = stacked.count_sectors(one)
         table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
-        with stacked.mapped("linear", table, "dm_mod") as top, mounted("ext4", top.name) as point:
-            forecast = check(point)
+        with (
+            stacked.create_mapped("linear", table, "dm_mod") as top,
+            mount_with_files("ext4", top.name) as point,
+        ):
+            forecast = run_check(point)
             assert (forecast.outlook, forecast.document["stopped_at"]) == ("nothing", two)
-            assert trim(point, one, two).arrived == (0, 0)
+            assert run_fstrim(point, one, two).arrived == (0, 0)
 
 
 @contextlib.contextmanager
-def thin(options: str = "") -> Iterator[tuple[str, str, str]]:
+def create_thin_volume(options: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield (volume, pool, data disk)."""
-    with disks(DISK, SMALL) as (data, metadata), stacked.thin(data, metadata, 96 << 11, options) as volume:
+    with (
+        create_disks(DISK, SMALL) as (data, metadata),
+        stacked.create_thin(data, metadata, 96 << 11, options) as volume,
+    ):
         [pool] = [path.name for path in Path(f"/sys/block/{volume.name}/slaves").iterdir()]
         yield volume.name, pool, data
 
 
 def test_thin_passes_on_what_is_mapped() -> None:
-    with thin() as (volume, pool, data), mounted("ext4", volume) as point:
-        forecast = check(point)
-        facts = forecast.facts(pool)
+    with create_thin_volume() as (volume, pool, data), mount_with_files("ext4", volume) as point:
+        forecast = run_check(point)
+        facts = forecast.find_facts(pool)
         assert (facts["mode"], facts["discards"]) == ("rw", "discard_passdown")
         assert forecast.status == (64 if forecast.rounded_bytes else 0)
-        assert {"thin-not-mapped"} <= forecast.codes
+        assert {"thin-not-mapped"} <= forecast.reason_codes
         assert facts["chunk_bytes"] == 128 * 512
-        done = trim(point, data)
-        chunks = facts["used_chunks"] - check(point).facts(pool)["used_chunks"]
+        done = run_fstrim(point, data)
+        chunks = facts["used_chunks"] - run_check(point).find_facts(pool)["used_chunks"]
         assert done.arrived == (chunks * facts["chunk_bytes"],)
         assert done.arrived[0] <= forecast.expected_bytes < done.claimed_bytes
 
 
 def test_thin_that_is_mapped_loses_the_ends_of_extents() -> None:
-    with thin() as (volume, _, data):
-        call("dd", "if=/dev/zero", f"of=/dev/{volume}", "bs=1M", "oflag=direct", "count=96")
-        with mounted("ext4", volume) as point:
-            forecast = check(point)
-            assert "thin-partial-chunk" in forecast.codes and "thin-not-mapped" not in forecast.codes
+    with create_thin_volume() as (volume, _, data):
+        run_command("dd", "if=/dev/zero", f"of=/dev/{volume}", "bs=1M", "oflag=direct", "count=96")
+        with mount_with_files("ext4", volume) as point:
+            forecast = run_check(point)
+            assert (
+                "thin-partial-chunk" in forecast.reason_codes
+                and "thin-not-mapped" not in forecast.reason_codes
+            )
             assert (forecast.status, forecast.outlook) == (64, "part")
-            assert trim(point, data).arrived == (forecast.expected_bytes,)
+            assert run_fstrim(point, data).arrived == (forecast.expected_bytes,)
 
 
 @pytest.mark.parametrize(
@@ -111,55 +127,55 @@ def test_thin_that_is_mapped_loses_the_ends_of_extents() -> None:
     ],
 )
 def test_thin_that_keeps_discards_to_itself(option: str, code: str, refused: bool) -> None:
-    with thin(f"1 {option}") as (volume, _, data), mounted("ext4", volume) as point:
-        forecast = check(point)
+    with create_thin_volume(f"1 {option}") as (volume, _, data), mount_with_files("ext4", volume) as point:
+        forecast = run_check(point)
         assert (forecast.status, forecast.outlook) == (32, "nothing")
-        assert code in forecast.codes
+        assert code in forecast.reason_codes
         assert forecast.document["accepted"] is not refused
-        done = trim(point, data)
+        done = run_fstrim(point, data)
         assert (done.refused, done.arrived) == (refused, (0,))
         assert (done.claimed_bytes > 0) is not refused
 
 
 def test_thin_on_a_pool_that_became_read_only() -> None:
-    with thin() as (volume, pool, data), mounted("ext4", volume) as point:
-        call("sync")
+    with create_thin_volume() as (volume, pool, data), mount_with_files("ext4", volume) as point:
+        run_command("sync")
         label = Path(f"/sys/block/{pool}/dm/name").read_text().strip()
-        table = call("dmsetup", "table", label).split()
-        call("dmsetup", "suspend", "--noudevsync", label)
-        call("dmsetup", "load", label, stdin=" ".join([*table[:7], "1", "read_only"]))
-        call("dmsetup", "resume", "--noudevsync", label)
-        forecast = check(point)
-        assert (forecast.status, forecast.facts(pool)["mode"]) == (32, "ro")
-        assert "thin-pool-read-only" in forecast.codes
-        done = trim(point, data)
+        table = run_command("dmsetup", "table", label).split()
+        run_command("dmsetup", "suspend", "--noudevsync", label)
+        run_command("dmsetup", "load", label, stdin=" ".join([*table[:7], "1", "read_only"]))
+        run_command("dmsetup", "resume", "--noudevsync", label)
+        forecast = run_check(point)
+        assert (forecast.status, forecast.find_facts(pool)["mode"]) == (32, "ro")
+        assert "thin-pool-read-only" in forecast.reason_codes
+        done = run_fstrim(point, data)
         assert (done.refused, done.arrived) == (False, (0,))
         assert done.claimed_bytes > 0
-        call("dmsetup", "suspend", "--noudevsync", label)
-        call("dmsetup", "load", label, stdin=" ".join(table))
-        call("dmsetup", "resume", "--noudevsync", label)
+        run_command("dmsetup", "suspend", "--noudevsync", label)
+        run_command("dmsetup", "load", label, stdin=" ".join(table))
+        run_command("dmsetup", "resume", "--noudevsync", label)
 
 
 def test_old_snapshots() -> None:
-    with disks(NullBlk(size=48, memory_backed=1, discard=1), DISK) as (origin, cow):
-        table = f"0 {stacked.sectors(origin)} snapshot /dev/{origin} /dev/{cow} N 8"
-        with stacked.mapped("snapshot", table) as top, mounted("ext4", top.name) as point:
-            forecast = check(point)
+    with create_disks(NullBlk(size=48, memory_backed=1, discard=1), DISK) as (origin, cow):
+        table = f"0 {stacked.count_sectors(origin)} snapshot /dev/{origin} /dev/{cow} N 8"
+        with stacked.create_mapped("snapshot", table) as top, mount_with_files("ext4", top.name) as point:
+            forecast = run_check(point)
             assert (forecast.status, forecast.document["stopped_at"]) == (32, top.name)
-            assert "snapshot-swallows" in forecast.codes
-            assert trim(point, origin).arrived == (0,)
+            assert "snapshot-swallows" in forecast.reason_codes
+            assert run_fstrim(point, origin).arrived == (0,)
 
 
 @pytest.mark.parametrize(("level", "members"), [(0, 2), (1, 2), (10, 4)])
 def test_md(level: int, members: int) -> None:
     with (
-        disks(*[DISK] * members) as below,
-        stacked.md(level, below) as array,
-        mounted("ext4", array) as point,
+        create_disks(*[DISK] * members) as below,
+        stacked.create_md(level, below) as array,
+        mount_with_files("ext4", array) as point,
     ):
-        forecast = check(point)
+        forecast = run_check(point)
         assert (forecast.status, forecast.outlook) == (0, "reaches")
-        done = trim(point, *below)
+        done = run_fstrim(point, *below)
         copies = 1 if level == 0 else 2
         assert sum(done.arrived) == copies * forecast.sent_bytes
         if level == 1:
@@ -168,54 +184,63 @@ def test_md(level: int, members: int) -> None:
 
 def test_a_mirror_with_one_leg_that_takes_none() -> None:
     with (
-        disks(DISK, NO_DISCARD) as (good, bad),
-        stacked.md(1, [good, bad]) as array,
-        mounted("ext4", array) as point,
+        create_disks(DISK, NO_DISCARD) as (good, bad),
+        stacked.create_md(1, [good, bad]) as array,
+        mount_with_files("ext4", array) as point,
     ):
-        forecast = check(point)
-        done = trim(point, good, bad)
+        forecast = run_check(point)
+        done = run_fstrim(point, good, bad)
         assert (forecast.status, forecast.outlook) == (64, "part")
-        assert {"member-no-discards"} <= forecast.codes
+        assert {"member-no-discards"} <= forecast.reason_codes
         assert done.arrived == (forecast.sent_bytes, 0)
 
 
 @pytest.mark.parametrize("safely", [False, True])
 def test_raid5(safely: bool) -> None:
     need_module("raid456")
-    put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y" if safely else "N")
-    with disks(DISK, DISK, DISK) as below, stacked.md(5, below) as array, mounted("ext4", array) as point:
-        forecast = check(point)
-        assert forecast.facts(array)["handles_discard_safely"] is safely
-        done = trim(point, *below)
+    write_attribute(
+        Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y" if safely else "N"
+    )
+    with (
+        create_disks(DISK, DISK, DISK) as below,
+        stacked.create_md(5, below) as array,
+        mount_with_files("ext4", array) as point,
+    ):
+        forecast = run_check(point)
+        assert forecast.find_facts(array)["handles_discard_safely"] is safely
+        done = run_fstrim(point, *below)
         if not safely:
             assert (forecast.status, done.refused, sum(done.arrived)) == (32, True, 0)
-            assert "raid456-not-safe" in forecast.codes
+            assert "raid456-not-safe" in forecast.reason_codes
             return
-        assert "raid456-partial-stripe" in forecast.codes
+        assert "raid456-partial-stripe" in forecast.reason_codes
         # Two of three members hold data.
         assert sum(done.arrived) * 2 == forecast.expected_bytes * 3
 
 
 def test_btrfs_on_two_disks_of_which_one_takes_none() -> None:
     big, none = NullBlk(size=256, memory_backed=1, discard=1), NullBlk(size=256, memory_backed=1)
-    with disks(big, none) as (good, bad), mounted("btrfs", good, bad, options="nodiscard") as point:
-        forecast = check(point)
+    with (
+        create_disks(big, none) as (good, bad),
+        mount_with_files("btrfs", good, bad, options="nodiscard") as point,
+    ):
+        forecast = run_check(point)
         assert (forecast.status, forecast.outlook) == (64, "part")
-        assert "btrfs-device-no-discards" in forecast.codes
-        done = trim(point, good, bad)
+        assert "btrfs-device-no-discards" in forecast.reason_codes
+        done = run_fstrim(point, good, bad)
         assert (done.refused, done.arrived[1]) == (False, 0)
         assert done.arrived[0] > 0
 
 
 @pytest.mark.parametrize("option", ["discard", "nodiscard"])
 def test_f2fs(option: str) -> None:
-    with null_blk(DISK) as disk, mounted("f2fs", disk, options=option) as point:
-        forecast = check(point)
+    with create_null_blk(DISK) as disk, mount_with_files("f2fs", disk, options=option) as point:
+        forecast = run_check(point)
         assert (forecast.status, forecast.outlook) == (0, "reaches")
-        assert ("filesystem-trims-later" in forecast.codes) is (option == "discard")
+        assert ("filesystem-trims-later" in forecast.reason_codes) is (option == "discard")
         [run] = forecast.document["dry_run"]
         if option == "nodiscard":
-            arrived = trim(point, disk).arrived[0]
+            arrived = run_fstrim(point, disk).arrived[0]
             assert 64 * MIB < arrived <= run["sent_bytes"]
         else:
-            assert trim(point, disk).claimed_bytes == 0
+            assert run_fstrim(point, disk).claimed_bytes == 0

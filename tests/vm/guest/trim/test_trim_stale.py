@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.space.fitrim import mounted_at
+from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.space.free_space import read_free_space
-from opwatch.collectors.space.lba_status import held_by_map
-from opwatch.collectors.space.lowest import landings
+from opwatch.collectors.space.lba_status import read_mapped_extents
+from opwatch.collectors.space.lowest import find_landings
 from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.host.device import Devices
 from opwatch.tools import cli
 from tests.vm.guest.support import stacked, sysfs
-from tests.vm.guest.support.nullblk import NullBlk, null_blk
-from tests.vm.guest.support.scsidebug import scsi_debug
-from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.trims import MIB, mounted
+from tests.vm.guest.support.nullblk import NullBlk, create_null_blk
+from tests.vm.guest.support.scsidebug import load_scsi_debug
+from tests.vm.guest.support.shell import run_command
+from tests.vm.guest.support.trims import MIB, mount_with_files
 
 # Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
@@ -37,22 +37,22 @@ DEVICES = (
     "nvme",
 )
 # Fast under emulation, and wrong in at most one of a thousand runs.
-_CHOICE = ("--precision", "3%", "--confidence", "99.9%")
+_OPTIONS = ("--precision", "3%", "--confidence", "99.9%")
 TIMEOUT_S = 1800
 DISK = NullBlk(size=128, memory_backed=1, discard=1)
 
 
-def stale(*arguments: str | Path, status: int = 0) -> dict[str, Any]:
+def run_stale(*arguments: str | Path, status: int = 0) -> dict[str, Any]:
     """Run the command on a mount, check its exit status and return the JSON document."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        ended = cli.main(["trim", "stale", *_CHOICE, *map(str, arguments), "--json"])
+        ended = cli.main(["trim", "stale", *_OPTIONS, *map(str, arguments), "--json"])
     assert ended == status, out.getvalue()
     document: dict[str, Any] = json.loads(out.getvalue())
     return document
 
 
-def leave(point: Path, megabytes: int = 20) -> None:
+def leave_stale_data(point: Path, megabytes: int = 20) -> None:
     """Leave data in free space that no trim has removed."""
     path = point / "left"
     path.write_bytes(os.urandom(megabytes * MIB))
@@ -61,12 +61,12 @@ def leave(point: Path, megabytes: int = 20) -> None:
     os.sync()
 
 
-def census(point: Path) -> int:
+def count_stale_bytes(point: Path) -> int:
     """Return the bytes of free blocks with data, by reading every free block."""
-    devices, mount = Devices(), mounted_at(str(point))
+    devices, mount = Devices(), require_mount(str(point))
     free = read_free_space(mount)
     total = 0
-    for landing in landings(devices, LayerReader().mount(mount), free.extents):
+    for landing in find_landings(devices, LayerReader().read_mount(mount), free.extents):
         with RawDisk(landing.device, MIB) as disk:
             for start, end in landing.extents:
                 for at in range(start, end, MIB):
@@ -91,11 +91,11 @@ DISKS: dict[str, tuple[str | None, str | None]] = {
 @pytest.mark.parametrize("serial", DISKS)
 def test_what_each_driver_allows_to_say(serial: str) -> None:
     sentinel, by = DISKS[serial]
-    with mounted("ext4", sysfs.disk(serial)) as point:
-        leave(point)
-        truth = census(point)
+    with mount_with_files("ext4", sysfs.disk(serial)) as point:
+        leave_stale_data(point)
+        truth = count_stale_bytes(point)
         assert truth >= 20 * MIB
-        measured = stale(point, status=0 if by else 5)
+        measured = run_stale(point, status=0 if by else 5)
         [drive] = measured["drives"]
         assert (drive["calibration"]["sentinel"], drive["calibration"]["by"]) == (sentinel, by)
         if by:
@@ -105,20 +105,24 @@ def test_what_each_driver_allows_to_say(serial: str) -> None:
 
 
 def test_nvme_says_how_it_reads() -> None:
-    with mounted("ext4", sysfs.disk("opw-nvme")) as point:
-        leave(point)
-        truth = census(point)
-        measured = stale(point, "--no-sentinel")
+    with mount_with_files("ext4", sysfs.disk("opw-nvme")) as point:
+        leave_stale_data(point)
+        truth = count_stale_bytes(point)
+        measured = run_stale(point, "--no-sentinel")
         assert measured["drives"][0]["calibration"]["by"] == "promise"
         assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
 
 
 @pytest.mark.parametrize("discards", [True, False])
 def test_below_encryption(discards: bool) -> None:
-    with null_blk(DISK) as disk, stacked.crypt(disk, discards) as top, mounted("ext4", top.name) as point:
-        leave(point)
-        truth = census(point)
-        measured = stale(point, status=0 if discards else 5)
+    with (
+        create_null_blk(DISK) as disk,
+        stacked.create_crypt(disk, discards) as top,
+        mount_with_files("ext4", top.name) as point,
+    ):
+        leave_stale_data(point)
+        truth = count_stale_bytes(point)
+        measured = run_stale(point, status=0 if discards else 5)
         [drive] = measured["drives"]
         assert (drive["device"], drive["below_encryption"]) == (disk, True)
         if discards:
@@ -130,14 +134,17 @@ def test_below_encryption(discards: bool) -> None:
 
 
 def test_on_two_disks() -> None:
-    with null_blk(DISK) as one, null_blk(DISK) as two:
-        half = stacked.sectors(one)
+    with create_null_blk(DISK) as one, create_null_blk(DISK) as two:
+        half = stacked.count_sectors(one)
         table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
-        with stacked.mapped("linear", table, "dm_mod") as top, mounted("ext4", top.name) as point:
+        with (
+            stacked.create_mapped("linear", table, "dm_mod") as top,
+            mount_with_files("ext4", top.name) as point,
+        ):
             # Large enough to leave data on both disks.
-            leave(point, 150)
-            truth = census(point)
-            measured = stale(point, "--physical", "1G")
+            leave_stale_data(point, 150)
+            truth = count_stale_bytes(point)
+            measured = run_stale(point, "--physical", "1G")
             assert {drive["device"] for drive in measured["drives"]} == {one, two}
             assert measured["waf"] is None and "one drive" in measured["spare_reason"]
             # The sentinel is on one disk; the other has no calibration.
@@ -149,16 +156,16 @@ def test_on_two_disks() -> None:
 
 def test_btrfs_on_two_disks() -> None:
     with (
-        null_blk(DISK) as one,
-        null_blk(DISK) as two,
-        mounted("btrfs", one, two, options="nodiscard") as point,
+        create_null_blk(DISK) as one,
+        create_null_blk(DISK) as two,
+        mount_with_files("btrfs", one, two, options="nodiscard") as point,
     ):
-        leave(point)
-        truth = census(point)
+        leave_stale_data(point)
+        truth = count_stale_bytes(point)
         assert truth >= 20 * MIB
-        measured = stale(point, status=5)
+        measured = run_stale(point, status=5)
         assert "--sentinel" in measured["stale_reason"]
-        measured = stale(point, "--sentinel", status=0)
+        measured = run_stale(point, "--sentinel", status=0)
         assert {drive["device"] for drive in measured["drives"]} == {one, two}
         assert measured["notes"]
 
@@ -166,14 +173,14 @@ def test_btrfs_on_two_disks() -> None:
 def test_a_thin_volume_is_read_itself() -> None:
     small = NullBlk(size=16, memory_backed=1, discard=1)
     with (
-        null_blk(DISK) as data,
-        null_blk(small) as metadata,
-        stacked.thin(data, metadata, 96 << 11) as volume,
-        mounted("ext4", volume.name) as point,
+        create_null_blk(DISK) as data,
+        create_null_blk(small) as metadata,
+        stacked.create_thin(data, metadata, 96 << 11) as volume,
+        mount_with_files("ext4", volume.name) as point,
     ):
-        leave(point)
-        truth = census(point)
-        measured = stale(point)
+        leave_stale_data(point)
+        truth = count_stale_bytes(point)
+        measured = run_stale(point)
         [drive] = measured["drives"]
         assert drive["device"] == volume.name
         assert "pool" in drive["stopped"]
@@ -183,16 +190,16 @@ def test_a_thin_volume_is_read_itself() -> None:
 @pytest.mark.parametrize("granule", [1, 64])
 def test_scsi_debug_has_a_map(granule: int) -> None:
     parameters = {"dev_size_mb": 128, "unmap_granularity": granule}
-    with scsi_debug(**parameters) as scsi, mounted("ext4", scsi.name) as point:
-        leave(point)
+    with load_scsi_debug(**parameters) as scsi, mount_with_files("ext4", scsi.name) as point:
+        leave_stale_data(point)
         device = Devices().by_name(scsi.name)
         assert device
-        mapped = held_by_map(device)
+        mapped = read_mapped_extents(device)
         assert mapped is not None
-        assert mapped.total == scsi.mapped_blocks() * 512 * granule
-        [free] = read_free_space(mounted_at(str(point))).extents.values()
-        truth = (free & mapped).total
-        measured = stale(point)
+        assert mapped.total_bytes == scsi.count_mapped_blocks() * 512 * granule
+        [free] = read_free_space(require_mount(str(point))).extents.values()
+        truth = (free & mapped).total_bytes
+        measured = run_stale(point)
         assert measured["lba_status"] == {"held_bytes": truth, "follows": True}
         assert measured["drives"][0]["calibration"]["by"] == "sentinel"
         # A partly written granule is mapped as a whole, and its remainder reads as zeros.
@@ -201,36 +208,36 @@ def test_scsi_debug_has_a_map(granule: int) -> None:
 
 
 def test_f2fs() -> None:
-    with null_blk(DISK) as disk, mounted("f2fs", disk, options="nodiscard") as point:
-        leave(point)
-        truth = census(point)
+    with create_null_blk(DISK) as disk, mount_with_files("f2fs", disk, options="nodiscard") as point:
+        leave_stale_data(point)
+        truth = count_stale_bytes(point)
         assert truth >= 20 * MIB
-        measured = stale(point)
+        measured = run_stale(point)
         assert measured["drives"][0]["calibration"]["by"] == "sentinel"
         assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
 
 
 def test_f2fs_that_files_trims_for_later() -> None:
-    with null_blk(DISK) as disk, mounted("f2fs", disk, options="discard") as point:
-        leave(point)
-        measured = stale(point, status=5)
+    with create_null_blk(DISK) as disk, mount_with_files("f2fs", disk, options="discard") as point:
+        leave_stale_data(point)
+        measured = run_stale(point, status=5)
         assert "remount,nodiscard" in measured["drives"][0]["calibration"]["words"][0]
 
 
 def test_what_f2fs_calls_free_holds_nothing_of_it() -> None:
     kept = os.urandom(3 * MIB)
-    with null_blk(DISK) as disk:
-        with mounted("f2fs", disk) as point:
-            leave(point)
+    with create_null_blk(DISK) as disk:
+        with mount_with_files("f2fs", disk) as point:
+            leave_stale_data(point)
             (point / "kept").write_bytes(kept)
             os.sync()
-            [free] = read_free_space(mounted_at(str(point))).extents.values()
+            [free] = read_free_space(require_mount(str(point))).extents.values()
             with Path(f"/dev/{disk}").open("r+b", buffering=0) as raw:
                 for start, end in free:
                     os.pwrite(raw.fileno(), b"\xa5" * (end - start), start)
                 os.fsync(raw.fileno())
-        call("fsck.f2fs", "--dry-run", f"/dev/{disk}")
-        call("mount", f"/dev/{disk}", str(point))
+        run_command("fsck.f2fs", "--dry-run", f"/dev/{disk}")
+        run_command("mount", f"/dev/{disk}", str(point))
         content = (point / "kept").read_bytes()
-        call("umount", str(point))
+        run_command("umount", str(point))
     assert content == kept

@@ -11,33 +11,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
-from opwatch.collectors.fio.options import sprandom_refusal
-from opwatch.collectors.firmware.drive_folder import drive_folder
-from opwatch.collectors.guard.held_mount import HeldMount, room_of
-from opwatch.collectors.namespaces.controller import offer_of
+from opwatch.collectors.fio.options import find_sprandom_refusal
+from opwatch.collectors.firmware.drive_folder import find_drive_folder
+from opwatch.collectors.guard.held_mount import HeldMount, read_room
+from opwatch.collectors.namespaces.controller import find_namespace_offer
 from opwatch.collectors.sweep.namespace import require_namespaces
-from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
+from opwatch.collectors.sweep.offers import find_method_refusal, find_purge_refusal
 from opwatch.drive import life
-from opwatch.drive.place import Place
+from opwatch.drive.place import DriveFolder
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
-from opwatch.guard.budget import MOST_CELSIUS, MOST_LIFE_PERCENT, Budget
+from opwatch.guard.budget import MAX_CELSIUS, MAX_LIFE_PERCENT, Budget
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.load.workload import LoadPattern, load, require_data_alone, require_reach
+from opwatch.load.workload import LoadPattern, find_workload, require_data_only_writes, require_reach
 from opwatch.sweep.journal.file import FOLDER
-from opwatch.sweep.journal.request import SweepRequest, planned_bytes
+from opwatch.sweep.journal.request import SweepRequest, bound_level_bytes
 from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
-from opwatch.sweep.methods import ON_FILES, method_of
-from opwatch.sweep.namespace.offer import level_refusal
-from opwatch.sweep.plan import SweepPace, least_bytes
-from opwatch.sweep.purges import DISCARD, purge_of
-from opwatch.tools.arguments import Once, byte_size, count_between, time_between
+from opwatch.sweep.methods import FILE_METHODS, find_method
+from opwatch.sweep.namespace.offer import find_level_refusal
+from opwatch.sweep.plan import SweepPace, compute_min_bytes
+from opwatch.sweep.purges import DISCARD, find_purge
+from opwatch.tools.arguments import Once, count_between, parse_byte_size, time_between
 from opwatch.tools.commands.sweep.arguments.file_arguments import (
     FILE_LEVELS,
     FILE_OPTIONS,
     add_file_arguments,
-    file_levels,
+    choose_file_levels,
 )
 from opwatch.tools.commands.sweep.arguments.level_arguments import (
     DEFAULT_LEVELS,
@@ -45,11 +45,11 @@ from opwatch.tools.commands.sweep.arguments.level_arguments import (
     DEFAULT_WORKLOAD,
     add_level_arguments,
     add_load_arguments,
-    pace_from,
+    make_pace,
 )
 from opwatch.waf.trail import LONGEST_NS
 
-_LONGEST_S = 86400.0
+_MAX_S = 86400.0
 # Options that do not apply to a simulated drive.
 DRIVE_OPTIONS = (
     *("dev", "destroy", "confirm", "allow_virtual", "journals", "purge"),
@@ -83,13 +83,13 @@ def add_consent_arguments(parser: argparse.ArgumentParser) -> None:
     add_allowance_argument(parser)
     parser.add_argument("--journals", metavar="DIR", type=Path, help=f"where sweeps are kept ({FOLDER})")
     parser.add_argument(
-        "--max-write", metavar="SIZE", type=byte_size, help="write no more than this (the plan)"
+        "--max-write", metavar="SIZE", type=parse_byte_size, help="write no more than this (the plan)"
     )
     parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs")
 
 
-def consent_from(args: argparse.Namespace) -> Consent:
+def make_consent(args: argparse.Namespace) -> Consent:
     return Consent(destroy=args.destroy, serial=args.confirm, allow_virtual=args.allow_virtual)
 
 
@@ -101,7 +101,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--settle",
         metavar="T",
-        type=time_between(0.01, _LONGEST_S, none=True),
+        type=time_between(0.01, _MAX_S, none=True),
         help="leave the drive alone for so long after its purge (60)",
     )
     _add_limits(parser)
@@ -111,10 +111,10 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--refresh",
         metavar="T",
-        type=time_between(0.01, _LONGEST_S, none=True),
+        type=time_between(0.01, _MAX_S, none=True),
         help="the drive's pages are at most this old; without it that is learned",
     )
-    add_wear_arguments(parser, str(MOST_LIFE_PERCENT), str(MOST_CELSIUS))
+    add_wear_arguments(parser, str(MAX_LIFE_PERCENT), str(MAX_CELSIUS))
 
 
 def add_wear_arguments(parser: argparse.ArgumentParser, life: str, celsius: str) -> None:
@@ -133,24 +133,24 @@ def add_wear_arguments(parser: argparse.ArgumentParser, life: str, celsius: str)
     )
 
 
-def request_from(
+def make_request(
     args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity, mount: HeldMount | None = None
 ) -> SweepRequest:
     """Return the request, in bytes. Writes nothing."""
-    levels = levels_from(args, disk, mount)
-    pace = pace_from(args)
-    method = method_of(args.method).name
-    if refused := method_refusal(disk, method):
+    levels = choose_levels(args, disk, mount)
+    pace = make_pace(args)
+    method = find_method(args.method).name
+    if refused := find_method_refusal(disk, method):
         raise Unsupported(f"--method {method}: {refused}; opwatch sweep list has the others")
     if method == "namespace":
         _require_namespaces(args, disk, identity, levels)
-    if args.sprandom and (refused := sprandom_refusal()):
+    if args.sprandom and (refused := find_sprandom_refusal()):
         raise Unsupported(f"--sprandom: {refused}; without it all is filled in order")
-    pattern = load(args.workload or DEFAULT_WORKLOAD)
+    pattern = find_workload(args.workload or DEFAULT_WORKLOAD)
     require_reach(pattern, pace.round_ratio)
-    if method in ON_FILES:
-        require_data_alone(pattern)
-    return level_request(
+    if method in FILE_METHODS:
+        require_data_only_writes(pattern)
+    return make_level_request(
         args, disk, identity, levels=levels, pace=pace, pattern=pattern, method=method, mount=mount
     )
 
@@ -163,12 +163,12 @@ def _require_namespaces(
         raise Unsupported(
             f"--method namespace: {disk.name} is confirmed by its wwid, and a new namespace has another one"
         )
-    if refused := level_refusal(levels, offer_of(disk)):
+    if refused := find_level_refusal(levels, find_namespace_offer(disk)):
         raise Unsupported(f"--method namespace: {disk.name}: {refused}")
     require_namespaces(Devices(), disk)
 
 
-def level_request(
+def make_level_request(
     args: argparse.Namespace,
     disk: BlockDevice,
     identity: DiskIdentity,
@@ -183,18 +183,18 @@ def level_request(
     """Return the request for the levels and the load."""
     if args.settle is not None:
         pace = replace(pace, settle_s=args.settle)
-    purge = purge_of(args.purge or DISCARD.name).name
-    if refused := purge_refusal(disk, purge):
+    purge = find_purge(args.purge or DISCARD.name).name
+    if refused := find_purge_refusal(disk, purge):
         raise Unsupported(f"--purge {purge}: {refused}; --purge discard is what every drive here takes")
-    _require_enough(args.max_write, levels, method, pace)
-    most = args.max_write or planned_bytes(levels, method, pace)
+    _require_write_limit(args.max_write, levels, method, pace)
+    most = args.max_write or bound_level_bytes(levels, method, pace)
     return SweepRequest(
-        **new_sweep(identity),
+        **make_sweep_identity(identity),
         levels=levels,
         method=method,
         pattern=pattern,
         pace=pace,
-        budget=budget_from(args, most),
+        budget=make_budget(args, most),
         allow_virtual=args.allow_virtual,
         refresh_s=args.refresh,
         patience_s=LONGEST_NS / 1e9,
@@ -204,10 +204,10 @@ def level_request(
     )
 
 
-def _require_enough(most: int | None, levels: Sequence[OpLevel], method: str, pace: SweepPace) -> None:
+def _require_write_limit(most: int | None, levels: Sequence[OpLevel], method: str, pace: SweepPace) -> None:
     """Raise RefusedError if the write limit is too small for any level's verdict, because the data would be
     destroyed for nothing."""
-    least = min(least_bytes(level, method, pace) for level in levels)
+    least = min(compute_min_bytes(level, method, pace) for level in levels)
     if most is not None and most < least:
         raise RefusedError(
             f"nothing was written: --max-write {most}: no level comes to a verdict with less than {least} "
@@ -215,22 +215,22 @@ def _require_enough(most: int | None, levels: Sequence[OpLevel], method: str, pa
         )
 
 
-class _NewSweep(TypedDict):
+class _SweepIdentity(TypedDict):
     name: str
     created: str
     identity: DiskIdentity
     secret: str
 
 
-def new_name() -> tuple[str, str]:
+def make_sweep_name() -> tuple[str, str]:
     """Return (a unique name for a sweep, its creation time)."""
     now = datetime.fromtimestamp(time.time(), UTC)
     return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}", now.isoformat()
 
 
-def new_sweep(identity: DiskIdentity) -> _NewSweep:
+def make_sweep_identity(identity: DiskIdentity) -> _SweepIdentity:
     """Return the fields that identify a new sweep."""
-    name, created = new_name()
+    name, created = make_sweep_name()
     return {
         "name": name,
         "created": created,
@@ -239,27 +239,29 @@ def new_sweep(identity: DiskIdentity) -> _NewSweep:
     }
 
 
-def budget_from(args: argparse.Namespace, most: int) -> Budget:
+def make_budget(args: argparse.Namespace, most: int) -> Budget:
     usual = Budget(most, is_of_plan=not args.max_write)
     life = usual.life_percent if args.max_life is None else args.max_life
     celsius = usual.celsius if args.max_temperature is None else args.max_temperature
     return replace(usual, life_percent=life, celsius=celsius)
 
 
-def levels_from(args: argparse.Namespace, disk: BlockDevice, mount: HeldMount | None) -> tuple[OpLevel, ...]:
+def choose_levels(
+    args: argparse.Namespace, disk: BlockDevice, mount: HeldMount | None
+) -> tuple[OpLevel, ...]:
     scale = LevelScale(disk.size_bytes, OpShare(args.share))
     usual = FILE_LEVELS if mount else DEFAULT_LEVELS
-    levels = parse_levels(args.op or usual, scale, flash_of(disk))
-    return file_levels(args, levels, room_of(disk, mount.mount.point)) if mount else levels
+    levels = parse_levels(args.op or usual, scale, find_flash_bytes(disk))
+    return choose_file_levels(args, levels, read_room(disk, mount.mount.point)) if mount else levels
 
 
-def flash_of(disk: BlockDevice) -> int | None:
+def find_flash_bytes(disk: BlockDevice) -> int | None:
     """Return the total flash size, which only a simulated drive reports, or None."""
-    folder = drive_folder(disk)
+    folder = find_drive_folder(disk)
     if not folder:
         return None
     try:
-        truth = life.truth(Place(folder.parent.name, folder.parent.parent))
+        truth = life.read_true_counters(DriveFolder(folder.parent.name, folder.parent.parent))
     except OpwatchError:
         return None
     physical = truth.get("physical_bytes")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from opwatch.collectors.guard.held_mount import HeldMount, reasons_against, room_of
+from opwatch.collectors.guard.held_mount import HeldMount, list_mount_objections, read_room
 from opwatch.collectors.space.fitrim import check_mount
 from opwatch.errors import RefusedError, UsageError
-from opwatch.guard.obstacles import Consent, require_none, without_consent
+from opwatch.guard.obstacles import Consent, drop_consent_obstacles, require_no_obstacles
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.levels import OpLevel
-from opwatch.sweep.methods import ON_FILES
+from opwatch.sweep.methods import FILE_METHODS
 from opwatch.sweep.plan import SweepRefusal
-from opwatch.sweep.room import FilesystemRoom, levels_of_file, levels_of_fill
-from opwatch.tools.arguments import Once, byte_size
-from opwatch.tools.commands.sweep.arguments.level_arguments import refuse_others
+from opwatch.sweep.room import FilesystemRoom, make_file_levels, make_fill_levels
+from opwatch.tools.arguments import Once, parse_byte_size
+from opwatch.tools.commands.sweep.arguments.level_arguments import refuse_inapplicable
 
 # The filesystem's metadata and root's reserve take space, so that a 0 % level is impossible.
 FILE_LEVELS = "10,20,28,50%"
@@ -28,38 +28,38 @@ def add_file_arguments(parser: argparse.ArgumentParser) -> None:
         "--dir",
         action=Once,
         metavar="MOUNT",
-        help=f"the mount point, for --method {' and '.join(ON_FILES)}: only files of the sweep's own are "
+        help=f"the mount point, for --method {' and '.join(FILE_METHODS)}: only files of the sweep's own are "
         "written there, and deleted again",
     )
     parser.add_argument(
         "--file-size",
         metavar="SIZE",
-        type=byte_size,
+        type=parse_byte_size,
         help="with --method fill, the file that is written (half of what the smallest level leaves)",
     )
 
 
 def refuse_file_options(args: argparse.Namespace) -> None:
     """Raise UsageError for options that do not match the method."""
-    if args.method not in ON_FILES:
-        refuse_others(args, FILE_OPTIONS, f"--method {' or '.join(ON_FILES)}")
+    if args.method not in FILE_METHODS:
+        refuse_inapplicable(args, FILE_OPTIONS, f"--method {' or '.join(FILE_METHODS)}")
     elif args.dir is None:
         raise UsageError(f"--method {args.method}: say where: --dir MOUNT, the mount point of a file system")
     else:
-        refuse_others(args, ["sprandom", "purge"], "--method window or partition")
+        refuse_inapplicable(args, ["sprandom", "purge"], "--method window or partition")
         if args.method != "fill":
-            refuse_others(args, ["file_size"], "--method fill")
+            refuse_inapplicable(args, ["file_size"], "--method fill")
 
 
-def file_levels(
+def choose_file_levels(
     args: argparse.Namespace, levels: Sequence[OpLevel], room: FilesystemRoom
 ) -> tuple[OpLevel, ...]:
     if args.method == "fill":
-        return levels_of_fill(levels, room, args.file_size)
-    return levels_of_file(levels, room)
+        return make_fill_levels(levels, room, args.file_size)
+    return make_file_levels(levels, room)
 
 
-def plan_of_mount(
+def inspect_mount(
     args: argparse.Namespace, devices: Devices, device: BlockDevice
 ) -> tuple[FilesystemRoom, list[SweepRefusal]]:
     """Return (the available space, all obstacles) for a plan.
@@ -68,17 +68,17 @@ def plan_of_mount(
     """
     mount = check_mount(args.dir)
     consent = Consent(destroy=True, allow_virtual=args.allow_virtual)
-    _, reasons = reasons_against(devices, device, mount, consent)
+    _, reasons = list_mount_objections(devices, device, mount, consent)
     if mount.dev != f"{device.dev[0]}:{device.dev[1]}":
-        require_none(reasons)
+        require_no_obstacles(reasons)
     listed = [
         SweepRefusal("guard", f"{reason.where}: {reason.what}", reason.remedy)
-        for reason in without_consent(reasons)
+        for reason in drop_consent_obstacles(reasons)
     ]
-    return room_of(device.disk, mount.point), listed
+    return read_room(device.disk, mount.point), listed
 
 
-def claim_again(devices: Devices, name: str, request: SweepRequest, consent: Consent) -> HeldMount:
+def reclaim_mount(devices: Devices, name: str, request: SweepRequest, consent: Consent) -> HeldMount:
     """Return a new claim to a sweep's mount. Raise RefusedError if something else is mounted there by now."""
     place = request.place
     if place is None:

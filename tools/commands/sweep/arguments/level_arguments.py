@@ -10,16 +10,16 @@ from pathlib import Path
 from opwatch.errors import UsageError
 from opwatch.foreign import read_bytes
 from opwatch.ftl import profiles
-from opwatch.sinks.sweep.levels import result_of
-from opwatch.sweep.fitted import PREFIX, fitted_profile
-from opwatch.sweep.journal.file import FOLDER, MOST_BYTES
+from opwatch.sinks.sweep.levels import make_result
+from opwatch.sweep.fitted import PREFIX, fit_profile
+from opwatch.sweep.journal.file import FOLDER, MAX_BYTES
 from opwatch.sweep.journal.state import parse_journal
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
-from opwatch.sweep.methods import method_of
+from opwatch.sweep.methods import find_method
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.purges import PURGES
-from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
-from opwatch.tools.arguments import Once, byte_size, count_between, percentage_between
+from opwatch.sweep.virtual import ModelDrive, VirtualLoad, compute_flash_bytes, find_mapping_unit, make_model
+from opwatch.tools.arguments import Once, count_between, parse_byte_size, percentage_between
 
 DEFAULT_LEVELS = "0,7,10,20,28,50%"
 DEFAULT_METHOD, DEFAULT_WORKLOAD = "window", "random-4k"
@@ -50,7 +50,7 @@ class VirtualSweep:
     def endurance_bytes(self) -> int | None:
         """Return the bytes that the flash endures in total, by the erase cycles of the profile, or None."""
         cycles = self.profile.drive.get("endurance_cycles")
-        return cycles * flash_bytes(self.model) if cycles else None
+        return cycles * compute_flash_bytes(self.model) if cycles else None
 
 
 def add_level_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +115,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the simulated drive and the workload. No option has a default, because all are refused with a real
     drive."""
 
-    known = ", ".join(profiles.names())
+    known = ", ".join(profiles.list_profiles())
     parser.add_argument(
         "--virtual",
         action=Once,
@@ -132,7 +132,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bs",
         metavar="SIZE",
-        type=byte_size,
+        type=parse_byte_size,
         help="bytes of a write (4K, or the mapping unit of the simulated drive)",
     )
     parser.add_argument(
@@ -150,7 +150,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", metavar="N", type=count_between(1, 1 << 32), help="draw other places")
 
 
-def pace_from(args: argparse.Namespace) -> SweepPace:
+def make_pace(args: argparse.Namespace) -> SweepPace:
     if args.sprandom and args.fill != SweepPace().fill_passes:
         raise UsageError("--fill: not with --sprandom, which is one pass")
     most = args.rounds or SweepPace().most_rounds
@@ -159,7 +159,7 @@ def pace_from(args: argparse.Namespace) -> SweepPace:
     return SweepPace(fill_passes=args.fill, round_ratio=args.round, most_rounds=most, sprandom=args.sprandom)
 
 
-def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str) -> None:
+def refuse_inapplicable(args: argparse.Namespace, names: Sequence[str], only_with: str) -> None:
     """Raise UsageError for options that do not apply here."""
     given = [name for name in names if getattr(args, name) not in (None, False, [])]
     if given:
@@ -167,14 +167,14 @@ def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str
         raise UsageError(f"{options}: only with {only_with}")
 
 
-def profile_of(text: str) -> profiles.Profile:
+def load_profile(text: str) -> profiles.Profile:
     """Return the drive profile of a name, a file, or a sweep that measured a real drive."""
     if not text.startswith(PREFIX):
-        return profiles.load(text)
+        return profiles.load_profile(text)
     name = text.removeprefix(PREFIX)
     path = Path(name) if "/" in name else FOLDER / f"{name}.journal"
     try:
-        state = parse_journal(read_bytes(path, MOST_BYTES), str(path))
+        state = parse_journal(read_bytes(path, MAX_BYTES), str(path))
     except OSError as error:
         raise UsageError(
             f"--virtual {text}: {path}: {error.strerror}; take the name of a sweep (opwatch sweep list), or "
@@ -182,28 +182,28 @@ def profile_of(text: str) -> profiles.Profile:
         ) from error
     if state.request.test:
         raise UsageError(f"--virtual {text}: it is a test of SNIA's, which has no levels to fit a drive to")
-    return fitted_profile(result_of(state, state.outcomes()), name)
+    return fit_profile(make_result(state, state.list_outcomes()), name)
 
 
-def virtual_from(args: argparse.Namespace) -> VirtualSweep:
+def make_virtual_sweep(args: argparse.Namespace) -> VirtualSweep:
     """Return the sweep requested by `--virtual`. Raise UsageError if impossible."""
-    if method_of(args.method).name != DEFAULT_METHOD:
+    if find_method(args.method).name != DEFAULT_METHOD:
         raise UsageError(
             f"--method {args.method}: a simulated drive has its levels by {DEFAULT_METHOD} alone"
         )
-    profile = profile_of(args.virtual)
-    bs = mapping_unit(profile) if args.bs is None else args.bs
-    model = model_of(profile, bs)
-    flash = flash_bytes(model)
+    profile = load_profile(args.virtual)
+    bs = find_mapping_unit(profile) if args.bs is None else args.bs
+    model = make_model(profile, bs)
+    flash = compute_flash_bytes(model)
     visible = profile.drive["user_bytes"]
     base = OpBase(args.base or OpBase.VISIBLE)
     scale = LevelScale(
-        flash if base is OpBase.FLASH else visible, OpShare(args.share), base, mapping_unit(profile)
+        flash if base is OpBase.FLASH else visible, OpShare(args.share), base, find_mapping_unit(profile)
     )
     levels = parse_levels(args.op or DEFAULT_LEVELS, scale, flash)
     for level in levels:
         # A window rounded to the model's unit must not exceed the visible size.
-        if level.usable_bytes > visible + mapping_unit(profile):
+        if level.usable_bytes > visible + find_mapping_unit(profile):
             raise UsageError(
                 f"--op {level.label}: {level.usable_bytes} bytes are to be used, the drive shows {visible}"
             )
@@ -211,4 +211,4 @@ def virtual_from(args: argparse.Namespace) -> VirtualSweep:
     load = VirtualLoad(
         bs, args.depth or usual.queue_depth, args.reads or usual.read_ratio, args.seed or usual.seed
     )
-    return VirtualSweep(profile, model, levels, load, pace_from(args))
+    return VirtualSweep(profile, model, levels, load, make_pace(args))

@@ -5,23 +5,23 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from opwatch.collectors.pts.header import header_of
-from opwatch.collectors.sweep.offers import purge_refusal
+from opwatch.collectors.pts.header import read_header
+from opwatch.collectors.sweep.offers import find_purge_refusal
 from opwatch.errors import Unsupported, UsageError
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.load.workload import LoadJob, LoadPattern
-from opwatch.pts.order import NAMES, PTS_CLASSES, PtsOrder, parts_of
-from opwatch.pts.planning import part_levels, planned_test_bytes
+from opwatch.pts.order import NAMES, PTS_CLASSES, PtsOrder, find_parts
+from opwatch.pts.planning import bound_test_bytes, make_part_levels
 from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.levels import LevelScale, OpLevel
 from opwatch.sweep.plan import SweepPace
-from opwatch.sweep.purges import DISCARD, purge_of
+from opwatch.sweep.purges import DISCARD, find_purge
 from opwatch.tools.arguments import percentage_between
-from opwatch.tools.commands.sweep.arguments.drive_arguments import budget_from, new_sweep
-from opwatch.tools.commands.sweep.arguments.level_arguments import LEVEL_DEFAULTS, refuse_others
+from opwatch.tools.commands.sweep.arguments.drive_arguments import make_budget, make_sweep_identity
+from opwatch.tools.commands.sweep.arguments.level_arguments import LEVEL_DEFAULTS, refuse_inapplicable
 
-_LEAST_PERCENT = 0.01
+_MIN_PERCENT = 0.01
 
 
 def add_test_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scale",
         metavar="P%",
-        type=percentage_between(_LEAST_PERCENT, 100),
+        type=percentage_between(_MIN_PERCENT, 100),
         help="of a test: take all of its times times this; its report then says that it does not conform",
     )
 
@@ -60,14 +60,14 @@ def refuse_level_options(args: argparse.Namespace) -> None:
 def refuse_test_options(args: argparse.Namespace) -> None:
     """Raise UsageError for an unknown test, and for test options without a test."""
     if args.test is not None:
-        parts_of(args.test)
+        find_parts(args.test)
     else:
-        refuse_others(args, ["scale", *(["sponsor"] if "sponsor" in args else [])], "--test")
+        refuse_inapplicable(args, ["scale", *(["sponsor"] if "sponsor" in args else [])], "--test")
         if args.drive_class is not None:
             raise UsageError("--class: only with --test")
 
 
-def order_from(args: argparse.Namespace, disk: BlockDevice) -> PtsOrder:
+def make_order(args: argparse.Namespace, disk: BlockDevice) -> PtsOrder:
     """Return the requested test."""
     return PtsOrder(
         name=args.test,
@@ -75,13 +75,13 @@ def order_from(args: argparse.Namespace, disk: BlockDevice) -> PtsOrder:
         scale=args.scale or 1.0,
         rounds=args.rounds,
         sponsor=getattr(args, "sponsor", None),
-        header=header_of(Devices(), disk),
+        header=read_header(Devices(), disk),
     )
 
 
-def levels_of_parts(order: PtsOrder, disk: BlockDevice) -> tuple[OpLevel, ...]:
+def make_test_levels(order: PtsOrder, disk: BlockDevice) -> tuple[OpLevel, ...]:
     whole = OpLevel("all", disk.size_bytes, LevelScale(disk.size_bytes))
-    return part_levels(order, whole)
+    return make_part_levels(order, whole)
 
 
 def test_pace(args: argparse.Namespace) -> SweepPace:
@@ -93,31 +93,31 @@ def test_pace(args: argparse.Namespace) -> SweepPace:
 def test_request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
     """Return the request, in bytes. Writes nothing."""
     refuse_level_options(args)
-    refuse_others(args, ["refresh"], "levels (--op)")
-    order = order_from(args, disk)
-    purge = purge_of(args.purge or DISCARD.name).name
-    if refused := purge_refusal(disk, purge):
+    refuse_inapplicable(args, ["refresh"], "levels (--op)")
+    order = make_order(args, disk)
+    purge = find_purge(args.purge or DISCARD.name).name
+    if refused := find_purge_refusal(disk, purge):
         raise Unsupported(f"--purge {purge}: {refused}; --purge discard is what every drive here takes")
-    planned = [planned_test_bytes(part, disk.size_bytes) for part in order.parts]
+    planned = [bound_test_bytes(part, disk.size_bytes) for part in order.parts]
     if args.max_write is None and None in planned:
         raise UsageError(
             f"--test {order.name}: it writes for as long as SNIA says, so that the drive's speed decides how "
             "much: say --max-write SIZE; opwatch sweep plan --test ... --speed SIZE says what to expect"
         )
     return SweepRequest(
-        **new_sweep(identity),
-        levels=levels_of_parts(order, disk),
+        **make_sweep_identity(identity),
+        levels=make_test_levels(order, disk),
         method="window",
-        pattern=_pattern(order),
+        pattern=_make_placeholder(order),
         pace=test_pace(args),
-        budget=budget_from(args, args.max_write or sum(one or 0 for one in planned)),
+        budget=make_budget(args, args.max_write or sum(one or 0 for one in planned)),
         allow_virtual=args.allow_virtual,
         purge=purge,
         test=order,
     )
 
 
-def _pattern(order: PtsOrder) -> LoadPattern:
+def _make_placeholder(order: PtsOrder) -> LoadPattern:
     """Return a placeholder workload for the journal; the real loads depend on the test points."""
     name = f"pts {order.name}"
     return LoadPattern(name, order.parts[0].title, (LoadJob({"rw": "randwrite"}),))

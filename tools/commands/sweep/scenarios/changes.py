@@ -8,12 +8,12 @@ from opwatch.scenarios.scenario import Scenario
 from opwatch.times import parse_time
 
 
-def with_changes(scenario: Scenario, words: list[str]) -> Scenario:
+def apply_changes(scenario: Scenario, words: list[str]) -> Scenario:
     """Return the experiment with these changes."""
-    return scenario.with_setup(changes_of(words))
+    return scenario.with_setup(parse_changes(words))
 
 
-def changes_of(words: list[str]) -> dict[str, float]:
+def parse_changes(words: list[str]) -> dict[str, float]:
     """Return the changes by key."""
     changes: dict[str, float] = {}
     for word in words:
@@ -21,13 +21,13 @@ def changes_of(words: list[str]) -> dict[str, float]:
         if not equals:
             raise UsageError(f"--set {word}: write KEY=VALUE")
         try:
-            changes[key] = _value(key, text)
+            changes[key] = _parse_value(key, text)
         except UsageError as error:
             raise UsageError(f"--set {word}: {error}") from None
     return changes
 
 
-def _value(key: str, text: str) -> float:
+def _parse_value(key: str, text: str) -> float:
     if key.endswith("_bytes"):
         return parse_size(text)
     return parse_time(text) if key.endswith("_s") else parse_count(text)

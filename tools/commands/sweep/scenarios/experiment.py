@@ -10,24 +10,32 @@ from typing import Any
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl.profiles import Profile
-from opwatch.scenarios.iometer import iometer_statements, run_iometer
-from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_of
-from opwatch.scenarios.untrimmed import fillings, run_untrimmed, untrimmed_setup
-from opwatch.scenarios.untrimmed_words import statements
-from opwatch.sinks.scenario.document import experiment_document, iometer_fields, untrimmed_fields
-from opwatch.sinks.scenario.table import experiment_lines
+from opwatch.scenarios.iometer import make_iometer_findings, run_iometer
+from opwatch.scenarios.scenario import Scenario, ScenarioKind, load_scenario
+from opwatch.scenarios.untrimmed import make_fillings, parse_untrimmed_setup, run_untrimmed
+from opwatch.scenarios.untrimmed_findings import make_findings
+from opwatch.sinks.scenario.document import (
+    build_experiment_document,
+    build_iometer_fields,
+    build_untrimmed_fields,
+)
+from opwatch.sinks.scenario.table import format_experiment
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.plan import SweepPace, SweepPlan, SweepSpeed, plan_steps
-from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
-from opwatch.tools.commands.sweep.arguments.level_arguments import pace_from, profile_of, refuse_others
-from opwatch.tools.commands.sweep.scenarios.changes import with_changes
-from opwatch.tools.commands.sweep.scenarios.mixed import (
-    filling_steps,
-    mixed,
-    planned_on_mounts,
-    untrimmed_on_mount,
+from opwatch.sweep.virtual import ModelDrive, VirtualLoad, compute_flash_bytes, find_mapping_unit, make_model
+from opwatch.tools.commands.sweep.arguments.level_arguments import (
+    load_profile,
+    make_pace,
+    refuse_inapplicable,
 )
-from opwatch.tools.talk import LevelProgress
+from opwatch.tools.commands.sweep.scenarios.changes import apply_changes
+from opwatch.tools.commands.sweep.scenarios.mixed import (
+    make_filling_steps,
+    plan_on_mounts,
+    run_mixed_experiment,
+    run_untrimmed_on_mount,
+)
+from opwatch.tools.progress import LevelProgress
 
 # Options of sweeps with levels that the experiment fixes itself.
 _LEVEL_OPTIONS = ("base", "reads")
@@ -35,42 +43,42 @@ _LEVEL_OPTIONS = ("base", "reads")
 Experiment = Callable[[Scenario, argparse.Namespace], dict[str, Any]]
 
 
-def experiment_of(scenario: Scenario) -> Experiment | None:
+def find_experiment(scenario: Scenario) -> Experiment | None:
     """Return the function for running an experiment, or None for an experiment with levels."""
     return _EXPERIMENTS.get(scenario.kind)
 
 
-def experiment_answer(args: argparse.Namespace) -> dict[str, Any]:
+def run_requested_experiment(args: argparse.Namespace) -> dict[str, Any]:
     """Run the experiment of `--scenario`, and return its document."""
-    scenario = with_changes(scenario_of(args.scenario), args.set)
-    experiment = experiment_of(scenario)
+    scenario = apply_changes(load_scenario(args.scenario), args.set)
+    experiment = find_experiment(scenario)
     if experiment is None:
         raise UsageError(f"scenario {scenario.name} has levels")
-    refuse_others(args, _LEVEL_OPTIONS, "a sweep that is no scenario")
-    if pace_from(args) != SweepPace():
+    refuse_inapplicable(args, _LEVEL_OPTIONS, "a sweep that is no scenario")
+    if make_pace(args) != SweepPace():
         raise UsageError("--fill, --round, --rounds: a scenario has its own (--set KEY=VALUE)")
     return experiment(scenario, args)
 
 
-def experiment_table(answer: dict[str, Any]) -> list[str]:
-    return list(experiment_lines(answer))
+def format_experiment_table(answer: dict[str, Any]) -> list[str]:
+    return list(format_experiment(answer))
 
 
-def _virtual(scenario: Scenario, args: argparse.Namespace) -> tuple[Profile, ModelDrive, int, int, int]:
+def _make_model(scenario: Scenario, args: argparse.Namespace) -> tuple[Profile, ModelDrive, int, int, int]:
     """Return (drive profile, model, bytes per I/O, queue depth, seed)."""
-    refuse_others(args, ["on"], "scenario mixed-io, or untrimmed-cliff")
+    refuse_inapplicable(args, ["on"], "scenario mixed-io, or untrimmed-cliff")
     if args.virtual is None:
         raise UsageError(
             f"--scenario {scenario.name} runs on simulated flash: add --virtual {scenario.profile}"
         )
-    profile = profile_of(args.virtual)
+    profile = load_profile(args.virtual)
     io_bytes = args.bs or scenario.io_bytes
     depth, seed = args.depth or scenario.queue_depth, args.seed or VirtualLoad().seed
-    return profile, model_of(profile, io_bytes), io_bytes, depth, seed
+    return profile, make_model(profile, io_bytes), io_bytes, depth, seed
 
 
-def _document(scenario: Scenario, profile: Profile, model: ModelDrive, workload: str) -> dict[str, Any]:
-    return experiment_document(
+def _build_document(scenario: Scenario, profile: Profile, model: ModelDrive, workload: str) -> dict[str, Any]:
+    return build_experiment_document(
         scenario,
         f"{profile.name} (simulated)",
         workload,
@@ -78,59 +86,59 @@ def _document(scenario: Scenario, profile: Profile, model: ModelDrive, workload:
     )
 
 
-def _untrimmed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
-    refuse_others(args, ["op"], "a scenario that has levels")
+def _run_untrimmed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+    refuse_inapplicable(args, ["op"], "a scenario that has levels")
     if args.on:
-        return untrimmed_on_mount(scenario, args)
-    profile, model, io_bytes, depth, seed = _virtual(scenario, args)
-    setup = untrimmed_setup(scenario.setup, io_bytes, depth, seed)
+        return run_untrimmed_on_mount(scenario, args)
+    profile, model, io_bytes, depth, seed = _make_model(scenario, args)
+    setup = parse_untrimmed_setup(scenario.setup, io_bytes, depth, seed)
     runs = run_untrimmed(setup, model)
     rounds = f"{setup.rounds} rounds of {setup.round_s:g} s"
     workload = f"{rounds}, random writes of {io_bytes} bytes, queue depth {depth}"
-    document = _document(scenario, profile, model, workload)
-    return document | untrimmed_fields(runs, statements(runs, setup, profile))
+    document = _build_document(scenario, profile, model, workload)
+    return document | build_untrimmed_fields(runs, make_findings(runs, setup, profile))
 
 
-def _levels(
+def _parse_levels(
     scenario: Scenario, profile: Profile, model: ModelDrive, args: argparse.Namespace
 ) -> tuple[OpLevel, ...]:
-    visible, flash = profile.drive["user_bytes"], flash_bytes(model)
-    scale = LevelScale(visible, OpShare.WHOLE, OpBase.VISIBLE, mapping_unit(profile))
+    visible, flash = profile.drive["user_bytes"], compute_flash_bytes(model)
+    scale = LevelScale(visible, OpShare.WHOLE, OpBase.VISIBLE, find_mapping_unit(profile))
     return parse_levels(args.op or scenario.levels, scale, flash)
 
 
-def _iometer(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
-    refuse_others(args, ["set"], "--dev: a model needs no time")
-    profile, model, io_bytes, depth, seed = _virtual(scenario, args)
-    levels = _levels(scenario, profile, model, args)
+def _run_iometer(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+    refuse_inapplicable(args, ["set"], "--dev: a model needs no time")
+    profile, model, io_bytes, depth, seed = _make_model(scenario, args)
+    levels = _parse_levels(scenario, profile, model, args)
     load = VirtualLoad(io_bytes, depth, seed=seed)
     with closing(LevelProgress(SweepPace().most_rounds, quiet=args.quiet)) as progress:
-        result = run_iometer(model, levels, load, progress.tell)
+        result = run_iometer(model, levels, load, progress.show_round)
     workload = f"random reads and writes of {io_bytes} bytes, queue depth {depth}"
     # Published figures exist for the author's levels only.
     published = Fields({}, "nothing published") if args.op else scenario.published
-    words = iometer_statements(result, published, profile)
-    document = _document(scenario, profile, model, workload)
-    return document | iometer_fields(result, io_bytes, published.table, words)
+    words = make_iometer_findings(result, published, profile)
+    document = _build_document(scenario, profile, model, workload)
+    return document | build_iometer_fields(result, io_bytes, published.table, words)
 
 
 _EXPERIMENTS: dict[ScenarioKind, Experiment] = {
-    ScenarioKind.UNTRIMMED: _untrimmed,
-    ScenarioKind.IOMETER: _iometer,
-    ScenarioKind.MIXED: mixed,
+    ScenarioKind.UNTRIMMED: _run_untrimmed,
+    ScenarioKind.IOMETER: _run_iometer,
+    ScenarioKind.MIXED: run_mixed_experiment,
 }
 
 
-def planned_experiment(args: argparse.Namespace) -> SweepPlan:
+def plan_experiment(args: argparse.Namespace) -> SweepPlan:
     """Return the plan of an experiment without levels."""
-    scenario = with_changes(scenario_of(args.scenario), args.set)
+    scenario = apply_changes(load_scenario(args.scenario), args.set)
     if args.on:
-        return planned_on_mounts(scenario, args)
+        return plan_on_mounts(scenario, args)
     if scenario.kind is ScenarioKind.MIXED:
         raise UsageError(f"--scenario {scenario.name}: say where (--on NAME=DIR)")
-    profile, model, io_bytes, depth, seed = _virtual(scenario, args)
+    profile, model, io_bytes, depth, seed = _make_model(scenario, args)
     if scenario.kind is ScenarioKind.IOMETER:
-        levels = _levels(scenario, profile, model, args)
+        levels = _parse_levels(scenario, profile, model, args)
         return SweepPlan(
             target=f"{profile.name} (simulated)",
             method="window",
@@ -140,11 +148,11 @@ def planned_experiment(args: argparse.Namespace) -> SweepPlan:
             is_model=True,
             life_reason="a model has none",
         )
-    setup = untrimmed_setup(scenario.setup, io_bytes, depth, seed)
+    setup = parse_untrimmed_setup(scenario.setup, io_bytes, depth, seed)
     steps = tuple(
         step
-        for filling in fillings(setup, model)
-        for step in filling_steps(
+        for filling in make_fillings(setup, model)
+        for step in make_filling_steps(
             filling.name,
             round(filling.files_bytes / model.ratio),
             round(filling.removed_bytes / model.ratio),

@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from opwatch.collectors.fio.sysbench import require_sysbench
-from opwatch.collectors.scenarios.mixed import mix_place
-from opwatch.collectors.scenarios.untrimmed import planned_fillings, untrimmed_place
+from opwatch.collectors.scenarios.mixed import make_mix_place
+from opwatch.collectors.scenarios.untrimmed import make_untrimmed_place, plan_fillings
 from opwatch.errors import UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
 from opwatch.load.plain import PlainLoad
-from opwatch.load.sysbench import FIO, SYSBENCH, sysbench_words
+from opwatch.load.sysbench import FIO, SYSBENCH, build_sysbench_arguments
 from opwatch.scenarios.experiment_journal import ExperimentPlace, ExperimentRequest
-from opwatch.scenarios.mixed import MixConfiguration, MixLoad, MixSetup, mix_loads, mix_setup
+from opwatch.scenarios.mixed import MixConfiguration, MixLoad, MixSetup, parse_mix_loads, parse_mix_setup
 from opwatch.scenarios.scenario import Scenario, ScenarioKind
-from opwatch.scenarios.untrimmed import UntrimmedSetup, untrimmed_setup
+from opwatch.scenarios.untrimmed import UntrimmedSetup, parse_untrimmed_setup
 from opwatch.sweep.plan import StepKind, SweepPlan, SweepStep
-from opwatch.tools.commands.sweep.arguments.drive_arguments import new_name
-from opwatch.tools.commands.sweep.arguments.level_arguments import MODEL_OPTIONS, refuse_others
-from opwatch.tools.commands.sweep.scenarios.carrying_out import begun
-from opwatch.tools.commands.sweep.scenarios.changes import changes_of
-from opwatch.tools.commands.sweep.scenarios.plain_arguments import mix_loads_of
+from opwatch.tools.commands.sweep.arguments.drive_arguments import make_sweep_name
+from opwatch.tools.commands.sweep.arguments.level_arguments import MODEL_OPTIONS, refuse_inapplicable
+from opwatch.tools.commands.sweep.scenarios.changes import parse_changes
+from opwatch.tools.commands.sweep.scenarios.execution import start_experiment
+from opwatch.tools.commands.sweep.scenarios.plain_arguments import parse_mix_workloads
 
 
-def mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+def run_mixed_experiment(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     """Run the experiment, and return the JSON document."""
     if args.virtual is not None:
         raise UsageError(
@@ -36,46 +36,49 @@ def mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
             "on drives or on simulated ones (opwatch drive create), file systems on them, and name these by "
             "--on NAME=DIR"
         )
-    refuse_others(args, [*MODEL_OPTIONS, "op"], "a scenario on simulated flash")
-    setup, loads = mix_setup(scenario.setup), _loads(scenario, args)
+    refuse_inapplicable(args, [*MODEL_OPTIONS, "op"], "a scenario on simulated flash")
+    setup, loads = parse_mix_setup(scenario.setup), _choose_loads(scenario, args)
     devices = Devices()
     # Inspect all places before anything is written.
-    places = [mix_place(devices, name, folder, setup) for name, folder in _folders(args.on, scenario.name)]
+    places = [
+        make_mix_place(devices, name, folder, setup)
+        for name, folder in _parse_folders(args.on, scenario.name)
+    ]
     known = tuple(
         ExperimentPlace(
             one.configuration.name, one.configuration.folder, one.mark, one.configuration.file_bytes
         )
         for one in places
     )
-    return begun(_request(scenario, args, known, loads, 0), args)
+    return start_experiment(_make_request(scenario, args, known, loads, 0), args)
 
 
-def untrimmed_on_mount(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+def run_untrimmed_on_mount(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     """Run the untrimmed cliff on a filesystem of a simulated drive; return its document."""
     if args.virtual is not None:
         raise UsageError("--virtual: not with --on, which is a file system that is there")
-    folders = _folders(args.on, scenario.name)
+    folders = _parse_folders(args.on, scenario.name)
     if len(folders) > 1:
         raise UsageError(f"--on: scenario {scenario.name} is of one file system")
     privilege.require_root("opwatch sweep run", "it trims a file system", "sweep run ...")
-    place = untrimmed_place(Devices(), folders[0][1])
+    place = make_untrimmed_place(Devices(), folders[0][1])
     known = ExperimentPlace(folders[0][0], str(folders[0][1]), place.mark, place.free_bytes)
-    return begun(_request(scenario, args, (known,), (), args.seed or 1), args)
+    return start_experiment(_make_request(scenario, args, (known,), (), args.seed or 1), args)
 
 
-def _request(
+def _make_request(
     scenario: Scenario,
     args: argparse.Namespace,
     places: tuple[ExperimentPlace, ...],
     loads: tuple[MixLoad, ...],
     seed: int,
 ) -> ExperimentRequest:
-    name, created = new_name()
+    name, created = make_sweep_name()
     request = ExperimentRequest(
         name=name,
         created=created,
         scenario=scenario.name,
-        changes=changes_of(args.set),
+        changes=parse_changes(args.set),
         places=tuple(replace(place, folder=str(Path(place.folder).absolute())) for place in places),
         loads=loads,
         io_bytes=args.bs or scenario.io_bytes,
@@ -87,13 +90,13 @@ def _request(
         require_sysbench()
         # Refuse loads that sysbench cannot do before anything is written.
         for load in loads:
-            sysbench_words(PlainLoad(load.name, load.rdpct, load.seekpct, load.xfersize), 1, 1, 1)
+            build_sysbench_arguments(PlainLoad(load.name, load.rdpct, load.seekpct, load.xfersize), 1, 1, 1)
     if scenario.kind is ScenarioKind.UNTRIMMED:
-        untrimmed_setup(scenario.setup, request.io_bytes, request.queue_depth, seed)
+        parse_untrimmed_setup(scenario.setup, request.io_bytes, request.queue_depth, seed)
     return request
 
 
-def filling_steps(name: str, files: int, copies: int, setup: UntrimmedSetup) -> tuple[SweepStep, ...]:
+def make_filling_steps(name: str, files: int, copies: int, setup: UntrimmedSetup) -> tuple[SweepStep, ...]:
     """Return the writing steps of a run of the untrimmed cliff."""
     return (
         SweepStep(StepKind.FILL, f"{name}: files", write_bytes=files, seconds=None),
@@ -108,19 +111,21 @@ def filling_steps(name: str, files: int, copies: int, setup: UntrimmedSetup) -> 
     )
 
 
-def planned_on_mounts(scenario: Scenario, args: argparse.Namespace) -> SweepPlan:
+def plan_on_mounts(scenario: Scenario, args: argparse.Namespace) -> SweepPlan:
     """Return the plan of an experiment on existing filesystems. Reads them, and writes nothing."""
-    folders = _folders(args.on, scenario.name)
+    folders = _parse_folders(args.on, scenario.name)
     if scenario.kind is ScenarioKind.MIXED:
-        setup, loads = mix_setup(scenario.setup), _loads(scenario, args)
-        places = [mix_place(Devices(), name, folder, setup).configuration for name, folder in folders]
-        steps = [step for one in places for step in _mix_steps(one, loads, setup)]
+        setup, loads = parse_mix_setup(scenario.setup), _choose_loads(scenario, args)
+        places = [make_mix_place(Devices(), name, folder, setup).configuration for name, folder in folders]
+        steps = [step for one in places for step in _make_mix_steps(one, loads, setup)]
         target = ", ".join(f"{one.name} ({one.kind})" for one in places)
     elif scenario.kind is ScenarioKind.UNTRIMMED and len(folders) == 1:
-        drive = untrimmed_setup(scenario.setup, scenario.io_bytes, scenario.queue_depth, 1)
-        place = untrimmed_place(Devices(), folders[0][1])
-        parts = planned_fillings(place, drive)
-        steps = [step for name, files, copies in parts for step in filling_steps(name, files, copies, drive)]
+        drive = parse_untrimmed_setup(scenario.setup, scenario.io_bytes, scenario.queue_depth, 1)
+        place = make_untrimmed_place(Devices(), folders[0][1])
+        parts = plan_fillings(place, drive)
+        steps = [
+            step for name, files, copies in parts for step in make_filling_steps(name, files, copies, drive)
+        ]
         target = f"{place.mount.filesystem} on {place.device}, a simulated drive"
     else:
         raise UsageError(f"--on: scenario {scenario.name} is of no file systems, or of one")
@@ -135,17 +140,21 @@ def planned_on_mounts(scenario: Scenario, args: argparse.Namespace) -> SweepPlan
     )
 
 
-def _loads(scenario: Scenario, args: argparse.Namespace) -> tuple[MixLoad, ...]:
-    return mix_loads(scenario.published) if args.workload is None else mix_loads_of(args.workload)
+def _choose_loads(scenario: Scenario, args: argparse.Namespace) -> tuple[MixLoad, ...]:
+    return (
+        parse_mix_loads(scenario.published) if args.workload is None else parse_mix_workloads(args.workload)
+    )
 
 
-def _mix_steps(one: MixConfiguration, loads: tuple[MixLoad, ...], setup: MixSetup) -> Iterator[SweepStep]:
+def _make_mix_steps(
+    one: MixConfiguration, loads: tuple[MixLoad, ...], setup: MixSetup
+) -> Iterator[SweepStep]:
     yield SweepStep(StepKind.FILL, f"{one.name}: a file", write_bytes=one.file_bytes, seconds=None)
     for load in loads:
         yield SweepStep(StepKind.ROUND, f"{one.name}: {load.name}", seconds=setup.run_s)
 
 
-def _folders(words: list[str], scenario: str) -> list[tuple[str, Path]]:
+def _parse_folders(words: list[str], scenario: str) -> list[tuple[str, Path]]:
     folders: dict[str, Path] = {}
     for word in words:
         name, equals, folder = word.partition("=")

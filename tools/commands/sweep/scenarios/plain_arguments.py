@@ -6,12 +6,12 @@ import argparse
 
 from opwatch.errors import UsageError
 from opwatch.load.plain import PlainLoad
-from opwatch.load.workload import only, plain_loads
+from opwatch.load.workload import parse_plain_loads, require_single_load
 from opwatch.scenarios.mixed import MixLoad
-from opwatch.scenarios.scenario import ScenarioKind, scenario_of
+from opwatch.scenarios.scenario import ScenarioKind, load_scenario
 
 
-def shaped(args: argparse.Namespace) -> argparse.Namespace:
+def expand_workload(args: argparse.Namespace) -> argparse.Namespace:
     """Return the arguments with a model's `--workload` expanded into single options.
 
     Options that were given explicitly take precedence. Loads on filesystems stay unparsed until the
@@ -19,7 +19,7 @@ def shaped(args: argparse.Namespace) -> argparse.Namespace:
     """
     if args.workload is None or (args.dev is not None and args.scenario is None) or _is_mixed(args):
         return args
-    load = only(_plain(args.workload), args.workload)
+    load = require_single_load(_parse_plain_loads(args.workload), args.workload)
     if load.seekpct != 100:
         raise UsageError(
             f"--workload {args.workload}: {load.seekpct} % of its places are random, and of a model all are; "
@@ -41,19 +41,20 @@ def shaped(args: argparse.Namespace) -> argparse.Namespace:
     return argparse.Namespace(**{**vars(args), **given, "workload": None})
 
 
-def mix_loads_of(words: str) -> tuple[MixLoad, ...]:
+def parse_mix_workloads(words: str) -> tuple[MixLoad, ...]:
     """Return the named loads on filesystems, which replace the published ones."""
     return tuple(
-        MixLoad(load.name, load.rdpct, load.seekpct, load.xfersize, load.threads) for load in _plain(words)
+        MixLoad(load.name, load.rdpct, load.seekpct, load.xfersize, load.threads)
+        for load in _parse_plain_loads(words)
     )
 
 
 def _is_mixed(args: argparse.Namespace) -> bool:
-    return args.scenario is not None and scenario_of(args.scenario).kind is ScenarioKind.MIXED
+    return args.scenario is not None and load_scenario(args.scenario).kind is ScenarioKind.MIXED
 
 
-def _plain(words: str) -> list[PlainLoad]:
-    loads = plain_loads(words)
+def _parse_plain_loads(words: str) -> list[PlainLoad]:
+    loads = parse_plain_loads(words)
     if not loads:
         raise UsageError(
             f"--workload: only with --dev is there {words!r:.60}; without a drive take one of sysbench's "

@@ -8,30 +8,30 @@ from dataclasses import dataclass, replace
 from opwatch.errors import UsageError
 from opwatch.ftl.profiles import Profile
 from opwatch.load.sysbench import LOADERS
-from opwatch.scenarios.free_space import free_space
-from opwatch.scenarios.saturation import saturated
-from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_names, scenario_of
-from opwatch.sinks.scenario.sweep_fields import free_space_fields, saturation_fields
+from opwatch.scenarios.free_space import evaluate_free_space
+from opwatch.scenarios.saturation import evaluate_saturation
+from opwatch.scenarios.scenario import Scenario, ScenarioKind, list_scenarios, load_scenario
+from opwatch.sinks.scenario.sweep_fields import build_free_space_fields, build_saturation_fields
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
-from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
+from opwatch.sweep.virtual import ModelDrive, VirtualLoad, compute_flash_bytes, find_mapping_unit, make_model
 from opwatch.tools.arguments import Once
 from opwatch.tools.commands.sweep.arguments.level_arguments import (
     VirtualSweep,
-    pace_from,
-    profile_of,
-    refuse_others,
+    load_profile,
+    make_pace,
+    refuse_inapplicable,
 )
-from opwatch.tools.commands.sweep.scenarios.changes import with_changes
+from opwatch.tools.commands.sweep.scenarios.changes import apply_changes
 
 # No fill first, and short rounds, because the rounds locate the cliff.
 _SATURATION_PACE = SweepPace(fill_passes=0, round_ratio=0.01, most_rounds=1200)
 # The file is created before it is written at random.
 _FILE_PACE = SweepPace(fill_passes=1)
 # Profile times counted from the drive's start. A smaller model reaches them proportionally sooner.
-_SINCE_BEGIN = ("throttle_after_ns", "throttle_pause_ns")
+_TIMES_SINCE_START = ("throttle_after_ns", "throttle_pause_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,21 @@ class ScenarioRun:
     scenario: Scenario
     sweep: VirtualSweep
 
-    def fields(self, outcomes: list[LevelOutcome]) -> dict[str, object]:
+    def build_fields(self, outcomes: list[LevelOutcome]) -> dict[str, object]:
         """Return the experiment's fields of the document, after the levels were run."""
         if self.scenario.kind is ScenarioKind.SATURATION:
             ratio, has_cache = self.sweep.model.ratio, bool(self.sweep.profile.drive.get("slc_bytes"))
-            return saturation_fields(self.scenario, saturated(outcomes, ratio, has_cache=has_cache), ratio)
-        lines = free_space(
-            outcomes, self._reserved(), self.sweep.load.io_bytes, self.scenario.published_rates
+            return build_saturation_fields(
+                self.scenario, evaluate_saturation(outcomes, ratio, has_cache=has_cache), ratio
+            )
+        lines = evaluate_free_space(
+            outcomes, self._run_reserved(), self.sweep.load.io_bytes, self.scenario.published_rates
         )
-        return free_space_fields(self.scenario, lines)
+        return build_free_space_fields(self.scenario, lines)
 
-    def _reserved(self) -> list[LevelOutcome]:
+    def _run_reserved(self) -> list[LevelOutcome]:
         """Return the same levels on a drive that shows less capacity, with a different seed."""
-        sweep, unit = self.sweep, mapping_unit(self.sweep.profile)
+        sweep, unit = self.sweep, find_mapping_unit(self.sweep.profile)
         shown = round(sweep.profile.drive["user_bytes"] * (1 - self.scenario.reserved_ratio))
         most = max(level.usable_bytes for level in sweep.levels)
         if shown < most:
@@ -73,7 +75,7 @@ def add_scenario_argument(parser: argparse.ArgumentParser) -> None:
         "--scenario",
         action=Once,
         metavar="NAME",
-        help=f"repeat a published experiment: {', '.join(scenario_names())}",
+        help=f"repeat a published experiment: {', '.join(list_scenarios())}",
     )
     parser.add_argument(
         "--set",
@@ -101,44 +103,44 @@ def add_loader_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def scenario_from(args: argparse.Namespace) -> ScenarioRun:
+def make_scenario_run(args: argparse.Namespace) -> ScenarioRun:
     """Return the run requested by `--scenario`. Raise UsageError for options fixed by the experiment."""
-    scenario = with_changes(scenario_of(args.scenario), args.set)
-    refuse_others(args, ["on"], "scenario mixed-io")
+    scenario = apply_changes(load_scenario(args.scenario), args.set)
+    refuse_inapplicable(args, ["on"], "scenario mixed-io")
     if args.virtual is None:
         raise UsageError(
             f"--scenario {scenario.name} runs on simulated flash: add --virtual {scenario.profile}"
         )
-    refuse_others(args, ("base", "reads"), "a sweep that is no scenario")
-    if pace_from(args) != SweepPace() or args.share != OpShare.USED.value:
+    refuse_inapplicable(args, ("base", "reads"), "a sweep that is no scenario")
+    if make_pace(args) != SweepPace() or args.share != OpShare.USED.value:
         raise UsageError("--fill, --round, --rounds, --share: a scenario decides these itself")
-    return ScenarioRun(scenario, _sweep(args, scenario))
+    return ScenarioRun(scenario, _make_sweep(args, scenario))
 
 
-def _sweep(args: argparse.Namespace, scenario: Scenario) -> VirtualSweep:
-    sold = profile_of(args.virtual)
-    unit = mapping_unit(sold)
+def _make_sweep(args: argparse.Namespace, scenario: Scenario) -> VirtualSweep:
+    sold = load_profile(args.virtual)
+    unit = find_mapping_unit(sold)
     bs = args.bs or max(scenario.io_bytes, unit)
-    flash = flash_bytes(model_of(sold, bs))
+    flash = compute_flash_bytes(make_model(sold, bs))
     is_of_files = scenario.kind is ScenarioKind.FREE_SPACE
     base = OpBase.VISIBLE if is_of_files else OpBase.FLASH
     capacity = sold.drive["user_bytes"] if is_of_files else flash
     scale = LevelScale(capacity, OpShare.WHOLE, base, unit)
     levels = parse_levels(args.op or scenario.levels, scale, flash)
-    profile = sold if is_of_files else _showing(sold, levels, unit)
+    profile = sold if is_of_files else _resize_profile(sold, levels, unit)
     load = VirtualLoad(bs, args.depth or scenario.queue_depth, seed=args.seed or VirtualLoad().seed)
     pace = _FILE_PACE if is_of_files else _SATURATION_PACE
-    return VirtualSweep(profile, _on_time(model_of(profile, bs)), levels, load, pace)
+    return VirtualSweep(profile, _scale_times(make_model(profile, bs)), levels, load, pace)
 
 
-def _showing(profile: Profile, levels: tuple[OpLevel, ...], unit: int) -> Profile:
+def _resize_profile(profile: Profile, levels: tuple[OpLevel, ...], unit: int) -> Profile:
     """Return the profile with the same flash, showing enough of it for every level."""
     most = -(-max(level.usable_bytes for level in levels) // unit) * unit
     return profile.with_user_bytes(max(most, profile.drive["user_bytes"]))
 
 
-def _on_time(model: ModelDrive) -> ModelDrive:
+def _scale_times(model: ModelDrive) -> ModelDrive:
     """Return the model with times since the start scaled to the model's size."""
     timing = dict(model.profile.timing)
-    timing |= {key: round(timing[key] * model.ratio) for key in _SINCE_BEGIN if key in timing}
+    timing |= {key: round(timing[key] * model.ratio) for key in _TIMES_SINCE_START if key in timing}
     return replace(model, profile=replace(model.profile, timing=timing))

@@ -1,0 +1,28 @@
+"""Describe fstrim's byte count for a trim. Pure."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from opwatch.trim.audit.audit import ALL, AuditEvidence
+from opwatch.trim.audit.claims import Claim, describe_claims, sum_claimed_bytes
+
+_XFS_NOTE = "which is what it was asked to look through: XFS stopped counting in 6.11"
+
+
+def describe_claim(evidence: AuditEvidence, others: Sequence[Claim], sent: int) -> str:
+    """Return fstrim's result as text, with a note if the byte count is not the trimmed bytes."""
+    answer, asked, filesystem = evidence.answer, evidence.asked, evidence.before.filesystem
+    is_xfs = filesystem is not None and filesystem.kind == "xfs"
+    if answer is None:
+        text = describe_claims(evidence.trace, others)
+        return f"{text}, {_XFS_NOTE}" if is_xfs and (sum_claimed_bytes(others) or 0) > sent else text
+    if answer.error:
+        return f"the kernel refused: {errno.errorcode.get(answer.error, answer.error)}"
+    if answer.claimed is None:
+        return "nothing: FITRIM was ended by a signal"
+    text = f"{answer.claimed} B trimmed"
+    if is_xfs and asked and asked.length == ALL and answer.claimed > sent:
+        return f"{text}, {_XFS_NOTE}"
+    return text

@@ -48,7 +48,7 @@ class Bench:
     """The members of a sweep's bench that a partition needs, with a list as the journal."""
 
     def __init__(self, claim: object, disk: object) -> None:
-        self.claim, self.whole_disk, self.disk = claim, claim, disk
+        self.claim, self.disk_claim, self.disk = claim, claim, disk
         self.entries = list[tuple[str, str]]()
         self.journal, self.state = self, SweepState(REQUEST)
 

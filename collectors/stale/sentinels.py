@@ -65,7 +65,7 @@ def choose_sizes(stack: Stack) -> tuple[int, ...]:
 class Sentinels:
     """Sentinel files of one mounted file system.
 
-    write_files() writes and maps them, delete_files() deletes them, then the caller trims (or calls
+    plant() writes and maps them, delete_files() deletes them, then the caller trims (or calls
     trim_ranges() for these only), and judge_sentinels() reads them back. Closing deletes the rest.
     """
 

@@ -112,7 +112,7 @@ def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path) -> None:
         "from opwatch.collectors.space.fitrim import require_mount\n"
         "mount = require_mount(sys.argv[1])\n"
         "one = Sentinels(mount, LayerReader().read_mount(mount), (8 << 20,))\n"
-        "one.write_files(); print('planted', flush=True); time.sleep(60)\n"
+        "one.plant(); print('planted', flush=True); time.sleep(60)\n"
     )
     with ScratchDisk(128 * MIB) as disk:
         make_filesystem("ext4", disk.node)

@@ -162,15 +162,16 @@ def build_insert(name: str) -> str:
 def compute_row_check(table: str, values: Iterable[object]) -> int:
     """Return the checksum of a row: CRC-32 of the table's name, then of each value's type, length in bytes,
     and bytes."""
-    crc = zlib.crc32(table.encode())
+    crc, small = zlib.crc32(table.encode()), ""
     for value in values:
-        if isinstance(value, bytes):
-            kind, raw = "b", value
+        if isinstance(value, bytes | str):
+            kind, raw = ("b", value) if isinstance(value, bytes) else ("t", value.encode("utf-8", "replace"))
+            crc = zlib.crc32(raw, zlib.crc32(f"{small}{kind}{len(raw)}:".encode(), crc))
+            small = ""
         else:
-            kind = "t" if isinstance(value, str) else "n" if value is None else "i"
-            raw = str(value).encode("utf-8", "replace")
-        crc = zlib.crc32(raw, zlib.crc32(f"{kind}{len(raw)}:".encode(), crc))
-    return crc
+            text = str(value)
+            small += f"{'n' if value is None else 'i'}{len(text)}:{text}"
+    return zlib.crc32(small.encode(), crc)
 
 
 def format_json(plain: Any) -> str:  # noqa: ANN401

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json
+from opwatch.recording.reading.clocks import RecordedClocks
 from opwatch.recording.reading.salvage import collected
 from opwatch.recording.reading.write_ahead_log import (
     CommittedPages,
@@ -50,6 +51,8 @@ _MAX_SCHEMA = 64
 _MIN_ROW = 4
 # Tables that other rows refer to.
 _SMALL = ("header", "shapes", "facts", "clocks")
+# Clock readings beyond this number are not read.
+_MAX_CLOCKS = 1 << 20
 _TYPES = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: _MAX_VALUE,
@@ -79,6 +82,7 @@ class CheckedFile:
         # Why the rows were collected from the pages, if SQLite cannot find all of them.
         self.damage: str | None = None
         self.version = VERSION
+        self._clocks: RecordedClocks | None = None
         try:
             self._open(path)
         except DamagedError as error:
@@ -112,11 +116,22 @@ class CheckedFile:
         if words != "ok":
             raise sqlite3.DatabaseError(words.splitlines()[-1])
         for table in (*_SMALL, "blocks"):
+            if table == "clocks":
+                self.read_clocks()
+                continue
             for _ in self.iter_rows(table):
                 pass
 
+    def read_clocks(self) -> RecordedClocks:
+        """Return the clock readings. They are read once, because a file may have a million."""
+        if self._clocks is None:
+            order = "ORDER BY mono_ns, wall_ns, slack_ns"
+            self._clocks = RecordedClocks(self.iter_rows("clocks", f"{order} LIMIT {_MAX_CLOCKS}"))
+        return self._clocks
+
     def _salvage(self, path: Path, error: DamagedError) -> None:
         """Read the rows that the pages still hold in place of the file. Raises `error` without a header."""
+        self._clocks = None
         try:
             self._connection = _salvaged(path, self.size)
             empty = [table for table in _SMALL if not self._has_rows(table)]
@@ -152,22 +167,27 @@ class CheckedFile:
             return
         names, is_checked, taken = list_columns(table, self.version), has_check(table, self.version), 0
         checks = [_parse_column(column) for column in list_declarations(table, self.version)]
+        has_sizes = any(kind is not int for kind, _ in checks)
         statement = f"SELECT {', '.join(names)} FROM {table} {behind}"
+
+        def name_row(count: int) -> str:
+            return f"{self.name}: table {table}, row {count + 1}"
+
         try:
             for count, row in enumerate(self._connection.execute(statement, values)):
                 if count > self._most_rows:
                     raise BadInput(f"{self.name}: table {table} has more rows than the file has room for")
-                where = f"{self.name}: table {table}, row {count + 1}"
-                taken += sum(len(value) for value in row if isinstance(value, bytes | str))
+                if has_sizes:
+                    taken += sum(len(value) for value in row if isinstance(value, bytes | str))
                 if taken > self._most_bytes:
-                    raise BadInput(f"{where}: there are more bytes than the file has room for")
+                    raise BadInput(f"{name_row(count)}: there are more bytes than the file has room for")
                 if most_bytes is not None and taken > most_bytes:
-                    raise BadInput(f"{where}: the table has more than {most_bytes} bytes")
+                    raise BadInput(f"{name_row(count)}: the table has more than {most_bytes} bytes")
                 if is_checked and row[-1] != compute_row_check(table, row[:-1]):
-                    raise DamagedError(f"{where} is damaged: its checksum is another one")
+                    raise DamagedError(f"{name_row(count)} is damaged: its checksum is another one")
                 for name, (kind, may_be_none), value in zip(names, checks, row, strict=True):
-                    if not (value is None and may_be_none) and not isinstance(value, kind):
-                        raise BadInput(f"{where}: {name} is no {_name_type(kind)}")
+                    if not isinstance(value, kind) and not (value is None and may_be_none):
+                        raise BadInput(f"{name_row(count)}: {name} is no {_name_type(kind)}")
                 yield row[:-1] if is_checked else row
         except _ERRORS as error:
             raise self._make_read_error(error, f" in table {table}") from error

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from opwatch.clock import Anchor
 from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput
@@ -128,7 +125,6 @@ class RecordedRun:
             )
             self._contents: dict[int, bytes] = {}
             self._kept_bytes = self._content_bytes = 0
-            self._clocks: RecordedClocks | None = None
             self._facts = self._read_facts()
         except BaseException:
             self.close()
@@ -151,10 +147,7 @@ class RecordedRun:
     def to_wall_time(self, mono_ns: int) -> datetime | None:
         """Return the wall time by the last clock reading before `mono_ns`, or by the first; None without
         readings."""
-        if self._clocks is None:
-            order = "ORDER BY mono_ns, wall_ns, slack_ns"
-            self._clocks = RecordedClocks(self._file.iter_rows("clocks", f"{order} LIMIT {_MAX_BLOCKS}"))
-        anchor = self._clocks.find_anchor(mono_ns)
+        anchor = self._file.read_clocks().find_anchor(mono_ns)
         # Sums of 64-bit numbers are within some hundred years of 1970, which datetime can represent.
         return anchor.to_wall_time(mono_ns) if anchor else None
 
@@ -403,25 +396,6 @@ class RecordedRun:
         if len(raw) != size:
             raise BadInput(f"{where} has {len(raw)} bytes, not {size}")
         return raw
-
-
-class RecordedClocks:
-    """Readings of both clocks, ordered by time."""
-
-    def __init__(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        # Arrays, because a million readings as separate integers would take 200 MiB.
-        self._mono_ns, self._wall_ns, self._slack_ns = array("q"), array("q"), array("q")
-        for mono_ns, wall_ns, slack_ns in rows:
-            self._mono_ns.append(mono_ns)
-            self._wall_ns.append(wall_ns)
-            self._slack_ns.append(slack_ns)
-
-    def find_anchor(self, mono_ns: int) -> Anchor | None:
-        """Return the last reading before `mono_ns`, or the first; None without readings."""
-        at = max(bisect_right(self._mono_ns, mono_ns) - 1, 0)
-        if at >= len(self._mono_ns):
-            return None
-        return Anchor(self._mono_ns[at], self._wall_ns[at], self._slack_ns[at])
 
 
 class _SlowRequests:

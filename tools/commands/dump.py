@@ -128,8 +128,8 @@ def run(args: argparse.Namespace) -> int:
     files = _choose_files(args)
     _check_options(args, files)
     with ExitStack() as stack:
-        # Check that all recordings open before anything is written.
-        for path in files:
+        # Check that all recordings open before anything is written. A single one opens first anyway.
+        for path in files if len(files) > 1 else ():
             open_run(path).close()
         target = stack.enter_context(closing(ParquetSet(args.output))) if args.form == "parquet" else None
         text = None if target or args.form == "openmetrics" else _make_text_sink(args)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -49,6 +50,8 @@ _MAX_DOCUMENT = 1 << 20
 _MAX_SCHEMA = 64
 # Minimum size of a row in the file, in bytes.
 _MIN_ROW = 4
+# Minimum bytes of a minute in the file: a row of `blocks`, and rows of other tables.
+MIN_MINUTE_BYTES = 64
 # Tables that other rows refer to.
 _SMALL = ("header", "shapes", "facts", "clocks")
 # Clock readings beyond this number are not read.
@@ -115,6 +118,9 @@ class CheckedFile:
         (words,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if words != "ok":
             raise sqlite3.DatabaseError(words.splitlines()[-1])
+        (minutes,) = self._connection.execute("SELECT count(*) FROM blocks").fetchone()
+        if minutes > self.size // MIN_MINUTE_BYTES:
+            raise BadInput(f"{self.name}: table blocks has more minutes than the file has room for")
         for table in (*_SMALL, "blocks"):
             if table == "clocks":
                 self.read_clocks()
@@ -165,9 +171,8 @@ class CheckedFile:
         if not all(_MIN_INTEGER <= value <= _MAX_INTEGER for value in values):
             # Damaged data may ask for a number that no row can have.
             return
-        names, is_checked, taken = list_columns(table, self.version), has_check(table, self.version), 0
-        checks = [_parse_column(column) for column in list_declarations(table, self.version)]
-        has_sizes = any(kind is not int for kind, _ in checks)
+        names, checks = _parse_table(table, self.version)
+        is_checked, has_sizes, taken = has_check(table, self.version), any(k is not int for k, _ in checks), 0
         statement = f"SELECT {', '.join(names)} FROM {table} {behind}"
 
         def name_row(count: int) -> str:
@@ -230,6 +235,13 @@ class CheckedFile:
 
 def _words_of(error: BaseException) -> str:
     return str(error) or "a page claims more than there can be"
+
+
+@cache
+def _parse_table(table: str, version: int) -> tuple[tuple[str, ...], tuple[tuple[Any, bool], ...]]:
+    """Return the names of the columns, and their types with whether a value may be missing."""
+    columns = list_declarations(table, version)
+    return list_columns(table, version), tuple(_parse_column(column) for column in columns)
 
 
 def _parse_column(column: str) -> tuple[Any, bool]:

@@ -18,7 +18,12 @@ from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import PlainDecoder
 from opwatch.recording.reading.entry_order import OrderChecker
 from opwatch.recording.reading.gaps import bridge_gap
-from opwatch.recording.reading.opening import CheckedFile, DamagedError, parse_small_document
+from opwatch.recording.reading.opening import (
+    MIN_MINUTE_BYTES,
+    CheckedFile,
+    DamagedError,
+    parse_small_document,
+)
 from opwatch.recording.reading.slow import decode_slow_request
 from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.reading.stretches import (
@@ -56,8 +61,6 @@ _MAX_OPS, _MAX_COUNTERS = 8, 48
 _MAX_KEPT, _MAX_KEPT_BYTES = 32, 8 << 20
 # Limit of the expanded contents in one reading; a drive sample takes some KiB.
 _CONTENTS, _CONTENTS_PER_BYTE = 64 << 20, 16
-# Minimum bytes of a minute in the file: a row of `blocks`, and rows of other tables.
-_MIN_MINUTE_BYTES = 64
 _FACTS: dict[str, type] = {kind.__name__: kind for kind in (WatchedDisk, DriveFacts, NvmeCommand, str)}
 
 
@@ -232,7 +235,7 @@ class RecordedRun:
                 yield self._lost_entries(last + 1, block.first - 1, end_ns, block.begin_ns)
                 waiting = None
             end_ns = block.end_ns
-            if count > self._file.size // _MIN_MINUTE_BYTES:
+            if count > self._file.size // MIN_MINUTE_BYTES:
                 raise BadInput(f"{self.name}: table blocks has more minutes than the file has room for")
             if (block.first != last + 1 and not (is_lost and block.first > last)) or block.last < block.first:
                 raise BadInput(f"{self.name}: table blocks, row {row[0]}: begins at entry {block.first}")

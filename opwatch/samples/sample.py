@@ -9,7 +9,7 @@ from opwatch.cpu import CpuTimes
 from opwatch.trace.trust import Reading
 
 # Disks that are watched and recorded at a time: reading a recording takes half a MiB of memory for each.
-MOST_DISKS = 400
+MAX_DISKS = 400
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from opwatch.owners.cells import OwnerGrouping
 from opwatch.samples.membership import Membership
 from opwatch.samples.observation import Sink
 from opwatch.samples.presenter import RunPresenter
-from opwatch.samples.sample import MOST_DISKS
+from opwatch.samples.sample import MAX_DISKS
 from opwatch.samples.selection import Selection
 from opwatch.samples.source import present_run
 from opwatch.sinks.jsonl import JsonLines
@@ -247,7 +247,7 @@ def attach_watch(
         lambda leaves: attach_tracer(
             args.backend, leaves, queue_time=args.queue, raw_tp=raw_tp, slow_ns=slow_ns, owners=owners
         ),
-        MOST_DISKS,
+        MAX_DISKS,
     )
     # Subscribe before listing the disks, so that no later arrival is missed.
     events = stack.enter_context(closing(BlockEvents()))

@@ -10,7 +10,7 @@ from opwatch.errors import BadInput
 from opwatch.recording.coding.frames import has_decreased
 from opwatch.samples.entries import Began, Ended, Left, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import get_samples
-from opwatch.samples.sample import MOST_DISKS, DiskSample
+from opwatch.samples.sample import MAX_DISKS, DiskSample
 from opwatch.trim.audit.flow import Trace
 from opwatch.trim.audit.live import DiscardSample
 
@@ -37,7 +37,7 @@ class OrderChecker:
             raise BadInput(f"{where} comes after the end")
         samples = get_samples(entry)
         if isinstance(entry, Began):
-            if entry.place in self._newest or entry.place in self._left or len(self._newest) >= MOST_DISKS:
+            if entry.place in self._newest or entry.place in self._left or len(self._newest) >= MAX_DISKS:
                 raise BadInput(f"{where}: place {entry.place} begins again, or one too many")
         elif not samples.keys() <= self._newest.keys():
             raise BadInput(f"{where}: a sample of a disk that is not watched")

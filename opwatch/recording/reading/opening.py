@@ -14,7 +14,7 @@ from urllib.parse import quote
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json
 from opwatch.recording.reading.clocks import RecordedClocks
-from opwatch.recording.reading.salvage import collected
+from opwatch.recording.reading.salvage import collect_rows
 from opwatch.recording.reading.write_ahead_log import (
     CommittedPages,
     copy_with_log,
@@ -121,12 +121,10 @@ class CheckedFile:
         (minutes,) = self._connection.execute("SELECT count(*) FROM blocks").fetchone()
         if minutes > self.size // MIN_MINUTE_BYTES:
             raise BadInput(f"{self.name}: table blocks has more minutes than the file has room for")
-        for table in (*_SMALL, "blocks"):
-            if table == "clocks":
-                self.read_clocks()
-                continue
+        for table in ("header", "shapes", "facts", "blocks"):
             for _ in self.iter_rows(table):
                 pass
+        self.read_clocks()
 
     def read_clocks(self) -> RecordedClocks:
         """Return the clock readings. They are read once, because a file may have a million."""
@@ -139,7 +137,7 @@ class CheckedFile:
         """Read the rows that the pages still hold in place of the file. Raises `error` without a header."""
         self._clocks = None
         try:
-            self._connection = _salvaged(path, self.size)
+            self._connection = _open_salvaged(path, self.size)
             empty = [table for table in _SMALL if not self._has_rows(table)]
         except BadInput as bound:
             raise DamagedError(f"{error}; {bound}") from error
@@ -151,7 +149,7 @@ class CheckedFile:
             raise error if len(empty) == len(_SMALL) else DamagedError(f"{error}: no rows of header are left")
         rest = f"; its pages hold no rows of {' and '.join(empty)}" if empty else ""
         cause = error.__cause__
-        self.damage = f"{self.name} is damaged: {_words_of(cause)}{rest}" if cause else f"{error}{rest}"
+        self.damage = f"{self.name} is damaged: {_describe_error(cause)}{rest}" if cause else f"{error}{rest}"
 
     def _has_rows(self, table: str) -> bool:
         return bool(self._connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone())
@@ -204,7 +202,7 @@ class CheckedFile:
         if isinstance(error, UnicodeDecodeError):
             return DamagedError(f"{self.name} is damaged{where}, in the text of its tables")
         return DamagedError(
-            f"{self.name} cannot be read{where}: {_words_of(error)}; a part of it is missing or damaged"
+            f"{self.name} cannot be read{where}: {_describe_error(error)}; a part of it is missing or damaged"
         )
 
     def _check_tables(self) -> None:
@@ -233,7 +231,7 @@ class CheckedFile:
                 raise BadInput(f"{self.name}: {row[0]} {row[1]} is missing, or there twice")
 
 
-def _words_of(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return str(error) or "a page claims more than there can be"
 
 
@@ -294,28 +292,28 @@ def _connect_file(path: Path, *, is_cut: bool) -> sqlite3.Connection:
         return _open_connection(copy, "mode=ro", is_cut=is_cut)
 
 
-def _salvaged(path: Path, size: int) -> sqlite3.Connection:
+def _open_salvaged(path: Path, size: int) -> sqlite3.Connection:
     """Return a temporary database of the rows that the file and its log still hold."""
     log = find_log(path)
     if not log:
-        return _restricted(collected(path, size), is_cut=False)
+        return _restrict_connection(collect_rows(path, size), is_cut=False)
     with copy_with_log(path, log) as copy:
         # SQLite brings the log into the copy without a look at the pages, but for the first.
         with contextlib.suppress(*_ERRORS), contextlib.closing(sqlite3.connect(copy)) as connection:
             connection.execute("PRAGMA writable_schema=ON").fetchall()
             connection.execute("PRAGMA application_id").fetchall()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        return _restricted(collected(copy, size), is_cut=False)
+        return _restrict_connection(collect_rows(copy, size), is_cut=False)
 
 
 def _open_connection(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
     """Return a connection with all files already open, so their names are no longer needed."""
     address = f"file:{quote(os.fsencode(path.absolute()))}?{way}"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
-    return _restricted(connection, is_cut=is_cut)
+    return _restrict_connection(connection, is_cut=is_cut)
 
 
-def _restricted(connection: sqlite3.Connection, *, is_cut: bool) -> sqlite3.Connection:
+def _restrict_connection(connection: sqlite3.Connection, *, is_cut: bool) -> sqlite3.Connection:
     """The connection, with all limits that hold for files of others."""
     connection.text_factory = _decode_text
     try:

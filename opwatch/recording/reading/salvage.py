@@ -30,22 +30,22 @@ from opwatch.recording.schema import (
 # A table, a rowid, and the values.
 _Row = tuple[str, int, tuple[Any, ...]]
 
-# Of the SQLite file format: the first byte of a leaf page of a table, and its header.
+# SQLite file format: first byte of a leaf page of a table, and the size of its header.
 _LEAF, _LEAF_HEAD = 13, 8
-# An overflow page begins with the number of the next one.
+# An overflow page begins with the number of the next overflow page.
 _OVERFLOW_BYTES = PAGE_BYTES - 4
-# The payload of a cell that fits its leaf page, and the least that stays there if it does not.
-_MOST_LOCAL, _LEAST_LOCAL = PAGE_BYTES - 35, (PAGE_BYTES - 12) * 32 // 255 - 23
-# A pointer map page has a byte and the number of a parent for each page that follows it.
+# Largest payload that fits the leaf page, and the minimum that stays there otherwise.
+_MAX_LOCAL, _MIN_LOCAL = PAGE_BYTES - 35, (PAGE_BYTES - 12) * 32 // 255 - 23
+# A pointer map page has a kind (1 byte) and a parent number (4 bytes) for each following page.
 _MAPPED = PAGE_BYTES // 5
-# What such a byte says of pages that are free, and of overflow pages: they hold no current rows.
+# Kinds of free and overflow pages, which hold no current rows.
 _NO_LEAVES = (2, 3, 4)
-_MOST_KIND = 5
-# Kinds of values in a record: integers by their bytes, constants, and from 12 on blobs and texts.
-_INTEGERS, _CONSTANTS, _LEAST_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}, {0: None, 8: 0, 9: 1}, 12
-# No cell is shorter; its pointer included.
-_LEAST_CELL = 6
-# The number of a row is not in its record where it is a column of the table.
+_MAX_KIND = 5
+# Kinds of values in a record: integers by size, constants, and from 12 on blobs and texts.
+_INTEGERS, _CONSTANTS, _MIN_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}, {0: None, 8: 0, 9: 1}, 12
+# Minimum size of a cell with its pointer.
+_MIN_CELL = 6
+# If the row number is a column of the table, the record does not contain it.
 _HAS_NUMBER = {
     table: "PRIMARY KEY" in list_declarations(table)[0] for table in list_tables() if has_check(table)
 }
@@ -53,20 +53,20 @@ _CANDIDATES = {
     count: [table for table in _HAS_NUMBER if len(list_declarations(table)) == count]
     for count in {len(list_declarations(table)) for table in _HAS_NUMBER}
 }
-_MOST_PAYLOAD = 8 << 20
+_MAX_PAYLOAD = 8 << 20
 _PART = 1 << 20
-# Contradictions that are kept in memory. A recorder leaves none, damage a few.
-_MOST_CONFLICTS = 100_000
+# Maximum number of contradictions in memory. A recorder leaves none, damage a few.
+_MAX_CONFLICTS = 100_000
 
 
 class _NotARow(Exception):
-    """The bytes are no row of a recording."""
+    """The bytes are not a row of a recording."""
 
 
-def collected(path: Path, size: int) -> sqlite3.Connection:
+def collect_rows(path: Path, size: int) -> sqlite3.Connection:
     """Return a temporary database with the tables of a recording, and the rows that the pages of the file
-    still hold. `size`: bytes of data in the file, which bound what is read of it."""
-    # Without a name, SQLite makes a file that has no name and is gone when it is closed.
+    still hold. `size`: bytes of data in the file, which limit the bytes read."""
+    # Without a name, SQLite creates an unnamed file that disappears when closed.
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     try:
         for setting in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-4096", "locking_mode=EXCLUSIVE"):
@@ -90,7 +90,7 @@ def _insert_rows(database: sqlite3.Connection, pages: _PageReader) -> None:
     """Insert each row once. Two rows under one number contradict each other: neither is kept, except in
     `tail`, where numbers are reused and the row of the later entry is the current one."""
     conflicts: set[tuple[str, int]] = set()
-    for table, rowid, row in pages.rows():
+    for table, rowid, row in pages.iter_rows():
         names = ", ".join(list_columns(table))
         into = f"INTO {table} (rowid, {names}) VALUES (?{', ?' * len(row)})"
         if database.execute(f"INSERT OR IGNORE {into}", (rowid, *row)).rowcount:
@@ -103,7 +103,7 @@ def _insert_rows(database: sqlite3.Connection, pages: _PageReader) -> None:
                 database.execute(f"REPLACE {into}", (rowid, *row))
         else:
             conflicts.add((table, rowid))
-            if len(conflicts) > _MOST_CONFLICTS:
+            if len(conflicts) > _MAX_CONFLICTS:
                 raise BadInput("too many of its rows contradict each other")
     for table, rowid in conflicts:
         database.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
@@ -112,9 +112,9 @@ def _insert_rows(database: sqlite3.Connection, pages: _PageReader) -> None:
 def _trim_tail(database: sqlite3.Connection) -> None:
     """Keep the rows of `tail` up to the first that is missing, without the entry there.
 
-    They are differences to the row before, so that a gap would change all values behind it; they are numbered
-    from 1 in each minute, and pages may still hold those of an earlier minute. Each entry has rows there or
-    in `entries`, so that entry numbers without a gap show that they belong together."""
+    Each row is a difference to the previous row, so a gap would change all later values. Rows are numbered
+    from 1 in each minute, and pages may still hold rows of an earlier minute. Each entry has rows there or in
+    `entries`, so entry numbers without a gap show that the rows belong together."""
     last = database.execute("SELECT coalesce(max(last), 0) FROM blocks").fetchone()[0]
     newest, count = last, 0
 
@@ -137,80 +137,80 @@ def _trim_tail(database: sqlite3.Connection) -> None:
 
 
 class _PageReader:
-    """The pages of a file. `most_bytes`: what rows may take before they count as hostile."""
+    """The pages of a file. `most_bytes`: limit of the bytes in overflow pages, against hostile files."""
 
     def __init__(self, descriptor: int, most_bytes: int) -> None:
         self._descriptor, self._left = descriptor, most_bytes
         self._map, self._mapped = b"", 0
 
-    def rows(self) -> Iterator[_Row]:
+    def iter_rows(self) -> Iterator[_Row]:
         """Yield the rows of all leaf pages that have the checksum of exactly one table."""
-        for page in self._leaves():
+        for page in self._iter_leaves():
             room = PAGE_BYTES - _LEAF_HEAD
             for at in range(int.from_bytes(page[3:5])):
                 pointer = _LEAF_HEAD + 2 * at
                 try:
-                    size, row = self._row(page, int.from_bytes(page[pointer : pointer + 2]))
+                    size, row = self._parse_row(page, int.from_bytes(page[pointer : pointer + 2]))
                 except _NotARow:
-                    size, row = _LEAST_CELL, None
+                    size, row = _MIN_CELL, None
                 room -= size
-                # Cells do not overlap: more of them than fit are no page of ours.
+                # Cells do not overlap, so a page with more cells than fit is not ours.
                 if room < 0:
                     break
                 if row:
                     yield row
 
-    def _leaves(self) -> Iterator[bytes]:
+    def _iter_leaves(self) -> Iterator[bytes]:
         for begin, end in iterate_data_ranges(self._descriptor):
             at = begin - begin % PAGE_BYTES
             while at < end:
                 part = os.pread(self._descriptor, min(_PART, end - at), at)
                 for offset in range(0, len(part) - PAGE_BYTES + 1, PAGE_BYTES):
                     number = 1 + (at + offset) // PAGE_BYTES
-                    if part[offset] == _LEAF and self._kind_of(number) not in _NO_LEAVES:
+                    if part[offset] == _LEAF and self._find_page_kind(number) not in _NO_LEAVES:
                         yield part[offset : offset + PAGE_BYTES]
                 if len(part) < PAGE_BYTES:
                     break
                 at += len(part) - len(part) % PAGE_BYTES
 
-    def _kind_of(self, number: int) -> int:
-        """Return what the pointer map says of a page; 0 if it is damaged or has no such entry."""
+    def _find_page_kind(self, number: int) -> int:
+        """Return the kind of a page by the pointer map; 0 if the map is damaged or has no such entry."""
         page = max(number - 2, 0) // (_MAPPED + 1) * (_MAPPED + 1) + 2
         if page != self._mapped:
             self._map, self._mapped = os.pread(self._descriptor, PAGE_BYTES, (page - 1) * PAGE_BYTES), page
-            if any(kind > _MOST_KIND for kind in self._map[: 5 * _MAPPED : 5]):
+            if any(kind > _MAX_KIND for kind in self._map[: 5 * _MAPPED : 5]):
                 self._map = b""
         at = 5 * (number - page - 1)
         return self._map[at] if 0 <= at < len(self._map) else 0
 
-    def _row(self, page: bytes, at: int) -> tuple[int, _Row | None]:
-        """Return how many bytes of the page a cell takes, and its row if it has one. Raises _NotARow."""
-        payload, at_rowid = _varint(page, at)
-        rowid, begin = _varint(page, at_rowid)
-        local, is_local = _local_bytes(payload)
+    def _parse_row(self, page: bytes, at: int) -> tuple[int, _Row | None]:
+        """Return the size of a cell in its page, and its row, if any. Raises _NotARow."""
+        payload, at_rowid = _decode_varint(page, at)
+        rowid, begin = _decode_varint(page, at_rowid)
+        local, is_local = _count_local_bytes(payload)
         raw, end = page[begin : begin + local], begin + local
-        if payload > _MOST_PAYLOAD or len(raw) < local:
+        if payload > _MAX_PAYLOAD or len(raw) < local:
             raise _NotARow
-        kinds, values_at = _kinds(raw)
+        kinds, values_at = _decode_kinds(raw)
         candidates = _CANDIDATES.get(len(kinds))
-        if not candidates or values_at + sum(map(_size, kinds)) != payload:
+        if not candidates or values_at + sum(map(_count_value_bytes, kinds)) != payload:
             raise _NotARow
         if not is_local:
-            raw += self._overflow(int.from_bytes(page[end : end + 4]), payload - local)
+            raw += self._read_overflow(int.from_bytes(page[end : end + 4]), payload - local)
             end += 4
-        values = _values(raw, kinds, values_at)
+        values = _decode_values(raw, kinds, values_at)
         fitting = []
         for table in candidates:
             if _HAS_NUMBER[table]:
-                row = (_signed(rowid), *values[1:]) if values[0] is None else ()
+                row = (_to_signed(rowid), *values[1:]) if values[0] is None else ()
             else:
                 row = values
             if row and row[-1] == compute_row_check(table, row[:-1]):
-                fitting.append((table, _signed(rowid), row))
+                fitting.append((table, _to_signed(rowid), row))
         return end - at, fitting[0] if len(fitting) == 1 else None
 
-    def _overflow(self, number: int, size: int) -> bytes:
-        """Return that many bytes from a chain of pages: a chain without an end is read up to there."""
+    def _read_overflow(self, number: int, size: int) -> bytes:
+        """Return the first `size` bytes of a chain of overflow pages. Raises _NotARow if it is too short."""
         parts = []
         while size > 0:
             self._left -= PAGE_BYTES
@@ -225,8 +225,8 @@ class _PageReader:
         return b"".join(parts)
 
 
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    """Return a number of SQLite's, seven bits a byte and all eight of the ninth, and where it ends."""
+def _decode_varint(raw: bytes, at: int) -> tuple[int, int]:
+    """Return a variable-length integer of SQLite (7 bits per byte, 8 in the ninth byte), and its end."""
     value = 0
     for count in range(9):
         if at >= len(raw):
@@ -240,40 +240,40 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-def _signed(value: int) -> int:
+def _to_signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _local_bytes(payload: int) -> tuple[int, bool]:
-    """Return how many bytes of a payload are in the leaf page, and whether these are all."""
-    if payload <= _MOST_LOCAL:
+def _count_local_bytes(payload: int) -> tuple[int, bool]:
+    """Return the number of payload bytes in the leaf page, and whether the whole payload is there."""
+    if payload <= _MAX_LOCAL:
         return payload, True
-    local = _LEAST_LOCAL + (payload - _LEAST_LOCAL) % _OVERFLOW_BYTES
-    return (local if local <= _MOST_LOCAL else _LEAST_LOCAL), False
+    local = _MIN_LOCAL + (payload - _MIN_LOCAL) % _OVERFLOW_BYTES
+    return (local if local <= _MAX_LOCAL else _MIN_LOCAL), False
 
 
-def _kinds(raw: bytes) -> tuple[list[int], int]:
-    """Return the kinds of a record's values, and where the values begin."""
-    end, at = _varint(raw, 0)
+def _decode_kinds(raw: bytes) -> tuple[list[int], int]:
+    """Return the kinds of a record's values, and the offset of the values."""
+    end, at = _decode_varint(raw, 0)
     kinds = []
     while at < end:
-        kind, at = _varint(raw, at)
+        kind, at = _decode_varint(raw, at)
         kinds.append(kind)
     if at != end:
         raise _NotARow
     return kinds, end
 
 
-def _size(kind: int) -> int:
-    return _INTEGERS.get(kind, 0) if kind < _LEAST_BYTES else (kind - _LEAST_BYTES) // 2
+def _count_value_bytes(kind: int) -> int:
+    return _INTEGERS.get(kind, 0) if kind < _MIN_BYTES else (kind - _MIN_BYTES) // 2
 
 
-def _values(raw: bytes, kinds: list[int], at: int) -> tuple[Any, ...]:
+def _decode_values(raw: bytes, kinds: list[int], at: int) -> tuple[Any, ...]:
     values: list[int | str | bytes | None] = []
     for kind in kinds:
-        part = raw[at : at + _size(kind)]
+        part = raw[at : at + _count_value_bytes(kind)]
         at += len(part)
-        if kind >= _LEAST_BYTES:
+        if kind >= _MIN_BYTES:
             try:
                 values.append(part.decode() if kind % 2 else part)
             except UnicodeDecodeError as error:

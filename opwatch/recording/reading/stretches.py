@@ -37,7 +37,7 @@ from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.schema import ANCHOR, CHECK_VERSION, CPU_VERSION, FIRST_VERSION, OTHERS
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.entry_parts import KINDS
-from opwatch.samples.sample import MOST_DISKS, DiskSample, WatchedDisk
+from opwatch.samples.sample import MAX_DISKS, DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
@@ -185,7 +185,7 @@ def _read_frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFra
         count += samples
         if count > most:
             raise BadInput(f"{where} has more than {most} samples")
-        if place in frames or len(frames) >= MOST_DISKS or samples < 1:
+        if place in frames or len(frames) >= MAX_DISKS or samples < 1:
             raise BadInput(f"{where}: place {place} is there twice, or too many, or has {samples} samples")
         at = f"{where}, place {place}"
         parts: list[Streams] = []
@@ -245,7 +245,7 @@ def read_tail(file: CheckedFile, first: int) -> EntryRange:
         elif place == ANCHOR:
             anchors.append(body)
         else:
-            if facts.setdefault(place, fact) != fact or len(facts) > MOST_DISKS:
+            if facts.setdefault(place, fact) != fact or len(facts) > MAX_DISKS:
                 raise BadInput(f"{where}: place {place} is two disks, or there are too many")
             parts.setdefault(place, []).append(cut(body, f"{where}, place {place}"))
     frames = {

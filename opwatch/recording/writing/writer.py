@@ -30,7 +30,7 @@ from opwatch.recording.schema import (
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.samples.entries import Left, Looked, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import find_start_ns, get_samples
-from opwatch.samples.sample import MOST_DISKS, DiskSample, WatchedDisk
+from opwatch.samples.sample import MAX_DISKS, DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
@@ -117,7 +117,7 @@ class RecordingWriter:
         """Write the next entry."""
         self._samples = get_samples(entry)
         at_ns = find_start_ns(entry)
-        is_full = self._rows >= _MAX_ROWS or len(self._places.keys() | self._samples.keys()) > MOST_DISKS
+        is_full = self._rows >= _MAX_ROWS or len(self._places.keys() | self._samples.keys()) > MAX_DISKS
         if self._rows and (at_ns + self._half_ns >= self._due_ns or is_full):
             self._close_block()
         self._number += 1

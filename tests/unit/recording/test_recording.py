@@ -21,7 +21,7 @@ from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
-from opwatch.samples.sample import MOST_DISKS
+from opwatch.samples.sample import MAX_DISKS
 from opwatch.trim.audit.flow import DiscardLoss
 from tests.unit.support.recordings import HEADER, format_run, record_run
 from tests.unit.support.runs import GeneratedRun, generate_run
@@ -272,11 +272,11 @@ def test_recording_in_progress_is_reported(tmp_path: Path) -> None:
 
 def test_as_many_disks_as_can_be_watched_are_read_again_when_one_is_replaced(tmp_path: Path) -> None:
     path, run = tmp_path / "run.opw", GeneratedRun()
-    places = list(range(MOST_DISKS))
+    places = list(range(MAX_DISKS))
     entries: list[RunEntry] = [run.add_disk(place, f"sd{place}") for place in places]
     entries.append(run.remove_disk(0))
-    places = [*places[1:], MOST_DISKS]
-    entries.append(run.add_disk(MOST_DISKS, "sdz", late=True))
+    places = [*places[1:], MAX_DISKS]
+    entries.append(run.add_disk(MAX_DISKS, "sdz", late=True))
     tick = run.make_interval_entry(places)
     entries += [tick, run.make_slow_entry(places, tick, noted=1), run.make_end_entry(places)]
     record_run(path, entries)

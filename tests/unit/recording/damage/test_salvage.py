@@ -15,7 +15,7 @@ import pytest
 from opwatch.errors import BadInput
 from opwatch.recording.reading.opening import DamagedError
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.reading.salvage import collected
+from opwatch.recording.reading.salvage import collect_rows
 from opwatch.recording.schema import INDEXES, PAGE_BYTES, has_check, list_tables
 from opwatch.samples.entries import Ended, NotWatched, RunEntry
 from opwatch.samples.entry_parts import get_samples
@@ -135,7 +135,7 @@ def test_every_row_that_is_left_of_a_cut_file_is_collected(whole: Path, tmp_path
     path, length = tmp_path / "cut.opw", int(whole.stat().st_size * share) // PAGE_BYTES * PAGE_BYTES
     path.write_bytes(whole.read_bytes()[:length])
     left = rows_left(whole, length, tmp_path / "oracle")
-    with closing(sqlite3.connect(whole)) as good, closing(collected(path, length)) as there:
+    with closing(sqlite3.connect(whole)) as good, closing(collect_rows(path, length)) as there:
         for table, rowids in left.items():
             rows = set(there.execute(f"SELECT rowid, * FROM {table}"))
             assert rows <= set(good.execute(f"SELECT rowid, * FROM {table}"))

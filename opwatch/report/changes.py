@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Protocol, TypeVar
 
 from opwatch.compare.amplification import MIN_INTERVALS
 from opwatch.recording.reading.phases import Phase
@@ -21,6 +22,16 @@ from opwatch.report.run_picture import DiskPicture
 # Longer runs are merged to this many intervals; a lasting change remains visible.
 _MAX_INTERVALS = 360
 RATE, P99, WAF = "rate", "p99", "waf"
+
+
+class _TimedInterval(Protocol):
+    @property
+    def begin_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+
+
+_I = TypeVar("_I", bound=_TimedInterval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +64,17 @@ def find_disk_changes(
     return tuple(changes)
 
 
+def _select_within(intervals: Sequence[_I], phase: Phase | None) -> list[_I]:
+    """Return the intervals that are completely within a phase, or all without a phase."""
+    if phase is None:
+        return list(intervals)
+    begins_ns, ends_ns = [one.begin_ns for one in intervals], [one.end_ns for one in intervals]
+    return [intervals[place] for place in phase.places(begins_ns, ends_ns)]
+
+
 def _find_op_changes(op: str, disk: DiskPicture, phase: Phase | None) -> Iterator[MetricChanges]:
     """Find changes of requests per second and of p99, from the first request on."""
-    bins = disk.bins
-    if phase:
-        places = phase.places([one.begin_ns for one in bins], [one.end_ns for one in bins])
-        bins = [bins[place] for place in places]
+    bins = _select_within(disk.bins, phase)
     busy = [place for place, one in enumerate(bins) if one.find_op(op).count]
     if not busy:
         return
@@ -128,10 +144,7 @@ def _find_bin_changes(
 
 def _find_waf_changes(drive: DriveTimeline, phase: Phase | None) -> Iterator[MetricChanges]:
     """Find changes of write amplification, if the counters moved often enough."""
-    flows = list(drive.parts)
-    if phase:
-        places = phase.places([flow.begin_ns for flow in flows], [flow.end_ns for flow in flows])
-        flows = [flows[place] for place in places]
+    flows = _select_within(drive.parts, phase)
     groups = group_neighbours(flows, _MAX_INTERVALS)
     series = LevelSeries(
         over=[sum(flow.nand_bytes for flow in group) for group in groups],

@@ -334,8 +334,7 @@ def _choose_exit_status(
 def make_run_recorder(live: LiveRun, args: argparse.Namespace, *, quiet_stdout: bool = False) -> RunRecorder:
     """Return the run with a recorder. If the command is fio, add options for more output."""
     # Imported here because it is slow.
-    from opwatch.tools.fio_run import make_recorded_fio
-    from opwatch.tools.run_recorder import RunRecorder, create_run_recording
+    from opwatch.tools.run_recorder import RunRecorder, create_run_recording, make_recorded_fio
 
     target = create_run_recording(args)
     command = args.command

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from opwatch.foreign import split_fields, split_lines, unescape_octal
 from opwatch.trim.stack.causes import Reason, make_reason
 from opwatch.trim.stack.layers import Stack
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 FSTAB, MOUNTINFO = "/etc/fstab", "/proc/self/mountinfo"
 

@@ -29,7 +29,7 @@ WATCH = (
 )
 # On most machines a check runs no tool and compiles no program.
 CHECK = (
-    *("ctypes", "difflib", "shutil", "subprocess", "tomllib"),
+    *("ctypes", "datetime", "difflib", "shutil", "subprocess", "tomllib"),
     *("threading", "opwatch.trim.space.btrfs", "opwatch.trim.space.f2fs"),
 )
 # On most stacks an audit reads no drive pages, waits for no command, and traces no other requests.
@@ -122,7 +122,7 @@ LATE_IMPORTS = {
     "opwatch.tools.commands.counters": 4,
     # The dashboard needs textual, which is large and optional.
     "opwatch.tools.commands.replay": 1,
-    "opwatch.tools.commands.watch": 3,
+    "opwatch.tools.commands.watch": 2,
     # textual takes half of the time to the first screen, and is imported while programs are loaded; the
     # module that keeps the last hour takes nearly as long, and is imported after the first interval is shown.
     "opwatch.tools.dashboard.showing": 2,

@@ -15,12 +15,14 @@ from tests.vm.emulator_retry import ATTEMPTS, retry_emulator_aborts
 from tests.vm.errors import EmulatorFailed, GuestHung, GuestLost
 
 # A fake QEMU that stalls as many times as the file says and then becomes ready. A negative number ends the
-# process immediately, and -50 with an assertion.
+# process immediately, and -50 with an assertion. It can be killed at any point, so it replaces the file.
 _EMULATOR = """
 import os, pathlib, re, sys, time
 left = pathlib.Path(sys.argv[1])
 times = int(left.read_text())
-left.write_text(str(times - 1))
+lower = left.with_suffix(f".{os.getpid()}")
+lower.write_text(str(times - 1))
+lower.replace(left)
 if times > 0:
     time.sleep(60)
 if times == -50:

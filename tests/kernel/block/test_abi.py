@@ -55,7 +55,7 @@ def test_counters_have_the_names_and_the_order_of_the_header(structs: dict[str, 
     assert structs["ow_own_row"]["size"] == structs["ow_row"]["size"] + structs["ow_hot_hists"]["size"]
 
 
-def test_what_every_request_is_counted_in_is_one_line_of_the_cache(
+def test_per_request_counters_fit_a_cache_line(
     structs: dict[str, dict[str, Any]],
 ) -> None:
     assert structs["ow_cell"]["size"] % 64 == structs["ow_own_row"]["size"] % 64 == 0
@@ -78,11 +78,11 @@ def test_histograms_have_the_lengths_of_the_header(structs: dict[str, dict[str, 
     assert structs["ow_hot_hists"]["size"] == abi.HOT_OPS * structs["ow_hist"]["size"]
 
 
-def test_a_disk_is_one_line_of_the_cache(structs: dict[str, dict[str, Any]]) -> None:
+def test_disk_struct_fills_a_cache_line(structs: dict[str, dict[str, Any]]) -> None:
     assert structs["ow_disk"]["size"] == 64
 
 
-def test_what_goes_in_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:
+def test_packed_target_and_disk_key_match_the_header_layout(structs: dict[str, dict[str, Any]]) -> None:
     target = structs["ow_target"]
     assert len(abi.Target(0, 1, 2, 3, 4).pack()) == target["size"]
     offsets = {member["name"]: member["bits_offset"] // 8 for member in target["members"]}
@@ -110,7 +110,7 @@ def test_operations_are_numbered_as_in_the_header(structs: dict[str, dict[str, A
     assert names == [f"OW_{op.upper()}" for op in abi.OPS] + ["OW_NR_OPS"]
 
 
-def test_an_owner_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:
+def test_decoded_owner_matches_the_header_layout(structs: dict[str, dict[str, Any]]) -> None:
     key, owner, counts = (structs[name] for name in ("ow_owner_key", "ow_owner", "ow_owner_counts"))
     # struct ow_owner_sample holds the key, the name, and the counters without their padding.
     assert key["size"] + (owner["size"] - 8) + (counts["size"] - 8) == CELL_BYTES
@@ -125,7 +125,7 @@ def test_an_owner_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:
     assert decode_cells(bytes(raw)) == ReadCells({(process, "write"): OwnedCounts(3, 4, 5)}, {process: "x"})
 
 
-def test_a_slow_request_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:
+def test_decoded_slow_request_matches_the_header_layout(structs: dict[str, dict[str, Any]]) -> None:
     slow = structs["ow_slow"]
     assert slow["size"] == SLOW_BYTES
     raw = bytearray(SLOW_BYTES)

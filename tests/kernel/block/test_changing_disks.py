@@ -80,7 +80,7 @@ def _count_known_reads(summary: dict[str, Any]) -> int:
     return int(summary["ops"]["read"]["count"] + drift + unseen)
 
 
-def test_without_names_loop_devices_come_and_go(disk: ScratchDisk) -> None:
+def test_watch_follows_loop_devices_when_no_disk_is_named(disk: ScratchDisk) -> None:
     with start_watch("0.2") as watch:
         with ScratchDisk(16 << 20) as late:
             name = late.name
@@ -101,7 +101,7 @@ def test_without_names_loop_devices_come_and_go(disk: ScratchDisk) -> None:
     assert watch.list_summaries(disk.name)[0]["leaving"] is None
 
 
-def test_a_partition_that_is_resized_has_a_row_for_each_range(disk: ScratchDisk) -> None:
+def test_resized_partition_has_a_summary_per_range(disk: ScratchDisk) -> None:
     """Resize by ioctl, as parted does: the partition is not removed in between."""
     partition = f"{disk.name}p1"
     subprocess.run(["addpart", disk.node, "1", "2048", "65536"], check=True)
@@ -127,7 +127,7 @@ def attach_loop(backing: Path, node: str = "--find") -> str:
     return done.stdout.strip()
 
 
-def test_another_disk_on_the_same_loop_device(tmp_path: Path) -> None:
+def test_watch_ends_when_another_disk_takes_the_loop_device(tmp_path: Path) -> None:
     """The statistics continue as if nothing had happened; only a message reports the replacement."""
     node = attach_loop(tmp_path / "first")
     try:
@@ -150,7 +150,7 @@ def test_another_disk_on_the_same_loop_device(tmp_path: Path) -> None:
     assert [line for line in summary["unexplained"] if "another disk took its place" in line]
 
 
-def test_a_named_disk_that_comes_back_is_watched_again_and_another_one_is_not(tmp_path: Path) -> None:
+def test_returning_disk_is_watched_again_but_a_replacement_is_not(tmp_path: Path) -> None:
     node = attach_loop(tmp_path / "first")
     name, own = Path(node).name, node
     try:

@@ -75,7 +75,7 @@ def test_intervals_add_up_to_the_summary(disk: ScratchDisk) -> None:
         assert sum(parts) == summary["ops"]["read"][key]
 
 
-def test_a_short_command_has_its_interval(disk: ScratchDisk) -> None:
+def test_short_command_gets_an_interval_line(disk: ScratchDisk) -> None:
     done = run_opwatch("--dev", disk.name, "--json", "30", "--", "blkdiscard", "-f", disk.node)
     interval, summary = parse_lines(done.stdout)
     assert (interval["type"], summary["type"]) == ("interval", "summary")
@@ -91,7 +91,7 @@ def test_a_closed_pipe_does_not_end_the_command(disk: ScratchDisk, tmp_path: Pat
     assert mark.exists()
 
 
-def test_count_stops_it(disk: ScratchDisk) -> None:
+def test_count_ends_the_watch_after_that_many_intervals(disk: ScratchDisk) -> None:
     done = run_opwatch("--dev", disk.name, "--json", "0.05", "3")
     assert done.returncode == 0
     assert [line["type"] for line in parse_lines(done.stdout)] == ["interval"] * 3 + ["summary"]
@@ -129,7 +129,7 @@ def test_strict_is_silent_when_everything_is_explained(disk: ScratchDisk) -> Non
     assert done.returncode == 0, done.stderr
 
 
-def test_strict_fails_when_the_witness_is_missing(disk: ScratchDisk) -> None:
+def test_strict_fails_when_disk_statistics_are_off(disk: ScratchDisk) -> None:
     iostats = Path(f"/sys/block/{disk.name}/queue/iostats")
     before = iostats.read_text()
     iostats.write_text("0")
@@ -156,12 +156,12 @@ def run_as_nobody(disk: ScratchDisk, capabilities: str) -> subprocess.CompletedP
     )
 
 
-def test_two_capabilities_are_all_it_needs(disk: ScratchDisk) -> None:
+def test_watch_runs_with_cap_bpf_and_cap_perfmon_alone(disk: ScratchDisk) -> None:
     done = run_as_nobody(disk, "-all,+bpf,+perfmon")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_statistics_switched_off_meanwhile_are_no_witness(disk: ScratchDisk) -> None:
+def test_drift_is_missing_when_statistics_were_off_during_the_interval(disk: ScratchDisk) -> None:
     iostats = Path(f"/sys/block/{disk.name}/queue/iostats")
     switching = f"echo 0 > {iostats}; sleep 0.3; dd if={disk.node} of=/dev/null bs=4k count=7 iflag=direct; "
     done = run_opwatch(
@@ -172,14 +172,14 @@ def test_statistics_switched_off_meanwhile_are_no_witness(disk: ScratchDisk) -> 
     assert "statistics" in trust["no_drift"]
 
 
-def test_without_rights_it_names_the_capability(disk: ScratchDisk) -> None:
+def test_error_names_cap_bpf_when_privileges_are_missing(disk: ScratchDisk) -> None:
     done = run_as_nobody(disk, "-all")
     assert done.returncode == 4, done.stderr
     assert "CAP_BPF" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_full_disk_and_no_output_at_all_are_no_traceback(disk: ScratchDisk) -> None:
+def test_full_or_closed_output_causes_no_traceback(disk: ScratchDisk) -> None:
     for redirection, status in ((">/dev/full", 1), (">&-", 0), (">&- 2>&-", 0)):
         for command in (f"--dev {disk.name} 0.05 1", "devices", "doctor"):
             shell = f"exec {sys.executable} -m opwatch {command} {redirection}"
@@ -191,7 +191,7 @@ def test_a_full_disk_and_no_output_at_all_are_no_traceback(disk: ScratchDisk) ->
             assert (status == 0) == (done.stderr == "")
 
 
-def test_too_few_descriptors_are_no_bug_of_ours(disk: ScratchDisk) -> None:
+def test_too_few_descriptors_are_reported_as_emfile(disk: ScratchDisk) -> None:
     shell = f"ulimit -n 10; exec {sys.executable} -m opwatch --dev {disk.name} 0.05 1"
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
@@ -199,13 +199,13 @@ def test_too_few_descriptors_are_no_bug_of_ours(disk: ScratchDisk) -> None:
     assert "bug" not in done.stderr
 
 
-def test_quiet_json_is_the_summary_alone(disk: ScratchDisk) -> None:
+def test_quiet_json_prints_only_the_summary(disk: ScratchDisk) -> None:
     done = run_opwatch("--dev", disk.name, "--json", "-q", "0.05", "2")
     assert [line["type"] for line in parse_lines(done.stdout)] == ["summary"]
 
 
 @pytest.mark.parametrize("words", [["sda"], ["1", "1.5"]])
-def test_what_is_no_number_is_told_in_words(words: list[str]) -> None:
+def test_invalid_number_is_quoted_in_the_error(words: list[str]) -> None:
     done = run_opwatch(*words)
     assert done.returncode == 2
     assert words[-1] in done.stderr
@@ -214,13 +214,13 @@ def test_what_is_no_number_is_told_in_words(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", ["--for -1", "--for 0", "--for nan", "--for inf", "--pairs -1"])
-def test_overhead_refuses_numbers_that_make_no_sense(disk: ScratchDisk, words: str) -> None:
+def test_overhead_refuses_invalid_numbers(disk: ScratchDisk, words: str) -> None:
     done = run_opwatch("overhead", "--dev", disk.name, *words.split())
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 
-def test_a_bad_name_lists_what_there_is(disk: ScratchDisk) -> None:
+def test_unknown_disk_name_lists_the_available_disks(disk: ScratchDisk) -> None:
     done = run_opwatch("--dev", "nvme77n1")
     assert done.returncode == 2
     assert disk.name in done.stderr
@@ -229,7 +229,7 @@ def test_a_bad_name_lists_what_there_is(disk: ScratchDisk) -> None:
     assert "not a block device" in not_a_disk.stderr
 
 
-def test_a_disk_and_its_twin_are_one(disk: ScratchDisk) -> None:
+def test_disk_named_twice_is_watched_once(disk: ScratchDisk) -> None:
     done = run_opwatch("--dev", disk.name, "--dev", disk.node, "--json", "0.05", "1")
     assert [line["device"] for line in parse_lines(done.stdout)] == [disk.name] * 2
 
@@ -240,7 +240,7 @@ def test_count_ends_the_lines_but_not_the_command(disk: ScratchDisk) -> None:
     assert parse_lines(done.stdout)[-1]["interval_s"] > 0.45
 
 
-def test_overhead_is_measured_and_told() -> None:
+def test_overhead_reports_its_measurement_as_json() -> None:
     done = run_opwatch("overhead", "--for", "0.5", "--pairs", "2", "--json")
     assert done.returncode == 0, done.stderr
     cost = json.loads(done.stdout)

@@ -23,7 +23,7 @@ def switches() -> SwitchCounts:
     return watched
 
 
-def test_the_probe_tells_one_way_or_the_other(switches: SwitchCounts) -> None:
+def test_probe_decides_whether_programs_skip_pid_1(switches: SwitchCounts) -> None:
     """Orphans wake PID 1, so it does run; programs see either all of its switches or none."""
     assert switches.kernel >= 3
     assert switches.is_skipping is (switches.program == 0)
@@ -32,20 +32,20 @@ def test_the_probe_tells_one_way_or_the_other(switches: SwitchCounts) -> None:
     assert again.is_skipping is switches.is_skipping
 
 
-def test_the_thread_finds_the_same(switches: SwitchCounts) -> None:
+def test_probe_thread_agrees_with_the_direct_probe(switches: SwitchCounts) -> None:
     probe = ContextProbe()
     probe.start()
     assert probe.has_skips(10) is switches.is_skipping
     assert (probe.describe_effect() or "").startswith(BLIND_CONTEXT) is switches.is_skipping
 
 
-def test_doctor_says_it(switches: SwitchCounts) -> None:
+def test_doctor_reports_skipped_contexts(switches: SwitchCounts) -> None:
     checks = json.loads(run_opwatch("doctor", "--json").stdout)["checks"]
     [contexts] = [check for check in checks if check["name"] == "contexts"]
     assert (BLIND_CONTEXT in contexts["finding"]) is switches.is_skipping
 
 
-def test_in_a_container_nobody_can_know() -> None:
+def test_probe_is_undecided_in_a_container() -> None:
     asked = "from opwatch.collectors.block.contexts import watch_switches; print(watch_switches(0.2))"
     done = subprocess.run(
         ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", asked],
@@ -58,7 +58,7 @@ def test_in_a_container_nobody_can_know() -> None:
     assert "this may be a container" in done.stdout, done.stderr
 
 
-def test_a_recording_says_it(
+def test_trim_record_reports_skipped_contexts(
     switches: SwitchCounts, disk: ScratchDisk, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.mktemp("history") / "x.history"

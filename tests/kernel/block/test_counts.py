@@ -52,7 +52,7 @@ def test_every_class_is_counted_exactly(disk: ScratchDisk, raw_tp: bool) -> None
     assert_nothing_lost(watched)
 
 
-def test_write_zeroes_is_a_class_of_its_own() -> None:
+def test_write_zeroes_is_a_separate_class() -> None:
     # Use a file on disk, because tmpfs cannot zero a range in place.
     with ScratchDisk(64 << 20, folder=Path("/var/tmp")) as disk:
         [watched] = watch_disks([disk.name], lambda: discards(disk.node, 5, request=BLKZEROOUT))
@@ -74,7 +74,7 @@ def test_errors_are_counted_by_status(disk: ScratchDisk) -> None:
     assert_nothing_lost(watched)
 
 
-def test_synchronous_writes_are_not_counted_thrice(disk: ScratchDisk) -> None:
+def test_synchronous_writes_are_counted_once(disk: ScratchDisk) -> None:
     """1,024 O_DSYNC writes on a write-back device cause 3,072 write completions but 1,024 transfers."""
     [watched] = watch_disks([disk.name], lambda: writes(disk.node, 1024, flags=os.O_DSYNC))
     counts = watched.count_by_op()
@@ -84,7 +84,7 @@ def test_synchronous_writes_are_not_counted_thrice(disk: ScratchDisk) -> None:
     assert_nothing_lost(watched)
 
 
-def test_sizes_and_sequence(disk: ScratchDisk) -> None:
+def test_median_size_and_sequential_ratio_match_the_workload(disk: ScratchDisk) -> None:
     def run_workload() -> None:
         reads(disk.node, 101, size=16384, step=16384)
         writes(disk.node, 101, size=BLOCK, step=3 * BLOCK)
@@ -102,7 +102,7 @@ def test_sizes_and_sequence(disk: ScratchDisk) -> None:
 
 @pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
 @pytest.mark.parametrize(("count", "sequential"), [(1, 0), (5, 4)])
-def test_a_request_is_sequential_only_behind_another(
+def test_first_request_is_not_sequential(
     disk: ScratchDisk, count: int, sequential: int, raw_tp: bool
 ) -> None:
     """The first request has no predecessor, although it is at sector 0, where the counters start."""
@@ -125,7 +125,7 @@ def test_queue_time_is_known_for_every_request(disk: ScratchDisk) -> None:
     assert_nothing_lost(watched)
 
 
-def test_the_integral_of_requests_in_flight_is_the_sum_of_their_latencies(disk: ScratchDisk) -> None:
+def test_in_flight_integral_equals_the_sum_of_latencies(disk: ScratchDisk) -> None:
     """Holds once all requests have completed, because the tracer was attached to an idle disk."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
@@ -142,7 +142,7 @@ def test_the_integral_of_requests_in_flight_is_the_sum_of_their_latencies(disk: 
     assert totals["in_flight_ns"] > 0
 
 
-def test_deep_queues_lose_nothing(disk: ScratchDisk) -> None:
+def test_no_request_is_lost_in_deep_queues(disk: ScratchDisk) -> None:
     def run_workload() -> None:
         subprocess.run(
             [
@@ -159,7 +159,7 @@ def test_deep_queues_lose_nothing(disk: ScratchDisk) -> None:
     assert_nothing_lost(watched)
 
 
-def test_two_disks_are_told_apart(disk: ScratchDisk) -> None:
+def test_two_disks_are_counted_separately(disk: ScratchDisk) -> None:
     with ScratchDisk(64 << 20) as other:
 
         def run_workload() -> None:
@@ -171,7 +171,7 @@ def test_two_disks_are_told_apart(disk: ScratchDisk) -> None:
     assert second.count_by_op() == {"read": (19, 19 * BLOCK)}
 
 
-def test_nobody_else_is_counted(disk: ScratchDisk) -> None:
+def test_requests_of_other_disks_are_not_counted(disk: ScratchDisk) -> None:
     with ScratchDisk(64 << 20) as other:
         [watched] = watch_disks([disk.name], lambda: reads(other.node, 31))
     assert watched.count_by_op() == {}
@@ -196,12 +196,12 @@ def make_partition_load(node: str, first: int, second: int) -> Callable[[], None
     return run_workload
 
 
-def test_a_partition_is_only_its_sectors(disk: ScratchDisk, partitioned: list[str]) -> None:
+def test_partition_counts_only_requests_in_its_sectors(disk: ScratchDisk, partitioned: list[str]) -> None:
     [watched] = watch_disks([partitioned[1]], make_partition_load(disk.node, 13, 37))
     assert watched.count_by_op() == {"read": (37, 37 * BLOCK)}
 
 
-def test_partitions_of_one_disk_side_by_side(disk: ScratchDisk, partitioned: list[str]) -> None:
+def test_two_partitions_of_a_disk_are_counted_separately(disk: ScratchDisk, partitioned: list[str]) -> None:
     first, second = watch_disks(partitioned, make_partition_load(disk.node, 13, 37))
     assert first.count_by_op() == {"read": (13, 13 * BLOCK)}
     assert second.count_by_op() == {"read": (37, 37 * BLOCK)}
@@ -238,7 +238,7 @@ def zram() -> Iterator[str]:
         (control / "hot_remove").write_text(number)
 
 
-def test_what_no_driver_keeps_is_nothing_unexplained(zram: str) -> None:
+def test_zram_has_no_unexplained_requests_although_its_driver_counts_no_discards(zram: str) -> None:
     program = (
         f"from tests.kernel.support.load import *; reads('/dev/{zram}', 7); writes('/dev/{zram}', 5); "
         f"discards('/dev/{zram}', 3)"

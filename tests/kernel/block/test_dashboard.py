@@ -21,7 +21,7 @@ from tests.terminals import read_until, run_on_terminal, wait_for_exit
 WRITES = 211
 
 
-def test_what_is_shown_can_be_kept_and_is_summed_up(
+def test_dashboard_keeps_a_recording_and_prints_a_summary(
     disk: ScratchDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,7 @@ ENDINGS = (("term", "close"), ("close", "term"), ("close",), ("stall", "term"), 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("ignores_hang_up", [False, True])
-def test_it_ends_with_its_terminal_and_with_a_signal(
+def test_dashboard_ends_when_its_terminal_closes_or_a_signal_arrives(
     disk: ScratchDisk, ending: tuple[str, ...], ignores_hang_up: bool
 ) -> None:
     """In any order and at any moment, including while a write blocks because the terminal is not read."""

@@ -47,7 +47,7 @@ def count_kernel_objects() -> dict[str, int]:
     return own
 
 
-def test_a_hundred_rounds_leave_nothing_behind(disk: ScratchDisk) -> None:
+def test_repeated_attach_and_detach_leaves_no_kernel_objects(disk: ScratchDisk) -> None:
     leaves, _ = choose_leaves(Devices(), [disk.name])
 
     def attach_and_detach() -> None:
@@ -80,7 +80,7 @@ def start_watch(disk: ScratchDisk, *arguments: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_disk_that_vanishes_ends_with_its_summary(disk: ScratchDisk) -> None:
+def test_watch_prints_the_summary_when_its_disk_disappears(disk: ScratchDisk) -> None:
     process = start_watch(disk, "0.2", "--return-within", "0")
     reads(disk.node, 101)
     time.sleep(0.5)
@@ -93,7 +93,7 @@ def test_a_disk_that_vanishes_ends_with_its_summary(disk: ScratchDisk) -> None:
     assert last["ops"]["read"]["count"] == 101
 
 
-def test_after_a_stop_no_empty_intervals_follow(disk: ScratchDisk) -> None:
+def test_no_empty_intervals_follow_a_sigstop(disk: ScratchDisk) -> None:
     process = start_watch(disk, "0.2")
     process.send_signal(signal.SIGSTOP)
     time.sleep(1.5)
@@ -108,7 +108,7 @@ def test_after_a_stop_no_empty_intervals_follow(disk: ScratchDisk) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_overhead_leaves_no_disk_behind_when_it_is_ended(number: signal.Signals) -> None:
+def test_overhead_detaches_its_disk_when_a_signal_ends_the_process(number: signal.Signals) -> None:
     # The test run may ignore signals (nohup), and children inherit that.
     ignored = [f"--default-signal={number.name}"] if number != signal.SIGKILL else []
     command = ["env", *ignored, sys.executable, "-m", "opwatch", "overhead", "--for", "60", "--pairs", "0"]
@@ -127,7 +127,7 @@ def test_overhead_leaves_no_disk_behind_when_it_is_ended(number: signal.Signals)
     assert _read_backing(disk[0]) != disk[1]
 
 
-def test_overhead_killed_at_any_moment_leaves_nothing() -> None:
+def test_overhead_leaves_no_loop_device_when_killed_at_any_moment() -> None:
     rng = random.Random(12)
     for _ in range(12):
         command = [sys.executable, "-m", "opwatch", "overhead", "--for", "0.1", "--pairs", "1"]
@@ -185,7 +185,7 @@ def test_interrupt_ends_with_the_summary_and_success(disk: ScratchDisk) -> None:
     assert last["ops"]["read"]["count"] == 103
 
 
-def test_a_closed_pipe_ends_it_quietly(disk: ScratchDisk) -> None:
+def test_watch_ends_silently_when_the_pipe_is_closed(disk: ScratchDisk) -> None:
     process = start_watch(disk, "0.1")
     assert process.stdout
     process.stdout.close()
@@ -196,7 +196,7 @@ def test_a_closed_pipe_ends_it_quietly(disk: ScratchDisk) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("as_json", [True, False])
-def test_a_signal_ends_it_while_nobody_reads(
+def test_watch_ends_on_a_signal_while_the_output_pipe_is_full(
     disk: ScratchDisk, number: signal.Signals, as_json: bool
 ) -> None:
     """The pipe is full when the signal comes: it holds one page, and 100 lines arrive per second."""
@@ -223,7 +223,7 @@ def _count_unread(descriptor: int) -> int:
     return int.from_bytes(waiting, sys.byteorder)
 
 
-def test_a_hangup_ends_as_a_termination_does(disk: ScratchDisk) -> None:
+def test_hangup_ends_the_watch_like_a_termination(disk: ScratchDisk) -> None:
     command = ["env", "--default-signal=HUP", sys.executable, "-m", "opwatch", "--dev", disk.name, "--json"]
     process = subprocess.Popen([*command, "0.2", "--", "sleep", "1000"], stdout=subprocess.PIPE, text=True)
     assert process.stdout
@@ -234,7 +234,7 @@ def test_a_hangup_ends_as_a_termination_does(disk: ScratchDisk) -> None:
     assert parse_lines(out)[-1]["type"] == "summary"
 
 
-def test_an_interrupt_ends_a_command_that_ignores_it(disk: ScratchDisk) -> None:
+def test_third_interrupt_kills_a_command_that_ignores_signals(disk: ScratchDisk) -> None:
     process = start_watch(disk, "0.2", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 0.1; done")
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
@@ -247,7 +247,7 @@ def test_an_interrupt_ends_a_command_that_ignores_it(disk: ScratchDisk) -> None:
     assert parse_lines(out)[-1]["type"] == "summary"
 
 
-def test_no_descriptor_leaks_wherever_it_fails(disk: ScratchDisk) -> None:
+def test_attach_leaks_no_descriptor_at_any_failure(disk: ScratchDisk) -> None:
     """Attach with an increasing descriptor limit, so that attaching fails at each descriptor once."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     BlockTracer(leaves).close()

@@ -61,7 +61,7 @@ def compare_rounds(tracer: BlockTracer, node: str) -> list[tuple[dict[int, int],
     return pairs
 
 
-def test_an_owner_that_comes_back_has_its_earlier_lives(disk: ScratchDisk) -> None:
+def test_evicted_owner_returns_with_its_earlier_counts(disk: ScratchDisk) -> None:
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
         tracer = BlockTracer(leaves, by=OwnerGrouping.PROCESS)
@@ -74,7 +74,7 @@ def test_an_owner_that_comes_back_has_its_earlier_lives(disk: ScratchDisk) -> No
     assert [ours for ours, _ in pairs] == [theirs for _, theirs in pairs]
 
 
-def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk) -> None:
+def test_owner_cells_add_up_to_the_disk_after_evictions(disk: ScratchDisk) -> None:
     """The sum also holds while a reader is evicted repeatedly; some of its reads then count as "other"."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     tracer = BlockTracer(leaves, by=OwnerGrouping.PROCESS)
@@ -107,7 +107,7 @@ def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk)
     assert totals[-1] > whole / 3
 
 
-def test_many_short_processes_leave_room_for_a_large_one(disk: ScratchDisk) -> None:
+def test_small_owners_are_evicted_before_a_large_owner(disk: ScratchDisk) -> None:
     """If too much of the table is used, the smallest owners are evicted although they were active."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     tracer = BlockTracer(leaves, by=OwnerGrouping.PROCESS)
@@ -139,7 +139,7 @@ for _ in range(count):
 """
 
 
-def test_a_full_table_is_reported_and_has_room_again(disk: ScratchDisk) -> None:
+def test_full_owner_table_is_reported_and_has_room_after_the_next_reading(disk: ScratchDisk) -> None:
     """With more processes than table entries between two readings, the rest is counted as overflow. After one
     more reading the table has room for a large owner."""
     leaves, _ = choose_leaves(Devices(), [disk.name])

@@ -33,14 +33,14 @@ def compute_shape(disks: int, cpus: int, *, queue_time: bool = False) -> tuple[i
 
 
 @pytest.mark.parametrize("queue_time", [False, True])
-def test_512_cpus_and_64_disks_take_256_mib(queue_time: bool) -> None:
+def test_512_cpus_and_64_disks_fit_into_256_mib(queue_time: bool) -> None:
     used, lanes = compute_shape(64, 512, queue_time=queue_time)
     assert used <= MAX_BYTES
     assert 1 < lanes < 512
     assert lanes & (lanes - 1) == 0
 
 
-def test_where_memory_allows_no_cpu_shares() -> None:
+def test_no_cpus_share_counters_when_memory_suffices() -> None:
     used, lanes = compute_shape(24, 64)
     assert (lanes, used <= MAX_BYTES) == (64, True)
     assert compute_shape(1, 512)[1] == 512
@@ -48,7 +48,7 @@ def test_where_memory_allows_no_cpu_shares() -> None:
 
 
 @pytest.mark.parametrize("cpus", [0, 1 << 20])
-def test_numbers_of_cpus_that_cannot_be(cpus: int) -> None:
+def test_impossible_cpu_counts_are_rejected(cpus: int) -> None:
     with pytest.raises(ValueError, match="CPUs"):
         _native.map_bytes(abi.pack_targets([abi.Target(0, 1, 0, 1, 1)]), b"", 1, 0, cpus)
 
@@ -73,7 +73,7 @@ def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_of_memory")
-def test_shared_histograms_lose_nothing(disk: ScratchDisk) -> None:
+def test_shared_histograms_count_every_request(disk: ScratchDisk) -> None:
     [watched] = watch_disks([disk.name], lambda: run_mixed(disk.node, 5003))
     ops = watched.interval.ops
     assert sum(ops[name].count for name in ("read", "write")) == 2 * 5003
@@ -82,7 +82,7 @@ def test_shared_histograms_lose_nothing(disk: ScratchDisk) -> None:
 
 
 @pytest.mark.usefixtures("short_of_memory")
-def test_it_says_so_when_cpus_share(disk: ScratchDisk) -> None:
+def test_note_is_added_when_cpus_share_counters(disk: ScratchDisk) -> None:
     leaves, _ = choose_leaves(Devices(), [disk.name])
     tracer = BlockTracer(leaves)
     try:
@@ -94,7 +94,7 @@ def test_it_says_so_when_cpus_share(disk: ScratchDisk) -> None:
 
 
 @pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
-def test_tags_that_share_a_place_are_told_apart(
+def test_tags_that_share_a_stamp_slot_are_distinguished(
     disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch, raw_tp: bool
 ) -> None:
     """Four entries for 128 requests in flight: most go to the hash, some of each at the same time."""
@@ -104,7 +104,7 @@ def test_tags_that_share_a_place_are_told_apart(
     assert_nothing_lost(watched)
 
 
-def test_one_process_may_have_several_tracers(disk: ScratchDisk) -> None:
+def test_several_tracers_run_in_the_same_process(disk: ScratchDisk) -> None:
     with ScratchDisk(64 << 20) as other:
         tracers = [
             BlockTracer(choose_leaves(Devices(), [node_of.name])[0]) for node_of in (disk, other, disk)

@@ -44,7 +44,7 @@ def trace_load(
     return trace
 
 
-def test_every_stage_counts_a_prime(disk: ScratchDisk) -> None:
+def test_every_stage_counts_each_discard(disk: ScratchDisk) -> None:
     trace = trace_load(disk, lambda: discards(disk.node, 7), follow=os.getpid())
     for stage in _ALL_PASS:
         amount = sum_flows(trace.select(stage, disk=disk.name))
@@ -65,7 +65,7 @@ def list_own_programs() -> list[str]:
     return [target for target in targets if "bpf" in target]
 
 
-def test_what_lets_go_has_let_go_when_it_is_closed(disk: ScratchDisk) -> None:
+def test_tracer_programs_are_unloaded_when_the_tracer_is_closed(disk: ScratchDisk) -> None:
     before = list_own_programs()
     with DiscardTracer([Devices().resolve(disk.node)]) as tracer:
         assert len(list_own_programs()) > len(before)
@@ -77,7 +77,7 @@ def test_what_lets_go_has_let_go_when_it_is_closed(disk: ScratchDisk) -> None:
         tracer.read_trace()
 
 
-def test_an_audit_is_told_before_its_programs_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_unloads_its_programs_when_the_exit_stack_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> NoReturn:
         raise OpwatchError("not trimmed")
 
@@ -111,19 +111,19 @@ def test_splits_are_counted_and_add_up(disk: ScratchDisk) -> None:
     assert issued.count + merged.count == 5 * 4
 
 
-def test_only_whole_granules_are_counted_as_such(disk: ScratchDisk) -> None:
+def test_granule_bytes_count_only_whole_granules(disk: ScratchDisk) -> None:
     """Granules of 64 KiB that start at 4 KiB: half a MiB contains seven whole granules."""
     trace = trace_load(disk, lambda: discards(disk.node, 3), granule=(65536, 4096))
     for stage in _ALL_PASS:
         assert sum_flows(trace.select(stage, disk=disk.name)).granule_bytes == 3 * 7 * 65536
 
 
-def test_reads_and_writes_are_no_discards(disk: ScratchDisk) -> None:
+def test_writes_are_not_counted_as_discards(disk: ScratchDisk) -> None:
     trace = trace_load(disk, lambda: writes(disk.node, 11))
     assert [flow for flow in trace.flows if flow.disk == disk.name] == []
 
 
-def test_write_zeroes_is_told_apart(disk: ScratchDisk) -> None:
+def test_write_zeroes_is_distinguished_from_discard(disk: ScratchDisk) -> None:
     trace = trace_load(disk, lambda: discards(disk.node, 1, request=BLKZEROOUT))
     assert sum_flows(trace.select(Stage.BIO, disk=disk.name)).count == 0
     assert sum_flows(trace.select(Stage.BIO, disk=disk.name, op="write_zeroes")).bytes == HALF
@@ -136,7 +136,7 @@ def discard_in_child(disk: ScratchDisk, count: int) -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_others_are_others_even_at_once(disk: ScratchDisk) -> None:
+def test_concurrent_discards_are_attributed_to_their_senders(disk: ScratchDisk) -> None:
     def run_load() -> None:
         other = threading.Thread(target=discard_in_child, args=(disk, 13))
         other.start()

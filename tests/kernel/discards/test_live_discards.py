@@ -35,7 +35,7 @@ def watch_command(disk: ScratchDisk, *command: str) -> dict[str, Any]:
     return discarded
 
 
-def test_senders_and_splits(disk: ScratchDisk) -> None:
+def test_summary_reports_senders_and_split_ratio(disk: ScratchDisk) -> None:
     limit = Path(f"/sys/block/{disk.name}/queue/discard_max_bytes")
     before = int(limit.read_text())
     limit.write_text(str(1 << 17))
@@ -55,14 +55,14 @@ def test_senders_and_splits(disk: ScratchDisk) -> None:
     assert not sender["kernel_thread"]
 
 
-def test_a_filesystem_is_named(disk: ScratchDisk) -> None:
+def test_sender_names_the_mounted_filesystem(disk: ScratchDisk) -> None:
     with mount_filesystem(disk.node, "ext4") as point:
         discarded = watch_command(disk, "fstrim", str(point))
         [sender] = discarded["senders"]
         assert (sender["comm"], sender["where"]) == ("fstrim", f"ext4 {point}")
 
 
-def test_what_is_issued_behind_a_discard(disk: ScratchDisk) -> None:
+def test_reads_issued_behind_a_discard_are_counted_as_stalled(disk: ScratchDisk) -> None:
     """One process reads while another discards without a pause."""
     program = (
         "import os, subprocess, sys, fcntl, struct, time\n"
@@ -83,7 +83,7 @@ def test_what_is_issued_behind_a_discard(disk: ScratchDisk) -> None:
     assert 0 < stalled["read"]["mean_ns"] <= stalled["read"]["max_ns"]
 
 
-def test_nothing_waits_where_nothing_is_discarded(disk: ScratchDisk) -> None:
+def test_no_request_is_stalled_when_no_discards_are_issued(disk: ScratchDisk) -> None:
     program = (
         "from tests.kernel.support.load import reads, writes; "
         f"reads({disk.node!r}, 53); writes({disk.node!r}, 59)"
@@ -103,7 +103,7 @@ def test_lines_fit_80_columns(disk: ScratchDisk) -> None:
     assert "fstrim (" in done.stdout
 
 
-def test_reads_run_no_program_for_what_is_only_for_discards(disk: ScratchDisk) -> None:
+def test_reads_run_no_discard_program_but_discard_bio(disk: ScratchDisk) -> None:
     """Only the block tracer's two programs run for each request; they call the discard programs as needed."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     with enable_program_statistics(), closing(BlockTracer(leaves)) as tracer:
@@ -128,14 +128,14 @@ def watch_briefly(*options: str) -> dict[str, Any] | None:
     return document
 
 
-def test_it_is_for_disks_that_are_named_and_take_discards(disk: ScratchDisk) -> None:
+def test_discards_are_traced_only_for_named_disks_or_on_request(disk: ScratchDisk) -> None:
     assert watch_briefly("--dev", disk.name) is not None
     assert watch_briefly("--dev", disk.name, "--no-discards") is None
     assert watch_briefly() is None
     assert watch_briefly("--discards") is not None
 
 
-def test_a_partition_has_its_own(disk: ScratchDisk) -> None:
+def test_each_partition_counts_its_own_discards(disk: ScratchDisk) -> None:
     table = "label: dos\nstart=2048, size=65536\nstart=67584, size=65536\n"
     subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
     subprocess.run(["partx", "-u", disk.node], check=True)

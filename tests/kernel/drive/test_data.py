@@ -21,7 +21,7 @@ def _drive() -> None:
 
 
 @pytest.mark.parametrize("trim_mode", ["honour", "lazy", "ignore"])
-def test_verified_with_trims_mixed_in(trim_mode: str) -> None:
+def test_data_is_verified_with_trims_mixed_in(trim_mode: str) -> None:
     with create_drive(faults=(f"trim={trim_mode}",)) as one:
         done = run_plain_fio(
             *(one.device, "--rw=randtrimwrite", "--bs=4k", "--iodepth=16", "--size=64m", "--loops=2"),
@@ -34,7 +34,7 @@ def test_verified_with_trims_mixed_in(trim_mode: str) -> None:
         assert truth["host_read_bytes"] >= 64 * MIB
 
 
-def test_small_and_odd_blocks_are_verified() -> None:
+def test_data_of_small_unaligned_writes_is_verified() -> None:
     with create_drive() as one:
         done = run_plain_fio(
             *(one.device, "--rw=randwrite", "--bsrange=512-64k", "--bs_unaligned=0", "--blockalign=512"),
@@ -62,7 +62,7 @@ def test_trimmed_ranges_read_zeroes(request_: str) -> None:
         assert one.read_truth()["valid_bytes"] == 4 * MIB - 3 * MIB // 2
 
 
-def test_memory_is_given_back() -> None:
+def test_server_memory_is_freed_after_a_trim() -> None:
     with create_drive() as one:
         record = one.place.read_record()
         assert record
@@ -99,7 +99,7 @@ FORCE = {"ext4": "-F", "xfs": "-f", "btrfs": "-f"}
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
-def test_a_file_system_lives_on_it(kind: str, tmp_path: Path) -> None:
+def test_filesystem_keeps_its_files_after_fstrim_and_remount(kind: str, tmp_path: Path) -> None:
     if f"\t{kind}\n" not in Path("/proc/filesystems").read_text():
         pytest.skip(f"this kernel has no {kind}")
     if not shutil.which(f"mkfs.{kind}", path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
@@ -132,7 +132,7 @@ def test_a_file_system_lives_on_it(kind: str, tmp_path: Path) -> None:
             run("umount", str(tmp_path))
 
 
-def test_state_survives_with_its_wear(tmp_path: Path) -> None:
+def test_saved_state_keeps_data_and_wear(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
     with create_drive(state=state) as one:
         assert (

@@ -35,7 +35,7 @@ def read_nand_units(one: Drive) -> int:
     return require_known(page.media_written)
 
 
-def test_ignored_trims_free_nothing() -> None:
+def test_trim_ignore_fault_frees_no_blocks() -> None:
     with create_drive(faults=("trim=ignore",)) as one:
         writes(one.device, 8, MIB, step=MIB)
         discards(one.device, 8, MIB)
@@ -44,7 +44,7 @@ def test_ignored_trims_free_nothing() -> None:
         assert truth["valid_bytes"] == 8 * MIB
 
 
-def test_lazy_trims_free_when_idle() -> None:
+def test_lazy_trims_free_blocks_when_the_drive_is_idle() -> None:
     with create_drive(faults=("trim=lazy",)) as one:
         writes(one.device, 8, MIB, step=MIB)
         discards(one.device, 8, MIB)
@@ -57,7 +57,7 @@ def test_lazy_trims_free_when_idle() -> None:
         assert one.read_truth()["valid_bytes"] == 0
 
 
-def test_counters_refresh_every_so_often() -> None:
+def test_counters_refresh_at_the_given_interval() -> None:
     with create_drive(faults=("refresh=2",)) as one:
         writes(one.device, 8, MIB, step=MIB)
         assert one.read_truth()["host_write_bytes"] == 8 * MIB
@@ -72,7 +72,7 @@ def test_counters_refresh_every_so_often() -> None:
         assert read_nand_units(one) == 8 * MIB + 3 * BLOCK
 
 
-def test_a_log_page_fails() -> None:
+def test_log_fail_fault_fails_only_that_page() -> None:
     with create_drive(faults=("log-fail=02",)) as one:
         with pytest.raises(OpwatchError, match="log-02: Input/output error"):
             one.pages.get_log(0x02, 512)
@@ -81,7 +81,7 @@ def test_a_log_page_fails() -> None:
         assert read_smart(one).write_commands == 0
 
 
-def test_a_log_page_is_slow_and_the_disk_is_not() -> None:
+def test_log_slow_fault_delays_only_that_page() -> None:
     with create_drive() as one:
         one.inject_faults("log-slow=02:700ms")
         begin = time.monotonic()
@@ -104,7 +104,7 @@ def test_data_units_wrap_at_2_to_the_32_sectors() -> None:
         assert fdp.decode_fdp_statistics(one.pages.get_log(0x22, 64)).host_bytes_written == 8 * MIB
 
 
-def test_counters_roll_back_over_a_power_loss() -> None:
+def test_counters_roll_back_at_a_power_loss() -> None:
     with create_drive() as one:
         writes(one.device, 4, MIB, step=MIB)
         one.inject_faults("rollback=600")
@@ -120,7 +120,7 @@ def test_counters_roll_back_over_a_power_loss() -> None:
         assert one.read_truth()["host_write_bytes"] == 11 * MIB
 
 
-def test_a_power_loss_takes_what_was_not_flushed() -> None:
+def test_power_loss_drops_unflushed_writes() -> None:
     with create_drive(config={"buffer_bytes": 4 * MIB}) as one:
         Path(one.device).write_bytes(b"a" * MIB)
         flushes(one.device, 1)
@@ -132,7 +132,7 @@ def test_a_power_loss_takes_what_was_not_flushed() -> None:
         assert Path(one.device).read_bytes()[:MIB] == b"a" * MIB
 
 
-def test_a_die_fails() -> None:
+def test_die_failure_reduces_capacity_and_keeps_data() -> None:
     with create_drive(op="28%") as one:
         writes(one.device, 32, MIB, step=MIB)
         before = one.read_truth()
@@ -146,7 +146,7 @@ def test_a_die_fails() -> None:
         reads(one.device, 32, MIB, step=MIB)
 
 
-def test_a_range_has_media_errors() -> None:
+def test_media_error_fails_reads_of_its_range_only() -> None:
     with create_drive() as one:
         writes(one.device, 4, MIB, step=MIB)
         one.inject_faults("media-error=1M:4k")
@@ -159,7 +159,7 @@ def test_a_range_has_media_errors() -> None:
         reads(one.device, 1, start=MIB)
 
 
-def test_read_only_at_once() -> None:
+def test_read_only_fault_rejects_writes_immediately() -> None:
     with create_drive() as one:
         writes(one.device, 3)
         one.inject_faults("read-only")
@@ -169,7 +169,7 @@ def test_read_only_at_once() -> None:
         assert require_known(read_smart(one).critical_warning) & 8
 
 
-def test_read_only_at_the_end_of_its_life() -> None:
+def test_drive_turns_read_only_at_its_erase_limit() -> None:
     with create_drive(16 * MIB, "28%", faults=("erase-limit=3",)) as one:
         worn = run_plain_fio(
             one.device, "--rw=randwrite", "--bs=4k", "--io_size=1g", "--size=16m", "--norandommap"
@@ -185,7 +185,7 @@ def test_read_only_at_the_end_of_its_life() -> None:
         reads(one.device, 16, MIB, step=MIB)
 
 
-def test_faults_by_command() -> None:
+def test_fault_command_sets_faults_and_rejects_unknown_faults() -> None:
     with create_drive() as one:
         assert run_opwatch("drive", "fault", one.name, "trim=ignore", "log-fail=c0").returncode == 0
         assert one.read_truth()["trim_mode"] == 2

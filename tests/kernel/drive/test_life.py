@@ -25,7 +25,7 @@ def _drive() -> None:
     require_drive()
 
 
-def test_from_create_to_destroy() -> None:
+def test_drive_commands_work_from_create_to_destroy() -> None:
     name = make_name()
     made = run_opwatch("drive", "create", "--size", "64M", "--op", "10%", "--name", name)
     assert made.returncode == 0, made.stderr
@@ -54,7 +54,7 @@ def test_from_create_to_destroy() -> None:
     assert find_loops(name) == []
 
 
-def test_limits_of_the_loop_devices_last_user_are_lifted() -> None:
+def test_create_resets_limits_left_by_the_loop_devices_last_user() -> None:
     with create_drive() as one:
         limit = Path(f"/sys/block/{Path(one.device).name}/queue/discard_max_bytes")
         most = int(limit.read_text())
@@ -66,14 +66,14 @@ def test_limits_of_the_loop_devices_last_user_are_lifted() -> None:
                 assert int(limit.read_text()) > most - 4096
 
 
-def test_without_writes_there_is_no_waf() -> None:
+def test_waf_is_none_without_host_writes() -> None:
     with create_drive() as one:
         info = json.loads(run_opwatch("drive", "info", one.name, "--json").stdout)
         assert info["waf"] is None
         assert info["waf_reason"] == "the host has written nothing"
 
 
-def test_two_at_once() -> None:
+def test_two_drives_are_independent() -> None:
     with create_drive() as one, create_drive() as two:
         assert one.device != two.device
         writes(one.device, 3)
@@ -83,7 +83,7 @@ def test_two_at_once() -> None:
         assert one.read_truth()["serial"] != two.read_truth()["serial"]
 
 
-def test_a_name_is_taken_once() -> None:
+def test_create_fails_when_the_name_is_in_use() -> None:
     with create_drive() as one:
         again = run_opwatch("drive", "create", "--size", "64M", "--name", one.name)
         assert again.returncode == 1
@@ -91,7 +91,7 @@ def test_a_name_is_taken_once() -> None:
         assert one.place.is_alive()
 
 
-def test_one_that_is_mounted_is_not_destroyed(tmp_path: Path) -> None:
+def test_destroy_refuses_a_mounted_drive(tmp_path: Path) -> None:
     with create_drive() as one:
         run("mkfs.ext4", "-q", one.device)
         run("mount", one.device, str(tmp_path))
@@ -104,7 +104,7 @@ def test_one_that_is_mounted_is_not_destroyed(tmp_path: Path) -> None:
         assert life.destroy_drive(one.name) == []
 
 
-def test_killed_while_loaded() -> None:
+def test_load_gets_io_errors_when_the_server_is_killed() -> None:
     with create_drive() as one:
         argv = ["fio", "--name=x", f"--filename={one.device}", "--direct=1", "--ioengine=libaio"]
         argv += [
@@ -133,7 +133,7 @@ def test_killed_while_loaded() -> None:
         assert find_loops(one.name) == []
 
 
-def test_a_dead_one_does_not_block_its_name(tmp_path: Path) -> None:
+def test_dead_drive_does_not_block_its_name(tmp_path: Path) -> None:
     name = make_name()
     with create_drive(name=name) as one:
         run("mkfs.ext4", "-q", one.device)
@@ -153,7 +153,7 @@ def test_a_dead_one_does_not_block_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", ["folder", "mounted", "loop"])
-def test_what_an_interrupted_create_leaves(stage: str) -> None:
+def test_create_replaces_leftovers_of_an_interrupted_create(stage: str) -> None:
     name = make_name()
     place = DriveFolder(name)
     place.create_folders()
@@ -169,7 +169,7 @@ def test_what_an_interrupted_create_leaves(stage: str) -> None:
     assert not place.exists()
 
 
-def test_terminated_it_ends_cleanly() -> None:
+def test_sigterm_ends_the_server_cleanly() -> None:
     with create_drive() as one:
         record = one.place.read_record()
         assert record
@@ -181,7 +181,7 @@ def test_terminated_it_ends_cleanly() -> None:
         assert not Path(f"/sys/block/{Path(one.device).name}/loop").exists()
 
 
-def test_an_open_device_does_not_keep_the_drive() -> None:
+def test_destroy_succeeds_while_the_device_is_open() -> None:
     with create_drive() as one:
         descriptor = os.open(one.device, os.O_RDONLY)
         try:
@@ -192,14 +192,14 @@ def test_an_open_device_does_not_keep_the_drive() -> None:
         assert not one.place.exists()
 
 
-def test_without_the_server_it_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_create_names_the_package_when_the_server_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "PROGRAM", Path("/no/such/program"))
     with pytest.raises(Unsupported, match="libfuse3-dev") as raised:
         life.create_drive(life.DriveSpec("x"))
     assert raised.value.exit_status == 5
 
 
-def test_without_root_it_says_so() -> None:
+def test_drive_commands_ask_for_root_when_unprivileged() -> None:
     require_nobody()
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
     for verb in (["create"], ["destroy", "x"]):
@@ -216,7 +216,7 @@ def test_without_root_it_says_so() -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_bad_sizes_leave_nothing() -> None:
+def test_create_with_invalid_sizes_leaves_no_drive() -> None:
     name = make_name()
     for options in (["--size", "1000"], ["--op", "7"], ["--op", "0%"], ["--size", "4M", "--op", "0.01%"]):
         done = run_opwatch("drive", "create", "--name", name, *options)
@@ -226,7 +226,7 @@ def test_bad_sizes_leave_nothing() -> None:
         life.destroy_drive(name)
 
 
-def test_no_data_keeps_none_and_little_memory() -> None:
+def test_no_data_drive_stores_no_contents_and_uses_little_memory() -> None:
     with create_drive(1 << 40, "7%", no_data=True) as one:
         assert run_plain_fio(one.device, "--rw=write", "--bs=1m", "--size=64m").returncode == 0
         record = one.place.read_record()
@@ -243,7 +243,7 @@ def test_no_data_keeps_none_and_little_memory() -> None:
         run("cmp", "-n", str(MIB), "-i", f"{64 * MIB}:0", one.device, "/dev/zero")
 
 
-def test_without_data_an_ignored_trim_reads_as_zeroes_too() -> None:
+def test_ignored_trim_reads_as_zeroes_without_data() -> None:
     for mode, is_data in (("ignore", False), ("keep", True)):
         with create_drive(faults=(f"trim={mode}",), no_data=True) as one:
             assert run_plain_fio(one.device, "--rw=write", "--bs=64k", "--size=1m").returncode == 0
@@ -253,7 +253,7 @@ def test_without_data_an_ignored_trim_reads_as_zeroes_too() -> None:
             assert one.read_truth()["valid_bytes"] == MIB
 
 
-def test_the_valid_map_is_the_drives_own() -> None:
+def test_valid_map_lists_the_drives_mapped_blocks() -> None:
     with create_drive(64 * MIB + 12288) as one:
         assert run_plain_fio(one.device, "--rw=write", "--bs=4k", "--size=1m", "--offset=8k").returncode == 0
         run("blkdiscard", "-o", "16k", "-l", "4k", one.device)

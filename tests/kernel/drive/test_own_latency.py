@@ -40,7 +40,7 @@ def read_pages(one: Drive) -> tuple[AmazonLog, MonitorLog]:
     return drive_latency.amazon, drive_latency.monitor
 
 
-def test_each_command_that_was_served_is_in_it_once(one: Drive) -> None:
+def test_latency_log_counts_each_command_once(one: Drive) -> None:
     before, _ = read_pages(one)
     writes(one.device, 23)
     reads(one.device, 11)
@@ -62,7 +62,7 @@ def test_each_command_that_was_served_is_in_it_once(one: Drive) -> None:
     assert by_size[1] == 23  # above 512 bytes, at most 4 KiB
 
 
-def test_the_drive_knows_what_it_took_and_nothing_of_the_way(one: Drive) -> None:
+def test_latency_log_includes_drive_time_but_not_path_delay(one: Drive) -> None:
     one.inject_faults("slow=40ms")
     begin = time.monotonic()
     writes(one.device, 5)
@@ -81,7 +81,7 @@ def test_the_drive_knows_what_it_took_and_nothing_of_the_way(one: Drive) -> None
     assert 5 <= sum(slot.count for slot in log.write.slots if slot.low_us >= 24_000) < 12
 
 
-def test_failed_pages(one: Drive) -> None:
+def test_counters_report_failed_latency_pages(one: Drive) -> None:
     one.inject_faults("log-fail=c3")
     shown = run_opwatch("counters", "--latency", "--dev", one.device, "--json")
     assert shown.returncode == 0
@@ -95,7 +95,7 @@ def test_failed_pages(one: Drive) -> None:
     assert "log-d0: Input/output error" in shown.stderr
 
 
-def test_what_has_no_such_page() -> None:
+def test_disk_without_latency_page_is_unsupported() -> None:
     with ScratchDisk(16 * MIB) as disk:
         with pytest.raises(Unsupported):
             LatencyReader(Devices().resolve(disk.node))

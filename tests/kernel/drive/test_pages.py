@@ -26,7 +26,7 @@ def read_namespace(one: Drive) -> identify.Namespace:
     return identify.decode_namespace(one.pages.identify(identify.NAMESPACE, 1))
 
 
-def test_pages_show_the_truth() -> None:
+def test_log_pages_match_the_drives_counts() -> None:
     with create_drive() as one:
         load = ("--rw=randrw", "--rwmixread=10", "--bs=4k", "--iodepth=32", "--norandommap")
         assert run_plain_fio(one.device, *load, "--io_size=200m", "--size=64m").returncode == 0
@@ -53,7 +53,7 @@ def test_pages_show_the_truth() -> None:
         assert waf == pytest.approx(nand / host, rel=512_000 / host)
 
 
-def test_the_kernels_count_is_the_drives() -> None:
+def test_drive_counts_the_requests_that_the_kernel_sends() -> None:
     with create_drive() as one:
         writes(one.device, 23)
         reads(one.device, 11)
@@ -66,7 +66,7 @@ def test_the_kernels_count_is_the_drives() -> None:
         assert truth["valid_bytes"] == 0
 
 
-def test_namespace_use_is_live() -> None:
+def test_namespace_utilization_follows_writes_and_trims() -> None:
     with create_drive() as one:
         before = read_namespace(one)
         assert (before.size_lbas, before.used_lbas, before.lba_bytes) == (64 * MIB // 512, 0, 512)
@@ -76,7 +76,7 @@ def test_namespace_use_is_live() -> None:
         assert read_namespace(one).used_lbas == 2 * MIB // 512
 
 
-def test_identity() -> None:
+def test_identify_controller_reports_serial_model_and_capacity() -> None:
     with create_drive() as one:
         controller = one.pages.identify(identify.CONTROLLER, 0)
         assert controller[4:24].decode().strip() == one.read_truth()["serial"]
@@ -84,7 +84,7 @@ def test_identity() -> None:
         assert int.from_bytes(controller[280:296], "little") == 64 * MIB
 
 
-def test_found_from_a_partition_and_from_nothing_else() -> None:
+def test_simulated_drive_is_found_by_its_partition_and_not_by_another_disk() -> None:
     with create_drive() as one, ScratchDisk(16 * MIB) as other:
         run("sh", "-c", f"echo 2048,40960 | sfdisk -q {one.device}")
         run("partx", "--update", one.device)

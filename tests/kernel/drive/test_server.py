@@ -50,7 +50,7 @@ def stop_server(one: Drive) -> Iterator[int]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_stopped_server_hangs_no_command(tmp_path: Path) -> None:
+def test_drive_commands_do_not_hang_on_a_stopped_server(tmp_path: Path) -> None:
     with create_drive(state=tmp_path / "drive.state") as one, stop_server(one) as pid:
         for words in (("info", one.name), ("fault", one.name, "trim=lazy"), ("destroy", one.name)):
             begin = time.monotonic()
@@ -70,7 +70,7 @@ def test_a_stopped_server_hangs_no_command(tmp_path: Path) -> None:
     [(["counters"], 0), (["waf", "--for", "0.2"], 5), (["--waf", "0.2", "1", "7"], 0)],
     ids=["counters", "waf", "watch"],
 )
-def test_a_stopped_server_hangs_nobody_who_reads_its_pages(words: list[str], status: int) -> None:
+def test_log_readers_do_not_hang_on_a_stopped_server(words: list[str], status: int) -> None:
     with create_drive() as one, stop_server(one) as pid:
         argv = [sys.executable, "-P", "-m", "opwatch", *words, "--dev", one.device]
         reader = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -85,7 +85,7 @@ def test_a_stopped_server_hangs_nobody_who_reads_its_pages(words: list[str], sta
         assert f"(process {pid}) is stopped" in " ".join(out.split())
 
 
-def test_a_stopped_drive_with_nothing_to_save_is_removed() -> None:
+def test_stopped_drive_without_state_file_is_destroyed() -> None:
     with create_drive() as one, stop_server(one) as pid:
         load = subprocess.Popen(
             ["dd", "if=/dev/zero", f"of={one.device}", "bs=4k", "count=64", "oflag=direct"],
@@ -120,7 +120,7 @@ def test_an_upgraded_server_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: 
             assert process is None
 
 
-def test_another_process_of_its_number_is_left_alone() -> None:
+def test_another_process_with_the_recorded_pid_is_left_alone() -> None:
     with create_drive() as one, subprocess.Popen(["sleep", "60"]) as other:
         try:
             record = one.place.read_record()
@@ -154,7 +154,7 @@ def run_in_namespace(script: str) -> Iterator[subprocess.Popen[str]]:
         shell.communicate("\n", timeout=30)
 
 
-def test_mounted_in_another_namespace_it_is_in_use(tmp_path: Path) -> None:
+def test_destroy_refuses_a_drive_mounted_in_another_namespace(tmp_path: Path) -> None:
     with create_drive() as one:
         run("mkfs.ext4", "-q", one.device)
         with run_in_namespace(f"mount {one.device} {tmp_path}") as shell:
@@ -185,7 +185,7 @@ def test_destroy_all_in_a_namespace_leaves_the_hosts_devices() -> None:
         assert one.read_truth()["host_writes"] == 3
 
 
-def test_one_read_is_one_answer() -> None:
+def test_truth_file_is_consistent_across_partial_reads() -> None:
     with create_drive() as one:
         argv = [
             "fio",
@@ -221,7 +221,7 @@ def test_one_read_is_one_answer() -> None:
             assert json.loads(file.read(1 << 16))["host_writes"] == before + 3
 
 
-def test_a_stray_file_is_named(tmp_path: Path) -> None:
+def test_destroy_names_the_folder_with_a_stray_file(tmp_path: Path) -> None:
     with create_drive() as one:
         stray = one.place.folder / "stray"
         stray.write_text("precious")
@@ -233,7 +233,7 @@ def test_a_stray_file_is_named(tmp_path: Path) -> None:
         assert run_opwatch("drive", "destroy", one.name).returncode == 0
 
 
-def test_its_folder_is_for_root_alone() -> None:
+def test_drive_folder_is_accessible_to_root_only() -> None:
     with create_drive() as one:
         assert one.place.folder.stat().st_mode & 0o7777 == 0o700
         assert one.place.lock_path.stat().st_mode & 0o7777 == 0o600
@@ -254,7 +254,7 @@ def test_its_folder_is_for_root_alone() -> None:
         assert done.returncode != 0
 
 
-def test_ties_are_broken_as_chosen() -> None:
+def test_gc_runs_with_the_chosen_tie_break() -> None:
     with create_drive(config={"tie": 1}) as one:
         assert (
             run_plain_fio(
@@ -265,7 +265,7 @@ def test_ties_are_broken_as_chosen() -> None:
         assert one.read_truth()["gc_victims"] > 0
 
 
-def test_what_no_drive_serves_is_swept_unless_it_may_be_mounted_out_of_sight(
+def test_abandoned_loop_device_is_detached_unless_hidden_mounts_are_possible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with create_drive() as one:
@@ -286,7 +286,7 @@ def test_what_no_drive_serves_is_swept_unless_it_may_be_mounted_out_of_sight(
             run("umount", str(ROOT))
 
 
-def test_from_another_namespace_it_says_where_the_drive_is(tmp_path: Path) -> None:
+def test_drive_commands_suggest_nsenter_for_a_drive_in_another_namespace(tmp_path: Path) -> None:
     name = f"test-elsewhere-{os.getpid()}"
     create = (
         f"{sys.executable} -m opwatch drive create --name {name} --size 64M --op 10% --state {tmp_path}/s"

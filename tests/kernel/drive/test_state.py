@@ -33,7 +33,7 @@ def _list_leftovers(folder: Path) -> list[str]:
     return [name for name in os.listdir(folder) if name.endswith((".saving", ".new"))]
 
 
-def test_two_drives_on_one_file(tmp_path: Path) -> None:
+def test_state_file_in_use_is_refused_to_a_second_drive(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
     with create_drive(state=state), pytest.raises(RefusedError, match="in use by"), create_drive(state=state):
         pass
@@ -54,7 +54,7 @@ def test_two_drives_on_one_file(tmp_path: Path) -> None:
         assert one.place.is_alive()
 
 
-def test_it_is_ours_alone_and_whole(tmp_path: Path) -> None:
+def test_state_file_is_private_and_no_planted_link_is_followed(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
     planted = tmp_path / "drive.state.new"
     victim = tmp_path / "victim"
@@ -67,7 +67,7 @@ def test_it_is_ours_alone_and_whole(tmp_path: Path) -> None:
     assert _list_leftovers(tmp_path) == ["drive.state.new"]
 
 
-def test_a_link_a_fifo_and_a_folder_are_refused_at_once(tmp_path: Path) -> None:
+def test_link_fifo_and_folder_are_refused_as_state_file(tmp_path: Path) -> None:
     real = tmp_path / "real"
     with create_drive(state=real) as one:
         writes(one.device, 5)
@@ -108,7 +108,7 @@ def test_damaged_contents_and_headers_are_refused(tmp_path: Path) -> None:
             pass
 
 
-def test_what_a_killed_save_leaves_is_cleaned_up(tmp_path: Path) -> None:
+def test_leftover_of_a_killed_save_is_removed(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
     left = tmp_path / ".drive.state.00112233445566ff.saving"
     other = tmp_path / ".other.state.00112233445566ff.saving"
@@ -119,7 +119,7 @@ def test_what_a_killed_save_leaves_is_cleaned_up(tmp_path: Path) -> None:
         assert other.exists()
 
 
-def test_killed_while_it_saves_the_old_one_is_whole(tmp_path: Path) -> None:
+def test_old_state_file_stays_intact_when_the_server_is_killed_while_saving(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
     with create_drive(256 * MIB, state=state) as one:
         writes(one.device, 5)
@@ -142,7 +142,7 @@ def test_killed_while_it_saves_the_old_one_is_whole(tmp_path: Path) -> None:
         assert _list_leftovers(tmp_path) == []
 
 
-def test_a_server_that_is_killed_while_it_saves_ends_the_destroy_with_words(tmp_path: Path) -> None:
+def test_destroy_reports_a_server_killed_while_saving(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
     with create_drive(256 * MIB, state=state) as one:
         run("dd", "if=/dev/urandom", f"of={one.device}", "bs=1M", "count=200", "oflag=direct", "status=none")
@@ -159,7 +159,7 @@ def test_a_server_that_is_killed_while_it_saves_ends_the_destroy_with_words(tmp_
         assert not one.place.exists()
 
 
-def test_what_was_to_be_kept_is_kept_again(tmp_path: Path) -> None:
+def test_trim_keep_fault_survives_a_restart(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
     with create_drive(state=state, faults=("trim=keep",)) as one:
         Path(one.device).write_bytes(b"kept" * 1024)
@@ -170,7 +170,7 @@ def test_what_was_to_be_kept_is_kept_again(tmp_path: Path) -> None:
             assert node.read(4) == b"kept"
 
 
-def test_a_drive_saved_by_the_version_before(tmp_path: Path) -> None:
+def test_state_file_of_the_previous_version_is_read(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
     state.write_bytes(gzip.decompress(FIXTURE.read_bytes()))
     with create_drive(op=None, state=state) as one:
@@ -181,7 +181,7 @@ def test_a_drive_saved_by_the_version_before(tmp_path: Path) -> None:
     assert state.read_bytes()[8] == 2
 
 
-def test_no_room_to_save_says_so_and_keeps_the_drive(tmp_path: Path) -> None:
+def test_destroy_keeps_the_drive_when_there_is_no_room_to_save(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     run("mount", "-t", "tmpfs", "-o", "size=2m", "none", str(small))
@@ -210,14 +210,14 @@ def test_no_room_to_save_says_so_and_keeps_the_drive(tmp_path: Path) -> None:
         run("umount", str(small))
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_create_refuses_a_state_file_in_a_missing_folder(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path)
     done = run_opwatch("drive", "create", "--size", "64M", "--state", str(tmp_path / "x"))
     assert done.returncode == 2
     assert "there is no folder" in done.stderr
 
 
-def test_the_sizes_of_a_state_file_need_memory_too(tmp_path: Path) -> None:
+def test_create_refuses_a_state_file_that_exceeds_the_memory_limit(tmp_path: Path) -> None:
     state = tmp_path / "state"
     name = make_name()
     with create_drive(state=state) as one:
@@ -235,7 +235,7 @@ def test_the_sizes_of_a_state_file_need_memory_too(tmp_path: Path) -> None:
         run_opwatch("drive", "destroy", name)
 
 
-def test_when_the_folder_of_the_file_is_gone_it_says_so_and_what_can_be_done(tmp_path: Path) -> None:
+def test_destroy_suggests_mkdir_when_the_state_folder_is_gone(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     state = folder / "one.opw"
@@ -258,7 +258,7 @@ def test_when_the_folder_of_the_file_is_gone_it_says_so_and_what_can_be_done(tmp
         assert again.read_truth()["host_writes"] == 3
 
 
-def test_what_is_in_the_folder_that_was_made_again_is_not_replaced(tmp_path: Path) -> None:
+def test_destroy_does_not_replace_another_file_at_the_state_path(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     state = folder / "one.opw"
@@ -274,7 +274,7 @@ def test_what_is_in_the_folder_that_was_made_again_is_not_replaced(tmp_path: Pat
         life.destroy_drive(one.name, save=False)
 
 
-def test_without_a_save_the_file_stays_as_it_was(tmp_path: Path) -> None:
+def test_no_save_leaves_the_state_file_unchanged(tmp_path: Path) -> None:
     state = tmp_path / "one.opw"
     with create_drive(state=state) as one:
         writes(one.device, 3)

@@ -32,7 +32,7 @@ def test_writes_are_as_fast_as_the_dies_program() -> None:
         assert result.seconds > floor_s * 0.98
 
 
-def test_reads_take_the_time_of_a_die() -> None:
+def test_reads_take_the_die_read_time() -> None:
     config = {"service.read_ns": 5_000_000}
     with create_drive(config=config, words=("timing",)) as one:
         writes(one.device, 40)
@@ -45,7 +45,7 @@ def test_reads_take_the_time_of_a_die() -> None:
         assert time.monotonic() - begin < 40 * 5e-3
 
 
-def test_off_means_at_once() -> None:
+def test_reads_are_immediate_without_timing() -> None:
     with create_drive(config={"service.read_ns": 50_000_000}) as one:
         writes(one.device, 40)
         begin = time.monotonic()
@@ -53,7 +53,7 @@ def test_off_means_at_once() -> None:
         assert time.monotonic() - begin < 40 * 50e-3
 
 
-def test_it_says_when_the_host_was_the_limit() -> None:
+def test_info_reports_late_answers_when_the_host_is_the_limit() -> None:
     quick = {"service.latency_ns": 100, "service.read_ns": 1, "service.command_ns": 1}
     with create_drive(config=quick, words=("timing",)) as one:
         # No host answers within 100 ns. The range was never written, so nothing is read from flash.
@@ -69,7 +69,7 @@ def test_it_says_when_the_host_was_the_limit() -> None:
         assert json.loads(run_opwatch("drive", "info", one.name, "--json").stdout)["answers_late"] > 0
 
 
-def test_a_slow_drive_is_kept_time_of() -> None:
+def test_slow_drive_answers_are_rarely_late() -> None:
     with create_drive(config={"service.latency_ns": 100_000_000}, words=("timing",)) as one:
         reads(one.device, 10)
         truth = one.read_truth()
@@ -78,7 +78,7 @@ def test_a_slow_drive_is_kept_time_of() -> None:
         assert truth["answers_late"] <= truth["answers_timed"] // 2
 
 
-def test_without_timing_nothing_is_late() -> None:
+def test_no_answer_is_late_without_timing() -> None:
     with create_drive() as one:
         reads(one.device, 10)
         truth = one.read_truth()
@@ -87,7 +87,7 @@ def test_without_timing_nothing_is_late() -> None:
 
 
 @pytest.mark.parametrize(("words", "niceness"), [(("timing",), -10), ((), 0)], ids=["real", "off"])
-def test_what_is_due_at_a_moment_goes_before_the_load(words: tuple[str, ...], niceness: int) -> None:
+def test_server_threads_have_higher_priority_with_timing(words: tuple[str, ...], niceness: int) -> None:
     with create_drive(words=words) as one:
         record = one.place.read_record()
         assert record

@@ -57,7 +57,7 @@ def watch_workload(
 
 
 @pytest.mark.parametrize("fault", ["way", "slow"])
-def test_the_truth_lies_in_the_range(fault: str) -> None:
+def test_path_latency_range_contains_the_true_mean(fault: str) -> None:
     with create_drive(faults=(f"{fault}=20ms",)) as one:
 
         def run_workload() -> None:
@@ -82,7 +82,7 @@ def test_the_truth_lies_in_the_range(fault: str) -> None:
             assert times.drive["mean"].low >= DELAY_NS - 1000
 
 
-def test_under_load_the_edges_widen_it() -> None:
+def test_path_latency_range_is_wider_under_load() -> None:
     """The first and the last sample fall into a load: the host's true mean then covers a few other requests,
     and the range allows for them."""
     with create_drive(faults=("way=2ms",)) as one:
@@ -104,7 +104,7 @@ def test_under_load_the_edges_widen_it() -> None:
     assert mean.high >= 2_000_000 - 1000
 
 
-def test_commands_that_are_split_cannot_be_told() -> None:
+def test_path_latency_is_unknown_when_commands_are_split() -> None:
     with create_drive() as one:
         directions, _ = watch_workload(one, lambda: bypass_block_layer(one))
     assert directions["write"].reason
@@ -119,7 +119,7 @@ def bypass_block_layer(one: Drive) -> None:
             disk.write(bytes(4096))
 
 
-def test_the_command() -> None:
+def test_counters_latency_command_prints_path_latency() -> None:
     with create_drive(faults=("way=5ms",)) as one:
         shown = run_opwatch("counters", "--latency", "--dev", one.device, "--for", "300ms", "--json")
         assert shown.returncode == 0, shown.stderr

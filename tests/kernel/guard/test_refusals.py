@@ -42,7 +42,7 @@ def hold_disk(node: str, consent: Consent | None = None) -> HeldDisk:
     return HeldDisk(Devices(), node, consent or Consent(destroy=True, serial=serial, allow_virtual=True))
 
 
-def test_an_empty_idle_disk_is_free_and_then_ours_alone(disk: ScratchDisk) -> None:
+def test_empty_idle_disk_is_accepted_and_held_exclusively(disk: ScratchDisk) -> None:
     assert list_reasons(disk) == []
     with hold_disk(disk.node) as holding:
         assert run_plain_fio(holding.path, "--rw=write", "--bs=4k", "--size=1m").returncode == 0
@@ -54,7 +54,7 @@ def test_an_empty_idle_disk_is_free_and_then_ours_alone(disk: ScratchDisk) -> No
     assert list_reasons(disk) == []
 
 
-def test_a_mounted_disk_by_its_name_and_by_a_link(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_mounted_disk_is_refused_by_every_name(disk: ScratchDisk, tmp_path: Path) -> None:
     point = tmp_path / "point"
     point.mkdir()
     make_filesystem("ext4", disk.node)
@@ -79,7 +79,7 @@ def create_partition(disk: ScratchDisk) -> Iterator[str]:
         run("delpart", disk.node, "1")
 
 
-def test_the_disk_of_a_mounted_partition(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_disk_of_a_mounted_partition_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
     with create_partition(disk) as part:
         make_filesystem("ext4", part)
         with mount_device(part, tmp_path):
@@ -88,7 +88,7 @@ def test_the_disk_of_a_mounted_partition(disk: ScratchDisk, tmp_path: Path) -> N
             assert any("the kernel says that it is in use" in reason for reason in why)
 
 
-def test_the_disk_of_a_partition_that_is_swap(disk: ScratchDisk) -> None:
+def test_disk_of_a_swap_partition_is_refused(disk: ScratchDisk) -> None:
     with create_partition(disk) as part:
         run("mkswap", part)
         if subprocess.run(["swapon", part], capture_output=True, check=False).returncode:
@@ -101,19 +101,19 @@ def test_the_disk_of_a_partition_that_is_swap(disk: ScratchDisk) -> None:
         assert any("the kernel says that it is in use" in reason for reason in why)
 
 
-def test_a_partition_is_not_the_disk(disk: ScratchDisk) -> None:
+def test_partition_and_partitioned_disk_are_refused(disk: ScratchDisk) -> None:
     with create_partition(disk) as part:
         assert any("a sweep takes whole disks" in reason for reason in list_reasons(disk, part))
         assert any("delete the partition" in reason for reason in list_reasons(disk))
 
 
-def test_a_mount_in_another_namespace(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_disk_mounted_in_another_namespace_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
     make_filesystem("ext4", disk.node)
     with mount_elsewhere(disk.node, tmp_path) as process:
         assert any(f"mount namespace of process {process}" in reason for reason in list_reasons(disk))
 
 
-def test_a_mount_that_no_table_has(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_lazily_unmounted_disk_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
     make_filesystem("ext4", disk.node)
     with mount_elsewhere(disk.node, tmp_path, 'exec 3<"$1" && umount --lazy "$1"'):
         assert any("the kernel says that it is in use" in reason for reason in list_reasons(disk))
@@ -157,7 +157,7 @@ def _write_table(node: str) -> None:
     ],
     ids=["ext4", "swap", "luks", "lvm", "table"],
 )
-def test_what_is_on_it_is_somebodys(
+def test_disk_with_a_known_signature_is_refused(
     write: Callable[[str], object], name: str, disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(disk.node)
@@ -168,14 +168,12 @@ def test_what_is_on_it_is_somebodys(
         hold_disk(disk.node)
 
 
-def test_contents_that_cannot_be_told_are_no_permission(
-    disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_is_refused_when_blkid_is_missing(disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert any("blkid is not installed" in reason for reason in list_reasons(disk))
 
 
-def test_a_process_that_has_it_open(disk: ScratchDisk) -> None:
+def test_disk_opened_by_a_process_is_refused(disk: ScratchDisk) -> None:
     words = ["sh", "-c", 'exec 3<"$0" && echo ready && read _', disk.node]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -185,7 +183,7 @@ def test_a_process_that_has_it_open(disk: ScratchDisk) -> None:
     assert list_reasons(disk) == []
 
 
-def test_a_process_that_has_it_open_by_a_node_of_its_own(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_disk_opened_through_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
     """Containers create disk nodes like this, with any path and mode."""
     node = tmp_path / "data"
     os.mknod(node, 0o600 | stat.S_IFBLK, Path(disk.node).stat().st_rdev)
@@ -201,7 +199,7 @@ def test_a_process_that_has_it_open_by_a_node_of_its_own(disk: ScratchDisk, tmp_
             process.communicate("\n", timeout=20)
 
 
-def test_a_disk_whose_requests_nobody_counts(disk: ScratchDisk) -> None:
+def test_disk_without_iostats_is_refused(disk: ScratchDisk) -> None:
     switch = Path(f"/sys/block/{disk.name}/queue/iostats")
     switch.write_text("0")
     try:
@@ -211,7 +209,7 @@ def test_a_disk_whose_requests_nobody_counts(disk: ScratchDisk) -> None:
     assert list_reasons(disk) == []
 
 
-def test_a_loop_device_that_has_it_for_its_file(disk: ScratchDisk) -> None:
+def test_disk_behind_a_loop_device_is_refused(disk: ScratchDisk) -> None:
     backing = os.open(disk.node, os.O_RDWR | os.O_CLOEXEC)
     with loop.attach_loop(backing) as upper:
         os.close(backing)
@@ -233,7 +231,7 @@ def test_loop_over_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Pa
         assert [reason for reason in list_reasons(disk) if "may be backed by it" in reason] == []
 
 
-def test_disk_mapped_by_a_process_that_closed_it_is_refused(disk: ScratchDisk) -> None:
+def test_disk_mapped_by_a_process_is_refused_after_its_descriptor_was_closed(disk: ScratchDisk) -> None:
     script = (
         "import mmap, os, sys\n"
         "fd = os.open(sys.argv[1], os.O_RDWR)\n"
@@ -253,7 +251,7 @@ def test_disk_mapped_by_a_process_that_closed_it_is_refused(disk: ScratchDisk) -
             process.communicate("\n", timeout=20)
 
 
-def test_somebody_elses_requests(disk: ScratchDisk) -> None:
+def test_disk_written_by_another_process_is_refused(disk: ScratchDisk) -> None:
     argv = [
         *("fio", "--name=x", "--thread", f"--filename={disk.node}", "--direct=1", "--rw=randwrite"),
         *("--time_based", "--runtime=60", "--thinktime=2ms", "--size=8m"),
@@ -283,7 +281,7 @@ def wait_for_writes(disk: ScratchDisk) -> None:
     pytest.fail("the load has not begun within 10 s")
 
 
-def test_only_the_very_serial_number_confirms() -> None:
+def test_only_the_exact_serial_number_confirms() -> None:
     with create_drive() as simulated:
         serial = collect_facts(Devices(), simulated.device, idle_s=0).identity.serial
         assert serial is not None
@@ -302,7 +300,7 @@ def test_only_the_very_serial_number_confirms() -> None:
             assert holding.identity.serial == serial
 
 
-def test_a_number_that_is_used_again_is_another_disk(disk: ScratchDisk) -> None:
+def test_reused_loop_number_is_refused_as_another_disk(disk: ScratchDisk) -> None:
     """The plan names a loop device that is then detached, and the next loop device gets its number."""
     planned = collect_facts(Devices(), disk.node, idle_s=0).identity
     name = disk.name
@@ -324,7 +322,7 @@ def test_a_number_that_is_used_again_is_another_disk(disk: ScratchDisk) -> None:
             other.__exit__(None, None, None)
 
 
-def test_a_disk_that_goes_while_it_is_ours_is_noticed(disk: ScratchDisk) -> None:
+def test_held_disk_is_refused_when_its_size_changes(disk: ScratchDisk) -> None:
     with hold_disk(disk.node) as holding:
         os.truncate(disk.backing_path, 128 * MIB)
         # The kernel adopts the file's new size only on request.
@@ -333,7 +331,7 @@ def test_a_disk_that_goes_while_it_is_ours_is_noticed(disk: ScratchDisk) -> None
             holding.require_ours()
 
 
-def test_the_disk_that_this_host_runs_from() -> None:
+def test_root_disk_of_the_host_is_refused() -> None:
     root = os.stat("/").st_dev
     device = Devices().by_number(os.major(root), os.minor(root))
     if device is None:

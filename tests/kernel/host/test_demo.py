@@ -31,7 +31,7 @@ def find_drives(pid: int) -> list[str]:
     return [place.name for place in list_drives() if place.name.startswith(f"demo-{pid}-")]
 
 
-def test_a_drive_of_a_demo_is_gone_afterwards() -> None:
+def test_demo_drive_is_removed_at_the_end() -> None:
     with demo_drive.create_temporary_drive(CONFIG, (), print) as (record, device):
         assert find_drives(os.getpid()) == [record.name]
         device.require_same()
@@ -44,7 +44,7 @@ def test_a_drive_of_a_demo_is_gone_afterwards() -> None:
     assert not claim.exists()
 
 
-def test_a_drive_that_bears_such_a_name_is_nobodys() -> None:
+def test_users_drive_with_a_demo_name_is_left_alone() -> None:
     """Users may give a drive such a name; no process has this number."""
     with create_drive(16 * MIB, name="demo-99999999") as one:
         demo_drive.remove_leftovers(print)
@@ -78,7 +78,7 @@ def _read_backing(loop: str) -> str | None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_of_a_demo_that_is_killed_nothing_is_left(seed: int) -> None:
+def test_killed_demo_leaves_no_drive_or_mount(seed: int) -> None:
     moment_s = random.Random(seed).uniform(0.2, 1.5) * (seed + 1)
     command = [sys.executable, "-m", "opwatch.tools.demo"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as demo:

@@ -58,7 +58,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
     pytest.fail("it has not come within 30 s")
 
 
-def test_drive_server_keeps_no_privilege_but_to_lock_memory() -> None:
+def test_drive_server_keeps_only_cap_ipc_lock() -> None:
     with create_drive() as simulated:
         pid = find_server(simulated.name)
         assert read_capabilities(pid) <= {0, _IPC_LOCK}
@@ -67,7 +67,7 @@ def test_drive_server_keeps_no_privilege_but_to_lock_memory() -> None:
 
 
 @pytest.mark.parametrize("command", ["record", "flight"])
-def test_recorder_drops_what_it_does_not_need(command: str, disk: ScratchDisk, tmp_path: Path) -> None:
+def test_recorder_drops_unneeded_capabilities(command: str, disk: ScratchDisk, tmp_path: Path) -> None:
     (tmp_path / "ring").mkdir()
     file = tmp_path / "kept.opw"
     options = {"record": ("-o", str(file)), "flight": ("--ring", str(tmp_path / "ring"))}[command]

@@ -53,7 +53,7 @@ def _list_mounts(pid: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_is_left_of_a_run_that_is_killed(seed: int) -> None:
+def test_killed_test_run_leaves_no_resources(seed: int) -> None:
     require_drive()
     moment_s = random.Random(seed).uniform(0.1, 1.5)
     with subprocess.Popen([sys.executable, "-c", _RUN], stdout=subprocess.PIPE, text=True) as process:

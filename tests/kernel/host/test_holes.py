@@ -27,7 +27,7 @@ def _make_link(disk: ScratchDisk, folder: Path) -> str:
         pytest.param(_make_link, "--rw=randwrite", id="link"),
     ],
 )
-def test_fio_runs_where_the_kernel_says_that_it_is_in_use(
+def test_kernel_claim_detects_a_mount_that_fio_misses(
     name: Callable[[ScratchDisk, Path], str],
     load: str,
     tmp_path: Path,

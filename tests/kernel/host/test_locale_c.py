@@ -64,7 +64,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: ascii("-".join(call)))
-def test_a_command_says_it_in_ascii(call: list[str], words: dict[str, str]) -> None:
+def test_command_output_is_ascii_in_the_c_locale(call: list[str], words: dict[str, str]) -> None:
     given = {"PYTHONIOENCODING", "PYTHONUTF8", "LANG", "LC_CTYPE"}
     environment = {name: value for name, value in os.environ.items() if name not in given}
     argv = [sys.executable, "-m", "opwatch", *(words.get(word, word) for word in call)]

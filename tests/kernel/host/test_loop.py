@@ -48,7 +48,7 @@ def wait_until(until: Callable[[], bool], timeout_s: float = 10) -> bool:
     return True
 
 
-def test_it_is_what_was_asked_for_and_goes_with_its_descriptor() -> None:
+def test_loop_device_matches_its_binding_and_detaches_with_its_descriptor() -> None:
     with create_memory_file() as file:
         with loop.attach_loop(file, loop.Binding(block_size=4096)) as device:
             queue = Path(f"/sys/block/{device.name}/queue")
@@ -63,7 +63,7 @@ def test_it_is_what_was_asked_for_and_goes_with_its_descriptor() -> None:
 
 
 @pytest.mark.parametrize("in_steps", [False, True])
-def test_what_is_written_reaches_the_file(in_steps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_writes_reach_the_backing_file(in_steps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_steps:  # as on a kernel without LOOP_CONFIGURE
         monkeypatch.setattr(loop, "_CONFIGURE", 0x4CFF)
     with create_memory_file() as file, loop.attach_loop(file, loop.Binding(direct_io=True)) as device:
@@ -75,7 +75,7 @@ def test_what_is_written_reaches_the_file(in_steps: bool, monkeypatch: pytest.Mo
     assert wait_until(lambda: "opwatch-test" not in (read_backing(name) or ""))
 
 
-def test_its_number_is_nobody_elses_while_it_is_open() -> None:
+def test_loop_number_is_not_reused_while_the_device_is_open() -> None:
     """This makes /dev/loopN safe for tools without support for descriptors."""
     with create_memory_file() as file, create_memory_file(MIB) as other, loop.attach_loop(file) as device:
         # Detaching has no effect while the device is open.
@@ -86,7 +86,7 @@ def test_its_number_is_nobody_elses_while_it_is_open() -> None:
         assert run("blockdev", "--getsize64", device.node) == f"{16 * MIB}\n"
 
 
-def test_another_life_of_the_number_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_reused_loop_number_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with create_memory_file() as file, loop.attach_loop(file) as device, loop.attach_loop(file) as twin:
         assert device.identity != twin.identity
         assert device.identity.backing == twin.identity.backing
@@ -104,7 +104,7 @@ def test_another_life_of_the_number_is_noticed(monkeypatch: pytest.MonkeyPatch, 
             device.require_same()
 
 
-def test_only_the_device_itself_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_refuses_the_node_of_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
     with create_memory_file() as file, loop.attach_loop(file) as device:
         monkeypatch.setattr(loop, "_device_number", lambda _: (7, 4711))
         with pytest.raises(RefusedError, match="is not the node of block device 7:4711"):
@@ -115,7 +115,7 @@ def test_only_the_device_itself_is_opened(monkeypatch: pytest.MonkeyPatch) -> No
         loop.open_loop("/dev/null")
 
 
-def test_devices_over_a_file_are_known_by_the_file() -> None:
+def test_loop_devices_are_found_by_their_backing_file() -> None:
     with (
         create_memory_file() as file,
         create_memory_file() as other,  # of the same name
@@ -130,7 +130,7 @@ def test_devices_over_a_file_are_known_by_the_file() -> None:
             device.close()
 
 
-def test_many_at_once_take_different_numbers() -> None:
+def test_concurrent_attaches_get_different_numbers() -> None:
     """LOOP_CTL_GET_FREE returns the same number to concurrent callers."""
     made: list[loop.LoopDevice] = []
     errors: list[BaseException] = []
@@ -154,7 +154,7 @@ def test_many_at_once_take_different_numbers() -> None:
     assert len(nodes) == 16
 
 
-def test_of_a_process_that_is_killed_nothing_is_left() -> None:
+def test_loop_device_of_a_killed_process_is_detached() -> None:
     holding = (
         "import os, sys, time\nfrom opwatch.host import loop\n"
         "file = os.memfd_create('opwatch-killed')\nos.truncate(file, 1 << 20)\n"
@@ -174,7 +174,7 @@ def test_of_a_process_that_is_killed_nothing_is_left() -> None:
 
 
 @pytest.mark.parametrize("kind", list(MKFS))
-def test_tools_take_the_descriptor(kind: str, tmp_path: Path) -> None:
+def test_tools_accept_the_descriptor_path(kind: str, tmp_path: Path) -> None:
     """Tools recognize the device through the descriptor path: mkfs, blkdiscard, fio and mount."""
     with create_memory_file(320 * MIB) as file, loop.attach_loop(file) as device:
         run(*MKFS[kind], device.path)
@@ -188,7 +188,7 @@ def test_tools_take_the_descriptor(kind: str, tmp_path: Path) -> None:
         run("fio", "--name=x", f"--filename={device.path}", "--rw=write", "--size=1m", "--direct=1")
 
 
-def test_mkfs_btrfs_tells_two_apart(tmp_path: Path) -> None:
+def test_mkfs_btrfs_distinguishes_two_loop_devices(tmp_path: Path) -> None:
     """mkfs.btrfs compares the names of the files behind loop devices. Here one device is mounted."""
     flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
     files = [os.open("/dev/shm", flags, 0o600) for _ in range(2)]

@@ -52,7 +52,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize(("hidden", "less", "command", "status", "said"), CASES)
-def test_a_command_says_what_is_hidden(
+def test_command_reports_hidden_files(
     hidden: str,
     less: tuple[str, ...],
     command: str,

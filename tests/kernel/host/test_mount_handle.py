@@ -63,7 +63,7 @@ def cover_mount(point: Path, disk: ScratchDisk) -> None:
 
 
 @pytest.mark.parametrize("how", ["by itself", "in a process"])
-def test_a_mount_that_came_over_it_is_not_trimmed(
+def test_filesystem_mounted_over_the_point_is_not_trimmed(
     over: tuple[Path, ScratchDisk, ScratchDisk], how: str
 ) -> None:
     point, planned, other = over
@@ -83,7 +83,7 @@ def test_a_mount_that_came_over_it_is_not_trimmed(
     assert count_allocated(planned.backing_path) < taken[0]
 
 
-def test_what_is_opened_is_what_is_asked_for(
+def test_trim_refuses_a_descriptor_of_another_mount(
     over: tuple[Path, ScratchDisk, ScratchDisk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another mount covers the point when it is opened, and is gone when the mount table is read."""
@@ -106,7 +106,7 @@ def test_what_is_opened_is_what_is_asked_for(
     assert count_allocated(other.backing_path) == taken
 
 
-def test_an_audit_that_is_overtaken_trims_nothing(
+def test_audit_refuses_when_another_filesystem_is_mounted_over_the_point(
     over: tuple[Path, ScratchDisk, ScratchDisk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point, _, other = over
@@ -129,7 +129,7 @@ def test_an_audit_that_is_overtaken_trims_nothing(
     assert count_allocated(other.backing_path) == taken
 
 
-def test_sentinels_go_into_the_planned_file_system_or_nowhere(
+def test_sentinels_are_created_only_in_the_planned_filesystem(
     over: tuple[Path, ScratchDisk, ScratchDisk],
 ) -> None:
     point, _, other = over
@@ -184,7 +184,7 @@ def test_a_link_in_the_place_of_a_sentinel_is_not_followed(
     assert victim.read_text() == "mine"
 
 
-def test_the_number_of_a_mount_is_that_of_the_table(tmp_path: Path) -> None:
+def test_mount_number_matches_the_mount_table(tmp_path: Path) -> None:
     with mount_used_disk(tmp_path):
         mount = require_mount(str(tmp_path))
         assert mount.number is not None
@@ -192,7 +192,7 @@ def test_the_number_of_a_mount_is_that_of_the_table(tmp_path: Path) -> None:
             assert read_mount_number(descriptor) == mount.number
 
 
-def test_reads_are_of_one_disk_or_refused() -> None:
+def test_raw_read_is_refused_when_the_disk_is_exchanged() -> None:
     files = [os.memfd_create("opwatch-test", os.MFD_CLOEXEC) for _ in range(2)]
     try:
         for file in files:

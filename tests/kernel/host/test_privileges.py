@@ -86,7 +86,9 @@ def _run_as(who: str, command: str, words: dict[str, str]) -> subprocess.Complet
 @pytest.mark.parametrize(
     ("command", "nobody", "two"), [pytest.param(*row, id=row[0].replace(" ", "-")) for row in read_rows()]
 )
-def test_a_row_is_true(words: dict[str, str], command: str, nobody: str, two: str, who: str) -> None:
+def test_exit_status_matches_the_table(
+    words: dict[str, str], command: str, nobody: str, two: str, who: str
+) -> None:
     require_nobody()
     done = _run_as(who, command, words)
     wanted = nobody if who == "nobody" else two
@@ -97,7 +99,7 @@ def test_a_row_is_true(words: dict[str, str], command: str, nobody: str, two: st
         assert "root" in said or "CAP_BPF" in said, said
 
 
-def test_nothing_was_changed(words: dict[str, str]) -> None:
+def test_commands_leave_existing_drives_unchanged(words: dict[str, str]) -> None:
     """The drive still exists, and no other was created."""
     listed = run(sys.executable, "-m", "opwatch", "drive", "list")
     assert words["DRIVE"] in listed and words["NEW"] not in listed

@@ -162,7 +162,7 @@ fuzz-recordings: build
 test-kills: build
 	OPWATCH_KILLS=$(or $(KILLS),50) OPWATCH_SEED=$(or $(SEED),$$RANDOM) OPWATCH_REQUIRE=kernel \
 		$(PY) -m pytest -v -n 0 tests/kernel/recording tests/kernel/sweep/test_sweep.py \
-		-k "recorder_that_is_killed or ended_at_any_moment"
+		-k "killed_recorder or ended_at_any_moment"
 
 # Units of SATA drives from rows of drives (docs/method-waf.md), and what to expect of them; two minutes.
 learn-counters: build

@@ -60,7 +60,7 @@ def record_changes(disk: ScratchDisk, load: Callable[[], None]) -> list[DiskChan
         tracer.close()
 
 
-def test_every_kind_is_told_a_prime_number_of_times(disk: ScratchDisk) -> None:
+def test_recorder_reports_every_kind_of_change_exactly(disk: ScratchDisk) -> None:
     def run_load() -> None:
         writes(other.node, 5)
         reads(disk.node, 23)
@@ -88,7 +88,7 @@ def test_every_kind_is_told_a_prime_number_of_times(disk: ScratchDisk) -> None:
     assert (zeroed.sector, zeroed.sectors, zeroed.status) == (0, 1024, 1)
 
 
-def test_a_full_ring_is_a_loss_and_no_silence(
+def test_full_ring_is_reported_as_a_loss(
     disk: ScratchDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changes, "_RING_BYTES", 4096)
@@ -125,7 +125,7 @@ def scatter_changes(device: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_map_is_the_drives_own(seed: int, tmp_path: Path) -> None:
+def test_recorded_map_equals_the_drives_map(seed: int, tmp_path: Path) -> None:
     require_drive()
     with create_drive(SIZE, "7%") as one:
         recording = record_load(one.device, tmp_path / "x", lambda: scatter_changes(one.device, seed))
@@ -161,7 +161,7 @@ def change_small_area(device: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_met_on_its_way_is_not_known_and_all_else_is_right(seed: int, tmp_path: Path) -> None:
+def test_overlapping_requests_are_unknown_and_the_rest_of_the_map_is_right(seed: int, tmp_path: Path) -> None:
     require_drive()
     with create_drive(SIZE, "7%") as one:
         recording = record_load(one.device, tmp_path / "x", lambda: change_small_area(one.device, seed))
@@ -210,7 +210,7 @@ def test_a_file_systems_stale_space_is_exact(kind: str, tmp_path: Path) -> None:
             run("umount", str(point))
 
 
-def test_a_recording_that_goes_on_is_read(tmp_path: Path) -> None:
+def test_stale_reads_a_recording_in_progress(tmp_path: Path) -> None:
     """The reader waits until the recorder has saved its latest state."""
     require_drive()
     path, point = tmp_path / "x", tmp_path / "mnt"
@@ -236,7 +236,7 @@ def test_a_recording_that_goes_on_is_read(tmp_path: Path) -> None:
         assert measured["unknown_bytes"] <= MIB
 
 
-def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
+def test_stale_needs_a_recording_of_each_disk(tmp_path: Path) -> None:
     require_drive()
     point, files = tmp_path / "mnt", [tmp_path / "one", tmp_path / "two"]
     point.mkdir()

@@ -59,7 +59,7 @@ GAPS: dict[str, tuple[Callable[[str], None], set[SectorState]]] = {
 
 
 @pytest.mark.parametrize("what", GAPS)
-def test_what_a_gap_leaves(what: str, disk: ScratchDisk, tmp_path: Path) -> None:
+def test_gap_keeps_only_states_that_cannot_have_changed(what: str, disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
     before = _record_initial(disk, path)
     load, kept = GAPS[what]
@@ -75,7 +75,7 @@ def test_what_a_gap_leaves(what: str, disk: ScratchDisk, tmp_path: Path) -> None
     assert _count_known(path) == expected
 
 
-def test_who_knew_nothing_keeps_nothing(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_continued_recording_keeps_no_state_when_none_was_known(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
     kept = [
         run_command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")["kept"] for _ in range(2)
@@ -83,7 +83,7 @@ def test_who_knew_nothing_keeps_nothing(disk: ScratchDisk, tmp_path: Path) -> No
     assert kept == ["a new history", "nothing was known before"]
 
 
-def test_a_recorder_that_was_killed_is_taken_up_where_it_was(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_recording_is_continued_after_its_recorder_was_killed(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
     for _ in range(ATTEMPTS):
         with start_recorder(disk.node, path) as process:
@@ -106,7 +106,7 @@ def test_a_recorder_that_was_killed_is_taken_up_where_it_was(disk: ScratchDisk, 
     assert done["written_bytes"] in (11 * 4096, 12 * 4096)
 
 
-def test_another_life_of_the_disk(tmp_path: Path) -> None:
+def test_recorded_state_is_dropped_when_the_disk_was_detached(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with ScratchDisk(64 * MIB) as disk:
         record_load(disk.node, path, lambda: writes(disk.node, 3))
@@ -146,7 +146,7 @@ def run_refused(*words: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_refusals(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_record_and_stale_refuse_unsuitable_files_and_disks(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
     assert run_refused("record")[0] == 2
     assert run_refused("record", "--dev", "nonexistent")[0] == 2
@@ -168,7 +168,7 @@ def test_refusals(disk: ScratchDisk, tmp_path: Path) -> None:
         assert (status, "no history was given" in words) == (6, True), words
 
 
-def test_places_where_no_history_can_be(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_record_reports_unwritable_output_paths(disk: ScratchDisk, tmp_path: Path) -> None:
     none = tmp_path / "none"
     status, words = run_refused("record", "--dev", disk.node, "-o", str(none / "x"))
     assert (status, f"there is no folder {none}" in words, none.exists()) == (1, True, False), words
@@ -180,7 +180,7 @@ def test_places_where_no_history_can_be(disk: ScratchDisk, tmp_path: Path) -> No
         assert [file.name for file in folder.iterdir()] == ["filler"]
 
 
-def test_without_the_kernels_counts_nothing_is_recorded(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_record_is_unsupported_when_iostats_are_off(disk: ScratchDisk, tmp_path: Path) -> None:
     switch = Path(f"/sys/block/{disk.name}/queue/iostats")
     switch.write_text("0")
     try:
@@ -190,7 +190,7 @@ def test_without_the_kernels_counts_nothing_is_recorded(disk: ScratchDisk, tmp_p
     assert (status, "iostats" in words) == (5, True), words
 
 
-def test_statistics_that_are_switched_off_end_it(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_record_ends_when_iostats_are_switched_off(disk: ScratchDisk, tmp_path: Path) -> None:
     """The counts no longer change with writes, so nothing in the recording may be believed afterwards."""
     path = tmp_path / "x"
     switch = Path(f"/sys/block/{disk.name}/queue/iostats")
@@ -205,7 +205,7 @@ def test_statistics_that_are_switched_off_end_it(disk: ScratchDisk, tmp_path: Pa
     assert _count_known(path) == {SectorState.WRITTEN: 0, SectorState.TRIMMED: 0}
 
 
-def test_a_disk_that_goes_away_ends_it(tmp_path: Path) -> None:
+def test_record_ends_when_its_disk_disappears(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with ScratchDisk(64 * MIB) as disk:
         with start_recorder(disk.node, path) as process:
@@ -219,7 +219,7 @@ def test_a_disk_that_goes_away_ends_it(tmp_path: Path) -> None:
     read_history(path)
 
 
-def test_a_command_is_followed_to_its_end(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_record_passes_on_the_exit_status_of_its_command(disk: ScratchDisk, tmp_path: Path) -> None:
     words = ["record", "--dev", disk.node, "-o", str(tmp_path / "x"), "--json", "--", "sh", "-c", "exit 7"]
     done = run_opwatch("trim", *words)
     assert done.returncode == 7
@@ -237,7 +237,7 @@ def _replace_file(path: Path) -> None:
 @pytest.mark.parametrize(
     "harm", [Path.unlink, lambda path: os.truncate(path, 0), _replace_file], ids=["gone", "cut", "swapped"]
 )
-def test_a_file_that_others_change_is_written_anew(
+def test_history_file_is_rewritten_after_outside_changes(
     harm: Callable[[Path], None], disk: ScratchDisk, tmp_path: Path
 ) -> None:
     path = tmp_path / "x"
@@ -268,7 +268,7 @@ def test_a_file_that_others_change_is_written_anew(
     )
 
 
-def test_a_file_that_is_away_is_told_once(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_deleted_history_file_is_reported_once(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
     words = "for _ in 1 2 3; do rm -f $0; dd if=/dev/zero of=$1 bs=4k count=1 oflag=direct; sleep 1.2; done"
     command = ["--", "sh", "-c", words, str(path), disk.node]
@@ -277,7 +277,7 @@ def test_a_file_that_is_away_is_told_once(disk: ScratchDisk, tmp_path: Path) -> 
     assert path.exists()
 
 
-def test_what_took_the_place_of_the_file_is_left_alone(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_file_in_place_of_the_history_is_left_alone(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "x"
     with start_recorder(disk.node, path) as process:
         path.unlink()
@@ -297,7 +297,7 @@ def test_what_took_the_place_of_the_file_is_left_alone(disk: ScratchDisk, tmp_pa
 
 
 @pytest.mark.parametrize("json_", [[], ["--json"]])
-def test_a_file_that_cannot_be_written_does_not_end_the_command(
+def test_unwritable_history_does_not_end_the_command(
     json_: list[str], disk: ScratchDisk, tmp_path: Path
 ) -> None:
     with _mount_full(tmp_path / "full") as folder:
@@ -317,7 +317,7 @@ def test_a_file_that_cannot_be_written_does_not_end_the_command(
     assert "no history" in done.stderr
 
 
-def test_no_room_ends_a_recording_and_not_the_command(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_full_disk_ends_the_recording_but_not_the_command(disk: ScratchDisk, tmp_path: Path) -> None:
     with _mount_full(tmp_path / "full") as folder:
         (folder / "filler").unlink()
         script = (

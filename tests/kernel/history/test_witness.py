@@ -44,7 +44,7 @@ def find_counter(result: Audit) -> JudgedAccount:
     return account
 
 
-def test_a_counter_that_rises_by_what_completed_is_proof() -> None:
+def test_trim_is_proven_when_a_drive_counter_rises_by_the_completed_bytes() -> None:
     require_drive()
     result, before, after = audit_new_filesystem()
     assert result.verdict is Verdict.PROVEN
@@ -55,7 +55,7 @@ def test_a_counter_that_rises_by_what_completed_is_proof() -> None:
     assert sum_reasons(result) == {}
 
 
-def test_a_drive_that_ignores_trims_counts_none() -> None:
+def test_counter_is_silent_when_the_drive_ignores_trims() -> None:
     """The trace is equally perfect but no proof, and the drive's own count of held data contradicts it."""
     require_drive()
     result, before, after = audit_new_filesystem("trim=ignore")
@@ -68,20 +68,20 @@ def test_a_drive_that_ignores_trims_counts_none() -> None:
     assert result.reached_bytes == after["trim_bytes"] - before["trim_bytes"] > 60 * MIB
 
 
-def test_a_drive_that_frees_later_is_given_its_time() -> None:
+def test_audit_waits_for_a_drive_that_frees_later() -> None:
     require_drive()
     result, before, after = audit_new_filesystem("trim=lazy")
     assert result.verdict is Verdict.PROVEN
     assert before["valid_bytes"] - after["valid_bytes"] > 60 * MIB
 
 
-def test_a_page_that_is_refreshed_later_tells_nothing() -> None:
+def test_counter_is_silent_when_its_page_is_refreshed_late() -> None:
     require_drive()
     result, _, _ = audit_new_filesystem("refresh=600")
     assert find_counter(result).bearing is CounterEvidence.SILENT
 
 
-def test_a_page_that_cannot_be_read_is_left_out() -> None:
+def test_unreadable_counter_page_is_left_out() -> None:
     require_drive()
     result, _, _ = audit_new_filesystem("log-fail=ca")
     assert [account for account in result.counters if account.account.source == SOURCE] == []
@@ -102,7 +102,7 @@ def _speaking(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_speaking")
-def test_messages_of_the_devices_concerned() -> None:
+def test_evidence_has_kernel_messages_of_the_audited_devices_only() -> None:
     """Discards fail, and the kernel logs the device, the sector and the operation."""
     for _, result in trims.audit_until_complete(lambda: create_sealed("xfs")):
         name = next(row.device for row in result.rows if row.layer == "loop")

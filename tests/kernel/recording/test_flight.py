@@ -45,7 +45,7 @@ def list_moments(entries: list[RunEntry]) -> list[int]:
     return [find_start_ns(entry) for entry in parts if find_start_ns(entry)]
 
 
-def test_a_dump_has_the_last_of_it_while_it_goes_on(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_dump_holds_the_last_samples_while_the_recorder_runs(disk: ScratchDisk, tmp_path: Path) -> None:
     ring, path = tmp_path / "ring", tmp_path / "run.opw"
     with write_repeatedly(disk.node), run_recorder(disk, ring, "--keep", "2s") as process:
         begun_ns = time.monotonic_ns()
@@ -73,7 +73,7 @@ def test_a_dump_has_the_last_of_it_while_it_goes_on(disk: ScratchDisk, tmp_path:
     assert status["seconds"] > 1.5
 
 
-def test_a_note_is_in_the_dump_with_its_time(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_dump_contains_a_note_with_its_time(disk: ScratchDisk, tmp_path: Path) -> None:
     ring, path = tmp_path / "ring", tmp_path / "run.opw"
     with run_recorder(disk, ring, "--keep", "1m"):
         time.sleep(0.5)
@@ -94,7 +94,7 @@ def test_a_note_is_in_the_dump_with_its_time(disk: ScratchDisk, tmp_path: Path) 
     assert "no flight recorder writes to" in late.stderr
 
 
-def test_a_part_of_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_dump_last_writes_only_that_part_of_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
     with run_recorder(disk, ring, "--keep", "1m"):
         time.sleep(3)
@@ -114,7 +114,7 @@ def test_a_part_of_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
     assert whole[0] < short[0]
 
 
-def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_killed_recorder_loses_at_most_a_second(disk: ScratchDisk, tmp_path: Path) -> None:
     chance = random.Random(KILLS_SEED)
     for number in range(KILLS):
         ring, path = tmp_path / f"ring{number}", tmp_path / f"{number}.opw"
@@ -130,7 +130,7 @@ def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, 
         assert status["is_written"] is False
 
 
-def test_a_signal_ends_it_and_leaves_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_signal_ends_the_recorder_and_keeps_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
     with run_recorder(disk, ring) as process:
         process.send_signal(signal.SIGTERM)
@@ -140,7 +140,7 @@ def test_a_signal_ends_it_and_leaves_the_ring(disk: ScratchDisk, tmp_path: Path)
     assert not any(name.endswith("-wal") for name in os.listdir(ring))
 
 
-def test_one_ring_has_one_recorder(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_second_recorder_of_a_ring_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
     with run_recorder(disk, ring):
         other = run_opwatch("flight", "--dev", disk.node, "--ring", str(ring))
@@ -149,7 +149,7 @@ def test_one_ring_has_one_recorder(disk: ScratchDisk, tmp_path: Path) -> None:
         assert "--ring" in other.stderr
 
 
-def test_a_stopped_recorder_is_said_and_not_waited_for(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_dump_reports_a_stopped_recorder_without_waiting(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
     with run_recorder(disk, ring) as process:
         process.send_signal(signal.SIGSTOP)
@@ -160,7 +160,7 @@ def test_a_stopped_recorder_is_said_and_not_waited_for(disk: ScratchDisk, tmp_pa
     assert not (tmp_path / "run.opw").exists()
 
 
-def test_a_full_disk_ends_it_with_a_word(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_full_disk_ends_the_recorder_with_an_error(disk: ScratchDisk, tmp_path: Path) -> None:
     with ScratchDisk(4 << 20) as small:
         make_filesystem("ext4", small.node, "-O", "^has_journal", "-N", "64", "-m", "0")
         point = tmp_path / "small"
@@ -175,7 +175,7 @@ def test_a_full_disk_ends_it_with_a_word(disk: ScratchDisk, tmp_path: Path) -> N
             assert "Traceback" not in done.stderr
 
 
-def test_a_rule_writes_a_recording_of_before_and_after(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_rule_writes_a_recording_from_before_and_after_the_event(disk: ScratchDisk, tmp_path: Path) -> None:
     ring, into = tmp_path / "ring", tmp_path / "caught"
     rule = "write.iops>1 for 0.2s"
     options = ("--keep", "1m", "--when", rule, "--when", "gone", "--after", "1s", "--into", str(into))
@@ -205,7 +205,7 @@ def test_a_rule_writes_a_recording_of_before_and_after(disk: ScratchDisk, tmp_pa
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_disk_that_has_gone_is_caught(tmp_path: Path) -> None:
+def test_gone_rule_writes_a_recording_when_the_disk_disappears(tmp_path: Path) -> None:
     ring = tmp_path / "ring"
     with ExitStack() as stack:
         disk = stack.enter_context(ScratchDisk(64 << 20))
@@ -224,7 +224,7 @@ def test_a_disk_that_has_gone_is_caught(tmp_path: Path) -> None:
         kept.close()
 
 
-def test_what_is_due_is_written_at_the_end(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_pending_recording_is_written_when_the_recorder_ends(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = tmp_path / "ring"
     with run_recorder(disk, ring, "--when", "write.iops>1", "--after", "1h") as process:
         with write_repeatedly(disk.node):
@@ -237,7 +237,7 @@ def test_what_is_due_is_written_at_the_end(disk: ScratchDisk, tmp_path: Path) ->
     assert read_entries(path)
 
 
-def test_mistakes_are_said(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_invalid_options_are_refused_with_a_reason(disk: ScratchDisk, tmp_path: Path) -> None:
     ring = str(tmp_path / "ring")
     for words, status, text in (
         (("dump", "-o", str(tmp_path / "x.opw"), "--ring", ring), 6, "no flight recorder has run"),

@@ -54,7 +54,7 @@ def write_repeatedly(node: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("form", [("--plain",), ("--json",), ("--json", "-q")])
-def test_what_is_replayed_is_what_was_shown(disk: ScratchDisk, tmp_path: Path, form: tuple[str, ...]) -> None:
+def test_replay_prints_the_live_output(disk: ScratchDisk, tmp_path: Path, form: tuple[str, ...]) -> None:
     path = tmp_path / "run.opw"
     with write_repeatedly(disk.node):
         live = run_opwatch("--dev", disk.node, *form, "-o", str(path), "--queue", "0.2", "7")
@@ -66,7 +66,7 @@ def test_what_is_replayed_is_what_was_shown(disk: ScratchDisk, tmp_path: Path, f
     assert len(live.stdout.splitlines()) >= (1 if "-q" in form else 8)
 
 
-def test_longer_intervals_are_made_of_those_recorded(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_replay_step_sums_the_recorded_intervals(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
     with write_repeatedly(disk.node):
         recorded = run_opwatch(
@@ -91,7 +91,7 @@ def test_longer_intervals_are_made_of_those_recorded(disk: ScratchDisk, tmp_path
     assert long[-1] == short[-1]
 
 
-def test_a_part_of_it_is_a_run_of_its_own(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_replay_of_a_part_has_its_own_summary(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
     with write_repeatedly(disk.node):
         done = run_opwatch("record", "--dev", disk.node, "-o", str(path), "--every", "0.1", "--for", "1")
@@ -120,7 +120,7 @@ def test_a_part_of_it_is_a_run_of_its_own(disk: ScratchDisk, tmp_path: Path) -> 
     assert run_opwatch("replay", str(path), "50ms").returncode == 2
 
 
-def test_a_command_is_in_the_recording(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_recording_contains_the_command_and_its_cpu_time(disk: ScratchDisk, tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
     done = run_opwatch("record", "--dev", disk.node, "-o", str(path), "--", "sh", "-c", "echo said; exit 5")
     assert (done.returncode, done.stdout) == (5, "said\n")
@@ -159,7 +159,7 @@ def test_a_signal_leaves_a_valid_recording(
     kept.close()
 
 
-def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_killed_recorder_loses_at_most_a_second(disk: ScratchDisk, tmp_path: Path) -> None:
     chance = random.Random(KILLS_SEED)
     for number in range(KILLS):
         path = tmp_path / f"{number}.opw"
@@ -185,7 +185,7 @@ def test_a_recorder_that_is_killed_has_lost_a_second_at_most(disk: ScratchDisk, 
         assert documents[:both] == shown[:both]
 
 
-def test_a_full_disk_ends_the_recording_and_not_the_command(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_full_disk_ends_the_recording_but_not_the_command(disk: ScratchDisk, tmp_path: Path) -> None:
     with ScratchDisk(4 << 20) as small:
         make_filesystem("ext4", small.node, "-O", "^has_journal", "-N", "16", "-m", "0")
         point = tmp_path / "small"
@@ -207,7 +207,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_command(disk: ScratchDisk, t
             assert len(read_entries(path)) > 10
 
 
-def test_nothing_is_written_through_what_others_planted(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_record_does_not_write_through_planted_links(disk: ScratchDisk, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("precious")
     path = tmp_path / "run.opw"
@@ -223,12 +223,12 @@ def test_nothing_is_written_through_what_others_planted(disk: ScratchDisk, tmp_p
     assert target.read_text() == "precious"
 
 
-def test_a_folder_that_is_not_there_is_said(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_record_reports_a_missing_folder(disk: ScratchDisk, tmp_path: Path) -> None:
     done = run_opwatch("record", "--dev", disk.node, "-o", str(tmp_path / "no/run.opw"), "--for", "0.1")
     assert (done.returncode, "cannot be made" in done.stderr) == (1, True), done.stderr
 
 
-def test_a_recording_on_the_disk_that_is_watched_is_said(tmp_path: Path) -> None:
+def test_record_warns_when_its_file_is_on_the_watched_disk(tmp_path: Path) -> None:
     with ScratchDisk(32 << 20) as small:
         make_filesystem("ext4", small.node)
         point = tmp_path / "small"
@@ -243,7 +243,7 @@ def test_a_recording_on_the_disk_that_is_watched_is_said(tmp_path: Path) -> None
             assert "which is watched" not in other.stderr
 
 
-def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+def test_replay_refuses_other_files(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no recording\n" * 500)
     for path in (tmp_path / "text", tmp_path):
         done = run_opwatch("replay", str(path))

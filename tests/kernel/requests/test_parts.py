@@ -54,7 +54,7 @@ def create_slow_disk(server: Path, mount: Path) -> Iterator[str]:
             running.wait()
 
 
-def test_latency_is_from_the_first_issue_to_the_last_completion(server: Path, tmp_path: Path) -> None:
+def test_latency_spans_the_first_issue_to_the_last_completion(server: Path, tmp_path: Path) -> None:
     with create_slow_disk(server, tmp_path / "mnt") as node:
         [watched] = watch_disks(
             [Path(node).name], lambda: reads(node, 1, size=SIZE, start=SLOW_AT), attempts=1
@@ -69,7 +69,7 @@ def test_latency_is_from_the_first_issue_to_the_last_completion(server: Path, tm
     assert watched.trust.in_flight == 0
 
 
-def test_a_slow_request_has_the_size_and_the_time_of_all_parts(server: Path, tmp_path: Path) -> None:
+def test_slow_request_has_the_size_and_latency_of_all_parts(server: Path, tmp_path: Path) -> None:
     with create_slow_disk(server, tmp_path / "mnt") as node:
         argv = ["dd", f"if={node}", "of=/dev/null", f"bs={SIZE}", "iflag=direct", "count=1", "status=none"]
         argv.append(f"skip={SLOW_AT // SIZE}")
@@ -81,7 +81,7 @@ def test_a_slow_request_has_the_size_and_the_time_of_all_parts(server: Path, tmp
     assert PAUSE_NS < request["latency_ns"] < 1.5 * PAUSE_NS
 
 
-def test_a_failed_write_of_a_flush_sequence_is_one_error(server: Path, tmp_path: Path) -> None:
+def test_failed_write_of_a_flush_sequence_counts_as_a_single_error(server: Path, tmp_path: Path) -> None:
     """The data write fails, and then the sequence ends with the same error."""
 
     def run_workload() -> None:

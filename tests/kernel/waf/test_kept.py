@@ -24,7 +24,7 @@ def _drive() -> None:
 
 
 @pytest.mark.parametrize("form", [["--json"], []])
-def test_a_replay_is_what_was_shown(tmp_path: Path, form: list[str]) -> None:
+def test_replay_of_waf_equals_its_output(tmp_path: Path, form: list[str]) -> None:
     path = tmp_path / "a.opw"
     with create_drive() as one:
         options = ("--dev", one.device, "-o", str(path), *form, *FAST)
@@ -38,7 +38,7 @@ def test_a_replay_is_what_was_shown(tmp_path: Path, form: list[str]) -> None:
     assert run_opwatch("replay", "--from", "1", str(path)).returncode == 2
 
 
-def test_a_recorder_that_is_killed_leaves_what_it_had(tmp_path: Path) -> None:
+def test_killed_recorder_keeps_its_samples(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     with create_drive(64 * MIB) as one:
         argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "-o", str(path), *FAST, "--for"]

@@ -23,7 +23,7 @@ def _drive() -> None:
     require_drive()
 
 
-def test_it_tells_the_drives_own_truth() -> None:
+def test_live_waf_matches_the_drives_counters() -> None:
     with create_drive() as one:
         before = one.read_truth()
         load = LOAD.format(one.device).split()
@@ -61,7 +61,7 @@ def test_no_sample_waits_for_a_slow_page() -> None:
         assert summary["waf"] is None
 
 
-def test_it_is_looked_at_only_when_wanted() -> None:
+def test_waf_is_missing_when_disabled_or_without_counters() -> None:
     with create_drive() as one, ScratchDisk(16 * MIB) as disk:
         for argv in (("--dev", one.device, "--waf", "0"), ("--dev", disk.node)):
             done = run_opwatch(*argv, "--json", "0.3", "3")
@@ -70,7 +70,7 @@ def test_it_is_looked_at_only_when_wanted() -> None:
         assert any(interval["waf"] for interval in parse_lines(done.stdout))
 
 
-def test_a_line_for_each_look() -> None:
+def test_plain_output_has_a_waf_line_per_reading() -> None:
     with create_drive() as one:
         load = LOAD.format(one.device).split()
         done = run_opwatch("--dev", one.device, "--waf", "1", "0.5", "--", *load)
@@ -82,7 +82,7 @@ def test_a_line_for_each_look() -> None:
         assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_pages_that_refresh_slowly_are_said_to_stand_still() -> None:
+def test_slowly_refreshed_pages_are_reported_as_not_moved() -> None:
     """Live, in the summary and at the end of opwatch waf: "the host wrote nothing" would be wrong."""
     with create_drive() as one:
         one.inject_faults("refresh=600")
@@ -99,7 +99,7 @@ def test_pages_that_refresh_slowly_are_said_to_stand_still() -> None:
         assert "wrote nothing" not in summary["waf"]["reason"] + ended.stderr
 
 
-def test_counters_that_cannot_be_read_any_more_have_a_reason() -> None:
+def test_summary_gives_a_reason_when_counters_become_unreadable() -> None:
     with create_drive() as one:
         script = f"sleep 2; {sys.executable} -m opwatch drive fault {one.name} log-fail=22 log-fail=c0"
         done = run_opwatch(
@@ -111,7 +111,7 @@ def test_counters_that_cannot_be_read_any_more_have_a_reason() -> None:
         assert summary["waf"]["reason"].startswith("counters are not read: ")
 
 
-def test_the_summary_takes_a_last_look() -> None:
+def test_summary_takes_a_final_reading() -> None:
     with create_drive() as one:
         load = ["dd", "if=/dev/zero", f"of={one.device}", "bs=1M", "count=48", "oflag=direct", "status=none"]
         slow = ["sh", "-c", f"sleep 3; {' '.join(load)}"]

@@ -71,7 +71,7 @@ def make_fault_command(one: Drive, *words: str) -> str:
     return f"{OPWATCH} drive fault {one.name} {' '.join(words)}"
 
 
-def test_a_command() -> None:
+def test_waf_of_a_command_matches_the_drives_counters() -> None:
     with create_drive() as one:
         result = run_waf(one, f"{make_write_command(one.device)}; exit 3")
         outcome = result.printed
@@ -102,7 +102,7 @@ def test_a_command() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_a_fault_that_leaves_a_counter_leaves_a_true_number(faults: tuple[str, ...], source: str) -> None:
+def test_waf_is_right_when_a_fault_leaves_a_counter(faults: tuple[str, ...], source: str) -> None:
     with create_drive() as one:
         run("sh", "-c", make_write_command(one.device, 100))
         one.inject_faults(*faults)
@@ -116,7 +116,7 @@ def test_a_fault_that_leaves_a_counter_leaves_a_true_number(faults: tuple[str, .
         assert result.status == 0
 
 
-def test_a_die_that_fails_is_in_the_number() -> None:
+def test_waf_includes_the_rebuild_after_a_die_failure() -> None:
     with create_drive(op="28%") as one:
         result = run_waf(
             one,
@@ -126,7 +126,7 @@ def test_a_die_that_fails_is_in_the_number() -> None:
         assert result.is_within_error()
 
 
-def test_steps_of_10_to_the_9_are_not_enough_for_200_mb() -> None:
+def test_waf_is_none_when_counter_units_are_too_coarse() -> None:
     with create_drive() as one:
         run("sh", "-c", make_write_command(one.device, 1200))
         one.inject_faults("log-fail=22", "log-fail=c0")
@@ -138,7 +138,7 @@ def test_steps_of_10_to_the_9_are_not_enough_for_200_mb() -> None:
         assert "more bytes must be written" in result.said
 
 
-def test_without_a_page_of_nand_writes_there_is_the_hosts_side() -> None:
+def test_host_bytes_are_reported_when_no_page_counts_nand_writes() -> None:
     with create_drive() as one:
         one.inject_faults("log-fail=22", "log-fail=c0", "log-fail=09")
         result = run_waf(one, make_write_command(one.device))
@@ -150,7 +150,7 @@ def test_without_a_page_of_nand_writes_there_is_the_hosts_side() -> None:
 
 
 @pytest.mark.parametrize("faults", [("rollback=600", "power-loss"), ("power-loss",)])
-def test_an_unclean_shutdown_in_between_is_a_reason(faults: tuple[str, ...]) -> None:
+def test_waf_is_none_when_the_drive_lost_power_during_the_interval(faults: tuple[str, ...]) -> None:
     with create_drive() as one:
         result = run_waf(
             one,
@@ -161,7 +161,7 @@ def test_an_unclean_shutdown_in_between_is_a_reason(faults: tuple[str, ...]) -> 
         assert "lost power" in result.printed["reason"]
 
 
-def test_a_drive_that_refuses_writes_fails_the_command_and_not_the_count() -> None:
+def test_read_only_drive_fails_the_command_but_not_the_measurement() -> None:
     with create_drive() as one:
         script = (
             f"{make_write_command(one.device)}; {make_fault_command(one, 'read-only')}; "
@@ -172,7 +172,7 @@ def test_a_drive_that_refuses_writes_fails_the_command_and_not_the_count() -> No
         assert result.is_within_error()
 
 
-def test_an_idle_drive_has_no_ratio() -> None:
+def test_waf_is_none_when_the_drive_is_idle() -> None:
     with create_drive() as one:
         run("sh", "-c", make_write_command(one.device))
         result = run_waf(one, "true")
@@ -180,7 +180,7 @@ def test_an_idle_drive_has_no_ratio() -> None:
         assert "nothing" in result.printed["reason"]
 
 
-def test_a_drive_that_vanishes() -> None:
+def test_measurement_ends_when_the_drive_disappears() -> None:
     with create_drive() as one:
         argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "--for", "60", *FAST]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -191,7 +191,7 @@ def test_a_drive_that_vanishes() -> None:
         assert "has gone" in said
 
 
-def test_an_interrupt_prints_what_is_known() -> None:
+def test_interrupt_prints_the_result_so_far() -> None:
     with create_drive() as one:
         argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "--for", "60", "--json", *FAST]
         # A child inherits an ignored SIGINT; the command must be interruptible as on a terminal.
@@ -209,7 +209,7 @@ def _enable_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def test_until_the_error_is_small_enough() -> None:
+def test_until_error_stops_when_the_error_is_small_enough() -> None:
     with create_drive() as one:
         one.inject_faults("log-fail=22")
         load = subprocess.Popen(["sh", "-c", f"exec {make_write_command(one.device, 100000)} --rate=100m"])
@@ -222,7 +222,7 @@ def test_until_the_error_is_small_enough() -> None:
         assert 0 < outcome["waf_error"] <= 0.2 * outcome["waf"]
 
 
-def test_a_partition_stands_for_its_drive() -> None:
+def test_partition_is_measured_as_its_whole_drive() -> None:
     with create_drive() as one:
         run("sh", "-c", f"echo 2048,40960 | sfdisk -q {one.device}")
         run("partx", "--update", one.device)
@@ -243,7 +243,7 @@ def test_a_partition_stands_for_its_drive() -> None:
         assert outcome["waf"] is not None and any("whole of" in note for note in outcome["notes"])
 
 
-def test_a_kernel_that_does_not_count_leaves_the_drives_own(tmp_path: Path) -> None:
+def test_waf_uses_the_drives_counts_when_iostats_are_off(tmp_path: Path) -> None:
     with create_drive() as one:
         switch = Path(f"/sys/block/{Path(one.device).name}/queue/iostats")
         switch.write_text("0")
@@ -256,7 +256,7 @@ def test_a_kernel_that_does_not_count_leaves_the_drives_own(tmp_path: Path) -> N
         assert result.printed["host"]["kernel_bytes"] is None
 
 
-def test_a_disk_without_counters_says_so() -> None:
+def test_disk_without_counters_is_unsupported() -> None:
     with ScratchDisk(16 * MIB) as disk:
         done = run_opwatch("waf", "--dev", disk.node, "--json", *FAST, "--", "true")
         assert done.returncode == 5
@@ -314,7 +314,7 @@ def install_smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: st
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
 
-def test_a_sas_drive_has_the_hosts_side_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sas_drive_has_host_bytes_but_no_waf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_smartctl(tmp_path, monkeypatch, SAS)
     with ScratchDisk(64 * MIB) as disk:
         done = run_with_smartctl(
@@ -327,7 +327,7 @@ def test_a_sas_drive_has_the_hosts_side_and_says_so(tmp_path: Path, monkeypatch:
     assert any("not measurable" in note for note in outcome["notes"])
 
 
-def test_a_sata_drive_by_its_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sata_drive_is_measured_by_its_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_smartctl(tmp_path, monkeypatch, SATA)
     with ScratchDisk(256 * MIB) as disk:
         load = f"{make_write_command(disk.node, 12 * 1024).replace('--bs=16k', '--bs=1m')} --rate=2500m"
@@ -361,12 +361,12 @@ def test_lines_fit_a_terminal_of_80_columns() -> None:
         ("--",),
     ],
 )
-def test_what_makes_no_sense_is_refused(wrong: tuple[str, ...]) -> None:
+def test_contradictory_options_are_refused(wrong: tuple[str, ...]) -> None:
     with ScratchDisk(16 * MIB) as disk:
         assert run_opwatch("waf", "--dev", disk.node, *wrong).returncode == 2
 
 
-def test_a_time_shows_how_far_it_is_on_a_terminal() -> None:
+def test_progress_is_shown_on_a_terminal_unless_quiet() -> None:
     command = ("-m", "opwatch", "waf", "--for", "2", "--settle", "1", *FAST)
     with create_drive() as one:
         run("sh", "-c", make_write_command(one.device, 20))

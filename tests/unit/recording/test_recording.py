@@ -43,7 +43,7 @@ def test_entries_read_back_are_those_recorded(tmp_path: Path, seconds: int) -> N
     assert os.listdir(tmp_path) == ["run.opw"]
 
 
-def test_all_that_is_shown_is_the_same_from_the_file(tmp_path: Path) -> None:
+def test_output_from_the_file_equals_the_live_output(tmp_path: Path) -> None:
     run = list(generate_run(70))
     record_run(tmp_path / "run.opw", run)
     kept = read_entries(tmp_path / "run.opw")
@@ -74,7 +74,7 @@ def test_discards_that_become_fewer_are_refused(tmp_path: Path, gone: str) -> No
 
 
 @pytest.mark.parametrize("seconds", [3, 70])
-def test_without_an_end_there_is_all_that_was_committed(tmp_path: Path, seconds: int) -> None:
+def test_recording_without_an_end_has_every_committed_entry(tmp_path: Path, seconds: int) -> None:
     run = list(generate_run(seconds))[:-1]
     record_run(tmp_path / "run.opw", run, is_ended=False)
     recording = RecordedRun(tmp_path / "run.opw")
@@ -188,7 +188,7 @@ def test_entries_are_dropped_and_counted_on_a_slow_disk(
     recording.close()
 
 
-def test_an_error_ends_the_recording_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_ends_the_recording_but_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, words = list(generate_run(30)), list[str]()
     recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), words.append)
     for entry in run[:10]:
@@ -270,7 +270,7 @@ def test_recording_in_progress_is_reported(tmp_path: Path) -> None:
     recorder.finish_recording("done")
 
 
-def test_as_many_disks_as_can_be_watched_are_read_again_when_one_is_replaced(tmp_path: Path) -> None:
+def test_recording_of_the_maximum_number_of_disks_is_read_after_a_replacement(tmp_path: Path) -> None:
     path, run = tmp_path / "run.opw", GeneratedRun()
     places = list(range(MAX_DISKS))
     entries: list[RunEntry] = [run.add_disk(place, f"sd{place}") for place in places]

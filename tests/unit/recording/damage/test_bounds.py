@@ -140,7 +140,7 @@ def redirect_events(path: Path) -> None:
     path.write_bytes(raw)
 
 
-def test_many_pointers_to_one_row_give_that_row_once(tmp_path: Path) -> None:
+def test_row_with_many_pointers_is_read_only_once(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
     write_events(path, iter([2 * MIB, *[300] * 400]))
     redirect_events(path)
@@ -148,7 +148,7 @@ def test_many_pointers_to_one_row_give_that_row_once(tmp_path: Path) -> None:
         assert [len(event.words) for event in run.events] == [2 * MIB, *[300] * 400]
 
 
-def test_many_pointers_to_one_row_of_an_earlier_version_are_refused(tmp_path: Path) -> None:
+def test_row_with_many_pointers_is_refused_in_an_earlier_version(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
     path.write_bytes(gzip.decompress((GOOD / "5.opw.gz").read_bytes()))
     with closing(sqlite3.connect(path)) as connection:
@@ -161,7 +161,7 @@ def test_many_pointers_to_one_row_of_an_earlier_version_are_refused(tmp_path: Pa
         RecordedRun(path)
 
 
-def test_many_clocks_and_notes_are_read_in_the_time_of_their_number(tmp_path: Path) -> None:
+def test_many_clocks_and_notes_are_read_in_linear_time(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
     record_run(path, generate_run(3))
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -212,7 +212,7 @@ def test_minute_of_very_many_entries_is_refused(small: Path) -> None:
         read_all(small)
 
 
-def test_look_with_very_many_large_answers_is_refused(tmp_path: Path) -> None:
+def test_poll_with_very_many_large_answers_is_refused(tmp_path: Path) -> None:
     path, run = tmp_path / "run.opw", GeneratedRun(1)
     look = run.make_poll_entry("nvme0n1", 1)
     answers = [
@@ -226,7 +226,7 @@ def test_look_with_very_many_large_answers_is_refused(tmp_path: Path) -> None:
         read_all(path)
 
 
-def test_slow_request_that_is_referred_to_twice_is_refused(small: Path) -> None:
+def test_slow_request_that_is_referenced_twice_is_refused(small: Path) -> None:
     with closing(sqlite3.connect(small)) as connection:
         [(raw,)] = connection.execute("SELECT others FROM blocks WHERE block = 2").fetchall()
     lines = zlib.decompress(raw, -15).split(b"\n")
@@ -295,7 +295,7 @@ def test_more_samples_than_a_file_has_room_for_are_refused(
         read_all(small)
 
 
-def test_idle_disks_have_room_in_their_file(tmp_path: Path) -> None:
+def test_many_idle_disks_stay_within_the_bounds_of_their_file(tmp_path: Path) -> None:
     """Imported disks without requests have the smallest samples."""
     path, run = tmp_path / "run.opw", GeneratedRun(1)
     began = [run.add_disk(place, f"sd{place}") for place in range(24)]
@@ -312,9 +312,7 @@ def test_idle_disks_have_room_in_their_file(tmp_path: Path) -> None:
     read_all(path)
 
 
-def test_page_that_claims_more_memory_than_there_can_be_is_damaged(
-    small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_that_claims_too_much_memory_is_damaged(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite raises MemoryError for some damaged schema pages."""
 
     def raise_memory_error(*_: object) -> None:

@@ -39,7 +39,7 @@ def find_written_units(disk: ScratchDisk, words: list[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("units_short", [0, 14, 4090])
-def test_a_fill_writes_every_byte_of_its_window_and_no_other(units_short: int) -> None:
+def test_fill_writes_exactly_its_window(units_short: int) -> None:
     """A level may end at any unit, where fio would overrun with a whole request or leave out the rest."""
     with ScratchDisk(32 * MIB) as disk:
         units = find_written_units(
@@ -48,7 +48,7 @@ def test_a_fill_writes_every_byte_of_its_window_and_no_other(units_short: int) -
         assert units == list(range(1024, 1024 + 4096 - units_short))
 
 
-def test_another_round_writes_other_places_and_the_same_one_the_same() -> None:
+def test_round_offsets_repeat_for_the_same_round_and_differ_for_another() -> None:
     places = []
     for number in (1, 1, 2):
         with ScratchDisk(32 * MIB) as disk:
@@ -64,7 +64,7 @@ def test_another_round_writes_other_places_and_the_same_one_the_same() -> None:
     assert all(1024 <= at < 1024 + 4096 for draw in places for at in draw)
 
 
-def test_threads_of_one_round_write_other_places() -> None:
+def test_threads_of_a_round_write_different_offsets() -> None:
     with ScratchDisk(32 * MIB) as disk:
         places = find_written_units(
             disk, build_round_arguments(find_workload("pts-enterprise"), make_window(disk), 2 * MIB, 7)
@@ -74,7 +74,7 @@ def test_threads_of_one_round_write_other_places() -> None:
 
 
 @pytest.mark.parametrize("name", list_workloads())
-def test_each_workload_writes_what_it_is_to_write(name: str) -> None:
+def test_workload_writes_the_requested_bytes(name: str) -> None:
     with ScratchDisk(64 * MIB) as disk:
         words = build_round_arguments(find_workload(name), LoadWindow(disk.path, 64 * MIB), 8 * MIB, 3)
         with FioProcess(words) as process:
@@ -89,7 +89,7 @@ def test_each_workload_writes_what_it_is_to_write(name: str) -> None:
         assert 99.999 in latency.percentiles
 
 
-def test_logs_are_on_our_clock() -> None:
+def test_fio_log_times_fall_within_the_run() -> None:
     with ScratchDisk(64 * MIB) as disk:
         words = build_round_arguments(
             find_workload("random-4k"), LoadWindow(disk.path, 64 * MIB), 8 << 30, 3, LOGS
@@ -106,7 +106,7 @@ def test_logs_are_on_our_clock() -> None:
     assert all(run.begin_ns <= row.time_ms * 10**6 <= run.end_ns for row in rows)
 
 
-def test_what_fio_complains_of_is_the_error() -> None:
+def test_error_quotes_the_message_of_fio() -> None:
     with ScratchDisk(16 * MIB) as disk:
         words = [
             *build_round_arguments(find_workload("random-4k"), make_window(disk, MIB), MIB, 3),
@@ -116,7 +116,7 @@ def test_what_fio_complains_of_is_the_error() -> None:
             process.wait_for_result(60)
 
 
-def test_when_we_are_killed_fio_goes_and_the_disk_is_free() -> None:
+def test_fio_ends_when_its_parent_is_killed() -> None:
     code = (
         "import sys, time\n"
         "from opwatch.collectors.fio.runner import FioProcess\n"
@@ -141,7 +141,7 @@ def test_when_we_are_killed_fio_goes_and_the_disk_is_free() -> None:
         os.close(os.open(disk.node, os.O_RDWR | os.O_EXCL))
 
 
-def test_what_other_children_take_is_none_of_its_processor_time() -> None:
+def test_cpu_time_of_fio_excludes_other_children() -> None:
     """Another child process, such as smartctl, runs next to fio and ends before fio does."""
     with ScratchDisk(32 * MIB) as disk:
         words = [

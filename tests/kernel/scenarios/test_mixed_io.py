@@ -34,7 +34,7 @@ def _read_free_bytes(point: Path) -> int:
     return space.f_bfree * space.f_frsize
 
 
-def test_members_do_what_the_load_asked_for(point: Path, tmp_path: Path) -> None:
+def test_kernel_counts_match_the_requests_of_the_load(point: Path, tmp_path: Path) -> None:
     before = _read_free_bytes(point)
     words = ("--on", f"one={point}", "--set", "run_s=1s", "--set", "threads=4", "--journals", str(tmp_path))
     argv = [*COMMAND, *words, "--json"]
@@ -56,7 +56,7 @@ def test_members_do_what_the_load_asked_for(point: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_one_that_is_ended_leaves_nothing(point: Path, tmp_path: Path, number: int) -> None:
+def test_interrupted_run_leaves_no_file(point: Path, tmp_path: Path, number: int) -> None:
     before = _read_free_bytes(point)
     words = ("--on", f"one={point}", "--set", "run_s=60s", "--journals", str(tmp_path))
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as running:
@@ -76,9 +76,7 @@ def test_one_that_is_ended_leaves_nothing(point: Path, tmp_path: Path, number: i
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
-    point: Path, tmp_path: Path, number: int
-) -> None:
+def test_resume_keeps_finished_rates_and_measures_the_rest(point: Path, tmp_path: Path, number: int) -> None:
     """In between, no file and no fio is left, and the file system is not in use."""
     before, journals = _read_free_bytes(point), ("--journals", str(tmp_path))
     words = ("--on", f"one={point}", "--set", "run_s=2s", "--set", "threads=2", *journals)
@@ -109,7 +107,7 @@ def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
     assert sorted(os.listdir(point)) == ["lost+found"] and _read_free_bytes(point) == before
 
 
-def test_on_another_file_system_it_does_not_go_on(point: Path, tmp_path: Path) -> None:
+def test_resume_is_refused_on_another_filesystem(point: Path, tmp_path: Path) -> None:
     words = ("--on", f"one={point}", "--set", "run_s=1s", "--journals", str(tmp_path))
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.DEVNULL) as running:
         deadline = time.monotonic() + 60
@@ -126,7 +124,7 @@ def test_on_another_file_system_it_does_not_go_on(point: Path, tmp_path: Path) -
     assert "there is another file system by now than the one that it was begun on" in done.stderr
 
 
-def test_sysbench_does_what_it_says(point: Path, tmp_path: Path) -> None:
+def test_sysbench_load_matches_the_kernel_counts(point: Path, tmp_path: Path) -> None:
     if not shutil.which("sysbench"):
         pytest.skip("sysbench is not installed")
     words = ("--load", "sysbench", "--workload", "rndwr", "--journals", str(tmp_path), "--json")

@@ -26,7 +26,7 @@ def _parse_scenario(text: str) -> dict[str, Any]:
     return scenario
 
 
-def test_without_its_serial_number_nothing_is_written(tmp_path: Path) -> None:
+def test_run_writes_no_byte_without_the_serial_number(tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         before = target.read_truth()["host_write_bytes"]
         done = run_sweep(
@@ -46,9 +46,7 @@ def test_without_its_serial_number_nothing_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
-    ended_by: signal.Signals, tmp_path: Path
-) -> None:
+def test_resume_keeps_finished_levels_and_measures_the_rest(ended_by: signal.Signals, tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         argv = make_arguments(
             "run", target, tmp_path, "--dev", target.device, "--scenario", "write-saturation", *_SHORT
@@ -88,7 +86,7 @@ def _wait_for_a_level(folder: Path) -> None:
     pytest.fail("no level came to its end")
 
 
-def test_a_reserve_is_a_partition_that_is_gone_again(tmp_path: Path) -> None:
+def test_reserved_space_uses_a_partition_that_is_removed_afterwards(tmp_path: Path) -> None:
     more = ("--scenario", "free-space", "--op", "60,50%", *_SHORT)
     with create_drive(64 * MIB, "10%") as target:
         done = run_sweep("run", target, tmp_path, "--dev", target.device, *more)
@@ -103,7 +101,7 @@ def test_a_reserve_is_a_partition_that_is_gone_again(tmp_path: Path) -> None:
     assert document["scenario"]["statements"][0]["verdict"] == "cannot be told"
 
 
-def test_reads_and_writes_are_measured_while_it_is_empty_and_while_it_is_full(tmp_path: Path) -> None:
+def test_reads_and_writes_are_measured_on_the_empty_and_on_the_full_drive(tmp_path: Path) -> None:
     """Killed after one level, resumed, recorded: each kind of I/O has a rate and CPU time."""
     more = ("--scenario", "iometer-op10", "--set", "probe_s=1s", *_SHORT)
     with create_drive(64 * MIB, "10%") as target:

@@ -35,7 +35,7 @@ def point() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("loader", ["fio", "sysbench"])
-def test_it_comes_where_it_was_foretold(point: Path, tmp_path: Path, loader: str) -> None:
+def test_untrimmed_cliff_comes_at_the_predicted_bytes(point: Path, tmp_path: Path, loader: str) -> None:
     if not shutil.which(loader):
         pytest.skip(f"{loader} is not installed")
     more = ("--load", loader, "--journals", str(tmp_path))
@@ -54,7 +54,7 @@ def test_it_comes_where_it_was_foretold(point: Path, tmp_path: Path, loader: str
     assert [one.name for one in point.iterdir()] == ["lost+found"]
 
 
-def test_of_another_drive_nothing_is_foretold() -> None:
+def test_prediction_is_unsupported_for_other_drives() -> None:
     with (
         create_file(96 * MIB) as image,
         create_loop(image) as node,
@@ -65,7 +65,7 @@ def test_of_another_drive_nothing_is_foretold() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -> None:
+def test_resume_keeps_finished_runs(point: Path, tmp_path: Path, number: int) -> None:
     """A stop in the second run repeats the run from its trim; the first run is kept."""
     argv = [*COMMAND, "--on", f"here={point}", "--set", "rounds=4", "--journals", str(tmp_path)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
@@ -91,7 +91,7 @@ def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -
     assert [one.name for one in point.iterdir()] == ["lost+found"]
 
 
-def test_blocks_that_the_drive_writes_in_parts_are_refused(tmp_path: Path) -> None:
+def test_blocks_smaller_than_a_drive_unit_are_refused(tmp_path: Path) -> None:
     """mkfs.ext4's choice for a small drive: writes of 16 KiB start within a drive's unit and touch five."""
     with create_drive(256 * MIB, "7%") as made, create_mount(made.device, "-b", "1024") as where:
         before = made.read_truth()["host_write_bytes"]

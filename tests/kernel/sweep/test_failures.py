@@ -52,7 +52,7 @@ def find_fio(process: subprocess.Popen[str]) -> int:
     raise AssertionError("no fio was started within 10 s")
 
 
-def test_fio_that_is_killed_ends_it_and_it_goes_on(tmp_path: Path) -> None:
+def test_killed_fio_ends_the_sweep_and_resume_continues(tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         with start_sweep(target, tmp_path) as process:
             os.kill(find_fio(process), signal.SIGKILL)
@@ -65,7 +65,7 @@ def test_fio_that_is_killed_ends_it_and_it_goes_on(tmp_path: Path) -> None:
         assert done.returncode == _NOT_REACHED, done.stderr
 
 
-def test_what_somebody_else_writes_between_two_looks_ends_it(tmp_path: Path) -> None:
+def test_writes_of_another_process_end_the_sweep(tmp_path: Path) -> None:
     """The kernel allows writes without a claim, and such a round does not measure the workload alone."""
     with create_drive(64 * MIB, "10%") as target:
         with start_sweep(target, tmp_path) as process:
@@ -82,7 +82,7 @@ def test_what_somebody_else_writes_between_two_looks_ends_it(tmp_path: Path) -> 
         require_free(target)
 
 
-def test_a_signal_while_the_pages_are_waited_for_keeps_the_level(tmp_path: Path) -> None:
+def test_signal_during_the_wait_for_the_pages_keeps_the_level(tmp_path: Path) -> None:
     """All rounds of the level are done, which takes hours on a real drive."""
     with create_drive(64 * MIB, "10%", faults=("refresh=3600",)) as target:
         options = ("--op", "28,50%", "--settle", "0", "--rounds", "5", "--refresh", "15", "--fill", "1")
@@ -105,7 +105,7 @@ def test_a_signal_while_the_pages_are_waited_for_keeps_the_level(tmp_path: Path)
         assert figures.waf is not None or figures.missing["waf"]
 
 
-def test_a_drive_that_dies_ends_it_soon(tmp_path: Path) -> None:
+def test_dead_drive_ends_the_sweep(tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target, start_sweep(target, tmp_path) as process:
         target.kill_server()
         _, said = process.communicate(timeout=120)
@@ -115,7 +115,7 @@ def test_a_drive_that_dies_ends_it_soon(tmp_path: Path) -> None:
     assert read_sweep_state(tmp_path).remaining_levels == (0, 1)
 
 
-def test_a_full_disk_ends_it_before_anything_that_is_not_written_down(tmp_path: Path) -> None:
+def test_full_journal_disk_ends_the_sweep_before_unannounced_writes(tmp_path: Path) -> None:
     def limit_file_size() -> None:
         # A file size limit makes the journal fail like a full disk. The fill keeps no fio logs, which could
         # hit the limit first.

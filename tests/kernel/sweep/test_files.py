@@ -68,7 +68,9 @@ def hash_contents(point: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("kind", "method"), [("ext4", "file"), ("xfs", "file"), ("ext4", "fill")])
-def test_other_files_stay_and_the_host_is_counted_three_times(kind: str, method: str, tmp_path: Path) -> None:
+def test_other_files_are_kept_and_host_writes_are_counted_three_ways(
+    kind: str, method: str, tmp_path: Path
+) -> None:
     with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path, kind) as point:
         (point / "theirs").write_bytes(os.urandom(5 * MIB))
         (point / "load").write_text("of somebody else")
@@ -109,7 +111,7 @@ def _parse_op(level: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("policy", [Policy.GREEDY, Policy.FIFO])
-def test_waf_of_a_file_is_that_of_the_exact_model(policy: Policy, tmp_path: Path) -> None:
+def test_waf_of_a_file_matches_the_exact_model(policy: Policy, tmp_path: Path) -> None:
     """The file system's own blocks may be on the drive or not, so the model gives an interval. A FIFO also
     moves those blocks, which are not writes of the file."""
     config = {"policy": policy, "superblock_bytes": _PAGES * 4096}
@@ -147,7 +149,7 @@ def start_sweep(target: Drive, folder: Path, point: Path) -> subprocess.Popen[st
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_no_file(number: signal.Signals, tmp_path: Path) -> None:
+def test_signal_leaves_no_file(number: signal.Signals, tmp_path: Path) -> None:
     with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path) as point:
         before = hash_contents(point)
         with start_sweep(target, tmp_path, point) as process:
@@ -159,7 +161,7 @@ def test_a_signal_leaves_no_file(number: signal.Signals, tmp_path: Path) -> None
         assert read_sweep_state(tmp_path / "kept").undo == []
 
 
-def test_after_a_kill_the_resumption_deletes_its_file_and_no_other(tmp_path: Path) -> None:
+def test_resume_after_a_kill_deletes_only_its_own_file(tmp_path: Path) -> None:
     with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path) as point:
         before = hash_contents(point)
         with start_sweep(target, tmp_path, point) as process:
@@ -181,7 +183,7 @@ def test_after_a_kill_the_resumption_deletes_its_file_and_no_other(tmp_path: Pat
         assert [len(level["rounds"]) for level in parse_levels(done.stdout)] == [5, 5]
 
 
-def test_a_drive_that_dies_ends_it_and_what_is_left_is_said(tmp_path: Path) -> None:
+def test_dead_drive_ends_the_sweep_and_names_the_remaining_files(tmp_path: Path) -> None:
     with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path) as point:
         with start_sweep(target, tmp_path, point) as process:
             target.kill_server()
@@ -193,7 +195,7 @@ def test_a_drive_that_dies_ends_it_and_what_is_left_is_said(tmp_path: Path) -> N
         assert undo.startswith("files in .opwatch-sweep-")
 
 
-def test_it_is_not_resumed_where_something_else_is_mounted(tmp_path: Path) -> None:
+def test_resume_is_refused_when_another_filesystem_is_mounted(tmp_path: Path) -> None:
     with create_drive(_SIZE, "20%") as target:
         with mount_filesystem(target, tmp_path) as point, start_sweep(target, tmp_path, point) as process:
             process.send_signal(signal.SIGKILL)
@@ -218,7 +220,7 @@ def check_refused(argv: list[str], status: int, words_of_it: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_it_writes_to_no_path_but_the_mount_of_the_drive_that_was_named(tmp_path: Path) -> None:
+def test_sweep_writes_only_to_the_mount_of_the_named_drive(tmp_path: Path) -> None:
     with create_drive(_SIZE, "20%") as target, create_drive(64 * MIB, "20%") as other:
         with mount_filesystem(target, tmp_path) as point:
             (point / "folder").mkdir()
@@ -248,7 +250,7 @@ def test_it_writes_to_no_path_but_the_mount_of_the_drive_that_was_named(tmp_path
         assert list_journals(tmp_path / "kept") == []
 
 
-def test_a_plan_says_what_is_in_the_way_and_writes_nothing(tmp_path: Path) -> None:
+def test_plan_lists_refusals_and_writes_no_byte(tmp_path: Path) -> None:
     with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path) as point:
         before = target.read_truth()
         argv = [
@@ -277,7 +279,7 @@ def test_a_plan_says_what_is_in_the_way_and_writes_nothing(tmp_path: Path) -> No
         check_refused(argv, 2, "may be the file system's and other files'")
 
 
-def test_files_that_come_meanwhile_end_it(tmp_path: Path) -> None:
+def test_resume_is_refused_when_other_files_have_changed(tmp_path: Path) -> None:
     """Other files may change between levels, but then the next level would not be the planned one."""
     with create_drive(_SIZE, "20%") as target, mount_filesystem(target, tmp_path) as point:
         with start_sweep(target, tmp_path, point) as process:

@@ -56,7 +56,7 @@ class Bench:
         self.entries.append((entry, fields["undo"]))
 
 
-def test_nothing_leaves_the_partition_and_the_journal_knows_of_it_before_and_after() -> None:
+def test_level_partition_bounds_all_writes_and_is_journaled() -> None:
     with create_drive(64 * MIB, "10%") as target, hold_disk(target.device) as claim:
         bench = Bench(claim, claim.disk)
         undo = str(PartitionUndo(16 * MIB))
@@ -71,7 +71,7 @@ def test_nothing_leaves_the_partition_and_the_journal_knows_of_it_before_and_aft
         assert (bench.state.undo, list_part_names(target)) == ([], [])
 
 
-def test_an_error_within_leaves_no_partition() -> None:
+def test_error_during_a_level_leaves_no_partition() -> None:
     with create_drive(64 * MIB, "10%") as target, hold_disk(target.device) as claim:
         bench = Bench(claim, claim.disk)
         with (
@@ -83,7 +83,7 @@ def test_an_error_within_leaves_no_partition() -> None:
         assert list_part_names(target) == []
 
 
-def test_a_sweep_by_partitions_is_one_by_windows(tmp_path: Path) -> None:
+def test_sweep_by_partitions_measures_all_levels(tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         done = run_sweep("run", target, tmp_path, "--dev", target.device, *_BY_PARTITION)
         assert done.returncode == _NOT_REACHED, done.stderr
@@ -118,7 +118,7 @@ def kill_with_partition(target: Drive, folder: Path, number: signal.Signals) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_no_partition(number: signal.Signals, tmp_path: Path) -> None:
+def test_signal_leaves_no_partition(number: signal.Signals, tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         assert kill_with_partition(target, tmp_path, number) == 7
         require_free(target)
@@ -126,7 +126,7 @@ def test_a_signal_leaves_no_partition(number: signal.Signals, tmp_path: Path) ->
         assert read_sweep_state(tmp_path).undo == []
 
 
-def test_after_a_kill_the_partition_goes_with_the_resumption(tmp_path: Path) -> None:
+def test_resume_after_a_kill_removes_the_partition(tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         assert kill_with_partition(target, tmp_path, signal.SIGKILL) == -signal.SIGKILL
         require_free(target)
@@ -157,7 +157,7 @@ def delete_partition(target: Drive) -> None:
         time.sleep(0.1)
 
 
-def test_a_partition_of_somebody_else_is_none_of_ours(tmp_path: Path) -> None:
+def test_partition_of_another_tool_is_not_removed(tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         kill_with_partition(target, tmp_path, signal.SIGKILL)
         require_free(target)

@@ -38,7 +38,7 @@ def sum_written(answer: dict[str, Any]) -> int:
     return sum(sample["write_bytes"] for part in answer["parts"] for sample in part["samples"])
 
 
-def test_saturation_writes_until_it_is_steady_or_four_capacities(tmp_path: Path) -> None:
+def test_saturation_ends_in_steady_state_or_after_four_capacities(tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         answer = run_pts(target, tmp_path, "wsat")
         [part] = answer["parts"]
@@ -53,7 +53,7 @@ def test_saturation_writes_until_it_is_steady_or_four_capacities(tmp_path: Path)
         assert answer["header"]["software_version"].count("fio")
 
 
-def test_the_matrix_has_all_points(tmp_path: Path) -> None:
+def test_iops_matrix_has_all_points(tmp_path: Path) -> None:
     with create_drive(32 * MIB, "10%") as target:
         answer = run_pts(target, tmp_path, "iops", "--rounds", "1", "--max-write", "20G")
         before = target.read_truth()["host_write_bytes"]
@@ -68,7 +68,7 @@ def test_the_matrix_has_all_points(tmp_path: Path) -> None:
         assert abs(share - (1 - sample["read_percent"] / 100)) <= few
 
 
-def test_throughput_goes_on_after_a_kill_with_the_part_that_is_left(tmp_path: Path) -> None:
+def test_throughput_resumes_with_the_remaining_part_after_a_kill(tmp_path: Path) -> None:
     with create_drive(32 * MIB, "10%") as target:
         run = ("--dev", target.device, "--test", "throughput", "--rounds", "5", "--max-write", "100G")
         argv = make_arguments("run", target, tmp_path, *run, *_SHORT)
@@ -94,7 +94,7 @@ def test_throughput_goes_on_after_a_kill_with_the_part_that_is_left(tmp_path: Pa
         assert all(figures["megabytes_per_s"] > 0 for figures in part["figures"])
 
 
-def test_stretches_and_pauses_have_their_series(tmp_path: Path) -> None:
+def test_cross_stimulus_and_host_idle_recovery_report_their_series(tmp_path: Path) -> None:
     with create_drive(32 * MIB, "10%") as target:
         crossing = run_pts(target, tmp_path / "xsr", "xsr", "--max-write", "100G")
         idle = run_pts(target, tmp_path / "hir", "hir", "--rounds", "1", "--max-write", "100G")
@@ -113,7 +113,7 @@ def test_stretches_and_pauses_have_their_series(tmp_path: Path) -> None:
     assert not spent["is_whole"]
 
 
-def test_latency_is_of_one_request_at_a_time(tmp_path: Path) -> None:
+def test_latency_test_has_a_single_outstanding_request(tmp_path: Path) -> None:
     with create_drive(32 * MIB, "10%") as target:
         answer = run_pts(target, tmp_path, "latency", "--rounds", "1", "--max-write", "10G")
     [part] = answer["parts"]

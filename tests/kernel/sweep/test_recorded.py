@@ -32,7 +32,7 @@ def count_written(run: RecordedRun, phase: str) -> int:
     return counts[-1] - counts[0]
 
 
-def test_levels_and_steps_are_phases_of_one_recording(tmp_path: Path) -> None:
+def test_levels_and_steps_are_phases_of_the_recording(tmp_path: Path) -> None:
     kept = tmp_path / "s.opw"
     with create_drive(64 * MIB, "10%") as target:
         done = run_sweep("run", target, tmp_path, "--dev", target.device, "-o", str(kept), *_SHORT)

@@ -11,7 +11,7 @@ from tests.kernel.support.drives import create_drive
 from tests.kernel.support.filesystems import make_filesystem, mount_device
 
 
-def test_a_free_drive_is_not_refused_and_nothing_is_written_to_it() -> None:
+def test_free_drive_is_not_refused_and_receives_no_writes() -> None:
     with create_drive() as target:
         before = target.read_truth()
         assert find_refusals(Devices(), target.device, allow_virtual=True) == []
@@ -25,7 +25,7 @@ def test_a_free_drive_is_not_refused_and_nothing_is_written_to_it() -> None:
     }
 
 
-def test_every_reason_is_told_with_what_to_do(disk: ScratchDisk, tmp_path: Path) -> None:
+def test_every_refusal_has_a_remedy(disk: ScratchDisk, tmp_path: Path) -> None:
     make_filesystem("ext4", disk.node)
     with mount_device(disk.node, tmp_path):
         listed = find_refusals(Devices(), disk.node, allow_virtual=True)

@@ -66,7 +66,7 @@ def parse_levels(text: str) -> list[dict[str, Any]]:
     return levels
 
 
-def test_each_level_has_its_figures_and_three_counts_of_the_host(tmp_path: Path) -> None:
+def test_each_level_has_figures_and_three_host_counts(tmp_path: Path) -> None:
     with create_drive(128 * MIB, "10%") as target:
         before = target.read_truth()
         done = run_sweep("run", target, tmp_path, "--dev", target.device, *_SHORT)
@@ -106,7 +106,7 @@ def catches_signal(process: subprocess.Popen[str], number: signal.Signals) -> bo
     return bool(int(caught, 16) >> (number - 1) & 1)
 
 
-def test_a_signal_while_it_still_looks_ends_it_in_order(tmp_path: Path) -> None:
+def test_signal_during_the_first_check_ends_the_sweep_cleanly(tmp_path: Path) -> None:
     """The first check takes a second, because the drive must be idle for that long."""
     with create_drive(64 * MIB, "10%") as target:
         argv = make_arguments("run", target, tmp_path, "--dev", target.device, *_SHORT)
@@ -122,7 +122,7 @@ def test_a_signal_while_it_still_looks_ends_it_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", range(_ENDS))
-def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(
+def test_sweep_frees_the_drive_and_resumes_when_ended_at_any_moment(
     moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number, chance = _SIGNALS[moment % len(_SIGNALS)], random.Random(f"{_SEED} {moment}")
@@ -156,7 +156,7 @@ def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(
     assert [len(level["rounds"]) for level in levels] == [5, 5]
 
 
-def test_another_drive_is_not_resumed_on(tmp_path: Path) -> None:
+def test_resume_refuses_another_drive(tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         argv = make_arguments("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -172,7 +172,7 @@ def test_another_drive_is_not_resumed_on(tmp_path: Path) -> None:
         assert other.read_truth()["host_write_bytes"] == before
 
 
-def test_no_byte_is_written_without_the_words_or_beyond_the_budget(tmp_path: Path) -> None:
+def test_no_byte_is_written_without_consent_or_beyond_the_budget(tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         before = target.read_truth()
         serial = before["serial"]

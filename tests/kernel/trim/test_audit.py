@@ -60,7 +60,7 @@ def find_image(point: Path) -> Path:
 
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
-def test_what_reached_is_what_the_file_lost(filesystem: str) -> None:
+def test_reached_bytes_equal_the_holes_in_the_file(filesystem: str) -> None:
     """Loop on tmpfs: the holes in the file are the oracle, to the byte."""
     for point, result in audit_until_complete(lambda: create_on_file(filesystem, MEMORY)):
         assert_clean(result)
@@ -72,7 +72,7 @@ def test_what_reached_is_what_the_file_lost(filesystem: str) -> None:
 
 
 @pytest.mark.parametrize("outer", ["ext4", "xfs", "btrfs"])
-def test_a_loop_on_a_file_frees_the_file(outer: str) -> None:
+def test_loop_on_a_file_frees_the_files_blocks(outer: str) -> None:
     with ScratchDisk(2 * SIZE) as disk, mount_filesystem(disk.node, outer) as home:
         for point, result in audit_until_complete(lambda: create_on_file("ext4", home)):
             assert_clean(result)
@@ -109,7 +109,7 @@ def create_on_overlay() -> Iterator[Path]:
             run("umount", str(base))
 
 
-def test_a_device_that_stops_taking_discards_makes_fstrim_lie() -> None:
+def test_claimed_bytes_are_rejected_when_the_device_stops_accepting_discards() -> None:
     """One request fails; then every discard ends before the block layer's first event."""
     for _, result in audit_until_complete(create_on_overlay):
         assert result.verdict is Verdict.REJECTED
@@ -145,7 +145,7 @@ def create_sealed(filesystem: str) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
-def test_every_discard_fails(filesystem: str) -> None:
+def test_audit_is_rejected_when_every_discard_fails(filesystem: str) -> None:
     for _, result in audit_until_complete(lambda: create_sealed(filesystem)):
         assert result.verdict is Verdict.REJECTED
         assert result.reached_bytes == 0
@@ -174,7 +174,7 @@ def mount_on_loop(below: Path) -> Iterator[Path]:
         yield m
 
 
-def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
+def test_loop_on_a_device_turns_discards_into_zeroes() -> None:
     """ext4 zeroes a range in place, and a drive's reaction to such a write is unknown."""
     with ScratchDisk(3 * SIZE) as disk, mount_filesystem(disk.node, "ext4") as home:
         for _, result in audit_until_complete(lambda: mount_on_loop(home)):
@@ -186,7 +186,7 @@ def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
             assert lower.bytes_in == 0
 
 
-def test_a_loop_on_a_device_that_cannot_zero_refuses() -> None:
+def test_loop_on_a_device_without_write_zeroes_is_rejected() -> None:
     """tmpfs cannot zero a range in place, so the lower device refuses, and therefore the upper one too."""
     for _, result in audit_until_complete(lambda: mount_on_loop(MEMORY)):
         assert result.verdict is Verdict.REJECTED
@@ -194,7 +194,7 @@ def test_a_loop_on_a_device_that_cannot_zero_refuses() -> None:
         assert result.unexplained_bytes == 0
 
 
-def test_zram_frees_what_it_is_told() -> None:
+def test_zram_frees_the_trimmed_bytes() -> None:
     control = Path("/sys/class/zram-control/hot_add")
     if not control.exists():
         pytest.skip("this kernel has no zram")
@@ -229,7 +229,7 @@ def test_ext4_trims_a_block_group_once() -> None:
         assert first.verdict is Verdict.ACCEPTED
 
 
-def test_a_lowered_limit_splits_and_loses_nothing() -> None:
+def test_lowered_limit_splits_discards_without_loss() -> None:
     with ScratchDisk(SIZE) as disk, trims.lower_limit(disk.name, MIB):
         for _, result in audit_until_complete(lambda: mount_filesystem(disk.node, "ext4")):
             assert_clean(result)
@@ -238,7 +238,7 @@ def test_a_lowered_limit_splits_and_loses_nothing() -> None:
             assert requests >= result.reached_bytes // MIB
 
 
-def test_a_partition_is_a_layer() -> None:
+def test_partition_is_a_ledger_row() -> None:
     with ScratchDisk(SIZE) as disk:
         table = "label: gpt\nstart=2048,size=256MiB\nsize=64MiB\n"
         subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
@@ -250,7 +250,7 @@ def test_a_partition_is_a_layer() -> None:
             assert find_row(result, "loop").device == disk.name
 
 
-def test_what_is_shorter_than_the_minimum_stays() -> None:
+def test_extents_below_the_minimum_length_stay_untrimmed() -> None:
     """XFS reports only the first such extent of each group; the total is only in its free space map."""
     with ScratchDisk(SIZE) as disk:
         for point, result in audit_until_complete(lambda: mount_fragmented(disk)):
@@ -277,7 +277,7 @@ def mount_fragmented(disk: ScratchDisk) -> Iterator[Path]:
         yield point
 
 
-def test_no_device_below_takes_discards() -> None:
+def test_discards_are_not_sent_when_no_device_accepts_them() -> None:
     with trims.create_loop_without_discards() as node, mount_filesystem(node, "ext4") as point:
         result = trims.audit_point(point)
     assert result.verdict is Verdict.NOT_SENT
@@ -300,7 +300,7 @@ def mount_used_drive(one: Drive) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("faults", [(), ("trim=ignore",)], ids=["honour", "ignore"])
-def test_a_simulated_drive_frees_what_it_held(faults: tuple[str, ...]) -> None:
+def test_trim_of_a_simulated_drive_is_proven_unless_the_drive_ignores_trims(faults: tuple[str, ...]) -> None:
     """Proof is the drive's trim counter. If the drive ignores trims, its count of held data shows that."""
     require_drive()
     with create_drive(SIZE, faults=faults) as one:

@@ -33,7 +33,7 @@ def audit_clean(point: Path) -> list[dict[str, Any]]:
     return parse_lines(done.stdout)
 
 
-def test_json_has_what_the_manual_promises(disk: ScratchDisk) -> None:
+def test_json_has_the_documented_fields(disk: ScratchDisk) -> None:
     for _ in range(ATTEMPTS):
         with mount_filesystem(disk.node, "ext4") as point:
             [result] = audit_clean(point)
@@ -49,7 +49,7 @@ def test_json_has_what_the_manual_promises(disk: ScratchDisk) -> None:
         assert {"bytes_in", "bytes_out", "bytes_ok", "requests", "errors", "reasons"} <= row.keys()
 
 
-def test_lines_fit_80_columns_and_tell_the_lie() -> None:
+def test_lines_fit_80_columns_and_show_the_rejected_claim() -> None:
     with create_on_overlay() as point:
         done = run_audit(str(point))
     assert done.returncode == 32, done.stderr
@@ -61,7 +61,7 @@ def test_lines_fit_80_columns_and_tell_the_lie() -> None:
     assert "do: keep " in done.stdout
 
 
-def test_a_device_means_what_is_mounted_from_it(disk: ScratchDisk) -> None:
+def test_dev_option_selects_the_devices_mount(disk: ScratchDisk) -> None:
     with mount_filesystem(disk.node, "ext4") as point:
         done = run_audit("-q", "--dev", disk.node)
         assert done.stdout.startswith(f"{point}: ")
@@ -79,13 +79,13 @@ def test_a_device_means_what_is_mounted_from_it(disk: ScratchDisk) -> None:
         (("--dev", "nosuchdisk"), 2, "Block devices here"),
     ],
 )
-def test_what_it_refuses(arguments: tuple[str, ...], status: int, words: str) -> None:
+def test_invalid_arguments_are_refused(arguments: tuple[str, ...], status: int, words: str) -> None:
     done = run_audit(*arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert words in done.stderr
 
 
-def test_a_device_that_is_not_mounted(disk: ScratchDisk) -> None:
+def test_device_that_is_not_mounted_is_refused(disk: ScratchDisk) -> None:
     done = run_audit("--dev", disk.node)
     assert done.returncode == 2
     assert "mounted nowhere" in done.stderr
@@ -110,7 +110,7 @@ def test_read_only_and_layered_mounts_are_refused(disk: ScratchDisk, tmp_path: P
         assert "trim the one below it" in done.stderr
 
 
-def test_a_filesystem_without_fitrim(tmp_path: Path) -> None:
+def test_filesystem_without_fitrim_is_reported_as_not_sent(tmp_path: Path) -> None:
     trims.run("mount", "-t", "tmpfs", "tmpfs", str(tmp_path))
     try:
         done = run_audit("--json", str(tmp_path))
@@ -122,7 +122,7 @@ def test_a_filesystem_without_fitrim(tmp_path: Path) -> None:
     assert [reason["code"] for reason in document["ledger"][0]["reasons"]] == ["no-fitrim"]
 
 
-def test_nobody_may_trim() -> None:
+def test_unprivileged_user_may_not_trim() -> None:
     require_nobody()
     done = subprocess.run(
         [
@@ -139,14 +139,14 @@ def test_nobody_may_trim() -> None:
     assert "needs root" in done.stderr
 
 
-def test_a_closed_pipe_is_no_traceback(disk: ScratchDisk) -> None:
+def test_closed_pipe_causes_no_traceback(disk: ScratchDisk) -> None:
     with mount_filesystem(disk.node, "ext4") as point:
         shell = f"{sys.executable} -m opwatch trim audit {point} | true"
         done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     assert done.stderr == ""
 
 
-def test_two_audits_at_once_do_not_mix() -> None:
+def test_concurrent_audits_of_two_disks_are_counted_separately() -> None:
     """Each audit runs on a separate disk of a different size."""
     for _ in range(ATTEMPTS):
         with (
@@ -175,7 +175,7 @@ def test_two_audits_at_once_do_not_mix() -> None:
         assert document["notes"] == []
 
 
-def test_two_audits_of_one_disk_take_turns(disk: ScratchDisk) -> None:
+def test_concurrent_audits_of_the_same_disk_are_serialized(disk: ScratchDisk) -> None:
     """Two partitions share the disk below them."""
     table = "label: gpt\nstart=2048,size=100MiB\nsize=100MiB\n"
     subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
@@ -202,7 +202,7 @@ def test_two_audits_of_one_disk_take_turns(disk: ScratchDisk) -> None:
         assert document["ledger"][0]["bytes_out"] == document["reached_bytes"] == document["claimed_bytes"]
 
 
-def test_a_foreign_trim_of_the_same_disk_is_told_apart(disk: ScratchDisk) -> None:
+def test_concurrent_discards_of_another_process_are_not_counted(disk: ScratchDisk) -> None:
     """Another process discards the second partition while the first is trimmed."""
     table = "label: gpt\nstart=2048,size=100MiB\nsize=100MiB\n"
     subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)

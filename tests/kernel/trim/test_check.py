@@ -44,7 +44,7 @@ def run_check(*arguments: str, user: int | None = None) -> tuple[int, dict[str, 
     return done.returncode, document
 
 
-def test_quiet_is_a_line_for_each_filesystem() -> None:
+def test_quiet_prints_a_line_per_filesystem() -> None:
     argv = [sys.executable, "-m", "opwatch", "trim", "check", "--all"]
     done = subprocess.run([*argv, "-q"], capture_output=True, text=True, check=False)
     full = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -148,7 +148,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "ext4-1k", "xfs", "btrfs"])
-def test_the_dry_run_is_what_is_sent(kind: str, folder: Path) -> None:
+def test_dry_run_bytes_equal_the_bytes_fstrim_sends(kind: str, folder: Path) -> None:
     with create_filesystem(kind, folder, options="nodiscard" if kind == "btrfs" else "") as made:
         made.write_files()
         if kind == "btrfs":
@@ -170,7 +170,7 @@ def test_the_dry_run_is_what_is_sent(kind: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "ext4-1k"])
-def test_what_is_expected_is_what_the_file_loses(kind: str, folder: Path) -> None:
+def test_expected_bytes_equal_the_holes_punched_by_fstrim(kind: str, folder: Path) -> None:
     """With blocks of 1 KiB over blocks of 4 KiB, the ends of free extents stay in the file."""
     with create_filesystem(kind, folder, 96 * MIB, sparse=False) as made:
         for index in range(400):
@@ -202,7 +202,7 @@ def find_holes(file: Path) -> Extents:
     return Extents.from_pairs(empty)
 
 
-def test_the_minimum_length_is_heeded(folder: Path) -> None:
+def test_minimum_length_is_respected(folder: Path) -> None:
     with create_filesystem("xfs", folder) as made:
         made.write_files()
         [forecast] = run_check(str(made.point), "-m", "256K")[1]["checks"]
@@ -214,7 +214,7 @@ def test_the_minimum_length_is_heeded(folder: Path) -> None:
         assert made.wait_for_discards() - before == expected["sent_bytes"]
 
 
-def test_a_minimum_above_a_block_group(folder: Path) -> None:
+def test_minimum_above_a_block_group_is_predicted_to_fail(folder: Path) -> None:
     """ext4 refuses this minimum, so check must not predict success."""
     with create_filesystem("ext4", folder) as made:
         status, document = run_check(str(made.point), "-m", "200M")
@@ -226,7 +226,7 @@ def test_a_minimum_above_a_block_group(folder: Path) -> None:
         assert refused.returncode != 0
 
 
-def test_a_file_on_ramfs_stops_everything(folder: Path) -> None:
+def test_no_discard_is_predicted_for_a_file_on_ramfs(folder: Path) -> None:
     with (
         mount_node("ramfs", folder / "ram", "-t", "ramfs") as ram,
         create_filesystem("ext4", ram, 64 * MIB) as made,
@@ -239,7 +239,7 @@ def test_a_file_on_ramfs_stops_everything(folder: Path) -> None:
         assert made.run_fstrim().returncode != 0
 
 
-def test_a_file_on_an_overlay_is_a_doubt(folder: Path) -> None:
+def test_outcome_is_uncertain_for_a_file_on_an_overlay(folder: Path) -> None:
     """On an overlay over ramfs, the first discard fails and removes the limits; only then check can know."""
     with mount_node("ramfs", folder / "ram", "-t", "ramfs") as ram:
         for name in ("low", "up", "work"):
@@ -257,7 +257,7 @@ def test_a_file_on_an_overlay_is_a_doubt(folder: Path) -> None:
             assert (status, list_codes(forecast)) == (32, {"loop-no-punch"})
 
 
-def test_a_loop_on_a_device_writes_zeroes(folder: Path) -> None:
+def test_loop_on_a_device_is_predicted_to_write_zeroes(folder: Path) -> None:
     lower = folder / "lower.img"
     with lower.open("wb") as new:
         new.truncate(96 * MIB)
@@ -274,7 +274,7 @@ def test_a_loop_on_a_device_writes_zeroes(folder: Path) -> None:
             assert int(fields.read_text().split()[13]) == before, "no discard arrives below"
 
 
-def test_deleted_files_that_are_open_are_not_free(folder: Path) -> None:
+def test_deleted_open_files_are_not_free_yet(folder: Path) -> None:
     with create_filesystem("ext4", folder) as made:
         victim = made.point / "victim"
         with victim.open("wb") as open_file, victim.open("rb"):
@@ -289,7 +289,7 @@ def test_deleted_files_that_are_open_are_not_free(folder: Path) -> None:
         assert "not-free-yet" not in list_codes(run_check(str(made.point))[1]["checks"][0])
 
 
-def test_a_path_that_is_no_mount_point_says_what_would_be_trimmed(folder: Path) -> None:
+def test_path_below_a_mount_point_names_the_mount_that_would_be_trimmed(folder: Path) -> None:
     with create_filesystem("ext4", folder, 64 * MIB) as made:
         (made.point / "sub").mkdir()
         [forecast] = run_check(str(made.point / "sub"))[1]["checks"]
@@ -297,7 +297,7 @@ def test_a_path_that_is_no_mount_point_says_what_would_be_trimmed(folder: Path) 
         assert "not-a-mount-point" in {reason["code"] for reason in forecast["schedule_reasons"]}
 
 
-def test_a_device_stands_for_its_mounts_or_for_itself(folder: Path) -> None:
+def test_dev_option_checks_the_devices_mount_or_the_device_itself(folder: Path) -> None:
     with create_filesystem("ext4", folder, 64 * MIB) as made:
         assert run_check("--dev", made.device)[1]["checks"][0]["mount"] == str(made.point)
         node = f"/dev/{made.device}"
@@ -318,7 +318,7 @@ def test_no_privilege_is_needed() -> None:
         assert root["checks"][0]["dry_run"] == other["checks"][0]["dry_run"]
 
 
-def test_two_btrfs_devices_of_which_one_takes_none(folder: Path) -> None:
+def test_btrfs_is_trimmed_in_part_when_a_device_accepts_no_discards(folder: Path) -> None:
     """The device without discards is a loop device on ramfs."""
     good = folder / "good.img"
     with good.open("wb") as new:
@@ -337,7 +337,7 @@ def test_two_btrfs_devices_of_which_one_takes_none(folder: Path) -> None:
                 assert [dry_run["device"] for dry_run in forecast["dry_run"]] == [Path(one).name]
 
 
-def test_a_seed_of_btrfs_is_only_read(folder: Path) -> None:
+def test_btrfs_seed_device_receives_no_discards(folder: Path) -> None:
     files = [folder / name for name in ("seed.img", "sprout.img")]
     for file in files:
         with file.open("wb") as new:
@@ -357,7 +357,7 @@ def test_a_seed_of_btrfs_is_only_read(folder: Path) -> None:
     assert "btrfs-seed" in list_codes(forecast)
 
 
-def test_zram_takes_what_it_is_told(folder: Path) -> None:
+def test_zram_receives_the_predicted_bytes(folder: Path) -> None:
     control = Path("/sys/class/zram-control/hot_add")
     if not control.exists():
         skip_or_fail("kernel", "this kernel has no zram")

@@ -11,7 +11,7 @@ from opwatch.tools.commands.trim.check import measure_free_space
 from tests.kernel.support import trims
 
 
-def test_another_filesystem_at_the_point_is_not_taken_for_the_one_looked_at(tmp_path: Path) -> None:
+def test_free_space_is_unknown_when_another_filesystem_is_at_the_mount_point(tmp_path: Path) -> None:
     trims.run("mount", "-t", "tmpfs", "-o", "size=1M", "one", str(tmp_path))
     mount = require_mount(str(tmp_path))
     stack = LayerReader().read_mount(mount)

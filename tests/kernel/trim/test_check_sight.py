@@ -36,7 +36,7 @@ def _run_behind_hidepid(who: str, *words: str) -> subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize("words", [["--all"], ["/"]], ids=["all", "one"])
 @pytest.mark.parametrize("who", list(_WITHOUT))
-def test_what_hidepid_hides_is_said(who: str, words: list[str]) -> None:
+def test_processes_hidden_by_hidepid_are_reported(who: str, words: list[str]) -> None:
     if who == "nobody":
         require_nobody()
     if (probe := _run_behind_hidepid(who, "-c", "")).returncode:
@@ -50,7 +50,7 @@ def test_what_hidepid_hides_is_said(who: str, words: list[str]) -> None:
     assert "processes of other users: /proc hides them (hidepid)" in document["unseen"]
 
 
-def test_nobody_is_told_whose_files_it_may_not_read() -> None:
+def test_unprivileged_user_is_warned_about_unreadable_open_files() -> None:
     require_nobody()
     argv = ["setpriv", *_WITHOUT["nobody"], sys.executable, "-P", "-m", "opwatch", "trim", "check", "/"]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TOP)}
@@ -66,7 +66,7 @@ def _run_check(*words: str) -> dict[str, Any]:
     return document
 
 
-def test_a_filesystem_of_another_namespace_is_named(tmp_path: Path) -> None:
+def test_filesystem_in_another_namespace_is_reported(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     with ScratchDisk(64 * MIB) as disk, ScratchDisk(64 * MIB) as other:

@@ -58,7 +58,7 @@ def test_every_call_is_counted_once(functions: bool) -> None:
     assert amount.bytes == 0 or amount.bytes > SIZE // 2
 
 
-def test_nothing_is_attached_to_system_calls_unless_asked_for() -> None:
+def test_fitrim_programs_are_attached_only_on_request() -> None:
     with DiscardTracer([]) as tracer, ScratchDisk(SIZE) as disk, mount_filesystem(disk.node, "ext4") as point:
         call_fitrim(str(point), 1)
         assert not tracer.read_trace().claims_seen
@@ -66,7 +66,7 @@ def test_nothing_is_attached_to_system_calls_unless_asked_for() -> None:
         assert not [name for name, *_ in tracer.list_programs() if "fitrim" in name]
 
 
-def test_commands_of_drivers_can_be_left_out() -> None:
+def test_driver_command_programs_can_be_left_out() -> None:
     """A live view leaves them out, because their events come with every read and write."""
     with DiscardTracer([], following=ProgramOptions(commands=False)) as tracer:
         assert not {"discard_nvme", "discard_scsi", "discard_ata"} & tracer.list_missing()
@@ -82,7 +82,7 @@ def run_watch(*arguments: str) -> dict[str, Any]:
     return document
 
 
-def test_watch_shows_what_fstrim_was_told() -> None:
+def test_watch_shows_the_claim_returned_to_fstrim() -> None:
     """xfs: fstrim reports the filesystem's size, although less than that reaches the device."""
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
@@ -98,7 +98,7 @@ def test_watch_shows_what_fstrim_was_told() -> None:
     assert "by fstrim" in document["claim"]
 
 
-def test_watch_of_a_device_shows_claims_of_the_filesystem_on_it() -> None:
+def test_watch_of_a_device_shows_claims_of_its_filesystem() -> None:
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
             with mount_filesystem(disk.node, "ext4") as point:
@@ -108,7 +108,7 @@ def test_watch_of_a_device_shows_claims_of_the_filesystem_on_it() -> None:
     assert document["claimed_bytes"] == document["reached_bytes"] > SIZE // 2
 
 
-def test_a_call_that_fails() -> None:
+def test_failed_fitrim_call_is_reported_with_its_errno() -> None:
     """The device accepts no discards: the call fails, and so does fstrim."""
     with trims.create_loop_without_discards() as node, mount_filesystem(node, "ext4") as point:
         for _ in range(ATTEMPTS):
@@ -132,7 +132,7 @@ def start_watch(point: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
         yield command
 
 
-def test_two_watches_do_not_mix() -> None:
+def test_concurrent_watches_see_only_their_own_claims() -> None:
     """Each watch only sees the claim on its own filesystem."""
     with ScratchDisk(SIZE) as a, ScratchDisk(2 * SIZE) as b:
         for _ in range(ATTEMPTS):
@@ -154,7 +154,7 @@ def test_two_watches_do_not_mix() -> None:
     assert [document["claimed_bytes"] for document in both] == [SIZE, 2 * SIZE]
 
 
-def test_a_second_trimmer_is_named_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discards_of_another_process_are_named_but_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """blkdiscard frees space outside the filesystem in the middle of our audit."""
     ours = fitrim_process.trim_in_child
     other = 3 * MIB

@@ -14,7 +14,7 @@ from tests.kernel.trim.test_audit import create_on_overlay
 
 
 @pytest.mark.parametrize("form", [["--json"], []])
-def test_a_replay_is_what_was_shown(tmp_path: Path, disk: ScratchDisk, form: list[str]) -> None:
+def test_replay_of_an_audit_equals_its_output(tmp_path: Path, disk: ScratchDisk, form: list[str]) -> None:
     path = tmp_path / "a.opw"
     with mount_filesystem(disk.node, "ext4") as point:
         live = run_opwatch("trim", "audit", "-o", str(path), "--prove", *form, str(point))
@@ -30,7 +30,7 @@ def test_a_replay_is_what_was_shown(tmp_path: Path, disk: ScratchDisk, form: lis
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_loss_is_judged_again_without_the_disk(tmp_path: Path) -> None:
+def test_replay_reports_a_loss_without_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     with create_on_overlay() as point:
         live = run_opwatch("trim", "audit", "-o", str(path), str(point))
@@ -40,7 +40,7 @@ def test_a_loss_is_judged_again_without_the_disk(tmp_path: Path) -> None:
     assert "loop-no-punch" in shown.stdout
 
 
-def test_what_others_trimmed_is_kept_too(tmp_path: Path, disk: ScratchDisk) -> None:
+def test_replay_of_a_watch_equals_its_output(tmp_path: Path, disk: ScratchDisk) -> None:
     path = tmp_path / "a.opw"
     argv = ("trim", "audit", "--watch", "--json", "-o", str(path), "--dev", disk.node, "--")
     live = run_opwatch(*argv, "blkdiscard", disk.node)

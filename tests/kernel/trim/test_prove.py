@@ -52,7 +52,7 @@ def prove_filesystem(filesystem: str, *faults: str) -> tuple[Audit, int, int]:
 
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
-def test_a_drive_that_honours_trims(filesystem: str) -> None:
+def test_trim_is_proven_when_the_drive_honours_trims(filesystem: str) -> None:
     result, before, after = prove_filesystem(filesystem)
     assert result.verdict is Verdict.PROVEN
     assert before - after > 60 * MIB
@@ -64,14 +64,14 @@ def test_a_drive_that_honours_trims(filesystem: str) -> None:
     assert read_back.count.has_followed_trim
 
 
-def test_a_drive_that_takes_its_time() -> None:
+def test_trim_is_proven_when_the_drive_frees_later() -> None:
     """The drive frees after a second without requests; the audit samples its count until then."""
     result, before, after = prove_filesystem("ext4", "trim=lazy")
     assert result.verdict is Verdict.PROVEN
     assert before - after > 60 * MIB
 
 
-def test_a_drive_that_ignores_trims() -> None:
+def test_trim_is_unproven_when_the_drive_ignores_trims() -> None:
     """Every request completes and all blocks read as zeros; only the drive's own count shows held data."""
     result, before, after = prove_filesystem("ext4", "trim=ignore")
     assert result.verdict is Verdict.UNKNOWN
@@ -81,7 +81,7 @@ def test_a_drive_that_ignores_trims() -> None:
     assert result.claimed_bytes == result.reached_bytes
 
 
-def test_a_drive_that_keeps_what_was_trimmed() -> None:
+def test_trim_is_unproven_when_the_drive_keeps_the_data() -> None:
     result, before, after = prove_filesystem("ext4", "trim=keep")
     assert result.verdict is Verdict.UNKNOWN
     assert after >= before
@@ -91,7 +91,7 @@ def test_a_drive_that_keeps_what_was_trimmed() -> None:
     assert list(read_back.bytes) == ["unchanged"]
 
 
-def test_a_full_filesystem_is_trimmed_and_not_proven() -> None:
+def test_full_filesystem_is_trimmed_but_not_proven() -> None:
     with (
         create_drive(64 * MIB, faults=("log-fail=ca",)) as one,
         mount_filesystem(one.device, "ext4") as point,
@@ -112,7 +112,7 @@ def run_audit(*arguments: str) -> dict[str, Any]:
     return document
 
 
-def test_watching_fstrim() -> None:
+def test_watch_follows_the_discards_of_fstrim() -> None:
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
             with mount_filesystem(disk.node, "xfs") as point:
@@ -128,7 +128,7 @@ def test_watching_fstrim() -> None:
     assert origin["bytes"] == document["reached_bytes"]
 
 
-def test_watching_a_device() -> None:
+def test_watch_follows_blkdiscard_on_a_device() -> None:
     """blkdiscard on a device without a filesystem."""
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
@@ -141,7 +141,7 @@ def test_watching_a_device() -> None:
     assert [(origin["comm"], origin["bytes"]) for origin in document["origins"]] == [("blkdiscard", SIZE)]
 
 
-def test_watching_online_discards() -> None:
+def test_watch_attributes_online_discards_to_a_kernel_thread() -> None:
     """ext4 -o discard: a kernel thread sends the discards after the journal's commit."""
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
@@ -157,7 +157,7 @@ def test_watching_online_discards() -> None:
     assert any(origin["kernel_thread"] for origin in document["origins"])
 
 
-def test_watching_nothing(tmp_path: Path) -> None:
+def test_watch_without_discards_reports_not_sent(tmp_path: Path) -> None:
     with ScratchDisk(SIZE) as disk:
         document = run_audit("--watch", "--dev", disk.node, "--for", "0.2")
         assert (document["verdict"], document["origins"]) == ("NOT SENT", [])
@@ -171,7 +171,7 @@ def test_watching_nothing(tmp_path: Path) -> None:
         assert json.loads(output)["verdict"] == "NOT SENT"
 
 
-def test_a_device_that_vanishes_ends_a_watch() -> None:
+def test_watch_ends_when_its_device_disappears() -> None:
     with create_folder() as home:
         image = home / "image"
         with image.open("wb") as file:
@@ -195,7 +195,7 @@ def test_a_device_that_vanishes_ends_a_watch() -> None:
 @pytest.mark.parametrize(
     ("script", "status"), [("exit 7", 7), ("true", 32), ("blkdiscard {0}; exit 7", 7), ("blkdiscard {0}", 0)]
 )
-def test_a_watch_ends_with_the_status_of_its_command(script: str, status: int) -> None:
+def test_watch_passes_on_the_exit_status_of_its_command(script: str, status: int) -> None:
     """Except if the command succeeds but its trim does not."""
     with ScratchDisk(64 * MIB) as disk:
         for _ in range(ATTEMPTS):
@@ -216,7 +216,7 @@ def test_a_watch_ends_with_the_status_of_its_command(script: str, status: int) -
         ("--dev", "loop0", "--", "true"),
     ],
 )
-def test_what_makes_no_sense(arguments: tuple[str, ...]) -> None:
+def test_contradictory_watch_options_are_refused(arguments: tuple[str, ...]) -> None:
     done = run_opwatch("trim", "audit", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--watch" in done.stderr

@@ -28,7 +28,9 @@ SIZE = 320 * MIB
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("trim_mode", ["honour", "keep"])
-def test_sentinels_say_what_a_trim_did(kind: str, trim_mode: str, tmp_path: Path) -> None:
+def test_sentinels_read_as_zeros_only_when_the_drive_honours_the_trim(
+    kind: str, trim_mode: str, tmp_path: Path
+) -> None:
     require_drive()
     with create_drive(SIZE, "7%") as one:
         make_filesystem(kind, one.device)
@@ -54,7 +56,7 @@ def test_sentinels_say_what_a_trim_did(kind: str, trim_mode: str, tmp_path: Path
             )
 
 
-def test_a_device_is_asked_for_once(tmp_path: Path) -> None:
+def test_block_device_is_looked_up_only_once_per_sentinel(tmp_path: Path) -> None:
     # A sentinel of 8 MiB has 2048 blocks; a lookup for each block took 80 % of the time of --prove.
     asked: Counter[tuple[int, int]] = Counter()
 
@@ -75,7 +77,7 @@ def test_a_device_is_asked_for_once(tmp_path: Path) -> None:
     assert list(asked.values()) == [1]
 
 
-def test_a_block_that_is_used_again_says_nothing(tmp_path: Path) -> None:
+def test_reallocated_blocks_are_inconclusive(tmp_path: Path) -> None:
     with ScratchDisk(64 * MIB) as disk:
         make_filesystem("ext4", disk.node)
         with mount_device(disk.node, tmp_path):
@@ -91,7 +93,7 @@ def test_a_block_that_is_used_again_says_nothing(tmp_path: Path) -> None:
             assert find_common_state([judgement]) is None
 
 
-def test_without_room_no_sentinel_is_written(tmp_path: Path) -> None:
+def test_no_sentinel_is_written_without_free_space(tmp_path: Path) -> None:
     with ScratchDisk(64 * MIB) as disk:
         make_filesystem("ext4", disk.node)
         with mount_device(disk.node, tmp_path):
@@ -105,7 +107,7 @@ def test_without_room_no_sentinel_is_written(tmp_path: Path) -> None:
             assert os.statvfs(tmp_path).f_bfree == free
 
 
-def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path) -> None:
+def test_killed_run_leaves_no_sentinel_behind(tmp_path: Path) -> None:
     planting = (
         "import sys,time\nfrom opwatch.collectors.stale.sentinels import *\n"
         "from opwatch.collectors.stack.layers import LayerReader\n"
@@ -139,7 +141,7 @@ def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path) -> None:
             assert (left.exists(), data.exists()) == (False, True)
 
 
-def test_fitrim_only_on_mount_points(tmp_path: Path) -> None:
+def test_fitrim_requires_a_mount_point(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="not a mount point"):
         require_mount(str(tmp_path))
     with pytest.raises(UsageError, match="No such file"):

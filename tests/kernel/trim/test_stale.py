@@ -53,7 +53,7 @@ def run_refused(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_free_extents_are_what_a_trim_reaches(kind: str, tmp_path: Path) -> None:
+def test_trim_punches_exactly_the_free_extents(kind: str, tmp_path: Path) -> None:
     """A disk full of old data with an untrimmed file system: a trim punches exactly the free extents."""
     with ScratchDisk(SIZE) as disk:
         backing = disk.backing_path
@@ -102,7 +102,7 @@ def read_extents(path: Path) -> Extents:
         os.close(descriptor)
 
 
-def test_ext4_counts_as_its_map_does(tmp_path: Path) -> None:
+def test_free_blocks_of_ext4_equal_its_block_map(tmp_path: Path) -> None:
     with ScratchDisk(SIZE) as disk:
         make_filesystem("ext4", disk.node, "-b", "1024")
         with mount_device(disk.node, tmp_path):
@@ -114,7 +114,7 @@ def test_ext4_counts_as_its_map_does(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("trim_mode", ["honour", "keep"])
-def test_the_interval_holds_the_drives_own_truth(kind: str, trim_mode: str, tmp_path: Path) -> None:
+def test_stale_interval_contains_the_drives_own_count(kind: str, trim_mode: str, tmp_path: Path) -> None:
     require_drive()
     with create_drive(SIZE, "7%") as one:
         make_filesystem(kind, one.device)
@@ -146,7 +146,7 @@ def test_the_interval_holds_the_drives_own_truth(kind: str, trim_mode: str, tmp_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_measuring_changes_nothing_but_its_own_sentinel(kind: str, tmp_path: Path) -> None:
+def test_measurement_writes_only_its_own_sentinel(kind: str, tmp_path: Path) -> None:
     require_drive()
     with create_drive(SIZE, "7%") as one:
         make_filesystem(kind, one.device)
@@ -163,7 +163,7 @@ def test_measuring_changes_nothing_but_its_own_sentinel(kind: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_layouts_through_the_block_device(seed: int, tmp_path: Path) -> None:
+def test_stale_interval_contains_the_truth_for_different_layouts(seed: int, tmp_path: Path) -> None:
     require_drive()
     with create_drive(SIZE, "7%") as one:
         make_filesystem("xfs", one.device)
@@ -174,7 +174,7 @@ def test_layouts_through_the_block_device(seed: int, tmp_path: Path) -> None:
             assert measured["low"] <= truth <= measured["high"]
 
 
-def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
+def test_unaligned_partition_has_untrimmable_bytes(tmp_path: Path) -> None:
     require_drive()
     with create_drive(SIZE, "7%") as one:
         script = "label: dos\nstart=63, size=600000\n"
@@ -204,7 +204,7 @@ def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
             assert measured["stale_bytes"]["high"] >= truth
 
 
-def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) -> None:
+def test_stale_is_unknown_when_the_drive_ignores_trims(tmp_path: Path) -> None:
     require_drive()
     with create_drive(SIZE, "7%") as one:
         make_filesystem("ext4", one.device)
@@ -219,7 +219,7 @@ def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) ->
         assert measured["waf"] is None
 
 
-def test_space_that_reads_as_trimmed_and_is_held_is_found_out_by_the_count(tmp_path: Path) -> None:
+def test_stale_is_unknown_when_a_full_drive_ignores_trims(tmp_path: Path) -> None:
     """The sentinel lands on blocks that the drive already holds, so the drive's count does not rise."""
     require_drive()
     with create_drive(SIZE, "7%") as one:
@@ -236,7 +236,7 @@ def test_space_that_reads_as_trimmed_and_is_held_is_found_out_by_the_count(tmp_p
         assert "NUSE" in measured["stale_reason"]
 
 
-def test_a_drive_that_went_away_is_an_error(tmp_path: Path) -> None:
+def test_dead_drive_is_an_error(tmp_path: Path) -> None:
     require_drive()
     with create_drive(SIZE, "7%") as one:
         make_filesystem("ext4", one.device)
@@ -251,7 +251,7 @@ def test_a_drive_that_went_away_is_an_error(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_a_whole_drive_that_nothing_is_on() -> None:
+def test_stale_measures_a_whole_drive_without_a_filesystem() -> None:
     require_drive()
     with create_drive(1 << 40, "7%", no_data=True) as one:
         assert run_plain_fio(one.device, "--rw=write", "--bs=1m", "--size=2g").returncode == 0
@@ -264,7 +264,7 @@ def test_a_whole_drive_that_nothing_is_on() -> None:
         assert measured["drives"][0]["calibration"]["by"] == "promise"
 
 
-def test_what_is_not_free_as_a_whole_is_refused(tmp_path: Path) -> None:
+def test_stale_refuses_an_unmounted_disk_that_holds_data(tmp_path: Path) -> None:
     with ScratchDisk(SIZE) as disk:
         make_filesystem("ext4", disk.node)
         status, words = run_refused("--dev", disk.node)
@@ -274,7 +274,7 @@ def test_what_is_not_free_as_a_whole_is_refused(tmp_path: Path) -> None:
         assert (status, "swap" in words) == (6, True), words
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_stale_refuses_paths_that_are_not_mount_points(tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     folder.mkdir()
     status, words = run_refused(str(folder))
@@ -286,7 +286,7 @@ def test_refusals(tmp_path: Path) -> None:
     assert (status, "no block device" in words) == (3, True), words
 
 
-def test_without_root(tmp_path: Path) -> None:
+def test_stale_asks_for_root_when_unprivileged(tmp_path: Path) -> None:
     require_nobody()
     code = (
         "import os, sys\nfrom opwatch.tools import cli\n"

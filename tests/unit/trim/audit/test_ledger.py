@@ -54,7 +54,7 @@ def test_complete_trim_has_no_losses() -> None:
     assert [row.layer for row in result.rows] == ["filesystem", "disk", "granules"]
 
 
-def test_extents_that_xfs_passes_over_are_not_lost() -> None:
+def test_extents_skipped_by_xfs_are_not_lost() -> None:
     passed = make_flow(Stage.FS_PASSED, "8:0", 3 * MIB, count=70)
     flows = [make_extent_flow("8:0", 100 * MIB, 100), passed, *make_disk_flows("sda", "8:0", 100 * MIB)]
     whole = make_evidence(make_stack(make_disk(), kind="xfs"), flows, 1 << 30)
@@ -74,7 +74,7 @@ def test_xfs_claims_the_requested_length() -> None:
     assert result.unexplained_bytes == 0
 
 
-def test_a_loop_device_that_stopped_taking_discards() -> None:
+def test_loop_device_that_stopped_accepting_discards_is_rejected() -> None:
     """Linux 6.18, loop on overlay on ramfs: 30 extents, one request, fstrim reports 229.9 MiB."""
     text = (FIXTURES / "loop_runtime_eopnotsupp.txt").read_text()
     flows = parse_flows(text, {"7:1": "loop1"}, 1024)
@@ -95,7 +95,7 @@ def test_a_loop_device_that_stopped_taking_discards() -> None:
     assert result.unexplained_bytes == 0
 
 
-def test_a_scsi_disk_that_rejects_the_command() -> None:
+def test_scsi_disk_that_rejects_the_command_is_explained() -> None:
     """Linux 6.12, scsi_debug: one request fails with -121, the mode changes, the rest causes no event."""
     sent, tried = 240_852_992, 211_968
     before = make_stack(make_disk(provisioning_mode="writesame_16"))
@@ -124,7 +124,9 @@ def test_a_scsi_disk_that_rejects_the_command() -> None:
         (10, True, "nvme-locked"),
     ],
 )
-def test_nvme_error_is_a_lock_only_if_the_kernel_reports_one(status: int, read_only: bool, code: str) -> None:
+def test_nvme_error_counts_as_a_lock_only_if_the_kernel_reports_a_lock(
+    status: int, read_only: bool, code: str
+) -> None:
     before = make_stack(replace(make_layer("nvme0n1", "8:0"), read_only=read_only))
     flows = [
         make_extent_flow("8:0", 4 * MIB),
@@ -160,7 +162,7 @@ def test_requests_missed_by_the_trace_prevent_a_verdict() -> None:
     assert result.unexplained_bytes == 0
 
 
-def test_a_refusal_names_the_layer_that_stops() -> None:
+def test_refusal_names_the_layer_that_stops_discards() -> None:
     crypt = make_layer("dm-0", "253:0", Kind.CRYPT, "sda", max_bytes=0, label="c0", allow_discards=False)
     result = build_audit(
         make_evidence(make_stack(crypt, make_disk()), [], None, error=errno.EOPNOTSUPP), "/m"
@@ -174,12 +176,12 @@ def test_a_refusal_names_the_layer_that_stops() -> None:
 @pytest.mark.parametrize(
     ("error", "code"), [(errno.ENOTTY, "no-fitrim"), (errno.EROFS, "filesystem-refuses")]
 )
-def test_a_refusal_of_the_filesystem(error: int, code: str) -> None:
+def test_filesystem_refusal_is_reported_as_not_sent(error: int, code: str) -> None:
     result = build_audit(make_evidence(make_stack(make_disk()), [], None, error=error), "/m")
     assert (result.verdict, list(map_losses(result))) == (Verdict.NOT_SENT, [code])
 
 
-def test_a_minimum_that_the_filesystem_refuses() -> None:
+def test_refused_minimum_is_reported_as_below_minimum() -> None:
     given = replace(
         make_evidence(make_stack(make_disk()), [], None, error=errno.EINVAL), asked=Asked(minlen=200 * MIB)
     )
@@ -246,7 +248,7 @@ def test_pool_that_drops_discards_explains_the_loss(facts: tuple[PoolMode, str],
     assert result.unexplained_bytes == 0
 
 
-def test_a_cache_that_keeps_discards_to_itself() -> None:
+def test_cache_without_passdown_explains_the_loss() -> None:
     cache = make_layer(
         "dm-0", "253:0", Kind.DM, "sda", target="cache", label="c", flags=("no_discard_passdown",)
     )
@@ -256,7 +258,7 @@ def test_a_cache_that_keeps_discards_to_itself() -> None:
     assert result.unexplained_bytes == 0
 
 
-def test_a_pool_that_fails_everything() -> None:
+def test_failed_pool_rejects_every_discard() -> None:
     """The pool's metadata failed, so every discard fails at the volume."""
     flows = [
         make_extent_flow("253:3", 8 * MIB),
@@ -272,7 +274,7 @@ def make_mirror(second: Layer) -> tuple[Layer, ...]:
     return make_layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid1"), make_disk(), second
 
 
-def test_both_legs_of_a_mirror_count() -> None:
+def test_both_mirror_legs_are_counted() -> None:
     flows = [
         make_extent_flow("9:0", 5 * MIB),
         make_flow(Stage.BIO, "9:0", 5 * MIB, disk="md0"),
@@ -322,7 +324,7 @@ def test_missing_member_does_not_fail_the_trim() -> None:
     assert (short.verdict, short.unexplained_bytes) == (Verdict.PARTIAL, 2 * MIB)
 
 
-def test_granules_of_the_device() -> None:
+def test_partial_device_granules_are_not_reached() -> None:
     """Linux 6.12, scsi_debug with granules of 1 MiB: some completed bytes free nothing."""
     flows = [
         make_extent_flow("8:0", 210_485_248),
@@ -336,7 +338,7 @@ def test_granules_of_the_device() -> None:
     assert result.reached_bytes == 172 * MIB
 
 
-def test_a_loop_device_has_no_partition_to_align() -> None:
+def test_partial_block_is_attributed_to_the_loop_device() -> None:
     """The same code as the prediction, except for a simulated drive, which has its own granules."""
     flows = [
         make_extent_flow("7:0", 9 * MIB + 1024),
@@ -353,7 +355,7 @@ def test_a_loop_device_has_no_partition_to_align() -> None:
     }
 
 
-def test_a_path_below_a_multipath_head() -> None:
+def test_requests_of_a_multipath_path_are_counted() -> None:
     """Requests of a path have a device number that is reported nowhere."""
     head = make_layer("nvme0n1", "259:1", Kind.MULTIPATH, "nvme0c0n1")
     path = make_layer("nvme0c0n1", "0:0")
@@ -421,7 +423,7 @@ def test_interrupted_trim_is_partial_with_a_reason() -> None:
         (ReadBack({}, "no head-room"), Verdict.ACCEPTED),
     ],
 )
-def test_reading_back_decides(read_back: ReadBack, verdict: Verdict) -> None:
+def test_read_back_decides_the_verdict(read_back: ReadBack, verdict: Verdict) -> None:
     flows = [make_extent_flow("8:0", MIB), *make_disk_flows("sda", "8:0", MIB)]
     assert (
         build_audit(make_evidence(make_stack(make_disk()), flows, MIB, read_back=read_back), "/m").verdict

@@ -33,7 +33,7 @@ TIERS = ()
 DEVICES = ("virtio-blk-nodiscard",)
 
 
-def test_mirror() -> None:
+def test_md_mirror_frees_the_claimed_bytes_on_both_legs() -> None:
     with full_loop() as one, full_loop() as two, stacked.create_md(1, [one, two]) as top:
         result = audit_new_filesystem(top, "ext4", one, two)
         assert count_freed_bytes(one) == count_freed_bytes(two) == result.claimed_bytes
@@ -43,7 +43,7 @@ def test_mirror() -> None:
     assert result.reached_bytes == 2 * (result.claimed_bytes or 0)
 
 
-def test_mirror_with_a_leg_that_takes_no_discards() -> None:
+def test_md_mirror_is_partial_when_a_leg_accepts_no_discards() -> None:
     other = sysfs.disk("opw-virtio-nodisc")
     with full_loop() as one, stacked.create_md(1, [one, other]) as top:
         result = audit_new_filesystem(top, "ext4", one)
@@ -54,7 +54,7 @@ def test_mirror_with_a_leg_that_takes_no_discards() -> None:
 
 
 @pytest.mark.parametrize("level", [0, 10])
-def test_striped(level: int) -> None:
+def test_striped_array_frees_the_claimed_bytes(level: int) -> None:
     with contextlib.ExitStack() as opened:
         loops = [opened.enter_context(full_loop(128 * MIB)) for _ in range(4)]
         top = opened.enter_context(stacked.create_md(level, loops))
@@ -82,7 +82,7 @@ def create_parity_array(
 
 
 @pytest.mark.parametrize(("level", "members"), [(5, 3), (5, 4), (6, 4)])
-def test_raid_with_parity(level: int, members: int) -> None:
+def test_parity_array_frees_whole_stripes_only(level: int, members: int) -> None:
     """Whole stripes including parity: thousands of 4 KiB discards that the kernel merges again."""
     with create_parity_array(level, members) as (top, loops):
         result = audit_new_filesystem(top, "ext4", *loops)
@@ -102,7 +102,7 @@ def test_raid_with_parity(level: int, members: int) -> None:
 
 
 @pytest.mark.parametrize(("level", "longest"), [(4, 2048), (4, 8192), (5, 16384)])
-def test_stripes_are_cut_where_a_disk_has_granules(level: int, longest: int) -> None:
+def test_stripes_are_split_at_the_disks_granules(level: int, longest: int) -> None:
     """The disk's 1 MiB granules start 128 KiB after the 1 MiB stripes, so the kernel splits long discards
     inside stripes."""
     with (
@@ -131,7 +131,7 @@ def test_stripes_are_cut_where_a_disk_has_granules(level: int, longest: int) -> 
 
 
 @pytest.mark.parametrize("turn", range(4))
-def test_a_mirror_between_devices_of_device_mapper(turn: int) -> None:
+def test_md_mirror_between_dm_devices_is_explained(turn: int) -> None:
     """Device mapper stores data in front of its bios in memory, where data may precede md's bios too."""
     with contextlib.ExitStack() as opened:
         one, two = (opened.enter_context(full_loop(128 * MIB)) for _ in range(2))
@@ -151,7 +151,7 @@ def test_a_mirror_between_devices_of_device_mapper(turn: int) -> None:
     assert find_leaf_row(result, one).bytes_ok == (find_leaf_row(result, member.name).bytes_ok or 0)
 
 
-def test_raid_5_that_must_not_discard() -> None:
+def test_raid_5_sends_no_discards_when_unsafe() -> None:
     with create_parity_array(5, 3, safely=False) as (top, loops):
         result = audit_new_filesystem(top, "ext4", *loops)
         assert sum(count_freed_bytes(loop) for loop in loops) == 0
@@ -162,7 +162,7 @@ def test_raid_5_that_must_not_discard() -> None:
 @pytest.mark.parametrize(
     ("level", "members", "failed"), [(1, 2, 1), (10, 4, 1), (5, 3, 1), (6, 4, 1), (6, 4, 2)]
 )
-def test_arrays_without_some_of_their_members(level: int, members: int, failed: int) -> None:
+def test_degraded_arrays_report_missing_members(level: int, members: int, failed: int) -> None:
     with create_parity_array(level, members) as (top, loops):
         for loop in loops[:failed]:
             run_command("mdadm", "--fail", f"/dev/{top}", f"/dev/{loop}")
@@ -183,7 +183,7 @@ def test_arrays_without_some_of_their_members(level: int, members: int, failed: 
         assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
 
 
-def test_a_mirror_with_a_bitmap() -> None:
+def test_md_mirror_with_a_bitmap_frees_the_claimed_bytes() -> None:
     """mdadm adds a bitmap to large arrays. With a bitmap, discards wait until a plug is flushed."""
     with full_loop() as one, full_loop() as two, stacked.create_md(1, [one, two], bitmap="internal") as top:
         result = audit_new_filesystem(top, "ext4", one, two)

@@ -46,7 +46,7 @@ def watch_trim(point: Path) -> Audit:
 
 
 @pytest.mark.parametrize("functions", [True, False], ids=["fexit", "sys_exit"])
-def test_each_call_counts_once(functions: bool) -> None:
+def test_each_fitrim_call_is_counted_once(functions: bool) -> None:
     """A prime number of FITRIM calls among other ioctls: the calls and the claimed bytes are exact."""
     with load_scsi_debug() as device, mount_filesystem(device.name, "ext4") as point:
         tracer = DiscardTracer([], following=ProgramOptions(functions=functions, claims=True))
@@ -71,7 +71,7 @@ def test_each_call_counts_once(functions: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "f2fs"])
-def test_claimed_beside_reached(kind: str) -> None:
+def test_claimed_bytes_are_shown_next_to_reached_bytes(kind: str) -> None:
     """Each filesystem on a SATA disk, trimmed by another process."""
     disk = sysfs.disk("opw-ahci")
     options = ("nodiscard",) if kind == "f2fs" else ()
@@ -86,7 +86,7 @@ def test_claimed_beside_reached(kind: str) -> None:
     assert "by python" in result.claim
 
 
-def test_a_claim_of_what_was_rejected() -> None:
+def test_failed_fitrim_call_has_no_claimed_bytes() -> None:
     """null_blk without discards: the call fails, and the watch reports the error."""
     with create_null_blk(NullBlk(size=384, memory_backed=1)) as disk, mount_filesystem(disk, "ext4") as point:
         mount = find_mount_at(point)

@@ -51,7 +51,7 @@ def count_commands(result: Audit, disk: str) -> int:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
-def test_nvme(kind: str) -> None:
+def test_nvme_commands_carry_every_range(kind: str) -> None:
     """Several ranges per command: xfs sends extents in batches, so the request's own sector is no guide."""
     disk = sysfs.disk("opw-nvme")
     before = sysfs.read_stat(disk)
@@ -115,7 +115,7 @@ READ_BACK = {
 
 
 @pytest.mark.parametrize("serial", READ_BACK)
-def test_reached_is_what_reads_as_zeros(serial: str) -> None:
+def test_reached_bytes_read_back_as_zeros_unless_the_host_drops_discards(serial: str) -> None:
     """The disk itself is the oracle: only reading back shows that a host drops every discard."""
     disk = sysfs.disk(serial)
     fill_disk(disk)
@@ -134,7 +134,7 @@ def test_reached_is_what_reads_as_zeros(serial: str) -> None:
 
 
 @pytest.mark.parametrize("serial", ["opw-virtio-blk", "opw-virtio-ignored"])
-def test_sentinels_tell_a_host_that_drops_discards(serial: str) -> None:
+def test_sentinels_detect_a_host_that_drops_discards(serial: str) -> None:
     with mount_filesystem(sysfs.disk(serial), "ext4") as point:
         result = audit_mount(find_mount_at(point), Asked(), prove=True)
     # The guest cannot see whether the image on the host is freed, whatever the disk reads back.
@@ -142,7 +142,7 @@ def test_sentinels_tell_a_host_that_drops_discards(serial: str) -> None:
     assert list(sum_reasons(result)) == ["host-may-drop"]
 
 
-def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
+def test_nvme_merges_pieces_that_a_lowered_limit_split() -> None:
     """Pieces of 1 MiB become ranges, several per command: no byte is lost or counted twice."""
     disk = sysfs.disk("opw-nvme")
     with lower_limit(disk, MIB):
@@ -163,7 +163,7 @@ def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
 
 @pytest.mark.parametrize("serial", list(VIRTUAL))
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_a_guest_cannot_see_what_its_host_does(serial: str, kind: str) -> None:
+def test_audit_in_a_guest_warns_that_the_host_may_drop_discards(serial: str, kind: str) -> None:
     """The trace is perfect whether the host frees or ignores: ACCEPTED, with the reason host-may-drop."""
     disk = sysfs.disk(serial)
     with mount_filesystem(disk, kind) as point:
@@ -174,7 +174,7 @@ def test_a_guest_cannot_see_what_its_host_does(serial: str, kind: str) -> None:
         assert count_commands(result, disk) == find_row(result, "disk").requests
 
 
-def test_a_virtual_disk_without_discards() -> None:
+def test_discards_are_not_sent_to_a_virtual_disk_without_support() -> None:
     disk = sysfs.disk("opw-virtio-nodisc")
     with mount_filesystem(disk, "ext4") as point:
         result = audit_point(point)
@@ -184,7 +184,7 @@ def test_a_virtual_disk_without_discards() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_sata(kind: str) -> None:
+def test_sata_discards_become_ata_commands(kind: str) -> None:
     disk = sysfs.disk("opw-ahci")
     with mount_filesystem(disk, kind) as point:
         result = audit_point(point)
@@ -215,7 +215,7 @@ def test_libata_counts_each_command_once() -> None:
     assert trace.misses == 0
 
 
-def test_usb_has_no_discards() -> None:
+def test_discards_are_not_sent_to_a_usb_disk() -> None:
     disk = sysfs.disk("opw-usb")
     with mount_filesystem(disk, "ext4") as point:
         result = audit_point(point)

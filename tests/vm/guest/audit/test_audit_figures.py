@@ -41,7 +41,7 @@ def _create_loops(opened: contextlib.ExitStack, count: int, size: int = 96 * MIB
     return [opened.enter_context(full_loop(size)) for _ in range(count)]
 
 
-def test_the_journal_of_raid_5_is_not_in_it() -> None:
+def test_raid_5_journal_device_is_not_counted() -> None:
     need_module("raid456")
     write_attribute(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y")
     with contextlib.ExitStack() as opened:
@@ -61,7 +61,7 @@ def test_the_journal_of_raid_5_is_not_in_it() -> None:
     assert list(sum_reasons(result)) == ["raid456-partial-stripe"]
 
 
-def test_a_mirror_that_rebuilds_itself() -> None:
+def test_rebuilding_md_mirror_is_never_proven() -> None:
     with contextlib.ExitStack() as opened:
         one, two, new = _create_loops(opened, 3)
         top = opened.enter_context(stacked.create_md(1, [one, two]))
@@ -79,7 +79,7 @@ def test_a_mirror_that_rebuilds_itself() -> None:
     assert result.verdict in (Verdict.ACCEPTED, Verdict.PARTIAL), result.rows
 
 
-def test_a_mirror_of_device_mapper_that_copies_itself() -> None:
+def test_resyncing_dm_mirror_is_never_proven() -> None:
     with contextlib.ExitStack() as opened:
         one, two, *records = _create_loops(opened, 4)
         pairs = " ".join(f"/dev/{record} /dev/{leg}" for record, leg in zip(records, (one, two), strict=True))
@@ -109,7 +109,7 @@ def mount_f2fs(first: str, second: str) -> Iterator[Path]:
             run_command("umount", str(point))
 
 
-def test_f2fs_on_two_devices() -> None:
+def test_f2fs_on_two_devices_frees_bytes_on_both() -> None:
     with contextlib.ExitStack() as opened:
         loops = _create_loops(opened, 2, 128 * MIB)
         point = opened.enter_context(mount_f2fs(loops[0], loops[1]))
@@ -123,7 +123,7 @@ def test_f2fs_on_two_devices() -> None:
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0), result.rows
 
 
-def test_f2fs_of_which_a_device_takes_no_discards() -> None:
+def test_f2fs_is_partial_when_a_device_accepts_no_discards() -> None:
     other = sysfs.disk("opw-virtio-nodisc")
     with full_loop(128 * MIB) as one, mount_f2fs(one, other) as point:
         os.sync()
@@ -135,7 +135,7 @@ def test_f2fs_of_which_a_device_takes_no_discards() -> None:
 
 
 @pytest.mark.parametrize(("block", "cluster"), [(1024, 16384), (4096, 65536)])
-def test_clusters_of_ext4(block: int, cluster: int) -> None:
+def test_ext4_cluster_prediction_equals_the_freed_bytes(block: int, cluster: int) -> None:
     """check and audit agree, and the backing file shrinks by the same amount."""
     with full_loop(192 * MIB) as loop:
         extra = ("-b", str(block), "-O", "bigalloc,^resize_inode", "-C", str(cluster))

@@ -59,7 +59,7 @@ def count_free_bytes(point: Path) -> int:
     return sum(free.total_bytes for free in extents.values())
 
 
-def test_free_extents_that_xfs_passes_over() -> None:
+def test_free_extents_skipped_by_xfs_are_reported() -> None:
     """Some kernels skip part of a group with over a hundred free extents; trimming by ranges skips none."""
     with full_loop(128 * MIB) as loop, mount_filesystem(loop, "xfs") as point:
         fragment_free_space(point, [1024 * (1 + number * 7 % 47) for number in range(600)], 3)
@@ -76,7 +76,7 @@ def test_free_extents_that_xfs_passes_over() -> None:
     assert free - gone == left
 
 
-def test_vfat() -> None:
+def test_vfat_prediction_is_unknown_and_the_audit_is_exact() -> None:
     """Clusters of vfat may straddle blocks of the backing file, so the result cannot be predicted."""
     need_tool("mkfs.vfat")
     with full_loop(128 * MIB) as loop:
@@ -92,7 +92,7 @@ def test_vfat() -> None:
 
 
 @pytest.mark.parametrize("option", [(), ("discard",)])
-def test_ntfs3(option: tuple[str, ...]) -> None:
+def test_ntfs3_is_trimmed_only_with_the_discard_option(option: tuple[str, ...]) -> None:
     need_module("ntfs3")
     with full_loop(128 * MIB) as loop:
         run_command(need_tool("mkfs.ntfs"), "-Q", "-F", f"/dev/{loop}")
@@ -109,7 +109,7 @@ def test_ntfs3(option: tuple[str, ...]) -> None:
         assert "ntfs3-wants-discard" in foretold.reason_codes & sum_reasons(result).keys()
 
 
-def test_ntfs_by_a_program() -> None:
+def test_ntfs_3g_discards_are_counted_from_its_own_process() -> None:
     """ntfs-3g sends the discards itself, from its own process."""
     with full_loop(128 * MIB) as loop:
         run_command(need_tool("mkfs.ntfs"), "-Q", "-F", f"/dev/{loop}")
@@ -121,7 +121,7 @@ def test_ntfs_by_a_program() -> None:
     assert result.unexplained_bytes == 0
 
 
-def test_a_realtime_device_of_xfs() -> None:
+def test_xfs_realtime_device_is_audited() -> None:
     with full_loop(384 * MIB) as data, full_loop(192 * MIB) as realtime:
         extra = ("-r", f"rtdev=/dev/{realtime}")
         run_command("mkfs.xfs", "--unsupported", "-q", "-f", "-K", *extra, f"/dev/{data}")

@@ -48,7 +48,7 @@ def check_and_audit(point: Path, *loops: str) -> tuple[CheckAnswer, Audit, int]:
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_bcache(cached: bool) -> None:
+def test_bcache_frees_bytes_on_its_backing_device(cached: bool) -> None:
     with (
         full_loop() as backing,
         full_loop(64 * MIB) as fast,
@@ -63,7 +63,7 @@ def test_bcache(cached: bool) -> None:
     assert result.verdict is Verdict.ACCEPTED
 
 
-def test_a_loop_device_on_a_loop_device() -> None:
+def test_nested_loop_devices_reach_no_bytes() -> None:
     """The upper loop device turns discards into writes of zeroes. If the lower device then frees blocks, the
     audit reports the bytes as loop-on-device and does not count them as reached. 6.12 fails the writes, so
     nothing is freed."""
@@ -81,7 +81,7 @@ def test_a_loop_device_on_a_loop_device() -> None:
         assert (result.verdict, list(sum_reasons(result))) == (Verdict.REJECTED, ["loop-no-punch"])
 
 
-def test_half_of_a_device_fails() -> None:
+def test_linear_target_is_partial_when_half_fails() -> None:
     """The second half's disk has gone. Discards there fail; a discard across the border fails as a whole
     although its first part was passed on."""
     with full_loop(96 * MIB) as one, full_loop(96 * MIB) as two:
@@ -104,7 +104,7 @@ def test_half_of_a_device_fails() -> None:
 
 
 @pytest.mark.parametrize("prove", [False, True])
-def test_two_halves_of_which_one_drops(prove: bool) -> None:
+def test_linear_target_is_never_proven_when_half_drops_discards(prove: bool) -> None:
     frees, drops = sysfs.disk("opw-virtio-blk"), sysfs.disk("opw-virtio-ignored")
     size = stacked.count_sectors(frees)
     table = f"0 {size} linear /dev/{frees} 0\n{size} {size} linear /dev/{drops} 0"
@@ -121,7 +121,7 @@ def test_two_halves_of_which_one_drops(prove: bool) -> None:
     }
 
 
-def test_a_device_that_fails_after_a_while() -> None:
+def test_flakey_target_that_starts_to_fail_reaches_no_bytes() -> None:
     with (
         full_loop() as below,
         stacked.create_flakey(below, up_s=3600, down_s=0) as top,
@@ -142,7 +142,7 @@ def test_a_device_that_fails_after_a_while() -> None:
     assert "target-fails" in sum_reasons(result) or not result.claimed_bytes
 
 
-def test_without_dmsetup(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thin_volume_is_audited_without_dmsetup(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without dmsetup, opwatch asks device mapper directly and gets the same answers."""
     with (
         full_loop(32 * MIB) as metadata,
@@ -198,7 +198,7 @@ def create_lio_target(file: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("mode", ["writesame_16", "unmap"])
-def test_a_target_on_a_file(mode: str) -> None:
+def test_lio_target_on_a_file_matches_the_freed_bytes(mode: str) -> None:
     """The target refuses commands longer than its reported limit: a command fails, and the kernel stops."""
     with trims.create_file(192 * MIB, Path("/dev/shm")) as file, create_lio_target(file) as disk:
         [folder] = (sysfs.SYS_BLOCK / disk / "device/scsi_disk").iterdir()
@@ -221,7 +221,7 @@ def test_a_target_on_a_file(mode: str) -> None:
         assert result.verdict in (Verdict.PROVEN_PARTWAY, Verdict.PARTIAL, Verdict.ACCEPTED), result.proofs
 
 
-def test_a_cache_that_stopped_passing_discards_down() -> None:
+def test_cache_that_stopped_passdown_sends_no_discards() -> None:
     """The origin only accepts discards shorter than a cache block. The cache's status shows this."""
     need_module("dm_cache_smq")
     with (
@@ -242,7 +242,7 @@ def test_a_cache_that_stopped_passing_discards_down() -> None:
     assert (list(sum_reasons(result)), result.unexplained_bytes) == (["cache-no-passdown"], 0)
 
 
-def test_a_member_of_raid_5_that_fails_in_part() -> None:
+def test_raid_5_is_partial_when_a_member_fails_in_part() -> None:
     """6.1 disables discards for the whole member, 6.12 fails those of the bad part. Others get theirs."""
     need_module("raid456")
     write_attribute(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y")

@@ -39,7 +39,7 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("granularity", "alignment"), [(1, 0), (8, 0), (2048, 0), (2048, 256)], ids=["1", "8", "2048", "2048+256"]
 )
-def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) -> None:
+def test_reached_bytes_equal_the_unmapped_blocks(granularity: int, alignment: int) -> None:
     """Granules of 512 B to 1 MiB, with and without an offset: exact by the device's own map."""
     with load_scsi_debug(unmap_granularity=granularity, unmap_alignment=alignment) as device:
         device.write_start()
@@ -61,7 +61,7 @@ def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) 
 
 
 @pytest.mark.parametrize("alignment", [0, 8, 256])
-def test_granules_begin_where_the_drive_says(alignment: int) -> None:
+def test_granules_start_at_the_reported_alignment(alignment: int) -> None:
     """ext4 splits its ranges at the borders of 8 MiB groups. Each border falls between two granules or costs
     a granule. For a whole disk, sysfs shows a different alignment than the kernel applies."""
     with load_scsi_debug(unmap_granularity=2048, unmap_alignment=alignment, lbpws=0) as device:
@@ -81,7 +81,7 @@ def test_granules_begin_where_the_drive_says(alignment: int) -> None:
 
 
 @pytest.mark.parametrize("longest", [2048, 4096, 10240])
-def test_a_discard_that_is_too_long_is_cut_at_a_granule_of_the_device(longest: int) -> None:
+def test_long_discards_are_split_at_the_disks_granules(longest: int) -> None:
     """The linear target starts at sector 8 of a disk with 1 MiB granules. The granule across the first split
     of each long range stays allocated; later splits fall on the disk's granule boundaries."""
     with load_scsi_debug(unmap_granularity=2048, unmap_max_blocks=longest, lbpws=0) as device:
@@ -100,7 +100,7 @@ def test_a_discard_that_is_too_long_is_cut_at_a_granule_of_the_device(longest: i
     assert result.unexplained_bytes == 0
 
 
-def test_a_misaligned_partition_loses_the_ends() -> None:
+def test_misaligned_partition_loses_partial_granules() -> None:
     """The disk has 1 MiB granules, and the partition starts at sector 63."""
     with load_scsi_debug(unmap_granularity=2048, lbpws=0) as device:
         run_command(
@@ -126,7 +126,7 @@ def test_a_misaligned_partition_loses_the_ends() -> None:
 @pytest.mark.parametrize(
     "commands", [{"lbpu": 1}, {"lbpu": 0, "lbpws": 1}, {"lbpu": 0, "lbpws": 0, "lbpws10": 1}]
 )
-def test_each_way_to_say_it(commands: dict[str, int]) -> None:
+def test_each_unmap_command_frees_the_reached_bytes(commands: dict[str, int]) -> None:
     """UNMAP, WRITE SAME (16) and WRITE SAME (10)."""
     opcode = 0x42 if commands["lbpu"] else 0x93 if commands["lbpws"] else 0x41
     with load_scsi_debug(**commands) as device:
@@ -140,7 +140,7 @@ def test_each_way_to_say_it(commands: dict[str, int]) -> None:
     assert opcodes == {opcode}
 
 
-def test_a_small_maximum_splits() -> None:
+def test_small_maximum_splits_discards_without_loss() -> None:
     with load_scsi_debug(unmap_max_blocks=2048) as device:
         device.write_start()
         with mount_filesystem(device.name, "ext4") as point:
@@ -155,7 +155,7 @@ def test_a_small_maximum_splits() -> None:
     assert splits > 0
 
 
-def test_a_disk_that_rejects_the_command() -> None:
+def test_disk_that_rejects_the_command_disables_discards() -> None:
     """One request fails, the kernel disables discards and drops the rest, which fstrim still claims."""
     with load_scsi_debug(lbpu=1, lbpws=0, dev_size_mb=384) as device:
         [mode] = (SYS_BLOCK / device.name / "device/scsi_disk").glob("*/provisioning_mode")
@@ -177,7 +177,7 @@ def test_a_disk_that_rejects_the_command() -> None:
     assert changed["max_bytes"] == 0
 
 
-def test_a_disk_that_is_not_thin() -> None:
+def test_discards_are_not_sent_to_a_fully_provisioned_disk() -> None:
     with load_scsi_debug(lbpu=0, lbpws=0) as device, mount_filesystem(device.name, "ext4") as point:
         result = audit_point(point)
     assert result.verdict is Verdict.NOT_SENT
@@ -185,7 +185,7 @@ def test_a_disk_that_is_not_thin() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_null_blk(kind: str) -> None:
+def test_null_blk_receives_the_reached_bytes(kind: str) -> None:
     with create_null_blk(NullBlk(size=384, memory_backed=1, discard=1)) as disk:
         with mount_filesystem(disk, kind) as point:
             before = sysfs.read_stat(disk)
@@ -194,7 +194,7 @@ def test_null_blk(kind: str) -> None:
         assert check_lossless(result) == result.reached_bytes == delta.discard_bytes
 
 
-def test_null_blk_without_discards() -> None:
+def test_discards_are_not_sent_to_null_blk_without_support() -> None:
     with create_null_blk(NullBlk(size=384, memory_backed=1)) as disk, mount_filesystem(disk, "ext4") as point:
         result = audit_point(point)
     assert result.verdict is Verdict.NOT_SENT
@@ -209,7 +209,7 @@ def audit_with_proof(point: Path) -> Audit:
 
 
 @pytest.mark.parametrize(("granularity", "lbprz"), [(1, 1), (8, 0), (2048, 0)], ids=["1", "8", "2048"])
-def test_sentinels_leave_the_map(granularity: int, lbprz: int) -> None:
+def test_sentinels_are_unmapped_by_the_trim(granularity: int, lbprz: int) -> None:
     """The sentinels are mapped before the trim and deallocated after it. If a device returns old data for
     deallocated blocks, reading alone would seem to contradict the trim."""
     with load_scsi_debug(unmap_granularity=granularity, lbprz=lbprz, dev_size_mb=128) as device:
@@ -230,7 +230,7 @@ def test_sentinels_leave_the_map(granularity: int, lbprz: int) -> None:
         assert granularity > 1
 
 
-def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_that_ignores_unmap_is_detected_by_its_map(monkeypatch: pytest.MonkeyPatch) -> None:
     """The device completes each UNMAP without an error but does nothing; only its own map reveals it."""
     ours = fitrim_process.trim_in_child
 
@@ -255,7 +255,7 @@ def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) ->
     assert "still in the map" in result.reasons[0].observed
 
 
-def test_a_map_that_loses_what_completed_is_proof() -> None:
+def test_trim_is_proven_when_the_map_loses_the_completed_bytes() -> None:
     """Proof without sentinels: all free space was mapped, and the map shrank by the completed bytes."""
     with load_scsi_debug() as device:
         device.write_start()

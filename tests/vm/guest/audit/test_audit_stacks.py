@@ -41,7 +41,7 @@ KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_linear(kind: str) -> None:
+def test_linear_target_frees_the_sent_bytes(kind: str) -> None:
     with full_loop() as loop, stacked.create_linear(loop) as top:
         result = audit_new_filesystem(top.name, kind, loop)
         sent = check_lossless(result)
@@ -51,14 +51,14 @@ def test_linear(kind: str) -> None:
     assert [line.layer for line in result.rows] == ["filesystem", "linear", "loop", "granules"]
 
 
-def test_crypt_with_discards() -> None:
+def test_crypt_with_discards_frees_the_claimed_bytes() -> None:
     with full_loop() as loop, stacked.create_crypt(loop, discards=True) as top:
         result = audit_new_filesystem(top.name, "ext4", loop)
         assert check_lossless(result) == result.reached_bytes == count_freed_bytes(loop)
     assert find_row(result, "crypt").bytes_ok == result.claimed_bytes
 
 
-def test_crypt_without_discards() -> None:
+def test_discards_are_not_sent_through_crypt_without_the_option() -> None:
     with full_loop() as loop, stacked.create_crypt(loop, discards=False) as top:
         result = audit_new_filesystem(top.name, "ext4", loop)
         assert count_freed_bytes(loop) == 0
@@ -68,7 +68,7 @@ def test_crypt_without_discards() -> None:
 
 
 @pytest.mark.parametrize("feature", ["", "no_discard_passdown"])
-def test_cache(feature: str) -> None:
+def test_cache_passes_discards_down_unless_disabled(feature: str) -> None:
     need_module("dm_cache_smq")
     with full_loop() as origin, full_loop(64 * MIB) as fast, full_loop(64 * MIB) as metadata:
         stacked.blank_start(metadata)
@@ -85,7 +85,7 @@ def test_cache(feature: str) -> None:
     assert result.verdict is (Verdict.NOT_SENT if feature else Verdict.ACCEPTED)
 
 
-def test_what_fails_because_its_table_says_so() -> None:
+def test_flakey_target_rejects_every_discard_in_its_down_interval() -> None:
     """A flakey target in its down interval fails every discard."""
     with (
         full_loop() as loop,
@@ -143,7 +143,7 @@ def audit_btrfs(point: Path, *loops: str) -> Audit:
     return result
 
 
-def test_btrfs_on_two_devices() -> None:
+def test_btrfs_trims_unallocated_space_only_once_per_mount() -> None:
     with full_loop() as one, full_loop() as two, mount_btrfs(one, two) as point:
         result = audit_btrfs(point, one, two)
         # btrfs trims unallocated space once per mount, and free space in its block groups each time.
@@ -153,7 +153,7 @@ def test_btrfs_on_two_devices() -> None:
     assert 0 < again.reached_bytes < result.reached_bytes
 
 
-def test_btrfs_passes_over_a_device_without_discards() -> None:
+def test_btrfs_skips_a_device_without_discards() -> None:
     other = sysfs.disk("opw-virtio-nodisc")
     with full_loop() as one, mount_btrfs(one, other) as point:
         result = audit_btrfs(point, one)
@@ -161,7 +161,7 @@ def test_btrfs_passes_over_a_device_without_discards() -> None:
     assert sum_reasons(result).keys() - {"btrfs-discards-again"} == {"btrfs-device-no-discards"}
 
 
-def test_a_seed_of_btrfs_is_only_read() -> None:
+def test_btrfs_seed_device_receives_no_discards() -> None:
     """Free space on the seed stays allocated: the seed is not a device of the mounted filesystem."""
     with full_loop() as seed, full_loop() as sprout:
         trims.run("mkfs.btrfs", "-q", "-f", "-K", "-d", "single", "-m", "single", f"/dev/{seed}")
@@ -177,7 +177,7 @@ def test_a_seed_of_btrfs_is_only_read() -> None:
     assert "btrfs-seed" in foretold.reason_codes & sum_reasons(result).keys()
 
 
-def test_f2fs_that_trims_when_it_is_told() -> None:
+def test_f2fs_with_nodiscard_is_trimmed_by_fitrim() -> None:
     with full_loop() as loop, mount_filesystem(loop, "f2fs", "nodiscard") as point:
         os.sync()
         trims.fill_holes(find_image(loop))
@@ -190,7 +190,7 @@ def test_f2fs_that_trims_when_it_is_told() -> None:
     assert again.claimed_bytes == 0
 
 
-def test_f2fs_that_trims_when_it_likes() -> None:
+def test_f2fs_with_discard_trims_later() -> None:
     with full_loop() as loop, mount_filesystem(loop, "f2fs", "discard") as point:
         victim = point / "victim"
         victim.write_bytes(os.urandom(32 * MIB))

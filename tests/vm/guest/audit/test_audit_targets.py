@@ -78,7 +78,7 @@ HELPER_TARGETS = {
 
 
 @pytest.mark.parametrize("target", HELPER_TARGETS)
-def test_one_disk(target: str) -> None:
+def test_target_on_a_single_disk_frees_the_claimed_bytes(target: str) -> None:
     arguments, module = HELPER_TARGETS[target]
     with full_loop() as disk, full_loop(64 * MIB) as helper:
         blank_start(helper)
@@ -88,7 +88,7 @@ def test_one_disk(target: str) -> None:
             assert check_freed_bytes(result, disk) == result.claimed_bytes
 
 
-def test_stripes() -> None:
+def test_striped_target_frees_the_claimed_bytes() -> None:
     with full_loop() as one, full_loop() as two:
         table = f"0 {2 * count_sectors(one)} striped 2 256 /dev/{one} 0 /dev/{two} 0"
         with create_mapped("striped", table, "dm_mod") as top:
@@ -96,7 +96,7 @@ def test_stripes() -> None:
             assert check_freed_bytes(result, one, two) == result.claimed_bytes
 
 
-def test_the_mirror_before_raid() -> None:
+def test_legacy_mirror_target_frees_bytes_on_both_legs() -> None:
     with full_loop() as one, full_loop() as two:
         table = f"0 {count_sectors(one)} mirror core 2 1024 nosync 2 /dev/{one} 0 /dev/{two} 0"
         with create_mapped("mirror", table, "dm_mirror") as top:
@@ -106,7 +106,7 @@ def test_the_mirror_before_raid() -> None:
 
 
 @pytest.mark.parametrize("discards", [False, True])
-def test_integrity(discards: bool) -> None:
+def test_integrity_frees_bytes_only_with_allow_discards(discards: bool) -> None:
     options = "2 internal_hash:crc32c allow_discards" if discards else "1 internal_hash:crc32c"
     with full_loop() as disk:
         table = f"integrity /dev/{disk} 0 4 D {options}"
@@ -125,7 +125,7 @@ def test_integrity(discards: bool) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 3])
-def test_integrity_whose_areas_begin_within_a_block(first: int) -> None:
+def test_integrity_areas_that_start_inside_a_block_are_predicted(first: int) -> None:
     """Integrity's limits do not show where its data starts; opwatch computes the offset from the table."""
     with (
         full_loop() as disk,
@@ -146,7 +146,7 @@ def test_integrity_whose_areas_begin_within_a_block(first: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["0", "2 queue_mode bio", "2 queue_mode mq"], ids=["default", "bio", "mq"])
-def test_multipath(mode: str) -> None:
+def test_multipath_frees_the_claimed_bytes(mode: str) -> None:
     """dm-multipath clones requests, and the bios of a clone pass no events. The disk's map is the oracle."""
     with load_scsi_debug(lbpws=0) as disk:
         disk.write_start()
@@ -175,7 +175,7 @@ def run_readers(disk: str, count: int) -> Iterator[None]:
             reader.wait()
 
 
-def test_a_path_that_is_busy_gives_copies_back() -> None:
+def test_clones_refused_by_a_busy_path_count_once() -> None:
     """One command at a time, with competing readers: a refused clone is cloned again."""
     with load_scsi_debug(lbpws=0, max_queue=1, delay=1) as disk:
         disk.write_start()
@@ -192,7 +192,7 @@ def test_a_path_that_is_busy_gives_copies_back() -> None:
         assert line.bytes_in == line.bytes_out == line.bytes_ok == gone
 
 
-def test_each_copied_request_counts_once() -> None:
+def test_each_cloned_request_counts_once() -> None:
     """Seven discards of 512 KiB by this process, on the device and on the path."""
     with load_scsi_debug(lbpws=0) as disk, create_multipath(disk.name) as top:
         devices = [Devices().resolve(name) for name in (top.name, disk.name)]
@@ -231,7 +231,7 @@ def create_dm_raid(kind: str, data: int, members: int) -> Iterator[tuple[str, li
 
 
 @pytest.mark.parametrize(("kind", "data", "members"), [("raid0", 2, 2), ("raid1", 1, 2), ("raid10", 2, 4)])
-def test_raids(kind: str, data: int, members: int) -> None:
+def test_dm_raid_frees_the_claimed_bytes_on_every_copy(kind: str, data: int, members: int) -> None:
     """Discards longer than 64 MiB: RAID 1 and 10 split there and resubmit the rest to themselves."""
     with create_dm_raid(kind, data, members) as (top, loops):
         result = audit_new_filesystem(top, "ext4", *loops)
@@ -244,7 +244,7 @@ def test_raids(kind: str, data: int, members: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "data", "members"), [("raid5_ls", 2, 3), ("raid6_zr", 3, 5)])
-def test_raids_with_parity(kind: str, data: int, members: int) -> None:
+def test_dm_raid_with_parity_frees_whole_stripes_only(kind: str, data: int, members: int) -> None:
     with create_dm_raid(kind, data, members) as (top, loops):
         result = audit_new_filesystem(top, "ext4", *loops)
         gone = [count_freed_bytes(loop) for loop in loops]
@@ -261,7 +261,7 @@ def test_raids_with_parity(kind: str, data: int, members: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_a_disk_in_memory_without_requests(kind: str) -> None:
+def test_brd_disk_reaches_the_sent_bytes(kind: str) -> None:
     need_module("brd", "rd_nr=1", "rd_size=262144")
     takes_discards = Path("/sys/block/ram0/queue/discard_max_bytes").read_text().strip() != "0"
     with mount_filesystem("ram0", kind) as point:
@@ -288,7 +288,7 @@ def _watch_fstrim(point: Path) -> tuple[str, int, int, set[str]]:
     return document["verdict"], document["reached_bytes"], document["unexplained_bytes"], causes
 
 
-def test_a_path_whose_limit_was_lowered() -> None:
+def test_audit_refuses_a_path_with_a_lowered_limit() -> None:
     """If the lowered limit is not propagated upwards, the first discard fails the path. check warns, audit
     refuses, and a watch of another process's trim reports the cause."""
     with (
@@ -314,7 +314,7 @@ def test_a_path_whose_limit_was_lowered() -> None:
 
 
 @pytest.mark.parametrize("target", ["writecache", "integrity"])
-def test_discards_that_are_cut_within_a_block(target: str) -> None:
+def test_discards_split_inside_a_block_are_rejected(target: str) -> None:
     """A discard over the disk's limit is split at the disk's granules, and these targets fail the pieces."""
     with (
         load_scsi_debug(unmap_granularity=8, unmap_max_blocks=128, lbpws=0) as disk,
@@ -347,7 +347,7 @@ def test_discards_that_are_cut_within_a_block(target: str) -> None:
     assert (sum_reasons(result)["block-cut"] or 0) > 16 * MIB
 
 
-def test_clusters_of_ext4() -> None:
+def test_ext4_clusters_free_the_claimed_bytes() -> None:
     """ext4's event counts clusters of sixteen blocks each."""
     with full_loop() as disk:
         options = ("-O", "bigalloc", "-C", "65536", "-E", "nodiscard,lazy_itable_init=0")
@@ -366,7 +366,7 @@ def _read_vdo_usage(label: str) -> int:
     return int(words[words.index("vdo") + 6]) * BLOCK
 
 
-def test_what_is_freed_is_free_in_vdo_alone() -> None:
+def test_vdo_keeps_the_freed_bytes_from_its_disk() -> None:
     deleted = 32 * MIB
     with (
         full_loop(512 * MIB) as disk,

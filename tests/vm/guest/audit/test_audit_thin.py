@@ -79,7 +79,7 @@ def sum_lost_bytes(result: Audit) -> int:
     return sum(lost_bytes or 0 for lost_bytes in sum_reasons(result).values())
 
 
-def test_what_is_mapped_is_passed_on() -> None:
+def test_thin_pool_passes_on_mapped_chunks_only() -> None:
     """Whole mapped chunks reach the disk; the ends of extents and chunks that were never written do not."""
     with mount_thin_volume() as one:
         result = audit_point(one.point)
@@ -92,7 +92,7 @@ def test_what_is_mapped_is_passed_on() -> None:
     assert result.claimed_bytes == result.reached_bytes + sum_lost_bytes(result)
 
 
-def test_what_was_mapped_backwards_is_joined_at_the_front() -> None:
+def test_discards_of_chunks_mapped_in_reverse_are_front_merged() -> None:
     """The pool's thread sends pieces in descending order: each ends where the previous piece starts."""
     with mount_thin_volume(write=MIB) as one:
         path = one.point / "backwards"
@@ -113,7 +113,7 @@ def test_what_was_mapped_backwards_is_joined_at_the_front() -> None:
     assert result.notes == ()
 
 
-def test_the_ends_of_extents_are_no_whole_chunks() -> None:
+def test_partial_chunks_at_extent_ends_are_lost() -> None:
     """The whole volume is mapped, so partial chunks are the only loss."""
     with (
         full_loop(32 * MIB) as metadata,
@@ -139,7 +139,7 @@ def test_the_ends_of_extents_are_no_whole_chunks() -> None:
     assert result.reached_bytes % CHUNK == 0
 
 
-def test_what_a_snapshot_shares_stays() -> None:
+def test_chunks_shared_with_a_snapshot_stay_allocated() -> None:
     with mount_thin_volume() as one:
         run_command("dmsetup", "suspend", "--noudevsync", one.volume.label)
         one.send_message("create_snap 1 0")
@@ -154,7 +154,7 @@ def test_what_a_snapshot_shares_stays() -> None:
     assert result.unexplained_bytes == 0
 
 
-def test_a_pool_that_keeps_discards_to_itself() -> None:
+def test_pool_without_passdown_sends_no_discards() -> None:
     with mount_thin_volume("1 no_discard_passdown") as one:
         result = audit_point(one.point)
         assert count_freed_bytes(one.data) == 0
@@ -164,7 +164,7 @@ def test_a_pool_that_keeps_discards_to_itself() -> None:
     assert result.unexplained_bytes == 0
 
 
-def test_a_pool_that_ignores_discards() -> None:
+def test_pool_that_ignores_discards_is_reported() -> None:
     with mount_thin_volume("1 ignore_discard") as one:
         result = audit_point(one.point)
         assert count_freed_bytes(one.data) == 0
@@ -172,7 +172,7 @@ def test_a_pool_that_ignores_discards() -> None:
     assert list(sum_reasons(result)) == ["thin-ignores-discard"]
 
 
-def test_a_read_only_pool_swallows_discards() -> None:
+def test_read_only_pool_drops_discards_until_the_next_mount() -> None:
     """ext4 considers the trim done, so the swallowed ranges stay allocated until the next mount."""
     with mount_thin_volume() as one:
         pool = one.pool_label
@@ -196,7 +196,7 @@ def test_a_read_only_pool_swallows_discards() -> None:
         assert third.claimed_bytes == third.reached_bytes + sum_lost_bytes(third)
 
 
-def test_a_pool_whose_metadata_failed_fails_discards() -> None:
+def test_pool_with_failed_metadata_rejects_discards() -> None:
     with (
         full_loop(32 * MIB) as disk,
         full_loop() as data,
@@ -224,7 +224,7 @@ def test_a_pool_whose_metadata_failed_fails_discards() -> None:
     assert (result.reached_bytes, result.unexplained_bytes) == (0, 0)
 
 
-def test_a_pool_without_room_takes_discards() -> None:
+def test_full_pool_accepts_discards() -> None:
     """A trim gives a full pool its space back. Another volume has taken the rest of the pool."""
     with mount_thin_volume("1 error_if_no_space", data_bytes=128 * MIB) as one:
         one.send_message("create_thin 1")
@@ -242,7 +242,7 @@ def test_a_pool_without_room_takes_discards() -> None:
 
 
 @pytest.mark.parametrize("kind", ["snapshot", "snapshot-origin"])
-def test_old_snapshots(kind: str) -> None:
+def test_dm_snapshot_drops_discards(kind: str) -> None:
     with full_loop(48 * MIB) as origin, full_loop(64 * MIB) as cow:
         table = f"0 {stacked.count_sectors(origin)} {kind} /dev/{origin}"
         table += f" /dev/{cow} N 8" if kind == "snapshot" else ""
@@ -258,7 +258,7 @@ def test_old_snapshots(kind: str) -> None:
     assert find_row(result, "filesystem").bytes_out == 0
 
 
-def test_a_snapshot_that_passes_discards_to_its_origin() -> None:
+def test_dm_snapshot_with_passdown_frees_bytes_on_its_origin() -> None:
     """With both features, the exception store is zeroed and the origin gets the discard."""
     with full_loop(48 * MIB) as origin, full_loop(64 * MIB) as cow:
         features = "2 discard_zeroes_cow discard_passdown_origin"

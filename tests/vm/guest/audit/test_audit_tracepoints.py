@@ -51,14 +51,14 @@ def _no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_filesystems_that_tell_their_extents_lose_nothing(kind: str) -> None:
+def test_ext4_and_xfs_audits_are_lossless_with_tracepoints_alone(kind: str) -> None:
     with full_loop() as loop, stacked.create_linear(loop) as top:
         result = audit_new_filesystem(top.name, kind, loop)
         assert check_lossless(result) == result.reached_bytes == count_freed_bytes(loop)
     assert {"discard_asked", "discard_submitted"} <= result.evidence.trace.absent
 
 
-def test_f2fs() -> None:
+def test_f2fs_reached_bytes_are_exact_with_tracepoints_alone() -> None:
     with full_loop() as loop, mount_filesystem(loop, "f2fs", "nodiscard") as point:
         os.sync()
         trims.fill_holes(find_image(loop))
@@ -72,7 +72,7 @@ def test_f2fs() -> None:
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
 
 
-def test_a_module_that_comes_when_types_were_read() -> None:
+def test_module_loaded_after_the_types_were_read_is_traced() -> None:
     need_module("xfs")
     run_command("modprobe", "-r", "xfs")
     assert not Path("/sys/module/xfs").exists()
@@ -81,7 +81,7 @@ def test_a_module_that_comes_when_types_were_read() -> None:
     assert done.stdout.splitlines() == ["ext4 True", "xfs True"], done.stderr
 
 
-def test_several_ranges_in_a_command() -> None:
+def test_each_range_of_an_nvme_command_is_counted() -> None:
     """The ranges are in the request's bios, which the tracepoint passes to the program."""
     disk = sysfs.disk("opw-nvme")
     with mount_filesystem(disk, "xfs") as point:
@@ -92,7 +92,7 @@ def test_several_ranges_in_a_command() -> None:
     assert find_row(result, "disk").requests == counted.discards
 
 
-def test_what_vanishes_is_missed_by_the_filesystem_that_told_it() -> None:
+def test_dropped_discards_are_found_by_the_filesystems_extents() -> None:
     with load_scsi_debug(lbpu=1, lbpws=0, dev_size_mb=384) as device:
         [mode] = (SYS_BLOCK / device.name / "device/scsi_disk").glob("*/provisioning_mode")
         with mount_filesystem(device.name, "ext4") as point:
@@ -104,7 +104,7 @@ def test_what_vanishes_is_missed_by_the_filesystem_that_told_it() -> None:
     assert sum_reasons(result) == {"scsi-disabled": sent}
 
 
-def test_btrfs_tells_nobody() -> None:
+def test_btrfs_output_is_unknown_with_a_reason() -> None:
     """Bytes that reached the disk are exact; for btrfs's output the audit gives a reason and no figure."""
     with full_loop() as loop:
         result = audit_new_filesystem(loop, "btrfs", loop)

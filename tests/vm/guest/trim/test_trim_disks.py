@@ -38,7 +38,7 @@ DISKS = {
 
 
 @pytest.mark.parametrize("serial", DISKS)
-def test_what_is_foretold_is_what_arrives(serial: str) -> None:
+def test_predicted_bytes_equal_the_bytes_that_arrive(serial: str) -> None:
     disk = sysfs.disk(serial)
     outlook, codes = DISKS[serial]
     with mount_with_files("ext4", disk) as point:
@@ -58,7 +58,7 @@ def test_what_is_foretold_is_what_arrives(serial: str) -> None:
             assert done.claimed_bytes == forecast.sent_bytes
 
 
-def test_drivers_tell_their_facts() -> None:
+def test_drivers_report_their_facts() -> None:
     facts = {
         serial: run_check("--dev", disk).find_facts(disk) for serial in DISKS if (disk := sysfs.disk(serial))
     }
@@ -76,7 +76,7 @@ def test_drivers_tell_their_facts() -> None:
 # --- scsi_debug, whose map shows the unmapped blocks
 
 
-def test_a_scsi_disk_that_is_fully_provisioned() -> None:
+def test_fully_provisioned_scsi_disk_is_predicted_to_refuse() -> None:
     with load_scsi_debug(lbpu=0, lbpws=0, lbpws10=0) as scsi, mount_with_files("ext4", scsi.name) as point:
         forecast = run_check(point)
         assert (forecast.status, forecast.outlook, forecast.reason_codes) == (32, "nothing", {"scsi-full"})
@@ -85,7 +85,7 @@ def test_a_scsi_disk_that_is_fully_provisioned() -> None:
 
 
 @pytest.mark.parametrize("mode", ["unmap", "writesame_16", "writesame_10"])
-def test_the_commands_of_a_scsi_disk(mode: str) -> None:
+def test_each_scsi_unmap_command_is_predicted(mode: str) -> None:
     knows = {"unmap": "lbpu", "writesame_16": "lbpws", "writesame_10": "lbpws10"}
     parameters = {name: int(knows[mode] == name) for name in knows.values()}
     with load_scsi_debug(**parameters) as scsi, mount_with_files("ext4", scsi.name) as point:
@@ -95,7 +95,7 @@ def test_the_commands_of_a_scsi_disk(mode: str) -> None:
         assert run_fstrim(point, scsi.name).arrived == (forecast.sent_bytes,)
 
 
-def test_whole_granules_are_what_a_disk_unmaps() -> None:
+def test_prediction_counts_whole_granules_only() -> None:
     """Granules of 1 MiB: the drive leaves the ends of each range allocated, and the prediction says so."""
     with load_scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
         scsi.write_start()
@@ -114,7 +114,7 @@ def test_whole_granules_are_what_a_disk_unmaps() -> None:
             assert (before - scsi.count_mapped_blocks()) * MIB == forecast.expected_bytes
 
 
-def test_a_misaligned_partition_loses_the_ends() -> None:
+def test_misaligned_partition_loses_partial_granules() -> None:
     with load_scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
         run_command("sfdisk", "-q", f"/dev/{scsi.name}", stdin="label: dos\nstart=63, size=120000, type=83\n")
         sysfs.wait_for("the partition", lambda: (Path("/sys/class/block") / f"{scsi.name}1").exists())
@@ -128,7 +128,7 @@ def test_a_misaligned_partition_loses_the_ends() -> None:
             assert (before - scsi.count_mapped_blocks()) * MIB == forecast.expected_bytes
 
 
-def test_a_rejected_discard_switches_them_off() -> None:
+def test_rejected_discard_disables_later_discards() -> None:
     """A forced command that the disk lacks: fstrim claims success, and the next check reports it."""
     # With a single block group the error would end the trim; with several, fstrim claims the others.
     with load_scsi_debug(lbpws=0, dev_size_mb=256) as scsi, mount_with_files("ext4", scsi.name) as point:

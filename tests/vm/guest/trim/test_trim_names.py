@@ -63,7 +63,7 @@ def create_luks(disk: str, *options: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("discards", [False, True])
-def test_luks(discards: bool) -> None:
+def test_luks_prediction_follows_allow_discards(discards: bool) -> None:
     options = ("--allow-discards",) if discards else ()
     with (
         create_null_blk(DISK) as disk,
@@ -99,7 +99,7 @@ def create_volume_group(disk: str) -> Iterator[tuple[str, ...]]:
         _run_command("vgremove", *config, "-ff", "-y", "opwvg")
 
 
-def test_lvm_linear() -> None:
+def test_lvm_linear_prediction_equals_the_arrived_bytes() -> None:
     with create_null_blk(DISK) as disk, create_volume_group(disk) as config:
         _run_command("lvcreate", *config, "-y", "-Wn", "-Zn", "-L", "128M", "-n", "home", "opwvg")
         top = _find_dm_name("opwvg-home")
@@ -110,7 +110,7 @@ def test_lvm_linear() -> None:
             assert run_fstrim(point, disk).arrived == (forecast.sent_bytes,)
 
 
-def test_lvm_thin() -> None:
+def test_lvm_thin_prediction_excludes_partial_chunks() -> None:
     need_module("dm_thin_pool")
     with create_null_blk(DISK) as disk, create_volume_group(disk) as config:
         _run_command(
@@ -132,7 +132,7 @@ def test_lvm_thin() -> None:
 
 
 @pytest.mark.parametrize("discards", [False, True])
-def test_integrity(discards: bool) -> None:
+def test_integrity_prediction_follows_allow_discards(discards: bool) -> None:
     need_module("dm_integrity")
     options = ("--allow-discards",) if discards else ()
     with create_null_blk(SMALL) as disk:
@@ -149,7 +149,7 @@ def test_integrity(discards: bool) -> None:
 
 
 @pytest.mark.parametrize("feature", ["", "no_discard_passdown"])
-def test_cache(feature: str) -> None:
+def test_cache_prediction_follows_discard_passdown(feature: str) -> None:
     need_module("dm_cache_smq")
     with create_null_blk(DISK) as origin, create_null_blk(SMALL) as fast, create_null_blk(SMALL) as metadata:
         _run_command("dd", "if=/dev/zero", f"of=/dev/{metadata}", "bs=1M", "count=1", "oflag=direct")

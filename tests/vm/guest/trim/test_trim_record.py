@@ -78,7 +78,9 @@ def scatter_changes(disk: str, seed: int, size: int, unit: int, step: int) -> No
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("granule", "unit", "step"), [(1, 512, 512), (8, 4096, 4096), (8, 4096, 512)])
-def test_the_map_is_that_of_scsi_debug(granule: int, unit: int, step: int, seed: int, tmp_path: Path) -> None:
+def test_recorded_map_equals_the_map_of_scsi_debug(
+    granule: int, unit: int, step: int, seed: int, tmp_path: Path
+) -> None:
     with load_scsi_debug(dev_size_mb=32, unmap_granularity=granule) as scsi:
         device = Devices().by_name(scsi.name)
         assert device
@@ -109,7 +111,7 @@ def test_the_map_is_that_of_scsi_debug(granule: int, unit: int, step: int, seed:
         assert (look.written_slack, look.discarded_slack) == (0, 0)
 
 
-def test_scsi_commands_from_outside(tmp_path: Path) -> None:
+def test_destructive_scsi_passthrough_command_clears_the_map(tmp_path: Path) -> None:
     need_tool("sg_inq")
     with load_scsi_debug(unmap_granularity=8) as scsi:
         node = f"/dev/{scsi.name}"
@@ -132,7 +134,7 @@ def test_scsi_commands_from_outside(tmp_path: Path) -> None:
         assert not list_known_extents(recording, SectorState.WRITTEN)
 
 
-def test_ata_commands_from_outside(tmp_path: Path) -> None:
+def test_harmless_ata_passthrough_command_keeps_the_map(tmp_path: Path) -> None:
     need_tool("sg_sat_identify")
     disk = sysfs.disk("opw-ahci")
 
@@ -156,7 +158,7 @@ NVME_COMMANDS = {
 
 
 @pytest.mark.parametrize("name", NVME_COMMANDS)
-def test_nvme_commands_from_outside(name: str, tmp_path: Path) -> None:
+def test_nvme_passthrough_command_clears_the_map_unless_harmless(name: str, tmp_path: Path) -> None:
     need_tool("nvme")
     disk = sysfs.disk("opw-nvme")
     argv, harmless = NVME_COMMANDS[name]
@@ -174,7 +176,7 @@ PRIMES = {"nvme": "opw-nvme", "virtio-blk": "opw-virtio-blk", "ahci": "opw-ahci"
 
 
 @pytest.mark.parametrize("driver", PRIMES)
-def test_every_kind_is_told_a_prime_number_of_times(driver: str) -> None:
+def test_tracer_reports_every_kind_of_change_exactly(driver: str) -> None:
     disk = sysfs.disk(PRIMES[driver])
     device = Devices().by_name(disk)
     assert device
@@ -232,7 +234,7 @@ def delete_every_other(point: Path) -> None:
         (point / f"n{number}").unlink()
 
 
-def test_several_ranges_in_a_command(tmp_path: Path) -> None:
+def test_each_range_of_an_nvme_command_is_recorded(tmp_path: Path) -> None:
     """XFS with online discard gives NVMe many ranges per command: each is recorded and reads zeros."""
     disk, path = sysfs.disk("opw-nvme"), tmp_path / "x"
     device = Devices().by_name(disk)
@@ -272,7 +274,7 @@ def test_several_ranges_in_a_command(tmp_path: Path) -> None:
     assert (data, zeros) == (0, trimmed.round_to_granules(4096).total_bytes // 4096)
 
 
-def test_what_has_no_requests_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_record_refuses_bio_based_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_command("modprobe", "zram")
     sysfs.wait_for("zram0", lambda: (sysfs.SYS_BLOCK / "zram0").exists())
     (sysfs.SYS_BLOCK / "zram0" / "disksize").write_text("16M")

@@ -18,14 +18,16 @@ TIERS = ()
 DEVICES = ("nvme-multipath", "nvme-4k")
 
 
-def test_several_paths_have_no_common_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_record_refuses_a_device_with_several_paths(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     head = sysfs.disk("opw-nvme-multipath")
     assert len(sysfs.list_paths(head)) == 2
     assert cli.main(["trim", "record", "--dev", head, "-o", str(tmp_path / "x")]) == 5
     assert "several paths" in capsys.readouterr().err
 
 
-def test_one_path_is_recorded_below_its_head(tmp_path: Path) -> None:
+def test_single_path_is_recorded_below_its_head(tmp_path: Path) -> None:
     head = sysfs.disk("opw-nvme-4k")
     [path] = sysfs.list_paths(head)
     assert path != head

@@ -28,7 +28,7 @@ def create_disks(*configs: NullBlk) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_a_disk_alone(kind: str) -> None:
+def test_prediction_for_a_plain_disk_equals_the_arrived_bytes(kind: str) -> None:
     size = NullBlk(size=320, memory_backed=1, discard=1) if kind == "xfs" else DISK
     with create_null_blk(size) as disk, mount_with_files(kind, disk) as point:
         forecast = run_check(point)
@@ -37,7 +37,7 @@ def test_a_disk_alone(kind: str) -> None:
 
 
 @pytest.mark.parametrize("discards", [False, True])
-def test_crypt(discards: bool) -> None:
+def test_crypt_prediction_follows_allow_discards(discards: bool) -> None:
     with (
         create_null_blk(DISK) as disk,
         stacked.create_crypt(disk, discards) as top,
@@ -54,7 +54,7 @@ def test_crypt(discards: bool) -> None:
             assert (done.refused, done.arrived) == (True, (0,))
 
 
-def test_linear_on_two_disks() -> None:
+def test_linear_prediction_equals_the_bytes_arriving_on_two_disks() -> None:
     with create_disks(DISK, DISK) as (one, two):
         half = stacked.count_sectors(one)
         table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
@@ -68,7 +68,7 @@ def test_linear_on_two_disks() -> None:
             assert sum(run_fstrim(point, one, two).arrived) == forecast.sent_bytes
 
 
-def test_linear_on_a_disk_without_discards_stops_them_all() -> None:
+def test_linear_passes_no_discards_when_a_disk_accepts_none() -> None:
     with create_disks(DISK, NO_DISCARD) as (one, two):
         half = stacked.count_sectors(one)
         table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
@@ -92,7 +92,7 @@ def create_thin_volume(options: str = "") -> Iterator[tuple[str, str, str]]:
         yield volume.name, pool, data
 
 
-def test_thin_passes_on_what_is_mapped() -> None:
+def test_thin_passes_on_mapped_chunks_only() -> None:
     with create_thin_volume() as (volume, pool, data), mount_with_files("ext4", volume) as point:
         forecast = run_check(point)
         facts = forecast.find_facts(pool)
@@ -106,7 +106,7 @@ def test_thin_passes_on_what_is_mapped() -> None:
         assert done.arrived[0] <= forecast.expected_bytes < done.claimed_bytes
 
 
-def test_thin_that_is_mapped_loses_the_ends_of_extents() -> None:
+def test_fully_mapped_thin_volume_loses_partial_chunks() -> None:
     with create_thin_volume() as (volume, _, data):
         run_command("dd", "if=/dev/zero", f"of=/dev/{volume}", "bs=1M", "oflag=direct", "count=96")
         with mount_with_files("ext4", volume) as point:
@@ -126,7 +126,7 @@ def test_thin_that_is_mapped_loses_the_ends_of_extents() -> None:
         ("ignore_discard", "thin-ignores-discard", True),
     ],
 )
-def test_thin_that_keeps_discards_to_itself(option: str, code: str, refused: bool) -> None:
+def test_thin_pool_without_passdown_passes_no_discards(option: str, code: str, refused: bool) -> None:
     with create_thin_volume(f"1 {option}") as (volume, _, data), mount_with_files("ext4", volume) as point:
         forecast = run_check(point)
         assert (forecast.status, forecast.outlook) == (32, "nothing")
@@ -137,7 +137,7 @@ def test_thin_that_keeps_discards_to_itself(option: str, code: str, refused: boo
         assert (done.claimed_bytes > 0) is not refused
 
 
-def test_thin_on_a_pool_that_became_read_only() -> None:
+def test_read_only_thin_pool_passes_no_discards() -> None:
     with create_thin_volume() as (volume, pool, data), mount_with_files("ext4", volume) as point:
         run_command("sync")
         label = Path(f"/sys/block/{pool}/dm/name").read_text().strip()
@@ -156,7 +156,7 @@ def test_thin_on_a_pool_that_became_read_only() -> None:
         run_command("dmsetup", "resume", "--noudevsync", label)
 
 
-def test_old_snapshots() -> None:
+def test_dm_snapshot_passes_no_discards() -> None:
     with create_disks(NullBlk(size=48, memory_backed=1, discard=1), DISK) as (origin, cow):
         table = f"0 {stacked.count_sectors(origin)} snapshot /dev/{origin} /dev/{cow} N 8"
         with stacked.create_mapped("snapshot", table) as top, mount_with_files("ext4", top.name) as point:
@@ -167,7 +167,7 @@ def test_old_snapshots() -> None:
 
 
 @pytest.mark.parametrize(("level", "members"), [(0, 2), (1, 2), (10, 4)])
-def test_md(level: int, members: int) -> None:
+def test_md_prediction_equals_the_arrived_bytes(level: int, members: int) -> None:
     with (
         create_disks(*[DISK] * members) as below,
         stacked.create_md(level, below) as array,
@@ -182,7 +182,7 @@ def test_md(level: int, members: int) -> None:
             assert done.arrived[0] == done.arrived[1]
 
 
-def test_a_mirror_with_one_leg_that_takes_none() -> None:
+def test_md_mirror_is_predicted_in_part_when_a_leg_accepts_no_discards() -> None:
     with (
         create_disks(DISK, NO_DISCARD) as (good, bad),
         stacked.create_md(1, [good, bad]) as array,
@@ -196,7 +196,7 @@ def test_a_mirror_with_one_leg_that_takes_none() -> None:
 
 
 @pytest.mark.parametrize("safely", [False, True])
-def test_raid5(safely: bool) -> None:
+def test_raid5_prediction_follows_the_safe_discard_parameter(safely: bool) -> None:
     need_module("raid456")
     write_attribute(
         Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y" if safely else "N"
@@ -218,7 +218,7 @@ def test_raid5(safely: bool) -> None:
         assert sum(done.arrived) * 2 == forecast.expected_bytes * 3
 
 
-def test_btrfs_on_two_disks_of_which_one_takes_none() -> None:
+def test_btrfs_is_predicted_in_part_when_a_disk_accepts_no_discards() -> None:
     big, none = NullBlk(size=256, memory_backed=1, discard=1), NullBlk(size=256, memory_backed=1)
     with (
         create_disks(big, none) as (good, bad),
@@ -233,7 +233,7 @@ def test_btrfs_on_two_disks_of_which_one_takes_none() -> None:
 
 
 @pytest.mark.parametrize("option", ["discard", "nodiscard"])
-def test_f2fs(option: str) -> None:
+def test_f2fs_prediction_depends_on_the_discard_option(option: str) -> None:
     with create_null_blk(DISK) as disk, mount_with_files("f2fs", disk, options=option) as point:
         forecast = run_check(point)
         assert (forecast.status, forecast.outlook) == (0, "reaches")

@@ -89,7 +89,7 @@ DISKS: dict[str, tuple[str | None, str | None]] = {
 
 
 @pytest.mark.parametrize("serial", DISKS)
-def test_what_each_driver_allows_to_say(serial: str) -> None:
+def test_stale_bytes_are_known_only_for_drivers_that_can_be_calibrated(serial: str) -> None:
     sentinel, by = DISKS[serial]
     with mount_with_files("ext4", sysfs.disk(serial)) as point:
         leave_stale_data(point)
@@ -104,7 +104,7 @@ def test_what_each_driver_allows_to_say(serial: str) -> None:
             assert measured["stale_bytes"] is None
 
 
-def test_nvme_says_how_it_reads() -> None:
+def test_nvme_is_calibrated_by_its_reported_read_behaviour() -> None:
     with mount_with_files("ext4", sysfs.disk("opw-nvme")) as point:
         leave_stale_data(point)
         truth = count_stale_bytes(point)
@@ -114,7 +114,7 @@ def test_nvme_says_how_it_reads() -> None:
 
 
 @pytest.mark.parametrize("discards", [True, False])
-def test_below_encryption(discards: bool) -> None:
+def test_stale_data_below_encryption_is_measured_only_with_discards(discards: bool) -> None:
     with (
         create_null_blk(DISK) as disk,
         stacked.create_crypt(disk, discards) as top,
@@ -133,7 +133,7 @@ def test_below_encryption(discards: bool) -> None:
             assert "not supported" in drive["calibration"]["words"][0]
 
 
-def test_on_two_disks() -> None:
+def test_only_the_disk_with_the_sentinel_is_judged() -> None:
     with create_null_blk(DISK) as one, create_null_blk(DISK) as two:
         half = stacked.count_sectors(one)
         table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
@@ -154,7 +154,7 @@ def test_on_two_disks() -> None:
             assert measured["stale_bytes"]["low"] <= truth
 
 
-def test_btrfs_on_two_disks() -> None:
+def test_btrfs_on_two_disks_needs_the_sentinel_option() -> None:
     with (
         create_null_blk(DISK) as one,
         create_null_blk(DISK) as two,
@@ -170,7 +170,7 @@ def test_btrfs_on_two_disks() -> None:
         assert measured["notes"]
 
 
-def test_a_thin_volume_is_read_itself() -> None:
+def test_thin_volume_is_measured_instead_of_its_disks() -> None:
     small = NullBlk(size=16, memory_backed=1, discard=1)
     with (
         create_null_blk(DISK) as data,
@@ -188,7 +188,7 @@ def test_a_thin_volume_is_read_itself() -> None:
 
 
 @pytest.mark.parametrize("granule", [1, 64])
-def test_scsi_debug_has_a_map(granule: int) -> None:
+def test_stale_bytes_agree_with_the_map_of_scsi_debug(granule: int) -> None:
     parameters = {"dev_size_mb": 128, "unmap_granularity": granule}
     with load_scsi_debug(**parameters) as scsi, mount_with_files("ext4", scsi.name) as point:
         leave_stale_data(point)
@@ -207,7 +207,7 @@ def test_scsi_debug_has_a_map(granule: int) -> None:
         assert granule > 1 or measured["stale_bytes"]["high"] >= truth
 
 
-def test_f2fs() -> None:
+def test_f2fs_with_nodiscard_is_calibrated_by_a_sentinel() -> None:
     with create_null_blk(DISK) as disk, mount_with_files("f2fs", disk, options="nodiscard") as point:
         leave_stale_data(point)
         truth = count_stale_bytes(point)
@@ -217,14 +217,14 @@ def test_f2fs() -> None:
         assert measured["stale_bytes"]["low"] <= truth <= measured["stale_bytes"]["high"]
 
 
-def test_f2fs_that_files_trims_for_later() -> None:
+def test_f2fs_with_discard_needs_a_remount() -> None:
     with create_null_blk(DISK) as disk, mount_with_files("f2fs", disk, options="discard") as point:
         leave_stale_data(point)
         measured = run_stale(point, status=5)
         assert "remount,nodiscard" in measured["drives"][0]["calibration"]["words"][0]
 
 
-def test_what_f2fs_calls_free_holds_nothing_of_it() -> None:
+def test_files_of_f2fs_survive_overwriting_its_free_extents() -> None:
     kept = os.urandom(3 * MIB)
     with create_null_blk(DISK) as disk:
         with mount_with_files("f2fs", disk) as point:

@@ -20,16 +20,16 @@ def run_opwatch(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_it_is_another_architecture() -> None:
+def test_guest_runs_on_aarch64() -> None:
     assert os.uname().machine == "aarch64"
     assert str(_native.__file__).endswith("aarch64-linux-gnu.so")
 
 
-def test_version() -> None:
+def test_version_option_prints_the_version() -> None:
     assert run_opwatch("--version").stdout == f"opwatch {opwatch.__version__}\n"
 
 
-def test_doctor_has_no_complaint_of_a_program() -> None:
+def test_doctor_reports_no_program_problem() -> None:
     """Programs for bios load without a disk. Programs for requests need a disk and are counted below."""
     checks = json.loads(run_opwatch("doctor", "--json").stdout)["checks"]
     probes = {check["name"]: check["state"] for check in checks if check["name"].startswith("probe")}
@@ -37,7 +37,7 @@ def test_doctor_has_no_complaint_of_a_program() -> None:
     assert (probes["probe bio_queue"], probes["probe bio_complete"]) == ("ok", "ok")
 
 
-def test_a_prime_count_is_exact() -> None:
+def test_request_counts_are_exact() -> None:
     with create_null_blk(NullBlk(size=64, memory_backed=1, discard=1, irqmode=Irq.TIMER)) as disk:
         node = f"/dev/{disk}"
 
@@ -56,7 +56,7 @@ def test_a_prime_count_is_exact() -> None:
     assert_explained("null_blk arm64", watched, between)
 
 
-def test_watching_a_disk_that_discards() -> None:
+def test_watch_of_a_disk_with_discards_runs() -> None:
     """The programs of --discards load too; a missing attachment point gives a message."""
     with create_null_blk(NullBlk(size=64, memory_backed=1, discard=1)) as disk:
         done = run_opwatch("--dev", disk, "--json", "0.3", "2", "--", "sleep", "0.1")

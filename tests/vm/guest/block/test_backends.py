@@ -69,7 +69,7 @@ def test_counts_and_bytes_are_equal(timed: dict[str, Watched]) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_nothing_is_unexplained(timed: dict[str, Watched], backend: str) -> None:
+def test_every_request_is_explained(timed: dict[str, Watched], backend: str) -> None:
     assert find_losses(timed[backend].trust) == []
     assert timed[backend].trust.in_flight == 0
 
@@ -98,7 +98,7 @@ def test_quantiles_agree(timed: dict[str, Watched], op: str, one: str, other: st
 
 
 @pytest.mark.parametrize("driver", DEVICES)
-def test_every_class_is_equal(all_three: BackendTracers, driver: str) -> None:
+def test_counts_of_every_class_are_equal(all_three: BackendTracers, driver: str) -> None:
     """Includes discards, flushes and flush sequences, on drivers that complete singly and in batches."""
     disk = sysfs.disk(f"opw-{driver}")
     watched = {
@@ -121,7 +121,7 @@ def test_every_class_is_equal(all_three: BackendTracers, driver: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_requests_that_end_twice_count_once(backend: str) -> None:
+def test_requests_that_complete_twice_are_counted_once(backend: str) -> None:
     """Requests cloned by device mapper, and requests of a flush sequence."""
     with create_null_blk(NullBlk(size=64, memory_backed=1, cache_size=1)) as below:
         assert sysfs.read_attribute(below, "queue/write_cache") == "write back"
@@ -139,7 +139,7 @@ def test_requests_that_end_twice_count_once(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_flushes_of_a_partition(backend: str) -> None:
+def test_flushes_of_a_partition_are_explained(backend: str) -> None:
     """Flushes name no sector of the partition, and count as its writes if the disk has a cache to flush."""
     disk = sysfs.disk("opw-virtio-blk")
     assert sysfs.read_attribute(disk, "queue/write_cache") == "write back"
@@ -164,7 +164,7 @@ def test_flushes_of_a_partition(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_done_to_zones(backend: str) -> None:
+def test_zone_operations_are_counted_as_other(backend: str) -> None:
     zoned = NullBlk(size=64, memory_backed=1, zoned=1)
     with create_null_blk(zoned) as disk:
         [watched] = observe_disks([disk], lambda: manage_zones(f"/dev/{disk}", 5), backend)
@@ -172,7 +172,7 @@ def test_what_is_done_to_zones(backend: str) -> None:
     assert_explained(f"null_blk zones by {backend}", watched, backend=backend)
 
 
-def test_the_command_says_once_what_lacks(slow: str) -> None:
+def test_command_reports_each_missing_feature_once(slow: str) -> None:
     done = run_opwatch("--backend", "bpftrace", "--dev", slow, "--json", "0.5", "2", timeout=600)
     assert done.returncode == 0, done.stderr
     documents = parse_lines(done.stdout)
@@ -184,16 +184,14 @@ def test_the_command_says_once_what_lacks(slow: str) -> None:
         assert all(done.stderr.count(sentence) == 1 for sentence in document["lacks"])
 
 
-def test_without_headers_bcc_names_the_package(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bcc_asks_for_kernel_headers_when_missing(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bcc, "RELEASE", "0.0")
     leaves, _ = choose_leaves(Devices(), [slow])
     with pytest.raises(Unsupported, match="headers of this kernel"):
         bcc.BccTracer(leaves)
 
 
-def test_what_bcc_cannot_compile_is_shown_in_the_compilers_words(
-    slow: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bcc_error_contains_the_compiler_output(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bcc, "build_source", lambda known: "#error no such kernel")
     leaves, _ = choose_leaves(Devices(), [slow])
     with pytest.raises(Unsupported, match="cannot compile") as refused:
@@ -201,7 +199,7 @@ def test_what_bcc_cannot_compile_is_shown_in_the_compilers_words(
     assert "error: no such kernel" in refused.value.log
 
 
-def test_what_bpftrace_cannot_know_is_said(all_three: BackendTracers) -> None:
+def test_bpftrace_reports_the_missing_queue_time(all_three: BackendTracers) -> None:
     misses = all_three.tracers["bpftrace"].read_misses()
     assert misses is not None and misses >= 0
     assert all_three.tracers["bpftrace"].lacks == [QUEUE]

@@ -31,7 +31,7 @@ PROGRAMS = (
 )
 
 
-def test_kernel_is_the_one_asked_for() -> None:
+def test_guest_runs_the_requested_kernel() -> None:
     assert os.uname().release.startswith(os.environ[IN_GUEST] + ".")
 
 
@@ -39,7 +39,7 @@ def test_kernel_has_btf() -> None:
     assert Path("/sys/kernel/btf/vmlinux").read_bytes()[:2] == b"\x9f\xeb"
 
 
-def test_block_events_are_there() -> None:
+def test_block_events_exist() -> None:
     events = {path.name for path in Path("/sys/kernel/tracing/events/block").iterdir()}
     assert {"block_rq_issue", "block_rq_complete", "block_rq_requeue"} <= events
 
@@ -50,7 +50,7 @@ def test_module_loads(module: str) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_program_is_at_hand(program: str) -> None:
+def test_program_is_installed(program: str) -> None:
     need_tool(program)
 
 
@@ -59,7 +59,7 @@ def test_bpf_program_runs() -> None:
     assert "ran 42" in run_command(need_tool("bpftrace"), "-e", program)
 
 
-def test_no_complaint_of_the_kernel() -> None:
+def test_kernel_log_has_no_critical_messages() -> None:
     log = subprocess.run(["dmesg", "--level=emerg,alert,crit"], capture_output=True, text=True)
     assert log.stdout == ""
 
@@ -71,7 +71,7 @@ def test_a_stock_kernel_runs_programs_while_pid_1_is_current() -> None:
     assert switches.is_skipping is False, switches
 
 
-def test_a_start_compiles_nothing_of_a_checkout() -> None:
+def test_start_uses_the_compiled_bytecode() -> None:
     """`make build` compiled all files. Guests write no bytecode; each start would compile a missing file."""
     argv = [sys.executable, "-v", "-m", "opwatch", "trim", "check", "/"]
     said = subprocess.run(argv, capture_output=True, text=True, check=False).stderr

@@ -37,7 +37,7 @@ DRIVERS = {
 
 @pytest.mark.parametrize("irqmode", Irq, ids=[mode.name.lower() for mode in Irq])
 @pytest.mark.parametrize("queues", [1, 4])
-def test_null_blk_at_full_speed(irqmode: Irq, queues: int) -> None:
+def test_null_blk_counts_are_exact_at_full_speed(irqmode: Irq, queues: int) -> None:
     """More than a million requests in total: 4 jobs of 43,003 requests in six configurations."""
     with create_null_blk(NullBlk(irqmode=irqmode, submit_queues=queues, completion_nsec=1000)) as disk:
         job = Fio("randrw", 43_003, jobs=4, iodepth=32)
@@ -52,7 +52,7 @@ def test_null_blk_at_full_speed(irqmode: Irq, queues: int) -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
-def test_merges_and_schedulers(scheduler: str) -> None:
+def test_merged_writes_are_explained_with_each_scheduler(scheduler: str) -> None:
     """Sequential writes merge under a scheduler; we count issued requests, not submitted ones."""
     with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=1)) as disk:
         write_attribute(sysfs.SYS_BLOCK / disk / "queue/scheduler", scheduler)
@@ -61,13 +61,13 @@ def test_merges_and_schedulers(scheduler: str) -> None:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_reads_and_writes(driver: str) -> None:
+def test_reads_and_writes_of_every_driver_are_explained(driver: str) -> None:
     disk = sysfs.disk(DRIVERS[driver])
     run_and_check(driver, disk, Fio("randrw", 2003, jobs=2, iodepth=16))
 
 
 @pytest.mark.parametrize("driver", ["nvme", "virtio-blk", "virtio-scsi", "ahci"])
-def test_flush_sequences(driver: str) -> None:
+def test_synchronous_writes_of_every_driver_count_once(driver: str) -> None:
     """An O_DSYNC write counts once, with or without FUA, whatever requests the kernel makes of it."""
     disk = sysfs.disk(DRIVERS[driver])
 
@@ -81,7 +81,7 @@ def test_flush_sequences(driver: str) -> None:
 
 
 @pytest.mark.parametrize("driver", ["nvme", "virtio-blk", "virtio-scsi", "ahci"])
-def test_discards_of_every_driver(driver: str) -> None:
+def test_discards_of_every_driver_are_explained(driver: str) -> None:
     disk = sysfs.disk(DRIVERS[driver])
 
     def run_workload() -> None:
@@ -103,7 +103,7 @@ def test_discard_larger_than_the_limit_is_split() -> None:
     assert_explained("null_blk split discard", watched)
 
 
-def test_discards_merge_into_one_of_many_ranges(tmp_path: Path) -> None:
+def test_nvme_discards_merge_into_a_command_with_many_ranges(tmp_path: Path) -> None:
     """XFS sends the discards of a commit in one plug, and NVMe merges them into a single command."""
     disk = sysfs.disk("opw-nvme")
     run_command("mkfs.xfs", "-q", "-f", f"/dev/{disk}")
@@ -130,12 +130,12 @@ def test_discards_merge_into_one_of_many_ranges(tmp_path: Path) -> None:
     assert_explained("nvme multi-range discard", watched)
 
 
-def test_loop() -> None:
+def test_loop_requests_are_explained() -> None:
     with create_loop(256 << 20) as disk:
         run_and_check("loop", disk, Fio("randrw", 10_007, jobs=2))
 
 
-def test_queue_time_of_every_request() -> None:
+def test_queue_time_is_known_for_every_request() -> None:
     with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
         write_attribute(sysfs.SYS_BLOCK / disk / "queue/scheduler", "mq-deadline")
         _, watched = run_and_check("null_blk queue", disk, Fio("randread", 5003), queue_time=True)
@@ -144,7 +144,7 @@ def test_queue_time_of_every_request() -> None:
     assert read.queue.histogram.total == read.issued
 
 
-def test_the_verifier_takes_typed_programs() -> None:
+def test_verifier_accepts_typed_programs() -> None:
     """If the verifier refuses typed programs, raw twins count the same, silently, at three times the cost."""
     with create_null_blk(NullBlk(submit_queues=2)) as disk:
         leaves, _ = choose_leaves(Devices(), [disk])
@@ -154,7 +154,7 @@ def test_the_verifier_takes_typed_programs() -> None:
     assert hooks == "tp_btf"
 
 
-def test_the_verifier_takes_every_program_and_its_twin() -> None:
+def test_verifier_accepts_every_program_and_its_raw_twin() -> None:
     """Includes the bio programs, which otherwise load only for disks without requests."""
     checks = json.loads(run_opwatch("doctor", "--json", timeout=300).stdout)["checks"]
     probes = {check["name"]: check for check in checks if check["name"].startswith("probe")}
@@ -163,12 +163,12 @@ def test_the_verifier_takes_every_program_and_its_twin() -> None:
     assert refused == {}
 
 
-def test_raw_twins_count_the_same() -> None:
+def test_raw_programs_count_the_same_requests() -> None:
     with create_null_blk(NullBlk(irqmode=Irq.SOFTIRQ, submit_queues=4)) as disk:
         run_and_check("null_blk raw_tp", disk, Fio("randrw", 20_011, jobs=2), raw_tp=True)
 
 
-def test_small_reads_of_a_4k_drive() -> None:
+def test_reads_of_a_4k_drive_are_explained() -> None:
     disk = sysfs.disk("opw-nvme-4k")
     [watched] = observe_disks([disk], lambda: reads(f"/dev/{disk}", 97))
     assert watched.count_by_op()["read"] == (97, 97 * 4096)

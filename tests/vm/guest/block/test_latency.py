@@ -78,7 +78,7 @@ def observe_backends(disks: list[str], job_on: str) -> dict[str, dict[str, Watch
 
 
 @pytest.mark.parametrize("delay_ns", [1_000_000, 10_000_000])
-def test_null_blk_timer(delay_ns: int) -> None:
+def test_percentiles_match_the_null_blk_timer(delay_ns: int) -> None:
     with create_null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=delay_ns)) as disk:
         watched = observe_backends([disk], disk)
     ours, witness = (watched[backend][disk].interval.ops["read"] for backend in BACKENDS)
@@ -86,7 +86,7 @@ def test_null_blk_timer(delay_ns: int) -> None:
     assert_latency_in_bounds(delay_ns, ours.latency, witness.latency)
 
 
-def test_dm_delay_is_seen_above_it_and_not_below() -> None:
+def test_dm_delay_shows_above_the_target_but_not_below() -> None:
     delay_ms = 20
     fast = NullBlk(size=96, memory_backed=1)
     with (

@@ -9,7 +9,7 @@ from tests.vm.requirements import need_feature
 DEVICES = ("nvme-multipath",)
 
 
-def test_one_head_with_two_paths() -> None:
+def test_head_has_two_hidden_paths() -> None:
     head = sysfs.disk("opw-nvme-multipath")
     assert len(sysfs.list_paths(head)) == 2
     assert all(sysfs.is_hidden(path) for path in sysfs.list_paths(head))
@@ -25,7 +25,7 @@ def test_paths_carry_the_requests() -> None:
     assert read == counts.read_bytes
 
 
-def test_head_counts_too() -> None:
+def test_head_counts_the_requests_too() -> None:
     head = sysfs.disk("opw-nvme-multipath")
     before = sysfs.read_stat(head)
     counts = run_fio(head, Fio("randread", 101))

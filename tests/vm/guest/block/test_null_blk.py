@@ -15,7 +15,7 @@ CPUS = 4
 
 @pytest.mark.parametrize("irqmode", Irq, ids=[mode.name.lower() for mode in Irq])
 @pytest.mark.parametrize("queues", [1, 4])
-def test_counts_agree(irqmode: Irq, queues: int) -> None:
+def test_fio_and_kernel_counts_agree(irqmode: Irq, queues: int) -> None:
     with create_null_blk(NullBlk(irqmode=irqmode, submit_queues=queues)) as disk:
         assert sysfs.count_hardware_queues(disk) == queues
         before = sysfs.read_stat(disk)
@@ -27,7 +27,7 @@ def test_counts_agree(irqmode: Irq, queues: int) -> None:
     assert (delta.read_bytes, delta.write_bytes) == (counts.read_bytes, counts.write_bytes)
 
 
-def test_timer_delays_by_what_was_asked() -> None:
+def test_timer_delays_each_request_by_the_given_time() -> None:
     slow = NullBlk(irqmode=Irq.TIMER, completion_nsec=5_000_000)
     with create_null_blk(slow) as disk:
         job = Fio("randread", 101, iodepth=1, engine="psync")

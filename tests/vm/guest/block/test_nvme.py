@@ -34,7 +34,7 @@ def test_ocp_page_carries_its_guid() -> None:
     assert page[-16:] == OCP_GUID
 
 
-def test_ocp_page_counts_what_is_written() -> None:
+def test_ocp_page_counts_the_written_bytes() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
     before = int.from_bytes(_read_log_page(disk, 0xC0, OCP_PAGE_BYTES)[:16], "little")
     counts = run_fio(disk, Fio("write", 10_007, block_bytes=4096))
@@ -50,19 +50,19 @@ def test_fdp_statistics_are_readable() -> None:
     assert media_bytes >= host_bytes > 0
 
 
-def test_page_with_4k_blocks() -> None:
+def test_logical_block_size_is_4096() -> None:
     disk = sysfs.disk("opw-nvme-4k")
     assert sysfs.read_number(disk, "queue/logical_block_size") == 4096
 
 
-def test_two_namespaces_on_one_controller() -> None:
+def test_controller_has_two_namespaces() -> None:
     # Newer kernels scan namespaces concurrently, so either may get the first name.
     disks = sysfs.find_disks("opw-nvme-two-ns")
     sizes = {sysfs.read_number(disk, "nsid"): sysfs.read_number(disk, "size") * 512 for disk in disks}
     assert (sizes, len(disks)) == ({1: 256 << 20, 2: 128 << 20}, 2)
 
 
-def test_discard_takes_many_ranges() -> None:
+def test_discard_of_many_ranges_is_counted() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
     assert sysfs.read_number(disk, "queue/discard_max_bytes") > 1 << 30
     (path,) = sysfs.list_paths(disk)
@@ -71,13 +71,13 @@ def test_discard_takes_many_ranges() -> None:
     assert (sysfs.read_stat(path) - before).discard_bytes == 16 << 20
 
 
-def test_nvme_cli_lists_them_all() -> None:
+def test_nvme_cli_lists_every_drive() -> None:
     listing = json.loads(run_command(need_tool("nvme"), "list", "--output-format=json"))
     serials = {entry["SerialNumber"] for entry in listing["Devices"]}
     assert serials == {"opw-nvme-ocp", "opw-nvme-4k", "opw-nvme-two-ns"}
 
 
-def test_hardware_queues_are_several() -> None:
+def test_path_device_has_two_hardware_queues() -> None:
     # A multipath node has no queues; the path device has them.
     (path,) = sysfs.list_paths(sysfs.disk("opw-nvme-4k"))
     assert sysfs.count_hardware_queues(path) == 2

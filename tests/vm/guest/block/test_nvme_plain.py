@@ -31,7 +31,7 @@ def test_counts_agree_with_fio() -> None:
     assert (delta.writes + delta.write_merges, delta.write_bytes) == (5003, 5003 * 4096)
 
 
-def test_flush_is_also_counted_as_a_write_of_nothing() -> None:
+def test_kernel_counts_a_flush_also_as_an_empty_write() -> None:
     # Linux kernel: an empty flush completes as the write that was submitted, with 0 bytes.
     disk = sysfs.disk("opw-nvme")
     run_fio(disk, Fio("write", 7))
@@ -42,7 +42,7 @@ def test_flush_is_also_counted_as_a_write_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("are_counted", [False, True])
-def test_commands_of_user_space_agree_with_what_the_kernel_counts_of_them(are_counted: bool) -> None:
+def test_passthrough_commands_are_explained_with_and_without_kernel_counts(are_counted: bool) -> None:
     # Linux kernel commit 110234da18ab ("block: enable passthrough command statistics") (in v6.13) counts
     # passthrough commands as reads and writes of the disk if switched on. 5.10 has no switch and always does.
     need_tool("nvme")

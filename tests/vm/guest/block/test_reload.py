@@ -81,7 +81,7 @@ def assert_exact(driver: str, summary: Document, lines: Sequence[Document]) -> N
 
 
 @pytest.mark.parametrize("is_announced", [False, True])
-def test_a_table_is_reloaded_under_load(is_announced: bool) -> None:
+def test_reloaded_table_under_load_loses_no_request(is_announced: bool) -> None:
     """`is_announced`: the table is loaded some time before its use, as LVM does."""
     with (
         create_null_blk(MEMORY) as first,
@@ -118,7 +118,7 @@ def test_a_table_is_reloaded_under_load(is_announced: bool) -> None:
     assert f"{first} no longer does I/O of {top.name}" in watcher.words
 
 
-def test_tables_are_reloaded_again_and_again_under_load() -> None:
+def test_repeatedly_reloaded_tables_lose_no_request() -> None:
     """Each time a disk appears, requests complete during its first reading."""
     with (
         create_null_blk(MEMORY) as first,
@@ -150,7 +150,7 @@ def has_appeared_and_left(lines: Sequence[Document], times: int) -> bool:
     return events.count("came") >= times and events.count("left") >= times
 
 
-def test_intervals_of_what_came_and_left_add_up() -> None:
+def test_intervals_add_up_to_the_summaries_when_disks_come_and_go() -> None:
     with (
         create_null_blk(MEMORY) as first,
         create_null_blk(MEMORY) as second,
@@ -185,7 +185,7 @@ def wait_for_members(lines: list[Document], disk: str) -> None:
     sysfs.wait_for(f"{disk} alone", is_alone)
 
 
-def test_a_path_goes_and_comes_again() -> None:
+def test_multipath_path_is_watched_again_after_its_return() -> None:
     head = sysfs.disk("opw-nvme-multipath")
     for policy in Path("/sys/class/nvme-subsystem").glob("*/iopolicy"):
         write_attribute(policy, "round-robin")
@@ -236,7 +236,7 @@ def poll_stats(disk: str) -> Iterator[list[tuple[int, sysfs.DiskStat]]]:
         stats.append((time.monotonic_ns(), sysfs.read_stat(disk)))
 
 
-def test_a_member_is_replaced() -> None:
+def test_replaced_raid_member_is_counted_exactly() -> None:
     """A mirror loses a member and gets a new one, to which md copies everything."""
     with contextlib.ExitStack() as stack:
         below = [stack.enter_context(create_null_blk(MEMORY)) for _ in range(3)]
@@ -273,7 +273,7 @@ def test_a_member_is_replaced() -> None:
     assert least.write_bytes <= written <= most.write_bytes
 
 
-def test_a_loop_device_that_goes_ends_nothing() -> None:
+def test_watch_continues_when_a_loop_device_disappears() -> None:
     """Without --dev, new disks are watched as they appear, and a leaving disk does not affect the others."""
     with create_null_blk(MEMORY) as other, start_watch("0.2") as watcher:
         with stacked.create_loop(64 << 20) as name:
@@ -290,7 +290,7 @@ def test_a_loop_device_that_goes_ends_nothing() -> None:
     assert_exact("loop that goes", summaries[name], watcher.lines)
 
 
-def test_more_disks_than_one_tracer_takes() -> None:
+def test_watch_of_more_disks_than_a_tracer_holds_is_exact() -> None:
     small = NullBlk(size=16, submit_queues=1, hw_queue_depth=16)
     with contextlib.ExitStack() as stack:
         disks = [stack.enter_context(create_null_blk(small)) for _ in range(DISKS)]

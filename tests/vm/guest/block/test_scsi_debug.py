@@ -41,7 +41,7 @@ def test_short_transfer_completes_in_parts() -> None:
         assert events.count_events()["block_rq_complete"] > delta.reads
 
 
-def test_medium_error_fails_the_reads_that_touch_it() -> None:
+def test_medium_error_fails_the_reads_of_bad_sectors() -> None:
     first = BAD_SECTORS.start * 512 // 4096 * 4096
     job = Fio("read", 5, iodepth=1, extra=(f"--offset={first}",), goes_on=True)
     with load_scsi_debug() as scsi, scsi.inject_faults(Opts.MEDIUM_ERROR):

@@ -41,7 +41,7 @@ def read_counters(disk: str) -> dict[str, Any]:
     return document
 
 
-def test_pages_are_those_of_nvme_cli(disk: str) -> None:
+def test_pages_equal_those_of_nvme_cli(disk: str) -> None:
     transport = KernelTransport(Path("/dev") / disk)
     for lid, length in PAGES.items():
         argv = [
@@ -62,7 +62,7 @@ def test_pages_are_those_of_nvme_cli(disk: str) -> None:
     transport.close()
 
 
-def test_numbers_are_those_of_nvme_cli(disk: str) -> None:
+def test_counters_equal_those_of_nvme_cli(disk: str) -> None:
     document = read_counters(disk)
     smart = run_nvme("smart-log", f"/dev/{disk}")
     assert document["host_written"]["bytes"] == int(smart["data_units_written"]) * 512_000
@@ -81,14 +81,14 @@ def test_numbers_are_those_of_nvme_cli(disk: str) -> None:
     assert document["failures"] == []
 
 
-def test_what_the_drive_refuses_is_its_status_not_an_errno(disk: str) -> None:
+def test_refused_command_reports_the_nvme_status(disk: str) -> None:
     transport = KernelTransport(Path("/dev") / disk)
     with pytest.raises(OpwatchError, match="refused it with status"):
         transport.get_log(0xE5, 512)
     transport.close()
 
 
-def test_a_page_off_the_list_never_reaches_the_drive(disk: str) -> None:
+def test_page_outside_the_allow_list_never_reaches_the_drive(disk: str) -> None:
     fd = os.open(f"/dev/{disk}", os.O_RDONLY)
     for lid in (0x01, 0x03, 0x07, 0x0D, 0x70):
         with pytest.raises(PermissionError):
@@ -96,7 +96,7 @@ def test_a_page_off_the_list_never_reaches_the_drive(disk: str) -> None:
     os.close(fd)
 
 
-def test_without_privilege_it_says_so_and_gives_what_sysfs_has(disk: str) -> None:
+def test_unprivileged_user_gets_sysfs_counters_and_a_reason(disk: str) -> None:
     require_nobody("vm")
     argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "opwatch"]
     done = subprocess.run(

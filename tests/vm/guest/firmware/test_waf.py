@@ -57,7 +57,7 @@ def build_discard_script(disk: str) -> str:
     return f"blkdiscard -f -o 1048576 -l 8388608 /dev/{disk}"
 
 
-def test_it_equals_the_placement_statistics_around_writes_and_a_discard() -> None:
+def test_waf_equals_the_fdp_statistics_around_writes_and_a_discard() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
     result = measure_placement(
         disk,
@@ -73,7 +73,7 @@ def test_it_equals_the_placement_statistics_around_writes_and_a_discard() -> Non
     assert outcome["failures"] == []
 
 
-def test_a_busy_admin_queue_changes_nothing() -> None:
+def test_busy_admin_queue_does_not_change_the_result() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
     busy = f"while :; do {need_tool('nvme')} id-ctrl /dev/{disk} > /dev/null; done"
     others = [subprocess.Popen(["sh", "-c", busy]) for _ in range(4)]
@@ -88,7 +88,7 @@ def test_a_busy_admin_queue_changes_nothing() -> None:
     assert result.printed["failures"] == []
 
 
-def test_all_namespaces_of_a_drive_write_to_its_nand() -> None:
+def test_waf_counts_all_namespaces_of_the_drive() -> None:
     first, second = sysfs.find_disks("opw-nvme-ocp-two-ns")
     script = (
         f"{build_write_script(first, 10_007)}; {build_write_script(second, 2_003)}; "
@@ -103,7 +103,7 @@ def test_all_namespaces_of_a_drive_write_to_its_nand() -> None:
     assert outcome["host"]["agrees"] is not False
 
 
-def test_without_privilege_there_is_the_kernels_side() -> None:
+def test_unprivileged_user_gets_the_kernels_host_bytes() -> None:
     require_nobody("vm")
     disk = sysfs.disk("opw-nvme-ocp")
     argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "opwatch"]

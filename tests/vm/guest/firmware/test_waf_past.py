@@ -20,7 +20,7 @@ def build_passthrough_script(disk: str) -> str:
 
 
 @pytest.mark.parametrize("pause", ["", "sleep 1; "], ids=["in one go", "looked at meanwhile"])
-def test_what_passes_the_kernel_by_is_the_drives_and_is_explained(pause: str) -> None:
+def test_passthrough_bytes_are_counted_by_the_drive_and_explained(pause: str) -> None:
     """On a busy machine, opwatch polls the drive among the writes and before the passthrough commands; the
     pause forces this on any machine. Earlier page contents are then certain only because their age is known.
     tests/unit/waf/test_measure.py covers the case without an age."""

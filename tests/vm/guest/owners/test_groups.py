@@ -59,7 +59,7 @@ def read_device_number(disk: str) -> str:
 
 @pytest.mark.parametrize("hooks", HOOKS)
 @pytest.mark.parametrize("kind", ["null_blk", "nvme", "virtio-blk", "loop", ENCRYPTED])
-def test_groups_have_what_the_kernel_accounts_to_them(kind: str, hooks: str) -> None:
+def test_group_bytes_equal_the_kernels_io_stat(kind: str, hooks: str) -> None:
     need_tool("blkdiscard")
     with provide_disk(kind) as (disk, node), create_groups(("direct", "buffered", "mixed")) as made:
         direct, buffered, mixed = made
@@ -124,7 +124,7 @@ def build_buffered_write(node: str) -> list[str]:
     ]
 
 
-def test_files_of_three_groups_on_a_filesystem_with_a_journal(tmp_path: Path) -> None:
+def test_file_writes_on_a_journaling_filesystem_equal_io_stat(tmp_path: Path) -> None:
     sizes = dict(zip(("first", "second", "third"), (307, 401, 509), strict=True))
     disk_of_memory = NullBlk(size=256, memory_backed=1, irqmode=Irq.SOFTIRQ)
     with create_null_blk(disk_of_memory) as disk, create_groups(tuple(sizes)) as made:
@@ -158,7 +158,7 @@ def start_file_write(group: Group, path: Path, sizes: dict[str, int]) -> subproc
     )
 
 
-def test_a_device_without_requests() -> None:
+def test_bio_based_device_counts_bios_per_group() -> None:
     """zram takes bios: each completes once and is counted for its group."""
     with (
         create_zram(64 << 20) as disk,
@@ -176,7 +176,7 @@ def test_a_device_without_requests() -> None:
     }
 
 
-def test_groups_that_come_and_go() -> None:
+def test_removed_groups_keep_their_requests() -> None:
     """A removed group keeps its requests, under its name or at least its number."""
     numbers = []
     with (
@@ -196,7 +196,7 @@ def test_groups_that_come_and_go() -> None:
     assert all(name in (None, f"/opw-short-{serial}") for serial, name in enumerate(names)), names
 
 
-def test_a_recording_has_the_same_owners(tmp_path: Path) -> None:
+def test_replay_has_the_same_owners(tmp_path: Path) -> None:
     kept = tmp_path / "run.opw"
     with create_null_blk(NullBlk(irqmode=Irq.SOFTIRQ)) as disk, create_groups(("kept",)) as [group]:
         argv = ("--json", "--dev", disk, "--waf", "0", "--by", "cgroup", "-o", str(kept), "0.2", "--")

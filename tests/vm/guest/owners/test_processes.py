@@ -31,7 +31,7 @@ def build_write_command(disk: str, count: int, *how: str) -> list[str]:
 
 
 @pytest.mark.parametrize("hooks", HOOKS)
-def test_each_process_has_what_it_asked_for(hooks: str) -> None:
+def test_each_process_owns_exactly_its_requests(hooks: str) -> None:
     with (
         create_null_blk(IN_MEMORY) as disk,
         start_watch("--dev", disk, "--waf", "0", "--by", "process", "--hooks", hooks, "0.2") as watcher,
@@ -53,7 +53,7 @@ def test_each_process_has_what_it_asked_for(hooks: str) -> None:
 
 
 @pytest.mark.parametrize("hooks", HOOKS)
-def test_what_the_kernel_writes_back_is_called_so(hooks: str) -> None:
+def test_write_back_is_attributed_to_the_flush_work(hooks: str) -> None:
     with (
         create_null_blk(IN_MEMORY) as disk,
         hasten_write_back(),
@@ -77,7 +77,7 @@ def trigger_write_back(disk: str, pages: int) -> None:
         wait_for("write-back", lambda: (sysfs.read_stat(disk) - before).write_bytes == pages * PAGE)
 
 
-def test_a_work_is_one_owner_whatever_its_worker_did_before() -> None:
+def test_write_back_has_a_single_owner_across_workers() -> None:
     """A worker writes its current work's name over the previous, maybe longer, name ("events_unbound")."""
     with (
         create_null_blk(IN_MEMORY) as disk,
@@ -92,7 +92,7 @@ def test_a_work_is_one_owner_whatever_its_worker_did_before() -> None:
     assert [(one["kind"], one["ops"]["write"]["bytes"]) for one in written] == [("write-back", pages * PAGE)]
 
 
-def test_of_a_device_without_requests_nobody_is_known() -> None:
+def test_bio_based_device_has_no_process_owner() -> None:
     with (
         create_zram(64 << 20) as disk,
         start_watch("--dev", disk, "--waf", "0", "--by", "process", "0.2") as watcher,
@@ -124,7 +124,7 @@ def test_top_shows_the_largest_first() -> None:
     assert sum(float(row[3]) for row in rows) == pytest.approx(float(whole[3]), rel=0.02)
 
 
-def test_json_of_top_is_that_of_a_watch() -> None:
+def test_top_json_has_the_format_of_a_watch() -> None:
     with create_null_blk(IN_MEMORY) as disk:
         text = run_command(sys.executable, "-m", "opwatch", "top", "--json", "--dev", disk, "0.5", "2")
     lines = [json.loads(line) for line in text.splitlines()]

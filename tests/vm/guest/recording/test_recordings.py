@@ -44,7 +44,7 @@ def make_disk_config() -> NullBlk:
 
 
 @pytest.mark.parametrize("form", ["--json", "--plain"])
-def test_a_replay_is_what_was_shown(tmp_path: Path, form: str) -> None:
+def test_replay_equals_the_live_output(tmp_path: Path, form: str) -> None:
     path, jobs = tmp_path / "run.opw", tmp_path / "job.fio"
     with create_null_blk(make_disk_config()) as disk:
         jobs.write_text(JOBS.replace("[global]", f"[global]\nfilename=/dev/{disk}"))
@@ -55,7 +55,7 @@ def test_a_replay_is_what_was_shown(tmp_path: Path, form: str) -> None:
     assert (again.returncode, again.stdout) == (0, live.stdout), again.stderr
 
 
-def test_what_fio_counts_is_in_the_recording(tmp_path: Path) -> None:
+def test_recording_contains_the_requests_counted_by_fio(tmp_path: Path) -> None:
     """A prime number of requests in fio's count and ours, and fio's jobs as phases."""
     path, jobs = tmp_path / "run.opw", tmp_path / "job.fio"
     with create_null_blk(make_disk_config()) as disk:

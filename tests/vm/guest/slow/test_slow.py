@@ -51,7 +51,7 @@ def list_slow_requests(lines: list[Document]) -> list[Document]:
 
 
 @pytest.mark.parametrize("hooks", HOOKS)
-def test_every_slow_request_is_told_with_its_process(hooks: str) -> None:
+def test_every_slow_request_is_reported_with_its_process(hooks: str) -> None:
     job = Fio("randread", 211, iodepth=1, engine="psync")
     with create_null_blk(SLOW_DISK) as disk:
         argv = job.build_argv(f"/dev/{disk}")
@@ -69,7 +69,7 @@ def test_every_slow_request_is_told_with_its_process(hooks: str) -> None:
     assert [one["end_mono_ns"] for one in listed] == sorted(one["end_mono_ns"] for one in listed)
 
 
-def test_what_is_not_slower_is_not_told() -> None:
+def test_requests_below_the_limit_are_not_reported() -> None:
     job = Fio("randread", 997, iodepth=1, engine="psync")
     with create_null_blk(NullBlk(irqmode=Irq.SOFTIRQ)) as disk:
         lines = watch_command(disk, "--slow", "60s", command=job.build_argv(f"/dev/{disk}"))
@@ -84,7 +84,7 @@ def test_what_is_not_slower_is_not_told() -> None:
 
 
 @pytest.mark.parametrize("hooks", HOOKS)
-def test_too_many_at_a_time_are_counted(hooks: str) -> None:
+def test_requests_beyond_the_buffer_are_counted_as_left_out(hooks: str) -> None:
     """The single reading comes at the end, and every request is slower than a microsecond."""
     job = Fio("randwrite", 4001, iodepth=32)
     with create_null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=100_000)) as disk:
@@ -98,7 +98,7 @@ def test_too_many_at_a_time_are_counted(hooks: str) -> None:
     assert find_summary(lines)["ops"]["write"]["count"] == 4001
 
 
-def test_the_queue_is_not_the_device() -> None:
+def test_queue_time_is_reported_for_requests_waiting_in_the_scheduler() -> None:
     """The device takes one request at a time; the others wait in the scheduler. A request belongs to the
     issuing process, not to the task that dispatches it."""
     job = Fio("randread", 101, iodepth=4)
@@ -116,7 +116,7 @@ def test_the_queue_is_not_the_device() -> None:
     assert {(one["submitter"], one["name"]) for one in listed} == {("process", "fio")}
 
 
-def test_write_back_is_nobodys_worker() -> None:
+def test_slow_write_back_is_attributed_to_the_flush_work() -> None:
     disk_of_memory = NullBlk(
         size=64, memory_backed=1, irqmode=Irq.TIMER, completion_nsec=DELAY_NS, submit_queues=1
     )
@@ -139,7 +139,7 @@ def test_write_back_is_nobodys_worker() -> None:
     assert {one["name"].split("-")[0] for one in written} == {"flush"}
 
 
-def test_a_process_has_its_control_group() -> None:
+def test_slow_request_names_the_control_group() -> None:
     if not (CGROUPS / "cgroup.controllers").exists():
         ensure_mounted("cgroup2", CGROUPS)
     group = CGROUPS / "opw-slow"
@@ -158,7 +158,7 @@ def test_a_process_has_its_control_group() -> None:
     }
 
 
-def test_a_recording_shows_the_same(tmp_path: Path) -> None:
+def test_replay_shows_the_same_slow_requests(tmp_path: Path) -> None:
     kept = tmp_path / "run.opw"
     job = Fio("randwrite", 53, iodepth=1, engine="psync")
     with create_null_blk(SLOW_DISK) as disk:

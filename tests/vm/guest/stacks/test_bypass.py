@@ -21,7 +21,7 @@ def build_cached_read(disk: str) -> list[str]:
     return ["dd", f"if=/dev/{disk}", "of=/dev/null", "bs=4k", f"count={PAGES}", "status=none"]
 
 
-def test_pages_without_a_bio_are_not_known_or_counted() -> None:
+def test_pages_without_a_bio_are_counted_or_reported_as_missing() -> None:
     with create_zram(64 << 20) as disk, start_watch("--dev", disk, "--waf", "0", "0.2") as watcher:
         run_command(*build_cached_read(disk))
         assert watcher.interrupt_opwatch() == 0
@@ -32,7 +32,7 @@ def test_pages_without_a_bio_are_not_known_or_counted() -> None:
     assert said or read >= PAGES * 4096, summary["ops"]
 
 
-def test_lines_say_it_below_the_trust_line() -> None:
+def test_plain_output_mentions_rw_page_when_the_kernel_has_page_calls() -> None:
     with create_zram(64 << 20) as disk:
         argv = [sys.executable, "-m", "opwatch", "--dev", disk, "--waf", "0", "1", "--"]
         argv += build_cached_read(disk)

@@ -22,32 +22,32 @@ def _measure_written(name: str) -> int:
     return (sysfs.read_stat(name) - before).write_bytes
 
 
-def test_linear() -> None:
+def test_linear_target_carries_io() -> None:
     with create_null_blk(MEMORY) as below, stacked.create_linear(below) as top:
         assert _measure_written(top.name) == 503 * 4096
 
 
 @pytest.mark.parametrize("discards", [True, False])
-def test_crypt(discards: bool) -> None:
+def test_crypt_target_carries_io_and_discards_if_allowed(discards: bool) -> None:
     with create_null_blk(MEMORY) as below, stacked.create_crypt(below, discards) as top:
         assert _measure_written(top.name) == 503 * 4096
         assert (sysfs.read_number(top.name, "queue/discard_max_bytes") > 0) is discards
 
 
-def test_delay_delays() -> None:
+def test_delay_target_delays_writes() -> None:
     with create_null_blk(MEMORY) as below, stacked.create_delay(below, 20) as top:
         began = time.monotonic()
         run_fio(top.name, Fio("write", 31, iodepth=1, engine="psync"))
         assert time.monotonic() - began > 31 * 0.020
 
 
-def test_flakey_fails() -> None:
+def test_flakey_target_fails_writes() -> None:
     with create_null_blk(MEMORY) as below, stacked.create_flakey(below, up_s=0, down_s=60) as top:
         job = Fio("write", 17, iodepth=1, goes_on=True)
         assert run_fio(top.name, job).errors == 17
 
 
-def test_thin_hands_discards_down() -> None:
+def test_thin_target_passes_discards_down() -> None:
     with (
         create_null_blk(MEMORY) as data,
         create_null_blk(SMALL) as metadata,
@@ -60,7 +60,7 @@ def test_thin_hands_discards_down() -> None:
 
 
 @pytest.mark.parametrize(("level", "members"), [(0, 2), (1, 2), (10, 4)])
-def test_md(level: int, members: int) -> None:
+def test_md_array_carries_io(level: int, members: int) -> None:
     with contextlib.ExitStack() as stack:
         below = [stack.enter_context(create_null_blk(MEMORY)) for _ in range(members)]
         array = stack.enter_context(stacked.create_md(level, below))
@@ -72,11 +72,11 @@ def test_md(level: int, members: int) -> None:
         assert written >= 503 * 4096 * (1 if level == 0 else 2)
 
 
-def test_loop() -> None:
+def test_loop_device_carries_io() -> None:
     with stacked.create_loop(64 << 20) as name:
         assert _measure_written(name) == 503 * 4096
 
 
-def test_zram() -> None:
+def test_zram_device_carries_io() -> None:
     with stacked.create_zram(64 << 20) as name:
         assert _measure_written(name) == 503 * 4096

@@ -62,7 +62,7 @@ def test_timed_out_requests_take_as_long_as_the_timeout(scheduler: str) -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
-def test_requeued_requests_wait_since_their_first_issue(scheduler: str) -> None:
+def test_latency_of_requeued_requests_starts_at_their_first_issue(scheduler: str) -> None:
     with load_scsi_debug(**DELAYED) as scsi:
         write_attribute(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
         with scsi.inject_faults(Opts.HOST_BUSY, every_nth=7):
@@ -73,7 +73,7 @@ def test_requeued_requests_wait_since_their_first_issue(scheduler: str) -> None:
     check_times(watched)
 
 
-def test_a_partly_completed_request_is_one_of_its_whole_size() -> None:
+def test_partly_completed_request_counts_once_with_its_whole_size() -> None:
     with load_scsi_debug(**DELAYED) as scsi, scsi.inject_faults(Opts.SHORT_TRANSFER, every_nth=5):
         watched = observe_times(scsi.name, lambda: run_fio(scsi.name, READS))
     assert_explained("scsi_debug in parts", watched)
@@ -85,7 +85,7 @@ def test_a_partly_completed_request_is_one_of_its_whole_size() -> None:
     check_times(watched)
 
 
-def test_a_request_that_does_not_complete_is_in_flight_all_the_time() -> None:
+def test_uncompleted_request_stays_in_flight() -> None:
     stuck = NullBlk(irqmode=Irq.TIMER, completion_nsec=4 * TIMEOUT_NS)
     with (
         create_null_blk(stuck) as disk,

@@ -28,7 +28,7 @@ READS = Fio("read", 1009, iodepth=4)
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
-def test_requeues(scheduler: str) -> None:
+def test_requeued_requests_are_explained(scheduler: str) -> None:
     with load_scsi_debug() as scsi, scsi.inject_faults(Opts.HOST_BUSY, every_nth=7):
         write_attribute(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
         _, watched = run_and_check(f"scsi_debug busy {scheduler}", scsi.name, READS)
@@ -36,7 +36,7 @@ def test_requeues(scheduler: str) -> None:
     assert watched.trust.issued == watched.trust.completed
 
 
-def test_one_set_of_tags_for_all_queues() -> None:
+def test_shared_tag_set_of_all_queues_is_explained() -> None:
     """host_max_queue gives scsi_debug a host_tagset: many queues with one set of tags."""
     with load_scsi_debug(submit_queues=2, host_max_queue=64) as scsi:
         assert sysfs.count_hardware_queues(scsi.name) == 2
@@ -52,14 +52,14 @@ def test_tags_beyond_the_array_go_to_the_hash(monkeypatch: pytest.MonkeyPatch) -
         run_and_check("null_blk by hash", disk, Fio("randrw", 20_011, jobs=2, iodepth=32))
 
 
-def test_partial_completions() -> None:
+def test_partial_completions_are_explained() -> None:
     with load_scsi_debug() as scsi, scsi.inject_faults(Opts.SHORT_TRANSFER, every_nth=5):
         _, watched = run_and_check("scsi_debug short transfer", scsi.name, READS)
     assert watched.trust.partial > 50
     assert watched.count_by_op()["read"][1] == 1009 * 4096
 
 
-def test_medium_errors_by_status() -> None:
+def test_medium_errors_are_counted_by_status() -> None:
     first = BAD_SECTORS.start * 512 // 4096 * 4096
     job = Fio("read", 5, iodepth=1, extra=(f"--offset={first}",), goes_on=True)
     with load_scsi_debug() as scsi:
@@ -77,7 +77,7 @@ def _assert_two_errors(name: str, job: Fio, trouble: object) -> None:
         assert run_fio(name, job).errors == 2
 
 
-def test_a_failing_path_of_dm_is_seen_at_the_leaf() -> None:
+def test_bios_failed_by_dm_flakey_are_not_counted_below() -> None:
     """dm-flakey fails bios before a request exists, so the disk below sees no request."""
     with (
         create_null_blk(NullBlk(size=64, memory_backed=1)) as below,
@@ -94,7 +94,7 @@ def _assert_all_fail(name: str, job: Fio) -> None:
 
 
 @pytest.mark.parametrize(("device", "serial"), [("nvme-plain", "opw-nvme"), ("virtio-blk", "opw-virtio-blk")])
-def test_a_disk_unplugged_under_load(device: str, serial: str) -> None:
+def test_watch_ends_when_its_disk_is_unplugged_under_load(device: str, serial: str) -> None:
     disk = sysfs.disk(serial)
     argv = Fio("randread", 1 << 30, iodepth=4).build_argv(f"/dev/{disk}")
     command = ["python3", "-m", "opwatch", "--dev", disk, "-q", "0.2", "--", *argv]
@@ -110,7 +110,7 @@ def test_a_disk_unplugged_under_load(device: str, serial: str) -> None:
     assert "Traceback" not in err
 
 
-def test_a_processor_taken_offline() -> None:
+def test_cpu_taken_offline_loses_no_request() -> None:
     with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
 
         def run_workload() -> None:
@@ -126,7 +126,7 @@ def test_a_processor_taken_offline() -> None:
     assert_explained("null_blk, a CPU offline", watched)
 
 
-def test_processors_that_come_and_go() -> None:
+def test_cpus_that_go_offline_repeatedly_lose_no_request() -> None:
     """Rows and lanes are per CPU; a request may complete on a different CPU than it started on."""
     with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
 
@@ -150,7 +150,7 @@ def test_processors_that_come_and_go() -> None:
     assert_explained("null_blk, a CPU that comes and goes", watched, between)
 
 
-def test_statistics_of_the_kernel_are_off() -> None:
+def test_drift_is_missing_when_kernel_statistics_are_off() -> None:
     with create_null_blk(NullBlk()) as disk:
         write_attribute(Path(f"/sys/block/{disk}/queue/iostats"), 0)
         [watched] = observe_disks([disk], lambda: reads(f"/dev/{disk}", 23))

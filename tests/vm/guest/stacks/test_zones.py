@@ -27,7 +27,7 @@ CPUS = 2
 TIMEOUT_S = 900
 
 
-def test_what_is_done_to_zones_counts_as_the_kernel_counts_it() -> None:
+def test_zone_operations_agree_with_the_kernels_counts() -> None:
     """opwatch counts reset, open, close and finish as "other", the kernel counts them as writes."""
     zoned = NullBlk(size=64, memory_backed=1, zoned=1, irqmode=Irq.TIMER)
     with create_null_blk(zoned) as disk:
@@ -43,7 +43,7 @@ def test_what_is_done_to_zones_counts_as_the_kernel_counts_it() -> None:
     assert_explained("null_blk zones", watched)
 
 
-def test_a_status_has_its_name_on_every_kernel() -> None:
+def test_zone_status_has_the_same_name_on_every_kernel() -> None:
     """Too many active zones is status 15 on newer kernels and 16 on older ones, where 15 meant offline."""
     zoned = NullBlk(size=64, memory_backed=1, zoned=1, zone_max_active=2)
     with create_null_blk(zoned) as disk, open_direct(f"/dev/{disk}") as descriptor:
@@ -100,7 +100,7 @@ def mount_btrfs(disk: str) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("driver", ["zram", "brd"])
-def test_a_driver_of_bios_is_strict(driver: str) -> None:
+def test_strict_passes_on_bio_based_drivers(driver: str) -> None:
     """Operations not counted by the driver are reported as not kept; none is unexplained."""
     with stacked.create_zram(64 << 20) if driver == "zram" else _RamDisk() as disk:
         program = (
@@ -128,7 +128,7 @@ class _RamDisk:
         run_command("modprobe", "-r", "brd")
 
 
-def test_discards_of_a_driver_of_bios_end() -> None:
+def test_discards_of_a_bio_based_driver_complete() -> None:
     with stacked.create_zram(64 << 20) as disk:
         [watched] = observe_disks([disk], lambda: discards(f"/dev/{disk}", 3))
     assert watched.count_by_op()["discard"] == (3, 3 << 19)

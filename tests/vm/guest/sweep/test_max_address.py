@@ -73,7 +73,7 @@ def require_writes_in_levels(disk: AtaDisk) -> None:
     ],
     ids=["area", "accessible", "libata"],
 )
-def test_each_level_is_what_the_drive_shows_and_afterwards_it_shows_all(
+def test_each_level_sets_the_highest_address_and_the_end_restores_the_original(
     wishes: DriveConfig, tmp_path: Path
 ) -> None:
     with connect_ata_disk(tmp_path, wishes) as disk:
@@ -102,7 +102,7 @@ def interrupt_sweep(number: signal.Signals, disk: AtaDisk, folder: Path) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_what_was_there(number: signal.Signals, tmp_path: Path) -> None:
+def test_signal_restores_the_highest_address(number: signal.Signals, tmp_path: Path) -> None:
     with connect_ata_disk(tmp_path, DriveConfig()) as disk:
         assert interrupt_sweep(number, disk, tmp_path / "journals") == 7
         assert disk.list_set_sectors()[-2:] == [FIRST, SECTORS]
@@ -111,7 +111,7 @@ def test_a_signal_leaves_what_was_there(number: signal.Signals, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "a loss of power"])
-def test_after_a_kill_the_resumption_sets_it_back(meanwhile: str, tmp_path: Path) -> None:
+def test_resume_after_a_kill_restores_the_highest_address(meanwhile: str, tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     with connect_ata_disk(tmp_path, DriveConfig()) as disk:
         assert interrupt_sweep(signal.SIGKILL, disk, folder) == -signal.SIGKILL

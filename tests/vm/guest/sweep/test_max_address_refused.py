@@ -74,7 +74,7 @@ def read_content(disk: AtaDisk) -> bytes:
     ],
     ids=["frozen", "hidden"],
 )
-def test_what_a_drive_says_is_in_the_plan_and_refused(wishes: DriveConfig, why: str, tmp_path: Path) -> None:
+def test_reported_obstacle_is_in_the_plan_and_refused(wishes: DriveConfig, why: str, tmp_path: Path) -> None:
     with connect_ata_disk(tmp_path, wishes) as disk:
         content = fill_disk(disk)
         assert [why in what for what in list_refusals(disk.name)] == [True]
@@ -97,7 +97,7 @@ def test_what_a_drive_says_is_in_the_plan_and_refused(wishes: DriveConfig, why: 
     ],
     ids=["stubborn", "accessible once"],
 )
-def test_what_a_drive_does_not_do_is_known_before_anything_is_lost(
+def test_unsupported_address_change_is_found_before_any_write(
     wishes: DriveConfig, why: str, count: int, tmp_path: Path
 ) -> None:
     with connect_ata_disk(tmp_path, wishes) as disk:
@@ -113,7 +113,7 @@ def test_what_a_drive_does_not_do_is_known_before_anything_is_lost(
         assert read_content(disk) == content
 
 
-def test_a_plan_needs_no_privilege_and_sets_nothing(tmp_path: Path) -> None:
+def test_plan_needs_no_privilege_and_leaves_the_address_unchanged(tmp_path: Path) -> None:
     setpriv = need_tool("setpriv")
     with connect_ata_disk(tmp_path, DriveConfig()) as disk:
         argv = [setpriv, "--bounding-set=-all", "--inh-caps=-all", *make_plan_arguments(disk.name)]
@@ -126,7 +126,7 @@ def test_a_plan_needs_no_privilege_and_sets_nothing(tmp_path: Path) -> None:
         assert disk.list_set_sectors() == []
 
 
-def test_a_drive_behind_libata_that_has_no_set_max_is_left_alone(tmp_path: Path) -> None:
+def test_drive_without_set_max_is_left_alone(tmp_path: Path) -> None:
     name = sysfs.disk("opw-ahci")
     before = sysfs.read_stat(name)
     why = "no host protected area (IDENTIFY word 82 bit 10 is 0)"

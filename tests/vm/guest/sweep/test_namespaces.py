@@ -107,7 +107,7 @@ def test_each_level_has_a_namespace_of_its_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_brings_the_namespace_back(number: signal.Signals, tmp_path: Path) -> None:
+def test_signal_restores_the_namespace(number: signal.Signals, tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         argv = make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_ONE_LEVEL)
         with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
@@ -122,7 +122,9 @@ def test_a_signal_brings_the_namespace_back(number: signal.Signals, tmp_path: Pa
 
 @pytest.mark.parametrize("is_back", [False, True])
 @pytest.mark.parametrize("what", ["detach", "delete", "create", "attach"])
-def test_killed_between_any_two_commands_it_is_brought_back(what: str, is_back: bool, tmp_path: Path) -> None:
+def test_resume_restores_the_namespace_after_a_kill_between_any_two_commands(
+    what: str, is_back: bool, tmp_path: Path
+) -> None:
     if is_back and what == "detach":
         pytest.skip("the way back deletes, and detaches nothing")
     with connect_target(tmp_path / "target") as target:
@@ -151,7 +153,7 @@ def test_killed_between_any_two_commands_it_is_brought_back(what: str, is_back: 
         assert "not done" not in done.stdout
 
 
-def test_what_a_kill_leaves_is_listed_and_is_nobodys_without_consent(tmp_path: Path) -> None:
+def test_leftovers_of_a_kill_are_listed_and_need_consent_to_resume(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         argv = make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_ONE_LEVEL)
         with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process:
@@ -176,7 +178,7 @@ def test_what_a_kill_leaves_is_listed_and_is_nobodys_without_consent(tmp_path: P
         resume_sweep(target, tmp_path)
 
 
-def test_a_create_that_fails_leaves_the_drive_as_it_was(tmp_path: Path) -> None:
+def test_failed_command_leaves_the_drive_unchanged(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         # The first Create has an impossible size and is answered normally.
         target.write_orders(fail={"create": [0, 0x006]})
@@ -197,7 +199,7 @@ def test_a_create_that_fails_leaves_the_drive_as_it_was(tmp_path: Path) -> None:
         require_restored(target, tmp_path)
 
 
-def test_where_it_cannot_be_brought_back_the_error_says_what_to_run(tmp_path: Path) -> None:
+def test_error_names_the_commands_when_the_namespace_cannot_be_restored(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         target.write_orders(fail={"create": [0, 0x006, 0x006]})
         done = run_opwatch(make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_ONE_LEVEL))
@@ -220,7 +222,9 @@ def test_where_it_cannot_be_brought_back_the_error_says_what_to_run(tmp_path: Pa
     ("controllers", "sharing", "why"),
     [(1, 1, "several controllers (NMIC)"), (2, 0, "has 2 controllers in its subsystem")],
 )
-def test_what_others_may_have_is_refused(controllers: int, sharing: int, why: str, tmp_path: Path) -> None:
+def test_namespace_that_other_hosts_may_use_is_refused(
+    controllers: int, sharing: int, why: str, tmp_path: Path
+) -> None:
     with connect_target(tmp_path / "target", controllers=controllers, sharing=sharing) as target:
         [disk] = target.list_disks()
         planned = run_opwatch(
@@ -237,7 +241,7 @@ def test_what_others_may_have_is_refused(controllers: int, sharing: int, why: st
 _PLAN_OPTIONS = ("--op", "8M", "--method", "namespace")
 
 
-def test_a_plan_changes_nothing_and_says_the_steps(tmp_path: Path) -> None:
+def test_plan_lists_the_steps_and_leaves_the_drive_unchanged(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         [disk] = target.list_disks()
         plan = ["sweep", "plan", "--dev", disk, *_PLAN_OPTIONS, "--json"]

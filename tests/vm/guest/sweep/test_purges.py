@@ -35,7 +35,7 @@ def make_consent(serial: str, folder: Path) -> tuple[str, ...]:
     return ("--destroy", "--confirm", serial, "--journals", str(folder), "-q")
 
 
-def test_each_level_begins_with_a_format(tmp_path: Path) -> None:
+def test_each_level_starts_with_a_format(tmp_path: Path) -> None:
     need_tool("nvme")
     disk = sysfs.disk("opw-sweep")
     before = sysfs.read_stat(disk)
@@ -62,7 +62,7 @@ def test_each_level_begins_with_a_format(tmp_path: Path) -> None:
         ("opw-ahci", ("--method", "max-address"), "no host protected area (IDENTIFY word 82 bit 10 is 0)"),
     ],
 )
-def test_what_is_not_done_is_said_by_the_plan_and_refused(
+def test_unsupported_method_is_in_the_plan_and_refused(
     serial: str, words: tuple[str, ...], why: str, tmp_path: Path
 ) -> None:
     disk = sysfs.disk(serial)
@@ -79,7 +79,7 @@ def test_what_is_not_done_is_said_by_the_plan_and_refused(
     assert (changed.write_bytes, changed.discard_bytes) == (0, 0)
 
 
-def test_a_drive_that_says_so_may_know_neither_create_nor_delete() -> None:
+def test_announced_namespace_management_may_be_unimplemented() -> None:
     """Why a sweep sends a Create first: QEMU sets the OACS bit but lacks the commands. An invalid size and an
     invalid namespace make a drive that has the commands answer with another status."""
     nvme = need_tool("nvme")

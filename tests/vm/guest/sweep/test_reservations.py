@@ -57,7 +57,7 @@ def create_target_disk() -> Iterator[str]:
             folder.rmdir()
 
 
-def test_a_key_that_another_host_may_have_is_seen_and_so_is_who_holds_it() -> None:
+def test_registered_keys_and_the_reservation_holder_are_reported() -> None:
     persist = need_tool("sg_persist")
     with create_target_disk() as name:
         assert list_sharers(name) == []
@@ -74,7 +74,7 @@ def test_a_key_that_another_host_may_have_is_seen_and_so_is_who_holds_it() -> No
         assert list_sharers(name) == []
 
 
-def test_disks_that_know_no_reservations_are_nobody_elses() -> None:
+def test_disks_without_reservations_have_no_sharers() -> None:
     """libata answers for one disk and QEMU for the other, as disks without the command do."""
     for serial in ("opw-ahci", "opw-virtio-scsi"):
         assert list_sharers(sysfs.disk(serial)) == []

@@ -90,7 +90,7 @@ def wait_for_sanitize(target: ConnectedTarget) -> None:
         (CRYPTO, 1, 1, "several controllers (NMIC)"),
     ],
 )
-def test_a_drive_that_is_not_to_be_sanitized_is_left_alone(
+def test_drive_that_must_not_be_sanitized_is_left_alone(
     offers: int, controllers: int, sharing: int, why: str, tmp_path: Path
 ) -> None:
     with connect_target(tmp_path / "target", controllers=controllers, sharing=sharing) as target:
@@ -121,7 +121,7 @@ def read_sanitize_kinds(target: ConnectedTarget) -> set[int]:
     return {line["namespace"] for line in lines if line["what"].startswith("sanitize")}
 
 
-def test_each_level_begins_with_a_sanitize(tmp_path: Path) -> None:
+def test_each_level_starts_with_a_sanitize(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         target.write_orders(sanitize=SanitizeOrders(offers=0b111))
         write_content(target)
@@ -143,7 +143,7 @@ def test_each_level_begins_with_a_sanitize(tmp_path: Path) -> None:
         assert (state.request.purge, state.is_ended) == ("sanitize", True)
 
 
-def test_a_signal_is_acted_on_once_it_has_ended(tmp_path: Path) -> None:
+def test_signal_takes_effect_after_the_sanitize(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         target.write_orders(sanitize=SanitizeOrders(offers=CRYPTO, seconds=6))
         argv = make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_PURGE, *_LEVEL)
@@ -159,7 +159,7 @@ def test_a_signal_is_acted_on_once_it_has_ended(tmp_path: Path) -> None:
         assert read_sweep_state(tmp_path).remaining_levels == (0,)
 
 
-def test_killed_in_the_middle_it_is_waited_for_by_the_resumption(tmp_path: Path) -> None:
+def test_resume_after_a_kill_waits_for_the_sanitize(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         # Runs until the orders change.
         target.write_orders(sanitize=SanitizeOrders(seconds=3600))
@@ -188,7 +188,7 @@ def test_killed_in_the_middle_it_is_waited_for_by_the_resumption(tmp_path: Path)
         ]
 
 
-def test_one_that_fails_says_what_the_drive_does_and_what_to_run(tmp_path: Path) -> None:
+def test_failed_sanitize_reports_the_drive_state_and_the_command_to_run(tmp_path: Path) -> None:
     nvme = need_tool("nvme")
     with connect_target(tmp_path / "target") as target:
         target.write_orders(sanitize=SanitizeOrders(fails=True))

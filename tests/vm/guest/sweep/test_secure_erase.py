@@ -106,7 +106,9 @@ def read_sweep_state(folder: Path) -> SweepState:
     ],
     ids=["normal", "enhanced"],
 )
-def test_nothing_is_left_of_what_was_there(lock: dict[str, float | str], begins: str, tmp_path: Path) -> None:
+def test_erase_removes_all_previous_contents(
+    lock: dict[str, float | str], begins: str, tmp_path: Path
+) -> None:
     with connect_ata_disk(tmp_path, make_config(**lock)) as disk:
         fill_disk(disk)
         assert "in 6 minutes by its own word" in run_plan(disk)
@@ -130,7 +132,7 @@ def test_nothing_is_left_of_what_was_there(lock: dict[str, float | str], begins:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_acted_on_behind_the_erase(number: signal.Signals, tmp_path: Path) -> None:
+def test_signal_takes_effect_after_the_erase(number: signal.Signals, tmp_path: Path) -> None:
     with connect_ata_disk(tmp_path, make_config(erase_s=5.0)) as disk:
         fill_disk(disk)
         argv = make_run_arguments(disk, tmp_path / "journals")
@@ -145,7 +147,7 @@ def test_a_signal_is_acted_on_behind_the_erase(number: signal.Signals, tmp_path:
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "a loss of power"])
-def test_killed_behind_the_password_it_is_resumed_without_one(meanwhile: str, tmp_path: Path) -> None:
+def test_resume_removes_the_password_after_a_kill_before_the_erase(meanwhile: str, tmp_path: Path) -> None:
     folder = tmp_path / "journals"
     with connect_ata_disk(tmp_path, make_config(prepare_s=4.0)) as disk:
         content = fill_disk(disk)
@@ -177,7 +179,9 @@ def test_killed_behind_the_password_it_is_resumed_without_one(meanwhile: str, tm
     ],
     ids=["frozen", "password"],
 )
-def test_what_is_refused_is_refused_before_anything(state: int, why: str, tmp_path: Path) -> None:
+def test_frozen_or_password_protected_drive_is_refused_before_any_command(
+    state: int, why: str, tmp_path: Path
+) -> None:
     with connect_ata_disk(tmp_path, make_config(state=state)) as disk:
         content = fill_disk(disk)
         refusals = json.loads(run_plan(disk, "--json"))["refusals"]
@@ -189,7 +193,7 @@ def test_what_is_refused_is_refused_before_anything(state: int, why: str, tmp_pa
         assert read_content(disk) == content
 
 
-def test_a_drive_that_is_locked_is_refused(tmp_path: Path) -> None:
+def test_locked_drive_is_refused(tmp_path: Path) -> None:
     """The guard cannot read a locked drive, so it may be the first to refuse."""
     with connect_ata_disk(tmp_path, make_config(state=SUPPORTED | ENABLED | LOCKED)) as disk:
         assert "is locked by a password (IDENTIFY word 128 bit 2)" in run_plan(disk)
@@ -198,7 +202,7 @@ def test_a_drive_that_is_locked_is_refused(tmp_path: Path) -> None:
         assert list_steps(disk) == []
 
 
-def test_a_drive_that_fails_is_left_without_a_password(tmp_path: Path) -> None:
+def test_failed_erase_leaves_no_password(tmp_path: Path) -> None:
     with connect_ata_disk(tmp_path, make_config(erase_fault="breaks", erase_s=2.0)) as disk:
         fill_disk(disk)
         done = run_opwatch(make_run_arguments(disk, tmp_path / "journals"))

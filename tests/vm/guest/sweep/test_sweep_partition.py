@@ -40,7 +40,7 @@ def list_part_names(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("serial", ["opw-sweep", "opw-ahci"])
-def test_killed_and_resumed_it_leaves_no_partition_and_has_written_nothing_behind_it(
+def test_resume_after_a_kill_leaves_no_partition_and_no_write_beyond_the_level(
     serial: str, tmp_path: Path
 ) -> None:
     disk = sysfs.disk(serial)

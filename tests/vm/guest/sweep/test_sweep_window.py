@@ -53,7 +53,7 @@ def require_free(serial: str) -> None:
     os.close(os.open(f"/dev/{sysfs.disk(serial)}", os.O_RDWR | os.O_EXCL))
 
 
-def test_a_drive_that_counts_is_said_not_to_amplify(tmp_path: Path) -> None:
+def test_drive_that_counts_nand_writes_is_reported_as_not_amplifying(tmp_path: Path) -> None:
     disk = sysfs.disk(COUNTING)
     before = sysfs.read_stat(disk)
     document = run_sweep("run", COUNTING, tmp_path, "--dev", disk, "--refresh", "0", *_LEVELS)
@@ -78,7 +78,7 @@ def test_a_drive_that_counts_is_said_not_to_amplify(tmp_path: Path) -> None:
     assert grown.write_bytes == asked
 
 
-def test_of_a_drive_that_counts_nothing_no_figure_is_invented(tmp_path: Path) -> None:
+def test_drive_without_nand_counters_has_no_waf(tmp_path: Path) -> None:
     document = run_sweep("run", SILENT, tmp_path, "--dev", sysfs.disk(SILENT), *_LEVELS)
     for level in document["levels"]:
         assert level["figures"]["waf"] is None
@@ -89,7 +89,7 @@ def test_of_a_drive_that_counts_nothing_no_figure_is_invented(tmp_path: Path) ->
     assert document["fit"] is None
 
 
-def test_killed_at_any_moment_it_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
+def test_sweep_killed_at_any_moment_frees_the_drive_and_resumes(tmp_path: Path) -> None:
     disk = sysfs.disk(COUNTING)
     argv = make_arguments("run", COUNTING, tmp_path, "--dev", disk, "--refresh", "0", *_LEVELS)
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

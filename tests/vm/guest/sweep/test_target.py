@@ -13,7 +13,7 @@ TIERS = ()
 TIMEOUT_S = 900
 
 
-def test_what_is_written_is_read_and_what_is_discarded_is_zeroes(tmp_path: Path) -> None:
+def test_written_data_is_read_back_and_discarded_data_reads_as_zeroes(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         [disk] = target.list_disks()
         node = f"/dev/{disk}"

@@ -33,7 +33,7 @@ def run_make(*targets: str) -> str:
 
 
 @pytest.mark.skipif(not (ROOT / ".venv/bin/python").exists(), reason="make build has made no .venv here")
-def test_what_is_installed_runs_and_goes_without_a_trace(tmp_path: Path) -> None:
+def test_installed_command_runs_and_uninstall_removes_every_file(tmp_path: Path) -> None:
     try:
         from opwatch._native import Tracer  # noqa: F401
     except ImportError:

@@ -52,14 +52,14 @@ def installed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv/bin"
 
 
-def test_the_sources_have_what_a_build_needs(sources: Path) -> None:
+def test_source_distribution_contains_all_tracked_sources(sources: Path) -> None:
     with tarfile.open(sources) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     tracked = subprocess.check_output(["git", "-C", str(ROOT), "ls-files", "bpf", "opwatch"], text=True)
     assert {name for name in tracked.split() if not (ROOT / name).is_symlink()} - names == set()
 
 
-def test_what_is_installed_runs(installed: Path) -> None:
+def test_installed_wheel_runs(installed: Path) -> None:
     command = installed / "opwatch"
     assert run(command, "--version", cwd=installed) == f"opwatch {__version__}\n"
     document = json.loads(run(command, "counters", "--from", REPORT, "--json", cwd=installed))
@@ -70,7 +70,7 @@ def test_what_is_installed_runs(installed: Path) -> None:
     assert all(Path(file).is_relative_to(installed.parent) for file in modules.split())
 
 
-def test_its_doctor_finds_the_parts(installed: Path) -> None:
+def test_doctor_of_the_installed_wheel_finds_the_extension(installed: Path) -> None:
     done = subprocess.run(
         [installed / "opwatch", "doctor", "--json"],
         cwd=installed,

@@ -23,7 +23,7 @@ TIMEOUT_S = 900.0
 
 
 @pytest.mark.notes_rows
-def test_smoke(report: Callable[[str], None]) -> None:
+def test_arm64_guest_passes_the_smoke_test(report: Callable[[str], None]) -> None:
     foreign = arm64.read_config()
     reason = arm64.explain_missing_tools(foreign)
     if reason:

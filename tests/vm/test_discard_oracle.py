@@ -30,7 +30,7 @@ def _find_disk(machine: Machine, serial: str) -> str:
     return done.stdout.decode().strip()
 
 
-def test_image_shows_what_a_discard_did(bootable: Kernel) -> None:
+def test_disk_image_shrinks_only_when_discards_take_effect(bootable: Kernel) -> None:
     chosen = devices.choose_devices([name for name, *_ in CASES], devices.read_devices())
     with Machine(bootable, chosen) as machine:
         for name, serial, node, empties in CASES:

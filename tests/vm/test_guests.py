@@ -31,7 +31,7 @@ def test_boots_within_the_limit(bootable: Kernel, report: Callable[[str], None])
     assert min(boots) < BOOT_LIMIT_S, boots
 
 
-def test_a_file_that_stands_still_shows_how_far_it_came(bootable: Kernel, tmp_path: Path) -> None:
+def test_stuck_test_file_shows_its_progress(bootable: Kernel, tmp_path: Path) -> None:
     path = tmp_path / "test_stuck.py"
     path.write_text("import time\ndef test_well(): pass\ndef test_stuck(): time.sleep(10000)\n")
     said: list[bytes] = []
@@ -43,7 +43,7 @@ def test_a_file_that_stands_still_shows_how_far_it_came(bootable: Kernel, tmp_pa
     assert "the guest after that" in output
 
 
-def test_hung_guest_is_its_own_error(bootable: Kernel) -> None:
+def test_hung_guest_raises_its_own_error(bootable: Kernel) -> None:
     with Machine(bootable) as machine:
         machine.pong_timeout_s = 1
         machine.run(["sh", "-c", "echo a line of the console >/dev/console"])
@@ -52,13 +52,13 @@ def test_hung_guest_is_its_own_error(bootable: Kernel) -> None:
             machine.run(["true"], timeout_s=1)
 
 
-def test_panic_is_its_own_error(bootable: Kernel) -> None:
+def test_panic_raises_its_own_error(bootable: Kernel) -> None:
     with Machine(bootable) as machine, pytest.raises(GuestPanic, match="sysrq") as caught:
         machine.run(["sh", "-c", "echo c >/proc/sysrq-trigger"], timeout_s=300)
     assert "Kernel panic" in caught.value.console
 
 
-def test_lost_guest_is_its_own_error(bootable: Kernel) -> None:
+def test_lost_guest_raises_its_own_error(bootable: Kernel) -> None:
     with Machine(bootable) as machine:
         machine.run_monitor_command("quit")
         with pytest.raises(GuestLost) as caught:
@@ -66,7 +66,7 @@ def test_lost_guest_is_its_own_error(bootable: Kernel) -> None:
     assert not isinstance(caught.value, GuestPanic)
 
 
-def test_unplug_from_the_host(bootable: Kernel) -> None:
+def test_disk_is_unplugged_from_the_host(bootable: Kernel) -> None:
     retry_emulator_aborts(lambda: _unplug_disk(bootable))
 
 
@@ -80,12 +80,14 @@ def _unplug_disk(kernel: Kernel) -> None:
             time.sleep(0.2)
 
 
-def test_command_line(bootable: Kernel, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_command_line_passes_on_status_and_output(
+    bootable: Kernel, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     status = main(["--kernel", bootable.name, "--", "sh", "-c", "uname -r; exit 3"])
     assert status == 3
     assert capfdbinary.readouterr().out.startswith(bootable.series.encode())
 
 
-def test_unknown_kernel_names_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_kernel_error_lists_the_known_kernels(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--kernel", "2.4", "--", "true"]) == 125
     assert "6.12" in capsys.readouterr().err

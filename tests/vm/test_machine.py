@@ -19,7 +19,7 @@ def machine(bootable: Kernel) -> Iterator[Machine]:
 
 
 @pytest.mark.parametrize(("script", "status"), [("true", 0), ("exit 7", 7), ("kill -9 $$", 137)])
-def test_status_comes_back(machine: Machine, script: str, status: int) -> None:
+def test_run_returns_the_exit_status(machine: Machine, script: str, status: int) -> None:
     assert machine.run(["sh", "-c", script]).status == status
 
 
@@ -29,7 +29,7 @@ def test_missing_command_is_127(machine: Machine) -> None:
     assert b"no-such-command" in done.stderr
 
 
-def test_streams_stay_apart_and_whole(machine: Machine) -> None:
+def test_stdout_and_stderr_are_separate_and_complete(machine: Machine) -> None:
     size = 5_000_011
     script = f"head -c {size} /dev/zero; echo talk >&2"
     done = machine.run(["sh", "-c", script])
@@ -38,12 +38,12 @@ def test_streams_stay_apart_and_whole(machine: Machine) -> None:
     assert done.stderr == b"talk\n"
 
 
-def test_output_of_a_background_process_does_not_hold_up(machine: Machine) -> None:
+def test_background_process_does_not_block_run(machine: Machine) -> None:
     done = machine.run(["sh", "-c", "sleep 1000 & echo done"], timeout_s=120)
     assert done.stdout == b"done\n"
 
 
-def test_guest_sees_the_checkout_and_spoils_nothing(machine: Machine) -> None:
+def test_guest_reads_the_checkout_but_does_not_change_files(machine: Machine) -> None:
     probe = "tests/vm/written-in-the-guest"
     done = machine.run(["sh", "-c", f"test -f tests/vm/kernels.toml && echo x >{probe} && pwd"])
     assert done.status == 0

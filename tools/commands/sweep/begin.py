@@ -31,8 +31,8 @@ from opwatch.tools.commands.sweep.arguments.level_arguments import (
 from opwatch.tools.commands.sweep.arguments.pts_arguments import (
     add_sponsor_argument,
     add_test_arguments,
+    make_test_request,
     refuse_test_options,
-    test_request_from,
 )
 from opwatch.tools.commands.sweep.running import (
     add_recording_argument,
@@ -110,7 +110,7 @@ def _run_on_drive(args: argparse.Namespace, waiter: Waiter) -> SweepState:
         request = make_scenario_request(args, claim.disk, claim.identity)
     elif args.test is not None:
         claim = HeldDisk(Devices(), args.dev, make_consent(args))
-        request = test_request_from(args, claim.disk, claim.identity)
+        request = make_test_request(args, claim.disk, claim.identity)
     elif args.method in FILE_METHODS:
         claim = HeldMount(Devices(), args.dev, args.dir, make_consent(args))
         request = make_request(args, claim.disk, claim.identity, claim)

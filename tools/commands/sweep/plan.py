@@ -52,9 +52,9 @@ from opwatch.tools.commands.sweep.arguments.pts_arguments import (
     add_test_arguments,
     make_order,
     make_test_levels,
+    make_test_pace,
     refuse_level_options,
     refuse_test_options,
-    test_pace,
 )
 from opwatch.tools.commands.sweep.scenarios.experiment import find_experiment, plan_experiment
 from opwatch.tools.commands.sweep.scenarios.on_drive import plan_on_drive
@@ -201,7 +201,7 @@ def _plan_test(args: argparse.Namespace) -> SweepPlan:
         method="window",
         workload=f"SNIA PTS 2.0.2 {order.name}",
         levels=levels,
-        steps=plan_part_steps(order, levels, test_pace(args), _make_speed(args), purge),
+        steps=plan_part_steps(order, levels, make_test_pace(args), _make_speed(args), purge),
         refusals=tuple(find_refusals(devices, args.dev, allow_virtual=args.allow_virtual, purge=purge.name)),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",

@@ -84,13 +84,13 @@ def make_test_levels(order: PtsOrder, disk: BlockDevice) -> tuple[OpLevel, ...]:
     return make_part_levels(order, whole)
 
 
-def test_pace(args: argparse.Namespace) -> SweepPace:
+def make_test_pace(args: argparse.Namespace) -> SweepPace:
     """Return the pace of a test. Only the idle time after a purge can be set; the test defines the rest."""
     settle = getattr(args, "settle", None)
     return SweepPace() if settle is None else replace(SweepPace(), settle_s=settle)
 
 
-def test_request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
+def make_test_request(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
     """Return the request, in bytes. Writes nothing."""
     refuse_level_options(args)
     refuse_inapplicable(args, ["refresh"], "levels (--op)")
@@ -109,7 +109,7 @@ def test_request_from(args: argparse.Namespace, disk: BlockDevice, identity: Dis
         levels=make_test_levels(order, disk),
         method="window",
         pattern=_make_placeholder(order),
-        pace=test_pace(args),
+        pace=make_test_pace(args),
         budget=make_budget(args, args.max_write or sum(one or 0 for one in planned)),
         allow_virtual=args.allow_virtual,
         purge=purge,

@@ -28,6 +28,7 @@ help:
 	@echo "make build       the extension and a .venv with opwatch in it"
 	@echo "make install     opwatch and its man page in /usr/local [PREFIX=/usr/local]; make uninstall"
 	@echo "make lint bench  what CI checks; every figure against its bound"
+	@echo "make prose       the language of the code against its bounds [SAMPLE=50]"
 	@echo "make smoke       the benchmarks and fuzzers with tiny sizes: whether they run at all (root)"
 	@echo "make bench-trim  what following a trim costs, against fstrim"
 	@echo "make bench-saturation  IOPS of null_blk in a guest, traced by us and others [KERNEL=6.12]"
@@ -184,11 +185,15 @@ lint: build
 	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 	$(PY) -m tests.commits
 
-# What lint would complain of, put right where a tool can.
+# Fix what a tool can fix.
 format: build
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 	clang-format -i $$(git ls-files '*.c' '*.h')
+
+# The language of the code against its bounds; SAMPLE=50 draws comments, messages and test names to read.
+prose:
+	@$(PYTHON) -m tests.prose --sample $(or $(SAMPLE),0)
 
 # What README and docs/tour.md show, from a run on a simulated drive; all pages for looking at are in build/pictures.
 pictures: build
@@ -255,6 +260,7 @@ smoke: build
 	$(call smoke_run,fuzz-all INPUTS=100)
 	$(call smoke_run,fuzz-recordings INPUTS=100 DAMAGED=5)
 	$(call smoke_run,docs)
+	$(call smoke_run,prose)
 
 bench-trim: build
 	$(PY) -m tests.bench.trim_bench
@@ -280,4 +286,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: smoke format pictures help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks clean
+.PHONY: smoke format prose pictures help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks clean

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+from tests.tracked import ROOT, list_tracked
 from tests.unit.house.imports import Import, find_cycles, find_imports, parse_source
 
-ROOT = Path(__file__).parents[3]
 MAX_LINES, MAX_FUNCTION_LINES, MAX_FILES = 600, 60, 20
 MAX_POSITIONAL = 6
 # Layers from the bottom up; no layer imports a later one.
@@ -27,12 +26,6 @@ JUDGES = (
 )
 # Sinks format output; computing modules do not import them.
 OUTPUT_PACKAGE = "opwatch.sinks"
-
-
-@cache
-def list_tracked() -> list[Path]:
-    names = subprocess.check_output(["git", "-C", str(ROOT), "ls-files"], text=True).splitlines()
-    return [ROOT / name for name in names if (ROOT / name).is_file() and not (ROOT / name).is_symlink()]
 
 
 def get_package_name(path: Path) -> str:

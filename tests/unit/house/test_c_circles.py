@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 
+from tests.tracked import ROOT, list_tracked
 from tests.unit.house.imports import find_cycles
-from tests.unit.house.test_architecture import ROOT, list_tracked
 
 _COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 # A definition starts its line with the type, and the body follows the arguments.

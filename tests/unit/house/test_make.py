@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.unit.house.test_architecture import ROOT, list_tracked
+from tests.tracked import ROOT, list_tracked
 
 # Targets that neither CI nor `make smoke` runs, and the reasons.
 NOT_SMOKED = {

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from opwatch.tools.cli import COMMANDS
-from tests.unit.house.test_architecture import ROOT, list_tracked
+from tests.tracked import ROOT, list_tracked
 
 # In these pages every file-like name is a file of this tree; other pages also name files of a machine.
 PAGES = ("CONTRIBUTING.md", "docs/adding.md", "docs/architecture.md", "docs/overhead.md")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.fuzz.hostile import damage
-from tests.unit.house.test_architecture import ROOT
+from tests.tracked import ROOT
 
 
 def test_hostile_recordings_end_with_a_message_within_their_bounds() -> None:

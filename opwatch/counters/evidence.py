@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from opwatch.counters.decode.endurance import EnduranceGroup
@@ -78,39 +78,6 @@ class VendorPage:
     items: dict[str, Item] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """All data read from a drive. Missing data are None or empty; `failures` gives the reasons."""
-
-    drive: DriveFacts = field(default_factory=DriveFacts)
-    smart: SmartLog | None = None
-    endurance: EnduranceGroup | None = None
-    fdp: FdpStatistics | None = None
-    ocp: CloudLog | None = None
-    boot: BootLog | None = None
-    namespace: Namespace | None = None
-    telemetry: TelemetryHeader | None = None
-    vendor: tuple[VendorPage, ...] = ()
-    attributes: tuple[Attribute, ...] = ()
-    statistics: Statistics | None = None
-    scsi: ScsiCounters | None = None
-    power_on_hours: int | None = None
-    temperature_celsius: int | None = None
-    # The drive's own SMART verdict: passed or failing.
-    passed: bool | None = None
-    # Wear of an ATA drive as smartctl reports it. smartctl does not name the source.
-    endurance_used: int | None = None
-    asleep: bool = False
-    # Time of the report by that machine's clock, in seconds since 1970.
-    local_time_s: int | None = None
-    failures: tuple[str, ...] = ()
-
-    def find_attribute(self, number: int) -> Attribute | None:
-        """Return the attribute with an id, or None if absent or ambiguous."""
-        matches = [attribute for attribute in self.attributes if attribute.id == number]
-        return matches[0] if len(matches) == 1 else None
-
-
 _T = TypeVar("_T")
 
 
@@ -120,10 +87,10 @@ def _merge_value(ours: _T | None, theirs: _T | None, what: str) -> _T | None:
     return theirs if ours is None else ours
 
 
-def _merge_record(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
-    """Merge two records field by field, or raise UsageError if they contradict each other."""
-    if ours is None or theirs is None:
-        return theirs if ours is None else ours
+def _merge_field(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
+    """Merge two values, records field by field. Raises UsageError if they contradict each other."""
+    if ours is None or theirs is None or not is_dataclass(ours) or isinstance(ours, type):
+        return _merge_value(ours, theirs, what)
     merged = {
         column.name: _merge_value(
             getattr(ours, column.name), getattr(theirs, column.name), f"{what} ({column.name})"
@@ -133,10 +100,7 @@ def _merge_record(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
     return replace(ours, **merged)
 
 
-_RECORDS = ("smart", "endurance", "fdp", "ocp", "boot", "namespace", "telemetry", "scsi")
-
-
-def merge_drive_facts(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
+def merge_drive_facts(ours: DriveFacts, theirs: DriveFacts, _: str = "") -> DriveFacts:
     """Merge the facts of both, or raise UsageError if they contradict each other."""
     for name in ("protocol", "serial", "model", "firmware"):
         _merge_value(getattr(ours, name), getattr(theirs, name), f"the drive's {name}")
@@ -146,6 +110,76 @@ def merge_drive_facts(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
         if getattr(ours, column.name) is None
     }
     return replace(ours, **missing)
+
+
+def _prefer_first(ours: _T | None, theirs: _T | None, _: str) -> _T | None:
+    return theirs if ours is None else ours
+
+
+def _merge_pages(
+    ours: tuple[VendorPage, ...], theirs: tuple[VendorPage, ...], _: str
+) -> tuple[VendorPage, ...]:
+    return ours + tuple(page for page in theirs if page not in ours)
+
+
+def _merge_attributes(
+    ours: tuple[Attribute, ...], theirs: tuple[Attribute, ...], what: str
+) -> tuple[Attribute, ...]:
+    return _merge_value(ours or None, theirs or None, what) or ()
+
+
+def _add(ours: Any, theirs: Any, _: str) -> Any:  # noqa: ANN401
+    return ours + theirs
+
+
+def _is_either(ours: bool, theirs: bool, _: str) -> bool:
+    return ours or theirs
+
+
+# Metadata of fields that _merge_field() does not merge.
+_BY_FACTS, _BY_VALUE, _BY_FIRST = (
+    {"merge": merge_drive_facts},
+    {"merge": _merge_value},
+    {"merge": _prefer_first},
+)
+_BY_PAGES, _BY_ATTRIBUTES = {"merge": _merge_pages}, {"merge": _merge_attributes}
+_BY_SUM, _BY_EITHER = {"merge": _add}, {"merge": _is_either}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All data read from a drive. Missing data are None or empty; `failures` gives the reasons.
+
+    Fields of two reports are merged by _merge_field() unless their metadata name another function.
+    """
+
+    drive: DriveFacts = field(default_factory=DriveFacts, metadata=_BY_FACTS)
+    smart: SmartLog | None = None
+    endurance: EnduranceGroup | None = None
+    fdp: FdpStatistics | None = None
+    ocp: CloudLog | None = None
+    boot: BootLog | None = None
+    namespace: Namespace | None = None
+    telemetry: TelemetryHeader | None = None
+    vendor: tuple[VendorPage, ...] = field(default=(), metadata=_BY_PAGES)
+    attributes: tuple[Attribute, ...] = field(default=(), metadata=_BY_ATTRIBUTES)
+    statistics: Statistics | None = field(default=None, metadata=_BY_VALUE)
+    scsi: ScsiCounters | None = None
+    power_on_hours: int | None = field(default=None, metadata=_BY_FIRST)
+    temperature_celsius: int | None = field(default=None, metadata=_BY_FIRST)
+    # The drive's own SMART verdict: passed or failing.
+    passed: bool | None = None
+    # Wear of an ATA drive as smartctl reports it. smartctl does not name the source.
+    endurance_used: int | None = None
+    asleep: bool = field(default=False, metadata=_BY_EITHER)
+    # Time of the report by that machine's clock, in seconds since 1970.
+    local_time_s: int | None = field(default=None, metadata=_BY_FIRST)
+    failures: tuple[str, ...] = field(default=(), metadata=_BY_SUM)
+
+    def find_attribute(self, number: int) -> Attribute | None:
+        """Return the attribute with an id, or None if absent or ambiguous."""
+        matches = [attribute for attribute in self.attributes if attribute.id == number]
+        return matches[0] if len(matches) == 1 else None
 
 
 def is_same_drive(first: DriveFacts, last: DriveFacts) -> bool:
@@ -163,20 +197,10 @@ def merge_evidence(ours: Evidence, theirs: Evidence) -> Evidence:
 
     Raises UsageError if the files are from two drives or from two points in time.
     """
-    records = {name: _merge_record(getattr(ours, name), getattr(theirs, name), name) for name in _RECORDS}
-    return Evidence(
-        drive=merge_drive_facts(ours.drive, theirs.drive),
-        statistics=_merge_value(ours.statistics, theirs.statistics, "its device statistics"),
-        vendor=ours.vendor + tuple(page for page in theirs.vendor if page not in ours.vendor),
-        attributes=_merge_value(ours.attributes or None, theirs.attributes or None, "its attributes") or (),
-        power_on_hours=theirs.power_on_hours if ours.power_on_hours is None else ours.power_on_hours,
-        temperature_celsius=(
-            theirs.temperature_celsius if ours.temperature_celsius is None else ours.temperature_celsius
-        ),
-        passed=_merge_value(ours.passed, theirs.passed, "its self-assessment"),
-        endurance_used=_merge_value(ours.endurance_used, theirs.endurance_used, "its endurance used"),
-        asleep=ours.asleep or theirs.asleep,
-        local_time_s=theirs.local_time_s if ours.local_time_s is None else ours.local_time_s,
-        failures=ours.failures + theirs.failures,
-        **records,
-    )
+    merged = {
+        column.name: column.metadata.get("merge", _merge_field)(
+            getattr(ours, column.name), getattr(theirs, column.name), f"its {column.name.replace('_', ' ')}"
+        )
+        for column in fields(Evidence)
+    }
+    return Evidence(**merged)

@@ -11,10 +11,10 @@ from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.guard.obstacles import Consent
 from opwatch.host.device import Devices
-from opwatch.sweep.journal.changes import append_change, append_restoration
-from opwatch.sweep.journal.file import JournalFile
-from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.journal.undo import HighestUndo, parse_undo
+from opwatch.journal.changes import append_change, append_restoration
+from opwatch.journal.file import JournalFile
+from opwatch.journal.state import SweepState
+from opwatch.journal.undo import HighestUndo, parse_undo
 
 
 def require_changeable(claim: HeldDisk) -> None:

@@ -10,11 +10,11 @@ from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host.device import Devices
+from opwatch.journal.changes import append_change, append_restoration
+from opwatch.journal.file import JournalFile
+from opwatch.journal.state import SweepState
+from opwatch.journal.undo import PasswordUndo, parse_undo
 from opwatch.sweep.ata.security import PASSWORD, format_unlock_commands
-from opwatch.sweep.journal.changes import append_change, append_restoration
-from opwatch.sweep.journal.file import JournalFile
-from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.journal.undo import PasswordUndo, parse_undo
 
 # linux/fs.h: write back and drop the kernel's cached pages of the disk.
 _BLKFLSBUF = 0x1261

@@ -17,10 +17,10 @@ from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.budget import Health
 from opwatch.host.device import BlockDevice, Presence
+from opwatch.journal.file import JournalFile
+from opwatch.journal.state import SweepState
 from opwatch.samples.end import End
 from opwatch.samples.measurement_run import Clock, ProgressSink
-from opwatch.sweep.journal.file import JournalFile
-from opwatch.sweep.journal.state import SweepState
 
 # Interval between trace drains.
 TICK_S = 0.1

@@ -15,12 +15,12 @@ from opwatch.collectors.space.free_space import sync_filesystem
 from opwatch.collectors.space.lowest import read_file_extents
 from opwatch.collectors.sweep.bench import SweepBench
 from opwatch.errors import OpwatchError, RefusedError
+from opwatch.journal.changes import append_change, append_restoration
+from opwatch.journal.file import JournalFile
+from opwatch.journal.state import SweepState
+from opwatch.journal.undo import FOLDER_PREFIX, FilesUndo, parse_undo
 from opwatch.load.fio_arguments import LoadWindow, build_fill_arguments, derive_seed
 from opwatch.steady.placing import FileRun, merge_runs
-from opwatch.sweep.journal.changes import append_change, append_restoration
-from opwatch.sweep.journal.file import JournalFile
-from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.journal.undo import FOLDER_PREFIX, FilesUndo, parse_undo
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.room import require_planned_usage
 

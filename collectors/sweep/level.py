@@ -21,6 +21,7 @@ from opwatch.collectors.sweep.probing import LevelProbing
 from opwatch.collectors.sweep.seconds import LevelSeconds
 from opwatch.collectors.sweep.tracing import LevelTrace, derive_level_interval
 from opwatch.counters.looks.sample import FirmwareSample
+from opwatch.journal.results import LevelRecord
 from opwatch.load.fio_arguments import (
     LOGS,
     LoadWindow,
@@ -43,7 +44,6 @@ from opwatch.sweep.figures import (
     make_verdict_inputs,
     merge_probe_rounds,
 )
-from opwatch.sweep.journal.results import LevelRecord
 from opwatch.sweep.methods import FILE_METHODS
 from opwatch.sweep.outcome import WRITE_FULL
 from opwatch.sweep.plan import (

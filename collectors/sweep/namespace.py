@@ -24,10 +24,10 @@ from opwatch.guard.facts import GuardFacts, PartFacts
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent, find_obstacles, require_no_obstacles
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.sweep.journal.changes import append_change, append_restoration
-from opwatch.sweep.journal.file import JournalFile
-from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.journal.undo import parse_undo
+from opwatch.journal.changes import append_change, append_restoration
+from opwatch.journal.file import JournalFile
+from opwatch.journal.state import SweepState
+from opwatch.journal.undo import parse_undo
 from opwatch.sweep.namespace.offer import (
     NamespaceOffer,
     compute_impossible_lbas,

@@ -22,10 +22,10 @@ from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.facts import remove_own_part
 from opwatch.guard.obstacles import Consent, find_obstacles, require_no_obstacles
 from opwatch.host.device import SECTOR, BlockDevice, Devices
-from opwatch.sweep.journal.changes import append_change, append_restoration
-from opwatch.sweep.journal.file import JournalFile
-from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.journal.undo import PartitionUndo, parse_undo
+from opwatch.journal.changes import append_change, append_restoration
+from opwatch.journal.file import JournalFile
+from opwatch.journal.state import SweepState
+from opwatch.journal.undo import PartitionUndo, parse_undo
 
 # linux/blkpg.h
 _BLKPG, _ADD, _DELETE = 0x1269, 1, 2

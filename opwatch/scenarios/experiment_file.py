@@ -6,13 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opwatch.errors import BadInput
-from opwatch.scenarios.experiment_journal import (
-    SCHEMA,
-    ExperimentRequest,
-    ExperimentState,
-    parse_experiment,
-)
-from opwatch.sweep.journal.file import (
+from opwatch.journal.file import (
     FOLDER,
     JournalFile,
     create_journal,
@@ -20,6 +14,12 @@ from opwatch.sweep.journal.file import (
     make_journal_path,
     open_journal,
     read_state,
+)
+from opwatch.scenarios.experiment_journal import (
+    SCHEMA,
+    ExperimentRequest,
+    ExperimentState,
+    parse_experiment,
 )
 
 _SUFFIX = ".experiment"

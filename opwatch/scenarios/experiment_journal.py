@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from opwatch.fields import Fields
+from opwatch.journal.state import parse_entries
 from opwatch.load.sysbench import FIO, LOADERS
 from opwatch.scenarios.mixed import MemberCount, MixLoad, MixRate
 from opwatch.scenarios.scenario import list_scenarios
 from opwatch.scenarios.untrimmed import CliffPrediction, UntrimmedRun, WrittenRound
-from opwatch.sweep.journal.state import parse_entries
 
 SCHEMA = "opwatch-experiment/1"
 

@@ -34,13 +34,13 @@ from opwatch.imports.fio import parse_fio
 from opwatch.imports.fio_logs import parse_fio_logs
 from opwatch.imports.iostat import parse_iostat
 from opwatch.imports.source import ImportedFile
+from opwatch.journal.state import parse_journal
 from opwatch.load.options import REQUEST_OPTIONS
 from opwatch.load.workload import parse_job_file, parse_workload
 from opwatch.samples.presenter import RunPresenter
 from opwatch.scenarios.experiment_journal import parse_experiment
 from opwatch.settings import parse_toml
 from opwatch.sinks.sweep.table import format_sweep as sweep_lines
-from opwatch.sweep.journal.state import parse_journal
 from opwatch.trim.check.schedule import parse_fstab, parse_properties
 from opwatch.trim.stack.causes import PACKAGED as CAUSES
 from opwatch.trim.stack.causes import parse_causes

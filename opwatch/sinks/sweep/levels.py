@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from opwatch.journal.state import SweepState
 from opwatch.sinks.sweep import table
 from opwatch.sinks.sweep.document import build_result_document as document_of
 from opwatch.sinks.wrapping import wrap_text
-from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.result import SweepResult
 

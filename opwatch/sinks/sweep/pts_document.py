@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from opwatch import SCHEMA
+from opwatch.journal.request import SweepRequest
 from opwatch.pts.loads import find_unsupported_points
 from opwatch.pts.order import PtsOrder
 from opwatch.pts.record import PtsEnd, PtsRecord
 from opwatch.pts.results import PtsPart, derive_part
 from opwatch.pts.samples import PtsSample
 from opwatch.steady.pts_tests import PtsTest
-from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.purges import DISCARD, find_purge
 
 _SPECIFICATION = "SNIA SSS PTS 2.0.2"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.sweep.journal.file import list_journals
+from opwatch.journal.file import list_journals
 from tests.kernel.support.drives import MIB, create_drive
 from tests.kernel.sweep.test_sweep import make_arguments, read_sweep_state, require_free, run_sweep
 

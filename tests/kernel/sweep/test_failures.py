@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opwatch.sweep.journal.file import list_journals
+from opwatch.journal.file import list_journals
 from tests.kernel.support.drives import MIB, Drive, create_drive
 from tests.kernel.sweep.test_sweep import (
     _NOT_REACHED,

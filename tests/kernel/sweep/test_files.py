@@ -18,7 +18,7 @@ import pytest
 
 from opwatch.ftl import models
 from opwatch.ftl.drive import Policy
-from opwatch.sweep.journal.file import list_journals
+from opwatch.journal.file import list_journals
 from tests.kernel.support.drives import MIB, Drive, create_drive, run
 from tests.kernel.support.filesystems import fill_space, make_filesystem, mount_device
 from tests.kernel.support.open_files import find_users

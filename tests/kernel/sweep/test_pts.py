@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from opwatch.sweep.journal.file import list_journals
+from opwatch.journal.file import list_journals
 from tests.kernel.support.drives import MIB, Drive, create_drive
 from tests.kernel.sweep.test_sweep import (
     _NOT_REACHED,

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from opwatch.sweep.journal.file import list_journals, reopen_sweep_journal
-from opwatch.sweep.journal.state import SweepState
+from opwatch.journal.file import list_journals, reopen_sweep_journal
+from opwatch.journal.state import SweepState
 from tests.kernel.support.drives import MIB, Drive, create_drive
 from tests.kernel.support.open_files import find_users
 

@@ -13,6 +13,8 @@ import pytest
 
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
+from opwatch.journal.request import SweepRequest
+from opwatch.journal.state import SweepState, parse_journal
 from opwatch.pts.loads import ROUND, build_round_loads, build_stage_loads
 from opwatch.pts.order import PtsOrder
 from opwatch.pts.planning import make_part_levels
@@ -21,8 +23,6 @@ from opwatch.pts.results import derive_part
 from opwatch.pts.samples import PtsSample
 from opwatch.sinks.sweep.pts_document import build_pts_document
 from opwatch.sinks.sweep.pts_table import format_pts
-from opwatch.sweep.journal.request import SweepRequest
-from opwatch.sweep.journal.state import SweepState, parse_journal
 from opwatch.sweep.levels import LevelScale, OpLevel
 from tests.unit.sweep.test_journal import REQUEST
 

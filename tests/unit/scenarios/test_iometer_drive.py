@@ -9,6 +9,7 @@ import pytest
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
+from opwatch.journal.results import LevelRecord, parse_record
 from opwatch.scenarios.iometer_drive import combine_drive_probes, make_drive_findings
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels
 from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
@@ -16,7 +17,6 @@ from opwatch.sinks.scenario.document import build_iometer_fields
 from opwatch.sinks.scenario.iometer import format_iometer
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.figures import compute_probe_error
-from opwatch.sweep.journal.results import LevelRecord, parse_record
 from opwatch.sweep.outcome import (
     KINDS,
     READ_FULL,

@@ -8,10 +8,10 @@ import pytest
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
+from opwatch.journal.request import parse_request
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels, split_outcomes
 from opwatch.scenarios.saturation import evaluate_saturation, find_steady_iops
 from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
-from opwatch.sweep.journal.request import parse_request
 from opwatch.tools.cli import main
 from tests.unit.sweep.test_journal import RECORD, REQUEST
 

@@ -10,7 +10,7 @@ from opwatch.collectors.sweep import seconds as module
 from opwatch.collectors.sweep.seconds import LevelSeconds
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
-from opwatch.sweep.journal.results import parse_record
+from opwatch.journal.results import parse_record
 from opwatch.sweep.outcome import LevelSecond
 from opwatch.trace.trust import Reading
 from tests.unit.support.samples import Op, make_sample

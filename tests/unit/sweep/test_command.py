@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.journal.file import create_sweep_journal
+from opwatch.journal.state import SweepState
 from opwatch.steady.strict import StrictState
-from opwatch.sweep.journal.file import create_sweep_journal
-from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.room import FilesPlace
 from opwatch.tools.cli import main
 from opwatch.tools.commands.sweep.running import print_outcomes

@@ -15,20 +15,20 @@ import pytest
 from opwatch.errors import BadInput, OpwatchError, RefusedError, UsageError
 from opwatch.guard.budget import Budget, Health, find_overruns
 from opwatch.guard.identity import DiskIdentity
-from opwatch.load.workload import find_workload
-from opwatch.steady.coverage import WriteSpread
-from opwatch.steady.rounds import Round
-from opwatch.steady.strict import VerdictInputs
-from opwatch.sweep.journal.file import (
+from opwatch.journal.file import (
     JournalFile,
     create_sweep_journal,
     list_journals,
     read_states,
     reopen_sweep_journal,
 )
-from opwatch.sweep.journal.request import SweepRequest
-from opwatch.sweep.journal.results import LevelRecord
-from opwatch.sweep.journal.state import SweepState, parse_journal
+from opwatch.journal.request import SweepRequest
+from opwatch.journal.results import LevelRecord
+from opwatch.journal.state import SweepState, parse_journal
+from opwatch.load.workload import find_workload
+from opwatch.steady.coverage import WriteSpread
+from opwatch.steady.rounds import Round
+from opwatch.steady.strict import VerdictInputs
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.outcome import HostBytes, LevelFigures
 from opwatch.sweep.plan import SweepPace
@@ -181,7 +181,7 @@ _FULL = """
 import sys
 from pathlib import Path
 from opwatch.errors import OpwatchError
-from opwatch.sweep.journal.file import reopen_sweep_journal
+from opwatch.journal.file import reopen_sweep_journal
 journal, state = reopen_sweep_journal(Path(sys.argv[1]), sys.argv[2])
 try:
     while True:

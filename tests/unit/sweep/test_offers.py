@@ -22,9 +22,9 @@ from opwatch.counters.decode.identify import (
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.fields import Fields
 from opwatch.host.device import BlockDevice, Devices
+from opwatch.journal.request import parse_request
+from opwatch.journal.undo import HighestUndo, PartitionUndo, parse_undo
 from opwatch.sweep.ata.offers import decode_features, decode_identify
-from opwatch.sweep.journal.request import parse_request
-from opwatch.sweep.journal.undo import HighestUndo, PartitionUndo, parse_undo
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.methods import METHODS, SWEEP_METHODS
 from opwatch.sweep.namespace.offer import NamespaceOffer

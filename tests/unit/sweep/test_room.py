@@ -10,10 +10,10 @@ import pytest
 
 from opwatch.errors import BadInput, RefusedError, UsageError
 from opwatch.fields import Fields
+from opwatch.journal.request import parse_request
+from opwatch.journal.undo import FilesUndo, parse_undo
 from opwatch.steady.coverage import WriteSpread
 from opwatch.sweep.figures import make_verdict_inputs
-from opwatch.sweep.journal.request import parse_request
-from opwatch.sweep.journal.undo import FilesUndo, parse_undo
 from opwatch.sweep.levels import LevelFiles, LevelScale, parse_levels
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, plan_steps
 from opwatch.sweep.room import (

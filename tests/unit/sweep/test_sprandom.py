@@ -14,9 +14,9 @@ from opwatch.collectors.fio.options import find_sprandom_refusal, has_option
 from opwatch.collectors.sweep.tracing import LevelTrace
 from opwatch.errors import Unsupported
 from opwatch.fields import Fields
+from opwatch.journal.request import parse_request
 from opwatch.load.fio_arguments import LoadWindow, build_sprandom_arguments
 from opwatch.steady.coverage import WriteMap
-from opwatch.sweep.journal.request import parse_request
 from opwatch.sweep.levels import LevelScale, OpLevel
 from opwatch.sweep.plan import (
     StepKind,

@@ -9,10 +9,10 @@ from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.errors import UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
+from opwatch.journal.file import FOLDER, create_sweep_journal
+from opwatch.journal.state import SweepState
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.sinks.terminal import print_message
-from opwatch.sweep.journal.file import FOLDER, create_sweep_journal
-from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.methods import FILE_METHODS
 from opwatch.tools.commands.sweep import virtual
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (

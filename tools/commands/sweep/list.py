@@ -9,15 +9,15 @@ from pathlib import Path
 from opwatch import SCHEMA
 from opwatch.errors import BadInput
 from opwatch.ftl import profiles
+from opwatch.journal.file import FOLDER, read_states
+from opwatch.journal.request import SweepRequest
+from opwatch.journal.state import SweepState
 from opwatch.scenarios.experiment_file import read_experiments
 from opwatch.scenarios.experiment_journal import ExperimentState
 from opwatch.scenarios.scenario import list_scenarios, load_scenario
 from opwatch.sinks.terminal import open_stdout
 from opwatch.sinks.wrapping import wrap_text
 from opwatch.steady.pts_tests import HEADER_FIELDS, PTS_TESTS, STEADY_FIELDS
-from opwatch.sweep.journal.file import FOLDER, read_states
-from opwatch.sweep.journal.request import SweepRequest
-from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.methods import METHODS
 from opwatch.sweep.purges import PURGES
 

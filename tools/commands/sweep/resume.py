@@ -20,10 +20,10 @@ from opwatch.errors import RefusedError
 from opwatch.guard.identity import DiskIdentity, list_differences
 from opwatch.host import privilege
 from opwatch.host.device import Devices
+from opwatch.journal.file import FOLDER, reopen_sweep_journal
+from opwatch.journal.state import SweepState
+from opwatch.journal.undo import HighestUndo, parse_undo
 from opwatch.scenarios.experiment_file import has_experiment, reopen_experiment
-from opwatch.sweep.journal.file import FOLDER, reopen_sweep_journal
-from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.journal.undo import HighestUndo, parse_undo
 from opwatch.sweep.purges import SANITIZE
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     add_consent_arguments,

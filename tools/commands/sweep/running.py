@@ -17,13 +17,13 @@ from opwatch.collectors.sweep.sweeping import run_sweep
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.host.device import Presence
+from opwatch.journal.file import JournalFile
+from opwatch.journal.logs_folder import create_logs_folder
+from opwatch.journal.state import SweepState
 from opwatch.sinks.sweep.levels import build_sweep_document, format_sweep_state
 from opwatch.sinks.sweep.pts_document import build_pts_document
 from opwatch.sinks.sweep.pts_table import format_pts
 from opwatch.sinks.terminal import open_stdout
-from opwatch.sweep.journal.file import JournalFile
-from opwatch.sweep.journal.logs_folder import create_logs_folder
-from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.tools.arguments import parse_file_name
 from opwatch.tools.commands.sweep.exit_status import choose_exit_status

@@ -22,8 +22,8 @@ from opwatch.collectors.sweep import offers
 from opwatch.collectors.sweep.offers import describe_purge, find_purge_refusal
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.sweep.journal.file import JournalFile, create_sweep_journal, reopen_sweep_journal
-from opwatch.sweep.journal.state import SweepState
+from opwatch.journal.file import JournalFile, create_sweep_journal, reopen_sweep_journal
+from opwatch.journal.state import SweepState
 from tests.unit.sweep.test_journal import REQUEST
 from tests.unit.sweep.test_offers import encode_with_words, make_disk
 from tests.vm.guest.atadrive.ata import AtaDrive, DriveConfig, TaskFile

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from opwatch.errors import BadInput
+from opwatch.journal.undo import PasswordUndo, parse_undo
 from opwatch.sweep.ata.commands import (
     DISABLE_PASSWORD,
     ERASE_PREPARE,
@@ -24,7 +25,6 @@ from opwatch.sweep.ata.security import (
     format_unlock_commands,
     make_password_page,
 )
-from opwatch.sweep.journal.undo import PasswordUndo, parse_undo
 
 
 def encode_identify(**words: int) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import OpwatchError
-from opwatch.sweep.journal.logs_folder import create_logs_folder
+from opwatch.journal.logs_folder import create_logs_folder
 
 
 def test_leftover_of_a_killed_sweep_is_replaced(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from opwatch.counters.decode.identify import decode_namespace
 from opwatch.errors import RefusedError
 from opwatch.guard.identity import DiskIdentity
-from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.journal.undo import parse_undo
+from opwatch.journal.state import SweepState
+from opwatch.journal.undo import parse_undo
 from opwatch.sweep.namespace.restore import (
     ExistingNamespace,
     NamespaceUndo,

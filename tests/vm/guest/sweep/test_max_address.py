@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.sweep.journal.file import list_journals, reopen_sweep_journal
-from opwatch.sweep.journal.state import SweepState
+from opwatch.journal.file import list_journals, reopen_sweep_journal
+from opwatch.journal.state import SweepState
 from tests.vm.guest.atadrive.ata import DriveConfig
 from tests.vm.guest.atadrive.target import AtaDisk, connect_ata_disk
 from tests.vm.guest.support import sysfs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.sweep.journal.file import list_journals
+from opwatch.journal.file import list_journals
 from tests.vm.guest.atadrive.ata import DriveConfig
 from tests.vm.guest.atadrive.security import LockConfig
 from tests.vm.guest.atadrive.target import AtaDisk, connect_ata_disk

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from opwatch.sweep.journal.file import list_journals, reopen_sweep_journal
-from opwatch.sweep.journal.state import SweepState
+from opwatch.journal.file import list_journals, reopen_sweep_journal
+from opwatch.journal.state import SweepState
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.target.drive import SERIAL
 from tests.vm.guest.target.host import ConnectedTarget, connect_target

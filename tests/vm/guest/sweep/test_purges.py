@@ -13,7 +13,7 @@ import pytest
 from opwatch.collectors.sweep.namespace import require_namespaces
 from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
-from opwatch.sweep.journal.file import list_journals, reopen_sweep_journal
+from opwatch.journal.file import list_journals, reopen_sweep_journal
 from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 

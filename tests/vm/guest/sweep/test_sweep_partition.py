@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.device import Devices
-from opwatch.sweep.journal.file import list_journals, reopen_sweep_journal
+from opwatch.journal.file import list_journals, reopen_sweep_journal
 from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 

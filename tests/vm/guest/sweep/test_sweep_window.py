@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.sweep.journal.file import list_journals, reopen_sweep_journal
+from opwatch.journal.file import list_journals, reopen_sweep_journal
 from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 

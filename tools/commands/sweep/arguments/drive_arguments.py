@@ -24,9 +24,9 @@ from opwatch.guard.budget import MAX_CELSIUS, MAX_LIFE_PERCENT, Budget
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent
 from opwatch.host.device import BlockDevice, Devices
+from opwatch.journal.file import FOLDER
+from opwatch.journal.request import SweepRequest, bound_level_bytes
 from opwatch.load.workload import LoadPattern, find_workload, require_data_only_writes, require_reach
-from opwatch.sweep.journal.file import FOLDER
-from opwatch.sweep.journal.request import SweepRequest, bound_level_bytes
 from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import FILE_METHODS, find_method
 from opwatch.sweep.namespace.offer import find_level_refusal

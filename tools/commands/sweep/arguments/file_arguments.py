@@ -10,7 +10,7 @@ from opwatch.collectors.space.fitrim import check_mount
 from opwatch.errors import RefusedError, UsageError
 from opwatch.guard.obstacles import Consent, drop_consent_obstacles, require_no_obstacles
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.sweep.journal.request import SweepRequest
+from opwatch.journal.request import SweepRequest
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.methods import FILE_METHODS
 from opwatch.sweep.plan import SweepRefusal

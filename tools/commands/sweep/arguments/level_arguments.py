@@ -10,10 +10,10 @@ from pathlib import Path
 from opwatch.errors import UsageError
 from opwatch.foreign import read_bytes
 from opwatch.ftl import profiles
+from opwatch.journal.file import FOLDER, MAX_BYTES
+from opwatch.journal.state import parse_journal
 from opwatch.sinks.sweep.levels import make_result
 from opwatch.sweep.fitted import PREFIX, fit_profile
-from opwatch.sweep.journal.file import FOLDER, MAX_BYTES
-from opwatch.sweep.journal.state import parse_journal
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import find_method
 from opwatch.sweep.plan import SweepPace

@@ -10,10 +10,10 @@ from opwatch.collectors.sweep.offers import find_purge_refusal
 from opwatch.errors import Unsupported, UsageError
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice, Devices
+from opwatch.journal.request import SweepRequest
 from opwatch.load.workload import LoadJob, LoadPattern
 from opwatch.pts.order import NAMES, PTS_CLASSES, PtsOrder, find_parts
 from opwatch.pts.planning import bound_test_bytes, make_part_levels
-from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.levels import LevelScale, OpLevel
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.purges import DISCARD, find_purge

@@ -16,6 +16,7 @@ from opwatch.collectors.sweep.bench import SweepStopped
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
+from opwatch.journal.file import FOLDER, JournalFile
 from opwatch.load.sysbench import FIO
 from opwatch.scenarios.experiment_file import create_experiment
 from opwatch.scenarios.experiment_journal import (
@@ -35,7 +36,6 @@ from opwatch.sinks.scenario.document import (
     build_untrimmed_fields,
 )
 from opwatch.sinks.terminal import print_message
-from opwatch.sweep.journal.file import FOLDER, JournalFile
 from opwatch.tools.progress import ProgressReporter
 from opwatch.tools.waiting import Waiter
 

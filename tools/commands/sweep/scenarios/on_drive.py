@@ -11,6 +11,7 @@ from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice
+from opwatch.journal.request import SweepRequest
 from opwatch.load.plain import PlainLoad
 from opwatch.load.workload import LoadPattern, make_pattern
 from opwatch.scenarios.free_space import evaluate_free_space
@@ -20,7 +21,6 @@ from opwatch.scenarios.saturation import evaluate_saturation
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, load_scenario
 from opwatch.sinks.scenario.document import build_iometer_fields, build_scenario_head
 from opwatch.sinks.scenario.sweep_fields import build_free_space_fields, build_saturation_fields
-from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.levels import OpLevel, OpShare
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPace

@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeVar
 from opwatch.closing import Closable
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.foreign import read_all
+from opwatch.journal.request import SweepRequest
+from opwatch.journal.state import SCHEMA, SweepState, parse_journal
 from opwatch.safefile import open_own_file
-from opwatch.sweep.journal.request import SweepRequest
-from opwatch.sweep.journal.state import SCHEMA, SweepState, parse_journal
 
 FOLDER = Path("/var/lib/opwatch/sweeps")
 _SUFFIX = ".journal"

@@ -10,9 +10,9 @@ from opwatch.fields import Fields
 from opwatch.foreign import parse_json, require_table
 from opwatch.guard.budget import Budget, Health
 from opwatch.guard.identity import DiskIdentity, parse_identity
+from opwatch.journal.request import SweepRequest, parse_request
+from opwatch.journal.results import LevelRecord, parse_record
 from opwatch.pts.record import PtsRecord, parse_part_record
-from opwatch.sweep.journal.request import SweepRequest, parse_request
-from opwatch.sweep.journal.results import LevelRecord, parse_record
 from opwatch.sweep.outcome import LevelOutcome
 
 SCHEMA = "opwatch-sweep/1"

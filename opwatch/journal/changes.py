@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from opwatch.guard.identity import DiskIdentity
-from opwatch.sweep.journal.file import JournalFile
-from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.journal.undo import SweepUndo
+from opwatch.journal.file import JournalFile
+from opwatch.journal.state import SweepState
+from opwatch.journal.undo import SweepUndo
 
 
 def append_change(journal: JournalFile, state: SweepState, undo: SweepUndo) -> None:

@@ -243,20 +243,72 @@ def test_no_file_repeats_its_folder() -> None:
     assert list_repeated_names(path for path in sources if path.parts[0] in parts) == []
 
 
-def list_undrawn_packages(page: str, rooms: Iterable[str]) -> list[str]:
-    """Return packages that are missing in a page's first drawing."""
-    drawing = page.split("```")[1]
-    return sorted(room for room in set(rooms) if not re.search(rf"\b{room}\b", drawing))
+def read_package_tables(page: str) -> dict[str, set[str]]:
+    """Return package -> allowed imports, from the tables of the architecture page."""
+    allowed: dict[str, set[str]] = {}
+    prefix = ""
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| core"):
+            prefix = "opwatch."
+        elif line.startswith("| `collectors/`"):
+            prefix = "opwatch.collectors."
+        elif not line.startswith("|"):
+            prefix = ""
+        elif prefix and cells[0].startswith("`"):
+            names = [name.strip() for name in cells[2].split(",") if name.strip()]
+            allowed[prefix + cells[0].strip("`")] = {prefix + name for name in names}
+    return allowed
 
 
-def test_architecture_page_draws_every_package() -> None:
-    assert list_undrawn_packages("```\na  b, c\n```\nd", ["a", "c", "d"]) == ["d"]
+def list_forbidden_imports(modules: Mapping[str, str], allowed: Mapping[str, set[str]]) -> list[str]:
+    """Return imports that no table allows, and packages that are in no table. A collector may import every
+    package of the core."""
+    packages = {name for name in allowed if any(f"{module}.".startswith(f"{name}.") for module in modules)}
+
+    def find_package(module: str) -> str | None:
+        inside = [name for name in allowed if f"{module}.".startswith(f"{name}.")]
+        return max(inside, key=len) if inside else None
+
+    forbidden = {
+        f"{importer} imports {imported}"
+        for arrow in find_imports(modules)
+        if (importer := find_package(arrow.importer)) and (imported := find_package(arrow.imported))
+        if importer != imported and find_layer(importer) == find_layer(imported)
+        if imported not in allowed[importer]
+    }
+    return sorted(forbidden) + sorted(f"{name} does not exist" for name in set(allowed) - packages)
+
+
+def list_missing_packages(modules: Mapping[str, str], allowed: Mapping[str, set[str]]) -> list[str]:
+    """Return packages of the core and of the collectors that are in no table."""
+    folders = {folder for name in modules if (folder := name.rpartition(".")[0])}
+    depths = {"opwatch": 2, "opwatch.collectors": 3}
+    packages = {
+        ".".join(folder.split(".")[:depth])
+        for folder in folders
+        for layer, depth in depths.items()
+        if LAYERS[find_layer(folder)] == layer and folder.count(".") >= depth - 1
+    }
+    return sorted(packages - set(allowed))
+
+
+def test_package_tables_are_read() -> None:
+    page = "| core: `opwatch/` | owns | imports |\n|---|---|---|\n| `a` | x | |\n| `b` | y | a |\n"
+    allowed = read_package_tables(page)
+    assert allowed == {"opwatch.a": set(), "opwatch.b": {"opwatch.a"}}
+    modules = {"opwatch.a.one": "from opwatch.b import two", "opwatch.b.two": "", "opwatch.c.three": ""}
+    assert list_forbidden_imports(modules, allowed) == ["opwatch.a imports opwatch.b"]
+    assert list_missing_packages(modules, allowed) == ["opwatch.c"]
+
+
+def test_packages_import_what_the_architecture_page_allows() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    folders = [
-        path.relative_to(ROOT).parts[:-1] for path in list_tracked() if path.suffix in (".py", ".c", ".h")
-    ]
-    tops = ("opwatch", "collectors", "bpf")
-    rooms = [folder[1] for folder in folders if folder[:1] in [(top,) for top in tops] and len(folder) > 1]
-    assert len(set(rooms)) >= 30
-    assert list_undrawn_packages(page, rooms) == []
-    assert [line for line in page.splitlines() if len(line) > 120] == []
+    allowed = read_package_tables(page)
+    assert len(allowed) >= 40
+    # The extension is no Python package.
+    native = allowed.pop("opwatch._native")
+    assert native == set()
+    assert list_forbidden_imports(read_package(), allowed) == []
+    assert list_missing_packages(read_package(), allowed) == []
+    assert [line for line in page.splitlines() if len(line) > 120 and not line.startswith("|")] == []

@@ -9,9 +9,7 @@ from functools import cache
 from typing import Any
 
 APPLICATION_ID = 0x6F707731  # "opw1"
-VERSION = 6
-# Files of every version ever written can be read.
-FIRST_VERSION = 1
+VERSION = 1
 # Small pages, because blobs of some KiB are stored in chains of pages whose last page is half empty.
 PAGE_BYTES = 512
 # Places in `tail` of rows without a disk: an entry's other values, and its anchor.
@@ -48,6 +46,8 @@ TABLES = {
         "end_ns INTEGER NOT NULL",
         "anchors BLOB NOT NULL",
         "others BLOB NOT NULL",
+        # The number of the block's frames, so that a missing frame is noticed.
+        "frames INTEGER NOT NULL",
     ),
     "frames": (
         "block INTEGER NOT NULL",
@@ -96,16 +96,10 @@ TABLES = {
         "left_out INTEGER NOT NULL",
     ),
 }
-_FRAMES_V1 = (*TABLES["frames"][:-1], "key BLOB NOT NULL", "rest BLOB NOT NULL")
-# First version with slow requests, CPU times and checksums.
-SLOW_VERSION, CPU_VERSION, CHECK_VERSION = 3, 5, 6
 # The last column of a table: a checksum of all others. `counts` has no checksum, because only SQL users read
 # `counts` and the frames hold the same values.
 CHECK = "crc INTEGER NOT NULL"
 _UNCHECKED = "counts"
-# The number of a block's frames, so that a missing frame is noticed.
-_FRAMES = "frames INTEGER NOT NULL"
-_FIRST_VERSIONS = {"slow": SLOW_VERSION}
 INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
 # Kinds of events that are parsed: another program's file, and the start and end of a phase.
 FILE, PHASE_BEGAN, PHASE_ENDED = "file", "phase began", "phase ended"
@@ -121,27 +115,19 @@ AUDIT, NO_AUDIT = "trim audit", "no trim audit"
 COUNTED = ("completed", "bytes", "sum_ns", "max_ns", "errors", "issued")
 
 
-def list_tables(version: int = VERSION) -> list[str]:
-    """Return the names of this version's tables."""
-    return [name for name in TABLES if _FIRST_VERSIONS.get(name, FIRST_VERSION) <= version]
-
-
-def list_declarations(name: str, version: int = VERSION) -> tuple[str, ...]:
+def list_declarations(name: str) -> tuple[str, ...]:
     """Return the column declarations of a table."""
-    declared = _FRAMES_V1 if (name, version) == ("frames", FIRST_VERSION) else TABLES[name]
-    if not has_check(name, version):
-        return declared
-    return (*declared, _FRAMES, CHECK) if name == "blocks" else (*declared, CHECK)
+    return (*TABLES[name], CHECK) if has_check(name) else TABLES[name]
 
 
-def has_check(name: str, version: int = VERSION) -> bool:
+def has_check(name: str) -> bool:
     """Return true if rows of this table have a checksum."""
-    return version >= CHECK_VERSION and name != _UNCHECKED
+    return name != _UNCHECKED
 
 
-def build_create_table(name: str, version: int = VERSION) -> str:
+def build_create_table(name: str) -> str:
     """Return the statement that creates a table, as stored by SQLite."""
-    return f"CREATE TABLE {name} ({', '.join(list_declarations(name, version))})"
+    return f"CREATE TABLE {name} ({', '.join(list_declarations(name))})"
 
 
 def build_create_index(name: str) -> str:
@@ -149,8 +135,8 @@ def build_create_index(name: str) -> str:
     return f"CREATE INDEX {name} ON {table} ({column})"
 
 
-def list_columns(name: str, version: int = VERSION) -> tuple[str, ...]:
-    return tuple(column.split()[0] for column in list_declarations(name, version))
+def list_columns(name: str) -> tuple[str, ...]:
+    return tuple(column.split()[0] for column in list_declarations(name))
 
 
 @cache

@@ -21,7 +21,7 @@ from typing import Any
 from opwatch.tools import cli
 
 ROOT = Path(__file__).parents[2]
-RECORDINGS = ROOT / "tests" / "fixtures" / "good" / "recordings"
+RECORDING = ROOT / "tests" / "fixtures" / "good" / "recordings" / "1.opw.gz"
 STATEMENTS = re.findall(
     r"```sql\n(.*?)```", (ROOT / "docs" / "schema" / "analysis.md").read_text(), re.DOTALL
 )
@@ -93,9 +93,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         recordings = []
-        for version in ("1", "2"):
-            path = folder / f"{version}.opw"
-            path.write_bytes(gzip.decompress((RECORDINGS / f"{version}.opw.gz").read_bytes()))
+        for name in ("1.opw", "2.opw"):
+            path = folder / name
+            path.write_bytes(gzip.decompress(RECORDING.read_bytes()))
             recordings.append(str(path))
         if cli.main(["dump", *recordings, "-O", "parquet", "-o", str(folder / "runs")]):
             return 1

@@ -14,7 +14,6 @@ import json
 import os
 import random
 import sqlite3
-import struct
 import sys
 import tempfile
 import time
@@ -27,20 +26,14 @@ from opwatch.counters.catalogue.families import Catalogue
 from opwatch.errors import OpwatchError
 from opwatch.fio.comparison import compare_with_fio
 from opwatch.recording.coding.audits import SeenAudit
-from opwatch.recording.coding.blocks import (
-    compress_columns,
-    expand_columns,
-    join_streams,
-    split_streams,
-    split_streams_v1,
-)
+from opwatch.recording.coding.blocks import compress_columns, expand_columns, join_streams, split_streams
 from opwatch.recording.coding.contents import deflate_content
 from opwatch.recording.coding.frames import Streams
 from opwatch.recording.reading.command import find_command_cpu
 from opwatch.recording.reading.notes import iterate_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import close_run
-from opwatch.recording.schema import CPU_VERSION, FIRST_VERSION, OTHERS, PAGE_BYTES, list_columns, list_tables
+from opwatch.recording.schema import OTHERS, PAGE_BYTES, TABLES, list_columns
 from opwatch.samples.observation import Event, Sink
 from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.jsonl import JsonLines
@@ -150,8 +143,8 @@ class RecordingFuzzer:
         self, connection: sqlite3.Connection, kind: type | None = None
     ) -> tuple[str, str, int, Any] | None:
         """Return (table, column, row, value) of a random cell, of the given type if any."""
-        table = self._random.choice(list_tables(_read_version(connection)))
-        column = self._random.choice(list_columns(table, _read_version(connection)))
+        table = self._random.choice([*TABLES])
+        column = self._random.choice(list_columns(table))
         rows = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
         rows = [row for row in rows if kind is None or isinstance(row[1], kind)]
         return (table, column, *self._random.choice(rows)) if rows else None
@@ -179,11 +172,11 @@ class RecordingFuzzer:
         """Delete, duplicate or exchange rows."""
 
         def change_rows(connection: sqlite3.Connection) -> None:
-            table, kind = self._random.choice(list_tables(_read_version(connection))), self._random.random()
+            table, kind = self._random.choice([*TABLES]), self._random.random()
             if kind < 0.5:
                 connection.execute(f"DELETE FROM {table} WHERE rowid % 3 = ?", (self._random.randrange(3),))
             elif kind < 0.8:
-                names = ", ".join(list_columns(table, _read_version(connection)))
+                names = ", ".join(list_columns(table))
                 connection.execute(f"INSERT OR IGNORE INTO {table} SELECT {names} FROM {table} LIMIT 3")
             else:
                 connection.execute(f"UPDATE OR IGNORE {table} SET rowid = rowid + 1 WHERE rowid % 2")
@@ -198,24 +191,13 @@ class RecordingFuzzer:
             if not cell or not cell[3]:
                 return
             table, column, _, raw = cell
-            is_first = _read_version(connection) == FIRST_VERSION
             if table == "frames":
-                cut, put = (
-                    (_open_first_version, _close_first_version)
-                    if is_first
-                    else (_open_streams, compress_columns)
-                )
-                value = self._change_streams(raw, cut, put)
+                value = self._change_streams(raw, _open_streams, compress_columns)
             elif table == "tail" and len(raw) > 16 and column == "body" and not raw.startswith(b"["):
-                cut, put = (
-                    (_split_first_version, _join_first_version)
-                    if is_first
-                    else (_split_streams, join_streams)
-                )
-                value = self._change_streams(raw, cut, put)
-            elif (table, column) == ("blocks", "anchors") and _read_version(connection) >= CPU_VERSION:
+                value = self._change_streams(raw, _split_streams, join_streams)
+            elif (table, column) == ("blocks", "anchors"):
                 value = change_anchors(self._random, raw) or self._damage_bytes(raw)
-            elif table == "contents" or (table == "blocks" and (is_first or column == "others")):
+            elif table == "contents" or (table, column) == ("blocks", "others"):
                 value = self._damage_compressed(raw)
             else:
                 value = self._damage_bytes(raw)
@@ -314,7 +296,7 @@ class RecordingFuzzer:
         """Add foreign tables, or change the form of ours."""
 
         def change_table(connection: sqlite3.Connection) -> None:
-            table = self._random.choice(list_tables(_read_version(connection)))
+            table = self._random.choice([*TABLES])
             statement = self._random.choice(
                 (
                     f"DROP TABLE IF EXISTS {table}",
@@ -323,10 +305,7 @@ class RecordingFuzzer:
                     f"CREATE TRIGGER IF NOT EXISTS t AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END",
                     f"CREATE VIEW IF NOT EXISTS v AS SELECT * FROM {table}",
                     f"CREATE INDEX IF NOT EXISTS i ON {table} ({list_columns(table)[0]})",
-                    "PRAGMA user_version = 1",
                     "PRAGMA user_version = 2",
-                    "PRAGMA user_version = 3",
-                    "PRAGMA user_version = 4",
                     "PRAGMA application_id = 7",
                 )
             )
@@ -371,11 +350,6 @@ def show_recording(path: Path, sink: Sink) -> None:
         recording.close()
 
 
-def _read_version(connection: sqlite3.Connection) -> int:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
-
-
 def _inflate_raw(raw: bytes) -> bytes:
     return zlib.decompress(raw, -15)
 
@@ -386,22 +360,6 @@ def _open_streams(raw: bytes) -> Streams:
 
 def _split_streams(raw: bytes) -> Streams:
     return split_streams(raw, "it")
-
-
-def _split_first_version(raw: bytes) -> Streams:
-    return split_streams_v1(raw, "it")
-
-
-def _join_first_version(streams: Streams) -> bytes:
-    return struct.pack("<4I", *map(len, streams)) + b"".join(streams)
-
-
-def _open_first_version(raw: bytes) -> Streams:
-    return tuple(_inflate_raw(part) if part else b"" for part in _split_first_version(raw))
-
-
-def _close_first_version(streams: Streams) -> bytes:
-    return _join_first_version(tuple(deflate_content(stream) if stream else b"" for stream in streams))
 
 
 def _find_fast_folder() -> str | None:

@@ -13,11 +13,10 @@ from opwatch.recording.coding.times import ChangeReader, round_to_ms
 from opwatch.recording.coding.varints import MODULUS, Varints, put_change
 
 _MASK = MODULUS - 1
-# Entry number, monotonic clock, wall minus monotonic clock, slack.
-_CLOCKS = 4
-# Number of online CPUs, and four kinds of CPU time.
+# Kinds of CPU time.
 _TIMES = 4
-ANCHOR_WIDTH = _CLOCKS + 1 + _TIMES
+# Entry number, monotonic clock, wall minus monotonic clock, slack, number of online CPUs, and their times.
+ANCHOR_WIDTH = 5 + _TIMES
 # The maximum number of entries in a block, each with at most one row.
 _MAX_ROWS = (1 << 14) + 512
 
@@ -75,13 +74,7 @@ def decode_anchors(raw: bytes, where: str) -> SharedClocks:
     return read_anchors(Changes(chain(first, others), where))
 
 
-def decode_anchors_v2(raw: bytes, where: str) -> SharedClocks:
-    """Decode the anchors of versions 2 to 4, which have no CPU times."""
-    changes = Changes(iterate_rows(unpack_columns(raw, _CLOCKS, _MAX_ROWS, where)), where)
-    return read_anchors(changes, has_cpu=False)
-
-
-def read_anchors(changes: ChangeReader, *, has_cpu: bool = True) -> SharedClocks:
+def read_anchors(changes: ChangeReader) -> SharedClocks:
     """Decode all anchors after a reset."""
     anchors, cpus = {}, {}
     number = mono_ns = offset_ns = step_ns = 0
@@ -92,21 +85,8 @@ def read_anchors(changes: ChangeReader, *, has_cpu: bool = True) -> SharedClocks
         step_ns, mono_ns = now_ns - mono_ns if mono_ns else 0, now_ns
         offset_ns = (offset_ns + changes.read_change()) & _MASK
         anchors[number] = Anchor(mono_ns, (mono_ns + offset_ns) & _MASK, changes.read_change() & _MASK)
-        if has_cpu:
-            online = changes.read_change() & _MASK
-            times = [(before + changes.read_change()) & _MASK for before in times]
-            if online:
-                cpus[number] = CpuTimes(online, *times)
+        online = changes.read_change() & _MASK
+        times = [(before + changes.read_change()) & _MASK for before in times]
+        if online:
+            cpus[number] = CpuTimes(online, *times)
     return SharedClocks(anchors, cpus)
-
-
-def decode_anchors_v1(raw: bytes, where: str) -> SharedClocks:
-    """Decode the anchors of version 1 of the format."""
-    numbers, anchors = Varints(raw, where), {}
-    number = mono_ns = offset_ns = 0
-    while not numbers.is_at_end:
-        number = (number + numbers.read_number()) & _MASK
-        mono_ns = (mono_ns + numbers.read_change()) & _MASK
-        offset_ns = (offset_ns + numbers.read_change()) & _MASK
-        anchors[number] = Anchor(mono_ns, (mono_ns + offset_ns) & _MASK, numbers.read_number())
-    return SharedClocks(anchors)

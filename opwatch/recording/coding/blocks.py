@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import lzma
-import struct
 from collections.abc import Iterable, Sequence
 
 from opwatch.errors import BadInput
-from opwatch.recording.coding import contents
 from opwatch.recording.coding.columns import Changes, iterate_rows, pack_columns, unpack_columns
 from opwatch.recording.coding.frames import FrameStreams, Streams
 from opwatch.recording.coding.times import CLOCKS
@@ -16,9 +14,6 @@ from opwatch.recording.coding.varints import Varints, put_number
 STREAMS = 5
 # Maximum length of one disk's stream in a block: a complete sample has 17,000 words of up to ten bytes.
 MAX_STREAM_BYTES = 4 << 20
-# In version 1 clocks are part of the facts, and each stream is compressed separately.
-_STREAMS_V1 = 4
-_LENGTHS_V1 = struct.Struct(f"<{_STREAMS_V1}I")
 # Numbers are similar to their predecessors, so predict each byte from the previous byte.
 _FILTERS = [{"id": lzma.FILTER_LZMA1, "dict_size": 1 << 16, "lc": 4, "lp": 0, "pb": 0}]
 # Takes a third of the time, at the cost of 10 % more bytes; reading is the same.
@@ -117,25 +112,4 @@ def make_readers(parts: Sequence[Streams], where: str) -> FrameStreams:
     numbers = [
         Varints(stream, where) for stream in (concatenate_streams(parts) if parts else (b"",) * STREAMS)
     ]
-    if len(numbers) == _STREAMS_V1:
-        return FrameStreams(None, *numbers)
     return FrameStreams(*numbers)
-
-
-def split_streams_v1(raw: bytes, where: str) -> Streams:
-    """Split a blob of version 1 into its streams, as split() does for later versions."""
-    if len(raw) < _LENGTHS_V1.size:
-        raise BadInput(f"{where}: {len(raw)} bytes are too few for four streams")
-    return _cut_streams(raw[_LENGTHS_V1.size :], _LENGTHS_V1.unpack_from(raw), where)
-
-
-def expand_columns_v1(blobs: Iterable[bytes], where: str) -> list[Streams]:
-    """Decode the streams of version 1, in which the key frame and the rest are separate blobs."""
-    return [
-        tuple(
-            contents.inflate_content(part, MAX_STREAM_BYTES, where) if part else b""
-            for part in split_streams_v1(blob, where)
-        )
-        for blob in blobs
-        if blob
-    ]

@@ -33,7 +33,6 @@ from opwatch.recording.coding.times import (
     put_facts,
     read_times,
 )
-from opwatch.recording.coding.times_v1 import read_times_v1
 from opwatch.recording.coding.varints import MODULUS, Varints, put_number
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import OPS, SCALARS, OpSample
@@ -45,7 +44,7 @@ _BLOCK_SLOTS = 64
 _MASK = MODULUS - 1
 _NS_PER_MS = 10**6
 
-# Clocks, facts, counters, slots, counts. In version 1 the first two are one stream.
+# Clocks, facts, counters, slots, counts.
 Streams = tuple[bytes, ...]
 
 
@@ -132,9 +131,9 @@ class References:
 
 @dataclass(frozen=True, slots=True)
 class FrameStreams:
-    """The streams of a disk while reading. Version 1 has no `clocks`, because `facts` includes the clocks."""
+    """The streams of a disk while reading."""
 
-    clocks: ChangeReader | None
+    clocks: ChangeReader
     facts: Varints
     counters: Varints
     slots: Varints
@@ -143,7 +142,7 @@ class FrameStreams:
     @property
     def is_exhausted(self) -> bool:
         streams = (self.clocks, self.facts, self.counters, self.slots, self.counts)
-        return all(stream is None or stream.is_at_end for stream in streams)
+        return all(stream.is_at_end for stream in streams)
 
 
 class FrameReader:
@@ -185,10 +184,7 @@ class FrameReader:
             )
             for group, (ends, bytes_, sum_ns) in zip(GROUPS, self._places, strict=True)
         }
-        if streams.clocks is None:
-            self._times = read_times_v1(streams.facts, self._state, counted)
-        else:
-            self._times = read_times(streams.clocks, streams.facts, self._state, counted)
+        self._times = read_times(streams.clocks, streams.facts, self._state, counted)
         self._state.counted = counted
         return self._times[0].number, self._times[1].end_ns
 

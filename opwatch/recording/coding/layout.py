@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample
 
-# Substitutes in earlier versions: the time of requests, added when they completed.
-_SUBSTITUTES = {"in_flight_ns": "sum_ns"}
-
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -38,8 +35,7 @@ class Layout:
         rows = {
             op: values[2 + at * self.words_per_op :][: self.words_per_op] for at, op in enumerate(self.ops)
         }
-        names = [name if name in self.counters else _SUBSTITUTES.get(name) for name in SCALARS]
-        places = [self.counters.index(name) if name in self.counters else None for name in names]
+        places = [self.counters.index(name) if name in self.counters else None for name in SCALARS]
         known = [*values[:2]]
         for op in OPS:
             row = rows.get(op)

@@ -27,7 +27,7 @@ _REQUESTS, _BYTES = ({group: (kind, group) for group in GROUPS} for kind in ("re
 _NOTHING = (0, 0, 0)
 # End and length of the reading; for each of the two statistics start, length and requests in flight.
 CLOCKS = 8
-MASK = MODULUS - 1
+_MASK = MODULUS - 1
 HAS_BEFORE, HAS_AFTER, HAS_MISSES, SHARES_ANCHOR, HAS_TICKS, HAS_CPU = 1, 2, 4, 8, 16, 32
 _FLAGS = 63
 _OF_STAT = 3
@@ -52,7 +52,6 @@ class PreviousTimes:
     number: int = 0
     end_ns: int = 0
     step_ns: int = 0
-    span_ns: int = 0
     misses: int = 0
     counted: Mapping[str, Counted] = field(default_factory=dict)
     stats: list[dict[tuple[str, str], int]] = field(default_factory=lambda: [{}, {}])
@@ -120,13 +119,13 @@ def put_clocks(clocks: bytearray, state: PreviousTimes, sample: DiskSample) -> N
 
 
 def _read_clocks(clocks: ChangeReader, state: PreviousTimes) -> Clocks:
-    end_ns = (state.end_ns + clocks.read_change() + round_to_ms(state.step_ns)) & MASK
-    begin_ns = (end_ns - clocks.read_change()) & MASK
+    end_ns = (state.end_ns + clocks.read_change() + round_to_ms(state.step_ns)) & _MASK
+    begin_ns = (end_ns - clocks.read_change()) & _MASK
     state.set_end(end_ns)
     stats = []
     for from_ns in (begin_ns, end_ns):
-        stat_ns = (from_ns + clocks.read_change()) & MASK
-        stats.append((stat_ns, (stat_ns + clocks.read_change()) & MASK, clocks.read_change() & MASK))
+        stat_ns = (from_ns + clocks.read_change()) & _MASK
+        stats.append((stat_ns, (stat_ns + clocks.read_change()) & _MASK, clocks.read_change() & _MASK))
     return Clocks(begin_ns, end_ns, tuple(stats))
 
 
@@ -145,7 +144,7 @@ def put_facts(
     `is_shared`: sample and entry have the same anchor. `has_cpu`: sample and entry have different CPU times.
     """
     reading, anchor = sample.reading, sample.anchor
-    put_number(facts, (number - state.number) & MASK)
+    put_number(facts, (number - state.number) & _MASK)
     flags = (HAS_BEFORE if reading.before else 0) | (HAS_AFTER if reading.after else 0)
     flags |= HAS_MISSES if sample.misses is not None else 0
     ticks = reading.after.ticks if reading.after else None
@@ -208,9 +207,9 @@ def read_times(
 ) -> tuple[SampleFacts, Clocks, list[StatSample | None]]:
     """Return the facts, clocks and statistics of the next sample, given its counters."""
     when = _read_clocks(clocks, state)
-    known = read_facts(facts, state, (state.number + facts.read_number()) & MASK)
+    known = _read_facts(facts, state)
     stats = [
-        read_stat(facts, when.stats[at], state, state.stats[at], counted) if known.flags & flag else None
+        _read_stat(facts, when.stats[at], state, state.stats[at], counted) if known.flags & flag else None
         for at, flag in enumerate((HAS_BEFORE, HAS_AFTER))
     ]
     if known.flags & HAS_TICKS:
@@ -219,13 +218,13 @@ def read_times(
     return known, when, stats
 
 
-def read_facts(facts: Varints, state: PreviousTimes, number: int) -> SampleFacts:
-    """Read the facts after the entry's number, up to the statistics."""
-    state.number = number
+def _read_facts(facts: Varints, state: PreviousTimes) -> SampleFacts:
+    """Read the facts up to the statistics."""
+    state.number = (state.number + facts.read_number()) & _MASK
     flags, reason = facts.number_up_to(_FLAGS, "the flags"), facts.read_number()
     misses = None
     if flags & HAS_MISSES:
-        misses = state.misses = (state.misses + facts.read_change()) & MASK
+        misses = state.misses = (state.misses + facts.read_change()) & _MASK
     anchor = None
     if not flags & SHARES_ANCHOR:
         anchor = Anchor(facts.read_number(), facts.read_number(), facts.read_number())
@@ -235,7 +234,7 @@ def read_facts(facts: Varints, state: PreviousTimes, number: int) -> SampleFacts
     return SampleFacts(state.number, flags, reason, misses, anchor, cpu)
 
 
-def read_stat(
+def _read_stat(
     facts: Varints,
     clocks: tuple[int, int, int],
     state: PreviousTimes,
@@ -251,7 +250,7 @@ def read_stat(
         for at, group in enumerate(GROUPS):
             if mask >> at & 1:
                 grown = counted[group][unit] - state.counted.get(group, _NOTHING)[unit]
-                value = (before.get((kind, group), 0) + grown + facts.read_change()) & MASK
+                value = (before.get((kind, group), 0) + grown + facts.read_change()) & _MASK
                 values[group] = before[kind, group] = value
         units.append(values)
     return StatSample(begin_ns, end_ns, units[0], units[1], in_flight)

@@ -26,9 +26,8 @@ from opwatch.recording.reading.write_ahead_log import (
 )
 from opwatch.recording.schema import (
     APPLICATION_ID,
-    CHECK_VERSION,
-    FIRST_VERSION,
     INDEXES,
+    TABLES,
     VERSION,
     build_create_index,
     build_create_table,
@@ -36,7 +35,6 @@ from opwatch.recording.schema import (
     has_check,
     list_columns,
     list_declarations,
-    list_tables,
 )
 
 # Range of SQLite's integers.
@@ -84,14 +82,10 @@ class CheckedFile:
         self._most_rows, self._most_bytes = self.size // _MIN_ROW, self.size + _MAX_VALUE // 8
         # Why the rows were collected from the pages, if SQLite cannot find all of them.
         self.damage: str | None = None
-        self.version = VERSION
         self._clocks: RecordedClocks | None = None
         try:
             self._open(path)
         except DamagedError as error:
-            # Without checksums a stale row cannot be told from a current one.
-            if self.version < CHECK_VERSION:
-                raise
             self._salvage(path, error)
 
     def _open(self, path: Path) -> None:
@@ -102,8 +96,7 @@ class CheckedFile:
             raise self._make_read_error(error) from error
         try:
             self._check_tables()
-            if self.version >= CHECK_VERSION:
-                self._check_pages()
+            self._check_pages()
         except _ERRORS as error:
             self.close()
             raise self._make_read_error(error) from error
@@ -169,8 +162,8 @@ class CheckedFile:
         if not all(_MIN_INTEGER <= value <= _MAX_INTEGER for value in values):
             # Damaged data may ask for a number that no row can have.
             return
-        names, checks = _parse_table(table, self.version)
-        is_checked, has_sizes, taken = has_check(table, self.version), any(k is not int for k, _ in checks), 0
+        names, checks = _parse_table(table)
+        is_checked, has_sizes, taken = has_check(table), any(kind is not int for kind, _ in checks), 0
         statement = f"SELECT {', '.join(names)} FROM {table} {behind}"
 
         def name_row(count: int) -> str:
@@ -207,19 +200,18 @@ class CheckedFile:
 
     def _check_tables(self) -> None:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
-        (self.version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION_ID:
             raise BadInput(f"{self.name} is no recording of opwatch")
-        if not FIRST_VERSION <= self.version <= VERSION:
+        if version != VERSION:
             raise BadInput(
-                f"{self.name} is a recording of version {self.version}, and this opwatch reads versions "
-                f"up to {VERSION}: a later one reads it"
+                f"{self.name} is a recording of format version {version}, and this opwatch reads version "
+                f"{VERSION} only. A later opwatch may read it; files from before release 0.1.0 have no "
+                "reader: record again"
             )
         statement = f"SELECT type, name, sql FROM sqlite_schema LIMIT {_MAX_SCHEMA}"
         there = self._connection.execute(statement).fetchall()
-        wanted = [
-            ("table", name, build_create_table(name, self.version)) for name in list_tables(self.version)
-        ]
+        wanted = [("table", name, build_create_table(name)) for name in TABLES]
         wanted += [("index", name, build_create_index(name)) for name in INDEXES]
         for row in there:
             if row not in wanted:
@@ -236,10 +228,9 @@ def _describe_error(error: BaseException) -> str:
 
 
 @cache
-def _parse_table(table: str, version: int) -> tuple[tuple[str, ...], tuple[tuple[Any, bool], ...]]:
+def _parse_table(table: str) -> tuple[tuple[str, ...], tuple[tuple[Any, bool], ...]]:
     """Return the names of the columns, and their types with whether a value may be missing."""
-    columns = list_declarations(table, version)
-    return list_columns(table, version), tuple(_parse_column(column) for column in columns)
+    return list_columns(table), tuple(_parse_column(column) for column in list_declarations(table))
 
 
 def _parse_column(column: str) -> tuple[Any, bool]:

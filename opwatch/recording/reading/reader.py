@@ -38,7 +38,6 @@ from opwatch.recording.reading.stretches import (
     read_tail,
     read_without_samples,
 )
-from opwatch.recording.schema import SLOW_VERSION
 from opwatch.samples.entries import NotWatched, RunEntry
 from opwatch.samples.observation import Event
 from opwatch.samples.sample import WatchedDisk
@@ -377,8 +376,7 @@ class RecordedRun:
 
     def _read_slow(self, number: int, where: str) -> SlowRequest:
         """Return the slow request in a row."""
-        has_some = self._file.version >= SLOW_VERSION
-        row = next(self._file.iter_rows("slow", "WHERE request = ?", (number,)), None) if has_some else None
+        row = next(self._file.iter_rows("slow", "WHERE request = ?", (number,)), None)
         if row is None:
             raise BadInput(f"{where}: there is no slow request {number}")
         return decode_slow_request(row, f"{self.name}: table slow, row {number}")

@@ -18,13 +18,13 @@ from opwatch.recording.reading.write_ahead_log import iterate_data_ranges, open_
 from opwatch.recording.schema import (
     INDEXES,
     PAGE_BYTES,
+    TABLES,
     build_create_index,
     build_create_table,
     compute_row_check,
     has_check,
     list_columns,
     list_declarations,
-    list_tables,
 )
 
 # A table, a rowid, and the values.
@@ -46,9 +46,7 @@ _INTEGERS, _CONSTANTS, _MIN_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}, {0: No
 # Minimum size of a cell with its pointer.
 _MIN_CELL = 6
 # If the row number is a column of the table, the record does not contain it.
-_HAS_NUMBER = {
-    table: "PRIMARY KEY" in list_declarations(table)[0] for table in list_tables() if has_check(table)
-}
+_HAS_NUMBER = {table: "PRIMARY KEY" in list_declarations(table)[0] for table in TABLES if has_check(table)}
 _CANDIDATES = {
     count: [table for table in _HAS_NUMBER if len(list_declarations(table)) == count]
     for count in {len(list_declarations(table)) for table in _HAS_NUMBER}
@@ -72,7 +70,7 @@ def collect_rows(path: Path, size: int) -> sqlite3.Connection:
         for setting in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-4096", "locking_mode=EXCLUSIVE"):
             database.execute(f"PRAGMA {setting}").fetchall()
         database.execute("BEGIN")
-        for table in list_tables():
+        for table in TABLES:
             database.execute(build_create_table(table))
         with open_regular(path) as descriptor:
             _insert_rows(database, _PageReader(descriptor, 2 * size + _PART))

@@ -12,21 +12,12 @@ from typing import Any
 
 from opwatch.errors import BadInput
 from opwatch.recording.coding import contents
-from opwatch.recording.coding.anchors import (
-    SharedClocks,
-    decode_anchors,
-    decode_anchors_v1,
-    decode_anchors_v2,
-    read_anchors,
-)
+from opwatch.recording.coding.anchors import SharedClocks, decode_anchors, read_anchors
 from opwatch.recording.coding.blocks import (
-    MAX_STREAM_BYTES,
-    expand_columns_v1,
     expand_streams,
     make_readers,
     read_expanded_size,
     split_streams,
-    split_streams_v1,
 )
 from opwatch.recording.coding.frames import FrameReader, FrameStreams, References, Streams
 from opwatch.recording.coding.layout import Layout
@@ -34,23 +25,23 @@ from opwatch.recording.coding.plain import PlainDecoder
 from opwatch.recording.coding.varints import Varints
 from opwatch.recording.reading.opening import CheckedFile, DamagedError, parse_small_document
 from opwatch.recording.reading.steps import IntervalSteps
-from opwatch.recording.schema import ANCHOR, CHECK_VERSION, CPU_VERSION, FIRST_VERSION, OTHERS
+from opwatch.recording.schema import ANCHOR, OTHERS
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.entry_parts import KINDS
 from opwatch.samples.sample import MAX_DISKS, DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
-# Maximum rows of a minute: the recorder closes a minute after 2^14 samples and entries, or 2^16 in version 1.
-_MAX_ROWS, _MAX_FIRST_ROWS = (1 << 14) + 512, (1 << 16) + 512
+# Maximum rows of a minute: the recorder closes a minute after 2^14 samples and entries.
+_MAX_ROWS = (1 << 14) + 512
 _MAX_BODY_BYTES = 16 << 20
 _NUMBER = re.compile(rb"\[([0-9]{1,18}),")
 # Entries to keep even if the samples around them are skipped.
 _LOOKED = re.compile(rb'\[[0-9]{1,18},"(?:Looked|Slowed)",')
 _TICKED = re.compile(rb'\[[0-9]{1,18},"Ticked",')
 _MAX_TAIL = 64 << 20
-# Rows of `tail` per entry: the body, the anchor, and each sample.
-_ROWS_PER_ENTRY = 3
+# Each entry has up to three kinds of rows in `tail`: its body, its anchor, and its samples.
+_MAX_TAIL_ROWS = 3 * _MAX_ROWS
 # Limit of all streams of a minute, which has at most 16,000 samples and entries with small differences.
 _MAX_BLOCK = 64 << 20
 # Limit of all streams of a file. Expanded streams are a few times as long as in the file, and ten times for
@@ -162,49 +153,33 @@ class Facts:
 
 def read_block(file: CheckedFile, row: tuple[Any, ...], skipping: SkipPermission | None = None) -> EntryRange:
     """Return the stretch of a minute, from its row of `blocks`."""
-    block, first, last, _, _, anchors, *_ = row
+    block, first, last, begin_ns, end_ns, anchors, _, frame_count = row
     where = f"{file.name}: block {block}"
-    if file.version == FIRST_VERSION:
-        known = decode_anchors_v1(contents.inflate_content(anchors, MAX_STREAM_BYTES, where), where)
-    else:
-        known = (decode_anchors if file.version >= CPU_VERSION else decode_anchors_v2)(anchors, where)
+    known = decode_anchors(anchors, where)
     bodies = read_frequent_bodies(file, row) | read_rare_bodies(file, first, last)
     frames = _read_frames(file, block, where)
-    if file.version >= CHECK_VERSION and len(frames) != row[7]:
-        raise DamagedError(f"{where} has {len(frames)} frames, not {row[7]}")
-    return EntryRange(
-        where, first, last, known, bodies, frames=frames, skipping=skipping, begin_ns=row[3], end_ns=row[4]
-    )
+    if len(frames) != frame_count:
+        raise DamagedError(f"{where} has {len(frames)} frames, not {frame_count}")
+    return EntryRange(where, first, last, known, bodies, frames, skipping, begin_ns, end_ns)
 
 
 def _read_frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
     frames: dict[int, DiskFrames] = {}
-    size, count, most = 0, 0, max_block_rows(file)
-    for row in file.iter_rows("frames", "WHERE block = ? ORDER BY rowid", (block,)):
-        _, place, fact, samples, *blobs = row
+    size = count = 0
+    rows = file.iter_rows("frames", "WHERE block = ? ORDER BY rowid", (block,))
+    for _, place, fact, samples, body in rows:
         count += samples
-        if count > most:
-            raise BadInput(f"{where} has more than {most} samples")
+        if count > _MAX_ROWS:
+            raise BadInput(f"{where} has more than {_MAX_ROWS} samples")
         if place in frames or len(frames) >= MAX_DISKS or samples < 1:
             raise BadInput(f"{where}: place {place} is there twice, or too many, or has {samples} samples")
         at = f"{where}, place {place}"
-        parts: list[Streams] = []
-        if file.version == FIRST_VERSION:
-            parts = expand_columns_v1(blobs, at)
-            own = sum(len(stream) for streams in parts for stream in streams)
-        else:
-            own = read_expanded_size(blobs[0], at)
+        own = read_expanded_size(body, at)
         size += own
         if size > min(_MAX_BLOCK, max_stream_bytes(file)):
             raise BadInput(f"{where} stands for {size} bytes, which the file has no room for")
-        streams = make_readers(parts, at) if parts else expand_streams(blobs[0], samples, at)
-        frames[place] = DiskFrames(fact, samples, streams, own)
+        frames[place] = DiskFrames(fact, samples, expand_streams(body, samples, at), own)
     return frames
-
-
-def max_block_rows(file: CheckedFile) -> int:
-    """Return the maximum number of samples or entries in a minute."""
-    return _MAX_FIRST_ROWS if file.version == FIRST_VERSION else _MAX_ROWS
 
 
 def max_samples(file: CheckedFile) -> int:
@@ -221,8 +196,8 @@ def read_frequent_bodies(file: CheckedFile, row: tuple[Any, ...]) -> dict[int, E
     """Return the bodies compressed in a row of `blocks`."""
     where, others = f"{file.name}: block {row[0]}", row[6]
     text = contents.inflate_content(others, _MAX_BODY_BYTES, where) if others else b""
-    if text.count(b"\n") >= (most := max_block_rows(file)):
-        raise BadInput(f"{where} has more than {most} entries")
+    if text.count(b"\n") >= _MAX_ROWS:
+        raise BadInput(f"{where} has more than {_MAX_ROWS} entries")
     return _parse_bodies(text.split(b"\n") if text else [], where)
 
 
@@ -232,10 +207,9 @@ def read_tail(file: CheckedFile, first: int) -> EntryRange:
     parts: dict[int, list[Streams]] = {}
     facts: dict[int, int] = {}
     anchors, texts, size, last = [], [], 0, first - 1
-    cut = split_streams_v1 if file.version == FIRST_VERSION else split_streams
     for count, (number, place, fact, body) in enumerate(file.iter_rows("tail", "ORDER BY rowid")):
-        if count >= (most := _ROWS_PER_ENTRY * max_block_rows(file)):
-            raise BadInput(f"{where} has more than {most} rows")
+        if count >= _MAX_TAIL_ROWS:
+            raise BadInput(f"{where} has more than {_MAX_TAIL_ROWS} rows")
         size += len(body)
         if number < first or size > _MAX_TAIL:
             raise BadInput(f"{where}: entry {number} comes again, or there is more than {_MAX_TAIL} bytes")
@@ -247,17 +221,13 @@ def read_tail(file: CheckedFile, first: int) -> EntryRange:
         else:
             if facts.setdefault(place, fact) != fact or len(facts) > MAX_DISKS:
                 raise BadInput(f"{where}: place {place} is two disks, or there are too many")
-            parts.setdefault(place, []).append(cut(body, f"{where}, place {place}"))
+            parts.setdefault(place, []).append(split_streams(body, f"{where}, place {place}"))
     frames = {
         place: DiskFrames(facts[place], len(some), make_readers(some, f"{where}, place {place}"))
         for place, some in parts.items()
     }
     rare = read_rare_bodies(file, first, None)
-    raw = b"".join(anchors)
-    if file.version == FIRST_VERSION:
-        known = decode_anchors_v1(raw, where)
-    else:
-        known = read_anchors(Varints(raw, where), has_cpu=file.version >= CPU_VERSION)
+    known = read_anchors(Varints(b"".join(anchors), where))
     return EntryRange(where, first, max([last, *rare]), known, _parse_bodies(texts, where) | rare, frames)
 
 
@@ -268,8 +238,8 @@ def read_rare_bodies(file: CheckedFile, first: int, last: int | None) -> dict[in
     bodies: dict[int, EntryBody] = {}
     for number, kind, _, text in file.iter_rows("entries", condition, bounds, _MAX_RARE):
         where = f"{file.name}: table entries, row {number}"
-        if len(bodies) >= (most := max_block_rows(file)):
-            raise BadInput(f"{where}: a minute has more than {most} entries")
+        if len(bodies) >= _MAX_ROWS:
+            raise BadInput(f"{where}: a minute has more than {_MAX_ROWS} entries")
         bodies[number] = EntryBody(kind, text, where)
     return bodies
 

@@ -15,12 +15,12 @@ from opwatch.recording.schema import (
     APPLICATION_ID,
     INDEXES,
     PAGE_BYTES,
+    TABLES,
     VERSION,
     build_create_index,
     build_create_table,
     build_insert,
     compute_row_check,
-    list_tables,
 )
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -103,7 +103,7 @@ class NewDatabase:
             ):
                 connection.execute(f"PRAGMA {setting}").fetchall()
             connection.execute("BEGIN")
-            for table in list_tables():
+            for table in TABLES:
                 connection.execute(build_create_table(table))
             for index in INDEXES:
                 connection.execute(build_create_index(index))

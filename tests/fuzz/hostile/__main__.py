@@ -43,11 +43,11 @@ class Inputs:
         self._seed, self._only, self._chance = seed, only, random.Random()
         good = [gzip.decompress(name.read_bytes()) for name in sorted(recordings.GOOD.glob("*.opw.gz"))]
         record_run(self.good, generate_short_run())
-        small, first = self.good.read_bytes(), gzip.decompress((recordings.GOOD / "1.opw.gz").read_bytes())
+        small = self.good.read_bytes()
         self._good = [*good, small]
         self._pages, self._logs = PageChanger(self._chance), LogWriter(self._chance)
         self._typed = recordings.RecordingFuzzer(seed, self._chance)
-        self._bombs = Bombs(self._chance, small, first)
+        self._bombs = Bombs(self._chance, small)
 
     def choose_kind(self, number: int) -> str:
         """Return the kind of a recording, and seed the generator for its number."""

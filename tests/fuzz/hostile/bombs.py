@@ -32,8 +32,8 @@ def put_rows(connection: sqlite3.Connection, table: str, rows: Any) -> None:  # 
 class Bombs:
     """Builds recordings from valid ones. Sizes fall on both sides of each limit."""
 
-    def __init__(self, chance: random.Random, small: bytes, first: bytes) -> None:
-        self._chance, self._small, self._first = chance, small, first
+    def __init__(self, chance: random.Random, small: bytes) -> None:
+        self._chance, self._small = chance, small
         self._sample = self._make_begin().sample
         self._bodies: dict[tuple[int, ...], bytes] = {}
         self.changes: dict[str, Callable[[sqlite3.Connection], None]] = {
@@ -47,7 +47,7 @@ class Bombs:
         """Return a recording of this kind."""
         connection = sqlite3.connect(":memory:", isolation_level=None)
         try:
-            connection.deserialize(self._first if name == "first_version" else self._small)
+            connection.deserialize(self._small)
             connection.execute("BEGIN")
             self.changes[name](connection)
             connection.execute("COMMIT")
@@ -311,15 +311,5 @@ class Bombs:
         put_rows(connection, "blocks", [(1, 1, last, 0, 9, anchors, b"", len(rows))])
         put_rows(connection, "frames", rows)
 
-    def _put_first_version(self, connection: sqlite3.Connection) -> None:
-        """Long streams in the format of version 1."""
-        [(block, fact)] = connection.execute("SELECT block, fact FROM frames LIMIT 1").fetchall()
-        size = self._chance.choice((1 << 10, 100 << 10, _MIB, 4 * _MIB))
-        part = self._bodies.setdefault((-size,), deflate_content(bytes(size)))
-        blob = len(part).to_bytes(4, "little") * 4 + part * 4
-        connection.execute("DELETE FROM frames WHERE block = ?", (block,))
-        rows = ((block, place, fact, 1, blob, blob) for place in range(self._choose_size(600)))
-        connection.executemany("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?)", rows)
 
-
-assert VERSION == 6, "what is made here follows version 6"
+assert VERSION == 1, "the rows made here are those of version 1"

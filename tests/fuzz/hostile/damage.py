@@ -114,7 +114,7 @@ def run(count: int, seed: int, folder: Path) -> dict[str, int]:
     long_run = folder / "long.opw"
     record_run(long_run, _make_long_run())
     wholes = [long_run]
-    for name in ("6", "6-killed"):
+    for name in ("1", "1-killed"):
         wholes.append(folder / f"{name}.opw")
         wholes[-1].write_bytes(gzip.decompress((GOOD / f"{name}.opw.gz").read_bytes()))
     good = {whole: read_recording(whole) for whole in wholes}

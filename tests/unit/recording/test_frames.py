@@ -17,7 +17,6 @@ from opwatch.recording.coding.anchors import (
     AnchorWriter,
     SharedClocks,
     decode_anchors,
-    decode_anchors_v2,
     encode_anchors,
     read_anchors,
 )
@@ -213,14 +212,6 @@ def test_anchors_survive_a_round_trip(values: list[tuple[Anchor, CpuTimes | None
     )
     assert read_anchors(Varints(b"".join(rows), "it")) == moments
     assert decode_anchors(encode_anchors(rows), "it") == moments
-
-
-def test_anchors_without_cpu_time_match_older_versions() -> None:
-    rows = [[7, 5 * 10**9, 10**18, 40], [1, 10**9, 700, 31], [1, 12, -5, 33]]
-    moments = decode_anchors_v2(pack_rows(rows, 4), "it")
-    assert [*moments.anchors] == [7, 8, 9]
-    assert moments.anchors[8] == Anchor(6 * 10**9, 6 * 10**9 + 10**18 + 700, 31)
-    assert not moments.cpus
 
 
 def test_cpu_time_takes_two_bytes_and_some_a_moment() -> None:

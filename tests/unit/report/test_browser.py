@@ -45,7 +45,7 @@ def record_runs(folder: Path) -> list[list[str]]:
     )
     record_run(folder / "drive.opw", make_sample_run(ticks=9))
     write_recording(folder / "named.opw", generate_entries([{"read": {10**9: 1}}] * 30, long_name))
-    (folder / "kept.opw").write_bytes(gzip.decompress((FIXTURES / "3.opw.gz").read_bytes()))
+    (folder / "kept.opw").write_bytes(gzip.decompress((FIXTURES / "1.opw.gz").read_bytes()))
     return [["cliff"], ["drive"], ["named"], ["kept"], ["steps"], ["cliff", "long"]]
 
 

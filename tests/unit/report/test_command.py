@@ -91,7 +91,7 @@ def test_the_page_has_the_numbers_of_the_document(report: Shown) -> None:
     assert f">{reads['latency_ns']['p99'] / 1e6:.2f} ms<" in page
 
 
-@pytest.mark.parametrize("name", ["1", "2", "2-fio", "3", "4", "1-killed", "3-killed"])
+@pytest.mark.parametrize("name", ["1", "1-fio", "1-killed"])
 def test_every_kept_recording_has_a_sound_page(report: Shown, name: str) -> None:
     Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / f"{name}.opw.gz").read_bytes()))
     assert report("kept.opw", "-o", "kept.html")[0] == 0
@@ -181,7 +181,7 @@ def test_part_of_a_recording_is_reported(report: Shown) -> None:
 
 
 def test_recordings_without_intervals_are_refused(report: Shown) -> None:
-    for name in ("2-waf", "3-audit"):
+    for name in ("1-waf", "1-audit"):
         Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / f"{name}.opw.gz").read_bytes()))
         status, _, err = report("kept.opw", "-o", "x.html")
         assert status == 6
@@ -282,7 +282,7 @@ def test_a_stall_is_in_the_first_sentence(report: Shown) -> None:
 
 
 def test_an_event_for_programs_is_words(report: Shown) -> None:
-    Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / "5-command.opw.gz").read_bytes()))
+    Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / "1-command.opw.gz").read_bytes()))
     _, out, _ = report("kept.opw", "--json")
     (run,) = json.loads(out)["runs"]
     (event,) = [event for event in run["events"] if event["kind"] == "command CPU"]

@@ -172,7 +172,7 @@ def test_command_writes_a_page_of_all_experiments(tmp_path: Path, capsys: pytest
     [
         (["--json"], "these files are that already"),
         (["--markdown", "--from", "5"], "reported as a whole"),
-        (["--markdown", str(FIXTURES / "good" / "recordings" / "2-fio.opw.gz")], "one kind at a time"),
+        (["--markdown", str(FIXTURES / "good" / "recordings" / "1-fio.opw.gz")], "one kind at a time"),
     ],
 )
 def test_options_for_recordings_are_refused(

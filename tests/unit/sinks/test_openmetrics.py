@@ -18,7 +18,7 @@ from opwatch.sinks.export.openmetrics import FAMILIES, OpenMetrics
 from opwatch.tools import cli
 from tests.unit.sinks.test_jsonl import BUSY, make_observation
 
-RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "2.opw.gz"
+RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "1.opw.gz"
 
 
 def parse_metrics(text: str) -> dict[str, Any]:

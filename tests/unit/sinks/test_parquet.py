@@ -21,7 +21,7 @@ from opwatch.tools import cli
 from opwatch.tools.commands import dump
 
 ROOT = Path(__file__).parents[3]
-RECORDINGS = ROOT / "tests" / "fixtures" / "good" / "recordings"
+RECORDING = ROOT / "tests" / "fixtures" / "good" / "recordings" / "1.opw.gz"
 STATEMENTS = [
     block.strip()
     for block in re.findall(r"```sql\n(.*?)```", (ROOT / "docs/schema/analysis.md").read_text(), re.DOTALL)
@@ -30,10 +30,10 @@ STATEMENTS = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with two recordings as the working directory."""
-    for name in ("1", "2"):
-        raw = gzip.decompress((RECORDINGS / f"{name}.opw.gz").read_bytes())
-        (tmp_path / f"{name}.opw").write_bytes(raw)
+    """Return a folder with two equal recordings as the working directory."""
+    raw = gzip.decompress(RECORDING.read_bytes())
+    for name in ("1.opw", "2.opw"):
+        (tmp_path / name).write_bytes(raw)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -16,8 +16,9 @@ from opwatch.errors import UsageError
 from opwatch.sinks.rows import DEFAULT_FIELDS, CsvRows, JsonRows, get_field
 from opwatch.tools import cli
 from tests.unit.sinks.test_jsonl import BUSY, make_observation
+from tests.unit.support.recordings import record_run
+from tests.unit.support.runs import generate_run
 
-WITH_SLOW = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "3.opw.gz"
 RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "1.opw.gz"
 
 
@@ -115,13 +116,11 @@ def test_contradictory_dump_options_are_refused(
     assert output.err
 
 
-def test_slow_requests_are_rows_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "slow.opw"
-    path.write_bytes(gzip.decompress(WITH_SLOW.read_bytes()))
-    rows = parse_table(run_command(capsys, "dump", str(path), "-O", "csv", "--slow"))
+def test_slow_requests_are_rows_of_their_own(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = parse_table(run_command(capsys, "dump", kept, "-O", "csv", "--slow"))
     expected = [
         (tree["device"], str(one["latency_ns"]), one["name"] or "", one["submitter"] or "")
-        for tree in replay_intervals(capsys, str(path))
+        for tree in replay_intervals(capsys, kept)
         for one in sorted((tree["slow"] or {"requests": []})["requests"], key=lambda one: one["end_mono_ns"])
     ]
     assert len(expected) == 10
@@ -129,17 +128,17 @@ def test_slow_requests_are_rows_of_their_own(tmp_path: Path, capsys: pytest.Capt
         (row["device"], row["latency_ns"], row["name"].replace("?[31m", "\x1b[31m"), row["submitter"])
         for row in rows
     ] == expected
-    chosen = run_command(
-        capsys, "dump", str(path), "-O", "jsonl", "--slow", "-f", "device,queue_ns"
-    ).splitlines()
+    chosen = run_command(capsys, "dump", kept, "-O", "jsonl", "--slow", "-f", "device,queue_ns").splitlines()
     assert len(chosen) == 10
     assert all(json.loads(line).keys() == {"device", "queue_ns"} for line in chosen)
-    assert cli.main(["dump", str(path), "-O", "openmetrics", "--slow"]) == 2
+    assert cli.main(["dump", kept, "-O", "openmetrics", "--slow"]) == 2
     assert "--slow is for csv and jsonl" in capsys.readouterr().err
 
 
-def test_without_slow_requests_there_are_no_rows(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert parse_table(run_command(capsys, "dump", kept, "-O", "csv", "--slow")) == []
+def test_without_slow_requests_there_are_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.opw"
+    record_run(path, generate_run(1))
+    assert parse_table(run_command(capsys, "dump", str(path), "-O", "csv", "--slow")) == []
 
 
 @pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@a"])

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from opwatch.recording.schema import compute_row_check, has_check, list_tables
+from opwatch.recording.schema import TABLES, compute_row_check, has_check
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import RunEntry
@@ -47,8 +47,7 @@ def record_run(path: Path, run: Iterable[RunEntry], *, is_ended: bool = True) ->
 
 def update_checksums(connection: sqlite3.Connection) -> None:
     """Recompute every row's checksum from its current content."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    for table in (name for name in list_tables(version) if has_check(name, version)):
+    for table in filter(has_check, TABLES):
         rows = connection.execute(f"SELECT rowid, * FROM {table}").fetchall()
         checks = [(compute_row_check(table, row[1:-1]), row[0]) for row in rows]
         connection.executemany(f"UPDATE {table} SET crc = ? WHERE rowid = ?", checks)

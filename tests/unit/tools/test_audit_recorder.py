@@ -103,9 +103,9 @@ def test_recording_without_an_audit_says_so(tmp_path: Path, capsys: pytest.Captu
     assert "it could not be opened" in capsys.readouterr().err
 
 
-def test_first_recording_version_with_audits_is_read(tmp_path: Path) -> None:
+def test_kept_audit_recording_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
-    path.write_bytes(gzip.decompress((RECORDINGS / "3-audit.opw.gz").read_bytes()))
+    path.write_bytes(gzip.decompress((RECORDINGS / "1-audit.opw.gz").read_bytes()))
     with closing(RecordedRun(path)) as run:
         [audited, why] = read_audits(run)
     assert why == "/mnt/b: it is mounted read-only"

@@ -39,7 +39,7 @@ from tests.terminals import run_on_terminal
 from tests.unit.sinks.dashboard.rendering import make_history
 from tests.unit.support.runs import generate_run
 
-RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "2.opw.gz"
+RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "1.opw.gz"
 PAST, _ = make_history(generate_run(40, seed=6))
 
 

@@ -19,7 +19,7 @@ from opwatch.sinks import terminal
 from opwatch.sinks.terminal import PaintedTerminal
 from tests.terminals import read_until, wait_for_exit
 
-RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "3.opw.gz"
+RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "1.opw.gz"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def _ignore_hang_up() -> None:
 @pytest.mark.parametrize("prepare", [None, _ignore_hang_up])
 def test_a_replay_ends_with_its_terminal(tmp_path: Path, prepare: Callable[[], None] | None) -> None:
     pytest.importorskip("textual")
-    path, chance = tmp_path / "3.opw", random.Random(5)
+    path, chance = tmp_path / "run.opw", random.Random(5)
     path.write_bytes(gzip.decompress(RECORDING.read_bytes()))
     for _ in range(3):
         ours, theirs = pty.openpty()

@@ -12,7 +12,7 @@ import pytest
 
 from opwatch.tools import cli
 
-RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "2.opw.gz"
+RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "1.opw.gz"
 
 
 @pytest.fixture

@@ -112,9 +112,9 @@ def test_other_commands_refuse_a_recording_without_a_disk(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_old_waf_recordings_are_read(tmp_path: Path) -> None:
+def test_kept_waf_recording_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
-    path.write_bytes(gzip.decompress((RECORDINGS / "2-waf.opw.gz").read_bytes()))
+    path.write_bytes(gzip.decompress((RECORDINGS / "1-waf.opw.gz").read_bytes()))
     with closing(RecordedRun(path)) as run:
         waf = read_waf(run, load_standard_catalogue())
     assert (waf.question, len(waf.trail.moments)) == (QUESTION, 5)

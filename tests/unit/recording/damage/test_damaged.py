@@ -13,7 +13,7 @@ import pytest
 
 from opwatch.errors import BadInput
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.schema import compute_row_check, has_check, list_tables
+from opwatch.recording.schema import TABLES, compute_row_check, has_check
 from opwatch.samples.entries import Began, Ended, NotWatched, RunEntry, Ticked
 from opwatch.samples.entry_parts import get_samples
 from opwatch.samples.sample import DiskSample
@@ -68,7 +68,7 @@ def execute_change(path: Path, statement: str) -> None:
 
 def test_every_row_has_its_checksum(whole: Path) -> None:
     with closing(sqlite3.connect(whole)) as connection:
-        for table in filter(has_check, list_tables()):
+        for table in filter(has_check, TABLES):
             for row in connection.execute(f"SELECT * FROM {table}"):
                 assert row[-1] == compute_row_check(table, row[:-1])
 

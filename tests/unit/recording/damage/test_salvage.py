@@ -16,7 +16,7 @@ from opwatch.errors import BadInput
 from opwatch.recording.reading.opening import DamagedError
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.salvage import collect_rows
-from opwatch.recording.schema import INDEXES, PAGE_BYTES, has_check, list_tables
+from opwatch.recording.schema import INDEXES, PAGE_BYTES, TABLES, has_check
 from opwatch.samples.entries import Ended, NotWatched, RunEntry
 from opwatch.samples.entry_parts import get_samples
 from opwatch.samples.sample import DiskSample
@@ -101,7 +101,7 @@ def inner_pages(path: Path, names: list[str]) -> list[int]:
 def rows_left(whole: Path, length: int, path: Path) -> dict[str, set[int]]:
     """The rows of each table that need no page after this length, apart from interior pages. SQLite finds
     them in a file that still has all interior pages."""
-    raw, interior = whole.read_bytes(), inner_pages(whole, [*list_tables()])
+    raw, interior = whole.read_bytes(), inner_pages(whole, [*TABLES])
     kept = bytearray(raw[:length] + bytes(len(raw) - length))
     for number in interior:
         page = page_of(raw, number)
@@ -115,7 +115,7 @@ def rows_left(whole: Path, length: int, path: Path) -> dict[str, set[int]]:
     path.write_bytes(kept)
     left: dict[str, set[int]] = {}
     with closing(sqlite3.connect(whole)) as good, closing(sqlite3.connect(path)) as cut:
-        for table in filter(has_check, list_tables()):
+        for table in filter(has_check, TABLES):
             left[table] = set()
             for rowid, *row in good.execute(f"SELECT rowid, * FROM {table}"):
                 with contextlib.suppress(sqlite3.DatabaseError):
@@ -179,7 +179,7 @@ def test_cut_file_shows_all_whole_minutes_before_the_cut(
     assert there == good or len(gaps(entries)) >= 2
 
 
-@pytest.mark.parametrize("table", [*list_tables(), *INDEXES])
+@pytest.mark.parametrize("table", [*TABLES, *INDEXES])
 @pytest.mark.parametrize("kind", ["zeros", "flips"])
 def test_values_are_right_and_nearly_all_there_without_an_interior_page(
     whole: Path, good: Known, tmp_path: Path, table: str, kind: str
@@ -272,7 +272,7 @@ def test_rows_that_were_deleted_do_not_come_back(killed: Path, tmp_path: Path) -
         [(tail,)] = connection.execute("SELECT count(*) FROM tail")
     assert tail > 50
     path = tmp_path / "run.opw"
-    for number in [*inner_pages(killed, [*list_tables(), *INDEXES]), 2, 105, 208]:
+    for number in [*inner_pages(killed, [*TABLES, *INDEXES]), 2, 105, 208]:
         if raw[(number - 1) * PAGE_BYTES] == 13:
             continue
         path.write_bytes(raw[: (number - 1) * PAGE_BYTES] + bytes(PAGE_BYTES) + raw[number * PAGE_BYTES :])

@@ -16,7 +16,7 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.recording.schema import NOTE, PHASE_BEGAN, PHASE_ENDED
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.samples.end import End
-from opwatch.samples.entries import Looked, RunEntry
+from opwatch.samples.entries import CountersRead, RunEntry
 from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.terminal import print_message
@@ -78,7 +78,7 @@ class SweepRecorder:
 
     def record_poll(self, sample: FirmwareSample) -> None:
         """Record a reading of the drive's counters."""
-        self._recorder.add_entry(Looked(sample))
+        self._recorder.add_entry(CountersRead(sample))
 
     def record_start(self, phase: str) -> None:
         """Record the start of a level or a step. The first sample is taken inside, so the phase covers

@@ -14,7 +14,7 @@ from opwatch.fields import Fields
 from opwatch.foreign import parse_json, require_table
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END, format_json
-from opwatch.samples.entries import Looked
+from opwatch.samples.entries import CountersRead
 from opwatch.sinks.terminal import open_stdout
 from opwatch.sinks.waf import Outcome, build_waf_document, format_waf
 from opwatch.waf.measure import MeasuredWaf, Measurement
@@ -127,7 +127,7 @@ def read_waf(run: RecordedRun, catalogue: Catalogue) -> WafRun:
 
 def _read_samples(run: RecordedRun) -> Iterator[FirmwareSample]:
     for entry in run.iter_entries():
-        if not isinstance(entry, Looked):
+        if not isinstance(entry, CountersRead):
             raise BadInput(f"{run.name}: a recording of opwatch waf has no {type(entry).__name__}")
         yield entry.sample
 

@@ -11,7 +11,7 @@ from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.host.device import BlockDevice
 from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END
 from opwatch.recording.writing.recorder import Recorder
-from opwatch.samples.entries import Looked
+from opwatch.samples.entries import CountersRead
 from opwatch.sinks.terminal import print_message
 from opwatch.tools.run_recorder import create_recording, make_header, make_note_taker, warn_of_own_disk
 from opwatch.tools.waf_outcome import WafQuestion
@@ -36,7 +36,7 @@ class WafRecorder:
         return self._recorder.problem
 
     def record_poll(self, sample: FirmwareSample) -> None:
-        self._recorder.add_entry(Looked(sample))
+        self._recorder.add_entry(CountersRead(sample))
 
     def finish_recording(self, begin: int, end: int, status: int) -> None:
         """Record the two readings that enclose the work."""

@@ -18,7 +18,16 @@ from opwatch.cpu import CpuClock
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.owners.cells import OwnerGrouping
-from opwatch.samples.entries import Began, Blinded, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import (
+    CountersRead,
+    DiskAdded,
+    DiskRemoved,
+    EventReported,
+    IntervalEnded,
+    ProgramsSkipped,
+    RunEnded,
+    RunEntry,
+)
 from opwatch.samples.membership import Change, Departure, DepartureReason, Member, Membership
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
@@ -132,7 +141,7 @@ class DiskWatcher:
         # Entries known by now belong to the current interval, but are processed only after the samples are
         # taken.
         looks = [*self._read_drives(), *self._report_blind_contexts(samples)]
-        return [*entries, *looks, *self._collect_slow(samples), Ticked(samples, discards, owners)]
+        return [*entries, *looks, *self._collect_slow(samples), IntervalEnded(samples, discards, owners)]
 
     def end_watch(self, *, with_rest: bool) -> list[RunEntry]:
         """End the watch.
@@ -151,7 +160,7 @@ class DiskWatcher:
             if (why := self._membership.find_absence(row.member))
         }
         samples = self._make_samples(self._rows, readings)
-        ended = Ended(
+        ended = RunEnded(
             samples=samples,
             discards=self._discards.read_samples(),
             leaving=leaving,
@@ -207,7 +216,7 @@ class DiskWatcher:
             arrival = self._make_arrival(member.leaf, sample) if are_late else None
             self._not_watched.discard(member.name)
             entries.append(
-                Began(
+                DiskAdded(
                     place=place,
                     sample=sample,
                     drive=self._live.drive_of(member.leaf),
@@ -259,7 +268,7 @@ class DiskWatcher:
         )
 
     def _read_drives(self) -> list[RunEntry]:
-        return [Looked(sample) for sample in self._live.take_samples()]
+        return [CountersRead(sample) for sample in self._live.take_samples()]
 
     def _remove_disks(self, departures: Sequence[Departure]) -> list[RunEntry]:
         why = {departure.member: departure.why for departure in departures}
@@ -272,7 +281,7 @@ class DiskWatcher:
             self._unwatched.record_departure(row.leaf.device, row.beside, readings[row.place])
             leaving = self._make_leaving(why[row.member], readings[row.place])
             entries.append(
-                Left(
+                DiskRemoved(
                     place=row.place,
                     sample=samples[row.place],
                     leaving=leaving,
@@ -319,7 +328,7 @@ class DiskWatcher:
         self._not_watched.add(name)
         text = f"{name} came and is not watched: {reason}"
         at = anchor.to_wall_time(anchor.mono_ns)
-        return [NotWatched(Event("not_watched", name, leaf.origin.name, at, anchor.mono_ns, text))]
+        return [EventReported(Event("not_watched", name, leaf.origin.name, at, anchor.mono_ns, text))]
 
     def _make_samples(
         self, rows: Sequence[_WatchedRow], readings: dict[int, Reading]
@@ -349,7 +358,7 @@ class DiskWatcher:
         if is_over or is_blind:
             self._contexts = None
         at_ns = min(sample.reading.sample.end_ns for sample in samples.values())
-        return [Blinded(at_ns)] if is_blind else []
+        return [ProgramsSkipped(at_ns)] if is_blind else []
 
 
 def _describe_arrival(member: Member, arrival: Arrival) -> str:

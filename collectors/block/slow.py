@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.owners.cgroups import find_io_hierarchy, read_cgroup_names
 from opwatch.host.device import Leaf
-from opwatch.samples.entries import Slowed
+from opwatch.samples.entries import SlowRequestsSeen
 from opwatch.samples.slow import SlowRequest
 from opwatch.trace.slow import SlowRecord, Submitter
 from opwatch.trace.tracer_set import TracerSet
@@ -35,7 +35,7 @@ class LiveSlowRequests:
             return ()
         return ("slow requests one by one: its driver takes bios and knows no requests",)
 
-    def read_slow(self, leaves: Mapping[int, Leaf], at_ns: int) -> list[Slowed]:
+    def read_slow(self, leaves: Mapping[int, Leaf], at_ns: int) -> list[SlowRequestsSeen]:
         """Return an entry if these disks have new slow requests, by place. `at_ns` is the time of their
         samples."""
         if not self.limit_ns:
@@ -55,7 +55,7 @@ class LiveSlowRequests:
                     if places[record.leaf] in self._last and places[record.leaf] in wanted
                 ]
         before, self._last = self._last, counts
-        return [Slowed(at_ns, self.limit_ns, counts, tuple(requests))] if counts != before else []
+        return [SlowRequestsSeen(at_ns, self.limit_ns, counts, tuple(requests))] if counts != before else []
 
     def _count_requests(
         self, records: list[SlowRecord], left_out: list[int], places: list[int], wanted: Collection[int]

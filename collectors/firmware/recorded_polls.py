@@ -15,7 +15,7 @@ from opwatch.errors import NotEnoughData, UsageError
 from opwatch.foreign import starts_with
 from opwatch.recording.reading.opening import MAGIC
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.samples.entries import Looked
+from opwatch.samples.entries import CountersRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def read_recorded_polls(path: Path) -> RecordedPolls:
     looks: dict[str, RecordedPolls] = {}
     with closing(RecordedRun(path)) as run:
         for entry in run.iter_entries():
-            if isinstance(entry, Looked) and not entry.sample.refused:
+            if isinstance(entry, CountersRead) and not entry.sample.refused:
                 sample = entry.sample
                 looks[sample.disk] = replace(
                     looks.get(sample.disk, RecordedPolls(sample, sample)), last=sample

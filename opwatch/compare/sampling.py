@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.cpu import CpuUse, compute_cpu_use
-from opwatch.samples.entries import Began, Blinded, Looked, RunEntry
+from opwatch.samples.entries import CountersRead, DiskAdded, ProgramsSkipped, RunEntry
 from opwatch.samples.entry_parts import get_samples
 from opwatch.samples.observe import list_losses_between, observe_interval
 from opwatch.samples.sample import DiskSample
@@ -126,10 +126,10 @@ def sample_run(entries: Iterable[RunEntry]) -> SampledRun:
     run, places = SampledRun(), dict[int, _Presence]()
     is_blind = False
     for entry in entries:
-        is_blind = is_blind or isinstance(entry, Blinded)
-        if isinstance(entry, Looked):
+        is_blind = is_blind or isinstance(entry, ProgramsSkipped)
+        if isinstance(entry, CountersRead):
             run.looks.setdefault(entry.sample.disk, []).append(entry.sample)
-        drive = entry.drive if isinstance(entry, Began) else None
+        drive = entry.drive if isinstance(entry, DiskAdded) else None
         grown: dict[int, CountedInterval] = {}
         for place, sample in get_samples(entry).items():
             watched = places.get(place)

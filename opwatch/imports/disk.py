@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
-from opwatch.samples.entries import Began, Ended, Ticked
+from opwatch.samples.entries import DiskAdded, IntervalEnded, RunEnded
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import LATENCY, OPS, SCALARS, SLOTS, decode_sample
 from opwatch.trace.trust import Reading
@@ -84,15 +84,15 @@ class ImportedRun:
     def _make_anchor(self, mono_ns: int) -> Anchor:
         return Anchor(mono_ns, self._wall_ns + mono_ns, 0)
 
-    def make_start_entries(self, mono_ns: int) -> list[Began]:
+    def make_start_entries(self, mono_ns: int) -> list[DiskAdded]:
         anchor = self._make_anchor(mono_ns)
-        return [Began(disk.place, disk.make_sample(mono_ns, anchor, self.cpu)) for disk in self._disks]
+        return [DiskAdded(disk.place, disk.make_sample(mono_ns, anchor, self.cpu)) for disk in self._disks]
 
-    def make_interval_entry(self, mono_ns: int) -> Ticked:
-        return Ticked(self._make_samples(mono_ns))
+    def make_interval_entry(self, mono_ns: int) -> IntervalEnded:
+        return IntervalEnded(self._make_samples(mono_ns))
 
-    def make_end_entry(self, mono_ns: int) -> Ended:
-        return Ended(self._make_samples(mono_ns))
+    def make_end_entry(self, mono_ns: int) -> RunEnded:
+        return RunEnded(self._make_samples(mono_ns))
 
     def _make_samples(self, mono_ns: int) -> dict[int, DiskSample]:
         anchor = self._make_anchor(mono_ns)

@@ -12,7 +12,7 @@ from opwatch.foreign import decode_text
 from opwatch.imports.disk import ImportedDisk, ImportedRun, OpCounts
 from opwatch.imports.fio_rows import FioRow, make_rows
 from opwatch.imports.source import ImportedFile
-from opwatch.samples.entries import Ended, RunEntry
+from opwatch.samples.entries import RunEnded, RunEntry
 from opwatch.trace.unavailable import CPU, DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
 
 _NS_PER_S = 10**9
@@ -77,7 +77,7 @@ def _make_entries(report: FioReport, rows: Sequence[FioRow]) -> Iterator[RunEntr
         for end_ns, run in in_order
         for place, sample in run.make_end_entry(end_ns).samples.items()
     }
-    yield Ended(last)
+    yield RunEnded(last)
 
 
 def _list_latencies(row: FioRow) -> list[FioLatency]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class DiskAdded:
     """A disk is watched from now on.
 
     `place` is the disk's unique number in this run; `drive`, the disk with the relevant firmware counters,
@@ -38,7 +38,7 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticked:
+class IntervalEnded:
     """An interval has ended. Samples are by place."""
 
     samples: Mapping[int, DiskSample]
@@ -47,7 +47,7 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class DiskRemoved:
     """A disk is no longer watched."""
 
     place: int
@@ -59,14 +59,14 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class NotWatched:
-    """A disk was added but could not be traced; the event has the reason."""
+class EventReported:
+    """An event without samples: a disk cannot be traced, or a part of a recording is damaged."""
 
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class CountersRead:
     """The counters of one drive were read. The entry may be late; the sample contains the time of the
     reading."""
 
@@ -74,12 +74,12 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Slowed:
+class SlowRequestsSeen:
     """Requests took longer than a limit.
 
     `counts` has their number since the disk was attached, by place. `requests` were recorded individually
-    since the previous Slowed entry; some are missing if too many came at a time. The first entry of a place
-    is the base of its counts.
+    since the previous such entry; some are missing if too many came at a time. The first entry of a place is
+    the base of its counts.
     """
 
     at_ns: int
@@ -89,7 +89,7 @@ class Slowed:
 
 
 @dataclass(frozen=True, slots=True)
-class Blinded:
+class ProgramsSkipped:
     """The kernel was found to skip BPF programs while PID 1 is current: some requests start or end unseen,
     and are not counted."""
 
@@ -97,7 +97,7 @@ class Blinded:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunEnded:
     """The last samples of every watched disk, by place. `leaving` has the samples of disks already gone. With
     `with_rest`, show the time after the last interval as another interval, if any activity occurred."""
 
@@ -108,4 +108,13 @@ class Ended:
     owners: Mapping[int, OwnerSample] = field(default_factory=dict)
 
 
-RunEntry = Began | Ticked | Left | NotWatched | Looked | Slowed | Blinded | Ended
+RunEntry = (
+    DiskAdded
+    | IntervalEnded
+    | DiskRemoved
+    | EventReported
+    | CountersRead
+    | SlowRequestsSeen
+    | ProgramsSkipped
+    | RunEnded
+)

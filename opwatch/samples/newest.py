@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 
 from opwatch.owners.sample import OwnerSample
 from opwatch.samples.entries import (
-    Began,
-    Blinded,
-    Ended,
-    Left,
-    Looked,
-    NotWatched,
+    CountersRead,
+    DiskAdded,
+    DiskRemoved,
+    EventReported,
+    IntervalEnded,
+    ProgramsSkipped,
+    RunEnded,
     RunEntry,
-    Slowed,
-    Ticked,
+    SlowRequestsSeen,
 )
 from opwatch.samples.sample import DiskSample
 from opwatch.trim.audit.live import DiscardSample
@@ -25,37 +25,37 @@ class LatestState:
     """Takes the entries of a run in order; another run can start or end after any entry."""
 
     has_ended: bool = False
-    _began: dict[int, Began] = field(default_factory=dict)
+    _began: dict[int, DiskAdded] = field(default_factory=dict)
     _samples: dict[int, DiskSample] = field(default_factory=dict)
     _discards: dict[int, DiscardSample] = field(default_factory=dict)
     _owners: dict[int, OwnerSample] = field(default_factory=dict)
     # The last reading of a drive is the base of later figures.
-    _looks: dict[str, Looked] = field(default_factory=dict)
-    _slowed: Slowed | None = None
+    _looks: dict[str, CountersRead] = field(default_factory=dict)
+    _slowed: SlowRequestsSeen | None = None
     _blinded: list[RunEntry] = field(default_factory=list)
 
     def add_entry(self, entry: RunEntry) -> None:
         match entry:
-            case Began():
+            case DiskAdded():
                 self._began[entry.place] = entry
                 self._samples[entry.place] = entry.sample
                 self._discards |= {entry.place: entry.discards} if entry.discards else {}
                 self._owners |= {entry.place: entry.owners} if entry.owners else {}
-            case Ticked() | Ended():
+            case IntervalEnded() | RunEnded():
                 self._samples |= entry.samples
                 self._discards |= entry.discards
                 self._owners |= entry.owners
-                self.has_ended = isinstance(entry, Ended)
-            case Left():
+                self.has_ended = isinstance(entry, RunEnded)
+            case DiskRemoved():
                 for kept in (self._began, self._samples, self._discards, self._owners):
                     kept.pop(entry.place, None)
-            case Slowed():
+            case SlowRequestsSeen():
                 self._slowed = entry
-            case Looked():
+            case CountersRead():
                 self._looks[entry.sample.disk] = entry
-            case Blinded():
+            case ProgramsSkipped():
                 self._blinded = [entry]
-            case NotWatched():
+            case EventReported():
                 pass
 
     @property
@@ -85,6 +85,6 @@ class LatestState:
         counts = {place: count for place, count in self._slowed.counts.items() if place in self._began}
         return [replace(self._slowed, counts=counts, requests=())]
 
-    def make_end_entry(self) -> Ended:
+    def make_end_entry(self) -> RunEnded:
         """Return an end as if each disk had ended with the newest sample."""
-        return Ended(dict(self._samples), dict(self._discards), owners=dict(self._owners))
+        return RunEnded(dict(self._samples), dict(self._discards), owners=dict(self._owners))

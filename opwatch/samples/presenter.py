@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from opwatch.errors import BadInput
 from opwatch.owners.sample import Owners, OwnerSample, compare_owners
 from opwatch.samples.entries import (
-    Began,
-    Blinded,
-    Ended,
-    Left,
-    Looked,
-    NotWatched,
+    CountersRead,
+    DiskAdded,
+    DiskRemoved,
+    EventReported,
+    IntervalEnded,
+    ProgramsSkipped,
+    RunEnded,
     RunEntry,
-    Slowed,
-    Ticked,
+    SlowRequestsSeen,
 )
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.samples.observe import list_losses_between, observe_interval, tally_losses_since
@@ -123,28 +123,28 @@ class RunPresenter:
     def process_entry(self, entry: RunEntry) -> list[News]:
         """Return the output of an entry. Raise BadInput if the entry contradicts earlier ones."""
         match entry:
-            case Began():
+            case DiskAdded():
                 return self._add_disk(entry)
-            case Ticked():
+            case IntervalEnded():
                 return self._observe_intervals(entry)
-            case Left():
+            case DiskRemoved():
                 return self._remove_disk(entry)
-            case NotWatched():
+            case EventReported():
                 self._not_watched.append(entry.event.text)
                 return [entry.event]
-            case Looked():
+            case CountersRead():
                 self._add_reading(entry)
                 return []
-            case Blinded():
+            case ProgramsSkipped():
                 self._is_blind = True
                 return []
-            case Slowed():
+            case SlowRequestsSeen():
                 self._add_slow_requests(entry)
                 return []
-            case Ended():
+            case RunEnded():
                 return self._end_run(entry)
 
-    def _add_disk(self, entry: Began) -> list[News]:
+    def _add_disk(self, entry: DiskAdded) -> list[News]:
         if entry.place in self._disks:
             raise BadInput(f"a disk began at place {entry.place}, where another is")
         moment = _Moment(entry.sample, entry.discards, entry.owners)
@@ -155,7 +155,7 @@ class RunPresenter:
         self._disks[entry.place] = disk
         return [_make_event("came", entry.sample, disk.arrival, entry.text)] if disk.arrival else []
 
-    def _remove_disk(self, entry: Left) -> list[News]:
+    def _remove_disk(self, entry: DiskRemoved) -> list[News]:
         disk = self._find_disk(entry.place)
         disk.leaving = entry.leaving
         event = _make_event("left", entry.sample, entry.leaving, entry.text)
@@ -167,7 +167,7 @@ class RunPresenter:
         del self._past[: len(oldest)]
         return [event, interval, *self._collect_finals(oldest)]
 
-    def _add_reading(self, entry: Looked) -> None:
+    def _add_reading(self, entry: CountersRead) -> None:
         # Import on demand, because the import takes long.
         from opwatch.counters.catalogue.families import load_standard_catalogue
         from opwatch.waf.live_trail import LiveTrail
@@ -177,7 +177,7 @@ class RunPresenter:
             self._trails[drive] = LiveTrail(load_standard_catalogue)
         self._trails[drive].add_sample(entry.sample)
 
-    def _add_slow_requests(self, entry: Slowed) -> None:
+    def _add_slow_requests(self, entry: SlowRequestsSeen) -> None:
         by_place: dict[int, list[SlowRequest]] = {place: [] for place in entry.counts}
         for request in entry.requests:
             if request.place not in by_place:
@@ -188,7 +188,7 @@ class RunPresenter:
             disk.slow = disk.slow or SlowTally(entry.limit_ns, count - len(by_place[place]))
             disk.slow.add_requests(count, by_place[place])
 
-    def _end_run(self, entry: Ended) -> list[News]:
+    def _end_run(self, entry: RunEnded) -> list[News]:
         for place, leaving in entry.leaving.items():
             self._find_disk(place).leaving = leaving
         news: list[News] = []
@@ -218,7 +218,7 @@ class RunPresenter:
             raise BadInput(f"there is no disk at place {place}")
         return self._disks[place]
 
-    def _observe_intervals(self, entry: Ticked | Ended) -> list[News]:
+    def _observe_intervals(self, entry: IntervalEnded | RunEnded) -> list[News]:
         return [
             self._observe_interval(self._find_disk(place), _make_moment(entry, place))
             for place in entry.samples
@@ -267,7 +267,7 @@ class RunPresenter:
         return trail.live_waf if trail else None
 
 
-def _make_moment(entry: Ticked | Ended, place: int) -> _Moment:
+def _make_moment(entry: IntervalEnded | RunEnded, place: int) -> _Moment:
     return _Moment(entry.samples[place], entry.discards.get(place), entry.owners.get(place))
 
 

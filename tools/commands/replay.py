@@ -19,7 +19,7 @@ from opwatch.recording.reading.reader import RecordedRun, is_damage
 from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.reading.window import close_run, merge_intervals, select_window
 from opwatch.recording.schema import FILE, NOTE
-from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
+from opwatch.samples.entries import DiskAdded, IntervalEnded, RunEnded, RunEntry
 from opwatch.samples.entry_parts import find_start_ns
 from opwatch.samples.observation import Sink
 from opwatch.samples.presenter import RunPresenter
@@ -115,7 +115,7 @@ class Replay:
             raise NotEnoughData(f"{run.name}: {reason}: opwatch replay shows it, with --json for programs")
         # Events on a damaged file come before the first disk.
         first = next((entry for entry in run.iter_entries() if not is_damage(entry)), None)
-        if not isinstance(first, Began):
+        if not isinstance(first, DiskAdded):
             raise NotEnoughData(f"{run.name}: nothing was watched yet when it ended")
         self._first = first
         self.step_ns = self._get_step_ns()
@@ -195,10 +195,10 @@ class Replay:
         if steps:
             chosen = merge_intervals(chosen, steps)
         for entry in chosen:
-            if isinstance(entry, Ended):
+            if isinstance(entry, RunEnded):
                 break
             yield entry
-            if isinstance(entry, Ticked):
+            if isinstance(entry, IntervalEnded):
                 return
         raise NotEnoughData(f"{self._run.name} has no interval there")
 
@@ -221,7 +221,7 @@ def _step_entries(entries: Iterator[RunEntry], keys: TextIO) -> Iterator[RunEntr
     ends."""
     asked = 1
     for entry in entries:
-        if isinstance(entry, Ticked):
+        if isinstance(entry, IntervalEnded):
             while asked < 1:
                 line = keys.readline()
                 word = line.strip()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from opwatch.cpu import CommandCpu
 from opwatch.samples.end import End
-from opwatch.samples.entries import RunEntry, Ticked
+from opwatch.samples.entries import IntervalEnded, RunEntry
 from opwatch.samples.observation import Sink
 from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.source import Source
@@ -57,7 +57,7 @@ class DeferredHourRecorder:
         for entry in self._live.iter_entries():
             yield entry
             waiting.append(entry)
-            if not (self._hour or isinstance(entry, Ticked)):
+            if not (self._hour or isinstance(entry, IntervalEnded)):
                 continue
             hour = self._hour = self._hour or self._start_recorder()
             for one in waiting:

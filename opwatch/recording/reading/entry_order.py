@@ -8,7 +8,14 @@ from operator import ge
 
 from opwatch.errors import BadInput
 from opwatch.recording.coding.frames import has_decreased
-from opwatch.samples.entries import Began, Ended, Left, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import (
+    DiskAdded,
+    DiskRemoved,
+    IntervalEnded,
+    RunEnded,
+    RunEntry,
+    SlowRequestsSeen,
+)
 from opwatch.samples.entry_parts import get_samples
 from opwatch.samples.sample import MAX_DISKS, DiskSample
 from opwatch.trim.audit.flow import Trace
@@ -36,14 +43,14 @@ class OrderChecker:
         if self._has_ended:
             raise BadInput(f"{where} comes after the end")
         samples = get_samples(entry)
-        if isinstance(entry, Began):
+        if isinstance(entry, DiskAdded):
             if entry.place in self._newest or entry.place in self._left or len(self._newest) >= MAX_DISKS:
                 raise BadInput(f"{where}: place {entry.place} begins again, or one too many")
         elif not samples.keys() <= self._newest.keys():
             raise BadInput(f"{where}: a sample of a disk that is not watched")
-        if isinstance(entry, Ticked | Ended) and not entry.discards.keys() <= samples.keys():
+        if isinstance(entry, IntervalEnded | RunEnded) and not entry.discards.keys() <= samples.keys():
             raise BadInput(f"{where}: discards of a disk that has no sample")
-        if isinstance(entry, Ticked | Ended) and not entry.owners.keys() <= samples.keys():
+        if isinstance(entry, IntervalEnded | RunEnded) and not entry.owners.keys() <= samples.keys():
             raise BadInput(f"{where}: owners of a disk that has no sample")
         for place, sample in samples.items():
             before = self._newest.get(place)
@@ -54,17 +61,17 @@ class OrderChecker:
             if place in self._traces and not _has_grown(self._traces[place], discards.trace):
                 raise BadInput(f"{where}: place {place}: discards have become fewer")
             self._traces[place] = discards.trace
-        if isinstance(entry, Slowed):
+        if isinstance(entry, SlowRequestsSeen):
             self._check_slow(entry, where)
-        if isinstance(entry, Left):
+        if isinstance(entry, DiskRemoved):
             del self._newest[entry.place]
             self._left.add(entry.place)
-        if isinstance(entry, Ended):
+        if isinstance(entry, RunEnded):
             if samples.keys() != self._newest.keys() or not entry.leaving.keys() <= samples.keys():
                 raise BadInput(f"{where}: not every disk that was watched has its last sample")
             self._has_ended = True
 
-    def _check_slow(self, entry: Slowed, where: str) -> None:
+    def _check_slow(self, entry: SlowRequestsSeen, where: str) -> None:
         new = Counter(request.place for request in entry.requests)
         if entry.at_ns < 0 or entry.limit_ns <= 0 or not new.keys() <= entry.counts.keys():
             raise BadInput(f"{where}: slow requests without a limit, or of a disk where none are counted")
@@ -76,9 +83,9 @@ class OrderChecker:
 
 def _discards_by_place(entry: RunEntry) -> Mapping[int, DiscardSample]:
     match entry:
-        case Ticked() | Ended():
+        case IntervalEnded() | RunEnded():
             return entry.discards
-        case Began() | Left() if entry.discards:
+        case DiskAdded() | DiskRemoved() if entry.discards:
             return {entry.place: entry.discards}
     return {}
 

@@ -10,11 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from opwatch.samples.entries import Began, Ended, Left, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import (
+    DiskAdded,
+    DiskRemoved,
+    IntervalEnded,
+    RunEnded,
+    RunEntry,
+    SlowRequestsSeen,
+)
 from opwatch.samples.entry_parts import get_samples
 from opwatch.samples.sample import DiskSample
 
-_Entry = TypeVar("_Entry", Ticked, Ended)
+_Entry = TypeVar("_Entry", IntervalEnded, RunEnded)
 
 
 def bridge_gap(entry: RunEntry, newest: Mapping[int, DiskSample]) -> Iterator[RunEntry]:
@@ -25,21 +32,21 @@ def bridge_gap(entry: RunEntry, newest: Mapping[int, DiskSample]) -> Iterator[Ru
     """
     samples = get_samples(entry)
     match entry:
-        case Ticked():
+        case IntervalEnded():
             for place in samples.keys() - newest.keys():
                 discards, owners = entry.discards.get(place), entry.owners.get(place)
-                yield Began(place, samples[place], discards=discards, owners=owners)
+                yield DiskAdded(place, samples[place], discards=discards, owners=owners)
             known = _keep_places(entry, newest)
             if known.samples or not samples:
                 yield known
-        case Left():
+        case DiskRemoved():
             if entry.place in newest:
                 yield entry
-        case Slowed():
+        case SlowRequestsSeen():
             requests = tuple(request for request in entry.requests if request.place in newest)
             counts = {place: count for place, count in entry.counts.items() if place in newest}
             yield replace(entry, counts=counts, requests=requests)
-        case Ended():
+        case RunEnded():
             leaving = {place: one for place, one in entry.leaving.items() if place in newest}
             end = _keep_places(entry, newest)
             # Disks that left in the gap keep their last sample from before the gap.

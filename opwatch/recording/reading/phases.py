@@ -10,7 +10,7 @@ from opwatch.errors import NotEnoughData
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import select_window
 from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
-from opwatch.samples.entries import RunEntry, Ticked
+from opwatch.samples.entries import IntervalEnded, RunEntry
 from opwatch.samples.entry_parts import find_start_ns
 
 
@@ -59,7 +59,7 @@ def find_phase(run: RecordedRun, name: str) -> Phase:
 def select_phase(run: RecordedRun, phase: Phase) -> Iterator[RunEntry]:
     """Yield a separate run from the phase's first samples to its last, with nothing from before or after."""
     moments = (
-        find_start_ns(entry) for entry in run.iter_entries(phase.begin_ns) if isinstance(entry, Ticked)
+        find_start_ns(entry) for entry in run.iter_entries(phase.begin_ns) if isinstance(entry, IntervalEnded)
     )
     first_ns = next((moment for moment in moments if moment >= phase.begin_ns), None)
     if first_ns is not None:

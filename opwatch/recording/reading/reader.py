@@ -38,7 +38,7 @@ from opwatch.recording.reading.stretches import (
     read_tail,
     read_without_samples,
 )
-from opwatch.samples.entries import NotWatched, RunEntry
+from opwatch.samples.entries import EventReported, RunEntry
 from opwatch.samples.observation import Event
 from opwatch.samples.sample import WatchedDisk
 from opwatch.samples.slow import SlowRequest
@@ -107,7 +107,7 @@ class LostMinute:
 
 def is_damage(entry: RunEntry) -> bool:
     """Whether an entry reports that a part of the recording was left out."""
-    return isinstance(entry, NotWatched) and entry.event.kind == "damaged"
+    return isinstance(entry, EventReported) and entry.event.kind == "damaged"
 
 
 class RecordedRun:
@@ -170,7 +170,7 @@ class RecordedRun:
         facts = replace(self._facts, slow=_SlowRequests(self._read_slow).read_next)
         self._content_bytes = 0
         if self.damage:
-            yield NotWatched(self._event(self.damage))
+            yield EventReported(self._event(self.damage))
         for stretch in self._iterate_ranges(since_ns, steps):
             try:
                 if isinstance(stretch, LostMinute):
@@ -187,7 +187,7 @@ class RecordedRun:
                 if self.missing_bytes and not damage:
                     raise
                 has_gap, lost = True, error
-                yield NotWatched(self._make_gap_event(stretch, error))
+                yield EventReported(self._make_gap_event(stretch, error))
         if lost and not succession.newest_samples:
             # No other entries could be read.
             raise DamagedError(f"{damage}; none of its minutes can be read") if damage else lost

@@ -26,7 +26,7 @@ from opwatch.recording.coding.varints import Varints
 from opwatch.recording.reading.opening import CheckedFile, DamagedError, parse_small_document
 from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.schema import ANCHOR, OTHERS
-from opwatch.samples.entries import RunEntry, Ticked
+from opwatch.samples.entries import IntervalEnded, RunEntry
 from opwatch.samples.entry_parts import KINDS
 from opwatch.samples.sample import MAX_DISKS, DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
@@ -37,8 +37,8 @@ _MAX_ROWS = (1 << 14) + 512
 _MAX_BODY_BYTES = 16 << 20
 _NUMBER = re.compile(rb"\[([0-9]{1,18}),")
 # Entries to keep even if the samples around them are skipped.
-_LOOKED = re.compile(rb'\[[0-9]{1,18},"(?:Looked|Slowed)",')
-_TICKED = re.compile(rb'\[[0-9]{1,18},"Ticked",')
+_UNSKIPPABLE = re.compile(rb'\[[0-9]{1,18},"(?:CountersRead|SlowRequestsSeen)",')
+_INTERVAL_ENDED = re.compile(rb'\[[0-9]{1,18},"IntervalEnded",')
 _MAX_TAIL = 64 << 20
 # Each entry has up to three kinds of rows in `tail`: its body, its anchor, and its samples.
 _MAX_TAIL_ROWS = 3 * _MAX_ROWS
@@ -124,7 +124,7 @@ class EntryRange:
     def find_unskippable(self) -> set[int]:
         """Return the entries that steps must not skip: entries without samples, and the last samples before a
         rare entry or an end."""
-        looks = {number for number, body in self.bodies.items() if body.has_prefix(_LOOKED)}
+        looks = {number for number, body in self.bodies.items() if body.has_prefix(_UNSKIPPABLE)}
         rare = {number for number, body in self.bodies.items() if body.kind is not None}
         newest = set()
         is_followed = self.skipping is not None and self.skipping.is_followed
@@ -160,7 +160,9 @@ def read_block(file: CheckedFile, row: tuple[Any, ...], skipping: SkipPermission
     frames = _read_frames(file, block, where)
     if len(frames) != frame_count:
         raise DamagedError(f"{where} has {len(frames)} frames, not {frame_count}")
-    return EntryRange(where, first, last, known, bodies, frames, skipping, begin_ns, end_ns)
+    return EntryRange(
+        where, first, last, known, bodies, frames=frames, skipping=skipping, begin_ns=begin_ns, end_ns=end_ns
+    )
 
 
 def _read_frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
@@ -280,7 +282,7 @@ class _EntryBuilder(PlainDecoder):
         """Keep the discards of a skipped entry, because later entries may refer to them."""
         kind, values = body.read_entry(number)
         names = self._facts.shapes.get(kind, ())
-        if kind != "Ticked" or not isinstance(values, list) or len(values) != len(names):
+        if kind != "IntervalEnded" or not isinstance(values, list) or len(values) != len(names):
             raise BadInput(f"{body.where}: entry {number} is no entry")
         self.is_frequent = True
         for pair in dict(zip(names, values, strict=True)).get("discards") or ():
@@ -333,9 +335,9 @@ def read_without_samples(file: CheckedFile, row: tuple[Any, ...]) -> EntryRange 
     """Return a minute's stretch without samples, or None if the minute has entries that are neither samples,
     slow requests nor drive samples."""
     bodies = read_frequent_bodies(file, row)
-    if not all(body.has_prefix(_LOOKED) or body.has_prefix(_TICKED) for body in bodies.values()):
+    if not all(body.has_prefix(_UNSKIPPABLE) or body.has_prefix(_INTERVAL_ENDED) for body in bodies.values()):
         return None
-    looks = {number: body for number, body in bodies.items() if body.has_prefix(_LOOKED)}
+    looks = {number: body for number, body in bodies.items() if body.has_prefix(_UNSKIPPABLE)}
     return EntryRange(f"{file.name}: block {row[0]}", row[1], row[2], bodies=looks)
 
 
@@ -371,7 +373,7 @@ def iterate_entries(stretch: EntryRange, facts: Facts) -> Iterator[tuple[int, Ru
                 kind, values = stretch.bodies[number].read_entry(number)
                 yield number, _build_entry(assembly, kind, values, f"{stretch.where}, entry {number}")
             else:
-                yield number, Ticked(assembly.samples)
+                yield number, IntervalEnded(assembly.samples)
         heads = {place: head for place, head in heads.items() if place not in now or head.advance()}
 
 
@@ -382,6 +384,6 @@ def _find_earliest(heads: Mapping[int, _DiskCursor]) -> int:
 def _build_entry(assembly: _EntryBuilder, kind: str, values: Any, where: str) -> RunEntry:  # noqa: ANN401
     if kind not in KINDS or not isinstance(values, list):
         raise BadInput(f"{where}: {kind!r} is no kind of entry")
-    assembly.is_frequent = kind in ("Ticked", "Looked", "Slowed")
+    assembly.is_frequent = kind in ("IntervalEnded", "CountersRead", "SlowRequestsSeen")
     entry: RunEntry = assembly.decode_instance(KINDS[kind], values, where)
     return entry

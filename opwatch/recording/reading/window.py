@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from opwatch.recording.reading.steps import IntervalSteps
-from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
+from opwatch.samples.entries import DiskAdded, DiskRemoved, IntervalEnded, RunEnded, RunEntry
 from opwatch.samples.entry_parts import find_start_ns
 from opwatch.samples.newest import LatestState
 
@@ -40,26 +40,28 @@ def select_window(entries: Iterable[RunEntry], begin_ns: int, end_ns: int | None
 
 def merge_intervals(entries: Iterable[RunEntry], steps: IntervalSteps) -> Iterator[RunEntry]:
     """Yield the run at longer intervals. Samples are absolute, so intermediate samples can be left out."""
-    inside: Ticked | None = None
+    inside: IntervalEnded | None = None
     for entry in entries:
         at_ns = find_start_ns(entry)
-        if isinstance(entry, Began):
+        if isinstance(entry, DiskAdded):
             steps.start_at(at_ns)
-        if isinstance(entry, Ticked) and steps.due_ns is not None and entry.samples:
+        if isinstance(entry, IntervalEnded) and steps.due_ns is not None and entry.samples:
             inside = None if steps.ends_interval(at_ns) else entry
             if inside:
                 continue
             steps.start_next(at_ns)
-        if isinstance(entry, Left) and inside:
+        if isinstance(entry, DiskRemoved) and inside:
             inside = _remove_disk(inside, entry.place)
-        if isinstance(entry, Ended) and inside and not entry.with_rest:
+        if isinstance(entry, RunEnded) and inside and not entry.with_rest:
             # Show an incomplete last interval, unless the end includes it.
             yield inside
         yield entry
 
 
-def _remove_disk(entry: Ticked, place: int) -> Ticked:
+def _remove_disk(entry: IntervalEnded, place: int) -> IntervalEnded:
     """Return an entry without a disk that has left, whose last samples were shown at that time."""
     samples = {other: sample for other, sample in entry.samples.items() if other != place}
     discards = {other: sample for other, sample in entry.discards.items() if other != place}
-    return Ticked(samples, discards, {other: one for other, one in entry.owners.items() if other != place})
+    return IntervalEnded(
+        samples, discards, {other: one for other, one in entry.owners.items() if other != place}
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from opwatch.errors import OpwatchError
-from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import CountersRead, IntervalEnded, RunEntry, SlowRequestsSeen
 from opwatch.samples.entry_parts import get_samples
 
 # A waiting sample takes 136 KiB.
@@ -101,7 +101,7 @@ class Recorder:
         """
         size = _estimate_size(entry)
         with self._change:
-            may_be_left_out = isinstance(entry, Ticked | Looked | Slowed)
+            may_be_left_out = isinstance(entry, IntervalEnded | CountersRead | SlowRequestsSeen)
             if self.problem or (may_be_left_out and self._samples + size > self._most):
                 self.left_out += 1
                 return
@@ -206,6 +206,6 @@ def _estimate_size(entry: RunEntry) -> int:
     """Return the size of an entry in samples, or in the memory of as many samples."""
     return (
         1 + len(entry.requests) // _REQUESTS_PER_SAMPLE
-        if isinstance(entry, Slowed)
+        if isinstance(entry, SlowRequestsSeen)
         else len(get_samples(entry))
     )

@@ -28,7 +28,7 @@ from opwatch.recording.schema import (
     replace_invalid,
 )
 from opwatch.recording.writing.newfile import NewDatabase
-from opwatch.samples.entries import Left, Looked, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import CountersRead, DiskRemoved, IntervalEnded, RunEntry, SlowRequestsSeen
 from opwatch.samples.entry_parts import find_start_ns, get_samples
 from opwatch.samples.sample import MAX_DISKS, DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
@@ -128,7 +128,7 @@ class RecordingWriter:
         self._rows += 1 + len(self._samples)
         self._put_samples()
         self._put_body(entry, at_ns)
-        if isinstance(entry, Left):
+        if isinstance(entry, DiskRemoved):
             self._places[entry.place].has_left = True
         self._samples = {}
 
@@ -189,8 +189,8 @@ class RecordingWriter:
     def _put_body(self, entry: RunEntry, at_ns: int) -> None:
         """Write an entry's values other than samples."""
         kind = type(entry).__name__
-        is_frequent = isinstance(entry, Ticked | Looked | Slowed)
-        if isinstance(entry, Ticked) and self._samples and not (entry.discards or entry.owners):
+        is_frequent = isinstance(entry, IntervalEnded | CountersRead | SlowRequestsSeen)
+        if isinstance(entry, IntervalEnded) and self._samples and not (entry.discards or entry.owners):
             return
         self._discards.may_refer = is_frequent
         values = self._to_plain.encode_fields(entry)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.smart_log import LID, SmartLog, decode_smart_log
 from opwatch.counters.looks.sample import CommandKind, FirmwareSample
-from opwatch.samples.entries import Began, Looked, RunEntry
+from opwatch.samples.entries import CountersRead, DiskAdded, RunEntry
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.dashboard.compact_interval import CompactInterval, compact_interval
 
@@ -69,13 +69,13 @@ class WatchHistory:
 
     def add_entry(self, entry: RunEntry) -> None:
         """Take an entry, before the resulting observations."""
-        if isinstance(entry, Began):
+        if isinstance(entry, DiskAdded):
             if entry.drive:
                 self._drives[entry.sample.disk.device] = entry.drive
             disk = entry.sample.disk
             label = disk.device if disk.device == disk.origin else f"{disk.device} (of {disk.origin})"
             self._ensure_disk(disk.device, label, disk.level)
-        elif isinstance(entry, Looked):
+        elif isinstance(entry, CountersRead):
             self._record_health(entry.sample)
 
     def write_observation(self, observation: Observation) -> None:

@@ -22,7 +22,7 @@ from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.reading.window import close_run, merge_intervals
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
-from opwatch.samples.entries import Began, Ticked
+from opwatch.samples.entries import DiskAdded, IntervalEnded
 from tests.bench.recording_bench.synthetic_day import DAY_S, S, SyntheticMachine, compute_rates, make_disks
 from tests.bench.recording_bench.synthetic_owners import SyntheticOwners
 
@@ -46,7 +46,7 @@ def write_day(path: Path, seconds: int, seed: int, *, owned: bool = False) -> fl
     writer.begin_transaction()
     for place, disk in enumerate(watched):
         writer.add_entry(
-            Began(place, disk.make_sample(0), owners=owners[place].make_sample(0) if owned else None)
+            DiskAdded(place, disk.make_sample(0), owners=owners[place].make_sample(0) if owned else None)
         )
     writer.commit()
     spent = 0.0
@@ -65,7 +65,7 @@ def write_day(path: Path, seconds: int, seed: int, *, owned: bool = False) -> fl
         whose = {place: one.make_sample(second) for place, one in enumerate(owners)}
         begun = time.thread_time()
         writer.begin_transaction()
-        writer.add_entry(Ticked(shared, owners=whose))
+        writer.add_entry(IntervalEnded(shared, owners=whose))
         writer.commit()
         spent += time.thread_time() - begun
     writer.end_recording("done", 0, 0)
@@ -78,7 +78,7 @@ def time_seek(path: Path, at_ns: int) -> float:
     begun = time.monotonic()
     recording = RecordedRun(path)
     for entry in recording.iter_entries(at_ns):
-        if isinstance(entry, Ticked) and entry.samples[0].reading.sample.end_ns >= at_ns:
+        if isinstance(entry, IntervalEnded) and entry.samples[0].reading.sample.end_ns >= at_ns:
             break
     recording.close()
     return time.monotonic() - begun

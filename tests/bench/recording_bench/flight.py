@@ -22,7 +22,7 @@ from pathlib import Path
 from opwatch.host.scratch import ScratchDisk
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.ring import Ring, RingBounds
-from opwatch.samples.entries import Began, Ticked
+from opwatch.samples.entries import DiskAdded, IntervalEnded
 from tests.bench.recording_bench.synthetic_day import compute_rates, make_disks
 
 DISKS = 24
@@ -80,7 +80,7 @@ def measure_ring() -> tuple[int, float]:
         ring = Ring(folder, {"tool": "bench", "interval_ns": 10**9}, RingBounds(KEEP_S, MOST_BYTES))
         ring.begin_transaction()
         for place, disk in enumerate(watched):
-            ring.add_entry(Began(place, disk.make_sample(0)))
+            ring.add_entry(DiskAdded(place, disk.make_sample(0)))
         ring.commit()
         for second in range(1, 2 * KEEP_S + 1):
             for disk in watched:
@@ -89,7 +89,7 @@ def measure_ring() -> tuple[int, float]:
             shared = {place: replace(one, anchor=samples[0].anchor) for place, one in samples.items()}
             begun = time.thread_time()
             ring.begin_transaction()
-            ring.add_entry(Ticked(shared))
+            ring.add_entry(IntervalEnded(shared))
             ring.commit()
             ring.run_maintenance()
             spent += time.thread_time() - begun

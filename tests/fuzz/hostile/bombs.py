@@ -11,7 +11,7 @@ from typing import Any
 from opwatch.recording.coding.blocks import compress_streams
 from opwatch.recording.coding.contents import deflate_content
 from opwatch.recording.schema import FILE, NOTE, OTHERS, VERSION, compute_row_check, has_check, list_columns
-from opwatch.samples.entries import Began
+from opwatch.samples.entries import DiskAdded
 from tests.unit.support.recordings import update_checksums
 from tests.unit.support.runs import GeneratedRun, S
 
@@ -40,7 +40,7 @@ class Bombs:
             name.removeprefix("_put_"): getattr(self, name) for name in dir(self) if name.startswith("_put_")
         }
 
-    def _make_begin(self) -> Began:
+    def _make_begin(self) -> DiskAdded:
         return GeneratedRun(4).add_disk(0, "nvme0n1")
 
     def make_recording(self, name: str) -> bytes:
@@ -106,10 +106,10 @@ class Bombs:
 
     def _insert_start(self, connection: sqlite3.Connection) -> None:
         """Make the first sample the start of a disk."""
-        [(names,)] = connection.execute("SELECT fields FROM shapes WHERE class = 'Began'").fetchall()
+        [(names,)] = connection.execute("SELECT fields FROM shapes WHERE class = 'DiskAdded'").fetchall()
         values = {"place": 0, "sample": 0, "drive": None, "discards": None, "arrival": None, "text": ""}
         body = json.dumps([values.get(name) for name in json.loads(names)])
-        put_rows(connection, "entries", [(1, "Began", 0, body)])
+        put_rows(connection, "entries", [(1, "DiskAdded", 0, body)])
 
     def _put_layout(self, connection: sqlite3.Connection) -> None:
         """Samples with very many counters."""
@@ -131,7 +131,7 @@ class Bombs:
     def _put_bodies(self, connection: sqlite3.Connection) -> None:
         """A minute with many entries, or with many invalid ones."""
         count = self._choose_size(1_500_000)
-        one = self._chance.choice((b"[%d,", b'[%d,"Ticked",[]]', b"\n", b'[%d,"Looked",1]'))
+        one = self._chance.choice((b"[%d,", b'[%d,"IntervalEnded",[]]', b"\n", b'[%d,"CountersRead",1]'))
         has_number = b"%d" in one
         raw = b"\n".join(one % number if has_number else one for number in range(1, count + 1))
         self._replace_others(connection, raw)
@@ -141,10 +141,10 @@ class Bombs:
         [(first,)] = connection.execute("SELECT first FROM blocks WHERE block = 1").fetchall()
         part = self._chance.choice(("[]", "{}", '[[0,"",[]]]', "0", '"x"', "[[[[]]]]"))
         size, lines = self._choose_size(1_100_000), []
-        kind = self._chance.choice(("Ticked", "Looked", "Slowed"))
+        kind = self._chance.choice(("IntervalEnded", "CountersRead", "SlowRequestsSeen"))
         for number in range(self._choose_size(17)):
             value = "[" + ",".join([part] * (size // (len(part) + 1))) + "]"
-            width = {"Ticked": 3, "Looked": 1, "Slowed": 4}[kind]
+            width = {"IntervalEnded": 3, "CountersRead": 1, "SlowRequestsSeen": 4}[kind]
             values = "[" + ",".join([value] * width)[: 1 << 20] + "]"
             lines.append(f'[{first + number},"{kind}",{values}]'.encode())
         self._replace_others(connection, b"\n".join(lines))
@@ -164,7 +164,9 @@ class Bombs:
         for number in range(entries):
             numbers = list(range(1 + number * refs, 1 + (number + 1) * refs)) if is_sound else [1] * refs
             values = [7000 * S, 10**7, [[0, 1000 + refs * (number + 1)]], numbers]
-            lines.append(json.dumps([first + number, "Slowed", values], separators=(",", ":")).encode())
+            lines.append(
+                json.dumps([first + number, "SlowRequestsSeen", values], separators=(",", ":")).encode()
+            )
         self._replace_others(connection, b"\n".join(lines))
 
     def _put_answers(self, connection: sqlite3.Connection) -> None:
@@ -173,7 +175,9 @@ class Bombs:
         size, count = self._chance.choice((512, 1 << 16, _MIB, 4 * _MIB)), self._choose_size(300)
         body = self._bodies.setdefault((-size,), deflate_content(bytes(size)))
         put_rows(connection, "contents", ((1000 + n, None, size, body) for n in range(count)))
-        texts = connection.execute("SELECT body FROM tail WHERE body LIKE '%\"Looked\"%' LIMIT 1").fetchall()
+        texts = connection.execute(
+            "SELECT body FROM tail WHERE body LIKE '%\"CountersRead\"%' LIMIT 1"
+        ).fetchall()
         text = texts[0][0] if texts else self._find_poll(connection)
         if text is None:
             return
@@ -197,7 +201,7 @@ class Bombs:
 
         for (raw,) in connection.execute("SELECT others FROM blocks WHERE length(others)").fetchall():
             for line in zlib.decompress(raw, -15).split(b"\n"):
-                if b'"Looked"' in line:
+                if b'"CountersRead"' in line:
                     return line
         return None
 
@@ -243,7 +247,12 @@ class Bombs:
         self._clear_tables(connection)
         count = self._choose_size(300_000)
         kind, body = self._chance.choice(
-            (("Blinded", "[5]"), ("Looked", "[]"), ("x", "[]"), ("Ended", "[[],[],[],false,[]]"))
+            (
+                ("ProgramsSkipped", "[5]"),
+                ("CountersRead", "[]"),
+                ("x", "[]"),
+                ("RunEnded", "[[],[],[],false,[]]"),
+            )
         )
         put_rows(connection, "entries", ((at, kind, at, body) for at in range(1, count)))
         if self._chance.random() < 0.5:
@@ -292,7 +301,7 @@ class Bombs:
         [(fact,)] = connection.execute(
             "SELECT fact FROM facts WHERE class = 'WatchedDisk' LIMIT 1"
         ).fetchall()
-        [(names,)] = connection.execute("SELECT fields FROM shapes WHERE class = 'Began'").fetchall()
+        [(names,)] = connection.execute("SELECT fields FROM shapes WHERE class = 'DiskAdded'").fetchall()
         places, grows = self._choose_size(500), self._chance.choice((0, 1))
         count = (
             max(self._choose_size(_MAX_VALID // places), 8)
@@ -305,7 +314,7 @@ class Bombs:
             rows.append((1, place, fact, count, body))
             values = {"place": place, "sample": place, "text": ""}
             entry = json.dumps([values.get(name) for name in json.loads(names)])
-            put_rows(connection, "entries", [(1 + place, "Began", 0, entry)])
+            put_rows(connection, "entries", [(1 + place, "DiskAdded", 0, entry)])
         last = places + count - 1
         _, anchors, _ = make_long_minute(self._sample, 1, last, S)
         put_rows(connection, "blocks", [(1, 1, last, 0, 9, anchors, b"", len(rows))])

@@ -18,7 +18,7 @@ from pathlib import Path
 from opwatch.errors import OpwatchError
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import PAGE_BYTES
-from opwatch.samples.entries import Looked, NotWatched, RunEntry, Slowed
+from opwatch.samples.entries import CountersRead, EventReported, RunEntry, SlowRequestsSeen
 from opwatch.samples.entry_parts import get_samples
 from tests.fuzz.recordings import GOOD
 from tests.unit.support.recordings import record_run
@@ -47,7 +47,7 @@ def read_recording(path: Path) -> ReadResult:
             gaps.append(f"{run.missing_bytes} bytes are missing")
         try:
             for entry in run.iter_entries():
-                if isinstance(entry, NotWatched) and entry.event.kind == "damaged":
+                if isinstance(entry, EventReported) and entry.event.kind == "damaged":
                     gaps.append(entry.event.text)
                 values.update(_iterate_values(entry))
         except OpwatchError as error:
@@ -60,9 +60,9 @@ def read_recording(path: Path) -> ReadResult:
 def _iterate_values(entry: RunEntry) -> Iterator[tuple[Hashable, object]]:
     for place, sample in get_samples(entry).items():
         yield ("sample", place, sample.reading.sample.end_ns), sample
-    if isinstance(entry, Looked):
+    if isinstance(entry, CountersRead):
         yield ("look", entry.sample.disk, entry.sample.begin_ns), entry
-    if isinstance(entry, Slowed):
+    if isinstance(entry, SlowRequestsSeen):
         for request in entry.requests:
             yield ("slow", request.place, request.end_ns, request.latency_ns), request
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from opwatch.host.scratch import ScratchDisk
 from opwatch.recording.reading.notes import iterate_notes
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.samples.entries import Began, Blinded, RunEntry
+from opwatch.samples.entries import DiskAdded, ProgramsSkipped, RunEntry
 from opwatch.samples.entry_parts import find_start_ns
 from tests.kernel.recording.test_record import KILLS, KILLS_SEED, read_entries, write_repeatedly
 from tests.kernel.support.filesystems import fill_space, make_filesystem, mount_device
@@ -41,7 +41,7 @@ def run_recorder(disk: ScratchDisk, ring: Path, *options: str) -> Iterator[subpr
 
 def list_moments(entries: list[RunEntry]) -> list[int]:
     """Return the times of entries, without a fact of the whole run that each part repeats."""
-    parts = [entry for entry in entries if not isinstance(entry, Blinded)]
+    parts = [entry for entry in entries if not isinstance(entry, ProgramsSkipped)]
     return [find_start_ns(entry) for entry in parts if find_start_ns(entry)]
 
 
@@ -56,7 +56,7 @@ def test_dump_holds_the_last_samples_while_the_recorder_runs(disk: ScratchDisk, 
         status = json.loads(run_opwatch("flight", "status", "--json", "--ring", str(ring)).stdout)
         assert process.poll() is None
     kept = read_entries(path)
-    assert isinstance(kept[0], Began)
+    assert isinstance(kept[0], DiskAdded)
     # Only the last part is kept, and nothing before the dump request is missing.
     assert list_moments(kept)[-1] - list_moments(kept)[0] > 1.9e9
     assert list_moments(kept)[0] > begun_ns + 1e9
@@ -219,7 +219,7 @@ def test_gone_rule_writes_a_recording_when_the_disk_disappears(tmp_path: Path) -
     try:
         fired = [event.words for event in kept.events if event.kind == "rule fired"]
         assert fired == [f"{name} has gone"]
-        assert any(isinstance(entry, Began) for entry in kept.iter_entries())
+        assert any(isinstance(entry, DiskAdded) for entry in kept.iter_entries())
     finally:
         kept.close()
 

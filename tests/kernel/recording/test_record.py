@@ -155,7 +155,7 @@ def test_a_signal_leaves_a_valid_recording(
     kept = RecordedRun(path)
     assert kept.trailer
     assert kept.trailer.reason == "a signal"
-    assert type(list(kept.iter_entries())[-1]).__name__ == "Ended"
+    assert type(list(kept.iter_entries())[-1]).__name__ == "RunEnded"
     kept.close()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opwatch.recording.reading.phases import find_phase, list_phases
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.samples.entries import Looked, Ticked
+from opwatch.samples.entries import CountersRead, IntervalEnded
 from tests.kernel.support.drives import MIB, create_drive
 from tests.kernel.support.watching import run_opwatch
 from tests.kernel.sweep.test_sweep import parse_levels, run_sweep
@@ -25,7 +25,7 @@ def count_written(run: RecordedRun, phase: str) -> int:
     counts = [
         sample.reading.after.bytes["write"]
         for entry in run.iter_entries(part.begin_ns)
-        if isinstance(entry, Ticked)
+        if isinstance(entry, IntervalEnded)
         for sample in entry.samples.values()
         if sample.reading.after and part.begin_ns <= sample.reading.after.begin_ns < part.end_ns
     ]
@@ -54,7 +54,7 @@ def test_levels_and_steps_are_phases_of_the_recording(tmp_path: Path) -> None:
             assert count_written(run, f"{label}: fill 1") == level["used_bytes"]
             for number, one in enumerate(level["rounds"], 1):
                 assert count_written(run, f"{label}: round {number}") == one["host_bytes"]
-        looks = sum(isinstance(entry, Looked) for entry in run.iter_entries())
+        looks = sum(isinstance(entry, CountersRead) for entry in run.iter_entries())
         assert looks > 2 * 2 * 6
     replayed = run_opwatch("replay", str(kept), "--json")
     assert replayed.returncode == 0, replayed.stderr

@@ -9,7 +9,7 @@ from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
-from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
+from opwatch.samples.entries import DiskAdded, IntervalEnded, RunEnded, RunEntry
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import LATENCY, OPS, SCALARS, SIZE, SLOTS, decode_sample
 from opwatch.trace.stat import StatSample
@@ -67,12 +67,12 @@ def generate_entries(
     """Yield a run of one disk; `cpus` are the CPU times at the start and after each second, if any."""
     disk, number, times = CountedDisk(name), 0, iter(cpus)
     cpu = next(times, None)
-    yield Began(0, disk.make_sample(0, cpu))
+    yield DiskAdded(0, disk.make_sample(0, cpu))
     for number, second in enumerate(seconds, 1):
         disk.add_second(second)
         cpu = next(times, None)
-        yield Ticked({0: disk.make_sample(number, cpu)})
-    yield Ended({0: disk.make_sample(number, cpu)})
+        yield IntervalEnded({0: disk.make_sample(number, cpu)})
+    yield RunEnded({0: disk.make_sample(number, cpu)})
 
 
 def write_recording(path: Path, run: Iterable[RunEntry]) -> None:

@@ -22,7 +22,7 @@ from opwatch.compare.estimates import (
     make_ratio_figure,
 )
 from opwatch.compare.sampling import MAX_INTERVALS, DiskTimeline, sample_run
-from opwatch.samples.entries import Ended, RunEntry, Ticked
+from opwatch.samples.entries import IntervalEnded, RunEnded, RunEntry
 from opwatch.trace.abi import LATENCY
 from tests.unit.compare.counted_disk import Second, generate_entries
 from tests.unit.compare.test_statistics import make_correlated_series
@@ -119,9 +119,9 @@ def test_a_long_run_is_added_up_exactly() -> None:
 
 def test_run_without_an_end_is_sampled_to_its_last_tick() -> None:
     run = list(generate_entries(make_exponential_seconds(1, 20)))
-    ticks: list[RunEntry] = [entry for entry in run if isinstance(entry, Ticked)]
+    ticks: list[RunEntry] = [entry for entry in run if isinstance(entry, IntervalEnded)]
     whole = sample_run(run).disks["nvme0n1"]
-    cut = sample_run(entry for entry in run if not isinstance(entry, Ended)).disks["nvme0n1"]
+    cut = sample_run(entry for entry in run if not isinstance(entry, RunEnded)).disks["nvme0n1"]
     assert whole.stretches == cut.stretches
     fewer = sample_run([*run[:1], *ticks[4::5]])
     assert len(fewer.disks["nvme0n1"].stretches) == 4

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from opwatch.counters.looks.sample import CommandKind, DriveAnswer, NvmeCommand
 from opwatch.counters.prove.outlook import LoadInterval, estimate_outlooks
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
-from opwatch.samples.entries import Looked, RunEntry
+from opwatch.samples.entries import CountersRead, RunEntry
 from opwatch.tools.cli import main
 from tests.unit.support.recordings import record_run
 from tests.unit.support.runs import GeneratedRun
@@ -104,7 +104,7 @@ def test_the_same_counter_is_taken_at_both_ends() -> None:
     assert outlook.least_hours <= 10 <= (outlook.most_hours or 0)
 
 
-def make_poll_entry(run: GeneratedRun, name: str, units: int) -> Looked:
+def make_poll_entry(run: GeneratedRun, name: str, units: int) -> CountersRead:
     """A reading of log page 02h: data units written, after 1000 hours."""
     page = bytearray(512)
     page[48:64] = units.to_bytes(16, "little")

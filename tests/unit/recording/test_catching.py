@@ -18,14 +18,14 @@ import pytest
 from opwatch.recording.ring import incidents
 from opwatch.recording.ring.incidents import IncidentFolder
 from opwatch.rules.watch import Firing, RuleWatch
-from opwatch.samples.entries import NotWatched
+from opwatch.samples.entries import EventReported
 from opwatch.tools import cli
 from opwatch.tools.commands import flight
 from opwatch.tools.commands.flight import catching
 from opwatch.tools.commands.flight.catching import Catcher
 
 _MIDNIGHT = datetime(2026, 11, 28).astimezone()
-NO_ENTRY = cast(NotWatched, None)
+NO_ENTRY = cast(EventReported, None)
 
 
 class FakeClock:

@@ -14,7 +14,7 @@ import pytest
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.reading.window import close_run, merge_intervals
-from opwatch.samples.entries import Ended, RunEntry, Ticked
+from opwatch.samples.entries import IntervalEnded, RunEnded, RunEntry
 from opwatch.samples.sample import DiskSample
 from tests.unit.support.recordings import format_run, record_run
 from tests.unit.support.runs import GeneratedRun, S
@@ -28,8 +28,8 @@ def generate_run() -> Iterator[RunEntry]:
     run = GeneratedRun(9)
     yield run.add_disk(0, "nvme0n1")
     for _ in range(2 * AT):
-        yield Ticked(run.make_interval_entry([0]).samples)
-    yield Ended(run.make_end_entry([0]).samples)
+        yield IntervalEnded(run.make_interval_entry([0]).samples)
+    yield RunEnded(run.make_end_entry([0]).samples)
 
 
 def step_clock(entries: Iterable[RunEntry], by_s: int) -> Iterator[RunEntry]:
@@ -39,7 +39,7 @@ def step_clock(entries: Iterable[RunEntry], by_s: int) -> Iterator[RunEntry]:
         return replace(sample, anchor=replace(sample.anchor, wall_ns=sample.anchor.wall_ns + by_s * S))
 
     for number, entry in enumerate(entries):
-        if number > AT and isinstance(entry, Ticked | Ended):
+        if number > AT and isinstance(entry, IntervalEnded | RunEnded):
             yield replace(entry, samples={place: move_anchor(one) for place, one in entry.samples.items()})
         else:
             yield entry

@@ -23,7 +23,15 @@ from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import COMMAND_CPU, PHASE_BEGAN, PHASE_ENDED
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
-from opwatch.samples.entries import Began, Ended, Looked, NotWatched, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import (
+    CountersRead,
+    DiskAdded,
+    EventReported,
+    IntervalEnded,
+    RunEnded,
+    RunEntry,
+    SlowRequestsSeen,
+)
 from opwatch.samples.entry_parts import get_samples
 from opwatch.trace.slow import Submitter
 from tests.fuzz.recordings import RecordingFuzzer
@@ -57,15 +65,23 @@ def read_entries(path: Path) -> list[RunEntry]:
 def test_kept_recording_is_read(tmp_path: Path) -> None:
     recording = RecordedRun(unpack_recording("good/recordings/1.opw.gz", tmp_path))
     every = list(recording.iter_entries())
-    entries = [entry for entry in every if not isinstance(entry, Slowed)]
+    entries = [entry for entry in every if not isinstance(entry, SlowRequestsSeen)]
     assert len(every) - len(entries) == 3
     assert [type(entry).__name__ for entry in entries] == [
-        *("Began", "Began", "Ticked", "Looked", "Ticked", "Began", "NotWatched"),
-        *("Ticked", "Left", "Looked", "Ticked", "Ended"),
+        *(
+            "DiskAdded",
+            "DiskAdded",
+            "IntervalEnded",
+            "CountersRead",
+            "IntervalEnded",
+            "DiskAdded",
+            "EventReported",
+        ),
+        *("IntervalEnded", "DiskRemoved", "CountersRead", "IntervalEnded", "RunEnded"),
     ]
     last, look = entries[-1], entries[3]
-    assert isinstance(last, Ended)
-    assert isinstance(look, Looked)
+    assert isinstance(last, RunEnded)
+    assert isinstance(look, CountersRead)
     reads = [sample.reading.sample.ops["read"] for sample in last.samples.values()]
     stats = [sample.reading.after for sample in last.samples.values()]
     ticks = [stat.ticks for stat in stats if stat]
@@ -73,7 +89,7 @@ def test_kept_recording_is_read(tmp_path: Path) -> None:
     assert ticks[0].jiffy_ns == 4_000_000
     assert ticks[0].groups == {"read": 83, "write": 2, "flush": 0, "discard": 0}
     first = entries[0]
-    assert isinstance(first, Began)
+    assert isinstance(first, DiskAdded)
     assert first.sample.cpu == CpuTimes(4, 31_000, 12_000, 500, 3)
     times = {(sample.cpu and sample.cpu.user) for sample in last.samples.values()}
     assert times == {31_000 + 6_500 * 7 // 5}
@@ -94,7 +110,7 @@ def test_kept_recording_is_read(tmp_path: Path) -> None:
 
 def test_slow_requests_of_a_kept_recording_are_read(tmp_path: Path) -> None:
     entries = read_entries(unpack_recording("good/recordings/1.opw.gz", tmp_path))
-    first, second, third = (entry for entry in entries if isinstance(entry, Slowed))
+    first, second, third = (entry for entry in entries if isinstance(entry, SlowRequestsSeen))
     assert (first.limit_ns, first.counts, first.requests) == (10**7, {0: 0, 1: 0}, ())
     assert (second.counts, len(second.requests)) == ({0: 4, 1: 4}, 6)
     assert (third.counts, len(third.requests)) == ({0: 6, 1: 6}, 4)
@@ -106,7 +122,7 @@ def test_slow_requests_of_a_kept_recording_are_read(tmp_path: Path) -> None:
 
 def test_kept_recording_of_a_killed_recorder_is_read(tmp_path: Path) -> None:
     recording = RecordedRun(unpack_recording("good/recordings/1-killed.opw.gz", tmp_path))
-    entries = [entry for entry in recording.iter_entries() if not isinstance(entry, Slowed)]
+    entries = [entry for entry in recording.iter_entries() if not isinstance(entry, SlowRequestsSeen)]
     assert len(entries) == 10
     assert recording.trailer is None
     recording.close()
@@ -184,7 +200,7 @@ def test_file_cut_at_any_page_opens_or_is_refused(tmp_path: Path) -> None:
             for entry in recording.iter_entries():
                 kept.append(entry)
         first, *rest = [entry for entry in kept if entry not in run]
-        assert isinstance(first, NotWatched)
+        assert isinstance(first, EventReported)
         assert f"its last {len(whole) - length} bytes are missing" in first.event.text
         samples = [sample for entry in run for sample in get_samples(entry).values()]
         assert all(sample in samples for entry in rest for sample in get_samples(entry).values())
@@ -250,7 +266,7 @@ def test_the_sql_of_the_document_counts_as_the_samples_do(two_minutes: Path) -> 
     moments = {
         entry.samples[0].reading.sample.end_ns: entry.samples[0].reading.sample.ops["read"]
         for entry in read_entries(two_minutes)
-        if isinstance(entry, Ticked | Ended)
+        if isinstance(entry, IntervalEnded | RunEnded)
     }
     _, _, at_ns, per_s, mb_per_s, mean_ns = rows[0]
     assert at_ns == after_ns
@@ -284,7 +300,7 @@ def test_small_body_that_expands_too_far_is_refused(tmp_path: Path) -> None:
         (
             (
                 "UPDATE blocks SET others = ?",
-                deflate_content(b'[4,"Looked",' + lists + b"]"),
+                deflate_content(b'[4,"CountersRead",' + lists + b"]"),
                 "can have 1048576",
             ),
             ("UPDATE blocks SET others = ?", deflate_content(bytes(17 << 20)), "more than"),

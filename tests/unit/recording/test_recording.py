@@ -20,7 +20,7 @@ from opwatch.recording.writing.file import RecordingFile
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.recording.writing.writer import RecordingWriter
-from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import CountersRead, IntervalEnded, RunEntry, SlowRequestsSeen
 from opwatch.samples.sample import MAX_DISKS
 from opwatch.trim.audit.flow import DiscardLoss
 from tests.unit.support.recordings import HEADER, format_run, record_run
@@ -103,9 +103,9 @@ def test_file_header_identifies_a_recording(tmp_path: Path) -> None:
 def test_old_blocks_are_read_only_for_the_watched_disks(tmp_path: Path) -> None:
     run = list(generate_run(250))
     record_run(tmp_path / "run.opw", run)
-    at = next(place for place in range(len(run) - 60, len(run)) if isinstance(run[place], Ticked))
+    at = next(place for place in range(len(run) - 60, len(run)) if isinstance(run[place], IntervalEnded))
     since = run[at]
-    assert isinstance(since, Ticked)
+    assert isinstance(since, IntervalEnded)
     recording = RecordedRun(tmp_path / "run.opw")
     some = list(recording.iter_entries(since.samples[0].reading.sample.end_ns))
     recording.close()
@@ -113,7 +113,7 @@ def test_old_blocks_are_read_only_for_the_watched_disks(tmp_path: Path) -> None:
     assert some[:2] == run[:2]
     assert some[at - len(run) - 1 :] == run[at - 1 :]
     assert len(some) < 0.8 * len(run)
-    frequent = (Ticked, Looked, Slowed)
+    frequent = (IntervalEnded, CountersRead, SlowRequestsSeen)
     assert [one for one in some if not isinstance(one, frequent)] == [
         one for one in run if not isinstance(one, frequent)
     ]
@@ -176,8 +176,14 @@ def test_entries_are_dropped_and_counted_on_a_slow_disk(
     recording = RecordedRun(tmp_path / "run.opw")
     kept = list(recording.iter_entries())
     assert len(kept) + recorder.left_out == len(run)
-    assert [entry for entry in run if type(entry).__name__ not in ("Ticked", "Looked", "Slowed")] == [
-        entry for entry in kept if type(entry).__name__ not in ("Ticked", "Looked", "Slowed")
+    assert [
+        entry
+        for entry in run
+        if type(entry).__name__ not in ("IntervalEnded", "CountersRead", "SlowRequestsSeen")
+    ] == [
+        entry
+        for entry in kept
+        if type(entry).__name__ not in ("IntervalEnded", "CountersRead", "SlowRequestsSeen")
     ]
     assert recording.trailer
     assert (

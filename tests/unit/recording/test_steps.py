@@ -12,7 +12,7 @@ from opwatch.recording.coding.frames import FrameReader
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.reading.window import close_run, merge_intervals, select_window
-from opwatch.samples.entries import Began, Looked, RunEntry, Ticked
+from opwatch.samples.entries import CountersRead, DiskAdded, IntervalEnded, RunEntry
 from opwatch.samples.sample import DiskSample
 from tests.unit.support.recordings import format_run, record_run
 from tests.unit.support.runs import BEGIN_NS, GeneratedRun, S, generate_run
@@ -26,7 +26,7 @@ def generate_random_run(seed: int, *, with_discards: bool) -> Iterator[RunEntry]
     for second in range(chance.randrange(130, 170)):
         tick = run.make_interval_entry(places)
         if chance.random() > 0.05:
-            yield tick if with_discards else Ticked(tick.samples)
+            yield tick if with_discards else IntervalEnded(tick.samples)
         if chance.random() < 0.3:
             yield run.make_poll_entry("nvme0n1", 1000 + second)
         if chance.random() < 0.01:
@@ -89,7 +89,10 @@ def test_minutes_are_made_of_key_frames(tmp_path: Path, with_discards: bool, sam
         *(run.make_interval_entry([0]) for _ in range(240)),
         run.make_end_entry([0]),
     ]
-    entries = [Ticked(one.samples) if isinstance(one, Ticked) and not with_discards else one for one in ticks]
+    entries = [
+        IntervalEnded(one.samples) if isinstance(one, IntervalEnded) and not with_discards else one
+        for one in ticks
+    ]
     record_run(path, entries)
     minutes = format_in_steps(path, 60 * S, None, None, skips=True)
     # The first sample of each of four minutes, the last of all, and the rest at the end.
@@ -107,5 +110,9 @@ def test_drive_readings_are_not_skipped(tmp_path: Path) -> None:
     steps = IntervalSteps(150 * S, S)
     kept = list(merge_intervals(recording.iter_entries(0, steps), steps))
     recording.close()
-    assert [one for one in kept if isinstance(one, Looked)] == [one for one in run if isinstance(one, Looked)]
-    assert [one for one in kept if isinstance(one, Began)] == [one for one in run if isinstance(one, Began)]
+    assert [one for one in kept if isinstance(one, CountersRead)] == [
+        one for one in run if isinstance(one, CountersRead)
+    ]
+    assert [one for one in kept if isinstance(one, DiskAdded)] == [
+        one for one in run if isinstance(one, DiskAdded)
+    ]

@@ -10,7 +10,15 @@ import pytest
 
 from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.reading.window import close_run, merge_intervals, select_window
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import (
+    CountersRead,
+    DiskAdded,
+    DiskRemoved,
+    EventReported,
+    IntervalEnded,
+    RunEnded,
+    RunEntry,
+)
 from opwatch.samples.entry_parts import find_start_ns
 from tests.unit.support.recordings import format_run
 from tests.unit.support.runs import GeneratedRun, S, generate_run
@@ -41,7 +49,7 @@ def test_steps_add_up() -> None:
 
 def test_incomplete_step_is_shown_at_the_end() -> None:
     run = list(generate_run(8))
-    run[-1] = Ended(run[-1].samples) if isinstance(run[-1], Ended) else run[-1]
+    run[-1] = RunEnded(run[-1].samples) if isinstance(run[-1], RunEnded) else run[-1]
     assert len(list_read_counts(merge_intervals(run, IntervalSteps(3 * S, S)), "interval")) == 3
     assert sum(list_read_counts(merge_intervals(run, IntervalSteps(3 * S, S)), "interval")) == sum(
         list_read_counts(run, "interval")
@@ -52,7 +60,7 @@ def test_removed_disk_is_not_in_the_incomplete_step() -> None:
     run = GeneratedRun()
     entries: list[RunEntry] = [run.add_disk(0, "nvme0n1"), run.add_disk(1, "sda")]
     entries += [run.make_interval_entry([0, 1]), run.make_interval_entry([0, 1]), run.remove_disk(1)]
-    entries.append(Ended(run.make_end_entry([0]).samples))
+    entries.append(RunEnded(run.make_end_entry([0]).samples))
     fine, coarse = (
         list_read_counts(entries, "interval"),
         list_read_counts(merge_intervals(entries, IntervalSteps(5 * S, S)), "interval"),
@@ -73,15 +81,15 @@ def test_a_disk_that_comes_and_goes_keeps_its_events() -> None:
 
 def test_part_begins_with_the_last_samples_before() -> None:
     run = list(generate_run(20))
-    ticks = [find_start_ns(entry) for entry in run if isinstance(entry, Ticked)]
+    ticks = [find_start_ns(entry) for entry in run if isinstance(entry, IntervalEnded)]
     part = list(select_window(run, ticks[4], ticks[9]))
-    begun = [entry for entry in part if isinstance(entry, Began)]
+    begun = [entry for entry in part if isinstance(entry, DiskAdded)]
     assert [one.place for one in begun] == [0, 1, 2]
     assert all(one.arrival is None for one in begun)
     assert list_read_counts(part, "interval") == list_read_counts(run, "interval")[5:10]
     assert list_read_counts(part, "summary") == [sum(list_read_counts(run, "interval")[5:10])]
     # The drive's figures start at its last answer before the part.
-    assert any(isinstance(entry, Looked) for entry in part[3:4])
+    assert any(isinstance(entry, CountersRead) for entry in part[3:4])
 
 
 def test_a_part_without_a_begin_or_an_end_is_the_rest() -> None:
@@ -89,17 +97,17 @@ def test_a_part_without_a_begin_or_an_end_is_the_rest() -> None:
     assert format_run(select_window(run, 0, None)) == format_run(run)
     assert format_run(select_window(run, 0, None), plain=True) == format_run(run, plain=True)
     assert list(select_window(run, 1 << 62, None)) == []
-    ticks = [find_start_ns(entry) for entry in run if isinstance(entry, Ticked)]
+    ticks = [find_start_ns(entry) for entry in run if isinstance(entry, IntervalEnded)]
     rest = list(select_window(run, ticks[2], None))
     assert list_read_counts(rest, "interval") == list_read_counts(run, "interval")[3:]
 
 
 def test_disks_removed_before_the_part_are_absent() -> None:
     run = list(generate_run(30))
-    gone = next(find_start_ns(entry) for entry in run if isinstance(entry, Left))
+    gone = next(find_start_ns(entry) for entry in run if isinstance(entry, DiskRemoved))
     part = list(select_window(run, gone + 1, None))
-    assert [entry.place for entry in part if isinstance(entry, Began)] == [0, 1]
-    assert not any(isinstance(entry, NotWatched | Left) for entry in part)
+    assert [entry.place for entry in part if isinstance(entry, DiskAdded)] == [0, 1]
+    assert not any(isinstance(entry, EventReported | DiskRemoved) for entry in part)
 
 
 def test_run_without_an_end_is_ended() -> None:
@@ -107,7 +115,7 @@ def test_run_without_an_end_is_ended() -> None:
     assert list(close_run(run)) == run
     cut = list(close_run(run[:-3]))
     assert cut[:-1] == run[:-3]
-    assert isinstance(cut[-1], Ended)
+    assert isinstance(cut[-1], RunEnded)
     assert list_read_counts(cut, "summary") == [sum(list_read_counts(cut, "interval"))]
     assert list(close_run(run[:0])) == []
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.samples.entries import RunEntry, Slowed
+from opwatch.samples.entries import RunEntry, SlowRequestsSeen
 from opwatch.tools.cli import main
 from tests.unit.compare.counted_disk import Second, generate_entries, write_recording
 from tests.unit.report.pages import ParsedPage
@@ -115,7 +115,7 @@ def test_every_kept_recording_has_a_sound_page(report: Shown, name: str) -> None
 def generate_hostile_run() -> Iterator[RunEntry]:
     """Yield a run with hostile names."""
     for entry in generate_run(9):
-        if isinstance(entry, Slowed):
+        if isinstance(entry, SlowRequestsSeen):
             requests = tuple(replace(one, name=HOSTILE, cgroup=f"/{HOSTILE}") for one in entry.requests)
             yield replace(entry, requests=requests)
         else:

@@ -15,7 +15,7 @@ from opwatch import units
 from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind
 from opwatch.owners.sample import OwnerCounts, OwnerRow, Owners, OwnerSample
 from opwatch.report.owner_bins import MAX_OWNERS_PER_BIN, make_owners_bin
-from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
+from opwatch.samples.entries import DiskAdded, DiskRemoved, IntervalEnded, RunEnded, RunEntry
 from opwatch.samples.observation import Observation
 from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.dashboard.view import View
@@ -111,9 +111,9 @@ def change_owners(
     run: Iterator[RunEntry], change: Callable[[OwnerSample], OwnerSample]
 ) -> Iterator[RunEntry]:
     for entry in run:
-        if isinstance(entry, (Ticked, Ended)):
+        if isinstance(entry, (IntervalEnded, RunEnded)):
             yield replace(entry, owners={at: change(one) for at, one in entry.owners.items()})
-        elif isinstance(entry, (Began, Left)) and entry.owners:
+        elif isinstance(entry, (DiskAdded, DiskRemoved)) and entry.owners:
             yield replace(entry, owners=change(entry.owners))
         else:
             yield entry
@@ -188,9 +188,9 @@ def _set_missing(entry: RunEntry, lacks: tuple[str, ...]) -> Any:  # noqa: ANN40
     def change_disk(sample: Any) -> Any:  # noqa: ANN401
         return replace(sample, disk=replace(sample.disk, lacks=lacks))
 
-    if isinstance(entry, Began):
+    if isinstance(entry, DiskAdded):
         return replace(entry, sample=change_disk(entry.sample))
-    if isinstance(entry, (Ticked, Ended)):
+    if isinstance(entry, (IntervalEnded, RunEnded)):
         return replace(entry, samples={at: change_disk(one) for at, one in entry.samples.items()})
     return entry
 

@@ -10,7 +10,7 @@ import pytest
 from opwatch.errors import UsageError
 from opwatch.rules.parse import BadRule
 from opwatch.rules.watch import RuleWatch
-from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
+from opwatch.samples.entries import DiskAdded, DiskRemoved, IntervalEnded, RunEnded, RunEntry
 from opwatch.samples.observation import Leaving
 from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.sample import DiskSample
@@ -31,10 +31,10 @@ def make_sample_at(second: int, reads: list[int], *, failed: int = 0, device: st
 def make_run(seconds: Iterable[list[int]]) -> list[RunEntry]:
     """Return a run with these reads in each second."""
     sums: list[int] = []
-    entries: list[RunEntry] = [Began(0, make_sample_at(1, []))]
+    entries: list[RunEntry] = [DiskAdded(0, make_sample_at(1, []))]
     for number, latencies in enumerate(seconds, 2):
         sums = [*sums, *latencies]
-        entries.append(Ticked({0: make_sample_at(number, sums)}))
+        entries.append(IntervalEnded({0: make_sample_at(number, sums)}))
     return entries
 
 
@@ -93,16 +93,16 @@ def test_rule_is_silent_if_its_condition_is_false(rule: str) -> None:
 
 def test_errors_and_vanished_disks_fire_rules() -> None:
     entries: list[RunEntry] = [
-        Began(0, make_sample_at(1, [])),
-        Ticked({0: make_sample_at(2, FAST)}),
-        Ticked({0: make_sample_at(3, FAST, failed=2)}),
-        Left(
+        DiskAdded(0, make_sample_at(1, [])),
+        IntervalEnded({0: make_sample_at(2, FAST)}),
+        IntervalEnded({0: make_sample_at(3, FAST, failed=2)}),
+        DiskRemoved(
             0, make_sample_at(4, FAST, failed=2), Leaving(get_wall_time(4), 4 * S, "gone"), "nvme0n1 has gone"
         ),
     ]
     assert list_firings(["error", "gone"], entries) == [("error", 3), ("gone", 4)]
     left = entries[-1]
-    assert isinstance(left, Left)
+    assert isinstance(left, DiskRemoved)
     entries[-1] = replace(left, leaving=replace(left.leaving, why="unused"))
     assert list_firings(["gone"], entries) == []
 
@@ -110,22 +110,22 @@ def test_errors_and_vanished_disks_fire_rules() -> None:
 def test_a_disk_that_ends_the_watch_has_gone_once() -> None:
     leaving = Leaving(get_wall_time(3), 3 * S, "gone")
     entries: list[RunEntry] = [
-        Began(0, make_sample_at(1, [])),
-        Began(1, make_sample_at(1, [], device="sdb")),
-        Left(
+        DiskAdded(0, make_sample_at(1, [])),
+        DiskAdded(1, make_sample_at(1, [], device="sdb")),
+        DiskRemoved(
             1, make_sample_at(2, [], device="sdb"), Leaving(get_wall_time(2), 2 * S, "gone"), "sdb has gone"
         ),
-        Ended({0: make_sample_at(3, FAST)}, leaving={0: leaving}),
+        RunEnded({0: make_sample_at(3, FAST)}, leaving={0: leaving}),
     ]
     assert list_firings(["gone"], entries) == [("gone", 2), ("gone", 3)]
 
 
 def test_each_disk_is_evaluated_separately() -> None:
     entries: list[RunEntry] = [
-        Began(0, make_sample_at(1, [])),
-        Began(1, make_sample_at(1, [], device="sdb")),
-        Ticked({0: make_sample_at(2, SLOW), 1: make_sample_at(2, FAST, device="sdb")}),
-        Ticked({0: make_sample_at(3, SLOW), 1: make_sample_at(3, FAST + SLOW, device="sdb")}),
+        DiskAdded(0, make_sample_at(1, [])),
+        DiskAdded(1, make_sample_at(1, [], device="sdb")),
+        IntervalEnded({0: make_sample_at(2, SLOW), 1: make_sample_at(2, FAST, device="sdb")}),
+        IntervalEnded({0: make_sample_at(3, SLOW), 1: make_sample_at(3, FAST + SLOW, device="sdb")}),
     ]
     story, watch = RunPresenter(), RuleWatch.from_texts(["read.p99>20ms"])
     firings = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch.samples.entries import Began, Blinded, Ended, RunEntry, Ticked
+from opwatch.samples.entries import DiskAdded, IntervalEnded, ProgramsSkipped, RunEnded, RunEntry
 from opwatch.samples.observation import Observation
 from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.sample import DiskSample
@@ -139,8 +139,8 @@ def test_the_requests_in_flight_at_the_start_are_excused_once_a_run() -> None:
     """Any interval may contain these completions, but no more than were in flight at the start."""
     unmatched = [0, 1, 2, 3, 5, 5]
     samples = [_make_unmatched_sample(at_s + 1, count) for at_s, count in enumerate(unmatched)]
-    run: list[RunEntry] = [Began(0, samples[0])]
-    run += [*(Ticked({0: one}) for one in samples[1:]), Ended({0: samples[-1]})]
+    run: list[RunEntry] = [DiskAdded(0, samples[0])]
+    run += [*(IntervalEnded({0: one}) for one in samples[1:]), RunEnded({0: samples[-1]})]
     *intervals, whole = process_entries(run)[0]
     assert [len(one.unexplained) for one in intervals] == [0, 0, 1, 1, 0]
     assert "1 request" in intervals[2].unexplained[0]
@@ -163,8 +163,8 @@ def test_a_place_that_is_found_taken_later_is_no_second_loss() -> None:
         _make_traced_sample(3, 18, 19),
         _make_traced_sample(4, 30, 31, overwritten=1),
     ]
-    run: list[RunEntry] = [Began(0, samples[0])]
-    run += [*(Ticked({0: one}) for one in samples[1:]), Ended({0: samples[-1]})]
+    run: list[RunEntry] = [DiskAdded(0, samples[0])]
+    run += [*(IntervalEnded({0: one}) for one in samples[1:]), RunEnded({0: samples[-1]})]
     observations, story = process_entries(run)
     assert [len(one.losses) for one in observations] == [1, 0, 0, 1]
     assert len(story.unexplained) == 1
@@ -173,8 +173,8 @@ def test_a_place_that_is_found_taken_later_is_no_second_loss() -> None:
 
 def test_no_interval_alarms_once_the_kernel_is_known_to_skip_programs() -> None:
     samples = [_make_traced_sample(1, 0, 0), _make_traced_sample(2, 9, 10), _make_traced_sample(3, 17, 19)]
-    run: list[RunEntry] = [Began(0, samples[0]), Ticked({0: samples[1]}), Blinded(3 * S)]
-    run += [Ticked({0: samples[2]}), Ended({0: samples[2]})]
+    run: list[RunEntry] = [DiskAdded(0, samples[0]), IntervalEnded({0: samples[1]}), ProgramsSkipped(3 * S)]
+    run += [IntervalEnded({0: samples[2]}), RunEnded({0: samples[2]})]
     observations, story = process_entries(run)
     assert [(len(one.unexplained), len(one.explained_losses)) for one in observations] == [
         (1, 0),

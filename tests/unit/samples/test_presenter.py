@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opwatch.errors import BadInput
-from opwatch.samples.entries import Began, Ended, Left, RunEntry, Ticked
+from opwatch.samples.entries import DiskAdded, DiskRemoved, IntervalEnded, RunEnded, RunEntry
 from opwatch.samples.observation import Event, Leaving, Observation, Sink
 from opwatch.samples.presenter import MAX_PAST, RunPresenter
 from opwatch.samples.source import present_run
@@ -87,7 +87,7 @@ def test_summary_follows_the_last_interval_directly_without_a_rest() -> None:
     news = {
         with_rest: [
             observation.final
-            for entry in (Began(0, make_disk_sample("sda", 1, 0)), Ended(samples, with_rest=with_rest))
+            for entry in (DiskAdded(0, make_disk_sample("sda", 1, 0)), RunEnded(samples, with_rest=with_rest))
             for observation in story.process_entry(entry)
             if isinstance(observation, Observation)
         ]
@@ -98,8 +98,8 @@ def test_summary_follows_the_last_interval_directly_without_a_rest() -> None:
 
 def test_an_idle_rest_is_no_interval() -> None:
     story = RunPresenter()
-    story.process_entry(Began(0, make_disk_sample("sda", 1, 4)))
-    news = story.process_entry(Ended({0: make_disk_sample("sda", 3, 4)}, with_rest=True))
+    story.process_entry(DiskAdded(0, make_disk_sample("sda", 1, 4)))
+    news = story.process_entry(RunEnded({0: make_disk_sample("sda", 3, 4)}, with_rest=True))
     assert [observation.final for observation in news if isinstance(observation, Observation)] == [True]
 
 
@@ -108,27 +108,27 @@ def test_of_very_many_that_left_the_oldest_are_shown_early() -> None:
     leaving = Leaving(get_wall_time(2), 2 * S, "gone", "a doubt")
     first, last = make_disk_sample("sda", 1, 0), make_disk_sample("sda", 2, 1)
     for place in range(MAX_PAST + 3):
-        story.process_entry(Began(place, first))
-        news = story.process_entry(Left(place, last, leaving, "sda has gone"))
+        story.process_entry(DiskAdded(place, first))
+        news = story.process_entry(DiskRemoved(place, last, leaving, "sda has gone"))
         assert isinstance(news[0], Event)
         finals += sum(isinstance(one, Observation) and one.final for one in news)
     assert finals == 3
-    assert len(story.process_entry(Ended({}))) == MAX_PAST
+    assert len(story.process_entry(RunEnded({}))) == MAX_PAST
     assert story.unexplained.count("sda: a doubt") == MAX_PAST + 3
 
 
 @pytest.mark.parametrize(
     "entry",
     [
-        Began(0, make_disk_sample("sda", 1, 0)),
-        Ticked({7: make_disk_sample("sda", 1, 0)}),
-        Left(7, make_disk_sample("sda", 1, 0), Leaving(get_wall_time(1), S, "gone"), ""),
-        Ended({7: make_disk_sample("sda", 1, 0)}),
-        Ended({}, leaving={7: Leaving(get_wall_time(1), S, "gone")}),
+        DiskAdded(0, make_disk_sample("sda", 1, 0)),
+        IntervalEnded({7: make_disk_sample("sda", 1, 0)}),
+        DiskRemoved(7, make_disk_sample("sda", 1, 0), Leaving(get_wall_time(1), S, "gone"), ""),
+        RunEnded({7: make_disk_sample("sda", 1, 0)}),
+        RunEnded({}, leaving={7: Leaving(get_wall_time(1), S, "gone")}),
     ],
 )
 def test_entries_that_do_not_follow_are_refused(entry: RunEntry) -> None:
     story = RunPresenter()
-    story.process_entry(Began(0, make_disk_sample("sda", 1, 0)))
+    story.process_entry(DiskAdded(0, make_disk_sample("sda", 1, 0)))
     with pytest.raises(BadInput, match="place"):
         story.process_entry(entry)

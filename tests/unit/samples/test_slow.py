@@ -16,7 +16,7 @@ from opwatch.errors import BadInput
 from opwatch.host.device import Leaf
 from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.reading.window import merge_intervals, select_window
-from opwatch.samples.entries import RunEntry, Slowed, Ticked
+from opwatch.samples.entries import IntervalEnded, RunEntry, SlowRequestsSeen
 from opwatch.samples.entry_parts import find_start_ns
 from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.slow_tally import MAX_REQUESTS, MAX_SHOWN
@@ -66,7 +66,7 @@ def test_longer_intervals_contain_every_slow_request() -> None:
 
 def test_part_of_a_run_starts_its_own_count() -> None:
     run = make_slow_run()
-    ticks = [find_start_ns(entry) for entry in run if isinstance(entry, Ticked)]
+    ticks = [find_start_ns(entry) for entry in run if isinstance(entry, IntervalEnded)]
     part = list(select_window(run, ticks[1], ticks[3]))
     assert list_counts(list_slow(part)) == [(0, 0, 0), (5, 3, 2)]
     assert list_counts(list_slow(part, "summary")) == [(5, 3, 2)]
@@ -74,12 +74,12 @@ def test_part_of_a_run_starts_its_own_count() -> None:
 
 def test_an_entry_that_was_lost_is_left_out_and_counted() -> None:
     run = make_slow_run()
-    lost = next(entry for entry in run if isinstance(entry, Slowed) and entry.requests)
+    lost = next(entry for entry in run if isinstance(entry, SlowRequestsSeen) and entry.requests)
     assert list_counts(list_slow([entry for entry in run if entry is not lost], "summary")) == [(8, 3, 5)]
 
 
 def test_slow_requests_are_absent_if_not_requested() -> None:
-    run = [entry for entry in make_slow_run() if not isinstance(entry, Slowed)]
+    run = [entry for entry in make_slow_run() if not isinstance(entry, SlowRequestsSeen)]
     assert list_slow(run) == [None] * 4
     assert "slow" not in format_run(run, plain=True)
 
@@ -107,12 +107,12 @@ def test_a_disk_that_is_not_counted_is_refused() -> None:
     with pytest.raises(BadInput, match="place 1"):
         story.process_entry(replace(slowed, counts={0: 1}))
     with pytest.raises(BadInput, match="no disk at place 7"):
-        story.process_entry(Slowed(1, 1, {7: 0}))
+        story.process_entry(SlowRequestsSeen(1, 1, {7: 0}))
 
 
 def test_lines_show_the_slowest_and_obey_no_name() -> None:
     run = make_slow_run()
-    slowed = next(entry for entry in run if isinstance(entry, Slowed) and entry.requests)
+    slowed = next(entry for entry in run if isinstance(entry, SlowRequestsSeen) and entry.requests)
     one = replace(
         slowed.requests[0],
         op="write",
@@ -132,7 +132,11 @@ def test_lines_show_the_slowest_and_obey_no_name() -> None:
     )
     requests = (one, other, back)
     run[run.index(slowed)] = replace(slowed, counts={0: 9}, requests=requests)
-    rest = [entry for entry in run if not isinstance(entry, Slowed) or find_start_ns(entry) <= slowed.at_ns]
+    rest = [
+        entry
+        for entry in run
+        if not isinstance(entry, SlowRequestsSeen) or find_start_ns(entry) <= slowed.at_ns
+    ]
     out = io.StringIO()
     story, sink = RunPresenter(), TextLines(out)
     for entry in rest[:5]:
@@ -191,7 +195,7 @@ def test_noted_and_left_out_are_all_of_a_disk() -> None:
     leaves = cast("dict[int, Leaf]", {0: _FakeLeaf(), 1: _FakeLeaf()})
     tracer.ring = [make_record(0)]
     # Counts start at the first samples.
-    assert slow.read_slow(leaves, 1) == [Slowed(1, 10**7, {0: 1, 1: 2})]
+    assert slow.read_slow(leaves, 1) == [SlowRequestsSeen(1, 10**7, {0: 1, 1: 2})]
     assert slow.read_slow(leaves, 2) == []
     tracer.ring, tracer.left_out = [make_record(1), make_record(0), make_record(1)], [0, 7]
     [entry] = slow.read_slow(leaves, 3)

@@ -11,7 +11,7 @@ from opwatch.compare.decision import require_change_rule
 from opwatch.errors import UsageError
 from opwatch.rules.parse import parse_rule
 from opwatch.rules.watch import RuleWatch
-from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
+from opwatch.samples.entries import DiskAdded, IntervalEnded, RunEnded, RunEntry
 from opwatch.samples.observation import Observation
 from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.sample import DiskSample
@@ -48,8 +48,8 @@ def _make_sample_at(
 
 def _observe_samples(samples: list[DiskSample]) -> list[Observation]:
     story, shown = RunPresenter(), list[Observation]()
-    run: list[RunEntry] = [Began(0, samples[0])]
-    run += [*(Ticked({0: one}) for one in samples[1:]), Ended({0: samples[-1]})]
+    run: list[RunEntry] = [DiskAdded(0, samples[0])]
+    run += [*(IntervalEnded({0: one}) for one in samples[1:]), RunEnded({0: samples[-1]})]
     for entry in run:
         shown += [one for one in story.process_entry(entry) if isinstance(one, Observation)]
     return shown

@@ -22,7 +22,17 @@ from opwatch.counters.reading import DriveFacts
 from opwatch.cpu import CpuTimes
 from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKind
 from opwatch.owners.sample import OwnerRow, OwnerSample
-from opwatch.samples.entries import Began, Blinded, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import (
+    CountersRead,
+    DiskAdded,
+    DiskRemoved,
+    EventReported,
+    IntervalEnded,
+    ProgramsSkipped,
+    RunEnded,
+    RunEntry,
+    SlowRequestsSeen,
+)
 from opwatch.samples.entry_parts import find_start_ns
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
@@ -138,7 +148,7 @@ class GeneratedRun:
         rows = (OwnerRow(OwnerKind.CGROUP, part, 0, names[part], ops) for part, ops in counts.items())
         return OwnerSample(OwnerGrouping.CGROUP, tuple(rows))
 
-    def add_disk(self, place: int, name: str, *, late: bool = False) -> Began:
+    def add_disk(self, place: int, name: str, *, late: bool = False) -> DiskAdded:
         self._disks[place] = WatchedDisk(name, name, "requests by tp_btf", flush_queues=4)
         self._words[place] = [0] * (2 + len(OPS) * WIDTH)
         first = self.make_sample(place)
@@ -149,28 +159,30 @@ class GeneratedRun:
                 first.anchor.to_wall_time(at_ns), at_ns, at_ns - S, {"read": 3}, None, "none is counted"
             )
         text = f"{name} is watched" if late else ""
-        return Began(place, first, name, self.make_discards(place), arrival, text, self.make_owners(place))
+        return DiskAdded(
+            place, first, name, self.make_discards(place), arrival, text, self.make_owners(place)
+        )
 
-    def make_interval_entry(self, places: list[int]) -> Ticked:
+    def make_interval_entry(self, places: list[int]) -> IntervalEnded:
         self._at_ns += S
         for place in places:
             self.add_second(place)
         if self._chance.random() < 0.3:
             self._discarded += 1
-        return Ticked(
+        return IntervalEnded(
             {place: self.make_sample(place) for place in places},
             {place: self.make_discards(place) for place in places},
             {place: self.make_owners(place) for place in places},
         )
 
-    def make_poll_entry(self, name: str, written: int) -> Looked:
+    def make_poll_entry(self, name: str, written: int) -> CountersRead:
         page = bytes(32) + written.to_bytes(16, "little") + self.rest_of_page
         answers = (
             DriveAnswer(NvmeCommand(CommandKind.LOG, 2), page),
             DriveAnswer(NvmeCommand(CommandKind.IDENTIFY, 1), b"an identity" * 300),
             DriveAnswer(NvmeCommand(CommandKind.LOG, 0xC0), Refusal(RefusalKind.UNSUPPORTED, "no such page")),
         )
-        return Looked(
+        return CountersRead(
             FirmwareSample(
                 disk=name,
                 drive=DriveFacts(protocol="nvme", model="A Model", serial="S1", capacity_bytes=1 << 40),
@@ -186,14 +198,14 @@ class GeneratedRun:
         )
 
     def make_slow_entry(
-        self, places: list[int], tick: Ticked | None = None, *, noted: int = 0, left_out: int = 0
-    ) -> Slowed:
+        self, places: list[int], tick: IntervalEnded | None = None, *, noted: int = 0, left_out: int = 0
+    ) -> SlowRequestsSeen:
         """Add slow requests on each disk, in the interval that ends with these samples."""
         for place in places:
             self._slow[place] = self._slow.get(place, 0) + noted + left_out
         requests = tuple(self._make_slow_request(place) for place in places for _ in range(noted))
         at_ns = find_start_ns(tick) if tick else self._at_ns
-        return Slowed(at_ns, 10**7, {place: self._slow[place] for place in places}, requests)
+        return SlowRequestsSeen(at_ns, 10**7, {place: self._slow[place] for place in places}, requests)
 
     def _make_slow_request(self, place: int) -> SlowRequest:
         chance = self._slow_chance
@@ -213,18 +225,22 @@ class GeneratedRun:
             cgroup=chance.choice((None, "/system.slice/fio.service")),
         )
 
-    def remove_disk(self, place: int) -> Left:
+    def remove_disk(self, place: int) -> DiskRemoved:
         last = self.make_sample(place)
         at_ns = last.reading.sample.end_ns
         leaving = Leaving(last.anchor.to_wall_time(at_ns), at_ns, "gone", "some of it may be another's")
-        return Left(place, last, leaving, "it has gone", self.make_discards(place), self.make_owners(place))
+        return DiskRemoved(
+            place, last, leaving, "it has gone", self.make_discards(place), self.make_owners(place)
+        )
 
-    def make_refused_entry(self) -> NotWatched:
+    def make_refused_entry(self) -> EventReported:
         at = datetime.fromtimestamp(1_760_007_000.25, UTC)
-        return NotWatched(Event("not_watched", "sdz", "sdz", at, self._at_ns, "sdz came and is not watched"))
+        return EventReported(
+            Event("not_watched", "sdz", "sdz", at, self._at_ns, "sdz came and is not watched")
+        )
 
-    def make_end_entry(self, places: list[int]) -> Ended:
-        return Ended(
+    def make_end_entry(self, places: list[int]) -> RunEnded:
+        return RunEnded(
             {place: self.make_sample(place) for place in places},
             {place: self.make_discards(place) for place in places},
             with_rest=True,
@@ -251,7 +267,7 @@ def generate_run(seconds: int = 5, seed: int = 0) -> Iterator[RunEntry]:
             places = [0, 1, 2]
         if second == seconds - 2 and 2 in places:
             yield run.make_refused_entry()
-            yield Blinded(tick.samples[0].reading.sample.end_ns)
+            yield ProgramsSkipped(tick.samples[0].reading.sample.end_ns)
             yield run.remove_disk(2)
             places = [0, 1]
     yield run.make_end_entry(places)

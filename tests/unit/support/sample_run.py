@@ -6,7 +6,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from opwatch.clock import Anchor
-from opwatch.samples.entries import Began, Blinded, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import (
+    CountersRead,
+    DiskAdded,
+    DiskRemoved,
+    EventReported,
+    IntervalEnded,
+    ProgramsSkipped,
+    RunEnded,
+    RunEntry,
+)
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.stat import StatSample
@@ -76,16 +85,16 @@ def make_sample_run(*, ticks: int = 4, seed: int = 5) -> list[RunEntry]:
     drive.rate = 100e6
     nvme, late = "nvme0n1", 2
     run: list[RunEntry] = [
-        Began(0, make_disk_sample(nvme, 1, 0), drive=nvme, discards=make_discard_sample(nvme, 0)),
-        Began(1, make_disk_sample("sdb", 1, 5, 2)),
+        DiskAdded(0, make_disk_sample(nvme, 1, 0), drive=nvme, discards=make_discard_sample(nvme, 0)),
+        DiskAdded(1, make_disk_sample("sdb", 1, 5, 2)),
     ]
     for tick in range(1, ticks + 1):
         at_s = 1 + tick
-        run.append(Looked(read_drive(drive, ("nvme0n1 1 2",), disk=nvme)))
+        run.append(CountersRead(read_drive(drive, ("nvme0n1 1 2",), disk=nvme)))
         drive.advance_time(1)
         samples = {0: make_disk_sample(nvme, at_s, 97 * tick, 11 * tick, misses=tick)}
         samples[late if tick > 2 else 1] = make_disk_sample("sdc" if tick > 2 else "sdb", at_s, 5 * tick, 2)
-        run.append(Ticked(samples, {0: make_discard_sample(nvme, 7 * tick)}))
+        run.append(IntervalEnded(samples, {0: make_discard_sample(nvme, 7 * tick)}))
         if tick == 2:
             arrival = Arrival(
                 get_wall_time(at_s), at_s * S, S, {"read": 3, "write": 0}, {"read": 12288, "write": 0}
@@ -95,19 +104,19 @@ def make_sample_run(*, ticks: int = 4, seed: int = 5) -> list[RunEntry]:
             )
             leaving = Leaving(get_wall_time(at_s), at_s * S, "unused", "a doubt")
             run += [
-                Blinded(at_s * S),
-                Left(1, make_disk_sample("sdb", at_s, 13, 2), leaving, "sdb no longer does I/O"),
-                Began(
+                ProgramsSkipped(at_s * S),
+                DiskRemoved(1, make_disk_sample("sdb", at_s, 13, 2), leaving, "sdb no longer does I/O"),
+                DiskAdded(
                     late,
                     make_disk_sample("sdc", at_s, 8, 2),
                     arrival=arrival,
                     text="sdc has come; 3 reads unseen",
                 ),
-                NotWatched(refused),
+                EventReported(refused),
             ]
     at_s = ticks + 2
     gone = Leaving(get_wall_time(at_s), at_s * S, "gone")
     last = {0: make_disk_sample(nvme, at_s, 997, 153), late: make_disk_sample("sdc", at_s, 50, 2)}
-    run.append(Looked(read_drive(drive, ("nvme0n1 1 2",), disk=nvme)))
-    ended = Ended(last, {0: make_discard_sample(nvme, 7 * ticks + 3)}, {late: gone}, with_rest=True)
+    run.append(CountersRead(read_drive(drive, ("nvme0n1 1 2",), disk=nvme)))
+    ended = RunEnded(last, {0: make_discard_sample(nvme, 7 * ticks + 3)}, {late: gone}, with_rest=True)
     return [*run, ended]

@@ -24,7 +24,7 @@ from opwatch.host.device import Leaf
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.samples.end import End
-from opwatch.samples.entries import Began, RunEntry, Ticked
+from opwatch.samples.entries import DiskAdded, IntervalEnded, RunEntry
 from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.dashboard.history import WatchHistory
 from opwatch.sinks.dashboard.rows import Heat, Line, Tone
@@ -347,7 +347,9 @@ def test_kept_hour_starts_after_the_first_shown_interval(
     with closing(DeferredHourRecorder(live, 1.0)) as hour:
         for entry in hour.iter_entries():
             shown.append(entry)
-            before, ticks = (sum(isinstance(one, Ticked) for one in some) for some in (shown[:-1], shown))
+            before, ticks = (
+                sum(isinstance(one, IntervalEnded) for one in some) for some in (shown[:-1], shown)
+            )
             assert len([*tmp_path.glob("opwatch-shown-*")]) == bool(before)
             if len(shown) == 1:
                 # Requested immediately, and written as soon as there are intervals.
@@ -363,7 +365,7 @@ def test_kept_hour_starts_after_the_first_shown_interval(
     # The recording is complete, although its first entries were shown before it started.
     with closing(RecordedRun(Path(answers[-1].removeprefix("written: ").partition(";")[0]))) as run:
         entries = [*run.iter_entries()]
-    for kind, count in ((Began, 3), (Ticked, 7)):
+    for kind, count in ((DiskAdded, 3), (IntervalEnded, 7)):
         assert sum(isinstance(entry, kind) for entry in entries) == count
 
 

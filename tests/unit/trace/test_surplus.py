@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from opwatch.clock import Anchor
-from opwatch.samples.entries import Began, Ended, Ticked
+from opwatch.samples.entries import DiskAdded, IntervalEnded, RunEnded
 from opwatch.samples.observation import Arrival, Event, Observation
 from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.sample import DiskSample, WatchedDisk
@@ -50,16 +50,16 @@ class Disk:
         return DiskSample(disk, Reading(counts, first, self.make_stat()), 0, Anchor(0, 0, 0))
 
 
-def make_began(first: DiskSample) -> Began:
+def make_began(first: DiskSample) -> DiskAdded:
     """The disk is found at this reading; the kernel's earlier count is the unseen part."""
     assert first.reading.before
     unseen = first.reading.before.requests["write"] - WRITES_AT_LAST_POLL
     arrival = Arrival(get_wall_time(1), S, 0, {"write": unseen}, {"write": 4096 * unseen})
-    return Began(0, first, arrival=arrival, text="sda has come")
+    return DiskAdded(0, first, arrival=arrival, text="sda has come")
 
 
 def get_summary(story: RunPresenter, last: DiskSample) -> Observation:
-    [final] = [one for one in story.process_entry(Ended({0: last})) if isinstance(one, Observation)]
+    [final] = [one for one in story.process_entry(RunEnded({0: last})) if isinstance(one, Observation)]
     return final
 
 
@@ -94,7 +94,7 @@ def test_account_of_a_busy_disk_is_an_interval() -> None:
     disk, story = Disk(), RunPresenter()
     story.process_entry(make_began(disk.read_sample(before=3, after=4)))
     disk.add_writes(100)
-    [interval] = story.process_entry(Ticked({0: disk.read_sample(before=5, after=1)}))
+    [interval] = story.process_entry(IntervalEnded({0: disk.read_sample(before=5, after=1)}))
     assert isinstance(interval, Observation)
     # At the end of that reading, 5 + 100 requests were in the rows, and 3 before.
     assert bound_requests(interval) == (3 + 104 + 5 - 3, 3 + 104 + 5 + 1)
@@ -111,7 +111,7 @@ def test_every_request_is_accounted_for_at_any_time(seed: int) -> None:
     for _ in range(20):
         disk.add_writes(chance.randrange(100))
         behind = chance.randrange(5)
-        [shown] = story.process_entry(Ticked({0: disk.read_sample(chance.randrange(5), behind)}))
+        [shown] = story.process_entry(IntervalEnded({0: disk.read_sample(chance.randrange(5), behind)}))
         assert isinstance(shown, Observation)
         assert not shown.trust.drift["write"].drift
     least, most = bound_requests(get_summary(story, disk.read_sample()))

@@ -12,7 +12,7 @@ from opwatch import SCHEMA, units
 from opwatch.errors import NotEnoughData
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.joined import JoinedRun
-from opwatch.samples.entries import Began, RunEntry
+from opwatch.samples.entries import DiskAdded, RunEntry
 from opwatch.samples.entry_parts import find_start_ns, get_samples
 from opwatch.sinks.terminal import open_stdout
 from opwatch.times import format_duration
@@ -61,7 +61,7 @@ def _read_status(folder: RingFolder) -> RingStatus:
             first = _get_entry_time(next(joined.iter_entries(), None))
             for entry in joined.iter_entries(last_only=True):
                 last = _get_entry_time(entry) or last
-                if isinstance(entry, Began):
+                if isinstance(entry, DiskAdded):
                     disks[entry.sample.disk.device] = None
             lost = tuple(joined.lost)
     except NotEnoughData:

@@ -28,7 +28,7 @@ from opwatch.recording.reading.stretches import max_samples, max_stream_bytes
 from opwatch.recording.schema import NOTE, PAGE_BYTES, format_json
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
-from opwatch.samples.entries import Ended, NotWatched, Ticked
+from opwatch.samples.entries import EventReported, IntervalEnded, RunEnded
 from opwatch.samples.sample import DiskSample
 from tests.fuzz.hostile.long_runs import shift_sample
 from tests.unit.support.recordings import HEADER, generate_short_run, record_run, update_checksums
@@ -215,7 +215,7 @@ def test_slow_request_that_is_referenced_twice_is_refused(small: Path) -> None:
     with closing(sqlite3.connect(small)) as connection:
         [(raw,)] = connection.execute("SELECT others FROM blocks WHERE block = 2").fetchall()
     lines = zlib.decompress(raw, -15).split(b"\n")
-    [at] = [at for at, line in enumerate(lines) if b'"Slowed"' in line and b"[1,2," in line]
+    [at] = [at for at, line in enumerate(lines) if b'"SlowRequestsSeen"' in line and b"[1,2," in line]
     lines[at] = lines[at].replace(b"[1,2,", b"[1,1,")
     execute_change(small, "UPDATE blocks SET others = ? WHERE block = 2", deflate_content(b"\n".join(lines)))
     with pytest.raises(BadInput, match="slow request 1 comes after 1"):
@@ -234,7 +234,7 @@ def test_very_many_entries_that_were_not_compressed_are_refused(small: Path) -> 
 def test_very_many_rare_entries_are_refused(small: Path) -> None:
     with closing(sqlite3.connect(small)) as connection, connection:
         [(last,)] = connection.execute("SELECT max(last) FROM blocks").fetchall()
-        rows = ((number, "Blinded", 1, "[5]", 0) for number in range(last + 1, last + 40_000))
+        rows = ((number, "ProgramsSkipped", 1, "[5]", 0) for number in range(last + 1, last + 40_000))
         connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
         update_checksums(connection)
     with check_memory(40 * MIB), pytest.raises(BadInput, match=r"a minute has more than .* entries"):
@@ -279,7 +279,11 @@ def test_many_idle_disks_stay_within_the_bounds_of_their_file(tmp_path: Path) ->
     entries = [replace(one, sample=shift_samples(0)[one.place], discards=None, owners=None) for one in began]
     record_run(
         path,
-        [*entries, *(Ticked(shift_samples(second)) for second in range(1, 300)), Ended(shift_samples(300))],
+        [
+            *entries,
+            *(IntervalEnded(shift_samples(second)) for second in range(1, 300)),
+            RunEnded(shift_samples(300)),
+        ],
     )
     read_all(path)
 
@@ -296,7 +300,7 @@ def test_page_that_claims_too_much_memory_is_damaged(small: Path, monkeypatch: p
     with closing(RecordedRun(small)) as run:
         # The rows come from the pages, behind an event with the damage.
         first, *rest = run.iter_entries()
-        assert isinstance(first, NotWatched)
+        assert isinstance(first, EventReported)
         assert "a page claims more" in first.event.text
         assert rest == entries
 

@@ -14,7 +14,7 @@ import pytest
 from opwatch.errors import BadInput
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import TABLES, compute_row_check, has_check
-from opwatch.samples.entries import Began, Ended, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import DiskAdded, EventReported, IntervalEnded, RunEnded, RunEntry
 from opwatch.samples.entry_parts import get_samples
 from opwatch.samples.sample import DiskSample
 from tests.unit.support.recordings import format_run, generate_short_run, record_run
@@ -58,7 +58,9 @@ def is_subset(some: Known, every: Known) -> bool:
 
 
 def list_gaps(entries: list[RunEntry]) -> list[str]:
-    return [entry.event.text for entry in entries if isinstance(entry, NotWatched) and not entry.event.device]
+    return [
+        entry.event.text for entry in entries if isinstance(entry, EventReported) and not entry.event.device
+    ]
 
 
 def execute_change(path: Path, statement: str) -> None:
@@ -103,7 +105,7 @@ def test_damaged_minute_is_left_out_and_reported(path: Path, whole: Path, statem
     assert is_subset(map_samples(entries), map_samples(good))
     assert len(map_samples(good)) > len(map_samples(entries)) > 0.5 * len(map_samples(good))
     # The run can be shown to the end.
-    assert isinstance(entries[-1], Ended)
+    assert isinstance(entries[-1], RunEnded)
     assert '"type":"summary"' in format_run(entries).replace(" ", "")
     assert format_run(entries, plain=True)
 
@@ -112,7 +114,7 @@ def test_first_minute_that_is_damaged_loses_only_itself(path: Path, whole: Path)
     execute_change(path, "UPDATE frames SET fact = fact + 1 WHERE rowid = 1")
     entries, good = read_entries(path), read_entries(whole)
     assert len(list_gaps(entries)) == 1
-    assert sum(isinstance(entry, Began) for entry in entries) >= 2
+    assert sum(isinstance(entry, DiskAdded) for entry in entries) >= 2
     assert is_subset(map_samples(entries), map_samples(good))
     assert len(map_samples(good)) > len(map_samples(entries)) > 0.5 * len(map_samples(good))
     assert format_run(entries)
@@ -126,7 +128,7 @@ def test_damaged_minute_with_disks_that_come_and_go(tmp_path: Path) -> None:
     )
     entries = read_entries(path)
     assert len(list_gaps(entries)) == 1
-    assert any(isinstance(entry, Began | Ticked) for entry in entries)
+    assert any(isinstance(entry, DiskAdded | IntervalEnded) for entry in entries)
 
 
 def test_interval_after_the_gap_covers_the_gap(path: Path, whole: Path) -> None:

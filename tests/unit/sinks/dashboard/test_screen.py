@@ -14,7 +14,7 @@ import pytest
 from opwatch import units
 from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind
 from opwatch.owners.sample import OwnerCounts, Owners
-from opwatch.samples.entries import Looked, RunEntry, Ticked
+from opwatch.samples.entries import CountersRead, IntervalEnded, RunEntry
 from opwatch.samples.observation import Observation
 from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.dashboard.history import WatchHistory
@@ -42,10 +42,10 @@ def one_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _add_health(run: Iterator[RunEntry]) -> Iterator[RunEntry]:
     """Yield the same run, for a drive that reports its temperature."""
     for entry in run:
-        if isinstance(entry, Looked):
+        if isinstance(entry, CountersRead):
             first, *rest = entry.sample.answers
             warm = replace(first, answer=encode_smart_page(celsius=41, spare=100, used=3))
-            entry = Looked(replace(entry.sample, answers=(warm, *rest)))
+            entry = CountersRead(replace(entry.sample, answers=(warm, *rest)))
         yield entry
 
 
@@ -193,7 +193,7 @@ def test_drive_health_is_shown_as_of_the_cursor() -> None:
     for celsius in (35, 70):
         look = run.make_poll_entry("nvme0n1", 2)
         warm = replace(look.sample.answers[0], answer=encode_smart_page(celsius=celsius, spare=9, used=101))
-        entries += [Looked(replace(look.sample, answers=(warm,))), run.make_interval_entry([0])]
+        entries += [CountersRead(replace(look.sample, answers=(warm,))), run.make_interval_entry([0])]
     past, intervals = make_history(entries)
     for one, text in zip(intervals, ("", "35 °C  spare 9 %  worn 101 %", "70 °C"), strict=True):
         screen_now = "\n".join(render_screen(past, View(cursor_ns=one.interval.end_ns), 80, 24))
@@ -287,7 +287,7 @@ def test_equally_busy_disks_do_not_take_turns() -> None:
         for news in story.process_entry(entry):
             assert isinstance(news, Observation)
             past.write_observation(news)
-        if isinstance(entry, Ticked) and past.disks["sda"].moments:
+        if isinstance(entry, IntervalEnded) and past.disks["sda"].moments:
             view.follow_busiest(past)
             shown.add(view.disk_name)
             ahead.add(max(past.disks.values(), key=lambda disk: disk.requests).name)

@@ -104,7 +104,6 @@ def parse_request(fields: Fields) -> SweepRequest:
         purge=_parse_purge(fields),
         test=parse_order(fields.read_subtable("test")) if fields.table.get("test") is not None else None,
         place=_parse_place(fields.read_subtable("place")) if fields.table.get("place") is not None else None,
-        # Journals of older versions have no scenario.
         scenario=fields.read_optional("scenario", fields.read_text),
     )
     if (request.place is not None) != (request.method in FILE_METHODS):
@@ -126,8 +125,8 @@ def _parse_method(fields: Fields) -> str:
 
 
 def _parse_purge(fields: Fields) -> str:
-    """Return the purge method. Journals of older versions have none: discard was the only one."""
-    name = fields.read_optional("purge", fields.read_text) or DISCARD.name
+    """Return the purge method. Reject unknown methods, as for the sweep's method."""
+    name = fields.read_text("purge")
     if name not in (DISCARD.name, FORMAT.name, SANITIZE.name, SECURE_ERASE.name):
         raise fields.make_error(f"purge {name!r:.60} is none that a sweep begins with")
     return name
@@ -151,7 +150,6 @@ def _parse_level(fields: Fields) -> OpLevel:
             align_bytes=scale.read_count("align_bytes"),
         ),
         flash_bytes=fields.read_optional("flash_bytes", fields.read_count),
-        # Journals of older versions have no levels made of files.
         files=_parse_files(fields.read_subtable("files")) if fields.table.get("files") is not None else None,
     )
     if not 0 < level.active_bytes <= level.usable_bytes <= level.scale.capacity_bytes:
@@ -196,9 +194,8 @@ def _parse_pace(fields: Fields) -> SweepPace:
         least_rounds=fields.read_count("least_rounds"),
         most_rounds=fields.read_count("most_rounds"),
         settle_s=fields.read_amount("settle_s"),
-        # Journals of older versions have no sprandom field.
-        sprandom=bool(fields.read_optional("sprandom", fields.read_flag)),
-        probe_s=fields.read_optional("probe_s", fields.read_amount) or 0.0,
+        sprandom=fields.read_flag("sprandom"),
+        probe_s=fields.read_amount("probe_s"),
     )
 
 

@@ -64,11 +64,8 @@ def parse_record(fields: Fields) -> LevelRecord:
         rounds=tuple(parse_round(_require_row(row, fields)) for row in fields.read_list("rounds")),
         ground=_parse_inputs(fields.read_subtable("ground")),
         figures=_parse_figures(fields.read_subtable("figures")),
-        # Journals of older versions have no probes.
-        probes=tuple(map(_parse_probe, fields.read_subtables("probes", "a probe")))
-        if "probes" in fields.table
-        else (),
-        seconds=_parse_seconds(fields) if "seconds" in fields.table else (),
+        probes=tuple(map(_parse_probe, fields.read_subtables("probes", "a probe"))),
+        seconds=_parse_seconds(fields),
     )
 
 

@@ -57,8 +57,6 @@ def test_an_experiment_without_levels_is_none_of_a_whole_drive() -> None:
 def test_journal_keeps_the_experiments_name() -> None:
     document = REQUEST.to_document()
     assert parse_request(Fields(document, "it")).scenario is None
-    del document["scenario"]
-    assert parse_request(Fields(document, "it")).scenario is None
     named = Fields(document | {"scenario": "free-space"}, "it")
     assert parse_request(named).scenario == "free-space"
 

@@ -4,7 +4,7 @@ journal."""
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -91,13 +91,10 @@ def test_fio_arguments_of_sprandom() -> None:
     assert not any(word.startswith("--io_size") for word in words)
 
 
-def test_journal_keeps_sprandom_and_old_journals_lack_the_option() -> None:
-    request = replace(REQUEST, pace=SweepPace(sprandom=True))
-    document = request.to_document()
-    assert parse_request(Fields(document, "it")).pace.sprandom
-    pace = asdict(REQUEST.pace)
-    del pace["sprandom"]
-    assert not parse_request(Fields(document | {"pace": pace}, "it")).pace.sprandom
+@pytest.mark.parametrize("sprandom", [False, True])
+def test_journal_keeps_sprandom(sprandom: bool) -> None:
+    document = replace(REQUEST, pace=SweepPace(sprandom=sprandom)).to_document()
+    assert parse_request(Fields(document, "it")).pace.sprandom is sprandom
 
 
 def test_sweep_without_fio_support_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

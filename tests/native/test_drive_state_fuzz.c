@@ -185,14 +185,11 @@ static void put_together(const struct saved *saved, const struct saved *ftl, str
 	static unsigned char data[MOST_PAYLOAD];
 	const struct ow_saved_header *header = &saved->header;
 	uint64_t sum = ow_sum(0, header, sizeof(*header));
-	bool summed = header->version != OW_SAVED_UNSUMMED;
-	size_t record = summed ? sizeof(struct ow_saved_run) : OW_SAVED_UNSUMMED_RUN_BYTES;
 	struct ow_saved_run last = {.offset = OW_SAVED_THE_LAST};
 
 	out->len = out->at = 0;
 	memory_put(out, header, sizeof(*header));
-	if (summed)
-		memory_put(out, &sum, sizeof(sum));
+	memory_put(out, &sum, sizeof(sum));
 	memory_put(out, ftl->file.data + ftl->ftl_at, ftl->ftl_len);
 	for (size_t i = 0; i < saved->count; i++) {
 		const struct range *range = &saved->ranges[i];
@@ -202,11 +199,11 @@ static void put_together(const struct saved *saved, const struct saved *ftl, str
 
 		run.sum = has ? ow_sum(run.offset, data, len) : ow_sum_word(run.offset, run.len);
 		sum = ow_sum_word(sum, run.sum);
-		memory_put(out, &run, record);
+		memory_put(out, &run, sizeof(run));
 		memory_put(out, data, len);
 	}
 	last.sum = sum;
-	memory_put(out, &last, record);
+	memory_put(out, &last, sizeof(last));
 	for (uint64_t i = 0; i < saved->behind; i++)
 		memory_put(out, "", 1);
 }
@@ -221,8 +218,7 @@ static void change_header(struct ow_saved_header *header, uint64_t *rng)
 		header->flags = odd_value(rng, header->flags);
 		break;
 	case 2:
-		header->version =
-			ow_rng_below(rng, 2) ? OW_SAVED_UNSUMMED : odd_value(rng, header->version);
+		header->version = odd_value(rng, header->version);
 		break;
 	case 3:
 		header->unaligned_writes = odd_value(rng, header->unaligned_writes);

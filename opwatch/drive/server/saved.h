@@ -9,8 +9,7 @@
 #include <stdint.h>
 
 #define OW_SAVED_MAGIC	     "opwdrive"
-#define OW_SAVED_VERSION     2
-#define OW_SAVED_UNSUMMED    1 /* the previous version: only the FTL has a checksum */
+#define OW_SAVED_VERSION     1
 #define OW_SAVED_NO_DATA     1U
 #define OW_SAVED_TRIM_KEEPS  2U
 #define OW_SAVED_HAS_ZEROED  4U /* without contents: the ranges are mapped but read as zeroes */
@@ -26,12 +25,11 @@ struct ow_saved_header {
 	char serial[24];
 };
 
-/* The record before each range of contents. Version 1 has no @sum. */
+/* The record before each range of contents. */
 struct ow_saved_run {
 	uint64_t offset;
 	uint64_t len;
 	uint64_t sum; /* of the range and its offset; in the final record, of all sums */
 };
-#define OW_SAVED_UNSUMMED_RUN_BYTES (sizeof(struct ow_saved_run) - sizeof(uint64_t))
 
 #endif

@@ -152,26 +152,24 @@ static bool end_is_sane(const struct ow_drive *drive, FILE *file, const struct o
 static int load_contents(struct ow_drive *drive, FILE *file, uint64_t sum,
 			 const struct ow_saved_header *header)
 {
-	bool summed = header->version == OW_SAVED_VERSION;
 	bool has_runs = drive->store.memory || header->flags & OW_SAVED_HAS_ZEROED;
 	uint64_t from = 0, loaded = 0;
 
 	for (;;) {
 		struct ow_saved_run run;
-		int ret = get(file, &run, summed ? sizeof(run) : OW_SAVED_UNSUMMED_RUN_BYTES);
+		int ret = get(file, &run, sizeof(run));
 
 		if (ret)
 			return ret;
 		if (run.offset == OW_SAVED_THE_LAST)
-			return (summed && run.sum != sum) || !end_is_sane(drive, file, &run, loaded)
-				       ? -EBADMSG
-				       : 0;
+			return run.sum != sum || !end_is_sane(drive, file, &run, loaded) ? -EBADMSG
+											 : 0;
 		if (!has_runs || !run_is_sane(drive, &run, from) || !run_is_mapped(drive, &run))
 			return -EBADMSG;
 		ret = load_run(drive, file, &run);
 		if (ret)
 			return ret;
-		if (summed && sum_of(drive, &run) != run.sum)
+		if (sum_of(drive, &run) != run.sum)
 			return -EBADMSG;
 		sum = ow_sum_word(sum, run.sum);
 		from = run.offset + run.len;
@@ -267,21 +265,17 @@ static bool serial_is_sane(const struct ow_drive *drive, const struct ow_saved_h
 static int load_header(struct ow_drive *drive, FILE *file, struct ow_saved_header *header,
 		       uint64_t *sum)
 {
-	uint32_t known = OW_SAVED_NO_DATA | OW_SAVED_TRIM_KEEPS | OW_SAVED_HAS_ZEROED;
+	const uint32_t known = OW_SAVED_NO_DATA | OW_SAVED_TRIM_KEEPS | OW_SAVED_HAS_ZEROED;
 	uint64_t want;
 
 	if (get(file, header, sizeof(*header)) ||
 	    memcmp(header->magic, OW_SAVED_MAGIC, sizeof(header->magic)))
 		return -EBADMSG;
-	if (header->version != OW_SAVED_VERSION && header->version != OW_SAVED_UNSUMMED)
+	if (header->version != OW_SAVED_VERSION)
 		return -EPROTONOSUPPORT;
-	if (header->version == OW_SAVED_VERSION) {
-		*sum = ow_sum(0, header, sizeof(*header));
-		if (get(file, &want, sizeof(want)) || want != *sum)
-			return -EBADMSG;
-	} else {
-		known = OW_SAVED_NO_DATA;
-	}
+	*sum = ow_sum(0, header, sizeof(*header));
+	if (get(file, &want, sizeof(want)) || want != *sum)
+		return -EBADMSG;
 	return header->flags & ~known || !serial_is_sane(drive, header) ? -EBADMSG : 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Every field of struct ow_ftl_config, in order, for Python's setting names and for saved drives.
- * Any change here needs a new OW_STATE_VERSION. Drives saved by version 1 lack the last field.
+ * Any change here needs a new OW_STATE_VERSION.
  */
 #ifndef OPWATCH_FTL_CONFIG_FIELDS_H
 #define OPWATCH_FTL_CONFIG_FIELDS_H

@@ -74,12 +74,10 @@ static int move_fields(struct ow_stream *stream, void *base, const struct field 
 	return ret;
 }
 
-/* Version 1 has no tie setting. */
-int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config, uint32_t version)
+int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config)
 {
-	size_t count = sizeof(config_fields) / sizeof(*config_fields);
-
-	return move_fields(stream, config, config_fields, version < 2 ? count - 1 : count);
+	return move_fields(stream, config, config_fields,
+			   sizeof(config_fields) / sizeof(*config_fields));
 }
 
 int ow_state_move_numbers(struct ow_stream *stream, struct ow_ftl *ftl)

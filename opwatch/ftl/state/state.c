@@ -15,7 +15,7 @@ static int save_all(struct ow_stream *stream, struct ow_ftl *ftl)
 	if (!ret)
 		ret = ow_stream_move(stream, &version, sizeof(version));
 	if (!ret)
-		ret = ow_state_move_config(stream, &ftl->config, version);
+		ret = ow_state_move_config(stream, &ftl->config);
 	if (!ret)
 		ret = ow_state_move_numbers(stream, ftl);
 	if (!ret)
@@ -44,9 +44,9 @@ static int load_header(struct ow_stream *stream, struct ow_ftl_config *config)
 		return ret;
 	if (magic != OW_STATE_MAGIC)
 		return -EBADMSG;
-	if (!version || version > OW_STATE_VERSION)
+	if (version != OW_STATE_VERSION)
 		return -EPROTONOSUPPORT;
-	ret = ow_state_move_config(stream, config, version);
+	ret = ow_state_move_config(stream, config);
 	if (!ret && ow_ftl_config_check(config, &why))
 		ret = -EBADMSG;
 	return ret;

@@ -7,10 +7,10 @@
 #include "stream.h"
 
 #define OW_STATE_MAGIC	 0x314c54465f574f00ULL
-#define OW_STATE_VERSION 2
+#define OW_STATE_VERSION 1
 
 /* The configuration comes first in the stream, then single values, then arrays. */
-int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config, uint32_t version);
+int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config);
 int ow_state_move_numbers(struct ow_stream *stream, struct ow_ftl *ftl);
 int ow_state_move_arrays(struct ow_stream *stream, struct ow_ftl *ftl);
 /* Validate the loaded values, then rebuild the tables that are not saved. */

@@ -94,7 +94,7 @@ def test_a_device_is_known_by_its_sequence_and_not_by_its_number(tmp_path: Path)
     assert not is_record_current(Record("x", "/dev/loop0", 1, None, False, 6), tmp_path)
     assert not is_record_current(Record("x", "/dev/loop3", 1, None, False, 7), tmp_path)
     assert not is_record_current(Record("x", "", 1, None, False), tmp_path)
-    # Kernels without disk sequence numbers, and records of the previous version.
+    # Kernels without disk sequence numbers.
     assert is_record_current(Record("x", "/dev/loop1", 1, None, False), tmp_path)
     assert not is_record_current(Record("x", "/dev/loop2", 1, None, False), tmp_path)
 

@@ -49,7 +49,7 @@ _MAX_SCHEMA = 64
 # Minimum size of a row in the file, in bytes.
 _MIN_ROW = 4
 # Minimum bytes of a minute in the file: a row of `blocks`, and rows of other tables.
-MIN_MINUTE_BYTES = 64
+_MIN_MINUTE_BYTES = 64
 # Tables that other rows refer to.
 _SMALL = ("header", "shapes", "facts", "clocks")
 # Clock readings beyond this number are not read.
@@ -111,13 +111,16 @@ class CheckedFile:
         (words,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if words != "ok":
             raise sqlite3.DatabaseError(words.splitlines()[-1])
-        (minutes,) = self._connection.execute("SELECT count(*) FROM blocks").fetchone()
-        if minutes > self.size // MIN_MINUTE_BYTES:
-            raise BadInput(f"{self.name}: table blocks has more minutes than the file has room for")
+        self._check_minutes()
         for table in ("header", "shapes", "facts", "blocks"):
             for _ in self.iter_rows(table):
                 pass
         self.read_clocks()
+
+    def _check_minutes(self) -> None:
+        (minutes,) = self._connection.execute("SELECT count(*) FROM blocks").fetchone()
+        if minutes > self.size // _MIN_MINUTE_BYTES:
+            raise BadInput(f"{self.name}: table blocks has more minutes than the file has room for")
 
     def read_clocks(self) -> RecordedClocks:
         """Return the clock readings. They are read once, because a file may have a million."""
@@ -131,6 +134,7 @@ class CheckedFile:
         self._clocks = None
         try:
             self._connection = _open_salvaged(path, self.size)
+            self._check_minutes()
             empty = [table for table in _SMALL if not self._has_rows(table)]
         except BadInput as bound:
             raise DamagedError(f"{error}; {bound}") from error

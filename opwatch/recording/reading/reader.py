@@ -19,7 +19,6 @@ from opwatch.recording.coding.plain import PlainDecoder
 from opwatch.recording.reading.entry_order import OrderChecker
 from opwatch.recording.reading.gaps import bridge_gap
 from opwatch.recording.reading.opening import (
-    MIN_MINUTE_BYTES,
     CheckedFile,
     DamagedError,
     parse_small_document,
@@ -217,7 +216,7 @@ class RecordedRun:
     def _iterate_ranges(
         self, since_ns: int, steps: IntervalSteps | None
     ) -> Iterator[EntryRange | LostMinute]:
-        last, waiting, is_lost, count, end_ns = 0, None, False, 0, 0
+        last, waiting, is_lost, end_ns = 0, None, False, 0
         for row in self._iterate_block_rows():
             if isinstance(row, LostMinute):
                 is_lost = True
@@ -226,7 +225,7 @@ class RecordedRun:
                 waiting = None
                 yield row
                 continue
-            block, count = MinuteBlock(row[1], row[2], row[3], row[4], row), count + 1
+            block = MinuteBlock(row[1], row[2], row[3], row[4], row)
             if self._file.damage and block.first > last + 1:
                 is_lost = True
                 if waiting:
@@ -234,8 +233,6 @@ class RecordedRun:
                 yield self._lost_entries(last + 1, block.first - 1, end_ns, block.begin_ns)
                 waiting = None
             end_ns = block.end_ns
-            if count > self._file.size // MIN_MINUTE_BYTES:
-                raise BadInput(f"{self.name}: table blocks has more minutes than the file has room for")
             if (block.first != last + 1 and not (is_lost and block.first > last)) or block.last < block.first:
                 raise BadInput(f"{self.name}: table blocks, row {row[0]}: begins at entry {block.first}")
             last, is_lost = block.last, False

@@ -39,7 +39,7 @@ class TracerMissing(Unsupported):
     """The tracer extension is missing."""
 
     def __init__(self) -> None:
-        super().__init__("this opwatch was built without its tracer; opwatch doctor says what to install")
+        super().__init__("this opwatch was built without its tracer; opwatch doctor shows what to install")
 
 
 class BadInput(OpwatchError, ValueError):

@@ -32,21 +32,21 @@ class Fields:
     def check_count(self, value: object, key: str) -> int:
         """Check a value that was already taken from the table."""
         if type(value) is not int or not 0 <= value < _LIMIT:
-            raise self.make_error(f"{key} is no count")
+            raise self.make_error(f"{key} is not a count")
         return value
 
     def read_amount(self, key: str) -> float:
         """Return a non-negative number, possibly with a fraction."""
         value = self.table.get(key)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LIMIT:
-            raise self.make_error(f"{key} is no number from 0")
+            raise self.make_error(f"{key} is not a number from 0")
         return float(value)
 
     def read_signed(self, key: str) -> float:
         """Return a number of either sign."""
         value = self.table.get(key)
         if not isinstance(value, int | float) or isinstance(value, bool) or not -_LIMIT < value < _LIMIT:
-            raise self.make_error(f"{key} is no number")
+            raise self.make_error(f"{key} is not a number")
         return float(value)
 
     def read_text(self, key: str) -> str:
@@ -54,7 +54,7 @@ class Fields:
 
     def check_text(self, value: object, key: str) -> str:
         if not isinstance(value, str):
-            raise self.make_error(f"{key} is no text")
+            raise self.make_error(f"{key} is not text")
         return value
 
     def read_flag(self, key: str) -> bool:
@@ -68,7 +68,7 @@ class Fields:
         try:
             return kinds(self.read_text(key))
         except ValueError:
-            raise self.make_error(f"{key} is none of {', '.join(kinds)}") from None
+            raise self.make_error(f"{key} is not one of {', '.join(kinds)}") from None
 
     def read_datetime(self, key: str) -> datetime:
         """Return a date and time with a time zone."""
@@ -77,7 +77,7 @@ class Fields:
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None:
-            raise self.make_error(f"{key} is no time with a zone")
+            raise self.make_error(f"{key} is not a time with a time zone")
         return moment
 
     def read_optional(self, key: str, read: Callable[[str], _T]) -> _T | None:
@@ -98,9 +98,9 @@ class Fields:
         """Return a list. With `length`, every element must be a list of that length."""
         rows = self.table.get(key)
         if not isinstance(rows, list) or len(rows) > _MAX_ITEMS:
-            raise self.make_error(f"{key} is no list")
+            raise self.make_error(f"{key} is not a list")
         if length is not None and not all(isinstance(row, list) and len(row) == length for row in rows):
-            raise self.make_error(f"{key} is no list of {length} values each")
+            raise self.make_error(f"{key} is not a list of lists of {length} values")
         return rows
 
     def read_amount_lists(self, key: str, length: int) -> list[list[float]]:

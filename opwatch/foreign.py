@@ -76,7 +76,7 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise BadInput(f"{path} is no regular file")
+            raise BadInput(f"{path} is not a regular file")
         return read_all(file, str(path), most)
 
 
@@ -103,7 +103,7 @@ def read_all(file: Reader, where: str, most: int = MAX_BYTES) -> bytes:
         parts.append(part)
         size += len(part)
         if size > most:
-            raise BadInput(f"{where} has more than {most} bytes: it is not what it should be")
+            raise BadInput(f"{where} has more than {most} bytes, too many for this kind of file")
     return b"".join(parts)
 
 
@@ -130,7 +130,7 @@ def inflate_bytes(
     except zlib.error as error:
         raise BadInput(f"{where} is damaged: {error}") from error
     if not expander.eof or expander.unused_data:
-        raise BadInput(f"{where} is cut, or has more than {most} bytes")
+        raise BadInput(f"{where} is truncated, or has more than {most} bytes when decompressed")
     return expanded
 
 
@@ -141,24 +141,23 @@ def parse_json(raw: bytes | str, where: str, most_memory: int = MAX_MEMORY) -> A
     """
     encoded = raw.encode("utf-8", "replace") if isinstance(raw, str) else raw
     if len(encoded) > MAX_BYTES:
-        raise BadInput(f"{where} has more than {MAX_BYTES} bytes: it is not what it should be")
+        raise BadInput(f"{where} has more than {MAX_BYTES} bytes, the limit for JSON")
     if _estimate_memory(encoded) > most_memory:
         raise BadInput(
-            f"{where} has so many values that they take more than {most_memory >> 20} MiB of memory: it is "
-            "not what it should be"
+            f"{where} has too many values: they could take more than {most_memory >> 20} MiB of memory"
         )
     if _measure_depth(encoded) > MAX_DEPTH and _measure_depth(re.sub(_STRING, b"", encoded)) > MAX_DEPTH:
-        raise BadInput(f"{where}: its values lie more than {MAX_DEPTH} deep in each other")
+        raise BadInput(f"{where}: its values are nested more than {MAX_DEPTH} levels deep")
     try:
         return json.loads(decode_text(encoded), parse_int=_parse_integer)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: no whole JSON: {error}") from error
+        raise BadInput(f"{where}: invalid JSON: {error}") from error
 
 
 def require_table(document: Any, where: str) -> dict[str, Any]:  # noqa: ANN401
     """Return the document if it is a table; raise BadInput otherwise."""
     if not isinstance(document, dict):
-        raise BadInput(f"{where} is no table of names and values")
+        raise BadInput(f"{where} is not a table of names and values")
     return document
 
 

@@ -20,7 +20,9 @@ def parse_size(text: str) -> int:
     1000."""
     size = re.fullmatch(_SIZE, text.strip().lower(), re.ASCII)
     if not size or (size[4] == "ib" and not size[3]):
-        raise UsageError(f"{text!r} is no size: write 4G or 512M (powers of 1024), or 4GB (of 1000)")
+        raise UsageError(
+            f"{text!r} is not a valid size (e.g. 4G or 512M in powers of 1024, 4GB in powers of 1000)"
+        )
     digits, scale = _parse_decimal(size)
     base = 1000 if size[4] == "b" else 1024
     n_bytes, rest = divmod(digits * int(base ** _POWERS[size[3]]), scale)
@@ -36,7 +38,7 @@ def parse_percentage(text: str) -> tuple[int, int]:
     """
     percentage = re.fullmatch(_PERCENTAGE, text.strip(), re.ASCII)
     if not percentage:
-        raise UsageError(f"{text!r} is no percentage: write it with its sign, such as 7% or 0.5%")
+        raise UsageError(f"{text!r} is not a percentage: write it with its sign, e.g. 7% or 0.5%")
     digits, scale = _parse_decimal(percentage)
     return digits, scale * 100
 
@@ -44,7 +46,7 @@ def parse_percentage(text: str) -> tuple[int, int]:
 def parse_count(text: str) -> int:
     """Return a whole number, 0 included."""
     if not re.fullmatch(_COUNT, text.strip(), re.ASCII):
-        raise UsageError(f"{text!r} is no whole number")
+        raise UsageError(f"{text!r} is not a whole number")
     return int(text)
 
 

@@ -26,17 +26,19 @@ def _refuse_special(path: Path, mode: int) -> None:
     if stat.S_ISLNK(mode):
         raise RefusedError(f"{path} is a link: name the file itself, or remove the link")
     if not stat.S_ISREG(mode):
-        raise RefusedError(f"{path} is no regular file: name another one")
+        raise RefusedError(f"{path} is not a regular file: name another one")
 
 
 def _refuse_foreign(path: Path, status: os.stat_result) -> None:
     _refuse_special(path, status.st_mode)
     if status.st_uid != os.geteuid():
         raise RefusedError(
-            f"{path} belongs to user {status.st_uid}, not to us (user {os.geteuid()}): name another file"
+            f"{path} belongs to user {status.st_uid}, not to this user ({os.geteuid()}): name another file"
         )
     if status.st_nlink != 1:
-        raise RefusedError(f"{path} has {status.st_nlink} names: what is written would change them all")
+        raise RefusedError(
+            f"{path} has {status.st_nlink} hard links, which would all change: name another file"
+        )
 
 
 class NewFile:

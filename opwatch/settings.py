@@ -15,7 +15,7 @@ _TOML_BYTES, _TOML_LINE = 1 << 18, 1000
 def parse_toml(raw: bytes, where: str) -> dict[str, Any]:
     """Return a TOML document. Raise BadInput if invalid, or built to keep a parser busy."""
     if len(raw) > _TOML_BYTES:
-        raise BadInput(f"{where} has more than {_TOML_BYTES} bytes: it is no file of settings")
+        raise BadInput(f"{where} has more than {_TOML_BYTES} bytes, too many for a settings file")
     if max(map(len, raw.split(b"\n"))) > _TOML_LINE:
         raise BadInput(f"{where} has a line of more than {_TOML_LINE} bytes")
     try:
@@ -26,7 +26,7 @@ def parse_toml(raw: bytes, where: str) -> dict[str, Any]:
     for _ in range(MAX_DEPTH):
         level = [one for value in level for one in _list_children(value)]
     if level:
-        raise BadInput(f"{where}: its values lie more than {MAX_DEPTH} deep in each other")
+        raise BadInput(f"{where}: its values are nested more than {MAX_DEPTH} levels deep")
     return document
 
 

@@ -8,14 +8,14 @@ from opwatch.errors import UsageError
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TIME = r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h|d|)"
-TIME_EXAMPLES = "90, 90s, 10m or 1.5h"
+TIME_EXAMPLES = "90s, 10m, 1.5h"
 
 
 def parse_time(text: str) -> float:
     """Return a duration in seconds."""
     read = re.fullmatch(_TIME, text.strip(), re.ASCII)
     if not read:
-        raise UsageError(f"{text!r} is no time: write {TIME_EXAMPLES}")
+        raise UsageError(f"{text!r} is not a valid duration (e.g. {TIME_EXAMPLES})")
     return float(read[1]) * _UNITS[read[2]]
 
 

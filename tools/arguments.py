@@ -43,7 +43,7 @@ def time_between(
 
     `none` also accepts 0. `needs_unit` rejects a plain number, because 10 could be meant as 10ms.
     """
-    wanted = f"write a time from {format_duration(least)} to {format_duration(most)}, such as {TIME_EXAMPLES}"
+    wanted = f"{format_duration(least)} to {format_duration(most)}, e.g. {TIME_EXAMPLES}"
     if none:
         wanted += "; 0 for none"
 
@@ -51,11 +51,11 @@ def time_between(
         try:
             seconds = parse_time(text)
         except UsageError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no time: {wanted}") from None
+            raise argparse.ArgumentTypeError(f"{text!r} is not a valid duration ({wanted})") from None
         if needs_unit and seconds and text.strip()[-1].isdecimal():
             raise argparse.ArgumentTypeError(f"{text!r} has no unit: write {text}ms or {text}s")
         if not least <= seconds <= most and not (none and seconds == 0):
-            raise argparse.ArgumentTypeError(f"{text!r} is out of range: {wanted}")
+            raise argparse.ArgumentTypeError(f"{text!r} is out of range ({wanted})")
         return seconds
 
     return parse_argument
@@ -80,15 +80,15 @@ def percentage_between(least: float, most: float) -> Callable[[str], float]:
 
 def count_between(least: int, most: int) -> Callable[[str], int]:
     """Return the argument type of a whole number between the limits, inclusive."""
-    wanted = f"write a whole number from {least} to {most}"
+    wanted = f"{least} to {most}"
 
     def parse_argument(text: str) -> int:
         try:
             count = parse_count(text)
         except UsageError as error:
-            raise argparse.ArgumentTypeError(f"{error}: {wanted}") from None
+            raise argparse.ArgumentTypeError(f"{error} ({wanted})") from None
         if not least <= count <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is out of range: {wanted}")
+            raise argparse.ArgumentTypeError(f"{text!r} is out of range ({wanted})")
         return count
 
     return parse_argument
@@ -105,9 +105,9 @@ def parse_byte_size(text: str) -> int:
 def parse_file_name(text: str) -> Path:
     """Parse the name of a file that grows, or is read at random offsets; a stream is rejected."""
     if not text:
-        raise argparse.ArgumentTypeError("it names no file")
+        raise argparse.ArgumentTypeError("the file name is empty")
     if text == "-":
-        raise argparse.ArgumentTypeError("a recording is a file, no stream (./- is a file of that name)")
+        raise argparse.ArgumentTypeError("a recording cannot be a stream (for a file of this name write ./-)")
     return Path(text)
 
 
@@ -116,7 +116,7 @@ def add_color_argument(parser: Options) -> None:
         "--color",
         choices=CHOICES,
         default="auto",
-        help="colour lines: on a terminal unless NO_COLOR is set (auto), always or never",
+        help="colour the lines: on a terminal unless NO_COLOR is set (auto, the default), always, or never",
     )
 
 
@@ -132,9 +132,7 @@ class Once(argparse.Action):
     ) -> None:
         first = getattr(namespace, self.dest)
         if first is not None:
-            complaint = (
-                f"one at a time: {first} and {values} were given. Run the command once for each of them"
-            )
+            complaint = f"only one at a time: {first} and {values} were given; run the command once for each"
             raise argparse.ArgumentError(self, complaint)
         setattr(namespace, self.dest, values)
 
@@ -193,5 +191,5 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
-            complaint = f"{value!r} is none of {', '.join(names)}{suggest_name(str(value), names)}"
+            complaint = f"{value!r} is not one of {', '.join(names)}{suggest_name(str(value), names)}"
             raise argparse.ArgumentError(action, complaint)

@@ -41,11 +41,11 @@ def attach_tracer(
     if name == "libbpf":
         return _attach_own(leaves, owners, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns)
     if owners.by:
-        raise UsageError(f"--by is for the libbpf backend; {name} tells nobody's requests apart")
+        raise UsageError(f"--by needs the libbpf backend; {name} does not distinguish owners")
     if slow_ns:
-        raise UsageError(f"--slow is for the libbpf backend; {name} tells no request by itself")
+        raise UsageError(f"--slow needs the libbpf backend; {name} does not report single requests")
     if raw_tp:
-        raise UsageError(f"--hooks is for the libbpf backend; {name} has one way to attach")
+        raise UsageError(f"--hooks needs the libbpf backend; {name} always attaches in the same way")
     if name == "bcc":
         from opwatch.collectors.block.bcc import BccTracer
 

@@ -16,38 +16,38 @@ from opwatch.tools.command import Command, import_without_gc
 
 # Maps a command to its purpose. Each command is a module of the same name, imported on demand.
 COMMANDS = {
-    "watch": "latency, rates and sizes of every block operation, live (the default)",
-    "top": "whose the requests are, on all disks: processes or control groups, the largest first",
-    "devices": "every block device: what it stands on, its queue limits, discard support",
-    "doctor": "what this machine lacks for opwatch, and the command that mends it",
-    "overhead": "what tracing costs on this machine",
-    "drive": "a simulated SSD as a real block device: create, list, info, fault, destroy",
-    "trim": "whether trims reach the drive: audit, check (foretell), stale (what it still holds), record",
-    "record": "watch, and keep it all in a file: counts, latency, pages of drives, what came and left",
-    "note": "write a note into a recording while it is being made",
-    "replay": "show a recording as it was live, all of it or a part, in its intervals or longer ones",
-    "dump": "recordings as tables for other programs: CSV, JSON lines, OpenMetrics, Parquet",
-    "import": "what fio, iostat or blktrace measured, as a recording that can be compared",
-    "flight": "keep the last minutes of a watch always, and write them into a recording afterwards",
-    "report": "recordings as one page: sentences, tables and plots; as Markdown, JSON",
-    "compare": "recordings side by side, and which of their differences are real",
-    "counters": "bytes written by host and to NAND, and wear, from firmware counters with proven units",
-    "waf": "write amplification of an interval or a command, with its error",
-    "sweep": "a drive at levels of over-provisioning, to a proven steady state, or simulated: plan, run",
+    "watch": "show latency, rates and sizes of every block operation, live (the default)",
+    "top": "rank processes or control groups by their I/O on all disks, the largest first",
+    "devices": "list block devices: their layers, queue limits and discard support",
+    "doctor": "show what is missing here for tracing, and the command that fixes it",
+    "overhead": "measure what tracing costs on this machine",
+    "drive": "simulate SSDs that are real block devices: create, list, info, fault, destroy",
+    "trim": "show whether trims reach the drive: check (predict), audit (trim and follow), stale, record",
+    "record": "keep everything that a watch knows in a file",
+    "note": "add a note to a recording while it is written",
+    "replay": "show a recording as it was live: all or a part of it, in the same or longer intervals",
+    "dump": "export recordings as CSV, JSON lines, OpenMetrics or Parquet",
+    "import": "convert a measurement of fio, iostat or blktrace into a recording",
+    "flight": "continuously keep the last minutes of a watch, and dump them into a recording",
+    "report": "make one page of recordings: sentences, tables and plots, as HTML, Markdown or JSON",
+    "compare": "compare recordings: which differences are real, and which cannot be decided",
+    "counters": "read bytes written by the host and to NAND, and wear, from counters with proven units",
+    "waf": "measure the write amplification of an interval or a command, with its error",
+    "sweep": "measure a drive at levels of over-provisioning, in a proven steady state: plan, run, resume",
 }
 # Heading -> its commands. Commands without a heading are listed at the end.
 _GROUPS = {
-    "look at this machine": ("watch", "top", "devices", "doctor", "overhead"),
-    "keep it, look again, compare": (*("record", "note", "replay", "dump", "import", "flight", "compare"),),
-    "what the drive does with writes and trims": ("counters", "waf", "trim"),
-    "try it on a drive": ("drive", "sweep"),
+    "this machine": ("watch", "top", "devices", "doctor", "overhead"),
+    "recordings": (*("record", "note", "replay", "dump", "import", "flight", "report", "compare"),),
+    "write amplification and trims": ("counters", "waf", "trim"),
+    "experiments": ("drive", "sweep"),
 }
 _EXAMPLES = {
-    "sudo opwatch": "all disks, a table a second",
-    "sudo opwatch --dev nvme0n1 --slow 10ms": "one disk, and who asked for what took longer than 10 ms",
-    "sudo opwatch -o run.opw --dev nvme0n1 -- fio job.fio": "a command, watched and recorded until it ends",
-    "opwatch replay run.opw 1m": "the same again, by minutes",
-    "sudo opwatch waf --dev nvme0n1 --for 10m": "write amplification of ten minutes, with its error",
+    "sudo opwatch": "all disks, with a table per second",
+    "sudo opwatch --dev nvme0n1 --slow 10ms": "one disk, and who issued the requests over 10 ms",
+    "sudo opwatch -o run.opw --dev nvme0n1 -- fio job.fio": "run a command, watch and record until it ends",
+    "opwatch replay run.opw 1m": "show that recording in intervals of a minute",
+    "sudo opwatch waf --dev nvme0n1 --for 10m": "the write amplification of ten minutes, with its error",
 }
 # The arguments of these commands start with a verb.
 _WITH_VERBS = ("drive", "flight", "sweep", "trim")
@@ -57,7 +57,7 @@ _RUN_COMMANDS = ("watch", "record", "waf", "trim")
 
 def _format_overview() -> str:
     """Return the commands by purpose, and examples for new users."""
-    lines = ["commands (each has its own --help; opwatch help CMD shows it):"]
+    lines = ["commands (opwatch help COMMAND shows its options):"]
     grouped = [name for names in _GROUPS.values() for name in names]
     rest = tuple(name for name in COMMANDS if name not in grouped)
     for title, names in (_GROUPS | ({"more": rest} if rest else {})).items():
@@ -69,7 +69,7 @@ def _format_overview() -> str:
         lines += [f"  {line}", *wrap_text(purpose, "      ")]
     lines.append("")
     lines += wrap_text(
-        "Without a command: opwatch watch. What stands behind -- is run, and watched till it ends."
+        "Without a command, opwatch watches. A program after -- is run, and watched until it ends."
     )
     return "\n".join(lines)
 
@@ -100,7 +100,7 @@ def _split_command(words: list[str]) -> tuple[str, list[str]]:
     except UsageError:
         close = suggest_name(words[0], [*COMMANDS, "help"]) or "; opwatch help lists the commands"
         raise UsageError(
-            f"{words[0]!r} is no command and no interval{close} (a device goes behind --dev)"
+            f"{words[0]!r} is neither a command nor an interval{close} (a device goes after --dev)"
         ) from None
     return "watch", words
 
@@ -115,9 +115,9 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     command: Command = import_without_gc(f"opwatch.tools.commands.{name}")
     parser = _make_parser(name, command)
     if behind == []:
-        parser.error("there is no command behind --")
+        parser.error("there is no command after --")
     if behind and name not in _RUN_COMMANDS:
-        parser.error(f"{name} takes no command behind --")
+        parser.error(f"{name} takes no command after --")
     # Options may stand between positional arguments, as in `replay FILE --json 60`.
     args = parser.parse_args(rest) if name in _WITH_VERBS else parser.parse_intermixed_args(rest)
     args.command = behind
@@ -131,7 +131,7 @@ def report_error(error: OpwatchError) -> int:
         print_message(line, head="  ")
     if isinstance(error, ProbeRejected):
         print_message(
-            "the kernel refused our program. This is a bug in opwatch: please report it with the lines above "
+            "the kernel rejected a program of opwatch. This is a bug: please report it with the lines above "
             "and the output of opwatch doctor."
         )
     return error.exit_status

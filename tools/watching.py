@@ -245,7 +245,7 @@ class DiskWatcher:
             if not may_fail:
                 raise
             names = ", ".join(leaf.device.name for leaf in leaves.values())
-            print_message(f"who discards on {names} is not known: {error}")
+            print_message(f"the senders of discards on {names} are unknown: {error}")
 
     def _build_facts(self, member: Member, in_flight: int) -> WatchedDisk:
         kind = "requests" if member.leaf.device.disk.is_request_based else "bios"
@@ -300,12 +300,12 @@ class DiskWatcher:
 
     def _describe_leaving(self, leaf: Leaf, why: DepartureReason) -> str:
         what = {
-            DepartureReason.GONE: "has gone",
-            DepartureReason.REPLACED: "was replaced by another disk of that name",
-            DepartureReason.RESIZED: "lies at other sectors now",
-            DepartureReason.UNUSED: f"no longer does I/O of {leaf.origin.name}",
+            DepartureReason.GONE: "is gone",
+            DepartureReason.REPLACED: "was replaced by another disk of the same name",
+            DepartureReason.RESIZED: "is now at other sectors",
+            DepartureReason.UNUSED: f"no longer carries I/O of {leaf.origin.name}",
         }[why]
-        words = f"{leaf.device.name} {what}; its counts until then are in the summary"
+        words = f"{leaf.device.name} {what}; the summary has its counts up to then"
         if self._membership.find_absent() == leaf.origin.name:
             words += f"; waiting {format_duration(self._membership.return_within_s)} for it to come back"
         return words
@@ -316,7 +316,7 @@ class DiskWatcher:
         doubt = None
         if why is DepartureReason.REPLACED:
             since = anchor.to_wall_time(int(self._looked * 1e9)).astimezone()
-            doubt = f"another disk took its place: what was counted after {since:%H:%M:%S} may be of that"
+            doubt = f"another disk took its place: counts after {since:%H:%M:%S} may belong to that disk"
         return Leaving(anchor.to_wall_time(at_ns), at_ns, why.value, doubt)
 
     def _record_refusal(self, leaf: Leaf, reason: str) -> list[RunEntry]:
@@ -326,7 +326,7 @@ class DiskWatcher:
         if name in self._not_watched:
             return []
         self._not_watched.add(name)
-        text = f"{name} came and is not watched: {reason}"
+        text = f"{name} appeared and is not watched: {reason}"
         at = anchor.to_wall_time(anchor.mono_ns)
         return [EventReported(Event("not_watched", name, leaf.origin.name, at, anchor.mono_ns, text))]
 
@@ -363,9 +363,9 @@ class DiskWatcher:
 
 def _describe_arrival(member: Member, arrival: Arrival) -> str:
     leaf = member.leaf
-    what = f"does I/O of {leaf.origin.name} now" if leaf.device != leaf.origin else "has come"
+    what = f"now carries I/O of {leaf.origin.name}" if leaf.device != leaf.origin else "appeared"
     if member.is_back:
-        what = "has come back, the same drive,"
+        what = "is back (the same drive)"
     lost = "; ".join(arrival.unexplained)
     return f"{leaf.device.name} {what} and is watched" + (f"; {lost}" if lost else "")
 

@@ -33,7 +33,7 @@ def add_recording_argument(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=parse_file_name,
         metavar="FILE",
-        help="a new file; opwatch replay FILE shows what is in it",
+        help="the new recording; opwatch replay FILE shows it",
     )
 
 
@@ -51,8 +51,10 @@ def add_every_argument(parser: argparse.ArgumentParser) -> None:
 def add_unseen_watch_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of a watch that is not shown."""
     add_measuring_arguments(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print which programs are attached, and how"
+    )
     add_tracing_arguments(parser)
 
 
@@ -66,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="seconds",
         type=time_between(0.01, 86400 * 366),
         metavar="T",
-        help="end after this time (with the command, or on Ctrl-C)",
+        help="end after this time (when the command ends, or on Ctrl-C)",
     )
     add_keeping_arguments(parser)
     add_unseen_watch_arguments(parser)
@@ -74,7 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.seconds and args.command:
-        raise UsageError("--for and a command behind -- exclude each other: it ends with the command")
+        raise UsageError(
+            "--for and a command after -- exclude each other: the recording ends with the command"
+        )
     args.count = None
     if not args.command:  # a command may need what we do not
         drop_privileges()
@@ -95,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         # Standard output belongs to the command.
         kept.show_notes_and_fio(_print_lines, as_json=False)
     if live.gone:
-        print_message(f"{live.gone} has gone; the recording ends there")
+        print_message(f"{live.gone} is gone; the recording ends there")
         return 1
     return _choose_exit_status(args, kept, live.end, live.status)
 
@@ -110,7 +114,9 @@ def _choose_exit_status(args: argparse.Namespace, kept: RunRecorder, end: End | 
     if kept.problem:
         return status or 1
     if not args.quiet:
-        lost = f"; {kept.left_out} entries were left out: its disk was too slow" if kept.left_out else ""
+        lost = (
+            f"; {kept.left_out} entries were left out, because its disk was too slow" if kept.left_out else ""
+        )
         print_message(f"{kept.path}: {units.format_capacity(kept.path.stat().st_size)}{lost}")
     if end is End.SIGNAL and (args.command or args.seconds):
         return INTERRUPTED

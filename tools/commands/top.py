@@ -36,23 +36,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--by",
         choices=[by.value for by in OwnerGrouping],
         default=OwnerGrouping.PROCESS.value,
-        help="what owners are: processes (the default), or control groups as the kernel accounts them",
+        help="the owners: processes (the default), or the control groups that the kernel charges",
     )
     parser.add_argument(
         "--sort",
         choices=[sort.value for sort in Sort],
         metavar="|".join(sort.value for sort in Sort),
         default=Sort.BYTES.value,
-        help="what the first of them has most of; time is that of all its requests in the device",
+        help="the sort key (bytes); time is the total time of an owner's requests in the device",
     )
     parser.add_argument(
         "-n",
         "--rows",
         type=count_between(1, 10000),
         metavar="N",
-        help=f"at most so many owners (what a terminal has room for, else {_ROWS})",
+        help=f"show at most this many owners (as many as the terminal has room for, else {_ROWS})",
     )
-    parser.add_argument("--json", action="store_true", help="JSON lines as of a watch, a line a disk")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON lines like opwatch watch, one per disk"
+    )
     add_color_argument(parser)
     parser.set_defaults(
         **{"queue": False, "slow": 0.0, "discards": False, "waf": 0.0, "verbose": False},
@@ -167,6 +169,6 @@ def run(args: argparse.Namespace) -> int:
             tables.write_table(shown[False])
             tables.write_table(shown[True])
     if live.gone:
-        print_message(f"{live.gone} has gone; the summary ends there")
+        print_message(f"{live.gone} is gone; the summary ends there")
         return 1
     return 0

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _WAF_S = 5.0
 # A controller reset or a firmware update takes less time than this.
 _RETURN_S = 60.0
-_NO_DISK = "there is no disk to watch: none with a medium in /sys/block; opwatch devices lists what there is"
+_NO_DISK = "no disk to watch: no device in /sys/block has a medium; opwatch devices lists the devices"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,18 +49,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what to watch, and for how long")
     add_device_argument(what)
     add_interval_arguments(what, 1.0, between="lines", counted="intervals")
-    add_measuring_arguments(parser.add_argument_group("what to measure besides"))
-    _add_form_arguments(parser.add_argument_group("how it is shown"))
-    kept = parser.add_argument_group("keep it")
+    add_measuring_arguments(parser.add_argument_group("what else to measure"))
+    _add_form_arguments(parser.add_argument_group("output"))
+    kept = parser.add_argument_group("recording")
     kept.add_argument(
         "-o",
         "--output",
         type=parse_file_name,
         metavar="FILE",
-        help="record as well, into a new file: opwatch replay FILE shows the same again",
+        help="also record into a new file; opwatch replay FILE shows the same output",
     )
     add_keeping_arguments(kept)
-    add_tracing_arguments(parser.add_argument_group("how it is traced"))
+    add_tracing_arguments(parser.add_argument_group("tracing"))
 
 
 def add_device_argument(parser: Options) -> None:
@@ -68,15 +68,15 @@ def add_device_argument(parser: Options) -> None:
         "--dev",
         action="append",
         metavar="D",
-        help="a disk, partition, dm or md "
-        "device, by name, node or link; several times for several. Default: all disks",
+        help="watch this disk, partition, dm or md device (a name, node or link); may be given several times "
+        "(all disks)",
     )
     parser.add_argument(
         "--return-within",
         type=time_between(1, 86400 * 366, none=True),
         default=_RETURN_S,
         metavar="T",
-        help="wait this long for the same drive when one that --dev names has gone (1m; 0: end at once)",
+        help="if a device named by --dev vanishes, wait this long for the same drive (1m; 0: end at once)",
     )
 
 
@@ -96,7 +96,7 @@ def add_interval_arguments(parser: Options, default_s: float, *, between: str, c
         nargs="?",
         type=count_between(1, 10**9),
         metavar="COUNT",
-        help=f"stop after so many {counted}",
+        help=f"stop after this many {counted}",
     )
 
 
@@ -107,12 +107,12 @@ def add_keeping_arguments(parser: Options) -> None:
         action="append",
         default=[],
         metavar="TEXT",
-        help="keep this text in the recording; several times for several",
+        help="keep this text in the recording; may be given several times",
     )
     parser.add_argument(
         "--fio-as-is",
         action="store_true",
-        help="give a fio behind -- no options of ours: its figures, logs and phases are not kept",
+        help="do not add options to a fio after --; its figures, logs and phases are then not kept",
     )
 
 
@@ -121,47 +121,49 @@ def add_measuring_arguments(parser: Options) -> None:
     parser.add_argument(
         "--queue",
         action="store_true",
-        help="time in the queue before issue, beside the time in the device",
+        help="also measure how long requests wait in the block layer before they are issued",
     )
     parser.add_argument(
         "--slow",
         type=time_between(1e-6, 3600, none=True, needs_unit=True),
         default=0.0,
         metavar="T",
-        help="note each request that takes longer than this in the device (10ms), and who asked for it",
+        help="report each request that takes longer than this in the device, with its process (e.g. 10ms)",
     )
     parser.add_argument(
         "--by",
         choices=(*(by.value for by in OwnerGrouping), "none"),
-        help="whose the requests are: by control group, as the kernel accounts them (the default of a "
-        "dashboard), or by process (none)",
+        help="also count the requests of each owner: of the control group that the kernel charges (the "
+        "default of the dashboard), or of the process that submitted them (none)",
     )
     parser.add_argument(
         "--discards",
         action=argparse.BooleanOptionalAction,
-        help="who discards how much, how it is split, what lies in whole granules, and what waits behind it "
-        "(for disks that --dev names and that take discards)",
+        help="report who discards how much, how it is split, the share in whole granules, and the requests "
+        "that wait meanwhile (on for disks named by --dev that accept discards)",
     )
     parser.add_argument(
         "--waf",
         type=time_between(0.01, 86400, none=True),
         metavar="T",
-        help="time between two looks at firmware counters, 0 for none (5 for NVMe drives that --dev "
-        "names, none for others)",
+        help="time between polls of the drive's firmware counters, 0 for none (5s for NVMe drives named by "
+        "--dev, none for others)",
     )
 
 
 def _add_form_arguments(parser: Options) -> None:
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
+    form.add_argument("--json", action="store_true", help='print JSON lines, "schema":"opwatch/1"')
     add_screen_arguments(form)
     add_color_argument(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the summary only")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print which programs are attached, and how"
+    )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit with 1 when the trust line leaves anything unexplained",
+        help="exit with status 1 if the trust line reports anything unexplained",
     )
 
 
@@ -171,14 +173,14 @@ def add_tracing_arguments(parser: Options) -> None:
         "--backend",
         choices=BACKENDS,
         default="libbpf",
-        help="what traces: our BPF object (libbpf), the same compiled here for kernels without BTF (bcc), "
-        "or a bpftrace script; docs/backends.md tells them apart",
+        help="the tracer: our BPF programs (libbpf, the default), the same compiled here for kernels without "
+        "BTF (bcc), or a bpftrace script; docs/backends.md compares them",
     )
     parser.add_argument(
         "--hooks",
         choices=("auto", "raw_tp"),
         default="auto",
-        help="attach typed programs (auto) or always their raw_tp twins",
+        help="attach typed programs (auto, the default), or always the equivalent raw_tp programs",
     )
 
 
@@ -221,7 +223,7 @@ def make_live_discards(args: argparse.Namespace) -> LiveDiscards:
 
 def _list_notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[str]:
     notes = [*selection.list_notes(), *tracers.notes]
-    notes += [f"{tracers.backend} cannot tell {what}" for what in tracers.lacks]
+    notes += [f"{tracers.backend} cannot measure {what}" for what in tracers.lacks]
     if verbose:
         programs = ", ".join(dict.fromkeys(program[0] for program in tracers.list_programs()))
         notes.append(f"attached by {tracers.hooks}: {programs}")
@@ -278,7 +280,7 @@ def run(args: argparse.Namespace) -> int:
         sink = JsonLines(sys.stdout, quiet=args.quiet)
     kept: RunRecorder | None = None
     if args.note and not args.output:
-        raise UsageError("--note keeps a text in a recording: add -o FILE")
+        raise UsageError("--note needs a recording: add -o FILE")
     if is_dashboard_chosen(args, unless=_find_conflict(args)):
         return _run_dashboard(args, sink, inked=inked)
     with ExitStack() as stack:
@@ -301,8 +303,8 @@ def run(args: argparse.Namespace) -> int:
 def _find_conflict(args: argparse.Namespace) -> str | None:
     """Return a reason against the dashboard, as a sentence, or None."""
     if args.command:
-        return "the command behind -- has the terminal; record it by -o FILE, and replay that"
-    return "COUNT is for lines" if args.count else None
+        return "the command after -- uses the terminal; record it with -o FILE, and replay the recording"
+    return "COUNT works with lines only" if args.count else None
 
 
 def _run_dashboard(args: argparse.Namespace, sink: Sink, *, inked: bool) -> int:
@@ -322,7 +324,7 @@ def _choose_exit_status(
     args: argparse.Namespace, live: LiveRun, story: RunPresenter, kept: RunRecorder | None
 ) -> int:
     if live.gone:
-        print_message(f"{live.gone} has gone; the summary ends there")
+        print_message(f"{live.gone} is gone; the summary ends there")
         return 1
     failed = 1 if kept and kept.problem else 0
     if args.strict and story.unexplained:

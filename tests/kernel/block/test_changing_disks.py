@@ -96,8 +96,8 @@ def test_watch_follows_loop_devices_when_no_disk_is_named(disk: ScratchDisk) -> 
     summaries = watch.list_summaries(name)
     assert "gone" in [summary["leaving"]["why"] for summary in summaries if summary["leaving"]]
     assert sum(_count_known_reads(summary) for summary in summaries) >= 101
-    assert f"{name} has come and is watched" in err
-    assert f"{name} has gone; its counts until then are in the summary" in err
+    assert f"{name} appeared and is watched" in err
+    assert f"{name} is gone; the summary has its counts up to then" in err
     assert watch.list_summaries(disk.name)[0]["leaving"] is None
 
 
@@ -144,7 +144,7 @@ def test_watch_ends_when_another_disk_takes_the_loop_device(tmp_path: Path) -> N
             subprocess.run(["losetup", "--detach", node], check=True)
     assert watch.process.returncode == 1
     name = Path(node).name
-    assert f"{name} has gone" in err
+    assert f"{name} is gone" in err
     [summary] = watch.list_summaries(name)
     assert summary["leaving"]["why"] == "replaced"
     assert [line for line in summary["unexplained"] if "another disk took its place" in line]
@@ -175,4 +175,4 @@ def test_returning_disk_is_watched_again_but_a_replacement_is_not(tmp_path: Path
     assert _count_known_reads(first) >= 101
     # Nothing of the other file is counted; udev may read new disks.
     assert second["ops"]["read"]["count"] >= 67
-    assert "it is another drive" in err and "has come back" in err
+    assert "it is another drive" in err and "is back (the same drive)" in err

@@ -87,7 +87,7 @@ def test_watch_prints_the_summary_when_its_disk_disappears(disk: ScratchDisk) ->
     disk.detach()
     out, err = process.communicate(timeout=20)
     assert process.returncode == 1
-    assert f"{disk.name} has gone" in err
+    assert f"{disk.name} is gone" in err
     last = parse_lines(out)[-1]
     assert last["type"] == "summary"
     assert last["ops"]["read"]["count"] == 101

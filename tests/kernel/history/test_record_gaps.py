@@ -173,7 +173,7 @@ def test_record_reports_unwritable_output_paths(disk: ScratchDisk, tmp_path: Pat
     status, words = run_refused("record", "--dev", disk.node, "-o", str(none / "x"))
     assert (status, f"there is no folder {none}" in words, none.exists()) == (1, True, False), words
     status, words = run_refused("record", "--dev", disk.node, "-o", "")
-    assert (status, "names no file" in words) == (2, True), words
+    assert (status, "file name is empty" in words) == (2, True), words
     with _mount_full(tmp_path / "full") as folder:
         status, words = run_refused("record", "--dev", disk.node, "-o", str(folder / "x"))
         assert (status, "No space left" in words) == (1, True), words

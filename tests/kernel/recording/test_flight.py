@@ -218,7 +218,7 @@ def test_gone_rule_writes_a_recording_when_the_disk_disappears(tmp_path: Path) -
     kept = RecordedRun(path)
     try:
         fired = [event.words for event in kept.events if event.kind == "rule fired"]
-        assert fired == [f"{name} has gone"]
+        assert fired == [f"{name} is gone"]
         assert any(isinstance(entry, DiskAdded) for entry in kept.iter_entries())
     finally:
         kept.close()

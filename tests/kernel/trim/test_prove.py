@@ -188,7 +188,7 @@ def test_watch_ends_when_its_device_disappears() -> None:
             run("losetup", "--detach", node)
         output, said = command.communicate(timeout=60)
     assert command.returncode == 1, said
-    assert f"{Path(node).name} has gone" in said
+    assert f"{Path(node).name} is gone" in said
     assert json.loads(output)["verdict"] == "NOT SENT"
 
 

@@ -188,7 +188,7 @@ def test_measurement_ends_when_the_drive_disappears() -> None:
         assert run_opwatch("drive", "destroy", one.name).returncode == 0
         _, said = process.communicate(timeout=20)
         assert process.returncode == 1
-        assert "has gone" in said
+        assert "is gone" in said
 
 
 def test_interrupt_prints_the_result_so_far() -> None:

@@ -215,7 +215,7 @@ def test_operation_from_trace_flags(flags: str, op: str | None) -> None:
         ("basic.json", "loop3 has no r/s: run iostat with -x"),
         ("one.json", "1 reports are too few"),
         ("back.json", "go back"),
-        ("negative.json", "report 2: loop3: r/s is no number from 0"),
+        ("negative.json", "report 2: loop3: r/s is not a number from 0"),
         ("no-event.txt", "line 1: 'CPU0"),
         ("nothing-ends.txt", "no request is issued and completed in it"),
         ("../fio/negative.json", "job 2: write: total_ios is no count"),

@@ -97,7 +97,7 @@ def test_errors_and_vanished_disks_fire_rules() -> None:
         IntervalEnded({0: make_sample_at(2, FAST)}),
         IntervalEnded({0: make_sample_at(3, FAST, failed=2)}),
         DiskRemoved(
-            0, make_sample_at(4, FAST, failed=2), Leaving(get_wall_time(4), 4 * S, "gone"), "nvme0n1 has gone"
+            0, make_sample_at(4, FAST, failed=2), Leaving(get_wall_time(4), 4 * S, "gone"), "nvme0n1 is gone"
         ),
     ]
     assert list_firings(["error", "gone"], entries) == [("error", 3), ("gone", 4)]
@@ -113,7 +113,7 @@ def test_a_disk_that_ends_the_watch_has_gone_once() -> None:
         DiskAdded(0, make_sample_at(1, [])),
         DiskAdded(1, make_sample_at(1, [], device="sdb")),
         DiskRemoved(
-            1, make_sample_at(2, [], device="sdb"), Leaving(get_wall_time(2), 2 * S, "gone"), "sdb has gone"
+            1, make_sample_at(2, [], device="sdb"), Leaving(get_wall_time(2), 2 * S, "gone"), "sdb is gone"
         ),
         RunEnded({0: make_sample_at(3, FAST)}, leaving={0: leaving}),
     ]

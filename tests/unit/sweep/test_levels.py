@@ -45,9 +45,9 @@ def test_the_flash_behind_a_level_is_known_or_is_not() -> None:
     [
         ("", "is no level"),
         ("0,7", "0: that is so many bytes; a percentage has its sign"),
-        ("7,x%", "is no percentage"),
+        ("7,x%", "is not a percentage"),
         ("7,,10%", "is no level"),
-        ("-7%", "is no percentage"),
+        ("-7%", "is not a percentage"),
         ("1001%", "makes no sense"),
         ("101G", "cannot be"),
         ("0,7,7.0%", "are the same"),

@@ -206,7 +206,7 @@ def test_dashboard_is_the_default_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
     assert choice.is_dashboard_chosen(make_arguments())
     for option in ("plain", "json", "quiet"):
         assert not choice.is_dashboard_chosen(make_arguments(**{option: True}))
-    assert not choice.is_dashboard_chosen(make_arguments(), unless="COUNT is for lines")
+    assert not choice.is_dashboard_chosen(make_arguments(), unless="COUNT works with lines only")
 
 
 @pytest.mark.parametrize("name", ["stdin", "stdout", "stderr"])

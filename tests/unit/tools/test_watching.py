@@ -91,8 +91,8 @@ def test_counts_of_removed_disks_are_in_the_summary(tree: Tree, capfd: pytest.Ca
     events = [(line["event"], line["device"]) for line in watch.read_documents("event")]
     assert events == [("left", "sda"), ("came", "sdb")]
     said = capfd.readouterr().err
-    assert "sda no longer does I/O of dm-7; its counts until then are in the summary" in said
-    assert "sdb does I/O of dm-7 now and is watched" in said
+    assert "sda no longer carries I/O of dm-7; the summary has its counts up to then" in said
+    assert "sdb now carries I/O of dm-7 and is watched" in said
 
 
 def test_new_disk_is_announced_once_and_is_in_the_summary(tree: Tree) -> None:
@@ -144,10 +144,12 @@ def test_disk_that_cannot_be_watched_is_reported_only_once(
     for number in range(3):
         tree.add_disk(f"sdy{number}", f"65:{number}", tags=[32])
         watch.scan_and_write()
-    assert capfd.readouterr().err.count("sdb came and is not watched: no room for programs") == 1
+    assert capfd.readouterr().err.count("sdb appeared and is not watched: no room for programs") == 1
     assert [line["event"] for line in watch.read_documents("event")] == ["not_watched"]
     assert [
-        line for line in watch.watching.end_watch(with_rest=False) if "sdb came and is not watched" in line
+        line
+        for line in watch.watching.end_watch(with_rest=False)
+        if "sdb appeared and is not watched" in line
     ]
 
 
@@ -210,8 +212,8 @@ def test_named_drive_that_comes_back_has_a_row_of_its_own_for_each_time(
     assert [(line["leaving"] or {}).get("why") for line in summaries] == ["gone", None]
     assert [line["ops"]["read"]["count"] for line in summaries] == [3, 5]
     said = capfd.readouterr().err
-    assert "loop0 has gone" in said and "waiting 1m" in said
-    assert "loop0 has come back, the same drive, and is watched" in said
+    assert "loop0 is gone" in said and "waiting 1m" in said
+    assert "loop0 is back (the same drive) and is watched" in said
 
 
 def test_another_drive_with_the_name_is_reported_and_not_watched(

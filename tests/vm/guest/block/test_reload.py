@@ -114,8 +114,8 @@ def test_reloaded_table_under_load_loses_no_request(is_announced: bool) -> None:
     assert is_accounted(list(summaries.values()), "write", written)
     if is_announced:
         assert bound_unseen_requests(summaries[second], "write") == (0, 0)
-    assert f"{second} does I/O of {top.name} now" in watcher.words
-    assert f"{first} no longer does I/O of {top.name}" in watcher.words
+    assert f"{second} now carries I/O of {top.name}" in watcher.words
+    assert f"{first} no longer carries I/O of {top.name}" in watcher.words
 
 
 def test_repeatedly_reloaded_tables_lose_no_request() -> None:

@@ -105,7 +105,7 @@ def test_watch_ends_when_its_disk_is_unplugged_under_load(device: str, serial: s
         removal.unplug_device(device, disk)
         out, err = running.communicate(timeout=300)
     assert running.returncode == 1
-    assert f"{disk} has gone" in err
+    assert f"{disk} is gone" in err
     assert "trust: issued" in out
     assert "Traceback" not in err
 

@@ -65,7 +65,7 @@ class AuditRecorder(AbstractContextManager["AuditRecorder"]):
         trace: TracebackType | None,
     ) -> None:
         self._taker.close()
-        self._recorder.finish_recording(f"it was cut short: {kind.__name__}" if kind else "it was audited")
+        self._recorder.finish_recording(f"interrupted: {kind.__name__}" if kind else "the audit has ended")
 
 
 def is_audit_recording(run: RecordedRun) -> bool:
@@ -83,7 +83,7 @@ def read_audits(run: RecordedRun) -> Iterator[SeenAudit | str]:
             where = f"{run.name}: table events, {AUDIT}"
             name = Fields(require_table(parse_json(event.words, where), where), where).read_text("file")
             if name not in files:
-                raise BadInput(f"{where}: there is no file {name}")
+                raise BadInput(f"{where}: the recording has no file {name}")
             yield decode_audit(read_stored_file(run, files[name]), f"{run.name}: {name}")
 
 
@@ -101,6 +101,6 @@ def show_audits(run: RecordedRun, *, as_json: bool, quiet: bool) -> None:
         else:
             write_lines([audit], sys.stdout, quiet=quiet)
     if is_empty:
-        raise NotEnoughData(f"{run.name}: no audit had ended yet when it ended")
+        raise NotEnoughData(f"{run.name}: it ended before the first audit did")
     if blind and not quiet:
         print_message(blind)

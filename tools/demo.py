@@ -58,7 +58,9 @@ def show_live_view(device: LoopDevice) -> None:
     device.require_same()
     run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
     run_tool([*build_job(device.path, "--rw=write"), "--bs=1m"], timeout_s=60, ends_with_us=True)
-    print_paragraph("4 KiB random writes on a full drive, which has to copy as its spare area runs out:")
+    print_paragraph(
+        "4 KiB random writes to a full drive, which has to copy data once its spare area is used up:"
+    )
     print_message("opwatch --dev D 2 -- fio ...")
     load = build_job(device.path, "--rw=randwrite", "--time_based", f"--runtime={SECONDS}")
     device.require_same()
@@ -71,9 +73,9 @@ def sweep_levels(device: LoopDevice, name: str) -> None:
     """Sweep three levels, each to its steady state."""
     serial = read_disk_identity(Devices(), Devices().resolve(device.node)).serial
     if serial is None:
-        raise OpwatchError(f"{device.node} does not tell its serial number")
+        raise OpwatchError(f"{device.node} does not report its serial number")
     words = ["--dev", device.node, "--op", OP_LEVELS, "--destroy", "--confirm", serial, "--allow-virtual"]
-    print_paragraph("more spare area, level by level: opwatch sweep run " + " ".join(words))
+    print_paragraph("increase the spare area level by level: opwatch sweep run " + " ".join(words))
     device.require_same()
     # Remove leftovers of a filesystem, which the sweep would refuse to destroy.
     run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
@@ -95,7 +97,7 @@ def require_status(status: int, what: str) -> None:
 def read_used_mb(pages: FolderTransport) -> float:
     space = identify.decode_namespace(pages.identify(identify.NAMESPACE, 1))
     if space.used_lbas is None or space.lba_bytes is None:
-        raise OpwatchError("the simulated drive does not say how much it holds")
+        raise OpwatchError("the simulated drive does not report how much it holds")
     return space.used_lbas * space.lba_bytes / 1e6
 
 
@@ -112,7 +114,7 @@ def show_trim(device: LoopDevice, pages: FolderTransport) -> None:
     open_stdout().write_lines(
         [
             "",
-            f"A new ext4 on it: the drive still holds {before:.1f} MB of old data (NUSE).",
+            f"After making an ext4 on it, the drive still holds {before:.1f} MB of old data (NUSE).",
             f"fstrim: {trimmed}. The drive now holds {after:.1f} MB.",
         ]
     )
@@ -134,7 +136,7 @@ def run_demo() -> int:
         )
         pages = find_simulated(Devices().resolve(drive.device))
         if pages is None:
-            raise OpwatchError(f"{drive.device} has lost its drive")
+            raise OpwatchError(f"the drive behind {drive.device} is gone")
         show_live_view(device)
         show_trim(device, pages)
         sweep_levels(device, drive.name)

@@ -168,7 +168,7 @@ def create_temporary_drive(
         record = life.create_drive(life.DriveSpec(claim.name, dict(config), words=words))
         server = identify_process(record.pid)
         if server is None:
-            raise OpwatchError(f"the server of drive {record.name} has died")
+            raise OpwatchError(f"the server of drive {record.name} died")
         claim.record_server(server)
         with open_loop(record.device) as device:
             status = DriveFolder(record.name).disk.stat()

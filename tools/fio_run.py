@@ -60,7 +60,7 @@ class RecordedFio:
         if self._plan.no_report:
             print_message(f"fio's own figures are not kept: {self._plan.no_report}")
         if self._plan.no_logs:
-            print_message(f"fio's logs are not kept, and its jobs are no phases: {self._plan.no_logs}")
+            print_message(f"fio's logs are not kept, and its jobs do not become phases: {self._plan.no_logs}")
 
     def record_results(self, recorder: Recorder) -> None:
         """Pass on fio's output to the user after fio's end, and record report, logs and phases."""
@@ -73,7 +73,7 @@ class RecordedFio:
             recorder.add_event(PHASE_BEGAN, phase.name, mono_ns=phase.begin_ns)
             recorder.add_event(PHASE_ENDED, phase.name, mono_ns=phase.end_ns)
         if why:
-            print_message(f"fio's jobs are not all phases: {why}")
+            print_message(f"not all of fio's jobs become phases: {why}")
 
     def _keep_report(self, recorder: Recorder) -> FioReport | None:
         path = self._plan.report
@@ -111,7 +111,7 @@ class RecordedFio:
                     raise BadInput(f"fio's logs have more than {_MAX_LOGS} bytes")
                 log = parse_log(raw, path.name)
             except (OSError, BadInput) as error:
-                print_message(f"fio's logs are not all kept: {error}")
+                print_message(f"not all of fio's logs are kept: {error}")
                 return
             if raw:
                 recorder.add_file(f"{LOG_FOLDER}{path.name}", raw)

@@ -36,10 +36,10 @@ from opwatch.tools.fio_run import make_recorded_fio as make_recorded_fio
 
 _BOOT_ID_PATH = Path("/proc/sys/kernel/random/boot_id")
 _REASONS = {
-    End.COUNT: "as long as was asked for",
+    End.COUNT: "the requested time or number of intervals is over",
     End.SIGNAL: "a signal",
     End.COMMAND: "the command has ended",
-    End.VANISHED: "a device that was named has gone",
+    End.VANISHED: "a device named by --dev is gone",
 }
 
 
@@ -90,10 +90,10 @@ def create_recording(
                 target.keep_clock(clocks)
         return target
     except sqlite3.Error as error:
-        raise OpwatchError(f"{path} cannot be written: {error}") from error
+        raise OpwatchError(f"cannot write {path}: {error}") from error
     except OSError as error:
         raise OpwatchError(
-            f"{path} cannot be made: {error.strerror}; name a file in a folder that can be written to"
+            f"cannot create {path}: {error.strerror}; name a file in a writable folder"
         ) from error
 
 
@@ -104,7 +104,7 @@ def remove_on_error(target: RecordingFile) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         target.remove_files()
-        raise OpwatchError(f"{target.path} cannot be written: {error}; nothing of it was kept") from error
+        raise OpwatchError(f"cannot write {target.path}: {error}; the file was removed") from error
     except BaseException:
         target.remove_files()
         raise
@@ -208,7 +208,7 @@ class RunRecorder:
                 self.fio.record_results(self._recorder)
         if self.fio:
             self.fio.close()
-        cut = f"it was cut short: {kind.__name__}" if kind else "it was cut short"
+        cut = f"interrupted: {kind.__name__}" if kind else "interrupted"
         self._recorder.finish_recording(_REASONS.get(end, end.name) if end else cut)
 
 
@@ -236,5 +236,6 @@ def warn_of_own_disk(recorder: Recorder, path: Path, disks: Iterable[str]) -> No
     both = sorted(own & set(disks))
     if both:
         print_message(
-            f"{path} lies on {', '.join(both)}, which is watched: its own writes are among what is counted"
+            f"{path} is stored on {', '.join(both)}, which is watched: the counts include "
+            "the recording's own writes"
         )

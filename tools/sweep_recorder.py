@@ -37,7 +37,7 @@ class SweepRecorder:
     def __init__(self, path: Path, disk: BlockDevice, name: str) -> None:
         self._path, self._disk, self._name = path, disk, name
         self._stack = ExitStack()
-        self._why = "it was cut short"
+        self._why = "interrupted"
 
     def __enter__(self) -> SweepRecorder:
         with ExitStack() as stack:
@@ -65,7 +65,7 @@ class SweepRecorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._stack:
-            self._why = f"it was cut short: {kind.__name__}" if kind else "the sweep has ended"
+            self._why = f"interrupted: {kind.__name__}" if kind else "the sweep has ended"
             self._record_entries(self._watching.end_watch(with_rest=True))
 
     @property

@@ -58,7 +58,7 @@ class WafRun:
         origin, latest = self.question.origin, self.latest
         notes = [] if self.trail.nand or self.denied else [self._explain_missing_nand()]
         if origin != self.disk:
-            notes.append(f"firmware counts for the whole of {self.disk}, not for {origin} alone")
+            notes.append(f"the firmware counts for all of {self.disk}, not for {origin} alone")
         failures: Sequence[str] = latest.failures if latest else ()
         return Outcome(
             device=self.disk,
@@ -116,7 +116,7 @@ def read_waf(run: RecordedRun, catalogue: Catalogue) -> WafRun:
         latest, denied, disk = look.report, look.denied, sample.disk
         trail.add_poll(make_poll_from_sample(sample, look.report))
     if not trail.moments:
-        raise NotEnoughData(f"{run.name}: the drive was not looked at yet when it ended")
+        raise NotEnoughData(f"{run.name}: it ended before the first poll of the drive")
     last = len(trail.moments) - 1
     begin, end = _find_reading_index(run, WAF_BEGIN, last, 0), _find_reading_index(run, WAF_END, last, last)
     measurement = Measurement(
@@ -128,7 +128,9 @@ def read_waf(run: RecordedRun, catalogue: Catalogue) -> WafRun:
 def _read_samples(run: RecordedRun) -> Iterator[FirmwareSample]:
     for entry in run.iter_entries():
         if not isinstance(entry, CountersRead):
-            raise BadInput(f"{run.name}: a recording of opwatch waf has no {type(entry).__name__}")
+            raise BadInput(
+                f"{run.name}: unexpected entry {type(entry).__name__} in a recording of opwatch waf"
+            )
         yield entry.sample
 
 
@@ -151,5 +153,5 @@ def _find_reading_index(run: RecordedRun, kind: str, most: int, default: int) ->
         return default
     look = looks[-1]
     if look is None or not 0 <= look <= most:
-        raise BadInput(f"{run.name}: table events, {kind}: there is no look {look}")
+        raise BadInput(f"{run.name}: table events, {kind}: there is no poll {look}")
     return look

@@ -27,7 +27,7 @@ class WafRecorder:
         self._recorder = Recorder(target, print_message)
         self._taker = make_note_taker(target, self._recorder)
         self._command = command
-        self._end = "it was cut short"
+        self._end = "interrupted"
         warn_of_own_disk(self._recorder, path, (disk.name,))
         self._recorder.add_event(WAF, question.to_json())
 
@@ -40,11 +40,11 @@ class WafRecorder:
 
     def finish_recording(self, begin: int, end: int, status: int) -> None:
         """Record the two readings that enclose the work."""
-        self._recorder.add_event(WAF_BEGIN, "the look before the work", begin)
-        self._recorder.add_event(WAF_END, "the look behind the work", end)
+        self._recorder.add_event(WAF_BEGIN, "the poll before the work", begin)
+        self._recorder.add_event(WAF_END, "the poll after the work", end)
         if self._command:
             self._recorder.add_event("command ended", shlex.join(self._command), status)
-        self._end = "it was measured"
+        self._end = "the measurement has ended"
 
     def __enter__(self) -> WafRecorder:
         return self

@@ -40,15 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=parse_file_name,
         metavar="FILE",
-        help="recordings: each is held against the first",
+        help="two or more recordings; each is compared with the first",
     )
     parser.add_argument(
         "--dev",
         action="append",
         default=[],
         metavar="D[/D...]",
-        help="this disk, or sda/sdb: sda of the first recording, sdb of the second; several times for "
-        "several. Default: the only one of each, else those that are the same drive or have the same name",
+        help="compare this disk, or with sda/sdb: sda of the first recording and sdb of the second; may be "
+        "given several times (the only disk of each, else the disks that are the same drive or have the same "
+        "name)",
     )
     parser.add_argument(
         "--op",
@@ -56,8 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         choices=OPS,
         metavar="OP",
-        help=f"only this operation ({', '.join(OPS)}); several times for several. Default: all that there "
-        "were",
+        help=f"compare only this operation ({', '.join(OPS)}); may be given several times (all)",
     )
     parser.add_argument(
         "--fail-if",
@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_parse_checked_rule,
         metavar="RULE",
-        help="exit with status 1 when a difference is real and beyond this: 'p99>+5%%', 'read.p99>+2ms', "
-        "'write.iops<-3%%', 'waf>+0.1'; several times for several",
+        help="exit with status 1 if a difference is real and beyond this limit: 'p99>+5%%', 'read.p99>+2ms', "
+        "'write.iops<-3%%', 'waf>+0.1'; may be given several times",
     )
     _add_phase_argument(parser)
     _add_form_arguments(parser)
@@ -78,16 +78,18 @@ def _add_phase_argument(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="P",
-        help="compare this part of each: a job of the fio that ran under it, or a level of a sweep, by its "
-        "name; as often as there are files: of each its own, in their order",
+        help="compare this part of each recording: a job of the fio that ran under it, or a level of a "
+        "sweep, by name; given once per FILE, each has a part of its own, in their order",
     )
 
 
 def _add_form_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help='one JSON document, "schema":"opwatch/1"')
-    form.add_argument("--markdown", action="store_true", help="tables for a pull request")
-    parser.add_argument("-q", "--quiet", action="store_true", help="only the exit status, and what fires")
+    form.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
+    form.add_argument("--markdown", action="store_true", help="print Markdown tables for a pull request")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print only the rules that fire, on standard error"
+    )
 
 
 def _parse_checked_rule(text: str) -> Rule:
@@ -99,7 +101,7 @@ def _read_run(path: Path, phase: str | None) -> tuple[SampledRun, list[JobCompar
     recording = open_run(path)
     try:
         if reason := explain_no_intervals(recording):
-            raise NotEnoughData(f"{path}: {reason}: opwatch replay shows it, with --json for programs")
+            raise NotEnoughData(f"{path}: {reason}; opwatch replay shows it (with --json for programs)")
         for note in list_notes(recording):
             print_message(note)
         own = compare_with_fio(recording) if "imported" in recording.header else []
@@ -124,7 +126,7 @@ def _split_parts(args: argparse.Namespace) -> tuple[list[str], list[str | None]]
         phases *= len(files)
     if len(phases) != len(files):
         raise UsageError(
-            f"--at-phase is given {len(phases)} times for {len(files)} files: once for all, or once for each"
+            f"--at-phase is given {len(phases)} times for {len(files)} files: give it once, or once per file"
         )
     # Runs of the same file are distinguished by their phases.
     if args.at_phase and len(set(files)) < len(files):
@@ -135,8 +137,8 @@ def _split_parts(args: argparse.Namespace) -> tuple[list[str], list[str | None]]
 def run(args: argparse.Namespace) -> int:
     if not 2 <= len(args.files) <= _MAX_RUNS:
         raise UsageError(
-            f"{len(args.files)} recordings: it takes 2 to compare, and no more than {_MAX_RUNS}; each is "
-            "held against the first"
+            f"compare needs at least two recordings, and at most {_MAX_RUNS}; {len(args.files)} given (each "
+            "is compared with the first)"
         )
     files, phases = _split_parts(args)
     both = [_read_run(path, phase) for path, phase in zip(args.files, phases, strict=True)]

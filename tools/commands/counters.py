@@ -38,7 +38,7 @@ def add_catalogue_argument(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="entries of your own for the catalogue (TOML), before those of /etc/opwatch/counters.d",
+        help="your own catalogue entries (TOML), before those of /etc/opwatch/counters.d",
     )
 
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dev",
         metavar="D",
         action="append",
-        help="read this drive: a name, a node or a link; several times for several",
+        help="read this drive (a name, node or link); may be given several times",
     )
     source.add_argument(
         "--from",
@@ -60,16 +60,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         nargs="+",
-        help="read what tools wrote of one drive: smartctl --json or -x, nvme-cli JSON, log pages, or a "
-        "folder of these; - is standard input; two reports of two moments, the older first, give write "
-        "amplification, pace and a forecast; or a recording with looks at one drive",
+        help="read other tools' output for one drive: smartctl --json or -x, nvme-cli JSON, log pages, or a "
+        "folder of these (- is standard input); two reports, the older first, add write amplification, pace "
+        "and a prediction; or read a recording with polls of one drive",
     )
     parser.add_argument(
         "--type",
         dest="kind",
         metavar="T",
         type=_parse_drive_kind,
-        help="a drive behind the RAID controller of --dev, as smartctl -d has it: megaraid,3 or cciss,0",
+        help="read a drive behind the RAID controller of --dev: a type of smartctl -d, e.g. megaraid,3",
     )
     add_catalogue_argument(parser)
     _add_forms(parser)
@@ -81,28 +81,28 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
         "--tbw",
         metavar="TB",
         type=parse_rated_bytes,
-        help="what the drive is rated for, in 10^12 bytes written: how much of it is used, and, by two "
-        "reports or a recording, when the rest is",
+        help="the drive's rating in terabytes written: show the used share and, from two reports or a "
+        "recording, when the rest is used",
     )
     parser.add_argument(
         "--latency",
         action="store_true",
-        help="what the drive counted of its own latency instead: log D0h of Amazon's volumes, C3h of OCP's",
+        help="show the drive's own latency statistics instead: log D0h of Amazon's volumes, C3h of OCP",
     )
     parser.add_argument(
         "--for",
         dest="seconds",
         metavar="T",
         type=time_between(0.1, 86400.0),
-        help="with --latency: for so long (10s), beside what the host sees; the difference is the way",
+        help="with --latency: measure for this time, also from the host, and show the path between both",
     )
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 
 
 def _parse_drive_kind(text: str) -> str:
     """Parse smartctl's -d argument: a type, and the drive's address."""
     if not _KIND.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no kind of drive for smartctl -d, such as megaraid,3")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a type of smartctl -d, e.g. megaraid,3")
     return text
 
 
@@ -120,7 +120,7 @@ def parse_rated_bytes(text: str) -> int:
     """Parse terabytes (10^12 bytes), the unit of drive ratings, into bytes."""
     value = parse_fixed_point(text, 3)
     if not value or value > _MAX_RATED_GB:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of terabytes above 0, such as 600 or 1.2")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of terabytes above 0, e.g. 600 or 1.2")
     return value * 10**9
 
 
@@ -194,7 +194,7 @@ def _run_files(args: argparse.Namespace, catalogue: Catalogue) -> int:
         show_report(_build_poll_report(read_polls(args.files), catalogue, args.tbw), None, args, sys.stdout)
         return 0
     if len(args.files) > 1:
-        raise UsageError("a recording has all of its drive: give it alone")
+        raise UsageError("give a recording alone: it has everything about its drive")
     show_report(make_recorded_report(args.files[0], catalogue, args.tbw), None, args, sys.stdout)
     return 0
 
@@ -206,20 +206,20 @@ def run(args: argparse.Namespace) -> int:
 
         return run_latency(args)
     if args.seconds:
-        raise UsageError("--for goes with --latency: counters of bytes are shown as they are")
+        raise UsageError("--for works only with --latency")
     for path in args.counters:
         if not path.is_file():
-            raise UsageError(f"{path}: there is no such file")
+            raise UsageError(f"{path}: no such file")
     catalogue = load_catalogue(args.counters)
     if args.files and args.kind:
-        raise UsageError("--type is for a drive that is read now: a file of smartctl's is of one already")
+        raise UsageError("--type works only with --dev: a file of smartctl is about one drive already")
     if args.files:
         return _run_files(args, catalogue)
     devices, first = Devices(), None
     if args.kind:
         if len(args.dev) > 1:
             raise UsageError(
-                "--type is for one --dev: each drive behind a controller has a number of its own"
+                "--type works with one --dev only: each drive behind a controller has its own number"
             )
         show_report(read_behind_controller(devices, args.dev[0], args.kind, catalogue), 0.0, args, sys.stdout)
         return 0

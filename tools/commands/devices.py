@@ -27,13 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help="show this device in full: a name, a node or a link",
+        help="show this device in full (a name, node or link)",
     )
     parser.add_argument(
-        "-a", "--all", action="store_true", help="list empty loop, nbd, zram, sr, ... devices too"
+        "-a", "--all", action="store_true", help="also list empty loop, nbd, zram, sr, ... devices"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="show every device in full")
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 
 
 def _is_empty(device: BlockDevice) -> bool:

@@ -34,7 +34,7 @@ _MIN_ROOM = 24
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch doctor [--json]"
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 
 
 def _read_text(path: str) -> str | None:
@@ -113,16 +113,16 @@ def _check_devices(devices: Devices) -> list[Check]:
     if disks:
         checks.append(make_ok("disks", f"{len(disks)} with a medium; opwatch devices lists them"))
     else:
-        checks.append(make_note("disks", "there is none with a medium"))
+        checks.append(make_note("disks", "none with a medium"))
     for disk in disks:
         if disk.is_request_based and disk.read_number("queue/iostats") == 0:
             path = shlex.quote(f"/sys/block/{disk.sysfs.name}/queue/iostats")
             fix = f"echo 1 | sudo tee {path}"
-            checks.append(make_note("statistics", f"{disk.name}: off, so drift cannot be seen", fix))
+            checks.append(make_note("statistics", f"{disk.name}: off, so drift cannot be detected", fix))
     if Path("/dev/disk/by-id").is_dir():
-        checks.append(make_ok("by-id links", "/dev/disk/by-id is there"))
+        checks.append(make_ok("by-id links", "/dev/disk/by-id exists"))
     else:
-        finding = "no /dev/disk/by-id: disks go by their kernel names only"
+        finding = "no /dev/disk/by-id: disks have kernel names only"
         running = Path("/run/udev/control").exists()
         fix = "sudo udevadm trigger --subsystem-match=block" if running else "sudo apt-get install udev"
         checks.append(make_note("by-id links", finding, fix))

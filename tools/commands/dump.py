@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="recordings; a time behind them is the INTERVAL between rows (as recorded)",
+        help="one or more recordings; a duration after them is the INTERVAL between rows (as recorded)",
     )
     add_bounds_arguments(parser)
     parser.add_argument(
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--form",
         choices=FORMS,
         required=True,
-        help="csv: a line of names, then a row for each interval of each device; jsonl: the lines of opwatch "
-        "--json, or with -f the chosen fields alone; openmetrics: text for Prometheus, of one FILE; parquet: "
+        help="csv: a line of names, then a row per interval and device; jsonl: the lines of opwatch replay "
+        "--json, or with -f only the chosen fields; openmetrics: text for Prometheus, of one FILE; parquet: "
         "a data set in a new folder",
     )
     parser.add_argument(
@@ -59,19 +59,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=parse_file_name,
         metavar="FOLDER",
-        help="a new folder for the data set (parquet)",
+        help="the new folder of the data set (parquet)",
     )
     parser.add_argument(
         "-f",
         "--fields",
         type=_parse_fields,
         metavar="FIELD,...",
-        help="paths in the JSON, such as time,device,ops.read.latency_ns.p99 (what people plot)",
+        help="the fields, by their path in the JSON, e.g. time,device,ops.read.latency_ns.p99 (rates, bytes, "
+        "latency and write amplification)",
     )
     parser.add_argument(
         "--slow",
         action="store_true",
-        help="a row for each slow request instead (csv, jsonl), of a recording that was made with --slow",
+        help="print a row for each slow request instead (csv or jsonl), from a recording made with --slow",
     )
     parser.set_defaults(at=None, speed=None, step=False)
 
@@ -79,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _parse_fields(text: str) -> tuple[str, ...]:
     fields = tuple(field.strip() for field in text.split(","))
     if not all(fields) or len(fields) > _MAX_FIELDS:
-        raise argparse.ArgumentTypeError(f"{text!r}: write fields with commas between them")
+        raise argparse.ArgumentTypeError(f"{text!r}: write fields separated by commas")
     return fields
 
 
@@ -92,21 +93,23 @@ def _choose_files(args: argparse.Namespace) -> list[Path]:
             args.interval = interval(names[-1])
             names = names[:-1]
         except argparse.ArgumentTypeError as error:
-            raise UsageError(f"{names[-1]} is no file, and as INTERVAL {error}") from error
+            raise UsageError(f"there is no file {names[-1]}, and as INTERVAL {error}") from error
     return [parse_file_name(name) for name in names]
 
 
 def _check_options(args: argparse.Namespace, files: list[Path]) -> None:
     if args.fields and args.form not in ("csv", "jsonl"):
-        raise UsageError(f"{args.form} has its own names: -f chooses fields of csv and jsonl")
+        raise UsageError(f"-f works with csv and jsonl only; {args.form} has fixed fields")
     if args.slow and args.form not in ("csv", "jsonl"):
-        raise UsageError(f"{args.form} has a row for each interval: --slow is for csv and jsonl")
+        raise UsageError(f"--slow works with csv and jsonl only; {args.form} has a row per interval")
     if args.form == "openmetrics" and len(files) > 1:
-        raise UsageError("openmetrics has one line of time: dump one FILE, or all of them as parquet")
+        raise UsageError("openmetrics takes a single FILE; use parquet for several")
     if args.form == "parquet" and not args.output:
-        raise UsageError("parquet is a folder of files: name a new one with -o")
+        raise UsageError("parquet needs a new folder: name it with -o")
     if args.output and args.form != "parquet":
-        raise UsageError(f"{args.form} goes to standard output: write it to a file with >")
+        raise UsageError(
+            f"-o works with parquet only; {args.form} goes to standard output (redirect it with >)"
+        )
 
 
 def _make_text_sink(args: argparse.Namespace) -> Sink:

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="FILE",
-        help="fio JSON or JSON+, iostat -x -t (text, JSON), blkparse text; or logs of one fio, and its JSON",
+        help="fio JSON or JSON+, iostat -x -t (text, JSON), blkparse text; or logs of a fio run and its JSON",
     )
     parser.add_argument(
         "-o",
@@ -50,27 +50,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=parse_file_name,
         metavar="RECORDING",
-        help="a new file, for opwatch replay, dump and compare",
+        help="the new recording, for opwatch replay, dump and compare",
     )
     parser.add_argument(
         "--from-program",
         choices=READERS,
-        help="which program made it (told from its begin)",
+        help="the program that made the file (recognized from its start)",
     )
     parser.add_argument(
         "--log-avg-msec",
         type=count_between(1, 86_400_000),
         metavar="MS",
-        help="log_avg_msec of fio's logs, where its JSON report is not given with them",
+        help="log_avg_msec of fio's logs, if the JSON report is not given with them",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
 
 
 def _detect_program(raw: bytes, path: Path) -> str:
     if is_iostat(raw):
         return "iostat"
     if raw.startswith(_BLKTRACE):
-        raise BadInput(f"{path} is a binary trace: import the text of blkparse -i {path.name:.60}")
+        raise BadInput(f"{path} is a binary trace: import the output of blkparse -i {path.name:.60}")
     if is_blkparse(raw):
         return "blkparse"
     if _FIO.search(raw, 0, _HEAD) or b"\n{" in raw:
@@ -95,18 +95,18 @@ def _import_files(args: argparse.Namespace) -> ImportedFile:
     logs = [path for path in args.files if is_of_fio and is_log_name(path.name)]
     others = [path for path in args.files if path not in logs]
     if len(set(args.files)) < len(args.files):
-        raise UsageError("a FILE is named twice")
+        raise UsageError("a FILE is given twice")
     if len(others) > 1:
         raise UsageError(
-            "of several FILEs all but one are logs of fio (PREFIX_bw.1.log and so on), of one run: import "
-            "others one by one"
+            "several FILEs must be the logs of one fio run (PREFIX_bw.1.log and so on) and at most one "
+            "report: import other files one by one"
         )
     raws = {path: _read_file(path) for path in args.files}
     if logs:
         report = next(((str(path), raws[path]) for path in others), None)
         return parse_fio_logs([(path.name, raws[path]) for path in logs], report, args.log_avg_msec)
     if args.log_avg_msec:
-        raise UsageError("--log-avg-msec is of fio's logs (PREFIX_bw.1.log and so on), and no FILE is one")
+        raise UsageError("--log-avg-msec is for fio's logs (PREFIX_bw.1.log and so on), and no FILE is one")
     [(path, raw)] = raws.items()
     if not raw.strip():
         raise BadInput(f"{path} is empty")

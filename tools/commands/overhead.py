@@ -61,7 +61,9 @@ def enable_program_statistics() -> Iterator[None]:
     try:
         from opwatch._native import enable_stats
     except ImportError as error:
-        raise Unsupported("this opwatch was built without its tracer; see opwatch doctor") from error
+        raise Unsupported(
+            "this opwatch was built without its tracer; opwatch doctor shows what to install"
+        ) from error
     descriptor = enable_stats()
     try:
         yield
@@ -108,7 +110,9 @@ class CostMeter:
         begin, end = self._begin, self._read_counts()
         ios = end.ios - begin.ios
         if ios < MIN_REQUESTS:
-            raise NotEnoughData(f"{ios} I/Os were too few to time: {MIN_REQUESTS} are needed; load the disk")
+            raise NotEnoughData(
+                f"{ios} I/Os are too few: at least {MIN_REQUESTS} are needed; put load on the disk"
+            )
         floor_ns = _compute_mean_ns(list(end.floor.items()), begin.floor)
         programs, total = [], 0.0
         for name, (runs, ns) in end.programs.items():
@@ -185,7 +189,7 @@ class Throughput:
     def note(self) -> str | None:
         if len(self.ratios) > 1:
             return None
-        return "one pair proves nothing: how far runs differ by themselves is not known; take --pairs 5"
+        return "one pair proves nothing, because the variation between runs is unknown; use --pairs 5"
 
 
 def compare_throughput(disk: ScratchDisk, pairs: int, seconds: float) -> Throughput:
@@ -233,7 +237,10 @@ def exit_on_signals() -> Iterator[None]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--dev", action="append", metavar="D", help="measure on this disk under the load it has now"
+        "--dev",
+        action="append",
+        metavar="D",
+        help="measure on this disk under its present load; may be given several times",
     )
     parser.add_argument(
         "--for",
@@ -241,12 +248,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=time_between(0.1, 3600),
         default=3.0,
         metavar="T",
-        help="time of a measurement (3s)",
+        help="time of each measurement (3s)",
     )
     parser.add_argument(
-        "--pairs", type=count_between(0, 10**6), default=5, help="runs with and without tracing (5)"
+        "--pairs",
+        type=count_between(0, 10**6),
+        default=5,
+        help="pairs of runs with and without tracing (5; 0 for none)",
     )
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 
 
 def _build_document(cost: TracingCost, throughput: Throughput | None) -> dict[str, object]:
@@ -279,8 +289,8 @@ def _print_cost(cost: TracingCost, throughput: Throughput | None) -> None:
         out.write_line(f"{program.name:<18} {program.runs:>10} {program.raw_ns:>7.0f} {program.net_ns:>7.0f}")
     out.write_line(f"{'(empty program)':<18} {'':>10} {cost.floor_ns:>7.0f}")
     out.write_line(
-        f"{cost.per_io_ns:.0f} ns an I/O, net of empty programs; at {cost.ios / cost.seconds:.0f} I/Os "
-        f"a second {cost.core_ratio * 100:.2f} % of one core"
+        f"{cost.per_io_ns:.0f} ns per I/O, net of empty programs; at {cost.ios / cost.seconds:.0f} I/Os "
+        f"per second {cost.core_ratio * 100:.2f} % of one core"
     )
     if throughput:
         _print_throughput(out, throughput)
@@ -294,7 +304,7 @@ def _print_throughput(out: Writer, throughput: Throughput) -> None:
     )
     out.write_line(
         throughput.note
-        or f"the range holds the true median with {throughput.confidence_level * 100:.2f} % confidence"
+        or f"the range contains the true median with {throughput.confidence_level * 100:.2f} % confidence"
     )
 
 
@@ -305,7 +315,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         require_root(
             "opwatch overhead without --dev",
-            "it makes a loop device, loads it and traces it",
+            "it makes a loop device, puts load on it and traces it",
             "overhead",
         )
         with exit_on_signals(), ScratchDisk(SCRATCH_BYTES) as disk:

@@ -51,34 +51,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "opwatch replay FILE [INTERVAL] [--from T] [--to T | --at T] [--speed X | --step] [options]"
     )
     add_part_arguments(parser)
-    parser.add_argument("--at", metavar="T", help="show the interval that this moment lies in")
+    parser.add_argument("--at", metavar="T", help="show the one interval that contains this moment")
     pace = parser.add_mutually_exclusive_group()
     pace.add_argument(
-        "--speed", type=_parse_speed, metavar="X", help="as fast as it was (1), or so many times faster"
+        "--speed",
+        type=_parse_speed,
+        metavar="X",
+        help="show each interval at its time: 1 is real time, 10 is ten times faster",
     )
     pace.add_argument(
         "--step",
         action="store_true",
-        help="the next interval on Enter, N of them on N and Enter, the end on q",
+        help="wait after each interval: Enter shows the next one, N and Enter the next N, q and Enter ends",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help='JSON lines, "schema":"opwatch/1"')
+    form.add_argument("--json", action="store_true", help='print JSON lines, "schema":"opwatch/1"')
     add_screen_arguments(form)
     add_color_argument(parser)
     add_catalogue_argument(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="only the summary")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say what the file says of itself")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the summary only")
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="print where and how the recording was made, and the events during it",
+    )
 
 
 def add_part_arguments(parser: argparse.ArgumentParser) -> None:
     """Add arguments for the recording, the interval, and the part to show."""
-    parser.add_argument("file", type=parse_file_name, metavar="FILE", help="a recording")
+    parser.add_argument("file", type=parse_file_name, metavar="FILE", help="the recording")
     parser.add_argument(
         "interval",
         nargs="?",
         type=interval,
         metavar="INTERVAL",
-        help="time between lines, as recorded or longer (as recorded)",
+        help="time between lines, that of the recording or longer (as recorded)",
     )
     add_bounds_arguments(parser)
 
@@ -89,7 +97,7 @@ def add_bounds_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="begin",
         metavar="T",
-        help="begin here: a time since the begin (90, 10m), or of the clock (14:05, 14:05:30, "
+        help="start here: an offset from the start (90, 10m), or a time of day (14:05, 14:05:30, "
         "2026-11-22T14:05:30)",
     )
     parser.add_argument("--to", dest="end", metavar="T", help="end here")
@@ -99,9 +107,9 @@ def _parse_speed(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     if not 0.001 <= value <= 1e6:
-        raise argparse.ArgumentTypeError("must be from 0.001 to 1000000")
+        raise argparse.ArgumentTypeError(f"{text!r} is out of range (0.001 to 1000000)")
     return value
 
 
@@ -112,11 +120,11 @@ class Replay:
         self._run, self._args = run, args
         self._recorded_ns = _get_interval_ns(run)
         if reason := explain_no_intervals(run):
-            raise NotEnoughData(f"{run.name}: {reason}: opwatch replay shows it, with --json for programs")
+            raise NotEnoughData(f"{run.name}: {reason}; opwatch replay shows it (with --json for programs)")
         # Events on a damaged file come before the first disk.
         first = next((entry for entry in run.iter_entries() if not is_damage(entry)), None)
         if not isinstance(first, DiskAdded):
-            raise NotEnoughData(f"{run.name}: nothing was watched yet when it ended")
+            raise NotEnoughData(f"{run.name}: it ended before anything was watched")
         self._first = first
         self.step_ns = self._get_step_ns()
 
@@ -124,8 +132,8 @@ class Replay:
         asked_ns = round((self._args.interval or 0) * 1e9)
         if asked_ns and asked_ns < self._recorded_ns:
             raise UsageError(
-                f"{self._run.name} has a sample every {self._recorded_ns / 1e9:g} s: shorter intervals are "
-                "not in it"
+                f"{self._run.name} has a sample every {self._recorded_ns / 1e9:g} s: it cannot show "
+                "shorter intervals"
             )
         return asked_ns or self._recorded_ns
 
@@ -148,8 +156,8 @@ class Replay:
                 at += _DAY if at < begun - timedelta(seconds=1) else timedelta()
         except (ValueError, OverflowError):
             raise UsageError(
-                f"{text!r} is no moment: write a time since the begin (90, 10m), or one of the clock (14:05, "
-                "14:05:30, 2026-11-22T14:05:30)"
+                f"{text!r} is not a valid time: write an offset from the start (90, 10m), or a time of day "
+                "(14:05, 14:05:30, 2026-11-22T14:05:30)"
             ) from None
         return begin_ns + (at - begun) // timedelta(microseconds=1) * 1000
 
@@ -158,7 +166,7 @@ class Replay:
         begin_ns = self.parse_time(args.begin) if args.begin else None
         end_ns = self.parse_time(args.end) if args.end else None
         if begin_ns is not None and end_ns is not None and end_ns <= begin_ns:
-            raise UsageError("--to lies before --from")
+            raise UsageError("--to is not later than --from")
         if args.at:
             yield from self._select_around(self.parse_time(args.at))
             return
@@ -177,7 +185,7 @@ class Replay:
             is_empty = False
             yield entry
         if is_empty:
-            raise NotEnoughData(f"{self._run.name} has nothing in that time")
+            raise NotEnoughData(f"{self._run.name} has no samples in that time")
 
     def _make_steps(self, *marks: int | None) -> IntervalSteps | None:
         """Return the intervals to show if longer than the recorded intervals."""
@@ -200,7 +208,7 @@ class Replay:
             yield entry
             if isinstance(entry, IntervalEnded):
                 return
-        raise NotEnoughData(f"{self._run.name} has no interval there")
+        raise NotEnoughData(f"{self._run.name} has no interval at that time")
 
     def _pace_entries(self, entries: Iterator[RunEntry]) -> Iterator[RunEntry]:
         """Yield the entries, each at its time if a speed was given."""
@@ -251,9 +259,13 @@ def list_notes(run: RecordedRun, *, verbose: bool = False, with_damage: bool = T
     elif run.missing_bytes:
         notes.append(f"{run.name}: its last {run.missing_bytes} bytes are missing")
     elif not run.trailer:
-        notes.append(f"{run.name} has no end: its recorder was killed; what it kept until then is shown")
+        notes.append(
+            f"{run.name} has no end, because its recorder was killed; everything up to then is shown"
+        )
     elif run.trailer.left_out:
-        notes.append(f"{run.name}: {run.trailer.left_out} entries were left out: its disk was too slow")
+        notes.append(
+            f"{run.name}: {run.trailer.left_out} entries were left out, because its disk was too slow"
+        )
     return notes
 
 
@@ -272,7 +284,7 @@ def _show_whole(run: RecordedRun, args: argparse.Namespace) -> bool:
     if not is_waf and not is_audit_recording(run):
         return False
     if args.interval or args.at or args.begin or args.end or args.step or args.speed:
-        raise UsageError(f"{run.name}: {explain_no_intervals(run)}: it is shown as a whole")
+        raise UsageError(f"{run.name}: {explain_no_intervals(run)}; it can only be shown as a whole")
     if is_waf:
         show_waf(read_waf(run, load_catalogue(args.counters)), as_json=args.json)
     else:
@@ -283,15 +295,17 @@ def _show_whole(run: RecordedRun, args: argparse.Namespace) -> bool:
 def explain_no_intervals(run: RecordedRun) -> str | None:
     """Return the reason why a recording has no intervals, or None if it has some."""
     if is_waf_recording(run):
-        return "it is of opwatch waf, which measures one interval"
-    return "it is of opwatch trim audit, which has no intervals" if is_audit_recording(run) else None
+        return "it is a recording of opwatch waf, which measures one interval"
+    return (
+        "it is a recording of opwatch trim audit, which has no intervals" if is_audit_recording(run) else None
+    )
 
 
 def _find_conflict(args: argparse.Namespace) -> str | None:
     """Return an option that the dashboard does not support, as a sentence, or None."""
     if args.step:
-        return "--step is for lines"
-    return "--at shows one interval, as lines" if args.at else None
+        return "--step works with lines only"
+    return "--at works with lines only" if args.at else None
 
 
 def run(args: argparse.Namespace) -> int:

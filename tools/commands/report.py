@@ -38,34 +38,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=parse_file_name,
         metavar="FILE",
-        help=f"a recording; or several, up to {MAX_OVERLAID}, drawn over each other and compared; or what "
-        "sweep run --scenario -o has kept",
+        help=f"a recording; or up to {MAX_OVERLAID} recordings, drawn over each other and compared; or files "
+        "kept by sweep run --scenario -o",
     )
     parser.add_argument(
         "--dev",
         action="append",
         default=[],
         metavar="D[/D...]",
-        help="of several recordings, these disks, as with opwatch compare",
+        help="with several recordings, draw these disks over each other, as for opwatch compare",
     )
     parser.add_argument(
         "-o",
         "--output",
         type=parse_file_name,
         metavar="PAGE",
-        help="write the page here; an older report of this name is written over, nothing else is",
+        help="write the page to this file; only an older report of this name is overwritten",
     )
     parser.add_argument(
         "--png",
         type=parse_file_name,
         metavar="DIR",
-        help="also, or instead, write each plot as a PNG into this new folder (needs Chromium)",
+        help="write each plot as a PNG into this new folder, with or without a page (needs Chromium)",
     )
     add_bounds_arguments(parser)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help='one JSON document, "schema":"opwatch/1"')
-    form.add_argument("--markdown", action="store_true", help="sentences and tables for a ticket")
-    parser.add_argument("-q", "--quiet", action="store_true", help="do not say what was written")
+    form.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
+    form.add_argument(
+        "--markdown", action="store_true", help="print sentences and tables as Markdown, for a ticket"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="do not print what was written")
     parser.set_defaults(interval=None, at=None, speed=None, step=False)
 
 
@@ -73,13 +75,13 @@ def _check_options(args: argparse.Namespace) -> None:
     goes_out = args.json or args.markdown
     if len(args.files) > MAX_OVERLAID:
         raise UsageError(
-            f"{len(args.files)} recordings: no more than {MAX_OVERLAID} can be told apart in one plot; "
-            "opwatch compare takes more"
+            f"{len(args.files)} recordings: a plot can distinguish at most {MAX_OVERLAID}; opwatch compare "
+            "takes more"
         )
     if args.dev and len(args.files) == 1:
-        raise UsageError("--dev pairs disks of several recordings: a report of one has them all")
+        raise UsageError("--dev works only with several recordings; the report of one has all disks")
     if not (args.output or args.png or goes_out):
-        raise UsageError("say where the page is to go: -o report.html (or --png DIR, --markdown, --json)")
+        raise UsageError("name the output: -o report.html (or --png DIR, --markdown, --json)")
     if (args.output or args.png) and goes_out:
         raise UsageError("--markdown and --json go to standard output: write them to a file with >")
     if args.output:
@@ -88,17 +90,17 @@ def _check_options(args: argparse.Namespace) -> None:
         # Check this before reading the recordings, which may take long.
         find_browser()
         if args.png.exists():
-            raise UsageError(f"{args.png} is there already: name a new folder for the pictures")
+            raise UsageError(f"{args.png} exists already: name a new folder for the pictures")
 
 
 def _check_output(path: Path) -> None:
     """Refuse an existing file that is not a report."""
     try:
         if path.is_dir():
-            raise UsageError(f"{path} is a folder: name a file in it, as in -o {path / 'report.html'}")
+            raise UsageError(f"{path} is a folder: name a file in it, e.g. -o {path / 'report.html'}")
         # Reading a pipe without a writer would block forever.
         if path.exists() and not path.is_file():
-            raise RefusedError(f"{path} is no regular file: name a new one")
+            raise RefusedError(f"{path} is not a regular file: name a new one")
         with path.open("rb") as there:
             begin = there.read(len(REPORT_START))
     except FileNotFoundError:
@@ -106,7 +108,7 @@ def _check_output(path: Path) -> None:
     except OSError as error:
         raise OpwatchError(f"{path}: {error.strerror}") from error
     if begin and begin != REPORT_START.encode():
-        raise RefusedError(f"{path} is there already, and is no report of opwatch: name another file")
+        raise RefusedError(f"{path} exists already and is not a report of opwatch: name another file")
 
 
 def _write_page(path: Path, text: str) -> None:
@@ -114,7 +116,7 @@ def _write_page(path: Path, text: str) -> None:
         descriptor = replace_file(path, [text.encode("utf-8", "replace")])
     except OSError as error:
         raise OpwatchError(
-            f"{path} cannot be written: {error.strerror}; name a file in a folder with room for it"
+            f"cannot write {path}: {error.strerror}; name a file in a folder with enough space"
         ) from error
     # Give the page the user's default permissions, because it is meant to be shared.
     umask = os.umask(0)
@@ -149,7 +151,7 @@ def _draw_pictures(folder: Path, figures: Iterable[SingleFigure]) -> int:
     try:
         folder.mkdir()
     except OSError as error:
-        raise OpwatchError(f"{folder} cannot be made: {error.strerror}") from error
+        raise OpwatchError(f"cannot create {folder}: {error.strerror}") from error
     with tempfile.TemporaryDirectory(prefix="opwatch-") as place, drawer.open_session() as session:
         for figure in figures:
             single = Path(place) / "figure.html"

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=Once,
         metavar="D",
         required=True,
-        help="a drive, or a partition or dm device on one: name or node",
+        help="the drive, or a partition or dm device on one (a name, node or link)",
     )
     _add_end_arguments(parser)
     _add_poll_arguments(parser)
@@ -41,10 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=parse_file_name,
         metavar="FILE",
-        help="keep every look at the drive in this new recording; opwatch replay FILE shows the same",
+        help="keep every poll of the drive in this new recording; opwatch replay FILE shows the same output",
     )
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs")
+    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
 
 
 def _add_end_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,13 +55,13 @@ def _add_end_arguments(parser: argparse.ArgumentParser) -> None:
         dest="seconds",
         metavar="T",
         type=time_between(0.01, _MAX_S),
-        help="measure for so long (60; 90s, 10m, 1.5h)",
+        help="measure for this time (1m)",
     )
     span.add_argument(
         "--until-error",
         metavar="P",
         type=percentage_between(0.001, 100),
-        help="measure until the error is at most this (1%%)",
+        help="measure until the error is at most this (e.g. 1%%)",
     )
 
 
@@ -71,20 +71,20 @@ def _add_poll_arguments(parser: argparse.ArgumentParser) -> None:
         "--refresh",
         metavar="T",
         type=time_between(0.01, _MAX_S, none=True),
-        help="the drive's pages are at most this old; without it that is learned, and 11m until then",
+        help="the maximum age of the drive's pages (learned; assumed to be 11m until then)",
     )
     parser.add_argument(
         "--settle",
         metavar="T",
         type=time_between(0.01, _MAX_S, none=True),
         default=LONGEST_NS / 1e9,
-        help="wait at most so long at the end for what the pages do not show yet (11m)",
+        help="at the end, wait at most this long for what the pages do not show yet (11m)",
     )
     parser.add_argument(
         "--poll",
         metavar="T",
         type=time_between(0.01, 3600),
-        help="time between two looks (1s; SATA and SAS: 10s)",
+        help="time between polls (1s; SATA and SAS under load: 10s)",
     )
 
 
@@ -96,9 +96,7 @@ def find_drive(devices: Devices, device: BlockDevice) -> BlockDevice:
     }
     disks = disks or {device.disk.name: device.disk}
     if len(disks) > 1:
-        raise UsageError(
-            f"{device.name} stands on {', '.join(disks)}: each has its own NAND. Name one of them"
-        )
+        raise UsageError(f"{device.name} is on {', '.join(disks)}, each with its own NAND: name one of them")
     return next(iter(disks.values()))
 
 
@@ -115,7 +113,7 @@ def _make_plan(counting: CounterPoller, args: argparse.Namespace) -> RunPlan:
 
 def run(args: argparse.Namespace) -> int:
     if args.command and (args.seconds or args.until_error):
-        raise UsageError("a command behind -- ends the interval; take --for and --until-error away")
+        raise UsageError("the command after -- ends the interval: leave out --for and --until-error")
     devices = Devices()
     device = devices.resolve(args.dev)
     with closing(
@@ -169,5 +167,5 @@ def _make_recorder(question: WafQuestion, counting: CounterPoller, args: argpars
 
 def _check_vanished(counting: CounterPoller, end: End) -> int:
     if end is End.VANISHED:
-        raise OpwatchError(f"{counting.disk.name} has gone; its counters went with it")
+        raise OpwatchError(f"{counting.disk.name} is gone, and its counters with it")
     return 130

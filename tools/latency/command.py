@@ -16,14 +16,14 @@ from opwatch.tools.latency.path import run_path_latency
 
 def run_latency(args: argparse.Namespace) -> int:
     if args.kind or args.tbw or args.counters:
-        raise UsageError("--latency goes with --dev, --from and --json: counters of bytes have the others")
+        raise UsageError("--latency works with --dev, --from, --for and --json only")
     if args.files:
         if args.seconds:
-            raise UsageError("--for is for a drive that is read now, not for files")
+            raise UsageError("--for needs --dev: files cannot be traced")
         _show_latency(decode_latency(read_recorded(args.files)), args)
         return 0
     if len(args.dev) > 1:
-        raise UsageError("--latency is for one --dev at a time")
+        raise UsageError("--latency takes one --dev at a time")
     disk = Devices().resolve(args.dev[0]).disk
     if args.seconds:
         return run_path_latency(disk, args)

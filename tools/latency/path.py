@@ -22,7 +22,7 @@ def run_path_latency(disk: BlockDevice, args: argparse.Namespace) -> int:
     leaves = Selection(Devices(), [disk.name]).find_leaves()
     if len(leaves) > 1:
         paths = ", ".join(leaf.device.name for leaf in leaves)
-        raise UsageError(f"{disk.name} has several paths ({paths}): the drive counts all of them as one")
+        raise UsageError(f"{disk.name} has several paths ({paths}), and the drive counts them together")
     with (
         closing(LatencyReader(disk)) as reader,
         closing(attach_tracer("libbpf", leaves)) as tracer,

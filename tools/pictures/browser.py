@@ -67,7 +67,7 @@ def find_browser() -> Browser:
     path = next(filter(None, map(shutil.which, _NAMES)), None)
     if not path:
         raise Unsupported(
-            "there is no Chromium to draw pictures with: sudo apt-get install chromium (the page of -o needs "
-            "none)"
+            "pictures need Chromium, which is not installed: sudo apt-get install chromium (the page of "
+            "-o does not need it)"
         )
     return Browser(path)

@@ -249,7 +249,7 @@ def test_invalid_options_are_refused_with_a_reason(disk: ScratchDisk, tmp_path: 
         (("--when", "read.p99>+5%", "--ring", ring), 2, "a change needs"),
         (("--most", "1M", "--ring", ring), 2, "--most"),
         (("--keep", "1s", "--every", "2s", "--ring", ring), 2, "--keep"),
-        (("--ring", "/proc/none/ring"), 1, "cannot be made"),
+        (("--ring", "/proc/none/ring"), 1, "cannot create"),
     ):
         done = run_opwatch("flight", *words)
         assert done.returncode == status, (words, done.stderr)

@@ -225,7 +225,7 @@ def test_record_does_not_write_through_planted_links(disk: ScratchDisk, tmp_path
 
 def test_record_reports_a_missing_folder(disk: ScratchDisk, tmp_path: Path) -> None:
     done = run_opwatch("record", "--dev", disk.node, "-o", str(tmp_path / "no/run.opw"), "--for", "0.1")
-    assert (done.returncode, "cannot be made" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "cannot create" in done.stderr) == (1, True), done.stderr
 
 
 def test_record_warns_when_its_file_is_on_the_watched_disk(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_record_warns_when_its_file_is_on_the_watched_disk(tmp_path: Path) -> No
         with mount_device(small.node, point):
             done = run_opwatch("record", "--dev", small.node, "-o", str(point / "run.opw"), "--for", "0.1")
             assert done.returncode == 0, done.stderr
-            assert f"lies on {small.name}, which is watched" in done.stderr
+            assert f"is stored on {small.name}, which is watched" in done.stderr
             other = run_opwatch(
                 "record", "--dev", small.node, "-o", str(tmp_path / "run.opw"), "--for", "0.1"
             )

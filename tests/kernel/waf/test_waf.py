@@ -240,7 +240,7 @@ def test_partition_is_measured_as_its_whole_drive() -> None:
         )
         outcome = json.loads(run_opwatch(*argv).stdout)
         assert outcome["device"]["name"] == os.path.basename(one.device)
-        assert outcome["waf"] is not None and any("whole of" in note for note in outcome["notes"])
+        assert outcome["waf"] is not None and any("counts for all of" in note for note in outcome["notes"])
 
 
 def test_waf_uses_the_drives_counts_when_iostats_are_off(tmp_path: Path) -> None:

@@ -223,9 +223,9 @@ def test_quiet_prints_only_fired_rules(compare: Shown) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "error"),
     [
-        (("a.opw",), 2, "1 recordings: it takes 2 to compare"),
+        (("a.opw",), 2, "compare needs at least two recordings"),
         (("a.opw", "none.opw"), 2, "none.opw: No such file or directory"),
-        (("a.opw", "."), 1, ". is no regular file"),
+        (("a.opw", "."), 1, ". is not a regular file"),
         (("a.opw", "idle.opw"), 6, "idle.opw: there were no requests"),
         (("a.opw", "b.opw", "--dev", "sda"), 2, "a.opw has no disk 'sda': it has nvme0n1"),
         (("a.opw", "b.opw", "--fail-if", "p99>5%"), 2, "column 5: a change begins with + or -"),

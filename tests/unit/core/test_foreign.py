@@ -89,7 +89,7 @@ def test_reading_is_bounded_by_size_and_file_type(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     with pytest.raises(BadInput, match=f"{big} has more than"):
         foreign.read_text(big)
-    with pytest.raises(BadInput, match="no regular file"):
+    with pytest.raises(BadInput, match="regular file"):
         foreign.read_text(pipe)
     big.write_bytes(b"M\xc3\xbcller\xc3")
     assert foreign.read_text(big) == "Müller\ufffd"

@@ -62,9 +62,9 @@ def test_a_second_name_of_a_file_is_not_written_through(tmp_path: Path) -> None:
 def test_special_files_are_refused_immediately(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "state"
     os.mkfifo(path) if kind == "pipe" else path.mkdir()
-    with pytest.raises(RefusedError, match="no regular file"):
+    with pytest.raises(RefusedError, match="regular file"):
         open_own_file(path)
-    with pytest.raises(RefusedError, match="no regular file"):
+    with pytest.raises(RefusedError, match="regular file"):
         safe_write(path, b"mine")
 
 

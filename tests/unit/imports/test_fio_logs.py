@@ -136,8 +136,8 @@ def test_invalid_fio_log_is_refused_with_its_line(name: str) -> None:
 @pytest.mark.parametrize(
     ("names", "status", "words"),
     [
-        (["two.txt", "mixed.json"], 2, "all but one are logs of fio"),
-        (["two.txt", "two.txt"], 2, "named twice"),
+        (["two.txt", "mixed.json"], 2, "must be the logs of one fio run"),
+        (["two.txt", "two.txt"], 2, "given twice"),
         (["two_bw.2.log", "nosuch_iops.2.log"], 2, "No such file"),
         (["two_bw.2.log", "two_iops.2.log", "two.fio"], 1, "two.fio"),
     ],

@@ -93,7 +93,7 @@ def test_too_coarse_megabytes_without_a_mean_size_are_refused() -> None:
         ("iostat-no-times.txt", "line 3: a report without its time: run S_TIME_FORMAT=ISO iostat -x -t 1"),
         ("iostat-short.json", "loop0 has no r/s: run iostat with -x, and without -s"),
         ("iostat-disagrees.json", "rkB/s is 960.0, and r/s of rareq-sz KiB are 240.00"),
-        ("trace.blktrace.0", "import the text of blkparse -i trace.blktrace.0"),
+        ("trace.blktrace.0", "import the output of blkparse -i trace.blktrace.0"),
         ("free.txt", "unknown format: import the output of fio --output-format=json"),
     ],
 )

@@ -67,7 +67,7 @@ def test_failed_import_on_a_full_disk_leaves_no_file(
     monkeypatch.setattr(RecordingWriter, call, raise_disk_full)
     path = tmp_path / "a.opw"
     assert main(["import", str(REPORT), "-o", str(path)]) == 1
-    assert f"{path} cannot be written: database or disk is full" in capsys.readouterr().err
+    assert f"cannot write {path}: database or disk is full" in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
 
 
@@ -75,7 +75,7 @@ def test_a_recording_without_samples_on_a_full_disk_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RecordingWriter, "keep_clock", raise_disk_full)
-    with pytest.raises(OpwatchError, match="cannot be written"):
+    with pytest.raises(OpwatchError, match="cannot write"):
         create_recording(tmp_path / "a.opw", HEADER, read_anchor())
     assert os.listdir(tmp_path) == []
 

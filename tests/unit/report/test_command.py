@@ -169,7 +169,7 @@ def test_output_path_is_required_and_checked(report: Shown) -> None:
 def test_a_pipe_without_a_writer_is_refused_and_not_waited_for(report: Shown, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     status, _, said = report("pipe", "-o", "a.html")
-    assert status != 0 and "is no regular file" in said
+    assert status != 0 and "is not a regular file" in said
 
 
 def test_part_of_a_recording_is_reported(report: Shown) -> None:

@@ -132,7 +132,7 @@ def test_slow_requests_are_rows_of_their_own(kept: str, capsys: pytest.CaptureFi
     assert len(chosen) == 10
     assert all(json.loads(line).keys() == {"device", "queue_ns"} for line in chosen)
     assert cli.main(["dump", kept, "-O", "openmetrics", "--slow"]) == 2
-    assert "--slow is for csv and jsonl" in capsys.readouterr().err
+    assert "--slow works with csv and jsonl only" in capsys.readouterr().err
 
 
 def test_without_slow_requests_there_are_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

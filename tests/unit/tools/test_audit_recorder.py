@@ -93,7 +93,7 @@ def test_commands_for_intervals_point_to_replay(
     status = main([*command, path, *([path] if command == ["compare"] else [])])
     out, err = capsys.readouterr()
     assert status == (2 if command[0] == "replay" else 6)
-    assert (out, "it is of opwatch trim audit" in err) == ("", True)
+    assert (out, "it is a recording of opwatch trim audit" in err) == ("", True)
     assert command[0] == "replay" or "opwatch replay shows it" in err
 
 

@@ -33,7 +33,7 @@ def write_recording(path: Path, words: str, looks: int, *moments: tuple[str, int
         writer.add_entry(run.make_poll_entry("nvme0n1", 1000 + 70_000 * look))
     for kind, look_number in moments:
         writer.add_event(kind, "", 2, look_number)
-    writer.end_recording("it was measured", 99, 0)
+    writer.end_recording("the measurement has ended", 99, 0)
     database.close()
     return path
 
@@ -90,14 +90,14 @@ def test_a_question_that_is_none_is_refused(tmp_path: Path, words: str, place: s
 @pytest.mark.parametrize("look", [-1, 3, None])
 def test_a_look_that_is_not_there_is_refused(tmp_path: Path, look: int | None) -> None:
     path = write_recording(tmp_path / "a.opw", QUESTION.to_json(), 3, (WAF_BEGIN, look))
-    with closing(RecordedRun(path)) as run, pytest.raises(BadInput, match="waf begin: there is no look"):
+    with closing(RecordedRun(path)) as run, pytest.raises(BadInput, match="waf begin: there is no poll"):
         read_waf(run, load_standard_catalogue())
 
 
 def test_recording_without_a_reading_is_refused(tmp_path: Path) -> None:
     with (
         closing(RecordedRun(write_recording(tmp_path / "a.opw", QUESTION.to_json(), 0))) as run,
-        pytest.raises(NotEnoughData, match="not looked at yet"),
+        pytest.raises(NotEnoughData, match="before the first poll"),
     ):
         read_waf(run, load_standard_catalogue())
 

@@ -7,9 +7,9 @@ import argparse
 from opwatch.tools.commands.flight import dump, keep, note, status
 
 VERBS = {
-    "dump": (dump, "write what the ring has into a recording"),
-    "note": (note, "note something in the ring, with its time"),
-    "status": (status, "what the ring has, and whether somebody writes to it"),
+    "dump": (dump, "write the contents of the ring into a recording"),
+    "note": (note, "add a note, with its time, to the ring of a running recorder"),
+    "status": (status, "show what the ring covers, and whether a recorder writes to it"),
 }
 
 

@@ -61,7 +61,7 @@ class Catcher:
             self._writing.wait(_MAX_AFTER_S)
         except subprocess.TimeoutExpired:
             self._writing.kill()
-            print_message("a recording of the ring took too long, and is not whole")
+            print_message("writing a recording of the ring took too long; the recording is incomplete")
 
     def _record_firing(self, firing: Firing) -> None:
         self._kept.add_event("rule fired", firing.words)

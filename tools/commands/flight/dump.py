@@ -26,10 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--last",
         type=time_between(0.01, 86400 * 7),
         metavar="T",
-        help="no more than this (all that is there)",
+        help="at most this time, up to now (all)",
     )
     add_ring_argument(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
 
 
 def run(args: argparse.Namespace) -> int:

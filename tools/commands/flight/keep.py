@@ -39,17 +39,17 @@ def add_ring_argument(parser: argparse.ArgumentParser, *, is_verb: bool = True) 
         type=Path,
         default=argparse.SUPPRESS if is_verb else DEFAULT_RING,
         metavar="DIR",
-        help=f"the folder of the ring ({DEFAULT_RING})",
+        help=f"the ring's folder ({DEFAULT_RING})",
     )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_device_argument(parser)
     parser.add_argument(
-        "--keep", type=time_between(1, 86400 * 7), default=_KEEP_S, metavar="T", help="how long (15m)"
+        "--keep", type=time_between(1, 86400 * 7), default=_KEEP_S, metavar="T", help="the time to keep (15m)"
     )
     parser.add_argument(
-        "--most", type=parse_byte_size, default=_MAX_BYTES, metavar="BYTES", help="in how many bytes (64M)"
+        "--most", type=parse_byte_size, default=_MAX_BYTES, metavar="BYTES", help="disk space limit (64M)"
     )
     add_every_argument(parser)
     add_ring_argument(parser, is_verb=False)
@@ -58,15 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="RULE",
-        help="write a recording by itself: 'read.p99>20ms for 10s', 'waf>3', error, gone; several times for "
-        "several",
+        help="write a recording automatically when this becomes true: 'read.p99>20ms for 10s', 'waf>3', "
+        "error, gone; may be given several times",
     )
     parser.add_argument(
         "--after",
         type=time_between(0, 86400, none=True),
         default=_AFTER_S,
         metavar="T",
-        help="with --when: so long after it, before the recording is written (30s)",
+        help="with --when: time from the event to the end of its recording (30s)",
     )
     parser.add_argument(
         "--into", type=Path, metavar="DIR", help="with --when: the folder of these recordings (RING/caught)"
@@ -83,11 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _make_bounds(args: argparse.Namespace) -> RingBounds:
     if args.most < _MIN_BYTES:
-        raise UsageError(f"--most must be {units.format_capacity(_MIN_BYTES)} or more")
+        raise UsageError(f"--most must be at least {units.format_capacity(_MIN_BYTES)}")
     if args.keep < args.interval:
-        raise UsageError("--keep is shorter than the time between two samples (--every)")
+        raise UsageError("--keep is shorter than the time between samples (--every)")
     if args.keep / args.interval > _MAX_SAMPLES:
-        raise UsageError(f"--keep has more than {_MAX_SAMPLES} times of --every: make one longer")
+        raise UsageError(f"--keep needs more than {_MAX_SAMPLES} samples: shorten --keep or lengthen --every")
     return RingBounds(args.keep, args.most)
 
 
@@ -95,7 +95,9 @@ def run(args: argparse.Namespace) -> int:
     bounds, rules = _make_bounds(args), RuleWatch.from_texts(args.when)
     args.count, catcher = None, None
     if rules.needs_drives and (args.waf == 0 or not (args.dev or args.waf)):
-        raise UsageError("a rule about waf needs a drive that is read: name it by --dev, or give --waf T")
+        raise UsageError(
+            "a rule about waf needs the drive's counters: name the drive with --dev, or add --waf T"
+        )
     drop_privileges()
     with ExitStack() as stack:
         folder = stack.enter_context(closing(_open_ring(args.ring)))
@@ -106,9 +108,8 @@ def run(args: argparse.Namespace) -> int:
             catcher = Catcher(rules, kept, into, args.after, args.keep)
         if not args.quiet:
             print_message(
-                f"keeping the last {format_duration(args.keep)} in {args.ring}; opwatch flight "
-                "dump -o FILE writes "
-                "them into a recording"
+                f"keeping the last {format_duration(args.keep)} in {args.ring}; opwatch flight dump -o FILE "
+                "writes them into a recording"
             )
         live.start_command(quiet_stdout=False)
         for entry in kept.iter_entries():
@@ -119,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     if catcher:
         catcher.write_pending()
     if live.gone:
-        print_message(f"{live.gone} has gone; the ring has what came before")
+        print_message(f"{live.gone} is gone; the ring has everything up to then")
     return 1 if live.gone or kept.problem else 0
 
 
@@ -128,7 +129,7 @@ def _open_ring(path: Path) -> RingFolder:
         folder = RingFolder(path, make=True)
     except OSError as error:
         raise OpwatchError(
-            f"{path} cannot be made: {error.strerror}; name a folder by --ring that can be written to"
+            f"cannot create {path}: {error.strerror}; name a writable folder with --ring"
         ) from error
     try:
         folder.lock_as_recorder()

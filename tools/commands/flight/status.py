@@ -37,7 +37,7 @@ class RingStatus:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch flight status [--json] [--ring DIR]"
     add_ring_argument(parser)
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,11 +92,11 @@ def _format_status(status: RingStatus) -> Iterator[str]:
     writer = "a recorder writes to it" if status.is_written else "no recorder writes to it"
     yield f"{status.ring}: {units.format_capacity(status.bytes)} in {status.segments} segments; {writer}"
     if status.seconds is None:
-        yield "nothing in it can be read yet"
+        yield "it has no readable samples yet"
         return
     yield (
-        f"from {status.since} to {status.until} ({format_duration(round(status.seconds))}), and "
-        "what came since"
+        f"from {status.since} to {status.until} ({format_duration(round(status.seconds))}), and everything "
+        "since"
     )
     yield f"disks: {', '.join(status.disks)}"
     for problem in status.lost:

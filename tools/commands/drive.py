@@ -30,24 +30,26 @@ _MAX_UNITS = 1 << 31
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|list|info|fault|destroy")
     _add_create(verbs.add_parser("create", help="make a drive and print its device"))
-    listing = verbs.add_parser("list", help="every drive, dead ones included")
-    info = verbs.add_parser("info", help="the drive's own truth: every byte it wrote and why")
-    info.add_argument("name", nargs="?", metavar="NAME", help="may be left out when there is one drive")
+    listing = verbs.add_parser("list", help="list every drive, and whether it is alive")
+    info = verbs.add_parser("info", help="show what a drive really wrote, and why")
+    info.add_argument("name", nargs="?", metavar="NAME", help="may be left out if there is one drive")
     for verb in (listing, info):
-        verb.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+        verb.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
     fault = verbs.add_parser(
         "fault",
-        help="break a running drive",
+        help="apply faults to a running drive",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_format_fault_help(),
     )
     fault.add_argument("name", metavar="NAME")
     fault.add_argument("faults", nargs="+", metavar="FAULT")
-    destroy = verbs.add_parser("destroy", help="remove a drive, or what a dead one left behind")
+    destroy = verbs.add_parser("destroy", help="remove a drive, or what a dead drive left behind")
     destroy.add_argument("name", nargs="?", metavar="NAME")
-    destroy.add_argument("--all", action="store_true", help="every drive")
+    destroy.add_argument("--all", action="store_true", help="remove every drive")
     destroy.add_argument(
-        "--no-save", action="store_true", help="do not write it to its --state file: what is new is lost"
+        "--no-save",
+        action="store_true",
+        help="do not write the drive to its --state file; unsaved contents are lost",
     )
 
 
@@ -61,7 +63,7 @@ def _format_fault_help() -> str:
 def _add_create(create: argparse.ArgumentParser) -> None:
     create.formatter_class = argparse.RawDescriptionHelpFormatter
     create.epilog = _format_fault_help()
-    create.add_argument("--size", metavar="SIZE", help=f"user size, what the host sees ({_SIZE})")
+    create.add_argument("--size", metavar="SIZE", help=f"the user size, which the host sees ({_SIZE})")
     create.add_argument(
         "--op",
         metavar="N%",
@@ -71,31 +73,30 @@ def _add_create(create: argparse.ArgumentParser) -> None:
         "--profile",
         metavar="P",
         help=f"a drive by name ({', '.join(profiles.list_profiles())}) or a .toml file, scaled to "
-        "--size; --op "
-        "replaces its own",
+        "--size; --op replaces its over-provisioning",
     )
     create.add_argument(
         "--tie",
         choices=("latest", "oldest"),
-        help="which of equally empty superblocks is collected: the one that became so last (the default), or "
+        help="of superblocks that are equally empty, collect the one that became so last (the default), or "
         "the one that was closed first",
     )
-    create.add_argument("--name", metavar="N", help="name of the drive (sim0, sim1, ...)")
+    create.add_argument("--name", metavar="N", help="the drive's name (sim0, sim1, ...)")
     create.add_argument(
         "--no-data",
         action="store_true",
-        help="keep no contents: data reads as a pattern; a drive of 1 TiB takes under 2.5 GiB of memory",
+        help="keep no contents: data reads as a pattern; a drive of 1 TiB takes less than 2.5 GiB of memory",
     )
     create.add_argument(
         "--memory",
         metavar="SIZE",
-        help="refuse a drive that could take more memory than this, contents and tables (what is available)",
+        help="refuse a drive whose contents and tables could take more memory than this (available memory)",
     )
     create.add_argument(
         "--state",
         metavar="FILE",
         type=Path,
-        help="contents and wear are loaded from here if it exists, and saved here by destroy",
+        help="load contents and wear from this file if it exists, and save them there on destroy",
     )
     _add_behaviour(create)
 
@@ -106,10 +107,14 @@ def _add_behaviour(create: argparse.ArgumentParser) -> None:
         "--timing",
         choices=("off", "real"),
         default="off",
-        help="answer at once (off), or when a drive of its dies and channels would (real)",
+        help="answer at once (off, the default), or when a drive with these dies and channels would (real)",
     )
     create.add_argument(
-        "--fault", action="append", default=[], metavar="FAULT", help="make it faulty; may be repeated"
+        "--fault",
+        action="append",
+        default=[],
+        metavar="FAULT",
+        help="make the drive faulty; may be given several times",
     )
 
 
@@ -117,10 +122,10 @@ def _parse_user_bytes(text: str, unit: int) -> int:
     user = parse_size(text)
     if user > _MAX_UNITS * unit:
         raise UsageError(
-            f"--size {text} is too large: at most {_MAX_UNITS * unit >> 40}T in units of {unit} bytes"
+            f"--size {text} is too large: at most {_MAX_UNITS * unit >> 40}T with units of {unit} bytes"
         )
     if user % unit or user < 1 << 20:
-        raise UsageError(f"--size {text}: must be a multiple of {unit} bytes, and at least 1M")
+        raise UsageError(f"--size {text} must be a multiple of {unit} bytes, and at least 1M")
     return user
 
 
@@ -130,8 +135,8 @@ def _choose_sizes(args: argparse.Namespace, loading: bool) -> dict[str, int]:
         return {}
     if loading and (args.size is None or args.op is None):
         raise UsageError(
-            f"{args.state} decides what the drive is: leave out --size and --op, or give both to have "
-            "them compared"
+            f"{args.state} defines the drive: leave out --size and --op, or give both to check them "
+            "against the file"
         )
     user = _parse_user_bytes(args.size or _SIZE, 4096)
     return {"user_bytes": user, "physical_bytes": physical_bytes(user, parse_op(args.op or _OP))}
@@ -142,7 +147,7 @@ def build_config(args: argparse.Namespace, loading: bool) -> dict[str, int]:
     if args.tie is None:
         return _combine_sizes_and_profile(args, loading)
     if loading:
-        raise UsageError(f"--tie {args.tie}: {args.state} decides what the drive is; leave it out")
+        raise UsageError(f"--tie {args.tie}: leave it out, because {args.state} defines the drive")
     return _combine_sizes_and_profile(args, loading) | {"tie": int(Tie[args.tie.upper()])}
 
 
@@ -191,9 +196,9 @@ def _has_saved_state(path: Path) -> bool:
     except OSError:
         return False
     if stat.S_ISLNK(mode):
-        raise RefusedError(f"--state {path} is a link, which a save would replace: name the file itself")
+        raise RefusedError(f"--state {path} is a link, which saving would replace: name the file itself")
     if not stat.S_ISREG(mode):
-        raise RefusedError(f"--state {path} is no regular file: name another one")
+        raise RefusedError(f"--state {path} is not a regular file: name another one")
     return True
 
 
@@ -221,7 +226,7 @@ def _list_drives(args: argparse.Namespace) -> int:
         where = ", not mounted here" if drive["is_here"] is False else ""
         open_stdout().write_line(f"{drive['name']:<16} {drive['device'] or '-':<12} {drive['status']}{where}")
     if any(drive["status"] == "unknown" for drive in drives):
-        print_message("only root can read whether these drives are alive: sudo opwatch drive list")
+        print_message("only root can see whether these drives are alive: sudo opwatch drive list")
     if not drives:
         print_message("no drives; opwatch drive create makes one")
     return 0
@@ -267,7 +272,7 @@ def _show_info(args: argparse.Namespace) -> int:
     waf = "-" if info["waf"] is None else f"{info['waf']:.4f}"
     out.write_line(f"drive      {info['name']} at {info['device']}, serial {info['serial']}")
     out.write_line(f"user       {user} bytes ({format_capacity(user)})")
-    out.write_line(f"physical   {physical} bytes ({format_capacity(physical)}), reserve not counted")
+    out.write_line(f"physical   {physical} bytes ({format_capacity(physical)}), without the reserve")
     out.write_line(
         f"OP         {_format_percent(spare, user)} as (T-U)/U, {_format_percent(spare, physical)} as (T-U)/T"
     )
@@ -275,7 +280,7 @@ def _show_info(args: argparse.Namespace) -> int:
         f"valid      {info['valid_bytes']} bytes ({_format_percent(info['valid_bytes'], user)} of user)"
     )
     out.write_line(f"host       {info['host_bytes']} bytes written, {info['host_read_bytes']} read")
-    out.write_line(f"trimmed    {info['trim_bytes']} bytes, of which ignored {info['trim_ignored_bytes']}")
+    out.write_line(f"trimmed    {info['trim_bytes']} bytes, {info['trim_ignored_bytes']} of them ignored")
     out.write_line(f"NAND       {info['nand_bytes']} bytes written: {_format_causes(info)}")
     out.write_line(
         f"WAF        {waf}{'  (' + info['waf_reason'] + ')' if info['waf'] is None else ' since new'}"
@@ -296,10 +301,10 @@ def _format_punctuality(info: dict[str, Any]) -> str:
     """Return a line that tells whether the drive model or the host limited the latencies."""
     timed, late = info["answers_timed"], info["answers_late"]
     if not late:
-        return f"real: none of {timed} answers came late"
+        return f"real: none of {timed} answers was late"
     worst = info["answers_late_max_ns"] / 1e6
     share = f"{_format_percent(late, timed)} of {timed} answers"
-    return f"real: the host was the limit for {share}, {worst:.3g} ms late at worst"
+    return f"real: the host was the limit for {share}, at most {worst:.3g} ms late"
 
 
 def _format_causes(info: dict[str, Any]) -> str:
@@ -318,7 +323,7 @@ def _inject_faults(args: argparse.Namespace) -> int:
 
 def _destroy_drives(args: argparse.Namespace) -> int:
     if args.all == (args.name is not None):
-        raise UsageError("say which drive to destroy: NAME or --all")
+        raise UsageError("name the drive to destroy, or use --all")
     failed: OpwatchError | None = None
     for name in [place.name for place in list_drives()] if args.all else [parse_name(args.name)]:
         try:

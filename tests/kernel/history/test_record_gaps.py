@@ -313,7 +313,7 @@ def test_unwritable_history_does_not_end_the_command(
         assert path.read_text() == "a letter\n"
     assert done_file.read_text() == "done\n"
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False), done.stderr
-    assert done.stderr.count("the recording has ended, sh runs to its end") == 1, done.stderr
+    assert done.stderr.count("the recording has ended, sh goes on") == 1, done.stderr
     assert "no history" in done.stderr
 
 

@@ -33,8 +33,8 @@ def test_covered_filesystem_is_not_confused_with_its_cover(
 ) -> None:
     mounts = [make_mount("8:0", tmp_path), make_mount("8:16", tmp_path)]
     assert choose_mounts(monkeypatch, mounts, all=True) == [("8:16", str(tmp_path))]
-    assert "/dev/8-0 lies under another mount there, of /dev/8-16" in capsys.readouterr().err
-    with pytest.raises(RefusedError, match="lies under another mount"):
+    assert "/dev/8-0 is hidden by another mount there, of /dev/8-16" in capsys.readouterr().err
+    with pytest.raises(RefusedError, match="hidden by another mount"):
         choose_mounts(monkeypatch, mounts, dev="sda")
 
 

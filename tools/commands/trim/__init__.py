@@ -12,10 +12,10 @@ from opwatch.tools.command import Command, add_verbs
 
 # Maps a verb to its purpose. Each verb is a module of the same name.
 VERBS = {
-    "audit": "trim, and follow what becomes of it, layer by layer, down to the drive",
-    "check": "foretell: will a trim get through, how much of it, and which layer stops it",
-    "record": "follow what is written and discarded, for an exact figure of stale space",
-    "stale": "how much space is free for the filesystem but still data for the drive",
+    "audit": "trim, and follow the discards layer by layer down to the drive",
+    "check": "predict whether a trim reaches the drive, which layer stops it, and how much gets through",
+    "record": "follow writes and discards, so that trim stale is exact",
+    "stale": "estimate how much free space the drive still holds as data",
 }
 
 
@@ -35,5 +35,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.command and args.verb not in ("audit", "record"):
-        raise UsageError(f"trim {args.verb} takes no command behind --")
+        raise UsageError(f"trim {args.verb} takes no command after --")
     return _import_verb(args.verb).run(args)

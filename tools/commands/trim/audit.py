@@ -35,43 +35,53 @@ _POLL_S = 1.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mounts", nargs="*", metavar="MOUNT", help="mount points to trim")
-    parser.add_argument("--all", action="store_true", help="every mounted filesystem on a block device")
-    parser.add_argument("--dev", action=Once, metavar="D", help="the filesystem mounted from this device")
+    parser.add_argument("--all", action="store_true", help="trim every mounted filesystem on a block device")
+    parser.add_argument(
+        "--dev", action=Once, metavar="D", help="trim the filesystem that is mounted from this device"
+    )
     parser.add_argument(
         "-m",
         "--minimum",
         type=parse_byte_size,
         metavar="SIZE",
         default=0,
-        help="as fstrim's: leave out shorter free extents",
+        help="leave out shorter free extents, as fstrim --minimum does",
     )
     parser.add_argument(
-        "--prove", action="store_true", help="write files of its own before, and read their place raw after"
+        "--prove",
+        action="store_true",
+        help="first write files, free them, and read their place raw after the trim",
     )
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="trim nothing: follow whatever trims this mount or device, until Ctrl-C or the end of CMD",
+        help="trim nothing, and follow all discards on this mount or device until Ctrl-C or the end of CMD",
     )
     parser.add_argument(
-        "--for", dest="seconds", type=time_between(0.01, 86400), metavar="T", help="with --watch: so long"
+        "--for",
+        dest="seconds",
+        type=time_between(0.01, 86400),
+        metavar="T",
+        help="with --watch: watch for this time",
     )
     parser.add_argument(
         "--wait",
         type=time_between(0.01, 86400),
         default=30.0,
         metavar="T",
-        help="how long for the last discard",
+        help="wait this long for the last discard (30s)",
     )
     parser.add_argument(
         "-o",
         "--output",
         type=parse_file_name,
         metavar="FILE",
-        help="keep what was seen in this new recording; opwatch replay FILE shows the same",
+        help="keep the observations in this new recording; opwatch replay FILE shows the same output",
     )
-    parser.add_argument("--json", action="store_true", help='one object a line, "schema":"opwatch/1"')
-    parser.add_argument("-q", "--quiet", action="store_true", help="only the verdict")
+    parser.add_argument(
+        "--json", action="store_true", help='print one JSON object per filesystem, "schema":"opwatch/1"'
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the verdict only")
 
 
 def _choose_mounts(args: argparse.Namespace) -> list[Mount]:
@@ -86,7 +96,7 @@ def _choose_mounts(args: argparse.Namespace) -> list[Mount]:
             return mounts[:1]
         if refusals:
             raise refusals[0]
-        raise UsageError(f"{device.name} is mounted nowhere; --watch follows blkdiscard and others on it")
+        raise UsageError(f"{device.name} is not mounted; --watch follows blkdiscard and others on it")
     mounts, refusals = _find_first_mounts(
         usage, [mount for mount in usage.mounts if mount.source.startswith("/dev/")]
     )
@@ -110,8 +120,8 @@ def _find_first_mounts(usage: Usage, mounts: Sequence[Mount]) -> tuple[list[Moun
         try:
             top = check_mount(mount.point, usage)
             if top.dev != mount.dev:
-                covered = f"{mount.point}: {mount.source} lies under another mount there, of {top.source}"
-                raise RefusedError(f"{covered}; mount it elsewhere as well")
+                covered = f"{mount.point}: {mount.source} is hidden by another mount there, of {top.source}"
+                raise RefusedError(f"{covered}; also mount it elsewhere")
             chosen[mount.dev] = top
         except (RefusedError, UsageError) as error:
             refusals.setdefault(mount.dev, error)
@@ -281,7 +291,7 @@ def _watch_discards(args: argparse.Namespace, contexts: ContextProbe) -> int:
     from opwatch.trim.stack.settling import quiet_after_watch
 
     if args.prove or args.minimum:
-        raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")
+        raise UsageError("--prove and --minimum do not work with --watch, which trims nothing")
     stack, mount, name = _resolve_watched(args)
     gone, status = None, 0
     with _make_recorder(args, [stack]) as kept, Waiter() as waiter, _DiskPresence(stack) as presences:
@@ -308,7 +318,7 @@ def _watch_discards(args: argparse.Namespace, contexts: ContextProbe) -> int:
         audit = ledger.build_audit(evidence, name)
         _print_audit(args, audit, contexts, kept)
     if gone:
-        print_message(f"{gone} has gone; the audit ends there")
+        print_message(f"{gone} is gone; the audit ends there")
         return 1
     return status or _choose_exit_status([audit.verdict]) or _choose_recording_status(kept)
 
@@ -318,12 +328,12 @@ def run(args: argparse.Namespace) -> int:
         "opwatch trim audit",
         "it trims (CAP_SYS_ADMIN) and traces (CAP_BPF, CAP_PERFMON)",
         "trim audit ...",
-        "opwatch trim check needs no privilege",
+        "opwatch trim check needs no privileges",
     )
     if sum((bool(args.mounts), args.all, bool(args.dev))) != 1:
-        raise UsageError("name mount points, or one device with --dev, or --all")
+        raise UsageError("name mount points, one device with --dev, or --all")
     if not args.watch and (args.seconds or args.command):
-        raise UsageError("--for and a command behind -- go with --watch")
+        raise UsageError("--for and a command after -- work only with --watch")
     contexts = ContextProbe()
     contexts.start()
     status = _watch_discards(args, contexts) if args.watch else _trim_mounts(args, contexts)

@@ -50,22 +50,33 @@ _READ_ONLY_KINDS = ("squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch trim check [MOUNT... | --dev D | --all] [-m SIZE] [-q | --json]"
-    parser.add_argument("paths", nargs="*", metavar="MOUNT", help="a mount point, or a path on a filesystem")
     parser.add_argument(
-        "--dev", metavar="D", action="append", default=[], help="every filesystem on this device, or itself"
+        "paths", nargs="*", metavar="MOUNT", help="a mount point, a device, or any path on a filesystem"
     )
-    parser.add_argument("-a", "--all", action="store_true", help="every filesystem on a disk (the default)")
+    parser.add_argument(
+        "--dev",
+        metavar="D",
+        action="append",
+        default=[],
+        help="check every mounted filesystem on this device, or the device itself if there is none",
+    )
+    parser.add_argument(
+        "-a",
+        "--all",
+        action="store_true",
+        help="check every mounted filesystem on a block device (the default)",
+    )
     parser.add_argument(
         "-m",
         "--minimum",
         type=parse_byte_size,
         metavar="SIZE",
         default=0,
-        help="as fstrim's: leave out shorter free extents",
+        help="leave out shorter free extents, as fstrim --minimum does",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("-q", "--quiet", action="store_true", help="only a line for each filesystem")
-    form.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    form.add_argument("-q", "--quiet", action="store_true", help="print one line per filesystem")
+    form.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +169,13 @@ class CheckRun:
             yield from self.find_on_device(text)
             return
         if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{text} is no block device, and no file or folder; opwatch devices lists disks")
+            raise UsageError(
+                f"{text} is neither a block device, a file nor a folder; opwatch devices lists disks"
+            )
         real = os.path.realpath(text)
         mount = find_mount(real, self.usage.mounts)
         if mount is None:
-            raise UsageError(f"{text}: no mount in /proc/self/mountinfo holds it")
+            raise UsageError(f"{text}: no mount in /proc/self/mountinfo contains it")
         yield _Subject(mount, asked=None if mount.point == real else text)
 
     def find_on_device(self, text: str) -> Iterator[_Subject]:
@@ -202,7 +215,7 @@ def _find_misplaced(subject: _Subject) -> list[Reason]:
     if not subject.asked or not subject.mount:
         return []
     at = subject.mount.point
-    return [make_reason("not-a-mount-point", subject.asked, f"{subject.asked} is a folder of {at}", mount=at)]
+    return [make_reason("not-a-mount-point", subject.asked, f"{subject.asked} is a folder in {at}", mount=at)]
 
 
 def sum_deleted_files(dev: int, deleted: Sequence[DeletedFile]) -> tuple[int, str] | None:
@@ -238,7 +251,7 @@ def _read_space(place: int, mount: Mount, stack: Stack, deleted: Sequence[Delete
     except OSError:
         free = None
     if not stack.find_tops():
-        return FreeExtents(why_not="it is on no block device", free_bytes=free)
+        return FreeExtents(why_not="it is not on a block device", free_bytes=free)
     open_files = sum_deleted_files(os.fstat(place).st_dev, deleted)
     try:
         space = read_free_space(mount)
@@ -272,7 +285,7 @@ def choose_exit_status(outlooks: list[Outlook]) -> int:
 
 def _choose_subjects(run: CheckRun, args: argparse.Namespace) -> list[_Subject]:
     if args.all and (args.paths or args.dev):
-        raise UsageError("--all takes no mount and no --dev beside it")
+        raise UsageError("--all excludes mounts and --dev")
     if not args.paths and not args.dev:
         return list(run.find_all())
     subjects = [subject for text in args.paths for subject in run.find_by_path(text)]

@@ -37,7 +37,7 @@ def _choose_path(devices: Devices, device: BlockDevice) -> Path:
     try:
         _FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise OpwatchError(f"{_FOLDER}: {error.strerror}: name another file with -o") from error
+        raise OpwatchError(f"cannot create {_FOLDER}: {error.strerror}; name another file with -o") from error
     drive = identify_drive(devices, device)
     lasting, former = _FOLDER / make_history_name(drive), _FOLDER / f"{device.name.replace('/', '!')}.history"
     if not lasting.exists() and former.is_file():
@@ -49,7 +49,7 @@ def _choose_path(devices: Devices, device: BlockDevice) -> Path:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch trim record --dev D [-o FILE] [--for T] [-q] [--json] [-- CMD...]"
-    parser.add_argument("--dev", action=Once, required=True, metavar="D", help="the disk: a whole one")
+    parser.add_argument("--dev", action=Once, required=True, metavar="D", help="the disk (a whole one)")
     parser.add_argument(
         "-o",
         "--output",
@@ -63,10 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=time_between(0.01, 3650 * 86400),
         default=math.inf,
         metavar="T",
-        help="record so long",
+        help="record for this time",
     )
-    parser.add_argument("--json", action="store_true", help='one document at the end, "schema":"opwatch/1"')
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while recording")
+    parser.add_argument(
+        "--json", action="store_true", help='print one JSON document at the end, "schema":"opwatch/1"'
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="while recording, print only that something was missed"
+    )
 
 
 def _record_until_end(recorder: HistoryRecorder, waiter: Waiter, seconds: float) -> End:
@@ -82,7 +86,7 @@ def _record_until_end(recorder: HistoryRecorder, waiter: Waiter, seconds: float)
         for why in now if now != forgotten else ():
             # A full map would otherwise print this every second.
             if now[why] != forgotten.get(why) and not (why == NO_ROOM and why in forgotten):
-                print_message(f"{recorder.device.name}: less is known now: {why}")
+                print_message(f"{recorder.device.name}: a part is unknown now: {why}")
         forgotten = now
     return end
 
@@ -95,7 +99,7 @@ def _stop_recording(
         raise error
     with contextlib.suppress(OpwatchError):
         recorder.close()
-    print_message(f"{error}; the recording has ended, {command[0]} runs to its end")
+    print_message(f"{error}; the recording has ended, {command[0]} goes on")
     waiter.finish_command(stop=False)
     return OpwatchError.exit_status
 
@@ -155,6 +159,6 @@ def run(args: argparse.Namespace) -> int:
         finally:
             recorder.close()
     if end is End.VANISHED:
-        raise OpwatchError(f"{device.name} is gone; {path} has what was known a second before")
+        raise OpwatchError(f"{device.name} is gone; {path} has everything up to a second before")
     write_state(result, sys.stdout, as_json=args.json)
     return status if end is End.COMMAND else 0

@@ -35,30 +35,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dev",
         action=Once,
         metavar="D",
-        help="the one file system on this device, or a device that nothing is on",
+        help="the filesystem on this device, or the whole of an unused device",
     )
     _add_sampling_arguments(parser)
     parser.add_argument(
         "--physical",
         type=parse_byte_size,
         metavar="SIZE",
-        help="the flash of the drive that may hold data, for OP and WAF",
+        help="the drive's flash for data, for over-provisioning and write amplification",
     )
     parser.add_argument(
         "--sentinel",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="write, delete and trim a small file to see how the drive reads then (the default but on btrfs, "
-        "which would trim more than that); without it, what the drive promises must do",
+        help="write, delete and trim a small file, to test how the drive reads trimmed blocks (the default, "
+        "except on btrfs, where this trims more); without it the drive's documented behaviour is used",
     )
     parser.add_argument(
         "--history",
         metavar="FILE",
         type=Path,
         action="append",
-        help="read nothing: what opwatch trim record wrote of the disk tells exactly; once for each disk",
+        help="read no block: take the exact figure from the history of opwatch trim record; once per disk",
     )
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 
 
 def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,24 +68,27 @@ def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P%",
         type=percentage_between(50, 99.99),
         default=0.95,
-        help="of the interval (95%%)",
+        help="confidence level (95%%)",
     )
     parser.add_argument(
         "--precision",
         metavar="P%",
         type=percentage_between(0.01, 50),
         default=0.005,
-        help="stop when the interval is this narrow: half of its width, of the free space (0.5%%)",
+        help="stop when half of the interval's width is at most this share of the free space (0.5%%)",
     )
     parser.add_argument(
         "--seconds",
         metavar="T",
         type=time_between(0.1, 3600),
         default=5.0,
-        help="stop reading after so long in any case (5s)",
+        help="stop reading after this time in any case (5s)",
     )
     parser.add_argument(
-        "--seed", metavar="N", type=count_between(0, 2**64 - 1), help="draw the same blocks again"
+        "--seed",
+        metavar="N",
+        type=count_between(0, 2**64 - 1),
+        help="draw the same blocks as a run that printed this seed",
     )
 
 
@@ -114,17 +117,17 @@ def _require_unused(device: BlockDevice, devices: Devices, usage: Usage) -> None
     parts = [partition.name for partition in devices.list_partitions(device)]
     why = None
     if parts:
-        why = f"it has partitions, none of them mounted: {', '.join(parts)}"
+        why = f"none of its partitions ({', '.join(parts)}) is mounted"
     elif usage.is_swap(device):
-        why = "it is swap, which tells nobody what of it is free"
+        why = "it is swap, which does not report its free space"
     elif device.list_holders():
-        why = f"it is a part of {', '.join(device.list_holders())}, which is not mounted"
+        why = f"it is part of {', '.join(device.list_holders())}, which is not mounted"
     elif usage.find_btrfs(device):
         why = f"it belongs to a {usage.find_btrfs(device)} that is not mounted here"
     elif contents := read_signature(name):
-        why = f"it holds {contents}, which is not mounted"
+        why = f"it contains {contents}, which is not mounted"
     if why:
-        raise NotEnoughData(f"{name}: {why}. Only a mounted file system tells what of it is free: mount it")
+        raise NotEnoughData(f"{name}: {why}. Only a mounted filesystem reports its free space: mount it")
 
 
 def _resolve_subject(args: argparse.Namespace, devices: Devices) -> tuple[str, Stack, Mount | None]:
@@ -139,7 +142,7 @@ def _resolve_subject(args: argparse.Namespace, devices: Devices) -> tuple[str, S
         mounts = _find_mounts(device, reader, usage)
         if len(mounts) > 1:
             points = ", ".join(mount.point for mount in mounts)
-            raise UsageError(f"{device.name}: several file systems stand on it; name one: {points}")
+            raise UsageError(f"{device.name} has several filesystems; name one: {points}")
         if not mounts:
             _require_root()
             _require_unused(device, devices, usage)
@@ -147,12 +150,14 @@ def _resolve_subject(args: argparse.Namespace, devices: Devices) -> tuple[str, S
         mount = mounts[0]
     stack = reader.read_mount(mount)
     if not stack.find_tops():
-        raise RefusedError(f"{mount.point}: {mount.filesystem} is on no block device of this machine")
+        raise RefusedError(f"{mount.point}: {mount.filesystem} is not on a block device of this machine")
     return mount.point, stack, mount
 
 
 def _require_root() -> None:
-    require_root("opwatch trim stale", "it reads the drive raw and trims a file of its own", "trim stale ...")
+    require_root(
+        "opwatch trim stale", "it reads the drive raw and trims a file that it creates", "trim stale ..."
+    )
 
 
 def _find_flash(args: argparse.Namespace, landing: Landing, devices: Devices) -> Flash | None:
@@ -164,7 +169,7 @@ def _find_flash(args: argparse.Namespace, landing: Landing, devices: Devices) ->
     sizes = device.size_bytes, device.disk.size_bytes
     if args.physical is not None:
         return Flash(*sizes, args.physical, "as given")
-    return Flash(*sizes, read_physical_bytes(device), "the simulated drive's own figure")
+    return Flash(*sizes, read_physical_bytes(device), "reported by the simulated drive")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -189,5 +194,5 @@ def run(args: argparse.Namespace) -> int:
     else:
         open_stdout().write_lines(format_stale_report(report))
     if report.reason:
-        raise Unsupported(f"{subject}: how much of it is stale is not known: {report.reason}")
+        raise Unsupported(f"{subject}: the stale share is unknown: {report.reason}")
     return 0

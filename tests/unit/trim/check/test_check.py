@@ -285,7 +285,7 @@ def test_exit_statuses_match_fstrim(outlooks: list[Outlook], status: int) -> Non
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--all", "/"), "takes no mount"),
+        (("--all", "/"), "excludes mounts"),
         (("/nonexistent",), "/nonexistent: No such file"),
         (("--dev", "nope"), "nope: No such file"),
         (("-m", "big", "/"), "'big' is no size"),

@@ -117,10 +117,10 @@ def test_numbers_out_of_range_are_refused(changes: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        ((), 2, "say where (--on NAME=DIR)"),
+        ((), 2, "needs a folder for each configuration: --on NAME=DIR"),
         (("--virtual", "ideal"), 2, "no model of a set"),
         (("--on", "here"), 2, "write NAME=DIR"),
-        (("--on", "a=/", "--on", "a=/tmp"), 2, "there is a a already"),
+        (("--on", "a=/", "--on", "a=/tmp"), 2, "the name a is already in use"),
         (("--on", "a=/nowhere/at/all"), 2, "No such file"),
         (("--on", "a=/"), 3, "root file system"),
         (("--on", "a=/proc"), 5, "no block device"),

@@ -42,11 +42,11 @@ def test_planned_fills_have_their_sizes(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        (("--scenario", "mixed-io"), 2, "say where"),
+        (("--scenario", "mixed-io"), 2, "needs a folder: --on NAME=DIR"),
         (("--scenario", "mixed-io", "--on", "a=/"), 3, "root file system"),
         (("--scenario", "iometer-op10", "--on", "a=/"), 2, "--on"),
         (("--scenario", "untrimmed-cliff"), 2, "add --virtual"),
-        (("--scenario", "free-space", "--virtual", "ideal", "--dev", "sda"), 2, "has no drive"),
+        (("--scenario", "free-space", "--virtual", "ideal", "--dev", "sda"), 2, "without --dev"),
         (("--virtual", "ideal", "--set", "rounds=3"), 2, "--scenario"),
         (("--virtual", "ideal", "--on", "a=/"), 2, "--scenario"),
     ],

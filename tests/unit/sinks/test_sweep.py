@@ -178,15 +178,15 @@ def test_a_sweep_on_simulated_flash_is_kept_and_shown(
 @pytest.mark.parametrize(
     ("words", "status", "complaint"),
     [
-        (["run"], 2, "say on what"),
+        (["run"], 2, "name what to measure"),
         (["run", "--virtual", "nope"], 2, "no drive profile nope"),
-        (["run", "--virtual", "fitted:/nope.journal"], 2, "take the name of a sweep"),
+        (["run", "--virtual", "fitted:/nope.journal"], 2, "give the name of a sweep"),
         (["run", "--virtual", "ideal", "--op", "5000%"], 2, "makes no sense"),
         (["run", "--virtual", "ideal", "--base", "flash", "--op", "1%"], 2, "the drive shows"),
         (["run", "--virtual", "ideal", "--bs", "5000"], 2, "power of two"),
         (["run", "--virtual", "ideal", "--destroy"], 2, "--destroy: only with --dev"),
         (["run", "--dev", "sda", "--bs", "4k"], 2, "--bs: only with --virtual"),
-        (["plan"], 2, "say of what"),
+        (["plan"], 2, "name what to plan for"),
         (["plan", "--virtual", "ideal", "--method", "magic"], 2, "no method 'magic'"),
         (["show", "/nonexistent"], 2, "cannot read"),
     ],

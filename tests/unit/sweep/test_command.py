@@ -73,7 +73,7 @@ def test_a_list_has_the_sweeps_that_were_begun(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "20260102-000000-abcd.journal").write_text("{}\n")
     assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert f"3 levels, not done, 2 left: opwatch sweep resume {REQUEST.name}" in text
+    assert f"3 levels, not done, 2 to go: opwatch sweep resume {REQUEST.name}" in text
     assert "left in the kernel until it is resumed, or a reboot: partition 1: 1048576 bytes" in text
     assert main(["sweep", "list", "--json", "--journals", str(tmp_path)]) == 0
     first, second = json.loads(capsys.readouterr().out)["sweeps"]

@@ -10,11 +10,11 @@ from opwatch.tools.command import Command, add_verbs
 # Verb -> module, if the names differ: a module called `run` would replace the function of that name below.
 MODULES = {"run": "begin"}
 VERBS = {
-    "plan": "what a sweep would do, write and take, and what would be refused; writes nothing",
-    "run": "destroy what is on a drive, and measure it at each level of over-provisioning; or simulate that",
-    "resume": "go on with a sweep that was stopped, by whatever it was",
-    "list": "ways to set a level, tests of SNIA's, drives that can be simulated",
-    "show": "the table of a sweep that was kept as JSON",
+    "plan": "show what a sweep would do, write and take, and what prevents it; writes nothing",
+    "run": "measure a drive at levels of over-provisioning (destroys its data), or simulate that",
+    "resume": "continue a sweep that was stopped by a signal, a crash or a loss of power",
+    "list": "list methods, SNIA's tests, published experiments, simulated drives, and sweeps started here",
+    "show": "print the table of a sweep, test or experiment from its JSON document",
 }
 
 

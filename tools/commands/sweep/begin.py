@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scenario_argument(parser)
     add_loader_argument(parser)
     add_recording_argument(
-        parser, "keep a recording of it in a new file; with --virtual, the document that --json prints"
+        parser, "keep a recording in a new file; with --virtual, the document that --json prints"
     )
     add_sweep_arguments(parser)
     add_test_arguments(parser)
@@ -74,9 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.scenario is None:
         refuse_inapplicable(args, ["set", "on"], "--scenario")
     if not args.on:
-        refuse_inapplicable(
-            args, ["load"], "--on: sysbench writes files, and of a whole drive fio is the load"
-        )
+        refuse_inapplicable(args, ["load"], "--on: on a whole drive, fio is always the load generator")
     if args.virtual is not None or (args.scenario is not None and args.dev is None):
         # An experiment on filesystems has a journal too.
         keeps = ("journals",) if args.on else ()
@@ -85,9 +83,11 @@ def run(args: argparse.Namespace) -> int:
         has_levels = args.scenario is None or find_experiment(load_scenario(args.scenario)) is None
         return virtual.run(args) if has_levels else virtual.run_experiment(args)
     if args.dev is None:
-        raise UsageError("say on what: --dev D is a drive, --virtual PROFILE simulates one (sweep list)")
+        raise UsageError(
+            "name what to measure: --dev D (a drive) or --virtual PROFILE (simulated; see opwatch sweep list)"
+        )
     if args.scenario is not None:
-        refuse_inapplicable(args, ["test", *FILE_OPTIONS], "a sweep that is no scenario")
+        refuse_inapplicable(args, ["test", *FILE_OPTIONS], "a sweep without --scenario")
         args = expand_workload(args)
     else:
         refuse_inapplicable(args, MODEL_OPTIONS, "--virtual")
@@ -119,7 +119,7 @@ def _run_on_drive(args: argparse.Namespace, waiter: Waiter) -> SweepState:
         request = make_request(args, claim.disk, claim.identity)
     if request.pattern.left_out and not args.quiet:
         print_message(
-            f"{request.pattern.name}: the sweep decides these itself: {', '.join(request.pattern.left_out)}"
+            f"{request.pattern.name}: the sweep sets these itself: {', '.join(request.pattern.left_out)}"
         )
     with claim, create_sweep_journal(args.journals or FOLDER, request) as journal:
         state = SweepState(request)

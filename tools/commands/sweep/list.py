@@ -26,8 +26,8 @@ StoredSweep = tuple[str, SweepState | BadInput]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--journals", metavar="DIR", type=Path, help=f"where sweeps are kept ({FOLDER})")
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    parser.add_argument("--journals", metavar="DIR", type=Path, help=f"the folder of the journals ({FOLDER})")
+    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,18 +92,18 @@ def _build_sweep(name: str, state: SweepState | BadInput) -> dict[str, object]:
 
 def _format_sweeps(kept: Sequence[StoredSweep]) -> Iterator[str]:
     if kept:
-        yield "sweeps that were begun here:"
+        yield "sweeps started here:"
     for name, state in kept:
         head = f"  {name:<22} "
         if isinstance(state, BadInput):
             yield from wrap_text(str(state), head)
             continue
         identity, test = state.request.identity, state.request.test
-        what = f"{test.name} of SNIA's" if test else f"{len(state.request.levels)} levels"
+        what = f"SNIA test {test.name}" if test else f"{len(state.request.levels)} levels"
         how = (
             "done"
             if state.is_ended
-            else f"not done, {len(state.remaining_levels)} left: opwatch sweep resume {name}"
+            else f"not done, {len(state.remaining_levels)} to go: opwatch sweep resume {name}"
         )
         yield from wrap_text(f"{identity.name}, {identity.serial or 'no serial number'}: {what}, {how}", head)
         for undo in state.undo:
@@ -136,7 +136,7 @@ def _build_experiment(name: str, state: ExperimentState | BadInput) -> dict[str,
 
 def _format_experiments(kept: Sequence[tuple[str, ExperimentState | BadInput]]) -> Iterator[str]:
     if kept:
-        yield "experiments on file systems that were begun here:"
+        yield "experiments on filesystems started here:"
     for name, state in kept:
         head = f"  {name:<22} "
         if isinstance(state, BadInput):
@@ -144,19 +144,19 @@ def _format_experiments(kept: Sequence[tuple[str, ExperimentState | BadInput]]) 
             continue
         places = ", ".join(f"{place.name} ({place.folder})" for place in state.request.places)
         parts = "runs" if state.runs or not state.request.loads else "loads"
-        part = f"{state.completed_count} {parts} are" if state.completed_count else f"none of its {parts} is"
-        how = "done" if state.is_ended else f"not done, {part}: opwatch sweep resume {name}"
+        part = f"{state.completed_count} {parts} done" if state.completed_count else f"no {parts} done"
+        how = "done" if state.is_ended else f"not complete, {part}: opwatch sweep resume {name}"
         yield from wrap_text(f"{state.request.scenario} on {places}: {how}", head)
 
 
 def _format_methods() -> Iterator[str]:
-    yield "ways to set a level (--method):"
+    yield "methods of setting a level (--method):"
     for method in METHODS:
         yield from wrap_text(f"{method.what}. Needs {method.needs}", f"  {method.name:<22} ")
-    yield "ways to make a drive empty before each level (--purge):"
+    yield "methods of emptying a drive before each level (--purge):"
     for way in PURGES:
         yield from wrap_text(f"{way.what}. Needs {way.needs}", f"  {way.name:<22} ")
-    yield "tests of SNIA's PTS 2.0.2 (--test; throughput is both of its name):"
+    yield "tests of SNIA's PTS 2.0.2 (--test; throughput runs both tests of that name):"
     for test in PTS_TESTS:
         yield from wrap_text(test.title, f"  {test.name:<22} ")
     yield "published experiments (--scenario):"
@@ -164,6 +164,6 @@ def _format_methods() -> Iterator[str]:
         yield from wrap_text(load_scenario(name).title, f"  {name:<22} ")
         setup = [f"--set {key}={value}" for key, value in load_scenario(name).setup.table.items()]
         yield from wrap_text(" ".join(setup), " " * 25) if setup else ()
-    yield "drives that can be simulated (--virtual):"
+    yield "simulated drives (--virtual):"
     for name in profiles.list_profiles():
         yield from wrap_text(profiles.load_profile(name).description, f"  {name:<22} ")

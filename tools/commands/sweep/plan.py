@@ -76,33 +76,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_test_arguments(parser)
     add_scenario_argument(parser)
     parser.add_argument(
-        "--flash", metavar="SIZE", type=parse_byte_size, help="what the drive has in all, where you know it"
+        "--flash", metavar="SIZE", type=parse_byte_size, help="the drive's flash for data, if you know it"
     )
     parser.add_argument(
         "--rated",
         metavar="SIZE",
         type=parse_byte_size,
-        help="what the host may write in the drive's life (TBW)",
+        help="bytes that the host may write in the drive's life (TBW)",
     )
     parser.add_argument(
-        "--fill-speed", metavar="SIZE", type=parse_byte_size, help="bytes a second that it takes in order"
+        "--fill-speed",
+        metavar="SIZE",
+        type=parse_byte_size,
+        help="the drive's sequential write rate per second",
     )
     parser.add_argument(
-        "--speed", metavar="SIZE", type=parse_byte_size, help="bytes a second that it takes of the workload"
+        "--speed", metavar="SIZE", type=parse_byte_size, help="the drive's rate per second under the workload"
     )
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
+    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 
 
 def run(args: argparse.Namespace) -> int:
     if args.scenario is not None:
-        refuse_inapplicable(args, ["test", *FILE_OPTIONS], "a sweep that is no scenario")
+        refuse_inapplicable(args, ["test", *FILE_OPTIONS], "a sweep without --scenario")
         if args.dev is not None:
-            refuse_inapplicable(args, ["virtual"], "a scenario that has no drive (--dev)")
+            refuse_inapplicable(args, ["virtual"], "a scenario without --dev")
             return _show_plan(_plan_scenario_on_drive(expand_workload(args)), args)
         return _show_plan(_plan_scenario(expand_workload(args)), args)
     refuse_inapplicable(args, ["set", "on"], "--scenario")
     if (args.dev is None) == (args.virtual is None):
-        raise UsageError("say of what: --dev D or --virtual PROFILE, and one of them")
+        raise UsageError("name what to plan for: either --dev D or --virtual PROFILE")
     refuse_test_options(args)
     if args.test is not None:
         refuse_inapplicable(args, FILE_OPTIONS, "levels (--op)")
@@ -142,7 +145,7 @@ def _plan_scenario_on_drive(args: argparse.Namespace) -> SweepPlan:
         steps=tuple(step for step in steps if step.at_most),
         refusals=tuple(refused),
         life_bytes=args.rated,
-        life_reason="--rated says what the host may write in its life",
+        life_reason="--rated SIZE gives the rated endurance",
     )
 
 
@@ -165,7 +168,7 @@ def _plan_sweep(sweep: VirtualSweep, args: argparse.Namespace) -> SweepPlan:
         # A drive to be written while new is not filled first.
         steps=tuple(step for step in steps if step.at_most),
         life_bytes=args.rated,
-        life_reason="--rated says what the host may write in its life",
+        life_reason="--rated SIZE gives the rated endurance",
         is_model=True,
     )
 
@@ -174,21 +177,23 @@ def _resolve_drive(devices: Devices, named: str) -> BlockDevice:
     """Return the whole drive of a name."""
     device = devices.resolve(named)
     if device.is_partition:
-        raise UsageError(f"{device.name} is a partition: a level is one of the whole drive; name that")
+        raise UsageError(
+            f"{device.name} is a partition, and levels are set on the whole drive: name the drive"
+        )
     if not device.size_bytes:
-        raise UsageError(f"{device.name} has no size: there is no medium in it, or it cannot be read")
+        raise UsageError(f"{device.name} has no size: it has no medium, or cannot be read")
     return device
 
 
 def _describe_target(devices: Devices, device: BlockDevice) -> str:
     identity = read_disk_identity(devices, device)
-    serial = identity.serial or "not told"
-    return f"{device.name}, {identity.model or 'no model'}, serial number {serial}"
+    serial = identity.serial or "not reported"
+    return f"{device.name}, {identity.model or 'unknown model'}, serial number {serial}"
 
 
 def _plan_test(args: argparse.Namespace) -> SweepPlan:
     """Return the plan of an SNIA test."""
-    refuse_inapplicable(args, ["virtual"], "levels (--op): a test is one of minutes, and of a drive")
+    refuse_inapplicable(args, ["virtual"], "levels (--op); a test runs on a drive")
     refuse_inapplicable(args, MODEL_OPTIONS, "--virtual")
     refuse_level_options(args)
     devices = Devices()
@@ -204,24 +209,22 @@ def _plan_test(args: argparse.Namespace) -> SweepPlan:
         steps=plan_part_steps(order, levels, make_test_pace(args), _make_speed(args), purge),
         refusals=tuple(find_refusals(devices, args.dev, allow_virtual=args.allow_virtual, purge=purge.name)),
         life_bytes=args.rated,
-        life_reason="--rated says what the host may write in its life",
+        life_reason="--rated SIZE gives the rated endurance",
         most_write_bytes=None if None in planned else sum(one or 0 for one in planned),
-        bytes_reason=""
-        if args.speed
-        else "how much its loads write takes the drive's speed to tell (--speed)",
+        bytes_reason="" if args.speed else "the bytes written depend on the drive's speed (--speed)",
     )
 
 
 def _list_sprandom_refusals(args: argparse.Namespace) -> list[SweepRefusal]:
     refused = find_sprandom_refusal() if args.sprandom else None
-    return [SweepRefusal("fill", refused, "without --sprandom all is filled in order")] if refused else []
+    return [SweepRefusal("fill", refused, "leave out --sprandom to fill in order")] if refused else []
 
 
 def _require_room(levels: Sequence[OpLevel], device: BlockDevice) -> None:
     for level in levels:
         if level.usable_bytes > device.size_bytes:
             raise UsageError(
-                f"--op {level.label}: {level.usable_bytes} bytes are to be used, and {device.name} has "
+                f"--op {level.label} uses {level.usable_bytes} bytes, but {device.name} has only "
                 f"{device.size_bytes}"
             )
 
@@ -234,7 +237,7 @@ def _plan_device(args: argparse.Namespace) -> SweepPlan:
     refuse_inapplicable(args, [name for name in MODEL_OPTIONS if name != "base"], "--virtual")
     base = OpBase(args.base or OpBase.VISIBLE)
     if base is OpBase.FLASH and args.flash is None:
-        raise UsageError(f"--base {base}: say how much flash {device.name} has (--flash SIZE)")
+        raise UsageError(f"--base {base} needs the flash size of {device.name} (--flash SIZE)")
     capacity = args.flash if base is OpBase.FLASH else device.size_bytes
     usual = FILE_LEVELS if is_on_files else DEFAULT_LEVELS
     levels = parse_levels(args.op or usual, LevelScale(capacity, OpShare(args.share), base), args.flash)
@@ -263,5 +266,5 @@ def _plan_device(args: argparse.Namespace) -> SweepPlan:
         steps=plan_steps(levels, method, pace, _make_speed(args), purge),
         refusals=(*refused, *_list_sprandom_refusals(args)),
         life_bytes=args.rated,
-        life_reason="--rated says what the host may write in its life",
+        life_reason="--rated SIZE gives the rated endurance",
     )

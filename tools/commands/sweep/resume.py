@@ -47,11 +47,11 @@ from opwatch.tools.waiting import Waiter
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "opwatch sweep resume NAME --destroy --confirm SERIAL [options]\n"
-        "       opwatch sweep resume NAME [options]   (an experiment on file systems)"
+        "       opwatch sweep resume NAME [options]   (an experiment on filesystems)"
     )
-    parser.add_argument("name", metavar="NAME", help="of the sweep, as it was told when it stopped")
+    parser.add_argument("name", metavar="NAME", help="the sweep's name, printed when it started and stopped")
     add_consent_arguments(parser)
-    add_recording_argument(parser, "keep a recording of what is left, in a new file")
+    add_recording_argument(parser, "keep a recording of the rest in a new file")
     add_wear_arguments(parser, "as before", "as before")
 
 
@@ -118,8 +118,8 @@ def find_present_drive(devices: Devices, planned: DiskIdentity, sizes: Collectio
         and not list_differences(replace(planned, size_bytes=size), read_disk_identity(devices, disk))
     ]
     if len(alike) != 1:
-        which = f"{', '.join(alike)} all are" if alike else "nothing here is"
+        which = f"each of {', '.join(alike)} could be" if alike else "no device here is"
         raise RefusedError(
-            f"{which} the drive of this sweep (serial number {planned.serial}, it was {planned.name})"
+            f"{which} the drive of this sweep (serial number {planned.serial}, formerly {planned.name})"
         )
     return alike[0]

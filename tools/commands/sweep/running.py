@@ -40,7 +40,7 @@ def add_recording_argument(parser: argparse.ArgumentParser, what: str) -> None:
 def require_new_file(path: Path | None) -> None:
     """Raise UsageError before the sweep if the output file exists."""
     if path and path.exists():
-        raise UsageError(f"-o {path}: it exists already, and nothing is overwritten")
+        raise UsageError(f"-o {path}: the file exists already; name a new one")
 
 
 def run_remaining_levels(
@@ -66,9 +66,7 @@ def run_remaining_levels(
         if state.begin_used is None and before.percentage_used is not None:
             journal.append_entry("health", {"percentage_used": before.percentage_used})
             state.begin_used = before.percentage_used
-        talk.print_message(
-            f"sweep {state.request.name}: {_describe_remaining(state)} of {disk.name} are left"
-        )
+        talk.print_message(f"sweep {state.request.name}: {_describe_remaining(state)} to go on {disk.name}")
         bench = SweepBench(
             claim=claim,
             counting=counting,

@@ -16,8 +16,13 @@ from opwatch.tools.arguments import parse_file_name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", type=parse_file_name, help="what sweep run -o FILE has kept")
-    parser.add_argument("--json", action="store_true", help="the document itself, once it proves sound")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        type=parse_file_name,
+        help="the JSON document of sweep run (--json, or --virtual -o)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the document itself, if it is valid")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         outcomes=tuple(outcomes),
         superblock_pages=sweep.model.superblock_pages,
         endurance_bytes=sweep.endurance_bytes,
-        endurance_reason="the profile says nothing of erase cycles",
+        endurance_reason="the profile has no limit of erase cycles",
         model=_make_scale(sweep),
     )
     answer = build_result_document(result)

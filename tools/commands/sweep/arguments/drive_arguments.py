@@ -66,27 +66,35 @@ def add_drive_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_device_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dev", action=Once, metavar="D", help="the whole drive: name or node")
+    parser.add_argument("--dev", action=Once, metavar="D", help="the whole drive (a name, node or link)")
 
 
 def add_allowance_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--allow-virtual", action="store_true", help="take loop devices, simulated and virtual drives, too"
+        "--allow-virtual", action="store_true", help="also accept loop devices, simulated and virtual drives"
     )
 
 
 def add_consent_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--destroy", action="store_true", help="destroy everything on the drive")
     parser.add_argument(
-        "--confirm", action=Once, metavar="SERIAL", help="the drive's serial number, exactly as it tells it"
+        "--destroy", action="store_true", help="allow everything on the drive to be destroyed"
+    )
+    parser.add_argument(
+        "--confirm",
+        action=Once,
+        metavar="SERIAL",
+        help="the drive's serial number, exactly as the drive reports it",
     )
     add_allowance_argument(parser)
-    parser.add_argument("--journals", metavar="DIR", type=Path, help=f"where sweeps are kept ({FOLDER})")
+    parser.add_argument("--journals", metavar="DIR", type=Path, help=f"the folder of the journals ({FOLDER})")
     parser.add_argument(
-        "--max-write", metavar="SIZE", type=parse_byte_size, help="write no more than this (the plan)"
+        "--max-write",
+        metavar="SIZE",
+        type=parse_byte_size,
+        help="write at most this in total (the plan's maximum)",
     )
-    parser.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs")
+    parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
 
 
 def make_consent(args: argparse.Namespace) -> Consent:
@@ -102,7 +110,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "--settle",
         metavar="T",
         type=time_between(0.01, _MAX_S, none=True),
-        help="leave the drive alone for so long after its purge (60)",
+        help="leave the drive idle for this time after its purge (1m)",
     )
     _add_limits(parser)
 
@@ -112,7 +120,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--refresh",
         metavar="T",
         type=time_between(0.01, _MAX_S, none=True),
-        help="the drive's pages are at most this old; without it that is learned",
+        help="the maximum age of the drive's pages (learned)",
     )
     add_wear_arguments(parser, str(MAX_LIFE_PERCENT), str(MAX_CELSIUS))
 
@@ -123,13 +131,13 @@ def add_wear_arguments(parser: argparse.ArgumentParser, life: str, celsius: str)
         "--max-life",
         metavar="N",
         type=count_between(0, 100),
-        help=f"stop when more per cent of its rated life went ({life})",
+        help=f"stop after using N %% of the rated life ({life})",
     )
     parser.add_argument(
         "--max-temperature",
         metavar="C",
         type=count_between(1, 150),
-        help=f"stop at so many degrees Celsius ({celsius})",
+        help=f"stop at this temperature in degrees Celsius ({celsius})",
     )
 
 
@@ -141,11 +149,11 @@ def make_request(
     pace = make_pace(args)
     method = find_method(args.method).name
     if refused := find_method_refusal(disk, method):
-        raise Unsupported(f"--method {method}: {refused}; opwatch sweep list has the others")
+        raise Unsupported(f"--method {method}: {refused}; opwatch sweep list shows the other methods")
     if method == "namespace":
         _require_namespaces(args, disk, identity, levels)
     if args.sprandom and (refused := find_sprandom_refusal()):
-        raise Unsupported(f"--sprandom: {refused}; without it all is filled in order")
+        raise Unsupported(f"--sprandom: {refused}; leave it out to fill in order")
     pattern = find_workload(args.workload or DEFAULT_WORKLOAD)
     require_reach(pattern, pace.round_ratio)
     if method in FILE_METHODS:
@@ -161,7 +169,7 @@ def _require_namespaces(
     """Raise Unsupported if the drive cannot create such namespaces, whatever it claims to support."""
     if args.confirm != identity.serial:
         raise Unsupported(
-            f"--method namespace: {disk.name} is confirmed by its wwid, and a new namespace has another one"
+            f"--method namespace: {disk.name} is confirmed by its wwid, but a new namespace has another wwid"
         )
     if refused := find_level_refusal(levels, find_namespace_offer(disk)):
         raise Unsupported(f"--method namespace: {disk.name}: {refused}")
@@ -185,7 +193,7 @@ def make_level_request(
         pace = replace(pace, settle_s=args.settle)
     purge = find_purge(args.purge or DISCARD.name).name
     if refused := find_purge_refusal(disk, purge):
-        raise Unsupported(f"--purge {purge}: {refused}; --purge discard is what every drive here takes")
+        raise Unsupported(f"--purge {purge}: {refused}; --purge discard works on every drive here")
     _require_write_limit(args.max_write, levels, method, pace)
     most = args.max_write or bound_level_bytes(levels, method, pace)
     return SweepRequest(
@@ -210,8 +218,8 @@ def _require_write_limit(most: int | None, levels: Sequence[OpLevel], method: st
     least = min(compute_min_bytes(level, method, pace) for level in levels)
     if most is not None and most < least:
         raise RefusedError(
-            f"nothing was written: --max-write {most}: no level comes to a verdict with less than {least} "
-            "bytes; allow more of them, or take smaller levels (--op) or fewer passes (--fill 1)"
+            f"nothing was written: with --max-write {most} no level reaches a verdict, which needs at least "
+            f"{least} bytes; allow more, use smaller levels (--op) or fewer passes (--fill 1)"
         )
 
 

@@ -28,14 +28,14 @@ def add_file_arguments(parser: argparse.ArgumentParser) -> None:
         "--dir",
         action=Once,
         metavar="MOUNT",
-        help=f"the mount point, for --method {' and '.join(FILE_METHODS)}: only files of the sweep's own are "
+        help=f"with --method {' or '.join(FILE_METHODS)}: the mount point; only the sweep's own files are "
         "written there, and deleted again",
     )
     parser.add_argument(
         "--file-size",
         metavar="SIZE",
         type=parse_byte_size,
-        help="with --method fill, the file that is written (half of what the smallest level leaves)",
+        help="with --method fill: the size of the written file (half of what the smallest level leaves)",
     )
 
 
@@ -44,7 +44,7 @@ def refuse_file_options(args: argparse.Namespace) -> None:
     if args.method not in FILE_METHODS:
         refuse_inapplicable(args, FILE_OPTIONS, f"--method {' or '.join(FILE_METHODS)}")
     elif args.dir is None:
-        raise UsageError(f"--method {args.method}: say where: --dir MOUNT, the mount point of a file system")
+        raise UsageError(f"--method {args.method} needs --dir MOUNT, the mount point of a filesystem")
     else:
         refuse_inapplicable(args, ["sprandom", "purge"], "--method window or partition")
         if args.method != "fill":
@@ -87,8 +87,12 @@ def reclaim_mount(devices: Devices, name: str, request: SweepRequest, consent: C
     major, _, minor = mount.dev.partition(":")
     device = devices.by_number(int(major), int(minor))
     if device is None or device.disk.name != name:
-        raise RefusedError(f"{place.point}: what is mounted there is not on {name}, the drive of this sweep")
+        raise RefusedError(
+            f"{place.point}: the filesystem mounted there is not on {name}, the drive of this sweep"
+        )
     claim = HeldMount(devices, device.name, place.point, consent)
     if claim.place != place:
-        raise RefusedError(f"{place.point}: another part of {name} is mounted there than was: plan anew")
+        raise RefusedError(
+            f"{place.point}: another part of {name} is mounted there than at the start; start a new sweep"
+        )
     return claim

@@ -58,14 +58,14 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--op",
         metavar="LEVELS",
-        help="levels: percentages with one sign at the end, or sizes that are used "
+        help="the levels: percentages with one sign at the end, or sizes in use "
         f"({DEFAULT_LEVELS.replace('%', '%%')})",
     )
     parser.add_argument(
         "--share",
         choices=[share.value for share in OpShare],
         default=OpShare.USED.value,
-        help="what a percentage is a share of: what is used (the default), or the whole",
+        help="a percentage is a share of the used part (the default) or of the whole",
     )
     pace = SweepPace()
     parser.add_argument(
@@ -73,41 +73,46 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=count_between(1, 10),
         default=pace.fill_passes,
-        help=f"write all that is used so often before ({pace.fill_passes})",
+        help=f"fill the used part this many times before the rounds ({pace.fill_passes})",
     )
     parser.add_argument(
         "--round",
         metavar="P%",
         type=percentage_between(1, 100),
         default=pace.round_ratio,
-        help="a round writes this share of what is used (10%%)",
+        help="bytes of a round, as a share of the used part (10%%)",
     )
     parser.add_argument(
         "--rounds",
         metavar="N",
         type=count_between(1, 1440),
-        help=f"give up after so many rounds of a level ({pace.most_rounds}), or of a test (as SNIA says)",
+        help=f"give up after this many rounds of a level ({pace.most_rounds}), or of a test (SNIA's number)",
     )
 
 
 def add_load_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the method of setting a level, and the workload."""
-    parser.add_argument("--method", default=DEFAULT_METHOD, metavar="M", help="how a level is set (window)")
+    parser.add_argument(
+        "--method",
+        default=DEFAULT_METHOD,
+        metavar="M",
+        help="how a level is set (window; see opwatch sweep list)",
+    )
     parser.add_argument(
         "--purge",
         metavar="WAY",
-        help=f"of a drive, before each level: {', '.join(way.name for way in PURGES)} (discard)",
+        help=f"how the drive is emptied before each level: {', '.join(way.name for way in PURGES)} (discard)",
     )
     parser.add_argument(
         "--sprandom",
         action="store_true",
-        help="fill a drive in one pass, as random writes leave it in the end (a fio that has it: 3.41)",
+        help="fill in one pass that leaves the drive as after long random writes (fio 3.41 or later)",
     )
     parser.add_argument(
         "--workload",
         metavar="W",
-        help="one by name (random-4k; of a model or scenario rndwr, 4k-100-random, rdpct=0,xfersize=8k), or "
-        "a file .toml, .fio, .vdb or .icf",
+        help="the workload: a name (random-4k; with a model or scenario also rndwr, 4k-100-random or "
+        "rdpct=0,xfersize=8k), or a file (.toml, .fio, .vdb or .icf)",
     )
 
 
@@ -120,26 +125,26 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--virtual",
         action=Once,
         metavar="PROFILE",
-        help=f"on simulated flash, in virtual time: {known}, a .toml file, or {PREFIX}SWEEP, as a drive was "
-        "measured by that sweep",
+        help=f"simulate a drive, in virtual time: {known}, a .toml file, or {PREFIX}SWEEP, a drive that a "
+        "sweep has measured",
     )
     parser.add_argument(
         "--base",
         choices=[base.value for base in OpBase],
-        help="what levels are taken from: what the drive shows (the default), or all of its flash",
+        help="levels are relative to the visible size (the default) or to all of the drive's flash",
     )
     load = VirtualLoad()
     parser.add_argument(
         "--bs",
         metavar="SIZE",
         type=parse_byte_size,
-        help="bytes of a write (4K, or the mapping unit of the simulated drive)",
+        help="bytes per write (4K, or the mapping unit of the simulated drive)",
     )
     parser.add_argument(
         "--depth",
         metavar="N",
         type=count_between(1, 65536),
-        help=f"I/Os that are outstanding ({load.queue_depth})",
+        help=f"outstanding I/Os ({load.queue_depth})",
     )
     parser.add_argument(
         "--reads",
@@ -147,15 +152,17 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         type=percentage_between(0, 99),
         help="the share of I/Os that read (0%%)",
     )
-    parser.add_argument("--seed", metavar="N", type=count_between(1, 1 << 32), help="draw other places")
+    parser.add_argument(
+        "--seed", metavar="N", type=count_between(1, 1 << 32), help="seed of the random places"
+    )
 
 
 def make_pace(args: argparse.Namespace) -> SweepPace:
     if args.sprandom and args.fill != SweepPace().fill_passes:
-        raise UsageError("--fill: not with --sprandom, which is one pass")
+        raise UsageError("--fill does not work with --sprandom, which fills in one pass")
     most = args.rounds or SweepPace().most_rounds
     if most < SweepPace().least_rounds:
-        raise UsageError(f"--rounds {most}: no verdict on a level has less than {SweepPace().least_rounds}")
+        raise UsageError(f"--rounds {most}: a verdict on a level needs at least {SweepPace().least_rounds}")
     return SweepPace(fill_passes=args.fill, round_ratio=args.round, most_rounds=most, sprandom=args.sprandom)
 
 
@@ -177,20 +184,18 @@ def load_profile(text: str) -> profiles.Profile:
         state = parse_journal(read_bytes(path, MAX_BYTES), str(path))
     except OSError as error:
         raise UsageError(
-            f"--virtual {text}: {path}: {error.strerror}; take the name of a sweep (opwatch sweep list), or "
+            f"--virtual {text}: {path}: {error.strerror}; give the name of a sweep (opwatch sweep list) or "
             "the path of its journal"
         ) from error
     if state.request.test:
-        raise UsageError(f"--virtual {text}: it is a test of SNIA's, which has no levels to fit a drive to")
+        raise UsageError(f"--virtual {text}: this is an SNIA test, which has no levels to fit a drive to")
     return fit_profile(make_result(state, state.list_outcomes()), name)
 
 
 def make_virtual_sweep(args: argparse.Namespace) -> VirtualSweep:
     """Return the sweep requested by `--virtual`. Raise UsageError if impossible."""
     if find_method(args.method).name != DEFAULT_METHOD:
-        raise UsageError(
-            f"--method {args.method}: a simulated drive has its levels by {DEFAULT_METHOD} alone"
-        )
+        raise UsageError(f"--method {args.method}: on a simulated drive only {DEFAULT_METHOD} works")
     profile = load_profile(args.virtual)
     bs = find_mapping_unit(profile) if args.bs is None else args.bs
     model = make_model(profile, bs)
@@ -205,7 +210,7 @@ def make_virtual_sweep(args: argparse.Namespace) -> VirtualSweep:
         # A window rounded to the model's unit must not exceed the visible size.
         if level.usable_bytes > visible + find_mapping_unit(profile):
             raise UsageError(
-                f"--op {level.label}: {level.usable_bytes} bytes are to be used, the drive shows {visible}"
+                f"--op {level.label} uses {level.usable_bytes} bytes, but the drive shows only {visible}"
             )
     usual = VirtualLoad()
     load = VirtualLoad(

@@ -29,24 +29,24 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--test",
         metavar="NAME",
-        help=f"of a drive, in place of levels: a test of SNIA's PTS 2.0.2: {', '.join(NAMES)}",
+        help=f"run a test of SNIA's PTS 2.0.2 instead of levels: {', '.join(NAMES)}",
     )
     parser.add_argument(
         "--class",
         dest="drive_class",
         choices=[one.name for one in PTS_CLASSES],
-        help="of a test: what SNIA recommends for such drives (enterprise)",
+        help="with --test: the settings that SNIA recommends for such drives (enterprise)",
     )
     parser.add_argument(
         "--scale",
         metavar="P%",
         type=percentage_between(_MIN_PERCENT, 100),
-        help="of a test: take all of its times times this; its report then says that it does not conform",
+        help="with --test: multiply all its times by this, for a trial; the report then does not conform",
     )
 
 
 def add_sponsor_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sponsor", metavar="TEXT", help="of a test: who has it done, for its report")
+    parser.add_argument("--sponsor", metavar="TEXT", help="with --test: the test sponsor, for the report")
 
 
 def refuse_level_options(args: argparse.Namespace) -> None:
@@ -54,7 +54,7 @@ def refuse_level_options(args: argparse.Namespace) -> None:
     given = [name for name, usual in LEVEL_DEFAULTS.items() if getattr(args, name) != usual]
     if given:
         options = ", ".join(f"--{name}" for name in given)
-        raise UsageError(f"{options}: not with --test, which says itself what is done")
+        raise UsageError(f"{options}: not with --test, which sets the load itself")
 
 
 def refuse_test_options(args: argparse.Namespace) -> None:
@@ -97,12 +97,12 @@ def make_test_request(args: argparse.Namespace, disk: BlockDevice, identity: Dis
     order = make_order(args, disk)
     purge = find_purge(args.purge or DISCARD.name).name
     if refused := find_purge_refusal(disk, purge):
-        raise Unsupported(f"--purge {purge}: {refused}; --purge discard is what every drive here takes")
+        raise Unsupported(f"--purge {purge}: {refused}; --purge discard works on every drive here")
     planned = [bound_test_bytes(part, disk.size_bytes) for part in order.parts]
     if args.max_write is None and None in planned:
         raise UsageError(
-            f"--test {order.name}: it writes for as long as SNIA says, so that the drive's speed decides how "
-            "much: say --max-write SIZE; opwatch sweep plan --test ... --speed SIZE says what to expect"
+            f"--test {order.name} writes for as long as SNIA requires, so the bytes depend on the drive's "
+            "speed: set a limit with --max-write SIZE; opwatch sweep plan with --speed SIZE predicts them"
         )
     return SweepRequest(
         **make_sweep_identity(identity),

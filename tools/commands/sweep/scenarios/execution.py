@@ -65,8 +65,8 @@ class _ProgressJournal:
         if not is_signal:
             return error
         if self._journal is None:
-            return SweepStopped(f"{error}, and nothing is kept")
-        return SweepStopped(f"{error}; what is done is kept: {self._journal.resume_command}")
+            return SweepStopped(f"{error}, and nothing was kept")
+        return SweepStopped(f"{error}; the completed part is kept, to resume: {self._journal.resume_command}")
 
 
 def start_experiment(request: ExperimentRequest, args: argparse.Namespace) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def start_experiment(request: ExperimentRequest, args: argparse.Namespace) -> di
     state = ExperimentState(request)
     if args.journals is None and os.geteuid():
         if not args.quiet:
-            print_message("without root nothing is kept that could be resumed: --journals DIR keeps it")
+            print_message("without root the experiment cannot be resumed; --journals DIR keeps a journal")
         return finish_experiment(state, None, quiet=args.quiet)
     with create_experiment(args.journals or FOLDER, request) as journal:
         return finish_experiment(state, journal, quiet=args.quiet)
@@ -140,7 +140,7 @@ def _run_untrimmed(
     waiter: Waiter,
     talk: ProgressReporter,
 ) -> dict[str, Any]:
-    privilege.require_root("opwatch sweep run", "it trims a file system", "sweep run ...")
+    privilege.require_root("opwatch sweep run", "it trims a filesystem", "sweep run ...")
     request = state.request
     setup = parse_untrimmed_setup(scenario.setup, request.io_bytes, request.queue_depth, request.seed)
     [known] = request.places
@@ -170,6 +170,6 @@ def _describe_loader(request: ExperimentRequest) -> str:
 def _require_same(known: ExperimentPlace, mark: str) -> None:
     if mark != known.mark:
         raise RefusedError(
-            f"--on {known.name}={known.folder}: there is another file system by now than the one that it was "
-            "begun on; mount that there, or begin anew"
+            f"--on {known.name}={known.folder}: this is not the filesystem on which the experiment started; "
+            "mount that one there, or start again"
         )

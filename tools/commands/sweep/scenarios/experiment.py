@@ -54,9 +54,11 @@ def run_requested_experiment(args: argparse.Namespace) -> dict[str, Any]:
     experiment = find_experiment(scenario)
     if experiment is None:
         raise UsageError(f"scenario {scenario.name} has levels")
-    refuse_inapplicable(args, _LEVEL_OPTIONS, "a sweep that is no scenario")
+    refuse_inapplicable(args, _LEVEL_OPTIONS, "a sweep without --scenario")
     if make_pace(args) != SweepPace():
-        raise UsageError("--fill, --round, --rounds: a scenario has its own (--set KEY=VALUE)")
+        raise UsageError(
+            "--fill, --round, --rounds: a scenario sets these itself (change it with --set KEY=VALUE)"
+        )
     return experiment(scenario, args)
 
 
@@ -66,7 +68,7 @@ def format_experiment_table(answer: dict[str, Any]) -> list[str]:
 
 def _make_model(scenario: Scenario, args: argparse.Namespace) -> tuple[Profile, ModelDrive, int, int, int]:
     """Return (drive profile, model, bytes per I/O, queue depth, seed)."""
-    refuse_inapplicable(args, ["on"], "scenario mixed-io, or untrimmed-cliff")
+    refuse_inapplicable(args, ["on"], "scenario mixed-io or untrimmed-cliff")
     if args.virtual is None:
         raise UsageError(
             f"--scenario {scenario.name} runs on simulated flash: add --virtual {scenario.profile}"
@@ -135,7 +137,7 @@ def plan_experiment(args: argparse.Namespace) -> SweepPlan:
     if args.on:
         return plan_on_mounts(scenario, args)
     if scenario.kind is ScenarioKind.MIXED:
-        raise UsageError(f"--scenario {scenario.name}: say where (--on NAME=DIR)")
+        raise UsageError(f"--scenario {scenario.name} needs a folder: --on NAME=DIR")
     profile, model, io_bytes, depth, seed = _make_model(scenario, args)
     if scenario.kind is ScenarioKind.IOMETER:
         levels = _parse_levels(scenario, profile, model, args)
@@ -146,7 +148,7 @@ def plan_experiment(args: argparse.Namespace) -> SweepPlan:
             levels=levels,
             steps=plan_steps(levels, "window", SweepPace(), SweepSpeed()),
             is_model=True,
-            life_reason="a model has none",
+            life_reason="a model has no rated life",
         )
     setup = parse_untrimmed_setup(scenario.setup, io_bytes, depth, seed)
     steps = tuple(
@@ -166,6 +168,6 @@ def plan_experiment(args: argparse.Namespace) -> SweepPlan:
         levels=(),
         steps=steps,
         is_model=True,
-        bytes_reason="how much a round writes takes the drive's speed to tell",
-        life_reason="a model has none",
+        bytes_reason="the bytes of a round depend on the drive's speed",
+        life_reason="a model has no rated life",
     )

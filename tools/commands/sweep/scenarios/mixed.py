@@ -32,9 +32,9 @@ def run_mixed_experiment(scenario: Scenario, args: argparse.Namespace) -> dict[s
     """Run the experiment, and return the JSON document."""
     if args.virtual is not None:
         raise UsageError(
-            f"--scenario {scenario.name}: no model of a set of drives is here; make the sets "
-            "on drives or on simulated ones (opwatch drive create), file systems on them, and name these by "
-            "--on NAME=DIR"
+            f"--scenario {scenario.name}: there is no model of a set of drives; make the sets on drives or "
+            "on simulated ones (opwatch drive create), make filesystems on them, and name these with --on "
+            "NAME=DIR"
         )
     refuse_inapplicable(args, [*MODEL_OPTIONS, "op"], "a scenario on simulated flash")
     setup, loads = parse_mix_setup(scenario.setup), _choose_loads(scenario, args)
@@ -56,11 +56,11 @@ def run_mixed_experiment(scenario: Scenario, args: argparse.Namespace) -> dict[s
 def run_untrimmed_on_mount(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     """Run the untrimmed cliff on a filesystem of a simulated drive; return its document."""
     if args.virtual is not None:
-        raise UsageError("--virtual: not with --on, which is a file system that is there")
+        raise UsageError("--virtual does not work with --on, which names an existing filesystem")
     folders = _parse_folders(args.on, scenario.name)
     if len(folders) > 1:
-        raise UsageError(f"--on: scenario {scenario.name} is of one file system")
-    privilege.require_root("opwatch sweep run", "it trims a file system", "sweep run ...")
+        raise UsageError(f"--on: scenario {scenario.name} takes a single filesystem")
+    privilege.require_root("opwatch sweep run", "it trims a filesystem", "sweep run ...")
     place = make_untrimmed_place(Devices(), folders[0][1])
     known = ExperimentPlace(folders[0][0], str(folders[0][1]), place.mark, place.free_bytes)
     return start_experiment(_make_request(scenario, args, (known,), (), args.seed or 1), args)
@@ -100,7 +100,7 @@ def make_filling_steps(name: str, files: int, copies: int, setup: UntrimmedSetup
     """Return the writing steps of a run of the untrimmed cliff."""
     return (
         SweepStep(StepKind.FILL, f"{name}: files", write_bytes=files, seconds=None),
-        SweepStep(StepKind.FILL, f"{name}: copies, which are removed", write_bytes=copies, seconds=None),
+        SweepStep(StepKind.FILL, f"{name}: copies that are removed again", write_bytes=copies, seconds=None),
         SweepStep(
             StepKind.ROUND,
             f"{name}: random writes into the files",
@@ -128,15 +128,15 @@ def plan_on_mounts(scenario: Scenario, args: argparse.Namespace) -> SweepPlan:
         ]
         target = f"{place.mount.filesystem} on {place.device}, a simulated drive"
     else:
-        raise UsageError(f"--on: scenario {scenario.name} is of no file systems, or of one")
+        raise UsageError(f"--on: scenario {scenario.name} takes no filesystem, or a single one")
     return SweepPlan(
         target=target,
-        method="files without a name",
+        method="unnamed files",
         workload=scenario.title,
         levels=(),
         steps=tuple(steps),
-        bytes_reason="how much a load writes takes the drive's speed to tell",
-        life_reason="nobody says what it is rated for",
+        bytes_reason="the bytes of a load depend on the drive's speed",
+        life_reason="the rated endurance is unknown",
     )
 
 
@@ -159,10 +159,10 @@ def _parse_folders(words: list[str], scenario: str) -> list[tuple[str, Path]]:
     for word in words:
         name, equals, folder = word.partition("=")
         if not equals or not name or not folder:
-            raise UsageError(f"--on {word}: write NAME=DIR, such as raid1=/mnt/raid1")
+            raise UsageError(f"--on {word}: write NAME=DIR, e.g. raid1=/mnt/raid1")
         if name in folders:
-            raise UsageError(f"--on {word}: there is a {name} already")
+            raise UsageError(f"--on {word}: the name {name} is already in use")
         folders[name] = Path(folder)
     if not folders:
-        raise UsageError(f"--scenario {scenario}: say where (--on NAME=DIR), once a configuration")
+        raise UsageError(f"--scenario {scenario} needs a folder for each configuration: --on NAME=DIR")
     return list(folders.items())

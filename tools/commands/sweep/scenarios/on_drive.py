@@ -45,9 +45,9 @@ def plan_on_drive(
     args: argparse.Namespace, disk: BlockDevice, flash_bytes: int | None
 ) -> tuple[Scenario, tuple[OpLevel, ...], LoadPattern, SweepPace]:
     scenario = apply_changes(load_scenario(args.scenario), args.set)
-    refuse_inapplicable(args, ("base", "reads", "seed", "on", "sprandom"), "a sweep that is no scenario")
+    refuse_inapplicable(args, ("base", "reads", "seed", "on", "sprandom"), "a sweep without --scenario")
     if args.method != DEFAULT_METHOD or args.fill != SweepPace().fill_passes or args.share != OpShare.USED:
-        raise UsageError("--method, --fill, --share: a scenario decides these itself")
+        raise UsageError("--method, --fill, --share: a scenario sets these itself")
     levels = make_drive_levels(scenario, disk.size_bytes, flash_bytes, args.op)
     depth, n_bytes = args.depth or scenario.queue_depth, args.bs or scenario.io_bytes
     name = f"random writes of {n_bytes} bytes, queue depth {depth}"

@@ -22,16 +22,16 @@ def expand_workload(args: argparse.Namespace) -> argparse.Namespace:
     load = require_single_load(_parse_plain_loads(args.workload), args.workload)
     if load.seekpct != 100:
         raise UsageError(
-            f"--workload {args.workload}: {load.seekpct} % of its places are random, and of a model all are; "
-            "scenario mixed-io and sweeps of a drive (--dev) take it"
+            f"--workload {args.workload}: {load.seekpct} % of its places are random, but a model supports "
+            "only 100 %; scenario mixed-io and sweeps of a drive (--dev) accept it"
         )
     if args.scenario is not None and load.rdpct:
         raise UsageError(
-            f"--workload {args.workload}: {load.rdpct} % of it reads, and scenario {args.scenario} says "
-            "itself what reads and what writes: name a load of writes, for its size and its depth"
+            f"--workload {args.workload}: {load.rdpct} % of it are reads, but scenario {args.scenario} sets "
+            "reads and writes itself: name a load that only writes, for its size and depth"
         )
     if load.rdpct == 100:
-        raise UsageError(f"--workload {args.workload}: it only reads, and a sweep needs writes")
+        raise UsageError(f"--workload {args.workload} only reads, but a sweep needs writes")
     reads = load.rdpct / 100 if load.rdpct else None
     given = {
         "bs": args.bs or load.xfersize,
@@ -57,8 +57,8 @@ def _parse_plain_loads(words: str) -> list[PlainLoad]:
     loads = parse_plain_loads(words)
     if not loads:
         raise UsageError(
-            f"--workload: only with --dev is there {words!r:.60}; without a drive take one of sysbench's "
-            "names (rndwr), SIZE-N-random, vdbench's rdpct=75,seekpct=100,xfersize=8k,threads=16, or a "
-            "file .vdb or .icf"
+            f"--workload: {words!r:.60} works only with --dev; without a drive use a name of sysbench "
+            "(rndwr), SIZE-N-random, vdbench's rdpct=75,seekpct=100,xfersize=8k,threads=16, or a file "
+            ".vdb or .icf"
         )
     return loads

@@ -31,7 +31,7 @@ def read_experiments(paths: Sequence[Path]) -> list[StoredExperiment]:
         return []
     if not all(are_json):
         other = paths[are_json.index(False)]
-        raise UsageError(f"{other} is none of an experiment, and others are: report one kind at a time")
+        raise UsageError(f"{other} is not a file of an experiment, but others are: report one kind at a time")
     return [(path.name, require_table(parse_json(read_bytes(path), str(path)), str(path))) for path in paths]
 
 
@@ -43,7 +43,7 @@ def report_experiments(
 ) -> int:
     """Write the page, pictures or text, as requested."""
     if args.json:
-        raise UsageError("--json: these files are that already (opwatch sweep show FILE --json)")
+        raise UsageError("--json: these files are JSON already (opwatch sweep show FILE --json)")
     if args.dev or args.begin is not None or args.end is not None:
         raise UsageError("--dev, --from, --to: an experiment is reported as a whole")
     # Build everything before anything is written.

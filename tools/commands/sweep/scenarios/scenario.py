@@ -60,8 +60,8 @@ class ScenarioRun:
         most = max(level.usable_bytes for level in sweep.levels)
         if shown < most:
             raise UsageError(
-                f"--op: {most} bytes are to be used, and with {100 * self.scenario.reserved_ratio:g} % in "
-                f"reserve the drive shows {shown}"
+                f"--op uses {most} bytes, but with {100 * self.scenario.reserved_ratio:g} % in reserve the "
+                f"drive shows only {shown}"
             )
         # Use the same flash at the same scale, because another scale would have a different model error.
         small = round(shown * sweep.model.ratio) // unit * unit
@@ -82,15 +82,15 @@ def add_scenario_argument(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a number of the scenario that is another than the published one (opwatch sweep list)",
+        help="change a number of the scenario (opwatch sweep list has the keys); may be given several times",
     )
     parser.add_argument(
         "--on",
         action="append",
         default=[],
         metavar="NAME=DIR",
-        help="of scenarios mixed-io and untrimmed-cliff: a folder to make load in, by a name of yours. "
-        "Nothing that is there is touched",
+        help="for scenarios mixed-io and untrimmed-cliff: a folder to load, under a name of yours; existing "
+        "files are not touched",
     )
 
 
@@ -99,7 +99,7 @@ def add_loader_argument(parser: argparse.ArgumentParser) -> None:
         "--load",
         action=Once,
         choices=LOADERS,
-        help="of --on: who makes the load there (fio)",
+        help="with --on: the load generator (fio)",
     )
 
 
@@ -111,9 +111,9 @@ def make_scenario_run(args: argparse.Namespace) -> ScenarioRun:
         raise UsageError(
             f"--scenario {scenario.name} runs on simulated flash: add --virtual {scenario.profile}"
         )
-    refuse_inapplicable(args, ("base", "reads"), "a sweep that is no scenario")
+    refuse_inapplicable(args, ("base", "reads"), "a sweep without --scenario")
     if make_pace(args) != SweepPace() or args.share != OpShare.USED.value:
-        raise UsageError("--fill, --round, --rounds, --share: a scenario decides these itself")
+        raise UsageError("--fill, --round, --rounds, --share: a scenario sets these itself")
     return ScenarioRun(scenario, _make_sweep(args, scenario))
 
 

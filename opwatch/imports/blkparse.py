@@ -30,9 +30,9 @@ _ERROR = re.compile(r"\[(-?[0-9]{1,6})\]\s*$", re.ASCII)
 _ISSUE, _COMPLETION, _REQUEUE = "D", "C", "R"
 _MAX_DISKS, _MAX_SECONDS, _MAX_IN_FLIGHT = 256, 86_400, 1 << 16
 _MISSING = (
-    f"{SEQUENTIAL}: of requests in their order of issue only those that end are taken",
-    f"{TRUST}: blkparse has no account of what was lost in the text",
-    f"{CPU}: blktrace does not tell it",
+    f"{SEQUENTIAL}: only requests that complete are imported, so the order of issue is incomplete",
+    f"{TRUST}: the text of blkparse does not report lost events",
+    f"{CPU}: blktrace does not report it",
 )
 # The summary after the events, for one CPU or for a whole device.
 _SUMMARY_HEADER = re.compile(r"(CPU[0-9]{1,6}|Total) \(([^\n]{1,64})\):\s*", re.ASCII)
@@ -43,9 +43,9 @@ _SUMMARY = re.compile(
 )
 _SECTORS_PER_KIB = 2
 _NOTES = (
-    "blkparse: its times count from the begin of the trace; of which day is not in it (1970-01-01)",
-    "blkparse: what was issued before the trace or is not completed in it is left out",
-    "blkparse: the trace is taken to end with its last event: it does not say how long it went on",
+    "blkparse: times are relative to the start of the trace; the date is unknown (1970-01-01)",
+    "blkparse: requests that were issued before the trace, or did not complete in it, are left out",
+    "blkparse: the trace is assumed to end with its last event, because its length is not in the text",
 )
 
 # Issue time, remaining sectors and total sectors, by device, first remaining sector and operation.
@@ -73,14 +73,14 @@ def parse_blkparse(raw: bytes, name: str) -> ImportedFile:
     trace = _Trace()
     completions = sorted(_parse_completions(raw, name, trace), key=lambda completion: completion.at_ns)
     if not completions:
-        raise BadInput(f"{name}: no request is issued and completed in it")
+        raise BadInput(f"{name}: no request in it was both issued and completed")
     disks = sorted({completion.disk for completion in completions})
     if len(disks) > _MAX_DISKS:
-        raise BadInput(f"{name}: {len(disks)} disks are more than {_MAX_DISKS}")
+        raise BadInput(f"{name}: {len(disks)} disks, at most {_MAX_DISKS} can be imported")
     if trace.end_ns >= _MAX_SECONDS * _SECOND:
-        raise BadInput(f"{name}: it lasts for more than {_MAX_SECONDS} s")
+        raise BadInput(f"{name}: it lasts longer than {_MAX_SECONDS} s")
     if trace.end_ns <= trace.begin_ns:
-        raise BadInput(f"{name}: all of its events are of one moment: no rate follows")
+        raise BadInput(f"{name}: all events have the same time, so there are no rates")
     _check_summary(trace, name)
     return ImportedFile("blkparse", _SECOND, _make_entries(completions, disks, trace), _NOTES)
 
@@ -97,14 +97,18 @@ def _parse_completions(raw: bytes, name: str, trace: _Trace) -> Iterator[_Comple
         if not event:
             # Summaries follow the events; messages of processes may appear between events.
             if not events and line.strip():
-                raise BadInput(f"{name}, line {number}: {decode_text(line[:60])!r} is no event of blkparse")
+                raise BadInput(
+                    f"{name}, line {number}: {decode_text(line[:60])!r} is not an event of blkparse"
+                )
             trace.parse_summary(line)
             continue
         events += 1
         trace.add_event(event)
         completion = _find_completion(issues, event, decode_text(line))
         if len(issues) > _MAX_IN_FLIGHT:
-            raise BadInput(f"{name}, line {number}: {_MAX_IN_FLIGHT} requests are issued and not completed")
+            raise BadInput(
+                f"{name}, line {number}: more than {_MAX_IN_FLIGHT} requests are issued and not completed"
+            )
         if completion:
             yield completion
 
@@ -154,9 +158,8 @@ def _check_summary(trace: _Trace, name: str) -> None:
     rounding = 2 * len(sums)
     if trace.ends != ends or abs(trace.sectors / _SECTORS_PER_KIB - kib) > rounding:
         raise BadInput(
-            f"{name}: it has {trace.ends} completions of {trace.sectors // _SECTORS_PER_KIB} KiB, "
-            "and its own "
-            f"sums count {ends} of {kib} KiB: import the whole output of blkparse"
+            f"{name}: it has {trace.ends} completions of {trace.sectors // _SECTORS_PER_KIB} KiB, but its "
+            f"summary counts {ends} of {kib} KiB: import the whole output of blkparse"
         )
 
 

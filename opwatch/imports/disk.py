@@ -40,7 +40,7 @@ class ImportedDisk:
     def __init__(self, place: int, device: str, level: str, lacks: tuple[str, ...]) -> None:
         self.place = place
         self._disk = WatchedDisk(device, device, level, BACKEND, lacks)
-        self._reason = f"{level}: the kernel's statistics are not in it"
+        self._reason = f"{level}: it does not contain the kernel's statistics"
         self._words = [0] * (2 + len(OPS) * _WIDTH)
 
     def add_requests(self, op: str, amounts: OpCounts) -> None:

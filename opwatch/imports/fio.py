@@ -18,20 +18,22 @@ from opwatch.trace.unavailable import CPU, DEPTH, ERRORS, ISSUED, MAXIMUM, PERCE
 _NS_PER_S = 10**9
 _MISSING = (
     f"{ERRORS}: fio's report does not count them by operation",
-    f"{ISSUED}: fio's report does not count them apart from what ended",
-    f"{TRUST}: fio has no account of what was lost",
-    f"{CPU}: fio's report has that of its jobs alone, not the machine's",
+    f"{ISSUED}: fio's report counts completed requests only",
+    f"{TRUST}: fio does not report losses",
+    f"{CPU}: fio's report has the CPU time of its jobs only, not of the machine",
 )
-_FIO_PERCENTILES = "fio's own percentiles are shown beside"
-_UNTIMED = "fio measured no latency of some operation (gtod_reduce, disable_clat or the like)"
-_NO_BINS = f"{PERCENTILES}: the report is JSON and not JSON+, which has histograms; {_FIO_PERCENTILES}"
+_FIO_PERCENTILES = "fio's own percentiles are shown separately"
+_UNTIMED = "fio did not measure the latency of some operation (gtod_reduce, disable_clat or similar)"
+_NO_BINS = f"{PERCENTILES}: the report is JSON, and only JSON+ has histograms; {_FIO_PERCENTILES}"
 _COARSE_BINS = f"{PERCENTILES}: fio before 3.0 has bins of whole microseconds; {_FIO_PERCENTILES}"
 _NOTES = (
-    "fio: a job stands where a disk would, and all of its time is one interval",
-    "fio: when jobs began is not in its report: each begins at the same moment",
+    "fio: each job takes the place of a disk, and all of its time is one interval",
+    "fio: the report does not contain when jobs started: all start at the same time here",
 )
-_SEPARATE_ROWS = "fio: operations of one job that took different times are rows of their own"
-_WHOLE_US = "fio: before 3.0 it rounds latencies down to whole microseconds: means are up to 1 µs too low"
+_SEPARATE_ROWS = "fio: operations of a job that took different times have separate rows"
+_WHOLE_US = (
+    "fio: versions before 3.0 round latencies down to whole microseconds: means are up to 1 µs too low"
+)
 
 
 def parse_fio(raw: bytes, name: str) -> ImportedFile:
@@ -43,11 +45,11 @@ def parse_fio(raw: bytes, name: str) -> ImportedFile:
     report = parse_report(text, name)
     mixed = [job.name for job in report.jobs if not set(TRANSFERS) <= job.operations.keys()]
     if mixed:
-        raise BadInput(f"{name}: job {mixed[0]!r:.60} has all operations in one (unified_rw_reporting)")
+        raise BadInput(f"{name}: job {mixed[0]!r:.60} combines all operations (unified_rw_reporting)")
     rows = make_rows(report, name)
     longest_s = max(row.runtime_s for row in rows)
     if longest_s <= 0:
-        raise BadInput(f"{name}: no job ran for a millisecond")
+        raise BadInput(f"{name}: no job ran for at least a millisecond")
     notes = [*_NOTES, _SEPARATE_ROWS] if len(rows) > len(report.jobs) else [*_NOTES]
     if any(latency.quantum_ns > 1 for row in rows for latency in _list_latencies(row)):
         notes.append(_WHOLE_US)

@@ -36,15 +36,17 @@ _MAX_STEPS = 1 << 16
 # them.
 _MIN_WALL_MS, _MAX_MS = 10**12, 9 * 10**12
 _MISSING = (
-    f"{ERRORS}: fio's logs do not have them",
-    f"{ISSUED}: fio's logs do not have them apart from what ended",
-    f"{TRUST}: fio has no account of what was lost",
-    f"{CPU}: fio's logs do not have it",
+    f"{ERRORS}: fio's logs do not contain them",
+    f"{ISSUED}: fio's logs contain completed requests only",
+    f"{TRUST}: fio does not report losses",
+    f"{CPU}: fio's logs do not contain it",
 )
-_MEANS = "fio's logs have means of intervals alone (log_avg_msec)"
-_ROUNDED = "fio: logs with log_avg_msec have whole requests and KiB a second, and counts are made of them"
-_NO_CLOCK = "fio: logs that begin with each job (without log_alternate_epoch) lie upon each other"
-_NO_TIME = "fio: when it was is not in the logs"
+_MEANS = "fio's logs contain only means of intervals (log_avg_msec)"
+_ROUNDED = (
+    "fio: logs with log_avg_msec have whole requests and KiB per second, from which counts are computed"
+)
+_NO_CLOCK = "fio: logs without log_alternate_epoch start at 0 with each job, so the jobs overlap"
+_NO_TIME = "fio: the logs do not contain the date and time"
 # Latency since submission, as in a report; otherwise since fio started on the request.
 _LATENCIES = (FioLogKind.COMPLETION, FioLogKind.LATENCY)
 
@@ -94,8 +96,8 @@ class _Job:
         missing = [kind for kind in (FioLogKind.RATE, FioLogKind.BANDWIDTH) if kind not in logs]
         if missing and not self.requests:
             raise BadInput(
-                f"the logs of {self.name} have no {missing[0]} log: its requests and bytes follow from "
-                "write_iops_log and write_bw_log together, or from any log without log_avg_msec"
+                f"the logs of {self.name} have no {missing[0]} log: requests and bytes need both "
+                "write_iops_log and write_bw_log, or any log without log_avg_msec"
             )
         self.step_ms = _STEP_MS if self.requests else self._typical_step_ms(average_ms)
 
@@ -107,7 +109,7 @@ class _Job:
         """
         if not average_ms:
             raise BadInput(
-                f"the logs of {self.name} have means, and do not say of how many milliseconds: add the JSON "
+                f"the logs of {self.name} contain means over an unknown number of milliseconds: add the JSON "
                 "report of the same run, or --log-avg-msec MS with the log_avg_msec of the run"
             )
         steps: list[int] = []
@@ -117,8 +119,8 @@ class _Job:
             steps += [gap for gap in gaps if _MIN_GAP <= gap / average_ms < _MAX_GAP]
             if gaps and median(gaps) < average_ms * _MIN_GAP:
                 raise BadInput(
-                    f"the {kind} log of {self.name} has a row each {median(gaps):g} ms: log_avg_msec was not "
-                    f"{average_ms}, or several jobs share the log (per_job_logs=0)"
+                    f"the {kind} log of {self.name} has a row every {median(gaps):g} ms: log_avg_msec was "
+                    f"not {average_ms}, or several jobs share the log (per_job_logs=0)"
                 )
         return round(median(steps)) if steps else average_ms
 
@@ -130,7 +132,7 @@ class _Job:
     def list_missing(self) -> tuple[str, ...]:
         if self.has_latencies:
             return _MISSING
-        why = _MEANS if self.latency and not self.requests else "it has no latency log (write_lat_log)"
+        why = _MEANS if self.latency and not self.requests else "there is no latency log (write_lat_log)"
         lacks = (*_MISSING, f"{PERCENTILES}: {why}", f"{MAXIMUM}: {why}")
         return lacks if self.latency and not self.requests else (*lacks, f"{DEPTH}: {why}")
 
@@ -252,8 +254,8 @@ def parse_fio_logs(
     steps = _Intervals(min(begin for begin, _ in times), max(end for _, end in times), step_ms, has_means)
     if steps.end_ms > _MAX_MS or steps.step_count > _MAX_STEPS:
         raise BadInput(
-            f"fio's logs go from {steps.begin_ms} to {steps.end_ms} ms in steps of {step_ms}: no run is so "
-            "long"
+            f"fio's logs go from {steps.begin_ms} to {steps.end_ms} ms in steps of {step_ms} ms, which "
+            "is too long for a run"
         )
     sums = [job.sum_intervals(steps) for job in jobs]
     if threads:
@@ -281,21 +283,23 @@ def _group_jobs(
     for name, raw in logs:
         log = parse_log(raw, name)
         if isinstance(log, FioHistogramLog):
-            left_out.append(f"fio: {name} is left out: histograms are not taken from logs")
+            left_out.append(f"fio: {name} is left out, because histograms in logs are not supported")
         elif not len(log):
             left_out.append(f"fio: {name} is empty")
         else:
             number = log.job or 0
             if log.kind in by_job[number]:
-                raise BadInput(f"{name} and {names[number, log.kind]} are of one job: give logs of one run")
+                raise BadInput(
+                    f"{name} and {names[number, log.kind]} are from the same job: give the logs of one run"
+                )
             by_job[number][log.kind], names[number, log.kind] = log, name
     if not by_job:
-        raise BadInput("there is nothing in fio's logs: " + "; ".join(left_out))
+        raise BadInput("fio's logs are empty: " + "; ".join(left_out))
     jobs = []
     for number in sorted(by_job):
         reported_ms = threads.find_average_ms(number) if threads else None
         if average_ms and reported_ms is not None and average_ms != reported_ms:
-            raise BadInput(f"--log-avg-msec is {average_ms}, and log_avg_msec of the report is {reported_ms}")
+            raise BadInput(f"--log-avg-msec is {average_ms}, but log_avg_msec in the report is {reported_ms}")
         job = _Job(number or None, by_job[number], average_ms or reported_ms)
         job.name = (threads.find_name(number) if threads else None) or job.name
         jobs.append(job)

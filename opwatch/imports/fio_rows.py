@@ -60,12 +60,12 @@ def _check_rates(row: FioRow, operation: FioOperation, where: str) -> None:
         if reported is None or not amount:
             continue
         if not row.runtime_s:
-            raise BadInput(f"{where}: it has requests, and took no time that fio could measure")
+            raise BadInput(f"{where}: it has requests, but a duration of 0")
         rate = amount / row.runtime_s
         if abs(rate - reported) > max(_ROUNDED, _TOLERANCE * rate):
             raise BadInput(
-                f"{where}: its counts over {row.runtime_s:g} s are {rate:g}{unit}, and fio reports "
-                f"{reported:g}{unit}: the file was changed, or this version of fio is not understood"
+                f"{where}: its counts over {row.runtime_s:g} s give {rate:g}{unit}, but fio reports "
+                f"{reported:g}{unit}: the file was changed, or this version of fio is not supported"
             )
     if operation.reported_latency and operation.reported_latency.bins is not None:
         _check_bins(operation.reported_latency, operation.reported_latency.bins, where)
@@ -74,10 +74,10 @@ def _check_rates(row: FioRow, operation: FioOperation, where: str) -> None:
 def _check_bins(latency: FioLatency, bins: tuple[tuple[int, int], ...], where: str) -> None:
     count = sum(number for _, number in bins)
     if count != latency.requests:
-        raise BadInput(f"{where}: its bins hold {count} requests, and fio reports {latency.requests}")
+        raise BadInput(f"{where}: its bins have {count} requests, but fio reports {latency.requests}")
     mean = sum(middle * number for middle, number in bins) / count if count else 0.0
     if abs(mean - latency.mean_ns) > max(_ROUNDED, _BIN_TOLERANCE * latency.mean_ns):
         raise BadInput(
-            f"{where}: the mean of its bins is {mean:g} ns, and fio reports {latency.mean_ns:g} ns: with "
+            f"{where}: the mean of its bins is {mean:g} ns, but fio reports {latency.mean_ns:g} ns: with "
             "lat_percentiles an old fio has bins of another latency; import its JSON without bins"
         )

@@ -43,7 +43,7 @@ class LogThreads:
             is_grouped = names.count(job.name) < clones
             self._places += [place] * (clones if is_grouped else 1)
             if len(self._places) > _MAX_THREADS:
-                raise BadInput(f"fio's report is of more than {_MAX_THREADS} threads")
+                raise BadInput(f"fio's report has more than {_MAX_THREADS} threads")
 
     def _find_option(self, job: FioJob, name: str) -> str | None:
         return job.options.get(name, self._report.global_options.get(name))
@@ -71,7 +71,7 @@ class LogThreads:
         values = {_parse_whole(self._find_option(job, "log_avg_msec"), "log_avg_msec") or 0 for job in jobs}
         if len(values) > 1:
             raise BadInput(
-                "jobs of the report have several log_avg_msec, and the logs do not say of which they are"
+                "the jobs of the report differ in log_avg_msec, and the logs do not name their jobs"
             )
         return values.pop()
 
@@ -95,8 +95,8 @@ def _check_totals(job: FioJob, threads: list[Mapping[str, LoggedTotal]]) -> None
         slack = sum(total.slack for total in logged) + operation.requests * _COUNT_TOLERANCE + 1
         if abs(requests - operation.requests) > slack:
             raise BadInput(
-                f"the logs of {job.name:.60} come to {requests:.0f} {op} requests, and its report to "
-                f"{operation.requests}: they are not of one run, or log_avg_msec was another"
+                f"the logs of {job.name:.60} have {requests:.0f} {op} requests, but its report has "
+                f"{operation.requests}: they are from different runs, or log_avg_msec is wrong"
             )
         latency = operation.latencies.get("clat") or operation.latencies.get("lat")
         means = [total.mean_ns for total in logged if total.mean_ns is not None]
@@ -104,8 +104,8 @@ def _check_totals(job: FioJob, threads: list[Mapping[str, LoggedTotal]]) -> None
             mean_ns = sum(total.requests * (total.mean_ns or 0) for total in logged) / requests
             if abs(mean_ns - latency.mean_ns) > latency.mean_ns * _MEAN_TOLERANCE:
                 raise BadInput(
-                    f"the logs of {job.name:.60} have a mean {op} latency of {mean_ns:.0f} ns, and its "
-                    f"report {latency.mean_ns:.0f} ns"
+                    f"the logs of {job.name:.60} have a mean {op} latency of {mean_ns:.0f} ns, but its "
+                    f"report has {latency.mean_ns:.0f} ns"
                 )
 
 
@@ -113,5 +113,5 @@ def _parse_whole(text: str | None, name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
-        raise BadInput(f"fio's report: {name}={text:.40} is no whole number")
+        raise BadInput(f"fio's report: {name}={text:.40} is not a whole number")
     return int(text)

@@ -26,19 +26,19 @@ _HEAD_BYTES = 512
 _MAX_SHARE = 100.03
 _TIME_FORMATS = ("%Y-%m-%dT%H:%M:%S%z", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S")
 _MISSING = (
-    f"{PERCENTILES}: iostat has mean latencies alone",
-    f"{MAXIMUM}: iostat has mean latencies alone",
+    f"{PERCENTILES}: iostat reports mean latencies only",
+    f"{MAXIMUM}: iostat reports mean latencies only",
     f"{ERRORS}: iostat does not count them",
-    f"{ISSUED}: iostat does not count them apart from what ended",
-    f"{TRUST}: iostat has no account of what was lost",
+    f"{ISSUED}: iostat counts completed requests only",
+    f"{TRUST}: iostat does not report losses",
 )
-_NO_CPU = f"{CPU}: there is no avg-cpu in it, or not for how many CPUs: run iostat without -d"
-_NO_IRQ = f"{IRQ}: iostat has it among what the system took"
-_CPU_ROUNDED = "iostat: CPU time is made of percentages, which are rounded to 0.01"
-_ROUNDED = "iostat: rates are rounded to 0.01, and counts are made of them"
-_EVEN_INTERVALS = "iostat: intervals are as long as its times of whole seconds say on the mean"
+_NO_CPU = f"{CPU}: avg-cpu or the number of CPUs is missing: run iostat without -d"
+_NO_IRQ = f"{IRQ}: iostat includes it in the system time"
+_CPU_ROUNDED = "iostat: CPU time is computed from percentages rounded to 0.01"
+_ROUNDED = "iostat: rates are rounded to 0.01, and counts are computed from them"
+_EVEN_INTERVALS = "iostat: times are whole seconds; each interval has the mean length"
 _UNEVEN_INTERVALS = (
-    "iostat: its intervals are uneven: each is as long as its times of whole seconds say, up to 1 s wrong"
+    "iostat: its intervals are uneven, and times are whole seconds: each length may be wrong by up to 1 s"
 )
 # Bytes per unit of the columns: -k (default), -m, or sectors with POSIXLY_CORRECT.
 _UNITS = {"kB/s": 1 << 10, "MB/s": 1 << 20, "sec/s": 512}
@@ -70,10 +70,14 @@ def parse_iostat(raw: bytes, name: str) -> ImportedFile:
     """Parse an iostat report into entries. Raise BadInput, with the position, for other data."""
     reports = _parse_reports(raw, name)
     if len(reports) < 2:
-        raise BadInput(f"{name}: {len(reports)} reports are too few: it takes 2, for the time between them")
+        raise BadInput(
+            f"{name}: at least two reports are needed, for the time between them; it has {len(reports)}"
+        )
     span_s = (reports[-1].at - reports[0].at).total_seconds()
     if span_s <= 0:
-        raise BadInput(f"{name}: its reports are of no time, or go back: {reports[0].at} to {reports[-1].at}")
+        raise BadInput(
+            f"{name}: its reports cover no time, or go backwards: {reports[0].at} to {reports[-1].at}"
+        )
     step_ns = round(span_s * 1e9 / (len(reports) - 1))
     moments = _find_report_ends(reports, step_ns, name)
     is_even = moments[-1] == step_ns * (len(reports) - 1)
@@ -96,7 +100,7 @@ def _find_report_ends(reports: Sequence[_Report], step_ns: int, name: str) -> li
         return even
     for number, (before, after) in enumerate(pairwise(times), 2):
         if after <= before:
-            raise BadInput(f"{name}: report {number} is not later than the one before it")
+            raise BadInput(f"{name}: report {number} is not later than the previous one")
     return times
 
 
@@ -133,7 +137,7 @@ def _parse_report(fields: Fields, cpus: int) -> _Report:
             op: _parse_rates(row_fields, letter) for letter, op in _OPS.items() if f"{letter}/s" in disk.table
         }
     if len(rows) > _MAX_DISKS:
-        raise fields.make_error(f"{len(rows)} disks are more than {_MAX_DISKS}")
+        raise fields.make_error(f"{len(rows)} disks, at most {_MAX_DISKS} can be imported")
     return _Report(_parse_timestamp(fields), rows, cpus, _parse_cpu(fields, cpus))
 
 
@@ -156,7 +160,7 @@ def _parse_timestamp(fields: Fields) -> datetime:
         except ValueError:
             continue
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    raise fields.make_error(f"{text!r:.40} is no time: S_TIME_FORMAT=ISO has it written in one way")
+    raise fields.make_error(f"{text!r:.40} is not a known time format: run iostat with S_TIME_FORMAT=ISO")
 
 
 def _make_entries(reports: Sequence[_Report], step_ns: int, moments: Sequence[int]) -> Iterator[RunEntry]:
@@ -202,18 +206,20 @@ def _parse_byte_rate(row: Fields, letter: str, requests: float) -> float:
     disagrees."""
     unit = next((unit for unit in _UNITS if f"{letter}{unit}" in row.table), None)
     if unit is None:
-        raise row.make_error(f"it has none of {', '.join(letter + unit for unit in _UNITS)}")
+        raise row.make_error(f"it has none of the columns {', '.join(letter + unit for unit in _UNITS)}")
     value = row.read_amount(f"{letter}{unit}")
     rate, kib = value * _UNITS[unit], row.read_optional(f"{letter}areq-sz", row.read_amount)
     if kib is None:
         if unit == "MB/s" and requests and value < _MIN_MB:
-            raise row.make_error(f"{letter}{unit} is {value}, which is rounded too far: run iostat with -k")
+            raise row.make_error(
+                f"{letter}{unit} is {value}, which is rounded too coarsely: run iostat with -k"
+            )
         return rate
     step = 0.01 if any(value % 1 for value in row.table.values() if isinstance(value, float)) else 1.0
     of_sizes, most = requests * kib * 1024, step * (requests + kib + step) * 1024
     if abs(rate - of_sizes) > most + step * _UNITS[unit]:
         raise row.make_error(
-            f"{letter}{unit} is {value}, and {letter}/s of {letter}areq-sz KiB are "
+            f"{letter}{unit} is {value}, but {letter}/s times {letter}areq-sz KiB is "
             f"{of_sizes / _UNITS[unit]:.2f}"
         )
     # Use the value with the smaller rounding error.

@@ -34,7 +34,7 @@ def parse_iostat_text(text: str, name: str) -> dict[str, Any]:
     """
     header = _HEADER.match(text)
     if not header:
-        raise BadInput(f"{name}, line 1: it is no text of iostat: {_RUN_HINT}")
+        raise BadInput(f"{name}, line 1: this is not output of iostat: {_RUN_HINT}")
     parser = _Parser(name)
     lines = split_lines(text)
     for number, line in enumerate(lines[1:], 2):
@@ -64,7 +64,7 @@ class _Parser:
             # iostat ends each table with an empty line.
             self._disk_columns = []
         elif not self.reports:
-            raise BadInput(f"{where}: a report without its time: {_RUN_HINT}")
+            raise BadInput(f"{where}: a report without a time: {_RUN_HINT}")
         elif words[0] == _CPU:
             self._cpu_columns = [word.removeprefix("%") for word in words[1:_MAX_COLUMNS]]
         elif words[0].removesuffix(":") == _DEVICE:
@@ -78,12 +78,12 @@ class _Parser:
         elif self._disk_columns:
             self._rows += 1
             if self._rows > _MAX_ROWS:
-                raise BadInput(f"{where}: more than {_MAX_ROWS} rows of disks: import a part of it")
+                raise BadInput(f"{where}: more than {_MAX_ROWS} rows of disks: import a part of the file")
             disk = _parse_values(self._disk_columns, words[1:], where)
             used = {column: value for column, value in disk.items() if _USED_COLUMN.fullmatch(column)}
             self.reports[-1]["disk"].append({"disk_device": words[0]} | used)
         else:
-            raise BadInput(f"{where}: {line[:60]!r} is no line of iostat -x: {_RUN_HINT}")
+            raise BadInput(f"{where}: {line[:60]!r} is not a line of iostat -x: {_RUN_HINT}")
 
     def drop_truncated(self) -> None:
         """Drop the last report if disks of the previous report are missing, because the text may be
@@ -94,7 +94,7 @@ class _Parser:
 
 def _parse_values(columns: list[str], words: list[str], where: str) -> dict[str, Any]:
     if any(word.endswith(_HUMAN_SUFFIXES) for word in words):
-        raise BadInput(f"{where}: numbers with units (-h, --human) are rounded too far: {_RUN_HINT}")
+        raise BadInput(f"{where}: numbers with units (-h, --human) are rounded too coarsely: {_RUN_HINT}")
     if len(words) != len(columns) or not all(_NUMBER.fullmatch(word) for word in words):
-        raise BadInput(f"{where}: it has not one number for each of its {len(columns)} columns")
+        raise BadInput(f"{where}: it does not have one number for each of the {len(columns)} columns")
     return {column: float(word.replace(",", ".")) for column, word in zip(columns, words, strict=True)}

@@ -74,12 +74,12 @@ class _Text:
 def parse_rule(text: str) -> Rule:
     """Parse a rule. Raises BadRule."""
     if len(text) > MAX_LENGTH:
-        raise BadRule(text, MAX_LENGTH, f"no rule is longer than {MAX_LENGTH} characters")
+        raise BadRule(text, MAX_LENGTH, f"a rule has at most {MAX_LENGTH} characters")
     reading = _Text(text)
     op, metric = _parse_subject(reading)
     sign = reading.text[reading.at : reading.at + 1]
     if sign not in (">", "<") or not sign:
-        raise reading.make_error(f"> or < belongs here, not {reading.describe_rest()}; {_FORM_HINT}")
+        raise reading.make_error(f"expected > or <, found {reading.describe_rest()}; {_FORM_HINT}")
     reading.at += 1
     reading.skip_blanks()
     limit, kind = _parse_limit(reading, metric)
@@ -99,24 +99,26 @@ def _parse_subject(reading: _Text) -> tuple[str | None, str]:
     """Parse the operation and the metric."""
     begin, name = reading.at, reading.consume_match(_NAME)
     if not name:
-        raise reading.make_error(f"a metric belongs here, not {reading.describe_rest()}; {_FORM_HINT}")
+        raise reading.make_error(f"expected a metric, found {reading.describe_rest()}; {_FORM_HINT}")
     words = name[0]
     op, _, behind = words.partition(".")
     if words in METRICS:
         return None, words
     if op not in OPS:
-        known = f"metrics are {', '.join(METRICS)}; operations {', '.join(OPS)}"
+        known = f"metrics are {', '.join(METRICS)}; operations are {', '.join(OPS)}"
         raise reading.make_error(
-            f"{words[:_MAX_SHOWN_WORD]!r} is no metric and no operation with one: {known}", begin
+            f"{words[:_MAX_SHOWN_WORD]!r} is neither a metric nor OPERATION.METRIC: {known}", begin
         )
     at_metric = begin + len(op) + 1
     if behind not in METRICS:
         metrics = ", ".join(METRICS)
-        raise reading.make_error(f"{behind[:_MAX_SHOWN_WORD]!r} is no metric: those are {metrics}", at_metric)
+        raise reading.make_error(
+            f"{behind[:_MAX_SHOWN_WORD]!r} is not a metric: metrics are {metrics}", at_metric
+        )
     if behind in DISK_METRICS:
         whole = "disk" if behind in (WAF, STALL) else "machine"
         raise reading.make_error(
-            f"{behind} is of the whole {whole}, and of no operation: write {behind}", at_metric
+            f"{behind} applies to the whole {whole}, not to an operation: write {behind}", at_metric
         )
     return op, behind
 
@@ -125,7 +127,7 @@ def _parse_limit(reading: _Text, metric: str) -> tuple[float, LimitKind]:
     """Parse the limit; return the value in the metric's unit, and the kind."""
     begin, number = reading.at, reading.consume_match(_NUMBER)
     if not number:
-        raise reading.make_error(f"a number belongs here, not {reading.describe_rest()}; {_FORM_HINT}")
+        raise reading.make_error(f"expected a number, found {reading.describe_rest()}; {_FORM_HINT}")
     at_unit = begin + len(number[0])
     word = _WORD.match(reading.text, reading.at)
     unit = word[0] if word and word[0] != "for" else ""
@@ -135,16 +137,18 @@ def _parse_limit(reading: _Text, metric: str) -> tuple[float, LimitKind]:
     value = float(number[1] + number[2])
     if unit == "%":
         if not number[1]:
-            raise reading.make_error("a change begins with + or -: +5% is five percent more", begin)
+            raise reading.make_error("a change starts with + or -: +5% is five percent more", begin)
         return value / 100, LimitKind.SHARE
     units = _UNITS[METRICS[metric]]
     if unit not in units:
         wanted = " or ".join(name for name in [*units, "%"] if name)
-        missing = f"{unit[:_MAX_SHOWN_WORD]!r} is no unit of {metric}" if unit else f"{metric} has a unit"
+        missing = (
+            f"{unit[:_MAX_SHOWN_WORD]!r} is not a unit of {metric}" if unit else f"{metric} needs a unit"
+        )
         raise reading.make_error(f"{missing}: write {wanted}", at_unit)
     value *= units[unit]
     if abs(value) > _MAX_LIMIT:
-        raise reading.make_error("no limit is so large", begin)
+        raise reading.make_error("this limit is too large", begin)
     return value, LimitKind.CHANGE if number[1] else LimitKind.LEVEL
 
 
@@ -155,14 +159,14 @@ def _parse_duration(reading: _Text) -> float | None:
     begin, word = reading.at, reading.consume_match(_WORD)
     if not word or word[0] != "for":
         reading.at = begin
-        raise reading.make_error(f"nothing but `for TIME` can follow, not {reading.describe_rest()}")
+        raise reading.make_error(f"expected `for TIME` or nothing, found {reading.describe_rest()}")
     at_time, rest = reading.at, reading.text[reading.at :].strip()
     try:
         seconds = parse_time(rest)
     except UsageError:
         raise reading.make_error(
-            f"a time belongs here, such as 10s or 2m, not {reading.describe_rest()}", at_time
+            f"expected a duration, e.g. 10s or 2m, found {reading.describe_rest()}", at_time
         ) from None
     if not seconds:
-        raise reading.make_error("for no time at all says nothing: leave it out", at_time)
+        raise reading.make_error("a duration of 0 has no effect: leave it out", at_time)
     return seconds

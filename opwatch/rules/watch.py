@@ -65,13 +65,13 @@ class RuleWatch:
             rule = parse_rule(text)
             if rule.kind is not LimitKind.LEVEL:
                 raise UsageError(
-                    f"rule {text!r}: a change needs something to compare with; write the level itself, such "
-                    "as p99>20ms or waf>3"
+                    f"rule {text!r}: a change needs a second recording to compare with; write a level "
+                    "instead, e.g. p99>20ms or waf>3"
                 )
             if rule.metric == CPU_IO:
                 raise UsageError(
-                    f"rule {text!r}: {CPU_IO} is a figure of whole runs, for opwatch compare; {CPU} is one "
-                    "of an interval"
+                    f"rule {text!r}: {CPU_IO} is known for whole runs only (opwatch compare); use {CPU}, "
+                    "which is known for each interval"
                 )
             rules.append(rule)
         return cls(rules, frozenset(words))
@@ -96,7 +96,7 @@ class RuleWatch:
         if (news.device, leaving.at_ns) in self._gone:
             return []
         self._gone.add((news.device, leaving.at_ns))
-        return [Firing(GONE, news.device, leaving.at_ns, f"{news.device} has gone")]
+        return [Firing(GONE, news.device, leaving.at_ns, f"{news.device} is gone")]
 
     def _check_errors(self, news: Observation) -> Firing | None:
         if ERROR not in self.words:

@@ -228,7 +228,7 @@ def test_quiet_prints_only_fired_rules(compare: Shown) -> None:
         (("a.opw", "."), 1, ". is not a regular file"),
         (("a.opw", "idle.opw"), 6, "idle.opw: there were no requests"),
         (("a.opw", "b.opw", "--dev", "sda"), 2, "a.opw has no disk 'sda': it has nvme0n1"),
-        (("a.opw", "b.opw", "--fail-if", "p99>5%"), 2, "column 5: a change begins with + or -"),
+        (("a.opw", "b.opw", "--fail-if", "p99>5%"), 2, "column 5: a change starts with + or -"),
         (("a.opw", "b.opw", "--fail-if", "p99>5ms"), 2, "is about a level, and two runs have a change"),
         (("a.opw", "b.opw", "--op", "reed"), 2, "did you mean read?"),
         (("a.opw", "b.opw", "--json", "--markdown"), 2, "not allowed with argument --json"),

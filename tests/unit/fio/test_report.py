@@ -81,7 +81,7 @@ def test_fio_without_json_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("name", "place"),
     [
-        ("negative.json", "job 2: write: total_ios is no count"),
+        ("negative.json", "job 2: write: total_ios is not a count"),
         ("no-read.json", "job 2: it has not all of read, write and trim"),
         ("percentile.json", "job 1: mixed: clat_ns: '101.0' is no percentile"),
         ("bin.json", "job 2: write: lat_ns: '0x40' is no bin"),

@@ -54,7 +54,7 @@ def test_means_of_intervals_are_intervals(tmp_path: Path, capsys: pytest.Capture
     assert [reads[0]["latency_ns"][name] for name in ("p50", "p99", "max")] == [None] * 3
     assert reads[0]["errors"] is None and intervals[0]["trust"] is None
     assert {line["device"] for line in lines} == {"job 2"}
-    assert "fio: when it was is not in the logs" in said
+    assert "fio: the logs do not contain the date and time" in said
 
 
 def test_each_request_has_its_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,10 +116,10 @@ def test_a_job_that_rested_is_not_made_to_have_worked() -> None:
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["far_iops.1.log", "far_bw.1.log"], "no run is so long"),
+        (["far_iops.1.log", "far_bw.1.log"], "too long for a run"),
         (["far_iops.1.log"], "have no bw log"),
-        (["empty_iops.1.log"], "nothing in fio's logs: fio: empty_iops.1.log is empty"),
-        (["far_iops.1.log", "other_iops.1.log"], "are of one job"),
+        (["empty_iops.1.log"], "fio's logs are empty: fio: empty_iops.1.log is empty"),
+        (["far_iops.1.log", "other_iops.1.log"], "are from the same job"),
     ],
 )
 def test_contradictory_logs_are_refused(names: list[str], words: str) -> None:
@@ -186,12 +186,18 @@ def test_logs_of_grouped_jobs_have_the_names_of_their_threads() -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "average_ms", "words"),
     [
-        ("sparse", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "500"', None, "come to 48 write requests"),
-        ("sparse", b"", b"", 500, "log_avg_msec of the report is 250"),
+        ("sparse", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "500"', None, "have 48 write requests"),
+        ("sparse", b"", b"", 500, "log_avg_msec in the report is 250"),
         ("sparse", b'"mean" : 2432779', b'"mean" : 4932779', None, "have a mean write latency of 24"),
-        ("group", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "1000"', None, "a row each 250 ms"),
-        ("group", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "1s"', None, "log_avg_msec=1s is no whole"),
-        ("group", b'"total_ios" : 901', b'"total_ios" : 2901', None, "and its report to 2901"),
+        ("group", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "1000"', None, "a row every 250 ms"),
+        (
+            "group",
+            b'"log_avg_msec" : "250"',
+            b'"log_avg_msec" : "1s"',
+            None,
+            "log_avg_msec=1s is not a whole",
+        ),
+        ("group", b'"total_ios" : 901', b'"total_ios" : 2901', None, "but its report has 2901"),
     ],
 )
 def test_logs_that_disagree_with_the_report_are_refused(

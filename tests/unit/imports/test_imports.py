@@ -60,8 +60,8 @@ def test_iostat_has_rates_and_means_alone(tmp_path: Path, capsys: pytest.Capture
     assert [cpu["cpus"] for cpu in cpus] == [2, 2]
     assert [cpu["irq_s"] for cpu in cpus] == [None, None]
     assert all(1.9 < cpu["busy_cores"] < 2.1 for cpu in cpus)
-    assert "not known: irq: iostat has it among what the system took" in text
-    assert "not known: percentiles: iostat has mean latencies alone" in text
+    assert "not known: irq: iostat includes it in the system time" in text
+    assert "not known: percentiles: iostat reports mean latencies only" in text
     assert "trust: issued" not in text
 
 
@@ -73,11 +73,11 @@ def test_iostat_without_avg_cpu_has_no_cpu_time(tmp_path: Path, capsys: pytest.C
     source.write_text(json.dumps(document))
     lines, text = import_recording(source, tmp_path, capsys)
     assert {line["cpu"] for line in lines} == {None}
-    assert "not known: cpu: there is no avg-cpu in it" in text
+    assert "not known: cpu: avg-cpu or the number of CPUs is missing" in text
     assert not any("CPU time" in note for note in parse_iostat(source.read_bytes(), "it").notes)
 
 
-@pytest.mark.parametrize(("value", "words"), [(250, "more than 100 % of the CPUs"), ("x", "user is no ")])
+@pytest.mark.parametrize(("value", "words"), [(250, "more than 100 % of the CPUs"), ("x", "user is not a ")])
 def test_shares_of_cpus_that_cannot_be_are_refused(value: object, words: str) -> None:
     document = json.loads((GOOD / "iostat.json").read_text())
     document["sysstat"]["hosts"][0]["statistics"][1]["avg-cpu"]["user"] = value
@@ -117,7 +117,7 @@ def test_json_without_bins_has_no_percentiles(tmp_path: Path, capsys: pytest.Cap
     assert most is not None
     assert warm["ops"]["write"]["latency_ns"]["max"] == most.max_ns
     assert warm["ops"]["write"]["latency_ns"]["p99"] is None
-    assert "not known: percentiles: the report is JSON and not JSON+" in words
+    assert "not known: percentiles: the report is JSON, and only JSON+ has histograms" in words
 
 
 def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,12 +213,12 @@ def test_operation_from_trace_flags(flags: str, op: str | None) -> None:
     [
         ("no-times.json", "report 1: it has no timestamp: run iostat with -t"),
         ("basic.json", "loop3 has no r/s: run iostat with -x"),
-        ("one.json", "1 reports are too few"),
-        ("back.json", "go back"),
+        ("one.json", "at least two reports are needed"),
+        ("back.json", "go backwards"),
         ("negative.json", "report 2: loop3: r/s is not a number from 0"),
         ("no-event.txt", "line 1: 'CPU0"),
-        ("nothing-ends.txt", "no request is issued and completed in it"),
-        ("../fio/negative.json", "job 2: write: total_ios is no count"),
+        ("nothing-ends.txt", "no request in it was both issued and completed"),
+        ("../fio/negative.json", "job 2: write: total_ios is not a count"),
         ("../fio/no-json.txt", "it has no JSON: run fio with"),
     ],
 )
@@ -254,7 +254,7 @@ def test_other_time_formats_are_parsed() -> None:
     for second in (b"09", b"10", b"11"):
         raw = raw.replace(b"2026-11-22T17:50:" + second + b"+0000", b"11/22/2026 05:50:" + second + b" PM")
     assert parse_iostat(raw, "it").interval_ns == 10**9
-    with pytest.raises(BadInput, match="is no time"):
+    with pytest.raises(BadInput, match="is not a known time format"):
         parse_iostat(raw.replace(b"05:50:10 PM", b"noon"), "it")
 
 

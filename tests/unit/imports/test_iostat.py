@@ -80,7 +80,7 @@ def test_uneven_intervals_follow_their_timestamps() -> None:
 
 def test_too_coarse_megabytes_without_a_mean_size_are_refused() -> None:
     text = (GOOD / "iostat-m.txt").read_bytes().replace(b"areq-sz", b"any-sz")
-    with pytest.raises(BadInput, match="rounded too far: run iostat with -k"):
+    with pytest.raises(BadInput, match="rounded too coarsely: run iostat with -k"):
         get_final(text.replace(b"0.10 ", b"0.04 "))
     assert get_final(text).interval.ops["read"].bytes == pytest.approx(3 * 0.23 * (1 << 20), rel=0.01)
 
@@ -90,9 +90,9 @@ def test_too_coarse_megabytes_without_a_mean_size_are_refused() -> None:
     [
         ("iostat-human.txt", "line 5: numbers with units (-h, --human)"),
         ("iostat-basic.txt", "loop0 has no r/s: run iostat with -x"),
-        ("iostat-no-times.txt", "line 3: a report without its time: run S_TIME_FORMAT=ISO iostat -x -t 1"),
+        ("iostat-no-times.txt", "line 3: a report without a time: run S_TIME_FORMAT=ISO iostat -x -t 1"),
         ("iostat-short.json", "loop0 has no r/s: run iostat with -x, and without -s"),
-        ("iostat-disagrees.json", "rkB/s is 960.0, and r/s of rareq-sz KiB are 240.00"),
+        ("iostat-disagrees.json", "rkB/s is 960.0, but r/s times rareq-sz KiB is 240.00"),
         ("trace.blktrace.0", "import the output of blkparse -i trace.blktrace.0"),
         ("free.txt", "unknown format: import the output of fio --output-format=json"),
     ],

@@ -137,7 +137,7 @@ def test_each_disk_is_evaluated_separately() -> None:
 
 
 def test_rules_unfit_for_a_watch_are_refused() -> None:
-    with pytest.raises(UsageError, match="a change needs something to compare with"):
+    with pytest.raises(UsageError, match="a change needs a second recording"):
         RuleWatch.from_texts(["read.p99>+5%"])
     with pytest.raises(BadRule):
         RuleWatch.from_texts(["gone", "vanished"])

@@ -129,7 +129,7 @@ def _stack_layers(document: dict[str, object], below: list[str], times: int = 1)
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda document: document.pop("shapes"), "shapes is no table"),
+        (lambda document: document.pop("shapes"), "shapes is not a table"),
         (lambda document: document["shapes"].update(Stack=["layers"]), "2 values are no Stack"),
         (lambda document: document["shapes"].update(Stack=["x", "x"]), "one twice"),
         (lambda document: document["audit"].__setitem__(0, 7), "subject: is no str"),

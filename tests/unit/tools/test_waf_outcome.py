@@ -73,9 +73,9 @@ def test_replay_refuses_options_for_a_part(
     [
         ("{", "table events, waf"),
         ("[]", "no table"),
-        ('{"origin": 5}', "origin is no text"),
-        ('{"origin": "a", "refresh_ns": -1}', "refresh_ns is no count"),
-        ('{"origin": "a", "target": "x"}', "target is no number"),
+        ('{"origin": 5}', "origin is not text"),
+        ('{"origin": "a", "refresh_ns": -1}', "refresh_ns is not a count"),
+        ('{"origin": "a", "target": "x"}', "target is not a number"),
         ('{"origin": "a", "target": 0.1, "with_command": 1}', "with_command is neither"),
     ],
 )

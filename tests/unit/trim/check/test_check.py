@@ -288,7 +288,7 @@ def test_exit_statuses_match_fstrim(outlooks: list[Outlook], status: int) -> Non
         (("--all", "/"), "excludes mounts"),
         (("/nonexistent",), "/nonexistent: No such file"),
         (("--dev", "nope"), "nope: No such file"),
-        (("-m", "big", "/"), "'big' is no size"),
+        (("-m", "big", "/"), "'big' is not a valid size"),
     ],
 )
 def test_invalid_command_line_names_the_reason(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Thin verbs. Each installs what it needs (as root: Debian packages; always: a .venv) and can be repeated.
+# Each target installs what it needs (Debian packages as root, and a .venv) and can be repeated.
 PYTHON ?= python3
 PY := .venv/bin/python
 SHELL := /bin/bash
@@ -15,38 +15,38 @@ BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.* \
 	duckdb==2.* textual==8.* jsonschema==4.* prometheus-client==0.26.*
 
-# What the extension is made of: a change of any of these rebuilds it.
+# Sources of the extension: it is rebuilt if any of them changes.
 NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_native/* opwatch/_native/*/* opwatch/ftl/*/*.[ch] \
 	opwatch/drive/server/*.[ch] opwatch/drive/server/*/*.[ch])
 
-# Readers of Parquet that nothing else needs.
+# Readers of Parquet, needed by test-analysis only.
 ANALYSIS_TOOLS := chdb==4.* pyspark==4.*
 
 help:
-	@echo "make demo        a live view of a disk under load, on a disk of its own (root)"
-	@echo "make test        every test that can run here (root for the kernel's)"
-	@echo "make build       the extension and a .venv with opwatch in it"
-	@echo "make install     opwatch and its man page in /usr/local [PREFIX=/usr/local]; make uninstall"
-	@echo "make lint bench  what CI checks; every figure against its bound"
-	@echo "make prose       the language of the code against its bounds [SAMPLE=50]"
-	@echo "make smoke       the benchmarks and fuzzers with tiny sizes: whether they run at all (root)"
-	@echo "make bench-trim  what following a trim costs, against fstrim"
-	@echo "make bench-saturation  IOPS of null_blk in a guest, traced by us and others [KERNEL=6.12]"
-	@echo "make test-kernel only the tests that need root"
-	@echo "make test-kills  50 moments at which record, flight and a sweep are ended [KILLS=50] [SEED=14]"
-	@echo "make test-vm     stock kernels and real drivers in QEMU [KERNEL=6.12] [TEST=nvme] [TIER=ci]"
-	@echo "make test-arm64  a smoke test on arm64 in QEMU"
-	@echo "make fuzz        ten million operations on the simulated drive"
-	@echo "make fuzz-state  a million damaged saved drives"
+	@echo "make demo        a live view, a trim and a sweep of a simulated SSD (root)"
+	@echo "make test        run every test that can run here (kernel tests need root)"
+	@echo "make build       build the extension, and a .venv with opwatch"
+	@echo "make install     install opwatch [PREFIX=/usr/local]; make uninstall removes it"
+	@echo "make lint bench  the checks of CI; every figure against its bound"
+	@echo "make prose       measure the language of the code [SAMPLE=50]"
+	@echo "make smoke       check that benchmarks and fuzzers run, with tiny sizes (root)"
+	@echo "make bench-trim  the cost of following a trim, relative to fstrim"
+	@echo "make bench-saturation  IOPS of null_blk in a guest under tracers [KERNEL=6.12]"
+	@echo "make test-kernel run only the tests that need root"
+	@echo "make test-kills  kill record, flight, sweep at any moment [KILLS=50] [SEED=14]"
+	@echo "make test-vm     stock kernels in QEMU [KERNEL=6.12] [TEST=nvme] [TIER=ci]"
+	@echo "make test-arm64  run a smoke test on arm64 in QEMU"
+	@echo "make fuzz        fuzz the simulated drive: ten million operations"
+	@echo "make fuzz-state  fuzz saved drives: a million damaged files"
 	@echo "make fuzz-counters [INPUTS=10000000]; make fuzz-all [INPUTS=10000000]"
-	@echo "make fuzz-recordings  100,000 hostile recordings within their bounds, 1,100 damaged ones compared"
-	@echo "make test-analysis  a data set of recordings in DuckDB, Spark and ClickHouse (needs java; 500 MB)"
-	@echo "make learn-counters ROWS=FILE [OUT=FILE]  units of drives that nobody catalogued"
-	@echo "make pictures    the pictures of docs, from a run on a simulated drive (root)"
-	@echo "make waf-runs    3,600 runs against the truth, for docs/method-waf.md"
-	@echo "make exactness   the table of docs/exactness.md; make clean"
+	@echo "make fuzz-recordings  read 100,000 hostile and 1,100 damaged recordings"
+	@echo "make test-analysis  query a data set with DuckDB, Spark, ClickHouse (needs java)"
+	@echo "make learn-counters ROWS=FILE [OUT=FILE]  learn units of uncatalogued drives"
+	@echo "make pictures    make the pictures of the docs on a simulated drive (root)"
+	@echo "make waf-runs    compare 3,600 runs with the true values, for docs/method-waf.md"
+	@echo "make exactness   make the table of docs/exactness.md; make clean"
 
-# Debian packages that are missing, installed when we are root and named when we are not.
+# Installs missing Debian packages as root; otherwise names them.
 define install_packages
 	@missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null \
 		| grep -q 'ok installed' || echo $$p; done); \
@@ -72,23 +72,22 @@ packages:
 		--no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@
 
-# Compiled here, because not everybody who runs a checkout may write to it or wants to: without it every start
-# compiles some hundred modules, which takes longer than an audit of a small filesystem.
+# Compile the modules here, because users of a checkout may lack write access to it. Otherwise every start would
+# compile some hundred modules, which takes longer than an audit of a small filesystem.
 build: packages .venv/built
 	@$(PY) -m compileall -q opwatch tools collectors
 
-# A wheel of this checkout in a virtual environment of its own, below PREFIX; sudo finds what is in
-# /usr/local/bin.
+# Installs a wheel of this checkout in a separate virtual environment below PREFIX. sudo searches /usr/local/bin.
 PREFIX ?= /usr/local
 OWN := $(PREFIX)/lib/opwatch
 
 .PHONY: install install-files uninstall
 install: build
-	@# Only its owner may write to what root runs later, whatever the umask is.
+	@# Root runs these files later, so only their owner may write to them, regardless of the umask.
 	@umask 022; $(MAKE) -s install-files
 
 install-files:
-	@# What an earlier wheel was made of would be packed again, though it has gone.
+	@# Leftovers of an earlier wheel would be packed again.
 	@rm -rf build/wheel build/lib.*
 	@OPWATCH_BPF=require $(PY) -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps \
 		-w build/wheel .
@@ -114,7 +113,7 @@ uninstall:
 demo: build
 	@$(PY) -m opwatch.tools.demo
 
-# Tests without privilege side by side; those that trace the machine one after the other.
+# Unprivileged tests run in parallel; tests that trace the machine run one after the other.
 test: build
 	$(call install_packages,$(LOAD_PACKAGES))
 	$(PY) -m pytest -n auto --maxprocesses 4 tests/unit
@@ -125,7 +124,7 @@ test-kernel: build
 	OPWATCH_REQUIRE=kernel $(PY) -m pytest tests/kernel
 
 # All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme, or with
-# TIER=ci the tier that kernels.toml names for each kernel. Two guests at a time: more have no room (slots.py).
+# TIER=ci the tier that kernels.toml names for each kernel. At most two guests run at a time (slots.py).
 test-vm: build
 	$(call install_packages,$(VM_PACKAGES))
 	OPWATCH_VM_KERNEL='$(KERNEL)' OPWATCH_VM_TIER='$(TIER)' $(PY) -m pytest tests/vm -n 2 --maxschedchunk 1 \
@@ -136,40 +135,39 @@ test-arm64: build
 	$(call install_packages,$(VM_PACKAGES) $(ARM64_PACKAGES))
 	OPWATCH_REQUIRE=vm,arm64 $(PY) -m pytest tests/vm/test_arm64.py
 
-# The table of docs/exactness.md, from guests of every kernel: every file there that notes rows.
+# Makes the table of docs/exactness.md from guests with every kernel: all tests that record rows.
 exactness: build
 	$(call install_packages,$(VM_PACKAGES) $(ARM64_PACKAGES))
 	rm -rf build/exactness
 	OPWATCH_REQUIRE=vm $(PY) -m pytest tests/vm -m notes_rows -n 2 --maxschedchunk 1
 	$(PY) -m tests.vm.exactness
 
-# By hand, or weekly: ten million damaged pages and reports, a quarter of an hour of one core.
+# Manual or weekly: ten million damaged pages and reports, a quarter of an hour of one core.
 fuzz-counters: build
 	$(PY) -m tests.fuzz.counters $(or $(INPUTS),10000000)
 
-# Every format that is read, docs/fuzzing.md: by hand, ten million inputs. SEED and BEGIN go on with a run
-# that was ended.
+# Manual: ten million inputs in every format that opwatch reads (docs/fuzzing.md). SEED and BEGIN continue an
+# interrupted run.
 fuzz-all: build
 	$(PY) -m tests.fuzz $(or $(INPUTS),10000000) $(or $(SEED),$$RANDOM) $(or $(BEGIN),0)
 
-# By hand, an hour of one core: recordings with hostile structure, each read by a command within its bounds of memory
-# and time; and damaged ones, of which no value may differ from what was recorded.
+# Manual, an hour of one core: recordings with a hostile structure must be read within bounds of memory and time;
+# damaged ones must not yield a value that differs from the recorded one.
 fuzz-recordings: build
 	$(PY) -m tests.fuzz.hostile $(or $(INPUTS),100000) $(or $(SEED),$$RANDOM)
 	$(PY) -m tests.fuzz.hostile.damage $(or $(DAMAGED),1100) $(or $(SEED),$$RANDOM)
 
-# By hand, half an hour: record and flight are killed and a sweep is ended at that many moments each, which SEED
-# decides.
+# Manual, half an hour: kills record and flight, and ends a sweep, at KILLS moments each, chosen by SEED.
 test-kills: build
 	OPWATCH_KILLS=$(or $(KILLS),50) OPWATCH_SEED=$(or $(SEED),$$RANDOM) OPWATCH_REQUIRE=kernel \
 		$(PY) -m pytest -v -n 0 tests/kernel/recording tests/kernel/sweep/test_sweep.py \
 		-k "killed_recorder or ended_at_any_moment"
 
-# Units of SATA drives from rows of drives (docs/method-waf.md), and what to expect of them; two minutes.
+# Learns the units of SATA drives from rows of drives (docs/method-waf.md), and estimates the errors; two minutes.
 learn-counters: build
-	$(PY) -m tests.learning $(or $(ROWS),$(error ROWS=FILE: drives as JSON, one a line, maybe packed by gzip)) $(OUT)
+	$(PY) -m tests.learning $(or $(ROWS),$(error ROWS=FILE: drives as JSON, one per line, optionally gzipped)) $(OUT)
 
-# The table of docs/method-waf.md: by hand, some twenty minutes.
+# Makes the table of docs/method-waf.md. Manual, about twenty minutes.
 waf-runs: build
 	$(PY) -m tests.bench.waf_runs
 
@@ -185,22 +183,22 @@ lint: build
 	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 	$(PY) -m tests.commits
 
-# Fix what a tool can fix.
+# Fixes what lint reports, as far as the tools can.
 format: build
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
-# The language of the code against its bounds; SAMPLE=50 draws comments, messages and test names to read.
+# Measures the language of the code; SAMPLE=50 draws comments, messages and test names to read.
 prose:
 	@$(PYTHON) -m tests.prose --sample $(or $(SAMPLE),0)
 
-# What README and docs/tour.md show, from a run on a simulated drive; all pages for looking at are in build/pictures.
+# Makes the pictures of README and docs/tour.md on a simulated drive; all pages are in build/pictures.
 pictures: build
 	$(call install_packages,chromium)
 	TEXTUAL_COLOR_SYSTEM=truecolor $(PY) -m tests.pictures
 
-# What is generated or checked by machine: the support matrix, the manual.
+# Generates or checks documents: the support matrix, the causes, the manual.
 docs: build
 	$(call install_packages,mandoc)
 	$(PY) -m tests.vm.report.matrix --write
@@ -216,11 +214,11 @@ bench-tracing: build
 	$(call install_packages,$(BENCH_PACKAGES))
 	$(PY) -m tests.bench
 
-# A million saved drives with wrong values behind a right sum, under the sanitizers: by hand, an hour.
+# Manual, an hour: a million saved drives with wrong values and a valid checksum, under the sanitizers.
 fuzz-state: build
 	$(MAKE) -C tests/native fuzz-state STATE_INPUTS=$(or $(INPUTS),1000000)
 
-# IOPS of null_blk at saturation in a guest, by hand: the table of docs/overhead.md.
+# Manual: IOPS of null_blk at saturation in a guest, for the table of docs/overhead.md.
 bench-saturation: build
 	$(call install_packages,$(VM_PACKAGES) $(BENCH_PACKAGES))
 	$(PY) -m tests.vm.run --kernel $(or $(KERNEL),6.12) -- $(abspath $(PY)) -m tests.bench.saturation
@@ -241,8 +239,8 @@ bench-drive: build build/ftl_speed
 	$(PY) -m tests.bench.history_bench
 	$(PY) -m tests.bench.seeds_bench.cliff
 
-# Run what documents name and CI does not run otherwise, once and with tiny sizes: each target has to start and to
-# end, and no figure is judged. tests/unit/house/test_make.py knows the targets that are left out, and why.
+# Runs the targets that documents name and CI does not run otherwise, once and with tiny sizes: each has to start and
+# to end; figures are not judged. tests/unit/house/test_make.py lists the targets that are left out, with the reasons.
 define smoke_run
 	@begin=$$SECONDS; OPWATCH_SMOKE=1 $(MAKE) -s $(1) >build/smoke.txt 2>&1 \
 		|| { cat build/smoke.txt; exit 1; }; echo "make $(1): $$((SECONDS - begin)) s"

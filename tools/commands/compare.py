@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="D[/D...]",
         help="compare this disk, or with sda/sdb: sda of the first recording and sdb of the second; may be "
-        "given several times (the only disk of each, else the disks that are the same drive or have the same "
-        "name)",
+        "given several times (default: the only disk of each, else the disks that are the same "
+        "drive or have the same name)",
     )
     parser.add_argument(
         "--op",
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         choices=OPS,
         metavar="OP",
-        help=f"compare only this operation ({', '.join(OPS)}); may be given several times (all)",
+        help=f"compare only this operation ({', '.join(OPS)}); may be given several times (default: all)",
     )
     parser.add_argument(
         "--fail-if",

@@ -69,7 +69,7 @@ def add_device_argument(parser: Options) -> None:
         action="append",
         metavar="D",
         help="watch this disk, partition, dm or md device (a name, node or link); may be given several times "
-        "(all disks)",
+        "(default: all disks)",
     )
     parser.add_argument(
         "--return-within",

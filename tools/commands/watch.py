@@ -140,7 +140,7 @@ def add_measuring_arguments(parser: Options) -> None:
         "--discards",
         action=argparse.BooleanOptionalAction,
         help="report who discards how much, how it is split, the share in whole granules, and the requests "
-        "that wait meanwhile (on for disks named by --dev that accept discards)",
+        "that wait behind discards (on for disks named by --dev that accept discards)",
     )
     parser.add_argument(
         "--waf",

@@ -75,7 +75,7 @@ def test_dev_option_selects_the_devices_mount(disk: ScratchDisk) -> None:
         (("--all", "--dev", "loop0"), 2, "name mount points"),
         (("/nonexistent",), 2, "No such file"),
         (("/usr/bin",), 3, "it lies on the one at"),
-        (("-m", "many", "/proc"), 2, "no size"),
+        (("-m", "many", "/proc"), 2, "not a valid size"),
         (("--dev", "nosuchdisk"), 2, "Block devices here"),
     ],
 )

@@ -283,7 +283,7 @@ def test_stale_refuses_paths_that_are_not_mount_points(tmp_path: Path) -> None:
     assert run_refused()[0] == 2
     assert run_refused("/", "--dev", "sda")[0] == 2
     status, words = run_refused("/proc")
-    assert (status, "no block device" in words) == (3, True), words
+    assert (status, "not on a block device" in words) == (3, True), words
 
 
 def test_stale_asks_for_root_when_unprivileged(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_second_name_of_a_file_is_not_written_through(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     (tmp_path / "state").hardlink_to(victim)
-    with pytest.raises(RefusedError, match="2 names"):
+    with pytest.raises(RefusedError, match="2 hard links"):
         open_own_file(tmp_path / "state")
     safe_write(tmp_path / "state", b"mine")
     assert (victim.read_bytes(), (tmp_path / "state").read_bytes()) == (b"precious", b"mine")

@@ -115,7 +115,7 @@ def test_a_report_that_disagrees_with_its_own_rates_is_refused(key: str, value: 
 
 def test_bins_that_disagree_with_their_mean_or_count_are_refused() -> None:
     raw, _ = read_report("fio-group4.json")
-    for key, words in (("mean", "mean"), ("N", "bins hold 320 requests")):
+    for key, words in (("mean", "mean"), ("N", "bins have 320 requests")):
         document = json.loads(raw)
         document["jobs"][0]["read"]["clat_ns"][key] *= 2
         with pytest.raises(BadInput, match=words):

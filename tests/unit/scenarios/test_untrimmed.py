@@ -159,7 +159,7 @@ def test_command_writes_a_valid_document(tmp_path: Path, capsys: pytest.CaptureF
         (("--virtual", "intel-545s-256", "--set", "files_bytes=250GB"), "no room for copies"),
         (("--virtual", "intel-545s-256", "--set", "speed=1"), "files_bytes"),
         (("--virtual", "intel-545s-256", "--set", "rounds"), "write KEY=VALUE"),
-        (("--virtual", "intel-545s-256", "--set", "rounds=many"), "no whole number"),
+        (("--virtual", "intel-545s-256", "--set", "rounds=many"), "not a whole number"),
         (("--virtual", "intel-545s-256", "--set", "rounds=0"), "1 to"),
         (("--virtual", "intel-545s-256", "--set", "filesystem_bytes=1TB"), "more than"),
         (("--virtual", "intel-545s-256", "--op", "7%"), "has levels"),

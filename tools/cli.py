@@ -28,7 +28,7 @@ COMMANDS = {
     "replay": "show a recording as it was live: all or a part of it, in the same or longer intervals",
     "dump": "export recordings as CSV, JSON lines, OpenMetrics or Parquet",
     "import": "convert a measurement of fio, iostat or blktrace into a recording",
-    "flight": "continuously keep the last minutes of a watch, and dump them into a recording",
+    "flight": "continuously keep the last few minutes of a watch, and dump them into a recording",
     "report": "make one page of recordings: sentences, tables and plots, as HTML, Markdown or JSON",
     "compare": "compare recordings: which differences are real, and which cannot be decided",
     "counters": "read bytes written by the host and to NAND, and wear, from counters with proven units",

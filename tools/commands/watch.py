@@ -133,8 +133,8 @@ def add_measuring_arguments(parser: Options) -> None:
     parser.add_argument(
         "--by",
         choices=(*(by.value for by in OwnerGrouping), "none"),
-        help="also count the requests of each owner: of the control group that the kernel charges (the "
-        "default of the dashboard), or of the process that submitted them (none)",
+        help="also count requests by owner, including write-back: the control group that the kernel charges "
+        "(the default of the dashboard), or the process that issued them (none)",
     )
     parser.add_argument(
         "--discards",

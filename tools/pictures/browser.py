@@ -42,7 +42,7 @@ class Browser:
                     words, capture_output=True, stdin=subprocess.DEVNULL, timeout=_TIMEOUT_S, check=True
                 )
             except subprocess.TimeoutExpired:
-                raise OpwatchError(f"{self.path} did not end within {_TIMEOUT_S} s") from None
+                raise OpwatchError(f"{self.path} did not finish within {_TIMEOUT_S} s") from None
             except subprocess.CalledProcessError as error:
                 failure = OpwatchError(f"{self.path} failed with status {error.returncode}")
                 failure.log = error.stderr.decode(errors="replace")
@@ -67,7 +67,6 @@ def find_browser() -> Browser:
     path = next(filter(None, map(shutil.which, _NAMES)), None)
     if not path:
         raise Unsupported(
-            "pictures need Chromium, which is not installed: sudo apt-get install chromium (the page of "
-            "-o does not need it)"
+            "drawing pictures needs Chromium: sudo apt-get install chromium (the page of -o does not need it)"
         )
     return Browser(path)

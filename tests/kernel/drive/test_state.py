@@ -82,7 +82,7 @@ def test_link_fifo_and_folder_are_refused_as_state_file(tmp_path: Path) -> None:
         done = run_opwatch("drive", "create", "--name", drive_name, "--size", "64M", "--state", str(path))
         assert done.returncode == 3, (name, done.stderr)
         assert str(path) in done.stderr
-        expected = "is a link" if name in ("link", "dangling") else "regular file"
+        expected = "is a link" if name in ("link", "dangling") else "not a regular file"
         assert expected in done.stderr
         assert time.monotonic() - begin < 20
         assert not DriveFolder(drive_name).exists()

@@ -67,7 +67,7 @@ def test_mistakes_are_said(tmp_path: Path) -> None:
     for name, words in (
         ("text", "is not being written"),
         ("none", "No such file"),
-        ("pipe", "regular file"),
+        ("pipe", "not a regular file"),
         (".", "opwatch flight note"),
     ):
         done = run_opwatch("note", str(tmp_path / name), "x")

@@ -219,7 +219,7 @@ def test_any_file_name_works(two_minutes: Path, tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="regular file"):
+    with pytest.raises(BadInput, match="not a regular file"):
         RecordedRun(tmp_path)
     (tmp_path / "text.opw").write_text("this is no recording\n" * 500)
     with pytest.raises(BadInput, match="not a database"):

@@ -169,7 +169,7 @@ def _find_flash(args: argparse.Namespace, landing: Landing, devices: Devices) ->
     sizes = device.size_bytes, device.disk.size_bytes
     if args.physical is not None:
         return Flash(*sizes, args.physical, "as given")
-    return Flash(*sizes, read_physical_bytes(device), "reported by the simulated drive")
+    return Flash(*sizes, read_physical_bytes(device), "the simulated drive's own figure")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -126,7 +126,7 @@ class BccTracer:
         for leaf in leaves:
             if not leaf.device.disk.is_request_based:
                 raise Unsupported(
-                    f"{leaf.device.name}: the bcc backend traces requests, and this driver has none"
+                    f"{leaf.device.name}: the bcc backend traces requests, but this driver is bio-based"
                 )
         lacking = list_missing()
         if lacking:
@@ -155,7 +155,7 @@ class BccTracer:
         if not (
             Path(f"/lib/modules/{RELEASE}/build").exists() or Path("/sys/kernel/kheaders.tar.xz").exists()
         ):
-            raise Unsupported(f"bcc needs the headers of this kernel. Try: {INSTALL}")
+            raise Unsupported(f"bcc needs this kernel's headers. Try: {INSTALL}")
         with _capture_compiler_output() as said:
             try:
                 self._bpf = bcc.BPF(text=text.encode(), cflags=["-w"])
@@ -276,7 +276,7 @@ def _read_program_info(descriptor: int) -> tuple[int, int, int, int]:
     libbpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
     info, length = ctypes.create_string_buffer(224), ctypes.c_uint32(224)
     if libbpf.bpf_obj_get_info_by_fd(descriptor, info, ctypes.byref(length)):
-        raise OpwatchError(f"bcc: no information of a program: {os.strerror(ctypes.get_errno())}")
+        raise OpwatchError(f"bcc: no information about a program: {os.strerror(ctypes.get_errno())}")
     number = struct.unpack_from("=I", info, 4)[0]
     run_ns, runs, misses = struct.unpack_from("=QQQ", info, 192)
     return number, runs, run_ns, misses

@@ -107,7 +107,7 @@ def make_plan(leaves: Sequence[Leaf], *, may_share: bool = True) -> Plan:
     `may_share`: tags may share slots if a disk reports too many.
     """
     if len(leaves) > abi.MAX_TARGETS:
-        raise UsageError(f"{len(leaves)} disks are more than the {abi.MAX_TARGETS} that one tracer takes")
+        raise UsageError(f"{len(leaves)} disks are too many for one tracer (at most {abi.MAX_TARGETS})")
     first_of_disk: dict[str, int] = {}
     keys = bytearray()
     targets: list[abi.Target] = []
@@ -145,7 +145,7 @@ def _append_target(leaf: Leaf, leaves: Sequence[Leaf], targets: list[abi.Target]
     whole = next((x.device for x in leaves if x.device.name == leaf.device.disk.name), None)
     if whole or not leaf.device.is_partition:
         name = leaf.device.disk.name
-        raise UsageError(f"{leaf.device.name}: its disk {name} is watched as a whole already")
+        raise UsageError(f"{leaf.device.name}: its whole disk {name} is already watched")
     last = first
     while targets[last].next:
         last = targets[last].next - 1
@@ -226,8 +226,8 @@ class BlockTracer:
         if lanes >= cpus:
             return []
         return [
-            f"{cpus} CPUs and {len(self.leaves)} disks want more than 256 MiB of counters: "
-            f"{-(-cpus // lanes)} CPUs each share histograms; it is slower, and as exact"
+            f"{cpus} CPUs and {len(self.leaves)} disks would need more than 256 MiB of counters: "
+            f"groups of {-(-cpus // lanes)} CPUs share histograms (slower, but equally exact)"
         ]
 
     @property
@@ -317,5 +317,5 @@ def explain_probe_error(error: Exception) -> OpwatchError:
         )
     if number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
         name = errno.errorcode[number]
-        return OpwatchError(f"{what}: {name}, {os.strerror(number)}. ulimit -a shows what is allowed")
+        return OpwatchError(f"{what}: {name}, {os.strerror(number)}. ulimit -a shows the limits")
     return ProbeRejected(f"{what}: {errno.errorcode.get(number, number)}", log)

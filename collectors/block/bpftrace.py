@@ -35,8 +35,8 @@ from opwatch.trace.hist import Histogram
 from opwatch.trace.tracing import SettledReadings, read_until_settled
 from opwatch.trace.trust import Reading
 
-QUEUE = "time in the queue: bpftrace is not attached where requests enter it"
-MISSES = "runs skipped by the kernel: /proc does not tell them of bpftrace's programs here"
+QUEUE = "time in the queue: bpftrace does not attach where requests enter the queue"
+MISSES = "runs skipped by the kernel: /proc does not report them for bpftrace's programs here"
 # Attaching takes seconds on a slow machine. Printing the maps takes less than 0.1 s.
 PATIENCE_S = 120.0
 
@@ -60,7 +60,7 @@ class _Counts:
             if key.startswith(prefix):
                 slot = int(key[len(prefix) :])
                 if not 0 <= slot < size:
-                    raise BadInput(f"{name}[{key}]: there are slots 0 to {size - 1}")
+                    raise BadInput(f"{name}[{key}]: the slot is not between 0 and {size - 1}")
                 counts[slot] = int(count)
         return counts
 
@@ -117,7 +117,7 @@ def decode_maps(maps: Maps, targets: int, begin_ns: int, end_ns: int, map_full: 
     except BadInput:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise BadInput(f"bpftrace prints maps that are none of ours: {error}") from error
+        raise BadInput(f"bpftrace printed unexpected maps: {error}") from error
 
 
 def _decode_samples(
@@ -148,11 +148,11 @@ class MapAssembler:
         """Return the set of maps completed by a line, or None."""
         if not line.startswith("{"):
             return None
-        event = parse_json(line, "a line of bpftrace")
+        event = parse_json(line, "a line from bpftrace")
         try:
             return self._parse_event(event["type"], event.get("data", {}), event)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise BadInput(f"bpftrace prints what nobody knows: {line[:200]}: {error}") from error
+            raise BadInput(f"unknown output of bpftrace: {line[:200]}: {error}") from error
 
     def _parse_event(self, kind: object, data: Maps, event: Maps) -> Maps | None:
         if kind == "attached_probes":
@@ -170,7 +170,9 @@ class MapAssembler:
         if FIRST_MAP in data:
             self._maps = {}
         if self._maps is None:
-            raise BadInput(f"bpftrace prints {', '.join(data)} before {FIRST_MAP}: not by name")
+            raise BadInput(
+                f"bpftrace printed {', '.join(data)} before {FIRST_MAP}: its maps are not sorted by name"
+            )
         self._maps |= data
         if LAST_MAP not in data:
             return None
@@ -196,7 +198,7 @@ def _require_bpftrace() -> str:
     if not has_capability("CAP_SYS_ADMIN") or os.geteuid() != 0:
         raise make_permission_error("bpftrace", "root, with CAP_SYS_ADMIN")
     if not Path("/sys/kernel/btf/vmlinux").exists():
-        raise Unsupported("the bpftrace backend needs the kernel's BTF; without it, --backend bcc may do")
+        raise Unsupported("the bpftrace backend needs the kernel's BTF; without BTF, try --backend bcc")
     return path
 
 
@@ -207,11 +209,11 @@ def _read_definition(tool: str, name: str) -> str:
 
 def _check_leaves(leaves: Sequence[Leaf]) -> None:
     if len(leaves) > abi.MAX_TARGETS:
-        raise UsageError(f"{len(leaves)} disks are more than the {abi.MAX_TARGETS} that one tracer takes")
+        raise UsageError(f"{len(leaves)} disks are too many for one tracer (at most {abi.MAX_TARGETS})")
     for leaf in leaves:
         if not leaf.device.disk.is_request_based:
             raise Unsupported(
-                f"{leaf.device.name}: the bpftrace backend traces requests, and this driver has none"
+                f"{leaf.device.name}: the bpftrace backend traces requests, but this driver is bio-based"
             )
 
 
@@ -318,11 +320,11 @@ class BpftraceTracer:
         while b"\n" not in self._pending:
             ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise OpwatchError(f"bpftrace said nothing for {PATIENCE_S:.0f} s")
+                raise OpwatchError(f"bpftrace printed nothing for {PATIENCE_S:.0f} s")
             data = os.read(descriptor, 1 << 16)
             if not data:
                 kind = OpwatchError if self._attached else Unsupported
-                raise kind(f"bpftrace ended: {self._read_complaint()}")
+                raise kind(f"bpftrace exited: {self._read_complaint()}")
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         text = decode_text(line)
@@ -334,4 +336,4 @@ class BpftraceTracer:
         self._process.wait()
         self._errors.seek(0)
         words = self._errors.read().decode(errors="replace").strip()
-        return words[-2000:] or f"status {self._process.returncode}, without a word"
+        return words[-2000:] or f"status {self._process.returncode}, without a message"

@@ -13,14 +13,14 @@ _SYMBOLS = Path("/proc/kallsyms")
 # Drivers that had the callback.
 _DRIVERS = re.compile(r"(?:ram|zram|pmem)[0-9]")
 _CLONES = (
-    "the kernel's count of requests: it counts those that this path of a multipath device refused; bytes are "
-    "compared"
+    "the kernel's request count: it includes requests that this path of a multipath device refused; only "
+    "bytes are compared"
 )
 # md levels that send the original bio to a member.
 _REMAPPING = ("raid0", "linear")
 _WORDS = (
-    "single pages that swap and some filesystems read and write: this kernel passes them to the driver "
-    "without a bio (rw_page, until Linux 6.3), so they are in no count"
+    "single pages read and written by swap and some filesystems: this kernel passes them to the driver "
+    "without a bio (rw_page, before Linux 6.3), so they are not counted"
 )
 
 
@@ -43,8 +43,8 @@ def find_uncounted_remaps(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ..
         return ()
     levels = {name: disk.read_attribute(f"holders/{name}/md/level") for name in disk.list_holders()}
     return tuple(
-        f"I/O of {name} above: this kernel traces a bio only at the first device, "
-        f"and {level} passes its bios on (until Linux 5.14)"
+        f"I/O through {name}: this kernel traces a bio only at the first device, "
+        f"and {level} passes its bios on (before Linux 5.14)"
         for name, level in levels.items()
         if level in _REMAPPING
     )

@@ -48,7 +48,7 @@ def is_global(proc: Path = Path("/proc")) -> bool:
 def watch_switches(longest_s: float = _LONGEST_S, proc: Path = Path("/proc")) -> SwitchCounts | str:
     """Count switches until PID 1 has run a few times, or return the reason why they are unknown."""
     if not is_global(proc):
-        return "/proc/1 is not known to be the machine's PID 1: this may be a container"
+        return "/proc/1 may not be the machine's PID 1 (in a container?)"
     try:
         from opwatch._native import Contexts, ProbeError
     except ImportError:
@@ -75,7 +75,7 @@ class ContextProbe:
     """Watches switches in a separate thread after start(). Nothing waits for it."""
 
     def __init__(self) -> None:
-        self._switches: SwitchCounts | str = "nobody has looked yet"
+        self._switches: SwitchCounts | str = "not checked yet"
         self._thread = threading.Thread(target=self._watch_switches, name="contexts", daemon=True)
 
     def _watch_switches(self) -> None:

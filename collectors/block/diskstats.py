@@ -25,7 +25,7 @@ def decode_stat(text: str) -> tuple[dict[str, int], dict[str, int]]:
 def _parse_fields(text: str) -> list[int]:
     fields = parse_all_unsigned(text.split())
     if fields is None:
-        raise BadInput(f"a stat file with what is no number: {text[:200]!r}")
+        raise BadInput(f"a stat file has a field that is not a number: {text[:200]!r}")
     if len(fields) < 11:
         raise BadInput(f"a stat file has at least 11 fields, not {len(fields)}")
     return fields
@@ -132,7 +132,7 @@ class StatReader:
             and (self._switch.read_text() or "").strip() == "0"
         ):
             # The reason is permanent: after re-enabling, the counts have a gap.
-            self.reason = "statistics were switched off meanwhile"
+            self.reason = "statistics were switched off during the watch"
         if self.reason:
             return None
         begin = time.monotonic_ns()

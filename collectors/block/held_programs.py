@@ -54,8 +54,8 @@ def _read_skipped_runs(program: HeldProgram) -> int | None:
     fields = _read_fields(program.fdinfo)
     if _parse_field(fields, _IDENTITY) != program.identity:
         raise OpwatchError(
-            f"{program.fdinfo}: BPF program {program.identity} is no longer there, so that nobody knows how "
-            "many of its runs were skipped. Start again"
+            f"{program.fdinfo}: BPF program {program.identity} is gone, so the number of its skipped runs is "
+            "unknown. Start opwatch again"
         )
     return _parse_field(fields, _SKIPPED)
 

@@ -30,24 +30,24 @@ def make_group_notes(by: OwnerGrouping | None, root: Path = _GROUPS, proc: Path 
         return [_make_version_1_note(hierarchy)]
     control = root / "cgroup.subtree_control"
     if not control.exists():
-        return [f"{root} is no cgroup2: what a request is accounted to has a number in place of a name there"]
+        return [f"{root} is not a cgroup2 file system: cgroups are shown by number, not by name"]
     if "io" in control.read_text().split():
         return []
     return [
-        "the kernel accounts all requests to /, because no group has the io controller: write +io to "
-        f"{control}, or have systemd do it (IOAccounting=yes)"
+        "the kernel accounts all requests to /, because no cgroup has the io controller enabled: write +io "
+        f"to {control}, or let systemd do it (IOAccounting=yes)"
     ]
 
 
 def _make_version_1_note(hierarchy: IoHierarchy) -> str:
     if hierarchy.root is None:
         return (
-            "the kernel accounts I/O to control groups of version 1 (blkio), which are not mounted here: "
-            "they have numbers in place of names"
+            "the kernel accounts I/O to cgroups of version 1 (blkio), which are not mounted here: they are "
+            "shown by number, not by name"
         )
     return (
-        f"the kernel accounts I/O to the control groups of version 1 in {hierarchy.root}, and what it writes "
-        "back to /: names are those of that hierarchy"
+        f"the kernel accounts I/O to the cgroups of version 1 in {hierarchy.root}, and write-back to /: "
+        "names are those of that hierarchy"
     )
 
 

@@ -55,7 +55,7 @@ def check_programs(devices: Devices) -> list[Check]:
         first, twin = (try_attach(disk, raw_tp=raw) for raw in (False, True))
         checks += [check_program(name, first, twin) for name in REQUEST_PROGRAMS]
     else:
-        checks.append(make_note("probes rq_*", "not tried: there is no disk with requests here"))
+        checks.append(make_note("probes rq_*", "not tried: there is no request-based disk here"))
     first, twin = (try_attach(NOBODY, raw_tp=raw) for raw in (False, True))
     return checks + [check_program(name, first, twin) for name in BIO_PROGRAMS]
 
@@ -73,7 +73,7 @@ def check_floor() -> Check:
         return make_problem(
             "empty programs", str(explained), fix, explained.exit_status, error.args[2] or None
         )
-    return make_ok("empty programs", "loaded: the floor that opwatch overhead subtracts")
+    return make_ok("empty programs", "loaded: opwatch overhead subtracts their cost")
 
 
 def check_contexts() -> Check:
@@ -82,14 +82,13 @@ def check_contexts() -> Check:
     if isinstance(switches, str):
         return make_note("contexts", f"unknown: {switches}")
     if switches.is_skipping is None:
-        return make_note("contexts", "unknown: PID 1 did not run while it was watched")
+        return make_note("contexts", "unknown: PID 1 did not run during the check")
     if switches.is_skipping:
         return make_note(
             "contexts",
-            f"{BLIND_CONTEXT} (it switched {switches.kernel} times, a program saw "
-            f"{switches.program}), and counts "
-            "that nowhere: completions that interrupt it are missing, and show as drift. Another kernel does "
-            "not; docs/exactness.md has the figures",
+            f"{BLIND_CONTEXT} (it switched {switches.kernel} times, a program saw {switches.program}), and "
+            "does not count the skipped runs: completions that interrupt PID 1 are missing, and show up as "
+            "drift. Other kernels do not do this; docs/exactness.md has the figures",
         )
     return make_ok("contexts", "programs run while PID 1 is current")
 
@@ -103,6 +102,6 @@ def check_stats() -> Check:
         os.close(enable_stats())
     except OSError as error:
         return make_note(
-            "bpf statistics", f"opwatch overhead cannot use them: {error.strerror} (CAP_SYS_ADMIN)"
+            "bpf statistics", f"opwatch overhead cannot use them: {error.strerror} (needs CAP_SYS_ADMIN)"
         )
     return make_ok("bpf statistics", "can be enabled for opwatch overhead")

@@ -33,7 +33,7 @@ class LiveSlowRequests:
         """Return the reason why slow requests of a disk are not recorded although requested."""
         if not self.limit_ns or leaf.device.disk.is_request_based:
             return ()
-        return ("slow requests one by one: its driver takes bios and knows no requests",)
+        return ("individual slow requests: the driver is bio-based and has no requests",)
 
     def read_slow(self, leaves: Mapping[int, Leaf], at_ns: int) -> list[SlowRequestsSeen]:
         """Return an entry if these disks have new slow requests, by place. `at_ns` is the time of their

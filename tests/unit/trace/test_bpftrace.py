@@ -160,7 +160,7 @@ def test_losses_of_bpftrace_are_counted() -> None:
 
 
 def test_maps_in_another_order_are_no_sample() -> None:
-    with pytest.raises(ValueError, match="not by name"):
+    with pytest.raises(ValueError, match="not sorted by name"):
         MapAssembler().parse_line(make_lines({"@ns": {"1,1": 2}})[0])
 
 

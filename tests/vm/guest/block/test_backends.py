@@ -187,7 +187,7 @@ def test_command_reports_each_missing_feature_once(slow: str) -> None:
 def test_bcc_asks_for_kernel_headers_when_missing(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bcc, "RELEASE", "0.0")
     leaves, _ = choose_leaves(Devices(), [slow])
-    with pytest.raises(Unsupported, match="headers of this kernel"):
+    with pytest.raises(Unsupported, match="this kernel's headers"):
         bcc.BccTracer(leaves)
 
 

@@ -26,7 +26,7 @@ def judge_trial(tool: Check, failure: str | None, *, mount_helps: bool) -> Check
     return make_note(
         tool.name,
         f"{tool.finding}, but --backend bpftrace cannot attach here: {failure}. "
-        "The default backend, or --backend bcc, needs nothing of this",
+        "The default backend and --backend bcc do not need it",
     )
 
 

@@ -260,7 +260,7 @@ class Devices:
         """Find a device by the user's input: a kernel name, a node, or a link such as /dev/disk/by-id/..."""
         path = Path(text) if "/" in text else self._dev / text
         if not text:
-            raise UsageError(f"'' names no block device. Block devices here: {', '.join(self._list_names())}")
+            raise UsageError(f"'' is not a block device. Block devices here: {', '.join(self._list_names())}")
         try:
             status = path.stat()
         except OSError as error:
@@ -279,7 +279,7 @@ class Devices:
             raise UsageError(
                 f"{text}: the kernel has no block device {major}:{minor}"
                 if _list_entries(folder)
-                else f"{text}: {folder} shows no device, as where a container hides it; mount sysfs"
+                else f"{text}: {folder} is empty (hidden by a container?); mount sysfs"
             )
         return device
 

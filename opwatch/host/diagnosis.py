@@ -60,11 +60,11 @@ def make_problem(name: str, finding: str, fix: str | None, exit_status: int, log
 def check_kernel(release: str, machine: str, btf: bytes | None) -> Check:
     """Check that the kernel has BTF. Checks features instead of the kernel's version."""
     if btf:
-        return make_ok("kernel", f"Linux {release}, with its types (BTF, {len(btf) / 1e6:.1f} MB)")
+        return make_ok("kernel", f"Linux {release}, with type information (BTF, {len(btf) / 1e6:.1f} MB)")
     return make_problem(
         "kernel",
-        f"Linux {release} does not tell its types: there is no /sys/kernel/btf/vmlinux "
-        "(CONFIG_DEBUG_INFO_BTF). Boot a kernel that does.",
+        f"Linux {release} has no type information: there is no /sys/kernel/btf/vmlinux "
+        "(CONFIG_DEBUG_INFO_BTF). Boot a kernel with BTF.",
         _kernel_install_command(machine),
         Unsupported.exit_status,
     )
@@ -95,9 +95,9 @@ def check_tracepoints(btf: bytes | None, machine: str) -> Check:
     if not has_name(btf, f"btf_trace_{QUEUE_START}"):
         return make_ok(
             "tracepoints",
-            f"all {len(NEEDED)} needed; no {QUEUE_START}, so --queue uses the kernel's own stamps",
+            f"all {len(NEEDED)} required; no {QUEUE_START}, so --queue uses the kernel's own timestamps",
         )
-    return make_ok("tracepoints", f"all {len(NEEDED)} needed, and {QUEUE_START} for --queue")
+    return make_ok("tracepoints", f"all {len(NEEDED)} required, and {QUEUE_START} for --queue")
 
 
 def check_loss_counters(btf: bytes | None) -> Check:
@@ -105,8 +105,10 @@ def check_loss_counters(btf: bytes | None) -> Check:
     if not btf:
         return make_note("losses", "unknown without BTF")
     if has_name(btf, "recursion_misses"):
-        return make_ok("losses", "the kernel counts the runs it skips")
-    return make_note("losses", "this kernel does not count the runs it skips: such a loss would go unseen")
+        return make_ok("losses", "the kernel counts the program runs that it skips")
+    return make_note(
+        "losses", "this kernel does not count the program runs that it skips: such losses go unnoticed"
+    )
 
 
 def check_capabilities(missing: Sequence[str], command: str, *, is_root: bool) -> Check:
@@ -116,15 +118,15 @@ def check_capabilities(missing: Sequence[str], command: str, *, is_root: bool) -
     if is_root:
         return make_problem(
             "capabilities",
-            f"{' and '.join(missing)} missing, although this is root: run it outside of the container, or "
-            "give the container these",
+            f"{' and '.join(missing)} missing, although running as root: run opwatch outside the container, "
+            "or add these capabilities to the container",
             "podman run --cap-add=BPF,PERFMON ...",
             PermissionMissing.exit_status,
         )
     return make_problem(
         "capabilities",
-        f"{' and '.join(missing)} missing: run as root, or give a systemd unit "
-        "AmbientCapabilities=CAP_BPF CAP_PERFMON",
+        f"{' and '.join(missing)} missing: run as root, or set AmbientCapabilities=CAP_BPF CAP_PERFMON in a "
+        "systemd unit",
         f"sudo {command}",
         PermissionMissing.exit_status,
     )
@@ -134,7 +136,7 @@ def check_lockdown(text: str | None, *, securityfs: bool) -> Check:
     """Check the lockdown mode. `text` is /sys/kernel/security/lockdown: none [integrity] confidentiality."""
     if text is None:
         if securityfs:
-            return make_ok("lockdown", "this kernel has none")
+            return make_ok("lockdown", "this kernel has no lockdown")
         return make_note(
             "lockdown",
             "unknown: securityfs is not mounted",
@@ -145,11 +147,11 @@ def check_lockdown(text: str | None, *, securityfs: bool) -> Check:
     if mode == "confidentiality":
         return make_problem(
             "lockdown",
-            "confidentiality: the kernel lets no BPF program read its memory",
-            "boot with lockdown=integrity in the kernel command line",
+            "confidentiality: BPF programs cannot read kernel memory",
+            "boot with lockdown=integrity on the kernel command line",
             Unsupported.exit_status,
         )
-    return make_ok("lockdown", f"{mode}: does not hinder tracing")
+    return make_ok("lockdown", f"{mode}: does not prevent tracing")
 
 
 def check_jit(text: str | None) -> Check:
@@ -159,7 +161,7 @@ def check_jit(text: str | None) -> Check:
     if text == "0":
         return make_problem(
             "bpf jit",
-            "off: programs are interpreted and cost several times as much",
+            "off: programs are interpreted, at several times the cost",
             "sudo sysctl -w net.core.bpf_jit_enable=1",
             0,
         )
@@ -181,7 +183,7 @@ def check_extension(built: Extension, packages: Sequence[str], rebuild: str) -> 
     """Check the extension. `packages` are missing for the build; `rebuild` is the build and install
     command."""
     if built.has_tracer:
-        return make_ok("extension", "opwatch._native is there, with the tracer")
+        return make_ok("extension", "opwatch._native is installed, with the tracer")
     for library, package in _LIBRARY_PACKAGES.items():
         if built.error and f"{library}.so" in built.error:
             return make_problem("extension", built.error, f"sudo apt-get install {package}", 1)
@@ -191,10 +193,10 @@ def check_extension(built: Extension, packages: Sequence[str], rebuild: str) -> 
         else "opwatch._native was built without the tracer"
     )
     if not packages:
-        return make_problem("extension", f"{what}; all that its build needs is there", rebuild, 1)
+        return make_problem("extension", f"{what}; everything needed to build it is installed", rebuild, 1)
     install = f"sudo apt-get install {' '.join(packages)}"
     return make_problem(
-        "extension", f"{what}; its build lacks {', '.join(packages)}", f"{install} && {rebuild}", 1
+        "extension", f"{what}; missing for the build: {', '.join(packages)}", f"{install} && {rebuild}", 1
     )
 
 
@@ -219,7 +221,7 @@ def _check_failed_load(name: str, attempt: Attempt, what: str) -> Check:
     assert attempt.error
     if isinstance(attempt.error, PermissionMissing):
         # Attempts are made only with the capabilities.
-        finding = "refused although the capabilities are held: a container, seccomp or lockdown forbids it"
+        finding = "refused although the capabilities are held: a container, seccomp or lockdown prevents it"
         return make_problem(name, what + finding, None, attempt.error.exit_status, attempt.log or None)
     if isinstance(attempt.error, Unsupported):
         return make_problem(
@@ -251,10 +253,10 @@ def check_program(name: str, first: Attempt, twin: Attempt) -> Check:
 
 # Meaning of each exit status, most severe first. The first match is used.
 _VERDICTS = {
-    Unsupported.exit_status: "This kernel cannot be traced by opwatch: see the problems above.",
-    1: "Tracing does not work here, or not fully: see the problems above.",
-    PermissionMissing.exit_status: "Privileges are missing. Run it again with them: what needs them was "
-    "not tried.",
+    Unsupported.exit_status: "opwatch cannot trace this kernel: see the problems above.",
+    1: "Tracing does not work here, or only partly: see the problems above.",
+    PermissionMissing.exit_status: "Privileges are missing, so some checks were skipped. Run opwatch doctor "
+    "again with these privileges.",
 }
 
 

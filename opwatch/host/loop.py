@@ -103,7 +103,7 @@ def _read_status(descriptor: int) -> tuple[int, int, int] | None:
     except OSError as error:
         if error.errno == errno.ENXIO:
             return None
-        raise OpwatchError(f"a loop device does not say what is behind it: {error.strerror}") from error
+        raise OpwatchError(f"cannot read the backing file of a loop device: {error.strerror}") from error
     device, inode, rdevice = _INFO.unpack(buffer)[:3]
     return device, inode, rdevice
 
@@ -141,14 +141,14 @@ class LoopDevice(Closable):
         number = os.fstat(self.fileno()).st_rdev
         backing = find_backing_file(self.fileno())
         if backing is None:
-            raise OpwatchError(f"{self.node} has no file behind it")
+            raise OpwatchError(f"{self.node} has no backing file")
         return LoopIdentity((os.major(number), os.minor(number)), backing, read_diskseq(self.fileno()))
 
     def require_same(self) -> None:
         """Raise RefusedError if the disk was replaced since the opening, or the node belongs to another
         device."""
         if self._read_identity() != self.identity:
-            raise RefusedError(f"{self.node} has another file behind it than the one it was opened with")
+            raise RefusedError(f"{self.node} has a different backing file than when it was opened")
         with contextlib.suppress(OSError):
             status = Path(self.node).stat()
             if (os.major(status.st_rdev), os.minor(status.st_rdev)) == self.identity.dev:
@@ -181,14 +181,14 @@ def attach_loop(backing: int, binding: Binding | None = None) -> LoopDevice:
             os.close(descriptor)
             if error.errno != errno.EBUSY:
                 raise OpwatchError(
-                    f"cannot make a loop device of /dev/loop{number}: {error.strerror}"
+                    f"cannot set up /dev/loop{number} as a loop device: {error.strerror}"
                 ) from error
         except BaseException:
             os.close(descriptor)
             raise
         else:
             return device
-    raise OpwatchError(f"others took {_ATTEMPTS} free loop devices before it could be used; try again")
+    raise OpwatchError(f"other processes took {_ATTEMPTS} free loop devices first; try again")
 
 
 def find_backing_by_name(name: str) -> int | None:
@@ -204,7 +204,7 @@ def open_loop(node: str) -> LoopDevice:
     """Open a bound loop device and hold it. Compare the identity before using the device."""
     number = Path(node).name.removeprefix("loop")
     if not number.isdigit():
-        raise OpwatchError(f"{node} is no loop device")
+        raise OpwatchError(f"{node} is not a loop device")
     descriptor = _open_node(int(number))
     try:
         return LoopDevice(descriptor, f"/dev/loop{number}")
@@ -234,11 +234,13 @@ def _find_free_number() -> int:
         ) from error
     except OSError as error:
         kind = PermissionMissing if error.errno in (errno.EACCES, errno.EPERM) else OpwatchError
-        raise kind(f"cannot make a loop device: {CONTROL}: {error.strerror}; run it as root") from error
+        raise kind(
+            f"cannot create a loop device: {CONTROL}: {error.strerror}; run opwatch as root"
+        ) from error
     try:
         return fcntl.ioctl(control, _GET_FREE)
     except OSError as error:
-        raise OpwatchError(f"the kernel has no loop device left: {error.strerror}") from error
+        raise OpwatchError(f"the kernel has no free loop device: {error.strerror}") from error
     finally:
         os.close(control)
 
@@ -252,8 +254,8 @@ def _open_node(number: int, *, read_only: bool = False) -> int:
         reference = os.open(node, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise Unsupported(
-            f"{node}: {error.strerror}. The kernel has this device, but here is no node for it, as in a "
-            f"container: mknod {node} b {wanted[0]} {wanted[1]}"
+            f"{node}: {error.strerror}. The kernel has this device, but its node is missing here (in a "
+            f"container?): mknod {node} b {wanted[0]} {wanted[1]}"
         ) from error
     try:
         status = os.fstat(reference)

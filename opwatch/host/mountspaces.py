@@ -63,7 +63,7 @@ def is_in_use(device: str) -> bool:
     except OSError as error:
         if error.errno == errno.EBUSY:
             return True
-        raise OpwatchError(f"{device}: whether it is in use cannot be asked: {error.strerror}") from error
+        raise OpwatchError(f"{device}: cannot check whether it is in use: {error.strerror}") from error
     return False
 
 
@@ -178,7 +178,7 @@ def _list_spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
             # number.
             spaces.setdefault(identity, []).append(MountSpace(identity, int(task.name)))
     which = f"{denied} threads" if denied > 1 else "a thread"
-    unseen = [f"{which} whose mount namespace may not be read"] if denied else []
+    unseen = [f"{which} with an unreadable mount namespace"] if denied else []
     return spaces, unseen + _list_uninspected(proc, spaces)
 
 
@@ -198,7 +198,7 @@ def _list_uninspected(proc: Path, spaces: Collection[str]) -> list[str]:
     unseen = list_hidden_processes(proc, mounts)
     for pinned in _find_pinned(mounts):
         if pinned not in spaces:
-            unseen.append(f"mount namespace {pinned}, which no process is in")
+            unseen.append(f"mount namespace {pinned}, which contains no process")
     return unseen
 
 

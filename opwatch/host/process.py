@@ -35,7 +35,7 @@ def run_tool(argv: Sequence[str], timeout_s: float = 60, *, ends_with_us: bool =
     import subprocess
 
     if not shutil.which(argv[0]):
-        raise Unsupported(f"{argv[0]} is not installed; opwatch doctor says which package has it")
+        raise Unsupported(f"{argv[0]} is not installed; opwatch doctor shows its package")
     try:
         done = subprocess.run(
             argv,
@@ -45,10 +45,10 @@ def run_tool(argv: Sequence[str], timeout_s: float = 60, *, ends_with_us: bool =
             preexec_fn=die_with_parent(os.getpid()) if ends_with_us else None,
         )
     except subprocess.TimeoutExpired as error:
-        raise OpwatchError(f"{argv[0]} did not end within {timeout_s:.0f} s") from error
+        raise OpwatchError(f"{argv[0]} did not finish within {timeout_s:.0f} s") from error
     if done.returncode:
         words = split_lines(decode_text(done.stderr or done.stdout).strip())
         raise OpwatchError(
-            f"{argv[0]} failed ({done.returncode}): {words[-1] if words and words[-1] else 'silently'}"
+            f"{argv[0]} failed ({done.returncode}): {words[-1] if words and words[-1] else 'no message'}"
         )
     return decode_text(done.stdout)

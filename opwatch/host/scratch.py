@@ -24,7 +24,7 @@ def create_unnamed_file(folder: Path, size_bytes: int) -> int:
             os.close(descriptor)
             raise
     except OSError as error:
-        raise OpwatchError(f"{folder}: no file for a disk can be made there: {error.strerror}") from error
+        raise OpwatchError(f"{folder}: cannot create a file for a disk there: {error.strerror}") from error
     return descriptor
 
 

@@ -25,7 +25,7 @@ def list_hidden_processes(proc: Path, mounts: Sequence[Mount]) -> list[str]:
         unseen.append(f"processes of other users: {proc} hides them (hidepid)")
     with contextlib.suppress(OSError):
         if str((proc / "self" / "ns" / "pid").readlink()) != _FIRST_PID_NAMESPACE:
-            unseen.append("processes outside this PID namespace, as of the host of a container")
+            unseen.append("processes outside this PID namespace, such as those of a container's host")
     return unseen
 
 

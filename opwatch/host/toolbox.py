@@ -36,18 +36,16 @@ class Tool:
 def list_tools(machine: str) -> tuple[Tool, ...]:
     qemu = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}.get(machine, "qemu-system")
     return (
-        Tool(
-            "fio", ("fio",), ("--version",), "fio", "makes the load that opwatch overhead measures", (3, 33)
-        ),
+        Tool("fio", ("fio",), ("--version",), "fio", "generates the load for opwatch overhead", (3, 33)),
         Tool("nvme", ("nvme",), ("version",), "nvme-cli", "shows NVMe drives and their logs"),
-        Tool("smartctl", ("smartctl",), ("--version",), "smartmontools", "reads counters of SATA drives"),
+        Tool("smartctl", ("smartctl",), ("--version",), "smartmontools", "reads the counters of SATA drives"),
         Tool("bpftrace", ("bpftrace",), ("--version",), "bpftrace", "runs bpftrace scripts"),
         Tool(
             "biolatency",
             ("biolatency-bpfcc", "biolatency"),
             (),
             "bpfcc-tools",
-            "bcc's tracer, to compare with",
+            "is bcc's tracer, for comparison",
         ),
         Tool(
             "qemu",
@@ -84,11 +82,11 @@ def judge_tool(tool: Tool, path: str | None, answer: ToolAnswer | None) -> Check
         return make_note(tool.name, f"{path} cannot be used: {answer.failure}")
     numbers = parse_version(answer.text)
     if not numbers:
-        return make_note(tool.name, f"{path} does not tell its version")
+        return make_note(tool.name, f"{path} does not report its version")
     printed = ".".join(map(str, numbers))
     if numbers < tool.minimum:
         return make_note(
-            tool.name, f"{printed} is too old: {'.'.join(map(str, tool.minimum))} is needed", install
+            tool.name, f"{printed} is too old: at least {'.'.join(map(str, tool.minimum))} is needed", install
         )
     return make_ok(tool.name, printed)
 

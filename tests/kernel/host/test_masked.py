@@ -24,7 +24,7 @@ CASES = (
     ("/sys/kernel/btf", (), "--dev DISK 0.1 1", 5, "no BTF in /sys/kernel/btf"),
     ("/sys/kernel/btf", (), "overhead --dev DISK", 5, "no BTF in /sys/kernel/btf"),
     ("/sys/kernel/btf", (), "trim audit MOUNT", 5, "no BTF in /sys/kernel/btf"),
-    ("/sys/kernel/btf", (), "doctor", 5, "cannot be traced"),
+    ("/sys/kernel/btf", (), "doctor", 5, "cannot trace this kernel"),
     ("/sys/block", (), "devices", 5, "/sys/block"),
     ("/sys/block", (), "0.1 1", 2, "/sys/block"),
     (SYSFS, (), "--dev DISK 0.1 1", 2, "/sys/dev/block"),

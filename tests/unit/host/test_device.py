@@ -255,7 +255,7 @@ def test_resolve_wants_a_block_device(tree: Tree) -> None:
 
 
 def test_no_name_is_no_device(tree: Tree) -> None:
-    with pytest.raises(UsageError, match=r"^'' names no block device\. Block devices here: "):
+    with pytest.raises(UsageError, match=r"^'' is not a block device\. Block devices here: "):
         tree.devices.resolve("")
 
 

@@ -99,8 +99,8 @@ def test_unreadable_namespaces_are_reported(proc: Path, monkeypatch: pytest.Monk
     hidden = [f"processes of other users: {proc} hides them (hidepid)"] if os.geteuid() else []
     assert survey_mounts([(7, 3)], (), proc).unseen == (
         *hidden,
-        "processes outside this PID namespace, as of the host of a container",
-        "mount namespace mnt:[99], which no process is in",
+        "processes outside this PID namespace, such as those of a container's host",
+        "mount namespace mnt:[99], which contains no process",
         "the mounts in the mount namespace of process 7",
     )
 
@@ -117,7 +117,7 @@ def test_threads_that_may_not_be_read_are_counted(proc: Path, monkeypatch: pytes
     monkeypatch.setattr(Path, "readlink", deny_read)
     mounted = survey_mounts([(7, 3)], (), proc)
     assert mounted.mounts == ()
-    assert mounted.unseen == ("a thread whose mount namespace may not be read",)
+    assert mounted.unseen == ("a thread with an unreadable mount namespace",)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_threads_that_may_not_be_listed_are_counted(proc: Path, monkeypatch: pyt
         return real(path)
 
     monkeypatch.setattr(Path, "iterdir", deny_listing)
-    assert survey_mounts([(7, 3)], (), proc).unseen == ("a thread whose mount namespace may not be read",)
+    assert survey_mounts([(7, 3)], (), proc).unseen == ("a thread with an unreadable mount namespace",)
 
 
 def test_the_words_of_a_drive_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_root_of_a_user_namespace_does_not_see_all(tmp_path: Path, hold: Callabl
 
 def test_container_is_reported(tmp_path: Path) -> None:
     [words] = _list_unseen(_make_proc(tmp_path, pid="pid:[4026532000]"))
-    assert words == "processes outside this PID namespace, as of the host of a container"
+    assert words == "processes outside this PID namespace, such as those of a container's host"
 
 
 def test_processes_that_may_not_be_looked_into_are_counted(

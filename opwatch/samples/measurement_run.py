@@ -38,7 +38,7 @@ class RunPlan:
     seconds: float
     refresh_s: float | None = None
     until_error: float | None = None
-    on_interrupt: str = "what is known now"
+    on_interrupt: str = "show the result so far"
 
 
 class Clock(Protocol):
@@ -102,8 +102,8 @@ class MeasurementRun:
             if not is_told and self._pastime.now() - begun > 3 * self._every_s:
                 is_told = True
                 self._talk.print_message(
-                    f"the pages may be up to {self._page_age_s():.0f} s old; waiting until they show it all "
-                    f"(Ctrl-C: {self._plan.on_interrupt}; --refresh T: if you know how old they get)"
+                    f"the pages may be up to {self._page_age_s():.0f} s old; waiting until they include all "
+                    f"writes (Ctrl-C: {self._plan.on_interrupt}; --refresh T: set their maximum age)"
                 )
             end = self._poll_when_due()
             if end is not End.TICK:
@@ -204,7 +204,7 @@ class MeasurementRun:
         if so_far and so_far.waf:
             self._talk.print_message(f"WAF {so_far.waf:.3g} ± {100 * so_far.relative_error:.2g} % so far")
         else:
-            self._talk.print_message(so_far.reason if so_far and so_far.reason else "nothing yet")
+            self._talk.print_message(so_far.reason if so_far and so_far.reason else "no result yet")
 
     def _page_age_s(self) -> float:
         return (self.build_measurement().make_result().period_ns or LONGEST_NS) / 1e9

@@ -94,8 +94,8 @@ class NamedDevice:
             return None
         self._refused = now
         if now[0] is None or self.identity is None:
-            return "nothing shows that it is the drive that was watched before"
-        return f"it is another drive ({now[0]}) than the one that was watched before ({self.identity})"
+            return "it cannot be identified as the drive watched before"
+        return f"it is another drive ({now[0]}), not the one watched before ({self.identity})"
 
     def close(self) -> None:
         self._presence.close()

@@ -68,7 +68,7 @@ class Arrival:
     @property
     def unexplained(self) -> list[str]:
         if self.unseen is None:
-            return [f"what came before it was watched is not known: {self.reason}"]
+            return [f"requests before it was watched are unknown: {self.reason}"]
         slack = self.slack or {}
         most = {group: count + slack.get(group, 0) for group, count in self.unseen.items()}
         groups = " and ".join(f"{count} {group}" for group, count in most.items() if count)

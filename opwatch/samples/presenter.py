@@ -146,7 +146,7 @@ class RunPresenter:
 
     def _add_disk(self, entry: DiskAdded) -> list[News]:
         if entry.place in self._disks:
-            raise BadInput(f"a disk began at place {entry.place}, where another is")
+            raise BadInput(f"a disk begins at place {entry.place}, which another disk has")
         moment = _Moment(entry.sample, entry.discards, entry.owners)
         is_late = entry.arrival is not None
         disk = _Disk(
@@ -181,7 +181,9 @@ class RunPresenter:
         by_place: dict[int, list[SlowRequest]] = {place: [] for place in entry.counts}
         for request in entry.requests:
             if request.place not in by_place:
-                raise BadInput(f"a slow request at place {request.place}, where none are counted")
+                raise BadInput(
+                    f"a slow request at place {request.place}, which has no count of slow requests"
+                )
             by_place[request.place].append(request)
         for place, count in entry.counts.items():
             disk = self._find_disk(place)

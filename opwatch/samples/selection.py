@@ -52,15 +52,15 @@ def _describe_leaves(device: BlockDevice, leaves: Sequence[Leaf]) -> list[str]:
     names = ", ".join(leaf.device.name for leaf in leaves)
     if names != device.name:
         return [
-            f"{device.name} is {device.read_kind()}: its I/O is traced on {names}, each on its own rows. "
-            "Other users of these disks are counted too."
+            f"{device.name} is {device.read_kind()}: its I/O is traced on {names}, each in separate rows. "
+            "I/O of other users of these disks is counted too."
         ]
     if device.is_partition:
         first, last = device.sector_range
         return [
-            f"{device.name}: only sectors {first} to {last} of {device.disk.name} are counted; flushes "
-            "belong to the whole disk and are not."
+            f"{device.name}: only sectors {first} to {last} of {device.disk.name} are counted; flushes are "
+            "not counted, because they belong to the whole disk."
         ]
     if not device.is_request_based:
-        return [f"{device.name}: its driver has no requests; traced bio by bio, from submission to end."]
+        return [f"{device.name}: its driver is bio-based; each bio is traced from submission to completion."]
     return []

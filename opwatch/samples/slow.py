@@ -39,8 +39,8 @@ class SlowRequest:
         if self.submitter:
             return None
         if self.op == _FLUSH:
-            return "the kernel sends one flush for all who wait for one"
-        return "it was not seen as it entered the queue"
+            return "the kernel combines waiting flushes into one request"
+        return "the tracer did not see it enter the queue"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,9 @@ def count_switches(statuses: Iterable[str]) -> int:
 def describe_missing(drift: Mapping[str, Drift]) -> str:
     """Return a sentence on the requests that the kernel counted but no program saw."""
     if not drift:
-        return f"{BLIND_CONTEXT}: completions may be missing, nobody can tell how many"
+        return f"{BLIND_CONTEXT}: an unknown number of completions may be missing"
     missing = sum(max(group_drift.drift, 0) for group_drift in drift.values())
-    words = f"up to {missing} completions may be missing for it" if missing else "none is missing here"
+    words = (
+        f"up to {missing} completions may be missing because of that" if missing else "none is missing here"
+    )
     return f"{BLIND_CONTEXT}: {words}"

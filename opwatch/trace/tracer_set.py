@@ -72,14 +72,14 @@ class TracerSet:
         there = sum(len(part.live) for part in self._parts)
         if self._most is not None and there + len(leaves) > self._most:
             raise OpwatchError(
-                f"{there + len(leaves)} disks are more than the {self._most} that are watched and recorded "
-                "at a time: name some with --dev"
+                f"{there + len(leaves)} disks are too many: opwatch watches and records at most {self._most} "
+                "at a time. Name some with --dev"
             )
         batches = list(_split_batches(leaves))
         if self._parts and len(self._parts) + len(batches) > MAX_PARTS:
             raise OpwatchError(
-                f"{len(self._parts)} sets of programs are attached already, one for each time that disks "
-                "came, and each makes every request a little slower. Start opwatch anew to watch all"
+                f"{len(self._parts)} sets of programs are already attached, one for each arrival of disks, "
+                "and each slows every request a little. Restart opwatch to watch all disks"
             )
         parts: list[_Part] = []
         place_of: dict[int, int] = {}

@@ -76,14 +76,14 @@ def list_losses(tally: Tally, trust: LossAccount, *, is_blind: bool, is_whole: b
     losses = []
     if remembered := tally[_UNREMEMBERED, _ANY]:
         what = _format_count(remembered, _ANY)
-        losses.append(_explained_loss(what, "no room was left to remember them", "no room"))
+        losses.append(_explained_loss(what, "the table of requests in flight was full", "table full"))
     losses += _list_untraced(tally, trust, is_blind=is_blind)
     if what := _format_amounts(tally, trust, _EXTRA, _EXTRA_BYTES):
-        losses.append(_unexplained_loss(f"traced, and not counted by the kernel: {what}"))
+        losses.append(_unexplained_loss(f"traced but not counted by the kernel: {what}"))
     if back := tally[_CLOCK_BACK, _ANY]:
         losses.append(
             _unexplained_loss(
-                f"{_format_count(back, _ANY)} stamped as completed before the issue, counted as 0 ns"
+                f"{_format_count(back, _ANY)} with a completion time before the issue time, counted as 0 ns"
             )
         )
     if trust.no_drift:
@@ -99,7 +99,7 @@ def _list_untraced(tally: Tally, trust: LossAccount, *, is_blind: bool) -> list[
     if unmatched := tally[_UNMATCHED, _ANY]:
         parts.append(f"the issue of {_format_count(unmatched, _ANY)}")
     what, skipped = " and ".join(part for part in parts if part), tally[_SKIPPED, _ANY]
-    cause = f"the kernel skipped {skipped} runs of our programs, counted for all disks together"
+    cause = f"the kernel skipped {skipped} program runs, counted for all disks together"
     if not what:
         # If the kernel counts the requests of this disk, the skipped runs were for other disks.
         if skipped and not trust.drift:

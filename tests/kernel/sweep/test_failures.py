@@ -90,8 +90,8 @@ def test_signal_during_the_wait_for_the_pages_keeps_the_level(tmp_path: Path) ->
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr
             said = ""
-            while "waiting until they show it all" not in said:
-                said += process.stderr.readline() or "it has ended: waiting until they show it all"
+            while "waiting until they include all" not in said:
+                said += process.stderr.readline() or "it has ended: waiting until they include all"
             process.send_signal(signal.SIGINT)
             _, rest = process.communicate(timeout=60)
         assert process.returncode == 7, said + rest

@@ -109,7 +109,7 @@ def test_settling_waits_for_fresh_pages() -> None:
 
 
 def test_settling_says_the_effect_of_an_interrupt() -> None:
-    for gives in ("what is known now", "ends it, and the level begins anew"):
+    for gives in ("show the result so far", "ends it, and the level begins anew"):
         one = VirtualMeasurement(refresh_s=60)
         plan = RunPlan(1.0, 1.0, 700.0, 5.0, on_interrupt=gives)
         one.course = MeasurementRun(one.poll_drive, lambda: True, one.clock, one.words, plan)

@@ -131,7 +131,7 @@ def test_drive_without_identity_is_not_watched_again(tree: Tree) -> None:
     members.poll_changes()
     write_attributes(tree["loop0"].sysfs, {"size": "2048"})
     change = members.poll_changes()
-    assert change and "nothing shows" in change.refused[0][1]
+    assert change and "cannot be identified" in change.refused[0][1]
     assert list_names(members) == []
 
 

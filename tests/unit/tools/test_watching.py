@@ -103,7 +103,7 @@ def test_new_disk_is_announced_once_and_is_in_the_summary(tree: Tree) -> None:
     unexplained = watch.watching.end_watch(with_rest=True)
     late = [line for line in watch.read_documents("interval") if line["device"] == "sdb"]
     assert [line["arrival"] is None for line in late] == [False, True]
-    words = "what came before it was watched is not known: there is no kernel here"
+    words = "requests before it was watched are unknown: there is no kernel here"
     assert [words in line["unexplained"] for line in late] == [True, False]
     assert words in watch.read_documents("summary")[1]["unexplained"]
     assert f"sdb (of dm-7): {words}" in unexplained
@@ -178,7 +178,7 @@ def test_lines_have_the_time_of_the_change(tree: Tree) -> None:
     words = " ".join(text.split())
     late = [line for line in text.splitlines() if " sdb (of dm-7): idle, since " in line]
     assert len(late) == 1
-    assert "! drift unknown: there is no kernel here; what came before it was watched is not known" in words
+    assert "! drift unknown: there is no kernel here; requests before it was watched are unknown" in words
 
 
 def test_disk_since_the_last_poll_is_in_the_summary(tree: Tree) -> None:

@@ -83,7 +83,7 @@ def test_unseen_is_unknown_without_kernel_statistics(tmp_path: Path) -> None:
     first = replace(make_reading(0, 0), before=None, no_witness="statistics are off")
     came = find_arrival(tmp_path, NVME, "", first)
     assert came.unseen is None
-    assert came.unexplained == ["what came before it was watched is not known: statistics are off"]
+    assert came.unexplained == ["requests before it was watched are unknown: statistics are off"]
 
 
 def test_unreadable_diskstats_make_the_whole_count_unseen(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_groups_without_driver_statistics_are_not_compared() -> None:
         Reading(make_sample(0), first, first), Reading(make_sample(1, read=make_reads(9)), first, first), 0
     )
     assert (verdict.drift, verdict.no_drift, describe_losses(verdict)) == ({}, None, [])
-    assert "  drift against the kernel: not kept, this driver counts nothing" in format_trust(verdict, 0)
+    assert "  drift against the kernel: unknown, this driver keeps no statistics" in format_trust(verdict, 0)
 
 
 def test_flushes_that_device_mapper_copied_are_reads_for_the_kernel() -> None:

@@ -73,7 +73,7 @@ def test_zram_is_counted_by_bio() -> None:
         [watched] = observe_disks([disk], lambda: _write_disk(disk))
         talk = run_opwatch("--dev", disk, "--json", "0.1", "1")
     assert watched.count_by_op()["write"] == (503, 503 * 4096)
-    assert "traced bio by bio" in talk.stderr
+    assert "each bio is traced" in talk.stderr
     assert json.loads(talk.stdout.splitlines()[0])["level"].startswith("bios")
 
 

@@ -146,7 +146,7 @@ class DashboardApp(App[None]):
         if self._keep:
             self._keep()
         else:
-            self.past.set_message("o: this is a recording already")
+            self.past.set_message("o: this is already a recording")
 
     def _request_quit(self) -> None:
         """Ask the run to end; the second time, leave without waiting for it."""

@@ -15,7 +15,7 @@ from opwatch.tools.arguments import Options
 def add_screen_arguments(form: Options) -> None:
     """Add --plain and --tui, which exclude each other."""
     form.add_argument(
-        "--plain", action="store_true", help="plain lines (the default, but for a terminal with textual)"
+        "--plain", action="store_true", help="plain lines (the default, except on a terminal with textual)"
     )
     form.add_argument(
         "--tui", action="store_true", help="the dashboard (the default on a terminal with textual)"
@@ -39,12 +39,12 @@ def _find_obstacle() -> str | None:
     streams = {"standard input": sys.stdin, "standard output": sys.stdout, "standard error": sys.stderr}
     for name, stream in streams.items():
         if not stream.isatty():
-            return f"{name} is no terminal"
+            return f"{name} is not a terminal"
     if os.environ.get("TERM", "dumb") == "dumb":
-        return "TERM names no terminal that can be written over"
+        return "TERM does not name a terminal that can be redrawn"
     if "utf" not in (sys.stdout.encoding or "").lower():
         return "this terminal's encoding is not UTF-8"
     if importlib.util.find_spec("textual") is None:
         command = build_install_command(TEXTUAL)
-        return f"textual is not installed: {command}. Without --tui, lines are shown"
+        return f"textual is not installed: {command}. Without --tui, opwatch prints lines"
     return None

@@ -54,9 +54,9 @@ class HourRecorder:
         try:
             self._write_file(path)
         except (OpwatchError, OSError) as error:
-            tell(f"no recording was written: {error}")
+            tell(f"cannot write the recording: {error}")
         else:
-            tell(f"written: {path.resolve()}; opwatch replay shows it")
+            tell(f"recorded: {path.resolve()}; opwatch replay shows it")
 
     def _write_file(self, path: Path) -> None:
         with closing(RingFolder(self._path)) as folder, folder.keep_segments():

@@ -57,7 +57,7 @@ class BrowserSession:
         try:
             os.write(self._commands, json.dumps(message).encode() + b"\0")
         except OSError as error:
-            raise OpwatchError(f"{self._name} ended early: {error.strerror}") from error
+            raise OpwatchError(f"{self._name} exited early: {error.strerror}") from error
         answer = self._wait_for_message(lambda message: message.get("id") == number)
         if "error" in answer:
             raise OpwatchError(f"{self._name} cannot draw: {method}: {answer['error'].get('message')}")
@@ -77,7 +77,7 @@ class BrowserSession:
                 raise OpwatchError(f"{self._name} did not answer within {_TIMEOUT_S} s")
             chunk = os.read(self._answers, _CHUNK)
             if not chunk:
-                raise OpwatchError(f"{self._name} ended before it had drawn everything")
+                raise OpwatchError(f"{self._name} exited before everything was drawn")
             self._buffer += chunk
 
 

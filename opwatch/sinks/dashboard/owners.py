@@ -11,7 +11,13 @@ from opwatch.owners.cells import OwnedCounts
 from opwatch.owners.sample import Owners
 from opwatch.sinks.dashboard.rows import Row, Tone
 from opwatch.sinks.owners.labels import format_full_table
-from opwatch.sinks.owners.shares import HEADER, OwnedShare, RankedShares, format_share_row, rank_shares
+from opwatch.sinks.owners.shares import (
+    OwnedShare,
+    RankedShares,
+    format_share_header,
+    format_share_row,
+    rank_shares,
+)
 
 # The tallest screen shows no more; all others are combined.
 MAX_KEPT = 16
@@ -70,7 +76,7 @@ def build_owner_rows(owners: CompactOwners | None, seconds: float, most: int, wi
     if owners is None or most < _MIN_ROWS:
         return []
     shares = owners.unpack_shares()
-    rows: list[Row] = [[(f"{HEADER}by {owners.by}, MB/s", Tone.STRONG)]]
+    rows: list[Row] = [[(format_share_header(owners.by, width), Tone.STRONG)]]
     lost: list[Row] = [[(line, Tone.ALARM)] for line in format_full_table(owners.no_room)]
     if lost and most == _MIN_ROWS:
         return [*rows, *lost]

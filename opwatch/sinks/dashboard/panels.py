@@ -108,18 +108,19 @@ def _build_idle_op_row(name: str, chosen: str) -> Row:
 def build_trust_row(disk: DiskHistory, moment: CompactInterval | None) -> Row:
     """Return whether all requests are accounted for, in this interval and in the whole watch."""
     if moment is None:
-        return [("trust: nothing was counted yet", Tone.FAINT)]
+        return [("trust: nothing counted yet", Tone.FAINT)]
     if TRUST in moment.absent:
-        return [("trust: its source keeps no account", Tone.FAINT)]
+        return [("trust: not available from this source", Tone.FAINT)]
     if moment.unexplained:
         return [("! ", Tone.ALARM), (remove_control_characters("; ".join(moment.unexplained)), Tone.ALARM)]
     if moment.stall:
         return [("! ", Tone.ALARM), (format_stall(moment.stall), Tone.ALARM)]
-    words = remove_control_characters("; ".join(moment.explained)) or "all accounted for"
+    clean = "OK in this interval" if disk.doubtful else "all accounted for"
+    words = remove_control_characters("; ".join(moment.explained)) or clean
     good: Row = [("trust: ", Tone.GOOD), (words, Tone.GOOD)]
     if disk.doubtful:
         intervals = "interval" if disk.doubtful == 1 else "intervals"
-        return [*good, (f"  ! not so in {disk.doubtful} {intervals} of the watch", Tone.ALARM)]
+        return [*good, (f"  ! {disk.doubtful} other {intervals} had unexplained requests", Tone.ALARM)]
     return [*good, (f", {moment.in_flight} in flight", Tone.FAINT)]
 
 
@@ -153,7 +154,7 @@ def _build_health_row(health: SmartLog) -> Row:
         tone = Tone.ALARM if health.percentage_used >= _WORN else Tone.PLAIN
         # The field has one byte: 255 means more than 254 %.
         or_more = " or more" if health.percentage_used >= _SATURATED else ""
-        row.append((f"worn {health.percentage_used} %{or_more}  ", tone))
+        row.append((f"wear {health.percentage_used} %{or_more}  ", tone))
     if health.critical_warning:
         row.append((f"critical warning {health.critical_warning:#04x}  ", Tone.ALARM))
     return row
@@ -186,7 +187,7 @@ def _build_disk_row(disk: DiskHistory, is_chosen: bool, cursor_ns: int | None, n
     name = remove_control_characters(disk.label)[:names]
     row: Row = [(f"{'▸' if is_chosen else ' '} {name:<{names}}", Tone.CHOSEN if is_chosen else Tone.PLAIN)]
     if disk.has_left:
-        return [*row, (" has left", Tone.FAINT)]
+        return [*row, (" removed", Tone.FAINT)]
     moment = disk.moments[place] if place >= 0 else None
     for name in ("read", "write"):
         op = moment.find_op(name) if moment else None
@@ -240,5 +241,5 @@ def _describe_slow(moments: Sequence[CompactInterval], shown: CompactInterval | 
         if len(lines) < most and shown and moment.end_ns <= shown.end_ns:
             lines += format_slow_requests(moment.slow, moment.at, moment.end_ns)[1:]
     head = f"slow: {count} in view took longer than {units.format_ns(limit_ns)}"
-    head += f", {left_out} of them left out: too many at a time" if left_out else ""
+    head += f", {left_out} of them not recorded: too many at once" if left_out else ""
     return [head, *lines[:most]] if count else []

@@ -45,22 +45,22 @@ _CLOCK_DISTANCE = 20
 _MAX_DEVIATION = 0.1
 KEYS = "q quit  space {pause}  ←→ time  +- zoom  ↑↓ disk  rwdf op{keep}  ? help"
 HELP = (
-    ("map", "a column is one interval or more, latency grows upwards; the"),
-    ("", "brighter, the more requests per cell; ━ median, ┅ 99th percentile"),
+    ("map", "one or more intervals per column, higher is slower; brighter"),
+    ("", "cells have more requests; ━ median, ┅ 99th percentile"),
     ("table", "the interval at the cursor, or the newest: requests and MB per"),
     ("", "second, latency in the device, qd mean requests in the device,"),
     ("", "median size, seq% sequential requests, err errors"),
-    ("owners", "whose they were, the most bytes first; other closes the sum"),
+    ("owners", "who issued the requests, most bytes first; other: all the rest"),
     ("n u m s", "nano-, micro-, milliseconds, seconds; <: at most this"),
-    ("trust", "green: tracer and kernel agree on all; red: what nothing explains"),
+    ("trust", "green: tracer and kernel agree; red: unexplained differences"),
     ("", ""),
-    ("space", "pause the screen, and return to live; counting goes on"),
+    ("space", "pause the screen, or return to live; counting continues"),
     ("← → PgUp PgDn", "move the cursor through the last hour; Home oldest, End newest"),
     ("+ -", "fewer or more intervals per column"),
     ("↑ ↓ Tab", "another disk; the busiest is shown first"),
     ("r w d f x a", "reads, writes, discards, flushes, other operations in the map;"),
     ("", "a: the busiest operation"),
-    ("o  Esc", "write all that is kept into a recording; close a message"),
+    ("o  Esc", "save the kept history as a recording; close a message"),
     ("q Ctrl-C", "quit and print the summary"),
 )
 
@@ -109,12 +109,12 @@ def _build_message_rows(past: WatchHistory, frame: Frame) -> list[Row]:
 
 
 def _format_keys(view: View, frame: Frame) -> str:
-    pause = "go on" if view.is_paused else "pause"
+    pause = "resume" if view.is_paused else "pause"
     return KEYS.format(pause=pause, keep="" if frame.is_file else "  o record")
 
 
 def _build_help_rows() -> list[Row]:
-    rows: list[Row] = [[("opwatch: what is shown, and keys", Tone.STRONG)], []]
+    rows: list[Row] = [[("opwatch: screen and keys", Tone.STRONG)], []]
     for head, text in HELP:
         rows.append([(f"{head:<15}", Tone.STRONG), (text, Tone.PLAIN)])
     return rows
@@ -309,7 +309,7 @@ class _ScreenComposer:
         """Return the owners of the interval, with as many rows as any interval in view needs."""
         moment, rows = self._moment, list[Row]()
         if moment and moment.no_owners and most:
-            rows = [[(remove_control_characters(f"owners are not known: {moment.no_owners}"), Tone.FAINT)]]
+            rows = [[(remove_control_characters(f"owners unknown: {moment.no_owners}"), Tone.FAINT)]]
         elif moment:
             rows = build_owner_rows(moment.owners, moment.seconds, most, width)
         blank: Row = []

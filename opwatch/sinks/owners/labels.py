@@ -25,9 +25,9 @@ def format_owner(owner: OwnerCounts) -> str:
         case OwnerKind.WRITE_BACK:
             return f"write-back ({name})"
         case OwnerKind.KERNEL:
-            return f"the kernel's {name or 'unnamed work'}" + (f" ({key.number})" if key.since_ns else "")
+            return f"kernel: {name or 'unnamed'}" + (f" ({key.number})" if key.since_ns else "")
         case OwnerKind.NOBODY:
-            return "nobody's"
+            return "(none)"
 
 
 def format_owner_lines(owners: Owners, seconds: float, columns: int = 80) -> list[str]:
@@ -54,7 +54,7 @@ def format_full_table(lost: OwnedCounts) -> list[str]:
     if not lost.requests and not lost.bytes:
         return []
     words = f"{lost.requests:,} requests, {units.format_megabytes(lost.bytes).strip()} MB"
-    return [f"the table of owners was full for {words} of other"]
+    return [f"table of owners full: {words} are in other"]
 
 
 def _format_row(op: str, counts: OwnedCounts, words: str, seconds: float, columns: int) -> str:

@@ -10,7 +10,8 @@ from opwatch.owners.cells import OwnedCounts
 from opwatch.owners.sample import OwnerCounts, Owners
 from opwatch.sinks.owners.labels import format_owner
 
-HEADER = "read/s write/s trim/s   reqs/s  mean    qd  "
+HEADER = "  read   write   trim   reqs/s  mean    qd  "
+_UNITS = " (read, write, trim: MB/s)"
 _TRIMS = ("discard", "write_zeroes", "secure_erase")
 
 
@@ -80,6 +81,12 @@ def rank_shares(owners: Owners, ranked: Iterable[OwnerCounts] | None = None) -> 
     """Return owners with their display names, in their own order or in the order of `ranked`."""
     order = owners.owners if ranked is None else ranked
     return RankedShares([(format_owner(one), sum_ops(one.ops)) for one in order], sum_ops(owners.other), 0)
+
+
+def format_share_header(by: str, columns: int) -> str:
+    """Return the header of a table of owners; the units are left out if they do not fit."""
+    head = f"{HEADER}by {by}"
+    return head + _UNITS if len(head) + len(_UNITS) <= columns else head
 
 
 def format_share_row(share: OwnedShare, words: str, seconds: float, columns: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from opwatch.owners.sample import OwnerCounts, Owners
 from opwatch.sinks.owners.labels import format_full_table
-from opwatch.sinks.owners.shares import HEADER, OwnedShare, format_share_row, rank_shares
+from opwatch.sinks.owners.shares import OwnedShare, format_share_header, format_share_row, rank_shares
 
 
 class Sort(enum.Enum):
@@ -28,7 +28,7 @@ def format_owner_table(
     """
     shares = rank_shares(owners, rank_owners(owners.owners, sort)).select_matching(words)
     shown = shares.keep_largest(most)
-    lines = [HEADER + f"by {owners.by.value}"]
+    lines = [format_share_header(owners.by.value, columns)]
     lines += [format_share_row(share, words, seconds, columns) for words, share in shown.first]
     if shown.other != OwnedShare():
         lines.append(format_share_row(shown.other, shown.other_label, seconds, columns))

@@ -60,9 +60,9 @@ def test_owner_has_a_readable_name() -> None:
         "cgroup 5",
         "fio (77)",
         "write-back (flush-8:0)",
-        "the kernel's jbd2/sda1-8 (12)",
-        "the kernel's loop0",
-        "nobody's",
+        "kernel: jbd2/sda1-8 (12)",
+        "kernel: loop0",
+        "(none)",
     ]
 
 

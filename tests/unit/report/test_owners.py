@@ -95,7 +95,7 @@ def test_each_interval_matches_the_dashboard(report: Report) -> None:
     assert len(disk["bins"]) == len(past.disks["nvme0n1"].moments)
     for one in disk["bins"]:
         lines = render_screen(past, View(disk_name="nvme0n1", cursor_ns=one["end_mono_ns"]), 120, 40)
-        begin = next(place for place, line in enumerate(lines) if "trim/s" in line)
+        begin = next(place for place, line in enumerate(lines) if "trim   reqs/s" in line)
         seconds = (one["end_mono_ns"] - one["begin_mono_ns"]) / 1e9
         rates = {units.format_rate(part["count"] / seconds) for part in one["owners"] if part["count"]}
         assert {line.split()[3] for line in lines[begin + 1 : begin + 4] if line.strip()} == rates

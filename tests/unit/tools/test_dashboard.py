@@ -76,7 +76,7 @@ def test_keys_move_through_the_past() -> None:
     assert view == View(disk_name=second, has_chosen_disk=True, chosen_op="write", zoom_place=1)
     render_after("a minus up", view)
     assert view == View(disk_name=first, has_chosen_disk=True)
-    assert render_after("question_mark", view)[0].startswith("opwatch: what is shown")
+    assert render_after("question_mark", view)[0].startswith("opwatch: screen")
     render_after("escape home", view)
     assert not view.is_help
     assert view.cursor_ns == PAST.disks[first].moments[0].end_ns
@@ -112,7 +112,7 @@ def test_an_operation_without_requests_has_no_ticks() -> None:
 
 def test_a_message_does_not_cover_the_keys() -> None:
     shown = render_after("o", View())
-    assert any("this is a recording already" in line for line in shown)
+    assert any("this is already a recording" in line for line in shown)
     assert shown[-1].startswith("q quit")
 
 
@@ -213,7 +213,7 @@ def test_dashboard_is_the_default_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
 def test_a_pipe_gets_lines(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     fake_terminals(monkeypatch, but=name)
     assert not choice.is_dashboard_chosen(make_arguments())
-    with pytest.raises(UsageError, match="is no terminal"):
+    with pytest.raises(UsageError, match="is not a terminal"):
         choice.is_dashboard_chosen(make_arguments(tui=True))
 
 

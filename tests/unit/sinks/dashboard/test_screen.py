@@ -99,8 +99,8 @@ def test_owners_match_json(width: int, height: int) -> None:
     for one in (one for one in intervals if one.device == "nvme0n1"):
         tree, owners = build_observation_document(one), build_observation_document(one)["owners"]
         lines = render_screen(past, View(disk_name="nvme0n1", cursor_ns=one.interval.end_ns), width, height)
-        begin = next(place for place, line in enumerate(lines) if "trim/s" in line)
-        at = lines[begin].index("read/s")
+        begin = next(place for place, line in enumerate(lines) if "trim   reqs/s" in line)
+        at = lines[begin].index("  read   write")
         panel = [line[at:].split() for line in lines[begin + 1 : begin + 4]]
         parts = [*owners["owners"], owners["other"]]
         for row, part in zip(panel, (part for part in parts if part["ops"]), strict=False):
@@ -156,7 +156,7 @@ def test_reason_for_missing_owners_is_a_single_line() -> None:
     )
     for width, height in ((80, 24), (250, 60)):
         lines = render_screen(past, View(), width, height)
-        assert sum("owners are not known: the kernel sd?[31m" in line for line in lines) == 1
+        assert sum("owners unknown: the kernel sd?[31m" in line for line in lines) == 1
     past.write_observation(make_observation(read=BUSY))
     assert not any("owners" in line for line in render_screen(past, View(), 80, 24))
 
@@ -173,7 +173,7 @@ def test_unexplained_losses_are_always_visible() -> None:
         ]
     past.write_observation(change_account(lost, no_drift=None))
     lines = render_screen(past, view, 80, 24)
-    assert "trust: all accounted for  ! not so in 1 interval of the watch" in lines[1]
+    assert "trust: OK in this interval  ! 1 other interval had unexplained requests" in lines[1]
 
 
 def test_a_loss_with_a_known_cause_is_shown_and_is_no_alarm() -> None:
@@ -351,7 +351,7 @@ def test_rows_below_the_table_do_not_move_between_intervals() -> None:
     for end_ns in ends:
         lines = render_screen(past, View(disk_name="nvme0n1", cursor_ns=end_ns, edge_ns=ends[-1]), 80, 24)
         begin = next(place for place, line in enumerate(lines) if line.startswith("op "))
-        owners = next(place for place, line in enumerate(lines) if "trim/s" in line)
+        owners = next(place for place, line in enumerate(lines) if "trim   reqs/s" in line)
         heights.add(owners - begin)
     assert heights == {3}
 

@@ -9,7 +9,7 @@ from opwatch import SCHEMA, units
 from opwatch.counters.reading import CounterReading, DriveFacts, LifetimeRatio, Pace, PolledInterval, Report
 from opwatch.sinks import wrapping
 
-HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")
+HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE OR REASON")
 _WIDTHS = (21, 11, 9, 11)
 # A source column narrower than this would hold single words.
 _MIN_SOURCE_WIDTH = 20
@@ -43,7 +43,7 @@ def build_identity(drive: DriveFacts) -> dict[str, Any]:
 def format_identity(drive: DriveFacts) -> list[str]:
     """Return the drive's identity as one or two text lines."""
     words = [drive.name, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
-    return _wrap_text(", ".join(word for word in words if word) or "a drive that does not say what it is")
+    return _wrap_text(", ".join(word for word in words if word) or "a drive that does not identify itself")
 
 
 def _build_lifetime(lifetime: LifetimeRatio) -> dict[str, Any]:
@@ -148,20 +148,18 @@ def _format_hours(hours: int) -> str:
 
 def _format_lifetime(life: LifetimeRatio) -> str:
     if life.most is None:
-        pages = (
-            f"{life.least:.3g} or more: {life.ratio:.3g} NAND pages for a page of the host ({life.pages_of})"
-        )
-        return f"{pages}, and those that it filled in part make more,"
-    return f"{life.ratio:.3g} ({life.least:.3g} to {life.most:.3g}) NAND bytes for a byte of the host"
+        pages = f"{life.least:.3g} or more: {life.ratio:.3g} NAND pages per host page ({life.pages_of})"
+        return f"{pages}, more with pages that were filled in part,"
+    return f"{life.ratio:.3g} ({life.least:.3g} to {life.most:.3g}) NAND bytes per host byte"
 
 
 def _format_interval(interval: PolledInterval) -> list[str]:
-    hours = f"{interval.least_hours} to {interval.most_hours} hours powered on"
-    days = f", {interval.days:.1f} days by the clock" if interval.days is not None else ""
+    hours = f"{interval.least_hours} to {interval.most_hours} power-on hours"
+    days = f", {interval.days:.1f} calendar days" if interval.days is not None else ""
     waf = interval.waf
     says = f"none: {interval.reason}"
     if waf:
-        says = f"{waf.ratio:.3g} ({waf.least:.3g} to {waf.most:.3g}) NAND bytes for a byte of the host"
+        says = f"{waf.ratio:.3g} ({waf.least:.3g} to {waf.most:.3g}) NAND bytes per host byte"
     return _wrap_text(f"interval WAF: {says} ({hours}{days})", indent=2)
 
 
@@ -178,7 +176,7 @@ def _format_pace(pace: Pace, is_mean: bool) -> str:
     if not is_mean:
         return f"pace: {pace.of} {rate} {unit} between the two polls"
     mean = f"pace: {pace.of} {rate} {unit} on average since it was new ({pace.says})"
-    return f"{mean}; not a forecast, which takes two reports"
+    return f"{mean}; a prediction needs two reports"
 
 
 def _format_health(report: Report) -> list[str]:
@@ -186,7 +184,7 @@ def _format_health(report: Report) -> list[str]:
     shown: list[str] = []
     if report.lifetime:
         says = (
-            f"lifetime WAF: {_format_lifetime(report.lifetime)} since it was new: its past, not a workload's"
+            f"lifetime WAF: {_format_lifetime(report.lifetime)} since it was new, over all of its workloads"
         )
         shown += _wrap_text(says, indent=2)
     for note in report.health:
@@ -198,19 +196,16 @@ def _format_health(report: Report) -> list[str]:
     for pace in report.paces:
         shown += _wrap_text(_format_pace(pace, report.interval is None), indent=2)
     for outlook in report.outlooks:
-        least = (
-            f"{outlook.least_hours} hours powered on ({_format_hours(outlook.least_hours)} without a pause)"
-        )
+        least = f"{outlook.least_hours} power-on hours ({_format_hours(outlook.least_hours)} if always on)"
         when = f"not before {least}"
         if outlook.most_hours is not None:
-            when = f"in {outlook.least_hours} to {outlook.most_hours} hours powered on"
+            when = f"in {outlook.least_hours} to {outlook.most_hours} power-on hours"
             when += (
-                f" ({_format_hours(outlook.least_hours)} to "
-                f"{_format_hours(outlook.most_hours)} without a pause)"
+                f" ({_format_hours(outlook.least_hours)} to {_format_hours(outlook.most_hours)} if always on)"
             )
         if outlook.least_date:
             until = f" to {outlook.most_date}" if outlook.most_date else " or later"
-            when += f", {outlook.least_date}{until} if it stays on as it was"
+            when += f", {outlook.least_date}{until} if it is on as much as before"
         shown += _wrap_text(f"100 %: {when}, by {outlook.by}, if {outlook.assumes}", indent=2)
     return shown
 
@@ -227,7 +222,7 @@ def format_counters(report: Report) -> Sequence[str]:
     missing = [name for name, reading in report.readings.items() if reading.value is None]
     missing = [name for name in missing if name not in ("host_written", "nand_written")]
     if missing:
-        shown += _wrap_text(f"not told: {', '.join(missing)}", indent=2)
+        shown += _wrap_text(f"not reported: {', '.join(missing)}", indent=2)
     shown += _format_health(report)
     for failure in report.failures:
         shown += _wrap_text(f"failed: {failure}", indent=2)

@@ -143,14 +143,14 @@ def _format_tracing(details: Details) -> str:
     level, leaves = details.tracing.level, details.tracing.leaves
     if level is None:
         return (
-            "not at all: it has no medium" if details.size_bytes == 0 else "not at all: its size is unknown"
+            "not traced: it has no medium" if details.size_bytes == 0 else "not traced: its size is unknown"
         )
     if [name for name, _ in leaves] != [details.name]:
         by_level = {what: [name for name, other in leaves if other == what] for _, what in leaves}
         return ", ".join(f"{what} on {' and '.join(names)}" for what, names in by_level.items())
     if details.disk:
         return f"{level} on {details.disk}, sectors {details.first_sector} to {details.last_sector}"
-    return level if level == "requests" else "bios: its driver has no requests"
+    return level if level == "requests" else "bios: its driver is bio-based"
 
 
 def _describe_discard(details: Details) -> str:
@@ -159,7 +159,7 @@ def _describe_discard(details: Details) -> str:
         return "-"
     if most:
         return "yes"
-    return f"no: switched off, the drive takes {_format_bytes(hardware)}" if hardware else "no"
+    return f"no: switched off; the drive supports {_format_bytes(hardware)}" if hardware else "no"
 
 
 def _build_place_rows(details: Details) -> list[tuple[str, str]]:
@@ -183,8 +183,8 @@ def _build_place_rows(details: Details) -> list[tuple[str, str]]:
         rows.append(("paths", _join_names(details.paths)))
     return [
         *rows,
-        ("stands on", _join_names(details.stands_on)),
-        ("held by", _join_names(details.holders)),
+        ("lower devices", _join_names(details.stands_on)),
+        ("holders", _join_names(details.holders)),
         ("used as", _join_names(uses)),
         ("traced as", _format_tracing(details)),
     ]
@@ -199,7 +199,7 @@ def _build_drive_rows(details: Details) -> list[tuple[str, str]]:
         ("serial", identity.serial or "-"),
         ("firmware", identity.firmware or "-"),
         ("wwid", identity.wwid or "-"),
-        ("connected by", (identity.transport or "-") + drivers),
+        ("transport", (identity.transport or "-") + drivers),
         ("rotational", _format_flag(details.queue.rotational)),
         ("read-only", _format_flag(details.read_only)),
         ("removable", _format_flag(details.removable)),
@@ -234,12 +234,14 @@ def _build_queue_rows(details: Details) -> list[tuple[str, str]]:
     others = f" (or {', '.join(choices)})" if choices else ""
     wbt = "-" if queue.wbt_lat_us is None else f"{queue.wbt_lat_us} us" if queue.wbt_lat_us else "off"
     hardware = (
-        "none: its driver takes bios" if queue.hardware_queues == 0 else _format_number(queue.hardware_queues)
+        "none: its driver is bio-based"
+        if queue.hardware_queues == 0
+        else _format_number(queue.hardware_queues)
     )
     return [
         ("hardware queues", hardware),
-        ("tags a queue", _format_number(queue.tags_per_queue)),
-        ("requests a queue", _format_number(queue.nr_requests)),
+        ("tags per queue", _format_number(queue.tags_per_queue)),
+        ("requests per queue", _format_number(queue.nr_requests)),
         ("scheduler", (queue.scheduler or "-") + others),
         ("write cache", queue.write_cache or "-"),
         ("FUA", _format_flag(queue.fua)),
@@ -253,7 +255,7 @@ def _build_queue_rows(details: Details) -> list[tuple[str, str]]:
 def format_device(details: Details) -> list[str]:
     """Return one device in full."""
     size = "size unknown" if details.size_bytes is None else units.format_capacity(details.size_bytes)
-    of = f" (those of {details.disk})" if details.disk else ""
+    of = f" (of {details.disk})" if details.disk else ""
     lines = [f"{details.name}: {details.kind}, {size}"]
     for title, rows in (
         (None, _build_place_rows(details)),

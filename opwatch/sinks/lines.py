@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
 # Printed once on a terminal, never to a pipe.
-LEGEND = "requests and MB a second; latency in the device (n, u, m: ns, us, ms); qd: queue"
+LEGEND = "/s: requests per second; latency in the device (n, u, m: ns, us, ms); qd: queue"
 REPEAT_HEADER = 20
 BAR = 40
 # Show the length of intervals shorter than this share of the requested length.
@@ -113,7 +113,7 @@ def format_trust(trust: LossAccount, in_flight_at_start: int) -> list[str]:
     if trust.no_drift:
         lines.append(f"  drift against the kernel: unknown, {trust.no_drift}")
     elif not trust.drift:
-        lines.append("  drift against the kernel: not kept, this driver counts nothing")
+        lines.append("  drift against the kernel: unknown, this driver keeps no statistics")
     else:
         lines.append(f"  drift against the kernel: requests {_format_drifts(trust.drift)}")
         lines.append(f"    bytes {_format_drifts(trust.byte_drift)}")
@@ -150,7 +150,7 @@ def format_discards(discards: DiscardSummary) -> list[str]:
         )
     for sender in discards.senders:
         sizes = f"{units.format_size(sender.min_bytes)} to {units.format_size(sender.max_bytes)}"
-        below = f", {sender.below_granule} below a granule" if sender.below_granule else ""
+        below = f", {sender.below_granule} smaller than a granule" if sender.below_granule else ""
         name = units.replace_unprintable(
             f"{sender.comm} ({sender.cgroup})" + (f" on {sender.where}" if sender.where else "")
         )
@@ -163,23 +163,23 @@ def format_discards(discards: DiscardSummary) -> list[str]:
             f"max so far {units.format_ns(waited.max_ns)}"
         )
     if discards.lost:
-        lines.append(f"  ! {discards.lost} events of discards found no room and are in none of these figures")
+        lines.append(f"  ! {discards.lost} discard events were dropped and are in none of these figures")
     if discards.unseen:
-        lines.append(f"  ! the kernel counted {discards.unseen:+} discards beside these")
+        lines.append(f"  ! the kernel counted {discards.unseen:+} discards in addition to these")
     return lines
 
 
 def _format_submitter(request: SlowRequest) -> str:
     if request.submitter is None:
-        return f"by whom is not known: {request.reason}"
-    name = request.name or "unnamed work"
+        return f"submitter unknown: {request.reason}"
+    name = request.name or "unnamed"
     match request.submitter:
         case Submitter.PROCESS:
             who = f"{name} ({request.pid})"
         case Submitter.WRITE_BACK:
             who = f"write-back ({name})"
         case Submitter.KERNEL:
-            who = f"the kernel's {name}" + (f" ({request.pid})" if request.pid else "")
+            who = f"kernel: {name}" + (f" ({request.pid})" if request.pid else "")
     if request.cgroup_number is None:
         return who
     return f"{who} in {request.cgroup or f'cgroup {request.cgroup_number}'}"
@@ -201,7 +201,7 @@ def format_slow_requests(slow: SlowIo, end: datetime, end_ns: int) -> list[str]:
         return []
     head = f"slow: {slow.count} took longer than {units.format_ns(slow.limit_ns)}"
     if slow.left_out:
-        head += f", {slow.left_out} left out: too many at a time"
+        head += f", {slow.left_out} not recorded: too many at once"
     shown = select_slowest(slow.requests, _MAX_SLOW)
     if slow.noted > len(shown) > 0:
         head += f"; the slowest {len(shown)}:"
@@ -390,14 +390,14 @@ class TextLines:
         elif not observation.stall:
             self._append_text("no I/O")
         if observation.stall:
-            self._append_text(f"at the end {format_stall(observation.stall)}", LineKind.ALARM)
+            self._append_text(f"at the end: {format_stall(observation.stall)}", LineKind.ALARM)
         self._print_owners(observation)
         self._print_slow(observation)
         self._print_discards(observation)
         self._append_cpu_and_live(observation)
         if TRUST in observation.missing_fields:
             for sentence in observation.lacks:
-                self._append_text(f"not known: {sentence}")
+                self._append_text(f"not available: {sentence}")
             return
         head = LineKind.ALARM if observation.unexplained else LineKind.TRUST
         for place, line in enumerate(format_trust(observation.trust, observation.in_flight_at_start)):
@@ -407,7 +407,7 @@ class TextLines:
         for line in observation.unexplained:
             self._append_text(f"  UNEXPLAINED: {line}", LineKind.ALARM)
         for sentence in observation.lacks:
-            self._append_text(f"  not known: {sentence}")
+            self._append_text(f"  not available: {sentence}")
 
     def _append_cpu_and_live(self, observation: Observation) -> None:
         if observation.cpu:

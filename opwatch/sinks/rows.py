@@ -44,7 +44,7 @@ def get_field(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
         if not isinstance(value, Mapping) or name not in value:
             place = ".".join(walked)
             names = ", ".join(value) if isinstance(value, Mapping) else ""
-            where = f"{place} has {names}" if names and walked else names or f"{place} has no parts"
+            where = f"{place} has {names}" if names and walked else names or f"{place} has no fields"
             raise UsageError(f"there is no field {path}: {where}")
         value = value[name]
         walked.append(name)

@@ -162,7 +162,7 @@ class _PipeWriter:
                 _EndRequest.since is not None
                 and time.monotonic() - max(moved, _EndRequest.since) > MAX_BLOCKED_S
             ):
-                raise OutputLost("nobody reads the output; what was not read yet is lost")
+                raise OutputLost("no process reads the output; the unread part is lost")
 
     def _write_some(self, view: memoryview) -> int:
         if self._own is not None:

@@ -24,17 +24,17 @@ class Unseen:
 def format_unseen(unseen: Unseen) -> Iterator[str]:
     """Yield lines about the parts not inspected; none if everything was inspected."""
     for mount in unseen.mounts[:_MAX_NAMES]:
-        yield from wrap_text(f"{mount}, and nowhere here: it was not checked", "elsewhere  ")
-        yield from wrap_text(f"do: opwatch trim check --dev {mount.mount.source}", " " * 11)
+        yield from wrap_text(f"{mount}, but not here: it was not checked", "elsewhere  ")
+        yield from wrap_text(f"run: opwatch trim check --dev {mount.mount.source}", " " * 11)
     if len(unseen.mounts) > _MAX_NAMES:
-        rest = f"and {len(unseen.mounts) - _MAX_NAMES} more, which --json lists"
+        rest = f"and {len(unseen.mounts) - _MAX_NAMES} more (--json lists all)"
         yield from wrap_text(rest, "elsewhere  ")
     for words in unseen.processes:
         yield from wrap_text(words, "not seen   ")
     if unseen.processes:
         yield from wrap_text(
-            "deleted files that these hold open, and what only they have mounted, are not told above; "
-            "root of the machine itself, outside of containers, sees them",
+            "deleted files that these hold open, and file systems that only they have mounted, are not "
+            "listed above; root of the machine itself, outside containers, sees them",
             " " * 11,
         )
 

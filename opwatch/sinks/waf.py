@@ -13,7 +13,7 @@ from opwatch.waf.measure import Background, MeasuredInterval, MeasuredWaf
 from opwatch.waf.span import Span, Split
 
 _LABEL = 11
-BELOW_ONE = "below 1: the drive compresses, or its counters leave something out"
+BELOW_ONE = "below 1: the drive compresses data, or its counters omit some writes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _format_waf_result(outcome: Outcome) -> Iterator[tuple[str, str]]:
     percent = f" ({100 * measured.error / measured.waf:.2g} %)" if measured.error else ""
     over = f"over {measured.interval_s:.1f} s"
     if outcome.with_command:
-        over += ", the whole command" if stretch.whole else ", which is not just the command"
+        over += ", the whole command" if stretch.whole else ", not exactly the command"
     yield "WAF", f"{units.format_with_error(measured.waf, measured.error)}{percent} {over}"
     if stretch.amplification.is_below_one:
         yield "", BELOW_ONE
@@ -155,7 +155,7 @@ def _format_waf_result(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def _format_bytes(span: Span) -> str:
     if not span.is_known:
-        return "not known yet"
+        return "unknown so far"
     error = f" ± {units.format_capacity(span.error)}" if span.error else ""
     return f"{units.format_capacity(span.best_estimate)}{error}"
 
@@ -173,7 +173,9 @@ def _format_sides(outcome: Outcome) -> Iterator[tuple[str, str]]:
         known = host.firmware.is_known
         words += f"; {host.firmware_source} "
         words += (
-            f"agrees within {units.format_capacity(max(host.firmware.error, 1))}" if known else "has it all"
+            f"agrees within {units.format_capacity(max(host.firmware.error, 1))}"
+            if known
+            else "includes it all"
         )
     elif host.agrees and host.firmware_source == host.source:
         words += "; the kernel's count agrees"
@@ -206,7 +208,7 @@ def _format_rest(outcome: Outcome) -> Iterator[tuple[str, str]]:
         if measured.settle_nand_bytes:
             yield (
                 "settling",
-                f"{units.format_capacity(measured.settle_nand_bytes)} of NAND shown after the end",
+                f"{units.format_capacity(measured.settle_nand_bytes)} of NAND writes shown after the end",
             )
         if measured.period_ns is not None:
             how = "as given" if outcome.refresh_given else "learned" if measured.period_learned else "assumed"

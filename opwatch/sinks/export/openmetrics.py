@@ -33,23 +33,23 @@ class Family:
     unit: str = ""
 
 
-REQUESTS = Family("opwatch_requests", "counter", "Requests that ended.")
-BYTES = Family("opwatch_transferred_bytes", "counter", "Bytes of the requests that ended.", "bytes")
-ERRORS = Family("opwatch_errors", "counter", "Requests that ended with an error.")
+REQUESTS = Family("opwatch_requests", "counter", "Completed requests.")
+BYTES = Family("opwatch_transferred_bytes", "counter", "Bytes of the completed requests.", "bytes")
+ERRORS = Family("opwatch_errors", "counter", "Requests completed with an error.")
 LATENCY = Family(
     "opwatch_latency_seconds",
     "summary",
-    "Time from issue to end; quantiles are those of each interval.",
+    "Time from issue to completion; quantiles are those of each interval.",
     "seconds",
 )
-DEPTH = Family("opwatch_queue_depth", "gauge", "Requests under way, on average of each interval.")
-WAF = Family("opwatch_write_amplification_ratio", "gauge", "Bytes written to NAND per byte written.", "ratio")
+DEPTH = Family("opwatch_queue_depth", "gauge", "Mean number of requests in flight during each interval.")
+WAF = Family("opwatch_write_amplification_ratio", "gauge", "NAND bytes per host byte written.", "ratio")
 WAF_ERROR = Family(
-    "opwatch_write_amplification_error_ratio", "gauge", "Half of the width of its interval.", "ratio"
+    "opwatch_write_amplification_error_ratio", "gauge", "Half the width of its error interval.", "ratio"
 )
-UNEXPLAINED = Family("opwatch_unexplained", "gauge", "Differences to the kernel's statistics left over.")
+UNEXPLAINED = Family("opwatch_unexplained", "gauge", "Unexplained differences from the kernel's statistics.")
 CPU = Family(
-    "opwatch_cpu_seconds", "counter", "CPU time of the machine in the intervals of a device.", "seconds"
+    "opwatch_cpu_seconds", "counter", "CPU time of the machine during the intervals of a device.", "seconds"
 )
 FAMILIES = (REQUESTS, BYTES, ERRORS, LATENCY, DEPTH, WAF, WAF_ERROR, UNEXPLAINED, CPU)
 

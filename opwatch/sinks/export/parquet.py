@@ -39,7 +39,7 @@ def import_duckdb() -> Any:  # noqa: ANN401
         return importlib.import_module("duckdb")
     except ImportError as error:
         raise Unsupported(
-            "Parquet is written by DuckDB, which is not installed: "
+            "writing Parquet needs DuckDB, which is not installed: "
             f"{build_install_command(DUCKDB)}, or dump CSV"
         ) from error
 
@@ -62,7 +62,7 @@ class ParquetSet:
         try:
             self._unfinished.mkdir(mode=0o700)
         except OSError as error:
-            raise OpwatchError(f"{folder} cannot be made: {error.strerror}") from error
+            raise OpwatchError(f"{folder} cannot be created: {error.strerror}") from error
         self._scratch = Path(tempfile.mkdtemp(prefix="opwatch-"))
         self._connection = duckdb.connect(":memory:")
         self._error: type[Exception] = duckdb.Error
@@ -100,7 +100,7 @@ class ParquetSet:
         except FileExistsError:
             raise _make_exists_error(self._folder) from None
         except OSError as error:
-            raise OpwatchError(f"{self._folder} cannot be made: {error.strerror}") from error
+            raise OpwatchError(f"{self._folder} cannot be created: {error.strerror}") from error
 
     def close(self) -> None:
         self._connection.close()
@@ -109,7 +109,7 @@ class ParquetSet:
 
 
 def _make_exists_error(folder: Path) -> RefusedError:
-    return RefusedError(f"{folder} exists: name a new folder, nothing is overwritten")
+    return RefusedError(f"{folder} exists: name a new folder, because nothing is overwritten")
 
 
 class ParquetRows:

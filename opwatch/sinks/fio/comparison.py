@@ -8,13 +8,13 @@ from typing import Any
 from opwatch import SCHEMA, units
 from opwatch.fio.comparison import PERCENTILE_ERROR, JobComparison, MeasuredRow
 
-HEADER = "fio's own, and below it the disks in the time of the job"
-TITLE = "What fio itself measured"
-_ERROR = f"fio's percentiles are middles of bins: up to {PERCENTILE_ERROR * 100:.1f} % off"
+HEADER = "fio's own latencies, each followed by those of the disks during the job"
+TITLE = "Latencies measured by fio itself"
+_ERROR = f"fio's percentiles are bin midpoints: up to {PERCENTILE_ERROR * 100:.1f} % off"
 _COARSE = ", or 1 us"
 COLUMNS_HEADER = f"{'':<39} {'requests':>10} {'mean':>6} {'p50':>6} {'p99':>6} {'p99.9':>6}"
 _NAME, _LABEL = 24, 13
-NOTHING = "shorter than two samples, or nothing reached a disk"
+NOTHING = "shorter than two samples, or no I/O reached a disk"
 
 
 def format_rows(rows: Sequence[JobComparison]) -> Iterator[str]:

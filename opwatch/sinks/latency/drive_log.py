@@ -14,7 +14,7 @@ from opwatch.sinks.counters import build_identity, format_identity
 from opwatch.sinks.wrapping import wrap_text
 
 _WIDTHS = (7, 11, 9, 14, 13, 13, 13)
-_HEAD = ("OWN", "COMMANDS", "BYTES", "MEAN", "P50", "P99", "P99.9")
+_HEAD = ("DRIVE", "COMMANDS", "BYTES", "MEAN", "P50", "P99", "P99.9")
 
 
 def format_range(value: TimeRange | None) -> str:
@@ -72,7 +72,7 @@ def _format_amazon(log: AmazonLog) -> list[str]:
     shown = [format_cells(_HEAD, _WIDTHS), _format_row("read", log.read), _format_row("write", log.write)]
     rows = [row for sized in log.by_size for row in _format_sized_rows(sized)]
     if rows:
-        shown += [format_cells(("  SIZE", "ABOVE-MOST", "COMMANDS", "P50", "P99", "P99.9"), _SIZED), *rows]
+        shown += [format_cells(("  SIZE", "ABOVE-TO", "COMMANDS", "P50", "P99", "P99.9"), _SIZED), *rows]
     limits = [
         (log.volume_iops_us, "the volume's IOPS"),
         (log.volume_bandwidth_us, "the volume's throughput"),
@@ -80,9 +80,9 @@ def _format_amazon(log: AmazonLog) -> list[str]:
         (log.instance_bandwidth_us, "the instance's throughput"),
     ]
     asked = [f"{name} for {units.format_ns(us * 1000)}" for us, name in limits if us]
-    shown += _wrap_note(f"more was asked than {', '.join(asked)} allow" if asked else "no limit was reached")
+    shown += _wrap_note(f"limits exceeded: {', '.join(asked)}" if asked else "no limit was exceeded")
     source = f"from log D0h ({where}), since it was attached"
-    return [*shown, *_wrap_note(f"in the queue at that moment: {log.queue_length}; {source}")]
+    return [*shown, *_wrap_note(f"queue length at that moment: {log.queue_length}; {source}")]
 
 
 def _format_slow_cell(cell: SlowCell) -> str:
@@ -91,7 +91,7 @@ def _format_slow_cell(cell: SlowCell) -> str:
     count = f"{cell.commands}{' or more' if cell.saturated else ''}"
     if cell.measured_ms is None:
         return count
-    which = "most" if cell.is_largest else "first"
+    which = "max" if cell.is_largest else "first"
     return f"{count} ({which} {cell.measured_ms} ms)"
 
 
@@ -111,15 +111,15 @@ def _format_slow_rows(buckets: Sequence[SlowBucket]) -> list[str]:
 
 def _format_monitor(log: MonitorLog) -> list[str]:
     if not log.enabled:
-        return _wrap_note("the latency monitor (log C3h) is switched off: what it shows counts for nothing")
-    head = f"slower than {log.active[0].from_ms} ms, for {log.minutes} to {log.minutes + 5} min"
+        return _wrap_note("the latency monitor (log C3h) is switched off: its contents are meaningless")
+    head = f"slower than {log.active[0].from_ms} ms, over {log.minutes} to {log.minutes + 5} min"
     whole = f" of {log.minutes_in_all}" if log.minutes_in_all else ""
     shown = _wrap_note(f"{head}{whole}, from log C3h, which may be {REFRESH_S // 60} minutes old")
     shown += [format_cells(("  SLOW", "READ", "WRITE", "TRIM"), _SLOW), *_format_slow_rows(log.active)]
     if any(cell.commands for bucket in log.static for cell in bucket.cells.values()):
         shown += [f"  the {log.minutes_in_all} min before:", *_format_slow_rows(log.static)]
     if log.debug_log_ms is not None:
-        shown += _wrap_note(f"a debug log was made for a command of {log.debug_log_ms} ms")
+        shown += _wrap_note(f"the drive wrote a debug log for a command of {log.debug_log_ms} ms")
     return shown
 
 

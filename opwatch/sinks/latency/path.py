@@ -30,10 +30,10 @@ def _format_direction(name: str, times: TransportTimes) -> list[str]:
             _format_row(name, "drive", str(times.commands), times.drive),
         ]
     if times.reason:
-        return [*shown, *wrap_text(f"{name}: cannot be told: {times.reason}", indent=2)]
+        return [*shown, *wrap_text(f"{name}: unknown: {times.reason}", indent=2)]
     if not times.host:
         return [f"{name}: none"]
-    return [*shown, _format_row(name, "way", "", times.way)]
+    return [*shown, _format_row(name, "path", "", times.way)]
 
 
 def format_path_latency(drive: DriveFacts, seconds: float, ways: Mapping[str, TransportTimes]) -> list[str]:
@@ -42,8 +42,8 @@ def format_path_latency(drive: DriveFacts, seconds: float, ways: Mapping[str, Tr
     for name, times in ways.items():
         shown += _format_direction(name, times)
     return shown + wrap_text(
-        f"for {seconds:.1f} s. host: from issue to end as the kernel sees it; drive: log D0h; way: host "
-        "minus drive, of a quantile as of a mean. The true values lie in the ranges.",
+        f"over {seconds:.1f} s. host: from issue to completion in the kernel; drive: log D0h; path: host "
+        "minus drive, for quantiles and means. The true values are within these ranges.",
         indent=2,
     )
 

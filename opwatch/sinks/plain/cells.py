@@ -15,7 +15,7 @@ def get_number(fields: Fields, key: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
-        raise fields.make_error(f"{key} is no number")
+        raise fields.make_error(f"{key} is not a number")
     return float(value)
 
 

@@ -13,7 +13,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 # One character per octave: 1 us, 1 ms and 1 s are ten characters apart.
 _LOWEST, _OCTAVES = 10, 24
 HEADER = "  mean size  1u        1m        1s  "
-LEGEND = "; bars: how many took so long"
+LEGEND = "; bars: latency distribution"
 TIMES_HEADER = "  await %util"
 
 

@@ -214,7 +214,7 @@ def test_watch_ends_on_a_signal_while_the_output_pipe_is_full(
     _, err = process.communicate(timeout=20)
     os.close(reading)
     assert process.returncode == 1
-    assert err == "opwatch: nobody reads the output; what was not read yet is lost\n"
+    assert err == "opwatch: no process reads the output; the unread part is lost\n"
     assert not [pid for pid in _find_parents("sleep") if pid == process.pid]
 
 

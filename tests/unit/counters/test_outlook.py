@@ -136,7 +136,7 @@ def test_a_recording_predicts_the_end_of_the_rating(
     text = " ".join(capsys.readouterr().out.split())
     # 512 GB per hour, and 593.9 TB remain: 1160 hours.
     assert "1024000000000 bytes more written in 2 hours" in text
-    assert "in 1159 to 1161 hours powered on" in text or "in 1160 to 1161 hours powered on" in text
+    assert "in 1159 to 1161 power-on hours" in text or "in 1160 to 1161 power-on hours" in text
     assert "it goes on as in the recording; the rating is the maker's" in text
 
 

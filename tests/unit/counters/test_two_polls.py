@@ -80,8 +80,8 @@ def test_text_report_has_the_same_figures(tmp_path: Path, capsys: pytest.Capture
     assert run_counters(tmp_path, OLD, NEW)[0] == 0
     output = capsys.readouterr().out
     text = " ".join(output.split())
-    assert "interval WAF: 2 (2 to 2) NAND bytes" in text and "100.0 days by the clock" in text
-    assert "between the two polls" in text and "not a forecast" not in text
+    assert "interval WAF: 2 (2 to 2) NAND bytes" in text and "100.0 calendar days" in text
+    assert "between the two polls" in text and "needs two reports" not in text
     assert all(len(line) <= 80 for line in output.splitlines())
 
 

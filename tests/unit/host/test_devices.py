@@ -243,7 +243,7 @@ def test_no_discard_and_unknown_discard_are_different(tree: Tree, usage: Usage) 
 def test_disabled_discard_is_reported(tree: Tree, usage: Usage) -> None:
     write_attributes(tree["sda"].sysfs, {"queue/discard_max_bytes": "0"})
     text = run_devices(tree, usage, "sda")[1]
-    assert "no: switched off, the drive takes 2147450880 bytes" in text
+    assert "no: switched off; the drive supports 2147450880 bytes" in text
     write_attributes(tree["sda"].sysfs, {"queue/discard_max_hw_bytes": "0"})
     assert "switched off" not in run_devices(tree, usage, "sda")[1]
 
@@ -267,9 +267,9 @@ def test_named_device_is_shown_in_full(tree: Tree, usage: Usage) -> None:
     lines = [" ".join(line.split()) for line in blocks[0].splitlines()]
     for line in (
         "partition of sda",
-        "held by md0",
+        "holders md0",
         "traced as requests on sda, sectors 2097152 to 6291455",
-        "limits (those of sda)",
+        "limits (of sda)",
         "physical block 4096 bytes (4 KiB)",
         "largest write-zeroes none",
         "write-back throttling 2000 us",
@@ -277,7 +277,7 @@ def test_named_device_is_shown_in_full(tree: Tree, usage: Usage) -> None:
         "segments -",
     ):
         assert line in lines
-    assert "traced as             not at all: it has no medium" in blocks[1]
+    assert "traced as             not traced: it has no medium" in blocks[1]
 
 
 def test_verbose_shows_every_device_in_full_once(tree: Tree, usage: Usage) -> None:

@@ -88,4 +88,4 @@ def test_percentiles_are_in_the_json_of_report_and_compare(
     assert one["rows"] == other["rows"] == run["fio"]
     page = tmp_path / "a.html"
     assert main(["report", "-q", recording, "-o", str(page)]) == 0
-    assert "What fio itself measured" in page.read_text()
+    assert "Latencies measured by fio itself" in page.read_text()

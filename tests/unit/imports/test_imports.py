@@ -60,8 +60,8 @@ def test_iostat_has_rates_and_means_alone(tmp_path: Path, capsys: pytest.Capture
     assert [cpu["cpus"] for cpu in cpus] == [2, 2]
     assert [cpu["irq_s"] for cpu in cpus] == [None, None]
     assert all(1.9 < cpu["busy_cores"] < 2.1 for cpu in cpus)
-    assert "not known: irq: iostat includes it in the system time" in text
-    assert "not known: percentiles: iostat reports mean latencies only" in text
+    assert "not available: irq: iostat includes it in the system time" in text
+    assert "not available: percentiles: iostat reports mean latencies only" in text
     assert "trust: issued" not in text
 
 
@@ -73,7 +73,7 @@ def test_iostat_without_avg_cpu_has_no_cpu_time(tmp_path: Path, capsys: pytest.C
     source.write_text(json.dumps(document))
     lines, text = import_recording(source, tmp_path, capsys)
     assert {line["cpu"] for line in lines} == {None}
-    assert "not known: cpu: avg-cpu or the number of CPUs is missing" in text
+    assert "not available: cpu: avg-cpu or the number of CPUs is missing" in text
     assert not any("CPU time" in note for note in parse_iostat(source.read_bytes(), "it").notes)
 
 
@@ -117,7 +117,7 @@ def test_json_without_bins_has_no_percentiles(tmp_path: Path, capsys: pytest.Cap
     assert most is not None
     assert warm["ops"]["write"]["latency_ns"]["max"] == most.max_ns
     assert warm["ops"]["write"]["latency_ns"]["p99"] is None
-    assert "not known: percentiles: the report is JSON, and only JSON+ has histograms" in words
+    assert "not available: percentiles: the report is JSON, and only JSON+ has histograms" in words
 
 
 def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +134,7 @@ def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert ops["flush"]["latency_ns"]["mean"] == 1_440_783_972 - 1_436_440_136
     assert ops["write"]["errors"] == 0 and ops["write"]["sequential_ratio"] is None
     assert summary["trust"] is None
-    assert "not known: trust" in text
+    assert "not available: trust" in text
 
 
 def test_rates_of_a_trace_match_blkparse() -> None:

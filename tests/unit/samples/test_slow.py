@@ -143,12 +143,12 @@ def test_lines_show_the_slowest_and_obey_no_name() -> None:
         for news in story.process_entry(entry):
             sink.write_observation(cast("Any", news))
     text = out.getvalue()
-    assert "slow: 9 took longer than 10.0m, 6 left out: too many at a time" in text
+    assert "slow: 9 took longer than 10.0m, 6 not recorded: too many at once" in text
     assert "\x1b" not in text
     flat = " ".join(text.split())
     assert "write 4k at 81920: 31.2m, 4.10m in queue, ?[2Jevil (7) in cgroup 5" in flat
     assert "write 4k at 81920: 100m, 4.10m in queue, write-back (flush-8:0) in /a" in flat
-    assert "by whom is not known: the kernel sends one flush for all who wait for one" in flat
+    assert "submitter unknown: the kernel combines waiting flushes" in flat
     assert flat.index("flush: 1.00s") < flat.index("100m") < flat.index("31.2m")
     assert max(len(line) for line in text.splitlines()) <= 80
 
@@ -211,7 +211,7 @@ def test_noted_and_left_out_are_all_of_a_disk() -> None:
 def test_bio_based_disk_has_a_note_and_no_count() -> None:
     slow = LiveSlowRequests(cast("TracerSet", _FakeTracerSet([(FakeSlowTracer([0, 0]), [0, 1])])), 10**7)
     zram = _FakeLeaf(is_request_based=False)
-    assert "its driver takes bios" in slow.explain_missing(cast("Leaf", zram))[0]
+    assert "the driver is bio-based" in slow.explain_missing(cast("Leaf", zram))[0]
     assert slow.explain_missing(cast("Leaf", _FakeLeaf())) == ()
     [entry] = slow.read_slow(cast("dict[int, Leaf]", {0: _FakeLeaf(), 1: zram}), 1)
     assert entry.counts == {0: 0}

@@ -67,7 +67,7 @@ def test_rows_of_json_have_the_chosen_fields_alone() -> None:
     [
         ("tim", "there is no field tim: schema, type, device"),
         ("ops.raed.count", "ops has read, write"),
-        ("ops.read.count.x", "ops.read.count has no parts"),
+        ("ops.read.count.x", "ops.read.count has no fields"),
         ("", "there is no field"),
     ],
 )

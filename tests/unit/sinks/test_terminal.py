@@ -199,7 +199,7 @@ def test_a_full_pipe_is_given_up_when_we_are_to_end(full_pipe: tuple[int, io.Tex
     _, stream = full_pipe
     threading.Timer(0.3, terminal.limit_blocking).start()
     begun = time.monotonic()
-    with pytest.raises(OutputLost, match="nobody reads"):
+    with pytest.raises(OutputLost, match="no process reads"):
         Writer(stream).write_line("one more")
     assert 0.3 + terminal.MAX_BLOCKED_S <= time.monotonic() - begun < 0.3 + terminal.MAX_BLOCKED_S + 3
     assert not fcntl.fcntl(stream.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK

@@ -1,1 +1,1 @@
-"""The owners of requests: the issuing cgroup or process, beside a disk's totals."""
+"""The owners of requests: the issuing cgroup or process, in addition to a disk's totals."""

@@ -42,16 +42,16 @@ class RunPlan:
 
 
 class Clock(Protocol):
-    """The clock: wait() returns at a time of now(), or earlier if something happened."""
+    """The clock: wait_until() returns at a time of now(), or earlier if something happened."""
 
     def now(self) -> float: ...
     def wait_until(self, until: float) -> End: ...
     def reap(self) -> None:
-        """Note that the command has ended, to prevent another report by wait()."""
+        """Note that the command has ended, to prevent another report by wait_until()."""
 
 
 class ProgressSink(Protocol):
-    """ProgressSink messages to the user. say() prints a permanent line, show() a temporary one."""
+    """Messages to the user: print_message() prints a permanent line, show_progress() a temporary one."""
 
     def print_message(self, text: str) -> None: ...
     def show_progress(self, text: str) -> None: ...

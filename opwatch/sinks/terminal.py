@@ -258,7 +258,7 @@ class Writer:
         self._write_text(text.replace("\x7f", "\\u007f") + "\n")
 
     def write_partial(self, text: str) -> None:
-        """Print text without a line end; over() can replace the text later."""
+        """Print text without a line end; overwrite_line() can replace the text later."""
         self._write_text(make_encodable(text, self._encoding))
 
     def overwrite_line(self, text: str) -> None:

@@ -68,7 +68,7 @@ class _Points:
 
 
 class OpenMetrics:
-    """Writes the metrics at end(); before that, no output exists."""
+    """Writes the metrics at finish_output(); before that, no output exists."""
 
     def __init__(self, stream: TextIO) -> None:
         self._writer = Writer(stream)

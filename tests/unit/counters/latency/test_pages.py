@@ -187,8 +187,8 @@ def test_report_lines_fit_in_80_columns() -> None:
     whole = " ".join(" ".join(text).split())
     assert "read 100 410 kB 109u..111u 63.0u..129u 127u..257u" in whole
     assert "limits exceeded: the volume's IOPS for 1.50s, the instance's throughput for 20.0u" in whole
-    assert "30 to 100 ms 7 (most 42 ms) 0 0" in whole
-    assert "235 ms or more 0 2 (most 312 ms) 0" in whole
+    assert "30 to 100 ms 7 (max 42 ms) 0 0" in whole
+    assert "235 ms or more 0 2 (max 312 ms) 0" in whole
     assert "the 10080 min before: 30 to 100 ms 0 0 0 100 to 155 ms 0 0 1 (most 120 ms)" in whole
 
 

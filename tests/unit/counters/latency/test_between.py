@@ -188,7 +188,7 @@ def test_lines_fit_in_80_columns_and_document_is_valid() -> None:
     ways = {"read": drawn, "write": refused}
     lines = format_path_latency(DriveFacts(name="nvme0n1", model="x"), 10.0, ways)
     assert all(len(line) <= 80 for line in lines)
-    assert lines[4].split()[:2] == ["read", "way"]
+    assert lines[4].split()[:2] == ["read", "path"]
     assert any(line.startswith("write: unknown: the host ended 100 requests") for line in lines)
     document = json.loads(json.dumps(build_path_document(DriveFacts(name="nvme0n1"), 10.0, ways)))
     jsonschema.Draft202012Validator(schema).validate(document)

@@ -8,6 +8,7 @@ from typing import Any
 
 from opwatch.host.mountspaces import MountedIn
 from opwatch.sinks.wrapping import wrap_text
+from opwatch.units import replace_unprintable
 
 # Machines may run hundreds of containers.
 _MAX_NAMES = 10
@@ -25,7 +26,8 @@ def format_unseen(unseen: Unseen) -> Iterator[str]:
     """Yield lines about the parts not inspected; none if everything was inspected."""
     for mount in unseen.mounts[:_MAX_NAMES]:
         yield from wrap_text(f"{mount}, but not here: it was not checked", "elsewhere  ")
-        yield from wrap_text(f"run: opwatch trim check --dev {mount.mount.source}", " " * 11)
+        # Never wrap a command, to allow copying.
+        yield " " * 11 + replace_unprintable(f"run: opwatch trim check --dev {mount.mount.source}")
     if len(unseen.mounts) > _MAX_NAMES:
         rest = f"and {len(unseen.mounts) - _MAX_NAMES} more (--json lists all)"
         yield from wrap_text(rest, "elsewhere  ")

@@ -147,7 +147,7 @@ def _format_waf_result(outcome: Outcome) -> Iterator[tuple[str, str]]:
     percent = f" ({100 * measured.error / measured.waf:.2g} %)" if measured.error else ""
     over = f"over {measured.interval_s:.1f} s"
     if outcome.with_command:
-        over += ", the whole command" if stretch.whole else ", not exactly the command"
+        over += ", the whole command" if stretch.whole else ", not just the command"
     yield "WAF", f"{units.format_with_error(measured.waf, measured.error)}{percent} {over}"
     if stretch.amplification.is_below_one:
         yield "", BELOW_ONE

@@ -111,7 +111,7 @@ def test_open_refuses_the_node_of_another_device(monkeypatch: pytest.MonkeyPatch
             loop.open_loop(device.node)
         with pytest.raises(Unsupported, match="mknod /dev/loop99887766 b 7 4711"):
             loop.open_loop("/dev/loop99887766")
-    with pytest.raises(OpwatchError, match="no loop device"):
+    with pytest.raises(OpwatchError, match="is not a loop device"):
         loop.open_loop("/dev/null")
 
 

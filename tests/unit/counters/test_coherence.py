@@ -99,7 +99,7 @@ def test_pages_of_unknown_size_give_only_a_ratio() -> None:
     assert life and life.most is None and abs(life.ratio - (2525283724 + 1507252867) / 2525283724) < 1e-12
     assert said.readings["nand_written"].value is None and life.least < life.ratio
     assert any(
-        line.startswith("lifetime WAF: 1.6 or more: 1.6 NAND pages for a page")
+        line.startswith("lifetime WAF: 1.6 or more: 1.6 NAND pages per host page")
         for line in format_counters(said)
     )
     assert build_counters_document(said, None)["lifetime_waf"]["of"] == "pages"

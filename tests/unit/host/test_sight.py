@@ -129,7 +129,7 @@ def test_unseen_mounts_are_listed_with_a_remedy_and_a_limit() -> None:
     ]
     unseen = Unseen(tuple(mounts), ("2 processes whose open files may not be read",))
     text = "\n".join(format_unseen(unseen))
-    assert "/dev/loop0 is mounted at /m0 in the mount namespace of process 77, and nowhere here" in " ".join(
+    assert "/dev/loop0 is mounted at /m0 in the mount namespace of process 77, but not here" in " ".join(
         text.split()
     )
     assert "opwatch trim check --dev /dev/loop9" in text and "loop10" not in text and "and 3 more" in text

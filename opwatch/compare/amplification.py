@@ -12,8 +12,8 @@ from opwatch.waf.measure import NOT_THERE, Measurement
 from opwatch.waf.polls import make_poll_from_sample
 from opwatch.waf.trail import Trail
 
-NOT_READ = "no counters of the drive were recorded"
-COUNTERS_REPLACED = "what the drive's counters were compared with changed during the run"
+NOT_READ = "the drive's counters were not recorded"
+COUNTERS_REPLACED = "the device that the drive's counters were compared with changed during the run"
 # Few are enough, because they are long: a correlation between seconds stays within one interval.
 MIN_INTERVALS = 5
 # A log page that refreshes occasionally shows the state at some moment since the previous reading; assume the
@@ -50,13 +50,13 @@ def estimate_waf(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalo
     host = [part.host_bytes for part in parts]
     bounds = (waf - error, waf + error)
     if not sum(host):
-        return Estimate(waf, *bounds, reason="its counters moved at one moment only")
+        return Estimate(waf, *bounds, reason="the drive's counters changed only once")
     return make_estimate(
         value=waf,
         bounds=bounds,
         figure=make_ratio_figure(nand, host),
         influences=compute_influences(nand, host),
-        what="stretches between changes of its counters",
+        what="intervals between counter changes",
         least=MIN_INTERVALS,
         least_worth=0.0,
     )

@@ -15,8 +15,8 @@ from opwatch.counters.catalogue.families import Catalogue
 from opwatch.trace.ops import OPS
 
 WAF = "waf"
-_NO_DATA = Estimate(None, reason="there was none of it")
-_NO_REQUESTS = Estimate(0.0, reason="there was none of it")
+_NO_DATA = Estimate(None, reason="one of the runs has no such requests")
+_NO_REQUESTS = Estimate(0.0, reason="one of the runs has no such requests")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ CPU, CPU_IO = "cpu", "cpu_io"
 CPU_METRICS = (CPU, CPU_IO)
 # CPU time per request of the watched command, including its children.
 COMMAND_IO = "command_io"
-CPU_NOT_RECORDED = "this recording has no CPU time: it was made by an opwatch that kept none"
-CPU_INCOMPLETE = "the CPU time of a part of the run is not known"
-WHOLE_RUN = "what a command takes is known of all of its run alone: nothing follows from it"
-NO_COMMAND = "what its command took of the CPUs was not recorded"
-BELOW_RESOLUTION = "it was less than the kernel counts by"
+CPU_NOT_RECORDED = "the recording has no CPU time: an older version of opwatch made it"
+CPU_INCOMPLETE = "the CPU time is unknown for part of the run"
+WHOLE_RUN = "the command's CPU time is known only for the whole run, so its variation is unknown"
+NO_COMMAND = "the CPU time of the run's command was not recorded"
+BELOW_RESOLUTION = "the CPU time is below the resolution of the kernel's counters"
 
 
 def estimate_cpu(course: DiskTimeline) -> dict[str, Estimate]:
@@ -60,7 +60,7 @@ def _estimate_per_request(
 ) -> Estimate:
     count = sum(requests)
     if count < MIN_REQUESTS:
-        return Estimate(None, reason=f"{count} requests are too few, {MIN_REQUESTS} are needed")
+        return Estimate(None, reason=f"only {count} requests ({MIN_REQUESTS} needed)")
     return _estimate_ratio(busy_ns, requests, error_ns, seconds)
 
 

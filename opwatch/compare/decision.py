@@ -46,13 +46,13 @@ def require_change_rule(rule: Rule) -> Rule:
     if rule.kind is LimitKind.LEVEL:
         sign = "+" if rule.is_above else "-"
         raise UsageError(
-            f"rule {rule.text!r} is about a level, and two runs have a change: write its sign, as in "
+            f"rule {rule.text!r} limits a level, but compare checks changes; add a sign, for example "
             f"{rule.metric}{'>' if rule.is_above else '<'}{sign}5%"
         )
     if rule.metric == STALL:
-        raise UsageError(f"rule {rule.text!r}: {STALL} is a figure of intervals, for opwatch flight")
+        raise UsageError(f"rule {rule.text!r}: {STALL} applies to intervals; use it with opwatch flight")
     if rule.lasting_s is not None:
-        raise UsageError(f"rule {rule.text!r}: a whole run has no `for`: leave it out")
+        raise UsageError(f"rule {rule.text!r}: `for` does not apply to a whole run; remove it")
     return rule
 
 
@@ -62,7 +62,7 @@ def decide_rules(rules: Sequence[Rule], comparison: RunComparison) -> list[Decis
     for rule in rules:
         about = list(_decide_rule(rule, comparison))
         what = f"{rule.op} requests" if rule.op else "requests"
-        nothing = Decision(rule, Ruling.UNKNOWN, 1, why=f"there were no {what} in any of the runs")
+        nothing = Decision(rule, Ruling.UNKNOWN, 1, why=f"none of the runs has {what}")
         decisions += about or [nothing]
     return decisions
 
@@ -95,5 +95,5 @@ def _judge_difference(rule: Rule, difference: Difference) -> tuple[Ruling, str |
     if change is None or not rule.is_beyond(change):
         return Ruling.WITHIN, None
     if not difference.is_detected:
-        return Ruling.NOT_REAL, "no difference can be told"
+        return Ruling.NOT_REAL, "no difference detected"
     return Ruling.FIRES, None

@@ -31,8 +31,8 @@ MISSED_STATE_DIVISOR = 30
 # Degrees of freedom per block: the relative variance of the variance estimate is (4/3) / blocks, and 2 /
 # (4/3) = 1.5.
 _VALUES_PER_BLOCK = 1.5
-NOT_MEASURED = "the program that this was imported from did not measure it"
-ONE_REQUEST = "a maximum is one request of all: nothing follows from it"
+NOT_MEASURED = "the program that made the imported file did not measure it"
+ONE_REQUEST = "the maximum is a single request, so its variation is unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ def make_estimate(
     low, high = bounds
     count = len(influences)
     if count < least:
-        reason = f"{count} {what} are too few, {least} are needed"
+        reason = f"only {count} {what} ({least} needed)"
         return Estimate(value, low, high, reason=reason)
     block = choose_block_length(influences)
     if block.needed:
-        reason = f"its ups and downs last for {block.length} of {count} {what}"
+        reason = f"too correlated: variations last for {block.length} of {count} {what}"
         reason += _describe_needed_run(block.needed / count, count, seconds)
         return Estimate(
             value, low, high, reason=reason, correlation=compute_autocorrelations(influences, 1)[1]
@@ -102,7 +102,7 @@ def make_estimate(
         return Estimate(value, low, high, reason=reason, correlation=alike.correlation)
     deviation = estimate_log_deviation(figure, count, block.length)
     if deviation is None:
-        return Estimate(value, low, high, reason=f"there was too little of it in most of the {what}")
+        return Estimate(value, low, high, reason=f"too little activity in most of the {what}")
     freedom = min(max(_VALUES_PER_BLOCK * count / block.length - 1, 1.0), count - 1, alike.freedom)
     return Estimate(
         value, low, high, deviation * math.sqrt(alike.cut_off), freedom, correlation=alike.correlation
@@ -112,8 +112,8 @@ def make_estimate(
 def _describe_needed_run(times: float, count: int, seconds: float | None) -> str:
     """Return the message part with the required run length, in minutes if the duration is known."""
     if seconds is None:
-        return f": {math.ceil(times * count)} are needed"
-    return f": record for {max(math.ceil(times * seconds / 60), 1)} min or more"
+        return f" ({math.ceil(times * count)} needed)"
+    return f"; record for at least {max(math.ceil(times * seconds / 60), 1)} min"
 
 
 def _sum_weighted(weights: Sequence[int], values: Sequence[float]) -> float:
@@ -176,14 +176,14 @@ class OpEstimator:
     def _explain_too_few(self, wanted: int) -> str | None:
         if self.requests >= wanted:
             return None
-        return f"{self.requests} requests are too few, {wanted} are needed"
+        return f"only {self.requests} requests ({wanted} needed)"
 
     def _estimate_rate(self, amounts: Sequence[int], unit: float) -> Estimate:
         total, seconds = sum(amounts) * unit, self._course.seconds
         value, blur = total / seconds, self._course.blur_s
         bounds = total / (seconds + blur), total / max(seconds - blur, seconds / 2)
         if not total:
-            return Estimate(0.0, *bounds, reason="no bytes are moved by these")
+            return Estimate(0.0, *bounds, reason="these requests transfer no data")
         few = self._explain_too_few(MIN_REQUESTS)
         if few:
             return Estimate(value, *bounds, reason=few)
@@ -199,7 +199,7 @@ class OpEstimator:
             return Estimate(None, reason=NOT_MEASURED)
         few = self._explain_too_few(MIN_REQUESTS)
         if few or not value:
-            return Estimate(value, value, value, reason=few or "it is 0")
+            return Estimate(value, value, value, reason=few or "the value is 0")
         figure, influences = make_ratio_figure(sums, self._counts), compute_influences(sums, self._counts)
         return make_estimate(value, (value, value), figure, influences, seconds=self._course.seconds)
 
@@ -219,10 +219,10 @@ class OpEstimator:
         slot, value = self._slots[place], figure(ones)
         low, high = float(LATENCY.low_edge(slot)), float(LATENCY.low_edge(slot + 1))
         if slot == LATENCY.slots - 1:
-            return Estimate(None, reason=f"{name} is beyond what is counted")
+            return Estimate(None, reason=f"{name} is above the range of the histogram")
         few = self._explain_too_few(math.ceil(MIN_REQUESTS / (1 - share)))
         if few or not value:
-            return Estimate(value, low, high, reason=few or "it is 0")
+            return Estimate(value, low, high, reason=few or "the value is 0")
         below = self._below[place]
         influences = compute_influences(below, self._counts)
         estimate = make_estimate(value, (low, high), figure, influences, seconds=self._course.seconds)

@@ -43,13 +43,13 @@ def _find_requested_disks(
     names = names * len(runs) if len(names) == 1 else names
     if len(names) != len(runs):
         raise UsageError(
-            f"--dev {words} names {len(names)} disks of {len(runs)} recordings: one name for all, or one of "
-            f"each, as in {_SEPARATOR.join(['sda', *['sdb'] * (len(runs) - 1)])}"
+            f"--dev {words} names {len(names)} disks for {len(runs)} recordings: give one name for all, or "
+            f"one per recording, for example {_SEPARATOR.join(['sda', *['sdb'] * (len(runs) - 1)])}"
         )
     row = []
     for run, name, file in zip(runs, names, files, strict=True):
         if name not in run.disks:
-            raise UsageError(f"{file} has no disk {name!r}: it has {', '.join(run.disks) or 'none'}")
+            raise UsageError(f"{file} has no disk {name!r}; its disks: {', '.join(run.disks) or 'none'}")
         row.append(run.disks[name])
     return tuple(row)
 
@@ -61,7 +61,7 @@ def pair_disks(runs: Sequence[SampledRun], asked: Sequence[str], files: Sequence
         return DiskPairs(tuple(_find_requested_disks(runs, words, files) for words in asked))
     for run, file in zip(runs, files, strict=True):
         if not _find_busy_disks(run):
-            raise NotEnoughData(f"{file}: there were no requests")
+            raise NotEnoughData(f"{file} has no requests")
     if all(len(_find_busy_disks(run)) == 1 for run in runs):
         return DiskPairs((tuple(next(iter(_find_busy_disks(run).values())) for run in runs),))
     rows = [row for course in _find_busy_disks(runs[0]).values() if (row := _find_counterparts(runs, course))]
@@ -70,7 +70,7 @@ def pair_disks(runs: Sequence[SampledRun], asked: Sequence[str], files: Sequence
             f"{file} has {_format_busy_disks(run)}" for file, run in zip(files, runs, strict=True)
         )
         example = _SEPARATOR.join(next(iter(_find_busy_disks(run))) for run in runs)
-        raise UsageError(f"the recordings have no disk in common: {there}. Say which: --dev {example}")
+        raise UsageError(f"the recordings have no disk in common: {there}. Choose them: --dev {example}")
     return DiskPairs(tuple(rows), tuple(_describe_omitted(runs, rows, files)))
 
 
@@ -106,5 +106,5 @@ def _describe_omitted(
             if all(course is not row[place] for row in rows)
         ]
         if alone:
-            notes.append(f"{', '.join(alone)} of {file}: not in the other recordings, left out")
+            notes.append(f"{', '.join(alone)} of {file}: not in the other recordings, not compared")
     return notes

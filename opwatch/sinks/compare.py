@@ -27,7 +27,7 @@ _RULINGS = {
     Ruling.FIRES: "FIRES",
     Ruling.WITHIN: "holds",
     Ruling.NOT_REAL: "holds",
-    Ruling.UNKNOWN: "not decided",
+    Ruling.UNKNOWN: "undetermined",
 }
 
 
@@ -40,12 +40,11 @@ def explain_error_rate(comparison: RunComparison) -> str:
     """Return the sentence about the error rate of HIGHER and LOWER, and its condition."""
     least = f"{compute_missed_s(comparison):.3g}" if comparison.disks else "0"
     return (
-        "HIGHER and LOWER are real: of comparisons of runs that do not differ, "
-        f"{100 * FAMILY_ERROR_RATE:g} % "
-        "at most say so of any of their figures, as long as no state of the load or the drive lasts for "
-        f"more than {least} s (1/{MISSED_STATE_DIVISOR} of the shortest run). Longer ones can be "
-        "missed: repeat the "
-        "runs, or record for longer. No difference: none can be told."
+        "HIGHER and LOWER are real differences: when runs do not differ, at most "
+        f"{100 * FAMILY_ERROR_RATE:g} % of comparisons report one in any figure, provided that no state of "
+        f"the load or the drive lasts longer than {least} s (1/{MISSED_STATE_DIVISOR} of the shortest run). "
+        "Longer states can be missed: repeat the runs, or record for longer. No difference: none was "
+        "detected."
     )
 
 
@@ -175,7 +174,7 @@ def _format_change(decision: Decision) -> str:
             return f"{sign}{size:.3g}"
         return sign + format_value(decision.rule.metric, Estimate(size))
     if difference.ratio is None:
-        return "more than nothing"
+        return "up from zero"
     words = f"{100 * (difference.ratio - 1):+.1f} %"
     if difference.low is not None and difference.high is not None:
         words += f" ({100 * (difference.low - 1):+.1f} to {100 * (difference.high - 1):+.1f})"

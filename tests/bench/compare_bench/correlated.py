@@ -106,10 +106,7 @@ class Tally:
         self.false += any(row.differences[0].is_detected for row in rows)
         self.figures += len(rows)
         self.refused += sum(
-            any(
-                (estimate.reason or "").startswith(("too correlated", "its ups"))
-                for estimate in row.estimates
-            )
+            any((estimate.reason or "").startswith("too correlated") for estimate in row.estimates)
             for row in rows
         )
 

@@ -71,7 +71,7 @@ def test_the_error_of_the_counters_is_in_the_range() -> None:
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
-        ([], "no counters of the drive were recorded"),
+        ([], "the drive's counters were not recorded"),
         (make_readings(1, seconds=0), "the counter of NAND writes was read at one moment only"),
         (make_readings(1, seconds=1, model=PHISON), "the steps of the counters allow no statement yet"),
     ],
@@ -87,7 +87,7 @@ def test_few_readings_have_a_value_without_a_verdict() -> None:
     estimate = estimate_from_readings(make_readings(1, seconds=30))
     assert estimate.value is not None
     assert estimate.reason
-    assert "changes of its counters are too few, 5 are needed" in estimate.reason
+    assert "intervals between counter changes (5 needed)" in estimate.reason
 
 
 def test_another_path_is_another_count() -> None:

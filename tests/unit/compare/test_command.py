@@ -107,7 +107,7 @@ def test_json_has_all_runs_and_figures(compare: Shown) -> None:
         "high": None,
         "scatter_ratio": None,
         "correlation": None,
-        "reason": "this recording has no CPU time: it was made by an opwatch that kept none",
+        "reason": "the recording has no CPU time: an older version of opwatch made it",
     }
     (ruling,) = document["rules"]
     assert (ruling["rule"], ruling["ruling"], ruling["op"], ruling["run"]) == ("p99>+5%", "fires", "read", 1)
@@ -155,7 +155,7 @@ def test_cpu_time_of_the_command_is_a_separate_figure(compare: Shown, folder: Pa
 def test_recording_without_cpu_time_leaves_the_rule_undecided(compare: Shown) -> None:
     status, out, _ = compare("light.opw", "a.opw", "--fail-if", "cpu>+1%")
     assert status == 0
-    assert "cpu>+1%: not decided, CPUs of B (nvme0n1); this recording has no CPU time" in " ".join(
+    assert "cpu>+1%: undetermined, CPUs of B (nvme0n1); the recording has no CPU time" in " ".join(
         out.split()
     )
 
@@ -194,12 +194,12 @@ def test_markdown_characters_are_escaped() -> None:
         (
             ("waf>+0.1",),
             0,
-            "waf>+0.1: not decided, WAF of B (nvme0n1); no counters of the drive were recorded",
+            "waf>+0.1: undetermined, WAF of B (nvme0n1); the drive's counters were not recorded",
         ),
         (
             ("write.p99>+1%",),
             0,
-            "write.p99>+1%: not decided; there were no write requests in any of the runs",
+            "write.p99>+1%: undetermined; none of the runs has write requests",
         ),
     ],
 )
@@ -226,10 +226,10 @@ def test_quiet_prints_only_fired_rules(compare: Shown) -> None:
         (("a.opw",), 2, "compare needs at least two recordings"),
         (("a.opw", "none.opw"), 2, "none.opw: No such file or directory"),
         (("a.opw", "."), 1, ". is not a regular file"),
-        (("a.opw", "idle.opw"), 6, "idle.opw: there were no requests"),
-        (("a.opw", "b.opw", "--dev", "sda"), 2, "a.opw has no disk 'sda': it has nvme0n1"),
+        (("a.opw", "idle.opw"), 6, "idle.opw has no requests"),
+        (("a.opw", "b.opw", "--dev", "sda"), 2, "a.opw has no disk 'sda'; its disks: nvme0n1"),
         (("a.opw", "b.opw", "--fail-if", "p99>5%"), 2, "column 5: a change starts with + or -"),
-        (("a.opw", "b.opw", "--fail-if", "p99>5ms"), 2, "is about a level, and two runs have a change"),
+        (("a.opw", "b.opw", "--fail-if", "p99>5ms"), 2, "limits a level, but compare checks changes"),
         (("a.opw", "b.opw", "--op", "reed"), 2, "did you mean read?"),
         (("a.opw", "b.opw", "--json", "--markdown"), 2, "not allowed with argument --json"),
     ],
@@ -250,7 +250,7 @@ def test_other_files_are_refused(compare: Shown, folder: Path) -> None:
 def test_short_run_names_the_required_length(compare: Shown) -> None:
     status, out, _ = compare("a.opw", "short.opw")
     assert status == 0
-    assert "5 intervals are too few, 12 are needed" in out
+    assert "only 5 intervals (12 needed)" in out
     assert "HIGHER" not in out.replace("HIGHER and LOWER", "")
 
 

@@ -96,7 +96,7 @@ def test_unknown_cpu_time_has_a_reason() -> None:
     none.no_cpu = "fio's logs do not contain it"
     assert collect_reasons(none) == {"fio's logs do not contain it"}
     assert collect_reasons(make_timeline(1, times=0.0001, seconds=20)) == {BELOW_RESOLUTION}
-    assert collect_reasons(make_timeline(1, seconds=11)) == {"11 intervals are too few, 12 are needed"}
+    assert collect_reasons(make_timeline(1, seconds=11)) == {"only 11 intervals (12 needed)"}
 
 
 def test_idle_run_has_no_cpu_time_per_request() -> None:
@@ -105,7 +105,7 @@ def test_idle_run_has_no_cpu_time_per_request() -> None:
         stretch.requests = 0
     both = estimate_cpu(idle)
     assert both[CPU].has_scatter
-    assert both[CPU_IO] == Estimate(None, reason="0 requests are too few, 20 are needed")
+    assert both[CPU_IO] == Estimate(None, reason="only 0 requests (20 needed)")
 
 
 def test_neighbours_that_are_added_up_stay_the_same() -> None:

@@ -162,7 +162,7 @@ def test_slower_tail_is_found() -> None:
     assert said["p50"].statement is Statement.NONE
     assert said["iops"].statement is Statement.NONE
     assert said["max"].statement is Statement.UNKNOWN
-    assert said["waf"].reason == "no counters of the drive were recorded"
+    assert said["waf"].reason == "the drive's counters were not recorded"
     assert said["cpu"].reason == said["cpu_io"].reason == CPU_NOT_RECORDED
     again = map_differences(
         compare_seconds(make_steady_seconds(), make_steady_seconds(2_200_000), make_steady_seconds()), run=2

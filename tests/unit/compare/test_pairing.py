@@ -44,8 +44,8 @@ def test_several_disks_are_paired_by_name_and_others_noted() -> None:
     pairs = pair_disks([make_run("sda", "sdb", "sdc"), make_run("sdd", "sdc", "sda")], (), FILES)
     assert list_device_pairs(pairs) == [("sda", "sda"), ("sdc", "sdc")]
     assert pairs.notes == (
-        "sdb of a.opw: not in the other recordings, left out",
-        "sdd of b.opw: not in the other recordings, left out",
+        "sdb of a.opw: not in the other recordings, not compared",
+        "sdd of b.opw: not in the other recordings, not compared",
     )
 
 
@@ -73,8 +73,8 @@ def test_asked_for() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ("sdb", "b.opw has no disk 'sdb': it has sda, sdc"),
-        ("sda/sdb/sdc", "--dev sda/sdb/sdc names 3 disks of 2 recordings"),
+        ("sdb", "b.opw has no disk 'sdb'; its disks: sda, sdc"),
+        ("sda/sdb/sdc", "--dev sda/sdb/sdc names 3 disks for 2 recordings"),
         ("/", "a.opw has no disk ''"),
     ],
 )
@@ -86,9 +86,9 @@ def test_unknown_device_is_refused_with_the_available_devices(asked: str, words:
 def test_runs_without_a_common_disk_name_the_option() -> None:
     with pytest.raises(UsageError) as error:
         pair_disks([make_run("sda", "sdb"), make_run("sdc")], (), FILES)
-    assert str(error.value).endswith("a.opw has sda, sdb; b.opw has sdc. Say which: --dev sda/sdc")
+    assert str(error.value).endswith("a.opw has sda, sdb; b.opw has sdc. Choose them: --dev sda/sdc")
 
 
 def test_a_run_without_requests() -> None:
-    with pytest.raises(NotEnoughData, match=r"^b\.opw: there were no requests"):
+    with pytest.raises(NotEnoughData, match=r"^b\.opw has no requests"):
         pair_disks([make_run("sda"), make_run(idle=("sda",))], (), FILES)

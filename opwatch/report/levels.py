@@ -170,14 +170,14 @@ class Levels:
 def find_levels(series: LevelSeries) -> Levels:
     """Split a timeline without pauses into levels and steps."""
     if len(series) < 2 * series.least:
-        return Levels(reason=f"{len(series)} intervals are too few, {2 * series.least} are needed")
+        return Levels(reason=f"only {len(series)} intervals ({2 * series.least} needed)")
     if not sum(series.over):
-        return Levels(reason="there was none of it")
+        return Levels(reason="no activity")
     logs = _compute_logs(series)
     jumps = _find_cuts(logs, series.least)
     cuts = _keep_significant_cuts(series, jumps)
     if len(cuts) > MAX_STEPS:
-        reason = f"it goes up and down: {len(cuts)} changes of level are no steps any more"
+        reason = f"the value varies continuously: {len(cuts)} level changes are too many to count as steps"
         return Levels(steps=tuple(_find_sudden_steps(series, logs)), reason=reason)
     left_at = None if cuts else _find_departure(series.values, series.least)
     edges = [0, *cuts, len(series)] if left_at is None else [0, left_at, len(series)]
@@ -346,7 +346,7 @@ def _keep_significant_cuts(series: LevelSeries, cuts: list[int]) -> list[int]:
 
 def _assess_steadiness(part: LevelSeries, level: Level) -> Steadiness:
     if len(part) < 2 * part.least:
-        reason = f"its last level has {len(part)} intervals, {2 * part.least} are needed"
+        reason = f"the last level has only {len(part)} intervals ({2 * part.least} needed)"
         return Steadiness(level, None, None, None, reason)
     middle = len(part) // 2
     change = compare_estimates(

@@ -76,13 +76,15 @@ def _collect_marks(run: RecordedRun, picture: RunPicture) -> list[RunMark]:
 
 def _describe_end(run: RecordedRun) -> str:
     if run.missing_bytes:
-        return f"its last {run.missing_bytes} bytes are missing"
+        return f"the last {run.missing_bytes} bytes of the file are missing"
     if run.damage and not run.trailer:
-        return "the file is damaged, and does not report its end"
+        return "unknown, because the file is damaged"
     if not run.trailer:
-        return "its recorder was killed; what it kept until then is shown"
+        return "the recorder was killed; the report shows what it stored until then"
     lost = run.trailer.left_out
-    return run.trailer.reason + (f"; {lost} entries were left out: its disk was too slow" if lost else "")
+    return run.trailer.reason + (
+        f"; {lost} entries were dropped because the recording's disk was too slow" if lost else ""
+    )
 
 
 def prepare_report(

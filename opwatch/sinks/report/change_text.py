@@ -24,7 +24,7 @@ def name_figure(change: MetricChanges) -> str:
 
 def format_level(change: MetricChanges, value: float) -> str:
     if change.figure == RATE:
-        return f"{amounts.format_rate(value)} a second"
+        return f"{amounts.format_rate(value)} per second"
     return amounts.format_latency(value) if change.figure == P99 else f"{value:.2f}"
 
 
@@ -63,7 +63,7 @@ def _describe_load(change: MetricChanges, step: Step) -> str:
     if step.load:
         return f"; the load changed ({', '.join(map(_format_load, step.load))})"
     if step.load is None and step.is_cliff:
-        return "; whether the load changed is not known, because the queue depth is not recorded"
+        return "; whether the load changed is unknown, because the queue depth was not recorded"
     return ""
 
 
@@ -71,39 +71,39 @@ def _explain_step(step: Step) -> str:
     change = step.difference
     if step.is_beyond:
         return (
-            f"each of the {step.after.intervals} intervals from then on lies beyond each of the "
-            f"{step.before.intervals} before, by {MIN_STEP:g} times or more"
+            f"all {step.after.intervals} later intervals differ from all {step.before.intervals} earlier "
+            f"ones by a factor of at least {MIN_STEP:g}"
         )
     load = ""
     if step.load is not None:
         load = (
             f"; the load changed: {', '.join(map(_format_load, step.load))}"
             if step.load
-            else "; the same load"
+            else "; the load did not change"
         )
     between = ""
     if change.ratio and change.low is not None and change.high is not None:
-        between = f", the ratio {change.ratio:.2f} is between {change.low:.2f} and {change.high:.2f}"
+        between = f": ratio {change.ratio:.2f} ({change.low:.2f} to {change.high:.2f})"
     if step.is_on_trend:
         return (
-            f"lines fitted to the intervals on each side are apart{between}, far more than anywhere else on "
-            f"this course{load}"
+            f"lines fitted to the intervals on each side do not meet{between}; the gap is far larger than "
+            f"anywhere else in the run{load}"
         )
-    trend = ", and a straight line describes them better than two levels do" if step.is_gradual else ""
+    trend = "; a straight line fits better than two levels" if step.is_gradual else ""
     return (
-        f"means of {step.before.intervals} and {step.after.intervals} intervals{between} by their scatter, "
-        f"which chance exceeds once in {1 / CHANCE:,.0f} times; less than {MIN_STEP:g} times is no step"
+        f"means of {step.before.intervals} and {step.after.intervals} intervals{between}; the range is wrong "
+        f"once in {1 / CHANCE:,.0f} times by chance; a step needs a factor of at least {MIN_STEP:g}"
         f"{trend}{load}"
     )
 
 
 def _explain_steadiness(rest: Steadiness) -> str:
     if rest.is_steady is None:
-        return f"undetermined: {rest.reason}"
+        return f"steadiness undetermined: {rest.reason}"
     assert rest.low is not None and rest.high is not None
     return (
-        f"its second half is {rest.low:.3f} to {rest.high:.3f} times its first; at rest is what stays within "
-        f"{STEADY:.0%}"
+        f"the second half is {rest.low:.3f} to {rest.high:.3f} times the first; steady means a difference of "
+        f"at most {STEADY:.0%}"
     )
 
 
@@ -118,15 +118,16 @@ def _build_rows(run: ReportedRun, change: MetricChanges) -> Iterator[list[str]]:
         yield [name, name_step(change, step), format_clock(run, step.at_ns), values, _explain_step(step)]
     for pause in levels.pauses:
         words = (
-            f"{pause.intervals} intervals in a row with next to no requests, more than the load's usual gaps"
+            f"{pause.intervals} consecutive intervals with almost no requests, longer than the load's usual "
+            "gaps"
         )
         span = amounts.format_duration((pause.end_ns - pause.begin_ns) / 1e9)
-        yield [name, "pause", format_clock(run, pause.begin_ns), f"none for {span}", words]
+        yield [name, "pause", format_clock(run, pause.begin_ns), f"almost none for {span}", words]
     rest = levels.rest
     if rest:
         level = rest.level
         spread = f"{format_level(change, level.usual_low)} to {format_level(change, level.usual_high)}"
-        value = f"{format_level(change, level.value)}, nine of ten intervals {spread}"
+        value = f"{format_level(change, level.value)}, 90 % of the intervals {spread}"
         yield [
             name,
             _name_steadiness(rest),
@@ -137,10 +138,10 @@ def _build_rows(run: ReportedRun, change: MetricChanges) -> Iterator[list[str]]:
     if change.period:
         length = amounts.format_duration(change.period.intervals * change.interval_s)
         how = (
-            f"{change.period.intervals} intervals later it is alike by {change.period.likeness:.2f} of 1, "
-            f"where chance reaches {change.period.limit:.2f}, and again after twice that"
+            f"autocorrelation {change.period.likeness:.2f} at a lag of {change.period.intervals} intervals "
+            f"(by chance at most {change.period.limit:.2f}), and again at twice the lag"
         )
-        yield [name, "period", "of its last level", f"every {length}", how]
+        yield [name, "period", "in the last level", f"every {length}", how]
 
 
 def build_change_table(run: ReportedRun, changes: Sequence[MetricChanges]) -> TextTable | None:
@@ -149,7 +150,7 @@ def build_change_table(run: ReportedRun, changes: Sequence[MetricChanges]) -> Te
     for change in changes:
         phase = [change.phase] if change.phase is not None else ["all"]
         rows += [[*phase, *row] for row in _build_rows(run, change)]
-    head = ("phase", "of", "what", "when", "values", "how it was decided")
+    head = ("phase", "figure", "change", "when", "values", "evidence")
     return TextTable(head, rows, words=6) if rows else None
 
 
@@ -158,9 +159,8 @@ def _describe_step(change: MetricChanges, step: Step) -> str:
     is_up = step.after.value > step.before.value
     if step.is_beyond:
         end = step.after.usual_high if is_up else step.after.usual_low
-        verb = "began to rise" if is_up else "began to fall"
-        way = "up to" if is_up else "down to"
-        return f"{name_figure(change)} {verb}, from {before} {way} {format_level(change, end)}"
+        verb = "started to rise" if is_up else "started to fall"
+        return f"{name_figure(change)} {verb}, from {before} to {format_level(change, end)}"
     verb = f"{'rose' if is_up else 'fell'}{' gradually' if step.is_gradual else ''}"
     return f"{name_figure(change)} {verb} from {before} to {after}"
 
@@ -189,7 +189,7 @@ def describe_changes(run: ReportedRun, label: str, changes: Sequence[MetricChang
             )
         if period and change.figure == RATE:
             yield (
-                f"{label}: {name_figure(change)} go up and down every "
+                f"{label}: {name_figure(change)} rise and fall every "
                 f"{amounts.format_duration(period.intervals * change.interval_s)}."
             )
 
@@ -202,7 +202,7 @@ def _format_steady_range(run: ReportedRun, change: MetricChanges, rest: Steadine
     )
     is_late = bool(change.levels.steps) or level.begin_ns - begin > 3e9 * change.interval_s
     inside = [pause for pause in change.levels.pauses if pause.end_ns > level.begin_ns and not pause.is_last]
-    except_ = ", pauses apart" if inside else ""
+    except_ = ", except for pauses" if inside else ""
     if any(pause.is_last for pause in change.levels.pauses):
         first = f"from {format_clock(run, level.begin_ns)}" if is_late else "from the start"
         return f"{first} until they stop{except_}"
@@ -231,12 +231,12 @@ def describe_pauses(run: ReportedRun, label: str, changes: Sequence[MetricChange
 
 def _describe_pause(run: ReportedRun, names: str, pause: Pause, change: MetricChanges) -> str:
     length = amounts.format_duration((pause.end_ns - pause.begin_ns) / 1e9)
-    until = f", to the end{' of ' + change.phase if change.phase else ''}" if pause.is_last else ""
+    until = f", until the end{' of ' + change.phase if change.phase else ''}" if pause.is_last else ""
     when = f"for {length} from {format_clock(run, pause.begin_ns)}{until}"
     if pause.in_flight and pause.in_flight[0]:
         fewest, most = pause.in_flight
         flying = f"{fewest:.0f}" if fewest == most else f"{fewest:.0f} to {most:.0f}"
-        return f"{names} stalled {when}: next to none completed with {flying} in flight"
+        return f"{names} stalled {when}: almost none completed, with {flying} in flight"
     if pause.in_flight and not pause.in_flight[1]:
         return f"{names} stopped {when}: no request was in flight, so the load paused"
-    return f"{names} stopped {when}: next to none completed"
+    return f"{names} stopped {when}: almost none completed"

@@ -19,11 +19,11 @@ from opwatch.sinks.report.plots import amounts, markup
 from opwatch.sinks.report.tables import TextTable
 
 _TITLES = {
-    "iops": "a second",
+    "iops": "per second",
     "max": "longest",
     CPU: "CPUs busy",
-    CPU_IO: "CPU time a request",
-    COMMAND_IO: "the command's",
+    CPU_IO: "CPU time per request",
+    COMMAND_IO: "command CPU time per request",
 }
 _LATENCIES = ("mean", *QUANTILES, CPU_IO, COMMAND_IO)
 
@@ -79,4 +79,4 @@ def render_comparison(comparison: RunComparison) -> str:
         for name, table in tables
     )
     notes = "".join(markup.render_paragraph(reason, "small") for reason in reasons)
-    return f"<section><h2>Side by side</h2>{shown}{notes}</section>\n"
+    return f"<section><h2>Comparison</h2>{shown}{notes}</section>\n"

@@ -140,7 +140,7 @@ def render_loss_account(disk: DiskPicture) -> str:
             lines += [loss.words for loss in final.losses]
     if not lines:
         return ""
-    title = f"How that is known, {markup.escape_text(disk.label)}"
+    title = f"Request accounting of {markup.escape_text(disk.label)}"
     return f"<details><summary>{title}</summary>{markup.render_preformatted(lines)}</details>"
 
 
@@ -148,12 +148,12 @@ def render_disk(run: ReportedRun, disk: DiskPicture, points: int) -> str:
     """Return the section of one disk."""
     tables = "".join(render_text_table(build_op_table(final)) for final in disk.finals if final.interval.ops)
     discards = [words for final in disk.finals if final.discards for words in format_discards(final.discards)]
-    sent = f"<h3>Who discarded</h3>{markup.render_preformatted(discards)}" if discards else ""
+    sent = f"<h3>Discards by process</h3>{markup.render_preformatted(discards)}" if discards else ""
     changes = build_change_table(run, run.changes[disk.label])
     return (
         f"<section><h2>{markup.escape_text(disk.label)}</h2>{tables}"
         f"{render_plots(plot_disk(run, disk, points))}"
-        f"{render_owners(disk, 'Whose the requests were')}"
-        f"{render_text_table(changes, 'Changes, and how they were decided')}"
-        f"{render_text_table(build_slow_table(run, disk), 'The slowest requests')}{sent}</section>\n"
+        f"{render_owners(disk, 'Request owners')}"
+        f"{render_text_table(changes, 'Changes')}"
+        f"{render_text_table(build_slow_table(run, disk), 'Slowest requests')}{sent}</section>\n"
     )

@@ -42,7 +42,7 @@ def _format_cells(words: Sequence[str], *, plain: bool = False) -> str:
 def format_report(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> Iterator[str]:
     """Yield the report of all recordings, line by line."""
     if comparison:
-        yield from ("# Side by side", "", *format_markdown(comparison, ()), "")
+        yield from ("# Comparison", "", *format_markdown(comparison, ()), "")
     for run in runs:
         yield from _format_run(run)
 
@@ -61,9 +61,9 @@ def _format_run(run: ReportedRun) -> Iterator[str]:
                 yield from _format_table(build_op_table(final), disk.label)
         reason = explain_missing_owners(disk)
         yield from (escaped(reason), "") if reason else ()
-        yield from _format_table(build_owner_table(disk), f"Whose the requests of {disk.label} were")
+        yield from _format_table(build_owner_table(disk), f"Request owners of {disk.label}")
         yield from _format_table(build_change_table(run, run.changes[disk.label]), f"Changes of {disk.label}")
-        yield from _format_table(build_slow_table(run, disk), f"The slowest requests of {disk.label}")
+        yield from _format_table(build_slow_table(run, disk), f"Slowest requests of {disk.label}")
     yield from _format_table(build_fio_table(run), format_fio_title(run))
     yield from _format_table(build_phase_table(run), "Phases")
     yield from _format_table(build_event_table(run), "Events")

@@ -18,7 +18,7 @@ _MAX_BY_EACH = 10
 _MAX_NAMED = 3
 # An owner with a smaller share of the bytes is not mentioned.
 _MIN_RATIO = 0.01
-_NUMBERS = ("MB read", "MB written", "MB trimmed", "requests", "a second", "mean latency", "time in device")
+_NUMBERS = ("MB read", "MB written", "MB trimmed", "requests", "per second", "mean latency", "time in device")
 
 
 def explain_missing_owners(disk: DiskPicture) -> str | None:
@@ -27,11 +27,11 @@ def explain_missing_owners(disk: DiskPicture) -> str | None:
         return None
     absent = disk.finals[-1].missing_fields
     if OWNERS in absent:
-        return f"Whose the requests of {disk.label} were is not known: {absent[OWNERS]}."
+        return f"The request owners of {disk.label} are unknown: {absent[OWNERS]}."
     if TRUST in absent:
-        return f"Whose the requests of {disk.label} were is not known: what was imported does not say."
+        return f"The request owners of {disk.label} are unknown: the imported file does not have them."
     return (
-        f"Whose the requests of {disk.label} were is not known: it was recorded without --by cgroup or "
+        f"The request owners of {disk.label} are unknown: the disk was recorded without --by cgroup or "
         "--by process."
     )
 
@@ -83,6 +83,6 @@ def describe_owners(disk: DiskPicture) -> Iterator[str]:
         if whole and (share.read + share.write) / whole >= _MIN_RATIO
     ]
     if named:
-        yield f"Of what was read and written on {disk.label}, {', '.join(named)}."
+        yield f"Bytes read and written on {disk.label}: {', '.join(named)}."
     for line in format_full_table(owners.no_room):
         yield f"On {disk.label} {line}."

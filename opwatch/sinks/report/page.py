@@ -63,8 +63,8 @@ def render_page(title: str, body: str) -> str:
         f'<meta http-equiv=Content-Security-Policy content="{_POLICY}">'
         f'<title>{markup.escape_text(title)}</title><link rel=icon href="data:,">'
         f"<style>{style}</style></head>\n"
-        f"<body><main>{body}<footer>Made by opwatch {__version__}. Nothing in this page is loaded from "
-        "elsewhere.</footer></main></body></html>\n"
+        f"<body><main>{body}<footer>Made by opwatch {__version__}. This page loads nothing from the "
+        "network.</footer></main></body></html>\n"
     )
 
 
@@ -85,7 +85,7 @@ def list_facts(run: ReportedRun) -> list[tuple[str, str]]:
         words = [word for word in (drive.model, drive.serial, drive.firmware) if word]
         if drive.capacity_bytes:
             words.append(units.format_capacity(drive.capacity_bytes))
-        rows.append((f"drive {course.name}", ", ".join(words) or "it says nothing of itself"))
+        rows.append((f"drive {course.name}", ", ".join(words) or "reports no model or serial number"))
     intervals = {disk.label: disk.interval_count for disk in run.picture.disks.values()}
     rows.append(("intervals", ", ".join(f"{count:,} of {label}" for label, count in intervals.items())))
     rows.append(("ended", run.ending))
@@ -111,7 +111,7 @@ def _render_run(run: ReportedRun) -> Iterator[str]:
     yield render_text_table(build_fio_table(run), format_fio_title(run))
     yield render_text_table(build_phase_table(run), "Phases")
     yield render_text_table(build_event_table(run), "Events")
-    yield f"<section><h2>How it was made</h2>{markup.render_pairs(list_facts(run))}</section>"
+    yield f"<section><h2>About this recording</h2>{markup.render_pairs(list_facts(run))}</section>"
 
 
 def _render_runs(runs: Sequence[ReportedRun], comparison: RunComparison, pairs: DiskPairs) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _render_runs(runs: Sequence[ReportedRun], comparison: RunComparison, pairs: 
                 for final in disk.finals
                 if final.interval.ops
             )
-            yield render_owners(disk, f"Whose the requests of {disk.label} were")
+            yield render_owners(disk, f"Request owners of {disk.label}")
             yield render_text_table(
                 build_change_table(run, run.changes[disk.label]), f"Changes of {disk.label}"
             )
@@ -141,4 +141,4 @@ def _render_runs(runs: Sequence[ReportedRun], comparison: RunComparison, pairs: 
         yield render_text_table(build_phase_table(run), "Phases") + render_text_table(
             build_event_table(run), "Events"
         )
-        yield f"<h3>How it was made</h3>{markup.render_pairs(list_facts(run))}</section>"
+        yield f"<h3>About this recording</h3>{markup.render_pairs(list_facts(run))}</section>"

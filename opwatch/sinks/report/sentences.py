@@ -18,7 +18,7 @@ from opwatch.waf.span import MODE_CHANGED
 
 _PLURALS = {
     **{"read": "reads", "write": "writes", "flush": "flushes", "discard": "discards"},
-    **{"write_zeroes": "writes of zeroes", "secure_erase": "secure erases", "other": "other requests"},
+    **{"write_zeroes": "write-zeroes requests", "secure_erase": "secure erases", "other": "other requests"},
 }
 
 
@@ -32,13 +32,13 @@ def pluralize_op(op: str) -> str:
 
 def _describe_op(name: str, op: OpInterval, seconds: float) -> str:
     rate = amounts.format_rate(op.count / seconds if seconds else 0.0)
-    words = f"{op.count:,} {pluralize_op(name)} ({rate} a second"
+    words = f"{op.count:,} {pluralize_op(name)} ({rate} per second"
     if op.bytes:
         words += f", {amounts.format_megabytes(op.bytes / seconds if seconds else 0.0)} MB/s"
     p50, p99 = (op.latency.quantiles[name] for name in ("p50", "p99"))
     if p50 is not None and p99 is not None:
         words += (
-            f"; half of them within {amounts.format_latency(p50)}, 99 % within {amounts.format_latency(p99)}"
+            f"; median latency {amounts.format_latency(p50)}, 99th percentile {amounts.format_latency(p99)}"
         )
     return words + ")"
 
@@ -64,13 +64,13 @@ def describe_drive(course: DriveTimeline) -> Iterator[str]:
     """Yield the write amplification of the whole recording, and its components."""
     measured = course.measured
     if course.waf is None or course.error is None or not measured or not measured.stretch:
-        yield f"Write amplification of {course.name} is not known: {course.reason}."
+        yield f"Write amplification of {course.name} is unknown: {course.reason}."
         return
     amplification = measured.stretch.amplification
     host, nand = (int(span.best_estimate) for span in (amplification.host, amplification.nand))
     yield (
         f"{course.name} wrote {units.format_capacity(nand)} to NAND for "
-        f"{units.format_capacity(host)} of the host: write "
+        f"{units.format_capacity(host)} from the host: write "
         f"amplification {units.format_with_error(course.waf, course.error)}."
     )
     split = measured.split
@@ -78,18 +78,18 @@ def describe_drive(course: DriveTimeline) -> Iterator[str]:
         a = units.format_with_error(split.a, split.a_error or 0.0)
         b, error = (f"{value / 1e6:.2f}" for value in (split.b_bytes_per_s, split.b_error or 0.0))
         yield (
-            f"Of that the host caused {a} bytes for each byte, and the drive {b} ± {error} MB/s on its own "
-            "(a fit over the time; a write costs the former, an hour the latter)."
+            f"Each host byte caused {a} NAND bytes, and the drive wrote {b} ± {error} MB/s on its own, "
+            "whatever the host wrote (a fit over the whole run)."
         )
     elif split.a is not None or split.reason == MODE_CHANGED:
         yield (
-            f"{course.name} did not work in the same way throughout: what the host caused and what the drive "
-            "did on its own cannot be told apart over the whole time."
+            f"{course.name} changed its behaviour during the run, so the run's NAND bytes cannot be split "
+            "into those that the host caused and those that the drive wrote on its own."
         )
     background = measured.background
     if background.bytes_per_s is not None and background.error is not None:
         yield (
-            f"While the host wrote nothing, {background.idle_s:.0f} s in all, {course.name} wrote "
+            f"While the host wrote nothing ({background.idle_s:.0f} s in total), {course.name} wrote "
             f"{background.bytes_per_s / 1e6:.2f} ± {background.error / 1e6:.2f} MB/s to NAND."
         )
 
@@ -100,11 +100,10 @@ def describe_stalls(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
     if not stall or stall.least_ns < _MIN_STALL_NS:
         return
     began = run.to_wall_time(stall.since_ns)
-    since = f" from {began:%H:%M:%S} on" if began else ""
+    since = f" from {began:%H:%M:%S}" if began else ""
     yield (
-        f"{disk.label} stood still for at least "
-        f"{amounts.format_duration(stall.least_ns / 1e9)}{since}: nothing "
-        f"completed, with {stall.in_flight:,} in flight."
+        f"{disk.label} stalled for at least {amounts.format_duration(stall.least_ns / 1e9)}{since}: "
+        f"no request completed, with {stall.in_flight:,} in flight."
     )
 
 
@@ -114,14 +113,14 @@ def describe_slow_requests(run: ReportedRun, disk: DiskPicture) -> Iterator[str]
         return
     limit = amounts.format_latency(disk.slow_limit_ns)
     if not disk.slow_count:
-        yield f"No request of {disk.label} took more than {limit}."
+        yield f"No request of {disk.label} took longer than {limit}."
         return
-    words = f"{disk.slow_count:,} requests of {disk.label} took more than {limit}"
+    words = f"{disk.slow_count:,} requests of {disk.label} took longer than {limit}"
     if disk.slow:
         longest = max(disk.slow, key=lambda request: request.latency_ns)
         at = run.to_wall_time(longest.end_ns)
-        words += f"; the slowest, a {longest.op}, {amounts.format_latency(longest.latency_ns)}"
-        words += f" until {at:%H:%M:%S}" if at else ""
+        words += f"; the slowest, a {longest.op}, took {amounts.format_latency(longest.latency_ns)}"
+        words += f" and ended at {at:%H:%M:%S}" if at else ""
     yield f"{words}."
 
 
@@ -149,15 +148,15 @@ def describe_trust(run: ReportedRun) -> tuple[list[str], bool]:
     finals = [final for disk in run.picture.disks.values() for final in disk.finals]
     imported = [final for final in finals if TRUST in final.missing_fields]
     if imported:
-        return [f"Not known: {words}" for final in imported[:1] for words in final.lacks], False
+        return [f"Not available: {words}" for final in imported[:1] for words in final.lacks], False
     issued = sum(final.trust.issued for final in finals)
     completed = sum(final.trust.completed for final in finals)
     if not finals:
-        return ["Nothing was watched to its end."], False
-    counts = f"{issued:,} were issued and {completed:,} completed"
+        return ["No disk was traced to the end of the recording."], False
+    counts = f"{issued:,} issued, {completed:,} completed"
     if explained:
         return [*explained, f"Every other request is accounted for: {counts}."], True
-    words = f"Every request is accounted for: {counts}, none was lost"
+    words = f"Every request is accounted for: {counts}, none lost"
     if all(final.trust.drift for final in finals):
-        words += ", and the kernel's own count says the same"
+        words += "; the kernel's own count agrees"
     return [f"{words}."], True

@@ -18,7 +18,7 @@ from opwatch.trace.unavailable import DEPTH, ERRORS, ISSUED, SEQUENTIAL
 
 _MAX_ROWS = 20
 _OPS = (
-    *("operation", "requests", "a second", "MB/s", "mean", "p50", "p90", "p99", "p99.9", "longest"),
+    *("operation", "requests", "per second", "MB/s", "mean", "p50", "p90", "p99", "p99.9", "longest"),
     *("queue depth", "median size", "sequential", "errors"),
 )
 
@@ -64,7 +64,7 @@ def build_op_table(final: Observation) -> TextTable:
     for name, op in final.interval.ops.items():
         rows.append(_build_row(name, op, final.interval.seconds, final.missing_fields))
         if op.queue and op.queue.mean is not None:
-            rows.append([f"{name}, in the queue", "", "", "", *_format_times(op.queue), "", "", "", ""])
+            rows.append([f"{name}, queue time", "", "", "", *_format_times(op.queue), "", "", "", ""])
     return TextTable(_OPS, rows)
 
 
@@ -95,16 +95,16 @@ def build_slow_table(run: ReportedRun, disk: DiskPicture) -> TextTable | None:
                 amounts.NOTHING if request.sector is None else f"{request.sector:,}",
             ]
         )
-    head = ("ended at", "operation", "asked for by", "cgroup", "latency", "in the queue", "size", "sector")
+    head = ("ended at", "operation", "submitted by", "cgroup", "latency", "queue time", "size", "sector")
     return TextTable(head, rows, words=4)
 
 
 def format_clock(run: ReportedRun, at_ns: int) -> str:
-    """Return the local time of a moment, and its offset from the start."""
+    """Return the local time of a moment with its offset from the start."""
     since = (at_ns - run.picture.begin_ns) / 1e9
     at = run.to_wall_time(at_ns)
-    after = f"{amounts.format_duration(since)} in" if since >= 0 else "before the begin"
-    return f"{at:%H:%M:%S}, {after}" if at else after
+    after = f"{amounts.format_duration(since)} after the start" if since >= 0 else "before the start"
+    return f"{at:%H:%M:%S} ({after})" if at else after
 
 
 def build_phase_table(run: ReportedRun) -> TextTable | None:
@@ -113,14 +113,14 @@ def build_phase_table(run: ReportedRun) -> TextTable | None:
         [
             phase.name,
             format_clock(run, phase.begin_ns),
-            format_clock(run, phase.end_ns) if phase.end_ns is not None else "with the recording",
+            format_clock(run, phase.end_ns) if phase.end_ns is not None else "end of the recording",
             amounts.format_duration((phase.end_ns - phase.begin_ns) / 1e9)
             if phase.end_ns is not None
             else "",
         ]
         for phase in run.phases
     ]
-    return TextTable(("phase", "began", "ended", "took"), rows, words=3) if rows else None
+    return TextTable(("phase", "start", "end", "duration"), rows, words=3) if rows else None
 
 
 def number_flags(marks: Sequence[RunMark]) -> Iterator[tuple[str, RunMark]]:
@@ -133,7 +133,7 @@ def build_event_table(run: ReportedRun) -> TextTable | None:
     rows = [
         [name, format_clock(run, mark.at_ns), mark.kind, mark.text] for name, mark in number_flags(run.marks)
     ]
-    return TextTable(("event", "at", "kind", "what"), rows, words=4) if rows else None
+    return TextTable(("event", "time", "kind", "description"), rows, words=4) if rows else None
 
 
 def build_fio_table(run: ReportedRun) -> TextTable | None:

@@ -196,11 +196,13 @@ def test_sentences_summarise_the_run(report: Shown) -> None:
     (document,) = json.loads(out)["runs"]
     assert document["is_accounted_for"]
     assert document["sentences"][0].startswith(
-        "nvme0n1, 40.0 s: 159,440 reads (3,986 a second, 16.3 MB/s; half"
+        "nvme0n1, 40.0 s: 159,440 reads (3,986 per second, 16.3 MB/s; median"
     )
     report("a.opw", "-o", "a.html", "-q")
     # A line of the page breaks between words, but not before a unit.
-    assert "40.0&nbsp;s: 159,440 reads (3,986 a second, 16.3&nbsp;MB/s; half" in Path("a.html").read_text()
+    assert (
+        "40.0&nbsp;s: 159,440 reads (3,986 per second, 16.3&nbsp;MB/s; median" in Path("a.html").read_text()
+    )
     status, out, _ = report("idle.opw", "--markdown")
     assert status == 0
     assert "nvme0n1, 5\\.0 s" not in out
@@ -223,7 +225,7 @@ def test_several_are_drawn_over_each_other(report: Shown) -> None:
     document = json.loads(out)
     assert (status, document["comparison"]) == (0, json.loads(compared))
     assert [run["file"] for run in document["runs"]] == ["a.opw", "b.opw"]
-    assert report("a.opw", "b.opw", "--markdown")[1].startswith("# Side by side")
+    assert report("a.opw", "b.opw", "--markdown")[1].startswith("# Comparison")
     assert report("a.opw", "--dev", "sda", "--json")[0] == 2
     assert report(*["a.opw"] * 7, "--json")[0] == 2
 
@@ -242,7 +244,7 @@ def test_a_cliff_is_named_marked_and_explained(report: Shown) -> None:
     assert step["ratio"] == pytest.approx(0.301, abs=0.01)
     assert change["is_steady"] is True
     cliff = next(words for words in run["sentences"] if "cliff" in words)
-    assert "writes fell from 2,026 a second to 610 a second, a cliff" in cliff
+    assert "writes fell from 2,026 per second to 610 per second, a cliff" in cliff
     assert report("a.opw", "-o", "a.html")[0] == 0
     text = Path("a.html").read_text()
     assert 'class="flag change"' in text
@@ -272,7 +274,7 @@ def test_a_stall_is_in_the_first_sentence(report: Shown) -> None:
     _, out, _ = report("a.opw", "--json")
     (run,) = json.loads(out)["runs"]
     assert run["sentences"][0].startswith("nvme0n1: writes stopped for 3 min 20 s from ")
-    assert "10 min in, to the end: no request was in flight" in run["sentences"][0]
+    assert "(10 min after the start), until the end: no request was in flight" in run["sentences"][0]
     assert not any("throughout" in words for words in run["sentences"])
     change = next(one for one in run["devices"][0]["changes"] if one["figure"] == "rate")
     (pause,) = change["pauses"]

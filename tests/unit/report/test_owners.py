@@ -65,7 +65,7 @@ def test_recording_has_the_same_numbers_everywhere(report: Report) -> None:
     disk = next(one for one in document["runs"][0]["devices"] if one["device"] == "nvme0n1")
     assert disk["owners_reason"] is None
     assert disk["summaries"][0]["owners"] == summary["owners"]
-    rows = parse_rows(report("a.opw", "--markdown"), "Whose the requests of nvme0n1 were")
+    rows = parse_rows(report("a.opw", "--markdown"), "Request owners of nvme0n1")
     parts = [*summary["owners"]["owners"], summary["owners"]["other"]]
     assert final.owners
     seconds = final.interval.seconds
@@ -154,18 +154,16 @@ def convert_to_processes(sample: OwnerSample) -> OwnerSample:
 
 def test_write_back_is_shown_as_such(report: Report) -> None:
     record_run(Path("a.opw"), change_owners(generate_run(9), convert_to_processes))
-    names = [
-        row[0] for row in parse_rows(report("a.opw", "--markdown"), "Whose the requests of nvme0n1 were")
-    ]
+    names = [row[0] for row in parse_rows(report("a.opw", "--markdown"), "Request owners of nvme0n1")]
     assert names == ["postgres (77)", "write-back (flush-8:0)", "other", "all"]
 
 
 @pytest.mark.parametrize(
     ("lacks", "reason"),
     [
-        ((), "it was recorded without --by cgroup or --by process"),
+        ((), "recorded without --by cgroup or --by process"),
         (("owners: the kernel refused <b>",), "the kernel refused <b>"),
-        (("trust: none is kept",), "what was imported does not say"),
+        (("trust: none is kept",), "the imported file does not have them"),
     ],
 )
 def test_missing_owners_have_a_reason(report: Report, lacks: tuple[str, ...], reason: str) -> None:

@@ -17,7 +17,7 @@ from opwatch.waf.span import IntervalBytes
 NamedTimeline: TypeAlias = tuple[str, str, DriveTimeline, int]
 
 _MAX_POINTS = 600
-_WAF_NOTE = f"A dot covers as much as its error (the upright line) takes to be no more than {MAX_ERROR:.0%}."
+_WAF_NOTE = f"Each dot covers enough writes for an error (vertical line) of at most {MAX_ERROR:.0%}."
 
 
 def plot_drives(courses: Sequence[NamedTimeline], back: Backdrop) -> Iterator[Figure]:
@@ -67,7 +67,7 @@ def _plot_waf(courses: Sequence[NamedTimeline], back: Backdrop) -> Figure:
     return back.make_figure(
         "Write amplification over time",
         y,
-        y_title="NAND bytes for each byte of the host",
+        y_title="NAND bytes per host byte",
         layers=layers,
         legend=_make_legend(courses),
         note=_WAF_NOTE,
@@ -87,8 +87,8 @@ def _plot_waf_by_bytes(courses: Sequence[NamedTimeline]) -> Figure:
         title="Write amplification against bytes written",
         x=x,
         y=y,
-        x_title="bytes that the host has written since the first look at the drive",
-        y_title="NAND bytes for each byte of the host",
+        x_title="host bytes written since the first counter reading",
+        y_title="NAND bytes per host byte",
         layers=layers,
         legend=_make_legend(courses),
         note=_WAF_NOTE,
@@ -122,12 +122,12 @@ def _plot_writes(name: str, kind: str, course: DriveTimeline, begin_ns: int, bac
         for which in (0, 1)
     ]
     return back.make_figure(
-        f"Writes of host and to NAND{f', {name}' if name else ''}",
+        f"Host and NAND writes{f', {name}' if name else ''}",
         y,
         y_title="MB/s",
         layers=layers,
         legend=(("host", "host"), ("nand", "NAND")),
-        note="Between changes of the drive's counters.",
+        note="Mean rates between changes of the drive's counters.",
     )
 
 
@@ -153,5 +153,9 @@ def _plot_temperature(courses: Sequence[NamedTimeline], back: Backdrop) -> Figur
         ]
         layers.append(draw_line(places, kind))
     return back.make_figure(
-        "Temperature", y, y_title="by the drive's own sensor", layers=layers, legend=_make_legend(courses)
+        "Temperature",
+        y,
+        y_title="temperature of the drive's sensor",
+        layers=layers,
+        legend=_make_legend(courses),
     )

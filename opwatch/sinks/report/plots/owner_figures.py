@@ -35,12 +35,12 @@ _AMOUNTS = (
     ),
     _StackedAmount(
         "Requests by owner",
-        "requests a second",
+        "requests per second",
         lambda counts, seconds: counts.requests / seconds,
     ),
     _StackedAmount(
         "Time in the device by owner",
-        "requests in the device, on the average",
+        "mean number of requests in the device",
         lambda counts, seconds: counts.sum_ns / 1e9 / seconds,
     ),
 )
@@ -88,7 +88,7 @@ def _plot_amount(
         y_title=amount.unit,
         layers=layers,
         legend=legend,
-        note=f"A column is {together} intervals." if together > 1 else "",
+        note=f"Each column covers {together} intervals." if together > 1 else "",
     )
 
 

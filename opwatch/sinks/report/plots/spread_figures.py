@@ -59,14 +59,14 @@ def plot_latency_curve(spreads: Sequence[Latencies]) -> Figure | None:
     )
     y = make_nines_axis(max(one.histogram.total for one in known))
     return Figure(
-        title="Latencies, as shares of the requests",
+        title="Latency distribution",
         x=x,
         y=y,
         x_title="latency",
-        y_title="share that was faster",
+        y_title="share of faster requests",
         layers=[draw_line(_compute_curve(one, x, y), one.kind) for one in known],
         legend=[(one.kind, one.name) for one in known],
-        note="Each further nine takes the same room, so that the slowest are seen.",
+        note="Each additional nine takes the same space, so that the slowest requests are visible.",
     )
 
 
@@ -97,10 +97,10 @@ def plot_sizes(spreads: Sequence[Sizes]) -> Figure | None:
             bars.append((left, EXTENT - height, round(width), height))
         layers.append(draw_boxes(bars, f"bar {one.kind}"))
     return Figure(
-        title="Sizes of requests",
+        title="Request sizes",
         x=x,
         y=y,
-        x_title="size, from this to the next power of two",
+        x_title="request size, up to the next power of two",
         y_title="share of the operation's requests",
         layers=layers,
         legend=[(one.kind, one.name) for one in known],

@@ -35,10 +35,10 @@ def _get_mb_per_s_range(op: OpBin) -> RateRange:
     return RateRange(op.bytes_per_s.least / 1e6, op.bytes_per_s.most / 1e6)
 
 
-_IOPS = Quantity("Requests", "requests a second", TimeBin.per_s, lambda op: op.per_s)
+_IOPS = Quantity("Requests", "requests per second", TimeBin.per_s, lambda op: op.per_s)
 _MBPS = Quantity("Throughput", "MB/s", _get_mb_per_s, _get_mb_per_s_range)
-_DISCARDED = Quantity("Discards", "MB/s that were discarded", _get_mb_per_s, _get_mb_per_s_range)
-_DEPTH = Quantity("Queue depth", "requests in the device, on the average", TimeBin.mean_depth, None)
+_DISCARDED = Quantity("Discards", "MB/s discarded", _get_mb_per_s, _get_mb_per_s_range)
+_DEPTH = Quantity("Queue depth", "mean number of requests in the device", TimeBin.mean_depth, None)
 
 
 def plot_rates(traces: Sequence[OpTrace], back: Backdrop) -> Iterator[Figure]:
@@ -87,14 +87,14 @@ def plot_heat(trace: OpTrace, back: Backdrop) -> Figure | None:
     ]
     layers += [_draw_quantile(few, 0.5, back, y, "p50"), _draw_quantile(few, 0.99, back, y, "p99")]
     together = max(one.intervals for one in few.bins)
-    note = f"A column is {together} intervals. " if together > 1 else ""
+    note = f"Each column covers {together} intervals. " if together > 1 else ""
     figure = back.make_figure(
         f"Latency of {trace.name}",
         y,
         y_title="latency",
         layers=layers,
         legend=[("p50", "p50"), ("p99", "p99")],
-        note=note + "Shades: the share of a column's requests that took so long.",
+        note=note + "Shade: share of the column's requests with this latency.",
     )
     hover = make_hovers([few], back, _format_quantiles)
     return replace(figure, hover=hover, is_wide=True, extra=_render_shade_legend())
@@ -106,7 +106,7 @@ def _format_quantiles(one: TimeBin, op: str) -> str:
 
 
 def _render_shade_legend() -> str:
-    names = [f"to {100 * share:g} %" for share in SHADES[:-1]] + [f"over {100 * SHADES[-2]:g} %"]
+    names = [f"up to {100 * share:g} %" for share in SHADES[:-1]] + [f"over {100 * SHADES[-2]:g} %"]
     cells = "".join(
         f"<li><i class=heat{shade}></i>{escape_text(name)}</li>" for shade, name in enumerate(names)
     )
@@ -124,7 +124,7 @@ def plot_quantiles(traces: Sequence[OpTrace], back: Backdrop) -> Iterator[Figure
         ]
         y = _make_latency_axis([max(value, 1) for value in values], values)
         figure = back.make_figure(
-            f"{name} of latency",
+            f"{name} latency",
             y,
             y_title="latency",
             layers=[_draw_quantile(trace, share, back, y, trace.kind) for trace in traces],
@@ -150,13 +150,13 @@ def plot_slow_requests(
             if one.op == op
         )
         layers.append(draw_dots(places, choose_dot_style(f"op-{op}", len(requests))))
-    shown = "" if count == len(requests) else f"{len(requests)} of {count} are drawn. "
+    shown = "" if count == len(requests) else f" The plot shows {len(requests)} of {count}."
     return back.make_figure(
         "Slow requests",
         y,
         y_title="latency",
         layers=layers,
         legend=[(f"op-{op}", op) for op in ops],
-        note=f"{shown}Slower than {amounts.format_latency(limit_ns)}.",
-        x_title=f"{TIME_SINCE_START}, at which it ended",
+        note=f"Requests that took longer than {amounts.format_latency(limit_ns)}.{shown}",
+        x_title=f"{TIME_SINCE_START}, at completion",
     )

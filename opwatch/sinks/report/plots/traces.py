@@ -14,7 +14,7 @@ from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, make_linear_axi
 _MAX_LARGE_DOTS = 200
 # Maximum columns of a plot with tooltips.
 _MAX_HOVERS = 120
-TIME_SINCE_START = "time since the begin"
+TIME_SINCE_START = "time since start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def describe_thinning(traces: Sequence[OpTrace]) -> str:
     most = max((one.intervals for trace in traces for one in trace.bins), default=1)
     if most == 1:
         return ""
-    return f"A point is the mean of {most} intervals, the band reaches from the least to the most of them."
+    return f"Each point is the mean of {most} intervals; the band shows their minimum and maximum."
 
 
 def make_legend(traces: Sequence[OpTrace]) -> list[tuple[str, str]]:

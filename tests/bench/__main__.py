@@ -31,7 +31,7 @@ def main() -> int:
         "",
         *format_table(measured),
     ]
-    lines += ["", f"Start-up of `biolatency-bpfcc 1 1`, less its second: {bcc}."]
+    lines += ["", f"Start-up of `biolatency-bpfcc 1 1`, without its interval of 1 s: {bcc}."]
     print("\n".join(lines))
     SECTION.write_body("\n".join(lines))
     return choose_exit_status(holds=all(figure.is_within_bound for figure in measured))

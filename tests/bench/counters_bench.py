@@ -77,12 +77,12 @@ def main() -> int:
             Figure(
                 f"opwatch counters of {DRIVES} drives", time_process(nodes) * 1000, 1000, "ms, whole process"
             ),
-            Figure("one look at all pages", time_poll(nodes[0]) * 1000, 10, "ms of processor time"),
+            Figure("one poll of all pages", time_poll(nodes[0]) * 1000, 10, "ms of CPU time"),
         ]
         empty = time_interpreter() * 1000
     lines = [
         f"Measured by `make bench-counters` on {describe_machine()}, simulated drives, medians of {ROUNDS}; "
-        f"a Python that does nothing takes {empty:.0f} ms.",
+        f"an idle Python interpreter takes {empty:.0f} ms.",
         "",
         *format_table(measured),
     ]

@@ -51,7 +51,7 @@ def attach_ours(node: str) -> Iterator[Callable[[], Runs]]:
     The disk must support discards.
     """
     leaves, _ = choose_leaves(Devices(), [node])
-    assert offers_discards(leaves), f"{node} takes no discards"
+    assert offers_discards(leaves), f"{node} does not support discards"
     tracer = BlockTracer(leaves)
     try:
         live = LiveDiscards(lambda _: True)
@@ -129,11 +129,11 @@ class Comparison:
     def make_figure(self, name: str, kind: str, bound: float) -> Figure:
         """Return the figure with its bound; the text has the lower bounds for any exact tracer."""
         floors = (
-            f"two readings of the clock alone {self.find_median_ratio('clock', kind):.2f} "
+            f"two clock readings {self.find_median_ratio('clock', kind):.2f} "
             f"({self.format_ns('clock', kind)})",
-            f"a bare sketch {self.find_median_ratio('sketch', kind):.2f} ({self.format_ns('sketch', kind)})",
+            f"bare sketch {self.find_median_ratio('sketch', kind):.2f} ({self.format_ns('sketch', kind)})",
         )
-        text = f"{self.format_ns('ours', kind)} / {self.format_ns('peer', kind)} an I/O; {', '.join(floors)}"
+        text = f"{self.format_ns('ours', kind)} / {self.format_ns('peer', kind)} per I/O; {', '.join(floors)}"
         return Figure(
             f"default set, {name} / biolatency -D -F", self.find_median_ratio("ours", kind), bound, text
         )
@@ -164,7 +164,7 @@ def measure_against_peer() -> list[Figure]:
 def main() -> int:
     compared = compare_programs(rounds=5)
     floors = [cost.floor for costs in compared.costs.values() for cost in costs]
-    print(f"an empty program: {statistics.median(floors):.0f} ns")
+    print(f"empty program: {statistics.median(floors):.0f} ns")
     for what in ("ours", "clock", "sketch"):
         costs = compared.costs[what]
         for program in costs[0].by_program:

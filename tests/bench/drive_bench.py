@@ -136,8 +136,8 @@ def format_row(name: str, load: Load, compared: Comparison) -> str:
 
 
 HEAD = (
-    "| load, timing off | drive IOPS | pass-through IOPS | ratio | bound | two equal servers (middle half) "
-    "| CPU of the server per command, µs |\n|---|---|---|---|---|---|---|"
+    "| load, without timing | drive IOPS | pass-through IOPS | ratio | bound | "
+    "two equal servers (middle half) | server CPU per command, µs |\n|---|---|---|---|---|---|---|"
 )
 
 

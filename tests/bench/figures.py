@@ -71,7 +71,7 @@ def measure_many_devices(
             many.append(_measure_net_ns(nodes, nodes[0], seconds))
     ratio = statistics.median(b / a for a, b in zip(one, many, strict=True))
     return Figure(
-        f"net ns an I/O, {count} disks watched / one",
+        f"net ns per I/O, {count} disks watched / one",
         ratio,
         1.15,
         f"{statistics.median(many):.0f} ns / {statistics.median(one):.0f} ns",
@@ -97,7 +97,7 @@ def measure_version(rounds: int = choose_size(21, 1)) -> Figure:
             times.append(time.monotonic() - begin)
     own, bare = statistics.median(ours), statistics.median(floor)
     text = f"{1000 * own:.0f} ms / {1000 * bare:.0f} ms"
-    return Figure("--version less 10 ms / python -c pass", (own - 0.01) / bare, 2, text)
+    return Figure("--version minus 10 ms / python -c pass", (own - 0.01) / bare, 2, text)
 
 
 def measure_virtual_sweep(rounds: int = choose_size(5, 1)) -> Figure:
@@ -166,7 +166,7 @@ def _read_peak_kib(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return int(line.split()[1])
-    raise RuntimeError("no VmHWM")
+    raise RuntimeError("VmHWM is missing")
 
 
 def measure_user_cpu(seconds: int = choose_size(30, 1), count: int = choose_size(24, 2)) -> Figure:
@@ -178,10 +178,10 @@ def measure_user_cpu(seconds: int = choose_size(30, 1), count: int = choose_size
         arguments = [argument for node in nodes for argument in ("--dev", node)]
         short, long = (_measure_watch_cpu(arguments, nodes, span) for span in (base_s, seconds + base_s))
     return Figure(
-        f"CPU of the user side, {count} busy disks, 1 s",
+        f"user-side CPU time, {count} busy disks, 1 s interval",
         (long - short) / seconds * 100,
         1.0,
-        "% of one core, start-up taken off",
+        "% of one core, without start-up",
     )
 
 
@@ -237,7 +237,7 @@ def compute_map_memory(disks: int, cpus: int, queues: int, most_mib: int, depth:
         f"map memory, {disks} disks x {cpus} CPUs",
         used / 2**20,
         most_mib,
-        f"MiB, with {queues} x {depth} tags a disk; {lanes} histograms of reads a disk",
+        f"MiB, with {queues} x {depth} tags per disk; {lanes} read histograms per disk",
     )
 
 

@@ -21,7 +21,7 @@ def main() -> int:
     pages = int(sys.argv[1]) if len(sys.argv) > 1 else choose_size(4 << 20, 1 << 15)
     drive_writes = float(sys.argv[2]) if len(sys.argv) > 2 else choose_size(20.0, 2.0)
     worst = 0.0
-    print(f"{pages} user pages, {drive_writes:g} drive writes, the last half measured")
+    print(f"{pages} user pages, {drive_writes:g} drive writes, measured over the last half")
     print(f"{'case':<40} {'model':>8} {'drive':>8} {'off %':>7} {'error %':>7} {'s':>5}")
     for case in validate.generate_cases():
         begin = time.monotonic()
@@ -33,7 +33,7 @@ def main() -> int:
             f"{time.monotonic() - begin:5.1f}",
             flush=True,
         )
-    print(f"worst: {100 * worst:.3f} % of at most {100 * LIMIT_RATIO:g} %")
+    print(f"worst: {100 * worst:.3f} %, bound {100 * LIMIT_RATIO:g} %")
     return choose_exit_status(holds=worst <= LIMIT_RATIO)
 
 

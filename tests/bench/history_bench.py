@@ -41,7 +41,7 @@ def measure_kernel_cost(count: int = choose_size(20_011, 211)) -> Figure:
         )
         [program] = tracer.list_programs()
         tracer.close()
-    text = f"ns, of {recorded} of {program[2]} events; the kernel's timing included"
+    text = f"ns, {recorded} of {program[2]} events recorded; includes the kernel's timing"
     return Figure("BPF time of a write", program[3] / program[2], 500, text)
 
 
@@ -67,8 +67,8 @@ def measure_user_cost() -> tuple[Figure, Figure]:
     cut = _time_apply(history, raw)
     runs = sum(1 for _ in history.map.iter_runs())
     return (
-        Figure("user side, a write to where data is", over, 4000, f"ns, {1e9 / over:.0f} a second"),
-        Figure("user side, a write that cuts the map", cut, 12000, f"ns, until {runs} pieces of 1 TiB"),
+        Figure("user side, write to existing data", over, 4000, f"ns, {1e9 / over:.0f} per second"),
+        Figure("user side, write that splits the map", cut, 12000, f"ns, up to {runs} pieces of 1 TiB"),
     )
 
 
@@ -84,8 +84,8 @@ def measure_file_cost() -> tuple[Figure, Figure]:
     read = time.monotonic()
     pieces = sum(1 for _ in history.map.iter_runs())
     return (
-        Figure("a map written anew", written - begin, 3, f"s, {pieces} pieces, {len(raw) >> 10} KiB"),
-        Figure("a map read", read - written, 8, "s, the same"),
+        Figure("rewrite of the map", written - begin, 3, f"s, {pieces} pieces, {len(raw) >> 10} KiB"),
+        Figure("read of the map", read - written, 8, "s, same map"),
     )
 
 
@@ -108,12 +108,12 @@ def measure_fragmented_cost(changes: int = choose_size(3_000_000, 60_000)) -> tu
     copied = time.process_time() - begin
     frames = journal.encode_snapshot_frames(replace(known.drive, sectors=SECTORS), known.look, copy)
     largest = max(map(len, frames))
-    text = f"s for {batch} changes at most, {history.map.pieces} pieces"
+    text = f"s at most for {batch} changes, {history.map.pieces} pieces"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return (
-        Figure("a map without room", longest, 4, text),
-        Figure("a copy of it, which stops the reader", 1000 * copied, 100, "ms"),
-        Figure("memory of all that", peak, 400, f"MiB; the largest frame has {largest >> 10} KiB"),
+        Figure("full map", longest, 4, text),
+        Figure("copy of the full map, which stops the reader", 1000 * copied, 100, "ms"),
+        Figure("peak memory", peak, 400, f"MiB; the largest frame has {largest >> 10} KiB"),
     )
 
 

@@ -44,7 +44,7 @@ def start_peer() -> Iterator[Peer]:
                 break
             time.sleep(0.05)
         else:
-            raise RuntimeError("biolatency attached nothing within 10 s")
+            raise RuntimeError("biolatency attached no program within 10 s")
         yield Peer(ids)
     finally:
         process.terminate()

@@ -37,7 +37,7 @@ def make_tracer(*argv: str) -> Callable[[str], AbstractContextManager[object]]:
         try:
             time.sleep(3)
             if process.poll() is not None:
-                raise RuntimeError(f"{argv[0]} ended before the load began")
+                raise RuntimeError(f"{argv[0]} exited before the load started")
             yield process
         finally:
             process.terminate()
@@ -70,7 +70,7 @@ def main() -> int:
                 except RuntimeError as error:
                     failed[name] = str(error)
     base = iops["untraced"]
-    print("| tracer | IOPS | of untraced |\n|---|---|---|")
+    print("| tracer | IOPS | ratio to untraced |\n|---|---|---|")
     for name, rates in iops.items():
         if name in failed:
             print(f"| {name} | {failed[name]} | |")

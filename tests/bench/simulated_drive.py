@@ -30,7 +30,7 @@ def create_drive(
         try:
             with open_loop(record.device) as device:
                 if record.diskseq not in (None, device.identity.diskseq):
-                    raise RefusedError(f"{record.device} is another disk by now than the one that was made")
+                    raise RefusedError(f"{record.device} is no longer the disk that was created")
                 yield device, DriveFolder(name)
         finally:
             life.destroy_drive(name)

@@ -140,7 +140,10 @@ def print_operations() -> None:
 
 def main() -> int:
     enter_own_namespace()
-    print("| | s | of it measuring | blocks read | interval, GB | truth, GB |\n|---|---|---|---|---|---|")
+    print(
+        "| case | total, s | measuring, s | blocks read | interval, GB | truth, GB |\n"
+        "|---|---|---|---|---|---|"
+    )
     bounds_hold = [check_whole_drive(), check_fragmented()]
     print_operations()
     return choose_exit_status(holds=all(bounds_hold))

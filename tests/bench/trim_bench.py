@@ -70,8 +70,8 @@ def measure_event_cost(count: int = choose_size(20_011, 211)) -> Figure:
     floor_ns = compute_floor(empty)
     spent = subtract_floor(ours, floor_ns)
     runs = sum(program[2] for program in ours) / discards
-    text = f"{runs:.1f} programs each; an empty one, {floor_ns:.0f} ns, is taken off"
-    return Figure("net ns of programs a discard", spent / discards, 1000, text)
+    text = f"{runs:.1f} programs per discard, each minus an empty program ({floor_ns:.0f} ns)"
+    return Figure("net ns of programs per discard", spent / discards, 1000, text)
 
 
 @contextmanager
@@ -185,13 +185,13 @@ def compare_with_fstrim() -> Iterator[Figure]:
     with _create_drive(timed=False) as device:
         yield _compare_commands("audit / fstrim, whole commands", device, ROUNDS)
         yield _compare_pairs(
-            "the call of FITRIM, traced / not",
+            "FITRIM call, traced / untraced",
             lambda: _time_fitrim(device, traced=True),
             lambda: _time_fitrim(device, traced=False),
             ROUNDS,
         )
     with _create_drive(timed=True) as device:
-        yield _compare_commands("audit / fstrim, drive in real time", device, ROUNDS_TIMED)
+        yield _compare_commands("audit / fstrim, drive with real timing", device, ROUNDS_TIMED)
 
 
 def main() -> int:

@@ -19,8 +19,8 @@ HEADER = [
     "NAND counter",
     "answered",
     "wrong",
-    "just the command",
-    "error: median, worst",
+    "command only",
+    "error: median, maximum",
     "necessary",
     "wait",
 ]

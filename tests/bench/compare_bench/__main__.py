@@ -45,10 +45,10 @@ KINDS: dict[str, tuple[Making, int]] = {
         virtual_drive_runs.generate_run,
         SECONDS,
     ),
-    "bursts that last: 0.5 a second": (_HALF, SECONDS),
-    "bursts that last: 0.8 a second": (_LASTING, SECONDS),
-    "the same, 0.5, in longer runs": (_HALF, LONGER),
-    "the same, 0.8, in longer runs": (_LASTING, LONGER),
+    "lasting bursts, correlation 0.5 per second": (_HALF, SECONDS),
+    "lasting bursts, correlation 0.8 per second": (_LASTING, SECONDS),
+    "lasting bursts, correlation 0.5 per second, longer runs": (_HALF, LONGER),
+    "lasting bursts, correlation 0.8 per second, longer runs": (_LASTING, LONGER),
 }
 
 
@@ -124,7 +124,7 @@ def measure_pairs(kind: str, pairs: int, seed: int, folder: Path) -> Tally:
         ]
         tally.add_comparison(compare_recorded_runs(paths))
         if pair % 20 == 19:
-            print(f"{kind}: {pair + 1} pairs, {tally.false} false, {tally.right} right", flush=True)
+            print(f"{kind}: {pair + 1} pairs, {tally.false} false, {tally.right} detected", flush=True)
     return tally
 
 
@@ -132,8 +132,8 @@ def format_table(tallies: dict[str, Tally], seed: int) -> list[str]:
     rows = [
         f"On {datetime.now(UTC):%Y-%m-%d}, seeds from {seed}:",
         "",
-        "| runs | of | pairs | equal, said to differ in any figure | bound | read p99 10 % worse, found | "
-        "bound | by who knows the scatter |",
+        "| runs | length | pairs | equal pairs reported to differ in any figure | bound | "
+        "read p99 10 % worse, detected | bound | known variation |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for kind, tally in tallies.items():

@@ -150,7 +150,7 @@ def run_bench(pairs: int, seconds: int) -> int:
         f"{pairs} pairs of equal runs of {seconds} s each (`python -m tests.bench.compare_bench.correlated "
         f"{pairs} {seconds}`):",
         "",
-        "| runs | said to differ in any figure | promised | figures refused as too correlated |",
+        "| runs | reported to differ in any figure | promised | figures refused as too correlated |",
         "|---|---|---|---|",
     ]
     is_kept = True

@@ -118,17 +118,17 @@ def _measure_size(
     share, one = _measure_share(*size, "--by", by.value, *devices)
     # Process CPU time counts in ticks: a short run can show none.
     times, written = share / max(lines, 0.1), one.written / SECONDS / 1000
-    text = f"% of a core, {times:.1f} times lines, {written:.1f} kB/s written"
+    text = f"% of a core, {times:.1f} times plain lines, {written:.1f} kB/s written"
     yield Figure(f"dashboard of {DISKS} disks {words}", share, 5, text)
-    text = f"s of CPU; it was there after {one.first_s:.2f} s, at load {os.getloadavg()[0]:.1f}"
+    text = f"s of CPU time; visible after {one.first_s:.2f} s, load {os.getloadavg()[0]:.1f}"
     yield Figure(f"first screen {words}", one.first_cpu_s, 1, text)
 
 
 def _measure_hour(by: OwnerGrouping, devices: list[str]) -> Figure:
     with run_in_terminal(120, 40, "--by", by.value, *devices, str(_FAST_S)) as one:
         one.read_for(WARM_S + choose_size(MAX_INTERVALS, 10) * _FAST_S)
-        name = f"memory with {MAX_INTERVALS} intervals kept, by {by.value}"
-        return Figure(name, one.read_memory_mb(), 120, "MB at most, resident")
+        name = f"memory with {MAX_INTERVALS} intervals, by {by.value}"
+        return Figure(name, one.read_memory_mb(), 120, "MB, peak resident")
 
 
 def measure_figures(nodes: list[str]) -> Iterator[Figure]:

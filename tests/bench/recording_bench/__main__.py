@@ -116,20 +116,24 @@ def main() -> int:
         moments = [first_ns + seconds * 10**9 * at // (_SEEKS + 1) for at in range(1, _SEEKS + 1)]
         seeks = [time_seek(path, moment) for moment in moments]
         print(
-            f"{seconds} s of {len(names)} disks: {size} bytes; {a_day:.0f} a disk and day, "
+            f"{seconds} s of {len(names)} disks: {size} bytes; {a_day:.0f} per disk and day, "
             f"bound {MAX_BYTES_PER_DAY}"
         )
         for name, bytes_ in read_frame_bytes(path).items():
-            print(f"  {name:<8} {bytes_ / seconds:6.1f} bytes a sample, {bytes_ * DAY_S / seconds:.0f} a day")
-        print(f"writing: {1e3 * spent / seconds / len(names):.2f} ms of CPU time a sample")
+            print(
+                f"  {name:<8} {bytes_ / seconds:6.1f} bytes per sample, "
+                f"{bytes_ * DAY_S / seconds:.0f} per day"
+            )
+        print(f"writing: {1e3 * spent / seconds / len(names):.2f} ms of CPU time per sample")
         print(
-            f"to any moment: median {statistics.median(seeks):.2f} s, at most {max(seeks):.2f} s, "
+            f"seek to any moment: median {statistics.median(seeks):.2f} s, at most {max(seeks):.2f} s, "
             f"bound {MAX_SEEK_S:g} s"
         )
-        print(f"in intervals of an hour: {time_hours(path):.2f} s")
+        print(f"replay in intervals of an hour: {time_hours(path):.2f} s")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         print(
-            f"memory: {memory >> 20} MiB while writing, {peak >> 20} with reading, bound {MAX_MEMORY >> 20}"
+            f"memory: {memory >> 20} MiB while writing, {peak >> 20} MiB with reading, "
+            f"bound {MAX_MEMORY >> 20} MiB"
         )
     return int(a_day > MAX_BYTES_PER_DAY or statistics.median(seeks) > MAX_SEEK_S or peak > MAX_MEMORY)
 

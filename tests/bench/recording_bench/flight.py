@@ -52,7 +52,7 @@ def measure_core_share(seconds: float) -> float:
         recorder = stack.enter_context(subprocess.Popen([*_FLIGHT, *named, "--ring", str(ring)]))
         stack.callback(recorder.send_signal, signal.SIGTERM)
         while not (ring.is_dir() and any(ring.iterdir())):
-            assert recorder.poll() is None, "the recorder has ended"
+            assert recorder.poll() is None, "the recorder exited"
             time.sleep(0.2)
         time.sleep(_WARM_S)
         begun, spent = time.monotonic(), _read_cpu_s(recorder.pid)
@@ -106,7 +106,9 @@ def main() -> int:
     print(f"{DISKS} loop devices: {100 * share:.2f} % of a core, bound {100 * MOST_CORE:g} %", flush=True)
     size, writing = measure_ring()
     mib = size / (1 << 20)
-    print(f"{2 * KEEP_S} s of {DISKS} made-up disks: {mib:.1f} MiB, bound {MOST_BYTES >> 20} for {KEEP_S} s")
+    print(
+        f"{2 * KEEP_S} s of {DISKS} synthetic disks: {mib:.1f} MiB, bound {MOST_BYTES >> 20} for {KEEP_S} s"
+    )
     print(f"  of that, writing: {100 * writing:.2f} % of a core")
     return int(share > MOST_CORE or size > MOST_BYTES)
 

@@ -29,7 +29,7 @@ def _time_layout(page: Path) -> float | None:
     try:
         chromium = find_browser()
     except Unsupported as error:
-        print(f"not opened: {error}")
+        print(f"the page did not open: {error}")
         return None
     # The best of three: the first run also reads the files from disk.
     return min(inspect_page(chromium, page, 1280).seconds for _ in range(3))

@@ -31,7 +31,7 @@ def main() -> int:
         ]
         known = [abs(error) for error in errors if error is not None]
         worst = max(known, default=1.0)
-        print(f"{name}: {len(known)} of {len(errors)} came, the worst {100 * worst:.2f} % off")
+        print(f"{name}: {len(known)} of {len(errors)} cliffs occurred, largest error {100 * worst:.2f} %")
         holds = holds and len(known) == len(errors) and worst <= NEAR_RATIO
     return choose_exit_status(holds=holds)
 

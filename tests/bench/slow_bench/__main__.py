@@ -22,8 +22,8 @@ from opwatch.tools.commands.watch import choose_leaves
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "without": {},
-    "--slow 60s, none is slow": {"slow_ns": 60 * 10**9},
-    "--slow 0.001ms, all are": {"slow_ns": 1000},
+    "--slow 60s, none slow": {"slow_ns": 60 * 10**9},
+    "--slow 0.001ms, all slow": {"slow_ns": 1000},
     "--by cgroup": {"by": OwnerGrouping.CGROUP},
     "--by process": {"by": OwnerGrouping.PROCESS},
 }
@@ -54,7 +54,7 @@ def format_cells(name: str, costs: list[TracingCost], plain: list[TracingCost]) 
         for program in cost.programs:
             by_program.setdefault(program.name, []).append(program.net_ns * program.runs / cost.ios)
     parts = ", ".join(f"{program} {statistics.median(ns):.0f}" for program, ns in by_program.items())
-    return [f"{name:<26} {net:6.0f} ns an I/O net, {more:+.0f}  ({parts})"]
+    return [f"{name:<26} {net:6.0f} ns net per I/O, {more:+.0f}  ({parts})"]
 
 
 def main(rounds: int = 7, seconds: float = 2.0) -> None:

@@ -53,11 +53,11 @@ class Scenario:
 
 SCENARIOS = (
     Scenario("pages are live", 60),
-    Scenario("for two seconds only", 2, steps=4),
+    Scenario("live, 2 s only", 2, steps=4),
     Scenario("pages are 7 s old", 60, refresh_s=7),
-    Scenario("7 s old, not waited for", 60, refresh_s=7, settle=False),
+    Scenario("7 s old, no wait", 60, refresh_s=7, settle=False),
     Scenario("10 minutes old", 5400, refresh_s=600, every_s=10, steps=1000),
-    Scenario("10 minutes old, not waited for", 5400, refresh_s=600, every_s=10, settle=False, steps=1000),
+    Scenario("10 minutes old, no wait", 5400, refresh_s=600, every_s=10, settle=False, steps=1000),
 )
 
 

@@ -74,7 +74,7 @@ def main() -> int:
         _run_turn(count, seed + done)
         done += count
         rate = (done - begin) / (time.process_time() - since)
-        print(f"{done:>10} of {inputs} inputs, seed {seed}, {rate:.0f} a second: nothing found", flush=True)
+        print(f"{done:>10} of {inputs} inputs, seed {seed}, {rate:.0f} per second: no failure", flush=True)
     for name, (_, share) in TARGETS.items():
         print(f"{name:<12} {round((done - begin) * share):>10} inputs")
     return 0

@@ -274,11 +274,11 @@ def main() -> int:
         try:
             CounterFuzzer(seed + done).run_inputs(count)
         except Exception:
-            print(f"failed; to repeat: python -m tests.fuzz.counters {count} {seed + done}")
+            print(f"failed; repeat with: python -m tests.fuzz.counters {count} {seed + done}")
             raise
         done += count
-        print(f"{done:>10} of {inputs} inputs, seed {seed}: nothing found", flush=True)
-    print(f"{done} inputs from seed {seed} in {time.monotonic() - begun:.0f} s: nothing found")
+        print(f"{done:>10} of {inputs} inputs, seed {seed}: no failure", flush=True)
+    print(f"{done} inputs from seed {seed} in {time.monotonic() - begun:.0f} s: no failure")
     return 0
 
 

@@ -144,4 +144,4 @@ def run(inputs: int, seed: int) -> None:
 if __name__ == "__main__":
     inputs, seed = (int(word) for word in (sys.argv[1:] + ["100000", "0"][len(sys.argv) - 1 :]))
     run(inputs, seed)
-    print(f"{inputs} inputs from seed {seed}: every one refused or sound")
+    print(f"{inputs} inputs from seed {seed}: all refused or sound")

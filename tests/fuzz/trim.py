@@ -164,4 +164,4 @@ def _check_extents(extents: Extents) -> None:
 if __name__ == "__main__":
     inputs, seed = (int(word) for word in (sys.argv[1:] + ["100000", "0"][len(sys.argv) - 1 :]))
     TrimFuzzer(seed).run_inputs(inputs)
-    print(f"{inputs} inputs from seed {seed}: every one refused or sound")
+    print(f"{inputs} inputs from seed {seed}: all refused or sound")

@@ -20,11 +20,11 @@ from tests.learning.rows import read_rows
 from tests.learning.truth import find_sound_sectors, is_shown_by_attribute
 from tests.section import Section
 
-KEPT_BACK, CHANGED = (Section("method-waf.md", name) for name in ("kept back", "changed"))
+KEPT_BACK, CHANGED = (Section("method-waf.md", name) for name in ("held out", "changed"))
 _HEAD = """\
-# Learned by `make learn-counters` from device statistics of real drives; not written by hand: which attribute
-# is what the host wrote, in which unit, and how many of how many drives agree, by the ids of attributes.
-# What is contested says nothing. `core` leaves out the ids that all makers have.
+# Learned by `make learn-counters` from device statistics of real drives; do not edit. For each set of
+# attribute ids: the attribute that counts host writes, its unit, and how many of how many drives agree.
+# Contested sets have no rule. `core` ignores the ids that all makers use.
 # From the public collections linuxhw/EnterpriseDrive and bsdhw/SMART by the Linux Hardware and BSD Hardware
 # projects, CC-BY-4.0.
 """
@@ -71,7 +71,7 @@ def main() -> int:
         drives = list(read_rows(Path(sys.argv[1])))
     except (OSError, ValueError, LookupError) as error:
         print(
-            f"{sys.argv[1]}: not rows of drives ({error!r}); tests/learning/rows.py says how they look",
+            f"{sys.argv[1]}: not rows of drives ({error!r}); tests/learning/rows.py describes the format",
             file=sys.stderr,
         )
         return 2
@@ -83,18 +83,21 @@ def main() -> int:
     shown = sum(
         is_shown_by_attribute(drive, sectors) for drive in drives if (sectors := find_sound_sectors(drive))
     )
-    tables = format_table("kept back", kept_back), format_table("changed", changed)
+    tables = format_table("held out", kept_back), format_table("changed", changed)
     for section, rows in zip((KEPT_BACK, CHANGED), tables, strict=True):
         if len(sys.argv) < 3:
             section.write_body(rows)
     print("\n\n".join(tables))
-    print(f"\n{shown} of these drives show an attribute that is what they wrote in one of the units")
+    print(f"\n{shown} of these drives have an attribute that equals their host writes in one of the units")
     for name, verdicts in (*kept_back.items(), *changed.items()):
         worst = ", ".join(
             f"{model} {firmware} ({n})" for (model, firmware), n in verdicts.wrong.most_common(12)
         )
-        print(f"\nwrong of {name}: {worst or 'none'}")
-    print(f"\n{len(rules.exact)} sets of attributes, {len(rules.core)} by what tells firmwares apart")
+        print(f"\nwrong in {name}: {worst or 'none'}")
+    print(
+        f"\n{len(rules.exact)} sets of attributes, "
+        f"{len(rules.core)} by the ids that distinguish firmware versions"
+    )
     return 0
 
 

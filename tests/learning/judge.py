@@ -90,11 +90,11 @@ def run_validations(drives: Sequence[Evidence], catalogue: Catalogue) -> dict[st
     without = Catalogue(())
     return {
         "drives of known models": cross_validate(drives, catalogue, _by_drive),
-        "models never seen": cross_validate(drives, catalogue, _by_model),
+        "unseen models": cross_validate(drives, catalogue, _by_model),
         "drives of known models, without the catalogue": cross_validate(drives, without, _by_drive),
-        "models never seen, without the catalogue": cross_validate(drives, without, _by_model),
-        "brands never seen, without the catalogue": cross_validate(drives, without, _by_brand),
-        "models never seen, statistics modulo 2^32": cross_validate(
+        "unseen models, without the catalogue": cross_validate(drives, without, _by_model),
+        "unseen brands, without the catalogue": cross_validate(drives, without, _by_brand),
+        "unseen models, statistics modulo 2^32": cross_validate(
             drives, catalogue, _by_model, find_wrapped_sectors
         ),
     }
@@ -171,8 +171,8 @@ def run_perturbations(drives: Sequence[Evidence], catalogue: Catalogue) -> dict[
         "capacity x 0.1": lambda _, drive: _scale_capacity(drive, 0.1),
         "capacity x 10": lambda _, drive: _scale_capacity(drive, 10),
         "capacity x 10, no statistics": lambda _, drive: drop_statistics(_scale_capacity(drive, 10)),
-        "the attribute twice": lambda _, drive: _duplicate_attribute(drive),
-        "the attribute twice, no statistics": lambda _, drive: drop_statistics(_duplicate_attribute(drive)),
+        "duplicate attribute": lambda _, drive: _duplicate_attribute(drive),
+        "duplicate attribute, no statistics": lambda _, drive: drop_statistics(_duplicate_attribute(drive)),
     }
     witnessed = [(drive, sectors) for drive, sectors in sound if _has_witness(drive)]
     alone = [(drive, sectors) for drive, sectors in sound if not _has_witness(drive)]

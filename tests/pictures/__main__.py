@@ -49,7 +49,7 @@ def _draw_page(chromium: Browser, recording: Path) -> None:
 
 def _run_opwatch(*words: str) -> None:
     if status := cli.main([*words, "-q"]):
-        raise OpwatchError(f"opwatch {' '.join(words)} ended with status {status}")
+        raise OpwatchError(f"opwatch {' '.join(words)} exited with status {status}")
 
 
 def main() -> int:

@@ -31,7 +31,7 @@ def run_on_drive(scenario: str) -> str:
     with create_temporary_drive(config, ("timing",), print_message) as (record, device):
         serial = read_disk_identity(Devices(), Devices().resolve(device.node)).serial
         if serial is None:
-            raise OpwatchError(f"{device.node} does not tell its serial number")
+            raise OpwatchError(f"{device.node} does not report its serial number")
         device.require_same()
         words = ["--dev", device.node, "--destroy", "--confirm", serial, "--allow-virtual", "--json"]
         pace = ["--settle", "0", "--refresh", "0", "--journals", str(get_journal_folder(record.name))]
@@ -39,7 +39,7 @@ def run_on_drive(scenario: str) -> str:
         with contextlib.redirect_stdout(io.StringIO()) as document:
             if status := cli.main(["sweep", "run", "--scenario", scenario, *words, *pace]):
                 reason = ": a level is not in steady state; run on an idle machine" if status == 6 else ""
-                raise OpwatchError(f"{scenario} on a drive ended with status {status}{reason}")
+                raise OpwatchError(f"{scenario} on a drive exited with status {status}{reason}")
         return document.getvalue()
 
 

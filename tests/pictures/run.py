@@ -53,7 +53,7 @@ def _load_drive(device: LoopDevice, folder: Path, target: Path) -> None:
     device.require_same()
     words = ["record", "-o", str(target), "--dev", device.node, "--", "fio", str(job)]
     if status := cli.main([*words, "--output-format=normal,json+"]):
-        raise OpwatchError(f"opwatch {' '.join(words)} ended with status {status}")
+        raise OpwatchError(f"opwatch {' '.join(words)} exited with status {status}")
 
 
 def record_run(folder: Path) -> Path:

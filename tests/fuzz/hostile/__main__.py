@@ -102,8 +102,8 @@ class Tally:
         """Return the progress of the run."""
         mib, cpu_s = max(self._most_mib.values()), max(self._most_s.values())
         return (
-            f"{self.count} recordings: {self.broken} broke a bound; at most {mib} MiB of {MOST_MIB} and "
-            f"{cpu_s:.2f} s of {MOST_CPU_S:g}"
+            f"{self.count} recordings: {self.broken} broke a bound; at most {mib} MiB (limit {MOST_MIB}) and "
+            f"{cpu_s:.2f} s (limit {MOST_CPU_S:g})"
         )
 
     def format_costs(self) -> list[str]:

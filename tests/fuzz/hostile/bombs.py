@@ -321,4 +321,4 @@ class Bombs:
         put_rows(connection, "frames", rows)
 
 
-assert VERSION == 1, "the rows made here are those of version 1"
+assert VERSION == 1, "these recordings follow version 1"

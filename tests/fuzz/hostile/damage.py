@@ -153,7 +153,7 @@ def main() -> int:
     count, seed = (int(word) for word in (sys.argv[1:3] + ["1100", "0"][len(sys.argv) - 1 :]))
     with tempfile.TemporaryDirectory(prefix="opwatch-damage-") as folder:
         tally = run(count, seed, Path(folder))
-    print(f"{count} damaged recordings, seed {seed}, none with another value:", tally)
+    print(f"{count} damaged recordings, seed {seed}, none with a different value:", tally)
     return 0
 
 

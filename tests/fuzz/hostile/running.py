@@ -58,12 +58,16 @@ class Cost:
     def problem(self) -> str | None:
         """The limit that was exceeded, or None."""
         if "Traceback" in self.words or self.status not in _STATUSES:
-            return f"ended with {self.status}"
+            return f"exited with status {self.status}"
         if self.mib > MOST_MIB:
-            return f"took {self.mib} MiB"
+            return f"used {self.mib} MiB"
         if self.cpu_s > MOST_CPU_S:
-            return f"took {self.cpu_s:.1f} s"
-        return None if self.status == 0 or self.words.strip() else f"ended with {self.status} and no message"
+            return f"used {self.cpu_s:.1f} s of CPU time"
+        return (
+            None
+            if self.status == 0 or self.words.strip()
+            else f"exited with status {self.status} and no message"
+        )
 
 
 @contextlib.contextmanager
@@ -86,7 +90,7 @@ def silence_output() -> Iterator[None]:
 
 def run_child(argv: list[str]) -> Cost:
     """Run one command in a child."""
-    [cost] = run_children(lambda: iter([argv])) or [Cost(99, 0, 0.0, "its process ended")]
+    [cost] = run_children(lambda: iter([argv])) or [Cost(99, 0, 0.0, "the process ended")]
     return cost
 
 
@@ -107,7 +111,7 @@ def run_children(commands: Callable[[], Iterator[list[str]]]) -> list[Cost]:
     _, status, used = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     if code:
-        costs.append(Cost(code, used.ru_maxrss // 1024, used.ru_utime + used.ru_stime, "its process ended"))
+        costs.append(Cost(code, used.ru_maxrss // 1024, used.ru_utime + used.ru_stime, "the process ended"))
     return costs
 
 

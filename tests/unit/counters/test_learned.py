@@ -368,7 +368,7 @@ def test_command_writes_rules_and_prints_expected_accuracy(
     rules = tmp_path / "rules.toml"
     monkeypatch.setattr("sys.argv", ["learning", str(ROWS), str(rules)])
     assert main() == 0
-    assert "| models never seen |" in capsys.readouterr().out
+    assert "| unseen models |" in capsys.readouterr().out
     assert (
         parse_rules(rules.read_bytes(), "it")
         == learn_rules(read_rows(ROWS))

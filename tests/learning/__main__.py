@@ -22,9 +22,9 @@ from tests.section import Section
 
 KEPT_BACK, CHANGED = (Section("method-waf.md", name) for name in ("held out", "changed"))
 _HEAD = """\
-# Learned by `make learn-counters` from device statistics of real drives; do not edit. For each set of
-# attribute ids: the attribute that counts host writes, its unit, and how many of how many drives agree.
-# Contested sets have no rule. `core` ignores the ids that all makers use.
+# Learned by `make learn-counters` from device statistics of real drives; do not edit. Each rule names the
+# attribute that counts host writes, its unit, and how many drives agree, for one set of attribute ids.
+# Contested sets give no number. `core` excludes the ids that all vendors use.
 # From the public collections linuxhw/EnterpriseDrive and bsdhw/SMART by the Linux Hardware and BSD Hardware
 # projects, CC-BY-4.0.
 """
@@ -88,16 +88,13 @@ def main() -> int:
         if len(sys.argv) < 3:
             section.write_body(rows)
     print("\n\n".join(tables))
-    print(f"\n{shown} of these drives have an attribute that equals their host writes in one of the units")
+    print(f"\n{shown} of these drives have an attribute that equals the host writes in one of the units")
     for name, verdicts in (*kept_back.items(), *changed.items()):
         worst = ", ".join(
             f"{model} {firmware} ({n})" for (model, firmware), n in verdicts.wrong.most_common(12)
         )
         print(f"\nwrong in {name}: {worst or 'none'}")
-    print(
-        f"\n{len(rules.exact)} sets of attributes, "
-        f"{len(rules.core)} by the ids that distinguish firmware versions"
-    )
+    print(f"\n{len(rules.exact)} sets of attributes, {len(rules.core)} by the ids that distinguish firmwares")
     return 0
 
 

@@ -91,9 +91,8 @@ def _explain_step(step: Step) -> str:
         )
     trend = "; a straight line fits better than two levels" if step.is_gradual else ""
     return (
-        f"means of {step.before.intervals} and {step.after.intervals} intervals{between}; the range is wrong "
-        f"once in {1 / CHANCE:,.0f} times by chance; a step needs a factor of at least {MIN_STEP:g}"
-        f"{trend}{load}"
+        f"means of {step.before.intervals} and {step.after.intervals} intervals{between}; chance exceeds the "
+        f"range in 1 of {1 / CHANCE:,.0f} cases; a step needs a factor of at least {MIN_STEP:g}{trend}{load}"
     )
 
 

@@ -93,7 +93,7 @@ def main() -> int:
         worst = ", ".join(
             f"{model} {firmware} ({n})" for (model, firmware), n in verdicts.wrong.most_common(12)
         )
-        print(f"\nwrong in {name}: {worst or 'none'}")
+        print(f"\nwrong of {name}: {worst or 'none'}")
     print(f"\n{len(rules.exact)} sets of attributes, {len(rules.core)} by the ids that distinguish firmwares")
     return 0
 

@@ -12,7 +12,7 @@ SECTION = Section("method-trim.md", "causes")
 
 
 def _format_row(cause: Cause) -> str:
-    recognised = f"{cause.recognised} ({', '.join(cause.seen_by) or 'by people'})"
+    recognised = f"{cause.recognised} ({', '.join(cause.seen_by) or 'manually'})"
     remedy = cause.remedy.replace("{", "*").replace("}", "*")
     remedy += f". {cause.caveat[0].upper()}{cause.caveat[1:]}" if cause.caveat else ""
     known = f"{cause.proof}: {cause.evidence}; kernels: {cause.kernels}"

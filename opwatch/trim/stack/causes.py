@@ -106,14 +106,14 @@ class Reason:
 def _parse_text(table: Mapping[str, Any], key: str, where: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value:
-        raise OpwatchError(f"{where}: {key} must be a text, and there")
+        raise OpwatchError(f"{where}: {key} is missing, empty or not a string")
     return value
 
 
 def _parse_choices(table: Mapping[str, Any], key: str, known: tuple[str, ...], where: str) -> tuple[str, ...]:
     values = table.get(key)
     if not isinstance(values, list) or not all(value in known for value in values):
-        raise OpwatchError(f"{where}: {key} must be a list of {', '.join(known)}")
+        raise OpwatchError(f"{where}: {key} must be a list with values from {', '.join(known)}")
     return tuple(values)
 
 
@@ -123,13 +123,13 @@ def _parse_cause(table: Mapping[str, Any], where: str) -> Cause:
         raise OpwatchError(f"{where}: unknown key {min(unknown)!r}")
     number, effect, proof = table.get("number"), table.get("effect"), table.get("proof")
     if type(number) is not int:
-        raise OpwatchError(f"{where}: number must be a number")
+        raise OpwatchError(f"{where}: number must be an integer")
     if str(effect) not in list(Effect) or str(proof) not in PROOFS:
-        raise OpwatchError(f"{where}: effect or proof is not one of those at the top")
+        raise OpwatchError(f"{where}: unknown effect or proof (see the comment at the top of the file)")
     remedy = _parse_text(table, "remedy", where)
     blanks = set(re.findall(r"\{(.*?)\}", remedy))
     if not blanks <= set(BLANKS):
-        raise OpwatchError(f"{where}: a remedy can speak of {', '.join(BLANKS)} only")
+        raise OpwatchError(f"{where}: unknown name in the remedy (known: {', '.join(BLANKS)})")
     return Cause(
         code=_parse_text(table, "code", where),
         number=number,
@@ -156,7 +156,7 @@ def _parse_table(text: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise OpwatchError(f"{where}: {error}") from error
     if len(table) < len(lines):
-        raise OpwatchError(f"{where}: a table has a key twice")
+        raise OpwatchError(f"{where}: duplicate key in a table")
     return table
 
 
@@ -165,13 +165,13 @@ def parse_causes(text: str, where: str) -> dict[str, Cause]:
     catalogue. Pure."""
     _, *texts = f"\n{text}".split(_TABLE)
     if not texts:
-        raise OpwatchError(f"{where}: there is no [[cause]]")
+        raise OpwatchError(f"{where}: no [[cause]] found")
     by_code: dict[str, Cause] = {}
     for index, text_of_one in enumerate(texts):
         table = _parse_table(text_of_one, where)
         cause = _parse_cause(table, f"{where}: {table.get('code', f'cause {index + 1}')}")
         if cause.code in by_code:
-            raise OpwatchError(f"{where}: {cause.code} is there twice")
+            raise OpwatchError(f"{where}: duplicate code {cause.code}")
         by_code[cause.code] = cause
     return by_code
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from opwatch import SCHEMA, units
 from opwatch.sinks.terminal import Writer
 from opwatch.sinks.wrapping import wrap_advice, wrap_text
-from opwatch.trim.audit.accounts import JudgedAccount
+from opwatch.trim.audit.accounts import CounterEvidence, JudgedAccount
 from opwatch.trim.audit.audit import ALL, VERDICT_MEANINGS, Audit, ProofLevel, ReadBack, Row
 from opwatch.trim.audit.flow import Origin, SenderKind, Trace
 from opwatch.trim.audit.kernel_log import find_device_lines
@@ -73,13 +73,13 @@ def _format_rows(audit: Audit, shown: set[str]) -> Iterator[str]:
         if row.errors:
             yield "    failed: " + ", ".join(f"{name} {count:,} B" for name, count in row.errors.items())
         if row.commands:
-            yield "    told: " + "; ".join(str(command) for command in row.commands)
+            yield "    commands: " + "; ".join(str(command) for command in row.commands)
         for reason in row.reasons:
             yield from _format_reason(reason, shown)
         if row.reasons or row.errors:
             yield from _format_messages(audit, row.device, shown)
         if row.unexplained_bytes:
-            yield f"    UNEXPLAINED: {row.unexplained_bytes:,} B are lost here and we do not know why"
+            yield f"    UNEXPLAINED: {row.unexplained_bytes:,} B lost here for an unknown reason"
         if row.unknown:
             yield f"    unknown: {row.unknown}"
 
@@ -101,19 +101,18 @@ def _format_drive_evidence(audit: Audit) -> Iterator[str]:
     answer = audit.evidence.read_back
     if answer:
         parts = [f"{count:,} B {name}" for name, count in answer.bytes.items() if count]
-        yield "  read back: " + (", ".join(parts) or f"nothing, {answer.reason}")
+        yield "  read back: " + (", ".join(parts) or f"nothing: {answer.reason}")
         for note in answer.notes:
-            yield f"    left out: {units.replace_unprintable(note)}"
+            yield f"    skipped: {units.replace_unprintable(note)}"
         for device, map_ in answer.maps.items():
-            yield f"  sentinels in the map of {device}: {_format_map(map_)}"
+            yield f"  sentinels in {device}'s map: {_format_map(map_)}"
     for device, in_use in audit.evidence.in_use.items():
-        yield f"  in use by the count of {device}: {in_use.before:,} B before, {in_use.after:,} B after"
+        yield f"  in use, counted by {device}: {in_use.before:,} B before, {in_use.after:,} B after"
     for witness in audit.counters:
         account = witness.account
-        yield (
-            f"  counted by {account.device}, {units.replace_unprintable(account.source)}: "
-            f"{witness.bearing.value}"
-        )
+        silent = witness.bearing is CounterEvidence.SILENT
+        bearing = "proves nothing" if silent else witness.bearing.value
+        yield (f"  counted by {account.device}, {units.replace_unprintable(account.source)}: {bearing}")
         yield f"    {witness.words}"
 
 
@@ -127,12 +126,12 @@ def _format_proofs(audit: Audit) -> Iterator[str]:
         for witness in proof.by:
             yield f"    by: {units.replace_unprintable(witness)}"
         if proof.beyond:
-            yield f"    not: {units.replace_unprintable(proof.beyond)}"
+            yield f"    limit: {units.replace_unprintable(proof.beyond)}"
 
 
 def _format_map(blocks: SentinelMap) -> str:
     if blocks.reason:
-        return f"tells nothing, {blocks.reason}"
+        return f"proves nothing: {blocks.reason}"
     return f"{blocks.before_bytes:,} B before, {blocks.after_bytes:,} B after"
 
 
@@ -148,7 +147,7 @@ def format_audit(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
     if asked:
         length = "the whole filesystem" if asked.length == ALL else f"{asked.length:,} B at {asked.start:,}"
         minimum = f", minimum {asked.minlen:,} B" if asked.minlen else ""
-        yield f"  asked: {length}{minimum}"
+        yield f"  requested: {length}{minimum}"
     yield f"  claimed (what fstrim prints): {units.replace_unprintable(audit.claim)}"
     yield f"  reached: {audit.reached_bytes:,} B completed in whole granules"
     yield from _format_proofs(audit)
@@ -168,7 +167,7 @@ def format_audit(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
         if line not in shown:
             yield f"    kernel: {units.replace_unprintable(line)}"
     if audit.evidence.log.unknown:
-        yield f"    note: no messages of the kernel: {units.replace_unprintable(audit.evidence.log.unknown)}"
+        yield f"    note: no kernel messages: {units.replace_unprintable(audit.evidence.log.unknown)}"
     for note in audit.notes:
         yield f"    note: {note}"
 

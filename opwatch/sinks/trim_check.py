@@ -66,17 +66,17 @@ def format_headline(checked: CheckResult) -> str:
     name = f"{filesystem.point}  {filesystem.kind} on {tops}" if filesystem else tops
     leaves = " and ".join(dict.fromkeys(leaf.device for leaf in stack.find_leaves())) or "no disk"
     if forecast.outlook is Outlook.NOTHING and not forecast.stopped_at:
-        return f"{name}: NOTHING gets through, every free extent is too short"
+        return f"{name}: NOTHING reaches the disk, every free extent is too short"
     if forecast.outlook is Outlook.NOTHING:
-        return f"{name}: NOTHING gets through, {forecast.stopped_at} stops it"
+        return f"{name}: NOTHING reaches the disk, {forecast.stopped_at} stops it"
     if forecast.outlook is Outlook.PART and all(layer.limits.can_discard for layer in stack.layers):
-        return f"{name}: gets through to {leaves}, and PART of it is freed: whole units only"
+        return f"{name}: a trim reaches {leaves}, but only PART is freed: whole units"
     if forecast.outlook is Outlook.PART:
-        return f"{name}: PART of a trim gets through"
+        return f"{name}: only PART of a trim reaches {leaves}"
     if forecast.outlook is Outlook.UNKNOWN:
-        return f"{name}: cannot be told"
+        return f"{name}: unknown whether a trim reaches {leaves}"
     hidden = any(problem.cause.effect is Effect.HIDES for problem in forecast.reasons)
-    return f"{name}: gets through to {leaves}" + (", as far as this host can tell" if hidden else "")
+    return f"{name}: a trim reaches {leaves}" + (", as far as this host can see" if hidden else "")
 
 
 def _format_layer(layer: Layer) -> list[str]:
@@ -106,7 +106,9 @@ def _format_online_discard(stack: Stack) -> list[str]:
     options = stack.filesystem.options if stack.filesystem else ()
     chosen = next((option for option in options if option.split("=")[0] == "discard"), None)
     return (
-        _wrap_labelled("online", f"mounted with {chosen}: it discards what it frees as well")
+        _wrap_labelled(
+            "online", f"mounted with {chosen}: the filesystem also discards space when it frees it"
+        )
         if chosen
         else []
     )
@@ -134,7 +136,7 @@ def _format_space(forecast: Prediction) -> Iterator[str]:
                 yield from _wrap_labelled("rounded", lost)
             if run.shared_bytes:
                 yield from _wrap_labelled(
-                    "shared", f"{_format_bytes(run.shared_bytes)}: other files have these blocks"
+                    "shared", f"{_format_bytes(run.shared_bytes)}: other files share these blocks"
                 )
             bound = "at most " if forecast.is_upper_bound else ""
             yield from _wrap_labelled("expected", f"{bound}{_format_bytes(run.expected_bytes)}")
@@ -142,7 +144,7 @@ def _format_space(forecast: Prediction) -> Iterator[str]:
             yield from _wrap_labelled("", note)
         return
     if forecast.free_bytes is not None:
-        yield from _wrap_labelled("free", f"{_format_bytes(forecast.free_bytes)}, where: unknown")
+        yield from _wrap_labelled("free", f"{_format_bytes(forecast.free_bytes)}, locations unknown")
     if forecast.why_no_runs:
         yield from _wrap_labelled("dry run", f"none: {forecast.why_no_runs}")
 
@@ -186,17 +188,17 @@ def format_check(checked: CheckResult) -> list[str]:
 def format_schedule(schedule: Schedule) -> list[str]:
     """Return lines about the triggers of fstrim on this machine."""
     if schedule.why_none or schedule.why_unknown:
-        words = schedule.why_none or f"not known; {schedule.why_unknown}"
+        words = schedule.why_none or f"unknown: {schedule.why_unknown}"
     else:
         words = f"{schedule.unit_state}, {'active' if schedule.active else 'not active'}"
         words += (
             f"; last run {_format_time(schedule.last, 'never')}, next "
-            f"{_format_time(schedule.next, 'not planned')}"
+            f"{_format_time(schedule.next, 'not scheduled')}"
         )
         if schedule.arguments:
-            words += f"; it runs {' '.join(schedule.arguments)}"
+            words += f"; runs {' '.join(schedule.arguments)}"
     if schedule.container:
-        words += f"; this system is marked as a container ({schedule.container}), where the timer is skipped"
+        words += f"; this system is a container ({schedule.container}), where systemd skips the timer"
     rows = _wrap_labelled("fstrim.timer", words, indent=0)
     if schedule.will_run is False and not schedule.cron:
         off = make_reason("timer-off", "fstrim.timer", words)

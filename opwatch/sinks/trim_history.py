@@ -58,7 +58,7 @@ def _build_look(look: Checkpoint) -> dict[str, Any]:
 
 
 def _format_state(recorded: HistoryState) -> Iterator[str]:
-    yield f"{recorded.device}, {recorded.seconds:.1f} s recorded into {recorded.file}"
+    yield f"{recorded.device}, {recorded.seconds:.1f} s recorded to {recorded.file}"
     yield from format_row("at start", recorded.kept)
     for name in ("written", "trimmed", "unknown"):
         size = getattr(recorded, f"{name}_bytes")
@@ -70,15 +70,13 @@ def _format_state(recorded: HistoryState) -> Iterator[str]:
         yield from format_row("forgotten", f"{'once' if count == 1 else f'{count} times'}: {why}")
     slack = (recorded.look.written_slack, recorded.look.discarded_slack)
     if slack == (0, 0):
-        since = "since the last time, " if forgotten else ""
-        yield from format_row("proof", f"{since}the kernel counted what was recorded, to the sector")
+        since = " since the last loss" if forgotten else ""
+        yield from format_row("proof", f"the recording matches the kernel's counts{since}, to the sector")
     else:
         shown = ["unknown" if sectors is None else f"{sectors * 512} bytes" for sectors in slack]
-        yield from format_row(
-            "proof", f"could have been missed unnoticed: writes {shown[0]}, discards {shown[1]}"
-        )
+        yield from format_row("proof", f"possibly missed: writes {shown[0]}, discards {shown[1]}")
     if recorded.missed_runs:
-        yield from format_row("skipped", f"{recorded.missed_runs} events of all disks, by the kernel")
+        yield from format_row("skipped", f"{recorded.missed_runs} events on all disks, by the kernel")
     if recorded.blind:
         yield from format_row("note", recorded.blind)
 
@@ -106,7 +104,7 @@ def _build_part(part: DeviceFreeSpace) -> dict[str, Any]:
         "granule_bytes": part.granule_bytes,
         "untrimmable_bytes": part.untrimmable_bytes,
         "history": str(history.file) if history else None,
-        "doubts": list(history.doubts) if history else ["no history of this disk was given"],
+        "doubts": list(history.doubts) if history else ["no history given for this disk"],
     } | (_build_look(history.look) if history else {})
 
 
@@ -129,14 +127,14 @@ def build_history_document(report: HistoryReport) -> dict[str, Any]:
 
 
 def _format_share(part: float, whole: int) -> str:
-    return f"{100 * part / whole:.2f} % of it" if whole else "there is no free space"
+    return f"{100 * part / whole:.2f} % of free space" if whole else "no free space"
 
 
 def _format_part(part: DeviceFreeSpace) -> Iterator[str]:
     history = part.remembered
     where = part.landing.device
     if history is None:
-        yield from format_row("disk", f"{where}: no history of it was given")
+        yield from format_row("disk", f"{where}: no history given")
     else:
         yield from format_row(
             "disk", f"{where}, recorded since {_format_time(history.look.since_wall_ns)} ({history.file})"
@@ -160,7 +158,7 @@ def format_history(report: HistoryReport) -> list[str]:
             "unknown",
             f"{units.format_capacity(report.unknown_bytes)}, {_format_share(high - low, report.free_bytes)}",
         )
-        rows += format_row("", "a trim of it while its disk is recorded makes it known")
+        rows += format_row("", "to resolve it, trim it while its disk is being recorded")
     else:
         rows += format_row(
             "stale",

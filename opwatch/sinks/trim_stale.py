@@ -102,7 +102,7 @@ def format_row(label: str, text: str) -> list[str]:
 
 def format_heading(subject: str, filesystem: str | None) -> list[str]:
     """Return the first lines, which name the device or mount."""
-    kind = filesystem or "nothing on it, so all of it is free"
+    kind = filesystem or "unused device, all of it free"
     first, *others = format_row("", f"{subject} ({kind})")
     return [first.strip(), *others]
 
@@ -112,7 +112,7 @@ def format_untrimmable(space: ReadDevice | DeviceFreeSpace) -> Iterator[str]:
     if space.untrimmable_bytes:
         size, granule = units.format_capacity(space.untrimmable_bytes), units.format_size(space.granule_bytes)
         yield from format_row(
-            "", f"{size} are free in pieces smaller than its granule of {granule}: no trim frees them"
+            "", f"{size} is free in pieces smaller than the granule of {granule}: no trim frees it"
         )
 
 
@@ -152,9 +152,11 @@ def _format_stale(report: StaleReport) -> Iterator[str]:
         )
     )
     percent = 100 * (share.share or 0.0)
-    yield from format_row("stale", f"{units.format_capacity(round(value))}, {percent:.2f} % of it; {range_}")
+    yield from format_row(
+        "stale", f"{units.format_capacity(round(value))}, {percent:.2f} % of free space; {range_}"
+    )
     if report.lower_bound:
-        yield from format_row("", f"at least that: {report.lower_bound}")
+        yield from format_row("", f"lower bound: {report.lower_bound}")
 
 
 def format_spare(spare: Spare | None, reason: str | None, source: str | None) -> Iterator[str]:
@@ -163,17 +165,18 @@ def format_spare(spare: Spare | None, reason: str | None, source: str | None) ->
         yield from format_row("OP, WAF", f"unknown: {reason}")
         return
     yield from format_row("flash", f"{units.format_capacity(spare.physical_bytes)}, {source}")
-    words = f"{_format_op_ratio(spare.op)} now, {_format_op_ratio(spare.op_trimmed)} once it is trimmed"
+    words = f"{_format_op_ratio(spare.op)} now, {_format_op_ratio(spare.op_trimmed)} after a trim"
     yield from format_row("OP", f"{words}, as (T-U)/U")
     yield from format_row("", f"U is {spare.counts}")
     if max(spare.op.low, spare.op_trimmed.low) > _MAX_OP_RATIO:
         yield from format_row(
-            "", f"more than {100 * _MAX_OP_RATIO} %: U is so small beside T that the drive is nearly empty"
+            "",
+            f"more than {100 * _MAX_OP_RATIO} %: U is so small beside T that the drive is nearly empty",
         )
     for name, now in spare.waf.items():
         after = _format_bounds(spare.waf_trimmed[name], ".2f")
-        words = f"{_format_bounds(now, '.2f')} now, {after} once it is trimmed"
-        yield from format_row(f"WAF {name}", f"{words}, of uniform random writes")
+        words = f"{_format_bounds(now, '.2f')} now, {after} after a trim"
+        yield from format_row(f"WAF {name}", f"{words}, for uniform random writes")
 
 
 def _format_drive(drive: ReadDevice) -> Iterator[str]:
@@ -192,8 +195,8 @@ def format_stale_report(report: StaleReport) -> list[str]:
     rows += format_row("free", f"{units.format_capacity(report.free_bytes)} in {extents} extents")
     rows += _format_stale(report)
     share = report.share
-    sampled = f"{share.samples} blocks of {report.unit_bytes} bytes, of which {share.holding} hold data"
-    extra = f"; {report.taken} came into use meanwhile" if report.taken else ""
+    sampled = f"{share.samples} blocks of {report.unit_bytes} bytes, {share.holding} of them hold data"
+    extra = f"; {report.taken} came into use during the measurement" if report.taken else ""
     extra += f"; {report.unreadable} could not be read" if report.unreadable else ""
     rows += format_row("sample", f"{sampled}{extra}; {report.seconds:.1f} s, seed {report.seed}")
     for drive in report.drives:
@@ -203,11 +206,11 @@ def format_stale_report(report: StaleReport) -> list[str]:
         rows += format_row("NUSE", f"the drive counts {in_use} as in use; {report.count.response_text}")
     if report.mapped:
         words = (
-            f"the drive holds {units.format_capacity(report.mapped.held_bytes)} of the free "
-            "space by its own map"
+            f"the drive's map has {units.format_capacity(report.mapped.held_bytes)} of the free "
+            "space as mapped"
         )
         if not report.mapped.follows:
-            words += ", which did not follow a sentinel and tells nothing"
+            words += "; it did not follow the sentinel, so it proves nothing"
         rows += format_row("LBA status", words)
     rows += format_spare(report.spare, report.spare_reason, report.physical_source)
     for note in report.notes:

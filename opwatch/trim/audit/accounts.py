@@ -89,29 +89,29 @@ def judge_account(account: Account, trace: Trace) -> JudgedAccount:
     wanted = _count_commands(trace, disk) if account.counts is CounterMeaning.COMMANDS else done.bytes
     fits = moved == wanted or (account.counts is not CounterMeaning.COMMANDS and moved == done.granule_bytes)
     if not wanted:
-        return JudgedAccount(account, CounterEvidence.SILENT, "nothing completed that it could count")
+        return JudgedAccount(account, CounterEvidence.SILENT, "no discards completed that it could count")
     if fits and account.counts is CounterMeaning.COMMANDS:
         return JudgedAccount(
-            account, CounterEvidence.CONFIRMS, f"it rose by {moved}, as many as the drive was given"
+            account, CounterEvidence.CONFIRMS, f"it rose by {moved}, the number of commands sent to the drive"
         )
     if fits:
         went = "fell" if account.counts is CounterMeaning.HELD else "rose"
-        return JudgedAccount(
-            account, CounterEvidence.PROVES, f"it {went} by {moved} B, which is what completed"
-        )
+        return JudgedAccount(account, CounterEvidence.PROVES, f"it {went} by {moved} B, the completed amount")
     if moved < 0:
-        return JudgedAccount(account, CounterEvidence.SILENT, f"it went the wrong way, by {-moved} {unit}")
+        return JudgedAccount(
+            account, CounterEvidence.SILENT, f"it moved in the wrong direction, by {-moved} {unit}"
+        )
     if not moved:
         return JudgedAccount(
-            account, CounterEvidence.SILENT, "it did not move: it is late, or counts something else"
+            account, CounterEvidence.SILENT, "it did not move: it lags, or counts something else"
         )
     if account.counts is CounterMeaning.HELD and moved < done.bytes:
-        why = "the rest was not held before, or still is"
+        why = "the rest was not in use before, or still is"
         return JudgedAccount(
-            account, CounterEvidence.SILENT, f"it fell by {moved} B where {done.bytes} B completed: {why}"
+            account, CounterEvidence.SILENT, f"it fell by {moved} B while {done.bytes} B completed: {why}"
         )
     return JudgedAccount(
         account,
         CounterEvidence.SILENT,
-        f"it moved by {moved} {unit} where {wanted} {unit} completed: it counts others, or something else",
+        f"it moved by {moved} {unit} while {wanted} {unit} completed: it counts something else as well",
     )

@@ -38,14 +38,14 @@ class Verdict(enum.StrEnum):
 
 
 VERDICT_MEANINGS = {
-    Verdict.PROVEN: "each drive gives it as gone, or counts it as trimmed",
-    Verdict.PROVEN_PARTWAY: "gone as far down as can be seen; something below may still hold it",
+    Verdict.PROVEN: "every drive reports or shows that the space is freed",
+    Verdict.PROVEN_PARTWAY: "freed as far down as is visible; storage below may still hold the data",
     Verdict.ACCEPTED: "every discard completed; the drive may still keep the data",
-    Verdict.PARTIAL: "a part of it did not reach the drive",
+    Verdict.PARTIAL: "part of the trim did not reach the drive",
     Verdict.REJECTED: "every discard that reached the drive failed",
     Verdict.NOT_SENT: "no discard reached the drive",
     Verdict.NOTHING_LEFT: "the filesystem had nothing left to trim",
-    Verdict.UNKNOWN: "what was seen allows no verdict, or contradicts itself",
+    Verdict.UNKNOWN: "the evidence is insufficient or contradictory",
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from opwatch.trim.audit.audit import ALL, AuditEvidence
 from opwatch.trim.audit.claims import Claim, describe_claims, sum_claimed_bytes
 
-_XFS_NOTE = "which is what it was asked to look through: XFS stopped counting in 6.11"
+_XFS_NOTE = "which is the size of the requested range: XFS stopped counting in 6.11"
 
 
 def describe_claim(evidence: AuditEvidence, others: Sequence[Claim], sent: int) -> str:
@@ -21,7 +21,7 @@ def describe_claim(evidence: AuditEvidence, others: Sequence[Claim], sent: int) 
     if answer.error:
         return f"the kernel refused: {errno.errorcode.get(answer.error, answer.error)}"
     if answer.claimed is None:
-        return "nothing: FITRIM was ended by a signal"
+        return "nothing: a signal ended FITRIM"
     text = f"{answer.claimed} B trimmed"
     if is_xfs and asked and asked.length == ALL and answer.claimed > sent:
         return f"{text}, {_XFS_NOTE}"

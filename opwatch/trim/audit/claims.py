@@ -31,7 +31,7 @@ class Claim:
 
 def _describe_status(status: int) -> str | None:
     if status in (_SIGNALED, _UNREAD):
-        return "ended by a signal" if status == _SIGNALED else "an answer that could not be read"
+        return "ended by a signal" if status == _SIGNALED else "unreadable result"
     return errno.errorcode.get(status, f"error {status}") if status else None
 
 
@@ -69,5 +69,5 @@ def describe_claims(trace: Trace, claims: Iterable[Claim]) -> str:
     if text:
         return text
     if not trace.claims_seen:
-        return "not known: calls of FITRIM cannot be followed on this kernel"
-    return "nothing: nobody asked for a trim of this filesystem meanwhile"
+        return "unknown: this kernel cannot trace FITRIM calls"
+    return "nothing: no process trimmed this filesystem during the watch"

@@ -35,7 +35,7 @@ class SentCommand:
         if self.ranges is not None:
             parts.append(f"{self.ranges} ranges")
         if self.ended is not None:
-            parts.append(f"{self.ended} ended, {self.failed} of them failed")
+            parts.append(f"{self.ended} completed, {self.failed} of them failed")
         return ", ".join(parts)
 
 

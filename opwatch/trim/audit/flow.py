@@ -124,7 +124,7 @@ def _format_dev(number: int) -> str:
 def decode_flows(raw: bytes) -> list[Flow]:
     """Decode pairs of struct ow_flow_key and struct ow_flow; raise BadInput if the data is truncated."""
     if len(raw) % _FLOW.size:
-        raise BadInput(f"{len(raw)} bytes are no whole flows of {_FLOW.size}")
+        raise BadInput(f"{len(raw)} bytes are not a multiple of a flow's {_FLOW.size}")
     return [
         Flow(
             disk=_decode_name(disk),
@@ -142,7 +142,7 @@ def decode_flows(raw: bytes) -> list[Flow]:
 def decode_origins(raw: bytes) -> list[Origin]:
     """Decode pairs of struct ow_origin_key and struct ow_origin; raise BadInput if the data is truncated."""
     if len(raw) % _ORIGIN.size:
-        raise BadInput(f"{len(raw)} bytes are no whole origins of {_ORIGIN.size}")
+        raise BadInput(f"{len(raw)} bytes are not a multiple of an origin's {_ORIGIN.size}")
     return [
         Origin(
             _decode_name(disk),

@@ -256,7 +256,7 @@ class LedgerBuilder:
             requests=extents.count if extents else None,
             reasons=tuple(losses.explain_filesystem(self.evidence, out, amounts)),
             unknown=unknown,
-            note=f"{filesystem.kind}; requests are its extents",
+            note=f"{filesystem.kind}; the number is of its extents",
         )
 
     def _find_extents(self, tops: list[Layer]) -> tuple[Amount | None, str | None]:
@@ -266,11 +266,11 @@ class LedgerBuilder:
         if not tops or (answer and answer.error in _EARLY_ERRORS):
             return Amount(), None
         if filesystem.kind.startswith("fuse"):
-            return None, "a program behind FUSE discards for it: only what reached the block layer is seen"
+            return None, "the FUSE server discards for it: only discards in the block layer are visible"
         if filesystem.kind == "xfs" and len(tops) > 1:
             return (
                 None,
-                "what XFS gives away of its realtime device makes events of others, not followed here",
+                "XFS discards on its realtime device with events that opwatch does not trace",
             )
         program = _EXTENT_PROGRAMS.get(filesystem.kind)
         who = self._senders[tops[0].device]
@@ -282,8 +282,8 @@ class LedgerBuilder:
             flows = self.trace.select(Stage.ASKED, devs=[top.dev for top in tops], who=who)
             return sum_flows(flows), None
         return None, (
-            f"{filesystem.kind} has no events for its extents, and this kernel lets nobody attach to "
-            "functions: what vanishes before the block layer's first event is not seen"
+            f"{filesystem.kind} has no tracepoints for its extents, and this kernel allows no function "
+            "tracing: losses before the block layer's first event are not visible"
         )
 
     def _cap_repeats(self, extents: Amount, tops: list[Layer]) -> Amount:
@@ -406,9 +406,9 @@ class LedgerBuilder:
             ok.granule_bytes - shared,
             requests=ok.ranges,
             reasons=tuple(losses.explain_rounding(leaf, ok.bytes - ok.granule_bytes, shared)),
-            note=f"whole granules of {granule[0]} B; requests are the ranges that the device was told"
+            note=f"whole granules of {granule[0]} B; the number is of ranges sent to the device"
             if granule
-            else "the device tells no granularity: every byte counts",
+            else "the device reports no granularity: every byte counts",
         )
 
     def _list_notes(self) -> Iterator[str]:
@@ -420,12 +420,12 @@ class LedgerBuilder:
         if unseen := verdicts.describe_unproven_devices(self.evidence):
             yield unseen
         if not self.evidence.settled:
-            yield "discards were still on their way when the wait for them ended"
+            yield "discards were still in flight at the end of the wait"
         lost = {name: count for name, count in self.trace.loss._asdict().items() if count}
         if lost or self.trace.misses:
             parts = [f"{name} {count}" for name, count in lost.items()]
             if self.trace.misses:
-                parts.append(f"skipped by the kernel {self.trace.misses}")
+                parts.append(f"program runs skipped by the kernel {self.trace.misses}")
             yield "not counted: " + ", ".join(parts)
 
 
@@ -439,9 +439,9 @@ def _name_errors(failed: Mapping[int, Amount]) -> dict[str, int]:
 
 def _format_note(layer: Layer, copies: int) -> str | None:
     if layer.kind is Kind.LOOP:
-        return "out are writes of zeroes"
+        return "out is zero writes"
     if layer.level in RAID456:
-        return "out is with parity"
+        return "out includes parity"
     return f"{copies} copies" if copies > 1 else None
 
 

@@ -67,30 +67,32 @@ def explain_filesystem(
     if answer and answer.error:
         yield from _explain_refusal(evidence, answer.error)
     if answer and answer.interrupted:
-        yield make_reason("interrupted", point, "a signal ended FITRIM before it was done")
+        yield make_reason("interrupted", point, "a signal ended FITRIM before it finished")
     if small.bytes:
         # XFS scans each group's free extents from the longest and stops at the first that is too short.
-        observed = f"{small.bytes} B at least: the longest of {small.count} groups that were too short"
+        observed = f"at least {small.bytes} B: the longest too short extents of {small.count} groups"
         yield make_reason("below-minimum", point, observed, None, mount=point)
     if busy.bytes:
         observed = f"{busy.count} extents, {busy.bytes} B, were busy"
         yield make_reason("xfs-busy", point, observed, busy.bytes, mount=point)
     if passed.bytes:
-        observed = f"{passed.count} free extents, {passed.bytes} B, were taken for outside of what was asked"
+        observed = (
+            f"{passed.count} free extents, {passed.bytes} B, were treated as outside the requested range"
+        )
         yield make_reason("xfs-passes-over", point, observed, passed.bytes, mount=point)
     nothing = answer is not None and answer.claimed == 0 and not out
     if filesystem.kind == "ext4" and nothing:
-        observed = f"{groups.count} block groups were looked through, no extent was given away"
+        observed = f"{groups.count} block groups were searched, no extent was discarded"
         yield make_reason("ext4-already-trimmed", point, observed, mount=point)
     if queued.bytes > (out or 0):
-        observed = f"{queued.count} ranges, {queued.bytes} B, were filed for later, {out or 0} B issued"
+        observed = f"{queued.count} ranges, {queued.bytes} B, were queued for later, {out or 0} B issued"
         yield make_reason("filesystem-trims-later", point, observed, mount=point)
     if filesystem.kind == "btrfs" and again.bytes:
-        observed = f"up to {again.bytes} B of what it sent may have been sent before"
+        observed = f"up to {again.bytes} B of the sent bytes may have been sent before"
         yield make_reason("btrfs-discards-again", point, observed, mount=point)
     yield from find_seeds(filesystem)
     if filesystem.kind == "btrfs" and nothing:
-        yield make_reason("filesystem-trims-later", point, "btrfs gave nothing away", mount=point)
+        yield make_reason("filesystem-trims-later", point, "btrfs discarded nothing", mount=point)
 
 
 def _explain_refusal(evidence: AuditEvidence, error: int) -> Iterator[Reason]:
@@ -143,7 +145,7 @@ def explain_vanished(
     """Yield why the filesystem's discards appeared in no block event."""
     now = _find_later_state(evidence, layer)
     if now.limits.max_bytes == 0:
-        observed = f"{lost} B made no block event"
+        observed = f"{lost} B caused no block event"
         if layer.limits.max_bytes:
             observed += f"; discard_max_bytes was {layer.limits.max_bytes} before"
         yield _explain_zero_limit(evidence, layer, observed, lost)
@@ -155,12 +157,10 @@ def explain_skipped_device(evidence: AuditEvidence, layer: Layer) -> Iterator[Re
     """Yield a reason for a device without discard support in a multi-device filesystem."""
     filesystem = evidence.before.filesystem
     if filesystem and filesystem.kind == "btrfs" and len(filesystem.devices) > 1:
-        observed = f"{layer.device} takes no discards, and btrfs passes it over without a word"
+        observed = f"{layer.device} accepts no discards, so btrfs silently skips it"
         yield make_reason("btrfs-device-no-discards", layer.device, observed, disk=layer.device)
     elif filesystem and len(filesystem.devices) > 1:
-        observed = (
-            f"it is one of {len(filesystem.devices)} devices of the {filesystem.kind}, and takes no discards"
-        )
+        observed = f"one of {len(filesystem.devices)} {filesystem.kind} devices accepts no discards"
         yield _explain_zero_limit(evidence, layer, observed)
 
 
@@ -181,14 +181,14 @@ def explain_trace_loss(evidence: AuditEvidence, layer: Layer, lost: int) -> Iter
     ended = sum_flows(trace.select(Stage.DONE, disk=layer.device[:16])).bytes
     if counted and counted[1] > ended:
         unseen = min(lost, counted[1] - ended)
-        observed = f"the kernel counts {counted[1]} B of discards, we saw {ended} B end"
+        observed = f"the kernel counted {counted[1]} B of discards, opwatch {ended} B"
         yield make_reason("trace-lost", layer.device, observed, unseen)
         return
     others = sum_flows(
         trace.select(Stage.DONE, disk=layer.device[:16], who=(SenderKind.KERNEL, SenderKind.OTHER))
     ).bytes
     if trace.loss.bios_full and others:
-        observed = f"no room for {trace.loss.bios_full} bios, and {others} B of senders not known ended"
+        observed = f"no room for {trace.loss.bios_full} bios; {others} B completed from unknown senders"
         yield make_reason("trace-lost", layer.device, observed, min(lost, others))
 
 
@@ -308,7 +308,7 @@ def _explain_stripes(
     if missed:
         yield _explain_missing_member(evidence, layer, missed)
     if rest := lost - kept - missed:
-        yield make_reason("raid456-partial-stripe", layer.device, f"{rest} B lie in no whole stripe", rest)
+        yield make_reason("raid456-partial-stripe", layer.device, f"{rest} B are outside whole stripes", rest)
 
 
 def _explain_missing_member(evidence: AuditEvidence, layer: Layer, share: int) -> Reason:
@@ -322,7 +322,7 @@ def _explain_missing_member(evidence: AuditEvidence, layer: Layer, share: int) -
 
 def _explain_unsupported_member(name: str, arrived: Amount, share: int) -> Reason:
     """Return the reason for a member without discard support, with its share of the loss."""
-    observed = f"{name} takes no discards and got 0 B of {arrived.bytes} B"
+    observed = f"{name} accepts no discards and received 0 B of {arrived.bytes} B"
     return make_reason("member-no-discards", name, observed, share, disk=name)
 
 
@@ -337,7 +337,7 @@ def _explain_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: 
     pool = _find_pool(evidence, layer)
     partial = min(lost, arrived.bytes - arrived.granule_bytes)
     if partial:
-        observed = f"{partial} B of the ends of ranges are no whole chunk"
+        observed = f"{partial} B at the ends of ranges are outside whole chunks"
         yield make_reason("thin-partial-chunk", layer.device, observed, partial)
     rest = lost - partial
     freed = _count_unmapped_bytes(evidence, layer, pool)
@@ -345,12 +345,12 @@ def _explain_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: 
         passed = arrived.bytes - lost
         shared = max(0, min(rest, freed - passed))
         if shared:
-            observed = f"{freed} B were unmapped, {passed} B passed on"
+            observed = f"{freed} B were freed, {passed} B passed on"
             yield make_reason(
                 "thin-shared", layer.device, observed, shared, label=layer.label or layer.device
             )
         if rest > shared:
-            observed = f"{rest - shared} B of whole chunks had nothing mapped; the device gave back {freed} B"
+            observed = f"{rest - shared} B of whole chunks were not mapped; the device freed {freed} B"
             yield make_reason("thin-not-mapped", layer.device, observed, rest - shared)
 
 
@@ -379,7 +379,7 @@ def is_gone(evidence: AuditEvidence, layer: Layer) -> bool:
 
 def explain_gone_device(layer: Layer, lost: int) -> Reason:
     """Return the reason for discards that did not complete because the device disappeared."""
-    observed = f"{layer.device} was there before the trim and is not there after it"
+    observed = f"{layer.device} was present before the trim, but not after it"
     return make_reason("device-gone", layer.device, observed, lost, device=layer.device)
 
 
@@ -421,14 +421,14 @@ _ATA_LIMIT = 64 * 65_535 * 512
 def explain_splits(layer: Layer, splits: Amount) -> Iterator[Reason]:
     """Yield a harmless reason if discards were split at the limit of an ATA command."""
     if splits.count and layer.facts_as(DiskFacts).ata_trim and layer.limits.max_bytes == _ATA_LIMIT:
-        yield make_reason("ata-splits", layer.device, f"{splits.count} pieces were cut off longer discards")
+        yield make_reason("ata-splits", layer.device, f"longer discards were split {splits.count} times")
 
 
 def explain_rounding(layer: Layer, lost: int, shared: int) -> Iterator[Reason]:
     """Yield why a device cannot free all completed bytes: shared blocks and partial granules."""
     if shared:
         loop = layer.facts_as(LoopFacts)
-        observed = f"its file gave up {shared} B that other files on {loop.backing_filesystem} have still"
+        observed = f"its file lost {shared} B that other files on {loop.backing_filesystem} still use"
         blanks = {"file": loop.backing_file or layer.device}
         yield make_reason("loop-file-shared", layer.device, observed, shared, **blanks)
     if lost:
@@ -439,7 +439,7 @@ def _explain_partial_granules(layer: Layer, lost: int) -> Reason:
     """Return the reason for bytes outside the device's whole granules."""
     granule = layer.discard_granule
     assert granule
-    observed = f"{lost} B lie in no whole granule of {granule[0]} B"
+    observed = f"{lost} B are outside whole granules of {granule[0]} B"
     loop = layer.facts_as(LoopFacts)
     if layer.kind is Kind.LOOP and not loop.simulated_drive:
         file = loop.backing_file or "its file"

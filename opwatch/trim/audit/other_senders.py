@@ -30,8 +30,8 @@ def explain_other_senders(stack: Stack, others: Sequence[Origin]) -> Iterator[Re
         return
     disks = dict.fromkeys(other.disk for other in others)
     mixed = [layer.device for layer in stack.layers if layer.device[:16] in disks and is_threaded(layer)]
-    where = f"counted with ours below {', '.join(mixed)}" if mixed else "which no line counts"
-    observed = f"{sum(other.bytes for other in others)} B of others, {where}"
+    where = f"included in the counts below {', '.join(mixed)}" if mixed else "not included in any line"
+    observed = f"{sum(other.bytes for other in others)} B of other senders, {where}"
     yield make_reason("others-write", ", ".join(disks), observed)
 
 

@@ -12,11 +12,11 @@ from opwatch.trace.programs import Attachment, Program, ProgramSet
 class ProgramPurpose(enum.Enum):
     """Purpose of a program. COMMANDS, CLONES and CLAIMS are optional."""
 
-    BLOCK = "what the block layer does"
-    FILESYSTEM = "what a filesystem tells of its extents"
-    COMMANDS = "the commands that drivers make, also of reads and writes"
-    CLONES = "requests that device mapper hands on"
-    CLAIMS = "the calls of FITRIM of every process"
+    BLOCK = "block layer events"
+    FILESYSTEM = "a filesystem's extent events"
+    COMMANDS = "driver commands, including reads and writes"
+    CLONES = "requests cloned by device mapper"
+    CLAIMS = "FITRIM calls of every process"
 
 
 @dataclass(frozen=True, slots=True)

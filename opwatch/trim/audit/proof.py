@@ -21,7 +21,7 @@ from opwatch.trim.stale.sentinel import ReadsAs
 MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
 # Drivers of RAID controllers, whose logical drives may combine several disks.
 _LOGICAL_DRIVERS = ("megaraid_sas", "smartpqi", "hpsa", "aacraid", "arcmsr", "3w-sas")
-_MAP_TEXTS = ("left the map of what it holds", "are still in the map of what it holds")
+_MAP_TEXTS = ("removed from its map", "still in its map")
 # Transports to a target on another machine.
 _REMOTE_TRANSPORTS = ("iscsi", "fc", "network")
 
@@ -53,7 +53,7 @@ def _prove_disk(evidence: AuditEvidence, leaf: Layer, counted: str | None) -> Le
     for array in _find_layers_above(evidence.before, leaf):
         if own.by and not own.kept_bytes and list(losses.explain_resync(evidence, array)):
             # The array may have written the zeros during its resync.
-            beyond = f"{array.device} writes its members, what was trimmed with the rest"
+            beyond = f"{array.device} rewrites its members, including the trimmed range"
             return replace(own, beyond=beyond)
     above = _find_evidence_above(evidence, leaf)
     if counted and not own.kept_bytes:
@@ -80,7 +80,7 @@ def _find_own_evidence(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
         words.append(_describe_sentinels(gone, kept, *_MAP_TEXTS))
     else:
         gone, kept = _count_gone_and_kept(_merge_readings(evidence, leaf))
-        words.append(_describe_sentinels(gone, kept, "read as gone on it", "still read as they were written"))
+        words.append(_describe_sentinels(gone, kept, "read as freed", "still read as written"))
     for opinion in judge_accounts(evidence.accounts, evidence.trace):
         if opinion.bearing is CounterEvidence.PROVES and opinion.account.device == leaf.device:
             words.append(f"{opinion.account.source}: {opinion.words}")
@@ -127,7 +127,7 @@ def _find_layers_above(stack: Stack, leaf: Layer) -> Iterator[Layer]:
 def _find_evidence_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
     """Return the proof for a disk from reads through the layers above it."""
     answer, stack = evidence.read_back, evidence.before
-    silent = LeafProof(leaf.device, ProofLevel.ACCEPTED, beyond="nothing was asked of it but to complete")
+    silent = LeafProof(leaf.device, ProofLevel.ACCEPTED, beyond="no evidence beyond the completions")
     if not answer or answer.reason:
         return silent
     witnesses = [
@@ -141,16 +141,16 @@ def _find_evidence_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
             continue
         by = (
             _describe_sentinels(
-                gone, kept, f"read as gone on {upper.device}", f"still read as written on {upper.device}"
+                gone, kept, f"read as freed on {upper.device}", f"still read as written on {upper.device}"
             ),
         )
         if kept:
             return LeafProof(leaf.device, ProofLevel.ACCEPTED, by, gone_bytes=gone, kept_bytes=kept)
         if upper.is_array:
             # A single mirror may have served the read, or parity rebuilt it.
-            return replace(silent, by=by, beyond=f"any member of {upper.device} may have answered")
+            return replace(silent, by=by, beyond=f"any member of {upper.device} may have served the read")
         name = f"{upper.target or upper.kind.value} {upper.device}"
-        beyond = f"what lies below {upper.device} was not looked at: {leaf.device} may hold it"
+        beyond = f"opwatch did not read below {upper.device}: {leaf.device} may still hold the data"
         return LeafProof(leaf.device, ProofLevel.PARTWAY, by, down_to=name, beyond=beyond)
     return silent
 
@@ -163,18 +163,18 @@ def _complete_proof(evidence: AuditEvidence, leaf: Layer, own: LeafProof) -> Lea
     if leaf.kind is Kind.LOOP and not loop.simulated_drive:
         mapped = evidence.read_back.maps.get(leaf.device) if evidence.read_back else None
         if not mapped or mapped.gone_bytes is None or not loop.backing_filesystem:
-            down_to, beyond = f"loop device {leaf.device}", "its file cannot be seen from here"
+            down_to, beyond = f"loop device {leaf.device}", "its file is not visible from here"
         elif loop.backing_filesystem in MEMORY_FILESYSTEMS:
             down_to, standing = f"the file {loop.backing_file} in memory", ProofLevel.PROVEN
         else:
             down_to = f"the file {loop.backing_file}"
-            beyond = f"what lies below learns of it when {loop.backing_mount or 'its filesystem'} is trimmed"
+            beyond = f"the storage below is trimmed with {loop.backing_mount or 'its filesystem'}"
     elif disk.virtual:
-        down_to, beyond = f"the virtual disk {leaf.device}", "what its host frees cannot be seen from here"
+        down_to, beyond = f"the virtual disk {leaf.device}", "what its host frees is not visible from here"
     elif set(disk.drivers or ()) & set(_LOGICAL_DRIVERS):
-        down_to, beyond = f"{leaf.device} of a RAID controller", "its disks cannot be seen from here"
+        down_to, beyond = f"{leaf.device} of a RAID controller", "its disks are not visible from here"
     elif disk.transport in _REMOTE_TRANSPORTS or (disk.transport or "").startswith("nvme-"):
-        down_to, beyond = f"the logical unit {leaf.device}", "what its target frees cannot be seen from here"
+        down_to, beyond = f"the logical unit {leaf.device}", "what its target frees is not visible from here"
     else:
         down_to, standing = f"the drive {leaf.device}", ProofLevel.PROVEN
     return replace(own, standing=standing, down_to=down_to, beyond=beyond or None)

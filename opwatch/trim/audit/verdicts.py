@@ -42,7 +42,7 @@ _ARRIVED = (Verdict.ACCEPTED, Verdict.PARTIAL, Verdict.PROVEN, Verdict.PROVEN_PA
 
 
 # Applies to physical drives, which report no more than the completion.
-_ADVICE = "a completed discard is advice that the drive may ignore or postpone"
+_ADVICE = "a completed discard is a hint that the drive may ignore or postpone"
 
 
 def _find_disk_doubts(leaf: Layer, advisory: Reason | None = None) -> Iterator[Reason]:
@@ -50,12 +50,12 @@ def _find_disk_doubts(leaf: Layer, advisory: Reason | None = None) -> Iterator[R
     physical drive, None if the drive is proven."""
     loop = leaf.facts_as(LoopFacts)
     if leaf.facts_as(DiskFacts).virtual:
-        observed = "a virtual disk: its host decides, and a guest cannot see it"
+        observed = "a virtual disk: its host decides, which the guest cannot see"
         yield make_reason("host-may-drop", leaf.device, observed, device=leaf.device)
     elif leaf.kind is Kind.LOOP and not loop.simulated_drive:
         if loop.backing_filesystem not in (None, *MEMORY_FILESYSTEMS):
             blanks = {"mount": loop.backing_mount or "/", "file": loop.backing_file or leaf.device}
-            observed = f"its file lies on {loop.backing_filesystem}"
+            observed = f"its file is on {loop.backing_filesystem}"
             yield make_reason("loop-frees-file", leaf.device, observed, None, **blanks)
     elif advisory:
         yield advisory
@@ -123,11 +123,12 @@ def describe_unproven_devices(evidence: AuditEvidence) -> str | None:
     if filesystem is None:
         return None
     if why := filesystem.unknown.get("devices"):
-        return f"whether the {filesystem.kind} lies on other devices as well is not known: {why}"
+        return f"unknown whether the {filesystem.kind} is also on other devices: {why}"
     realtime = evidence.before.find_tops()[1:] if filesystem.kind == "xfs" else []
     for top in realtime:
         if not any(evidence.trace.select(Stage.BIO, devs=[top.dev])):
-            return f"XFS sent nothing to its realtime device {top.device}: before Linux 6.11 it trims none"
+            words = f"XFS sent nothing to its realtime device {top.device}"
+            return f"{words}: before Linux 6.11 it does not trim that device"
     return None
 
 
@@ -180,7 +181,7 @@ def find_count_contradiction(evidence: AuditEvidence, reached: int) -> str | Non
     leaves = evidence.before.find_leaves()
     count = evidence.read_back.count if evidence.read_back else None
     if count and count.has_ignored_trim:
-        return f"what the drive counts as in use: {count.response_text}"
+        return f"the drive's count of bytes in use (NUSE): {count.response_text}"
     in_use = evidence.in_use.get(leaves[0].device) if len(leaves) == 1 else None
     if in_use is None or in_use.written is None or not _is_discarded_once(evidence):
         return None
@@ -189,7 +190,7 @@ def find_count_contradiction(evidence: AuditEvidence, reached: int) -> str | Non
     most = leaves[0].size_bytes - reached
     if in_use.after <= most + in_use.written:
         return None
-    words = f"the drive counts {in_use.after} B as in use, and at most {most} B of it were not trimmed"
+    words = f"the drive counts {in_use.after} B as in use, but at most {most} B of it were not trimmed"
     return f"{words}, or {in_use.written} B written since" if in_use.written else words
 
 

@@ -67,17 +67,17 @@ def _describe_pool(filesystem: Filesystem, pool: str) -> str:
     counts = {
         "by zpool trim": facts.trim_bytes_written,
         "by autotrim": facts.autotrim_bytes_written,
-        "were too small": facts.trim_bytes_skipped,
+        "too small": facts.trim_bytes_skipped,
         "failed": facts.trim_bytes_failed,
     }
     amounts = ", ".join(f"{count} B {words}" for words, count in counts.items() if count is not None)
-    return f"{observed}; since its import {amounts}" if amounts else observed
+    return f"{observed}; since its import: {amounts}" if amounts else observed
 
 
 def find_seeds(filesystem: Filesystem) -> list[Reason]:
     """Return a reason for each seed device of a btrfs, because btrfs only reads seeds."""
     names = filesystem.facts.seeds if isinstance(filesystem.facts, BtrfsFacts) else None
-    observed = "belongs to the seed from which the filesystem was made"
+    observed = "is a seed device of the filesystem"
     at = filesystem.point
     return [make_reason("btrfs-seed", at, f"{name} {observed}", disk=name) for name in names or ()]
 
@@ -88,7 +88,7 @@ def _find_btrfs_reasons(stack: Stack, filesystem: Filesystem) -> list[Reason]:
     without = [top.device for top in tops if top.limits.can_discard is False]
     if without and len(without) < len(tops):
         for name in without:
-            observed = f"discard_max_bytes of {name} is 0; other devices of the filesystem take discards"
+            observed = f"discard_max_bytes of {name} is 0; other devices of the filesystem accept discards"
             reasons.append(make_reason("btrfs-device-no-discards", filesystem.point, observed, disk=name))
     reasons += find_seeds(filesystem)
     profiles = filesystem.facts.profiles if isinstance(filesystem.facts, BtrfsFacts) else None
@@ -109,7 +109,7 @@ def find_filesystem_reasons(stack: Stack, fstab_options: Sequence[str]) -> list[
     online = any(option == "discard" or option.startswith("discard=") for option in options)
     offered = [top.limits.can_discard for top in stack.find_tops()]
     if wanted and not online and offered and not any(offered):
-        observed = "fstab asks for discard, mountinfo does not show it"
+        observed = "fstab asks for discard, but mountinfo does not show it"
         reasons.append(make_reason("discard-option-dropped", at, observed, mount=at))
     if filesystem.kind == "btrfs":
         reasons += _find_btrfs_reasons(stack, filesystem)

@@ -116,8 +116,8 @@ class _StackWalk:
             outlook = self._compute_outlook(layer)
             if outlook is Outlook.PART and layer.kind is Kind.THIN_POOL:
                 # Any share of the pool's chunks may be on devices with discard support.
-                chunks = f"which chunks of {layer.device} lie where discards go on"
-                self.scattered.append(f"{chunks}: some of what is below takes none")
+                chunks = f"which chunks of {layer.device} are on devices that accept discards"
+                self.scattered.append(f"{chunks}: some devices below accept none")
                 outlook = Outlook.UNKNOWN
             self._reach[layer.device] = outlook
         return self._reach[layer.device]
@@ -213,7 +213,7 @@ def _find_unpartitioned(stack: Stack) -> list[Reason]:
         bare = leaf.facts_as(DiskFacts).unpartitioned_bytes
         # Alignment and the partition table itself take a few MiB.
         if bare is not None and bare > 16 << 20:
-            observed = f"{format_size(bare)} of {leaf.device} are in no partition"
+            observed = f"{format_size(bare)} of {leaf.device} is in no partition"
             reasons.append(because("outside-filesystems", leaf.device, observed, bare, disk=leaf.device))
     return reasons
 
@@ -224,21 +224,19 @@ def _list_permanent_doubts(stack: Stack) -> list[str]:
     kind = stack.filesystem.kind if stack.filesystem else None
     doubts = []
     if kind == "ext4":
-        doubts.append("which block groups ext4 takes for trimmed since the mount (ext4-already-trimmed)")
+        doubts.append("which block groups ext4 records as trimmed since the mount (ext4-already-trimmed)")
     elif kind == "btrfs":
         doubts.append("which unallocated space btrfs has trimmed since the mount (filesystem-trims-later)")
-        doubts.append("free space in the chunks that btrfs allocates from: it keeps it from a trim meanwhile")
+        doubts.append("how much free space btrfs reserves for its allocator and skips during a trim")
     elif kind in FUSE_FILESYSTEMS:
-        doubts.append("whether the program behind FUSE discards when it is asked to")
+        doubts.append("whether the FUSE server passes discards on")
     elif granules := _find_unmapped_granule(stack):
         doubts.append(
-            f"how much of the free space of {kind} lies in no whole granule of {format_size(granules)}"
+            f"how much of the free space of {kind} is outside whole granules of {format_size(granules)}"
         )
     elif kind == "xfs":
-        doubts.append("whether completions fail: XFS reports success all the same")
-        doubts.append(
-            "how many of a hundred or more free extents of a group XFS leaves out (xfs-passes-over)"
-        )
+        doubts.append("whether discards fail: XFS reports success even if they do")
+        doubts.append("how many free extents XFS skips in a group with a hundred or more (xfs-passes-over)")
     return doubts
 
 
@@ -259,8 +257,8 @@ def _find_broken_chunks(stack: Stack) -> Iterator[str]:
             whole = lower.discard_granule if lower.array or not lower.below else None
             unit = whole[0] if whole else 0
             if chunk and unit and chunk % unit and chunk < 2 * unit:
-                chunks = f"which chunks of {format_size(chunk)} {pool.device} frees side by side"
-                yield f"{chunks}: one alone holds no whole {format_size(unit)} of {lower.device}"
+                chunks = f"which adjacent chunks of {format_size(chunk)} {pool.device} frees"
+                yield f"{chunks}: a single one contains no whole {format_size(unit)} of {lower.device}"
 
 
 def _find_harmful_cuts(stack: Stack, space: FreeExtents | None) -> Iterator[str]:
@@ -273,8 +271,8 @@ def _find_harmful_cuts(stack: Stack, space: FreeExtents | None) -> Iterator[str]
         for layer in (top, *find_all_receivers(stack, top)):
             most = layer.limits.max_bytes or longest
             if most < longest and FreedByteCounter(stack, layer).can_split_granules():
-                cuts = f"{layer.device} cuts what is longer than {format_size(most)}"
-                yield f"how much of long discards is freed: {cuts} where no granule of its disk begins"
+                cuts = f"{layer.device} splits discards longer than {format_size(most)}"
+                yield f"how much of long discards is freed: {cuts} inside its disk's granules"
 
 
 def _is_accepted(stack: Stack) -> bool | None:
@@ -364,7 +362,7 @@ def predict_trim(
     if space and space.extents is not None and stack.filesystem:
         runs = predict_devices(stack, space.extents, minimum_bytes, space.cuts)
     elif stack.filesystem:
-        why = space.why_not if space else "its free space was not looked at"
+        why = space.why_not if space else "its free space was not read"
     arriving = [
         run for run in runs if (top := stack.find_layer(run.device)) and walk.find_outlook(top) in _ARRIVES
     ]

@@ -35,7 +35,9 @@ def explain_zero_limit(stack: Stack, layer: Layer) -> Reason:
         return make_reason("limit-switched-off", at, observed, device=at)
     names = {"label": layer.label or at, "device": at}
     if layer.kind is Kind.CRYPT and not any("allow_discards" in target.flags for target in layer.table):
-        observed += ", and the table has no allow_discards" if layer.table else " over devices that take them"
+        observed += (
+            ", and the table has no allow_discards" if layer.table else " above devices that accept them"
+        )
         return make_reason("crypt-no-discards", at, observed, **names)
     if layer.kind in (Kind.THIN, Kind.THIN_POOL):
         # A pool without discard passdown has a limit of 0 (6.1, 6.12).
@@ -62,7 +64,7 @@ def explain_zero_limit(stack: Stack, layer: Layer) -> Reason:
 
 def _explain_target(layer: Layer, observed: str, names: dict[str, str]) -> Reason:
     target = layer.target or ""
-    observed += f", target {target}" if target else " over devices that take them"
+    observed += f", target {target}" if target else " above devices that accept them"
     kind = layer.table[0].arguments[:1] if target == "raid" and layer.table else ()
     if "".join(kind).startswith(RAID456):
         return make_reason("raid456-not-safe", layer.device, f"{observed} {kind[0]}", device=names["label"])
@@ -86,12 +88,12 @@ def _explain_disk(layer: Layer, observed: str) -> Reason:
     if mode:
         observed += f", provisioning_mode is {mode}"
     if disk.ata_trim in ("unsupported", "forced_unsupported"):
-        return make_reason("ata-no-trim", at, f"{observed}, libata says {disk.ata_trim}", device=at)
+        return make_reason("ata-no-trim", at, f"{observed}, libata reports {disk.ata_trim}", device=at)
     if mode == "disabled":
         return make_reason("scsi-disabled", at, observed, device=at)
     if disk.virtual:
         if disk.virtio_discard is False:
-            observed += ", virtio-blk has no feature discard"
+            observed += ", virtio-blk lacks the feature discard"
         return make_reason("virtual-no-discards", at, observed, device=at)
     if mode == "full" and driver:
         return make_reason("raid-controller", at, f"{observed}, driver {driver}", device=at)
@@ -125,14 +127,14 @@ def _find_limit_reasons(stack: Stack, layer: Layer) -> Iterator[Reason]:
 def _find_thin_reasons(stack: Stack, layer: Layer) -> Iterator[Reason]:
     mapped = layer.facts_as(ThinFacts).mapped_bytes
     if mapped is not None and mapped < layer.size_bytes:
-        observed = f"{format_size(mapped)} of {format_size(layer.size_bytes)} are mapped"
+        observed = f"{format_size(mapped)} of {format_size(layer.size_bytes)} is mapped"
         yield make_reason("thin-not-mapped", layer.device, observed)
 
 
 def _find_md_reasons(stack: Stack, layer: Layer) -> Iterator[Reason]:
     if layer.level in RAID456 and layer.limits.can_discard:
         stripe = stripe_bytes(layer.facts_as(MdFacts))
-        observed = f"stripes of {format_size(stripe)}" if stripe else "its stripes are not known"
+        observed = f"stripes of {format_size(stripe)}" if stripe else "its stripe size is unknown"
         reshape = layer.facts_as(MdFacts).reshape_position
         if reshape not in (None, "none"):
             observed += f", a reshape is at {reshape}"
@@ -161,9 +163,10 @@ def _find_disk_reasons(stack: Stack, layer: Layer) -> Iterator[Reason]:
     at, disk = layer.device, layer.facts_as(DiskFacts)
     mode, trim = disk.provisioning_mode, disk.ata_trim
     if mode in _SENDING_MODES and disk.thin_provisioning is False and trim is None:
-        yield make_reason("scsi-forced", at, f"provisioning_mode is {mode}, thin_provisioning 0", device=at)
+        observed = f"provisioning_mode is {mode}, thin_provisioning 0"
+        yield make_reason("scsi-forced", at, observed, **_make_mount_blank(stack))
     if trim == "forced_unqueued":
-        yield make_reason("ata-unqueued-trim", at, "libata says forced_unqueued", device=at)
+        yield make_reason("ata-unqueued-trim", at, "libata reports forced_unqueued", device=at)
     unit, granularity = disk.deallocate_bytes, layer.limits.granularity
     if unit and granularity and unit > granularity:
         observed = f"NPDG is {format_size(unit)}, discard_granularity {format_size(granularity)}"
@@ -221,7 +224,7 @@ def find_doubts(layer: Layer) -> list[str]:
         loop = layer.facts_as(LoopFacts)
         kind = loop.backing_filesystem or ""
         if kind.startswith(_DOUBTFUL_FILES) and not loop.simulated_drive:
-            doubts.append(f"whether {kind} can free parts of the file of {layer.device}: only a try shows it")
+            doubts.append(f"whether {kind} can free parts of {layer.device}'s file: only a trim shows it")
     if layer.kind is Kind.THIN_POOL and layer.facts_as(ThinPoolFacts).mode is None:
         why = layer.unknown.get(Unread.STATUS, "its status could not be read")
         doubts.append(f"whether the pool {layer.label or layer.device} passes discards on: {why}")
@@ -234,7 +237,7 @@ def find_doubts(layer: Layer) -> list[str]:
             "refuse them, and after the first refusal Linux sends none until the disk is added again"
         )
     if layer.kind is Kind.THIN:
-        doubts.append(f"how much of {layer.label or layer.device} is shared with snapshots (thin-shared)")
+        doubts.append(f"how much of {layer.label or layer.device} snapshots share (thin-shared)")
     if Unread.DEALLOCATE_BYTES in layer.unknown and layer.limits.can_discard:
         why = layer.unknown[Unread.DEALLOCATE_BYTES]
         doubts.append(f"the unit in which {layer.device} deallocates: {why}")

@@ -126,12 +126,12 @@ def _explain_omission(stack: Stack, schedule: Schedule) -> str | None:
     point, options = stack.filesystem.point, set(stack.filesystem.options)
     deciding = next((name for name in schedule.listed_in if name != FSTAB or schedule.fstab), None)
     if deciding is None:
-        return "none of its lists has an entry"
+        return "none of its mount lists has an entry"
     if deciding == FSTAB and point != "/":
         entry = find_entry(point, schedule.fstab)
         if entry is None:
             later = schedule.listed_in[schedule.listed_in.index(FSTAB) + 1 :]
-            never = f", so {later[0]} is never looked at" if later else ""
+            never = f", so fstrim ignores {later[0]}" if later else ""
             return f"{FSTAB} is not empty and does not list it{never}"
         options |= set(entry.options)
     elif deciding not in (FSTAB, MOUNTINFO):
@@ -142,7 +142,7 @@ def _explain_omission(stack: Stack, schedule: Schedule) -> str | None:
         return "it is read-only"
     tops = stack.find_tops()
     if tops and not any(top.limits.granularity for top in tops[:1]):
-        return f"{tops[0].device} has no discard_granularity: it is passed over without a word"
+        return f"{tops[0].device} has no discard_granularity, so fstrim silently skips it"
     return None
 
 
@@ -155,7 +155,7 @@ def find_schedule_reasons(stack: Stack, schedule: Schedule) -> list[Reason]:
         return []
     if schedule.why_none or schedule.container:
         observed = (
-            schedule.why_none or f"this is a container ({schedule.container}), where the timer is skipped"
+            schedule.why_none or f"this is a container ({schedule.container}), where systemd skips the timer"
         )
         return [make_reason("timer-off", at, observed, mount=at)]
     if schedule.active is False:

@@ -31,9 +31,9 @@ class SharedBlocks:
 def _explain_sharing(stack: Stack, device: str, shared: Extents, lost: int | None) -> Reason:
     layer = stack.find_layer(device)
     file = (layer.facts_as(LoopFacts).backing_file if layer else None) or device
-    observed = f"{format_size(shared.total_bytes)} of {file} are shared with others"
+    observed = f"{format_size(shared.total_bytes)} of {file} is shared with other files"
     if lost is not None:
-        observed += f", {format_size(lost)} of that where a trim reaches"
+        observed += f", {format_size(lost)} of it in the trimmed range"
     return make_reason("loop-file-shared", device, observed, lost, file=file)
 
 

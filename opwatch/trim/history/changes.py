@@ -68,13 +68,13 @@ def decode_changes(raw: bytes) -> Iterator[tuple[int, int, int, int, int, int, i
     """Yield the fields of each record, in DiskChange's order. Raise BadInput for records that the BPF
     programs never write."""
     if len(raw) % RECORD.size:
-        raise BadInput(f"{len(raw)} bytes are no whole records of {RECORD.size}")
+        raise BadInput(f"{len(raw)} bytes are not a multiple of a record's {RECORD.size}")
     for fields in RECORD.iter_unpack(raw):
         if fields[4] >= ChangeKind.SCSI:
             if fields[4] >= _KINDS:
-                raise BadInput(f"a change of the unknown kind {fields[4]}")
+                raise BadInput(f"unknown kind of change: {fields[4]}")
         elif fields[0] + fields[3] > _MAX_SECTOR or not fields[3]:
-            raise BadInput(f"a change of {fields[3]} sectors at {fields[0]}")
+            raise BadInput(f"invalid change of {fields[3]} sectors at {fields[0]}")
         yield fields
 
 

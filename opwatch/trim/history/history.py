@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from opwatch.trim.history.changes import ChangeKind, decode_changes, is_harmless_command
 from opwatch.trim.history.sectormap import SectorMap, SectorState
 
-NO_ROOM = "more pieces than there is room for"
+NO_ROOM = "too many pieces for the map"
 # Number of recent changes to keep, to find changes that were in flight at the same time.
 _RECENT = 65_536
 
@@ -76,7 +76,7 @@ class History:
                 self._apply_write(sector, sector + sectors, begin_ns, SectorState.UNKNOWN)
                 self._frees.add_range(self._clock, sector, sector + sectors)
             elif not is_harmless_command(kind, sector, begin_ns):
-                self.discard_map("a command that the block layer knows nothing of", end_ns)
+                self.discard_map("a command that bypassed the block layer", end_ns)
         if self.map.given_up:
             # Only the map lost detail, the disk did not change: commands in flight need no distrust.
             self.forgotten[NO_ROOM] += self.map.given_up

@@ -120,13 +120,13 @@ def parse_history(raw: bytes) -> SavedHistory:
     """Parse a file up to the first torn, damaged or invalid frame: a crash may leave anything at the end.
     Raise BadInput with the frame's number and offset if nothing valid precedes that frame."""
     if raw[: len(MAGIC)] != MAGIC:
-        raise BadInput("it does not begin as a history does")
+        raise BadInput("it does not start with a history's header")
     loading, at, rest = _FrameReader(), len(MAGIC), None
     while at < len(raw):
         where = f"frame {loading.frames + 1} at byte {at}"
         body = _extract_body(raw, at)
         if body is None:
-            rest = f"{where} is cut or damaged"
+            rest = f"{where} is truncated or damaged"
             break
         try:
             loading.add_frame(body, at + _FRAME.size + len(body))
@@ -135,9 +135,9 @@ def parse_history(raw: bytes) -> SavedHistory:
             break
         at += _FRAME.size + len(body)
     if loading.look is None or loading.drive is None or loading.map is None:
-        raise BadInput(rest or f"frame {loading.frames} is the last one and has no look")
+        raise BadInput(rest or f"the last frame ({loading.frames}) has no checkpoint")
     if not rest and at != loading.whole_bytes:
-        rest = f"the frames behind byte {loading.whole_bytes} have no look"
+        rest = f"the frames after byte {loading.whole_bytes} have no checkpoint"
     return SavedHistory(loading.drive, loading.look, loading.map, loading.whole_bytes, rest)
 
 
@@ -159,7 +159,7 @@ class _FrameReader:
         map_ = self.map or SectorMap(drive.sectors)
         cost, count = self._cost + _count_touched_parts(runs, map_), self._runs + len(runs) // _RUN.size
         if cost > _MAX_PARTS + 4 * count:
-            raise BadInput("its runs cover the disk too often")
+            raise BadInput("its runs cover the disk too many times")
         look = None if text.get("more") is True else _parse_checkpoint(text.get("look"))
         self.drive, self.map, self._cost, self._runs = drive, map_, cost, count
         self.frames += 1
@@ -179,7 +179,7 @@ def _count_touched_parts(runs: bytes, map_: SectorMap) -> int:
     cost = 0
     for start, end, state in _RUN.iter_unpack(runs):
         if start >= end or end > _MAX_SECTOR or state > max(SectorState):
-            raise BadInput(f"the run {start}..{end} of state {state} makes no sense")
+            raise BadInput(f"invalid run {start}..{end} of state {state}")
         cost += map_.count_parts(start, end)
     return cost
 
@@ -199,10 +199,10 @@ def _parse_body(body: bytes) -> tuple[dict[str, object], bytes]:
     [length] = _TEXT.unpack_from(body)
     runs = body[_TEXT.size + length :]
     if length > _MAX_TEXT_BYTES or len(runs) % _RUN.size:
-        raise BadInput("it has no whole text or no whole runs")
+        raise BadInput("its text or its runs are incomplete")
     text = parse_json(body[_TEXT.size : _TEXT.size + length], "its text")
     if not isinstance(text, dict):
-        raise BadInput("its text is no object")
+        raise BadInput("its text is not a JSON object")
     return text, runs
 
 
@@ -211,7 +211,7 @@ def _parse_fields(
 ) -> dict[str, object]:
     """Return the fields of a dataclass in which all fields but `texts` are numbers. Ignore unknown fields."""
     if not isinstance(document, dict):
-        raise BadInput(f"there is no {kind.__name__}")
+        raise BadInput(f"{kind.__name__} is missing")
     taken: dict[str, object] = {}
     for column in fields(kind):
         value = document.get(column.name)
@@ -221,7 +221,7 @@ def _parse_fields(
             and not right
             and (value is not None or column.name not in optional)
         ):
-            raise BadInput(f"{column.name} of its {kind.__name__} is {value!r:.60}")
+            raise BadInput(f"invalid {column.name} in {kind.__name__}: {value!r:.60}")
         taken[column.name] = value
     return taken
 
@@ -238,7 +238,7 @@ def _parse_drive(document: object) -> HistoryDrive:
         or not 0 < drive.granule < _MAX_SECTOR
         or not 0 <= drive.offset < _MAX_SECTOR
     ):
-        raise BadInput("its drive makes no sense")
+        raise BadInput("invalid drive size or granule")
     return drive
 
 
@@ -246,8 +246,8 @@ def _parse_checkpoint(document: object) -> Checkpoint:
     taken = _parse_fields(document, Checkpoint, ("diskseq", "written_slack", "discarded_slack"), ("boot",))
     forgotten, notes = taken["forgotten"], taken["notes"]
     if not isinstance(forgotten, dict) or not all(_is_number(count) for count in forgotten.values()):
-        raise BadInput(f"forgotten of its Look is {forgotten!r:.60}")
+        raise BadInput(f"invalid forgotten in Checkpoint: {forgotten!r:.60}")
     if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-        raise BadInput(f"notes of its Look is {notes!r:.60}")
+        raise BadInput(f"invalid notes in Checkpoint: {notes!r:.60}")
     taken["notes"] = tuple(notes)
     return Checkpoint(**taken)  # type: ignore[arg-type]

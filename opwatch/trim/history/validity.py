@@ -25,9 +25,9 @@ class Conditions:
     def explain_invalid_state(self, look: Checkpoint) -> str | None:
         """Return why a saved state no longer applies to the disk; None if the state is still valid."""
         if look.boot != self.boot:
-            return "the machine was started anew"
+            return "the machine was rebooted"
         if look.diskseq != self.diskseq:
-            return "the disk was away"
+            return "the disk was removed and attached again"
         if self.has_slept_since(look.slept_ns):
             return "the machine slept, and another system may have used the disk"
         return None
@@ -53,5 +53,5 @@ def explain_invalid_map(saved: SavedHistory, drive: HistoryDrive, moment: Condit
     """Return why a map no longer applies to the disk; None if the map is still valid."""
     then = saved.drive
     if (then.sectors, then.granule, then.offset) != (drive.sectors, drive.granule, drive.offset):
-        return "the disk has another size or granule now"
+        return "the disk's size or granule has changed"
     return moment.explain_invalid_state(saved.look)

@@ -68,11 +68,11 @@ def parse_items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[
     at, view = 0, memoryview(buffer)
     for _ in range(count):
         if at + _HEADER.size > len(view):
-            raise BadInput("a tree item without its header")
+            raise BadInput("truncated tree item header")
         _, objectid, offset, kind, length = _HEADER.unpack_from(view, at)
         at += _HEADER.size
         if at + length > len(view):
-            raise BadInput(f"a tree item of {length} bytes that are not there")
+            raise BadInput(f"truncated tree item of {length} bytes")
         yield TreeItem(objectid, kind, offset, bytes(view[at : at + length]))
         at += length
 
@@ -80,21 +80,21 @@ def parse_items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[
 def parse_chunk(item: TreeItem) -> Chunk:
     """Parse a CHUNK_ITEM. Raise BadInput if damaged."""
     if len(item.data) < _CHUNK.size:
-        raise BadInput(f"a chunk of {len(item.data)} bytes")
+        raise BadInput(f"invalid chunk size: {len(item.data)} bytes")
     length, _, stripe_bytes, profile, _, _, _, count, sub = _CHUNK.unpack_from(item.data)
     stripes = item.data[_CHUNK.size : _CHUNK.size + count * _STRIPE.size]
     made = Chunk(item.offset, length, profile, sub, tuple(_unpack_pairs(_STRIPE, stripes)))
     if len(made.stripes) != count or not 0 < length < 1 << 62 or item.offset + length > 1 << 62:
-        raise BadInput(f"a chunk with {count} stripes and {length} bytes")
+        raise BadInput(f"invalid chunk with {count} stripes and {length} bytes")
     if any(offset + length > 1 << 62 for _, offset in made.stripes):
-        raise BadInput(f"a chunk outside of every disk: {made.stripes}")
+        raise BadInput(f"a chunk beyond the end of its disks: {made.stripes}")
     if profile & _STRIPED and (
         stripe_bytes != _STRIPE_BYTES
         or (profile & _RAID10 and (not sub or count % sub))
         or made.data_columns < 1
         or length % (made.data_columns * _STRIPE_BYTES)
     ):
-        raise BadInput(f"{count} stripes of {stripe_bytes} bytes make no striped chunk of {length}")
+        raise BadInput(f"{count} stripes of {stripe_bytes} bytes do not fit a chunk of {length} bytes")
     return made
 
 
@@ -120,7 +120,7 @@ def find_free_addresses(tree_items: Iterable[TreeItem], sector_bytes: int) -> Ex
 def _parse_free_space(tree_items: Iterable[TreeItem], sector_bytes: int) -> Iterator[tuple[int, int]]:
     for item in tree_items:
         if item.objectid + item.offset > 1 << 62:
-            raise BadInput(f"free space of {item.offset} bytes at {item.objectid}")
+            raise BadInput(f"invalid free space of {item.offset} bytes at {item.objectid}")
         if item.type == FREE_SPACE_EXTENT:
             yield item.objectid, item.objectid + item.offset
         elif item.type == FREE_SPACE_BITMAP:
@@ -194,8 +194,8 @@ def find_free_by_device(
 def parse_dev_extent_bytes(item: TreeItem) -> int:
     """Return the length of a DEV_EXTENT. Raise BadInput if damaged."""
     if item.type != DEV_EXTENT or len(item.data) < _DEV_EXTENT.size:
-        raise BadInput(f"an item of type {item.type} with {len(item.data)} bytes is no device extent")
+        raise BadInput(f"not a device extent: type {item.type}, {len(item.data)} bytes")
     length: int = _DEV_EXTENT.unpack_from(item.data)[3]
     if item.offset + length > 1 << 62:
-        raise BadInput(f"a device extent of {length} bytes at {item.offset}")
+        raise BadInput(f"invalid device extent of {length} bytes at {item.offset}")
     return length

@@ -38,11 +38,11 @@ class F2fsGeometry:
 def parse_superblock(raw: bytes) -> F2fsGeometry:
     """Return the superblock's geometry. Raise BadInput if the bytes are not an f2fs superblock."""
     if len(raw) < SUPERBLOCK_BYTES:
-        raise BadInput(f"{len(raw)} bytes are no superblock of f2fs")
+        raise BadInput(f"not an f2fs superblock: {len(raw)} bytes")
     magic, _, _, _, _, log_block, log_segment = _HEAD.unpack_from(raw)
     segments, *_, main = _AREAS.unpack_from(raw, _AREAS_AT)
     if magic != _MAGIC or not 12 <= log_block <= 16 or log_segment != _SEGMENT_LOG:
-        raise BadInput("this is no superblock of f2fs")
+        raise BadInput("not an f2fs superblock")
     places = (_DEVICES_AT + number * _DEVICE_BYTES for number in range(_MAX_DEVICES))
     paths = [raw[at : at + _PATH_BYTES].split(b"\0")[0].decode(errors="surrogateescape") for at in places]
     devices = tuple(path for path in paths if path) if paths[1] else ()
@@ -70,5 +70,5 @@ def find_free_blocks(text: str, geometry: F2fsGeometry) -> tuple[Extents, int]:
             starts.append(at + run.start() * geometry.block_bytes)
             ends.append(at + run.end() * geometry.block_bytes)
     if number != geometry.segments:
-        raise BadInput(f"segment_bits tells {number} of {geometry.segments} segments in their order")
+        raise BadInput(f"segment_bits lists {number} of {geometry.segments} segments in order")
     return Extents.from_sorted(zip(starts, ends, strict=True)), changed

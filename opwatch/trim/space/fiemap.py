@@ -12,13 +12,13 @@ _EXTENT = struct.Struct("=3Q16xI12x")
 _SYNC, LAST = 1, 1
 SHARED = 0x2000
 _UNUSABLE = {
-    0x2: "not placed yet",
-    0x4: "to be allocated",
+    0x2: "no location yet",
+    0x4: "not allocated yet",
     0x8: "compressed or encrypted",
     0x80: "encrypted",
     0x100: "not aligned to blocks",
-    0x200: "inside its inode",
-    0x400: "packed with others",
+    0x200: "stored in the inode",
+    0x400: "packed with other files",
     0x800: "preallocated",
     SHARED: "shared",
 }
@@ -48,12 +48,12 @@ def encode_request(extents: int, start: int = 0) -> bytearray:
 def decode_extents(answer: bytes | bytearray) -> list[FileExtent]:
     """Return the extents in an answer. Raise BadInput if it is malformed."""
     if len(answer) < _HEAD.size:
-        raise BadInput(f"{len(answer)} bytes are no file map")
+        raise BadInput(f"{len(answer)} bytes are too short for a file map")
     _, _, _, mapped, count, _ = _HEAD.unpack_from(answer)
     if mapped > count or len(answer) < _HEAD.size + mapped * _EXTENT.size:
         raise BadInput(f"a file map of {mapped} extents in a buffer for {count}")
     body = memoryview(answer)[_HEAD.size : _HEAD.size + mapped * _EXTENT.size]
     extents = [FileExtent(*values) for values in _EXTENT.iter_unpack(body)]
     if any(extent.length == 0 or extent.physical + extent.length > 1 << 62 for extent in extents):
-        raise BadInput("a file map with an extent that no disk can hold")
+        raise BadInput("a file map with an invalid extent")
     return extents

@@ -52,13 +52,13 @@ def _decode_dev(dev: int) -> tuple[int, int]:
 def decode_answer(answer: bytes | bytearray) -> FsmapAnswer:
     """Return the free extents in an answer. Raise BadInput if it is malformed."""
     if len(answer) < HEAD_BYTES:
-        raise BadInput(f"{len(answer)} bytes are no file system map")
+        raise BadInput(f"{len(answer)} bytes are too short for a filesystem map")
     _, flags, count, entries = _HEAD.unpack_from(answer)
     body = memoryview(answer)[HEAD_BYTES : HEAD_BYTES + entries * RECORD_BYTES]
     if entries > count or len(body) < entries * RECORD_BYTES:
-        raise BadInput(f"a file system map of {entries} records in a buffer for {count}")
+        raise BadInput(f"a filesystem map of {entries} records in a buffer for {count}")
     if entries and not flags & _OF_DEV_T:
-        raise BadInput("the file system does not say which block devices its map is about")
+        raise BadInput("the filesystem does not report the block devices in its map")
     free = _decode_free(body)
     if not entries:
         return FsmapAnswer(free, None)
@@ -82,7 +82,7 @@ def _decode_free(body: memoryview) -> dict[tuple[int, int], Extents]:
         starts = list(compress(physical, keep))
         ends = list(map(add, starts, compress(lengths, keep)))
         if starts and max(ends) > 1 << 62:
-            raise BadInput("a file system map with a free extent that no disk can hold")
+            raise BadInput("a filesystem map with an invalid free extent")
         if starts:
             free[_decode_dev(device)] = Extents.from_bounds(array("q", starts), array("q", ends))
     return free

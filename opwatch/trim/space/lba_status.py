@@ -35,11 +35,11 @@ class SentinelMap:
     def reason(self) -> str | None:
         """Why the map proves nothing; None if it is reliable."""
         if not self.judged_bytes:
-            return "no sentinel has a whole granule of it"
+            return "no sentinel covers a whole granule of the map"
         if self.before_bytes < self.judged_bytes:
             missing = self.judged_bytes - self.before_bytes
-            return f"{missing} B of the sentinels were not in it before the trim: it does not follow writes"
-        return "it could not be read again" if self.after_bytes is None else None
+            return f"{missing} B of the sentinels were not in the map before the trim, so it ignores writes"
+        return "the map could not be read again" if self.after_bytes is None else None
 
     @property
     def gone_bytes(self) -> int | None:
@@ -57,14 +57,14 @@ def encode_command(first_block: int, length: int) -> bytes:
 def decode_runs(answer: bytes, block_bytes: int) -> list[LbaRange]:
     """Return the runs in an answer. Raise BadInput if it is malformed or its runs are not contiguous."""
     if len(answer) < _HEADER_BYTES + _DESCRIPTOR.size:
-        raise BadInput(f"an LBA status of {len(answer)} bytes")
+        raise BadInput(f"truncated LBA status of {len(answer)} bytes")
     length = int.from_bytes(answer[:4], "big") + 4
     runs: list[LbaRange] = []
     for at in range(_HEADER_BYTES, min(length, len(answer)) - _DESCRIPTOR.size + 1, _DESCRIPTOR.size):
         block, count, status = _DESCRIPTOR.unpack_from(answer, at)
         start, end = block * block_bytes, (block + count) * block_bytes
         if end > _MAX_BYTES or not count or (runs and start != runs[-1].end):
-            raise BadInput(f"an LBA status with {count} blocks at {block}")
+            raise BadInput(f"invalid LBA status with {count} blocks at {block}")
         runs.append(LbaRange(start, end, status & 0xF == 0))
     if not runs:
         raise BadInput("an LBA status without a descriptor")

@@ -15,11 +15,11 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 _SECTOR = 512
 # Why a range cannot be traced through a layer, and what reads of the layer show.
 _STOP_REASONS = {
-    Kind.THIN: "thin volume {0}: what it holds is held by its pool; the disks below are not looked at",
-    Kind.THIN_POOL: "thin pool {0}: the disks below are not looked at",
-    Kind.MD: "array {0}: a read comes from any of its mirrors, and parity is not seen",
-    Kind.DM: "{0} ({1}) has no fixed place for its sectors: the disks below are not looked at",
-    Kind.CRYPT: "{0} is encrypted and its table may not be read: what it gives for a trimmed block is noise",
+    Kind.THIN: "thin volume {0}: its pool holds its data; opwatch does not read the disks below",
+    Kind.THIN_POOL: "thin pool {0}: opwatch does not read the disks below",
+    Kind.MD: "array {0}: any mirror may serve a read, and parity is not visible",
+    Kind.DM: "{0} ({1}) maps sectors dynamically: opwatch does not read the disks below",
+    Kind.CRYPT: "{0} is encrypted and its table is not readable: a trimmed block reads as noise",
 }
 
 # Name of a target whose arguments are the fields of dmtable.Areas. The kernel has no target with this name.
@@ -61,7 +61,7 @@ def map_down(
     if not extents:
         return
     if layer is None:
-        yield Landing(device, extents, encrypted, f"{device} is not among the layers below the file system")
+        yield Landing(device, extents, encrypted, f"{device} is not a layer below the filesystem")
     elif layer.below and (first := layer.facts_as(PartitionFacts).start_bytes) is not None:
         yield from map_down(
             stack, layer.below[0], extents.shift_by(first), encrypted=encrypted, copies=copies
@@ -76,7 +76,7 @@ def map_down(
             yield from map_down(stack, member, part, encrypted=encrypted, copies=True)
     else:
         stop = _STOP_REASONS.get(layer.kind)
-        words = stop.format(device, layer.target or "its target is unknown") if stop else None
+        words = stop.format(device, layer.target or "unknown target") if stop else None
         yield Landing(device, extents, encrypted, words)
 
 

@@ -57,7 +57,11 @@ class RetentionCause:
     def make_observed_reason(self, lost_bytes: int) -> Reason:
         """Return the reason to report after a trim in which the layer kept `lost_bytes`."""
         return make_reason(
-            self.code, self.where, f"{lost_bytes} B went no further: {self.words}", lost_bytes, **self.blanks
+            self.code,
+            self.where,
+            f"{lost_bytes} B were not passed on: {self.words}",
+            lost_bytes,
+            **self.blanks,
         )
 
 
@@ -153,7 +157,7 @@ def find_retentions(stack: Stack, layer: Layer) -> list[RetentionCause]:
         return list(_find_pool_retentions(stack, layer))
     if layer.kind is Kind.LOOP and is_zeroing(layer):
         file = layer.facts_as(LoopFacts).backing_file or layer.device
-        words = f"it stands on {file}, which gets writes of zeroes instead of discards"
+        words = f"it uses {file}, which receives zero writes instead of discards"
         return [RetentionCause("loop-on-device", layer.device, words, {"file": file})]
     return [
         *_find_target_retentions(layer),
@@ -168,14 +172,14 @@ def find_retentions(stack: Stack, layer: Layer) -> list[RetentionCause]:
 def _find_pool_retentions(stack: Stack, layer: Layer) -> Iterator[RetentionCause]:
     facts, blanks = layer.facts_as(ThinPoolFacts), {"pool": layer.label or layer.device}
     if (facts.mode and not facts.mode.is_writable) or facts.needs_check:
-        words = f"its status says {facts.mode}" + (" needs_check" if facts.needs_check else "")
+        words = f"its status is {facts.mode}" + (" needs_check" if facts.needs_check else "")
         yield RetentionCause("thin-pool-read-only", layer.device, words, blanks)
     for word, code in (
         ("no_discard_passdown", "thin-no-passdown"),
         ("ignore_discard", "thin-ignores-discard"),
     ):
         if facts.has_word(word):
-            yield RetentionCause(code, layer.device, f"its table or status says {word}", blanks)
+            yield RetentionCause(code, layer.device, f"its table or status has {word}", blanks)
     # The pool read the data device's limit when loading its table, and still sends discards, which now fail.
     for lower in find_unsupported_layers(stack, layer):
         words = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
@@ -187,7 +191,7 @@ def _find_target_retentions(layer: Layer) -> Iterator[RetentionCause]:
     blanks = {"label": layer.label or layer.device}
     if facts.has_flag("no_discard_passdown"):
         yield RetentionCause(
-            "cache-no-passdown", layer.device, "its table or status says no_discard_passdown", blanks
+            "cache-no-passdown", layer.device, "its table or status has no_discard_passdown", blanks
         )
     if target.startswith("snapshot") and not facts.has_flag("discard_passdown_origin"):
         yield RetentionCause("snapshot-swallows", layer.device, f"target {target}", blanks)
@@ -204,7 +208,7 @@ def _find_failing_targets(layer: Layer) -> Iterator[RetentionCause]:
         part = "" if sectors == total else f" for {sectors} of its {total} sectors"
         whole = all(target.kind == "error" for target in layer.table)
         blanks = {"label": layer.label or layer.device}
-        words = f"its table says {', '.join(dict.fromkeys(words for _, words in parts))}{part}"
+        words = f"its table has {', '.join(dict.fromkeys(words for _, words in parts))}{part}"
         code = "target-error" if whole else "target-fails"
         yield RetentionCause(code, layer.device, words, blanks, whole, fails=True)
 
@@ -237,7 +241,8 @@ def _find_path_retentions(stack: Stack, layer: Layer) -> Iterator[RetentionCause
         return
     for lower in find_receivers(stack, layer):
         if lower.limits.max_bytes and lower.limits.max_bytes < most:
-            words = f"discard_max_bytes is {lower.limits.max_bytes} on {lower.device} and {most} above it"
+            short = lower.limits.max_bytes
+            words = f"discard_max_bytes is {short} on {lower.device} and {most} on {layer.device}"
             yield RetentionCause(
                 "limit-shorter",
                 lower.device,
@@ -255,7 +260,7 @@ def _find_block_retentions(stack: Stack, layer: Layer) -> Iterator[RetentionCaus
     block = max(map(parse_block_bytes, layer.table), default=1)
     place = _describe_misaligned(stack, layer, block) if block > _SECTOR else None
     if place and layer.limits.can_discard:
-        words = f"its blocks have {block} B, and {place}"
+        words = f"its block size is {block} B, and {place}"
         blanks = {"label": layer.label or layer.device}
         yield RetentionCause("block-cut", layer.device, words, blanks, whole=False, fails=True, varies=True)
 
@@ -268,7 +273,7 @@ def _describe_misaligned(stack: Stack, layer: Layer, block: int) -> str | None:
         begins.append(lower.facts_as(PartitionFacts).start_bytes or 0)
         is_coarse = any((below.limits.granularity or 0) > _SECTOR for below in find_receivers(stack, lower))
         if is_coarse and (odd := next((begin for begin in begins if begin % block), None)):
-            return f"{lower.device} begins at {odd} B of what is below it"
+            return f"{lower.device} starts at {odd} B of the device below it"
         if odd_below := _describe_misaligned(stack, lower, block):
             return odd_below
     return None
@@ -280,12 +285,12 @@ def _find_stripe_retentions(layer: Layer) -> Iterator[RetentionCause]:
     stripe = stripe_bytes(layer.array) if layer.array else None
     most = layer.limits.max_bytes
     if stripe and most and most < stripe:
-        words = f"discards of at most {most} B hold no whole stripe of {stripe} B"
+        words = f"discards of at most {most} B contain no whole stripe of {stripe} B"
         yield RetentionCause("raid456-partial-stripe", layer.device, words)
 
 
 def _describe_failing_target(target: DmTarget) -> str | None:
     """Return the words of a target that fails requests deliberately; None for other targets."""
     if target.kind == "flakey" and len(target.arguments) > 3:
-        return None if target.arguments[3] == "0" else f"flakey, {target.arguments[3]} s of failure"
+        return None if target.arguments[3] == "0" else f"flakey, {target.arguments[3]} s failure interval"
     return target.kind if target.kind in ("error", "dust") else None

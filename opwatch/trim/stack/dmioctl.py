@@ -44,9 +44,7 @@ def decode_targets(answer: bytes) -> list[DmTarget] | None:
     """Return the targets in table order; None if the answer did not fit. Raise BadInput if the answer is
     malformed."""
     if len(answer) < _HEADER.size:
-        raise BadInput(
-            f"an answer of device mapper has {_HEADER.size} bytes at least, this one {len(answer)}"
-        )
+        raise BadInput(f"device mapper returned {len(answer)} bytes; expected at least {_HEADER.size}")
     *_, size, start, count, _, flags, _, _, _, _, _, _ = _HEADER.unpack_from(answer)
     if flags & _FULL:
         return None
@@ -54,16 +52,16 @@ def decode_targets(answer: bytes) -> list[DmTarget] | None:
     parts, at = [], start
     for _ in range(count):
         if at < _HEADER.size or at + _SPEC.size > end:
-            raise BadInput("a target of device mapper lies outside of the answer")
+            raise BadInput("device mapper returned a target outside of its buffer")
         first, sectors, _, following, raw = _SPEC.unpack_from(answer, at)
         kind = decode_text(raw.split(b"\0", 1)[0])
         close = answer.find(b"\0", at + _SPEC.size, end)
         if close < 0 or not re.fullmatch(r"[!-~]+", kind):
-            raise BadInput("a target of device mapper has no end, or no name")
+            raise BadInput("device mapper returned a target without an end or a name")
         words = decode_text(bytes(answer[at + _SPEC.size : close])).split()
         parts.append(DmTarget(first, sectors, kind, _remove_keys(kind, words)))
         if start + following <= at:
-            raise BadInput("the targets of device mapper go backwards")
+            raise BadInput("device mapper returned targets in the wrong order")
         at = start + following
     return parts
 

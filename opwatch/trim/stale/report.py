@@ -21,8 +21,8 @@ from opwatch.trim.stale.stale import (
     stale_bytes,
 )
 
-_NO_ONE_DRIVE = "the free space does not lie on one drive that can be told"
-_NO_FLASH = "no drive tells how much flash it has; --physical SIZE does"
+_NO_ONE_DRIVE = "the free space is not on one known drive"
+_NO_FLASH = "the drive does not report its flash capacity; give it with --physical SIZE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def build_reading_report(
     cost = (
         _compute_reading_cost(judgement, stale, flash)
         if stale
-        else StaleCost(None, "what is stale is not known")
+        else StaleCost(None, "the stale space is unknown")
     )
     return StaleReport(
         subject=subject,
@@ -140,9 +140,9 @@ def _explain_no_result(judgement: StaleJudgement) -> str | None:
     """Return why reading gives no result; None if there is a result."""
     if not judgement.judged_bytes:
         words = "; ".join(judgement.drives[0].calibration.words)
-        return f"this drive cannot be judged by reading: {words}"
+        return f"reading this drive is not conclusive: {words}"
     if not judgement.share.samples:
-        return "no block could be read and was still free afterwards"
+        return "no block could be read that was still free afterwards"
     return None
 
 
@@ -160,15 +160,15 @@ def _explain_lower_bound(judgement: StaleJudgement) -> str | None:
     plain = [drive for drive in judgement.drives if drive.is_judged and not drive.landing.encrypted]
     if not plain:
         return None
-    name = "ones" if {drive.calibration.reads for drive in plain} == {ReadsAs.ONES} else "zeros"
-    return f"data that is all {name} looks like what was trimmed"
+    name = "one" if {drive.calibration.reads for drive in plain} == {ReadsAs.ONES} else "zero"
+    return f"all-{name} data looks like trimmed space"
 
 
 def _list_notes(judgement: StaleJudgement) -> tuple[str, ...]:
     if not judgement.judged_bytes or judgement.judged_bytes == judgement.free_bytes:
         return tuple(judgement.notes)
     left = units.format_capacity(judgement.free_bytes - judgement.judged_bytes)
-    words = f"{left} of the free space lie on drives that cannot be judged, and are left out"
+    words = f"{left} of the free space is on drives where reading is not conclusive, and is not included"
     return (*judgement.notes, words)
 
 

@@ -38,10 +38,10 @@ class Count:
     @property
     def response_text(self) -> str:
         if self.has_followed_trim:
-            return "it followed the sentinel's trim"
+            return "it fell by the sentinel's trim"
         if self.has_ignored_trim:
             return "it rose when the sentinel was written and did not fall when it was trimmed"
-        return "it did not follow the sentinel, so it tells nothing"
+        return "it did not follow the sentinel, so it proves nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def calibrate(
     words = (sentinel_words, promise_words)
     if sentinel in (ReadsAs.ZEROS, ReadsAs.ONES):
         if count and count.has_ignored_trim:
-            doubt = "but its own count of what it holds (NUSE) did not fall: it holds what reads as trimmed"
+            doubt = "but the drive's count (NUSE) did not fall: it still holds data that reads as trimmed"
             return Calibration(None, None, (sentinel_words, doubt), sentinel)
         return Calibration(sentinel, "sentinel", words, sentinel)
     if sentinel is ReadsAs.OTHER:
@@ -119,10 +119,10 @@ def find_contradiction(stale: Bounds, free_bytes: int, disk_bytes: int, held_byt
     if least <= stale.high + max(_LATE_BYTES, _LATE_SHARE * free_bytes):
         return None
     return (
-        f"by its own count (NUSE) the drive holds {units.format_capacity(held_bytes)}, so at least "
-        f"{units.format_capacity(least)} of the free space, but at most "
+        f"the drive counts {units.format_capacity(held_bytes)} as in use (NUSE), so at least "
+        f"{units.format_capacity(least)} of the free space is stale, but at most "
         f"{units.format_capacity(int(stale.high))} of it "
-        "read as data: either the drive reads as trimmed what it still holds, or its count is late"
+        "reads as data: either data that the drive still holds reads as trimmed, or the count lags"
     )
 
 
@@ -141,9 +141,9 @@ class Spare:
 
 
 # Definitions of U. Methods with different definitions give different figures.
-_ALL_IN_USE = "all that is not free, whether it was ever written or not, and what is stale"
-_BY_COUNT = "what the drive counts as held (NUSE)"
-_BY_HISTORY = "what was written and not trimmed, by the history; never written space does not count"
+_ALL_IN_USE = "all space that is not free, even if never written, and the stale space"
+_BY_COUNT = "the space that the drive counts as in use (NUSE)"
+_BY_HISTORY = "space written and not trimmed since, by the history; never written space does not count"
 
 
 def estimate_spare(
@@ -193,11 +193,11 @@ def _make_spare(
     if untrimmable_bytes:
         trimmed = Bounds(None, trimmed.low, trimmed.high + untrimmable_bytes)
     if not holding.low:
-        return "the drive may hold nothing at all, as far as is known, so that nothing can be said"
+        return "the drive may hold no data at all, so no ratio can be computed"
     if not trimmed.low:
-        return "all of the drive is free space, so that nothing can be said of writes to the rest"
+        return "the whole drive is free space, so there is no space in use to write to"
     if holding.high >= physical_bytes:
-        return "the drive would hold as much as its flash can: T is too small, or counts another part of it"
+        return "the drive would hold as much as its flash capacity: T is too small, or excludes a part of it"
     return Spare(
         physical_bytes=physical_bytes,
         holding=holding,

@@ -250,7 +250,7 @@ def test_outcome_is_uncertain_for_a_file_on_an_overlay(folder: Path) -> None:
             create_filesystem("ext4", over, 64 * MIB) as made,
         ):
             [forecast] = run_check(str(made.point))[1]["checks"]
-            assert any("only a try shows it" in doubt for doubt in forecast["unknowable"])
+            assert any("only a trim shows it" in doubt for doubt in forecast["unknowable"])
             assert made.run_fstrim().returncode == 0, "fstrim claims success"
             status, document = run_check(str(made.point))
             [forecast] = document["checks"]

@@ -37,7 +37,7 @@ def _make_full_disk() -> AuditEvidence:
     read_back = ReadBack(
         {ReadsAs.ZEROS: 4 * MIB, ReadsAs.UNCHANGED: 4096},
         None,
-        ("4096 B lie in the journal",),
+        ("4096 B are in the journal",),
         Count(0, 4 * MIB, 0, 4 * MIB),
         {"sda": SentinelMap(4 * MIB, 4 * MIB, 0)},
         {"sda": {ReadsAs.ZEROS: 4 * MIB, ReadsAs.UNCHANGED: 4096}},

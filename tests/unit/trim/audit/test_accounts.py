@@ -57,10 +57,10 @@ def test_whole_granules_are_proof_as_well() -> None:
     ("before", "after", "words"),
     [
         (5, 5, "did not move"),
-        (5, 6, "counts others, or something else"),
-        (5, 4, "went the wrong way"),
+        (5, 6, "counts something else as well"),
+        (5, 4, "wrong direction"),
         (5, None, "could not be read again"),
-        (0, 100 * MIB // 512 + 1, "counts others"),
+        (0, 100 * MIB // 512 + 1, "counts something else as well"),
     ],
 )
 def test_other_counts_are_silent(before: int, after: int | None, words: str) -> None:
@@ -111,7 +111,7 @@ def test_shrinking_map_is_proof() -> None:
     assert judge_account(fell, make_trace()).bearing is CounterEvidence.PROVES
     less = judge_account(replace(fell, after=250 * MIB), make_trace())
     assert less.bearing is CounterEvidence.SILENT
-    assert "not held before, or still is" in less.words
+    assert "not in use before, or still is" in less.words
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from(list(CounterMeaning)))
@@ -168,7 +168,7 @@ def test_used_bytes_that_stay_high_contradict_a_counter() -> None:
     assert why.code == "advisory"
     most = 924 * MIB
     assert why.observed == (
-        f"the drive counts {1000 * MIB} B as in use, and at most {most} B of it were not trimmed"
+        f"the drive counts {1000 * MIB} B as in use, but at most {most} B of it were not trimmed"
     )
 
 
@@ -240,7 +240,7 @@ def test_sentinel_still_in_the_map_is_not_proof() -> None:
     """The sentinel reads as zeros although the drive still holds the block."""
     result = audit_by_map(SentinelMap(MIB, MIB, MIB), zeros=MIB)
     assert result.verdict is Verdict.UNKNOWN
-    assert "still in the map" in result.reasons[0].observed
+    assert "still in its map" in result.reasons[0].observed
     assert audit_by_map(SentinelMap(MIB, MIB, MIB // 2), zeros=MIB).verdict is Verdict.PARTIAL
 
 
@@ -248,7 +248,7 @@ def test_sentinel_still_in_the_map_is_not_proof() -> None:
     ("sentinel_map", "why"),
     [
         (SentinelMap(0, 0, 0), "whole granule"),
-        (SentinelMap(MIB, MIB // 2, 0), "does not follow writes"),
+        (SentinelMap(MIB, MIB // 2, 0), "ignores writes"),
         (SentinelMap(MIB, MIB, None), "could not be read again"),
     ],
 )
@@ -259,4 +259,4 @@ def test_unusable_map_is_ignored_with_a_reason(sentinel_map: SentinelMap, why: s
     assert audit_by_map(sentinel_map, unchanged=MIB).verdict is Verdict.UNKNOWN
     assert sentinel_map.reason
     assert why in sentinel_map.reason
-    assert any("tells nothing" in line and why in line for line in format_audit(result))
+    assert any("proves nothing" in line and why in line for line in format_audit(result))

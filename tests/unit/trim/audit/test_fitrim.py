@@ -40,7 +40,7 @@ def test_a_folder_is_not_its_filesystem(tmp_path: Path) -> None:
     inside = tmp_path / "folder"
     inside.mkdir()
     holder = Mount("8:1", str(tmp_path), "ext4", "/dev/sda1", ("rw",))
-    with pytest.raises(RefusedError, match=f"it lies on the one at {tmp_path}: name that one"):
+    with pytest.raises(RefusedError, match=f"belongs to the mount at {tmp_path}: use that path"):
         check_mount(str(inside), make_usage(Mount("8:2", "/", "ext4", "/dev/sda2"), holder))
 
 

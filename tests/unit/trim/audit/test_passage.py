@@ -90,7 +90,7 @@ def test_discards_of_a_fuse_program_count_for_the_filesystem() -> None:
         make_evidence(one, make_disk_flows("sda", "8:0", MIB, who=SenderKind.OTHER), MIB), "/m"
     )
     assert (result.reached_bytes, result.unexplained_bytes, map_losses(result)) == (MIB, 0, {})
-    assert "program behind FUSE" in (result.rows[0].unknown or "")
+    assert "FUSE server" in (result.rows[0].unknown or "")
 
 
 def test_failing_segment_explains_the_missing_bytes() -> None:

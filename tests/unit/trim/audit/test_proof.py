@@ -66,7 +66,7 @@ def test_each_leg_of_a_mirror_on_its_own(read: Mapping[str, Mapping[ReadsAs, int
     result = audit_layers(MIRROR, DISKS, make_read_back(read), copies=2)
     assert result.verdict is verdict
     if read.get("sdb") is KEPT:
-        assert "still read as they were written" in str([why.observed for why in result.reasons])
+        assert "still read as written" in str([why.observed for why in result.reasons])
 
 
 def test_contradicting_evidence_keeps_every_doubt() -> None:
@@ -92,8 +92,8 @@ def test_thin_volume_does_not_prove_the_disk_below() -> None:
     assert {why.code for why in result.reasons} == {"unproven"}
     [entry] = build_audit_document(result)["proofs"]
     assert entry["standing"] == "proven partway"
-    assert list(entry["by"]) == [f"{MIB} B of sentinels read as gone on dm-3"]
-    assert any("not: what lies below dm-3" in line for line in format_audit(result))
+    assert list(entry["by"]) == [f"{MIB} B of sentinels read as freed on dm-3"]
+    assert any("limit: opwatch did not read below dm-3" in line for line in format_audit(result))
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_empty_trim_names_causes_that_shorten_trims() -> None:
 
 def test_reading_back_is_not_advised_after_reading_back() -> None:
     flows = [make_extent_flow("8:0", 100 * MIB), *make_disk_flows("sda", "8:0", 100 * MIB)]
-    unread = ReadBack({}, "no block of a sentinel could be judged")
+    unread = ReadBack({}, "no sentinel block could be checked")
     result = build_audit(
         make_evidence(make_stack(make_layer("sda", "8:0")), flows, 100 * MIB, read_back=unread), "/m"
     )

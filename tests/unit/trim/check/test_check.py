@@ -147,7 +147,7 @@ def test_minimum_above_every_extent_leaves_no_trim(tmp_path: Path) -> None:
     assert "below-minimum" in {reason.code for reason in outlook.reasons}
     assert choose_exit_status([outlook.outlook]) == 32
     printed = format_check(CheckResult(m.read_stack(), outlook, ()))
-    assert "NOTHING gets through, every free extent is too short" in " ".join(printed[0].split())
+    assert "NOTHING reaches the disk, every free extent is too short" in " ".join(printed[0].split())
     assert m.predict_trim(free=free, minimum_bytes=2 * MIB).outlook is R
 
 
@@ -169,7 +169,7 @@ def test_names_and_limits_replace_tables_without_privilege(tmp_path: Path) -> No
     outlook = m.predict_trim()
     assert [reason.code for reason in outlook.reasons] == ["crypt-no-discards", "advisory"]
     assert "home" in outlook.reasons[0].remedy
-    assert m.read_stack().layers[0].unknown == {"table": "device-mapper tables are for root only"}
+    assert m.read_stack().layers[0].unknown == {"table": "reading device-mapper tables requires root"}
 
 
 def test_without_privilege_a_thin_pool_leaves_a_doubt(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ def test_chunks_of_a_pool_that_hold_no_stripe(chunk_kib: int, outlook: Outlook) 
         make_stack(thin, pool, *disks, array), FreeExtents({"252:1": Extents.from_pairs([(0, MIB)])})
     )
     assert foretold.outlook is outlook
-    assert any("one alone holds no whole 128k of md0" in doubt for doubt in foretold.unknowable) == (
+    assert any("a single one contains no whole 128k of md0" in doubt for doubt in foretold.unknowable) == (
         outlook is Outlook.UNKNOWN
     )
 
@@ -366,7 +366,7 @@ def test_pool_chunks_may_all_be_where_no_bytes_are_freed() -> None:
     free = FreeExtents({"252:1": Extents.from_pairs([(0, 8 * MIB)])})
     foretold = predict_trim(make_stack(*_make_thin_on(data), data, dropping, disks[1]), free)
     assert (foretold.outlook, foretold.accepted) == (Outlook.UNKNOWN, True)
-    doubt = "which chunks of dm-0 lie where discards go on: some of what is below takes none"
+    doubt = "which chunks of dm-0 are on devices that accept discards: some devices below accept none"
     assert doubt in foretold.unknowable
     assert "member-no-discards" in [why.code for why in foretold.reasons]
     assert predict_trim(make_stack(*_make_thin_on(data), data, *disks), free).outlook is Outlook.REACHES
@@ -380,7 +380,7 @@ def test_chunks_of_a_pool_that_hold_no_granule() -> None:
         make_stack(thin, pool, meta, disk), FreeExtents({"252:1": Extents.from_pairs([(0, 8 * MIB)])})
     )
     assert foretold.outlook is Outlook.UNKNOWN
-    assert any("one alone holds no whole 1M of sdb" in doubt for doubt in foretold.unknowable)
+    assert any("a single one contains no whole 1M of sdb" in doubt for doubt in foretold.unknowable)
 
 
 def test_part_of_a_table_on_a_disk_without_discards_is_not_expected() -> None:

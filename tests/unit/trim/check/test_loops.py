@@ -75,7 +75,7 @@ def test_unknown_mapping_to_the_file_leaves_the_outlook_unknown() -> None:
     )
     assert foretold.outlook is Outlook.UNKNOWN
     [shared] = [why for why in foretold.reasons if why.code == "loop-file-shared"]
-    assert (shared.lost_bytes, shared.observed) == (None, "1M of /srv/image are shared with others")
+    assert (shared.lost_bytes, shared.observed) == (None, "1M of /srv/image is shared with other files")
 
 
 def test_a_loop_device_that_begins_within_a_block_of_its_file() -> None:
@@ -107,7 +107,7 @@ def test_long_discards_of_a_loop_device_that_takes_short_ones(
     one = make_stack(*[mapped] * is_mapped, part, disk)
     foretold = predict_trim(one, FreeExtents({one.layers[0].dev: Extents.from_pairs([(MIB, MIB + length)])}))
     assert foretold.outlook is outlook
-    doubt = f"{one.layers[0].device} cuts what is longer than 64k where no granule of its disk begins"
+    doubt = f"{one.layers[0].device} splits discards longer than 64k inside its disk's granules"
     assert any(doubt in words for words in foretold.unknowable) is (outlook is Outlook.UNKNOWN)
 
 

@@ -39,7 +39,7 @@ def make_history(*doubts: str) -> TrustedHistory:
 def test_an_exact_figure_is_called_exact() -> None:
     shown = make_report(12345, 0, make_history())
     text = "\n".join(format_history(shown))
-    assert "12.3 kB, 0.29 % of it; exact: 12345 bytes" in text
+    assert "12.3 kB, 0.29 % of free space; exact: 12345 bytes" in text
     assert "unknown  " not in text.replace("OP, WAF      unknown", "")
     document = build_history_document(shown)
     assert (document["exact"], document["unknown_bytes"]) == (True, 0)
@@ -51,7 +51,7 @@ def test_unknown_sectors_make_bounds() -> None:
     lines = format_history(shown)
     text = "\n".join(lines)
     assert "stale        4.10 kB to 1.05 MB" in text
-    assert "unknown      1.05 MB, 25.00 % of it" in text
+    assert "unknown      1.05 MB, 25.00 % of free space" in text
     assert "exact" not in text
     assert all(len(line) <= 80 for line in lines)
     document = build_history_document(shown)
@@ -61,7 +61,7 @@ def test_unknown_sectors_make_bounds() -> None:
 
 def test_a_disk_without_a_history_has_no_figure() -> None:
     shown = make_report(0, FREE.total_bytes, None)
-    assert "no history of it was given" in "\n".join(format_history(shown))
+    assert "no history given" in "\n".join(format_history(shown))
     [drive] = build_history_document(shown)["drives"]
     assert (drive["stale_bytes"], drive["history"], drive["unknown_bytes"]) == (None, None, FREE.total_bytes)
 
@@ -81,8 +81,8 @@ def test_state_of_a_recording_includes_its_proof(slack: int | None, words: str) 
     assert "once: another" in out.getvalue()
     # The forgotten part is printed first, and the proof covers the time afterwards.
     if slack == 0:
-        assert "since the last time, the kernel counted" in " ".join(out.getvalue().split())
-        assert out.getvalue().index("once: another") < out.getvalue().index("the kernel counted")
+        assert "the kernel's counts since the last loss" in " ".join(out.getvalue().split())
+        assert out.getvalue().index("once: another") < out.getvalue().index("the recording matches")
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
     out = io.StringIO()
     write_state(recorded, out, as_json=True)

@@ -59,8 +59,8 @@ def test_check_reports_the_counters_of_zfs(tmp_path: Path) -> None:
     assert foretold.outlook is Outlook.NOTHING
     [why] = foretold.reasons
     assert why.observed == (
-        "filesystem type zfs, pool tank; since its import 444321792 B by zpool trim, 0 B by autotrim, "
-        "155648 B were too small, 0 B failed"
+        "filesystem type zfs, pool tank; since its import: 444321792 B by zpool trim, 0 B by autotrim, "
+        "155648 B too small, 0 B failed"
     )
     assert why.blanks == {"pool": "tank"}
     missing = read_filesystem(Devices(), Usage([], [], {}), mount, Path("/sys"), tmp_path / "no")

@@ -51,15 +51,15 @@ def test_reading_gives_the_share_and_the_cost() -> None:
     assert (report.stale.value, report.reason, report.spare_reason) == (10 * MIB, None, None)
     assert report.spare.holding.value == 70 * MIB
     assert report.spare.op.value == pytest.approx(128 / 70 - 1)
-    assert report.lower_bound == "data that is all zeros looks like what was trimmed"
+    assert report.lower_bound == "all-zero data looks like trimmed space"
 
 
 @pytest.mark.parametrize(
     ("judged", "flash", "why"),
     [
-        (JUDGED, None, "does not lie on one drive"),
-        (replace(JUDGED, drives=(DRIVE, DRIVE)), FLASH, "does not lie on one drive"),
-        (JUDGED, replace(FLASH, physical_bytes=None), "--physical SIZE does"),
+        (JUDGED, None, "not on one known drive"),
+        (replace(JUDGED, drives=(DRIVE, DRIVE)), FLASH, "not on one known drive"),
+        (JUDGED, replace(FLASH, physical_bytes=None), "--physical SIZE"),
         (JUDGED, replace(FLASH, physical_bytes=MIB), "T is too small"),
     ],
 )
@@ -74,20 +74,20 @@ def test_unknown_cost_has_a_reason(judged: StaleJudgement, flash: Flash | None, 
     ("judged", "why"),
     [
         (replace(JUDGED, share=estimate_share(0, 0, 10240, 0.95)), "no block could be read"),
-        (replace(JUDGED, judged_bytes=0), "cannot be judged by reading: it read as zeros"),
-        (replace(JUDGED, count=Count(90 * MIB, 99 * MIB, 99 * MIB, 9 * MIB)), "by its own count (NUSE)"),
+        (replace(JUDGED, judged_bytes=0), "not conclusive: it read as zeros"),
+        (replace(JUDGED, count=Count(90 * MIB, 99 * MIB, 99 * MIB, 9 * MIB)), "as in use (NUSE)"),
     ],
 )
 def test_unknown_stale_space_has_a_reason(judged: StaleJudgement, why: str) -> None:
     report = build_reading_report("/m", "ext4", StaleOptions(), judged, FLASH)
     assert (report.stale, report.spare, report.lower_bound) == (None, None, None)
-    assert report.spare_reason == "what is stale is not known"
+    assert report.spare_reason == "the stale space is unknown"
     assert why in (report.reason or "")
 
 
 def test_drives_that_cannot_be_judged_are_reported() -> None:
     report = build_reading_report("/m", "ext4", StaleOptions(), replace(JUDGED, judged_bytes=30 * MIB), FLASH)
-    assert [note for note in report.notes if "cannot be judged" in note]
+    assert [note for note in report.notes if "not conclusive" in note]
 
 
 def test_a_history_gives_figures_without_an_estimate() -> None:
@@ -101,7 +101,7 @@ def test_flash_figures_need_the_history_of_the_drive() -> None:
     part = replace(PART, remembered=None, held_bytes=0, unknown_bytes=40 * MIB)
     report = build_history_report("/m", "ext4", StaleSpace((part,), 0.5, ()), FLASH)
     assert (report.stale.value, report.stale.high, report.spare) == (None, 40 * MIB, None)
-    assert "does not lie on one drive" in (report.spare_reason or "")
+    assert "not on one known drive" in (report.spare_reason or "")
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_device_that_ignores_unmap_is_detected_by_its_map(monkeypatch: pytest.Mo
     assert (sentinel_map.reason, sentinel_map.gone_bytes) == (None, 0)
     assert result.verdict is Verdict.UNKNOWN
     assert sum_reasons(result) == {"unproven": None}
-    assert "still in the map" in result.reasons[0].observed
+    assert "still in its map" in result.reasons[0].observed
 
 
 def test_trim_is_proven_when_the_map_loses_the_completed_bytes() -> None:

@@ -113,7 +113,7 @@ def test_btrfs_output_is_unknown_with_a_reason() -> None:
     top = find_row(result, "filesystem")
     assert (top.bytes_in, top.bytes_out, top.requests) == (None, None, None)
     assert top.unknown is not None
-    assert "btrfs has no events for its extents" in top.unknown
+    assert "btrfs has no tracepoints for its extents" in top.unknown
     assert result.reached_bytes == find_leaf_row(result, loop).bytes_ok == result.claimed_bytes
     assert result.reached_bytes > 128 * MIB
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)

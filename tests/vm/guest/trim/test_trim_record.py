@@ -280,6 +280,6 @@ def test_record_refuses_bio_based_devices(tmp_path: Path, capsys: pytest.Capture
     (sysfs.SYS_BLOCK / "zram0" / "disksize").write_text("16M")
     try:
         assert cli.main(["trim", "record", "--dev", "zram0", "-o", str(tmp_path / "x")]) == 5
-        assert "no requests" in capsys.readouterr().err
+        assert "without requests" in capsys.readouterr().err
     finally:
         (sysfs.SYS_BLOCK / "zram0" / "reset").write_text("1")

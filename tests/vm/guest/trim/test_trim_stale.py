@@ -146,7 +146,7 @@ def test_only_the_disk_with_the_sentinel_is_judged() -> None:
             truth = count_stale_bytes(point)
             measured = run_stale(point, "--physical", "1G")
             assert {drive["device"] for drive in measured["drives"]} == {one, two}
-            assert measured["waf"] is None and "one drive" in measured["spare_reason"]
+            assert measured["waf"] is None and "one known drive" in measured["spare_reason"]
             # The sentinel is on one disk; the other has no calibration.
             judged = [drive for drive in measured["drives"] if drive["calibration"]["by"]]
             assert len(judged) == 1

@@ -80,4 +80,4 @@ def _wait_for_answer(pid: int, answer: int) -> FitrimAnswer:
         return FitrimAnswer(None if error else claimed, error, interrupted)
     if os.WIFSIGNALED(status):
         return FitrimAnswer(None, 0, True)
-    raise OpwatchError("FITRIM: the process that was to ask for it ended without an answer")
+    raise OpwatchError("FITRIM: the child process that calls it ended without a result")

@@ -48,9 +48,9 @@ class LogTail:
                 break
             except OSError as error:
                 if error.errno != errno.EPIPE:  # EPIPE: overwritten before the read; continue behind the gap
-                    self._unknown = f"the kernel's log: {error.strerror}"
+                    self._unknown = f"kernel log: {error.strerror}"
                     break
-                self._unknown = "messages of the kernel were overwritten before they were read"
+                self._unknown = "messages were overwritten before opwatch read them"
                 continue
             if not record:
                 break

@@ -166,13 +166,13 @@ class _Proof:
                 blocks_by_reading[kind] += blocks * BLOCK
                 by_device[sentinel.device][kind] += blocks * BLOCK
             if sentinel.reason:
-                notes.append(f"the sentinel of {sentinel.size_bytes} B: {sentinel.reason}")
+                notes.append(f"sentinel of {sentinel.size_bytes} B: {sentinel.reason}")
         judged = (
             blocks_by_reading.total()
             - blocks_by_reading[ReadsAs.REALLOCATED]
             - blocks_by_reading[ReadsAs.UNREADABLE]
         )
-        reason = None if judged else "no block of a sentinel could be judged"
+        reason = None if judged else "no sentinel block could be checked"
         maps = self._maps.judge_maps(sentinels) if self._maps else {}
         read = {device: dict(counts) for device, counts in by_device.items()}
         return ReadBack(dict(blocks_by_reading), reason, tuple(notes), self._read_count(), maps, read)
@@ -258,8 +258,8 @@ def _refuse_to_fail_paths(stack: Stack, point: str) -> None:
     """Raise RefusedError if a trim would make multipath fail a path."""
     for short in find_short_paths(stack):
         raise RefusedError(
-            f"{point}: {short.words}, where multipath is: the first discard would fail this path"
-            f" (limit-shorter). opwatch trim check {point} says what to do; to follow a trim of yours"
+            f"{point}: {short.words} (multipath): the first discard would fail this path"
+            f" (limit-shorter). opwatch trim check {point} shows what to do. To trim"
             f" nevertheless: opwatch trim audit --watch {point} -- fstrim {point}"
         )
 

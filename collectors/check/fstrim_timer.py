@@ -43,7 +43,7 @@ def read_schedule(root: Path = Path("/")) -> Schedule:
     container, cron = _find_container(root), _find_cron_files(root)
     # sd_booted(3) checks the same folder.
     if not (root / "run/systemd/system").is_dir():
-        none = "systemd does not run here, so no timer starts fstrim"
+        none = "systemd is not running, so no timer starts fstrim"
         return Schedule(why_none=none, container=container, cron=cron, fstab=fstab)
     argv = ["systemctl", "show", "--timestamp=unix", f"--property={_PROPERTIES}"]
     try:

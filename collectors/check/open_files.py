@@ -29,8 +29,8 @@ def find_deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:
                 continue
     unseen = list_hidden_processes(proc, parse_mountinfo(read_names(proc / "self" / "mountinfo")))
     if denied:
-        which = f"{denied} processes" if denied > 1 else "a process"
-        unseen.append(f"{which} whose open files may not be read")
+        which = f"{denied} processes" if denied > 1 else "1 process"
+        unseen.append(f"{which} with unreadable open files")
     return DeletedFiles(tuple(files.values()), tuple(unseen))
 
 

@@ -20,31 +20,33 @@ def find_request_disk(devices: Devices, device: BlockDevice) -> BlockDevice:
     """
     if device.is_partition:
         raise UsageError(
-            f"{device.name} is a partition; a history is of a whole disk: --dev {device.disk.name}"
+            f"{device.name} is a partition; a history covers a whole disk: use --dev {device.disk.name}"
         )
     if below := device.list_lower_devices():
-        raise Unsupported(f"{device.name} stands on others; record the disks below it: {', '.join(below)}")
+        raise Unsupported(f"{device.name} is on other devices; record the disks below it: {', '.join(below)}")
     for name in device.list_holders():
         holder = devices.by_name(name)
         if holder and holder.read_kind() == "dm-mpath" and len(holder.list_lower_devices()) > 1:
             raise Unsupported(
-                f"{device.name} is one of several paths to a drive ({name}), whose changes have no common "
-                "order"
+                f"{device.name} is one of several paths to a drive ({name}), so the order of changes is "
+                "unknown"
             )
     paths = devices.list_paths(device)
     if len(paths) > 1:
         names = ", ".join(path.name for path in paths)
-        raise Unsupported(f"{device.name} has several paths ({names}), whose changes have no common order")
+        raise Unsupported(f"{device.name} has several paths ({names}), so the order of changes is unknown")
     disk = paths[0] if paths else device
     if not disk.is_request_based:
         raise Unsupported(
-            f"{device.name}: its driver takes bios and knows no requests, so that nothing tells what became "
-            "of them; a history needs a disk with requests"
+            f"{device.name}: its driver handles bios without requests, so their completion is not "
+            "visible; a history needs a disk with requests"
         )
     if (disk.read_attribute("queue/zoned") or "none") != "none":
-        raise Unsupported(f"{device.name} is zoned: a reset of a zone frees it, which is not followed")
+        raise Unsupported(f"{device.name} is zoned: opwatch does not trace zone resets, which free space")
     if reason := explain_unverified(disk):
-        raise Unsupported(f"{device.name}: without the kernel's counts nothing is complete: {reason}")
+        raise Unsupported(
+            f"{device.name}: completeness cannot be verified without the kernel's counts: {reason}"
+        )
     return disk
 
 

@@ -28,13 +28,15 @@ def _open_regular(path: Path, flags: int) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise RefusedError(f"{path} is no regular file, so it is no history")
+    raise RefusedError(f"{path} is not a regular file, so it cannot be a history")
 
 
 def _explain_error(error: OSError, path: Path) -> OpwatchError:
     folder = path.absolute().parent
     if isinstance(error, FileNotFoundError) and not folder.exists():
-        return OpwatchError(f"{path}: there is no folder {folder}: make it, or name another file with -o")
+        return OpwatchError(
+            f"{path}: directory {folder} does not exist: create it, or use another file with -o"
+        )
     kind = PermissionMissing if isinstance(error, PermissionError) else OpwatchError
     return kind(f"{path}: {error.strerror}")
 
@@ -62,7 +64,7 @@ class HistoryFile:
             raw = read_all(file, str(self.path), _MAX_BYTES)
         self._first = len(raw)
         if raw and not raw.startswith(journal.MAGIC[: len(raw)]):
-            raise RefusedError(f"{self.path} exists and is no history: name another file with -o")
+            raise RefusedError(f"{self.path} exists and is not a history: use another file with -o")
         try:
             return journal.parse_history(raw) if len(raw) > len(journal.MAGIC) else None
         except BadInput as error:
@@ -203,7 +205,7 @@ def _open_locked(path: Path) -> tuple[int, bool]:
                 return descriptor, is_new
         except BlockingIOError as error:
             os.close(descriptor)
-            raise RefusedError(f"{path}: another opwatch records into it") from error
+            raise RefusedError(f"{path}: another opwatch process is recording to it") from error
         except FileNotFoundError:
             pass
         os.close(descriptor)
@@ -233,4 +235,4 @@ def read_history(path: Path) -> tuple[SavedHistory, bool]:
     try:
         return journal.parse_history(raw), alive
     except BadInput as error:
-        raise OpwatchError(f"{path} is no history that can be read: {error}") from error
+        raise OpwatchError(f"{path} is not a readable history: {error}") from error

@@ -32,10 +32,10 @@ _SAVE_S = 1.0
 # Number of consecutive drains before the reader counts as too slow.
 _DRAINS = 64
 GAP_NOTE = (
-    "of the time without a recording only the kernel's counts are known: commands that it does not count "
-    "(nvme format, sanitize, SG_IO) would not have been seen"
+    "for the time without a recording only the kernel's counts are known: commands that the kernel does not "
+    "count (nvme format, sanitize, SG_IO) are not visible"
 )
-_UNSEEN = "changes that the kernel counted and nobody saw"
+_UNSEEN = "changes that the kernel counted but opwatch did not see"
 
 
 def read_conditions(device: BlockDevice) -> Conditions:
@@ -93,7 +93,7 @@ class HistoryRecorder:
         if file.saved and is_other_drive(file.saved.drive, self.drive):
             file.close()
             raise RefusedError(
-                f"{path} is the history of another drive ({file.saved.drive.name}): name another file with -o"
+                f"{path} is the history of another drive ({file.saved.drive.name}): use another file with -o"
             )
         return file
 
@@ -120,13 +120,13 @@ class HistoryRecorder:
             saved.map.collect_extents(SectorState.WRITTEN) or saved.map.collect_extents(SectorState.TRIMMED)
         )
         kept = self._keep_proven(saved, after)
-        self.kept = kept if knew else "nothing was known before"
+        self.kept = kept if knew else "the file had no known sectors"
         self._settled = True
         self._rewrite_file()
 
     def _read_counts(self) -> tuple[int, int]:
         counts = self._counts.read_counts()
-        return counts if counts else self._end_record("the kernel's counts of it are switched off")
+        return counts if counts else self._end_record("the kernel's statistics for it are disabled")
 
     def _end_record(self, why: str) -> NoReturn:
         """End the record for a reason. Later changes are not seen, and nothing would show them afterwards."""
@@ -141,13 +141,13 @@ class HistoryRecorder:
         """Keep the part of the file's content that is still proven, and return a description."""
         if saved is None:
             damage = self._file.damage
-            return f"what the file held cannot be read: {damage}" if damage else "a new history"
+            return f"the previous content of the file is unreadable: {damage}" if damage else "a new history"
         look = saved.look
         why = explain_invalid_map(saved, self.drive, self._moment)
         if counts[0] < look.written or counts[1] < look.discarded:
-            why = "the kernel's counts began anew"
+            why = "the kernel's counts were reset"
         if why:
-            return f"nothing is known any more: {why}"
+            return f"the previous map is no longer valid: {why}"
         self.history.map = saved.map
         self.history.forgotten.update(look.forgotten)
         self._since_wall_ns = look.since_wall_ns
@@ -155,13 +155,13 @@ class HistoryRecorder:
         self.history.forget_unrecorded(writes, discards, "changes between two recordings", self._began_ns)
         if writes and discards:
             self._since_wall_ns = time.time_ns()
-            return "nothing is known any more: the disk was written to and discarded meanwhile"
+            return "the previous map is no longer valid: the disk was written to and discarded in between"
         self._notes = tuple(dict.fromkeys((*look.notes, GAP_NOTE)))
         if writes or discards:
             lost = "trimmed" if writes else "written"
             what = "written to" if writes else "discarded"
-            return f"what was {lost} is not known any more: the disk was {what} meanwhile"
-        return "what was known is known still: nothing was written or discarded meanwhile"
+            return f"the {lost} sectors are unknown now: the disk was {what} in between"
+        return "the previous map is still valid: nothing was written or discarded in between"
 
     def process_changes(self) -> bool:
         """Process new changes. Return False if the disk is gone."""
@@ -187,7 +187,7 @@ class HistoryRecorder:
 
     def _require_one_path(self) -> None:
         if [path.name for path in self._devices.list_paths(self.device)] != [self._disk.name]:
-            self._end_record("it has other paths now, whose changes have no common order")
+            self._end_record("its paths have changed, so the order of changes is unknown")
 
     def _discard_map(self, why: str) -> None:
         self.history.discard_map(why, time.monotonic_ns())
@@ -211,8 +211,8 @@ class HistoryRecorder:
         self._recorded[0] += writes
         self._recorded[1] += discards
         if loss.commands > old.commands:
-            self._discard_map("a command that the block layer knows nothing of, among too many")
-        self._forget_unrecorded(writes > 0, discards > 0, "more changes at once than there was room for")
+            self._discard_map("a command that bypassed the block layer, and was not recorded")
+        self._forget_unrecorded(writes > 0, discards > 0, "more changes at once than the buffer can hold")
         self._narrow_bases()
         return True
 
@@ -224,7 +224,7 @@ class HistoryRecorder:
             not base.narrow_high(count, known)
             for base, count, known in zip(self._bases, counts, self._recorded, strict=True)
         ]
-        self._forget_unrecorded(wrong[0], wrong[1], "changes that were seen and the kernel did not count")
+        self._forget_unrecorded(wrong[0], wrong[1], "changes that opwatch saw but the kernel did not count")
 
     def _check_counts(self, kernel: tuple[int, int]) -> None:
         wrong = [
@@ -290,7 +290,7 @@ class HistoryRecorder:
         if disturbed and not self.was_disturbed:
             self.was_disturbed = True
             self._tell(
-                f"{self._file.path} was deleted, replaced or cut by somebody: all of it is written anew"
+                f"{self._file.path}: another process deleted, replaced or truncated it: opwatch rewrites it"
             )
 
     def count_missed_runs(self) -> int:

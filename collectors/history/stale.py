@@ -46,11 +46,11 @@ class OpenHistory:
         saved, _ = read_history(path)
         device = find_drive(devices, saved.drive)
         if device is None:
-            raise OpwatchError(f"{path} is the history of {saved.drive.name}, which is not here")
+            raise OpwatchError(f"{path} is the history of {saved.drive.name}, which is not attached")
         self.device: BlockDevice = device
         self._drive = identify_drive(devices, device)
         if is_other_drive(saved.drive, self._drive):
-            raise RefusedError(f"{path} is the history of another drive that was {device.name} then")
+            raise RefusedError(f"{path} is the history of another drive, which had the name {device.name}")
         self._disk = find_request_disk(devices, device)
 
     def read_proven(self, newer_than_ns: int) -> TrustedHistory:
@@ -83,18 +83,20 @@ class OpenHistory:
             why = "the kernel's counts cannot be read"
         elif not waits and (now[0] < look.written or now[1] < look.discarded):
             # While a recorder runs, the kernel may lag behind the recorded changes.
-            why = "the kernel's counts began anew"
+            why = "the kernel's counts were reset"
         if why:
-            return self._make_remembered(_forget_unrecorded(saved, True, True), (f"nothing is known: {why}",))
+            return self._make_remembered(
+                _forget_unrecorded(saved, True, True), (f"the history is no longer valid: {why}",)
+            )
         alive = newer_than_ns is not None
         fresh = newer_than_ns is not None and look.mono_ns > newer_than_ns
         if now != (look.written, look.discarded) and not fresh:
             return None
         doubts = []
         if look.written_slack != 0:
-            doubts.append(f"up to {_format_sectors(look.written_slack)} of writes may have been missed")
+            doubts.append(f"{_format_sectors(look.written_slack)} of writes may have been missed")
         if look.discarded_slack != 0:
-            doubts.append(f"up to {_format_sectors(look.discarded_slack)} of discards may have been missed")
+            doubts.append(f"{_format_sectors(look.discarded_slack)} of discards may have been missed")
         _forget_unrecorded(saved, look.written_slack != 0, look.discarded_slack != 0)
         return self._make_remembered(saved, tuple(doubts), () if alive else (GAP_NOTE,))
 
@@ -119,7 +121,7 @@ class OpenHistory:
 
 
 def _format_sectors(slack: int | None) -> str:
-    return "an unknown number" if slack is None else f"{slack * 512} bytes"
+    return "an unknown amount" if slack is None else f"up to {slack * 512} bytes"
 
 
 class Comparison:
@@ -130,7 +132,7 @@ class Comparison:
         self._readers = [OpenHistory(path, devices) for path in files]
         names = [reader.device.name for reader in self._readers]
         if len(set(names)) < len(names):
-            raise RefusedError(f"two histories are of one disk: {', '.join(names)}")
+            raise RefusedError(f"two histories of the same disk: {', '.join(names)}")
         self._notes: tuple[str, ...] = ()
 
     def compare_space(self) -> StaleSpace:
@@ -143,7 +145,7 @@ class Comparison:
         by_name = {reader.device.name: reader for reader in self._readers}
         if not any(landing.device in by_name for landing in before):
             lies = ", ".join(dict.fromkeys(landing.device for landing in before))
-            raise NotEnoughData(f"the free space lies on {lies or 'nothing'}, of which no history was given")
+            raise NotEnoughData(f"no history given for the free space's disk: {lies or 'none'}")
         now = time.monotonic_ns()
         remembered = {name: reader.read_proven(now) for name, reader in by_name.items()}
         both = keep_unmoved(before, self._find_free_space(settled=False))

@@ -66,7 +66,7 @@ def read_tree(descriptor: int, number: int) -> Iterator[btrfs.TreeItem]:
             for item in btrfs.parse_items(memoryview(buffer)[_KEY.size + 8 :], count):
                 yield item
         except ValueError as error:
-            raise OpwatchError(f"tree {number} of the btrfs: {error}") from error
+            raise OpwatchError(f"btrfs tree {number}: {error}") from error
         if item is None:
             return
         low = (item.objectid, item.type, item.offset + 1)

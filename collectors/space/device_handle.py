@@ -21,7 +21,7 @@ def open_node(node: Path, flags: int) -> int:
     try:
         return os.open(node, os.O_RDONLY | os.O_CLOEXEC | flags)
     except PermissionError as error:
-        raise PermissionMissing(f"{node} is for root only") from error
+        raise PermissionMissing(f"opening {node} requires root") from error
     except OSError as error:
         raise OpwatchError(f"{node}: {error.strerror}") from error
 
@@ -36,4 +36,4 @@ def open_device(device: BlockDevice) -> int:
     if is_same and read_diskseq(descriptor) in (None, read_disk_sequence(device)):
         return descriptor
     os.close(descriptor)
-    raise RefusedError(f"{node} leads to another device than the {device.name} that was looked at")
+    raise RefusedError(f"{node} is no longer {device.name}: the device has changed")

@@ -20,19 +20,15 @@ def read_free(device: BlockDevice) -> tuple[int, Extents, tuple[str, ...]]:
     """Return (block size, free bytes, notes on excluded space) of the f2fs on a device."""
     geometry = read_geometry(device)
     if geometry.devices:
-        raise Unsupported(
-            f"{device.name}: this f2fs lies on several devices, of which it names the first alone"
-        )
+        raise Unsupported(f"{device.name}: this f2fs is on several devices, but reports only the first")
     path = Path("/proc/fs/f2fs") / device.name / "segment_bits"
     try:
         free, changed = f2fs.find_free_blocks(read_text(path, _MAX_BYTES), geometry)
     except FileNotFoundError as error:
-        raise Unsupported(f"{path} is not there: without it f2fs has no list of free blocks") from error
+        raise Unsupported(f"{path} is missing: f2fs lists its free blocks only there") from error
     except ValueError as error:
-        raise OpwatchError(f"{path} makes no sense: {error}") from error
-    notes = (
-        [f"{changed} segments of the f2fs changed while they were read and do not count"] if changed else []
-    )
+        raise OpwatchError(f"{path} has an unexpected content: {error}") from error
+    notes = [f"{changed} f2fs segments changed while they were read and are not included"] if changed else []
     return geometry.block_bytes, free, tuple(notes)
 
 

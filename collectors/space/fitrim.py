@@ -33,7 +33,7 @@ def require_mount(path: str, usage: Usage | None = None) -> Mount:
         os.stat(real)  # noqa: PTH116
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    where = f"; it lies on the one at {mount.point}: name that one" if mount else ""
+    where = f"; it belongs to the mount at {mount.point}: use that path" if mount else ""
     raise RefusedError(f"{path} is not a mount point{where}")
 
 
@@ -43,15 +43,15 @@ def check_mount(path: str, usage: Usage | None = None) -> Mount:
     kind = mount.filesystem
     if kind in _ELSEWHERE or (kind.startswith("fuse") and kind != "fuseblk"):
         raise RefusedError(
-            f"{mount.point} is a network or user-space filesystem ({kind}): trim where its data lie"
+            f"{mount.point} is a network or user-space filesystem ({kind}): trim it where its data is stored"
         )
     if kind in _LAYERED:
         raise RefusedError(
-            f"{mount.point} is a layer over other filesystems ({kind}): trim the one below it, which may "
-            "belong to somebody else"
+            f"{mount.point} is a layer over other filesystems ({kind}): trim the filesystem below it, "
+            "which may belong to another owner"
         )
     if "ro" in mount.options or "ro" in mount.super_options:
-        raise RefusedError(f"{mount.point} is mounted read-only: its free space is not to be touched")
+        raise RefusedError(f"{mount.point} is mounted read-only: opwatch does not change its free space")
     return mount
 
 
@@ -100,9 +100,9 @@ def trim_in_pieces(
 def _explain_error(error: int, mount: Mount) -> OpwatchError:
     where = f"{mount.point}: {mount.filesystem}"
     if error == errno.EPERM:
-        return PermissionMissing(f"{where}: FITRIM needs CAP_SYS_ADMIN")
+        return PermissionMissing(f"{where}: FITRIM requires CAP_SYS_ADMIN")
     if error in (errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS):
         return Unsupported(f"{where}: the discard operation is not supported here")
     if error == errno.EROFS:
-        return Unsupported(f"{where}: read-only, or mounted without its journal: it takes no FITRIM")
+        return Unsupported(f"{where}: read-only, or mounted without its journal: it does not accept FITRIM")
     return OpwatchError(f"{where}: FITRIM failed: {os.strerror(error)}")

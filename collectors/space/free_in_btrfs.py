@@ -30,9 +30,9 @@ def read_btrfs_free(descriptor: int) -> FreeSpace:
         if number:
             extents[number] = by_number[member.number]
         else:
-            notes.append(f"device {member.number} of the btrfs is missing; its free space is not looked at")
+            notes.append(f"btrfs device {member.number} is missing; its free space is not included")
     if any(part.parity_count for part in chunks):
-        notes.append("of RAID 5 and 6, only whole stripes that are free count")
+        notes.append("for RAID 5 and 6, only whole free stripes are included")
     return FreeSpace("btrfs", geometry.sector_bytes, extents, tuple(notes))
 
 
@@ -59,7 +59,7 @@ def _convert_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise OpwatchError(f"the trees of the btrfs make no sense: {error}") from error
+        raise OpwatchError(f"unexpected content in the btrfs trees: {error}") from error
 
 
 def find_device_number(path: str) -> Number | None:

@@ -20,11 +20,11 @@ _GETFSMAP = 0xC0C0583B
 _RECORDS = 16384
 # File systems without a usable interface.
 _REFUSED = {
-    "vfat": "FAT has no call that tells its free clusters",
-    "exfat": "exFAT has no call that tells its free clusters",
-    "ntfs3": "NTFS has no call that tells its free clusters",
-    "zfs": "ZFS tells its free space to zdb alone",
-    "bcachefs": "bcachefs has no call that tells its free buckets",
+    "vfat": "FAT has no interface to list its free clusters",
+    "exfat": "exFAT has no interface to list its free clusters",
+    "ntfs3": "NTFS has no interface to list its free clusters",
+    "zfs": "ZFS reports its free space only to zdb",
+    "bcachefs": "bcachefs has no interface to list its free buckets",
 }
 
 
@@ -34,7 +34,7 @@ def sync_filesystem(descriptor: int) -> None:
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syncfs(descriptor):
-        raise OpwatchError(f"the file system cannot be synced: {os.strerror(ctypes.get_errno())}")
+        raise OpwatchError(f"the filesystem cannot be synced: {os.strerror(ctypes.get_errno())}")
 
 
 def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> FreeSpace:
@@ -49,7 +49,7 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
             if refused:
                 status = os.fstatvfs(descriptor)
                 count = status.f_bfree * status.f_frsize
-                raise Unsupported(f"{refused}; by its own count {count} bytes are free")
+                raise Unsupported(f"{refused}; it reports {count} bytes free")
             if mount.filesystem == "btrfs":
                 # Imported only for such file systems.
                 from opwatch.collectors.space.free_in_btrfs import read_btrfs_free
@@ -64,10 +64,12 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
 
 def _explain_error(error: OSError, mount: Mount) -> OpwatchError:
     if error.errno in (errno.EPERM, errno.EACCES):
-        return PermissionMissing(f"{mount.point}: the free space of {mount.filesystem} needs CAP_SYS_ADMIN")
+        return PermissionMissing(
+            f"{mount.point}: reading the free space of {mount.filesystem} requires CAP_SYS_ADMIN"
+        )
     if error.errno in (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL):
         return Unsupported(
-            f"{mount.point}: {mount.filesystem} has no call that tells its free blocks (FS_IOC_GETFSMAP)"
+            f"{mount.point}: {mount.filesystem} has no interface to list its free blocks (FS_IOC_GETFSMAP)"
         )
     return OpwatchError(f"{mount.point}: the free space cannot be read: {error.strerror}")
 
@@ -84,7 +86,7 @@ def _read_answers(
         try:
             answer = fsmap.decode_answer(buffer)
         except ValueError as error:
-            raise OpwatchError(f"the kernel's answer makes no sense: {error}") from error
+            raise OpwatchError(f"unexpected result from the kernel: {error}") from error
         yield answer
         if answer.resume is None:
             return
@@ -101,7 +103,7 @@ def _read_by_fsmap(descriptor: int, mount: Mount, window: tuple[int, int] | None
     # Realtime and log devices of XFS have separate address spaces.
     others = sorted(dev for dev in parts if dev != main)
     notes = [
-        f"free space on {dev[0]}:{dev[1]}, a realtime or log device of the file system, is not looked at"
+        f"free space on {dev[0]}:{dev[1]}, a realtime or log device of the filesystem, is not included"
         for dev in others
     ]
     block = os.fstatvfs(descriptor).f_bsize
@@ -115,6 +117,6 @@ def _read_f2fs_free(descriptor: int) -> FreeSpace:
     dev = (os.major(number), os.minor(number))
     device = Devices().by_number(*dev)
     if not device:
-        raise OpwatchError(f"the device of the file system, {dev[0]}:{dev[1]}, has gone")
+        raise OpwatchError(f"the filesystem's device {dev[0]}:{dev[1]} is gone")
     block, extents, notes = read_free(device)
     return FreeSpace("f2fs", block, {dev: extents}, notes)

@@ -20,7 +20,7 @@ def _get_lba_status(descriptor: int, first_block: int) -> bytes:
     try:
         return ask_scsi(descriptor, lba_status.encode_command(first_block, _ANSWER_BYTES), _ANSWER_BYTES)
     except ScsiRefusal as error:
-        raise BadInput("the disk refuses GET LBA STATUS") from error
+        raise BadInput("the disk does not support GET LBA STATUS") from error
 
 
 def _read_mapped_runs(
@@ -33,7 +33,7 @@ def _read_mapped_runs(
         runs = lba_status.decode_runs(_get_lba_status(descriptor, at // block_bytes), block_bytes)
         # The first run may start before the requested block.
         if runs[-1].end <= at or runs[0].start > at or time.monotonic() > deadline:
-            raise BadInput("the disk's map does not go on, or takes too long")
+            raise BadInput("the disk's map is incomplete, or reading it takes too long")
         pairs += [(run.start, run.end) for run in runs if run.mapped]
         at = runs[-1].end
     return pairs

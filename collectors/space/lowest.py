@@ -29,7 +29,7 @@ def find_landings(devices: Devices, stack: Stack, extents: Mapping[Number, Exten
     for number, part in extents.items():
         device = devices.by_number(*number)
         if device is None:
-            raise OpwatchError(f"the file system's device {number[0]}:{number[1]} is gone")
+            raise OpwatchError(f"the filesystem's device {number[0]}:{number[1]} is gone")
         lowest += map_down(stack, device.name, part)
     return merge_landings(lowest)
 
@@ -66,9 +66,11 @@ def read_file_extents(descriptor: int) -> list[FileExtent]:
             if len(more) < _EXTENTS:
                 return extents
     except OSError as error:
-        raise Unsupported(f"the file system does not tell where its files lie: {error.strerror}") from error
+        raise Unsupported(
+            f"the filesystem does not report the location of its files: {error.strerror}"
+        ) from error
     except ValueError as error:
-        raise OpwatchError(f"the kernel's answer makes no sense: {error}") from error
+        raise OpwatchError(f"unexpected result from the kernel: {error}") from error
 
 
 class AddressMap:

@@ -49,10 +49,10 @@ def open_mount(mount: Mount) -> Iterator[int]:
 
 def _explain_error(error: OSError, point: str) -> OpwatchError:
     if isinstance(error, PermissionError):
-        return PermissionMissing(f"{point}: may not be opened; run it as root")
+        return PermissionMissing(f"opening {point} requires root")
     what = f"{point}: {error.strerror}"
     if error.errno == errno.EIO:
-        what += "; its file system may have shut itself down after an error of a device: see dmesg"
+        what += "; the filesystem may have shut down after a device error: see dmesg"
     return OpwatchError(what)
 
 
@@ -82,7 +82,7 @@ def _require_mount(descriptor: int, mount: Mount) -> None:
 
 
 def _explain_change(number: int | None, planned: Mount) -> str:
-    what = f"the {planned.filesystem} of {planned.source} that was looked at"
+    what = f"the {planned.filesystem} of {planned.source}"
     if any(mount.number == number and mount.point == planned.point for mount in read_usage().mounts):
-        return f"{planned.point}: something else is mounted there now than {what}; look again"
-    return f"{planned.point} is not a mount point any more: {what} was unmounted"
+        return f"{planned.point}: another filesystem is mounted there now instead of {what}; try again"
+    return f"{planned.point} is no longer a mount point: {what} was unmounted"

@@ -29,15 +29,15 @@ class RawDisk(Closable):
         try:
             self._descriptor = os.open(node, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
         except PermissionError as error:
-            who = "root" if os.geteuid() else "a device cgroup that allows them (here is a container)"
-            raise PermissionMissing(f"raw reads of {node} need {who}") from error
+            who = "root" if os.geteuid() else "a device cgroup that allows them (this is a container)"
+            raise PermissionMissing(f"raw reads of {node} require {who}") from error
         except OSError as error:
             raise OpwatchError(f"{node}: {error.strerror}") from error
         self._life = read_diskseq(self._descriptor)
         try:
             self._require_node(node)
             if life is not None and life != self._life:
-                raise RefusedError(f"{node} is another disk by now than the one that was looked at")
+                raise RefusedError(f"{node} is another disk now: run the command again")
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -55,12 +55,12 @@ class RawDisk(Closable):
         dev = f"{os.major(number)}:{os.minor(number)}"
         device = Devices().by_name(self.device)
         if device is None or device.dev != (os.major(number), os.minor(number)):
-            raise RefusedError(f"{node} is the node of {dev}, which is not {self.device}")
+            raise RefusedError(f"{node} has the device number {dev}, which is not {self.device}")
 
     def require_same(self) -> None:
         """Raise RefusedError if the medium or backing file has changed since the device was opened."""
         if read_diskseq(self._descriptor) != self._life:
-            raise RefusedError(f"{self.device} was exchanged while it was read")
+            raise RefusedError(f"{self.device} was replaced while opwatch read it")
 
     def read(self, offset: int, length: int) -> bytes | None:
         """Return the data at an offset, or None if unreadable. Offset and length are whole logical blocks."""

@@ -47,7 +47,7 @@ class ScsiRefusal(OpwatchError):
 
     def __init__(self, status: int, sense: bytes) -> None:
         self.is_unknown = _decode_sense_key(sense) == _ILLEGAL_REQUEST
-        super().__init__(f"the disk refuses the command (status {status:02X}h, sense {sense[:18].hex()})")
+        super().__init__(f"the disk rejects the command (status {status:02X}h, sense {sense[:18].hex()})")
 
 
 def _decode_sense_key(sense: bytes) -> int | None:

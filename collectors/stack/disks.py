@@ -71,7 +71,7 @@ def identify_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
 
     nsid = disk.read_number("nsid")
     if not nsid:
-        raise OpwatchError(f"{disk.name} does not tell its namespace's number")
+        raise OpwatchError(f"{disk.name} does not report its namespace ID")
     with closing(KernelTransport(open_device(disk))) as transport:
         return (
             identify.decode_controller(transport.identify(identify.CONTROLLER, 0)),
@@ -92,7 +92,7 @@ def _add_nvme_facts(
     facts = replace(facts, dataset_management=controller.has_dataset_management)
     if namespace.deallocate_lbas and namespace.lba_bytes:
         return replace(facts, deallocate_bytes=namespace.deallocate_lbas * namespace.lba_bytes)
-    unknown[Unread.DEALLOCATE_BYTES] = "the drive does not tell it (NSFEAT)"
+    unknown[Unread.DEALLOCATE_BYTES] = "the drive does not report it (NSFEAT)"
     return facts
 
 

@@ -201,7 +201,7 @@ class LayerReader:
         status = self._read_dm_status(device, layer, Unread.STATUS)
         mapped = dmtable.parse_mapped_sectors(status) if status else None
         if status and mapped is None:
-            layer.unknown[Unread.MAPPED_BYTES] = "its status does not say"
+            layer.unknown[Unread.MAPPED_BYTES] = "its status does not report it"
         return ThinFacts(flags=flags, mapped_bytes=None if mapped is None else mapped * SECTOR)
 
     def _read_pool_facts(
@@ -213,7 +213,7 @@ class LayerReader:
         facts = replace(facts, chunk_bytes=dmtable.parse_chunk_bytes(layer.table[0]) if layer.table else None)
         pool = dmtable.parse_pool_status(status)
         if pool is None:
-            layer.unknown[Unread.MODE] = "the status of the pool is in no known form"
+            layer.unknown[Unread.MODE] = "the pool's status has an unknown format"
             return facts
         return replace(
             facts,
@@ -239,12 +239,12 @@ class LayerReader:
         """Return the facts of a dm-raid under the names used for md arrays."""
         array = dmtable.parse_raid(layer.table[0])
         if array is None:
-            layer.unknown[Unread.LEVEL] = "its table is in no known form"
+            layer.unknown[Unread.LEVEL] = "its table has an unknown format"
             return DmFacts(flags=flags)
         status = self._read_dm_status(device, layer, Unread.DEGRADED)
         degraded = dmtable.count_missing_members(status) if status else None
         if status and degraded is None:
-            layer.unknown[Unread.DEGRADED] = "its status does not say"
+            layer.unknown[Unread.DEGRADED] = "its status does not report it"
         layout = array.copies | 1 << 8 if array.level == "raid10" else None
         return DmRaidFacts(
             flags=flags,

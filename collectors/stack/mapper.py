@@ -25,7 +25,7 @@ class Mapper:
 
     def _read_targets(self, dev: tuple[int, int], *, table: bool) -> list[DmTarget]:
         if os.geteuid() != 0:
-            raise OpwatchError("device-mapper tables are for root only")
+            raise OpwatchError("reading device-mapper tables requires root")
         try:
             control = os.open(CONTROL, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
@@ -33,7 +33,7 @@ class Mapper:
         try:
             return _request_targets(control, dev, table=table)
         except OSError as error:
-            raise OpwatchError(f"device mapper says of {dev[0]}:{dev[1]}: {error.strerror}") from error
+            raise OpwatchError(f"device mapper, {dev[0]}:{dev[1]}: {error.strerror}") from error
         finally:
             os.close(control)
 
@@ -47,4 +47,4 @@ def _request_targets(control: int, dev: tuple[int, int], *, table: bool) -> list
         if targets is not None:
             return targets
         room *= 4
-    raise OpwatchError(f"the table of {dev[0]}:{dev[1]} has more than {_MAX_ROOM} bytes")
+    raise OpwatchError(f"device mapper's table of {dev[0]}:{dev[1]} is larger than {_MAX_ROOM} bytes")

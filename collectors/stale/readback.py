@@ -48,17 +48,21 @@ def read_promise(device: BlockDevice) -> Promise:
     try:
         namespace = _identify_namespace(device)
     except OpwatchError as error:
-        return Promise(None, f"what the drive promises cannot be read: {error}")
+        return Promise(None, f"how trimmed blocks read is unknown: {error}")
     if namespace:
         reads = _READS.get(namespace.deallocated_read or "")
-        said = f"trimmed blocks read as {reads}" if reads else "nothing about how trimmed blocks read"
-        return Promise(reads, f"the drive says {said} (NVMe DLFEAT)")
+        said = (
+            f"reports that trimmed blocks read as {reads}"
+            if reads
+            else "does not report how trimmed blocks read"
+        )
+        return Promise(reads, f"the drive {said} (NVMe DLFEAT)")
     if device.read_kind() in ("loop", "zram"):
         return Promise(ReadsAs.ZEROS, f"holes of a {device.read_kind()} device read as zeros")
     page = device.read_raw("device/vpd_pgb2") or b""
     if len(page) > 5 and page[1] == 0xB2 and page[5] >> 2 & 7 == 1:
-        return Promise(ReadsAs.ZEROS, "the drive says trimmed blocks read as zeros (SCSI LBPRZ)")
-    return Promise(None, "the drive does not say how trimmed blocks read")
+        return Promise(ReadsAs.ZEROS, "the drive reports that trimmed blocks read as zeros (SCSI LBPRZ)")
+    return Promise(None, "the drive does not report how trimmed blocks read")
 
 
 def read_use_count(device: BlockDevice) -> int | None:

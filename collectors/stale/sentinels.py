@@ -153,7 +153,7 @@ class Sentinels:
             raise RefusedError(f"{self._mount.point} is mounted read-only: no sentinel can be written")
         if room < needed:
             raise RefusedError(
-                f"{self._mount.point} has {room} bytes left, and sentinels want {needed}: free some space"
+                f"{self._mount.point} has {room} bytes left, but sentinels need {needed}: free some space"
             )
 
     def _write_sentinel(self, number: int, size: int) -> int:
@@ -167,7 +167,7 @@ class Sentinels:
             os.fsync(file)
         except OSError as error:
             os.close(file)
-            raise OpwatchError(f"{self._mount.point}: a sentinel: {error.strerror}") from error
+            raise OpwatchError(f"{self._mount.point}: cannot write a sentinel: {error.strerror}") from error
         except BaseException:
             os.close(file)
             raise
@@ -181,7 +181,7 @@ class Sentinels:
         unusable = next((piece.unusable_reason for piece in pieces if piece.unusable_reason), None)
         if pieces and not unusable:
             return pieces
-        raise Unsupported(f"its place on the disk is {unusable or 'not known'}")
+        raise Unsupported(f"its location on the disk is not usable: {unusable or 'unknown'}")
 
     def _map_piece(self, number: int, places: AddressMap, start: int, length: int) -> Iterator[Block]:
         """Yield the expected locations of a piece's blocks on the lowest devices."""
@@ -197,7 +197,7 @@ class Sentinels:
             return
         for start, landing in split_contiguous(self._stack, device, at, at + length, BLOCK, copies=copies):
             if copies and can_read_cache(self._stack, landing.device):
-                self._reasons[number] = f"what {landing.device} gives may come from a cache below it"
+                self._reasons[number] = f"reads of {landing.device} may come from a cache below it"
                 continue
             [(first, last)] = landing.extents
             for behind in range(0, last - first, BLOCK):
@@ -219,14 +219,14 @@ class Sentinels:
             data = contents[block.device, block.offset]
             as_read = {contents[other.device, other.offset] for other in shown.get(block[:3], ())}
             if data is None or not any(data):
-                self._reasons[block.file] = "its blocks cannot be read back where they should lie"
+                self._reasons[block.file] = "its blocks cannot be read at their expected location"
             elif (
                 data not in as_read
                 if block.encrypted
                 else compute_digest(data) not in self._written[block.file]
             ):
                 self._reasons[block.file] = (
-                    "other data lie where its blocks should: the way down is not exact"
+                    "other data is at the expected location of its blocks: the mapping to the disk is wrong"
                 )
             else:
                 yield block._replace(before=compute_digest(data))
@@ -295,7 +295,9 @@ class Sentinels:
                 inner = (piece.logical + BLOCK, piece.length - 2 * BLOCK)
                 args = [ctypes.c_longlong(value) for value in inner]
                 if inner[1] > 0 and libc.fallocate(file, _PUNCH_HOLE, *args):
-                    raise OpwatchError(f"{self._mount.point}: no hole: {os.strerror(ctypes.get_errno())}")
+                    raise OpwatchError(
+                        f"{self._mount.point}: cannot punch a hole: {os.strerror(ctypes.get_errno())}"
+                    )
 
     def _is_inner(self, block: Block) -> bool:
         return self._inner.has_range(block.at, block.at + BLOCK)

@@ -34,12 +34,12 @@ _COUNT_FALLS_WITHIN_S = 2.5
 _READ_BACK: dict[ReadsAs | None, str] = {
     ReadsAs.ZEROS: "as zeros",
     ReadsAs.ONES: "as ones",
-    ReadsAs.UNCHANGED: "unchanged: trims do not reach the drive, or it gives old data",
+    ReadsAs.UNCHANGED: "unchanged: trims do not reach the drive, or it returns old data",
 }
 # The f2fs thread processes queued discards once in 60 s, as measured on 6.1 and 6.12.
 _F2FS_FILES_TRIMS = (
-    "; f2fs with -o discard files a trim for up to a minute later: mount -o remount,nodiscard, ask again, "
-    "and remount with discard"
+    "; f2fs with -o discard may delay a trim by up to a minute: mount -o remount,nodiscard, repeat the "
+    "command, and remount with discard"
 )
 
 
@@ -192,13 +192,13 @@ class StaleMeasurement:
         names = list(dict.fromkeys(landing.device for landing in landings))
         promises = {name: read_promise(self._find_device(name)) for name in names}
         sentinel: dict[str, ReadsAs | None] = {}
-        count, words = None, "no sentinel was written: there is no file system to put it in"
+        count, words = None, "no sentinel was written: there is no filesystem for it"
         if self._mount and self._asked.sentinel is False:
-            words = "no sentinel was written, as asked"
+            words = "no sentinel was written, as requested"
         elif self._mount and self._asked.sentinel is None and self._mount.filesystem == "btrfs":
             words = (
-                "no sentinel was written: btrfs would trim far more than its place. --sentinel does it "
-                "nevertheless"
+                "no sentinel was written: btrfs would trim far more than the sentinel. Use --sentinel to "
+                "write it nevertheless"
             )
         elif self._mount:
             try:
@@ -226,8 +226,8 @@ class StaleMeasurement:
             claimed = sentinels.trim_ranges()
             if not keeps_edges:
                 self._notes.append(
-                    "with its sentinel's place, block groups and all unallocated space of the btrfs were "
-                    "trimmed: a second run finds less"
+                    "in addition to the sentinel, btrfs trimmed block groups and all unallocated space: a "
+                    "second run finds less stale space"
                 )
             judged = sentinels.judge_sentinels(1.0)
             if self._mapped and was_held and self._map_has(sentinels, drive, planted=False):
@@ -238,9 +238,9 @@ class StaleMeasurement:
         blocks = sum(judgement.conclusive_blocks for judgement in judged)
         if not blocks:
             reasons.append("its blocks were in use again, or could not be read")
-            return verdicts, count, f"a sentinel told nothing: {reasons[0]}"
-        answer = _READ_BACK.get(find_common_state(judged), "in several ways")
-        claim = f"the kernel claims {claimed} bytes"
+            return verdicts, count, f"the sentinel was inconclusive: {reasons[0]}"
+        answer = _READ_BACK.get(find_common_state(judged), "inconsistently")
+        claim = f"the kernel reported {claimed} bytes"
         words = f"a sentinel of {blocks} blocks was trimmed ({claim}) and read back {answer}"
         if mount.filesystem == "f2fs" and not claimed:
             words += _F2FS_FILES_TRIMS

@@ -23,15 +23,15 @@ def create_unnamed_file(home: int, point: str) -> int:
     try:
         return os.open(".", os.O_TMPFILE | flags, 0o600, dir_fd=home)
     except PermissionError as error:
-        raise PermissionMissing(f"{point}: no file may be made there; run it as root") from error
+        raise PermissionMissing(f"{point}: creating a file there requires root") from error
     except OSError as error:
         if error.errno not in _NO_TMPFILE:
-            raise OpwatchError(f"{point}: no file can be made there: {error.strerror}") from error
+            raise OpwatchError(f"{point}: cannot create a file there: {error.strerror}") from error
     name = f"{_PREFIX}{secrets.token_hex(8)}"
     try:
         file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | flags, 0o600, dir_fd=home)
     except OSError as error:
-        raise OpwatchError(f"{point}: no file can be made there: {error.strerror}") from error
+        raise OpwatchError(f"{point}: cannot create a file there: {error.strerror}") from error
     os.unlink(name, dir_fd=home)
     return file
 

@@ -80,7 +80,7 @@ def test_continued_recording_keeps_no_state_when_none_was_known(disk: ScratchDis
     kept = [
         run_command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")["kept"] for _ in range(2)
     ]
-    assert kept == ["a new history", "nothing was known before"]
+    assert kept == ["a new history", "the file had no known sectors"]
 
 
 def test_recording_is_continued_after_its_recorder_was_killed(disk: ScratchDisk, tmp_path: Path) -> None:
@@ -119,9 +119,10 @@ def test_recorded_state_is_dropped_when_the_disk_was_detached(tmp_path: Path) ->
         finally:
             run("losetup", "--detach", node)
         assert measured["stale_bytes"] == {"value": None, "low": 0, "high": 64 * MIB}
-        assert measured["drives"][0]["doubts"] == ["nothing is known: the disk was away"]
+        [doubt] = measured["drives"][0]["doubts"]
+        assert "no longer valid: the disk was removed" in doubt
         assert done["unknown_bytes"] == 64 * MIB
-        assert "the disk was away" in done["kept"]
+        assert "the disk was removed" in done["kept"]
 
 
 # --- refusals ---
@@ -152,9 +153,9 @@ def test_record_and_stale_refuse_unsuitable_files_and_disks(disk: ScratchDisk, t
     assert run_refused("record", "--dev", "nonexistent")[0] == 2
     path.write_text("a letter")
     status, words = run_refused("record", "--dev", disk.node, "-o", str(path))
-    assert (status, "no history" in words) == (3, True), words
+    assert (status, "not a history" in words) == (3, True), words
     status, words = run_refused("stale", "--dev", disk.node, "--history", str(path))
-    assert (status, "no history" in words) == (1, True), words
+    assert (status, "not a readable history" in words) == (1, True), words
     status, words = run_refused("stale", "--dev", disk.node, "--history", str(tmp_path / "none"))
     assert (status, "No such file" in words) == (1, True), words
     path.unlink()
@@ -165,13 +166,13 @@ def test_record_and_stale_refuse_unsuitable_files_and_disks(disk: ScratchDisk, t
         status, words = run_refused("record", "--dev", other.node, "-o", str(path))
         assert (status, "another drive" in words) == (3, True), words
         status, words = run_refused("stale", "--dev", other.node, "--history", str(path))
-        assert (status, "no history was given" in words) == (6, True), words
+        assert (status, "no history given" in words) == (6, True), words
 
 
 def test_record_reports_unwritable_output_paths(disk: ScratchDisk, tmp_path: Path) -> None:
     none = tmp_path / "none"
     status, words = run_refused("record", "--dev", disk.node, "-o", str(none / "x"))
-    assert (status, f"there is no folder {none}" in words, none.exists()) == (1, True, False), words
+    assert (status, f"directory {none} does not exist" in words, none.exists()) == (1, True, False), words
     status, words = run_refused("record", "--dev", disk.node, "-o", "")
     assert (status, "file name is empty" in words) == (2, True), words
     with _mount_full(tmp_path / "full") as folder:
@@ -201,7 +202,7 @@ def test_record_ends_when_iostats_are_switched_off(disk: ScratchDisk, tmp_path: 
             _, words = process.communicate(timeout=30)
     finally:
         switch.write_text("1")
-    assert (process.returncode, "switched off" in words, "Traceback" in words) == (1, True, False), words
+    assert (process.returncode, "disabled" in words, "Traceback" in words) == (1, True, False), words
     assert _count_known(path) == {SectorState.WRITTEN: 0, SectorState.TRIMMED: 0}
 
 
@@ -261,7 +262,7 @@ def test_history_file_is_rewritten_after_outside_changes(
     finally:
         recording.close()
     assert len(lines) == 1
-    assert "written anew" in lines[0]
+    assert "opwatch rewrites it" in lines[0]
     assert (
         _count_known(path)[SectorState.WRITTEN]
         == recording.history.map.collect_extents(SectorState.WRITTEN).total_bytes
@@ -273,7 +274,7 @@ def test_deleted_history_file_is_reported_once(disk: ScratchDisk, tmp_path: Path
     words = "for _ in 1 2 3; do rm -f $0; dd if=/dev/zero of=$1 bs=4k count=1 oflag=direct; sleep 1.2; done"
     command = ["--", "sh", "-c", words, str(path), disk.node]
     done = run_opwatch("trim", "record", "--dev", disk.node, "-o", str(path), *command)
-    assert (done.returncode, done.stderr.count("written anew")) == (0, 1), done.stderr
+    assert (done.returncode, done.stderr.count("opwatch rewrites it")) == (0, 1), done.stderr
     assert path.exists()
 
 
@@ -284,7 +285,7 @@ def test_file_in_place_of_the_history_is_left_alone(disk: ScratchDisk, tmp_path:
         path.write_text("a letter")
         writes(disk.node, 5)
         _, words = process.communicate(timeout=30)
-    assert (process.returncode, "no history" in words, "Traceback" in words) == (3, True, False), words
+    assert (process.returncode, "not a history" in words, "Traceback" in words) == (3, True, False), words
     assert path.read_text() == "a letter"
     path.unlink()
     with ScratchDisk(64 * MIB) as other, start_recorder(disk.node, path) as process:
@@ -314,7 +315,7 @@ def test_unwritable_history_does_not_end_the_command(
     assert done_file.read_text() == "done\n"
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False), done.stderr
     assert done.stderr.count("the recording has ended, sh goes on") == 1, done.stderr
-    assert "no history" in done.stderr
+    assert "not a history" in done.stderr
 
 
 def test_full_disk_ends_the_recording_but_not_the_command(disk: ScratchDisk, tmp_path: Path) -> None:

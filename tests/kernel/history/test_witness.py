@@ -61,7 +61,7 @@ def test_counter_is_silent_when_the_drive_ignores_trims() -> None:
     result, before, after = audit_new_filesystem("trim=ignore")
     assert result.verdict is Verdict.UNKNOWN
     assert sum_reasons(result) == {"advisory": None}
-    assert "B as in use, and at most" in result.reasons[0].observed
+    assert "B as in use, but at most" in result.reasons[0].observed
     account = find_counter(result)
     assert (account.bearing, account.account.amount_moved) == (CounterEvidence.SILENT, 0)
     assert "did not move" in account.words

@@ -74,7 +74,7 @@ def test_dev_option_selects_the_devices_mount(disk: ScratchDisk) -> None:
         ((), 2, "name mount points"),
         (("--all", "--dev", "loop0"), 2, "name mount points"),
         (("/nonexistent",), 2, "No such file"),
-        (("/usr/bin",), 3, "it lies on the one at"),
+        (("/usr/bin",), 3, "belongs to the mount at"),
         (("-m", "many", "/proc"), 2, "not a valid size"),
         (("--dev", "nosuchdisk"), 2, "Block devices here"),
     ],
@@ -107,7 +107,7 @@ def test_read_only_and_layered_mounts_are_refused(disk: ScratchDisk, tmp_path: P
         finally:
             trims.run("umount", str(tmp_path))
         assert done.returncode == 3
-        assert "trim the one below it" in done.stderr
+        assert "trim the filesystem below it" in done.stderr
 
 
 def test_filesystem_without_fitrim_is_reported_as_not_sent(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_trim_is_unproven_when_the_drive_ignores_trims() -> None:
     assert result.verdict is Verdict.UNKNOWN
     assert after >= before
     assert sum_reasons(result) == {"unproven": None}
-    assert "B as in use, and at most" in result.reasons[0].observed
+    assert "B as in use, but at most" in result.reasons[0].observed
     assert result.claimed_bytes == result.reached_bytes
 
 

@@ -99,7 +99,7 @@ def test_processes_that_may_not_be_looked_into_are_counted(
         return real(path)
 
     monkeypatch.setattr(Path, "iterdir", list_or_deny)
-    assert find_deleted_files(proc).unseen == ("2 processes whose open files may not be read",)
+    assert find_deleted_files(proc).unseen == ("2 processes with unreadable open files",)
 
 
 def test_mounts_that_only_others_have_are_found_once(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_unseen_mounts_are_listed_with_a_remedy_and_a_limit() -> None:
         MountedIn(Mount(f"7:{at}", f"/m{at}", "ext4", f"/dev/loop{at}"), MountSpace("mnt:[2]", 77))
         for at in range(13)
     ]
-    unseen = Unseen(tuple(mounts), ("2 processes whose open files may not be read",))
+    unseen = Unseen(tuple(mounts), ("2 processes with unreadable open files",))
     text = "\n".join(format_unseen(unseen))
     assert "/dev/loop0 is mounted at /m0 in the mount namespace of process 77, but not here" in " ".join(
         text.split()

@@ -33,7 +33,7 @@ class FakeDm:
 
     def _parse_text(self, texts: dict[int, str], dev: tuple[int, int]) -> list[DmTarget]:
         if self.locked or dev[1] not in texts:
-            raise OpwatchError("device-mapper tables are for root only")
+            raise OpwatchError("reading device-mapper tables requires root")
         return dmtable.parse_table(texts[dev[1]])
 
     def read_table(self, dev: tuple[int, int]) -> list[DmTarget]:

@@ -70,7 +70,7 @@ def decide_verdict(
     proofs: Sequence[LeafProof],
 ) -> Verdict:
     """Return the verdict. If no loss was seen, the weakest disk's proof decides. `unexplained` is the result
-    of unexplained_bytes()."""
+    of count_unexplained_bytes()."""
     if not evidence.settled:
         return Verdict.UNKNOWN  # discards in flight may still complete or fail
     below = [why for row in rows if row.kind is not RowKind.FILESYSTEM for why in row.reasons]

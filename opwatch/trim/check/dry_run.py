@@ -82,8 +82,8 @@ def predict_devices(
     minimum_bytes: int = 0,
     cuts: tuple[int, int] | None = None,
 ) -> list[DevicePrediction]:
-    """Return a DeviceRun for each device of the filesystem in `free` (free extents by major:minor). `cuts` is
-    (size, offset) of borders never crossed by the filesystem's discards."""
+    """Return a DevicePrediction for each device of the filesystem in `free` (free extents by major:minor).
+    `cuts` is (size, offset) of borders never crossed by the filesystem's discards."""
     filesystem = stack.filesystem
     assert filesystem
     runs = []

@@ -265,7 +265,7 @@ def _find_harmful_cuts(stack: Stack, space: FreeExtents | None) -> Iterator[str]
     """Yield doubts about layers that may cut free extents within a disk's granules."""
     extents = (space and space.extents) or {}
     if any(layer.array and stripe_bytes(layer.array) for layer in stack.layers):
-        return  # Ends computes the cuts of striped arrays
+        return  # FreedByteCounter computes the cuts of striped arrays
     for top in stack.find_tops():
         longest = max((end - start for start, end in extents.get(top.dev, ())), default=0)
         for layer in (top, *find_all_receivers(stack, top)):
@@ -370,7 +370,7 @@ def predict_trim(
         stack, arriving, (space and space.extents) or {}, space.shared if space else {}
     )
     below = [reason for layer in stack.layers for reason in walk.reasons[layer.device]]
-    # Losses with known bytes come first, because _in_order() keeps the first duplicate.
+    # Losses with known bytes come first, because _sort_reasons() keeps the first duplicate.
     reasons = [
         *first,
         *_device_losses(stack, arriving),

@@ -64,7 +64,7 @@ def format_headline(checked: CheckResult) -> str:
     tops = "+".join(top.device for top in stack.find_tops()) or "no block device"
     filesystem = stack.filesystem
     name = f"{filesystem.point}  {filesystem.kind} on {tops}" if filesystem else tops
-    leaves = " and ".join(dict.fromkeys(leaf.device for leaf in stack.find_leaves())) or "no disk"
+    leaves = " and ".join(dict.fromkeys(leaf.device for leaf in stack.find_leaves())) or "the disk"
     if forecast.outlook is Outlook.NOTHING and not forecast.stopped_at:
         return f"{name}: NOTHING reaches the disk, every free extent is too short"
     if forecast.outlook is Outlook.NOTHING:

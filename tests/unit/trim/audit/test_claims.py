@@ -120,7 +120,7 @@ def test_commands_have_their_names() -> None:
     ]
     assert list_sent_commands(*sata) == [
         "5 x SCSI WRITE SAME(16)",
-        "5 x ATA DATA SET MANAGEMENT, 5 ended, 1 of them failed",
+        "5 x ATA DATA SET MANAGEMENT, 5 completed, 1 of them failed",
     ]
     assert list_sent_commands(make_command(Stage.COMMAND, 0xFE, 1)) == ["1 x command FEh, 1 ranges"]
 

@@ -383,7 +383,7 @@ def test_btrfs_without_functions_reports_unknown_bytes() -> None:
     flows = make_disk_flows("sda", "8:0", 2 * MIB)
     result = build_audit(make_evidence(before, flows, 2 * MIB, absent=["discard_asked"]), "/m")
     assert result.rows[0].bytes_out is None
-    assert "functions" in (result.rows[0].unknown or "")
+    assert "function tracing" in (result.rows[0].unknown or "")
     assert result.verdict is Verdict.ACCEPTED
 
 

@@ -183,17 +183,17 @@ def find_sharers(devices: Devices, disk: BlockDevice) -> Iterable[str]:
     """Yield who else can reach a disk. A failed query counts as well, because sharing is then unknown."""
     transport = read_identity(devices, disk).transport
     if transport in _NETWORKS:
-        yield f"it is on a network ({transport}), and which hosts have it there is not seen"
+        yield f"it is on a network ({transport}), and its other hosts are not visible"
     paths = devices.list_paths(disk)
     if len(paths) > 1:
-        yield f"{len(paths)} controllers have it: {', '.join(path.name for path in paths)}"
+        yield f"it is attached to {len(paths)} controllers: {', '.join(path.name for path in paths)}"
     if (disk.sysfs / "device" / "scsi_disk").is_dir():
         yield from find_registrants(disk)
     if disk.name.startswith("nvme"):
         try:
             _, namespace = identify_nvme(disk)
         except OpwatchError as error:
-            yield f"whether its namespace is shared cannot be asked ({error})"
+            yield f"cannot read whether its namespace is shared ({error})"
             return
         if namespace.is_shared:
             yield "its namespace may be attached to several controllers (NMIC)"

@@ -36,7 +36,7 @@ class HeldDisk:
         # Look the disk up by number: the given name may belong to another disk by now.
         disk = devices.by_number(*self.identity.dev)
         if disk is None:
-            raise RefusedError(f"{named} has gone since it was looked at")
+            raise RefusedError(f"{named} has disappeared since it was checked")
         self.disk = disk
         # Set by the caller after purging the disk: from then on the contents are ours.
         self.is_purged = False
@@ -100,12 +100,12 @@ class HeldDisk:
         dev = (os.major(status.st_rdev), os.minor(status.st_rdev))
         life = read_diskseq(self.fileno())
         if not stat.S_ISBLK(status.st_mode) or dev != self.identity.dev:
-            raise RefusedError(f"/dev/{name} leads to another device than the {name} that was looked at")
+            raise RefusedError(f"/dev/{name} is no longer the {name} that was checked")
         disk = self.devices.by_number(*dev)
         if disk is None or (life is not None and life != self.identity.diskseq):
-            raise RefusedError(f"{name} has gone; another drive may have its name by now")
+            raise RefusedError(f"{name} has disappeared; another drive may have its name now")
         if read_disk_identity(self.devices, disk) != self._make_expected_identity():
-            raise RefusedError(f"{name} is another drive by now than the one that was looked at")
+            raise RefusedError(f"{name} is no longer the drive that was checked")
 
     def switch_disk(self, disk: BlockDevice) -> None:
         """Switch to the disk that the caller created in place of the current one, such as a new namespace.
@@ -133,8 +133,8 @@ def _open_exclusive(node: Path) -> int:
     try:
         return os.open(node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
     except PermissionError as error:
-        raise PermissionMissing(f"{node} is for root only") from error
+        raise PermissionMissing(f"{node} needs root") from error
     except OSError as error:
         if error.errno == errno.EBUSY:
-            raise RefusedError(f"{node} is in use: the kernel gives it to nobody else") from error
+            raise RefusedError(f"{node} is in use: the kernel refuses exclusive access") from error
         raise OpwatchError(f"{node}: {error.strerror}") from error

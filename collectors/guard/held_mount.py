@@ -26,7 +26,7 @@ def read_room(disk: BlockDevice, at: int | str) -> FilesystemRoom:
     try:
         status = os.statvfs(at)
     except OSError as error:
-        raise OpwatchError(f"{disk.name}: its file system tells nothing: {error.strerror}") from error
+        raise OpwatchError(f"{disk.name}: cannot query its filesystem: {error.strerror}") from error
     unit = status.f_frsize
     return FilesystemRoom(
         disk.size_bytes, status.f_blocks * unit, status.f_bfree * unit, status.f_bavail * unit
@@ -98,10 +98,10 @@ class HeldMount:
         sync_filesystem(self.fileno())
         number = read_mount_number(self.fileno())
         if not any(self._is_same(mount, number) for mount in read_usage().mounts):
-            raise RefusedError(f"{self.mount.point} is not the mount any more that was looked at")
+            raise RefusedError(f"{self.mount.point} is no longer the mount that was checked")
         device = self.devices.by_number(*self.device.dev)
         if device is None:
-            raise RefusedError(f"{self.device.name} has gone; another drive may have its name by now")
+            raise RefusedError(f"{self.device.name} has disappeared; another drive may have its name now")
         consent = replace(self._consent, planned=self.identity)
         require_no_obstacles(list_mount_objections(self.devices, device, self.mount, consent)[1])
 

@@ -45,9 +45,9 @@ def find_openers(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc"
                 if asker.call_with_timeout(partial(_is_user, folder, wanted)):
                     openers.append(_read_name(folder))
             except TimeoutError:
-                silent.append(f"{_read_name(folder)}, whose open files do not answer")
+                silent.append(f"{_read_name(folder)} (reading its open files timed out)")
                 if len(silent) == _MAX_SILENT:
-                    silent.append("the processes after those")
+                    silent.append("all further processes")
                     break
             except PermissionError:
                 # A kernel thread has no files, and no command line.
@@ -55,7 +55,7 @@ def find_openers(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc"
             except OSError:  # the process has ended
                 continue
     which = f"{denied} processes" if denied > 1 else "a process"
-    refused = (f"{which} whose open files may not be read",) if denied else ()
+    refused = (f"{which} with unreadable open files",) if denied else ()
     return Openers(tuple(openers), (*silent, *refused))
 
 

@@ -20,15 +20,15 @@ def find_registrants(disk: BlockDevice, ask: Ask = ask_scsi) -> Iterator[str]:
     try:
         descriptor = open_device(disk)
     except OpwatchError as error:
-        yield f"whether it is reserved cannot be asked ({error})"
+        yield f"cannot query its reservations ({error})"
         return
     try:
         yield from _describe_reservations(descriptor, ask)
     except ScsiRefusal as error:
         if not error.is_unknown:
-            yield f"whether it is reserved cannot be told ({error})"
+            yield f"its reservations are unknown ({error})"
     except (BadInput, OSError) as error:
-        yield f"whether it is reserved cannot be told ({error})"
+        yield f"its reservations are unknown ({error})"
     finally:
         os.close(descriptor)
 
@@ -39,9 +39,9 @@ def _describe_reservations(descriptor: int, ask: Ask) -> Iterator[str]:
         ask(descriptor, reservations.build_reservation_command(), size)
     )
     if reservation:
-        yield f"a persistent reservation is held on it ({reservation.kind}, key {reservation.key:016X}h)"
+        yield f"it has a persistent reservation ({reservation.kind}, key {reservation.key:016X}h)"
     keys = reservations.decode_keys(ask(descriptor, reservations.build_keys_command(), size))
     if keys:
         listed = ", ".join(f"{key:X}h" for key in keys[:4])
         more = f" and {len(keys) - 4} more" if len(keys) > 4 else ""
-        yield f"{len(keys)} keys of persistent reservations are registered with it ({listed}{more})"
+        yield f"it has {len(keys)} registered reservation keys ({listed}{more})"

@@ -37,28 +37,36 @@ def find_overruns(budget: Budget, before: Health, now: Health, written: int, whe
     """Return why the sweep must stop; empty if the sweep may go on. `written` is the total of all steps."""
     reasons = [*_check_health(budget, before, now)]
     if written > budget.write_bytes:
-        remedy = "resume it with a larger --max-write, if the drive may be worn by it"
-        reasons.append((f"{written} bytes were written, and {budget.write_bytes} may be", remedy))
+        remedy = "resume it with a larger --max-write if the drive may take that wear"
+        reasons.append((f"{written} bytes were written; the limit is {budget.write_bytes} bytes", remedy))
     if now.celsius is not None and now.celsius >= budget.celsius:
-        reasons.append((f"it has {now.celsius} °C, and {budget.celsius} is the most", "cool it, then resume"))
+        reasons.append(
+            (f"its temperature is {now.celsius} °C; the limit is {budget.celsius} °C", "cool it, then resume")
+        )
     return [Obstacle(what, where, remedy) for what, remedy in reasons]
 
 
 def _check_health(budget: Budget, before: Health, now: Health) -> list[tuple[str, str]]:
-    replace = "its data are at risk: do not wear it further"
+    replace = "its data are at risk: do not write to it any more"
     reasons = []
     if now.critical_warning:
-        reasons.append((f"the drive warns (critical warning {now.critical_warning:02X}h)", replace))
+        reasons.append((f"the drive reports critical warning {now.critical_warning:02X}h", replace))
     spare, least = now.available_spare, now.spare_threshold
     if spare is not None and least is not None and spare < least:
-        reasons.append((f"it has {spare} % spare, below the drive's own threshold {least} %", replace))
+        reasons.append((f"available spare {spare} % is below the drive's threshold of {least} %", replace))
     if now.percentage_used is not None and before.percentage_used is not None:
         worn = now.percentage_used - before.percentage_used
         if worn > budget.life_percent:
-            remedy = "resume it with a larger --max-life, if the drive may be worn by it"
-            reasons.append((f"{worn} % of its rated life went, and {budget.life_percent} % may", remedy))
+            remedy = "resume it with a larger --max-life if the drive may take that wear"
+            reasons.append(
+                (f"{worn} % of its rated life was used; the limit is {budget.life_percent} %", remedy)
+            )
         if worn < 0:
-            reasons.append(("its wear went backwards", "it is another drive, or it was reset: plan anew"))
+            reasons.append(
+                ("its wear indicator decreased", "it is another drive, or it was reset: make a new plan")
+            )
     if now.host_bytes is not None and before.host_bytes is not None and now.host_bytes < before.host_bytes:
-        reasons.append(("its count of written bytes went backwards", "it went and came again: plan anew"))
+        reasons.append(
+            ("its counter of written bytes decreased", "it was disconnected and came back: make a new plan")
+        )
     return reasons

@@ -33,7 +33,7 @@ def parse_identity(fields: Fields) -> DiskIdentity:
     """Return the identity from the output of document(). Raise BadInput for anything else."""
     dev = fields.read_list("dev")
     if len(dev) != 2:
-        raise fields.make_error("dev is no pair of numbers")
+        raise fields.make_error("dev is not a pair of numbers")
     return DiskIdentity(
         name=fields.read_text("name"),
         dev=(fields.check_count(dev[0], "dev"), fields.check_count(dev[1], "dev")),
@@ -70,9 +70,11 @@ def list_differences(planned: DiskIdentity, present: DiskIdentity) -> list[str]:
         if getattr(present, key) != getattr(planned, key)
     ]
     if planned.boot == present.boot and planned.diskseq != present.diskseq:
-        unlike.append(f"diskseq {present.diskseq}, not {planned.diskseq}: it went and something came again")
+        unlike.append(
+            f"diskseq {present.diskseq}, not {planned.diskseq}: the device was removed and one added again"
+        )
     if planned.boot != present.boot and (planned.serial or "").startswith(BOOT_SERIAL):
-        unlike.append(f"the number {present.serial} of another boot: it tells no disk from another one")
+        unlike.append(f"serial number {present.serial} from another boot, which identifies no disk")
     return unlike
 
 

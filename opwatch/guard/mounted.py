@@ -44,15 +44,15 @@ def keep_other_parts(facts: GuardFacts, mounted: str) -> GuardFacts:
 def find_mount_obstacles(mount: Mount, device: str, dev: tuple[int, int]) -> Iterator[Obstacle]:
     """Yield obstacles to files on `mount`, if the user named `device` with number `dev`."""
     if mount.dev != f"{dev[0]}:{dev[1]}":
-        remedy = f"name what is mounted there with --dev, if that may be worn: {mount.source}"
-        yield Obstacle(f"it is no mount of {device}, but of {mount.source}", mount.point, remedy)
+        remedy = f"give the mounted device to --dev if it may be worn: {mount.source}"
+        yield Obstacle(f"it is a mount of {mount.source}, not of {device}", mount.point, remedy)
     if mount.root != "/":
-        remedy = "name where all of the file system is mounted"
-        yield Obstacle(f"only its folder {mount.root} is mounted there", mount.point, remedy)
+        remedy = "name a mount point of the whole filesystem"
+        yield Obstacle(f"only its directory {mount.root} is mounted there", mount.point, remedy)
     if mount.filesystem not in _OVERWRITING_FILESYSTEMS:
-        remedy = f"make one of {', '.join(_OVERWRITING_FILESYSTEMS)}, or take --method window"
-        what = f"{mount.filesystem} may write a block of a file elsewhere than where it was"
-        yield Obstacle(f"levels by files are not for it: {what}", mount.point, remedy)
+        remedy = f"use one of {', '.join(_OVERWRITING_FILESYSTEMS)}, or --method window"
+        what = f"{mount.filesystem} may move a file's block when it is overwritten"
+        yield Obstacle(f"it does not support levels by files: {what}", mount.point, remedy)
     if "data=journal" in (*mount.options, *mount.super_options):
         remedy = "mount it without data=journal"
         yield Obstacle("it writes all data twice (data=journal)", mount.point, remedy)

@@ -71,28 +71,28 @@ def require_no_obstacles(reasons: Sequence[Obstacle]) -> None:
 
 
 NO_DESTROY = Obstacle(
-    "a sweep destroys everything on the drive", "--destroy", "say --destroy, once you know that it may"
+    "a sweep destroys everything on the drive", "--destroy", "add --destroy if all data on it may be lost"
 )
 NO_CONFIRM = Obstacle(
-    "which drive is to be destroyed has not been confirmed",
+    "the drive to destroy is not confirmed",
     "--confirm",
-    "say --confirm SERIAL, with the serial number that sweep plan prints",
+    "add --confirm SERIAL with the serial number that opwatch sweep plan prints",
 )
 
 
 def _check_kind(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
     name = facts.identity.name
     if facts.partition is not None:
-        remedy = f"name the disk itself, {name}, if all of it may be destroyed"
-        yield Obstacle(f"it is a partition of {name}: a sweep takes whole disks", facts.partition, remedy)
+        remedy = f"name the disk itself, {name}, if all data on it may be lost"
+        yield Obstacle(f"it is a partition of {name}: a sweep needs a whole disk", facts.partition, remedy)
     if facts.kind not in (_DRIVE, _LOOP) or facts.below:
         below = f" on {', '.join(facts.below)}" if facts.below else ""
-        yield Obstacle(f"it is no drive, but {facts.kind}{below}", name, "name the drive that it stands on")
+        yield Obstacle(f"it is not a drive but {facts.kind}{below}", name, "name the drive below it")
     elif facts.is_virtual and not consent.allow_virtual:
-        remedy = "say --allow-virtual, if its contents may be destroyed"
-        yield Obstacle("it is no drive, but a file or a disk of another machine's", name, remedy)
+        remedy = "add --allow-virtual if its contents may be lost"
+        yield Obstacle("it is not a drive but a file, or a disk of another machine", name, remedy)
     if facts.is_read_only:
-        yield Obstacle("it is read-only", name, f"blockdev --setrw /dev/{name}, if that is meant to change")
+        yield Obstacle("it is read-only", name, f"blockdev --setrw /dev/{name} makes it writable")
     if not facts.identity.size_bytes:
         yield Obstacle("it has no medium, or no size", name, "name another drive")
 
@@ -105,7 +105,7 @@ def _check_system(facts: GuardFacts) -> Iterator[Obstacle]:
 
 def _check_partitions(facts: GuardFacts) -> Iterator[Obstacle]:
     for part in facts.parts[1:]:
-        remedy = "delete the partition, if nobody needs it"
+        remedy = "delete the partition if it is not needed"
         yield Obstacle(f"it is a partition of {facts.identity.name}", part.name, remedy)
 
 
@@ -115,71 +115,73 @@ def _check_part(part: PartFacts) -> Iterator[Obstacle]:
     if part.is_swap:
         yield Obstacle("it is swap", part.name, f"swapoff /dev/{part.name}")
     for holder in part.holders:
-        yield Obstacle(f"{holder} stands on it", part.name, f"take {holder} apart first")
+        yield Obstacle(f"{holder} is built on it", part.name, f"remove {holder} first")
     if part.contents:
-        remedy = f"look at it, and wipefs --all /dev/{part.name} if nobody needs it"
-        yield Obstacle(f"there is data on it: {part.contents}", part.name, remedy)
+        remedy = f"check it, then wipefs --all /dev/{part.name} if it is not needed"
+        yield Obstacle(f"it contains data: {part.contents}", part.name, remedy)
     if part.unread:
-        yield Obstacle(f"what is on it cannot be told: {part.unread}", part.name, "mend that first")
+        yield Obstacle(f"its contents are unknown: {part.unread}", part.name, "fix that first")
 
 
 def _check_users(facts: GuardFacts) -> Iterator[Obstacle]:
     name = facts.identity.name
     if facts.claimed:
-        remedy = f"end what uses it: a mount in another namespace, swap, dm, md (lsblk /dev/{name})"
-        yield Obstacle("the kernel says that it is in use", name, remedy)
+        remedy = f"stop what uses it: a mount in another namespace, swap, dm, md (lsblk /dev/{name})"
+        yield Obstacle("the kernel reports that it is in use", name, remedy)
     if facts.claim_unknown:
-        yield Obstacle(f"nobody knows who uses it: {facts.claim_unknown}", name, "mend that first")
+        yield Obstacle(f"its users are unknown: {facts.claim_unknown}", name, "fix that first")
     for loop in facts.loops:
-        what, remedy = f"{loop.name} has it for its file", f"losetup --detach /dev/{loop.name}"
+        what, remedy = f"{loop.name} uses it as its backing file", f"losetup --detach /dev/{loop.name}"
         if loop.unknown:
-            what = f"{loop.name} may have it for its file ({loop.unknown})"
-            remedy += ", or run this as root of the host"
+            what = f"{loop.name} may use it as its backing file ({loop.unknown})"
+            remedy += ", or run this as root on the host"
         yield Obstacle(what, name, remedy)
     for opener in facts.openers:
-        yield Obstacle(f"{opener} has it open", name, "end that process")
+        yield Obstacle(f"{opener} has it open", name, "stop that process")
     for export in facts.exports:
-        yield Obstacle(f"{export} lends it to other hosts", name, "disable it there")
+        yield Obstacle(f"{export} exports it to other hosts", name, "disable it there")
     for uncounted in facts.uncounted:
         remedy = f"echo 1 > /sys/block/{uncounted}/queue/iostats"
-        yield Obstacle(f"who else uses it is not known: no requests to {uncounted} are counted", name, remedy)
+        yield Obstacle(f"its other users are unknown: requests to {uncounted} are not counted", name, remedy)
     if facts.foreign and facts.foreign.has_requests:
         foreign = facts.foreign
         counted = f"{foreign.reads} reads and {foreign.writes} writes in {foreign.seconds:g} s"
         yield Obstacle(
-            f"somebody else uses it: {counted}, {foreign.in_flight} under way",
+            f"another process uses it: {counted}, {foreign.in_flight} in flight",
             name,
-            "find out who (opwatch --dev ... shows the processes), and end that",
+            "find the process (opwatch --dev ... shows the processes) and stop it",
         )
 
 
 def _check_hidden_users(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
     """Yield obstacles from possible users out of sight of this host."""
     for sharer in facts.shared:
-        remedy = "detach the other side, or name a drive that this host alone has"
-        yield Obstacle(f"others can write to it: {sharer}", facts.identity.name, remedy)
+        remedy = "detach the other side, or name a drive that only this host uses"
+        yield Obstacle(f"other hosts may write to it: {sharer}", facts.identity.name, remedy)
     # With --allow-virtual, the user vouches for a loop device, whoever made it: in a container some processes
     # are always out of sight. Users with an exclusive claim (mounts, swap, holders) are obstacles anyway.
     if not (facts.kind == _LOOP and consent.allow_virtual):
         for unseen in facts.unseen:
-            remedy = "run it as root of the host, outside of containers"
-            yield Obstacle(f"users of it may be out of sight: {unseen}", facts.identity.name, remedy)
+            remedy = "run it as root on the host, outside containers"
+            yield Obstacle(
+                f"it may have users that opwatch cannot see: {unseen}", facts.identity.name, remedy
+            )
 
 
 def _check_identity(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
     identity = facts.identity
     if consent.planned:
         for unlike in list_differences(consent.planned, identity):
-            remedy = "it is not the drive that was planned for: make a new plan"
+            remedy = "it is not the plan's drive: make a new plan"
             yield Obstacle(f"it has {unlike}", identity.name, remedy)
     if not identity.serial:
-        remedy = "nothing tells it from another one: it cannot be swept"
-        yield Obstacle("it tells no serial number", identity.name, remedy)
+        remedy = "it cannot be distinguished from another drive, so it cannot be swept"
+        yield Obstacle("it reports no serial number", identity.name, remedy)
     paths = [other for other in facts.alike if is_same_drive(identity, other)]
     for other in paths:
-        remedy = f"take that path away: echo 1 > /sys/block/{other.name}/device/delete"
+        remedy = f"remove that path: echo 1 > /sys/block/{other.name}/device/delete"
         yield Obstacle(
-            f"{other.name} is the same drive, and who uses it there is not seen", identity.name, remedy
+            f"{other.name} is the same drive, and its users there are not visible", identity.name, remedy
         )
     if not consent.destroy:
         yield NO_DESTROY
@@ -199,9 +201,9 @@ def _check_confirmation(
     if namesakes and word == identity.serial:
         others = ", ".join(other.name for other in namesakes)
         remedy = (
-            f"say --confirm {identity.wwid}" if identity.wwid else "take the others away: it tells no wwid"
+            f"add --confirm {identity.wwid}" if identity.wwid else "disconnect the others: it reports no wwid"
         )
-        yield Obstacle(f"its serial number {identity.serial} is that of {others}, too", name, remedy)
+        yield Obstacle(f"its serial number {identity.serial} is also that of {others}", name, remedy)
     elif word != identity.serial and not (namesakes and word == identity.wwid):
-        remedy = f"the serial number of {name} is {identity.serial}: is it the drive that you mean?"
-        yield Obstacle(f"--confirm {word} is another drive's", name, remedy)
+        remedy = f"the serial number of {name} is {identity.serial}: is it the drive you mean?"
+        yield Obstacle(f"--confirm {word} is not its serial number", name, remedy)

@@ -61,9 +61,9 @@ def decode_reservation(answer: bytes) -> Reservation | None:
 def _extract_body(answer: bytes, step: int) -> bytes:
     """Return the whole entries after the header, as many as fit in the answer."""
     if len(answer) < _HEADER.size:
-        raise BadInput(f"persistent reservations of {len(answer)} bytes")
+        raise BadInput(f"persistent reservation data of {len(answer)} bytes")
     _, length = _HEADER.unpack_from(answer)
     if length % step:
-        raise BadInput(f"persistent reservations with {length} bytes of entries of {step}")
+        raise BadInput(f"persistent reservation data with {length} bytes of entries of {step} bytes")
     body = answer[_HEADER.size : _HEADER.size + length]
     return body[: len(body) - len(body) % step]

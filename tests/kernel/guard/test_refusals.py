@@ -64,7 +64,7 @@ def test_mounted_disk_is_refused_by_every_name(disk: ScratchDisk, tmp_path: Path
         for named in (disk.node, str(link), f"/dev/../dev/{disk.name}", disk.name):
             why = list_reasons(disk, named)
             assert any(f"{disk.name}: it is mounted at {point}" in reason for reason in why)
-            assert any("the kernel says that it is in use" in reason for reason in why)
+            assert any("the kernel reports that it is in use" in reason for reason in why)
             with pytest.raises(RefusedError):
                 hold_disk(named)
 
@@ -85,7 +85,7 @@ def test_disk_of_a_mounted_partition_is_refused(disk: ScratchDisk, tmp_path: Pat
         with mount_device(part, tmp_path):
             why = list_reasons(disk)
             assert any(f"{disk.name}p1: it is mounted at {tmp_path}" in reason for reason in why)
-            assert any("the kernel says that it is in use" in reason for reason in why)
+            assert any("the kernel reports that it is in use" in reason for reason in why)
 
 
 def test_disk_of_a_swap_partition_is_refused(disk: ScratchDisk) -> None:
@@ -98,12 +98,12 @@ def test_disk_of_a_swap_partition_is_refused(disk: ScratchDisk) -> None:
         finally:
             run("swapoff", part)
         assert any(f"{disk.name}p1: it is swap" in reason for reason in why)
-        assert any("the kernel says that it is in use" in reason for reason in why)
+        assert any("the kernel reports that it is in use" in reason for reason in why)
 
 
 def test_partition_and_partitioned_disk_are_refused(disk: ScratchDisk) -> None:
     with create_partition(disk) as part:
-        assert any("a sweep takes whole disks" in reason for reason in list_reasons(disk, part))
+        assert any("a sweep needs a whole disk" in reason for reason in list_reasons(disk, part))
         assert any("delete the partition" in reason for reason in list_reasons(disk))
 
 
@@ -116,7 +116,7 @@ def test_disk_mounted_in_another_namespace_is_refused(disk: ScratchDisk, tmp_pat
 def test_lazily_unmounted_disk_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
     make_filesystem("ext4", disk.node)
     with mount_elsewhere(disk.node, tmp_path, 'exec 3<"$1" && umount --lazy "$1"'):
-        assert any("the kernel says that it is in use" in reason for reason in list_reasons(disk))
+        assert any("the kernel reports that it is in use" in reason for reason in list_reasons(disk))
 
 
 def _write_luks(node: str) -> None:
@@ -161,7 +161,7 @@ def test_disk_with_a_known_signature_is_refused(
     write: Callable[[str], object], name: str, disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(disk.node)
-    assert any(f"there is data on it: {name}" in reason for reason in list_reasons(disk))
+    assert any(f"it contains data: {name}" in reason for reason in list_reasons(disk))
     # The answer does not depend on a terminal: a script gets the same one.
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(RefusedError, match="there is data on it"):
@@ -213,7 +213,7 @@ def test_disk_behind_a_loop_device_is_refused(disk: ScratchDisk) -> None:
     backing = os.open(disk.node, os.O_RDWR | os.O_CLOEXEC)
     with loop.attach_loop(backing) as upper:
         os.close(backing)
-        assert any(f"{upper.name} has it for its file" in reason for reason in list_reasons(disk))
+        assert any(f"{upper.name} uses it as its backing file" in reason for reason in list_reasons(disk))
 
 
 def test_loop_over_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_loop_over_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Pa
     with loop.attach_loop(backing) as upper:
         os.close(backing)
         node.unlink()
-        assert any(f"{upper.name} has it for its file" in reason for reason in list_reasons(disk))
+        assert any(f"{upper.name} uses it as its backing file" in reason for reason in list_reasons(disk))
         assert [reason for reason in list_reasons(disk) if "may be backed by it" in reason] == []
 
 
@@ -262,7 +262,7 @@ def test_disk_written_by_another_process_is_refused(disk: ScratchDisk) -> None:
             facts = collect_facts(Devices(), disk.node, idle_s=0.3)
             assert facts.foreign is not None
             assert facts.foreign.writes > 0
-            assert any("somebody else uses it" in reason for reason in list_reasons(disk))
+            assert any("another process uses it" in reason for reason in list_reasons(disk))
         finally:
             process.kill()
 
@@ -287,7 +287,7 @@ def test_only_the_exact_serial_number_confirms() -> None:
         assert serial is not None
         assert serial.startswith("OPW")
         for wrong in (serial.lower(), serial[:-1], f"{serial} ", Path(simulated.device).name, ""):
-            with pytest.raises(RefusedError, match="is another drive's"):
+            with pytest.raises(RefusedError, match="is not its serial number"):
                 hold_disk(simulated.device, Consent(destroy=True, serial=wrong, allow_virtual=True))
         for missing in (
             Consent(serial=serial, allow_virtual=True),
@@ -314,7 +314,7 @@ def test_reused_loop_number_is_refused_as_another_disk(disk: ScratchDisk) -> Non
         assert others[-1].name == name, "the number was not given again"
         present = collect_facts(Devices(), name, idle_s=0).identity
         consent = Consent(destroy=True, serial=present.serial, allow_virtual=True, planned=planned)
-        with pytest.raises(RefusedError, match="is not the drive that was planned for") as refused:
+        with pytest.raises(RefusedError, match="it is not the plan's drive") as refused:
             hold_disk(name, consent)
         assert "diskseq" in f"{refused.value}{refused.value.log}"
     finally:
@@ -327,7 +327,7 @@ def test_held_disk_is_refused_when_its_size_changes(disk: ScratchDisk) -> None:
         os.truncate(disk.backing_path, 128 * MIB)
         # The kernel adopts the file's new size only on request.
         run("losetup", "--set-capacity", disk.node)
-        with pytest.raises(RefusedError, match="another drive by now"):
+        with pytest.raises(RefusedError, match="no longer the drive that was checked"):
             holding.require_ours()
 
 

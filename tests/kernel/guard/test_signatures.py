@@ -85,6 +85,6 @@ def write_lvm(node: str) -> None:
 def test_a_member_is_refused(write: Callable[[str], object], name: str, disk: ScratchDisk) -> None:
     assert list_reasons(disk) == []
     write(disk.node)
-    assert any(f"there is data on it: {name}" in reason for reason in list_reasons(disk))
+    assert any(f"it contains data: {name}" in reason for reason in list_reasons(disk))
     run("wipefs", "--all", disk.node)
     assert list_reasons(disk) == []

@@ -232,14 +232,14 @@ def test_sweep_writes_only_to_the_mount_of_the_named_drive(tmp_path: Path) -> No
             check_refused(
                 [word if word != str(point) else str(point / "folder") for word in argv], 3, "mount point"
             )
+            check_refused([word if word != target.device else other.device for word in argv], 3, "not of")
             check_refused(
-                [word if word != target.device else other.device for word in argv], 3, "it is no mount of"
+                [word if word != before["serial"] else "S1" for word in argv], 3, "not its serial number"
             )
-            check_refused([word if word != before["serial"] else "S1" for word in argv], 3, "another drive's")
-            check_refused([word for word in argv if word != "--allow-virtual"], 3, "say --allow-virtual")
+            check_refused([word for word in argv if word != "--allow-virtual"], 3, "add --allow-virtual")
             run("mount", "--bind", str(point / "folder"), str(bound))
             check_refused(
-                [word if word != str(point) else str(bound) for word in argv], 3, "only its folder /folder"
+                [word if word != str(point) else str(bound) for word in argv], 3, "only its directory /folder"
             )
             run("umount", str(bound))
             check_refused([*argv, "--purge", "discard"], 2, "--purge: only with")
@@ -265,7 +265,7 @@ def test_plan_lists_refusals_and_writes_no_byte(tmp_path: Path) -> None:
         ]
         done = run_sweep(argv)
         assert done.returncode == 0, done.stderr
-        assert "say --allow-virtual" in " ".join(done.stdout.split())
+        assert "add --allow-virtual" in " ".join(done.stdout.split())
         assert done.stdout.endswith("nothing was written\n")
         planned = json.loads(run_sweep([*argv, "--json", "--allow-virtual"]).stdout)
         assert planned["refusals"] == []

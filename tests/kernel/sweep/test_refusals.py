@@ -18,7 +18,7 @@ def test_free_drive_is_not_refused_and_receives_no_writes() -> None:
         [virtual] = [
             refusal.what for refusal in find_refusals(Devices(), target.device, allow_virtual=False)
         ][:1]
-        assert "it is no drive" in virtual
+        assert "it is not a drive" in virtual
         after = target.read_truth()
     assert {key: after[key] for key in ("host_write_bytes", "trim_bytes")} == {
         key: before[key] for key in ("host_write_bytes", "trim_bytes")

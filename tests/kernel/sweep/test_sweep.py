@@ -177,10 +177,10 @@ def test_no_byte_is_written_without_consent_or_beyond_the_budget(tmp_path: Path)
         before = target.read_truth()
         serial = before["serial"]
         for consent, reason in (
-            (("--confirm", serial, "--allow-virtual"), "say --destroy"),
-            (("--destroy", "--allow-virtual"), "say --confirm"),
-            (("--destroy", "--confirm", serial), "say --allow-virtual"),
-            (("--destroy", "--confirm", serial[:-1], "--allow-virtual"), "is another drive's"),
+            (("--confirm", serial, "--allow-virtual"), "add --destroy"),
+            (("--destroy", "--allow-virtual"), "add --confirm"),
+            (("--destroy", "--confirm", serial), "add --allow-virtual"),
+            (("--destroy", "--confirm", serial[:-1], "--allow-virtual"), "is not its serial number"),
         ):
             argv = ["sweep", "run", "--dev", target.device, "--journals", str(tmp_path), *consent]
             done = subprocess.run(

@@ -29,10 +29,10 @@ def test_the_file_system_that_was_named_may_have_files() -> None:
 @pytest.mark.parametrize(
     ("mount", "what"),
     [
-        (replace(MOUNT, dev="259:6"), "it is no mount of nvme0n1p2, but of /dev/nvme0n1p2"),
-        (replace(MOUNT, root="/home"), "only its folder /home is mounted there"),
-        (replace(MOUNT, filesystem="btrfs"), "btrfs may write a block of a file elsewhere"),
-        (replace(MOUNT, filesystem="f2fs"), "f2fs may write a block of a file elsewhere"),
+        (replace(MOUNT, dev="259:6"), "it is a mount of /dev/nvme0n1p2, not of nvme0n1p2"),
+        (replace(MOUNT, root="/home"), "only its directory /home is mounted there"),
+        (replace(MOUNT, filesystem="btrfs"), "btrfs may move a file's block"),
+        (replace(MOUNT, filesystem="f2fs"), "f2fs may move a file's block"),
         (replace(MOUNT, super_options=("rw", "data=journal")), "writes all data twice"),
     ],
 )
@@ -47,7 +47,7 @@ def test_another_mount_is_none(mount: Mount, what: str) -> None:
     [
         (replace(PARTS[1], mounts=("/boot2",)), "it is mounted at /boot2"),
         (replace(PARTS[1], is_swap=True), "it is swap"),
-        (replace(PARTS[1], holders=("dm-3",)), "dm-3 stands on it"),
+        (replace(PARTS[1], holders=("dm-3",)), "dm-3 is built on it"),
     ],
 )
 def test_users_of_other_partitions_are_an_obstacle(changed: PartFacts, what: str) -> None:
@@ -60,16 +60,16 @@ def test_a_few_requests_are_the_file_systems_own() -> None:
     few, many = ForeignIo(1.0, 0, 12, 0), ForeignIo(1.0, 60, 60, 0)
     assert find_obstacles(keep_other_parts(replace(MOUNTED, foreign=few), "nvme0n1p2"), CONSENT) == []
     [obstacle] = find_obstacles(keep_other_parts(replace(MOUNTED, foreign=many), "nvme0n1p2"), CONSENT)
-    assert "somebody else uses it" in obstacle.what
+    assert "another process uses it" in obstacle.what
 
 
 @pytest.mark.parametrize(
     ("facts", "what"),
     [
         (replace(MOUNTED, system=("/",)), "this host runs from it"),
-        (replace(MOUNTED, is_virtual=True), "it is no drive"),
+        (replace(MOUNTED, is_virtual=True), "it is not a drive"),
         (replace(MOUNTED, kind="dm-crypt", below=("sda",)), "dm-crypt on sda"),
-        (replace(MOUNTED, shared=("NMIC",)), "others can write to it"),
+        (replace(MOUNTED, shared=("NMIC",)), "other hosts may write to it"),
         (replace(MOUNTED, openers=("process 9 (dd)",)), "process 9 (dd) has it open"),
     ],
 )
@@ -80,6 +80,6 @@ def test_checks_of_a_whole_drive_apply_to_a_mount(facts: object, what: str) -> N
 
 def test_the_drive_has_to_be_confirmed() -> None:
     facts = keep_other_parts(MOUNTED, "nvme0n1p2")
-    for word, what in ((None, "has not been confirmed"), ("S12", "is another drive's")):
+    for word, what in ((None, "is not confirmed"), ("S12", "is not its serial number")):
         [obstacle] = find_obstacles(facts, replace(CONSENT, serial=word))
         assert what in obstacle.what

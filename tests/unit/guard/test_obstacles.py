@@ -44,32 +44,32 @@ def with_part(**facts: object) -> GuardFacts:
         (replace(FACTS, partition="nvme0n1p2"), "nvme0n1p2", "a partition of nvme0n1"),
         (replace(FACTS, kind="dm-lvm", below=("sda",)), "nvme0n1", "dm-lvm on sda"),
         (replace(FACTS, kind="md-raid1"), "nvme0n1", "md-raid1"),
-        (replace(FACTS, is_virtual=True), "nvme0n1", "it is no drive"),
+        (replace(FACTS, is_virtual=True), "nvme0n1", "it is not a drive"),
         (replace(FACTS, is_read_only=True), "nvme0n1", "read-only"),
         (replace(FACTS, identity=replace(DISK, size_bytes=0)), "nvme0n1", "no medium"),
         (replace(FACTS, system=("/boot",)), "nvme0n1", "this host runs from it (/boot)"),
         (with_part(mounts=("/mnt in the mount namespace of process 7",)), "nvme0n1", "process 7"),
         (with_part(is_swap=True), "nvme0n1", "it is swap"),
-        (with_part(holders=("md0",)), "nvme0n1", "md0 stands on it"),
-        (with_part(contents="crypto_LUKS"), "nvme0n1", "data on it: crypto_LUKS"),
-        (with_part(unread="blkid is not installed"), "nvme0n1", "cannot be told: blkid"),
+        (with_part(holders=("md0",)), "nvme0n1", "md0 is built on it"),
+        (with_part(contents="crypto_LUKS"), "nvme0n1", "data: crypto_LUKS"),
+        (with_part(unread="blkid is not installed"), "nvme0n1", "unknown: blkid"),
         (replace(FACTS, parts=(*FACTS.parts, PartFacts("nvme0n1p1"))), "nvme0n1p1", "a partition of"),
         (replace(FACTS, claimed=True), "nvme0n1", "in use"),
         (replace(FACTS, claimed=None, claim_unknown="no node"), "nvme0n1", "no node"),
-        (replace(FACTS, loops=(LoopUser("loop3"),)), "nvme0n1", "loop3 has it"),
+        (replace(FACTS, loops=(LoopUser("loop3"),)), "nvme0n1", "loop3 uses it"),
         (
             replace(FACTS, loops=(LoopUser("loop3", "gone"),)),
             "nvme0n1",
-            "loop3 may have it for its file (gone)",
+            "loop3 may use it as its backing file (gone)",
         ),
         (replace(FACTS, openers=("process 9 (qemu)",)), "nvme0n1", "process 9 (qemu) has it open"),
-        (replace(FACTS, exports=("the NVMe target nqn.a",)), "nvme0n1", "the NVMe target nqn.a lends it"),
-        (replace(FACTS, uncounted=("nvme0c0n1",)), "nvme0n1", "no requests to nvme0c0n1 are counted"),
+        (replace(FACTS, exports=("the NVMe target nqn.a",)), "nvme0n1", "the NVMe target nqn.a exports it"),
+        (replace(FACTS, uncounted=("nvme0c0n1",)), "nvme0n1", "requests to nvme0c0n1 are not counted"),
         (replace(FACTS, foreign=ForeignIo(1, 0, 3, 0)), "nvme0n1", "0 reads and 3 writes in 1 s"),
-        (replace(FACTS, foreign=ForeignIo(1, 0, 0, 1)), "nvme0n1", "1 under way"),
-        (replace(FACTS, shared=("2 controllers have it",)), "nvme0n1", "others can write to it"),
-        (replace(FACTS, unseen=("a container",)), "nvme0n1", "out of sight: a container"),
-        (replace(FACTS, identity=replace(DISK, serial=None)), "nvme0n1", "tells no serial number"),
+        (replace(FACTS, foreign=ForeignIo(1, 0, 0, 1)), "nvme0n1", "1 in flight"),
+        (replace(FACTS, shared=("2 controllers have it",)), "nvme0n1", "other hosts may write to it"),
+        (replace(FACTS, unseen=("a container",)), "nvme0n1", "cannot see: a container"),
+        (replace(FACTS, identity=replace(DISK, serial=None)), "nvme0n1", "reports no serial number"),
     ],
 )
 def test_each_obstacle_is_refused(facts: GuardFacts, where: str, what: str) -> None:
@@ -99,9 +99,9 @@ def test_own_partition_is_no_obstacle_until_used(use: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("use", "what"),
     [
-        ({"claimed": True}, "the kernel says that it is in use"),
-        ({"claim_unknown": "no such device"}, "nobody knows who uses it"),
-        ({"foreign": ForeignIo(1, 0, 3, 0)}, "somebody else uses it"),
+        ({"claimed": True}, "the kernel reports that it is in use"),
+        ({"claim_unknown": "no such device"}, "its users are unknown"),
+        ({"foreign": ForeignIo(1, 0, 3, 0)}, "another process uses it"),
         ({"openers": ("process 9 (tar)",)}, "process 9 (tar) has it open"),
     ],
 )
@@ -116,16 +116,16 @@ def test_unseen_users_are_accepted_only_for_loop_devices() -> None:
     unseen = replace(FACTS, is_virtual=True, unseen=("a container",))
     allowed = replace(CONSENT, allow_virtual=True)
     [reason] = find_obstacles(unseen, allowed)
-    assert "out of sight: a container" in reason.what
+    assert "cannot see: a container" in reason.what
     assert find_obstacles(replace(unseen, kind="loop"), allowed) == []
     [reason] = find_obstacles(replace(unseen, kind="loop", loops=(LoopUser("loop3", "gone"),)), allowed)
-    assert "loop3 may have it" in reason.what
+    assert "loop3 may use it" in reason.what
 
 
 @pytest.mark.parametrize("serial", ["s123", "S12", "S1234", "S123 ", "", "nvme0n1", "*"])
 def test_similar_serial_number_is_not_a_confirmation(serial: str) -> None:
     [reason] = find_obstacles(FACTS, replace(CONSENT, serial=serial))
-    assert f"--confirm {serial} is another drive's" in reason.what
+    assert f"--confirm {serial} is not its serial number" in reason.what
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def test_shared_serial_number_is_not_a_confirmation(change: dict[str, object]) -
     other = replace(DISK, name="nvme0n2", **change)  # type: ignore[arg-type]  # one field a row of the table
     shared = replace(FACTS, alike=(other,))
     [reason] = find_obstacles(shared, CONSENT)
-    assert "S123 is that of nvme0n2, too" in reason.what
-    assert reason.remedy == f"say --confirm {DISK.wwid}"
+    assert "S123 is also that of nvme0n2" in reason.what
+    assert reason.remedy == f"add --confirm {DISK.wwid}"
     assert find_obstacles(shared, replace(CONSENT, serial=DISK.wwid)) == []
     [reason] = find_obstacles(shared, replace(CONSENT, serial="eui.2"))
-    assert "another drive's" in reason.what
+    assert "not its serial number" in reason.what
 
 
 def test_drives_with_only_a_shared_serial_number_are_refused() -> None:
@@ -169,7 +169,7 @@ def test_drives_with_only_a_shared_serial_number_are_refused() -> None:
 
 def test_a_wwid_confirms_only_where_a_serial_number_does_not() -> None:
     [reason] = find_obstacles(FACTS, replace(CONSENT, serial=DISK.wwid))
-    assert "another drive's" in reason.what
+    assert "not its serial number" in reason.what
 
 
 def test_missing_consent_is_the_only_obstacle_of_a_plan() -> None:
@@ -225,7 +225,7 @@ def test_sequence_number_of_another_boot_is_not_accepted() -> None:
     loop = DiskIdentity("loop1", (7, 1), "boot-1", 5, 1 << 30, serial="diskseq-5")
     assert list_differences(loop, loop) == []
     [unlike] = list_differences(loop, replace(loop, boot="boot-2"))
-    assert "of another boot" in unlike
+    assert "another boot" in unlike
 
 
 def test_identity_is_read_back_as_written() -> None:
@@ -245,10 +245,10 @@ BEFORE = Health(host_bytes=1000, percentage_used=3, available_spare=100, spare_t
         ({}, 101, "101 bytes were written"),
         ({"celsius": 70}, 0, "70 °C"),
         ({"percentage_used": 5}, 0, "2 % of its rated life"),
-        ({"percentage_used": 2}, 0, "wear went backwards"),
-        ({"available_spare": 9}, 0, "9 % spare"),
+        ({"percentage_used": 2}, 0, "wear indicator decreased"),
+        ({"available_spare": 9}, 0, "spare 9 %"),
         ({"critical_warning": 4}, 0, "critical warning 04h"),
-        ({"host_bytes": 999}, 0, "written bytes went backwards"),
+        ({"host_bytes": 999}, 0, "written bytes decreased"),
     ],
 )
 def test_exceeded_budget_ends_the_load(change: dict[str, int], written: int, words: str) -> None:

@@ -92,7 +92,7 @@ def test_registered_hosts_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
     none, two = read_answer("no-keys"), read_answer("two-keys")
     assert list_sharers(monkeypatch, none, read_answer("no-reservation")) == []
     [keys] = list_sharers(monkeypatch, two, read_answer("no-reservation"))
-    assert keys.startswith("2 keys of persistent reservations are registered with it (123ABCh, ")
+    assert keys.startswith("it has 2 registered reservation keys (123ABCh, ")
     holder, _ = list_sharers(monkeypatch, two, read_answer("reservation"))
     assert "write exclusive, registrants only, key 0000000000123ABCh" in holder
 
@@ -114,4 +114,4 @@ def test_a_disk_that_knows_no_reservations_has_none(sense: str, monkeypatch: pyt
 )
 def test_unknown_reservation_is_an_obstacle(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     [reason] = list_sharers(monkeypatch, error, error)
-    assert reason.startswith("whether it is reserved cannot be told")
+    assert reason.startswith("its reservations are unknown")

@@ -51,7 +51,7 @@ def start_level(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]
 def test_no_round_is_begun_on_a_drive_that_is_too_hot(reads_pages: bool) -> None:
     run, announced = start_level(REQUEST.budget.celsius, reads_pages=reads_pages)
     trace: Any = None
-    with pytest.raises(RefusedError, match="70 °C, and 70 is the most"):
+    with pytest.raises(RefusedError, match="70 °C; the limit is 70 °C"):
         run.begin_round(trace)
     assert announced == []
 

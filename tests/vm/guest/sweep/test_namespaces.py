@@ -167,7 +167,7 @@ def test_leftovers_of_a_kill_are_listed_and_need_consent_to_resume(tmp_path: Pat
         argv = make_arguments("resume", tmp_path, name)
         argv[argv.index(SERIAL)] = "OTHER"
         done = run_opwatch(argv)
-        assert (done.returncode, "is another drive's" in done.stderr) == (_REFUSED, True), done.stderr
+        assert (done.returncode, "is not its serial number" in done.stderr) == (_REFUSED, True), done.stderr
         # Meanwhile another user replaces the namespace.
         nvme, node = need_tool("nvme"), f"/dev/{target.find_controller()}"
         subprocess.run([nvme, "delete-ns", node, "--namespace-id=1"], check=True)

@@ -63,11 +63,11 @@ def test_registered_keys_and_the_reservation_holder_are_reported() -> None:
         assert list_sharers(name) == []
         run_command(persist, "--out", "--register", f"--param-sark={_KEY:x}", f"/dev/{name}")
         [keys] = list_sharers(name)
-        assert keys.startswith("1 keys of persistent reservations are registered with it (123ABCh)")
+        assert keys.startswith("it has 1 registered reservation keys (123ABCh)")
         run_command(persist, "--out", "--reserve", f"--param-rk={_KEY:x}", "--prout-type=5", f"/dev/{name}")
         holder, _ = list_sharers(name)
         assert holder == (
-            f"a persistent reservation is held on it (write exclusive, registrants only, key {_KEY:016X}h)"
+            f"it has a persistent reservation (write exclusive, registrants only, key {_KEY:016X}h)"
         )
         run_command(persist, "--out", "--release", f"--param-rk={_KEY:x}", "--prout-type=5", f"/dev/{name}")
         run_command(persist, "--out", "--register", f"--param-rk={_KEY:x}", "--param-sark=0", f"/dev/{name}")

@@ -49,7 +49,7 @@ class PartRun:
     def __init__(self, bench: SweepBench, place: int) -> None:
         order = bench.state.request.test
         if order is None:
-            raise OpwatchError(f"{bench.journal.name} is no test of SNIA's")
+            raise OpwatchError(f"{bench.journal.name} is not an SNIA test")
         self._bench, self._place, self._order = bench, place, order
         self._part: PtsTest = order.parts[place]
         self._window = LoadWindow(bench.disk_claim.path, bench.state.request.levels[place].usable_bytes)
@@ -92,7 +92,7 @@ class PartRun:
         bench, part = self._bench, self._part
         passes = self._order.count_fill_passes(part, bench.disk.size_bytes)
         for number in range(1, passes + 1):
-            self._show_step(f"writes the active range in order, pass {number} of {passes}")
+            self._show_step(f"writing the active range in order, pass {number} of {passes}")
             bench.announce_step(self._place, "fill", self._window.size_bytes)
             bench.keeper.record_start(phase := self._name_phase(f"fill {number}"))
             seed = derive_seed(bench.state.request.secret, self._place, "fill", number)
@@ -113,7 +113,7 @@ class PartRun:
             bench.keeper.record_start(phase := self._name_phase(f"round {number}"))
             for at, load in enumerate(loads):
                 here = f", {load.point_name}" if len(loads) > 1 else ""
-                self._show_step(f"round {number} of {most} at most{here}{self._format_progress(rounds)}")
+                self._show_step(f"round {number} of at most {most}{here}{self._format_progress(rounds)}")
                 self._run_load(load, number, at)
             bench.keeper.record_end(phase)
             rounds.append(self._samples[-len(loads) :])

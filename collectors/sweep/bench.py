@@ -119,23 +119,23 @@ class SweepBench:
         """Return the claim of a sweep on a whole disk, whose contents are lost."""
         if isinstance(self.claim, HeldDisk):
             return self.claim
-        raise OpwatchError(f"{self.disk.name} is not ours alone: a file system on it is in use")
+        raise OpwatchError(f"{self.disk.name} is not exclusively held: a filesystem on it is in use")
 
     @property
     def mount(self) -> HeldMount:
         """Return the claim of a sweep on a file system."""
         if isinstance(self.claim, HeldMount):
             return self.claim
-        raise OpwatchError(f"{self.disk.name} has no file system: all of it is ours")
+        raise OpwatchError(f"{self.disk.name} has no filesystem: the whole disk is held")
 
     def announce_step(self, place: int, kind: str, write_bytes: int) -> None:
         """Journal a step before its start. Raise RefusedError for a step beyond the budget."""
         allowed = self.state.request.budget.write_bytes
         if self.state.announced_bytes + write_bytes > allowed:
             raise RefusedError(
-                f"{self.disk.name}: the next step ({kind}) writes {write_bytes} bytes, and of the {allowed} "
-                f"that may be written {self.state.announced_bytes} are gone; if the drive may be worn by "
-                f"it: {self.journal.resume_command}, with a larger --max-write"
+                f"{self.disk.name}: the next step ({kind}) writes {write_bytes} bytes, and "
+                f"{self.state.announced_bytes} of the {allowed} bytes allowed are used; if the drive "
+                f"may take that wear: {self.journal.resume_command}, with a larger --max-write"
             )
         self.journal.append_entry("step", {"level": place, "kind": kind, "write_bytes": write_bytes})
         self.state.announced_bytes += write_bytes
@@ -157,9 +157,9 @@ class SweepBench:
 
     def require_not_stopped(self, end: End) -> None:
         if end is End.SIGNAL:
-            raise SweepStopped(f"stopped; what is done is kept: {self.journal.resume_command}")
+            raise SweepStopped(f"stopped; the results so far are kept: {self.journal.resume_command}")
         if not self.is_same_device():
-            raise RefusedError(f"{self.disk.name} has gone, or another disk has its name by now")
+            raise RefusedError(f"{self.disk.name} has disappeared, or another disk has its name now")
 
     def run_fio(self, words: list[str], least_bytes: int, meanwhile: Callable[[], None]) -> FioRun:
         """Run fio until the end. Calls `meanwhile` periodically."""
@@ -186,7 +186,7 @@ def require_written(run: FioRun, least_bytes: int, name: str) -> None:
     """
     written = run.report.total.bytes["write"] if run.report else 0
     if written < least_bytes:
-        raise OpwatchError(f"{name}: fio wrote {written} bytes, not the {least_bytes} that it was to write")
+        raise OpwatchError(f"{name}: fio wrote {written} bytes instead of {least_bytes}")
 
 
 def require_alone(counted: int | None, written: int, name: str, *, is_mounted: bool = False) -> None:
@@ -195,9 +195,9 @@ def require_alone(counted: int | None, written: int, name: str, *, is_mounted: b
     `counted` is the kernel's count while fio ran, or None if unknown.
     """
     if counted is not None and counted - written > _MAX_FOREIGN * written:
-        who = "the file system or somebody else" if is_mounted else "somebody else"
+        who = "the filesystem or another process" if is_mounted else "another process"
         raise RefusedError(
-            f"{name}: {who} wrote {counted - written} bytes while fio wrote {written}: the figures "
-            "are not those of the workload; find out who (opwatch --dev ... shows the processes), end that, "
-            "and resume"
+            f"{name}: {who} wrote {counted - written} bytes while fio wrote {written}: the figures do "
+            "not describe the workload; find the process (opwatch --dev ... shows the processes), stop "
+            "it, and resume"
         )

@@ -57,8 +57,8 @@ def create_level_files(
             yield LoadWindow(_make_descriptor_path(load), level.load_bytes, is_file=True), runs
             if _read_runs(claim, load) != runs:
                 raise OpwatchError(
-                    f"{claim.mount.point}: the file was moved while it was written, and its level is none of "
-                    "such a file; find out by what (a defragmenter?), and resume"
+                    f"{claim.mount.point}: the file was moved while it was written, so its level does "
+                    "not count; stop what moves files (a defragmenter?), and resume"
                 )
     finally:
         remove_files(claim, undo.folder)
@@ -86,7 +86,7 @@ def remove_files(claim: HeldMount, name: str) -> None:
     try:
         status, own = os.fstat(folder), os.fstat(claim.fileno())
         if (status.st_uid, status.st_dev) != (os.geteuid(), own.st_dev):
-            raise RefusedError(f"{claim.mount.point}/{name} is not the folder that a sweep has made there")
+            raise RefusedError(f"{claim.mount.point}/{name} is not the directory that the sweep created")
         for file in (_LOAD, _BALLAST):
             with contextlib.suppress(FileNotFoundError):
                 _free_blocks(folder, file)
@@ -100,7 +100,7 @@ def remove_files(claim: HeldMount, name: str) -> None:
         sync_filesystem(claim.fileno())
     except OpwatchError as error:
         raise OpwatchError(
-            f"{claim.mount.point}/{name} may still be there: {error}; once that is mended, resume the sweep"
+            f"{claim.mount.point}/{name} may still exist: {error}; once that is fixed, resume the sweep"
         ) from error
 
 
@@ -120,7 +120,7 @@ def _free_blocks(folder: int, name: str) -> None:
 
 def _make_leftover_error(claim: HeldMount, name: str, error: OSError) -> OpwatchError:
     return OpwatchError(
-        f"{claim.mount.point}/{name} cannot be deleted ({error.strerror}): once that is mended, resume the "
+        f"{claim.mount.point}/{name} cannot be deleted ({error.strerror}): fix that and resume the "
         "sweep, or delete it"
     )
 
@@ -133,7 +133,7 @@ def _create_folder(claim: HeldMount, name: str) -> int:
             name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=claim.fileno()
         )
     except OSError as error:
-        raise OpwatchError(f"{claim.mount.point}: no folder can be made: {error.strerror}") from error
+        raise OpwatchError(f"{claim.mount.point}: cannot create a directory: {error.strerror}") from error
 
 
 @contextlib.contextmanager
@@ -149,7 +149,7 @@ def _create_file(claim: HeldMount, folder: int, name: str, n_bytes: int) -> Iter
             raise
     except OSError as error:
         raise OpwatchError(
-            f"{claim.mount.point}: there is no room for a file of {n_bytes} bytes: {error.strerror}"
+            f"{claim.mount.point}: no space for a file of {n_bytes} bytes: {error.strerror}"
         ) from error
     try:
         yield descriptor
@@ -163,7 +163,7 @@ def _make_descriptor_path(descriptor: int) -> str:
 
 
 def _write_ballast(bench: SweepBench, place: int, window: LoadWindow) -> None:
-    bench.talk.show_progress("writes the ballast")
+    bench.talk.show_progress("writing the ballast")
     bench.announce_step(place, "limit", window.size_bytes)
     seed = derive_seed(bench.state.request.secret, place, "ballast")
     bench.run_fio(build_fill_arguments(window, seed), window.size_bytes, lambda: None)
@@ -175,5 +175,5 @@ def _read_runs(claim: HeldMount, descriptor: int) -> list[FileRun]:
     begin = claim.place.begin_bytes
     extents = read_file_extents(descriptor)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode) or not extents:
-        raise OpwatchError(f"{claim.mount.point}: the file system does not tell where its file lies")
+        raise OpwatchError(f"{claim.mount.point}: the filesystem does not report the location of its file")
     return merge_runs(FileRun(begin + one.physical, one.logical, one.length) for one in extents)

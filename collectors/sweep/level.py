@@ -167,8 +167,8 @@ class LevelRun:
         pace = self._request.pace
         n_bytes, passes = compute_fill_size(self._level, pace)
         for number in range(1, passes + 1):
-            way = "by sprandom" if pace.sprandom else "in order"
-            self._show_step(f"fills it {way}, pass {number} of {passes}")
+            way = "with sprandom" if pace.sprandom else "in order"
+            self._show_step(f"filling {way}, pass {number} of {passes}")
             self._bench.announce_step(self._place, "fill", n_bytes)
             self._bench.keeper.record_start(phase := self._name_phase(f"fill {number}"))
             begun = time.monotonic()
@@ -196,7 +196,7 @@ class LevelRun:
             settle_s=request.patience_s,
             seconds=0,
             refresh_s=request.refresh_s,
-            on_interrupt="ends the sweep, and keeps what is known of this level",
+            on_interrupt="ends the sweep and keeps this level's results",
         )
         course = MeasurementRun(
             lambda: bench.counting.poll_counters(self._record_poll),
@@ -237,7 +237,7 @@ class LevelRun:
         if self._seconds:
             self._seconds.begin_round()
         self._show_step(
-            f"round {number} of {self._request.pace.most_rounds} at most{self._format_progress()}"
+            f"round {number} of at most {self._request.pace.most_rounds}{self._format_progress()}"
         )
 
     def _format_progress(self) -> str:
@@ -327,7 +327,7 @@ class LevelRun:
         turns = sum(one.host_bytes for one in self._rounds) / self._level.load_bytes
         is_uniform = self._request.pattern.is_uniform
         covered = -math.expm1(-turns) if is_uniform else 0.0
-        return trace.measure_spread(covered, is_uniform=is_uniform, by=f"{turns:.3g} times as much at random")
+        return trace.measure_spread(covered, is_uniform=is_uniform, by=f"{turns:.3g} random passes")
 
     def _is_enough(self, trace: LevelTrace) -> bool:
         """Return whether the drive is in measurable steady state, or has done the maximum of rounds."""

@@ -72,7 +72,7 @@ def create_level_namespace(bench: SweepBench, size_bytes: int) -> Iterator[str]:
 def _make_undo(offer: NamespaceOffer, level_bytes: int) -> NamespaceUndo:
     namespace = offer.namespace
     if not (namespace.size_lbas and namespace.capacity_lbas and namespace.lba_bytes):
-        raise OpwatchError("the namespace does not tell its size")
+        raise OpwatchError("the namespace does not report its size")
     return NamespaceUndo(
         nsid=offer.nsid,
         size_lbas=namespace.size_lbas,
@@ -146,8 +146,8 @@ def _make_restore_error(
 ) -> OpwatchError:
     words = format_restore_commands(undo, controller.name, controller.identified.number)
     return OpwatchError(
-        f"{controller.name}: its namespace of {undo.size_bytes} bytes is not restored: {error}; once that is "
-        f"mended, {journal.resume_command} restores it; or by hand: {words}"
+        f"{controller.name}: its namespace of {undo.size_bytes} bytes is not restored: {error}; once "
+        f"that is fixed, {journal.resume_command} restores it; or manually: {words}"
     )
 
 

@@ -72,11 +72,11 @@ def _find_reason(
 def _identify_nvme(disk: BlockDevice, ask: Identify, what: str) -> tuple[Controller, Namespace]:
     """Return the Identify data of an NVMe drive for the feature `what`."""
     if not disk.name.startswith("nvme"):
-        raise _Unavailable(f"{disk.name} is no NVMe drive, and has no {what}")
+        raise _Unavailable(f"{disk.name} is not an NVMe drive and has no {what}")
     try:
         return ask(disk)
     except OpwatchError as error:
-        raise _Unavailable(f"whether {disk.name} offers {what} cannot be asked: {error}") from error
+        raise _Unavailable(f"cannot query whether {disk.name} supports {what}: {error}") from error
 
 
 def _require_alone(disk: BlockDevice, namespace: Namespace) -> None:
@@ -89,10 +89,10 @@ def _read_ata_features(disk: BlockDevice, what: str) -> AtaFeatures:
     try:
         offers = read_ata_offers(disk)
     except BadInput as error:
-        raise _Unavailable(f"{disk.name} does not tell whether it has {what}: {error}") from error
+        raise _Unavailable(f"{disk.name} does not report whether it has {what}: {error}") from error
     if offers is None:
         raise _Unavailable(
-            f"{disk.name} is no ATA drive, or is behind a bridge or controller that does not show it as one"
+            f"{disk.name} is not an ATA drive, or is behind a bridge or controller that hides it"
         )
     return offers
 
@@ -102,12 +102,12 @@ def _require_namespaces(
 ) -> None:
     controller, namespace = _identify_nvme(disk, ask, "namespace management")
     if not controller.manages_namespaces:
-        raise _Unavailable(f"{disk.name} offers no namespace management (OACS bit 3 is 0)")
+        raise _Unavailable(f"{disk.name} does not support namespace management (OACS bit 3 is 0)")
     _require_alone(disk, namespace)
     try:
         reasons = list_objections(look(disk))
     except OpwatchError as error:
-        raise _Unavailable(f"what namespaces {disk.name} has cannot be asked: {error}") from error
+        raise _Unavailable(f"cannot query the namespaces of {disk.name}: {error}") from error
     if reasons:
         raise _Unavailable(f"{disk.name} {'; and it '.join(reasons)}")
 
@@ -120,16 +120,16 @@ def _require_max_address(disk: BlockDevice, _: Identify) -> None:
             "address cannot be configured (word 119 bit 8 is 0)"
         )
     if offers.is_locked:
-        raise _Unavailable(f"{disk.name} is locked by a password (IDENTIFY word 128 bit 2)")
+        raise _Unavailable(f"{disk.name} is locked with a password (IDENTIFY word 128 bit 2)")
     if offers.is_frozen:
         raise _Unavailable(
-            f"the security of {disk.name} is frozen until it was without power (IDENTIFY word 128 bit 3): "
-            "most BIOSes do that, and a suspend of the machine undoes it"
+            f"the security of {disk.name} is frozen until a power cycle (IDENTIFY word 128 bit 3): most "
+            "BIOSes freeze it; suspend and wake the machine"
         )
     if _is_unlocked_by_kernel(disk):
         raise _Unavailable(
-            f"the kernel takes the limit of {disk.name} away with every reset of its link "
-            "(libata.ignore_hpa is 1): echo 0 > /sys/module/libata/parameters/ignore_hpa"
+            f"the kernel removes the limit of {disk.name} at every reset of its link (libata.ignore_hpa "
+            "is 1): echo 0 > /sys/module/libata/parameters/ignore_hpa"
         )
     # Without root the drive cannot be queried, as the plan already reports.
     try:
@@ -147,11 +147,11 @@ def _is_unlocked_by_kernel(disk: BlockDevice) -> bool:
 def _require_format(disk: BlockDevice, ask: Identify) -> None:
     controller, namespace = _identify_nvme(disk, ask, "Format")
     if not controller.can_format:
-        raise _Unavailable(f"{disk.name} offers no Format (OACS bit 1 is 0)")
+        raise _Unavailable(f"{disk.name} does not support Format (OACS bit 1 is 0)")
     _require_alone(disk, namespace)
     if controller.formats_all and controller.most_namespaces != 1:
         raise _Unavailable(
-            f"Format on {disk.name} is one of all namespaces of the drive (FNA), of which it may have "
+            f"Format on {disk.name} formats all namespaces of the drive (FNA), of which it may have "
             f"{controller.most_namespaces}"
         )
     if namespace.metadata_bytes or namespace.protection:
@@ -167,7 +167,7 @@ def _require_sanitize(disk: BlockDevice, ask: Identify) -> None:
     try:
         reasons = list_sanitize_objections(find_sanitize_offer(disk))
     except OpwatchError as error:
-        raise _Unavailable(f"what {disk.name} says of Sanitize cannot be asked: {error}") from error
+        raise _Unavailable(f"cannot query Sanitize on {disk.name}: {error}") from error
     if reasons:
         raise _Unavailable(f"{disk.name} {'; and it '.join(reasons)}")
 

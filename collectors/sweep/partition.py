@@ -74,7 +74,7 @@ def create_level_partition(bench: SweepBench, length: int) -> Iterator[str]:
     try:
         _send_request(claim.fileno(), _ADD, length)
     except OSError as error:
-        raise OpwatchError(f"{disk.name}: the kernel makes no partition on it: {error.strerror}") from error
+        raise OpwatchError(f"{disk.name}: the kernel cannot add a partition: {error.strerror}") from error
     try:
         descriptor, claim.own_part = _open_partition(claim.devices, disk, undo)
         try:
@@ -100,7 +100,7 @@ def _open_partition(devices: Devices, disk: BlockDevice, undo: PartitionUndo) ->
     """Return (writable descriptor, name) of the partition, after checking its identity."""
     part = _find_partition(devices, disk, undo)
     if part is None:
-        raise RefusedError(f"{disk.name} shows another partition than the one that was just made")
+        raise RefusedError(f"{disk.name} shows another partition instead of the new one")
     until = time.monotonic() + _PATIENCE_S
     while not (Path("/dev") / part.name).exists() and time.monotonic() < until:
         time.sleep(0.05)
@@ -121,8 +121,8 @@ def _delete_partition(descriptor: int, disk: BlockDevice) -> None:
                 return None
             if error.errno != errno.EBUSY or time.monotonic() > until:
                 raise OpwatchError(
-                    f"{disk.name}: the partition of its level cannot be deleted ({error.strerror}): end who "
-                    f"has it open, then delpart /dev/{disk.name} {_NUMBER}"
+                    f"{disk.name}: the level's partition cannot be deleted ({error.strerror}): stop the "
+                    f"process that has it open, then delpart /dev/{disk.name} {_NUMBER}"
                 ) from error
             time.sleep(0.1)
 

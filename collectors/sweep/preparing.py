@@ -25,11 +25,11 @@ def require_healthy(bench: SweepBench, now: Health) -> None:
 
 def prepare_drive(bench: SweepBench, place: int, say: Callable[[str], None], phase: str) -> None:
     """Check that the drive is free, and purge it. Starts `phase`, which ends in settle()."""
-    say("looks whether the drive is free")
+    say("checking that the drive is free")
     require_free(bench)
     is_on_files = bench.state.request.place is not None
     purges = (
-        "trims what is free" if is_on_files else describe_purge(bench.disk, bench.state.request.purge).what
+        "trimming free space" if is_on_files else describe_purge(bench.disk, bench.state.request.purge).what
     )
     say(purges)
     bench.announce_step(place, "purge", 0)
@@ -39,6 +39,6 @@ def prepare_drive(bench: SweepBench, place: int, say: Callable[[str], None], pha
 
 def wait_to_settle(bench: SweepBench, say: Callable[[str], None], phase: str) -> None:
     seconds = bench.state.request.pace.settle_s
-    say(f"lets the drive erase for {seconds:g} s")
+    say(f"waiting {seconds:g} s for the drive to erase")
     bench.wait_unless_stopped(seconds)
     bench.keeper.record_end(phase)

@@ -44,7 +44,7 @@ class LevelProbing:
             depth=int(options.get("iodepth", "1")),
             threads=1,
         )
-        self._say(f"probes it ({name}) for {load.seconds:g} s")
+        self._say(f"probing ({name}) for {load.seconds:g} s")
         bench.announce_step(self._place, "probe", most_bytes)
         bench.keeper.record_start(phase := self._phase(name))
         words = build_log_arguments(max(round(1000 * load.seconds / _PARTS), 1))

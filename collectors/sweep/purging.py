@@ -34,7 +34,7 @@ def require_discards(disk: BlockDevice) -> None:
     """Raise Unsupported if a purge by discards would do nothing."""
     if not disk.read_number("queue/discard_max_bytes"):
         raise Unsupported(
-            f"{disk.name} takes no discards, so that it cannot be made empty: opwatch trim check says why"
+            f"{disk.name} accepts no discards, so it cannot be emptied: opwatch trim check shows why"
         )
 
 
@@ -123,7 +123,7 @@ def _require_unchanged(disk: BlockDevice, before: Namespace, way: PurgeMethod) -
     """Raise OpwatchError if a purge changed more than the content of the blocks."""
     _, after = identify_nvme(disk)
     if (after.size_lbas, after.lba_bytes) != (before.size_lbas, before.lba_bytes):
-        raise OpwatchError(f"{disk.name}: the {way.name} has changed its blocks, or how many there are")
+        raise OpwatchError(f"{disk.name}: the {way.name} has changed its block size or capacity")
 
 
 def _erase_drive(bench: SweepBench) -> None:

@@ -15,7 +15,9 @@ from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.namespace.offer import find_level_refusal
 from opwatch.sweep.plan import SweepRefusal
 
-_SAME_TO_THE_DRIVE = "take --method window: what is discarded and never written is the same to the drive"
+_SAME_TO_THE_DRIVE = (
+    "take --method window: to the drive, space that is discarded and never written is the same"
+)
 
 
 def find_refusals(
@@ -46,5 +48,5 @@ def find_refusals(
     try:
         require_discards(disk)
     except Unsupported as error:
-        listed.append(SweepRefusal("purge", str(error), "take a drive that obeys discards"))
+        listed.append(SweepRefusal("purge", str(error), "take a drive that accepts discards"))
     return listed

@@ -34,7 +34,7 @@ def run_remaining(bench: SweepBench, do: Callable[[int], None]) -> None:
             do(place)
         if not state.is_ended:
             is_on_files = state.request.place is not None
-            bench.talk.show_progress("trims what is free" if is_on_files else "discards the whole drive")
+            bench.talk.show_progress("trimming free space" if is_on_files else "discarding the whole drive")
             bench.claim.require_ours()
             discard_space(bench)
             journal.append_entry("end", {})

@@ -41,7 +41,9 @@ class JournalFile(Closable):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._descriptor)
-            raise RefusedError(f"{path.stem} is running: another opwatch has its journal") from None
+            raise RefusedError(
+                f"{path.stem} is running: another opwatch process has its journal open"
+            ) from None
 
     @property
     def name(self) -> str:
@@ -98,7 +100,7 @@ def create_journal(path: Path, request: dict[str, Any]) -> JournalFile:
     journal = JournalFile(path)
     try:
         if not journal.is_new:
-            raise RefusedError(f"{journal.path} is there already: resume it, or wait a second")
+            raise RefusedError(f"{journal.path} already exists: resume it, or wait one second")
         journal.append_entry("request", request)
         _sync_folder(folder)
     except BaseException:
@@ -111,7 +113,7 @@ def reopen_sweep_journal(folder: Path, name: str) -> tuple[JournalFile, SweepSta
     """Open a sweep's existing journal; return the journal and the sweep's state."""
     path = make_journal_path(folder, name)
     if not path.exists():
-        raise UsageError(f"there is no sweep {name!r} in {folder}; {_format_known(folder)}")
+        raise UsageError(f"no sweep {name!r} in {folder}; {_format_known(folder)}")
     return open_journal(path, parse_journal)
 
 
@@ -156,19 +158,19 @@ def read_state(path: Path, parse: Callable[[bytes, str], _State]) -> _State | Ba
 def make_journal_path(folder: Path, name: str, suffix: str = _SUFFIX) -> Path:
     """Return a journal's path. Raises UsageError if `name` cannot be a journal's name."""
     if "/" in name or name.startswith(".") or not name or len(name) > 100:
-        raise UsageError(f"{name!r:.110} is no name of a sweep; {_format_known(folder)}")
+        raise UsageError(f"{name!r:.110} is not the name of a sweep; {_format_known(folder)}")
     return folder / f"{name}{suffix}"
 
 
 def _format_known(folder: Path) -> str:
-    return f"there are: {', '.join(list_journals(folder)) or 'none'}"
+    return f"available: {', '.join(list_journals(folder)) or 'none'}"
 
 
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise OpwatchError(f"no journal can be kept in {folder}: {error.strerror}") from error
+        raise OpwatchError(f"cannot keep a journal in {folder}: {error.strerror}") from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -183,6 +185,6 @@ def _open_file(path: Path) -> tuple[int, bool]:
     try:
         return open_own_file(path)
     except PermissionError as error:
-        raise PermissionMissing(f"{path} is for root only") from error
+        raise PermissionMissing(f"{path} needs root") from error
     except OSError as error:
         raise OpwatchError(f"{path}: {error.strerror}") from error

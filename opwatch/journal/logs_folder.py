@@ -23,7 +23,7 @@ def create_logs_folder(journal: Path) -> Iterator[Path]:
     try:
         folder.mkdir(mode=0o700)
     except OSError as error:
-        raise OpwatchError(f"{folder}: {error.strerror}: the load would write its logs there") from error
+        raise OpwatchError(f"{folder}: {error.strerror}: cannot store the logs of the load there") from error
     try:
         yield folder
     finally:

@@ -107,9 +107,9 @@ def parse_request(fields: Fields) -> SweepRequest:
         scenario=fields.read_optional("scenario", fields.read_text),
     )
     if (request.place is not None) != (request.method in FILE_METHODS):
-        raise fields.make_error("place does not go with its method")
+        raise fields.make_error("place does not fit its method")
     if request.test and len(request.test.parts) != len(request.levels):
-        raise fields.make_error("levels are not as many as the parts of its test")
+        raise fields.make_error("the number of levels is not the number of parts of its test")
     return request
 
 
@@ -120,7 +120,7 @@ def _parse_method(fields: Fields) -> str:
     """
     name = fields.read_text("method")
     if name not in SWEEP_METHODS:
-        raise fields.make_error(f"method {name!r:.60} is none that this opwatch sweeps by")
+        raise fields.make_error(f"method {name!r:.60} is unknown to this version of opwatch")
     return name
 
 
@@ -128,13 +128,13 @@ def _parse_purge(fields: Fields) -> str:
     """Return the purge method. Reject unknown methods, as for the sweep's method."""
     name = fields.read_text("purge")
     if name not in (DISCARD.name, FORMAT.name, SANITIZE.name, SECURE_ERASE.name):
-        raise fields.make_error(f"purge {name!r:.60} is none that a sweep begins with")
+        raise fields.make_error(f"purge {name!r:.60} is unknown to this version of opwatch")
     return name
 
 
 def _require_row(row: object, fields: Fields, key: str) -> Fields:
     if not isinstance(row, dict):
-        raise fields.make_error(f"{key} is no list of tables")
+        raise fields.make_error(f"{key} is not a list of tables")
     return Fields(row, f"{fields.where}: {key}")
 
 
@@ -153,14 +153,14 @@ def _parse_level(fields: Fields) -> OpLevel:
         files=_parse_files(fields.read_subtable("files")) if fields.table.get("files") is not None else None,
     )
     if not 0 < level.active_bytes <= level.usable_bytes <= level.scale.capacity_bytes:
-        raise fields.make_error("usable_bytes is more than there is, or nothing")
+        raise fields.make_error("usable_bytes is 0 or above the capacity")
     return level
 
 
 def _parse_files(fields: Fields) -> LevelFiles:
     files = LevelFiles(fields.read_count("load_bytes"), fields.read_count("ballast_bytes"))
     if not files.load_bytes:
-        raise fields.make_error("load_bytes is nothing")
+        raise fields.make_error("load_bytes is 0")
     return files
 
 

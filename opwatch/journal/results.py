@@ -71,7 +71,7 @@ def parse_record(fields: Fields) -> LevelRecord:
 
 def _require_row(row: object, fields: Fields) -> Fields:
     if not isinstance(row, dict):
-        raise fields.make_error("rounds is no list of tables")
+        raise fields.make_error("rounds is not a list of tables")
     return Fields(row, f"{fields.where}: round")
 
 
@@ -84,14 +84,14 @@ def parse_round(fields: Fields) -> Round:
         nand_bytes=fields.read_optional("nand_bytes", fields.read_count),
     )
     if not one.seconds:
-        raise fields.make_error("a round took no time")
+        raise fields.make_error("a round has a duration of 0")
     return one
 
 
 def _parse_seconds(fields: Fields) -> tuple[LevelSecond, ...]:
     rows = fields.read_amount_lists("seconds", len(LevelSecond._fields))
     if not all(row[2] > 0 for row in rows):
-        raise fields.make_error("a second took no time")
+        raise fields.make_error("a second has a duration of 0")
     return tuple(
         LevelSecond(begin_s, int(begin_bytes), seconds, int(ios), int(n_bytes))
         for begin_s, begin_bytes, seconds, ios, n_bytes in rows
@@ -108,7 +108,7 @@ def _parse_probe(fields: Fields) -> LevelProbe:
         error_ratio=fields.read_optional("error_ratio", fields.read_amount),
     )
     if not probe.seconds:
-        raise fields.make_error("a probe took no time")
+        raise fields.make_error("a probe has a duration of 0")
     return probe
 
 
@@ -128,7 +128,7 @@ def _parse_inputs(fields: Fields) -> VerdictInputs:
         written_bytes=fields.read_count("written_bytes"),
     )
     if not ground.active_bytes:
-        raise fields.make_error("nothing is in use")
+        raise fields.make_error("0 bytes are in use")
     return ground
 
 

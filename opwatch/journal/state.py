@@ -99,7 +99,7 @@ def parse_journal(raw: bytes, where: str) -> SweepState:
     """
     (first, *others), cut_bytes = parse_entries(raw, where)
     if first.read_text("entry") != "request" or first.read_text("schema") != SCHEMA:
-        raise first.make_error(f"it is no journal of a sweep that this opwatch knows ({SCHEMA})")
+        raise first.make_error(f"it is not a sweep journal that this version of opwatch can read ({SCHEMA})")
     state = SweepState(parse_request(first))
     for fields in others:
         _apply_entry(state, fields)
@@ -112,9 +112,9 @@ def parse_entries(raw: bytes, where: str) -> tuple[list[Fields], int]:
     lines = raw.split(b"\n")
     cut = lines.pop()
     if len(lines) > _MAX_ENTRIES:
-        raise BadInput(f"{where} has more than {_MAX_ENTRIES} entries: it is no journal of a sweep")
+        raise BadInput(f"{where} has more than {_MAX_ENTRIES} entries: it is not a sweep journal")
     if not lines:
-        raise BadInput(f"{where} has no first entry: nothing was begun, and it may be removed")
+        raise BadInput(f"{where} has no first entry: the sweep did not start, and the file may be removed")
     return [_parse_fields(line, f"{where}: line {number}") for number, line in enumerate(lines, 1)], len(cut)
 
 
@@ -138,14 +138,14 @@ def _apply_step(state: SweepState, fields: Fields) -> None:
 def _apply_outcome(state: SweepState, fields: Fields) -> None:
     record = parse_record(fields)
     if record.place >= len(state.request.levels):
-        raise fields.make_error(f"there is no level {record.place}")
+        raise fields.make_error(f"level {record.place} does not exist")
     state.records[record.place] = record
 
 
 def _apply_part(state: SweepState, fields: Fields) -> None:
     record = parse_part_record(fields)
     if not state.request.test or record.place >= len(state.request.test.parts):
-        raise fields.make_error(f"there is no part {record.place} of a test")
+        raise fields.make_error(f"part {record.place} of the test does not exist")
     state.parts[record.place] = record
 
 

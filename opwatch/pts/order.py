@@ -38,16 +38,14 @@ def find_pts_class(name: str) -> PtsClass:
     for one in PTS_CLASSES:
         if one.name == name:
             return one
-    raise UsageError(
-        f"there is no class {name!r:.60}: there are {', '.join(one.name for one in PTS_CLASSES)}"
-    )
+    raise UsageError(f"unknown class {name!r:.60}; available: {', '.join(one.name for one in PTS_CLASSES)}")
 
 
 def find_parts(name: str) -> tuple[PtsTest, ...]:
     """Return the parts of a test; a separate purge precedes each part."""
     parts = tuple(test for test in PTS_TESTS if name in (test.name, test.name.partition("-")[0]))
     if not parts:
-        raise UsageError(f"there is no test {name!r:.60} of SNIA's: there are {', '.join(NAMES)}")
+        raise UsageError(f"unknown SNIA test {name!r:.60}; available: {', '.join(NAMES)}")
     return parts
 
 
@@ -101,7 +99,7 @@ def parse_order(fields: Fields) -> PtsOrder:
         raise fields.make_error(str(error)) from error
     scale = fields.read_amount("scale")
     if not 0 < scale <= 1:
-        raise fields.make_error("scale is none from 0 to 1")
+        raise fields.make_error("scale is not from 0 to 1")
     return PtsOrder(
         name=fields.read_text("name"),
         class_name=fields.read_text("class_name"),

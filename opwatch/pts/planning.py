@@ -45,16 +45,16 @@ def plan_part_steps(
         for part, level in zip(order.parts, levels, strict=True)
         for step in _plan_part(order, part, level, pace, speed, purge)
     ]
-    return (*steps, SweepStep(StepKind.RESTORE, "discard the whole drive, and undo what was changed of it"))
+    return (*steps, SweepStep(StepKind.RESTORE, "discard the whole drive, and undo all changes to it"))
 
 
 def _plan_part(
     order: PtsOrder, part: PtsTest, level: OpLevel, pace: SweepPace, speed: SweepSpeed, purge: PurgeMethod
 ) -> Iterable[SweepStep]:
     capacity = level.scale.capacity_bytes
-    yield SweepStep(StepKind.GUARD, "the same drive, and nobody else's", level)
+    yield SweepStep(StepKind.GUARD, "the same drive, without other users", level)
     yield make_purge_step(level, purge)
-    yield SweepStep(StepKind.SETTLE, "let it erase", level, seconds=pace.settle_s)
+    yield SweepStep(StepKind.SETTLE, "wait while the drive erases", level, seconds=pace.settle_s)
     passes = order.count_fill_passes(part, capacity)
     if passes:
         yield SweepStep(
@@ -86,7 +86,7 @@ def _plan_part(
             at_least=load.times,
             at_most=load.times,
         )
-    verdict = "steady or not, by SNIA's rule" if part.steady else "the way back, stretch by stretch"
+    verdict = "steady or not, by SNIA's rule" if part.steady else "the recovery, section by section"
     yield SweepStep(StepKind.VERDICT, verdict, level)
 
 

@@ -83,7 +83,7 @@ def _parse_samples(fields: Fields, key: str) -> tuple[PtsSample, ...]:
     samples = []
     for row in fields.read_list(key):
         if not isinstance(row, dict):
-            raise fields.make_error(f"{key} is no list of tables")
+            raise fields.make_error(f"{key} is not a list of tables")
         samples.append(parse_sample(Fields(row, f"{fields.where}: {key}")))
     return tuple(samples)
 

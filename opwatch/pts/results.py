@@ -91,8 +91,8 @@ def _explain_no_verdict(part: PtsTest, verdict: PtsVerdict | None, rounds: int) 
     if verdict:
         return ""
     if not part.steady:
-        return "this test has no steady state: it is of what one workload leaves to the next"
-    return f"{rounds} rounds were done: the rule of SNIA needs 5"
+        return "this test has no steady state: it measures how one workload affects the next"
+    return f"{rounds} rounds were done; SNIA's rule needs 5"
 
 
 def merge_figures(name: str, samples: Sequence[PtsSample], totals: Sequence[PtsSample] = ()) -> PtsFigures:

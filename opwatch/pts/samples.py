@@ -79,7 +79,7 @@ def parse_sample(fields: Fields) -> PtsSample:
         max_ns=fields.read_optional("max_ns", fields.read_count),
     )
     if not sample.seconds:
-        raise fields.make_error("a load took no time")
+        raise fields.make_error("a load has a duration of 0")
     return sample
 
 

@@ -106,7 +106,7 @@ def judge_pts(tracks: Mapping[str, Sequence[float]], rule: PtsRule | None = None
         )
     rounds = lengths.pop()
     if rounds < rule.window:
-        raise NotEnoughData(f"{rounds} rounds were done: the rule of SNIA needs {rule.window}")
+        raise NotEnoughData(f"{rounds} rounds were done; SNIA's rule needs {rule.window}")
     rounds = min(rounds, rule.most_rounds)
     fits: tuple[PtsFit, ...] = ()
     for first in range(rounds - rule.window + 1):

@@ -144,4 +144,4 @@ def find_pts_test(name: str) -> PtsTest:
         if test.name == name:
             return test
     known = ", ".join(test.name for test in PTS_TESTS)
-    raise UsageError(f"there is no test {name!r} of SNIA's: there are {known}")
+    raise UsageError(f"unknown SNIA test {name!r}; available: {known}")

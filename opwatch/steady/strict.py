@@ -178,7 +178,7 @@ def _check_host_writes(rounds: Sequence[Round], ground: VerdictInputs) -> Strict
     bound = " at most" if ground.spare_is_bound else ""
     return StrictCheck(
         "host writes",
-        f"{needed} bytes: the spare area (T-U{bound}) and once what is in use",
+        f"{needed} bytes: the spare area (T-U{bound}) plus the bytes in use",
         f"{written} bytes",
         written >= needed,
     )
@@ -193,7 +193,7 @@ def _check_spread(ground: VerdictInputs, rule: StrictRule) -> tuple[StrictCheck,
     if spread is None:
         return (
             StrictCheck("coverage", wanted, "not measured", None),
-            StrictCheck("uniformity", "writes that go everywhere alike", "not measured", None),
+            StrictCheck("uniformity", "uniform writes", "not measured", None),
         )
     covered = StrictCheck(
         "coverage",
@@ -265,10 +265,10 @@ def _fit_drift(values: Sequence[float | None], chance: float) -> LineDrift | Non
 
 def _check_drifts(window: SteadyWindow | None, rule: StrictRule) -> list[StrictCheck]:
     proven = f"a drift of at most {100 * rule.drift:g} % over the window"
-    shown = f"no drift beyond {100 * rule.tail_drift:g} % that shows over the window"
+    shown = f"no visible drift beyond {100 * rule.tail_drift:g} % over the window"
     wanted = {"IOPS": proven, "p99": shown, "WAF": proven}
     if window is None:
-        missing = "no window that is long enough yet"
+        missing = "the window is too short so far"
         return [StrictCheck(name, text, missing, False) for name, text in wanted.items()]
     tail, waf = window.tail, window.waf
     return [
@@ -297,7 +297,7 @@ def _check_iops(window: SteadyWindow, proven: str, rule: StrictRule) -> StrictCh
     if iops is None or iops.most <= rule.drift or waf is None:
         return StrictCheck("IOPS", proven, *_evaluate_drift(iops, iops and iops.most, "most", rule.drift))
     wanted = (
-        f"{proven}, or, with such a WAF, none beyond that shows and an error of at most "
+        f"{proven}, or, with such a WAF, no visible drift beyond it and an error of at most "
         f"{100 * rule.noise:g} %"
     )
     measured = (

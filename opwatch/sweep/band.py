@@ -144,7 +144,7 @@ def fit_spare(levels: Sequence[MeasuredLevel], superblock_pages: int | None = No
     """
     known = [level for level in levels if level.waf > 1.005]
     if not known:
-        raise NotEnoughData("no level amplifies: there is no spare area to fit")
+        raise NotEnoughData("no level amplifies, so no spare area can be fitted")
     fits = [_fit_class(model, known) for model in make_collector_models(superblock_pages)]
     # Every class fits a single level exactly, up to rounding. Keep the best collector first then, because the
     # best collector implies the smallest spare area.

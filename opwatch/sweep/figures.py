@@ -155,11 +155,13 @@ def compute_figures(evidence: WindowEvidence) -> LevelFigures:
     host, nand, waf, error = _count_bytes(evidence, missing)
     seconds = sum_iops_by_second(evidence.rounds)
     if len(seconds) < 2:
-        missing["iops_worst_second"] = "the rounds are shorter than a second: nothing was logged in between"
+        missing["iops_worst_second"] = (
+            "the rounds are shorter than two seconds, so there is no log per second"
+        )
     ios = sum(sum(one.report.total.requests.values()) for one in evidence.rounds)
     time_s = sum(one.report.total.seconds for one in evidence.rounds)
     if evidence.celsius is None:
-        missing["temperature_c"] = "the drive tells none"
+        missing["temperature_c"] = "the drive reports none"
     return LevelFigures(
         host=host,
         nand_bytes=nand,
@@ -207,7 +209,7 @@ def _count_bytes(
         return HostBytes(trace, fio), None, None, None
     firmware = stretch.host.firmware
     if not firmware or not firmware.is_known:
-        missing["host_firmware"] = stretch.host.why or "the drive's own count was not read"
+        missing["host_firmware"] = stretch.host.why or "the drive's own counter was not read"
     nand = stretch.amplification.nand
     return (
         HostBytes(trace, fio, firmware.best_estimate if firmware and firmware.is_known else None),
@@ -245,7 +247,7 @@ def _drop_unknown(
 ) -> dict[str, float]:
     for name, value in values.items():
         if value is None:
-            missing[f"{name} ({source})"] = "too few requests to tell"
+            missing[f"{name} ({source})"] = "too few requests"
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -33,8 +33,8 @@ def fit_profile(result: SweepResult, where: str) -> Profile:
     fit = result.fit_levels()
     if fit is None:
         raise NotEnoughData(
-            f"{where}: no level with a WAF above 1 has reached a steady state under uniform writes: there is "
-            "no spare area to simulate"
+            f"{where}: no level with a WAF above 1 reached steady state under uniform writes, so there "
+            "is no spare area to simulate"
         )
     policy = _POLICIES.get(fit.model.name, Policy.GREEDY)
     drive = {
@@ -47,8 +47,8 @@ def fit_profile(result: SweepResult, where: str) -> Profile:
     steady = [one for one in result.select_steady() if one.figures.iops and one.figures.waf]
     return Profile(
         name=f"{PREFIX}{where}",
-        description=f"as {result.target} was measured",
-        source="A sweep; latencies but for what follows from the speed are not fitted",
+        description=f"fitted to measurements of {result.target}",
+        source="A sweep; latencies are fitted only as far as they follow from the speed",
         drive=drive,
         timing=_fit_timing(steady),
     )

@@ -134,7 +134,7 @@ def parse_levels(text: str, scale: LevelScale, flash_bytes: int | None = None) -
     """
     words = [word.strip() for word in text.split(",")]
     if len(words) > _MAX_LEVELS:
-        raise UsageError(f"--op has {len(words)} levels: at most {_MAX_LEVELS}")
+        raise UsageError(f"--op has {len(words)} levels; the maximum is {_MAX_LEVELS}")
     is_percent = words[-1].endswith("%")
     levels = tuple(_parse_level(word, is_percent, scale, flash_bytes) for word in words)
     _require_distinct(levels)
@@ -151,14 +151,16 @@ def _parse_level(word: str, is_percent: bool, scale: LevelScale, flash_bytes: in
         usable, label = _parse_level_size(word), word
     usable -= usable % scale.align_bytes
     if not usable and word.isdecimal():
-        raise UsageError(f"--op {word}: that is so many bytes; a percentage has its sign, as in 0,7,28%")
+        raise UsageError(
+            f"--op {word}: that is a number of bytes; write a percentage with its sign, as in 0,7,28%"
+        )
     if not 0 < usable <= scale.capacity_bytes:
         raise UsageError(
-            f"--op {word}: it leaves {usable} of {scale.capacity_bytes} bytes in use, which cannot be"
+            f"--op {word}: it leaves {usable} of {scale.capacity_bytes} bytes in use, which is impossible"
         )
     if flash_bytes is not None and usable >= flash_bytes:
         raise UsageError(
-            f"--op {word}: nothing of the {flash_bytes} bytes of flash is left to move data with"
+            f"--op {word}: all {flash_bytes} bytes of flash are in use, with no space left to move data"
         )
     return OpLevel(label, usable, scale, flash_bytes)
 
@@ -171,7 +173,7 @@ def _compute_usable(word: str, scale: LevelScale) -> int:
             raise UsageError(f"--op {word} of the whole leaves nothing to use: write less than 100%")
         return int(scale.capacity_bytes * (1 - ratio))
     if ratio > _MAX_RATIO:
-        raise UsageError(f"--op {word} makes no sense: write at most {100 * _MAX_RATIO}%")
+        raise UsageError(f"--op {word} is too large: write at most {100 * _MAX_RATIO}%")
     return int(scale.capacity_bytes / (1 + ratio))
 
 
@@ -180,7 +182,7 @@ def _parse_level_size(word: str) -> int:
         return parse_size(word)
     except UsageError as error:
         raise UsageError(
-            f"--op {word!r} is no level: write percentages (0,7,28%) or sizes that are used (900G)"
+            f"--op {word!r} is not a level: write percentages (0,7,28%) or the size in use (900G)"
         ) from error
 
 

@@ -21,43 +21,43 @@ METHODS = (
     LevelMethod(
         "window",
         "discard the whole drive, then use its first bytes alone",
-        "a drive that obeys discards",
-        "nothing: nothing but contents was changed",
+        "a drive that accepts discards",
+        "nothing to undo: only contents were changed",
         False,
     ),
     LevelMethod(
         "partition",
-        "discard the whole drive, then use one partition at its begin, which the kernel alone knows",
-        "a drive that obeys discards, and no partition table on it",
-        "the partition is deleted; it goes with the power, too",
+        "discard the whole drive, then use one partition at its start, which only the kernel knows",
+        "a drive that accepts discards, without a partition table",
+        "the partition is deleted; a power cycle removes it too",
         True,
     ),
     LevelMethod(
         "namespace",
-        "discard the whole drive, then replace its only NVMe namespace by a smaller one, and use all of that",
-        "namespace management (OACS bit 3) that works, one namespace alone, and no other controller",
-        "the namespace is replaced by one of the size it had",
+        "discard the whole drive, then replace its only NVMe namespace with a smaller one, and use all of it",
+        "working namespace management (OACS bit 3), a single namespace and a single controller",
+        "the namespace is replaced with one of the original size",
         True,
     ),
     LevelMethod(
         "max-address",
-        "lower the highest address of an ATA drive (HPA or Accessible Max Address)",
+        "lower the maximum address of an ATA drive (HPA or Accessible Max Address)",
         "an ATA drive with the feature, not frozen",
-        "the highest address of before is set again; that of an HPA goes with the power, too",
+        "the original maximum address is set again; a power cycle restores it too if it is an HPA",
         True,
     ),
     LevelMethod(
         "file",
-        "on a file system (--dir): one file as large as the level leaves, and the rest trimmed",
-        "ext4 or xfs on a drive or a partition that obeys discards",
+        "on a file system (--dir): one file as large as the level allows, and the rest trimmed",
+        "ext4 or xfs on a drive or partition that accepts discards",
         "the file is deleted; nothing else there is touched",
         True,
     ),
     LevelMethod(
         "fill",
-        "on a file system (--dir): files that fill it up to the level, and one beside them, of the same size "
-        "at each level, that is written",
-        "ext4 or xfs on a drive or a partition that obeys discards",
+        "on a file system (--dir): files that fill it up to the level, and next to them one file, of "
+        "the same size at each level, that is written",
+        "ext4 or xfs on a drive or partition that accepts discards",
         "the files are deleted; nothing else there is touched",
         True,
     ),
@@ -76,4 +76,4 @@ def find_method(name: str) -> LevelMethod:
         if method.name == name:
             return method
     known = ", ".join(method.name for method in METHODS)
-    raise UsageError(f"there is no method {name!r} to set a level: there are {known}")
+    raise UsageError(f"unknown method {name!r}; available: {known}")

@@ -140,9 +140,7 @@ def plan_steps(
     is_on_files = any(level.files for level in levels)
     last = SweepStep(
         StepKind.RESTORE,
-        "trim what is free again"
-        if is_on_files
-        else "discard the whole drive, and undo what was changed of it",
+        "trim the free space again" if is_on_files else "discard the whole drive, and undo all changes to it",
     )
     return (*steps, last)
 
@@ -159,20 +157,22 @@ def _plan_level(
     )
     yield SweepStep(
         StepKind.GUARD,
-        "the same drive and file system, and nobody else's writes"
+        "the same drive and filesystem, without writes by others"
         if level.files
-        else "the same drive, and nobody else's",
+        else "the same drive, without other users",
         level,
     )
     yield next(limits)
-    yield SweepStep(StepKind.SETTLE, "let it erase", level, seconds=pace.settle_s)
+    yield SweepStep(StepKind.SETTLE, "wait while the drive erases", level, seconds=pace.settle_s)
     yield from limits
     probes = _plan_probes(level, pace)
     yield from probes[:-1]
     filled, passes = compute_fill_size(level, pace)
     yield SweepStep(
         StepKind.FILL,
-        "write all of it, as random writes leave it" if pace.sprandom else "write all of it in order",
+        "write all of it, in the state that random writes leave"
+        if pace.sprandom
+        else "write all of it in order",
         level,
         write_bytes=filled,
         seconds=_estimate_seconds(
@@ -191,7 +191,7 @@ def _plan_level(
         at_least=min(least, pace.most_rounds),
         at_most=pace.most_rounds,
     )
-    yield SweepStep(StepKind.VERDICT, "steady or not, by SNIA's rule and by ours", level)
+    yield SweepStep(StepKind.VERDICT, "steady or not, by SNIA's rule and opwatch's", level)
 
 
 def _plan_probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
@@ -200,8 +200,8 @@ def _plan_probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
         return []
     words = (
         ("read while it is empty", 0),
-        ("write a little of it", compute_probe_size(level)),
-        ("read what is there", 0),
+        ("write a small part", compute_probe_size(level)),
+        ("read while it is full", 0),
     )
     return [
         SweepStep(StepKind.PROBE, what, level, write_bytes=n_bytes, seconds=pace.probe_s)
@@ -213,10 +213,10 @@ def _plan_drive_level(level: OpLevel, method: str, purge: PurgeMethod) -> Iterat
     """Yield the steps that set a level on a whole drive, the purge first."""
     yield make_purge_step(level, purge)
     if method == "namespace" and level.usable_bytes < level.scale.capacity_bytes:
-        made = f"one of {level.usable_bytes} bytes in its place"
+        made = f"one of {level.usable_bytes} bytes instead"
         yield SweepStep(
             StepKind.LIMIT,
-            f"detach and delete the namespace; create, attach and discard {made}, until the level has ended",
+            f"detach and delete the namespace; create, attach and discard {made}, for this level",
             level,
             discard_bytes=level.usable_bytes,
         )
@@ -233,8 +233,8 @@ def make_purge_step(level: OpLevel, purge: PurgeMethod) -> SweepStep:
 def _plan_file_level(level: OpLevel, files: LevelFiles, speed: SweepSpeed) -> Iterator[SweepStep]:
     """Yield the steps that set a level made of files, the trim first."""
     free = level.scale.capacity_bytes - level.usable_bytes + level.active_bytes
-    yield SweepStep(StepKind.PURGE, "trim all that is free there", level, discard_bytes=free)
-    ballast = f", and {files.ballast_bytes} bytes of ballast beside it" if files.ballast_bytes else ""
+    yield SweepStep(StepKind.PURGE, "trim all free space", level, discard_bytes=free)
+    ballast = f", and {files.ballast_bytes} bytes of ballast" if files.ballast_bytes else ""
     yield SweepStep(
         StepKind.LIMIT,
         f"a file of {files.load_bytes} bytes{ballast}",

@@ -20,11 +20,11 @@ class PurgeMethod(NamedTuple):
     seconds: float | None = 0.0
 
 
-DISCARD = PurgeMethod("discard", "discard the whole drive", "a drive that obeys discards")
+DISCARD = PurgeMethod("discard", "discard the whole drive", "a drive that accepts discards")
 FORMAT = PurgeMethod(
     "format",
-    "format the namespace (nvme format), in the block size that it has",
-    "an NVMe drive that formats one namespace alone, and nvme-cli",
+    "format the namespace (nvme format), keeping its block size",
+    "an NVMe drive that formats a single namespace, and nvme-cli",
 )
 SECURE_ERASE = PurgeMethod(
     "secure-erase",
@@ -33,8 +33,8 @@ SECURE_ERASE = PurgeMethod(
 )
 SANITIZE = PurgeMethod(
     "sanitize",
-    "sanitize the drive, for as long as it takes, and discard all of it",
-    "an NVMe drive of one namespace that erases its blocks, or its key (SANICAP)",
+    "sanitize the drive, which may take long, and discard all of it",
+    "an NVMe drive with one namespace that supports block or crypto erase (SANICAP)",
     seconds=None,
 )
 PURGES = (DISCARD, FORMAT, SANITIZE, SECURE_ERASE)
@@ -45,4 +45,4 @@ def find_purge(name: str) -> PurgeMethod:
     for way in PURGES:
         if way.name == name:
             return way
-    raise UsageError(f"there is no purge {name!r:.60}: there are {', '.join(way.name for way in PURGES)}")
+    raise UsageError(f"unknown purge {name!r:.60}; available: {', '.join(way.name for way in PURGES)}")

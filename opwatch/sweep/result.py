@@ -47,7 +47,7 @@ class SweepResult:
     outcomes: tuple[LevelOutcome, ...]
     superblock_pages: int | None = None
     endurance_bytes: int | None = None
-    endurance_reason: str = "nobody says how many NAND bytes this drive takes"
+    endurance_reason: str = "the drive does not report its rated NAND endurance"
     model: ModelScale | None = None
     is_uniform: bool = True
 

@@ -152,28 +152,28 @@ def format_advice(outcomes: Sequence[LevelOutcome], restless: Sequence[LevelOutc
         )
     steps = compute_level_gains(ordered)
     if not steps:
-        return "one level says nothing of what others give"
+        return "one level cannot show what more OP gives"
     helping = [at for at, step in enumerate(steps) if step.is_gain]
     behind = steps[helping[-1] + 1 :] if helping else steps
     if any(step.is_gain is None for step in behind):
         return _advise_without_gain(behind, f"beyond {behind[0].begin.level.label} " if helping else "")
     if not helping:
-        return "no level gives more than 2 % over the one before: more OP will not help"
+        return "no level gains 2 % over the one before: more OP will not help"
     last = steps[helping[-1]].end
     if behind:
-        return f"beyond {last.level.label} no level gives 2 % more: more OP than that will not help"
+        return f"beyond {last.level.label} no level gains 2 %: more OP will not help"
     paid = (
-        f"up to {last.level.label} every step has paid"
+        f"every step up to {last.level.label} has a gain"
         if len(helping) == len(steps)
-        else f"{last.level.label} still gives more than the level before"
+        else f"{last.level.label} still gains over the level before"
     )
-    return f"{paid}{_format_losses(steps)}; what lies beyond was not measured"
+    return f"{paid}{_format_losses(steps)}; more OP was not measured"
 
 
 def _format_losses(steps: Sequence[LevelGain]) -> str:
     """Return a note on steps with a better WAF but fewer IOPS, or an empty text."""
     losing = [step.end.level.label for step in steps if step.is_gain and step.has_iops_loss]
-    return f" ({', '.join(losing)} in WAF alone, with fewer IOPS)" if losing else ""
+    return f" ({', '.join(losing)} only in WAF, with fewer IOPS)" if losing else ""
 
 
 def _advise_without_steady(outcomes: Sequence[LevelOutcome]) -> str:
@@ -184,10 +184,10 @@ def _advise_without_steady(outcomes: Sequence[LevelOutcome]) -> str:
     proven = [outcome for outcome in outcomes if outcome.strict.is_amplification_proven]
     worst = _find_max_waf(proven)
     if not worst or len(proven) < len(outcomes):
-        return "no level has reached a steady state: nothing can be said of more OP"
+        return "no level reached steady state: the effect of more OP is unknown"
     return (
         f"this drive does not amplify what this workload writes (WAF {worst:.2f}): more OP cannot lower "
-        "that; IOPS and latency are not at rest, and nothing can be said of them"
+        "that; IOPS and latency are not in steady state, so its effect on them is unknown"
     )
 
 
@@ -207,18 +207,18 @@ def _advise_without_gain(steps: Sequence[LevelGain], where: str) -> str:
     if all(step.iops_ratio is not None and step.waf_ratio is not None for step in steps):
         if any(step.begin.figures.is_host_bound or step.end.figures.is_host_bound for step in steps):
             return (
-                f"{where}no level gives 2 % less WAF, and IOPS are as many as this host can do, not the "
-                "drive: whether more OP gives more of them is not known"
+                f"{where}no level lowers WAF by 2 %, and IOPS are limited by this host, not by the "
+                "drive: whether more OP gives more IOPS is unknown"
             )
         worst = max(step.iops_error for step in steps)
         return (
-            f"{where}no level gives 2 % less WAF, and IOPS are uncertain by {100 * worst:.2g} %: whether "
-            "more OP helps is not known"
+            f"{where}no level lowers WAF by 2 %, and IOPS have an error of {100 * worst:.2g} %: whether "
+            "more OP helps is unknown"
         )
     if all(step.iops_ratio is not None for step in steps):
         measured, missing = "2 % more IOPS", "WAF was"
     elif all(step.waf_ratio is not None for step in steps):
         measured, missing = "2 % less WAF", "IOPS were"
     else:
-        return "neither IOPS nor WAF was measured at all of the last levels: nothing can be said of more OP"
-    return f"{where}no level gives {measured}, and {missing} not measured: whether more OP helps is not known"
+        return "neither IOPS nor WAF was measured at all of the last levels: the effect of more OP is unknown"
+    return f"{where}no level gives {measured}, and {missing} not measured: whether more OP helps is unknown"

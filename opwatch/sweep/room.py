@@ -70,8 +70,8 @@ def make_fill_levels(
     load = (load_bytes or least // 2) // _UNIT * _UNIT
     if not _MIN_FILE <= load <= least:
         raise UsageError(
-            f"--file-size: a file has at least {_MIN_FILE} bytes, and here at most the {least} that the "
-            f"smallest level leaves, not {load}"
+            f"--file-size: the size is {load} bytes; it must be at least {_MIN_FILE} bytes, and at most "
+            f"the {least} bytes of the smallest level"
         )
     return tuple(
         replace(level, files=LevelFiles(load, room_left - load))
@@ -87,16 +87,17 @@ def _compute_space_left(level: OpLevel, room: FilesystemRoom) -> int:
     left = (level.usable_bytes - room.other_bytes) // _UNIT * _UNIT
     if left < _MIN_FILE:
         raise UsageError(
-            f"--op {level.label}: of {level.usable_bytes} bytes in use {room.other_bytes} may be the file "
-            f"system's and other files', which leaves no file of {_MIN_FILE}: name a smaller percentage"
+            f"--op {level.label}: of {level.usable_bytes} bytes in use, up to {room.other_bytes} belong "
+            f"to the filesystem and other files, which leaves less than {_MIN_FILE} bytes for a file: "
+            "take a smaller percentage"
         )
     if left > room.max_file_bytes:
         most = room.other_bytes + room.max_file_bytes
         percent = 100 * (level.scale.capacity_bytes / most - 1)
         raise UsageError(
-            f"--op {level.label}: it takes {format_capacity(left)} of files, and of this file system "
-            f"{format_capacity(room.max_file_bytes)} may be taken, so that some stays free: name at least "
-            f"{percent + 0.05:.1f}% of what is used, or make room"
+            f"--op {level.label}: it needs files of {format_capacity(left)}, but at most "
+            f"{format_capacity(room.max_file_bytes)} of this filesystem may be used, so that some stays "
+            f"free: take at least {percent + 0.05:.1f}% (of the used part), or free some space"
         )
     return left
 
@@ -109,6 +110,7 @@ def require_planned_usage(level: OpLevel, room: FilesystemRoom, point: str) -> N
     slack = max(int(_SLACK_RATIO * level.usable_bytes), _SLACK_BYTES)
     if abs(room.other_bytes - level.usable_bytes) > slack:
         raise RefusedError(
-            f"{point}: {room.other_bytes} bytes of the drive are in use at level {level.label}, and "
-            f"{level.usable_bytes} were planned: other files came or went; bring that back, or plan anew"
+            f"{point}: {room.other_bytes} bytes of the drive are in use at level {level.label}, but "
+            f"{level.usable_bytes} were planned: other files were added or deleted; undo that, or make "
+            "a new plan"
         )

@@ -83,8 +83,8 @@ def make_model(profile: Profile, io_bytes: int) -> ModelDrive:
     unit = find_mapping_unit(profile)
     if io_bytes < unit or io_bytes & (io_bytes - 1):
         raise UsageError(
-            f"--bs {io_bytes}: the model of {profile.name} takes writes of a power of two, and of at least "
-            f"its mapping unit of {unit} bytes"
+            f"--bs {io_bytes}: the model of {profile.name} needs a power of two, and at least its "
+            f"mapping unit of {unit} bytes"
         )
     units = _UNITS
     own = profile.drive.get("superblock_bytes")
@@ -104,7 +104,7 @@ def make_drive(profile: Profile) -> Drive:
     try:
         return profile.create_drive()
     except ValueError as error:
-        raise UsageError(f"drive profile {profile.name}: it cannot be made: {error}") from error
+        raise UsageError(f"drive profile {profile.name}: cannot create the model: {error}") from error
 
 
 def compute_flash_bytes(model: ModelDrive) -> int:
@@ -246,10 +246,10 @@ def _judge_pts(rounds: Sequence[Round]) -> PtsVerdict | None:
 
 def _compute_figures(course: _LevelRun, model: ModelDrive, level: OpLevel) -> LevelFigures:
     missing = {
-        "cpu_ns_per_io": "a model in virtual time uses no CPU of a host",
-        "load_cpu_ratio": "a model in virtual time uses no CPU of a host",
+        "cpu_ns_per_io": "a model in virtual time uses no host CPU",
+        "load_cpu_ratio": "a model in virtual time uses no host CPU",
         "temperature_c": "the model has no temperature",
-        "iops_worst_second": "a second of a model of another size is none of the drive",
+        "iops_worst_second": "one second of a scaled model is not one second of the drive",
         "latency_by_fio": "no fio runs in virtual time",
     }
     window = course.strict.window

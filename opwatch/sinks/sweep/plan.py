@@ -38,8 +38,8 @@ def _format_level(step: SweepStep) -> str:
     if level.files:
         used = f"at most {used}"
         shares += (
-            f"; at least {level.active_bytes} bytes, which is {100 * level.most_of_used_ratio:.2f} %: what "
-            "the file system and other files keep may be in use or not"
+            f"; at least {level.active_bytes} bytes, which is {100 * level.most_of_used_ratio:.2f} %: "
+            "space kept by the filesystem and other files may be in use or not"
         )
     return f"level {level.label}: {used}, {shares}"
 
@@ -61,17 +61,17 @@ def _format_totals(plan: SweepPlan) -> Iterator[str]:
     least, most = plan.write_bytes
     amount = f"{units.format_capacity(least)} to {units.format_capacity(most)}"
     if plan.bytes_reason and plan.most_write_bytes is None:
-        amount = f"{units.format_capacity(least)} and more: {plan.bytes_reason}"
+        amount = f"at least {units.format_capacity(least)}: {plan.bytes_reason}"
     yield from wrap_text(f"written by the host: {amount}")
     if any(step.kind is StepKind.PURGE and step.seconds is None for step in plan.steps):
-        yield from wrap_text("time: not known, for the drive does not tell how long its purge takes")
+        yield from wrap_text("time: unknown, because the drive does not report how long its purge takes")
     elif plan.seconds is None:
-        yield from wrap_text("time: not known, for want of the drive's speed (--fill-speed, --speed)")
+        yield from wrap_text("time: unknown without the drive's speed (--fill-speed, --speed)")
     else:
         begin, end = (format_estimate(seconds) for seconds in plan.seconds)
         yield from wrap_text(f"time: {begin} to {end}")
     if plan.life_ratio is None:
-        yield from wrap_text(f"share of rated life: not known: {plan.life_reason}")
+        yield from wrap_text(f"share of rated life: unknown: {plan.life_reason}")
     else:
         begin, end = (f"{100 * share:.3g} %" for share in plan.life_ratio)
         yield from wrap_text(f"share of rated life: {begin} to {end}")

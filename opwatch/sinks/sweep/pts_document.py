@@ -48,26 +48,26 @@ def build_pts_document(
 def _list_deviations(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> Iterator[str]:
     """Yield the known deviations from the specification."""
     if order.scale != 1:
-        yield f"all times are {100 * order.scale:g} % of those of the specification"
+        yield f"all times are {100 * order.scale:g} % of the specification's"
     for part in order.parts:
         if order.most_rounds(part) < part.most_rounds:
             yield f"{part.name}: at most {order.most_rounds(part)} rounds, not {part.most_rounds}"
     if request.purge == DISCARD.name:
-        yield "purged by a discard, which is none of the commands that the specification names"
+        yield "purged by a discard, which is not one of the commands of the specification"
     cache, wanted = order.header.get("write_cache"), order.drive_class.has_write_cache
     if cache != ("write back" if wanted else "write through"):
         state = "on" if wanted else "off"
-        yield f"the write cache of {order.class_name} drives has to be {state}: {cache or 'not known'}"
+        yield f"the write cache of {order.class_name} drives must be {state}: {cache or 'unknown'}"
     if order.header.get("kind") != "disk":
-        yield f"it is no drive of its own, but {order.header.get('kind') or 'not known'}"
+        yield f"the target is not a whole drive: {order.header.get('kind') or 'unknown'}"
     for part_done in parts:
         if points := find_unsupported_points(part_done.part, part_done.record.logical_bytes):
             yield (
-                f"{part_done.part.name}: {len(points)} test points are smaller than a block of this drive "
-                f"({part_done.record.logical_bytes} bytes), and were left out"
+                f"{part_done.part.name}: {len(points)} test points are below this drive's block size "
+                f"({part_done.record.logical_bytes} bytes) and were left out"
             )
         if part_done.record.end is PtsEnd.BUDGET:
-            yield f"{part_done.part.name}: it ended when all was written that may be (--max-write)"
+            yield f"{part_done.part.name}: it ended at the write limit (--max-write)"
 
 
 def _build_header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _build_header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) 
         "outstanding_ios_per_thread": 1 if single else drive_class.depth,
         "threads": 1 if single else drive_class.threads,
         "threads_in_order": 1,
-        "data_pattern": "random, drawn anew for every request",
+        "data_pattern": "random, new for every request",
         "write_cache": header.get("write_cache"),
     }
 
@@ -103,7 +103,7 @@ def _build_header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) 
 def _describe_precondition(order: PtsOrder, part: PtsTest, capacity_bytes: int) -> str:
     passes = order.count_fill_passes(part, capacity_bytes)
     if not passes:
-        return f"{part.name}: none beforehand"
+        return f"{part.name}: none"
     return (
         f"{part.name}: the active range written in order {passes} times, {part.precondition_block_bytes} "
         "bytes at a time"

@@ -48,7 +48,7 @@ def format_pts(document: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield from _format_part(part)
     if not test.read_flag("is_ended"):
-        yield from wrap_text("it was not done to its end: not all parts are here")
+        yield from wrap_text("the test is not complete: some parts are missing")
     yield from wrap_text(f"test {test.read_text('sweep')}")
 
 
@@ -58,7 +58,7 @@ def _get_tables(fields: Fields, key: str) -> list[Fields]:
 
 def _format_heading(header: Fields) -> Iterator[str]:
     for name, key in _HEADER:
-        yield from wrap_text(header.read_optional(key, header.read_text) or "not known", f"  {name:<14} ")
+        yield from wrap_text(header.read_optional(key, header.read_text) or "unknown", f"  {name:<14} ")
     used = header.read_count("active_range_bytes")
     share = 100 * (get_number(header, "active_range_ratio") or 0.0)
     yield from wrap_text(
@@ -66,7 +66,9 @@ def _format_heading(header: Fields) -> Iterator[str]:
     )
     depth, threads = header.read_count("outstanding_ios_per_thread"), header.read_count("threads")
     streams = header.read_count("threads_in_order")
-    yield from wrap_text(f"{depth} from each of {threads} threads; {streams} in order", "  outstanding    ")
+    yield from wrap_text(
+        f"{depth} per thread, {threads} threads; {streams} for sequential I/O", "  outstanding    "
+    )
     for line in header.read_texts("preconditioning"):
         yield from wrap_text(line, "  precondition   ")
 
@@ -103,7 +105,7 @@ def _format_verdict(part: Fields) -> Iterator[str]:
     if verdict.read_flag("is_steady"):
         text = f"PTS steady state in rounds {first} to {last}"
     else:
-        text = f"PTS steady state NOT REACHED; what follows is of rounds {first} to {last}"
+        text = f"PTS steady state NOT REACHED; the figures are from rounds {first} to {last}"
     yield from wrap_text(f"{text}; {verdict.read_count('rounds')} rounds done, ended by: {ended}")
     rows = []
     for fit in _get_tables(verdict, "variables"):
@@ -193,6 +195,8 @@ def _format_stage(stage: Fields) -> tuple[str, ...]:
 def _format_recovery(part: Fields) -> Iterator[str]:
     seconds = get_number(part, "recovery_s")
     if seconds is None:
-        yield from wrap_text("the last stretch never had 90 % of the rate that the first one ended with")
+        yield from wrap_text("the last section never reached 90 % of the rate at the end of the first")
     else:
-        yield from wrap_text(f"90 % of the rate that the first stretch ended with after {seconds:.1f} s")
+        yield from wrap_text(
+            f"reached 90 % of the rate at the end of the first section after {seconds:.1f} s"
+        )

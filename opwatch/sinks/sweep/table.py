@@ -15,7 +15,7 @@ from opwatch.steady.strict import StrictState
 from opwatch.sweep.outcome import HOST_BOUND
 
 _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "opwatch")
-_BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "years")
+_BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "life")
 _SPREAD = ("level", "IOPS ±", "IOPS CV", "worst s", "p50", "p99.9", "p99.99", "p99.999", "CPU/IO", "C")
 _STEPS = ("from", "to", "IOPS", "per %", "WAF", "per %", "life")
 # Shorter words, so that a line has room for all columns.
@@ -50,7 +50,7 @@ def format_sweep(document: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield from wrap_text(sweep.read_text("advice"))
     if sweep.table.get("endurance_bytes") is None:
-        yield from wrap_text(f"no years: {sweep.read_text('endurance_reason')}")
+        yield from wrap_text(f"no life estimate: {sweep.read_text('endurance_reason')}")
     if sweep.table.get("scenario") is not None:
         yield ""
         yield from format_scenario(sweep.read_subtable("scenario"))
@@ -69,8 +69,8 @@ def _format_model(sweep: Fields) -> Iterator[str]:
         astray = 100 * max(errors, default=0.0)
         text += (
             f" Simulated at {100 * ratio:.2g} % of its size, with superblocks of "
-            f"{pages} pages for {'large ones' if real is None else real}: that "
-            f"makes WAF uncertain by up to {astray:.2g} %, which is in the errors below."
+            f"{pages} pages instead of {'large ones' if real is None else real}: this makes WAF "
+            f"uncertain by up to {astray:.2g} %, which the errors below include."
         )
     yield from wrap_text(text)
 
@@ -160,8 +160,8 @@ def _format_host_bound(levels: Sequence[Fields]) -> Iterator[str]:
     bound = [label for label, ratio in ratios if ratio is not None and ratio >= HOST_BOUND]
     if bound:
         yield from wrap_text(
-            f"{', '.join(bound)}: the busiest thread of fio was on a processor for {100 * HOST_BOUND:.0f} % "
-            "of its time and more: IOPS there are the least that the drive can do, this host can do no more"
+            f"{', '.join(bound)}: fio's busiest thread used at least {100 * HOST_BOUND:.0f} % of a CPU: "
+            "this host is the limit there, and the drive may be capable of more IOPS"
         )
 
 
@@ -190,7 +190,7 @@ def _format_reasons(level: Fields) -> Iterator[str]:
     if verdict.table.get("reason") is not None:
         yield from wrap_text(f"{label}, {verdict.read_text('state')}: {verdict.read_text('reason')}")
     if _has_only_waf(level):
-        yield from wrap_text(f"{label}: its WAF is proven by itself, which noise of the host does not touch")
+        yield from wrap_text(f"{label}: only its WAF is proven, which host noise does not affect")
     missing = level.read_subtable("figures").read_subtable("missing")
     if get_number(level.read_subtable("figures"), "waf") is None and "waf" in missing.table:
         yield from wrap_text(f"{label}, no WAF: {missing.read_text('waf')}")
@@ -223,17 +223,17 @@ def _format_fit(sweep: Fields, levels: Sequence[Fields]) -> Iterator[str]:
     if sweep.table.get("fit") is None:
         if sweep.table.get("is_uniform") is False:
             what = (
-                "what is in use is not written"
+                "the bytes in use are not written"
                 if sweep.read_text("method") == "fill"
                 else "this workload does not write"
             )
-            why = f"{what} everywhere alike: no model here tells the spare area by its WAF"
+            why = f"{what} uniformly, so no model here can derive the spare area from its WAF"
         elif all(get_number(_get_figures(level), "waf") is None for level in levels):
             is_hidden = any(get_number(level.read_subtable("figures"), "waf") is not None for level in levels)
             lacking = "no level is steady" if is_hidden else "no WAF was measured"
-            why = f"{lacking}: there is nothing to fit spare area to"
+            why = f"{lacking}, so no spare area can be fitted"
         else:
-            why = "no level amplifies: there is no spare area to fit"
+            why = "no level amplifies, so no spare area can be fitted"
         yield from wrap_text(why)
         return
     fit = sweep.read_subtable("fit")
@@ -241,7 +241,7 @@ def _format_fit(sweep: Fields, levels: Sequence[Fields]) -> Iterator[str]:
     if spare is None:
         raise fit.make_error("spare_ratio is missing")
     classes = " or ".join(fit.read_texts("alike")) or fit.read_text("collector")
-    quality = "of one level, which any collector fits" if rms is None else f"off by {100 * rms:.2g} % (rms)"
+    quality = "from one level, which any collector fits" if rms is None else f"off by {100 * rms:.2g} % (rms)"
     yield from wrap_text(
         f"behaves like {100 * spare:.1f} % of spare area, (T-U)/U, at level "
         f"{fit.read_text('level')}, {classes} "

@@ -273,10 +273,10 @@ def test_plan_lists_refusals_and_writes_no_byte(tmp_path: Path) -> None:
         for key in ("host_write_bytes", "trim_bytes"):
             assert after[key] == before[key]
         # If a level needs more than exists, the refusal names the available size.
-        check_refused([*argv[:-1], "0%"], 2, "name at least")
+        check_refused([*argv[:-1], "0%"], 2, "take at least")
         fill_space(point / "theirs", 40 * MIB)
         os.sync()
-        check_refused(argv, 2, "may be the file system's and other files'")
+        check_refused(argv, 2, "belong to the filesystem and other files")
 
 
 def test_resume_is_refused_when_other_files_have_changed(tmp_path: Path) -> None:
@@ -288,8 +288,10 @@ def test_resume_is_refused_when_other_files_have_changed(tmp_path: Path) -> None
         fill_space(point / "theirs", 300 * MIB)
         os.sync()
         [name] = list_journals(tmp_path / "kept")
-        check_refused(make_arguments("resume", target, tmp_path, name), 1, "there is no room for a file of")
+        check_refused(make_arguments("resume", target, tmp_path, name), 1, "no space for a file of")
         (point / "theirs").write_bytes(bytes(20 * MIB))
         os.sync()
-        check_refused(make_arguments("resume", target, tmp_path, name), 3, "other files came or went")
+        check_refused(
+            make_arguments("resume", target, tmp_path, name), 3, "other files were added or deleted"
+        )
         assert list(point.glob(".opwatch-sweep-*")) == []

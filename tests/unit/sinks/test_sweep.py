@@ -67,21 +67,21 @@ def test_document_matches_its_schema() -> None:
 def test_table_reports_effective_spare_area_and_returns() -> None:
     text = "\n".join(format_sweep(build_result_document(_make_result(5.713, 3.522, 1.936))))
     assert "behaves like 9.9 % of spare area" in text
-    assert "up to 28 % every step has paid" in text
+    assert "every step up to 28 % has a gain" in text
     assert all(len(line) <= 80 for line in text.split("\n"))
 
 
 def test_a_figure_that_is_missing_has_its_reason() -> None:
     text = "\n".join(format_sweep(build_result_document(_make_result(None, 3.517))))
     assert "0 %, no WAF: no pages" in text
-    assert "no years: nobody says" in text
+    assert "no life estimate: the drive does not report" in text
 
 
 def test_spare_area_is_not_fitted_without_a_measured_waf() -> None:
     text = "\n".join(format_sweep(build_result_document(_make_result(None, None))))
     assert "no level amplifies" not in text
-    assert "no WAF was measured: there is nothing to fit spare area to" in text
-    assert "no level amplifies: there is no spare area to fit" in "\n".join(
+    assert "no WAF was measured, so no spare area can be fitted" in text
+    assert "no level amplifies, so no spare area can be fitted" in "\n".join(
         format_sweep(build_result_document(_make_result(1.0, 1.0)))
     )
 
@@ -94,7 +94,7 @@ def test_models_of_uniform_writes_are_not_applied_to_other_loads() -> None:
     assert {level["predicted_waf"] for level in shown["levels"]} == {None}
     text = " ".join(format_sweep(shown))
     assert "behaves like" not in text and "no level amplifies" not in text
-    assert "this workload does not write everywhere alike" in text
+    assert "this workload does not write uniformly" in text
 
 
 def test_model_results_are_labelled() -> None:
@@ -153,7 +153,7 @@ def test_plan_with_a_purge_of_unknown_duration_has_no_time() -> None:
     steps = plan_steps(plan.levels, "window", SweepPace(), SweepSpeed(1e9, 1e8), untold)
     plan = replace(plan, steps=steps)
     text = "\n".join(format_plan(plan))
-    assert "time: not known, for the drive does not tell how long its purge takes" in text
+    assert "time: unknown, because the drive does not report how long its purge takes" in text
     assert "discarded" not in text
     assert _find_problems(build_plan_document(plan)) == []
 
@@ -181,13 +181,13 @@ def test_a_sweep_on_simulated_flash_is_kept_and_shown(
         (["run"], 2, "name what to measure"),
         (["run", "--virtual", "nope"], 2, "no drive profile nope"),
         (["run", "--virtual", "fitted:/nope.journal"], 2, "give the name of a sweep"),
-        (["run", "--virtual", "ideal", "--op", "5000%"], 2, "makes no sense"),
+        (["run", "--virtual", "ideal", "--op", "5000%"], 2, "is too large"),
         (["run", "--virtual", "ideal", "--base", "flash", "--op", "1%"], 2, "the drive shows"),
         (["run", "--virtual", "ideal", "--bs", "5000"], 2, "power of two"),
         (["run", "--virtual", "ideal", "--destroy"], 2, "--destroy: only with --dev"),
         (["run", "--dev", "sda", "--bs", "4k"], 2, "--bs: only with --virtual"),
         (["plan"], 2, "name what to plan for"),
-        (["plan", "--virtual", "ideal", "--method", "magic"], 2, "no method 'magic'"),
+        (["plan", "--virtual", "ideal", "--method", "magic"], 2, "unknown method 'magic'"),
         (["show", "/nonexistent"], 2, "cannot read"),
     ],
 )
@@ -235,7 +235,7 @@ def test_a_level_that_is_not_steady_has_no_number_and_leads_to_none() -> None:
     assert "3.52" not in text.split("behaves")[0].split("7 %, not reached")[0].split("\n7 %")[1]
     assert "7 %, not reached: host writes" in text
     assert shown["returns"] == [] and shown["fit"]["rms_ratio"] is None
-    assert shown["advice"] == "one level says nothing of what others give"
+    assert shown["advice"] == "one level cannot show what more OP gives"
     assert all(len(line) <= 80 for line in text.split("\n"))
 
 
@@ -251,7 +251,7 @@ def test_level_disturbed_by_a_busy_host_keeps_only_its_waf() -> None:
     text = "\n".join(format_sweep(shown))
     row = next(line for line in text.split("\n") if line.startswith("7 %") and line.endswith("no"))
     assert "3.52 ± 0.01" in row and "4321" not in text
-    assert "7 %: its WAF is proven by itself, which noise of the host does not touch" in text
+    assert "7 %: only its WAF is proven, which host noise does not affect" in text
     # The fit uses both levels, but the IOPS of one level show no gain.
     assert shown["fit"]["rms_ratio"] is not None and shown["returns"] == []
     # Older documents lack the field and show no WAF.

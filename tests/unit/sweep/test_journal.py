@@ -209,7 +209,7 @@ def test_a_full_disk_leaves_whole_entries(tmp_path: Path) -> None:
 
 def test_failure_to_create_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OpwatchError, match="no journal can be kept"):
+    with pytest.raises(OpwatchError, match="cannot keep a journal"):
         create_sweep_journal(tmp_path / "file" / "sweeps", REQUEST)
 
 
@@ -241,5 +241,5 @@ def test_resume_command_names_the_journal_folder(tmp_path: Path) -> None:
     with create_sweep_journal(tmp_path, REQUEST) as journal:
         assert journal.resume_command == f"opwatch sweep resume {REQUEST.name} --journals {tmp_path}"
     for name in ("", "../x", ".x", "y" * 200, "other"):
-        with pytest.raises(UsageError, match=f"there are: {REQUEST.name}"):
+        with pytest.raises(UsageError, match=f"available: {REQUEST.name}"):
             reopen_sweep_journal(tmp_path, name)

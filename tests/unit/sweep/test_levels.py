@@ -43,16 +43,16 @@ def test_the_flash_behind_a_level_is_known_or_is_not() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "is no level"),
-        ("0,7", "0: that is so many bytes; a percentage has its sign"),
+        ("", "is not a level"),
+        ("0,7", "0: that is a number of bytes; write a percentage with its sign"),
         ("7,x%", "is not a percentage"),
-        ("7,,10%", "is no level"),
+        ("7,,10%", "is not a level"),
         ("-7%", "is not a percentage"),
-        ("1001%", "makes no sense"),
-        ("101G", "cannot be"),
+        ("1001%", "is too large"),
+        ("101G", "is impossible"),
         ("0,7,7.0%", "are the same"),
         ("7%,100G,0%", "are the same"),
-        (",".join(["1"] * 65) + "%", "at most 64"),
+        (",".join(["1"] * 65) + "%", "the maximum is 64"),
     ],
 )
 def test_invalid_levels_are_refused(text: str, complaint: str) -> None:
@@ -66,7 +66,7 @@ def test_level_of_the_whole_capacity_is_refused() -> None:
 
 
 def test_a_level_needs_flash_to_move_data_with() -> None:
-    with pytest.raises(UsageError, match="nothing of"):
+    with pytest.raises(UsageError, match="no space left to move data"):
         parse_levels("0%", SCALE, flash_bytes=100 * GIB)
 
 

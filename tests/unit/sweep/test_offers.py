@@ -139,7 +139,7 @@ def find_nvme_refusal(
     [
         (replace(DRIVE, manages_namespaces=False), ALONE, "OACS bit 3 is 0"),
         (DRIVE, replace(ALONE, is_shared=True), "several controllers (NMIC)"),
-        (DRIVE, ALONE, "what namespaces nvme0n1 has cannot be asked"),
+        (DRIVE, ALONE, "cannot query the namespaces of nvme0n1"),
     ],
 )
 def test_no_namespace_is_replaced(
@@ -156,9 +156,7 @@ def test_namespace_is_replaced_if_no_reason_is_against(tmp_path: Path) -> None:
 
     assert find_refusal(OFFER) is None
     two = find_refusal(replace(OFFER, allocated=(1, 2), is_zoned=True))
-    assert (two or "").startswith(
-        "nvme0n1 has other namespaces than this one (1): there are 1, 2; and it has"
-    )
+    assert (two or "").startswith("nvme0n1 has other namespaces than this one (1): 1, 2; and it has")
 
 
 def test_drive_that_cannot_be_queried_is_refused(tmp_path: Path) -> None:
@@ -167,19 +165,19 @@ def test_drive_that_cannot_be_queried_is_refused(tmp_path: Path) -> None:
 
     refused = find_method_refusal(make_disk(tmp_path, "nvme0n1"), "namespace", refuse_identify)
     assert refused == (
-        "whether nvme0n1 offers namespace management cannot be asked: Identify needs CAP_SYS_ADMIN"
+        "cannot query whether nvme0n1 supports namespace management: Identify needs CAP_SYS_ADMIN"
     )
 
 
 @pytest.mark.parametrize(
     ("ata_page", "why"),
     [
-        (None, "is no ATA drive"),
+        (None, "is not an ATA drive"),
         (read_page("page-89-qemu"), "no host protected area (IDENTIFY word 82 bit 10 is 0)"),
         (encode_with_words(w82=0x0400), "no host protected area"),
-        (encode_with_words(w82=0x0402, w85=0x0402, w128=0x0009), "is frozen until it was without power"),
-        (encode_with_words(w82=0x0402, w85=0x0402, w128=0x0005), "is locked by a password"),
-        (read_page("page-89-atapi", "bad"), "does not tell"),
+        (encode_with_words(w82=0x0402, w85=0x0402, w128=0x0009), "is frozen until a power cycle"),
+        (encode_with_words(w82=0x0402, w85=0x0402, w128=0x0005), "is locked with a password"),
+        (read_page("page-89-atapi", "bad"), "does not report"),
     ],
 )
 def test_no_highest_address_is_lowered(ata_page: bytes | None, why: str, tmp_path: Path) -> None:
@@ -258,12 +256,12 @@ def test_without_its_tool_there_is_no_format(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("way", "name", "ata_page", "why"),
     [
-        ("format", "sda", None, "is no NVMe drive"),
-        ("sanitize", "sda", None, "is no NVMe drive"),
-        ("sanitize", "nvme0n1", None, "what nvme0n1 says of Sanitize cannot be asked"),
-        ("secure-erase", "nvme0n1", None, "is no ATA drive"),
+        ("format", "sda", None, "is not an NVMe drive"),
+        ("sanitize", "sda", None, "is not an NVMe drive"),
+        ("sanitize", "nvme0n1", None, "cannot query Sanitize on nvme0n1"),
+        ("secure-erase", "nvme0n1", None, "is not an ATA drive"),
         ("secure-erase", "sda", read_page("page-89-qemu"), "IDENTIFY word 82 bit 1 is 0"),
-        ("secure-erase", "sda", read_page("page-89-atapi", "bad"), "does not tell"),
+        ("secure-erase", "sda", read_page("page-89-atapi", "bad"), "does not report"),
     ],
 )
 def test_no_other_purge_is_done(
@@ -286,7 +284,7 @@ def test_sanitize_is_offered_if_there_is_no_objection(
     look.return_value = replace(SANITIZED, namespaces=(1, 2))
     assert (find_refusal() or "").startswith("nvme0n1 has other namespaces than this one (1)")
     look.side_effect = OpwatchError("log page 81h: no")
-    assert find_refusal() == "what nvme0n1 says of Sanitize cannot be asked: log page 81h: no"
+    assert find_refusal() == "cannot query Sanitize on nvme0n1: log page 81h: no"
 
 
 def test_plan_names_the_purge() -> None:
@@ -296,7 +294,7 @@ def test_plan_names_the_purge() -> None:
         discarded = 0 if way.name in ("format", "secure-erase") else 1 << 30
         [purge] = [step for step in steps if step.kind is StepKind.PURGE]
         assert (purge.what, purge.discard_bytes) == (way.what, discarded)
-    with pytest.raises(UsageError, match="there is no purge 'magic'"):
+    with pytest.raises(UsageError, match="unknown purge 'magic'"):
         find_purge("magic")
 
 
@@ -339,6 +337,6 @@ def test_some_methods_depend_on_the_drive_and_others_do_not(tmp_path: Path) -> N
     disk = make_disk(tmp_path, "sda")
     ways = {method.name: find_method_refusal(disk, method.name) for method in METHODS}
     # A sweep by namespaces needs a drive with namespaces.
-    assert ways["namespace"] == "sda is no NVMe drive, and has no namespace management"
+    assert ways["namespace"] == "sda is not an NVMe drive and has no namespace management"
     hanging = {"namespace", "max-address"}
     assert {name for name, refused in ways.items() if refused is None} == set(SWEEP_METHODS) - hanging

@@ -53,16 +53,19 @@ def test_years_are_of_nand_bytes_at_the_measured_rate() -> None:
     [
         (((1000, 1.0), (1000, 1.01)), "does not amplify"),
         (((1000, 3.0), (1005, 2.99)), "more OP will not help"),
-        (((1000, 8.0), (1500, 4.0), (1510, 3.99)), "beyond 7 % no level gives"),
-        (((1000, 8.0), (1500, 4.0), (2500, 2.0)), "up to 28 % every step has paid"),
-        (((1000, 8.0), (1000, 7.99), (2500, 2.0)), "28 % still gives more"),
-        (((1000, 8.0),), "one level says nothing"),
-        (((1000, 8.0), (None, None)), "nothing can be said"),
+        (((1000, 8.0), (1500, 4.0), (1510, 3.99)), "beyond 7 % no level gains"),
+        (((1000, 8.0), (1500, 4.0), (2500, 2.0)), "every step up to 28 % has a gain"),
+        (((1000, 8.0), (1000, 7.99), (2500, 2.0)), "28 % still gains"),
+        (((1000, 8.0),), "one level cannot show"),
+        (((1000, 8.0), (None, None)), "is unknown"),
         # A gain in either figure is enough: a drive at its interface's limit still lasts longer.
-        (((1000, 3.0), (1000, 2.0)), "up to 7 % every step has paid"),
-        (((1000, None), (1500, None)), "up to 7 % every step has paid"),
-        (((1000, 8.0), (1500, 4.0), (1300, 2.0)), "has paid (28 % in WAF alone, with fewer IOPS); what lies"),
-        (((1000, 8.0), (1500, 4.0), (1490, 2.0)), "has paid; what lies"),
+        (((1000, 3.0), (1000, 2.0)), "every step up to 7 % has a gain"),
+        (((1000, None), (1500, None)), "every step up to 7 % has a gain"),
+        (
+            ((1000, 8.0), (1500, 4.0), (1300, 2.0)),
+            "has a gain (28 % only in WAF, with fewer IOPS); more OP was not",
+        ),
+        (((1000, 8.0), (1500, 4.0), (1490, 2.0)), "has a gain; more OP was not"),
         # No gain in the measured figure does not prove that the other has none.
         (((1000, None), (1001, None)), "no level gives 2 % more IOPS, and WAF was not measured"),
         (
@@ -70,7 +73,7 @@ def test_years_are_of_nand_bytes_at_the_measured_rate() -> None:
             "beyond 7 % no level gives 2 % more IOPS, and WAF was not",
         ),
         (((None, 3.0), (None, 2.99)), "no level gives 2 % less WAF, and IOPS were not measured"),
-        (((1000, 8.0), (None, None), (1000, 8.0), (1000, 8.0)), "nothing can be said"),
+        (((1000, 8.0), (None, None), (1000, 8.0), (1000, 8.0)), "is unknown"),
     ],
 )
 def test_advice_matches_the_figures(figures: tuple[tuple[float, float], ...], answer: str) -> None:
@@ -114,7 +117,7 @@ def make_drifting_outcome(host_bytes: int, waf: float, drift: int = 0) -> LevelO
 def test_that_a_drive_does_not_amplify_needs_no_iops_at_rest() -> None:
     calm = make_drifting_outcome(200, 1.0)
     assert "does not amplify what this workload writes (WAF 1.00)" in format_advice((), [calm, calm])
-    assert "nothing can be said of them" in format_advice((), [calm, calm])
+    assert "its effect on them is unknown" in format_advice((), [calm, calm])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +130,7 @@ def test_that_a_drive_does_not_amplify_needs_no_iops_at_rest() -> None:
 )
 def test_level_with_an_unknown_waf_prevents_advice(other: LevelOutcome) -> None:
     assert format_advice((), [make_drifting_outcome(200, 1.0), other]) == (
-        "no level has reached a steady state: nothing can be said of more OP"
+        "no level reached steady state: the effect of more OP is unknown"
     )
 
 
@@ -145,7 +148,7 @@ def test_a_gain_within_the_noise_of_the_host_is_not_known() -> None:
     levels = [replace(one, strict=verdict) for one in make_outcomes((1000, 3.0), (1025, 2.99))]
     [step] = compute_level_gains(levels)
     assert step.is_gain is None and 0.02 < step.iops_error < 0.08
-    assert "IOPS are uncertain by" in format_advice(levels)
+    assert "IOPS have an error of" in format_advice(levels)
     # A step far above the uncertainty is a gain all the same, and so is less WAF.
     sure = [replace(one, strict=verdict) for one in make_outcomes((1000, 3.0), (1500, 2.99))]
     assert compute_level_gains(sure)[0].is_gain is True
@@ -159,8 +162,8 @@ def set_load_cpu(one: LevelOutcome, ratio: float) -> LevelOutcome:
 
 def test_fewer_iops_where_the_host_was_the_limit_are_none_of_the_drive() -> None:
     first, last = make_outcomes((1500, 4.0), (1300, 2.0))
-    assert "in WAF alone" in format_advice([first, set_load_cpu(last, 0.5)])
-    assert "in WAF alone" not in format_advice([first, set_load_cpu(last, 0.97)])
+    assert "only in WAF" in format_advice([first, set_load_cpu(last, 0.5)])
+    assert "only in WAF" not in format_advice([first, set_load_cpu(last, 0.97)])
 
 
 def test_more_iops_are_a_gain_only_where_the_host_was_not_the_limit_before() -> None:
@@ -169,6 +172,4 @@ def test_more_iops_are_a_gain_only_where_the_host_was_not_the_limit_before() -> 
     assert step.is_gain is True
     [step] = compute_level_gains([set_load_cpu(first, 0.97), set_load_cpu(last, 0.97)])
     assert step.is_gain is None
-    assert "as many as this host can do" in format_advice(
-        [set_load_cpu(first, 0.97), set_load_cpu(last, 0.97)]
-    )
+    assert "limited by this host" in format_advice([set_load_cpu(first, 0.97), set_load_cpu(last, 0.97)])

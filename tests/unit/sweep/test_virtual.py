@@ -84,7 +84,7 @@ def test_writes_below_the_mapping_unit_are_refused() -> None:
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
     broken = profiles.parse_profile("broken", "[drive]\nuser_bytes = 1073741824\nphysical_bytes = 4096\n")
-    with pytest.raises(UsageError, match="cannot be made"):
+    with pytest.raises(UsageError, match="cannot create the model"):
         make_model(broken, 4096)
 
 

@@ -39,7 +39,7 @@ class HighestAddress:
         """Return the native size in bytes. Reads only, changes nothing."""
         registers = self._line.send_command(make_read_native_command(is_accessible=self._is_accessible))
         if registers.is_failed:
-            raise Unsupported(f"{self.disk.name} does not tell its native highest address ({registers})")
+            raise Unsupported(f"{self.disk.name} does not report its native maximum address ({registers})")
         return (registers.lba + 1) * self.offers.sector_bytes
 
     def set_visible_bytes(self, n_bytes: int) -> None:
@@ -55,7 +55,7 @@ class HighestAddress:
         if registers.is_failed:
             raise Unsupported(f"{self.disk.name} refuses {self.way} ({registers})")
         if (shown := self.read_visible_bytes()) != n_bytes:
-            raise OpwatchError(f"{self.disk.name} shows {shown} bytes, although {n_bytes} were set")
+            raise OpwatchError(f"{self.disk.name} shows {shown} bytes instead of the {n_bytes} that were set")
 
     def rescan(self) -> int:
         """Have the kernel rescan the drive, and return the kernel's size, which is outdated for drivers that
@@ -64,7 +64,7 @@ class HighestAddress:
             (self.disk.sysfs / "device" / "rescan").write_text("1")
         except OSError as error:
             raise OpwatchError(
-                f"{self.disk.name}: the kernel does not look again: {error.strerror}"
+                f"{self.disk.name}: the kernel cannot re-read its size: {error.strerror}"
             ) from error
         shown, until = self.read_visible_bytes(), time.monotonic() + _PATIENCE_S
         while (size := self.disk.size_bytes) != shown and time.monotonic() < until:
@@ -77,11 +77,14 @@ def require_full_size(address: HighestAddress) -> None:
     disk, shown, native = address.disk, address.read_visible_bytes(), address.read_native_bytes()
     if shown != native:
         raise RefusedError(
-            f"{disk.name} shows {shown} of its {native} bytes: what somebody has hidden there may be of use, "
-            "and no discard reaches it"
+            f"{disk.name} shows {shown} of its {native} bytes: the hidden part may hold data, and no "
+            "discard reaches it"
         )
     if shown != disk.size_bytes:
-        raise RefusedError(f"{disk.name} shows {shown} bytes, and the kernel {disk.size_bytes}: look again")
+        raise RefusedError(
+            f"{disk.name} shows {shown} bytes, but the kernel uses {disk.size_bytes}: "
+            "rescan it, then try again"
+        )
 
 
 def probe_highest(disk: BlockDevice) -> None:

@@ -29,7 +29,7 @@ class AtaLine:
         answer = self._send_command(make_identify_command(), _IDENTIFY_BYTES)
         if not answer.is_good:
             raise Unsupported(
-                f"{self.disk.name}: IDENTIFY DEVICE does not get to the drive ({_describe_failure(answer)})"
+                f"{self.disk.name}: IDENTIFY DEVICE does not reach the drive ({_describe_failure(answer)})"
             )
         try:
             return decode_identify(answer.data)
@@ -50,9 +50,9 @@ class AtaLine:
         try:
             return send_scsi(self._descriptor, command, length, timeout_ms, data)
         except PermissionError as error:
-            raise PermissionMissing(f"ATA commands to {self.disk.name} are for root only") from error
+            raise PermissionMissing(f"ATA commands to {self.disk.name} need root") from error
         except OSError as error:
-            raise Unsupported(f"{self.disk.name} takes no ATA commands: {error.strerror}") from error
+            raise Unsupported(f"{self.disk.name} accepts no ATA commands: {error.strerror}") from error
 
 
 def _describe_failure(answer: ScsiAnswer) -> str:

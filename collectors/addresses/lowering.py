@@ -32,8 +32,8 @@ def require_changeable(claim: HeldDisk) -> None:
         address.set_visible_bytes(disk.size_bytes)
     except Unsupported as error:
         raise Unsupported(
-            f"{disk.name} takes one change of its highest address until it was without power, and a level "
-            f"takes two: nothing was changed ({error})"
+            f"{disk.name} accepts one change of its maximum address per power cycle, and a level needs "
+            f"two: nothing was changed ({error})"
         ) from error
 
 
@@ -51,13 +51,13 @@ def lower_address(claim: HeldDisk, journal: JournalFile, state: SweepState, n_by
         address.set_visible_bytes(undo.shown_bytes)
         size = address.rescan()
         if size not in (undo.shown_bytes, undo.original_bytes):
-            raise OpwatchError(f"{disk.name} shows {n_bytes} bytes, and the kernel {size}")
+            raise OpwatchError(f"{disk.name} shows {n_bytes} bytes, but the kernel uses {size}")
         claim.own_size = size
         yield claim.path
         if (shown := address.read_visible_bytes()) != n_bytes:
             raise OpwatchError(
-                f"{disk.name} shows {shown} bytes at the end of a level of {n_bytes}: something has reset it "
-                "meanwhile (dmesg), and the level is none; resume"
+                f"{disk.name} shows {shown} bytes at the end of a level of {n_bytes} bytes: it was "
+                "reset during the level (see dmesg), so the level does not count; resume the sweep"
             )
     finally:
         _restore_address(address, undo, journal)
@@ -69,8 +69,8 @@ def _require_same(claim: HeldDisk, address: HighestAddress) -> None:
     """Raise RefusedError if the drive reports another serial number than the kernel."""
     if address.offers.serial != claim.identity.serial:
         raise RefusedError(
-            f"{claim.identity.name} calls itself {address.offers.serial!r}, and not "
-            f"{claim.identity.serial!r}: whose ATA commands these would be is not known"
+            f"{claim.identity.name} reports serial number {address.offers.serial!r}, not "
+            f"{claim.identity.serial!r}: no ATA command was sent to change it"
         )
 
 
@@ -80,15 +80,15 @@ def _restore_address(address: HighestAddress, undo: HighestUndo, journal: Journa
     try:
         shown = address.read_visible_bytes()
         if shown not in (undo.shown_bytes, undo.original_bytes):
-            raise RefusedError(f"somebody else has set it to {shown} bytes")
+            raise RefusedError(f"another program has set it to {shown} bytes")
         if shown != undo.original_bytes:
             address.set_visible_bytes(undo.original_bytes)
         if (size := address.rescan()) != undo.original_bytes:
-            raise OpwatchError(f"the kernel takes its size for {size} bytes")
+            raise OpwatchError(f"the kernel uses a size of {size} bytes")
     except OpwatchError as error:
         raise OpwatchError(
-            f"{name} is to show {undo.original_bytes} bytes again, and does not: {error}; switch it off "
-            f"and on, and then: {journal.resume_command}"
+            f"{name}: its size of {undo.original_bytes} bytes was not restored: {error}; power-cycle "
+            f"it, then: {journal.resume_command}"
         ) from error
 
 

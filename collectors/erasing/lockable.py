@@ -58,8 +58,8 @@ class LockableDrive:
             require_full_size(HighestAddress(self._descriptor, self.disk))
         elif offers.sectors * offers.sector_bytes != self.disk.size_bytes:
             raise RefusedError(
-                f"{name} shows {offers.sectors * offers.sector_bytes} bytes, and the kernel "
-                f"{self.disk.size_bytes}: an erase is of all of the drive"
+                f"{name} shows {offers.sectors * offers.sector_bytes} bytes, but the kernel uses "
+                f"{self.disk.size_bytes}: an erase would erase the whole drive"
             )
         return offers
 
@@ -82,7 +82,7 @@ class LockableDrive:
             self._send_security(UNLOCK, make_password_page())
         self._send_security(DISABLE_PASSWORD, make_password_page())
         if self.identify_drive().security.has_password:
-            raise OpwatchError("it has a password, although it took SECURITY DISABLE PASSWORD")
+            raise OpwatchError("it still has a password after SECURITY DISABLE PASSWORD")
 
     def erase(self) -> None:
         """Erase the entire drive, which also removes the password. Cannot be cancelled; waits for the end."""
@@ -91,8 +91,8 @@ class LockableDrive:
         after = self.identify_drive().security
         if after.has_password or after.is_locked:
             raise OpwatchError(
-                f"{name} says that it has erased all, and has its password nevertheless: whether it has is "
-                "not known"
+                f"{name} reports a complete erase but still has its password: whether it was erased is "
+                "unknown"
             )
 
     def _erase_unit(self, security: AtaSecurity) -> None:
@@ -107,8 +107,8 @@ class LockableDrive:
                 break
         if registers.is_failed:
             raise OpwatchError(
-                f"{self.disk.name}: SECURITY ERASE UNIT failed after {took:.0f} s ({registers}): what is on "
-                "it by now nobody knows"
+                f"{self.disk.name}: SECURITY ERASE UNIT failed after {took:.0f} s ({registers}): its "
+                "contents are now unknown"
             )
 
 
@@ -129,14 +129,14 @@ def find_bridge_refusal(disk: BlockDevice) -> str | None:
     place = disk.sysfs.resolve()
     if any(re.fullmatch(r"usb[0-9]+", part) for part in place.parts):
         return (
-            f"{disk.name} is behind a USB bridge, which may end a long erase, or reset the drive, and leave "
-            "it locked: connect it by SATA"
+            f"{disk.name} is behind a USB bridge, which may abort a long erase or reset the drive and "
+            "leave it locked: connect it by SATA"
         )
     for host in (path for path in place.parents if re.fullmatch(r"host[0-9]+", path.name)):
         driver = read_text(host / "scsi_host" / host.name / "proc_name").strip()
         if driver in _RAID:
             return (
-                f"{disk.name} is behind a RAID controller ({driver}), which may reset a drive that does not "
-                "answer for long, and leave it locked: connect it by SATA or a plain SAS adapter"
+                f"{disk.name} is behind a RAID controller ({driver}), which may reset a drive during a "
+                "long erase and leave it locked: connect it by SATA or a plain SAS adapter"
             )
     return None

@@ -49,9 +49,9 @@ def _remove_password(drive: LockableDrive, journal: JournalFile, before: str = "
     except OpwatchError as error:
         name = drive.disk.name
         raise OpwatchError(
-            f"{before}{name} has the password {PASSWORD}, and is locked once it was without power: it could "
-            f"not be taken away: {error}; once that is mended, {journal.resume_command} does it; or by hand: "
-            f"{format_unlock_commands(name)}"
+            f"{before}{name} has the password {PASSWORD} and will be locked after a power cycle, "
+            f"because removing it failed: {error}; once that is fixed, {journal.resume_command} removes "
+            f"it; or manually: {format_unlock_commands(name)}"
         ) from error
 
 
@@ -59,9 +59,8 @@ def _require_same(serial: str, state: SweepState, name: str) -> None:
     """Raise RefusedError if the drive reports another serial number than the kernel."""
     if serial != state.disk_identity.serial:
         raise RefusedError(
-            f"{name} calls itself {serial!r}, and not {state.disk_identity.serial!r}: whose "
-            "password it would be "
-            "is not known"
+            f"{name} reports serial number {serial!r}, not {state.disk_identity.serial!r}: its password "
+            "was not touched"
         )
 
 

@@ -95,12 +95,12 @@ def rescan_namespaces(controller: int) -> None:
     try:
         fcntl.ioctl(controller, _RESCAN)
     except OSError as error:
-        raise OpwatchError(f"the kernel does not look for namespaces again: {error.strerror}") from error
+        raise OpwatchError(f"the kernel cannot rescan the namespaces: {error.strerror}") from error
 
 
 def _check_single(nsid: int) -> int:
     if not 0 < nsid < _BROADCAST - 1:
-        raise OpwatchError(f"{nsid} is no number of a single namespace")
+        raise OpwatchError(f"{nsid} is not the number of a single namespace")
     return nsid
 
 

@@ -46,8 +46,8 @@ def find_drive_controller(identity: DiskIdentity) -> str:
         == (identity.serial, identity.model)
     ]
     if len(alike) != 1:
-        which = f"{', '.join(alike)} all are controllers" if alike else "no NVMe controller here is one"
-        raise RefusedError(f"{which} of the drive of this sweep (serial number {identity.serial})")
+        which = f"{', '.join(alike)} are all controllers" if alike else "no NVMe controller here is that"
+        raise RefusedError(f"{which} of this sweep's drive (serial number {identity.serial})")
     return alike[0]
 
 
@@ -168,8 +168,8 @@ class HeldController(Closable):
                     return disk
             if time.monotonic() > until:
                 raise OpwatchError(
-                    f"{self.name}: namespace {nsid} is attached, and the kernel shows no disk of "
-                    f"{size_bytes} bytes after {_PATIENCE_S:g} s: look at the kernel's log (dmesg)"
+                    f"{self.name}: namespace {nsid} is attached, but the kernel shows no disk of "
+                    f"{size_bytes} bytes after {_PATIENCE_S:g} s: see dmesg"
                 )
             time.sleep(0.05)
 
@@ -180,8 +180,8 @@ class HeldController(Closable):
         while self.find_disks(devices):
             if time.monotonic() > until:
                 raise OpwatchError(
-                    f"{self.name}: its namespace was deleted, and the kernel shows its disk after "
-                    f"{_PATIENCE_S:g} s: look at the kernel's log (dmesg)"
+                    f"{self.name}: its namespace was deleted, but the kernel still shows its disk after "
+                    f"{_PATIENCE_S:g} s: see dmesg"
                 )
             time.sleep(0.05)
 
@@ -205,4 +205,4 @@ def _open_controller(name: str) -> int:
     if stat.S_ISCHR(status.st_mode) and number == _read_attribute(_CONTROLLERS / name / "dev"):
         return descriptor
     os.close(descriptor)
-    raise RefusedError(f"{node} leads to another device than the controller {name}")
+    raise RefusedError(f"{node} is not the device of controller {name}")

@@ -78,9 +78,8 @@ def _read_log_patiently(controller: HeldController, action: int, resume_words: s
         except OpwatchError as error:
             if time.monotonic() > until:
                 raise OpwatchError(
-                    f"{controller.name}: a sanitize ({format_sanitize_kind(action)}) was begun, "
-                    "and how far it "
-                    f"is cannot be read: {error}; the drive goes on with it by itself; once "
-                    f"nvme sanitize-log /dev/{controller.name} says that it has ended: {resume_words}"
+                    f"{controller.name}: a sanitize ({format_sanitize_kind(action)}) was started, but "
+                    f"its progress cannot be read: {error}; the drive continues; once nvme sanitize-log "
+                    f"/dev/{controller.name} shows that it has ended: {resume_words}"
                 ) from error
         time.sleep(_POLL_S)

@@ -17,7 +17,7 @@ _GET_NATIVE, _SET_ACCESSIBLE = 0, 1
 _LBA_MODE = 1 << 6
 _DESCRIPTORS, _RETURNED, _RETURNED_BYTES = (0x72, 0x73), 0x09, 14
 _FAILED, _FAULT, _BUSY = 0x01, 0x20, 0x80
-_MEANINGS = {0x04: "it aborts the command", 0x10: "that address cannot be found, or was set once already"}
+_MEANINGS = {0x04: "command aborted", 0x10: "address not found, or already set once"}
 
 
 SET_PASSWORD, UNLOCK, ERASE_PREPARE, ERASE_UNIT, DISABLE_PASSWORD = 0xF1, 0xF2, 0xF3, 0xF4, 0xF6
@@ -104,9 +104,9 @@ def decode_registers(sense: bytes) -> AtaRegisters:
             at += length
     elif code in (0x70, 0x71) and len(sense) >= 14 and sense[12:14] == b"\0\x1d":
         if sense[8] & 1 << 5:
-            raise BadInput("the address that it answers is cut in half")
+            raise BadInput("the returned address is truncated")
         return AtaRegisters(status=sense[4], error=sense[3], lba=int.from_bytes(sense[9:12], "little"))
-    raise BadInput("what stands in its registers does not come back")
+    raise BadInput("its registers are not returned")
 
 
 def _decode_descriptor(raw: bytes) -> AtaRegisters:

@@ -19,8 +19,8 @@ _DEFAULT_TIMEOUT_S, _SLOWEST_S, _MARGIN_S = 12 * 3600, 96 * 3600, 600
 # The kernel's timeout is a 32-bit number of milliseconds.
 _MAX_TIMEOUT_S = 49 * 86400
 THAW = (
-    "most BIOSes do that, and a suspend of the machine and its wake-up, or unplugging the drive and plugging "
-    "it in again while the machine runs, undoes it"
+    "most BIOSes freeze it; suspend and wake the machine, or unplug the drive and plug it in again "
+    "while the machine runs"
 )
 
 
@@ -37,8 +37,8 @@ class EraseTime:
 
     def __str__(self) -> str:
         if self.minutes is None:
-            return "in a time that it does not tell"
-        return f"in {'more than ' * self.is_more}{self.minutes} minutes by its own word"
+            return "duration not reported"
+        return f"{'more than ' * self.is_more}{self.minutes} minutes as reported by the drive"
 
     @property
     def seconds(self) -> float | None:
@@ -86,7 +86,7 @@ class AtaSecurity:
     def erase_description(self) -> str:
         """Return a description of the erase."""
         kind = "enhanced, " if self.has_only_enhanced else ""
-        return f"ATA SECURITY ERASE UNIT ({kind}by the password {PASSWORD}), {self.erase_time}"
+        return f"ATA SECURITY ERASE UNIT ({kind}password {PASSWORD}), {self.erase_time}"
 
 
 def decode_security(raw: bytes) -> AtaSecurity:
@@ -136,19 +136,17 @@ def find_security_refusal(security: AtaSecurity, name: str) -> str | None:
     if not security.is_supported:
         return f"{name} has no security feature set (IDENTIFY word 82 bit 1 is 0)"
     if not security.has_state:
-        return f"{name} has a security feature set (IDENTIFY word 82), and has none (word 128 bit 0)"
+        return f"{name} has a security feature set by IDENTIFY word 82, and none by word 128 (bit 0)"
     if security.is_frozen:
-        return (
-            f"the security of {name} is frozen until it was without power (IDENTIFY word 128 bit 3): {THAW}"
-        )
+        return f"the security of {name} is frozen until a power cycle (IDENTIFY word 128 bit 3): {THAW}"
     if security.is_locked:
-        return f"{name} is locked by a password (IDENTIFY word 128 bit 2), which is somebody's"
+        return f"{name} is locked with an unknown password (IDENTIFY word 128 bit 2)"
     if security.has_password:
-        return f"{name} has a password already (IDENTIFY word 128 bit 1), which is somebody's"
+        return f"{name} already has an unknown password (IDENTIFY word 128 bit 1)"
     if security.is_expired:
         return (
-            f"{name} was tried with too many wrong passwords (IDENTIFY word 128 bit 4), and takes none until "
-            "it was without power"
+            f"{name} received too many wrong passwords (IDENTIFY word 128 bit 4) and accepts none until "
+            "a power cycle"
         )
     return None
 

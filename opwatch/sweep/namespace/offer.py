@@ -45,22 +45,22 @@ def list_objections(offer: NamespaceOffer) -> list[str]:
         commands = {"Namespace Management": _MANAGEMENT, "Namespace Attachment": _ATTACHMENT}
         lacks = [name for name, opcode in commands.items() if not is_supported(offer.effects, opcode)]
         if lacks:
-            reasons.append(f"announces {' and '.join(lacks)}, and does not know it (log page 05h)")
+            reasons.append(f"announces {' and '.join(lacks)} but does not support it (log page 05h)")
     if len(offer.controllers) != 1:
         reasons.append(
             f"has {len(offer.controllers)} controllers in its subsystem: another one may use its namespaces"
         )
     if offer.allocated != (offer.nsid,):
         numbers = ", ".join(str(number) for number in offer.allocated)
-        reasons.append(f"has other namespaces than this one ({offer.nsid}): there are {numbers or 'none'}")
+        reasons.append(f"has other namespaces than this one ({offer.nsid}): {numbers or 'none'}")
     if namespace.metadata_bytes or namespace.protection:
         reasons.append("has blocks with metadata or protection information")
     if offer.is_zoned:
-        reasons.append("has zones: a namespace of another command set cannot be made again as it was")
+        reasons.append("has zones: a namespace of another command set cannot be recreated as it was")
     if not controller.capacity_bytes:
-        reasons.append("does not tell its capacity (TNVMCAP is 0), so that none can be returned to it")
+        reasons.append("does not report its capacity (TNVMCAP is 0), so the original size cannot be restored")
     if not (namespace.size_lbas and namespace.capacity_lbas and namespace.lba_bytes):
-        reasons.append("does not tell its size")
+        reasons.append("does not report its size")
     return reasons
 
 
@@ -72,8 +72,8 @@ def find_level_refusal(levels: Iterable[OpLevel], offer: NamespaceOffer) -> str 
         if level.usable_bytes % size or level.usable_bytes % capacity or level.usable_bytes % step:
             nearest = max(level.usable_bytes // step, 1) * step
             return (
-                f"level {level.label} is {level.usable_bytes} bytes, and namespaces are made in steps of "
-                f"{step}: say its bytes (--op {nearest})"
+                f"level {level.label} is {level.usable_bytes} bytes, but namespace sizes are multiples "
+                f"of {step} bytes: take --op {nearest}"
             )
     return None
 
@@ -94,6 +94,6 @@ def find_probe_refusal(status: int, name: str) -> str | None:
     said = {INVALID_OPCODE: "invalid opcode", INVALID_FIELD: "invalid field", 0: "success"}
     word = f" ({said[status]})" if status in said else ""
     return (
-        f"{name} announces namespace management and does not have it: to a Create that is larger than the "
-        f"drive it answers {status:03X}h{word}, not 115h (insufficient capacity)"
+        f"{name} announces namespace management but does not implement it: it answers a Create larger "
+        f"than the drive with {status:03X}h{word}, not 115h (insufficient capacity)"
     )

@@ -75,11 +75,11 @@ def format_restore_commands(undo: NamespaceUndo, controller: str, number: int) -
     more += f" --endg-id={undo.endurance_group}" if undo.endurance_group else ""
     node = f"/dev/{controller}"
     return (
-        f"nvme list-ns --all {node} says which there are; delete what is left of the sweep (nvme delete-ns "
+        f"nvme list-ns --all {node} lists the namespaces; delete the one of the sweep (nvme delete-ns "
         f"{node} --namespace-id=N), then nvme create-ns {node} --nsze={undo.size_lbas} "
         f"--ncap={undo.capacity_lbas} --flbas={encode_flbas(undo.lba_format)}{more}, and nvme "
         f"attach-ns {node} "
-        f"--namespace-id=N --controllers={number} with the number that it tells"
+        f"--namespace-id=N --controllers={number} with the number that it prints"
     )
 
 
@@ -118,6 +118,4 @@ def choose_restore_action(
         if one.size_lbas == undo.level_lbas:
             return RestoreAction.REPLACE
     listed = ", ".join(f"{one.nsid} of {one.size_lbas} blocks" for one in there)
-    raise RefusedError(
-        f"{name} has other namespaces by now than a sweep has left ({listed}): they are somebody's, and stay"
-    )
+    raise RefusedError(f"{name} has namespaces that the sweep did not create ({listed}): they are left alone")

@@ -36,28 +36,33 @@ def list_sanitize_objections(offer: SanitizeOffer) -> list[str]:
     """Return the reasons not to sanitize this drive, phrased to follow the disk's name."""
     controller, log = offer.controller, offer.log
     if not controller.can_sanitize or log is None:
-        return ["offers no Sanitize (SANICAP is 0)"]
+        return ["does not support Sanitize (SANICAP is 0)"]
     reasons = []
     if not choose_sanitize_action(controller):
         reasons.append(
-            "offers neither block erase nor crypto erase (SANICAP): by an overwrite it would be full, not new"
+            "supports neither block erase nor crypto erase (SANICAP): after an overwrite it would be "
+            "full, not new"
         )
     if controller.has_peers:
-        reasons.append("may have other controllers in its subsystem, which a sanitize is of as well (CMIC)")
+        reasons.append(
+            "may have other controllers in its subsystem, which a sanitize would affect too (CMIC)"
+        )
     if offer.namespace.is_shared:
         reasons.append("may be attached to several controllers (NMIC)")
     if offer.namespaces != (offer.nsid,):
         numbers = ", ".join(str(one) for one in offer.namespaces)
         reasons.append(
-            f"has other namespaces than this one ({offer.nsid}), and a sanitize is one of all: there are "
+            f"has other namespaces than this one ({offer.nsid}), which a sanitize would erase too: "
             f"{numbers or 'none'}"
         )
     if log.state is SanitizeState.UNDER_WAY:
-        reasons.append("is being sanitized already, by whoever: wait until it has ended (nvme sanitize-log)")
+        reasons.append(
+            "is already being sanitized by another program: wait until that has ended (nvme sanitize-log)"
+        )
     if log.state is SanitizeState.FAILED:
         reasons.append(
-            "could not be sanitized the last time, and refuses reads and writes until that succeeds: "
-            "nvme sanitize, then nvme sanitize-log, say what becomes of it"
+            "failed its last sanitize and refuses reads and writes until one succeeds: run nvme "
+            "sanitize, then watch nvme sanitize-log"
         )
     return reasons
 
@@ -81,8 +86,8 @@ def format_sanitize_progress(log: SanitizeLog) -> str:
     """Return text on the progress and, if the drive reports one, its estimate of the total duration."""
     done = "" if log.progress_ratio is None else f", {100 * log.progress_ratio:.1f} %"
     seconds = log.seconds.get(log.action)
-    takes = f", which takes {format_estimate(seconds)} in all as it says itself" if seconds else ""
-    return f"the drive is sanitizing itself ({format_sanitize_kind(log.action)}){done}{takes}"
+    takes = f", {format_estimate(seconds)} in total as the drive reports" if seconds else ""
+    return f"the drive is sanitizing ({format_sanitize_kind(log.action)}){done}{takes}"
 
 
 def find_sanitize_failure(log: SanitizeLog, action: int, name: str, resume_words: str) -> str | None:
@@ -98,11 +103,10 @@ def find_sanitize_failure(log: SanitizeLog, action: int, name: str, resume_words
             f"ended, then {resume_words}"
         )
     if log.state is SanitizeState.NEVER:
-        return f"{name} took a sanitize ({kind}), and says that it was never sanitized (log page 81h)"
+        return f"{name} accepted a sanitize ({kind}) but reports that it was never sanitized (log page 81h)"
     if log.action != action:
         return (
-            f"{name}: the sanitize that has ended is another one "
-            f"({format_sanitize_kind(log.action)}) than the "
-            f"{kind} that was begun: somebody else sanitizes it; once that has ended: {resume_words}"
+            f"{name}: the sanitize that ended ({format_sanitize_kind(log.action)}) is not the one that "
+            f"was started ({kind}): another program sanitizes the drive; once that has ended: {resume_words}"
         )
     return None

@@ -56,11 +56,14 @@ def test_registers_are_read_from_both_sense_formats() -> None:
 @pytest.mark.parametrize(
     ("sense", "why"),
     [
-        (b"", "does not come back"),
-        (ANSWERED[:20], "does not come back"),
-        (bytes.fromhex("7205200000000000"), "does not come back"),
-        (bytes.fromhex("70000500000000" + "0a" + "00000000" + "2000" + "00000000"), "does not come back"),
-        (bytes.fromhex("70000150000000" + "0a" + "a0112233" + "001d" + "00000000"), "cut in half"),
+        (b"", "registers are not returned"),
+        (ANSWERED[:20], "registers are not returned"),
+        (bytes.fromhex("7205200000000000"), "registers are not returned"),
+        (
+            bytes.fromhex("70000500000000" + "0a" + "00000000" + "2000" + "00000000"),
+            "registers are not returned",
+        ),
+        (bytes.fromhex("70000150000000" + "0a" + "a0112233" + "001d" + "00000000"), "truncated"),
     ],
 )
 def test_invalid_answer_is_refused(sense: bytes, why: str) -> None:
@@ -156,7 +159,7 @@ def test_persistent_refusal_is_reported(bench_of: BenchOf) -> None:
 def test_a_second_change_is_not_tried_again_and_again(bench_of: BenchOf) -> None:
     bench = bench_of(DriveConfig(has_area=False, has_accessible=True, is_once=True))
     bench.max_address.set_visible_bytes(SIZE)
-    with pytest.raises(Unsupported, match=r"refuses SET ACCESSIBLE MAX ADDRESS EXT .*was set once already"):
+    with pytest.raises(Unsupported, match=r"refuses SET ACCESSIBLE MAX ADDRESS EXT .*already set once"):
         bench.max_address.set_visible_bytes(LEVEL)
     log = (bench.disk.sysfs.parent / "log").read_text()
     assert log.count("refused") == 1
@@ -171,7 +174,7 @@ def test_address_hidden_by_another_tool_stays_hidden(bench_of: BenchOf) -> None:
 def test_size_mismatch_with_the_kernel_is_noticed(bench_of: BenchOf) -> None:
     bench = bench_of(DriveConfig())
     (bench.disk.sysfs / "size").write_text("4096\n")
-    with pytest.raises(RefusedError, match="and the kernel 2097152"):
+    with pytest.raises(RefusedError, match="but the kernel uses 2097152"):
         require_full_size(bench.max_address)
     assert bench.max_address.rescan() == 2097152
     assert (bench.disk.sysfs / "device" / "rescan").read_text() == "1"
@@ -216,5 +219,5 @@ def test_bridge_that_returns_no_registers_is_reported(
 ) -> None:
     asked = bench_of(DriveConfig()).max_address
     monkeypatch.setattr(line, "send_scsi", lambda *_: EMPTY)
-    with pytest.raises(Unsupported, match="what stands in its registers does not come back"):
+    with pytest.raises(Unsupported, match="its registers are not returned"):
         asked.read_native_bytes()

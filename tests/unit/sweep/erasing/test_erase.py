@@ -141,8 +141,8 @@ def test_the_journal_has_the_password_before_the_drive_has(bench_of: BenchOf) ->
     ("fault", "why", "has_content"),
     [
         ("aborts", r"SECURITY ERASE UNIT failed after 0 s .status 51h, error 04h", True),
-        ("breaks", r"SECURITY ERASE UNIT failed after .* what is on it by now nobody knows", False),
-        ("keeps", r"says that it has erased all, and has its password nevertheless", True),
+        ("breaks", r"SECURITY ERASE UNIT failed after .* its contents are now unknown", False),
+        ("keeps", r"reports a complete erase but still has its password", True),
     ],
 )
 def test_a_drive_that_fails_keeps_no_password(
@@ -184,7 +184,7 @@ def test_password_that_stays_is_reported_with_the_removal_commands(bench_of: Ben
         bench.erase()
     said = str(caught.value)
     assert "SECURITY ERASE UNIT failed" in said
-    assert "sda has the password opwatch, and is locked once it was without power" in said
+    assert "sda has the password opwatch and will be locked after a power cycle" in said
     assert f"opwatch sweep resume {bench.state.request.name}" in said
     assert "hdparm --user-master u --security-disable opwatch /dev/sda" in said
     assert bench.read_kept_undo() == UNDO
@@ -219,7 +219,7 @@ def test_drive_frozen_during_the_sweep_reports_the_thaw_command(bench_of: BenchO
     LockableDrive(bench.content, bench.disk).set_password()
     bench.drive.lock.word |= FROZEN
     with pytest.raises(
-        OpwatchError, match=r"is frozen .*a suspend of the machine.*--security-unlock opwatch"
+        OpwatchError, match=r"is frozen .*suspend and wake the machine.*--security-unlock opwatch"
     ):
         bench.undo_changes()
     assert bench.state.undo == UNDO
@@ -281,7 +281,7 @@ def test_a_plan_has_the_drives_own_time(tmp_path: Path) -> None:
     words = {"w82": 2, "w128": 1}
     way = describe_purge(make_disk(tmp_path / "a", "sda", encode_with_words(**words, w89=30)), "secure-erase")
     assert way.seconds == 3600
-    assert way.what == "ATA SECURITY ERASE UNIT (by the password opwatch), in 60 minutes by its own word"
+    assert way.what == "ATA SECURITY ERASE UNIT (password opwatch), 60 minutes as reported by the drive"
     untold = describe_purge(make_disk(tmp_path / "b", "sda", encode_with_words(**words)), "secure-erase")
     assert untold.seconds is None
     assert describe_purge(make_disk(tmp_path / "c", "sda"), "secure-erase").seconds == 0

@@ -77,11 +77,11 @@ def test_a_time_is_in_two_minutes_of_8_or_of_15_bits(word: int, minutes: int | N
 @pytest.mark.parametrize(
     ("time", "seconds", "patience_s", "text"),
     [
-        (EraseTime(), None, 12 * 3600, "in a time that it does not tell"),
-        (EraseTime(2), 120, 780, "in 2 minutes by its own word"),
-        (EraseTime(508, True), None, 96 * 3600 + 600, "in more than 508 minutes by its own word"),
+        (EraseTime(), None, 12 * 3600, "duration not reported"),
+        (EraseTime(2), 120, 780, "2 minutes as reported by the drive"),
+        (EraseTime(508, True), None, 96 * 3600 + 600, "more than 508 minutes as reported by the drive"),
         # The kernel's maximum timeout.
-        (EraseTime(65532, True), None, 49 * 86400, "in more than 65532 minutes by its own word"),
+        (EraseTime(65532, True), None, 49 * 86400, "more than 65532 minutes as reported by the drive"),
     ],
 )
 def test_erase_timeout_exceeds_the_reported_time(
@@ -115,12 +115,12 @@ def test_the_enhanced_erase_is_for_drives_that_have_no_other(
         ({"w128": 0x01}, None),
         ({"w128": 0x21}, None),
         ({"w82": 0, "w128": 0x01}, "no security feature set (IDENTIFY word 82 bit 1 is 0)"),
-        ({"w128": 0x00}, "and has none (word 128 bit 0)"),
-        ({"w128": 0x09}, "a suspend of the machine and its wake-up, or unplugging the drive"),
-        ({"w128": 0x0B}, "is frozen until it was without power"),
-        ({"w128": 0x07}, "is locked by a password (IDENTIFY word 128 bit 2), which is somebody's"),
-        ({"w128": 0x03}, "has a password already (IDENTIFY word 128 bit 1), which is somebody's"),
-        ({"w128": 0x01, "w85": 2}, "has a password already"),
+        ({"w128": 0x00}, "and none by word 128 (bit 0)"),
+        ({"w128": 0x09}, "suspend and wake the machine, or unplug the drive"),
+        ({"w128": 0x0B}, "is frozen until a power cycle"),
+        ({"w128": 0x07}, "is locked with an unknown password (IDENTIFY word 128 bit 2)"),
+        ({"w128": 0x03}, "already has an unknown password (IDENTIFY word 128 bit 1)"),
+        ({"w128": 0x01, "w85": 2}, "already has an unknown password"),
         ({"w128": 0x11}, "too many wrong passwords (IDENTIFY word 128 bit 4)"),
     ],
 )

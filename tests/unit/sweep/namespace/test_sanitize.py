@@ -85,17 +85,20 @@ def test_any_page_is_decoded_or_refused(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("offer", "why"),
     [
-        (replace(OFFER, controller=Controller(), log=None), "offers no Sanitize (SANICAP is 0)"),
+        (replace(OFFER, controller=Controller(), log=None), "does not support Sanitize (SANICAP is 0)"),
         (
             replace(OFFER, controller=replace(DRIVE, erases_blocks=False, erases_keys=False)),
             "neither block erase nor crypto erase",
         ),
         (replace(OFFER, controller=replace(DRIVE, has_peers=True)), "(CMIC)"),
         (replace(OFFER, namespace=Namespace(is_shared=True)), "(NMIC)"),
-        (replace(OFFER, namespaces=(1, 3)), "there are 1, 3"),
-        (replace(OFFER, namespaces=()), "there are none"),
-        (replace(OFFER, log=read_log("under-way")), "is being sanitized already"),
-        (replace(OFFER, log=read_log("failed")), "refuses reads and writes until that succeeds"),
+        (replace(OFFER, namespaces=(1, 3)), "would erase too: 1, 3"),
+        (replace(OFFER, namespaces=()), "would erase too: none"),
+        (replace(OFFER, log=read_log("under-way")), "is already being sanitized"),
+        (
+            replace(OFFER, log=read_log("failed")),
+            "refuses reads and writes until one succeeds: run nvme sanitize,",
+        ),
     ],
 )
 def test_objections_to_a_sanitize_are_reported(offer: SanitizeOffer, why: str) -> None:
@@ -116,18 +119,18 @@ def test_block_erase_is_preferred() -> None:
 
 def test_sanitize_progress_is_reported() -> None:
     assert format_sanitize_progress(read_log("under-way")) == (
-        "the drive is sanitizing itself (block erase), 25.0 %, which takes 1.5 h in all as it says itself"
+        "the drive is sanitizing (block erase), 25.0 %, 1.5 h in total as the drive reports"
     )
     without = replace(read_log("under-way"), seconds={})
-    assert format_sanitize_progress(without) == "the drive is sanitizing itself (block erase), 25.0 %"
+    assert format_sanitize_progress(without) == "the drive is sanitizing (block erase), 25.0 %"
 
 
 @pytest.mark.parametrize(
     ("name", "action", "why"),
     [
         ("done", CRYPTO_ERASE, None),
-        ("done", BLOCK_ERASE, "another one (crypto erase) than the block erase that was begun"),
-        ("never", BLOCK_ERASE, "says that it was never sanitized"),
+        ("done", BLOCK_ERASE, "(crypto erase) is not the one that was started (block erase)"),
+        ("never", BLOCK_ERASE, "reports that it was never sanitized"),
         (
             "failed",
             BLOCK_ERASE,
@@ -170,7 +173,7 @@ def test_a_drive_that_does_not_answer_any_more_is_left_with_its_words(
     monkeypatch.setattr(sanitizing, "_POLL_S", 0)
     monkeypatch.setattr(sanitizing, "_PATIENCE_S", -1)
     controller = make_controller(OpwatchError("log page 81h: no such device"))
-    with pytest.raises(OpwatchError, match="no such device; the drive goes on with it by itself; once nvme"):
+    with pytest.raises(OpwatchError, match="no such device; the drive continues; once nvme"):
         sanitizing.run_sanitize(controller, Mock(), RESUME)
     with pytest.raises(OpwatchError, match="refuses reads and writes until one succeeds"):
         sanitizing.run_sanitize(make_controller(read_log("failed")), Mock(), RESUME)

@@ -68,7 +68,7 @@ def read_content(disk: AtaDisk) -> bytes:
     [
         (
             DriveConfig(lock=LockConfig(_FROZEN)),
-            "is frozen until it was without power (IDENTIFY word 128 bit 3)",
+            "is frozen until a power cycle (IDENTIFY word 128 bit 3)",
         ),
         (DriveConfig(hidden=8192), "shows 12582912 of its 16777216 bytes"),
     ],
@@ -91,7 +91,7 @@ def test_reported_obstacle_is_in_the_plan_and_refused(wishes: DriveConfig, why: 
         (DriveConfig(is_stubborn=True), "refuses SET MAX ADDRESS EXT (status 51h, error 04h", 0),
         (
             DriveConfig(has_area=False, has_accessible=True, is_once=True),
-            "takes one change of its highest address until it was without power",
+            "accepts one change of its maximum address per power cycle",
             1,
         ),
     ],

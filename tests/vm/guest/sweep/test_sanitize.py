@@ -84,7 +84,7 @@ def wait_for_sanitize(target: ConnectedTarget) -> None:
 @pytest.mark.parametrize(
     ("offers", "controllers", "sharing", "why"),
     [
-        (0, 1, 0, "offers no Sanitize (SANICAP is 0)"),
+        (0, 1, 0, "does not support Sanitize (SANICAP is 0)"),
         (OVERWRITE, 1, 0, "neither block erase nor crypto erase"),
         (CRYPTO, 2, 0, "other controllers in its subsystem"),
         (CRYPTO, 1, 1, "several controllers (NMIC)"),
@@ -109,7 +109,7 @@ def test_a_drive_with_another_namespace_is_left_alone(tmp_path: Path) -> None:
         subprocess.run([nvme, "create-ns", node, "--nsze=4096", "--ncap=4096", "--flbas=0"], check=True)
         done = run_opwatch(make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_PURGE, *_LEVEL))
         assert done.returncode == _UNSUPPORTED, done.stderr
-        assert "has other namespaces than this one (1), and a sanitize is one of all: there are 1, 2" in (
+        assert "has other namespaces than this one (1), which a sanitize would erase too: 1, 2" in (
             done.stderr
         )
         assert read_new_entries(target) == [("create", 4096 * 512)]
@@ -170,7 +170,7 @@ def test_resume_after_a_kill_waits_for_the_sanitize(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
         # Meanwhile another run is refused.
-        assert "is being sanitized already" in run_plan(target)
+        assert "is already being sanitized" in run_plan(target)
         argv = make_arguments("resume", tmp_path, list_journals(tmp_path)[0], "--json")
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as resumption:
             time.sleep(15)
@@ -200,7 +200,7 @@ def test_failed_sanitize_reports_the_drive_state_and_the_command_to_run(tmp_path
         command = f"nvme sanitize {node} --sanact=2"
         assert command in done.stderr
         assert read_new_entries(target) == [("sanitize", len(_CONTENT)), ("failed", len(_CONTENT))]
-        assert "refuses reads and writes until that succeeds" in run_plan(target)
+        assert "refuses reads and writes until one succeeds: run" in run_plan(target)
         again_argv = make_arguments("resume", tmp_path, list_journals(tmp_path)[0], "--json")
         done = run_opwatch(again_argv)
         assert (done.returncode, command in done.stderr) == (1, True), done.stderr

@@ -111,7 +111,7 @@ def test_erase_removes_all_previous_contents(
 ) -> None:
     with connect_ata_disk(tmp_path, make_config(**lock)) as disk:
         fill_disk(disk)
-        assert "in 6 minutes by its own word" in run_plan(disk)
+        assert "6 minutes as reported by the drive" in run_plan(disk)
         [step] = [step for step in json.loads(run_plan(disk, "--json"))["steps"] if step["kind"] == "purge"]
         assert step["seconds"] == 360
         done = run_opwatch(make_run_arguments(disk, tmp_path / "journals"))
@@ -174,8 +174,8 @@ def test_resume_removes_the_password_after_a_kill_before_the_erase(meanwhile: st
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        (SUPPORTED | FROZEN, "is frozen until it was without power (IDENTIFY word 128 bit 3): most BIOSes"),
-        (SUPPORTED | ENABLED, "has a password already (IDENTIFY word 128 bit 1), which is somebody's"),
+        (SUPPORTED | FROZEN, "is frozen until a power cycle (IDENTIFY word 128 bit 3): most BIOSes"),
+        (SUPPORTED | ENABLED, "already has an unknown password (IDENTIFY word 128 bit 1)"),
     ],
     ids=["frozen", "password"],
 )
@@ -196,7 +196,7 @@ def test_frozen_or_password_protected_drive_is_refused_before_any_command(
 def test_locked_drive_is_refused(tmp_path: Path) -> None:
     """The guard cannot read a locked drive, so it may be the first to refuse."""
     with connect_ata_disk(tmp_path, make_config(state=SUPPORTED | ENABLED | LOCKED)) as disk:
-        assert "is locked by a password (IDENTIFY word 128 bit 2)" in run_plan(disk)
+        assert "is locked with an unknown password (IDENTIFY word 128 bit 2)" in run_plan(disk)
         done = run_opwatch(make_run_arguments(disk, tmp_path / "journals"))
         assert done.returncode in (_REFUSED, _UNSUPPORTED), done.stderr
         assert list_steps(disk) == []

@@ -43,8 +43,8 @@ class MixPlace:
         space = os.statvfs(one.folder)
         if n_bytes > space.f_bavail * space.f_frsize:
             raise RefusedError(
-                f"--on {one.name}={one.folder}: a file of {n_bytes} bytes has no room there any more: make "
-                "room, or begin anew"
+                f"--on {one.name}={one.folder}: a file of {n_bytes} bytes no longer fits there: free "
+                "some space, or start again"
             )
         return replace(self, configuration=replace(one, file_bytes=n_bytes))
 
@@ -57,19 +57,19 @@ def make_mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -
         raise UsageError(f"--on {name}={folder}: {error.strerror}") from error
     if status.st_dev == Path("/").stat().st_dev:
         raise RefusedError(
-            f"--on {name}={folder}: it is on the root file system, which would be full meanwhile; take one "
-            "that is for this alone"
+            f"--on {name}={folder}: it is on the root filesystem, which this would fill; take a "
+            "dedicated filesystem"
         )
     device = devices.by_number(os.major(status.st_dev), os.minor(status.st_dev))
     if device is None:
         raise Unsupported(
-            f"--on {name}={folder}: its file system is on no block device of its own (tmpfs, overlay, btrfs)"
+            f"--on {name}={folder}: its filesystem has no block device of its own (tmpfs, overlay, btrfs)"
         )
     whole = space.f_bavail * space.f_frsize * setup.space_percent // 100 // _MIB * _MIB
     if whole < _MIN_BYTES:
         raise RefusedError(
-            f"--on {name}={folder}: {setup.space_percent} % of what it has free are {whole} bytes, and less "
-            f"than {_MIN_BYTES} tell nothing"
+            f"--on {name}={folder}: {setup.space_percent} % of its free space is {whole} bytes; at "
+            f"least {_MIN_BYTES} are needed"
         )
     members = tuple(leaf.device for leaf in devices.find_leaves(device))
     one = MixConfiguration(name, str(folder), device.name, device.read_kind(), whole)
@@ -110,7 +110,7 @@ def run_mix(
     if len(rates) == len(loads):
         return replace(one, rates=tuple(rates))
     with create_unnamed_file(one.folder, one.file_bytes) as path:
-        talk.show_progress(f"{one.name}: fill {one.file_bytes} bytes")
+        talk.show_progress(f"{one.name}: filling {one.file_bytes} bytes")
         # Unwritten blocks have no data, so reads of them would not reach a drive.
         run_fio_to_end([*FILL_WORDS, *make_fio_arguments(path, one.file_bytes, setup.threads)], time)
         for place_of_load, load in list(enumerate(loads, 1))[len(done) :]:

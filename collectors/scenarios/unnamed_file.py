@@ -33,8 +33,8 @@ def create_unnamed_file(folder: str, n_bytes: int) -> Iterator[str]:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.EISDIR):
-            raise Unsupported(f"{folder}: no files without a name there (O_TMPFILE)") from error
-        raise OpwatchError(f"{folder}: cannot make a file there: {error.strerror}") from error
+            raise Unsupported(f"{folder}: unnamed files (O_TMPFILE) are not supported there") from error
+        raise OpwatchError(f"{folder}: cannot create a file there: {error.strerror}") from error
     try:
         os.ftruncate(descriptor, n_bytes)
         yield f"/proc/{os.getpid()}/fd/{descriptor}"
@@ -94,4 +94,4 @@ def _await_end(
             return
         if end is End.SIGNAL:
             process.stop()
-            raise SweepStopped("stopped; the file that it was done in is gone")
+            raise SweepStopped("stopped; its file is deleted")

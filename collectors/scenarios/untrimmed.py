@@ -66,8 +66,8 @@ class UntrimmedPlace:
         """Return the place with the free space of the earlier run, or raise RefusedError if less is free."""
         if n_bytes > self.free_bytes:
             raise RefusedError(
-                f"{self.mount.point}: {self.free_bytes} bytes are free, and {n_bytes} were when it was "
-                "begun: make room, or begin anew"
+                f"{self.mount.point}: {self.free_bytes} bytes are free, but {n_bytes} were at the "
+                "start: free some space, or start again"
             )
         return replace(self, free_bytes=n_bytes)
 
@@ -115,22 +115,22 @@ def make_untrimmed_place(devices: Devices, folder: Path) -> UntrimmedPlace:
     pages = find_drive_folder(device) if device else None
     if device is None or pages is None:
         raise Unsupported(
-            f"{folder}: it is on no simulated drive, and how much flash another has, of which all here "
-            "follows, nobody tells: opwatch drive create makes one, --virtual needs none"
+            f"{folder}: it is not on a simulated drive, and other drives do not report their flash "
+            "size, which this needs: opwatch drive create makes one, --virtual needs none"
         )
     drive = DriveFolder(pages.parent.name, pages.parent.parent)
     now = read_true_counters(drive, "sweep run")
     if now["slc_limit_bytes"]:
-        raise Unsupported(f"{folder}: drive {drive.name} has a cache, of which --virtual tells more")
+        raise Unsupported(f"{folder}: drive {drive.name} has a cache, which only --virtual supports")
     if space.f_frsize % now["iu_bytes"]:
         raise Unsupported(
-            f"{folder}: blocks of {space.f_frsize} bytes are less than the {now['iu_bytes']} that the drive "
-            "maps, and what it writes for a request hangs on where that begins: make it anew, mkfs -b "
+            f"{folder}: its blocks of {space.f_frsize} bytes are smaller than the drive's mapping unit "
+            f"of {now['iu_bytes']}, so writes would depend on alignment: create it again with mkfs -b "
             f"{now['iu_bytes']}"
         )
     free = space.f_bavail * space.f_frsize
     if free < _MIN_BYTES:
-        raise RefusedError(f"{folder}: {free} bytes are free, and less than {_MIN_BYTES} tell nothing")
+        raise RefusedError(f"{folder}: {free} bytes are free; at least {_MIN_BYTES} are needed")
     mark = f"{now['serial']}-{read_filesystem_mark(folder)}"
     return UntrimmedPlace(mount, drive, device.name, free, bool(now.get("timing")), mark)
 
@@ -195,7 +195,7 @@ def _compute_sizes(place: UntrimmedPlace, setup: UntrimmedSetup, whole: float) -
     files = compute_share(setup.files_bytes / setup.capacity_bytes)
     copies = compute_share(whole) - files - compute_share(setup.unwritten_bytes / setup.capacity_bytes)
     if min(files, copies) < _MIB:
-        raise RefusedError(f"{place.mount.point}: there is no room for files and copies of them")
+        raise RefusedError(f"{place.mount.point}: no space for files and their copies")
     return files, copies
 
 

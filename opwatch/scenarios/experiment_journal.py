@@ -117,7 +117,9 @@ def parse_experiment(raw: bytes, where: str) -> ExperimentState:
     """Return the state recorded in a journal. Raise BadInput if the data are not a journal."""
     (first, *others), cut = parse_entries(raw, where)
     if first.read_text("entry") != "request" or first.read_text("schema") != SCHEMA:
-        raise first.make_error(f"it is no journal of an experiment that this opwatch knows ({SCHEMA})")
+        raise first.make_error(
+            f"it is not an experiment journal that this version of opwatch can read ({SCHEMA})"
+        )
     state = ExperimentState(_parse_request(first), cut_bytes=cut)
     for fields in others:
         change = _CHANGES.get(fields.read_text("entry"))
@@ -141,9 +143,9 @@ def _parse_request(fields: Fields) -> ExperimentRequest:
         loader=fields.read_text("loader"),
     )
     if request.loader not in LOADERS:
-        raise fields.make_error(f"nobody here makes a load by {request.loader!r:.60}")
+        raise fields.make_error(f"unknown load program {request.loader!r:.60}")
     if request.scenario not in list_scenarios() or not request.places:
-        raise fields.make_error("it is of no scenario that this opwatch knows, or of no place")
+        raise fields.make_error("its scenario is unknown to this version of opwatch, or it has no place")
     return request
 
 
@@ -160,7 +162,7 @@ def _parse_place(fields: Fields) -> ExperimentPlace:
         fields.read_count("used_bytes"),
     )
     if not place.used_bytes:
-        raise fields.make_error("nothing of it is used")
+        raise fields.make_error("0 bytes of it are used")
     return place
 
 
@@ -173,7 +175,7 @@ def _parse_load(fields: Fields) -> MixLoad:
         fields.read_optional("threads", fields.read_count),
     )
     if load.rdpct > 100 or load.seekpct > 100 or not load.xfersize:
-        raise fields.make_error("there is no such load")
+        raise fields.make_error("unknown load")
     return load
 
 
@@ -191,9 +193,9 @@ def _apply_rate(state: ExperimentState, fields: Fields) -> None:
     )
     done = state.rates.setdefault(place, [])
     if not rate.seconds or state.request.loads[len(done) : len(done) + 1] != (rate.load,):
-        raise fields.make_error("a load took no time, or is not the next one")
+        raise fields.make_error("a load has a duration of 0, or is not the next one")
     if place not in {one.name for one in state.request.places}:
-        raise fields.make_error(f"there is no place {place!r:.60}")
+        raise fields.make_error(f"unknown place {place!r:.60}")
     done.append(rate)
 
 
@@ -202,7 +204,7 @@ def _parse_member(members: Fields, name: str) -> MemberCount | None:
         return None
     counts = members.read_list(name)
     if len(counts) != len(MemberCount._fields):
-        raise members.make_error(f"{name!r:.60} has other counts than a disk")
+        raise members.make_error(f"{name!r:.60} has other counters than a disk")
     return MemberCount(*(members.check_count(count, name) for count in counts))
 
 
@@ -222,7 +224,7 @@ def _apply_run(state: ExperimentState, fields: Fields) -> None:
         idle_bytes=fields.read_amount("idle_bytes"),
     )
     if not run.rounds or not all(one.seconds for one in run.rounds):
-        raise fields.make_error("a round took no time, or there is none")
+        raise fields.make_error("a round has a duration of 0, or there are no rounds")
     state.runs.append(run)
     state.round_bytes = fields.read_count("round_bytes")
 

@@ -92,13 +92,13 @@ def _check_coincidence(points: Sequence[FilePoint]) -> Finding:
     what = "the two lines coincide"
     apart = [abs(point.apart_ratio) for point in points if point.apart_ratio is not None]
     if len(apart) < len(points):
-        return Finding(what, ScenarioVerdict.UNTOLD, "not every file came to rest")
+        return Finding(what, ScenarioVerdict.UNTOLD, "not every file reached steady state")
     is_so = max(apart) <= _COINCIDE_RATIO
     return Finding(
         what,
         ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED,
-        f"they are {100 * max(apart):.2g} % apart at most, {100 * _COINCIDE_RATIO:g} % are wanted"
-        + (": for the drive all that is not written is free, reserved or not" if is_so else ""),
+        f"they are at most {100 * max(apart):.2g} % apart; {100 * _COINCIDE_RATIO:g} % is allowed"
+        + (": to the drive, all unwritten space is free, reserved or not" if is_so else ""),
     )
 
 
@@ -106,32 +106,35 @@ def _check_fall(points: Sequence[FilePoint]) -> Finding:
     what = "the larger the file, the slower"
     rates = [point.relative for point in points if point.relative is not None]
     if len(rates) < len(points):
-        return Finding(what, ScenarioVerdict.UNTOLD, "not every file came to rest")
+        return Finding(what, ScenarioVerdict.UNTOLD, "not every file reached steady state")
     if rates[-1] > 1 - _COINCIDE_RATIO:
         return Finding(
             what,
             ScenarioVerdict.UNTOLD,
-            "all are about as fast: the interface or the spare area is large enough for each of them",
+            "all have about the same speed: the interface is the limit, or the spare area is large "
+            "enough for each",
         )
     is_so = all(later <= earlier for earlier, later in itertools.pairwise(rates))
     verdict = ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED
-    return Finding(what, verdict, f"the largest has {rates[-1]:.2f} of the rate of the smallest")
+    return Finding(what, verdict, f"the largest has {rates[-1]:.2f} of the smallest's rate")
 
 
 def _check_published(points: Sequence[FilePoint]) -> Finding:
-    what = "by as much as there"
+    what = "by as much as published"
     pairs = [(point.relative, point.published) for point in points]
     if any(here is None or there is None for here, there in pairs):
-        return Finding(what, ScenarioVerdict.UNTOLD, "not every file came to rest, or nothing was published")
+        return Finding(
+            what, ScenarioVerdict.UNTOLD, "not every file reached steady state, or no rates were published"
+        )
     worst = max(abs((here or 0.0) / (there or math.inf) - 1) for here, there in pairs)
     if worst <= _ALIKE_RATIO:
         return Finding(what, ScenarioVerdict.REPRODUCED, f"within {100 * worst:.2g} %")
     flash = _fit_flash_bytes(points)
-    why = f"the rates fall to {pairs[-1][0]:.2f}, there to {pairs[-1][1]:.2f}"
+    why = f"the rates fall to {pairs[-1][0]:.2f}, the published ones to {pairs[-1][1]:.2f}"
     if flash is not None:
         why += (
-            f": that drive was as one with {flash / 1e9:.0f} GB of flash for its files. What else it had was "
-            "data that nobody had discarded, or flash that was never there"
+            f": the author's drive behaved like one with {flash / 1e9:.0f} GB of flash for its files; "
+            "the rest held data that was never discarded, or did not exist"
         )
     return Finding(what, ScenarioVerdict.NOT_REPRODUCED, why)
 

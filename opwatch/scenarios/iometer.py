@@ -39,7 +39,7 @@ _READS = 50_000
 # Duration of one simulated interval. A new drive remains new for several intervals.
 _STRETCH_S = 0.02
 _NEW_RATIO = 0.02
-NO_CPU = "a model in virtual time uses no CPU of a host"
+NO_CPU = "a model in virtual time uses no host CPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _require_timing(profile: Profile, key: str) -> int:
     """Return a timing constant of the profile. Raise UsageError if the profile lacks the constant."""
     if key not in profile.timing:
         raise UsageError(
-            f"drive profile {profile.name} has no {key} in [timing]: nothing of its speed can be foretold"
+            f"drive profile {profile.name} has no {key} in [timing], so its speed cannot be predicted"
         )
     return profile.timing[key]
 
@@ -218,13 +218,13 @@ def find_published_gain(published: Fields, op: str) -> float | None:
 
 
 def _check_prediction(result: IometerResult) -> Finding:
-    what = "writes at rest gain what the constants of the profile say"
+    what = "steady-state writes gain what the profile's constants predict"
     gain = result.find_gain(WRITE_FULL)
     if gain.gain is None or gain.foretold is None:
-        return Finding(what, ScenarioVerdict.UNTOLD, "not at rest")
+        return Finding(what, ScenarioVerdict.UNTOLD, "not in steady state")
     is_so = abs(gain.gain - gain.foretold) <= gain.error + PREDICTED_RATIO * gain.foretold
     verdict = ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED
-    return Finding(what, verdict, f"x {gain.gain:.2f}, foretold x {gain.foretold:.2f}")
+    return Finding(what, verdict, f"x {gain.gain:.2f}, predicted x {gain.foretold:.2f}")
 
 
 def check_reads(result: IometerResult, published: Fields) -> Finding:
@@ -234,10 +234,11 @@ def check_reads(result: IometerResult, published: Fields) -> Finding:
     error = max(result.find_gain(kind).error for kind in (READ_EMPTY, READ_FULL))
     there = find_published_gain(published, "read")
     verdict = ScenarioVerdict.REPRODUCED if worst <= ALIKE_RATIO else ScenarioVerdict.NOT_REPRODUCED
-    why = f"they are {100 * worst:.2g} % apart; there {_format_percent(there)}"
+    why = f"they are {100 * worst:.2g} % apart; published: {_format_percent(there)}"
     if error > ALIKE_RATIO:
         why += (
-            f"; but their ratio is known to ± {100 * error:.2g} % only: take longer (--set probe_s=), alone"
+            f"; but the error of their ratio is ± {100 * error:.2g} %: measure longer (--set probe_s=), "
+            "on an idle host"
         )
         verdict = ScenarioVerdict.UNTOLD
     return Finding("reads gain nothing", verdict, why)
@@ -248,20 +249,20 @@ def check_writes(result: IometerResult, published: Fields) -> Finding:
     there, gain = find_published_gain(published, "write"), result.find_gain(WRITE_FULL)
     what = f"writes gain {_format_percent(there)}"
     if gain.gain is None or there is None:
-        return Finding(what, ScenarioVerdict.UNTOLD, "not at rest, or nothing was published")
+        return Finding(what, ScenarioVerdict.UNTOLD, "not in steady state, or no rates were published")
     if abs(gain.gain - there) <= gain.error + ALIKE_RATIO * there:
         return Finding(what, ScenarioVerdict.REPRODUCED, f"here {_format_percent(gain.gain)}")
     if gain.foretold is not None and abs(gain.foretold - 1) <= ALIKE_RATIO:
-        why = "its interface limits this drive at both, and not its flash: a deeper queue may tell (--depth)"
+        why = "the interface limits this drive at both levels, not its flash: try a deeper queue (--depth)"
         return Finding(what, ScenarioVerdict.UNTOLD, why)
     new = result.find_gain(WRITE_EMPTY).gain
     levels = [rate.level for rate in result.rates if rate.kind == WRITE_FULL]
     flash = infer_flash_bytes(levels[-1].usable_bytes, levels[0].usable_bytes, 1 / there)
-    why = f"here {_format_percent(gain.gain)} at rest, and {_format_percent(new)} while new"
+    why = f"here {_format_percent(gain.gain)} in steady state, and {_format_percent(new)} while new"
     if flash is not None:
         why += (
-            f": at rest, what gains as much has {flash / levels[0].usable_bytes:.2f} of what it shows "
-            "in flash, so that one was not at rest, or not all of it had been written"
+            f": a drive with that gain in steady state has {flash / levels[0].usable_bytes:.2f} times "
+            "its visible size in flash, so the author's was not in steady state, or not fully written"
         )
     return Finding(what, ScenarioVerdict.NOT_REPRODUCED, why)
 
@@ -273,11 +274,11 @@ def check_read_time(result: IometerResult, published: Fields, flash_ns: float | 
     """
     rows = published.read_list("read", 4) if "read" in published.table else []
     if not rows:
-        return Finding("a read takes as long", ScenarioVerdict.UNTOLD, "nothing was published")
+        return Finding("a read takes as long as published", ScenarioVerdict.UNTOLD, "no time was published")
     there_us = 1e6 / rows[0][1]
     what = f"a read takes {there_us:.0f} us"
     empty, full = (result.find_rate(kind).mean_ns or 0.0 for kind in (READ_EMPTY, READ_FULL))
-    here = f"here {full / 1e3:.0f} us where data are, {empty / 1e3:.0f} us where nothing is"
+    here = f"here {full / 1e3:.0f} us for addresses with data, {empty / 1e3:.0f} us without"
     if abs(full / 1e3 / there_us - 1) <= ALIKE_RATIO:
         return Finding(what, ScenarioVerdict.REPRODUCED, here)
     if flash_ns is None:
@@ -285,11 +286,11 @@ def check_read_time(result: IometerResult, published: Fields, flash_ns: float | 
     flash_us = flash_ns / 1e3
     if flash_us > there_us:
         here += (
-            f". Flash of this class takes {flash_us:.0f} us for itself: reads of {there_us:.0f} us are of "
-            "places that hold nothing, or that a cache has"
+            f". Flash of this class alone takes {flash_us:.0f} us: reads of {there_us:.0f} us are of "
+            "addresses without data, or from a cache"
         )
-    return Finding(what, ScenarioVerdict.UNTOLD, f"{here}; these times are those of the class")
+    return Finding(what, ScenarioVerdict.UNTOLD, f"{here}; these times are typical of the class")
 
 
 def _format_percent(ratio: float | None) -> str:
-    return "nothing that is known" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
+    return "unknown" if ratio is None else f"{100 * (ratio - 1):+.1f} %"

@@ -91,18 +91,18 @@ def make_drive_findings(
 
 
 def _check_models(result: IometerResult, outcomes: Sequence[LevelOutcome]) -> Finding:
-    what = "writes at rest gain what models of collectors say"
+    what = "steady-state writes gain what the collector models predict"
     gain, expected = result.find_gain(WRITE_FULL), predict_gain(outcomes[0], outcomes[-1])
     if expected is None:
-        why = "nobody tells how much flash this drive has, so no model says anything"
+        why = "the drive does not report how much flash it has, so no model applies"
         return Finding(what, ScenarioVerdict.UNTOLD, why)
     if gain.gain is None:
-        return Finding(what, ScenarioVerdict.UNTOLD, "not at rest")
+        return Finding(what, ScenarioVerdict.UNTOLD, "not in steady state")
     most = _compute_max_gain(result.rates)
     if gain.gain < expected.low and gain.gain >= (1 - ALIKE_RATIO) * most:
-        why = "with a part left free it is as fast as new: its interface limits it, and not its flash"
+        why = "with a part left free it is as fast as new: its interface limits it, not its flash"
         return Finding(what, ScenarioVerdict.UNTOLD, why)
     is_so = expected.low - gain.error <= gain.gain <= expected.high + gain.error
     verdict = ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED
-    why = f"x {gain.gain:.2f}, they say x {expected.low:.2f} to x {expected.high:.2f}"
+    why = f"x {gain.gain:.2f}, predicted x {expected.low:.2f} to x {expected.high:.2f}"
     return Finding(what, verdict, why)

@@ -115,11 +115,11 @@ def parse_mix_setup(fields: Fields) -> MixSetup:
         fields.read_count("threads"), fields.read_count("space_percent"), fields.read_amount("run_s")
     )
     if not 1 <= setup.threads <= _MAX_THREADS:
-        raise UsageError(f"--set threads={setup.threads}: 1 to {_MAX_THREADS}")
+        raise UsageError(f"--set threads={setup.threads}: the range is 1 to {_MAX_THREADS}")
     if not 1 <= setup.space_percent <= _MAX_PERCENT:
-        raise UsageError(f"--set space_percent={setup.space_percent}: 1 to {_MAX_PERCENT}")
+        raise UsageError(f"--set space_percent={setup.space_percent}: the range is 1 to {_MAX_PERCENT}")
     if not 1 <= setup.run_s <= _MAX_RUN_S:
-        raise UsageError(f"--set run_s={setup.run_s:g}: from 1s to 24h")
+        raise UsageError(f"--set run_s={setup.run_s:g}: the range is 1s to 24h")
     return setup
 
 
@@ -149,18 +149,18 @@ def _check_ratio(row: Fields, configurations: Sequence[MixConfiguration]) -> Fin
     pair = [_find_rate(kind, load, configurations) for kind in (upper, lower)]
     if pair[0] is None or pair[1] is None:
         missing = upper if pair[0] is None else lower
-        return Finding(what, ScenarioVerdict.UNTOLD, f"there is no {missing} among the configurations")
+        return Finding(what, ScenarioVerdict.UNTOLD, f"no configuration is {missing}")
     busy = max(rate.cpu_ratio for rate in pair if rate)
     here = pair[0].iops / pair[1].iops
     if abs(here / (above / below) - 1) <= ALIKE_RATIO:
         return Finding(what, ScenarioVerdict.REPRODUCED, f"here {here:.2f} times")
     if busy >= _BUSY_RATIO:
-        why = f"here {here:.2f} times, and fio took {busy:.2f} of a processor: that is the limit"
+        why = f"here {here:.2f} times, and fio used {busy:.2f} of a CPU, which is the limit"
         return Finding(what, ScenarioVerdict.UNTOLD, why)
     active = min(rate.active_ratio or 0.0 for rate in pair if rate)
     if active < _BUSY_RATIO:
-        why = f"here {here:.2f} times, and members had work {100 * active:.0f} % of the time: not they are "
-        return Finding(what, ScenarioVerdict.UNTOLD, f"{why}the limit")
+        why = f"here {here:.2f} times, and the members were busy {100 * active:.0f} % of the time"
+        return Finding(what, ScenarioVerdict.UNTOLD, f"{why}, so they are not the limit")
     return Finding(what, ScenarioVerdict.NOT_REPRODUCED, f"here {here:.2f} times")
 
 

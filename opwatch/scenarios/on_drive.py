@@ -36,20 +36,20 @@ def make_drive_levels(
     if scenario.kind is ScenarioKind.IOMETER:
         levels = parse_levels(text or scenario.levels, scale, flash_bytes)
         if len(levels) < 2:
-            raise UsageError("--op: name two levels at least: gains are of the last over the first")
+            raise UsageError("--op: give at least two levels, because gains compare the last with the first")
         return levels
     if scenario.kind is not ScenarioKind.FREE_SPACE:
         raise UsageError(
-            f"--scenario {scenario.name}: not on a whole drive (--dev): take --virtual, or --on NAME=DIR "
-            "for what is of file systems"
+            f"--scenario {scenario.name}: does not run on a whole drive (--dev): take --virtual, or "
+            "--on NAME=DIR for a scenario on filesystems"
         )
     whole = parse_levels(text or scenario.levels, scale, flash_bytes)
     shown = int(size_bytes * (1 - scenario.reserved_ratio)) // ALIGN_BYTES * ALIGN_BYTES
     most = max(level.usable_bytes for level in whole)
     if shown < most:
         raise UsageError(
-            f"--op: {most} bytes are to be used, and with {100 * scenario.reserved_ratio:g} % in reserve the "
-            f"drive shows {shown}"
+            f"--op: {most} bytes would be in use, but with {100 * scenario.reserved_ratio:g} % in "
+            f"reserve the drive has only {shown} bytes"
         )
     less = replace(scale, capacity_bytes=shown)
     reserved = (replace(level, label=f"{level.label}{_RESERVED}", scale=less) for level in whole)

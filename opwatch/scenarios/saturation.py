@@ -83,9 +83,9 @@ def _evaluate_level(
     expected = predict_gain(first, outcome)
     likeness, why = _judge_gain(outcome, None if by_waf else fresh, gain, error, expected)
     if by_waf and outcome is first and gain is not None:
-        why = "its WAF is at rest, and its IOPS are not; the others are compared with it"
+        why = "its WAF is in steady state, its IOPS are not; the other levels are compared with it"
     elif by_waf and gain is not None:
-        why += ", by WAF alone: its IOPS, or those of the first level, are not at rest"
+        why += ", by WAF only: its IOPS, or the first level's, are not in steady state"
     return SaturationLevel(
         outcome=outcome,
         fresh_iops=fresh,
@@ -183,25 +183,25 @@ def _judge_gain(
 ) -> tuple[ScenarioVerdict, str]:
     """Return whether a level gained what the models predict, with the reason."""
     if gain == 1.0 and error == 0.0:
-        return ScenarioVerdict.REPRODUCED, "at rest; the others are compared with it"
+        return ScenarioVerdict.REPRODUCED, "in steady state; the other levels are compared with it"
     if gain is None or error is None or expected is None:
         state = outcome.strict.state
         if expected is None:
             return (
                 ScenarioVerdict.UNTOLD,
-                "nobody tells how much flash this drive has, so no model says anything",
+                "the drive does not report how much flash it has, so no model applies",
             )
         if state is StrictState.PASS:
-            return ScenarioVerdict.UNTOLD, "the first level, which it is compared with, did not come to rest"
+            return ScenarioVerdict.UNTOLD, "the first level, its baseline, did not reach steady state"
         return ScenarioVerdict.UNTOLD, f"{state.value}: {outcome.strict.reason}"
     iops = outcome.figures.iops or 0.0
     if fresh and iops >= _LIMIT_RATIO * fresh and gain < expected.low:
         return (
             ScenarioVerdict.UNTOLD,
-            "as fast as when it was new: its interface limits it, and not its flash",
+            "as fast as when it was new: its interface limits it, not its flash",
         )
     low, high = (1 - _MODEL_RATIO) * expected.low, (1 + _MODEL_RATIO) * expected.high
     if low - error <= gain <= high + error:
-        return ScenarioVerdict.REPRODUCED, "within what the models say"
+        return ScenarioVerdict.REPRODUCED, "within the models' predictions"
     side = "less" if gain < expected.low else "more"
-    return ScenarioVerdict.NOT_REPRODUCED, f"{side} than any of the models says"
+    return ScenarioVerdict.NOT_REPRODUCED, f"{side} than any model predicts"

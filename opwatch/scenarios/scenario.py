@@ -32,6 +32,11 @@ class ScenarioVerdict(StrEnum):
     NOT_REPRODUCED = "not reproduced"
     UNTOLD = "cannot be told"
 
+    @property
+    def label(self) -> str:
+        """Return the text to show. The value stays as it is in documents."""
+        return "undetermined" if self is ScenarioVerdict.UNTOLD else self.value
+
 
 class Finding(NamedTuple):
     """A result published by the author, and whether this run reproduces it."""
@@ -71,7 +76,7 @@ class Scenario:
             known = ", ".join(
                 key for key, value in self.setup.table.items() if isinstance(value, int | float)
             )
-            raise UsageError(f"--set {unknown[0]}: scenario {self.name} has {known or 'nothing to set'}")
+            raise UsageError(f"--set {unknown[0]}: unknown key; scenario {self.name} has {known or 'none'}")
         return replace(self, setup=replace(self.setup, table=self.setup.table | dict(changes)))
 
 
@@ -84,7 +89,7 @@ def list_scenarios() -> list[str]:
 def load_scenario(name: str) -> Scenario:
     """Return the experiment of this name. Raise UsageError with the available names if unknown."""
     if name not in list_scenarios():
-        raise UsageError(f"there is no scenario {name}: there are {', '.join(list_scenarios())}")
+        raise UsageError(f"unknown scenario {name}; available: {', '.join(list_scenarios())}")
     where = f"scenario {name}"
     raw = (resources.files("opwatch.scenarios") / _FOLDER / f"{name}.toml").read_bytes()
     fields = Fields(parse_toml(raw, where), where)

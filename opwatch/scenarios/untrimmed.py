@@ -199,8 +199,8 @@ def _make_filling(name: str, whole: int, setup: UntrimmedSetup, model: ModelDriv
     removed = whole - files - left
     if files < setup.io_bytes * _MAX_PARTS or removed < setup.io_bytes * _MAX_PARTS:
         raise UsageError(
-            f"files of {setup.files_bytes} bytes and {setup.unwritten_bytes} that stay unwritten leave "
-            f"no room for copies on {model.profile.name} ({name}): set files_bytes or unwritten_bytes"
+            f"files of {setup.files_bytes} bytes and {setup.unwritten_bytes} unwritten bytes leave no "
+            f"space for copies on {model.profile.name} ({name}): set files_bytes or unwritten_bytes"
         )
     return Filling(name, whole, *_lay_out_zones(files, removed, setup))
 

@@ -38,11 +38,11 @@ def make_device_findings(runs: Sequence[UntrimmedRun], *, is_timed: bool) -> tup
     untrimmed, shrunk = runs[:2]
     collapse = _check_collapse(untrimmed)
     if not is_timed and untrimmed.cliff_bytes is not None:
-        why = "this drive answers at once, whatever it moves: make it with --timing real"
+        why = "this drive answers immediately, however much it moves: create it with --timing real"
         collapse = Finding(collapse.what, ScenarioVerdict.UNTOLD, why)
     shortest = min(one.seconds for run in runs for one in run.rounds)
     if is_timed and shortest < _MIN_ROUND_S:
-        why = f"a round of {shortest:.2g} s is too short for a speed: take a larger drive, or fewer rounds"
+        why = f"a round of {shortest:.2g} s is too short for a speed: take a larger drive or fewer rounds"
         collapse = Finding(collapse.what, ScenarioVerdict.UNTOLD, why)
     return (collapse, _check_trimmed(shrunk), _check_prediction(runs))
 
@@ -53,12 +53,13 @@ def _check_collapse(run: UntrimmedRun) -> Finding:
         return Finding(
             what,
             ScenarioVerdict.UNTOLD,
-            f"the rounds wrote {_format_gb(run.written_bytes)}, it comes after "
-            f"{_format_gb(run.foretold.cliff_bytes)}: "
-            "more rounds, or longer ones (--set rounds=, round_s=)",
+            f"the rounds wrote {_format_gb(run.written_bytes)}, and the cliff is predicted after "
+            f"{_format_gb(run.foretold.cliff_bytes)}: take more or longer rounds (--set rounds=, round_s=)",
         )
     if run.fresh_rate is None:
-        return Finding(what, ScenarioVerdict.UNTOLD, "it came within the first round: take shorter ones")
+        return Finding(
+            what, ScenarioVerdict.UNTOLD, "the cliff came within the first round: take shorter rounds"
+        )
     kept = run.last_rate / run.fresh_rate
     verdict = ScenarioVerdict.REPRODUCED if kept < _COLLAPSE_RATIO else ScenarioVerdict.NOT_REPRODUCED
     return Finding(what, verdict, f"at the end it has {kept:.2f} of the speed of its first round")
@@ -67,21 +68,27 @@ def _check_collapse(run: UntrimmedRun) -> Finding:
 def _check_trimmed(run: UntrimmedRun) -> Finding:
     what = "trimmed and shrunk, it does not"
     if run.cliff_bytes is not None:
-        return Finding(what, ScenarioVerdict.NOT_REPRODUCED, f"it does after {_format_gb(run.cliff_bytes)}")
+        return Finding(
+            what, ScenarioVerdict.NOT_REPRODUCED, f"it collapses after {_format_gb(run.cliff_bytes)}"
+        )
     return Finding(
         what,
         ScenarioVerdict.REPRODUCED,
-        f"the same rounds wrote {_format_gb(run.written_bytes)}; it would after "
+        f"the same rounds wrote {_format_gb(run.written_bytes)}; it would collapse after "
         f"{_format_gb(run.foretold.cliff_bytes)}",
     )
 
 
 def _check_prediction(runs: Sequence[UntrimmedRun]) -> Finding:
-    what = "the cliff came where it was foretold"
+    what = "the cliff came where predicted"
     idle = max((run.idle_bytes / run.foretold.room_bytes for run in runs), default=0.0)
     if idle > NEAR_RATIO:
-        why = f"the drive moved {100 * idle:.0f} % of its room between rounds, in time of its own"
-        return Finding(what, ScenarioVerdict.UNTOLD, f"{why}: one that moves when it has to is foretold")
+        why = f"the drive moved {100 * idle:.0f} % of its free flash between rounds, while idle"
+        return Finding(
+            what,
+            ScenarioVerdict.UNTOLD,
+            f"{why}; the prediction is for drives that move data only when they have to",
+        )
     errors = [abs(run.error_ratio) for run in runs if run.error_ratio is not None]
     early = [
         run for run in runs if run.error_ratio is None and run.written_bytes > 1.02 * run.foretold.cliff_bytes
@@ -89,9 +96,9 @@ def _check_prediction(runs: Sequence[UntrimmedRun]) -> Finding:
     if early:
         return Finding(what, ScenarioVerdict.NOT_REPRODUCED, f"{early[0].name}: it did not come")
     if not errors:
-        return Finding(what, ScenarioVerdict.UNTOLD, "no run wrote as much")
+        return Finding(what, ScenarioVerdict.UNTOLD, "no run wrote that much")
     verdict = ScenarioVerdict.REPRODUCED if max(errors) <= NEAR_RATIO else ScenarioVerdict.NOT_REPRODUCED
-    return Finding(what, verdict, f"{100 * max(errors):.2g} % off; {100 * NEAR_RATIO:g} % are wanted")
+    return Finding(what, verdict, f"{100 * max(errors):.2g} % off; {100 * NEAR_RATIO:g} % is allowed")
 
 
 def _check_published_cliff(run: UntrimmedRun, setup: UntrimmedSetup, profile: Profile) -> Finding:
@@ -104,17 +111,15 @@ def _check_published_cliff(run: UntrimmedRun, setup: UntrimmedSetup, profile: Pr
         return Finding(what, ScenarioVerdict.REPRODUCED, f"after {_format_gb(run.cliff_bytes)}")
     hidden = profile.drive["physical_bytes"] - profile.drive["user_bytes"]
     why = (
-        f"after {_format_gb(run.cliff_bytes)}: beside the addresses that nothing was written to, "
-        "this drive has "
+        f"after {_format_gb(run.cliff_bytes)}: besides the unwritten addresses, this drive has "
         f"{_format_gb(hidden)} of flash that it never shows"
     )
     cache = run.foretold.cache_bytes
     if cache is None:
         return Finding(what, ScenarioVerdict.NOT_REPRODUCED, why)
     why += (
-        f". Its cache is full after {_format_gb(cache)}; which of both the author met, he could "
-        "not see, and the "
-        f"cache of this profile proves nothing of it ({profile.source})"
+        f". Its cache is full after {_format_gb(cache)}; the author could not see which of the two it "
+        f"was, and this profile's cache is no evidence ({profile.source})"
     )
     return Finding(what, ScenarioVerdict.UNTOLD, why)
 

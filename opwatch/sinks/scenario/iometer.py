@@ -10,7 +10,7 @@ from opwatch.sinks.plain.cells import align_columns, get_number
 from opwatch.sinks.wrapping import wrap_text
 
 _RATES = ("run", "left free", "MB/s", "IOPS", "mean ms", "CPU %")
-_GAINS = ("ratio", "here", "foretold", "published")
+_GAINS = ("ratio", "here", "predicted", "published")
 
 
 def format_iometer(document: Fields) -> Iterator[str]:
@@ -22,7 +22,7 @@ def format_iometer(document: Fields) -> Iterator[str]:
     for reason in _collect_reasons(rates):
         yield from wrap_text(reason)
     if any(get_number(rate, "cpu_ratio") is not None for rate in rates):
-        yield from wrap_text("CPU: what fio took of one processor, its random data included")
+        yield from wrap_text("CPU: fio's share of one CPU, including generating random data")
     yield ""
     levels = list(dict.fromkeys(rate.read_text("level") for rate in rates))
     rows = [

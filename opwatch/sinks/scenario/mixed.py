@@ -10,7 +10,7 @@ from opwatch.sinks.plain.cells import align_columns, get_number
 from opwatch.sinks.wrapping import wrap_text
 
 _RATES = ("load", "configuration", "IOPS", "MB/s", "mean", "CPU")
-_MEMBERS = ("load", "member", "reads/s", "writes/s", "MB/s", "mean", "busy", "of I/Os")
+_MEMBERS = ("load", "member", "reads/s", "writes/s", "MB/s", "mean", "busy", "per I/O")
 
 
 def format_mixed(document: Fields) -> Iterator[str]:
@@ -38,8 +38,9 @@ def format_mixed(document: Fields) -> Iterator[str]:
         yield f"members of {one.read_text('name')}, by the kernel's count:"
         yield from align_columns(_MEMBERS, [row for rate in _get_rates(one) for row in _format_members(rate)])
     yield from wrap_text(
-        "mean: of an I/O of the load, as fio measured it, and of a request of a member; CPU: fio's, of one "
-        "processor; busy: the time that it had work; of I/Os: requests of the member for each I/O of the load"
+        "mean: latency of the load's I/Os as measured by fio, and of a member's requests; CPU: fio's "
+        "share of one CPU; busy: share of the time with requests; per I/O: the member's requests per "
+        "I/O of the load"
     )
 
 

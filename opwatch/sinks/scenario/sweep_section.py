@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from opwatch import units
 from opwatch.fields import Fields
-from opwatch.scenarios.scenario import ScenarioKind
+from opwatch.scenarios.scenario import ScenarioKind, ScenarioVerdict
 from opwatch.sinks.plain.cells import align_columns, get_number
 from opwatch.sinks.scenario.iometer import format_iometer
 from opwatch.sinks.scenario.statements import format_statements
 from opwatch.sinks.wrapping import wrap_text
 
-_LEVELS = ("level", "new IOPS", "cliff at", "predicted", "after", "at rest", "gain", "models")
+_LEVELS = ("level", "new IOPS", "cliff at", "predicted", "after", "steady", "gain", "models")
 _POINTS = ("file", "MiB/s", "reserved", "apart", "of first", "published")
 _MIB = 1 << 20
 
@@ -37,7 +37,8 @@ def _format_saturation(scenario: Fields) -> Iterator[str]:
     yield from align_columns(_LEVELS, [_format_level(level) for level in levels])
     for level in levels:
         yield from wrap_text(
-            f"{level.read_text('label')}, {level.read_text('likeness')}: {level.read_text('why')}"
+            f"{level.read_text('label')}, {level.read_member('likeness', ScenarioVerdict).label}: "
+            f"{level.read_text('why')}"
         )
 
 

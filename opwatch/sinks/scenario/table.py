@@ -36,7 +36,7 @@ def format_experiment(document: dict[str, Any]) -> Iterator[str]:
         yield from _format_model(fields.read_subtable("model"))
     section = _SECTIONS.get(scenario.read_member("kind", ScenarioKind))
     if section is None:
-        raise scenario.make_error("kind is one that has levels")
+        raise scenario.make_error("its kind has levels")
     yield ""
     yield from section(fields)
     yield ""

@@ -9,7 +9,7 @@ from opwatch.fields import Fields
 from opwatch.sinks.plain.cells import align_columns, get_number
 from opwatch.sinks.wrapping import wrap_text
 
-_RUNS = ("run", "fs free", "stale", "room", "foretold", "came at", "off by", "first", "last")
+_RUNS = ("run", "fs free", "stale", "room", "predicted", "came at", "off by", "first", "last")
 
 
 def format_untrimmed(document: Fields) -> Iterator[str]:
@@ -17,8 +17,8 @@ def format_untrimmed(document: Fields) -> Iterator[str]:
     runs = document.read_subtables("runs", "a run")
     yield from align_columns(_RUNS, [_format_run(run) for run in runs])
     yield from wrap_text(
-        "stale: of what the file system has free, that the drive still holds as data; room: flash that holds "
-        "nothing; foretold, came at: bytes written until data are moved; first, last: MB/s of the first "
+        "stale: free space of the filesystem that the drive still holds as data; room: flash without "
+        "data; predicted, came at: bytes written until data are moved; first, last: MB/s of the first "
         "round and of the last tenth"
     )
     yield ""

@@ -28,7 +28,7 @@ def plot_free_space(document: Fields) -> Iterator[Figure]:
     shares = [get_number(point, "published") for point in points]
     if first is not None and any(share is not None for share in shares):
         scaled = [None if share is None else share * first for share in shares]
-        lines.append(("run3", "published, by the smallest file", scaled))
+        lines.append(("run3", "published, scaled to the smallest file", scaled))
     rates = [rate for _, _, row in lines for rate in row if rate is not None]
     if not rates:
         return
@@ -43,15 +43,15 @@ def plot_free_space(document: Fields) -> Iterator[Figure]:
         ]
         layers += [draw_line(spots, kind), draw_dots(spots, f"big {kind}")]
     yield Figure(
-        title="Throughput against the size of the file",
+        title="Throughput by file size",
         x=x,
         y=y,
-        x_title="size of the file",
+        x_title="file size",
         y_title="MB/s",
         layers=layers,
         legend=[(kind, name) for kind, name, _ in lines],
-        note="Published rates are drawn by their ratios: it was another drive. Where two lines are one, the "
-        "reserve changes nothing.",
+        note="Published rates are scaled to the smallest file, because that drive was "
+        "another one. Where two lines coincide, the reserve changes nothing.",
     )
 
 
@@ -78,19 +78,20 @@ def plot_untrimmed(document: Fields) -> Iterator[Figure]:
             foretold is not None and abs(x.place_value(came) - x.place_value(foretold)) <= FLAG_DISTANCE
         )
         flags.append(
-            Flag(x.place_value(came), f"cliff {name}{', as foretold' if is_there else ''}", "change")
+            Flag(x.place_value(came), f"cliff {name}{', as predicted' if is_there else ''}", "change")
         )
         if foretold is not None and not is_there:
-            flags.append(Flag(x.place_value(foretold), f"foretold {name}"))
+            flags.append(Flag(x.place_value(foretold), f"predicted {name}"))
     yield Figure(
-        title="Speed of each round against what was written",
+        title="Speed of each round by bytes written",
         x=x,
         y=y,
-        x_title="written by the rounds",
+        x_title="bytes written by the rounds",
         y_title="MB/s",
         layers=layers,
         legend=[(f"run{place}", run.read_text("name")) for place, run in enumerate(runs)],
-        note="A dot is a round. Cliff: data are moved from here on; foretold: before the first write.",
+        note="Each dot is a round. Cliff: data are moved from here on; predicted: computed before "
+        "the first write.",
         flags=sorted(flags, key=lambda flag: flag.place),
         is_wide=True,
     )
@@ -102,7 +103,7 @@ def _compute_round_speeds(run: Fields) -> Iterator[tuple[float, float]]:
     for row in run.read_subtables("rounds"):
         n_bytes, seconds = row.read_amount("host_bytes"), row.read_amount("seconds")
         if not seconds > 0:
-            raise BadInput(f"{row.where}: a round that took no time")
+            raise BadInput(f"{row.where}: a round has a duration of 0")
         yield written + n_bytes / 2, n_bytes / seconds
         written += n_bytes
 
@@ -123,10 +124,10 @@ def plot_iometer(document: Fields) -> Iterator[Figure]:
     there = [_get_published_gain(published, gain.read_text("op")) for gain in gains]
     bars = [
         _Bars("run0", "here", [get_number(gain, "gain") for gain in gains]),
-        _Bars("run2", "foretold", [get_number(gain, "foretold") for gain in gains]),
+        _Bars("run2", "predicted", [get_number(gain, "foretold") for gain in gains]),
         _Bars("run3", "published", there),
     ]
-    yield from _plot_bars("By how much it is faster with a part left free", "times", groups, bars)
+    yield from _plot_bars("Speed-up with a part left free", "times", groups, bars)
 
 
 def _get_published_gain(published: Fields, op: str) -> float | None:
@@ -146,7 +147,7 @@ def plot_mixed(document: Fields) -> Iterator[Figure]:
         _Bars(f"run{place}", one.read_text("name"), [row.get(group) for group in groups])
         for place, (one, row) in enumerate(zip(configurations, rates, strict=True))
     ]
-    yield from _plot_bars("I/Os a second", "I/Os a second", groups, bars)
+    yield from _plot_bars("I/Os per second", "I/Os per second", groups, bars)
 
 
 def _plot_bars(title: str, unit: str, groups: Sequence[str], bars: Sequence[_Bars]) -> Iterator[Figure]:

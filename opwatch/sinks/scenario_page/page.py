@@ -34,7 +34,7 @@ _FIGURES: Mapping[ScenarioKind, Callable[[Fields], Iterator[Figure]]] = {
 }
 # Heights of a picture with and without a note of several lines, and the length of such a note.
 _HIGH, _LOW, _LONG_NOTE = 520, 440, 150
-_VERDICTS = ("what its author found", "here", "why")
+_VERDICTS = ("author's finding", "here", "why")
 
 
 def render_experiments(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
@@ -78,7 +78,7 @@ def format_experiment_markdown(documents: Sequence[tuple[str, Mapping[str, Any]]
         yield f"From {as_text(name)}."
         yield ""
         for one in verdicts:
-            yield f"- {as_text(one.what)}: **{one.verdict.value}**; {as_text(one.why)}"
+            yield f"- {as_text(one.what)}: **{one.verdict.label}**; {as_text(one.why)}"
         yield ""
         yield from fenced(_format_document(document))
 
@@ -94,7 +94,7 @@ def _render_experiment(name: str, document: Mapping[str, Any]) -> Iterator[str]:
         f"{fields.read_text('target')}, {fields.read_text('workload')}; from {name}"
     )
     yield markup.render_table(
-        _VERDICTS, [(one.what, one.verdict.value, one.why) for one in verdicts], words=3
+        _VERDICTS, [(one.what, one.verdict.label, one.why) for one in verdicts], words=3
     )
     figures = "".join(figure.render_html() for figure in plot_experiment(document))
     yield f"<div class=plots>{figures}</div>" if figures else ""
@@ -106,7 +106,7 @@ def _check_document(document: Mapping[str, Any]) -> Fields:
     fields = Fields(require_table(document, where), where)
     if fields.table.get("type") not in ("sweep", TYPE) or fields.table.get("scenario") is None:
         raise fields.make_error(
-            "it is none of a scenario: opwatch sweep run --scenario NAME -o FILE writes one"
+            "it is not the document of a scenario: opwatch sweep run --scenario NAME -o FILE writes one"
         )
     return fields
 

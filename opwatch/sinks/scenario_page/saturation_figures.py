@@ -128,7 +128,7 @@ def _read_seconds(level: Fields) -> Iterator[_Point]:
         level.read_amount_lists("seconds", 5) if "seconds" in level.table else []
     ):
         if not seconds > 0:
-            raise BadInput(f"{level.where}: a second that took no time")
+            raise BadInput(f"{level.where}: a second has a duration of 0")
         yield _Point(begin_bytes + n_bytes / 2, begin_s + seconds / 2, n_bytes, seconds, ios)
 
 
@@ -150,7 +150,7 @@ def _scale_round(row: Fields, ratio: float) -> tuple[float, float, float]:
     """Return (bytes, seconds, I/Os) of a round, scaled from the model to the drive."""
     seconds = row.read_amount("seconds")
     if not seconds > 0:
-        raise BadInput(f"{row.where}: a round that took no time")
+        raise BadInput(f"{row.where}: a round has a duration of 0")
     return row.read_amount("host_bytes") / ratio, seconds / ratio, row.read_amount("ios") / ratio
 
 
@@ -190,11 +190,11 @@ def _plot_curves(courses: Sequence[_LevelCurve], x: AxisScale, y: AxisScale, *, 
             ends = [(place_on_axis(course.steady), height), (place_on_axis(course.points[-1]), height)]
             layers.append(draw_line(ends, f"level {course.kind}"))
     return Figure(
-        title=f"I/Os a second against {'time' if is_of_time else 'what was written'}",
+        title=f"I/Os per second by {'time' if is_of_time else 'bytes written'}",
         x=x,
         y=y,
-        x_title="time of the drive" if is_of_time else "written by the host",
-        y_title="I/Os a second",
+        x_title="drive time" if is_of_time else "bytes written by the host",
+        y_title="I/Os per second",
         layers=layers,
         legend=[(course.kind, _format_name(course)) for course in courses],
         note=_format_note(courses),
@@ -206,7 +206,7 @@ def _plot_curves(courses: Sequence[_LevelCurve], x: AxisScale, y: AxisScale, *, 
 def _format_name(course: _LevelCurve) -> str:
     rest, scatter = get_number(course.facts, "steady_iops"), get_number(course.facts, "iops_cv")
     if rest is None:
-        return f"{course.label}: not at rest"
+        return f"{course.label}: not in steady state"
     spread = "" if scatter is None else f", dispersion {100 * scatter:.2g} % (CV)"
     return f"{course.label}: steady at {rest:,.0f}{spread}"
 
@@ -244,13 +244,13 @@ def _place_cliffs(courses: Sequence[_LevelCurve], x: AxisScale, key: str) -> Ite
 
 
 def _format_note(courses: Sequence[_LevelCurve]) -> str:
-    dot = "stretch of writes of the same size"
+    dot = "section with the same amount of writes"
     if any(course.has_seconds for course in courses):
         some = any(course.has_rounds for course in courses)
-        dot = "second, or a round that was shorter" if some else "second"
+        dot = "second, or a shorter round" if some else "second"
     words = [
-        f"A dot is a {dot}; the line is what is left at rest. Cliff: data are moved from here on; step, "
-        "drop: a change of level that lasts."
+        f"Each dot is a {dot}; the line is the steady-state rate. Cliff: data are moved from here on; "
+        "step, drop: a lasting change of level."
     ]
     for course in courses:
         cliff = course.facts.read_optional("cliff", course.facts.read_subtable)
@@ -260,7 +260,7 @@ def _format_note(courses: Sequence[_LevelCurve]) -> str:
                 f"{course.label}: cliff after {units.format_capacity(round(cliff.read_amount('host_bytes')))}"
             )
             if foretold is not None:
-                said += f", foretold {units.format_capacity(round(foretold))}"
+                said += f", predicted {units.format_capacity(round(foretold))}"
             words.append(f"{said}.")
         if course.changes.reason:
             words.append(f"{course.label}: no steps, {course.changes.reason}.")

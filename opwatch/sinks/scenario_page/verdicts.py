@@ -37,7 +37,7 @@ def list_verdicts(document: Fields) -> list[PageVerdict]:
 def _list_level_verdicts(levels: Sequence[Fields]) -> Iterator[PageVerdict]:
     """Return the verdicts of all levels except the first, which is the baseline."""
     for level in levels[1:]:
-        what = f"{level.read_text('label')} left unused gains what models of collectors say"
+        what = f"{level.read_text('label')} left unused gains what the collector models predict"
         yield PageVerdict(what, level.read_member("likeness", ScenarioVerdict), level.read_text("why"))
 
 
@@ -46,7 +46,7 @@ def summarize_verdicts(verdicts: Sequence[PageVerdict]) -> str:
     counts = {kind: sum(one.verdict is kind for one in verdicts) for kind in ScenarioVerdict}
     there = [kind for kind in ScenarioVerdict if counts[kind]]
     if not there:
-        return ScenarioVerdict.UNTOLD.value
+        return ScenarioVerdict.UNTOLD.label
     if len(there) == 1:
-        return there[0].value
-    return ", ".join(f"{counts[kind]} {kind.value}" for kind in there)
+        return there[0].label
+    return ", ".join(f"{counts[kind]} {kind.label}" for kind in there)

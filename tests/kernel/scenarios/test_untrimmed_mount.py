@@ -59,7 +59,7 @@ def test_prediction_is_unsupported_for_other_drives() -> None:
         create_file(96 * MIB) as image,
         create_loop(image) as node,
         mount_filesystem(node, "ext4") as where,
-        pytest.raises(Unsupported, match="no simulated drive"),
+        pytest.raises(Unsupported, match="not on a simulated drive"),
     ):
         make_untrimmed_place(Devices(), where)
 

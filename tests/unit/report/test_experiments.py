@@ -29,8 +29,8 @@ def _read_document(name: str) -> dict[str, Any]:
     [
         ("write-saturation", "write-saturation: reproduced"),
         ("free-space", "free-space: 2 reproduced, 1 not reproduced"),
-        ("iometer-op10", "iometer-op10: 2 reproduced, 1 not reproduced, 1 cannot be told"),
-        ("untrimmed-cliff", "untrimmed-cliff: 3 reproduced, 1 cannot be told"),
+        ("iometer-op10", "iometer-op10: 2 reproduced, 1 not reproduced, 1 undetermined"),
+        ("untrimmed-cliff", "untrimmed-cliff: 3 reproduced, 1 undetermined"),
         ("mixed-io", "mixed-io: reproduced"),
     ],
 )
@@ -64,7 +64,7 @@ def test_levels_of_a_saturation_have_colours_and_names() -> None:
         "34.9 %: steady at 43,206, dispersion 3.5 % (CV)",
     ]
     assert [flag.name for flag in time.flags if flag.name.startswith("cliff")] == ["cliff"]
-    assert "6.9 %: cliff after 266 GB, foretold 267 GB." in size.note
+    assert "6.9 %: cliff after 266 GB, predicted 267 GB." in size.note
     # The dots of three levels, followed by the layers of their steady states.
     assert [layer.count("dots") for layer in time.layers] == [1, 1, 1, 0, 0, 0]
 
@@ -93,7 +93,7 @@ def test_dots_are_seconds_if_seconds_were_counted() -> None:
         one = {"seconds": 1.0, "p99_ns": None, "nand_bytes": None}
         level["rounds"] = [one | {"host_bytes": rate * 4096, "ios": rate} for rate in rates]
     time, size = plot_experiment(document)
-    assert "A dot is a second;" in time.note
+    assert "Each dot is a second;" in time.note
     assert [layer.count("M") for layer in time.layers[:3]] == [60] * 3
     assert [flag.place for flag in time.flags if flag.name == "drop 6.9 %"] == [5000]
     drops = [flag.place for flag in size.flags if flag.name == "drop 6.9 %"]
@@ -106,7 +106,7 @@ def test_seconds_of_some_rounds_are_not_drawn_for_all_rounds() -> None:
     for level in document["levels"]:
         level["seconds"] = [[5.0, 4096, 1.0, 1, 4096]] * 2
     time, _ = plot_experiment(document)
-    assert "A dot is a stretch of writes of the same size;" in time.note
+    assert "Each dot is a section with the same amount of writes;" in time.note
     assert all(layer.count("M") > 2 for layer in time.layers[:3])
 
 
@@ -120,13 +120,13 @@ def test_short_rounds_are_drawn_beside_seconds_of_longer_rounds() -> None:
         begins = [(10 + at / 4) * 4096000 for at in range(40)]
         level["seconds"] = [[5.0 + at, begin, 1.0, 250, 1024000] for at, begin in enumerate(begins)]
     time, _ = plot_experiment(document)
-    assert "A dot is a second, or a round that was shorter;" in time.note
+    assert "Each dot is a second, or a shorter round;" in time.note
     assert [layer.count("M") for layer in time.layers[:3]] == [50] * 3
 
 
 def test_untrimmed_cliff_is_drawn_beside_the_prediction() -> None:
     (figure,) = plot_experiment(_read_document("untrimmed-cliff"))
-    assert [flag.name for flag in figure.flags] == ["cliff A, as foretold"]
+    assert [flag.name for flag in figure.flags] == ["cliff A, as predicted"]
     assert [name for _, name in figure.legend] == ["A untrimmed", "B shrunk", "C trimmed"]
 
 
@@ -134,17 +134,17 @@ def test_a_drive_that_falls_elsewhere_has_both_places() -> None:
     document = _read_document("untrimmed-cliff")
     document["runs"][0]["foretold_cliff_bytes"] *= 1.5
     (figure,) = plot_experiment(document)
-    assert [flag.name for flag in figure.flags] == ["cliff A", "foretold A"]
+    assert [flag.name for flag in figure.flags] == ["cliff A", "predicted A"]
 
 
 def test_free_space_lines_are_drawn_beside_the_published_line() -> None:
     (figure,) = plot_experiment(_read_document("free-space"))
-    assert [name for _, name in figure.legend][2] == "published, by the smallest file"
+    assert [name for _, name in figure.legend][2] == "published, scaled to the smallest file"
 
 
 def test_ratios_are_bars_side_by_side() -> None:
     (figure,) = plot_experiment(_read_document("iometer-op10"))
-    assert [name for _, name in figure.legend] == ["here", "foretold", "published"]
+    assert [name for _, name in figure.legend] == ["here", "predicted", "published"]
     (figure,) = plot_experiment(_read_document("mixed-io"))
     assert [name for _, name in figure.legend] == ["my md-raid1", "tenth"]
 

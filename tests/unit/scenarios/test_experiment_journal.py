@@ -105,11 +105,11 @@ def test_intact_experiment_is_read_and_damaged_experiments_are_refused() -> None
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"scenario": "no such"}, "of no scenario"),
-        ({"places": []}, "of no place"),
-        ({"places": [{"name": "a", "folder": "/a", "mark": "m", "used_bytes": 0}]}, "nothing of it is used"),
-        ({"loads": [{"name": "a", "rdpct": 101, "seekpct": 0, "xfersize": 4096}]}, "no such load"),
-        ({"schema": "opwatch-sweep/1"}, "no journal of an experiment"),
+        ({"scenario": "no such"}, "its scenario is unknown"),
+        ({"places": []}, "it has no place"),
+        ({"places": [{"name": "a", "folder": "/a", "mark": "m", "used_bytes": 0}]}, "0 bytes of it are used"),
+        ({"loads": [{"name": "a", "rdpct": 101, "seekpct": 0, "xfersize": 4096}]}, "unknown load"),
+        ({"schema": "opwatch-sweep/1"}, "not an experiment journal"),
     ],
 )
 def test_a_request_that_cannot_be_is_refused(change: dict[str, object], why: str) -> None:
@@ -121,9 +121,9 @@ def test_a_request_that_cannot_be_is_refused(change: dict[str, object], why: str
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"place": "three"}, "no place"),
-        ({"seconds": 0}, "no time"),
-        ({"members": {"a": [1]}}, "other counts"),
+        ({"place": "three"}, "unknown place"),
+        ({"seconds": 0}, "duration of 0"),
+        ({"members": {"a": [1]}}, "other counters"),
     ],
 )
 def test_an_entry_that_cannot_be_is_refused(tmp_path: Path, change: dict[str, object], why: str) -> None:

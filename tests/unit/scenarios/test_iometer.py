@@ -66,7 +66,7 @@ def test_other_gains_are_not_reproduced() -> None:
     assert verdicts[:3] == [ScenarioVerdict.NOT_REPRODUCED] * 3
     why = make_iometer_findings(_make_result(1.9, 1.9), PUBLISHED, PROFILE)[2].why
     # The gain of a quarter from a tenth less use implies this much flash.
-    assert "1.34 of what it shows" in why
+    assert "1.34 times its visible size" in why
 
 
 def test_missing_steady_state_or_interface_limit_leaves_the_verdict_open() -> None:
@@ -78,7 +78,7 @@ def test_missing_steady_state_or_interface_limit_leaves_the_verdict_open() -> No
 
 def test_read_faster_than_flash_leaves_the_verdict_open() -> None:
     word = make_iometer_findings(_make_result(), PUBLISHED, PROFILE)[3]
-    assert word.verdict is ScenarioVerdict.UNTOLD and "hold nothing" in word.why
+    assert word.verdict is ScenarioVerdict.UNTOLD and "without data" in word.why
 
 
 def test_predicted_iops_follow_interface_and_flash_constants() -> None:

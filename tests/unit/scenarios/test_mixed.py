@@ -81,7 +81,7 @@ def test_rate_with_idle_members_leaves_the_verdict_open() -> None:
     idle = COUNT._replace(active_ms=400)
     sets = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, sdb=idle))
     assert _list_verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
-    assert "work 68 % of the time" in make_mix_findings(sets, SCENARIO.published)[0].why
+    assert "busy 68 % of the time" in make_mix_findings(sets, SCENARIO.published)[0].why
     uncounted = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, sdb=None))
     assert _list_verdicts(*uncounted) == [ScenarioVerdict.UNTOLD] * 2
 
@@ -122,7 +122,7 @@ def test_numbers_out_of_range_are_refused(changes: dict[str, float]) -> None:
         (("--on", "here"), 2, "write NAME=DIR"),
         (("--on", "a=/", "--on", "a=/tmp"), 2, "the name a is already in use"),
         (("--on", "a=/nowhere/at/all"), 2, "No such file"),
-        (("--on", "a=/"), 3, "root file system"),
+        (("--on", "a=/"), 3, "root filesystem"),
         (("--on", "a=/proc"), 5, "no block device"),
         (("--on", "a=/", "--depth", "3"), 2, "simulated flash"),
     ],

@@ -34,7 +34,7 @@ def test_free_space_has_its_levels_again_on_three_quarters() -> None:
     assert [one.usable_bytes for one in whole] == [one.usable_bytes for one in reserved]
     assert {one.scale.capacity_bytes for one in reserved} == {240 * GIB}
     assert [one.label for one in reserved] == [f"{one.label}, reserved" for one in whole]
-    with pytest.raises(UsageError, match="25 % in reserve the drive shows"):
+    with pytest.raises(UsageError, match="25 % in reserve the drive has only"):
         make_drive_levels(FREE, 320 * GIB, None, "10,50%")
 
 
@@ -50,7 +50,7 @@ def test_a_saturation_begins_on_a_new_drive() -> None:
 
 
 def test_an_experiment_without_levels_is_none_of_a_whole_drive() -> None:
-    with pytest.raises(UsageError, match=r"untrimmed-cliff: not on a whole drive \(--dev\)"):
+    with pytest.raises(UsageError, match=r"untrimmed-cliff does not run on a whole drive \(--dev\)"):
         make_drive_levels(load_scenario("untrimmed-cliff"), GIB, None)
 
 

@@ -94,7 +94,7 @@ def test_where_a_busy_host_disturbs_iops_the_gain_is_that_of_waf() -> None:
     assert first.likeness is ScenarioVerdict.REPRODUCED and first.is_by_waf
     assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
     assert second.gain_error == pytest.approx((0.01 / 7.4 + 0.01 / 3.1) * 7.4 / 3.1)
-    assert second.likeness is ScenarioVerdict.REPRODUCED and "by WAF alone" in second.why
+    assert second.likeness is ScenarioVerdict.REPRODUCED and "by WAF only" in second.why
     # A level without proof has no figure either.
     assert third.gain is None and third.likeness is ScenarioVerdict.UNTOLD
 

@@ -79,5 +79,5 @@ def test_journal_keeps_the_seconds() -> None:
     document = record.to_document()
     assert parse_record(Fields(document, "it")) == record
     document["seconds"][0][2] = 0
-    with pytest.raises(BadInput, match="a second took no time"):
+    with pytest.raises(BadInput, match="a second has a duration of 0"):
         parse_record(Fields(document, "it"))

@@ -57,7 +57,7 @@ def parse_icf(raw: bytes, where: str) -> list[PlainLoad]:
         _apply_line(config, line)
     for line in config.assigned:
         if line.text not in config.shapes:
-            raise BadInput(f"{line.where}: there is no access specification {line.text!r:.60}")
+            raise BadInput(f"{line.where}: unknown access specification {line.text!r:.60}")
     names = list(dict.fromkeys(line.text for line in config.assigned)) or list(config.shapes)
     if not 1 <= len(names) <= _MAX_LOADS:
         raise BadInput(f"{where}: it has {len(names)} access specifications, not 1 to {_MAX_LOADS}")
@@ -84,7 +84,7 @@ def _split_values(raw: bytes, where: str) -> Iterator[_Line]:
             label = "version"
         elif text and not is_display:
             if not label:
-                raise BadInput(f"{place}: {text!r:.60} stands under nothing: it is no file of Iometer's")
+                raise BadInput(f"{place}: {text!r:.60} has no heading above it: this is not an Iometer file")
             yield _Line(place, label, text)
 
 
@@ -96,7 +96,7 @@ def _apply_line(config: _Config, line: _Line) -> None:
     if line.label == _NAME:
         config.name = line.text.rpartition(",")[0] or line.text
         if config.name in config.shapes:
-            raise BadInput(f"{line.where}: there is an access specification {config.name!r:.60} already")
+            raise BadInput(f"{line.where}: duplicate access specification {config.name!r:.60}")
     elif line.label == _SHAPE:
         if not config.name or config.name in config.shapes:
             raise BadInput(f"{line.where}: only one line of an access specification is understood")
@@ -129,10 +129,10 @@ def _parse_shape(name: str, line: _Line) -> PlainLoad:
             f"{line.where}: delay {delay}, burst {burst}: only loads without pauses are understood"
         )
     if reply:
-        raise BadInput(f"{line.where}: a reply of {reply} bytes is for networks")
+        raise BadInput(f"{line.where}: a reply of {reply} bytes is for network tests")
     if places and align != size:
         raise BadInput(
-            f"{line.where}: align {align}: random places are whole I/Os here; write {size} in its place, and "
-            "know that Iometer with 0 has most of them across two pages of a drive"
+            f"{line.where}: align {align}: random addresses are multiples of the I/O size here; write "
+            f"{size} instead (with 0, most I/Os of Iometer span two pages of the drive)"
         )
     return make_plain_load(name, reads, places, size, None, line.where)

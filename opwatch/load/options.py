@@ -64,10 +64,10 @@ def check_option(key: str, value: str, where: str) -> tuple[str, str] | None:
         return None
     if name not in REQUEST_OPTIONS:
         raise BadInput(
-            f"{where}: {key!r:.60} is no option of a workload here: opwatch takes those that shape requests"
+            f"{where}: option {key!r:.60} is not supported: opwatch accepts options that shape requests"
         )
     if not _VALUE.fullmatch(value):
-        raise BadInput(f"{where}: {key}={value!r:.60} is no plain value")
+        raise BadInput(f"{where}: {key}={value!r:.60} is not a plain value")
     if name == "ioengine" and value not in _ENGINES:
         raise BadInput(f"{where}: ioengine={value}: take one of {', '.join(_ENGINES)}")
     if name == "rw" and value.partition(":")[0] not in _PATTERNS:
@@ -75,11 +75,9 @@ def check_option(key: str, value: str, where: str) -> tuple[str, str] | None:
     if name in ("mem", "iomem") and value not in _MEMORY:
         raise BadInput(f"{where}: {key}={value!r:.60}: take one of {', '.join(_MEMORY)}, without a file")
     if name == "direct" and value not in ("", _FLAG):
-        raise BadInput(
-            f"{where}: direct={value}: what the page cache takes is none of the drive; say direct=1"
-        )
+        raise BadInput(f"{where}: direct={value}: the page cache would hide the drive; use direct=1")
     if name in ("numjobs", "rwmixread", "rwmixwrite") and not _is_count(value):
-        raise BadInput(f"{where}: {key}={value!r:.60} is no whole number")
+        raise BadInput(f"{where}: {key}={value!r:.60} is not a whole number")
     return name, value or _FLAG
 
 

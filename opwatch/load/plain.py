@@ -51,13 +51,13 @@ def make_plain_load(
     """Return the load if its values are valid. Raises BadInput with `where` otherwise."""
     for key, share in (("rdpct", rdpct), ("seekpct", seekpct)):
         if not 0 <= share <= _WHOLE:
-            raise BadInput(f"{where}: {key} is {share}: it is a share in per cent")
+            raise BadInput(f"{where}: {key} is {share}: it must be a percentage")
     if not _SECTOR <= xfersize <= _MAX_BYTES or xfersize % _SECTOR:
         raise BadInput(
             f"{where}: I/Os of {xfersize} bytes: take whole sectors of {_SECTOR}, up to {_MAX_BYTES} bytes"
         )
     if threads is not None and not 1 <= threads <= MAX_THREADS:
-        raise BadInput(f"{where}: threads is {threads}: 1 to {MAX_THREADS}")
+        raise BadInput(f"{where}: threads is {threads}: the range is 1 to {MAX_THREADS}")
     return PlainLoad(name, rdpct, seekpct, xfersize, threads)
 
 
@@ -97,7 +97,7 @@ def _parse_vdbench_load(text: str) -> PlainLoad:
 
 def parse_number(text: str, where: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise BadInput(f"{where:.200}: {text!r:.60} is no whole number")
+        raise BadInput(f"{where:.200}: {text!r:.60} is not a whole number")
     return int(text)
 
 
@@ -111,4 +111,4 @@ def parse_bytes(text: str, where: str) -> int:
     try:
         return parse_size(text)
     except UsageError:
-        raise BadInput(f"{where:.200}: {text!r:.60} is no size, such as 8k") from None
+        raise BadInput(f"{where:.200}: {text!r:.60} is not a size such as 8k") from None

@@ -55,8 +55,8 @@ def build_sysbench_arguments(
         mode, ratio = "rndrw", (f"--file-rw-ratio={load.rdpct / (_WHOLE - load.rdpct):.6g}",)
     if mode is None:
         raise Unsupported(
-            f"--load sysbench: {load.name}: {load.rdpct} % reads and {load.seekpct} % random places are no "
-            "mode of sysbench: take --workload rndwr, rndrd, rndrw, seqrewr or seqrd, or fio"
+            f"--load sysbench: {load.name}: sysbench has no mode with {load.rdpct} % reads and "
+            f"{load.seekpct} % random accesses: take --workload rndwr, rndrd, rndrw, seqrewr or seqrd, or fio"
         )
     # Disable fsync, because sysbench would otherwise flush after every 100 requests and at the end.
     return [
@@ -74,12 +74,12 @@ def parse_sysbench(text: str, where: str) -> SysbenchResult:
     for name, pattern in _FIGURES.items():
         matches = pattern.findall(text)
         if len(matches) != 1:
-            raise BadInput(f"{where}: sysbench printed {len(matches)} lines of its {name}, one is wanted")
+            raise BadInput(f"{where}: sysbench printed {len(matches)} lines of {name} instead of one")
         figures[name] = float(matches[0])
     seconds, events = figures["seconds"], int(figures["events"])
     moved = figures["reads_per_s"] + figures["writes_per_s"]
     if not seconds or not moved or not events:
-        raise BadInput(f"{where}: sysbench did nothing, or in no time")
+        raise BadInput(f"{where}: sysbench reported 0 requests or a duration of 0")
     # Rates are rounded to two decimals, whereas the number of events is exact.
     reads = round(events * figures["reads_per_s"] / moved)
     return SysbenchResult(reads, events - reads, seconds, figures["mean_ms"] * 1e6)

@@ -64,9 +64,7 @@ def parse_vdbench(raw: bytes, where: str) -> list[PlainLoad]:
         else:
             table = file.drives if statement.kind == "sd" else file.workloads
             if statement.name in table:
-                raise BadInput(
-                    f"{statement.where}: there is a {statement.kind}={statement.name!r:.60} already"
-                )
+                raise BadInput(f"{statement.where}: duplicate {statement.kind}={statement.name!r:.60}")
             table[statement.name] = words
     if not 1 <= len(file.loads) <= _MAX_LOADS:
         raise BadInput(f"{where}: it has {len(file.loads)} runs (rd=), not 1 to {_MAX_LOADS}")
@@ -104,7 +102,7 @@ def _parse_statement(text: str, where: str) -> _Statement:
     if words.get("openflags", _DIRECT[0]) not in _DIRECT:
         raise BadInput(f"{where}: openflags: only {' and '.join(_DIRECT)} are understood")
     if words.get("iorate", "max") != "max":
-        raise BadInput(f"{where}: iorate: only max is understood: a load here is as fast as it goes")
+        raise BadInput(f"{where}: iorate: only max is understood, because loads run at full speed")
     return _Statement(where, kind, words)
 
 
@@ -124,7 +122,7 @@ def _parse_single(value: str, where: str) -> str:
     if value.startswith("(") and value.endswith(")"):
         value = value[1:-1]
     if not value or any(char in value for char in "(),"):
-        raise BadInput(f"{where}: {value!r:.60}: only one value is understood, and no list")
+        raise BadInput(f"{where}: {value!r:.60}: only one value is understood, not a list")
     return value
 
 
@@ -133,8 +131,7 @@ def _parse_run(statement: _Statement, words: Mapping[str, str], file: _JobFile) 
     names = [name for name in file.workloads if fnmatchcase(name, wanted)]
     if len(names) != 1:
         raise BadInput(
-            f"{where}: wd={wanted!r:.60} is {len(names)} of the workloads before it: only runs of "
-            "one are understood"
+            f"{where}: wd={wanted!r:.60} matches {len(names)} preceding workloads; a run needs exactly one"
         )
     shape = file.workloads[names[0]]
     threads = [

@@ -92,8 +92,9 @@ def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
     threads = sum(job.thread_count for job in pattern.jobs)
     if in_order and (round_ratio < 1 or threads > 1 or in_order[0].write_share < 1):
         raise UsageError(
-            f"{pattern.name}: it writes in order, and each round begins at the first byte again, so that the "
-            "rest is never written: take rw=write in one job of one thread with --round 100%, or randwrite"
+            f"{pattern.name}: it writes sequentially, and each round starts at the first byte, so the "
+            "rest would never be written: take rw=write in one job of one thread with --round 100%, or "
+            "randwrite"
         )
 
 
@@ -107,8 +108,8 @@ def require_data_only_writes(pattern: LoadPattern) -> None:
         for key, harmless in _SYNCS:
             if (value := job.options.get(key, harmless[0])) not in harmless:
                 raise UsageError(
-                    f"{pattern.name}: {key}={value} has the file system write by itself for each of these "
-                    "writes: take fdatasync=N or sync=dsync, which write data alone, or --method window"
+                    f"{pattern.name}: with {key}={value} the filesystem adds its own write to each of "
+                    "these writes: take fdatasync=N or sync=dsync, which write data only, or --method window"
                 )
 
 
@@ -134,9 +135,10 @@ def find_workload(text: str) -> LoadPattern:
     path = Path(text)
     if path.suffix not in (".toml", ".fio"):
         raise UsageError(
-            f"there is no workload {text!r}: take one of {', '.join(list_workloads())}; of sysbench's "
-            f"{', '.join(SYSBENCH_MODES)}; SIZE-N-random or SIZE-N-random-N-read, as 4k-100-random; "
-            "vdbench's rdpct=75,seekpct=100,xfersize=8k,threads=16; or a file .toml, .fio, .vdb or .icf"
+            f"unknown workload {text!r}: take one of {', '.join(list_workloads())}; a sysbench mode "
+            f"({', '.join(SYSBENCH_MODES)}); SIZE-N-random or SIZE-N-random-N-read, such as "
+            "4k-100-random; vdbench's rdpct=75,seekpct=100,xfersize=8k,threads=16; or a .toml, .fio, "
+            ".vdb or .icf file"
         )
     raw = _read_file(path)
     return parse_workload(raw, text) if path.suffix == ".toml" else parse_job_file(raw, text)
@@ -164,14 +166,14 @@ def require_single_load(loads: Sequence[PlainLoad], where: str) -> PlainLoad:
     """Return the only load. Raises UsageError if there are several."""
     if len(loads) != 1:
         known = ", ".join(load.name for load in loads[:_MAX_JOBS])
-        raise UsageError(f"{where}: it has {len(loads)} loads ({known}), and one is wanted: leave one in it")
+        raise UsageError(f"{where}: it has {len(loads)} loads ({known}), but one is needed: keep one")
     return loads[0]
 
 
 def make_pattern(load: PlainLoad, where: str) -> LoadPattern:
     """Return the load as a workload for a sweep, which has to write."""
     if load.rdpct == 100:
-        raise UsageError(f"{where}: it only reads, and a sweep needs writes; scenario mixed-io takes it")
+        raise UsageError(f"{where}: it only reads, but a sweep needs writes; scenario mixed-io accepts it")
     kind = "write" if load.rdpct == 0 else "rw"
     options = {"rw": f"rand{kind}" if load.seekpct else kind, "bs": str(load.xfersize)}
     if load.rdpct:
@@ -189,7 +191,7 @@ def parse_workload(raw: bytes, where: str) -> LoadPattern:
     fields = Fields(parse_toml(raw, where), where)
     unknown = set(fields.table) - {"description", "job"}
     if unknown:
-        raise fields.make_error(f"{min(unknown)!r:.60} is unknown: there are description and [[job]]")
+        raise fields.make_error(f"{min(unknown)!r:.60} is unknown; available: description and [[job]]")
     tables = [
         _parse_job_options(table, f"{where}: job {at}") for at, table in enumerate(fields.read_list("job"), 1)
     ]
@@ -200,13 +202,13 @@ def parse_workload(raw: bytes, where: str) -> LoadPattern:
 def _parse_job_options(table: Any, where: str) -> dict[str, str]:  # noqa: ANN401
     """Return the options of one job as fio would read them."""
     if not isinstance(table, dict):
-        raise BadInput(f"{where} is no table of options")
+        raise BadInput(f"{where} is not a table of options")
     words = {}
     for key, value in table.items():
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             value = {True: "1", False: "0"}.get(value) if isinstance(value, bool) else None
         if value is None:
-            raise BadInput(f"{where}: {key!r:.60} is no text and no number")
+            raise BadInput(f"{where}: {key!r:.60} is neither text nor a number")
         words[key] = str(value)
     return words
 
@@ -226,12 +228,12 @@ def parse_job_file(raw: bytes, where: str) -> LoadPattern:
                 jobs.append(section)
             continue
         if words.startswith("include "):
-            raise BadInput(f"{where}: line {number}: {words!r:.60}: put what it has into this file")
+            raise BadInput(f"{where}: line {number}: {words!r:.60}: copy its contents into this file")
         if section is None:
-            raise BadInput(f"{where}: line {number}: {words!r:.60} stands in no section")
+            raise BadInput(f"{where}: line {number}: {words!r:.60} is in no section")
         key, _, value = words.partition("=")
         section[key.strip()] = value.strip()
-    return _build_pattern(Path(where).stem, f"of {where}", jobs, where)
+    return _build_pattern(Path(where).stem, f"from {where}", jobs, where)
 
 
 def _build_pattern(name: str, description: str, tables: list[dict[str, str]], where: str) -> LoadPattern:
@@ -247,8 +249,8 @@ def _build_pattern(name: str, description: str, tables: list[dict[str, str]], wh
             else:
                 options[option[0]] = option[1]
         if "rw" not in options:
-            raise BadInput(f"{where}: a job has no rw: a workload says whether it writes, and how")
+            raise BadInput(f"{where}: a job has no rw, which is required")
         jobs.append(LoadJob(options))
         if not 1 <= jobs[-1].thread_count <= _MAX_JOBS or not 0 < jobs[-1].write_share <= 1:
-            raise BadInput(f"{where}: a job needs 1 to {_MAX_JOBS} threads, and has to write")
+            raise BadInput(f"{where}: a job needs 1 to {_MAX_JOBS} threads, and must write")
     return LoadPattern(name, description, tuple(jobs), tuple(sorted(left_out)))

@@ -103,19 +103,19 @@ def test_a_file_of_iometer_has_the_specifications_of_its_workers() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "what"),
     [
-        ("rdpct=75", "rdpct=(75,25)", 4, "no list"),
-        ("rdpct=75", "rdpct=175", 8, "share in per cent"),
+        ("rdpct=75", "rdpct=(75,25)", 4, "not a list"),
+        ("rdpct=75", "rdpct=175", 8, "must be a percentage"),
         ("rdpct=75", "hotband=(1,2)", 4, "'hotband' is not understood"),
         ("rdpct=75", "rdpct", 4, "write KEY=VALUE"),
         ("rd=small", "fwd=small", 8, "only sd=, wd= and rd= are understood"),
         ("iorate=max", "iorate=500", 7, "only max"),
         ("openflags=o_direct", "openflags=o_sync", 2, "o_direct"),
-        ("wd=wd_small   ", "wd=wd_* ", 8, "is 2 of the workloads"),
-        ("wd=wd_small   ", "wd=wd_none ", 8, "is 0 of the workloads"),
-        ("forthreads=(4)", "forthreads=(4,8)", 10, "no list"),
-        ("wd=wd_large", "wd=wd_small", 5, "already"),
+        ("wd=wd_small   ", "wd=wd_* ", 8, "matches 2 preceding workloads"),
+        ("wd=wd_small   ", "wd=wd_none ", 8, "matches 0 preceding workloads"),
+        ("forthreads=(4)", "forthreads=(4,8)", 10, "not a list"),
+        ("wd=wd_large", "wd=wd_small", 5, "duplicate"),
         ("wd=wd_l*,forthreads=(4)", "wd=wd_l*,", 10, "ends with a comma"),
-        ("xfersize=8k", "xfersize=(4k,50,8k,50)", 4, "no list"),
+        ("xfersize=8k", "xfersize=(4k,50,8k,50)", 4, "not a list"),
     ],
 )
 def test_unsupported_vdbench_line_is_refused_with_its_number(
@@ -129,17 +129,17 @@ def test_unsupported_vdbench_line_is_refused_with_its_number(
 @pytest.mark.parametrize(
     ("old", "new", "line", "what"),
     [
-        ("4096,100,0,100,0,1,4096,0", "4096,100,0,100,0,1,0,0", 30, "write 4096 in its place"),
+        ("4096,100,0,100,0,1,4096,0", "4096,100,0,100,0,1,0,0", 30, "write 4096 instead"),
         ("4096,100,0,100,0,1,4096,0", "4096,60,0,100,0,1,4096,0", 30, "one size"),
         ("4096,100,0,100,0,1,4096,0", "4096,100,0,100,5,1,4096,0", 30, "without pauses"),
         ("4096,100,0,100,0,1,4096,0", "4096,100,0,100,0,1,4096,64", 30, "networks"),
         ("4096,100,0,100,0,1,4096,0", "4096,100,0,100,0,1", 30, "6 values"),
-        ("4096,100,0,100,0,1,4096,0", "4096,100,0,x,0,1,4096,0", 30, "no whole number"),
+        ("4096,100,0,100,0,1,4096,0", "4096,100,0,x,0,1,4096,0", 30, "not a whole number"),
         ("'Test Type\n\tNORMAL", "'Test Type\n\tWORKERS", 18, "only NORMAL"),
         ("'Worker type\n\tDISK", "'Worker type\n\tNETWORK", 44, "only DISK"),
         ("'Ramp Up Time (s)", "'Strange label", 8, "not understood"),
-        ("Version 1.1.0", "something", 1, "stands under nothing"),
-        ("specs\n\t4 KiB; 0% Read", "specs\n\t9 KiB; 0% Read", 52, "no access specification"),
+        ("Version 1.1.0", "something", 1, "has no heading above it"),
+        ("specs\n\t4 KiB; 0% Read", "specs\n\t9 KiB; 0% Read", 52, "unknown access specification"),
     ],
 )
 def test_unsupported_iometer_line_is_refused_with_its_number(

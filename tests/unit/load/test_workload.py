@@ -69,7 +69,7 @@ def test_sequential_writes_must_cover_the_whole_range(lines: str, ratio: float, 
     if is_taken:
         require_reach(pattern, ratio)
     else:
-        with pytest.raises(UsageError, match="mine: it writes in order"):
+        with pytest.raises(UsageError, match="mine: it writes sequentially"):
             require_reach(pattern, ratio)
 
 
@@ -170,7 +170,7 @@ def test_memory_of_its_own_and_no_page_cache_are_taken(line: str) -> None:
 
 
 def test_include_is_refused_with_a_remedy() -> None:
-    with pytest.raises(BadInput, match=r"line 3: .*put what it has into this file"):
+    with pytest.raises(BadInput, match=r"line 3: .*copy its contents into this file"):
         parse_job_file(b"[a]\nrw=randwrite\ninclude other.fio\n", "mine.fio")
 
 

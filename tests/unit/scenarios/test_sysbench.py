@@ -52,7 +52,7 @@ def test_a_load_has_its_mode(name: str, mode: str) -> None:
 def test_a_mix_in_order_is_none_of_its_modes() -> None:
     load = parse_plain_load("rdpct=75,seekpct=0")
     assert load
-    with pytest.raises(Unsupported, match="75 % reads and 0 % random places are no mode of sysbench"):
+    with pytest.raises(Unsupported, match="no mode with 75 % reads and 0 % random accesses"):
         build_sysbench_arguments(load, 1 << 20, 4, 7)
 
 

@@ -179,7 +179,7 @@ def test_a_sweep_on_simulated_flash_is_kept_and_shown(
     ("words", "status", "complaint"),
     [
         (["run"], 2, "name what to measure"),
-        (["run", "--virtual", "nope"], 2, "no drive profile nope"),
+        (["run", "--virtual", "nope"], 2, "unknown drive profile nope"),
         (["run", "--virtual", "fitted:/nope.journal"], 2, "give the name of a sweep"),
         (["run", "--virtual", "ideal", "--op", "5000%"], 2, "is too large"),
         (["run", "--virtual", "ideal", "--base", "flash", "--op", "1%"], 2, "the drive shows"),

@@ -25,4 +25,4 @@ def find_sprandom_refusal(fio: str = "fio") -> str | None:
     """Return the reason why fio cannot fill drives with SPRandom here, or None."""
     if has_option(SPRANDOM, fio):
         return None
-    return f"fio is not installed, or has no {SPRANDOM} (fio --cmdhelp={SPRANDOM}): that came with 3.41"
+    return f"fio is not installed, or has no {SPRANDOM} (fio --cmdhelp={SPRANDOM}): it needs fio 3.41"

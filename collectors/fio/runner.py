@@ -57,7 +57,7 @@ class FioProcess(Closable):
         """
         program = shutil.which("fio")
         if not program:
-            raise Unsupported("fio is not installed; opwatch doctor says which package has it")
+            raise Unsupported("fio is not installed; opwatch doctor names its package")
         has_logs = any("_log=" in word for word in words)
         self._folder = Path(tempfile.mkdtemp(prefix="fio-", dir=folder)) if has_logs else None
         self._report = os.memfd_create("fio-report", os.MFD_CLOEXEC)
@@ -142,7 +142,7 @@ class FioProcess(Closable):
             if line.strip()
         ]
         how = f"signal {-status}" if status < 0 else f"status {status}"
-        return f"fio failed ({how}): {said[-1] if said else 'silently'}"
+        return f"fio failed ({how}): {said[-1] if said else 'no message'}"
 
     def _read_report(self) -> FioReport | None:
         text = decode_text(_read_content(self._report))

@@ -30,8 +30,8 @@ def require_sysbench() -> str:
     program = shutil.which("sysbench")
     if not program:
         raise Unsupported(
-            "--load sysbench: it is not installed (Debian: apt install sysbench); without --load fio makes "
-            "the same load"
+            "--load sysbench: it is not installed (Debian: apt install sysbench); without --load, fio "
+            "makes the same load"
         )
     return program
 
@@ -93,7 +93,7 @@ class SysbenchProcess(Closable):
         text = decode_text(os.read(self._said, _STDERR_BYTES))
         if status:
             fatal = [line for line in split_lines(text) if line.startswith("FATAL")]
-            raise OpwatchError(f"sysbench failed (status {status}): {fatal[0] if fatal else 'silently'}")
+            raise OpwatchError(f"sysbench failed (status {status}): {fatal[0] if fatal else 'no message'}")
         return parse_sysbench(text, "sysbench"), self.process.cpu_s, end_ns
 
     def close(self) -> None:

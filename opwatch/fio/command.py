@@ -84,15 +84,15 @@ def _parse_option(word: str) -> tuple[str, str]:
 def _plan_report(options: dict[str, str], folder: Path) -> tuple[Path | None, bool, str | None]:
     for name in _REPORTS_ELSEWHERE:
         if name in options:
-            return None, False, f"--{name} has it report otherwise"
+            return None, False, f"--{name} changes its report"
     formats, output = options.get(_FORMAT), options.get(_OUTPUT)
     has_json = formats is None or bool({"json", "json+"} & set(formats.split(",")))
     if not has_json:
-        return None, False, f"--{_FORMAT}={formats} has no JSON in it: add json+"
+        return None, False, f"--{_FORMAT}={formats} has no JSON: add json+"
     if output is None and _OUTPUT not in options:
         return folder / REPORT, True, None
     if not output:
-        return None, False, f"write --{_OUTPUT}=FILE, in one word"
+        return None, False, f"write --{_OUTPUT}=FILE as one word"
     if formats is None:
         return None, False, f"--{_OUTPUT} without JSON: add --{_FORMAT}=normal,json+"
     return Path(output), False, None
@@ -106,18 +106,18 @@ def _explain_missing_logs(
     has_clock: bool,
 ) -> str | None:
     if not has_clock:
-        return "this fio has no log_alternate_epoch, which puts them on the clock of the samples"
+        return "this fio lacks log_alternate_epoch, which logs with the samples' clock"
     if any(name in options for name in ("client", "server", "remote-config", "showcmd", "parse-only")):
-        return "its jobs do not run here"
+        return "its jobs do not run on this host"
     own = [name for name in options if _LOG_OPTION.match(name)]
     if own:
-        return f"--{own[0]} is the command's own"
+        return f"the command already has --{own[0]}"
     for word in words:
         if word == "-":
-            return "its jobs come from standard input, where they may have logs of their own"
+            return "its jobs come from standard input and may have their own logs"
         text = decode_text(read(word) or b"") if not word.startswith("-") else ""
         if option := _LOG_OPTION.search(text):
-            return f"{word} has {option[1]} of its own"
+            return f"{word} has its own {option[1]}"
         if _INCLUDE.search(text):
-            return f"{word} includes others, which may have logs of their own"
+            return f"{word} includes other files, which may have their own logs"
     return None

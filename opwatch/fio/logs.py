@@ -110,7 +110,9 @@ def parse_log(raw: bytes, name: str) -> FioLog | FioHistogramLog:
     """
     parts = _NAME.fullmatch(name)
     if not parts:
-        raise BadInput(f"{name} is named like no log of fio: PREFIX_bw.1.log, and so with {_format_kinds()}")
+        raise BadInput(
+            f"{name} is not named like a fio log, such as PREFIX_bw.1.log; kinds: {_format_kinds()}"
+        )
     job = int(parts[2]) if parts[2] else None
     if parts[1] == "clat_hist":
         return FioHistogramLog(job, tuple(_parse_histograms(raw, name)))
@@ -132,9 +134,9 @@ def _split_lines(raw: bytes, name: str) -> Iterator[tuple[str, str]]:
     """Yield (position, line) for each non-empty line."""
     for number, line in enumerate(io.BytesIO(raw), 1):
         if number > MAX_ROWS:
-            raise BadInput(f"{name} has more than {MAX_ROWS} rows: write it with log_avg_msec")
+            raise BadInput(f"{name} has more than {MAX_ROWS} rows: log with log_avg_msec")
         if len(line) > MAX_LINE_BYTES:
-            raise BadInput(f"{name}, line {number}: {len(line)} bytes are no row")
+            raise BadInput(f"{name}, line {number}: {len(line)} bytes are too long for a row")
         if text := decode_text(line).strip():
             yield f"{name}, line {number}", text
 
@@ -147,13 +149,13 @@ def _parse_numbers(line: str, where: str) -> list[int]:
         words = head
     row = parse_all_unsigned(words, _MAX_DIGITS)
     if row is None:
-        raise BadInput(f"{where}: {line:.60} is no row of whole numbers")
+        raise BadInput(f"{where}: {line:.60} is not a row of whole numbers")
     return row
 
 
 def _find_operation(number: int, where: str) -> str:
     if number >= len(_OPERATIONS):
-        raise BadInput(f"{where}: {number} is no operation: 0 to {len(_OPERATIONS) - 1} are")
+        raise BadInput(f"{where}: {number} is not an operation (0 to {len(_OPERATIONS) - 1})")
     return _OPERATIONS[number]
 
 
@@ -165,7 +167,7 @@ def _parse_histograms(raw: bytes, name: str) -> Iterator[FioHistogramRow]:
             level for level in range(_MAX_COARSENESS + 1) if len(counts) in [bins >> level for bins in _BINS]
         ]
         if not coarse:
-            raise BadInput(f"{where}: {len(counts)} bins, and fio has {_BINS[0]} or fewer by halves")
+            raise BadInput(f"{where}: {len(counts)} bins; fio writes {_BINS[0]}, or that halved repeatedly")
         bins = tuple(
             (compute_bin_middle_ns(at, coarse[0]), count) for at, count in enumerate(counts) if count
         )

@@ -32,7 +32,7 @@ def find_job_phases(report: FioReport, logs: Sequence[FioLog]) -> tuple[list[Job
     if not spans:
         return [], "no job ran long enough for a row in its logs"
     if len(spans) > len(report.jobs) or max(spans) > len(report.jobs):
-        return [], "its report has groups of jobs together (group_reporting), and its logs are of single jobs"
+        return [], "its report combines jobs (group_reporting), but its logs are per job"
     phases: dict[tuple[str, int], JobPhase] = {}
     for number, job in enumerate(report.jobs, 1):
         if number not in spans:

@@ -32,7 +32,7 @@ def parse_report(text: str, where: str = _WHERE, most_memory: int = MAX_MEMORY) 
     fields = Fields(require_table(document, where), where)
     if "client_stats" in fields.table:
         raise fields.make_error(
-            "it is of fio --client, which adds up other hosts: import each host's own report"
+            "it is from fio --client, which combines hosts: import each host's own report"
         )
     rows = fields.read_list("jobs")
     if not 0 < len(rows) <= _MAX_JOBS:
@@ -60,7 +60,8 @@ def extract_json(text: str, where: str = _WHERE) -> str:
     report = text[begin.start() : ends[-1] if ends else text.rfind("}") + 1]
     if _SECOND.search(report):
         raise BadInput(
-            f"{where}: it has several reports (--status-interval): leave the last one, or import fio's logs"
+            f"{where}: it has several reports (--status-interval): keep only the last one, or import "
+            "fio's logs"
         )
     return report
 
@@ -84,7 +85,7 @@ def _parse_job(fields: Fields, version: str) -> FioJob:
     }
     own = [name for name in TRANSFERS if name in operations]
     if own != list(TRANSFERS) and (own or "mixed" not in operations):
-        raise fields.make_error("it has not all of read, write and trim")
+        raise fields.make_error("read, write or trim is missing")
     begin_ms = fields.read_optional("job_start", fields.read_count)
     threads_ms = fields.read_optional("job_runtime", fields.read_count)
     threads_s = None if threads_ms is None else threads_ms / 1000
@@ -144,7 +145,7 @@ def _parse_latency(fields: Fields, quantum_ns: int, most: int) -> FioLatency | N
     # here.
     bins = fields.read_optional("bins", fields.read_counts) if quantum_ns == 1 else None
     if bins is not None and len(bins) > _MAX_BINS:
-        raise fields.make_error(f"it has {len(bins)} bins, and fio at most {_MAX_BINS}")
+        raise fields.make_error(f"it has {len(bins)} bins; the maximum is {_MAX_BINS}")
     if requests is None:
         requests = sum(bins.values()) if bins else most
     return FioLatency(
@@ -162,10 +163,10 @@ def _parse_latency(fields: Fields, quantum_ns: int, most: int) -> FioLatency | N
 def _parse_percentiles(fields: Fields, quantum_ns: int) -> dict[float, int]:
     table = fields.read_optional("percentile", fields.read_counts) or {}
     if len(table) > _MAX_PERCENTILES:
-        raise fields.make_error(f"it has {len(table)} percentiles, and fio at most {_MAX_PERCENTILES}")
+        raise fields.make_error(f"it has {len(table)} percentiles; the maximum is {_MAX_PERCENTILES}")
     for name in table:
         if not _PERCENTAGE.fullmatch(name) or float(name) > 100:
-            raise fields.make_error(f"{name!r:.40} is no percentile")
+            raise fields.make_error(f"{name!r:.40} is not a percentile")
     # Old versions of fio pad the list with 0.
     return {float(name): value * quantum_ns for name, value in table.items() if float(name) > 0}
 
@@ -173,7 +174,7 @@ def _parse_percentiles(fields: Fields, quantum_ns: int) -> dict[float, int]:
 def _parse_bins(fields: Fields, table: dict[str, int]) -> tuple[tuple[int, int], ...]:
     for name in table:
         if not (name.isascii() and name.isdecimal() and len(name) <= 20):
-            raise fields.make_error(f"{name!r:.40} is no bin")
+            raise fields.make_error(f"{name!r:.40} is not a bin")
     return tuple(sorted((int(name), count) for name, count in table.items()))
 
 

@@ -88,7 +88,7 @@ def load_profile(name: str) -> Profile:
             raise UsageError(f"drive profile {name}: {error}") from error
     if name not in list_profiles():
         known = ", ".join(list_profiles())
-        raise UsageError(f"there is no drive profile {name}: there are {known}, or a .toml file")
+        raise UsageError(f"unknown drive profile {name}; available: {known}, or a .toml file")
     return parse_profile(name, (resources.files("opwatch.ftl") / "profiles" / f"{name}.toml").read_text())
 
 
@@ -114,7 +114,9 @@ def _parse_raw(name: str, raw: bytes) -> Profile:
             raise UsageError(f"drive profile {name}: timing.{key} must be above 0")
     drive = {key: _parse_number(name, key, value) for key, value in data["drive"].items()}
     if not drive.get("user_bytes") or drive.get("iu_bytes") == 0:
-        raise UsageError(f"drive profile {name}: user_bytes must be there, and neither it nor iu_bytes be 0")
+        raise UsageError(
+            f"drive profile {name}: user_bytes is required, and neither it nor iu_bytes may be 0"
+        )
     return Profile(
         name,
         str(data.get("description", "")),
@@ -131,7 +133,7 @@ def _parse_number(name: str, key: str, value: object) -> int:
             return kind[value.upper().replace("-", "_")]
         except KeyError:
             known = ", ".join(member.name.lower().replace("_", "-") for member in kind)
-            raise UsageError(f"drive profile {name}: {key} is {value}, not of {known}") from None
+            raise UsageError(f"drive profile {name}: {key} is {value}, not one of {known}") from None
     if isinstance(value, int) and 0 <= value < 1 << 63:
         return int(value)
-    raise UsageError(f"drive profile {name}: {key} must be a whole number from 0 on, not {value!r:.60}")
+    raise UsageError(f"drive profile {name}: {key} must be a whole number, 0 or above, not {value!r:.60}")

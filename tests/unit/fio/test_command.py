@@ -46,10 +46,10 @@ def test_json_format_is_left_unchanged(word: str) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--output-format=terse"], "has no JSON in it"),
+        (["--output-format=terse"], "has no JSON"),
         (["--output=mine.txt"], "without JSON"),
-        (["--output", "mine.txt"], "in one word"),
-        (["--minimal"], "--minimal has it report otherwise"),
+        (["--output", "mine.txt"], "as one word"),
+        (["--minimal"], "--minimal changes its report"),
         (["--status-interval=1"], "--status-interval"),
         (["--client=host"], "--client"),
     ],
@@ -69,13 +69,13 @@ def test_report_of_the_command_is_read_in_place() -> None:
 @pytest.mark.parametrize(
     ("words", "has_clock", "reason"),
     [
-        (["logs.fio"], True, "logs.fio has write_lat_log of its own"),
+        (["logs.fio"], True, "logs.fio has its own write_lat_log"),
         (["more.fio"], True, "more.fio includes others"),
-        (["--write_bw_log=mine", "plain.fio"], True, "--write_bw_log is the command's own"),
-        (["--log_avg_msec=100", "plain.fio"], True, "--log_avg_msec is the command's own"),
+        (["--write_bw_log=mine", "plain.fio"], True, "the command already has --write_bw_log"),
+        (["--log_avg_msec=100", "plain.fio"], True, "the command already has --log_avg_msec"),
         (["-"], True, "standard input"),
-        (["--client=host"], True, "do not run here"),
-        (["plain.fio"], False, "no log_alternate_epoch"),
+        (["--client=host"], True, "do not run on this host"),
+        (["plain.fio"], False, "lacks log_alternate_epoch"),
     ],
 )
 def test_logs_of_the_command_s_own_are_not_touched(words: list[str], has_clock: bool, reason: str) -> None:

@@ -80,9 +80,9 @@ def test_names_of_logs(name: str) -> None:
     ("name", "place"),
     [
         ("words_bw.1.log", "words_bw.1.log, line 2: 1000, many"),
-        ("operation_clat.1.log", "line 1: 4 is no operation"),
+        ("operation_clat.1.log", "line 1: 4 is not an operation"),
         ("columns_iops.1.log", "line 1: 3 values, not 4 to 6"),
-        ("bins_clat_hist.1.log", "line 1: 3 bins, and fio has 1856"),
+        ("bins_clat_hist.1.log", "line 1: 3 bins; fio writes 1856"),
     ],
 )
 def test_invalid_log_is_refused_with_its_line(name: str, place: str) -> None:
@@ -91,5 +91,5 @@ def test_invalid_log_is_refused_with_its_line(name: str, place: str) -> None:
 
 
 def test_file_name_without_a_log_kind_is_refused() -> None:
-    with pytest.raises(BadInput, match="named like no log of fio"):
+    with pytest.raises(BadInput, match="not named like a fio log"):
         parse_log(b"", "notes.txt")

@@ -82,9 +82,9 @@ def test_fio_without_json_is_an_error() -> None:
     ("name", "place"),
     [
         ("negative.json", "job 2: write: total_ios is not a count"),
-        ("no-read.json", "job 2: it has not all of read, write and trim"),
-        ("percentile.json", "job 1: mixed: clat_ns: '101.0' is no percentile"),
-        ("bin.json", "job 2: write: lat_ns: '0x40' is no bin"),
+        ("no-read.json", "job 2: read, write or trim is missing"),
+        ("percentile.json", "job 1: mixed: clat_ns: '101.0' is not a percentile"),
+        ("bin.json", "job 2: write: lat_ns: '0x40' is not a bin"),
         ("no-json.txt", "no-json.txt: it has no JSON: run fio with"),
     ],
 )

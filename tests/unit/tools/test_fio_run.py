@@ -100,7 +100,7 @@ def test_job_with_its_own_logs_keeps_its_logs(folder: Path, capfd: pytest.Captur
     (folder / "job.fio").write_text(JOB.replace("size=", "write_lat_log=mine\nsize="))
     kept, _, err = run_fio("job.fio", capfd=capfd)
     assert list(kept.files) == ["fio/report.json"] and not kept.events
-    assert "job.fio has write_lat_log of its own" in err
+    assert "job.fio has its own write_lat_log" in err
     # The log uses fio's clock, which starts with the job.
     rows = (folder / "mine_lat.1.log").read_text().splitlines()
     assert len(rows) > 30 and int(rows[-1].split(",")[0]) < 2000

@@ -57,7 +57,7 @@ class DriveSpec:
 def require_root(what: str) -> None:
     """Raise PermissionMissing unless run by root. `what` is the command, such as "drive create"."""
     privilege.require_root(
-        f"opwatch {what}", "it mounts a file system and makes a loop device", f"{what} ..."
+        f"opwatch {what}", "it mounts a filesystem and creates a loop device", f"{what} ..."
     )
 
 
@@ -92,13 +92,13 @@ def require_memory(wanted: DriveSpec, meminfo: Path = Path("/proc/meminfo")) -> 
     needed = estimate_memory(wanted)
     bound = find_memory_limit(wanted, meminfo)
     if bound is not None and needed > bound:
-        limit = f"{format_binary(bound)} are available"
+        limit = f"{format_binary(bound)} is available"
         if bound == wanted.memory_bytes:
             limit = f"--memory allows {format_binary(bound)}"
         size = format_binary(wanted.config["user_bytes"])
         raise OpwatchError(
-            f"a drive of {size} can take {format_binary(needed)} of memory, and {limit}: take a "
-            "smaller --size" + ("" if wanted.no_data else ", or --no-data")
+            f"a drive of {size} can need {format_binary(needed)} of memory, but {limit}: take a smaller "
+            "--size" + ("" if wanted.no_data else ", or --no-data")
         )
 
 
@@ -121,7 +121,7 @@ def _require_unused_state(state: Path) -> None:
         if record and record.state and place.is_alive() and _is_same_file(Path(record.state), state):
             raise RefusedError(
                 f"--state {state}: the state file is in use by another drive: opwatch drive destroy "
-                f"{place.name} first, or name another file"
+                f"{place.name} first, or give another file"
             )
 
 
@@ -141,7 +141,7 @@ def _claim_folder(name: str | None) -> DriveFolder:
     if place.exists():
         if place.is_alive():
             raise OpwatchError(
-                f"there is a drive {name} already: opwatch drive destroy {name}, or take another --name"
+                f"drive {name} already exists: opwatch drive destroy {name}, or take another --name"
             )
         _remove_remains(place)
     place.create_folders()
@@ -195,7 +195,7 @@ def destroy_drive(name: str, *, save: bool = True) -> list[str]:
         place = DriveFolder(name)
         if not place.exists():
             known = ", ".join(place.name for place in list_drives()) or "none"
-            raise OpwatchError(f"there is no drive {name}; there are: {known}")
+            raise OpwatchError(f"unknown drive {name}; available: {known}")
         return _destroy_alive(place, save=save) if place.is_alive() else _remove_remains(place)
 
 
@@ -228,16 +228,16 @@ def _destroy_alive(place: DriveFolder, *, save: bool) -> list[str]:
 def _describe_unsaved(place: DriveFolder, state: str) -> str:
     """Return a sentence about the state of a drive that was not saved."""
     if Path(state).exists():
-        return f"drive {place.name} was not saved: {state} has it as it was saved before"
-    return f"drive {place.name} was not saved: there is no {state}, and all that was in it is lost"
+        return f"drive {place.name} was not saved: {state} has its last saved state"
+    return f"drive {place.name} was not saved: {state} does not exist, and all data on it is lost"
 
 
 def _describe_no_save(place: DriveFolder, state: str) -> str:
     """Return the command that destroys the drive without a save, and its cost."""
-    lost = f"what was written since {state} was saved"
+    lost = f"all data written since {state} was saved"
     if not Path(state).exists():
-        lost = f"all that it holds, for there is no {state}"
-    return f"opwatch drive destroy --no-save {place.name} gives up {lost}"
+        lost = f"all data on it, because {state} does not exist"
+    return f"opwatch drive destroy --no-save {place.name} discards {lost}"
 
 
 def _require_no_users(place: DriveFolder, users: Sequence[str]) -> None:
@@ -267,14 +267,14 @@ def _save_drive(place: DriveFolder, record: Record) -> None:
         ):
             _remove_drive(place, Users())
             raise OpwatchError(
-                f"its server ended while it saved the drive to {record.state}: "
+                f"its server ended while saving the drive to {record.state}: "
                 f"{_describe_unsaved(place, record.state or '')}"
             ) from error
         why = error.strerror if isinstance(error, OSError) else str(error)
         record = _reattach_device(place, record)
         raise OpwatchError(
-            f"drive {place.name} was not saved to {record.state}: {why}. It is still there, at "
-            f"{record.device}: mend that{_format_mkdir_hint(record)} and destroy it again, or "
+            f"drive {place.name} was not saved to {record.state}: {why}. It still exists as "
+            f"{record.device}: fix that{_format_mkdir_hint(record)} and destroy it again, or "
             f"{_describe_no_save(place, record.state or '')}"
         ) from error
 
@@ -319,10 +319,10 @@ def _remove_drive(place: DriveFolder, users: Users) -> list[str]:
     if not server.wait_for_end(place, 0.5 if left else 10):
         _end_server(place)
     place.remove_files()
-    notes = [f"{node} fails all I/O and goes away when it is closed" for node in left] + list(users.uses)
+    notes = [f"{node} fails all I/O and disappears when it is closed" for node in left] + list(users.uses)
     # Some process has the device open, and need not be among the users found.
     if left and users.unseen:
-        notes.append(f"it may also be in use where this cannot look: {'; '.join(users.unseen)}")
+        notes.append(f"it may have other users that opwatch cannot see: {'; '.join(users.unseen)}")
     return notes
 
 
@@ -333,8 +333,8 @@ def _end_server(place: DriveFolder) -> None:
             return
         if not end_process(process, politely=True):
             raise OpwatchError(
-                f"drive {place.name}: its server (process {process.pid}) does not end, not even killed: "
-                f"cat /proc/{process.pid}/stack says where it waits"
+                f"drive {place.name}: its server (process {process.pid}) does not end, even after "
+                f"SIGKILL: cat /proc/{process.pid}/stack shows where it waits"
             )
 
 
@@ -345,8 +345,9 @@ def detach_abandoned() -> list[str]:
         for device, unseen in find_abandoned(ROOT):
             if unseen:
                 notes.append(
-                    f"{device.node} is left, though no drive serves it: its drive may be mounted where this "
-                    f"cannot look ({'; '.join(unseen)}); losetup --detach {device.node} takes it away"
+                    f"{device.node} has no drive behind it and was left alone: its drive may be mounted "
+                    f"where opwatch cannot see it ({'; '.join(unseen)}); losetup --detach {device.node} "
+                    "removes it"
                 )
             else:
                 device.detach()
@@ -368,13 +369,13 @@ def find_drive(name: str | None) -> DriveFolder:
         if place.exists():
             return place
         known = ", ".join(place.name for place in list_drives()) or "none"
-        raise OpwatchError(f"there is no drive {name}; there are: {known}")
+        raise OpwatchError(f"unknown drive {name}; available: {known}")
     drives = list_drives()
     if len(drives) == 1:
         return drives[0]
     if not drives:
-        raise OpwatchError("there is no drive; opwatch drive create makes one")
-    raise OpwatchError(f"say which drive: {', '.join(place.name for place in drives)}")
+        raise OpwatchError("no drive exists; opwatch drive create makes one")
+    raise OpwatchError(f"give the name of a drive: {', '.join(place.name for place in drives)}")
 
 
 def read_memory_bytes(record: Record) -> int | None:
@@ -395,7 +396,7 @@ def read_true_counters(place: DriveFolder, command: str = "drive info") -> dict[
     """
     if not place.is_alive():
         raise OpwatchError(
-            f"drive {place.name} is dead: its server is gone. opwatch drive destroy {place.name} cleans up"
+            f"drive {place.name} is dead: its server has ended. opwatch drive destroy {place.name} cleans up"
         )
     if reason := explain_unreachable(place, command):
         raise OpwatchError(reason)
@@ -403,7 +404,9 @@ def read_true_counters(place: DriveFolder, command: str = "drive info") -> dict[
         file = place.mount / "truth.json"
         document = parse_json(run_with_timeout(place, lambda: read_bytes(file), 10), str(file))
     except PermissionError as error:
-        raise PermissionMissing("drive info needs root: the drive's files are root's alone") from error
+        raise PermissionMissing(
+            "drive info needs root, because only root can read the drive's files"
+        ) from error
     except OSError as error:
         raise OpwatchError(f"drive {place.name}: {error}") from error
     return require_table(document, str(file))

@@ -64,7 +64,7 @@ def make_node(place: DriveFolder) -> tuple[str, int | None]:
         with attach_loop(disk, Binding(direct_io=True, partscan=True, autoclear=False)) as device:
             return device.node, read_diskseq(device.node)
     except OSError as error:
-        raise OpwatchError(f"cannot make a loop device of {place.disk}: {error.strerror}") from error
+        raise OpwatchError(f"cannot create a loop device for {place.disk}: {error.strerror}") from error
     finally:
         os.close(disk)
 

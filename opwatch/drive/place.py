@@ -39,7 +39,7 @@ class Record:
         try:
             record = cls(**document)  # type: ignore[arg-type]  # the fields are checked below
         except TypeError as error:
-            raise BadInput(f"no record of a drive: {error}") from error
+            raise BadInput(f"not a record of a drive: {error}") from error
         for value, kinds in (
             (record.name, (str,)),
             (record.device, (str,)),
@@ -74,7 +74,7 @@ class DriveFolder:
             lock = os.open(self.lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except PermissionError as error:
             raise PermissionMissing(
-                f"whether drive {self.name} is alive is for root to know: its folder is root's alone"
+                f"reading the status of drive {self.name} needs root, because only root can enter its folder"
             ) from error
         except OSError:
             return False
@@ -88,7 +88,7 @@ class DriveFolder:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise OpwatchError(f"something holds {self.lock_path}; is the drive being made twice?") from None
+            raise OpwatchError(f"{self.lock_path} is locked; is the drive being created twice?") from None
         return lock
 
     def create_folders(self) -> None:
@@ -118,8 +118,9 @@ class DriveFolder:
                     folder.rmdir()
         except OSError as error:
             raise OpwatchError(
-                f"drive {self.name} is gone, but {error.filename} cannot be removed ({error.strerror}): "
-                "what is in it is not ours; move it away, then destroy the drive again"
+                f"drive {self.name} is destroyed, but {error.filename} cannot be removed "
+                f"({error.strerror}): its contents are not from opwatch; move them away, then destroy "
+                "the drive again"
             ) from error
 
 
@@ -155,8 +156,8 @@ def _wait_for_lock(lock: int, root: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > end:
                 raise OpwatchError(
-                    f"another command has been at the drives for {_LOCK_TIMEOUT_S} s; "
-                    f"fuser -v {root.parent}/drives.lock names it"
+                    f"another command has locked the drives for {_LOCK_TIMEOUT_S} s; fuser -v "
+                    f"{root.parent}/drives.lock shows it"
                 ) from None
             time.sleep(0.05)
         else:

@@ -94,8 +94,8 @@ def open_server(place: DriveFolder) -> Iterator[ServerProcess | None]:
 
 def make_stopped_error(place: DriveFolder, pid: int) -> OpwatchError:
     return OpwatchError(
-        f"drive {place.name}: its server (process {pid}) is stopped and answers nothing: kill -CONT {pid} "
-        f"lets it go on; kill -KILL {pid} gives up what it has not saved"
+        f"drive {place.name}: its server (process {pid}) is stopped and does not answer: kill -CONT "
+        f"{pid} continues it; kill -KILL {pid} discards its unsaved data"
     )
 
 
@@ -109,10 +109,10 @@ def explain_unreachable(place: DriveFolder, command: str) -> str | None:
     with open_server(place) as process:
         if process and _is_in_other_namespace(process.pid):
             return (
-                f"drive {place.name} was made in another mount namespace: its files are at {place.mount} "
-                f"there, not here: nsenter --mount --target {process.pid} opwatch {command} {place.name}"
+                f"drive {place.name} was created in another mount namespace, where its files are at "
+                f"{place.mount}: nsenter --mount --target {process.pid} opwatch {command} {place.name}"
             )
-    reason = f"drive {place.name}: nothing is mounted at {place.mount} any more: it cannot be asked"
+    reason = f"drive {place.name}: nothing is mounted at {place.mount} any more, so it cannot be queried"
     if command == "drive destroy":
         return reason
     return f"{reason}; opwatch drive destroy {place.name} removes it"

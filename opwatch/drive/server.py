@@ -22,7 +22,7 @@ def require_program() -> None:
     """Raise Unsupported for a missing prerequisite, before anything is created."""
     if not PROGRAM.exists():
         raise Unsupported(
-            "the drive's server was not built, for want of libfuse3: install libfuse3-dev "
+            "the drive's server was not built, because libfuse3 was missing: install libfuse3-dev "
             "(Debian, Ubuntu) or fuse3-devel (Fedora), then install opwatch again"
         )
     if not Path("/dev/fuse").exists():

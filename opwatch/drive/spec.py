@@ -23,10 +23,10 @@ def parse_op(text: str) -> Fraction:
     try:
         ratio = Fraction(*parse_percentage(text))
     except UsageError as error:
-        raise UsageError(f"{text!r} is no over-provisioning: write it as a percentage, such as 7%") from error
+        raise UsageError(f"{text!r} is not an over-provisioning: write a percentage, such as 7%") from error
     if not 0 < ratio <= 10:
         raise UsageError(
-            f"an over-provisioning of {text} makes no sense: it must be above 0% and at most 1000%"
+            f"an over-provisioning of {text} is out of range: it must be above 0% and at most 1000%"
         )
     return ratio
 
@@ -34,8 +34,8 @@ def parse_op(text: str) -> Fraction:
 def parse_name(text: str) -> str:
     if not NAME.fullmatch(text):
         raise UsageError(
-            f"{text!r} is no name for a drive: letters, digits, '_', '.' and '-', at most 32, "
-            "the first a letter or digit"
+            f"{text!r} is not a valid drive name: use letters, digits, '_', '.' and '-', at most 32, "
+            "starting with a letter or digit"
         )
     return text
 
@@ -56,21 +56,21 @@ class Fault:
 
 # The faults of `--fault` and `drive fault`, for the help text. The last one is for create only.
 FAULTS = {
-    "trim=ignore|keep|lazy|honour": "acknowledge trims and hold the space, with keep the contents "
-    "too; or free it only when idle",
-    "refresh=N": "counters in the log pages advance every N seconds (0: always)",
+    "trim=ignore|keep|lazy|honour": "acknowledge trims and hold the space (keep: and the contents); "
+    "free it only when idle; or free it at once",
+    "refresh=N": "counters in log pages advance every N seconds (0: at once)",
     "log-fail=LID": "reading log page 02, 09, 22, c0, c3, ca or d0 fails",
-    "log-slow=LID:TIME": "reading it takes so long (3s, 200ms)",
+    "log-slow=LID:TIME": "reading that page takes TIME (3s, 200ms)",
     "wrap32[=SIZE]": "data units of 02h wrap at 2^32 sectors, SIZE before the first wrap",
     "rollback=N": "a power loss sets counters back to the last multiple of N seconds",
-    "power-loss": "now: what was not flushed is gone",
+    "power-loss": "now: unflushed data is lost",
     "die-fail": "now: a die fails and its data is rebuilt elsewhere",
     "media-error=OFFSET:LEN": "reads of this range fail",
-    "read-only": "now: as at the end of its life",
-    "slow=TIME": "each command takes the drive so much longer (5ms)",
-    "way=TIME": "each answer is so long on its way, of which the drive knows nothing",
-    "clear": "end all faults but those that happened",
-    "erase-limit=N": "blocks retire after N erases, and in the end it is read-only (create only)",
+    "read-only": "now: writes fail, as at the end of life",
+    "slow=TIME": "each command takes the drive TIME longer (5ms)",
+    "way=TIME": "add TIME of transport delay that the drive does not see",
+    "clear": "end all faults that can end",
+    "erase-limit=N": "blocks retire after N erases; without spare the drive is read-only (create only)",
 }
 
 
@@ -78,9 +78,9 @@ def _parse_seconds(text: str, name: str) -> int:
     try:
         seconds = parse_count(text)
     except UsageError as error:
-        raise UsageError(f"fault {name} takes whole seconds, not {text!r}") from error
+        raise UsageError(f"fault {name} needs whole seconds, not {text!r}") from error
     if seconds > _MAX_SECONDS:
-        raise UsageError(f"fault {name} takes at most {_MAX_SECONDS} seconds, not {text!r}")
+        raise UsageError(f"fault {name} allows at most {_MAX_SECONDS} seconds, not {text!r}")
     return seconds
 
 
@@ -94,25 +94,27 @@ def _parse_log_page(text: str) -> str:
 def _parse_milliseconds(text: str) -> int:
     # A number without a unit could be seconds or milliseconds, so refuse it.
     if text[-1:].isdecimal():
-        raise UsageError(f"{text!r} is no time: write 3s or 200ms")
+        raise UsageError(f"{text!r} is not a valid duration: write 3s or 200ms")
     return round(parse_time(text) * 1000)
 
 
 def _parse_microseconds(text: str, name: str) -> int:
     if text[-1:].isdecimal():
-        raise UsageError(f"fault {name} takes a time: write 5ms or 1s")
+        raise UsageError(f"fault {name} needs a duration with a unit: write 5ms or 1s")
     seconds = parse_time(text)
     if seconds > _MAX_DELAY_S:
-        raise UsageError(f"fault {name} takes at most {_MAX_DELAY_S} seconds: the kernel waits no longer")
+        raise UsageError(
+            f"fault {name} allows at most {_MAX_DELAY_S} seconds, because the kernel waits no longer"
+        )
     return round(seconds * 1e6)
 
 
 def _parse_range(text: str) -> str:
     start, colon, length = text.partition(":")
     if not colon:
-        raise UsageError("fault media-error takes OFFSET:LEN, such as 1M:4k")
+        raise UsageError("fault media-error needs OFFSET:LEN, such as 1M:4k")
     if not parse_size(length):
-        raise UsageError("a media error of no length is none")
+        raise UsageError("fault media-error needs a length above 0")
     return f"{parse_size(start)}:{parse_size(length)}"
 
 
@@ -135,16 +137,16 @@ def parse_fault(text: str, *, creating: bool = False) -> Fault:
     if name == "wrap32":
         left = parse_size(value) if equals else 2**41
         if left > 2**41:
-            raise UsageError("counters of 2^32 sectors wrap within 2 TiB: write wrap32=SIZE with less")
+            raise UsageError("counters of 2^32 sectors wrap within 2 TiB: write wrap32=SIZE with at most 2T")
         return Fault(f"wrap32={2**41 - left}")
     if name == "media-error" and equals:
         return Fault(f"media-error={_parse_range(value)}")
     if name == "erase-limit" and equals:
         if not creating:
-            raise UsageError(
-                "erase-limit belongs to the making of a drive: drive create --fault erase-limit=N"
-            )
+            raise UsageError("erase-limit can only be set at creation: drive create --fault erase-limit=N")
         if not 0 < (limit := parse_count(value)) < _MAX_ERASES:
-            raise UsageError(f"erase-limit takes a number of erases below {_MAX_ERASES}, not {value!r}")
+            raise UsageError(
+                f"erase-limit needs a number of erases from 1 to below {_MAX_ERASES}, not {value!r}"
+            )
         return Fault(config={"erase_limit": limit})
-    raise UsageError(f"{text!r} is no fault. There are: {', '.join(FAULTS)}")
+    raise UsageError(f"unknown fault {text!r}; available: {', '.join(FAULTS)}")

@@ -31,7 +31,7 @@ static int open_ftl(struct ow_drive *drive, const char **why)
 	}
 	if (drive->file.locked >= 0)
 		return ow_state_load(drive, why);
-	*why = "there is not enough memory for the drive";
+	*why = "not enough memory for the drive";
 	if (!options->pass_through) {
 		ret = ow_ftl_config_check(&options->config, why);
 		if (!ret)
@@ -75,7 +75,7 @@ static int open_all(struct ow_drive *drive, const struct ow_drive_options *optio
 		return ret;
 	if (drive->ftl)
 		ow_ftl_get_config(drive->ftl, &drive->options.config);
-	*why = "the timing of the drive makes no sense";
+	*why = "the timing of the drive is invalid";
 	ret = open_service(drive);
 	if (ret)
 		return ret;

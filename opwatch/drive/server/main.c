@@ -79,7 +79,7 @@ int main(int argc, char **argv)
 	int ret = ow_options_parse(&options, argc, argv, &why);
 
 	if (ret) {
-		fprintf(stderr, "this is no option, or a wrong one: %s\n", why);
+		fprintf(stderr, "unknown or invalid option: %s\n", why);
 		return USAGE;
 	}
 	signal(SIGPIPE, SIG_IGN);

@@ -305,9 +305,8 @@ static int check_memory(const struct ow_drive *drive, FILE *file, bool no_data, 
 	needed = memory_needed(&config, no_data);
 	if (bound && needed > bound) {
 		snprintf(words, sizeof(words),
-			 "the drive in the state file can take %llu bytes of memory, and %llu may "
-			 "be "
-			 "used",
+			 "the drive in the state file can need %llu bytes of memory; the limit is "
+			 "%llu bytes",
 			 (unsigned long long)needed, (unsigned long long)bound);
 		*why = words;
 		return -E2BIG;
@@ -322,14 +321,14 @@ static int load_all(struct ow_drive *drive, FILE *file, const char **why)
 	uint64_t sum = 0;
 	int ret = load_header(drive, file, &header, &sum);
 
-	*why = ret == -EPROTONOSUPPORT ? "the state file is of another version of opwatch"
-				       : "the state file is damaged, or is none";
+	*why = ret == -EPROTONOSUPPORT ? "the state file is from another version of opwatch"
+				       : "the state file is damaged, or is not a state file";
 	if (!ret)
 		ret = check_memory(drive, file, header.flags & OW_SAVED_NO_DATA, why);
 	if (!ret)
 		ret = ow_ftl_load(&drive->ftl, get, file);
 	if (ret == -ENOMEM)
-		*why = "there is not enough memory for the drive in the state file";
+		*why = "not enough memory for the drive in the state file";
 	if (ret)
 		return ret;
 	ow_ftl_get_config(drive->ftl, &saved);
@@ -343,7 +342,7 @@ static int load_all(struct ow_drive *drive, FILE *file, const char **why)
 		header.flags & OW_SAVED_TRIM_KEEPS && saved.trim_mode == OW_FTL_TRIM_IGNORE;
 	drive->unaligned_writes = header.unaligned_writes;
 	drive->power_on_before_s = header.power_on_s;
-	*why = "there is not enough memory for the contents";
+	*why = "not enough memory for the contents";
 	ret = ow_store_open(&drive->store, saved.user_bytes, !drive->options.no_data);
 	if (ret)
 		return ret;

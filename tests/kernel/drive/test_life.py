@@ -188,7 +188,7 @@ def test_destroy_succeeds_while_the_device_is_open() -> None:
             notes = life.destroy_drive(one.name)
         finally:
             os.close(descriptor)
-        assert notes == [f"{one.device} fails all I/O and goes away when it is closed"]
+        assert notes == [f"{one.device} fails all I/O and disappears when it is closed"]
         assert not one.place.exists()
 
 
@@ -222,7 +222,7 @@ def test_create_with_invalid_sizes_leaves_no_drive() -> None:
         done = run_opwatch("drive", "create", "--name", name, *options)
         assert done.returncode == 2, done.stderr
         assert not DriveFolder(name).exists()
-    with pytest.raises(OpwatchError, match="there is no drive"):
+    with pytest.raises(OpwatchError, match="unknown drive"):
         life.destroy_drive(name)
 
 

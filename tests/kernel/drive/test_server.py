@@ -276,7 +276,7 @@ def test_abandoned_loop_device_is_detached_unless_hidden_mounts_are_possible(
         try:
             monkeypatch.setattr(nodes, "survey_mounts", lambda _: Survey((), ("the host of a container",)))
             [note] = [note for note in life.detach_abandoned() if one.device in note]
-            assert "may be mounted where this cannot look (the host of a container)" in note
+            assert "may be mounted where opwatch cannot see it (the host of a container)" in note
             assert f"losetup --detach {one.device}" in note
             assert find_loops(one.name) == [device]
             monkeypatch.setattr(nodes, "survey_mounts", lambda _: Survey((), ()))

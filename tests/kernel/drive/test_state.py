@@ -151,8 +151,8 @@ def test_destroy_reports_a_server_killed_while_saving(tmp_path: Path) -> None:
         _, said = destroying.communicate(timeout=60)
         assert destroying.returncode == 1, said
         assert said.count("\n") == 1
-        assert f"its server ended while it saved the drive to {state}" in said
-        assert f"there is no {state}, and all that was in it is lost" in said
+        assert f"its server ended while saving the drive to {state}" in said
+        assert f"{state} does not exist, and all data on it is lost" in said
         assert not one.place.exists()
 
 
@@ -225,8 +225,8 @@ def test_create_refuses_a_state_file_that_exceeds_the_memory_limit(tmp_path: Pat
     create = ("drive", "create", "--name", name, "--state", str(state), "--memory")
     done = run_opwatch(*create, "32M")
     assert done.returncode == 1
-    assert f"--state {state}: the drive in the state file can take" in done.stderr
-    assert f"and {32 * MIB} may be used" in done.stderr
+    assert f"--state {state}: the drive in the state file can need" in done.stderr
+    assert f"the limit is {32 * MIB} bytes" in done.stderr
     assert not DriveFolder(name).exists()
     # Room for 64 MiB of data and its tables.
     try:
@@ -247,7 +247,8 @@ def test_destroy_suggests_mkdir_when_the_state_folder_is_gone(tmp_path: Path) ->
         assert f"not saved to {state}: No such file or directory" in done.stderr
         assert f"mkdir -p {folder}" in done.stderr
         assert (
-            f"destroy --no-save {one.name} gives up all that it holds, for there is no {state}" in done.stderr
+            f"destroy --no-save {one.name} discards all data on it, because {state} does not "
+            "exist" in done.stderr
         )
         assert one.place.is_alive()
         folder.mkdir()
@@ -284,7 +285,7 @@ def test_no_save_leaves_the_state_file_unchanged(tmp_path: Path) -> None:
         writes(one.device, 5)
         done = run_opwatch("drive", "destroy", "--no-save", one.name)
         assert done.returncode == 0
-        assert f"was not saved: {state} has it as it was saved before" in done.stderr
+        assert f"was not saved: {state} has its last saved state" in done.stderr
         assert not one.place.exists()
         assert find_loops(one.name) == []
     assert state.read_bytes() == before

@@ -20,7 +20,7 @@ def test_memory_is_looked_at_first(tmp_path: Path) -> None:
     meminfo.write_text("MemTotal:  9999999 kB\nMemAvailable:  2097152 kB\n")
     sizes = {"user_bytes": 2 * GIB, "physical_bytes": 2 * GIB + GIB // 8}
     with pytest.raises(
-        OpwatchError, match=r"of 2 GiB can take 2\.0\d GiB of memory, and 2 GiB are.*--no-data"
+        OpwatchError, match=r"of 2 GiB can need 2\.0\d GiB of memory, but 2 GiB is.*--no-data"
     ):
         require_memory(DriveSpec("x", sizes), meminfo)
     require_memory(DriveSpec("x", sizes, no_data=True), meminfo)

@@ -74,7 +74,7 @@ def test_leftovers_of_a_killed_create_are_removed_with_the_drive(tmp_path: Path)
     # Other files stay and are named.
     place.create_folders()
     (place.folder / ".opwatch-notes.new").write_text("somebody's")
-    with pytest.raises(OpwatchError, match="is not ours"):
+    with pytest.raises(OpwatchError, match="not from opwatch"):
         place.remove_files()
 
 

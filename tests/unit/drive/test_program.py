@@ -27,7 +27,7 @@ def _parse_segments(elf: bytes) -> Iterator[tuple[int, int, int, int]]:
 @pytest.fixture
 def elf() -> bytes:
     if not PROGRAM.exists():
-        pytest.skip("the server was not built, for want of libfuse3")
+        pytest.skip("the server was not built, because libfuse3 was missing")
     return PROGRAM.read_bytes()
 
 

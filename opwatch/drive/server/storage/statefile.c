@@ -100,12 +100,12 @@ static int open_existing(struct ow_state_file *file, const char **why)
 	if (file->locked < 0 && errno == ENOENT)
 		return 0;
 	if (file->locked < 0 && errno == ELOOP) {
-		*why = "the state file is a link, which a save would replace: name the file itself";
+		*why = "the state file is a link, which a save would replace: give the file itself";
 		return -EPERM;
 	}
 	if (file->locked < 0)
 		return -errno;
-	*why = "the state file is no regular file: name another one";
+	*why = "the state file is not a regular file: give another one";
 	if (fstat(file->locked, &status) || !S_ISREG(status.st_mode))
 		return -EPERM;
 	*why = "the state file is in use by another drive: destroy that one first, or copy the "

@@ -105,7 +105,7 @@ class StrictVerdict:
         wrong = [check for check in self.checks if check.is_met is False]
         missing = [check for check in self.checks if check.is_met is None]
         return "; ".join(
-            f"{check.name}: {check.measured}, wanted {check.wanted}" for check in wrong or missing
+            f"{check.name}: {check.measured}, required {check.wanted}" for check in wrong or missing
         )
 
     @property

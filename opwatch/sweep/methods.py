@@ -48,14 +48,14 @@ METHODS = (
     ),
     LevelMethod(
         "file",
-        "on a file system (--dir): one file as large as the level allows, and the rest trimmed",
+        "on a filesystem (--dir): one file as large as the level allows, and the rest trimmed",
         "ext4 or xfs on a drive or partition that accepts discards",
         "the file is deleted; nothing else there is touched",
         True,
     ),
     LevelMethod(
         "fill",
-        "on a file system (--dir): files that fill it up to the level, and next to them one file, of "
+        "on a filesystem (--dir): files that fill it up to the level, and next to them one file, of "
         "the same size at each level, that is written",
         "ext4 or xfs on a drive or partition that accepts discards",
         "the files are deleted; nothing else there is touched",

@@ -71,7 +71,7 @@ static const char *wrong_choices(const struct ow_ftl_config *config)
 	if (config->policy == OW_FTL_D_CHOICES && config->policy_arg > MOST_CHOICES)
 		return "more than 1024 choices: take greedy collection";
 	if (!config->dies || config->slc_bits < 1 || config->slc_bits > 8)
-		return "dies must be above 0, bits a cell 1 to 8";
+		return "dies must be above 0, bits per cell 1 to 8";
 	if (config->buffer_bytes / config->iu_bytes > 1U << 28)
 		return "the write buffer is too large";
 	return NULL;
@@ -103,7 +103,7 @@ static const char *wrong_spare(const struct ow_ftl_config *config)
 
 	least += ow_frontier_count(config) + 1;
 	if (config->reserve_superblocks < ow_frontier_count(config) + 1)
-		return "the reserve must hold every frontier and one superblock more";
+		return "the reserve must hold every frontier plus one superblock";
 	/* Divide one side instead of multiplying, because the product may exceed 64 bits. */
 	if (config->physical_bytes < config->user_bytes || spare / config->superblock_bytes < least)
 		return too_little_spare(config, least);

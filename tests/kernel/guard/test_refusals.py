@@ -164,7 +164,7 @@ def test_disk_with_a_known_signature_is_refused(
     assert any(f"it contains data: {name}" in reason for reason in list_reasons(disk))
     # The answer does not depend on a terminal: a script gets the same one.
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(RefusedError, match="there is data on it"):
+    with pytest.raises(RefusedError, match="it contains data"):
         hold_disk(disk.node)
 
 
@@ -228,7 +228,7 @@ def test_loop_over_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Pa
         os.close(backing)
         node.unlink()
         assert any(f"{upper.name} uses it as its backing file" in reason for reason in list_reasons(disk))
-        assert [reason for reason in list_reasons(disk) if "may be backed by it" in reason] == []
+        assert [reason for reason in list_reasons(disk) if "may use it as its backing file" in reason] == []
 
 
 def test_disk_mapped_by_a_process_is_refused_after_its_descriptor_was_closed(disk: ScratchDisk) -> None:

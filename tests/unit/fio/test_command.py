@@ -70,7 +70,7 @@ def test_report_of_the_command_is_read_in_place() -> None:
     ("words", "has_clock", "reason"),
     [
         (["logs.fio"], True, "logs.fio has its own write_lat_log"),
-        (["more.fio"], True, "more.fio includes others"),
+        (["more.fio"], True, "more.fio includes other files"),
         (["--write_bw_log=mine", "plain.fio"], True, "the command already has --write_bw_log"),
         (["--log_avg_msec=100", "plain.fio"], True, "the command already has --log_avg_msec"),
         (["-"], True, "standard input"),

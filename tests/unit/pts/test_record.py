@@ -140,7 +140,7 @@ def test_recovery_is_until_the_rate_is_there_again(last: tuple[int, ...], second
         format_pts(build_pts_document(make_request(order), {0: make_crossing_record(last)}, is_ended=True))
     )
     assert "stretch 3" in text
-    assert ("never had 90 %" in text) is (seconds is None)
+    assert ("never reached 90 %" in text) is (seconds is None)
 
 
 def make_documents() -> list[dict[str, Any]]:

@@ -90,14 +90,14 @@ def test_calm_rounds_pass() -> None:
 @pytest.mark.parametrize(
     ("rounds", "ground", "reason"),
     [
-        ([CALM] * 10, GROUND, "host writes: 1000 bytes, wanted 1100"),
+        ([CALM] * 10, GROUND, "host writes: 1000 bytes, required 1100"),
         ([CALM] * 12, replace(GROUND, spread=WriteSpread(0.998, 0.0, "test")), "coverage: 99.8 %"),
         ([CALM] * 12, replace(GROUND, spread=WriteSpread(1.0, 9.0, "test")), "uniformity: 9.0 sigma off"),
         # Unmapped space is real spare area: 0.1 % of the used space matters if the spare area is 1 %.
         (
             [CALM] * 12,
             VerdictInputs(1000, 10, WriteSpread(0.9991, 0.0, "test")),
-            "coverage: 99.91 % (test), wanted at least 99.99 %",
+            "coverage: 99.91 % (test), required at least 99.99 %",
         ),
         ([CALM] * 6 + [replace(CALM, ios=90)] * 6, GROUND, "IOPS: at most"),
         ([CALM] * 6 + [replace(CALM, nand_bytes=220)] * 6, GROUND, "WAF: at most"),

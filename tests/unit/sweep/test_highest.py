@@ -151,7 +151,11 @@ def test_interrupted_command_pair_is_repeated(bench_of: BenchOf) -> None:
 
 def test_persistent_refusal_is_reported(bench_of: BenchOf) -> None:
     bench = bench_of(DriveConfig(is_stubborn=True))
-    with pytest.raises(Unsupported, match=r"refuses SET MAX ADDRESS EXT .status 51h, error 04h: it aborts"):
+    with pytest.raises(
+        Unsupported,
+        match=r"refuses SET MAX ADDRESS EXT .status 51h, error 04h: command "
+        "aborted",
+    ):
         bench.max_address.set_visible_bytes(LEVEL)
     assert bench.max_address.read_visible_bytes() == SIZE
 

@@ -237,10 +237,10 @@ def test_password_of_another_tool_is_left_alone(bench_of: BenchOf) -> None:
 def test_another_drive_is_neither_erased_nor_opened(bench_of: BenchOf) -> None:
     bench = bench_of(ABLE)
     bench.state.request = replace(REQUEST, identity=replace(REQUEST.identity, serial="other"))
-    with pytest.raises(RefusedError, match="calls itself 'opw-hpa', and not 'other'"):
+    with pytest.raises(RefusedError, match="reports serial number 'opw-hpa', not 'other'"):
         bench.erase()
     bench.state.undo.extend(UNDO)
-    with pytest.raises(RefusedError, match="calls itself 'opw-hpa', and not 'other'"):
+    with pytest.raises(RefusedError, match="reports serial number 'opw-hpa', not 'other'"):
         bench.undo_changes()
     assert (bench.has_content(), bench.drive.lock.word) == (True, SUPPORTED)
 

@@ -19,7 +19,7 @@ from opwatch.guard.obstacles import Consent, find_obstacles, require_no_obstacle
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.loop import read_diskseq
 
-# udev probes a new disk and keeps the device open meanwhile.
+# udev probes a new disk and keeps the device open while probing.
 _PATIENCE_S = 10.0
 
 

@@ -45,7 +45,7 @@ def list_objections(offer: NamespaceOffer) -> list[str]:
         commands = {"Namespace Management": _MANAGEMENT, "Namespace Attachment": _ATTACHMENT}
         lacks = [name for name, opcode in commands.items() if not is_supported(offer.effects, opcode)]
         if lacks:
-            reasons.append(f"announces {' and '.join(lacks)} but does not support it (log page 05h)")
+            reasons.append(f"announces but does not support {' and '.join(lacks)} (log page 05h)")
     if len(offer.controllers) != 1:
         reasons.append(
             f"has {len(offer.controllers)} controllers in its subsystem: another one may use its namespaces"

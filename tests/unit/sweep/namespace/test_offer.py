@@ -99,7 +99,7 @@ def test_identify_has_the_values_a_new_namespace_needs() -> None:
         (replace(OFFER, effects=encode_effects(0x0D, 0x15)), None),
         (
             replace(OFFER, effects=encode_effects(0x15)),
-            "announces Namespace Management but does not support it",
+            "announces but does not support Namespace Management",
         ),
         (replace(OFFER, effects=encode_effects()), "Namespace Management and Namespace Attachment"),
         (replace(OFFER, controllers=(1, 2)), "has 2 controllers in its subsystem"),

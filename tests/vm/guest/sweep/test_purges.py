@@ -58,7 +58,7 @@ def test_each_level_starts_with_a_format(tmp_path: Path) -> None:
         ("opw-sweep", ("--purge", "sanitize"), "does not support Sanitize (SANICAP is 0)"),
         ("opw-ahci", ("--purge", "format"), "is not an NVMe drive"),
         ("opw-ahci", ("--purge", "secure-erase"), "no security feature set (IDENTIFY word 82 bit 1 is 0)"),
-        ("opw-sweep", ("--method", "namespace"), "announces Namespace Management but does not support it"),
+        ("opw-sweep", ("--method", "namespace"), "announces but does not support Namespace Management"),
         ("opw-ahci", ("--method", "max-address"), "no host protected area (IDENTIFY word 82 bit 10 is 0)"),
     ],
 )

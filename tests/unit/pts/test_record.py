@@ -180,7 +180,7 @@ def test_report_lists_its_deviations() -> None:
     order = PtsOrder("iops", rounds=7, header=HEADER | {"kind": "loop"})
     large = replace(make_record(make_rounds("iops", [1e6] * 5), PtsEnd.BUDGET), logical_bytes=4096)
     text = " ".join(build_pts_document(make_request(order), {0: large}, is_ended=True)["deviations"])
-    for reason in ("at most 7 rounds, not 25", "but loop", "7 test points are smaller", "--max-write"):
+    for reason in ("at most 7 rounds, not 25", "whole drive: loop", "7 test points are below", "--max-write"):
         assert reason in text
 
 

@@ -33,7 +33,7 @@ def _format_row(entry: Entry) -> str:
     if entry.protocol == "nvme":
         where = f"log {entry.lid:02X}h " if entry.lid else ""
         host = entry.fault if entry.fault and not entry.host else _format_side(entry.host, "log 02h")
-        nand = _format_side(entry.nand, entry.no_nand or "as the standards have it")
+        nand = _format_side(entry.nand, entry.no_nand or "as in the standards")
         nand = f"{where}{nand}" if entry.nand else nand
         if entry.own_ratio and entry.nand:
             host, unit = "log 02h", "the unit of the host's side"

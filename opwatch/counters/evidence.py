@@ -83,7 +83,7 @@ _T = TypeVar("_T")
 
 def _merge_value(ours: _T | None, theirs: _T | None, what: str) -> _T | None:
     if ours is not None and theirs is not None and ours != theirs:
-        raise UsageError(f"these files tell two different things of {what}: give those of one drive")
+        raise UsageError(f"these files disagree about {what}: give files of one drive, read at one time")
     return theirs if ours is None else ours
 
 
@@ -199,7 +199,7 @@ def merge_evidence(ours: Evidence, theirs: Evidence) -> Evidence:
     """
     merged = {
         column.name: column.metadata.get("merge", _merge_field)(
-            getattr(ours, column.name), getattr(theirs, column.name), f"its {column.name.replace('_', ' ')}"
+            getattr(ours, column.name), getattr(theirs, column.name), f"the {column.name.replace('_', ' ')}"
         )
         for column in fields(Evidence)
     }

@@ -138,9 +138,9 @@ class _TomlTable:
         return value
 
     def take_text(self, key: str, *, needed: bool = False) -> str | None:
-        value: str | None = self.take_value(key, str, "a text")
+        value: str | None = self.take_value(key, str, "a string")
         if needed and not value:
-            raise self.make_error(key, "a text, and there")
+            raise self.make_error(key, "a string that is not empty")
         return value
 
     def take_number(self, key: str, most: int) -> int | None:
@@ -166,7 +166,7 @@ class _TomlTable:
     def take_terms(self, key: str) -> tuple[str, ...]:
         values = self.take_value(key, list, "a list") or []
         if not all(isinstance(value, str) or type(value) is int for value in values):
-            raise self.make_error(key, "a list of numbers or texts")
+            raise self.make_error(key, "a list of numbers or strings")
         return tuple(str(value) for value in values)
 
     def take_table(self, key: str) -> _TomlTable | None:
@@ -188,7 +188,7 @@ def _parse_fit(table: _TomlTable) -> tuple[float, float] | None:
     if fit is None:
         return None
     if len(fit) != 2 or not all(type(bound) is float for bound in fit) or not 0 < fit[0] < fit[1]:
-        raise table.make_error("worn_fit", "two numbers above 0, as 0.9 and 1.2")
+        raise table.make_error("worn_fit", "two increasing numbers above 0, e.g. [0.9, 1.2]")
     return fit[0], fit[1]
 
 
@@ -196,13 +196,13 @@ def _parse_counter(table: _TomlTable | None) -> Counter | None:
     if table is None:
         return None
     unit = table.take_value("unit", int, "a number of bytes")
-    units = table.take_value("units", list, "a list of numbers of bytes")
+    units = table.take_value("units", list, "a list of sizes in bytes")
     sizes = tuple(units) if units else (unit,)
     if any(type(size) is not int or not 1 <= size <= _MAX_UNIT for size in sizes):
         raise table.make_error("unit", f"a number of bytes from 1 to {_MAX_UNIT}")
     terms = table.take_terms("of")
     if not terms:
-        raise table.make_error("of", "a list of what to add up, and there")
+        raise table.make_error("of", "a list of the attributes or items to add up")
     quantum = table.take_value("quantum", int, "a number of bytes")
     quantum = min(sizes) if quantum is None else quantum
     if not 1 <= quantum <= _MAX_UNIT:
@@ -217,7 +217,7 @@ def _parse_names(table: _TomlTable | None) -> dict[str, tuple[str, ...]]:
     names: dict[str, tuple[str, ...]] = {}
     for key, value in (table.take_rest() if table else {}).items():
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise UsageError(f"names.{key} must be a list of texts")
+            raise UsageError(f"names.{key} must be a list of strings")
         names[key] = tuple(value)
     return names
 
@@ -228,7 +228,7 @@ def _parse_sum(table: _TomlTable | None) -> tuple[int, int, tuple[int, ...]] | N
     total, factor = table.take_value("id", int, "a number"), table.take_value("factor", int, "a number")
     ids = table.take_ids("ids")
     if not total or not factor or not ids or not 0 < total < 256 or not 0 < factor <= _MAX_UNIT:
-        raise table.make_error("id, factor, ids", "there")
+        raise table.make_error("id, factor, ids", "present and in range")
     table.reject_unknown()
     return total, factor, ids
 
@@ -289,16 +289,16 @@ def _parse_entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
 def _require_fields(table: _TomlTable, entry: Entry) -> None:
     """Check that the entry has all required fields."""
     if entry.model is None and entry.family is None and entry.firmware is None:
-        raise table.make_error("model", "there, or family or firmware")
+        raise table.make_error("model, family or firmware", "present")
     counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
     if entry.protocol == "ata":
         _require_attributes(table, (*counters, entry.for_host, entry.worn), entry.erase)
         if len(entry.page_ratio) not in (0, 2):
             raise table.make_error(
-                "page_ratio", "two numbers: pages for the host, and pages for the drive itself"
+                "page_ratio", "two attributes: pages for the host, and pages for the drive itself"
             )
     if entry.protocol == "nvme" and any(counters) and not entry.fault and not (entry.lid and entry.layout):
-        raise table.make_error("lid and layout", "there: they say which page")
+        raise table.make_error("lid and layout", "present: they identify the page")
 
 
 def _require_attributes(
@@ -323,10 +323,10 @@ def _parse_entries(raw: bytes, where: str) -> list[Entry]:
     entries: list[Entry] = []
     for protocol, tables in document.items():
         if protocol not in ("ata", "nvme") or not isinstance(tables, list):
-            raise UsageError(f"{where}: there is no kind of drive {protocol!r}; use [[ata]] or [[nvme]]")
+            raise UsageError(f"{where}: unknown kind of drive {protocol!r}; use [[ata]] or [[nvme]]")
         for index, table in enumerate(tables):
             if not isinstance(table, dict):
-                raise UsageError(f"{where}: {protocol} must be tables")
+                raise UsageError(f"{where}: {protocol} must be tables: use [[{protocol}]]")
             name = table.get("name", f"entry {index + 1}")
             entries.append(_parse_entry(table, protocol, f"{where}: {protocol} {name}"))
     return entries

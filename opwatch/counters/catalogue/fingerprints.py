@@ -127,12 +127,12 @@ def _parse_rule(line: object, where: str) -> tuple[Ids, UnitRule]:
     ids = frozenset(int(word) for word in words["ids"].split()) if words else frozenset()
     if words is None or not all(0 < number < 256 for number in ids):
         raise UsageError(
-            f'{where} must be as "241 x 512, 10 drives, 2 models, 1.0: 5 9 12 241", not {line!r:.60}'
+            f'{where} must look like "241 x 512, 10 drives, 2 models, 1.0: 5 9 12 241", not {line!r:.60}'
         )
     of, unit, step = int(words["of"] or 0), int(words["unit"] or 0), int(words["step"] or 1)
     if words["of"] and not (0 < of < 256 and 0 < unit <= _MAX_UNIT and 0 < unit * step <= _MAX_UNIT):
         raise UsageError(
-            f"{where}: there is no attribute {of} with a unit of {unit} bytes in steps of {step}"
+            f"{where}: attribute {of} with a unit of {unit} bytes in steps of {step} is out of range"
         )
     return ids, UnitRule(
         of=of,
@@ -165,13 +165,13 @@ def parse_rules(raw: bytes, where: str) -> UnitRules:
     kinds: dict[str, dict[Ids, UnitRule]] = {"exact": {}, "core": {}}
     for kind, lines in document.items():
         if kind not in kinds or not isinstance(lines, list):
-            raise UsageError(f"{where}: there is no kind of rule {kind!r}; lists are called exact and core")
+            raise UsageError(f"{where}: unknown kind of rule {kind!r}; use exact or core")
         rules = [_parse_rule(line, f"{where}: {kind} {index + 1}") for index, line in enumerate(lines)]
         if kind == "core" and any(ids != find_core_ids(ids) for ids, _ in rules):
-            raise UsageError(f"{where}: a set of core has ids that all makers have")
+            raise UsageError(f"{where}: a set of core has ids that all vendors use")
         kinds[kind] = dict(rules)
         if len(kinds[kind]) != len(rules):
-            raise UsageError(f"{where}: a set of {kind} is there twice")
+            raise UsageError(f"{where}: a set of {kind} occurs twice")
     return UnitRules(kinds["exact"], kinds["core"])
 
 

@@ -76,7 +76,7 @@ def _decode_slots(page: bytes, at: int) -> tuple[TimeSlot, ...]:
     """Decode a histogram. The slots must be in order and must not overlap."""
     count = read_unsigned(page, at)
     if count > _MAX_SLOTS:
-        raise BadPage(f"log page D0h tells of {count} slots in a histogram: there is room for {_MAX_SLOTS}")
+        raise BadPage(f"log page D0h claims {count} histogram slots, but has room for {_MAX_SLOTS}")
     starts = range(at + 8, at + 8 + count * _SLOT_BYTES, _SLOT_BYTES)
     # The upper half of a count is reserved and zero, so both halves are read as one number.
     slots = tuple(
@@ -87,9 +87,9 @@ def _decode_slots(page: bytes, at: int) -> tuple[TimeSlot, ...]:
     )
     for slot, later in pairwise(slots):
         if slot.high_us is None or later.low_us < slot.high_us:
-            raise BadPage("log page D0h has slots that overlap")
+            raise BadPage("log page D0h has overlapping histogram slots")
     if any(slot.high_us is not None and slot.high_us < slot.low_us for slot in slots):
-        raise BadPage("log page D0h has a slot that ends before it begins")
+        raise BadPage("log page D0h has a histogram slot that ends before it starts")
     return slots
 
 
@@ -109,13 +109,13 @@ def _decode_by_size(page: bytes, edges: Sequence[TimeSlot]) -> tuple[SizedTimes,
     number = read_unsigned(page, _SIZES_AT, 4)
     if number > _MAX_SIZES or len(edges) > _SLOTS_BY_SIZE:
         raise BadPage(
-            f"log page D0h tells of {number} ranges of sizes in {len(edges)} slots: there is no room"
+            f"log page D0h claims {number} size ranges of {len(edges)} slots, but has no room for them"
         )
     sized, above = [], 0
     for place in range(number):
         most = read_unsigned(page, _SIZES_AT + 4 + 4 * place, 4)
         if most <= above:
-            raise BadPage("log page D0h has ranges of sizes that overlap")
+            raise BadPage("log page D0h has overlapping size ranges")
         at = _BY_SIZE_AT + place * 2 * _SLOTS_BY_SIZE * 8
         read, write = (
             tuple(
@@ -134,7 +134,7 @@ def decode_amazon(raw: bytes) -> AmazonLog:
     page = require_page(raw, LENGTH, "log page D0h")
     magic = read_unsigned(page, 0, 4)
     if magic not in (_EBS, _INSTANCE_STORAGE):
-        raise BadPage("log page D0h is not Amazon's: it does not begin with their number")
+        raise BadPage("log page D0h is not Amazon's: its magic number is different")
     read, write = _decode_direction(page, 0), _decode_direction(page, 1)
     detailed = read_unsigned(page, 4, 4) == _DETAILED and len(raw) >= DETAILED_LENGTH
     return AmazonLog(

@@ -136,7 +136,7 @@ def decode_controller_list(raw: bytes) -> tuple[int, ...]:
     page = _require_list_page(raw, "a controller list")
     count = int.from_bytes(page[:2], "little")
     if count > LENGTH // 2 - 1:
-        raise BadPage(f"a controller list of {count}: it is damaged")
+        raise BadPage(f"a controller list is damaged: it claims {count} entries")
     return tuple(int.from_bytes(page[2 * at : 2 * at + 2], "little") for at in range(1, count + 1))
 
 
@@ -145,7 +145,7 @@ def decode_granularity(raw: bytes, lba_format: int) -> tuple[int, int]:
 
     1 where the drive reports no granularity.
     """
-    page = _require_list_page(raw, "the granularity of namespaces")
+    page = _require_list_page(raw, "the namespace granularity list")
     # Without bit 0, one descriptor applies to all formats.
     place = lba_format if page[0] & 1 else 0
     if place > min(page[4], 31):

@@ -99,11 +99,11 @@ def decode_monitor(raw: bytes) -> MonitorLog:
     """Decode log page C3h, or raise BadPage if its GUID is not the OCP specification's."""
     page = require_page(raw, LENGTH, "log page C3h")
     if page[496:512] != GUID:
-        raise BadPage("log page C3h does not carry the GUID of the OCP specification: it is another page")
+        raise BadPage("log page C3h does not have the GUID of the OCP specification: it is a different page")
     enabled = bool(page[0] & 1)
     thresholds = list(page[6:10])
     if enabled and thresholds != sorted(set(thresholds)):
-        raise BadPage("log page C3h has thresholds that do not grow")
+        raise BadPage("log page C3h has thresholds that do not increase")
     threshold = read_unsigned(page, 4, 2)
     debug_stamp = read_unsigned(page, 452, 8)
     return MonitorLog(

@@ -53,7 +53,7 @@ def decode_c0(raw: bytes) -> CloudLog | BootLog:
         return _decode_cloud(page)
     if guid == BOOT_GUID:
         return _decode_boot(page)
-    raise BadPage("log page C0h carries neither GUID of the OCP specifications: it is another page")
+    raise BadPage("log page C0h has neither GUID of the OCP specifications: it is a different page")
 
 
 def _decode_cloud(page: bytes) -> CloudLog:

@@ -15,7 +15,7 @@ class SanitizeState(StrEnum):
     DONE = "done"
     UNDER_WAY = "under way"
     FAILED = "failed"  # Reads and writes are refused until a sanitize succeeds
-    DONE_DEALLOCATED = "done, and deallocated although that was not asked for"
+    DONE_DEALLOCATED = "done, and deallocated although not requested"
 
 
 # SSTAT bits 2:0. Later specifications may define more states.
@@ -47,7 +47,7 @@ def decode_sanitize_log(raw: bytes) -> SanitizeLog:
     page = require_page(raw, LENGTH, "the Sanitize Status log")
     code = page[2] & 7
     if code not in _STATES:
-        raise BadPage(f"the Sanitize Status log has state {code}, which is not known")
+        raise BadPage(f"the Sanitize Status log has the unknown state {code}")
     state = _STATES[code]
     estimates = {action: read_field(page, offset, 4) for action, offset in _ESTIMATES.items()}
     return SanitizeLog(

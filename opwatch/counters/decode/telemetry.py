@@ -53,7 +53,7 @@ def decode_telemetry(raw: bytes) -> TelemetryHeader:
     """Decode log page 07h or 08h, or raise BadPage if a reserved field is not zero."""
     page = require_page(raw, LENGTH, "the telemetry header")
     if not is_telemetry(page):
-        raise BadPage("this is no header of log page 07h or 08h")
+        raise BadPage("this is not a header of log page 07h or 08h")
     areas = [
         read_unsigned(page, 8, 2),
         read_unsigned(page, 10, 2),

@@ -30,7 +30,7 @@ def decode_kv12(raw: bytes) -> dict[str, Item]:
         if not key or value is None:
             continue
         if f"{key:02X}" in items:
-            raise BadPage(f"the vendor page has the key {key:02X}h twice: it is not of this layout")
+            raise BadPage(f"the vendor page has the key {key:02X}h twice: its layout is different")
         items[f"{key:02X}"] = Item(value, page[offset + 3])
     return items
 
@@ -53,14 +53,14 @@ def decode_kv10(raw: bytes) -> dict[str, Item]:
     """
     page = require_page(raw, 512, "the vendor page")
     if page[511] != 3:
-        raise BadPage(f"the vendor page has version {page[511]}, not 3: its items are laid out otherwise")
+        raise BadPage(f"the vendor page has version {page[511]}, not 3: its layout is different")
     items: dict[str, Item] = {}
     for offset in range(0, 510 - 9, 10):
         key, value = page[offset], read_field(page, offset + 2, 6)
         if not key or value is None:
             continue
         if f"{key:02X}" in items:
-            raise BadPage(f"the vendor page has the key {key:02X}h twice: it is not of this layout")
+            raise BadPage(f"the vendor page has the key {key:02X}h twice: its layout is different")
         items[f"{key:02X}"] = Item(value, page[offset + 1])
     return items
 

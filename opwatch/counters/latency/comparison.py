@@ -62,7 +62,7 @@ class TransportTimes:
 def diff_counts(before: DirectionTimes, after: DirectionTimes) -> DirectionTimes | str:
     """Return the drive's counts between two polls, or the reason why they are unknown."""
     if [slot.low_us for slot in before.slots] != [slot.low_us for slot in after.slots]:
-        return "the drive changed the slots of its histogram meanwhile"
+        return "the drive changed its histogram slots during the interval"
     slots = tuple(
         TimeSlot(late.low_us, late.high_us, late.count - early.count)
         for early, late in zip(before.slots, after.slots, strict=True)
@@ -74,9 +74,9 @@ def diff_counts(before: DirectionTimes, after: DirectionTimes) -> DirectionTimes
         slots,
     )
     if min(added.commands, added.bytes, added.time_us, *(slot.count for slot in slots)) < 0:
-        return "the drive's counts went back meanwhile"
+        return "the drive's counts decreased during the interval"
     if sum(slot.count for slot in slots) != added.commands:
-        return "the drive's histogram does not have as many commands as it counts"
+        return "the drive's histogram and its count of commands differ"
     return added
 
 
@@ -150,17 +150,21 @@ def compare_latency(host: HostTimes, drive: DirectionTimes, edges: UnmatchedLimi
         return TransportTimes(
             host.requests,
             drive.commands,
-            f"the host ended {host.requests} requests and the drive {drive.commands} commands, and edges "
-            f"explain {edges.only_host} and {edges.only_drive}: they were split or merged, the page is old, "
-            "or others use the drive",
+            f"the host completed {host.requests} requests and the drive {drive.commands} commands, but the "
+            f"interval's edges explain only {edges.only_host} and {edges.only_drive}: requests were split or "
+            "merged, the page is outdated, or the drive has other users",
         )
     if len(outside) == 1 and not outside[0] and drive.commands == host.requests and drive.bytes != host.bytes:
-        reason = f"the host's requests had {host.bytes} bytes and the drive's commands {drive.bytes}"
+        reason = f"the host's requests have {host.bytes} bytes, but the drive's commands {drive.bytes} bytes"
         return TransportTimes(host.requests, drive.commands, reason)
     more, most_left = drive.commands - host.requests, outside[-1]
     least, most = host.requests - most_left, host.requests - outside[0]
     if least < 1:
-        return TransportTimes(host.requests, drive.commands, "no request is surely in both" if most else None)
+        return TransportTimes(
+            host.requests,
+            drive.commands,
+            "no request is certain to be counted on both sides" if most else None,
+        )
     hosts = {MEAN: _bound_host_mean(host, most_left)}
     drives = {MEAN: _bound_drive_mean(drive, most_left + more)}
     for name, ratio in QUANTILES.items():
@@ -172,6 +176,6 @@ def compare_latency(host: HostTimes, drive: DirectionTimes, edges: UnmatchedLimi
         )
     ways = {name: way for name in hosts if (way := _bound_transport(hosts[name], drives[name])) is not None}
     if len(ways) < len(hosts):
-        reason = "the drive says that it took longer than the host waited: they counted other commands"
+        reason = "the drive reports longer times than the host measured: the two counted different commands"
         return TransportTimes(host.requests, drive.commands, reason, hosts, drives)
     return TransportTimes(host.requests, drive.commands, None, hosts, drives, ways)

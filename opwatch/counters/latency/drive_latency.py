@@ -16,10 +16,7 @@ from opwatch.errors import BadInput, OpwatchError
 
 _AMAZON_VENDOR = 0x1D0F
 _INSTANCE_STORAGE = "Amazon EC2 NVMe Instance Storage"
-NO_PAGE = (
-    "no page of its own latency that opwatch knows (log D0h of Amazon's volumes, C3h of the OCP "
-    "specification)"
-)
+NO_PAGE = "no latency log that opwatch knows (log D0h of Amazon's volumes, C3h of the OCP specification)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +82,5 @@ def decode_latency(evidence: Evidence) -> DriveLatency:
         tuple(failures),
     )
     if not drive_latency.has_pages:
-        raise BadInput("; ".join(failures) or "these files hold no page of a drive's own latency")
+        raise BadInput("; ".join(failures) or "these files contain no latency log of a drive")
     return drive_latency

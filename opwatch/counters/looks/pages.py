@@ -44,4 +44,4 @@ def decode_page_evidence(lid: int, raw: bytes) -> Evidence:
         return replace(evidence, telemetry=telemetry.decode_telemetry(raw))
     if lid >= 0xC0:
         return replace(evidence, vendor=(VendorPage(lid, raw),))
-    raise BadPage(f"log page {lid:02X}h holds no counters that are known")
+    raise BadPage(f"log page {lid:02X}h contains no counters that opwatch knows")

@@ -34,7 +34,7 @@ def make_poll_report(sample: FirmwareSample, catalogue: Catalogue) -> PollReport
     except OpwatchError as error:
         evidence, denied = Evidence(failures=(str(error),)), error
     if evidence.asleep:
-        denied = OpwatchError(f"{sample.disk} is asleep and was left so")
+        denied = OpwatchError(f"{sample.disk} is in standby, and opwatch did not wake it")
         evidence = replace(evidence, failures=(*evidence.failures, str(denied)))
     facts = {column.name: getattr(evidence.drive, column.name) for column in fields(evidence.drive)}
     known = {name: value for name, value in facts.items() if value is not None}

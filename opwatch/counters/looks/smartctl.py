@@ -19,15 +19,21 @@ def parse_output(status: int, text: bytes | str) -> Evidence:
     try:
         document = parse_json(text, "smartctl's report")
     except BadInput as error:
-        raise OpwatchError(f"smartctl printed no JSON (exit status {status}); it needs version 7") from error
+        raise OpwatchError(
+            f"smartctl printed no JSON (exit status {status}); opwatch needs smartctl 7 or later"
+        ) from error
     if not isinstance(document, dict):
-        raise OpwatchError("smartctl printed JSON that is no object")
+        raise OpwatchError("smartctl printed JSON that is not an object")
     evidence = parse_smartctl_json(document)
     known = evidence.attributes or evidence.statistics or evidence.scsi or evidence.smart
     if status & (USAGE | _OPEN) and not known and not evidence.asleep:
-        said = "; ".join(evidence.failures) or "it could not open the device"
+        said = "; ".join(evidence.failures) or "smartctl could not open the device"
         if "ermission" in said:
-            raise PermissionMissing("SMART data are for root only")
-        hint = "; what smartctl has behind -d is --type megaraid,N here" if _KIND.search(said) else ""
+            raise PermissionMissing("only root can read SMART data")
+        hint = (
+            "; give the argument of smartctl -d to opwatch as --type, e.g. --type megaraid,N"
+            if _KIND.search(said)
+            else ""
+        )
         raise Unsupported(f"no SMART data: {said}{hint}")
     return evidence

@@ -22,7 +22,7 @@ _HOST_IDS = (225, 233, 235, 241, 246)
 _DEFAULT_NAMES = {233: "Media_Wearout_Indicator", 241: "Total_LBAs_Written"}
 
 _ANOTHER = (
-    "other drives with these attributes count in another unit: this is not the drive that it says it is"
+    "other drives with these attributes use another unit: the drive is not the model that it claims to be"
 )
 
 
@@ -56,11 +56,11 @@ class AtaProof:
         for number in entry.requires:
             attribute = self._evidence.find_attribute(number)
             if attribute is None:
-                return f"attribute {number} is not there"
+                return f"attribute {number} is missing"
             raws[number] = -1 if attribute.raw is None else attribute.raw
         for number in entry.forbids:
             if self._evidence.find_attribute(number):
-                return f"there is an attribute {number}, which these drives do not have"
+                return f"attribute {number} is present, which these drives do not have"
         for group in entry.equal:
             if len({raws.get(number, -1) for number in group}) != 1:
                 return f"attributes {' and '.join(map(str, group))} differ"
@@ -76,7 +76,7 @@ class AtaProof:
             for term in counter.terms if counter else ():
                 attribute = self._evidence.find_attribute(int(term)) if term.isdigit() else None
                 if attribute and not self._has_expected_name(entry, attribute):
-                    return f"attribute {term} is called {attribute.name}"
+                    return f"attribute {term} has the name {attribute.name}"
         return None
 
     def _has_expected_name(self, entry: Entry, attribute: Attribute) -> bool:
@@ -93,7 +93,7 @@ class AtaProof:
         source = f"attribute {names} x {counter.units[0]} B (catalogue: {entry.name})"
         raws = [attribute.raw for attribute in attributes if attribute and attribute.raw is not None]
         if len(raws) != len(counter.terms):
-            return make_unknown("not every attribute of it is there as one number", source=source)
+            return make_unknown("one of its attributes is missing or not a single number", source=source)
         if any(raw >= (1 << RAW_BITS) - 1 for raw in raws):
             return make_unknown("an attribute is all ones: it is saturated or not supported", source=source)
         value = sum(raws) * counter.units[0]
@@ -146,7 +146,7 @@ class AtaProof:
         nand = self._sum_attributes(entry.nand, entry).value if entry.nand else None
         average = self._find_average_erases()
         if not nand or not average or average < 10 or not self._capacity:
-            return "there are too few erases to prove the unit by"
+            return "there are too few erases to prove the unit"
         if host <= 1.02 * nand and 1 / 3 <= nand / (average * self._capacity) <= 3:
             return None
         return f"{average:.0f} erases do not confirm the unit"
@@ -159,7 +159,7 @@ class AtaProof:
         fit = value / (average * self._capacity)
         if max(average - 150, 0) / average / 300 <= fit <= 10:
             return None
-        return f"{fit:.2g} times what {average:.0f} erases of the drive hold: the unit is another"
+        return f"{fit:.2g} times the bytes of {average:.0f} erases of the drive: the unit is wrong"
 
     def list_host_counts(self) -> list[CounterReading]:
         """Return all sources of host writes in bytes, best first."""
@@ -192,13 +192,13 @@ class AtaProof:
             return [statistics, confirmed]
         saves_late = attribute.proof is Proof.LEARNED or (self.entry and self.entry.below_host)
         if saves_late and is_lagging(ours, theirs, attribute.quantum):
-            return [statistics, attribute.with_caveat("it is behind the device statistics")]
+            return [statistics, attribute.with_caveat("it lags behind the device statistics")]
         if is_wrapped(theirs // 512, ours // 512, attribute.quantum):
             return [
                 confirmed.with_caveat("device statistics agree modulo 2^32 sectors"),
                 refuse_wrapped(statistics),
             ]
-        reason = f"device statistics say {theirs} bytes and the attribute {ours}: one of them is wrong"
+        reason = f"device statistics report {theirs} bytes, the attribute {ours} bytes: one of them is wrong"
         return [statistics.without_value(reason), attribute.without_value(reason)]
 
     def _describe_candidate(self) -> str:
@@ -210,10 +210,10 @@ class AtaProof:
 
     def _explain_missing(self) -> str:
         if self._problem:
-            return f"the drive is not as the catalogue knows it: {self._problem}"
+            return f"the drive does not match its catalogue entry {self._problem}"
         if not self._evidence.attributes:
             return "no attributes and no device statistics were read"
-        return "no device statistics, and no entry of the catalogue proves the unit of an attribute"
+        return "no device statistics, and no catalogue entry proves the unit of an attribute"
 
     def list_nand_counts(self, host: CounterReading) -> list[CounterReading]:
         """Return all sources of NAND writes in bytes, best first."""
@@ -221,14 +221,16 @@ class AtaProof:
         if entry and entry.no_nand:
             return [make_unknown(entry.no_nand)]
         if not entry or not entry.nand:
-            return [make_unknown(self._problem or "no attribute of it is proven to count NAND writes")]
+            return [make_unknown(self._problem or "none of its attributes is proven to count NAND writes")]
         reading = self._sum_attributes(entry.nand, entry)
         if reading.value is None:
             return [reading]
         if host.value is None:
-            return [reading.without_value("without a proven count of host writes its unit is unproven too")]
+            return [reading.without_value("its unit is unproven because no count of host writes is proven")]
         reason = sanity.find_first_reason(
-            "the counter is 0 although the host wrote: it is not implemented" if not reading.value else None,
+            "the counter is 0 although the host wrote data: it is not implemented"
+            if not reading.value
+            else None,
             sanity.check_ratio(reading.value, host.value, self._capacity),
             sanity.check_erases(reading.value, self._find_average_erases(), self._capacity),
             self._check_host_pages(host, entry),
@@ -248,7 +250,9 @@ class AtaProof:
             return None
         if pages.value is not None and host.value <= 1.005 * pages.value + 2 * (host.quantum + pages.quantum):
             return None
-        return f"{pages.value} bytes for the host's own data do not hold the {host.value} that it wrote"
+        return (
+            f"{pages.value} bytes programmed for host data cannot hold the {host.value} bytes of host writes"
+        )
 
     def _check_erases(self, entry: Entry) -> str | None:
         """Return a reason if the NAND writes that erases should match do not. Needs at least 10 erases."""
@@ -260,8 +264,8 @@ class AtaProof:
         least, most = entry.worn_fit
         if least <= fit <= most:
             return None
-        why = "it misses NAND writes, or its unit is another" if fit < least else "the unit is another"
-        return f"{counted} bytes are {fit:.2g} times what {average:.0f} erases hold: {why}"
+        why = "it misses NAND writes, or its unit is wrong" if fit < least else "the unit is wrong"
+        return f"{counted} bytes are {fit:.2g} times the bytes of {average:.0f} erases: {why}"
 
     def compute_page_ratio(self) -> LifetimeRatio | None:
         """Return NAND pages per host page, if an entry knows that both have the same size."""
@@ -280,7 +284,7 @@ class AtaProof:
         value, least = reading.value or 0, (host.value or 0) * 0.98 - 2 * (reading.quantum + host.quantum)
         if entry.below_host or value >= least:
             return None
-        return f"{value} bytes are less than the host wrote: it counts something else, or in another unit"
+        return f"{value} bytes are less than the host wrote: the counter or its unit is a different one"
 
     def find_host_read(self) -> CounterReading:
         """Return the bytes that the host read."""

@@ -14,33 +14,37 @@ from opwatch.units import format_capacity
 _LOG = "log 02h"
 # Bits of the critical warning in specification order.
 _WARNINGS = (
-    "the spare is below its threshold",
+    "the available spare is below its threshold",
     "a temperature is beyond its threshold",
-    "its reliability is degraded by errors of the medium or inside",
-    "the medium is read-only",
-    "the backup of its volatile memory has failed",
-    "its persistent memory is read-only or unreliable",
+    "reliability is degraded by media or internal errors",
+    "the media is read-only",
+    "the volatile memory backup has failed",
+    "the persistent memory is read-only or unreliable",
 )
 # Only under these names, because vendors use the numbers for other attributes too.
 _ATTRIBUTES = {
     (5, "Reallocated_Sector_Ct"): "reallocated sectors",
-    (187, "Reported_Uncorrect"): "errors that could not be corrected",
-    (197, "Current_Pending_Sector"): "sectors that wait to be reallocated",
-    (198, "Offline_Uncorrectable"): "sectors that could not be read in a test",
-    (199, "UDMA_CRC_Error_Count"): "errors on the cable",
+    (187, "Reported_Uncorrect"): "uncorrectable errors",
+    (197, "Current_Pending_Sector"): "sectors pending reallocation",
+    (198, "Offline_Uncorrectable"): "sectors that an offline test could not read",
+    (199, "UDMA_CRC_Error_Count"): "CRC errors on the cable",
 }
 _STATISTICS = {
     (3, 0x20): "reallocated sectors",
-    (4, 0x08): "errors that could not be corrected",
-    (5, 0x50): "minutes above the temperature that it is made for",
+    (4, 0x08): "uncorrectable errors",
+    (5, 0x50): "minutes above the rated temperature",
 }
 _MANY = 1 << 32
 
 
 def _note_self_assessment(evidence: Evidence) -> Iterator[HealthNote]:
     if evidence.passed is not None:
-        says = "the drive says that it is well" if evidence.passed else "the drive says that it is failing"
-        yield HealthNote(says, "its self-assessment", not evidence.passed)
+        says = (
+            "the drive reports that it is healthy"
+            if evidence.passed
+            else "the drive reports that it is failing"
+        )
+        yield HealthNote(says, "the drive's self-assessment", not evidence.passed)
 
 
 def _note_warnings(smart: SmartLog) -> Iterator[HealthNote]:
@@ -66,11 +70,9 @@ def _note_smart(smart: SmartLog) -> Iterator[HealthNote]:
     yield from _note_warnings(smart)
     yield from _note_spare(smart)
     if smart.media_errors:
-        yield HealthNote(
-            f"{smart.media_errors} errors of data that could not be recovered", _LOG, serious=True
-        )
+        yield HealthNote(f"{smart.media_errors} unrecovered media or data errors", _LOG, serious=True)
     if smart.error_entries:
-        yield HealthNote(f"{smart.error_entries} entries in the error log, refused commands among them", _LOG)
+        yield HealthNote(f"{smart.error_entries} entries in the error log, rejected commands included", _LOG)
     if smart.unsafe_shutdowns:
         cycles = f" in {smart.power_cycles} power cycles" if smart.power_cycles is not None else ""
         yield HealthNote(f"{smart.unsafe_shutdowns} unsafe shutdowns{cycles}", _LOG)
@@ -94,20 +96,18 @@ def _note_telemetry(header: TelemetryHeader) -> Iterator[HealthNote]:
     source = f"log {header.lid:02X}h"
     if header.has_saved:
         why = f": {header.reason}" if header.reason and header.lid == CONTROLLER_LID else ""
-        says = f"it has saved its state for its maker by itself, generation {header.generation}{why}"
+        says = f"the drive saved its state for the vendor on its own, generation {header.generation}{why}"
         yield HealthNote(says, source)
     elif header.lid == CONTROLLER_LID:
-        yield HealthNote("it has saved nothing for its maker by itself", source)
+        yield HealthNote("the drive has not saved any state for the vendor on its own", source)
 
 
 def _note_scsi(scsi: ScsiCounters) -> Iterator[HealthNote]:
     if scsi.uncorrected and scsi.uncorrected < _MANY:
-        says = f"{scsi.uncorrected} errors that could not be corrected"
+        says = f"{scsi.uncorrected} uncorrected errors"
         yield HealthNote(says, "SCSI error counter logs", serious=True)
     if scsi.grown_defects and scsi.grown_defects < _MANY:
-        yield HealthNote(
-            f"{scsi.grown_defects} defects that came since it was made", "SCSI grown defect list"
-        )
+        yield HealthNote(f"{scsi.grown_defects} grown defects", "SCSI grown defect list")
 
 
 def _note_attributes(evidence: Evidence) -> Iterator[HealthNote]:
@@ -144,7 +144,7 @@ def collect_health_notes(evidence: Evidence, used: CounterReading) -> tuple[Heal
     notes += _note_attributes(evidence)
     if used.value is not None and (used.value >= 100 or used.at_least):
         or_more = " or more" if used.at_least else ""
-        says = f"{used.value} %{or_more} of the life that its maker rates it for is used"
+        says = f"{used.value} %{or_more} of the rated life is used"
         notes.append(HealthNote(says, used.source, serious=True))
     return tuple(sorted(notes, key=lambda note: not note.serious))
 
@@ -162,7 +162,7 @@ def compute_wear_pace(used: CounterReading, hours: CounterReading) -> Pace | Non
     if percent is None or not on or on > MAX_HOURS or used.at_least:
         return None
     least, most = 1000 * max(percent - used.quantum, 0) / (on + 1), 1000 * (percent + used.quantum) / on
-    says = f"{percent} % used in {on} hours"
+    says = f"{percent} % used in {on} power-on hours"
     if percent < 100:
         needed = 1000 * (100 - percent) / (_YEARS * _YEAR_H)
         says += f"; {needed:.2g} % per 1000 power-on hours would use up the rest in {_YEARS} years"
@@ -176,9 +176,8 @@ def compute_rated_pace(written: CounterReading, hours: CounterReading, rated_byt
         return None
     low = max(value - written.quantum, 0) * 24 / (on + 1)
     high = None if written.at_least else (value + written.quantum) * 24 / on
-    says = (
-        f"{value}{' or more' if written.at_least else ''} of {rated_bytes} rated bytes written in {on} hours"
-    )
+    or_more = " or more" if written.at_least else ""
+    says = f"{value}{or_more} of {rated_bytes} rated bytes written in {on} power-on hours"
     if value < rated_bytes and not written.at_least:
         needed = (rated_bytes - value) * 24 / (_YEARS * _YEAR_H)
         says += f"; {format_capacity(round(needed))} per power-on day would use up the rest in {_YEARS} years"

@@ -44,7 +44,7 @@ class LearnedProof:
         reason = sanity.find_first_reason(
             self._limits.check_limits(value),
             self._limits.check_likely_erases(value),
-            f"{raw} sectors are too few to tell the unit"
+            f"{raw} sectors are too few to determine the unit"
             if raw < _MIN_SECTORS and rule.unit == 512
             else None,
             sanity.check_small_unit(value, self._limits.hours, rule.unit),

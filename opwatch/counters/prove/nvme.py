@@ -45,7 +45,7 @@ class NvmeProof:
         listed = [reading for reading in candidates if reading]
         listed.sort(key=lambda reading: reading.value is None)
         if not listed:
-            return [make_unknown("no page with a count of host writes was read")]
+            return [make_unknown("no log page with a count of host writes was read")]
         return [listed[0], *(self._check_agreement(reading, listed[0]) for reading in listed[1:])]
 
     def _check_agreement(self, reading: CounterReading, best: CounterReading) -> CounterReading:
@@ -54,7 +54,9 @@ class NvmeProof:
             return reading
         if is_close(reading.value, best.value, reading.quantum + best.quantum):
             return reading
-        return reading.without_value(f"{reading.value} bytes are not the {best.value} of {best.source}")
+        return reading.without_value(
+            f"{reading.value} bytes differ from the {best.value} bytes of {best.source}"
+        )
 
     def _read_fdp_host(self) -> CounterReading | None:
         fdp, smart = self._evidence.fdp, self._evidence.smart
@@ -66,7 +68,7 @@ class NvmeProof:
     def make_placement_reading(self, value: int, name: str) -> CounterReading:
         """Return a count of log 22h."""
         reading = CounterReading(value, "bytes", 1, f"log 22h {name} (bytes)", Proof.SPEC)
-        return reading.with_caveat("with metadata, since placement was enabled, in its endurance group")
+        return reading.with_caveat("metadata included, since placement was enabled, of its endurance group")
 
     def _read_smart_host(self) -> CounterReading | None:
         smart = self._evidence.smart
@@ -88,7 +90,9 @@ class NvmeProof:
         if fault and not fault.host:
             return reading.without_value(fault.fault or "")
         if not smart or not (units or smart.write_commands == 0):
-            return reading.without_value("the counter is 0 although there were writes: it is not reported")
+            return reading.without_value(
+                "the counter is 0 although there were writes: the drive does not report it"
+            )
         reason = sanity.find_first_reason(
             self.check_commands(value, smart.write_commands),
             sanity.check_speed(value, smart.power_on_hours or None, "nvme"),
@@ -129,7 +133,7 @@ class NvmeProof:
         theirs = smart.data_units_written * smart_log.UNIT_BYTES
         if abs(ours - theirs) <= 0.02 * theirs + 2 * endurance.UNIT_BYTES:
             return None
-        return "its host count is not that of log 02h in units of 10^9 bytes"
+        return "its host count in units of 10^9 bytes differs from log 02h"
 
     # --- NAND ---
 
@@ -147,7 +151,7 @@ class NvmeProof:
         boot = self._read_boot_nand(host)
         listed = [reading for reading in [*candidates, boot] if reading]
         listed.sort(key=lambda reading: reading.value is None)
-        return listed or [make_unknown("no page with a count of NAND writes was read")]
+        return listed or [make_unknown("no log page with a count of NAND writes was read")]
 
     def _read_ocp_nand(self, host: CounterReading) -> CounterReading | None:
         page = self._evidence.ocp
@@ -155,7 +159,7 @@ class NvmeProof:
             return None
         source = "log C0h physical media units written (bytes, GUID checked)"
         if page.media_written is None:
-            return make_unknown("log C0h says that it does not count media writes", source=source)
+            return make_unknown("log C0h reports that the drive does not count media writes", source=source)
         reading = CounterReading(page.media_written, "bytes", 1, source, Proof.SPEC, refresh_s=ocp.REFRESH_S)
         erases = [erase_count for erase_count in (page.erase_max, page.erase_min) if erase_count is not None]
         average = page.erase_average or (sum(erases) / 2 if len(erases) == 2 else None)
@@ -167,7 +171,7 @@ class NvmeProof:
         value = reading.value or 0
         if not value and host.value != 0:
             return reading.without_value(
-                "the counter is 0, and the host's writes are not: it is not implemented"
+                "the counter is 0 although the host wrote data: it is not implemented"
             )
         reason = sanity.find_first_reason(
             sanity.check_ratio(value, host.value, self._capacity),
@@ -185,7 +189,7 @@ class NvmeProof:
             return None
         source = "log 09h media units written (10^9 B)"
         if not group.media_units_written:
-            return make_unknown("log 09h: a count of 0 means that it is not reported", source=source)
+            return make_unknown("the count in log 09h is 0, which means not reported", source=source)
         value = group.media_units_written * endurance.UNIT_BYTES
         reading = CounterReading(value, "bytes", endurance.UNIT_BYTES, source, Proof.SPEC)
         reason = self._check_endurance_unit()
@@ -218,9 +222,7 @@ class NvmeProof:
             if enough and likely and not sanity.check_erases(value, average, self._capacity):
                 fits.append(unit)
         if len(fits) != 1 or not total:
-            return CounterReading(
-                None, "bytes", 0, source, Proof.CANDIDATE, "its unit cannot be told from the others"
-            )
+            return CounterReading(None, "bytes", 0, source, Proof.CANDIDATE, "its unit cannot be determined")
         proven = f"{source} ({fits[0]} B by the host's writes or the erase counts)"
         return CounterReading(total * fits[0], "bytes", fits[0], proven, Proof.CALIBRATED)
 
@@ -259,13 +261,13 @@ class NvmeProof:
         if readings or not self._evidence.vendor:
             return readings
         pages = ", ".join(f"{page.lid:02X}h" for page in self._evidence.vendor)
-        reason = "no entry of the catalogue matches this drive, so the unit is unproven"
+        reason = "no catalogue entry matches this drive, so the unit is unproven"
         return [make_unknown(reason, source=f"log {pages}")]
 
     def _decode_items(self, entry: Entry, page: VendorPage) -> dict[str, Item]:
         if page.raw is None:
             if page.layout != entry.layout:
-                raise BadPage(f"the text shows another layout of log {page.lid:02X}h")
+                raise BadPage(f"the text shows a different layout of log {page.lid:02X}h")
             return page.items
         return LAYOUTS[entry.layout or "fixed"](page.raw)
 
@@ -279,7 +281,7 @@ class NvmeProof:
             return make_unknown(str(error), source=source)
         terms = [find_item(items, page.raw, term) for term in counter.terms]
         if any(term is None for term in terms):
-            return make_unknown("the page does not have it", source=source)
+            return make_unknown("the page does not contain it", source=source)
         known = [term for term in terms if term]
         total = sum(term.raw for term in known)
         if total == 0 and all(term.normalized in (0, None) for term in known):
@@ -312,16 +314,16 @@ class NvmeProof:
         raws = [side.raw for side in sides if side]
         if host is None or host.value is None or own is None or len(raws) != 2 or not all(raws):
             return make_unknown(
-                "log 02h or a part of it is missing, and nothing else tells its unit", source=source
+                "its unit is unknown because log 02h or a part of this page is missing", source=source
             )
         ours, nand = raws
         if own.raw < _MIN_OWN or not any(abs(nand * scale / ours - own.raw) <= 1 for scale in _SCALES):
             return make_unknown(
-                "its own ratio does not prove that both of its sides have one unit", source=source
+                "the page's own ratio does not prove that its two counters share a unit", source=source
             )
         fits = [unit for unit in _OWN_UNITS if is_close(ours * unit, host.value, unit + host.quantum)]
         if len(fits) != 1:
-            return make_unknown("its count of host writes is in no unit what log 02h says", source=source)
+            return make_unknown("its count of host writes matches log 02h in no known unit", source=source)
         proven = f"{source} ({fits[0]} B by its count of host writes and its own ratio)"
         return CounterReading(nand * fits[0], "bytes", fits[0], proven, Proof.CALIBRATED)
 
@@ -334,7 +336,7 @@ class NvmeProof:
             theirs.quantum + host.quantum
         ):
             return None
-        return f"the page has {theirs.value} bytes of host writes, and {host.source} has {host.value}"
+        return f"the page reports {theirs.value} bytes of host writes, but {host.source} {host.value} bytes"
 
     def _find_average_erases(self, entry: Entry, items: dict[str, Item], raw: bytes | None) -> float | None:
         wear = decode_wear_counts(items["AD"]) if entry.layout == "kv12" and "AD" in items else None

@@ -19,7 +19,7 @@ class LoadInterval:
     last: Report
     hours: float
     slack_h: float = 0.0
-    assumes: str = "it goes on as in the recording"
+    assumes: str = "the load continues as in the recording"
 
     def find_growth(self, name: str) -> tuple[int, CounterReading] | None:
         """Return (growth, last reading) of a counter, or None if missing or decreasing.
@@ -66,7 +66,7 @@ def _estimate_by_percentage(stretch: LoadInterval) -> WearOutlook | None:
         f"{grown} % more used in {stretch.hours:.3g} hours",
         max(left - used.quantum, 0) / (grown + 1),
         (left + used.quantum) / (grown - 1),
-        "100 % ends its rated life, not the drive",
+        "100 % is the end of the rated life, not of the drive",
     )
 
 
@@ -79,10 +79,10 @@ def _estimate_by_rating(stretch: LoadInterval, rated_bytes: int) -> WearOutlook 
     left = rated_bytes - written.value
     return _make_outlook(
         stretch,
-        f"{grown} bytes more written in {stretch.hours:.3g} hours",
+        f"{grown} more bytes written in {stretch.hours:.3g} hours",
         max(0.0, (left - step) / (grown + step)),
         max(0.0, (left + step) / (grown - step)),
-        "the rating is the maker's",
+        "the rating is the vendor's",
     )
 
 

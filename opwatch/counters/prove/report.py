@@ -65,10 +65,10 @@ def _read_used_bytes(evidence: Evidence) -> CounterReading:
         return make_unknown("Identify Namespace was not read")
     lba = namespace.lba_bytes or evidence.drive.lba_bytes
     if not lba:
-        return make_unknown("the size of a logical block is not known")
+        return make_unknown("the logical block size is unknown")
     reading = CounterReading(used * lba, "bytes", lba, "Identify Namespace NUSE", Proof.SPEC)
     if used == namespace.size_lbas and not is_namespace_thin(evidence):
-        return reading.with_caveat("equal to the namespace: the drive may not track it")
+        return reading.with_caveat("equal to the namespace size: the drive may not track it")
     return reading
 
 
@@ -86,9 +86,7 @@ def _read_erases(evidence: Evidence) -> dict[str, CounterReading]:
     for name in ("erase_max", "erase_min", "erase_average"):
         value = _get_field(page, name)
         source = f"log C0h {name.removeprefix('erase_')} user data erase count"
-        reading = _make_spec_reading(
-            value, "erases", source, "the drive does not report it in a page that was read"
-        )
+        reading = _make_spec_reading(value, "erases", source, "no page that was read reports it")
         readings[name] = reading
     return readings
 
@@ -110,7 +108,7 @@ def _report_nvme(evidence: Evidence, catalogue: Catalogue) -> Report:
         reason = reason or proof.check_commands(units * UNIT_BYTES, smart.read_commands)
         read = read.without_value(reason.replace("write", "read")) if reason else read
     page = evidence.ocp
-    missing = "log C0h was not read, or is not the OCP one"
+    missing = "log C0h was not read, or is not an OCP log"
     readings = {
         "host_written": hosts[0],
         "nand_written": nands[0],
@@ -158,7 +156,7 @@ def _report_ata(evidence: Evidence, catalogue: Catalogue) -> Report:
 
 def _read_scsi_bytes(megabytes: int | None, name: str, hours: int | None) -> CounterReading:
     if megabytes is None:
-        return make_unknown("the error counter logs were not read, or do not tell bytes")
+        return make_unknown("the error counter logs were not read, or do not report bytes")
     source = f"SCSI {name} error counter log, bytes processed"
     reading = CounterReading(megabytes * _MB, "bytes", _MB, source, Proof.SPEC)
     if not megabytes:
@@ -181,7 +179,7 @@ def _report_scsi(evidence: Evidence) -> Report:
         elif abs(blocks * lba - written.value) <= 0.02 * written.value + 2 * _MB:
             written, others = finer, [written]
         else:
-            others = [finer.without_value("it is not what the error counter log says")]
+            others = [finer.without_value("it differs from the error counter log")]
     nand = "not measurable: SCSI defines no counter of NAND writes"
     if evidence.drive.rotational:
         nand = "not a flash drive: it has no NAND"

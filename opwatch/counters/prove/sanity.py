@@ -49,14 +49,14 @@ def check_mean_write(
     smallest, largest = lba_bytes or 512, min(limit or _MAX_MEAN_WRITE, _MAX_MEAN_WRITE)
     if n_bytes < commands * min(smallest, 4096) * 0.98:
         return (
-            f"{n_bytes} bytes in {commands} write commands are less than a logical block each: "
-            "the counter has wrapped or its unit is another"
+            f"{n_bytes} bytes in {commands} write commands are less than one logical block per command: "
+            "the counter has wrapped or its unit is wrong"
         )
     # A few commands prove little because of rounding and factory writes.
     if commands > 1000 and n_bytes > commands * largest * 1.02 + _ROUNDING:
         return (
-            f"{n_bytes / commands / 1024:.0f} KiB for each write command is more than one can carry: "
-            "the unit is another"
+            f"{n_bytes / commands / 1024:.0f} KiB per write command is more than a command can carry: "
+            "the unit is wrong"
         )
     return None
 
@@ -74,14 +74,14 @@ def check_speed(n_bytes: int, hours: int | None, protocol: str) -> str | None:
     """Refuse more bytes than the interface can carry in the power-on hours."""
     if hours is None or hours > MAX_HOURS or n_bytes <= (hours + 24) * _HOUR_S * FASTEST[protocol]:
         return None
-    return f"{n_bytes} bytes in {hours} hours are more than the interface can carry: the unit is another"
+    return f"{n_bytes} bytes in {hours} hours are more than the interface can carry: the unit is wrong"
 
 
 def check_drive_writes(n_bytes: int, capacity: int | None) -> str | None:
     """Refuse more drive writes than any drive survives. This limit works without hours."""
     if not capacity or n_bytes <= _MAX_DRIVE_WRITES * capacity:
         return None
-    return f"{n_bytes} bytes are more than {_MAX_DRIVE_WRITES} times the capacity: the unit is another"
+    return f"{n_bytes} bytes are more than {_MAX_DRIVE_WRITES} times the capacity: the unit is wrong"
 
 
 def check_erase_maximum(
@@ -93,7 +93,9 @@ def check_erase_maximum(
     fit = min(n_bytes, _CEILING) / (average_erases * capacity)
     if fit <= most:
         return None
-    return f"{fit:.3g} times what {average_erases} erases of the drive hold: the counter or its unit is wrong"
+    return (
+        f"{fit:.3g} times the bytes of {average_erases} erases of the drive: the counter or its unit is wrong"
+    )
 
 
 def check_erase_minimum(n_bytes: int, average_erases: int | None, capacity: int | None) -> str | None:
@@ -113,7 +115,7 @@ def check_small_unit(n_bytes: int, hours: int | None, unit: int) -> str | None:
     """Refuse a counter of small units that hardly moved in weeks of use: the unit may be larger."""
     if unit > 4096 or hours is None or not 500 <= hours <= MAX_HOURS or n_bytes >= hours * 100_000:
         return None
-    return f"{n_bytes} bytes in {hours} hours are too few to tell the unit: it may be a larger one"
+    return f"{n_bytes} bytes in {hours} hours are too few to determine the unit: it may be larger"
 
 
 def check_ratio(nand: int, host: int | None, capacity: int | None) -> str | None:
@@ -122,7 +124,7 @@ def check_ratio(nand: int, host: int | None, capacity: int | None) -> str | None
         return None
     nand, host = min(nand, _CEILING), min(host, _CEILING)
     if nand < host * RATIO[0] and host > 10**10:
-        return f"NAND writes of {nand / host:.2g} times the host's are impossible: the unit is another"
+        return f"NAND writes of {nand / host:.2g} times the host's are impossible: the unit is wrong"
     if nand > host * RATIO[1] and not (capacity and nand < 4 * capacity):
         return f"NAND writes of {nand / host:.2g} times the host's are not credible: the unit is unproven"
     return None
@@ -137,7 +139,9 @@ def check_erases(nand: int, average_erases: float | None, capacity: int | None) 
     if least <= nand <= average_erases * capacity * ERASE_RATIO[1]:
         return None
     fit = nand / (average_erases * capacity)
-    return f"NAND writes are {fit:.2g} times what {average_erases:.0f} erases of the drive mean: wrong unit"
+    return (
+        f"NAND writes are {fit:.2g} times the bytes of {average_erases:.0f} erases of the drive: wrong unit"
+    )
 
 
 def find_first_reason(*reasons: str | None) -> str | None:

@@ -72,7 +72,7 @@ class StatisticsProof:
         attribute = self._evidence.find_attribute(241)
         if commands < _CHANCE or commands not in (attribute and attribute.raw, statistics.sectors_written):
             return None
-        return "their count of commands is another counter: the page is not what the standard says"
+        return "their count of commands repeats another counter: the page does not follow the standard"
 
     def check_unconfirmed(self, reading: CounterReading) -> CounterReading:
         """Check statistics that no attribute of known unit confirms."""
@@ -101,8 +101,8 @@ class StatisticsProof:
             return None
         source = f"attribute {shown[0].id} {shown[0].name}"
         if value < WRAP * self._limits.lba:
-            return f"{source} is in no unit what they say: they may have wrapped"
-        return f"{source} is in no unit what they say: one of them counts something else"
+            return f"{source} differs from them in every unit: they may have wrapped"
+        return f"{source} differs from them in every unit: one of the two counts something else"
 
     def _is_confirmed(self, value: int, attributes: list[Attribute]) -> bool:
         """Return whether an attribute matches the statistics in some unit, or lags by unsaved growth."""

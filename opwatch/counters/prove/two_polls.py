@@ -23,7 +23,7 @@ _ZONES_H = 14
 _DAY_H = 24
 # Later dates are not a credible forecast.
 _MAX_DAYS = 36_525
-_ASSUMES = "it goes on as between the two polls"
+_ASSUMES = "the load continues as between the two polls"
 
 
 def make_interval_report(
@@ -33,10 +33,12 @@ def make_interval_report(
     first, last = reports
     begin, end = (one.readings["power_on_hours"].value for one in reports)
     if begin is None or end is None:
-        raise UsageError("the two reports are of two moments, and one has no power-on hours: no interval")
+        raise UsageError(
+            "the two reports are from different times, and one has no power-on hours: interval unknown"
+        )
     if end < begin:
         raise UsageError(
-            f"the second report is older ({end} h on, the first {begin} h): give the older one first"
+            f"the second report is older ({end} power-on hours, the first {begin}): give the older one first"
         )
     # Hours are integers, each less than 1 from the true value.
     least, most = max(end - begin - 1, 0), end - begin + 1
@@ -44,7 +46,7 @@ def make_interval_report(
     stretch = LoadInterval(first, last, (least + most) / 2, (most - least) / 2, _ASSUMES)
     interval = PolledInterval(least, most, days, *_compute_amplification(stretch))
     named = first.drive.serial and last.drive.serial
-    doubt = () if named else ("a report has no serial number: that both are of one drive is not proven",)
+    doubt = () if named else ("a report has no serial number: it is not proven that both are from one drive",)
     return replace(
         last,
         interval=interval,
@@ -66,14 +68,14 @@ def _compute_amplification(stretch: LoadInterval) -> tuple[LifetimeRatio | None,
     host, nand = stretch.find_growth("host_written"), stretch.find_growth("nand_written")
     if host is None or nand is None:
         side = "host" if host is None else "NAND"
-        return None, f"no counter of {side} writes is proven in both reports, or it went back"
+        return None, f"no counter of {side} writes is proven in both reports, or it decreased"
     (written, by_host), (programmed, by_nand) = host, nand
     steps, nand_steps = (
         _compute_growth_error(by_host, written, stretch),
         _compute_growth_error(by_nand, programmed, stretch),
     )
     if written <= 2 * steps or programmed <= 2 * nand_steps:
-        return None, "too little was written between the polls for the steps and the age of the counters"
+        return None, "too little was written between the polls for the step and the age of the counters"
     return LifetimeRatio(
         programmed / written,
         (programmed - nand_steps) / (written + steps),

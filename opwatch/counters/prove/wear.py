@@ -130,8 +130,8 @@ def _read_statistics(evidence: Evidence, used: int) -> CounterReading:
     if other is None:
         return reading
     return reading.without_value(
-        f"the statistics say 255 % or more, attribute {other.id} {other.name} that {other.value} % is left: "
-        "SandForce firmware reports 255 from new"
+        f"device statistics report 255 % or more, but attribute {other.id} {other.name} reports "
+        f"{other.value} % left: SandForce firmware reports 255 % on new drives"
     )
 
 

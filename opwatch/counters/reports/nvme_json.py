@@ -219,7 +219,7 @@ def _add_object(evidence: Evidence, fields: Mapping[str, Any]) -> Evidence:
     for name, record in new.items():
         ours = getattr(evidence, name)
         if ours and ours != DriveFacts() and ours != record:
-            raise UsageError(f"the document holds two different {name} logs: give one drive, of one moment")
+            raise UsageError(f"the document has two different {name} logs: give one drive, at one time")
     return replace(evidence, **new) if new else evidence
 
 

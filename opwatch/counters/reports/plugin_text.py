@@ -218,7 +218,7 @@ def _parse_smart_log(text: str) -> Evidence | None:
     if start < 0 or text.find("Additional Smart Log") >= 0:
         return None
     if text.find(_SMART_HEAD, start + 1) >= 0:
-        raise UsageError("there are several logs of `nvme smart-log` in it: give those of one drive")
+        raise UsageError("the input has several `nvme smart-log` outputs: give one drive, at one time")
     values: dict[str, int] = {}
     for line in split_lines(text[start:], _LONGEST):
         label, _, shown = line.partition(":")

@@ -240,7 +240,7 @@ def _parse_verdict(labels: dict[str, str]) -> bool | None:
 def parse_smartctl_text(text: str) -> Evidence:
     """Return the drive in the report. Lines with an unexpected format are skipped."""
     if text.count("=== START OF INFORMATION SECTION") > 1:
-        raise UsageError("there are several reports of smartctl's in it: give those of one drive")
+        raise UsageError("the input has several smartctl reports: give one drive, at one time")
     lines = split_lines(text)
     labels = _collect_labels(lines)
     attributes = _parse_attributes(lines)

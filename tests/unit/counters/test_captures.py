@@ -232,8 +232,8 @@ def test_sas_has_no_nand_in_words(catalogue: Catalogue) -> None:
         # 10 TB by the error counter log, in steps of 10^6 bytes.
         (10**13 // 512, 10**13, None),
         (10**13 // 512 - 2000, 10**13 - 2000 * 512, None),
-        (2 * 10**13 // 512, 10**13, "not what the error counter log says"),
-        (10**12 // 512, 10**13, "not what the error counter log says"),
+        (2 * 10**13 // 512, 10**13, "differs from the error counter log"),
+        (10**12 // 512, 10**13, "differs from the error counter log"),
     ],
 )
 def test_the_two_counters_of_a_sas_drive(

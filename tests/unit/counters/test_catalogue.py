@@ -262,7 +262,7 @@ def test_host_bytes_select_the_unit(units: int) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[[ata]]\nname = 1", "name must be a text"),
+        ("[[ata]]\nname = 1", "name must be a string"),
         ("[[ata]]\nname = 'a'\nevidence = 'e'\ndrives = 'd'", "model"),
         ("[[ata]]\nname = 'a'\nevidence = 'e'\ndrives = 'd'\nmodel = '('", "regular expression"),
         ("[[ata]]\nname = 'a'\nevidence = 'e'\ndrives = 'd'\nmodel = 'x'\nunits = 3", "unknown key"),

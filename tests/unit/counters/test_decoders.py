@@ -251,7 +251,7 @@ def test_a_page_is_known_by_guid_name_or_content() -> None:
     assert decode_evidence("x.bin", smart).smart
     assert decode_evidence("x.bin", encode_page(a=(0, 8, 1))[:496] + CLOUD_GUID).ocp
     assert decode_evidence("log_0x09.bin", encode_page(a=(64, 16, 1))).endurance
-    with pytest.raises(UsageError, match="which log page"):
+    with pytest.raises(UsageError, match="unknown log page"):
         decode_evidence("x.bin", encode_page(a=(64, 16, 1)))
 
 

@@ -45,8 +45,8 @@ def list_notes(evidence: Evidence, used: CounterReading | None = None) -> list[t
         (
             SmartLog(critical_warning=0b1001),
             [
-                ("critical warning: the spare is below its threshold", True),
-                ("critical warning: the medium is read-only", True),
+                ("critical warning: the available spare is below its threshold", True),
+                ("critical warning: the media is read-only", True),
             ],
         ),
         (
@@ -58,11 +58,11 @@ def list_notes(evidence: Evidence, used: CounterReading | None = None) -> list[t
             [("40 % of the spare is left, threshold 10 %", False)],
         ),
         (SmartLog(available_spare=100, spare_threshold=10), []),
-        (SmartLog(media_errors=2), [("2 errors of data that could not be recovered", True)]),
+        (SmartLog(media_errors=2), [("2 unrecovered media or data errors", True)]),
         (
             SmartLog(unsafe_shutdowns=3, power_cycles=9, error_entries=5),
             [
-                ("5 entries in the error log, refused commands among them", False),
+                ("5 entries in the error log, rejected commands included", False),
                 ("3 unsafe shutdowns in 9 power cycles", False),
             ],
         ),
@@ -91,10 +91,10 @@ def test_attributes_speak_only_under_their_names() -> None:
         assert list_notes(Evidence(attributes=(other,))) == []
     statistics = Statistics({(4, 8): 3, (5, 0x50): 9})
     assert list_notes(Evidence(statistics=statistics)) == [
-        ("3 errors that could not be corrected", True),
-        ("9 minutes above the temperature that it is made for", False),
+        ("3 uncorrectable errors", True),
+        ("9 minutes above the rated temperature", False),
     ]
-    assert list_notes(Evidence(passed=False))[0] == ("the drive says that it is failing", True)
+    assert list_notes(Evidence(passed=False))[0] == ("the drive reports that it is failing", True)
     assert list_notes(Evidence(), make_reading(104, "percent"))[0][1]
 
 
@@ -183,8 +183,8 @@ def test_sas_drive_reports_wear_and_errors() -> None:
     assert sas.readings["host_written"].value == 7 * 10**12
     notes = {note.says: note.serious for note in sas.health}
     assert notes == {
-        "3 errors that could not be corrected": True,
-        "3 defects that came since it was made": False,
+        "3 uncorrected errors": True,
+        "3 grown defects": False,
     }
     text = (
         "=== START OF INFORMATION SECTION ===\nVendor: ACME\nProduct: SAS\n"

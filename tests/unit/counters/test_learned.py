@@ -302,14 +302,14 @@ def test_the_catalogue_has_no_number_where_others_count_differently() -> None:
     contradicted = make_report(
         drop_statistics(named), Catalogue(entry.entries, learn_rules(others))
     ).readings["host_written"]
-    assert contradicted.value is None and "not the drive" in (contradicted.reason or "")
+    assert contradicted.value is None and "not the model" in (contradicted.reason or "")
 
 
 def test_statistics_that_repeat_an_attribute_are_none() -> None:
     copied = replace(make_evidence(50), statistics=Statistics({(1, 0x18): 35250, (1, 0x20): 35250}))
     assert find_sound_sectors(copied) is None
     reading = make_report(copied, Catalogue((), UnitRules())).readings["host_written"]
-    assert reading.value is None and "not what the standard says" in (reading.reason or "")
+    assert reading.value is None and "does not follow the standard" in (reading.reason or "")
 
 
 def test_rules_survive_a_round_trip() -> None:

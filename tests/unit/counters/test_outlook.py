@@ -135,15 +135,15 @@ def test_a_recording_predicts_the_end_of_the_rating(
     assert main(["counters", "--from", str(path), "--tbw", "600"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     # 512 GB per hour, and 593.9 TB remain: 1160 hours.
-    assert "1024000000000 bytes more written in 2 hours" in text
+    assert "1024000000000 more bytes written in 2 hours" in text
     assert "in 1159 to 1161 power-on hours" in text or "in 1160 to 1161 power-on hours" in text
-    assert "it goes on as in the recording; the rating is the maker's" in text
+    assert "the load continues as in the recording; the rating is the vendor's" in text
 
 
 def test_recordings_of_several_drives_and_of_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     several = write_recording(tmp_path / "two.opw", ("nvme0n1", "nvme1n1"))
     assert main(["counters", "--from", str(several)]) == 2
-    assert "counters are of one drive" in capsys.readouterr().err
+    assert "a recording of one drive" in capsys.readouterr().err
     assert main(["counters", "--from", str(several), str(several)]) == 2
     run = GeneratedRun(4)
     nothing = tmp_path / "none.opw"

@@ -101,7 +101,7 @@ def test_the_text_of_nvme_smart_log_is_read(text: str) -> None:
 
 
 def test_two_logs_in_the_same_text_are_refused() -> None:
-    with pytest.raises(UsageError, match="several logs"):
+    with pytest.raises(UsageError, match="several `nvme smart-log`"):
         decode_evidence("smart.txt", (OLD + NEW).encode())
 
 

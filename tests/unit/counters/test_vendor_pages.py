@@ -89,7 +89,7 @@ def test_a_page_that_proves_its_unit_has_a_number(model: str, lid: int, raw: byt
             WDC,
             0xD0,
             encode_page((16, 4, 250), (68, 8, NAND // 300_000), (80, 8, HOST // 300_000)),
-            "in no unit",
+            "in no known unit",
         ),
         # The page's own ratio differs, is too coarse, or is missing.
         (WDC, 0xD0, encode_page((16, 4, 310), (68, 8, NAND // 512), (80, 8, HOST // 512)), "own ratio"),
@@ -101,7 +101,7 @@ def test_a_page_that_proves_its_unit_has_a_number(model: str, lid: int, raw: byt
             "own ratio",
         ),
         (SAMSUNG, 0xCA, encode_page((256, 4, 25), (280, 16, NAND // 512)), "missing"),
-        (SAMSUNG, 0xCA, encode_page((256, 4, 25), (264, 16, HOST // 512), length=280), "does not have it"),
+        (SAMSUNG, 0xCA, encode_page((256, 4, 25), (264, 16, HOST // 512), length=280), "does not contain it"),
     ],
 )
 def test_page_with_an_unproven_unit_has_no_number(model: str, lid: int, raw: bytes, reason: str) -> None:
@@ -115,7 +115,7 @@ def test_another_count_of_the_host_is_that_of_log_02h_or_none() -> None:
         counters = report_page(SOLIDIGM, 0xCA, raw)
         assert counters.readings["host_written"].value is not None
         [other] = counters.others["host_written"]
-        assert (other.value is not None) == proven and (proven or "are not the" in (other.reason or ""))
+        assert (other.value is not None) == proven and (proven or "differ from the" in (other.reason or ""))
 
 
 def encode_header(lid: int, *, saved: int = 1, reason: bytes = b"") -> bytes:
@@ -140,7 +140,7 @@ def test_telemetry_header_reports_saved_state() -> None:
     quiet = make_report(
         replace(evidence, telemetry=decode_telemetry(encode_header(8, saved=0))), CATALOGUE
     ).health
-    assert any("saved nothing" in note.says for note in quiet)
+    assert any("has not saved" in note.says for note in quiet)
 
 
 @pytest.mark.parametrize(

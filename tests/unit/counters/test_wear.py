@@ -46,9 +46,7 @@ def test_a_full_byte_of_wear_is_a_bound_with_a_serious_note(protocol: str) -> No
     drive = report_evidence(make_worn_evidence(protocol))
     reading = build_counters_document(drive, None)["percentage_used"]
     assert (reading["value"], reading["lower_bound"]) == (255, True)
-    assert [note.says for note in drive.health if note.serious] == [
-        "255 % or more of the life that its maker rates it for is used"
-    ]
+    assert [note.says for note in drive.health if note.serious] == ["255 % or more of the rated life is used"]
     shown = "\n".join(format_counters(drive))
     assert "255 % or more" in shown and "HEALTH: 255 % or more" in shown
     assert drive.paces == ()
@@ -68,7 +66,7 @@ def test_statistics_that_an_attribute_of_wear_contradicts_are_refused() -> None:
     wear = Attribute(233, "Media_Wearout_Indicator", 0, "0", 98)
     drive = report_evidence(Evidence(INTEL_520, statistics=full, attributes=(wear,)))
     assert drive.readings["percentage_used"].value == 2
-    assert "255 from new" in (drive.others["percentage_used"][0].reason or "")
+    assert "255 % on new drives" in (drive.others["percentage_used"][0].reason or "")
     assert not any(note.serious for note in drive.health)
     ids = {201: 0, 204: 0, 230: 100, 231: 0, 233: 20058, 234: 9}
     unnamed = tuple(Attribute(key, "Unknown_SSD_Attribute", raw, str(raw), 100) for key, raw in ids.items())

@@ -96,7 +96,7 @@ def test_true_value_is_in_every_range(both: list[Request], edges: list[Request],
     )
     if times.reason:
         # With more requests at the edges than inside there may be no comparison.
-        assert times.reason == "no request is surely in both"
+        assert times.reason == "no request is certain to be counted on both sides"
         assert len(both) <= spare
         return
     hosts = [request.host_ns for request in both]
@@ -140,14 +140,14 @@ def test_the_same_number_of_other_commands() -> None:
     times = compare_latency(
         replace(make_host_times(every), bytes=8192), make_drive_times(every), UnmatchedLimits(0, 0)
     )
-    assert times.reason == "the host's requests had 8192 bytes and the drive's commands 40960"
+    assert times.reason == "the host's requests have 8192 bytes, but the drive's commands 40960 bytes"
 
 
 def test_a_drive_that_is_slower_than_the_host_counted_other_commands() -> None:
     host = make_host_times([Request(1000, 0)] * 10)
     times = compare_latency(host, make_drive_times([Request(900_000, 0)] * 10), UnmatchedLimits(0, 0))
     assert times.reason
-    assert "took longer than the host waited" in times.reason
+    assert "longer times than the host measured" in times.reason
 
 
 def test_idle_direction_needs_no_reason() -> None:
@@ -165,10 +165,10 @@ def test_growth_between_two_drive_readings() -> None:
     added = diff_counts(early, late)
     assert isinstance(added, DirectionTimes)
     assert (added.commands, added.time_us, sum(slot.count for slot in added.slots)) == (1, 50, 1)
-    assert diff_counts(late, early) == "the drive's counts went back meanwhile"
-    assert "changed the slots" in str(diff_counts(DirectionTimes(0, 0, 0, ()), late))
+    assert diff_counts(late, early) == "the drive's counts decreased during the interval"
+    assert "changed its histogram slots" in str(diff_counts(DirectionTimes(0, 0, 0, ()), late))
     lying = DirectionTimes(late.commands + 1, late.bytes, late.time_us, late.slots)
-    assert "does not have as many" in str(diff_counts(early, lying))
+    assert "count of commands differ" in str(diff_counts(early, lying))
 
 
 def test_the_last_slot_ends_with_the_longest_time() -> None:
@@ -189,6 +189,6 @@ def test_lines_fit_in_80_columns_and_document_is_valid() -> None:
     lines = format_path_latency(DriveFacts(name="nvme0n1", model="x"), 10.0, ways)
     assert all(len(line) <= 80 for line in lines)
     assert lines[4].split()[:2] == ["read", "path"]
-    assert any(line.startswith("write: unknown: the host ended 100 requests") for line in lines)
+    assert any(line.startswith("write: unknown: the host completed 100 requests") for line in lines)
     document = json.loads(json.dumps(build_path_document(DriveFacts(name="nvme0n1"), 10.0, ways)))
     jsonschema.Draft202012Validator(schema).validate(document)

@@ -202,7 +202,7 @@ def test_the_document_is_as_described(names: tuple[str, ...]) -> None:
 
 
 def test_files_without_either_page() -> None:
-    with pytest.raises(BadInput, match="no page of a drive's own latency"):
+    with pytest.raises(BadInput, match="no latency log of a drive"):
         decode_latency(read_recorded([FOLDER.parent / "counters" / "autoval" / "nvme_smartlog.json"]))
 
 

@@ -62,9 +62,7 @@ def test_sanitize_log_has_progress_and_last_result() -> None:
     assert (read_log("failed").state, read_log("failed").progress_ratio) == (SanitizeState.FAILED, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "why"), [("state", "state 6, which is not known"), ("unfilled", "all zeroes")]
-)
+@pytest.mark.parametrize(("name", "why"), [("state", "unknown state 6"), ("unfilled", "all zeroes")])
 def test_a_page_that_is_damaged_or_unknown_is_refused(name: str, why: str) -> None:
     with pytest.raises(BadPage, match=why):
         decode_sanitize_log(read_page(name, "bad"))

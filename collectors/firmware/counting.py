@@ -72,10 +72,10 @@ def _no_firmware(disk: BlockDevice) -> str | None:
     """Return the reason why no drive can be queried, or None if one may exist."""
     device = disk.sysfs / "device"
     if not device.exists():
-        return f"{disk.name} ({disk.read_kind()}) is no drive: it has no firmware, and no counters of its own"
+        return f"{disk.name} ({disk.read_kind()}) is not a drive: it has no firmware and no counters"
     bus = (device / "subsystem").resolve().name
     if bus in ("virtio", "xen"):
-        return f"{disk.name} is a virtual disk ({bus}): the counters are those of a drive of its host"
+        return f"{disk.name} is a virtual disk ({bus}): only its host can read the drive's counters"
     return None
 
 
@@ -213,7 +213,7 @@ class CounterPoller:
         except OpwatchError as error:
             return (), None, make_refusal(error)
         except ImportError as error:
-            return (), None, make_refusal(OpwatchError(f"no extension: {error}"))
+            return (), None, make_refusal(OpwatchError(f"the native extension cannot be loaded: {error}"))
 
     def _ask_pages(self, transport: CachedIdentify) -> tuple[DriveAnswer, ...]:
         """Request all pages. The list of pages is determined once, because it depends on Identify alone."""

@@ -51,7 +51,7 @@ class LatencyReader:
             self._close, self._pages = kernel.close, kernel
             self._nsid = disk.read_number("nsid") or int(re.sub(r".*n", "", disk.name))
         else:
-            raise Unsupported(f"{disk.name} has {NO_PAGE}: both are of NVMe")
+            raise Unsupported(f"{disk.name} has {NO_PAGE}: both are NVMe logs")
         try:
             self._identify_drive(disk, is_simulated=simulated is not None)
         except BaseException:

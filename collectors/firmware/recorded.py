@@ -23,7 +23,7 @@ _NVME = DriveFacts(protocol="nvme")
 _LID_IN_NAME = re.compile(r"(?:^|[^0-9a-z])(?:log|page|lid)?[-_]?(?:0x)?([0-9a-f]{2})h?$", re.IGNORECASE)
 # Printable ASCII, tabs and line ends.
 _TEXT = bytes((9, 10, 13, *range(32, 127)))
-_KNOWN = "smartctl --json, smartctl -x, nvme-cli JSON, or a log page of 64 to 8192 bytes"
+_KNOWN = "opwatch reads smartctl --json, smartctl -x, nvme-cli JSON, and log pages of 64 to 8192 bytes"
 
 
 def _looks_like_smart(raw: bytes) -> bool:
@@ -49,7 +49,7 @@ def _decode_binary(name: str, raw: bytes) -> Evidence:
         return decode_page_evidence(int(lid[1], 16), raw)
     if len(raw) == smart_log.LENGTH and _looks_like_smart(raw):
         return decode_page_evidence(smart_log.LID, raw)
-    raise UsageError(f"{name}: which log page is it? Name it for its number, such as log-ca.bin")
+    raise UsageError(f"{name}: unknown log page; put its number in the file name, e.g. log-ca.bin")
 
 
 def _decode_document(name: str, document: object) -> Evidence:
@@ -72,7 +72,7 @@ def _decode_document(name: str, document: object) -> Evidence:
             ours = replace(ours, drive=replace(ours.drive, **facts), vendor=vendor, **missing)
         return ours
     if evidence == Evidence():
-        raise UsageError(f"{name}: JSON, but neither smartctl's nor a log of nvme-cli's")
+        raise UsageError(f"{name}: the JSON is neither from smartctl nor a log from nvme-cli")
     return evidence
 
 
@@ -84,14 +84,14 @@ def _decode_text(name: str, text: str) -> Evidence:
         try:
             document = parse_json(text[start.start() :], "it")
         except BadInput as error:
-            problem = f", nor whole JSON ({error})"
+            problem = f"; as JSON it is invalid ({error})"
         else:
             return _decode_document(name, document)
     if is_smartctl_text(text):
         return parse_smartctl_text(text)
     evidence = parse_plugin_text(text)
     if evidence is None:
-        raise UsageError(f"{name}: this is none of {_KNOWN}{problem}")
+        raise UsageError(f"{name}: unknown format; {_KNOWN}{problem}")
     return evidence
 
 
@@ -117,16 +117,18 @@ def decode_evidence(name: str, raw: bytes) -> Evidence:
     text = raw.decode("latin-1")
     if b"\0" not in raw and is_smartctl_text(text):
         return parse_smartctl_text(text)
-    raise UsageError(f"{name}: this is none of {_KNOWN}")
+    raise UsageError(f"{name}: unknown format; {_KNOWN}")
 
 
 def _read_file(path: Path) -> bytes:
     try:
         if str(path) == "-":
-            return read_all(sys.stdin.buffer, "what was piped in")
+            return read_all(sys.stdin.buffer, "standard input")
         # Opening a pipe without a writer would block forever.
         if path.exists() and not path.is_file():
-            raise UsageError(f"{path} is no regular file: pipe it in, and read standard input with --from -")
+            raise UsageError(
+                f"{path} is not a regular file: pipe it in and read standard input with --from -"
+            )
         return read_bytes(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
@@ -144,7 +146,7 @@ def _read_folder(folder: Path) -> Evidence:
             continue
         evidence = piece if evidence is None else merge_evidence(evidence, piece)
     if evidence is None:
-        raise UsageError(f"{folder}: no file in it is one of {_KNOWN}")
+        raise UsageError(f"{folder}: no file of a known format; {_KNOWN}")
     return replace(evidence, failures=(*evidence.failures, *failures))
 
 
@@ -172,5 +174,5 @@ def read_recorded(paths: Iterable[Path]) -> Evidence:
         piece = _read_path(path)
         evidence = piece if evidence is None else merge_evidence(evidence, piece)
     if evidence is None:
-        raise UsageError("no file was named")
+        raise UsageError("no file was given")
     return evidence

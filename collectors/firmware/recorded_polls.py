@@ -45,9 +45,10 @@ def read_recorded_polls(path: Path) -> RecordedPolls:
                     looks.get(sample.disk, RecordedPolls(sample, sample)), last=sample
                 )
     if len(looks) > 1:
-        raise UsageError(f"{path}: it has looks at {', '.join(sorted(looks))}: counters are of one drive")
+        drives = ", ".join(sorted(looks))
+        raise UsageError(f"{path} has polls of {drives}: counters need a recording of one drive")
     if not looks:
-        raise NotEnoughData(f"{path}: no drive's counters were read in it")
+        raise NotEnoughData(f"{path} has no poll of a drive's counters")
     return next(iter(looks.values()))
 
 

@@ -20,7 +20,7 @@ def _run_smartctl(argv: list[str]) -> SmartctlOutput:
     try:
         done = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise OpwatchError(f"smartctl did not end within {_TIMEOUT_S} s") from error
+        raise OpwatchError(f"smartctl did not finish within {_TIMEOUT_S} s") from error
     return SmartctlOutput(done.returncode, done.stdout)
 
 
@@ -28,7 +28,7 @@ def ask_smartctl(node: Path, kind: str | None = None) -> SmartctlOutput:
     """Return smartctl's output for a device; `kind` is the -d option. Raise Unsupported without smartctl."""
     program = shutil.which("smartctl") or shutil.which("smartctl", path="/usr/sbin:/sbin")
     if not program:
-        raise Unsupported("smartctl is not installed; opwatch doctor says which package has it")
+        raise Unsupported("smartctl is not installed; opwatch doctor names its package")
     behind = ("-d", kind) if kind else ()
     output = _run_smartctl([program, *_OPTIONS, *behind, str(node)])
     if output.status & USAGE:

@@ -46,7 +46,7 @@ class KernelTransport:
         try:
             self._fd = node if isinstance(node, int) else os.open(node, os.O_RDONLY | os.O_CLOEXEC)
         except PermissionError as error:
-            raise PermissionMissing(f"{node} is for root only: log pages need CAP_SYS_ADMIN") from error
+            raise PermissionMissing(f"only root can open {node}: log pages need CAP_SYS_ADMIN") from error
         except OSError as error:
             raise OpwatchError(f"{node}: {error.strerror}") from error
 
@@ -57,7 +57,7 @@ class KernelTransport:
             if error.errno in (errno.EACCES, errno.EPERM):
                 raise PermissionMissing(f"{what} needs CAP_SYS_ADMIN") from error
             if error.errno == errno.ENOTTY:
-                raise Unsupported(f"{what}: this device takes no NVMe commands") from error
+                raise Unsupported(f"{what}: this device accepts no NVMe commands") from error
             raise OpwatchError(f"{what}: {os.strerror(error.errno or 0)}") from error
         if status:
             raise _make_status_error(status, what)
@@ -112,7 +112,7 @@ class FolderTransport:
         except FileNotFoundError as error:
             raise OpwatchError(f"{name}: the drive has no such page") from error
         except PermissionError as error:
-            raise PermissionMissing(f"{self.folder / name} is for root only") from error
+            raise PermissionMissing(f"only root can read {self.folder / name}") from error
         except OSError as error:
             raise OpwatchError(f"{name}: {error.strerror}") from error
 
@@ -125,7 +125,7 @@ class FolderTransport:
 
     def identify(self, cns: int, nsid: int) -> bytes:
         if cns not in _STRUCTURES:
-            raise OpwatchError(f"Identify {cns:02X}h: the drive does not have it")
+            raise OpwatchError(f"Identify {cns:02X}h: the drive does not support it")
         return self._read_page(_STRUCTURES[cns], identify.LENGTH)
 
 

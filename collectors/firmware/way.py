@@ -43,7 +43,7 @@ class TransportPoll:
 def _read_in_flight(disk: BlockDevice) -> dict[str, int]:
     counts = (disk.read_attribute("inflight") or "").split()
     if len(counts) < len(_IN_FLIGHT):
-        raise Unsupported(f"{disk.name}: the kernel does not tell what is in flight")
+        raise Unsupported(f"{disk.name}: the kernel does not report the requests in flight")
     return {name: int(counts[place]) for name, place in _IN_FLIGHT.items()}
 
 
@@ -59,16 +59,16 @@ class TransportWatch:
             [reading] = self._tracer.read()
             if _is_consistent(reading.sample):
                 return reading
-        raise OpwatchError(f"{self._disk.name}: no reading of the host was whole; it ends too many requests")
+        raise OpwatchError(
+            f"{self._disk.name}: no consistent reading of the host's counts: requests complete too often"
+        )
 
     def poll_drive(self) -> TransportPoll:
         before = self._read_consistent()
         latency = self._reader.read_latency()
         if latency.amazon is None:
-            why = (
-                "; ".join(latency.failures) or "it has the latency monitor alone, which counts slow commands"
-            )
-            raise Unsupported(f"{self._disk.name}: no log D0h to hold against what the host sees: {why}")
+            why = "; ".join(latency.failures) or "it has only the latency monitor, which counts slow commands"
+            raise Unsupported(f"{self._disk.name}: no log D0h to compare with the host's latency: {why}")
         flying = _read_in_flight(self._disk)
         [after] = self._tracer.read()
         return TransportPoll(before, latency.amazon, flying, after)

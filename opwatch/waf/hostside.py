@@ -84,16 +84,16 @@ def _explain_difference(kernel: Span, firmware: Span, source: str) -> str:
         words = (
             f"{page} has at least {more} bytes ({_format_percent(more, kernel.high)}) more than "
             "this kernel wrote: "
-            "a passthrough command, another port or controller, or a namespace that is not seen here"
+            "passthrough commands, another port or controller, or a namespace that this host does not see"
         )
         if page == PLACEMENT and more <= _MAX_DIFFERENCE * kernel.high:
-            words += "; or metadata, which it counts"
+            words += "; or metadata, which the page includes"
         return words
     more = int(kernel.low - firmware.high)
     return (
         f"the kernel has at least {more} bytes ({_format_percent(more, kernel.low)}) more than "
-        f"{page}: it counts "
-        "Write Zeroes and writes that failed, and drives do not; or the page is older than its period"
+        f"{page}: it counts Write Zeroes and failed writes, which drives do not count; "
+        "or the page is older than its refresh period"
     )
 
 
@@ -189,7 +189,7 @@ def measure_host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, perio
             finest = finest or track
             drive = both
     if drive is None or finest is None:
-        why = "the drive's own count of host writes was not read, so other writers would not be seen"
+        why = "the drive's own count of host writes was not read, so writes by others would go unnoticed"
         return HostSide(kernel, KERNEL, kernel, why=why)
     if not kernel.is_known and drive.is_known:
         moments = trail.moments
@@ -235,7 +235,7 @@ def _judge_by_polls(between: Span, drive: Span, track: Track) -> HostSide:
         return replace(side, why="the kernel's count was not read")
     if between.intersect(drive):
         return replace(side, agrees=True, fresh=True)
-    why = f"{_explain_difference(between, drive, track.source)}; or the page was old when it was first read"
+    why = f"{_explain_difference(between, drive, track.source)}; or the page was outdated at the first poll"
     return replace(side, agrees=False, why=why)
 
 
@@ -249,13 +249,15 @@ def _judge_by_bounds(kernel: Span, drive: Span, track: Track, *, waits: bool, le
         if kernel.is_known and drive.low + 2 * (track.quantum - 1) >= kernel.low:
             # If the refresh period is known, wait one period to see writes by others.
             waits = waits and learned
-            why = f"{find_page(source)} has it all, and may show more of others" if waits else None
+            why = (
+                f"{find_page(source)} shows all of it, and may still show writes by others" if waits else None
+            )
             return replace(side, agrees=None if waits else True, why=why, waits=waits)
         sure = _format_percent(drive.low, kernel.high) if kernel.is_known else f"{int(drive.low)} bytes"
-        why = f"{find_page(source)} is of other moments: of it, it confirms {sure} at least"
+        why = f"{find_page(source)} was refreshed at other times: it confirms at least {sure}"
         return replace(side, why=why, waits=waits)
     side = replace(side, source=KERNEL if kernel.error <= drive.error else source)
     # Other writes can be at most as large as the tolerated difference.
     if drive.high - kernel.low <= _MAX_DIFFERENCE * kernel.best_estimate + 2 * track.quantum:
         return replace(side, agrees=True)
-    return replace(side, why=f"{find_page(source)} confirms it within {drive.error} bytes only")
+    return replace(side, why=f"{find_page(source)} confirms it only within {drive.error} bytes")

@@ -63,7 +63,7 @@ def compute_current_waf(trail: Trail) -> CurrentWaf:
 
 def _explain_missing(trail: Trail) -> str:
     lost = trail.lost or next((track.lost for track in rank_counters(trail) if track.lost), None)
-    return lost or "the drive's counters were read once so far; it takes two looks"
+    return lost or "the drive's counters were read only once so far; two polls are needed"
 
 
 def is_stale(trail: Trail) -> bool:

@@ -47,8 +47,8 @@ class LiveTrail:
         if look.denied or is_stale(self._trail) or _is_unanswered(sample):
             # After a failed reading, show its reason instead of the previous figure.
             failures = dict.fromkeys(look.report.failures)
-            why = look.denied or "; ".join(failures) or "the drive tells them no more"
-            self._figure, self._due = make_failed(f"counters are not read: {why}", sample.end_ns), None
+            why = look.denied or "; ".join(failures) or "the drive no longer reports them"
+            self._figure, self._due = make_failed(f"counters cannot be read: {why}", sample.end_ns), None
         elif self._trail.nand:
             self._due = self._trail
 

@@ -33,7 +33,7 @@ _MIN_IDLE_S = 5.0
 _BLUR = 0.1
 _ENOUGH_INTERVALS = 400
 NOT_COUNTED = "no counter of NAND writes was read"
-NOT_THERE = "the counter of NAND writes was read at one moment only"
+NOT_THERE = "the counter of NAND writes was read only once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,11 @@ def explain_stalled_page(trail: Trail, track: Track, begin: int) -> str | None:
     if not written.is_known or written.low < track.quantum:
         return None
     seconds = (moments[-1].end_ns - moments[last].end_ns) / 1e9
-    since = "for" if track.changes else "since the first look,"
+    since = "for" if track.changes else "since the first poll,"
     return (
-        f"the drive's pages have not moved {since} {seconds:.0f} s, though the host wrote "
-        f"{format_capacity(int(written.low))} meanwhile; some drives refresh them every ten minutes only: "
-        "opwatch waf --refresh 10m waits for that (with --settle no shorter)"
+        f"the drive's pages have not changed {since} {seconds:.0f} s, although the host wrote "
+        f"{format_capacity(int(written.low))}; some drives refresh them only every 10 minutes: "
+        "use opwatch waf --refresh 10m (with --settle not below 10m)"
     )
 
 
@@ -336,9 +336,9 @@ class Measurement:
             (moments[last].begin_ns - moments[first].end_ns for first, last in stretches), default=0
         )
         if longest < _MIN_IDLE_S * 1e9:
-            return f"the host was idle for {longest / 1e9:.1f} s at once; {_MIN_IDLE_S:.0f} are needed"
+            return f"longest idle period {longest / 1e9:.1f} s ({_MIN_IDLE_S:.0f} s needed)"
         idle, age = longest / 1e9, period_ns / 1e9
-        return f"{idle:.0f} s of idle time need not show yet in a page that may be {age:.0f} s old"
+        return f"{idle:.0f} s of idle time may not show yet in a page that may be {age:.0f} s old"
 
     def _measure_poll_span(self, track: Track, first: int, last: int) -> float:
         moments = self._trail.moments

@@ -6,7 +6,7 @@ from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.counters.reading import CounterReading, Report
 from opwatch.waf.trail import Poll
 
-_BOUND = "a lower bound does not grow with what it bounds"
+_BOUND = "a lower bound does not grow with the true value"
 _SHUTDOWNS = ("unsafe_shutdowns", "incomplete_shutdowns")
 
 

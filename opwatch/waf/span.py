@@ -81,18 +81,18 @@ def compute_amplification(nand: Span, host: Span, target: float = 0.01) -> Ampli
     """Return NAND bytes per host byte. `needed_bytes` are the additional bytes for a relative error of
     `target`."""
     if not (nand.is_known and host.is_known):
-        reason = "the pages have not shown yet what was written"
+        reason = "the drive's pages do not show the writes yet"
         return Amplification(None, None, host, nand, reason)
     likely = nand.best_estimate / host.best_estimate if host.best_estimate and nand.best_estimate else 1.0
     more = max(compute_needed_bytes(host.error, nand.error, likely, target) - host.best_estimate, 0)
     if not host.high:
-        reason = "the host wrote nothing in the interval; what went to NAND is the drive's own"
+        reason = "the host wrote nothing in the interval; all NAND writes are the drive's own"
         return Amplification(None, None, host, nand, reason, more)
     waf = nand.best_estimate / host.best_estimate if host.best_estimate else 0.0
     low, high = nand.low / host.high, nand.high / host.low if host.low else math.inf
     error = max(high - waf, waf - low)
     if not waf or error > MAX_RELATIVE_ERROR * waf:
-        reason = f"the steps of the counters allow no statement yet: {more} more bytes must be written"
+        reason = f"the counters' steps are too coarse for a result yet: {more} more bytes must be written"
         return Amplification(None, None, host, nand, reason, more)
     return Amplification(waf, error, host, nand, None, more)
 
@@ -128,8 +128,8 @@ _CLOSE = 4.0
 # The 99th percentile of the supremum of a Brownian bridge: chance exceeds this in 1 of 100 runs.
 _MAX_DRIFT = 1.63
 MODE_CHANGED = (
-    "the drive worked in another way in one part of the time than in another: no one number a host byte is "
-    "right for all of it"
+    "the drive changed its behaviour during the interval: no single number of NAND bytes per host byte holds "
+    "for all of it"
 )
 
 
@@ -137,7 +137,7 @@ def fit_split(intervals: Sequence[IntervalBytes]) -> Split:
     """Fit the bytes per host byte and per second. Needs intervals of different write rates."""
     count = len(intervals)
     if count < MIN_INTERVALS:
-        return Split(None, None, reason=f"{count} intervals are too few, {MIN_INTERVALS} are needed")
+        return Split(None, None, reason=f"{count} intervals are too few ({MIN_INTERVALS} needed)")
     hh = math.fsum(float(interval.host_bytes) ** 2 for interval in intervals)
     ht = math.fsum(interval.host_bytes * interval.seconds for interval in intervals)
     tt = math.fsum(interval.seconds**2 for interval in intervals)
@@ -145,7 +145,7 @@ def fit_split(intervals: Sequence[IntervalBytes]) -> Split:
     tn = math.fsum(interval.seconds * interval.nand_bytes for interval in intervals)
     determinant = hh * tt - ht * ht
     if determinant <= 1e-3 * hh * tt:
-        return Split(None, None, reason="the rate was too even: the two cannot be told apart")
+        return Split(None, None, reason="the write rate was too constant to separate the two")
     a, b = (hn * tt - tn * ht) / determinant, (tn * hh - hn * ht) / determinant
     left = [interval.nand_bytes - a * interval.host_bytes - b * interval.seconds for interval in intervals]
     residual = math.fsum(bytes_**2 for bytes_ in left)

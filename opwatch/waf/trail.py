@@ -24,8 +24,8 @@ ODDS = 20
 # Known wraps of counters: at 2^32 sectors, and at 2^32 and 2^48 units.
 _MODULI = (1 << 32, 1 << 48)
 _SECTOR = 512
-SHUT_DOWN = "the drive lost power uncleanly in between: its counters may have gone back"
-_WENT_BACK = "the counter went back: it was reset, or lost what it had not saved"
+SHUT_DOWN = "the drive lost power uncleanly during the interval: its counters may have decreased"
+_WENT_BACK = "the counter decreased: it was reset, or lost unsaved growth"
 
 
 @dataclass(frozen=True, slots=True)

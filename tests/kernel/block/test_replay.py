@@ -101,4 +101,4 @@ def test_a_drive_that_comes_to_refuse_is_the_same_too(tmp_path: Path) -> None:
     reasons = {document["waf"]["reason"] for document in documents if document["waf"]}
     # Earlier, there was a figure or none yet.
     assert len(reasons) > 1, reasons
-    assert documents[-1]["waf"]["reason"].startswith("counters are not read: ")
+    assert documents[-1]["waf"]["reason"].startswith("counters cannot be read: ")

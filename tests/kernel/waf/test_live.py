@@ -91,11 +91,11 @@ def test_slowly_refreshed_pages_are_reported_as_not_moved() -> None:
         done = run_opwatch("--dev", one.device, "--json", "--waf", "0.5", "1", "--", *slow)
         summary = parse_lines(done.stdout)[-1]
         assert summary["waf"]["waf"] is None
-        assert "have not moved" in summary["waf"]["reason"]
+        assert "have not changed" in summary["waf"]["reason"]
         assert "25.2 MB" in summary["waf"]["reason"]
         ended = run_opwatch("waf", "--dev", one.device, "--settle", "1s", "--json", "--", *load)
         assert ended.returncode == 6
-        assert "have not moved" in ended.stderr
+        assert "have not changed" in ended.stderr
         assert "wrote nothing" not in summary["waf"]["reason"] + ended.stderr
 
 
@@ -108,7 +108,7 @@ def test_summary_gives_a_reason_when_counters_become_unreadable() -> None:
         assert done.returncode == 0, done.stderr
         summary = parse_lines(done.stdout)[-1]
         assert summary["waf"]["waf"] is None
-        assert summary["waf"]["reason"].startswith("counters are not read: ")
+        assert summary["waf"]["reason"].startswith("counters cannot be read: ")
 
 
 def test_summary_takes_a_final_reading() -> None:

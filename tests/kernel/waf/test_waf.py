@@ -145,7 +145,7 @@ def test_host_bytes_are_reported_when_no_page_counts_nand_writes() -> None:
         assert result.status == 5
         assert (result.printed["waf"], result.printed["nand_bytes"]) == (None, None)
         assert result.printed["host_bytes"] == result.host
-        assert "no page with a count of NAND writes" in result.said
+        assert "no log page with a count of NAND writes" in result.said
         assert any("log-09" in failure for failure in result.printed["failures"])
 
 

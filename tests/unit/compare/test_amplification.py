@@ -72,8 +72,8 @@ def test_the_error_of_the_counters_is_in_the_range() -> None:
     ("made", "reason"),
     [
         ([], "the drive's counters were not recorded"),
-        (make_readings(1, seconds=0), "the counter of NAND writes was read at one moment only"),
-        (make_readings(1, seconds=1, model=PHISON), "the steps of the counters allow no statement yet"),
+        (make_readings(1, seconds=0), "the counter of NAND writes was read only once"),
+        (make_readings(1, seconds=1, model=PHISON), "the counters' steps are too coarse"),
     ],
 )
 def test_without_a_value_there_is_a_reason(made: list[FirmwareSample], reason: str) -> None:

@@ -16,7 +16,7 @@ IOSTAT = Path(__file__).parents[2] / "fixtures" / "good" / "imports" / "iostat.j
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["counters", "--from", "PIPE"], 2, "regular file: pipe it in, and read standard input with"),
+        (["counters", "--from", "PIPE"], 2, "not a regular file: pipe it in and read standard input with"),
         (["report", "FILE", "-o", "PIPE"], 3, "not a regular file: name a new one"),
         (["report", "PIPE", "--json"], 1, "regular file"),
         (["replay", "PIPE"], 1, "regular file"),

@@ -71,15 +71,15 @@ def test_unchanged_pages_during_host_writes_are_reported() -> None:
     drive.rate = 50e6
     bench.poll_for(20)
     reason = compute_current_waf(bench.trail).reason or ""
-    assert "have not moved" in reason and "the host wrote" in reason and "GB" in reason
+    assert "have not changed" in reason and "the host wrote" in reason and "GB" in reason
     assert "wrote nothing" not in reason
-    assert "opwatch waf --refresh 10m waits for that" in reason
+    assert "opwatch waf --refresh 10m" in reason
 
 
 def test_idle_host_is_reported() -> None:
     bench = Bench(VirtualDrive(OCP, 1))
     bench.poll_for(20)
-    assert "have not moved" not in (compute_current_waf(bench.trail).reason or "")
+    assert "have not changed" not in (compute_current_waf(bench.trail).reason or "")
 
 
 def test_single_poll_reports_too_few_readings() -> None:
@@ -87,7 +87,7 @@ def test_single_poll_reports_too_few_readings() -> None:
     bench.poll_drive()
     assert (
         compute_current_waf(bench.trail).reason
-        == "the drive's counters were read once so far; it takes two looks"
+        == "the drive's counters were read only once so far; two polls are needed"
     )
 
 
@@ -123,11 +123,11 @@ def test_a_thread_that_fails_leaves_its_reason_and_not_the_last_value() -> None:
     failing.poll_now()
     [sample] = failing.take_samples()
     trail.add_sample(sample)
-    words = "counters are not read: /etc/opwatch/counters.d/bad.toml: line 3: no such key"
+    words = "counters cannot be read: /etc/opwatch/counters.d/bad.toml: line 3: no such key"
     figure = trail.live_waf
     assert figure and figure.waf is None and figure.nand_bytes_per_s is None
     assert figure.reason == words
-    assert format_live(figure).startswith("WAF none: counters are not read: /etc")
+    assert format_live(figure).startswith("WAF none: counters cannot be read: /etc")
     # A drive added later reports the same reason once, even without a catalogue to interpret counters.
     assert failing.take_samples() == []
     failing.add_leaves(leaves)
@@ -155,7 +155,7 @@ def test_readings_and_polls_give_the_same_figure() -> None:
     assert figure == compute_current_waf(bench.trail)
     trail.add_sample(read_drive(drive, ("nvme0n1 1 2", "nvme0n2 7 3")))
     anew = trail.live_waf
-    assert anew and anew.reason == "the drive's counters were read once so far; it takes two looks"
+    assert anew and anew.reason == "the drive's counters were read only once so far; two polls are needed"
 
 
 def test_failed_reading_has_a_reason_and_recovery_has_a_figure() -> None:
@@ -167,7 +167,7 @@ def test_failed_reading_has_a_reason_and_recovery_has_a_figure() -> None:
     drive.fails = {0xC0, 0x02}
     trail.add_sample(read_drive(drive))
     assert trail.live_waf and trail.live_waf.reason
-    assert trail.live_waf.reason.startswith("counters are not read: log page 02h: refused")
+    assert trail.live_waf.reason.startswith("counters cannot be read: log page 02h: refused")
     drive.fails = set()
     drive.advance_time(1)
     trail.add_sample(read_drive(drive))

@@ -46,14 +46,14 @@ def decode_audit(raw: bytes, where: str) -> SeenAudit:
     document = require_table(parse_json(raw, where, _MAX_MEMORY), where)
     table = require_table(document.get("shapes"), f"{where}: shapes")
     if len(table) > _MAX_SHAPES:
-        raise BadInput(f"{where}: shapes of {len(table)} classes")
+        raise BadInput(f"{where}: {len(table)} classes are too many")
     shapes = {str(name): _parse_names(names, f"{where}: shapes, {name}") for name, names in table.items()}
     audit: SeenAudit = PlainDecoder(shapes, _refuse_content, _refuse_number).decode_instance(
         SeenAudit, document.get("audit"), where
     )
     answer = audit.evidence.answer
     if answer and not 0 <= answer.error <= _MAX_ERRNO:
-        raise BadInput(f"{where}: the kernel has no error {answer.error}")
+        raise BadInput(f"{where}: invalid kernel error {answer.error}")
     for stack in (audit.evidence.before, audit.evidence.after):
         _check_stack(stack, where)
     return audit
@@ -61,9 +61,9 @@ def decode_audit(raw: bytes, where: str) -> SeenAudit:
 
 def _parse_names(value: object, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise BadInput(f"{where} is no list of names")
+        raise BadInput(f"{where} is not a list of names")
     if len(value) > _MAX_NAMES or len(set(value)) != len(value):
-        raise BadInput(f"{where} has too many names, or one twice")
+        raise BadInput(f"{where} has too many names, or a duplicate")
     return tuple(value)
 
 
@@ -72,7 +72,7 @@ def _check_stack(stack: Stack, where: str) -> None:
     every layer."""
     below = {layer.device: set(layer.below) for layer in stack.layers}
     if len(below) != len(stack.layers):
-        raise BadInput(f"{where}: a layer is there twice")
+        raise BadInput(f"{where}: duplicate layer")
     reached = {top.device for top in stack.find_tops()}
     waiting = list(reached)
     while waiting:
@@ -81,22 +81,22 @@ def _check_stack(stack: Stack, where: str) -> None:
         waiting += further
     for layer in stack.layers:
         if layer.device not in reached or (layer.kind is Kind.PARTITION and not layer.below):
-            raise BadInput(f"{where}: nothing stands on {layer.device}, or it on nothing")
+            raise BadInput(f"{where}: the layer {layer.device} is not connected to the others")
     while below:
         ends = [name for name, others in below.items() if not others & below.keys()]
         if not ends:
-            raise BadInput(f"{where}: its layers stand upon each other in a circle")
+            raise BadInput(f"{where}: the layers form a cycle")
         for name in ends:
             del below[name]
 
 
 def _refuse_bytes(raw: bytes) -> int:
-    raise TypeError("there are no bytes in what an audit saw")
+    raise TypeError("an audit cannot contain bytes")
 
 
 def _refuse_content(number: int) -> bytes:
-    raise BadInput(f"content {number}: there are no bytes in what an audit saw")
+    raise BadInput(f"content {number}: an audit cannot contain bytes")
 
 
 def _refuse_number(kind: type, number: int, where: str) -> object:
-    raise BadInput(f"{where}: a {kind.__name__} cannot be number {number} here")
+    raise BadInput(f"{where}: a {kind.__name__} cannot be a reference ({number}) here")

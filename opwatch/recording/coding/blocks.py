@@ -64,7 +64,7 @@ def split_streams(raw: bytes, where: str) -> Streams:
 
 def _cut_streams(raw: bytes, lengths: Sequence[int], where: str) -> Streams:
     if sum(lengths) != len(raw):
-        raise BadInput(f"{where}: streams of {sum(lengths)} bytes in {len(raw)}")
+        raise BadInput(f"{where}: streams of {sum(lengths)} bytes in {len(raw)} bytes")
     begin, parts = 0, []
     for length in lengths:
         parts.append(raw[begin : begin + length])
@@ -82,15 +82,13 @@ def expand_streams(raw: bytes, samples: int, where: str) -> FrameStreams:
 def read_expanded_size(raw: bytes, where: str) -> int:
     """Return the uncompressed size of the output of compress_streams()."""
     numbers = Varints(raw, where)
-    return sum(numbers.number_up_to(MAX_STREAM_BYTES, "the length of a stream") for _ in range(STREAMS))
+    return sum(numbers.number_up_to(MAX_STREAM_BYTES, "a stream length") for _ in range(STREAMS))
 
 
 def expand_columns(raw: bytes, where: str) -> Streams:
     """Decode the output of closed()."""
     numbers = Varints(raw, where)
-    columns, *lengths = (
-        numbers.number_up_to(MAX_STREAM_BYTES, "the length of a stream") for _ in range(STREAMS)
-    )
+    columns, *lengths = (numbers.number_up_to(MAX_STREAM_BYTES, "a stream length") for _ in range(STREAMS))
     begin, end = numbers.bytes_read, numbers.bytes_read + columns
     return raw[begin:end], *_cut_streams(_inflate_stream(raw[end:], sum(lengths), where), lengths, where)
 
@@ -103,7 +101,7 @@ def _inflate_stream(raw: bytes, most: int, where: str) -> bytes:
     except (lzma.LZMAError, EOFError) as error:
         raise BadInput(f"{where} is damaged: {error}") from error
     if not expander.eof or expander.unused_data:
-        raise BadInput(f"{where} is cut, or has more than {most} bytes")
+        raise BadInput(f"{where} is cut off, or has more than {most} bytes")
     return inside
 
 

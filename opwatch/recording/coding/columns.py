@@ -98,7 +98,7 @@ def unpack_columns(raw: bytes, width: int, most_rows: int, where: str) -> list[l
     numbers = Varints(raw, where)
     rows = numbers.number_up_to(most_rows, "the number of rows")
     heads = [
-        (numbers.number_up_to(_CONSTANT, "the bits of a column"), numbers.read_change()) for _ in range(width)
+        (numbers.number_up_to(_CONSTANT, "the bits per column"), numbers.read_change()) for _ in range(width)
     ]
     rest = raw[numbers.bytes_read :]
     bits = _Bits(f"{int.from_bytes(rest):0{8 * len(rest)}b}" if rest else "", where)
@@ -133,7 +133,7 @@ class _Bits:
             begin, end = zero + 1, zero + 1 + low_bits
             ones = zero - at
         if end > len(text):
-            raise BadInput(f"{self._where} ends within a column")
+            raise BadInput(f"{self._where} ends inside a column")
         self._at = end
         value = (ones << low_bits) | int(text[begin:end] or "0", 2)
         return -(value >> 1) - 1 if value & 1 else value >> 1
@@ -142,4 +142,4 @@ class _Bits:
         """Refuse trailing data other than padding of the last byte."""
         rest = self._text[self._at :]
         if len(rest) > 7 or "1" in rest:
-            raise BadInput(f"{self._where}: there is more than its columns")
+            raise BadInput(f"{self._where}: extra data after its columns")

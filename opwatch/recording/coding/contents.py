@@ -39,7 +39,7 @@ class ContentWriter:
     def add_content(self, raw: bytes) -> tuple[int, Content | None]:
         """Return (number, row to write, or None if already written)."""
         if len(raw) > MAX_BYTES:
-            raise ValueError(f"an answer of {len(raw)} bytes has no place in a recording")
+            raise ValueError(f"an answer of {len(raw)} bytes is too large for a recording")
         digest = hashlib.sha256(raw).digest()
         if (number := self._known.get(digest)) is not None:
             return number, None

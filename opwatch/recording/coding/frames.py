@@ -191,13 +191,13 @@ class FrameReader:
     def read_sample(self, known: References, where: str) -> DiskSample:
         """Return the current sample."""
         if self._times is None:
-            raise ValueError("there is no sample before the first advance()")
+            raise ValueError("no sample before the first advance()")
         facts, when, (before, after) = self._times
         anchor = facts.anchor or known.anchors.get(facts.number)
         if anchor is None:
-            raise BadInput(f"{where}: there is no anchor of entry {facts.number}")
+            raise BadInput(f"{where}: entry {facts.number} has no anchor")
         if facts.reason and facts.reason not in known.reasons:
-            raise BadInput(f"{where}: there is no sentence {facts.reason}")
+            raise BadInput(f"{where}: reason {facts.reason} is missing")
         self._words[0], self._words[1] = when.begin_ns, when.end_ns
         why = known.reasons[facts.reason] if facts.reason else None
         counted = self._layout.decode_words(bytes(self._words))

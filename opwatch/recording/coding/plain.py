@@ -130,7 +130,7 @@ class PlainEncoder:
             return self.encode_fields(value) if number is None else number
         if isinstance(value, tuple):
             return [self.encode_value(one) for one in value]
-        raise TypeError(f"a recording has no place for {type(value).__name__}")
+        raise TypeError(f"a recording cannot store a {type(value).__name__}")
 
     def encode_fields(self, value: object) -> list[Plain]:
         """Return the values of the fields, in field order."""
@@ -199,7 +199,7 @@ class PlainDecoder:
         names = self._shapes.get(kind.__name__)
         values = _require_list(plain, f"{where}: {kind.__name__}")
         if names is None or len(values) != len(names):
-            raise BadInput(f"{where}: {len(values)} values are no {kind.__name__}")
+            raise BadInput(f"{where}: {len(values)} values are not a {kind.__name__}")
         given = dict(zip(names, values, strict=True))
         arguments = {}
         for one in list_fields(kind):
@@ -219,7 +219,7 @@ class PlainDecoder:
         values = _require_list(plain, where)
         member = next((one for one in _FAMILIES[kind] if [one.__name__] == values[:1]), None)
         if len(values) != 2 or member is None:
-            raise BadInput(f"{where}: is no {kind.__name__}")
+            raise BadInput(f"{where}: not a {kind.__name__}")
         return self.decode_instance(member, values[1], where)
 
     def _decode_union(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
@@ -230,7 +230,7 @@ class PlainDecoder:
             return self.decode_value(choices[0], plain, where)
         values = _require_list(plain, where)
         if len(values) != 2 or type(values[0]) is not int or not 0 <= values[0] < len(choices):
-            raise BadInput(f"{where}: is none of {len(choices)} kinds")
+            raise BadInput(f"{where}: not one of {len(choices)} kinds")
         return self.decode_value(choices[values[0]], values[1], where)
 
     def _decode_collection(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
@@ -238,7 +238,7 @@ class PlainDecoder:
         values = _require_list(plain, where)
         if origin is tuple and kinds[1:] != (...,):
             if len(values) != len(kinds):
-                raise BadInput(f"{where}: {len(values)} values in place of {len(kinds)}")
+                raise BadInput(f"{where}: {len(values)} values instead of {len(kinds)}")
             return tuple(
                 self.decode_value(one, value, where) for one, value in zip(kinds, values, strict=True)
             )
@@ -248,7 +248,7 @@ class PlainDecoder:
             return frozenset(self.decode_value(kinds[0], value, where) for value in values)
         pairs = [_require_list(value, where) for value in values]
         if any(len(pair) != 2 for pair in pairs):
-            raise BadInput(f"{where}: is no list of pairs")
+            raise BadInput(f"{where}: not a list of pairs")
         return {
             self.decode_value(kinds[0], key, where): self.decode_value(kinds[1], value, where)
             for key, value in pairs
@@ -259,7 +259,7 @@ class PlainDecoder:
             for member in kind:
                 if type(member.value) is type(plain) and member.value == plain:
                     return member
-        raise BadInput(f"{where}: is none of {', '.join(member.name for member in kind)}")
+        raise BadInput(f"{where}: not one of {', '.join(member.name for member in kind)}")
 
 
 class _Form(enum.Enum):
@@ -293,18 +293,18 @@ def _parse_datetime(plain: Plain, where: str) -> datetime:
     try:
         return _EPOCH + _MICROSECOND * _require_whole(plain, where)
     except OverflowError as error:
-        raise BadInput(f"{where}: {plain} is no moment of a calendar") from error
+        raise BadInput(f"{where}: {plain} is not a valid date") from error
 
 
 def _require_list(plain: Plain, where: str) -> list[Plain]:
     if not isinstance(plain, list) or len(plain) > _MAX_ITEMS:
-        raise BadInput(f"{where}: is no list, or one of more than {_MAX_ITEMS} values")
+        raise BadInput(f"{where}: not a list, or more than {_MAX_ITEMS} values")
     return plain
 
 
 def _require_whole(plain: Plain, where: str) -> int:
     if type(plain) is not int or not _MIN_VALUE <= plain <= _MAX_VALUE:
-        raise BadInput(f"{where}: is no whole number of 64 bits")
+        raise BadInput(f"{where}: not a 64-bit integer")
     return plain
 
 
@@ -315,4 +315,4 @@ def _require_scalar(kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
         return plain
     if kind in (bool, str) and type(plain) is kind:
         return plain
-    raise BadInput(f"{where}: is no {getattr(kind, '__name__', kind)}")
+    raise BadInput(f"{where}: not a value of type {getattr(kind, '__name__', kind)}")

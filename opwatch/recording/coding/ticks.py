@@ -20,7 +20,7 @@ def put_ticks(facts: bytearray, ticks: KernelTicks, before: list[int], waited: M
     of all groups. Only the differences from these predictions are written.
     """
     if not ticks.groups.keys() <= set(_GROUPS):
-        raise ValueError(f"a group of times that has no place in a recording: {sorted(ticks.groups)}")
+        raise ValueError(f"a recording cannot store this group of times: {sorted(ticks.groups)}")
     facts.append(sum(1 << at for at, group in enumerate(_GROUPS) if group in ticks.groups))
     now = [ticks.groups.get(group, before[at]) for at, group in enumerate(_GROUPS)]
     now += [ticks.busy, ticks.queued, ticks.jiffy_ns]

@@ -150,7 +150,7 @@ def put_facts(
     ticks = reading.after.ticks if reading.after else None
     flags |= (HAS_TICKS if ticks else 0) | (HAS_CPU if has_cpu else 0)
     if reading.before and reading.before.ticks:
-        raise ValueError("the statistic before a sample has times, for which a recording has no place")
+        raise ValueError("a recording cannot store times of the statistics before a sample")
     put_number(facts, flags | (SHARES_ANCHOR if is_shared else 0))
     put_number(facts, reason)
     if sample.misses is not None:
@@ -185,7 +185,7 @@ def _put_stat(
 ) -> None:
     for unit, (keys, values) in enumerate(((_REQUESTS, stat.requests), (_BYTES, stat.bytes))):
         if not values.keys() <= _GROUPS:
-            raise ValueError(f"a group of statistics that has no place in a recording: {sorted(values)}")
+            raise ValueError(f"a recording cannot store this group of statistics: {sorted(values)}")
         mask, there = _mask_groups(tuple(values))
         facts.append(mask)
         for group in there:

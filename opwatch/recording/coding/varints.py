@@ -70,10 +70,10 @@ class Varints:
                 shift += 7
                 at += 1
         except IndexError:
-            raise BadInput(f"{self._where} ends within a number, after {len(raw)} bytes") from None
+            raise BadInput(f"{self._where} ends inside a number, after {len(raw)} bytes") from None
         value |= byte << shift
         if at - self._at >= _MAX_BYTES or value >= MODULUS:
-            raise BadInput(f"{self._where}: a number of more than 64 bits at byte {self._at}")
+            raise BadInput(f"{self._where}: a number exceeds 64 bits at byte {self._at}")
         self._at = at + 1
         return value
 
@@ -85,5 +85,5 @@ class Varints:
         """Return the next number; raise BadInput if larger than `most`."""
         value = self.read_number()
         if value > most:
-            raise BadInput(f"{self._where}: {what} is {value}, and can be {most} at most")
+            raise BadInput(f"{self._where}: {what} is {value}, but at most {most} is valid")
         return value

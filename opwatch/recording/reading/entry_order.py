@@ -41,11 +41,11 @@ class OrderChecker:
     def check_entry(self, number: int, entry: RunEntry) -> None:
         where = f"{self._where}: entry {number}"
         if self._has_ended:
-            raise BadInput(f"{where} comes after the end")
+            raise BadInput(f"{where} follows the end of the run")
         samples = get_samples(entry)
         if isinstance(entry, DiskAdded):
             if entry.place in self._newest or entry.place in self._left or len(self._newest) >= MAX_DISKS:
-                raise BadInput(f"{where}: place {entry.place} begins again, or one too many")
+                raise BadInput(f"{where}: place {entry.place} starts again, or there are too many disks")
         elif not samples.keys() <= self._newest.keys():
             raise BadInput(f"{where}: a sample of a disk that is not watched")
         if isinstance(entry, IntervalEnded | RunEnded) and not entry.discards.keys() <= samples.keys():
@@ -55,11 +55,11 @@ class OrderChecker:
         for place, sample in samples.items():
             before = self._newest.get(place)
             if before and has_decreased(before, sample):
-                raise BadInput(f"{where}: place {place}: what only grows has gone back")
+                raise BadInput(f"{where}: place {place}: a counter decreased")
             self._newest[place] = sample
         for place, discards in _discards_by_place(entry).items():
             if place in self._traces and not _has_grown(self._traces[place], discards.trace):
-                raise BadInput(f"{where}: place {place}: discards have become fewer")
+                raise BadInput(f"{where}: place {place}: a count of discards decreased")
             self._traces[place] = discards.trace
         if isinstance(entry, SlowRequestsSeen):
             self._check_slow(entry, where)
@@ -68,16 +68,16 @@ class OrderChecker:
             self._left.add(entry.place)
         if isinstance(entry, RunEnded):
             if samples.keys() != self._newest.keys() or not entry.leaving.keys() <= samples.keys():
-                raise BadInput(f"{where}: not every disk that was watched has its last sample")
+                raise BadInput(f"{where}: a watched disk has no last sample")
             self._has_ended = True
 
     def _check_slow(self, entry: SlowRequestsSeen, where: str) -> None:
         new = Counter(request.place for request in entry.requests)
         if entry.at_ns < 0 or entry.limit_ns <= 0 or not new.keys() <= entry.counts.keys():
-            raise BadInput(f"{where}: slow requests without a limit, or of a disk where none are counted")
+            raise BadInput(f"{where}: slow requests without a limit, or of a disk without a count of them")
         for place, count in entry.counts.items():
             if place not in self._newest or count - self._slow.get(place, 0) < new[place]:
-                raise BadInput(f"{where}: place {place}: slow requests have become fewer than there are")
+                raise BadInput(f"{where}: place {place}: fewer slow requests are counted than listed")
             self._slow[place] = count
 
 

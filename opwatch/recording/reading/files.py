@@ -36,7 +36,9 @@ def _parse_file(event: RecordedEvent, where: str) -> StoredFile:
     fields = Fields(require_table(parse_json(event.words, where), where), where)
     size, rows = fields.read_count("size"), fields.read_list("contents")
     if size > MAX_BYTES:
-        raise fields.make_error(f"it has {size} bytes: no file of {MAX_BYTES} and more is kept")
+        raise fields.make_error(
+            f"the file has {size} bytes, but recordings keep at most {MAX_BYTES} bytes of a file"
+        )
     contents = tuple(fields.check_count(row, "contents") for row in rows)
     return StoredFile(fields.read_text("name"), size, contents)
 
@@ -44,7 +46,9 @@ def _parse_file(event: RecordedEvent, where: str) -> StoredFile:
 def read_stored_file(run: RecordedRun, file: StoredFile) -> bytes:
     """Return the bytes of a file; raise BadInput if it is too large to be read."""
     if file.size > _MAX_READ_BYTES:
-        raise BadInput(f"{run.name}: {file.name} has {file.size} bytes, and is read up to {_MAX_READ_BYTES}")
+        raise BadInput(
+            f"{run.name}: {file.name} has {file.size} bytes, but at most {_MAX_READ_BYTES} can be read"
+        )
     raw = bytearray()
     for number in file.contents:
         raw += run.read_content(number)

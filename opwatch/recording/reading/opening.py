@@ -120,7 +120,7 @@ class CheckedFile:
     def _check_minutes(self) -> None:
         (minutes,) = self._connection.execute("SELECT count(*) FROM blocks").fetchone()
         if minutes > self.size // _MIN_MINUTE_BYTES:
-            raise BadInput(f"{self.name}: table blocks has more minutes than the file has room for")
+            raise BadInput(f"{self.name}: table blocks has more minutes than fit into the file")
 
     def read_clocks(self) -> RecordedClocks:
         """Return the clock readings. They are read once, because a file may have a million."""
@@ -143,8 +143,8 @@ class CheckedFile:
         if "header" in empty:
             self.close()
             # A file without any of them is no recording, as far as we know.
-            raise error if len(empty) == len(_SMALL) else DamagedError(f"{error}: no rows of header are left")
-        rest = f"; its pages hold no rows of {' and '.join(empty)}" if empty else ""
+            raise error if len(empty) == len(_SMALL) else DamagedError(f"{error}: no header rows are left")
+        rest = f"; its pages have no rows of {' and '.join(empty)}" if empty else ""
         cause = error.__cause__
         self.damage = f"{self.name} is damaged: {_describe_error(cause)}{rest}" if cause else f"{error}{rest}"
 
@@ -176,18 +176,18 @@ class CheckedFile:
         try:
             for count, row in enumerate(self._connection.execute(statement, values)):
                 if count > self._most_rows:
-                    raise BadInput(f"{self.name}: table {table} has more rows than the file has room for")
+                    raise BadInput(f"{self.name}: table {table} has more rows than fit into the file")
                 if has_sizes:
                     taken += sum(len(value) for value in row if isinstance(value, bytes | str))
                 if taken > self._most_bytes:
-                    raise BadInput(f"{name_row(count)}: there are more bytes than the file has room for")
+                    raise BadInput(f"{name_row(count)}: the rows have more bytes than the file")
                 if most_bytes is not None and taken > most_bytes:
                     raise BadInput(f"{name_row(count)}: the table has more than {most_bytes} bytes")
                 if is_checked and row[-1] != compute_row_check(table, row[:-1]):
-                    raise DamagedError(f"{name_row(count)} is damaged: its checksum is another one")
+                    raise DamagedError(f"{name_row(count)} is damaged: its checksum is wrong")
                 for name, (kind, may_be_none), value in zip(names, checks, row, strict=True):
                     if not isinstance(value, kind) and not (value is None and may_be_none):
-                        raise BadInput(f"{name_row(count)}: {name} is no {_name_type(kind)}")
+                        raise BadInput(f"{name_row(count)}: {name} is not a {_name_type(kind)}")
                 yield row[:-1] if is_checked else row
         except _ERRORS as error:
             raise self._make_read_error(error, f" in table {table}") from error
@@ -199,19 +199,18 @@ class CheckedFile:
         if isinstance(error, UnicodeDecodeError):
             return DamagedError(f"{self.name} is damaged{where}, in the text of its tables")
         return DamagedError(
-            f"{self.name} cannot be read{where}: {_describe_error(error)}; a part of it is missing or damaged"
+            f"{self.name} cannot be read{where}: {_describe_error(error)}; part of it is missing or damaged"
         )
 
     def _check_tables(self) -> None:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION_ID:
-            raise BadInput(f"{self.name} is no recording of opwatch")
+            raise BadInput(f"{self.name} is not an opwatch recording")
         if version != VERSION:
             raise BadInput(
-                f"{self.name} is a recording of format version {version}, and this opwatch reads version "
-                f"{VERSION} only. A later opwatch may read it; files from before release 0.1.0 have no "
-                "reader: record again"
+                f"{self.name} is a recording of format version {version}, but this opwatch reads version "
+                f"{VERSION} only: use a later opwatch, or record again if the file is from before release 0.1.0"
             )
         statement = f"SELECT type, name, sql FROM sqlite_schema LIMIT {_MAX_SCHEMA}"
         there = self._connection.execute(statement).fetchall()
@@ -221,14 +220,14 @@ class CheckedFile:
             if row not in wanted:
                 # What others added is refused; text that differs may be damage.
                 kind = BadInput if len(there) > len(wanted) else DamagedError
-                raise kind(f"{self.name}: {row[0]} {row[1]!r} is none of a recording's tables")
+                raise kind(f"{self.name}: {row[0]} {row[1]!r} is not part of a recording")
         for row in wanted:
             if there.count(row) != 1:
-                raise BadInput(f"{self.name}: {row[0]} {row[1]} is missing, or there twice")
+                raise BadInput(f"{self.name}: {row[0]} {row[1]} is missing or duplicate")
 
 
 def _describe_error(error: BaseException) -> str:
-    return str(error) or "a page claims more than there can be"
+    return str(error) or "a page claims more data than can exist"
 
 
 @cache
@@ -254,7 +253,7 @@ def _measure_file(path: Path) -> tuple[int, int]:
     """
     with open_regular(path) as descriptor:
         if is_being_written(descriptor):
-            raise BadInput(f"{path} is being written: look at it when its recorder has ended")
+            raise BadInput(f"{path} is being written: read it after its recorder has ended")
         size, head = os.fstat(descriptor).st_size, os.pread(descriptor, 32, 0)
         room = _count_data_bytes(descriptor)
     pages, log = CommittedPages(), find_log(path)
@@ -337,7 +336,7 @@ def _restrict_connection(connection: sqlite3.Connection, *, is_cut: bool) -> sql
 def parse_small_document(text: bytes | str, where: str) -> Any:  # noqa: ANN401
     """Parse a JSON document of limited size, because three bytes of text may take 70 bytes of memory."""
     if len(text) > _MAX_DOCUMENT:
-        raise BadInput(f"{where}: a document of {len(text)} bytes, and can have {_MAX_DOCUMENT} at most")
+        raise BadInput(f"{where}: a document has {len(text)} bytes, but at most {_MAX_DOCUMENT} are valid")
     return parse_json(text, where)
 
 

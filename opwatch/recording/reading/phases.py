@@ -51,9 +51,9 @@ def find_phase(run: RecordedRun, name: str) -> Phase:
     if len(chosen) == 1:
         return chosen[0]
     if chosen:
-        raise NotEnoughData(f"{run.name}: {len(chosen)} phases are named {name!r}: it takes one")
+        raise NotEnoughData(f"{run.name}: {len(chosen)} phases are named {name!r}: the name must be unique")
     names = ", ".join(dict.fromkeys(repr(phase.name) for phase in phases))
-    raise NotEnoughData(f"{run.name} has no phase {name!r}, but {names or 'none at all'}")
+    raise NotEnoughData(f"{run.name} has no phase {name!r}; its phases: {names or 'none'}")
 
 
 def select_phase(run: RecordedRun, phase: Phase) -> Iterator[RunEntry]:

@@ -140,7 +140,7 @@ class RecordedRun:
     def damage(self) -> str | None:
         """What is wrong with the file, if its rows came from its pages. entries() reports it too."""
         words = self._file.damage
-        return f"{words}. The rows that its pages still hold are shown" if words else None
+        return f"{words}. The rows that can still be read are shown" if words else None
 
     def close(self) -> None:
         self._file.close()
@@ -177,7 +177,7 @@ class RecordedRun:
                 samples += sum(frames.samples for frames in stretch.frames.values())
                 streams += sum(frames.size for frames in stretch.frames.values())
                 if samples > max_samples(self._file) or streams > max_stream_bytes(self._file):
-                    raise BadInput(f"{stretch.where}: there are more samples than the file has room for")
+                    raise BadInput(f"{stretch.where}: more samples than fit into the file")
                 for number, read in iterate_entries(stretch, facts):
                     for entry in bridge_gap(read, succession.newest_samples) if has_gap else (read,):
                         succession.check_entry(number, entry)
@@ -189,7 +189,7 @@ class RecordedRun:
                 yield EventReported(self._make_gap_event(stretch, error))
         if lost and not succession.newest_samples:
             # No other entries could be read.
-            raise DamagedError(f"{damage}; none of its minutes can be read") if damage else lost
+            raise DamagedError(f"{damage}; no minute of it can be read") if damage else lost
 
     @property
     def _loss(self) -> type[BadInput]:
@@ -202,7 +202,7 @@ class RecordedRun:
         begin, end = self.to_wall_time(begin_ns), self.to_wall_time(end_ns)
         start = f"{begin.astimezone():%H:%M:%S}" if begin and begin_ns else "its start"
         stop = f"{end.astimezone():%H:%M:%S}" if end and end_ns else "its end"
-        text = f"{error}. What was recorded from {start} to {stop} is left out; the next interval covers it"
+        text = f"{error}. What was recorded from {start} to {stop} is left out; the next interval includes it"
         return self._event(text, begin_ns)
 
     def _event(self, text: str, at_ns: int = 0) -> Event:
@@ -234,10 +234,10 @@ class RecordedRun:
                 waiting = None
             end_ns = block.end_ns
             if (block.first != last + 1 and not (is_lost and block.first > last)) or block.last < block.first:
-                raise BadInput(f"{self.name}: table blocks, row {row[0]}: begins at entry {block.first}")
+                raise BadInput(f"{self.name}: table blocks, row {row[0]}: wrong first entry {block.first}")
             last, is_lost = block.last, False
             if last > _MAX_ENTRIES:
-                raise BadInput(f"{self.name}: table blocks, row {row[0]}: no run has {last} entries")
+                raise BadInput(f"{self.name}: table blocks, row {row[0]}: {last} entries are too many")
             # Also read the stretch before `since_ns`, which has the sample at the start of the first
             # interval.
             if waiting and (block.begin_ns >= since_ns or self._has_rare_entries(waiting)):
@@ -324,7 +324,7 @@ class RecordedRun:
             self._parse_header_names("ops", _MAX_OPS), self._parse_header_names("counters", _MAX_COUNTERS)
         )
         if self._parse_header_value("slots") != list(SLOTS):
-            raise BadInput(f"{self.name}: its histograms have other slots than {list(SLOTS)}")
+            raise BadInput(f"{self.name}: its histograms do not have {list(SLOTS)} slots")
         shapes = {
             name: self._parse_names(fields, f"{self.name}: table shapes, {name}")
             for name, fields in self._file.iter_rows("shapes", f"LIMIT {_MAX_SHAPES}", most_bytes=_MAX_SMALL)
@@ -335,7 +335,7 @@ class RecordedRun:
         for fact, kind, body in self._file.iter_rows("facts", order, most_bytes=_MAX_FACT_BYTES):
             where = f"{self.name}: table facts, row {fact}"
             if kind not in _FACTS:
-                raise BadInput(f"{where}: {kind!r} is no kind of fact")
+                raise BadInput(f"{where}: unknown kind of fact {kind!r}")
             # Minutes that refer to a fact that cannot be read are left out.
             with contextlib.suppress(*([BadInput] if self._file.damage else [])):
                 values[fact] = from_plain.decode_value(_FACTS[kind], parse_small_document(body, where), where)
@@ -356,9 +356,9 @@ class RecordedRun:
     def _parse_names(self, text: str, where: str, most: int = _MAX_NAMES) -> tuple[str, ...]:
         names = parse_small_document(text, where)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise BadInput(f"{where} is no list of names")
+            raise BadInput(f"{where} is not a list of names")
         if len(names) > most or len(set(names)) != len(names):
-            raise BadInput(f"{where} has too many names, or one twice")
+            raise BadInput(f"{where} has too many names, or a duplicate")
         return tuple(names)
 
     def _cached_content(self, number: int) -> bytes:
@@ -375,7 +375,7 @@ class RecordedRun:
         """Return the slow request in a row."""
         row = next(self._file.iter_rows("slow", "WHERE request = ?", (number,)), None)
         if row is None:
-            raise BadInput(f"{where}: there is no slow request {number}")
+            raise BadInput(f"{where}: slow request {number} does not exist")
         return decode_slow_request(row, f"{self.name}: table slow, row {number}")
 
     def _read_content(self, number: int, *, may_have_base: bool = True) -> bytes:
@@ -385,11 +385,11 @@ class RecordedRun:
             raise BadInput(f"{where} is missing")
         _, base, size, body = row
         if not 0 <= size <= MAX_BYTES or (base is not None and not may_have_base):
-            raise BadInput(f"{where} has {size} bytes, or a base of a base")
+            raise BadInput(f"{where} has an invalid size ({size} bytes) or a nested base")
         before = b"" if base is None else self._read_content(base, may_have_base=False)
         self._content_bytes += size
         if self._content_bytes > _CONTENTS + _CONTENTS_PER_BYTE * self._file.size:
-            raise BadInput(f"{where}: contents stand for more bytes than the file has room for")
+            raise BadInput(f"{where}: contents expand to more bytes than the file allows")
         raw = inflate_content(body, MAX_BYTES, where, before)
         if len(raw) != size:
             raise BadInput(f"{where} has {len(raw)} bytes, not {size}")
@@ -408,10 +408,10 @@ class _SlowRequests:
 
     def read_next(self, number: int, where: str) -> SlowRequest:
         if number <= self._newest:
-            raise BadInput(f"{where}: slow request {number} comes after {self._newest}")
+            raise BadInput(f"{where}: slow request {number} out of order, after {self._newest}")
         self._newest = number
         return self._at(number, where)
 
 
 def _refuse_value(kind: type, number: int, where: str) -> object:
-    raise BadInput(f"{where}: a {kind.__name__} cannot be number {number} here")
+    raise BadInput(f"{where}: a {kind.__name__} cannot be a reference ({number}) here")

@@ -213,7 +213,7 @@ class _PageReader:
         while size > 0:
             self._left -= PAGE_BYTES
             if self._left < 0:
-                raise BadInput("its rows take more bytes than the file has room for")
+                raise BadInput("its rows need more bytes than the file has")
             page = os.pread(self._descriptor, PAGE_BYTES, (number - 1) * PAGE_BYTES) if number else b""
             if len(page) < PAGE_BYTES:
                 raise _NotARow

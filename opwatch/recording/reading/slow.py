@@ -19,12 +19,12 @@ def decode_slow_request(row: tuple[Any, ...], where: str) -> SlowRequest:
     _, place, end_ns, op, sector, size, latency_ns, queue_ns, submitter, pid, name, number, cgroup = row
     counts = (place, end_ns, sector, size, latency_ns, queue_ns, pid, number)
     if any(count is not None and count < 0 for count in counts):
-        raise BadInput(f"{where}: a count is below 0")
+        raise BadInput(f"{where}: a count is negative")
     if op not in OPS or submitter not in _BY_VALUE:
-        raise BadInput(f"{where}: {op!r} by {submitter!r} is no request")
+        raise BadInput(f"{where}: {op!r} by {submitter!r} is not a valid request")
     for column, text in (("name", name), ("cgroup", cgroup)):
         if text is not None and len(text) > _MAX_LENGTHS[column]:
-            raise BadInput(f"{where}: {column} has {len(text)} characters")
+            raise BadInput(f"{where}: {column} is too long ({len(text)} characters)")
     return SlowRequest(
         place=place,
         end_ns=end_ns,

@@ -84,9 +84,9 @@ class EntryBody:
         if self.kind is not None:
             return self.kind, document
         if not isinstance(document, list) or len(document) != 3 or not isinstance(document[1], str):
-            raise BadInput(f"{self.where}: a body is none")
+            raise BadInput(f"{self.where}: an entry's body is invalid")
         if document[0] != number:
-            raise BadInput(f"{self.where}: a body is of entry {document[0]}, not of {number}")
+            raise BadInput(f"{self.where}: a body belongs to entry {document[0]}, not to {number}")
         return document[1], document[2]
 
 
@@ -174,12 +174,12 @@ def _read_frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFra
         if count > _MAX_ROWS:
             raise BadInput(f"{where} has more than {_MAX_ROWS} samples")
         if place in frames or len(frames) >= MAX_DISKS or samples < 1:
-            raise BadInput(f"{where}: place {place} is there twice, or too many, or has {samples} samples")
+            raise BadInput(f"{where}: place {place} is a duplicate, one too many, or has {samples} samples")
         at = f"{where}, place {place}"
         own = read_expanded_size(body, at)
         size += own
         if size > min(_MAX_BLOCK, max_stream_bytes(file)):
-            raise BadInput(f"{where} stands for {size} bytes, which the file has no room for")
+            raise BadInput(f"{where} expands to {size} bytes, more than the file allows")
         frames[place] = DiskFrames(fact, samples, expand_streams(body, samples, at), own)
     return frames
 
@@ -214,7 +214,7 @@ def read_tail(file: CheckedFile, first: int) -> EntryRange:
             raise BadInput(f"{where} has more than {_MAX_TAIL_ROWS} rows")
         size += len(body)
         if number < first or size > _MAX_TAIL:
-            raise BadInput(f"{where}: entry {number} comes again, or there is more than {_MAX_TAIL} bytes")
+            raise BadInput(f"{where}: entry {number} is repeated, or there are more than {_MAX_TAIL} bytes")
         last = max(last, number)
         if place == OTHERS:
             texts.append(body)
@@ -222,7 +222,7 @@ def read_tail(file: CheckedFile, first: int) -> EntryRange:
             anchors.append(body)
         else:
             if facts.setdefault(place, fact) != fact or len(facts) > MAX_DISKS:
-                raise BadInput(f"{where}: place {place} is two disks, or there are too many")
+                raise BadInput(f"{where}: place {place} has two disks, or there are too many")
             parts.setdefault(place, []).append(split_streams(body, f"{where}, place {place}"))
     frames = {
         place: DiskFrames(facts[place], len(some), make_readers(some, f"{where}, place {place}"))
@@ -257,7 +257,7 @@ def _parse_bodies(texts: Iterable[bytes], where: str) -> dict[int, EntryBody]:
     for text in texts:
         begin = _NUMBER.match(text)
         if not begin or int(begin[1]) in bodies:
-            raise BadInput(f"{where}: a body is of no entry, or the second of one")
+            raise BadInput(f"{where}: a body belongs to no entry, or an entry has two")
         bodies[int(begin[1])] = EntryBody(None, text, where)
     return bodies
 
@@ -283,7 +283,7 @@ class _EntryBuilder(PlainDecoder):
         kind, values = body.read_entry(number)
         names = self._facts.shapes.get(kind, ())
         if kind != "IntervalEnded" or not isinstance(values, list) or len(values) != len(names):
-            raise BadInput(f"{body.where}: entry {number} is no entry")
+            raise BadInput(f"{body.where}: entry {number} is invalid")
         self.is_frequent = True
         for pair in dict(zip(names, values, strict=True)).get("discards") or ():
             if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], list):
@@ -299,7 +299,7 @@ class _EntryBuilder(PlainDecoder):
         else:
             value = self._facts.values.get(number)
         if not isinstance(value, kind):
-            raise BadInput(f"{where}: {number} is no {kind.__name__}")
+            raise BadInput(f"{where}: {number} is not a {kind.__name__}")
         return value
 
 
@@ -309,7 +309,7 @@ class _DiskCursor:
     def __init__(self, frames: DiskFrames, facts: Facts, known: References, where: str) -> None:
         disk = facts.values.get(frames.fact)
         if not isinstance(disk, WatchedDisk):
-            raise BadInput(f"{where}: fact {frames.fact} is no disk")
+            raise BadInput(f"{where}: fact {frames.fact} is not a disk")
         self._known, self._where, self._left = known, where, frames.samples
         self._reader = FrameReader(facts.layout, frames.streams, disk)
         self.number, self.at_ns = self._reader.advance()
@@ -322,12 +322,12 @@ class _DiskCursor:
         self._left -= 1
         if not self._left:
             if not self._reader.is_at_end:
-                raise BadInput(f"{self._where}: there is more than its samples")
+                raise BadInput(f"{self._where}: extra data after its samples")
             return False
         before = self.number
         self.number, self.at_ns = self._reader.advance()
         if self.number <= before:
-            raise BadInput(f"{self._where}: entry {self.number} after entry {before}")
+            raise BadInput(f"{self._where}: entry {self.number} out of order, after entry {before}")
         return True
 
 
@@ -354,7 +354,7 @@ def iterate_entries(stretch: EntryRange, facts: Facts) -> Iterator[tuple[int, Ru
     while heads or waiting:
         number = min([head.number for head in heads.values()] + waiting[-1:])
         if not stretch.first <= number <= stretch.last:
-            raise BadInput(f"{stretch.where}: has entry {number}")
+            raise BadInput(f"{stretch.where}: entry {number} is out of range")
         now = {place: head for place, head in heads.items() if head.number == number}
         if (
             skipping
@@ -383,7 +383,7 @@ def _find_earliest(heads: Mapping[int, _DiskCursor]) -> int:
 
 def _build_entry(assembly: _EntryBuilder, kind: str, values: Any, where: str) -> RunEntry:  # noqa: ANN401
     if kind not in KINDS or not isinstance(values, list):
-        raise BadInput(f"{where}: {kind!r} is no kind of entry")
+        raise BadInput(f"{where}: unknown kind of entry {kind!r}")
     assembly.is_frequent = kind in ("IntervalEnded", "CountersRead", "SlowRequestsSeen")
     entry: RunEntry = assembly.decode_instance(KINDS[kind], values, where)
     return entry

@@ -70,7 +70,9 @@ def copy_with_log(path: Path, log: Path) -> Iterator[Path]:
             room = shutil.disk_usage(folder).free
             if size > room:
                 raise OpwatchError(
-                    _format_copy_error(path, f"{size} bytes, of which {folder.parent} has {room}")
+                    _format_copy_error(
+                        path, f"it needs {size} bytes, and {folder.parent} has {room} bytes free"
+                    )
                 )
             copy = folder / "recording"
             for file, name in zip(files, (copy, folder / "recording-wal"), strict=True):
@@ -82,8 +84,8 @@ def copy_with_log(path: Path, log: Path) -> Iterator[Path]:
 
 def _format_copy_error(path: Path, why: str) -> str:
     return (
-        f"{path}: its recorder was killed, and what it left is read from a copy, which cannot be "
-        f"made: {why}. TMPDIR names a folder for it"
+        f"{path}: its recorder was killed, so it must be read from a copy, which cannot be created: {why}. "
+        "Set TMPDIR to a folder with enough space"
     )
 
 
@@ -93,7 +95,7 @@ def open_regular(path: Path) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise BadInput(f"{path} is no regular file")
+            raise BadInput(f"{path} is not a regular file")
         yield descriptor
     finally:
         os.close(descriptor)

@@ -49,11 +49,13 @@ class RingFolder:
             self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             raise NotEnoughData(
-                f"{path} is not there: no flight recorder has run with it; --ring names another folder"
+                f"{path} does not exist: no flight recorder has used it; name another folder with --ring"
             ) from None
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                raise RefusedError(f"{path} is no folder of its own: name another one") from None
+                raise RefusedError(
+                    f"{path} is a symbolic link or not a folder: name another folder"
+                ) from None
             raise
         self._owner = -1
         try:
@@ -66,12 +68,12 @@ class RingFolder:
         status = os.fstat(self._folder)
         if status.st_uid != os.geteuid():
             raise RefusedError(
-                f"{self.path} belongs to user {status.st_uid}, not to us (user {os.geteuid()}): name another "
-                "folder"
+                f"{self.path} belongs to user {status.st_uid}, but opwatch runs as user {os.geteuid()}: name "
+                "another folder"
             )
         if status.st_mode & 0o022:
             raise RefusedError(
-                f"{self.path} can be written by others: name another folder, or chmod 700 {self.path}"
+                f"{self.path} is writable by other users: name another folder, or run chmod 700 {self.path}"
             )
 
     def close(self) -> None:
@@ -87,8 +89,7 @@ class RingFolder:
         except BlockingIOError:
             os.close(owner)
             raise OpwatchError(
-                f"a flight recorder keeps its ring in {self.path} already: end it, or name another folder by "
-                "--ring"
+                f"a flight recorder already uses {self.path}: end it, or name another folder with --ring"
             ) from None
         self._owner = owner
 
@@ -160,8 +161,8 @@ class RingFolder:
         while self.is_requested() and self.is_owned():
             if time.monotonic() > deadline:
                 raise OpwatchError(
-                    f"the flight recorder of {self.path} does not answer within {_TIMEOUT_S:g} s: it is "
-                    "stopped, or its disk is; what it has written can be read when it has ended"
+                    f"the flight recorder of {self.path} does not answer within {_TIMEOUT_S:g} s: it or its "
+                    "disk hangs; its data can be read when it has ended"
                 )
             time.sleep(_POLL_S)
 

@@ -24,7 +24,9 @@ class IncidentFolder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
-            raise OpwatchError(f"{folder} cannot be made: {error.strerror}; --into names another") from error
+            raise OpwatchError(
+                f"{folder} cannot be created: {error.strerror}; name another folder with --into"
+            ) from error
 
     def close(self) -> None:
         os.close(self._folder)

@@ -71,7 +71,7 @@ class JoinedRun:
             runs.append(run)
         if not runs:
             raise NotEnoughData(
-                f"{self.name} has no recording that can be read: {'; '.join(self.lost) or 'it is empty'}"
+                f"{self.name} has no readable recording: {'; '.join(self.lost) or 'it is empty'}"
             )
         return runs[::-1]
 
@@ -86,7 +86,7 @@ class JoinedRun:
 def _read_count(run: RecordedRun, name: str) -> int:
     value = run.header.get(name)
     if not isinstance(value, int) or value < 0:
-        raise BadInput(f"{run.name}: table header, {name} is no count")
+        raise BadInput(f"{run.name}: table header, {name} is not a count")
     return value
 
 

@@ -104,7 +104,7 @@ class Ring:
         if self._file.is_removed:
             self._file.abandon()
         else:
-            self._file.end_recording("the next segment goes on", time.monotonic_ns(), 0)
+            self._file.end_recording("continued in the next segment", time.monotonic_ns(), 0)
             self._ended[self._file.path] = time.monotonic()
         self._file = self._create_next_file(len(carried))
         self._file.begin_transaction()

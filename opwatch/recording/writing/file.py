@@ -44,8 +44,8 @@ class RecordingFile(RecordingWriter):
         place = self._new.find_path()
         if not place:
             raise OpwatchError(
-                f"{self.path} was removed while it was written: the recording has ended, and nothing of it "
-                "is left. Start another one"
+                f"{self.path} was removed while it was being written: the recording has ended and is lost. "
+                "Start another one"
             )
         self.path = place
 

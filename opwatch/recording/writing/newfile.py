@@ -60,7 +60,7 @@ class NewDatabase:
         with contextlib.suppress(FileNotFoundError):
             status = os.stat(self.path.name, dir_fd=self._folder, follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode):
-                raise RefusedError(f"{self.path} is a folder: name a file in it that does not exist yet")
+                raise RefusedError(f"{self.path} is a folder: name a new file in it")
             raise self._make_exists_error()
 
     def _make_exists_error(self) -> RefusedError:
@@ -68,8 +68,7 @@ class NewDatabase:
             if is_being_written(descriptor):
                 return RefusedError(f"{self.path} is being written by another recorder: name another file")
         return RefusedError(
-            f"{self.path} exists: a recording never overwrites anything. Name another file, or remove this "
-            "one"
+            f"{self.path} exists: a recording never overwrites a file. Name another file, or remove this one"
         )
 
     def _refuse_leftovers(self) -> None:
@@ -78,8 +77,8 @@ class NewDatabase:
             with contextlib.suppress(FileNotFoundError):
                 os.stat(name, dir_fd=self._folder, follow_symlinks=False)
                 raise RefusedError(
-                    f"{self.path}{side} exists, and would be taken for a part of the new recording: name "
-                    "another file, or remove it"
+                    f"{self.path}{side} exists and would become part of the new recording: name another "
+                    "file, or remove it"
                 )
 
     def _open_connection(self) -> sqlite3.Connection:
@@ -139,7 +138,7 @@ class NewDatabase:
         ]
         if not mine or len(mine) != len(opened):
             raise RefusedError(
-                f"{self.path}{side} was put there by somebody else: name a file in another folder"
+                f"{self.path}{side} was created by another user or process: name a file in another folder"
             )
 
     def _remove_unless_replaced(self) -> None:

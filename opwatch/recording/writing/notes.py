@@ -66,7 +66,7 @@ class NoteTaker:
             self._socket.listen(8)
         except OSError as error:
             self._socket.close()
-            self.problem = f"no notes can be taken while it is written: {error.strerror}"
+            self.problem = f"the recorder cannot accept notes: {error.strerror}"
             return
         self._thread = threading.Thread(target=self._accept_notes, name="notes", daemon=True)
         self._thread.start()
@@ -92,10 +92,10 @@ class NoteTaker:
 
     def _answer_peer(self, peer: socket.socket) -> bytes:
         if _read_peer_uid(peer) not in (0, os.geteuid()):
-            return b"it is another user's"
+            return b"the recording belongs to another user"
         raw = peer.recv(MAX_BYTES + 1)
         if not raw or len(raw) > MAX_BYTES:
-            return f"a note has 1 to {MAX_BYTES} bytes".encode()
+            return f"a note must have 1 to {MAX_BYTES} bytes".encode()
         reason = self._reserve_room() or self._take(decode_text(raw))
         return reason.encode("utf-8", "replace") if reason else ACCEPTED
 
@@ -107,7 +107,7 @@ class NoteTaker:
                 self._moments.popleft()
         if len(self._moments) >= MAX_NOTES:
             of_time = f" of the last {format_duration(self._within_s)}" if self._within_s is not None else ""
-            return f"it has {MAX_NOTES} notes{of_time} already, and takes no more"
+            return f"the recording already has {MAX_NOTES} notes{of_time}, which is the limit"
         self._moments.append(now)
         return None
 
@@ -116,19 +116,19 @@ def send_note(descriptor: int, name: str, text: str) -> None:
     """Send a note to the recorder of an open file; `name` is the file's name as given by the user."""
     raw = text.encode("utf-8", "replace")
     if not raw.strip() or len(raw) > MAX_BYTES:
-        raise UsageError(f"a note has 1 to {MAX_BYTES} bytes")
+        raise UsageError(f"a note must have 1 to {MAX_BYTES} bytes")
     status = os.fstat(descriptor)
     with _create_socket() as recorder:
         recorder.settimeout(10 * _TIMEOUT_S)
         try:
             recorder.connect(_socket_name(status.st_dev, status.st_ino))
             if _read_peer_uid(recorder) not in (0, status.st_uid):
-                raise RefusedError(f"{name}: somebody else listens in the place of its recorder")
+                raise RefusedError(f"{name}: another user's process answers in place of its recorder")
             recorder.send(raw)
             answer = recorder.recv(_ANSWER_BYTES)
         except ConnectionRefusedError as error:
             raise OpwatchError(
-                f"{name}: its recorder takes no notes, or not here: it may run in another network namespace"
+                f"{name}: its recorder accepts no notes, or runs in another network namespace"
             ) from error
         except OSError as error:
             raise OpwatchError(f"{name}: its recorder does not answer: {error}") from error

@@ -130,7 +130,9 @@ class Recorder:
             self._change.notify()
         self._thread.join(longest_s)
         if self._thread.is_alive():
-            self._stop_recording(f"{self._target.path}: its disk does not answer; the recording has no end")
+            self._stop_recording(
+                f"{self._target.path}: its disk does not respond; the end of the recording was not written"
+            )
 
     def _write_entries(self) -> None:
         try:
@@ -139,8 +141,8 @@ class Recorder:
             self._target.end_recording(self._reason or "", time.monotonic_ns(), self.left_out)
         except (sqlite3.Error, OSError) as error:
             self._stop_recording(
-                f"{self._target.path}: the recording ends here: {error}. What was written stays; the run "
-                "goes on"
+                f"{self._target.path}: the recording ends here: {error}. What was written is kept; the run "
+                "continues"
             )
             self._target.abandon()
         except OpwatchError as error:
@@ -170,7 +172,7 @@ class Recorder:
             for one in taken:
                 self._write_item(one)
             if left_out > self._noted:
-                words = f"{left_out - self._noted} entries were left out: the disk was too slow"
+                words = f"{left_out - self._noted} entries were left out because the disk was too slow"
                 self._target.add_event("left out", words, time.monotonic_ns(), left_out - self._noted)
                 self._noted = left_out
         except BaseException:

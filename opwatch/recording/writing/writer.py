@@ -176,7 +176,7 @@ class RecordingWriter:
         at = self._places.setdefault(place, _DiskState())
         fact = self._number_fact(sample.disk)
         if at.fact != fact and at.written:
-            raise ValueError(f"place {place} is another disk's already: {sample.disk.device}")
+            raise ValueError(f"place {place} already belongs to another disk, not {sample.disk.device}")
         at.fact = fact
         why = sample.reading.no_witness
         reason = self._number_fact(why) if why is not None else 0

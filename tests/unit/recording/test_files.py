@@ -151,11 +151,11 @@ def test_a_cpu_time_that_is_none_is_refused(tmp_path: Path, words: str) -> None:
     ("name", "words"),
     [
         ("cut", "table header, counters is missing"),
-        ("trigger", "trigger 't' is none"),
-        ("view", "view 'v' is none"),
-        ("text", "table blocks, row 1: first is no whole number"),
+        ("trigger", "trigger 't' is not part"),
+        ("view", "view 'v' is not part"),
+        ("text", "table blocks, row 1: first is not a whole number"),
         ("version", "version 99"),
-        ("other", "no recording of opwatch"),
+        ("other", "not an opwatch recording"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, name: str, words: str) -> None:
@@ -225,7 +225,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not a database"):
         RecordedRun(tmp_path / "text.opw")
     (tmp_path / "empty.opw").write_bytes(b"")
-    with pytest.raises(BadInput, match="no recording of opwatch"):
+    with pytest.raises(BadInput, match="not an opwatch recording"):
         RecordedRun(tmp_path / "empty.opw")
 
 
@@ -289,7 +289,7 @@ def test_a_block_without_an_end_is_refused(tmp_path: Path) -> None:
     update_checksums(connection)
     connection.commit()
     connection.close()
-    with pytest.raises(BadInput, match="no run has 9223372036854775807 entries"):
+    with pytest.raises(BadInput, match="9223372036854775807 entries are too many"):
         read_entries(path)
 
 
@@ -330,10 +330,10 @@ def test_minute_that_expands_too_far_is_refused(tmp_path: Path) -> None:
     streams = (b"", b"", b"", bytes(1 << 17), b"")
     long = compress_streams(streams)
     for body, words in (
-        (long, "has more rows|number of rows|no numbers|ends within"),
-        (long[:-40], "is (cut|truncated), or has more"),
+        (long, "has more rows|number of rows|no numbers|ends inside"),
+        (long[:-40], "is cut off, or has more"),
         (long[:9] + long[12:], "damaged|cut|too few|more than"),
-        (b"\0" + b"\xff\xff\xff\x7f" + long[5:], "the length of a stream"),
+        (b"\0" + b"\xff\xff\xff\x7f" + long[5:], "a stream length"),
     ):
         path.write_bytes(whole)
         connection = sqlite3.connect(path)

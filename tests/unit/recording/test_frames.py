@@ -262,13 +262,13 @@ def test_packed_columns_need_the_bytes_of_their_noise() -> None:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        (b"", "ends within a number"),
+        (b"", "ends inside a number"),
         (b"\x06\x40\x00", "number of rows is 6"),
-        (b"\x02\x41\x00", "bits of a column is 65"),
-        (b"\x02\x08\x00\x00", "ends within a column"),
-        (b"\x02\x08\x00" + b"\xff" * 9, "ends within a column"),
-        (b"\x02\x40\x00\x00", "more than its columns"),
-        (b"\x02\x02\x00\x01", "more than its columns"),
+        (b"\x02\x41\x00", "bits per column is 65"),
+        (b"\x02\x08\x00\x00", "ends inside a column"),
+        (b"\x02\x08\x00" + b"\xff" * 9, "ends inside a column"),
+        (b"\x02\x40\x00\x00", "extra data after its columns"),
+        (b"\x02\x02\x00\x01", "extra data after its columns"),
     ],
 )
 def test_malformed_columns_are_refused(raw: bytes, words: str) -> None:
@@ -295,7 +295,7 @@ def test_an_anchor_that_is_missing_is_missed() -> None:
     sample = make_random_sample(random.Random(5), [0] * WORDS)
     sample = replace(sample, reading=replace(sample.reading, no_witness=None))
     streams = FrameWriter().encode_sample(4, sample, 0, sample.anchor)
-    with pytest.raises(BadInput, match="no anchor of entry 4"):
+    with pytest.raises(BadInput, match="entry 4 has no anchor"):
         reader = FrameReader(Layout(), make_readers([streams], "it"), DISK)
         reader.advance()
         reader.read_sample(References(), "it")

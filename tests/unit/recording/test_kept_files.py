@@ -111,7 +111,7 @@ def test_phases_have_samples_of_their_own_alone(tmp_path: Path) -> None:
 def test_unknown_phase_lists_the_known_phases(tmp_path: Path) -> None:
     path = write_recording(tmp_path / "a.opw", {}, ("a", 1, 2), ("b", 2, 3), ("b", 4, 5))
     with closing(RecordedRun(path)) as run:
-        with pytest.raises(NotEnoughData, match=r"no phase 'c', but 'a', 'b'"):
+        with pytest.raises(NotEnoughData, match=r"no phase 'c'; its phases: 'a', 'b'"):
             find_phase(run, "c")
         with pytest.raises(NotEnoughData, match="2 phases are named 'b'"):
             find_phase(run, "b")
@@ -161,7 +161,7 @@ def test_phases_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     whole = json.loads(capsys.readouterr().out)
     assert part != whole
     assert main(["compare", "--at-phase", "other", *paths]) == 6
-    assert "no phase 'other', but 'steady'" in capsys.readouterr().err
+    assert "no phase 'other'; its phases: 'steady'" in capsys.readouterr().err
 
 
 def test_two_phases_of_a_recording_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

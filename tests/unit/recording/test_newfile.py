@@ -27,7 +27,7 @@ def test_the_log_of_a_recorder_that_lives_is_not_to_be_removed(tmp_path: Path) -
         with pytest.raises(RefusedError) as refused:
             NewDatabase(path)
     assert str(refused.value) == f"{path} is being written by another recorder: name another file"
-    with pytest.raises(RefusedError, match=r"a\.opw exists: a recording never overwrites anything"):
+    with pytest.raises(RefusedError, match=r"a\.opw exists: a recording never overwrites a file"):
         NewDatabase(path)
 
 
@@ -37,12 +37,12 @@ def test_a_recorder_that_was_killed_left_the_file_that_is_named(tmp_path: Path) 
     with pytest.raises(RefusedError, match=r"a\.opw exists"):
         NewDatabase(tmp_path / "a.opw")
     (tmp_path / "a.opw").unlink()
-    with pytest.raises(RefusedError, match=r"a\.opw-wal exists, and would be taken for a part"):
+    with pytest.raises(RefusedError, match=r"a\.opw-wal exists and would become part"):
         NewDatabase(tmp_path / "a.opw")
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=r"is a folder: name a file in it"):
+    with pytest.raises(RefusedError, match=r"is a folder: name a new file in it"):
         NewDatabase(tmp_path)
 
 

@@ -92,7 +92,7 @@ def test_endless_recording_takes_notes_again_once_old_notes_are_gone(
             now[0] = moment
             send_note(descriptor, "a", "x")
         now[0] = 111
-        with pytest.raises(OpwatchError, match="has 2 notes of the last 10s already"):
+        with pytest.raises(OpwatchError, match="already has 2 notes of the last 10s"):
             send_note(descriptor, "a", "y")
         now[0] = 115.5
         send_note(descriptor, "a", "z")
@@ -111,19 +111,19 @@ def test_refused_notes_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(OpwatchError, match="a: its disk is full"):
             send_note(descriptor, "a", "x")
         for text in ("", " \n", "x" * (MAX_BYTES + 1)):
-            with pytest.raises(UsageError, match="a note has 1 to"):
+            with pytest.raises(UsageError, match="a note must have 1 to"):
                 send_note(descriptor, "a", text)
     monkeypatch.setattr(notes, "MAX_NOTES", 1)
     with take_notes(tmp_path / "a", lambda text: None) as descriptor:
         send_note(descriptor, "a", "x" * MAX_BYTES)
-        with pytest.raises(OpwatchError, match="takes no more"):
+        with pytest.raises(OpwatchError, match="already has 1 notes, which is the limit"):
             send_note(descriptor, "a", "y")
 
 
 def test_note_for_another_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "b"
     other.touch()
-    refused = pytest.raises(OpwatchError, match="b: its recorder takes no notes")
+    refused = pytest.raises(OpwatchError, match="b: its recorder accepts no notes")
     with take_notes(tmp_path / "a", pytest.fail), other.open() as file, refused:
         send_note(file.fileno(), "b", "x")
 
@@ -132,7 +132,7 @@ def test_second_taker_of_a_name_reports_a_problem(tmp_path: Path) -> None:
     with take_notes(tmp_path / "a", pytest.fail):
         status = (tmp_path / "a").stat()
         second = NoteTaker(status.st_dev, status.st_ino, pytest.fail)
-        assert second.problem == "no notes can be taken while it is written: Address already in use"
+        assert second.problem == "the recorder cannot accept notes: Address already in use"
         second.close()
 
 
@@ -141,7 +141,7 @@ def test_another_user_is_refused_on_either_side(tmp_path: Path, monkeypatch: pyt
     with take_notes(tmp_path / "a", pytest.fail) as descriptor:
         # The first call is for the sender: another user holds the name.
         monkeypatch.setattr(notes, "_read_peer_uid", lambda peer: next(users))
-        with pytest.raises(RefusedError, match="somebody else listens"):
+        with pytest.raises(RefusedError, match="another user's process answers"):
             send_note(descriptor, "a", "x")
     with take_notes(tmp_path / "a", pytest.fail) as descriptor:
         mine = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -149,7 +149,7 @@ def test_another_user_is_refused_on_either_side(tmp_path: Path, monkeypatch: pyt
         status = os.fstat(descriptor)
         with mine:
             mine.connect(notes._socket_name(status.st_dev, status.st_ino))
-            assert mine.recv(99) == b"it is another user's"
+            assert mine.recv(99) == b"the recording belongs to another user"
 
 
 def test_silent_connection_does_not_block_other_notes(

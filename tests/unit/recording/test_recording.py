@@ -69,7 +69,7 @@ def test_discards_that_become_fewer_are_refused(tmp_path: Path, gone: str) -> No
     }[gone]
     ended = replace(ended, discards={0: replace(sample, trace=fewer)})
     record_run(tmp_path / "run.opw", [begin, *ticks, ended])
-    with pytest.raises(BadInput, match=r"entry 11: place 0: discards have become fewer"):
+    with pytest.raises(BadInput, match=r"entry 11: place 0: a count of discards decreased"):
         read_entries(tmp_path / "run.opw")
 
 
@@ -249,7 +249,7 @@ def test_file_that_is_swapped_during_opening_is_refused(
         return connect(*args, **options)  # type: ignore[call-overload]
 
     monkeypatch.setattr(sqlite3, "connect", swap_and_connect)
-    with pytest.raises(RefusedError, match="somebody else"):
+    with pytest.raises(RefusedError, match="another user or process"):
         NewDatabase(tmp_path / "new.opw")
     assert (tmp_path / "new.opw").read_bytes() == b""
 
@@ -265,7 +265,7 @@ def test_wal_that_is_planted_during_opening_is_refused(
         return connect(*args, **options)  # type: ignore[call-overload]
 
     monkeypatch.setattr(sqlite3, "connect", plant_and_connect)
-    with pytest.raises(RefusedError, match="somebody else"):
+    with pytest.raises(RefusedError, match="another user or process"):
         NewDatabase(tmp_path / "new.opw")
 
 

@@ -190,7 +190,7 @@ def test_false_header_is_refused(tmp_path: Path, lie: dict[str, str | int]) -> N
         for segment in (1, 2):
             header = HEADER | {"run": "r", "segment": segment, "carried": 0} | (lie if segment == 2 else {})
             RecordingFile(folder.new_path(), header).end_recording("done", 9, 0)
-        with pytest.raises(BadInput, match=f"0000000002.opw: table header, {next(iter(lie))} is no count"):
+        with pytest.raises(BadInput, match=f"0000000002.opw: table header, {next(iter(lie))} is not a count"):
             read_entries(folder)
 
 
@@ -213,13 +213,13 @@ def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
     foreign.mkdir(mode=0o700)
     (tmp_path / "file").touch()
     for path, words in (
-        (planted, "no folder of its own"),
-        (tmp_path / "file", "no folder of its own"),
-        (open_to_all, "can be written by others"),
+        (planted, "symbolic link or not a folder"),
+        (tmp_path / "file", "symbolic link or not a folder"),
+        (open_to_all, "writable by other users"),
     ):
         with pytest.raises(RefusedError, match=words):
             RingFolder(path)
-    with pytest.raises(NotEnoughData, match="no flight recorder has run"):
+    with pytest.raises(NotEnoughData, match="no flight recorder"):
         RingFolder(tmp_path / "nothing")
     if os.geteuid() == 0:
         os.chown(foreign, 65534, 65534)

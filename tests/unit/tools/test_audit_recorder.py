@@ -130,14 +130,14 @@ def _stack_layers(document: dict[str, object], below: list[str], times: int = 1)
     ("change", "words"),
     [
         (lambda document: document.pop("shapes"), "shapes is not a table"),
-        (lambda document: document["shapes"].update(Stack=["layers"]), "2 values are no Stack"),
-        (lambda document: document["shapes"].update(Stack=["x", "x"]), "one twice"),
-        (lambda document: document["audit"].__setitem__(0, 7), "subject: is no str"),
-        (lambda document: _stack_layers(document, ["sda1", "sda"]), "in a circle"),
-        (lambda document: _stack_layers(document, []), "nothing stands on"),
-        (lambda document: _stack_layers(document, ["sda"], 2), "there twice"),
-        (lambda document: document["audit"][1][4].__setitem__(1, 1 << 31), "has no error 2147483648"),
-        (lambda document: document["audit"][1].__setitem__(0, 3), "a Stack cannot be number 3"),
+        (lambda document: document["shapes"].update(Stack=["layers"]), "2 values are not a Stack"),
+        (lambda document: document["shapes"].update(Stack=["x", "x"]), "duplicate"),
+        (lambda document: document["audit"].__setitem__(0, 7), "subject: not a value of type str"),
+        (lambda document: _stack_layers(document, ["sda1", "sda"]), "form a cycle"),
+        (lambda document: _stack_layers(document, []), "is not connected"),
+        (lambda document: _stack_layers(document, ["sda"], 2), "duplicate layer"),
+        (lambda document: document["audit"][1][4].__setitem__(1, 1 << 31), "invalid kernel error 2147483648"),
+        (lambda document: document["audit"][1].__setitem__(0, 3), "a Stack cannot be a reference \\(3\\)"),
     ],
 )
 def test_impossible_evidence_is_refused_with_its_place(

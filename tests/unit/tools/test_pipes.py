@@ -16,14 +16,14 @@ IOSTAT = Path(__file__).parents[2] / "fixtures" / "good" / "imports" / "iostat.j
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["counters", "--from", "PIPE"], 2, "not a regular file: pipe it in and read standard input with"),
-        (["report", "FILE", "-o", "PIPE"], 3, "not a regular file: name a new one"),
+        (["counters", "--from", "PIPE"], 2, "regular file: pipe it in and read standard input with"),
+        (["report", "FILE", "-o", "PIPE"], 3, "regular file: name a new one"),
         (["report", "PIPE", "--json"], 1, "regular file"),
         (["replay", "PIPE"], 1, "regular file"),
         (["compare", "PIPE", "PIPE"], 1, "regular file"),
         (["dump", "PIPE", "-O", "csv"], 1, "regular file"),
         (["import", "PIPE", "-o", "new.opw"], 1, "regular file"),
-        (["import", "FILE", "-o", "PIPE"], 3, "never overwrites anything"),
+        (["import", "FILE", "-o", "PIPE"], 3, "never overwrites a file"),
         (["sweep", "show", "PIPE"], 1, "regular file"),
         (["note", "PIPE", "words"], 1, "regular file"),
     ],

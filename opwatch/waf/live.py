@@ -23,7 +23,7 @@ class CurrentWaf:
 
 
 def make_failed(reason: str, mono_ns: int, window_s: float = 0.0) -> CurrentWaf:
-    """Return a Live without a value, with the reason."""
+    """Return a CurrentWaf without a value, with the reason."""
     return CurrentWaf(
         waf=None,
         waf_error=None,

@@ -142,7 +142,7 @@ class CheckedFile:
             raise DamagedError(f"{error}; its rows cannot be collected: {problem}") from problem
         if "header" in empty:
             self.close()
-            # A file without any of them is no recording, as far as we know.
+            # A file without any of them is not known to be a recording.
             raise error if len(empty) == len(_SMALL) else DamagedError(f"{error}: no header rows are left")
         rest = f"; its pages have no rows of {' and '.join(empty)}" if empty else ""
         cause = error.__cause__

@@ -106,9 +106,9 @@ def explain_stalled_page(trail: Trail, track: Track, begin: int) -> str | None:
     if not written.is_known or written.low < track.quantum:
         return None
     seconds = (moments[-1].end_ns - moments[last].end_ns) / 1e9
-    since = "for" if track.changes else "since the first poll,"
+    since = f"for {seconds:.0f} s" if track.changes else f"since the first poll {seconds:.0f} s ago"
     return (
-        f"the drive's pages have not changed {since} {seconds:.0f} s, although the host wrote "
+        f"the drive's pages have not changed {since}, although the host wrote "
         f"{format_capacity(int(written.low))}; some drives refresh them only every 10 minutes: "
         "use opwatch waf --refresh 10m (with --settle not below 10m)"
     )

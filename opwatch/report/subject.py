@@ -10,13 +10,15 @@ from opwatch.counters.catalogue.families import Catalogue
 from opwatch.fio.comparison import JobComparison, compare_with_fio
 from opwatch.recording.reading.event_words import format_event
 from opwatch.recording.reading.notes import iterate_notes
-from opwatch.recording.reading.phases import Phase, list_phases
+from opwatch.recording.reading.phases import Phase, count_simultaneous, list_phases
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import FILE, NOTE, PHASE_BEGAN, PHASE_ENDED
 from opwatch.report.changes import MetricChanges, find_disk_changes
 from opwatch.report.drive_timeline import DriveTimeline, build_drive_timeline
 from opwatch.report.run_picture import RunPicture
 
+# Each phase is examined separately, so simultaneous phases multiply the work. With more, the whole run is one part.
+_MAX_SIMULTANEOUS = 8
 _UNMARKED_KINDS = (FILE, NOTE, PHASE_BEGAN, PHASE_ENDED)
 
 
@@ -109,8 +111,9 @@ def prepare_report(
         anchor=run.to_wall_time,
         fio=tuple(compare_with_fio(run)),
     )
+    examined = subject.phases if count_simultaneous(subject.phases) <= _MAX_SIMULTANEOUS else ()
     changes = {
-        disk.label: find_disk_changes(disk, subject.drive_of(disk.device), subject.phases)
+        disk.label: find_disk_changes(disk, subject.drive_of(disk.device), examined)
         for disk in picture.disks.values()
     }
     return replace(subject, changes=changes)

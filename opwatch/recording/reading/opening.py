@@ -210,7 +210,7 @@ class CheckedFile:
         if version != VERSION:
             raise BadInput(
                 f"{self.name} is a recording of format version {version}, but this opwatch reads version "
-                f"{VERSION} only: use a later opwatch, or record again if the file is from before release 0.1.0"
+                f"{VERSION} only. Use a later opwatch; if the file is from before release 0.1.0, record again"
             )
         statement = f"SELECT type, name, sql FROM sqlite_schema LIMIT {_MAX_SCHEMA}"
         there = self._connection.execute(statement).fetchall()

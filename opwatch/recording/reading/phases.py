@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from opwatch.errors import NotEnoughData
 from opwatch.recording.reading.reader import RecordedRun
@@ -32,16 +35,25 @@ class Phase:
 def list_phases(run: RecordedRun) -> list[Phase]:
     """Return all phases by start time. An end belongs to the newest open phase of its name."""
     phases: list[Phase] = []
+    open_places = defaultdict[str, list[int]](list)
     for event in sorted(run.events, key=lambda event: event.mono_ns):
         if event.kind == PHASE_BEGAN:
+            open_places[event.words].append(len(phases))
             phases.append(Phase(event.words, event.mono_ns))
-        elif event.kind == PHASE_ENDED:
-            for place in reversed(range(len(phases))):
-                phase = phases[place]
-                if phase.name == event.words and phase.end_ns is None:
-                    phases[place] = Phase(phase.name, phase.begin_ns, event.mono_ns)
-                    break
+        elif event.kind == PHASE_ENDED and open_places[event.words]:
+            place = open_places[event.words].pop()
+            phases[place] = replace(phases[place], end_ns=event.mono_ns)
     return phases
+
+
+def count_simultaneous(phases: Iterable[Phase]) -> int:
+    """Return the largest number of phases that are open at the same time."""
+    changes = sorted(
+        change
+        for phase in phases
+        for change in ((phase.begin_ns, 1), (math.inf if phase.end_ns is None else phase.end_ns, -1))
+    )
+    return max(accumulate((change for _, change in changes), initial=0))
 
 
 def find_phase(run: RecordedRun, name: str) -> Phase:

@@ -136,6 +136,8 @@ def _is_either(ours: bool, theirs: bool, _: str) -> bool:
     return ours or theirs
 
 
+# Fields whose names are not words of a message.
+_TITLES = {"smart": "SMART log", "ocp": "OCP log", "fdp": "FDP statistics", "scsi": "SCSI counters"}
 # Metadata of fields that _merge_field() does not merge.
 _BY_FACTS, _BY_VALUE, _BY_FIRST = (
     {"merge": merge_drive_facts},
@@ -199,7 +201,9 @@ def merge_evidence(ours: Evidence, theirs: Evidence) -> Evidence:
     """
     merged = {
         column.name: column.metadata.get("merge", _merge_field)(
-            getattr(ours, column.name), getattr(theirs, column.name), f"the {column.name.replace('_', ' ')}"
+            getattr(ours, column.name),
+            getattr(theirs, column.name),
+            f"the {_TITLES.get(column.name, column.name.replace('_', ' '))}",
         )
         for column in fields(Evidence)
     }

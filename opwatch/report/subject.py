@@ -17,7 +17,7 @@ from opwatch.report.changes import MetricChanges, find_disk_changes
 from opwatch.report.drive_timeline import DriveTimeline, build_drive_timeline
 from opwatch.report.run_picture import RunPicture
 
-# Each phase is examined separately, so simultaneous phases multiply the work. With more, the whole run is one part.
+# Phases are examined one by one, and simultaneous ones multiply the work. With more, the run is one part.
 _MAX_SIMULTANEOUS = 8
 _UNMARKED_KINDS = (FILE, NOTE, PHASE_BEGAN, PHASE_ENDED)
 

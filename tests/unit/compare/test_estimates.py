@@ -75,7 +75,7 @@ def test_maximum_is_not_an_estimate() -> None:
     assert most.value == 3_000_000
     assert not most.has_scatter
     assert most.reason
-    assert "one request" in most.reason
+    assert "single request" in most.reason
 
 
 def test_the_moments_of_the_samples_bound_a_rate() -> None:

@@ -185,10 +185,10 @@ def test_both_formats_of_nvme_cli_are_equal() -> None:
 
 
 def test_reports_of_two_drives_are_not_merged() -> None:
-    with pytest.raises(UsageError, match="two different"):
+    with pytest.raises(UsageError, match="disagree about the drive's model"):
         merge_evidence(Evidence(drive=DriveFacts(model="a")), Evidence(drive=DriveFacts(model="b")))
     smart = Evidence(smart=SmartLog(data_units_written=1))
-    with pytest.raises(UsageError, match="two different"):
+    with pytest.raises(UsageError, match="disagree about the SMART log"):
         merge_evidence(smart, Evidence(smart=SmartLog(data_units_written=2)))
 
 

@@ -163,7 +163,7 @@ FIO = toolbox.Tool("fio", ("fio",), ("--version",), "fio", "makes load", (3, 33)
             "/usr/bin/fio",
             ToolAnswer("fio-3.7"),
             State.NOTE,
-            "3.7 is too old: 3.33",
+            "3.7 is too old: at least 3.33",
             "sudo apt-get install fio",
         ),
         ("/usr/bin/fio", ToolAnswer("hello"), State.NOTE, "does not report its version", None),

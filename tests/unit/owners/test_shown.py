@@ -109,7 +109,7 @@ def make_owners() -> Owners:
 
 def test_owners_of_several_disks_share_a_table() -> None:
     lines = format_owner_table(make_owners(), 1.0, Sort.BYTES, 9)
-    assert [line.split()[-1] for line in lines] == ["cgroup", "/small", "/large", "other", "all"]
+    assert [line.split()[-1] for line in lines] == ["MB/s)", "/small", "/large", "other", "all"]
     assert [line.split()[3] for line in lines[1:]] == ["510", "100", "1.00", "611"]
     assert lines[3].split()[2] == "1.00"
     assert max(map(len, lines)) <= 80

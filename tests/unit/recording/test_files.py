@@ -170,7 +170,7 @@ def test_recording_of_another_version_is_refused(tmp_path: Path, version: int) -
     path = unpack_recording("good/recordings/1.opw.gz", tmp_path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    with pytest.raises(BadInput, match=f"version {version}, and this opwatch reads version 1") as refused:
+    with pytest.raises(BadInput, match=f"version {version}, but this opwatch reads version 1") as refused:
         read_entries(path)
     assert not isinstance(refused.value, DamagedError)
 
@@ -301,12 +301,12 @@ def test_small_body_that_expands_too_far_is_refused(tmp_path: Path) -> None:
             (
                 "UPDATE blocks SET others = ?",
                 deflate_content(b'[4,"CountersRead",' + lists + b"]"),
-                "can have 1048576",
+                "at most 1048576 are valid",
             ),
             ("UPDATE blocks SET others = ?", deflate_content(bytes(17 << 20)), "more than"),
             ("UPDATE contents SET body = ?", deflate_content(bytes(5 << 20)), "more than"),
-            ("UPDATE facts SET body = ?", lists[: 2 << 20].decode(), "can have 1048576"),
-            ("UPDATE entries SET body = ?", lists[: 2 << 20].decode(), "can have 1048576"),
+            ("UPDATE facts SET body = ?", lists[: 2 << 20].decode(), "at most 1048576 are valid"),
+            ("UPDATE entries SET body = ?", lists[: 2 << 20].decode(), "at most 1048576 are valid"),
             ("UPDATE entries SET body = ?", lists[: 9 << 20].decode(), "too big"),
         )
     ):

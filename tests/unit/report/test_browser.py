@@ -130,7 +130,7 @@ def test_a_browser_that_ends_early_is_an_error(
     wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert main(["report", str(tmp_path / "a.opw"), "--png", str(tmp_path / "pictures")]) == 1
-    assert "ended" in capsys.readouterr().err
+    assert " exited " in capsys.readouterr().err
 
 
 def test_png_without_a_browser_is_refused(

@@ -140,10 +140,11 @@ def test_list_names_resumable_experiments(tmp_path: Path, capsys: pytest.Capture
     assert isinstance(kept["broken"], BadInput) and isinstance(kept[REQUEST.name], ExperimentState)
     assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert f"one (/mnt/a), two (/mnt/b): not done, 2 loads are: opwatch sweep resume {REQUEST.name}" in text
+    where = "one (/mnt/a), two (/mnt/b)"
+    assert f"{where}: not complete, 2 loads done: opwatch sweep resume {REQUEST.name}" in text
     create_experiment(tmp_path / "new", REQUEST).close()
     assert main(["sweep", "list", "--journals", str(tmp_path / "new")]) == 0
-    assert "not done, none of its loads is: opwatch" in " ".join(capsys.readouterr().out.split())
+    assert "not complete, no loads done: opwatch" in " ".join(capsys.readouterr().out.split())
     assert main(["sweep", "list", "--journals", str(tmp_path), "--json"]) == 0
     listed = {one["name"]: one for one in json.loads(capsys.readouterr().out)["experiments"]}
     assert listed[REQUEST.name]["done"] == 2 and listed["broken"]["problem"]

@@ -106,4 +106,4 @@ def test_file_beyond_the_free_space_is_refused(tmp_path: Path, capsys: pytest.Ca
     drive.write_text(DRIVE)
     words = ("--scenario", "free-space", "--virtual", str(drive), "--bs", "4K", "-q", "--op", "60,10%")
     assert main(["sweep", "run", *words]) == 2
-    assert "in reserve the drive has only" in capsys.readouterr().err
+    assert "in reserve the drive shows only" in capsys.readouterr().err

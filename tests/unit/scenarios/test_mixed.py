@@ -74,7 +74,7 @@ def test_sets_are_compared_like_the_published_sets() -> None:
 def test_rate_limited_by_the_cpu_leaves_the_verdict_open() -> None:
     sets = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, cpu=0.95))
     assert _list_verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
-    assert "processor" in make_mix_findings(sets, SCENARIO.published)[0].why
+    assert "of a CPU, which is the limit" in make_mix_findings(sets, SCENARIO.published)[0].why
 
 
 def test_rate_with_idle_members_leaves_the_verdict_open() -> None:

@@ -50,7 +50,7 @@ def test_a_saturation_begins_on_a_new_drive() -> None:
 
 
 def test_an_experiment_without_levels_is_none_of_a_whole_drive() -> None:
-    with pytest.raises(UsageError, match=r"untrimmed-cliff does not run on a whole drive \(--dev\)"):
+    with pytest.raises(UsageError, match=r"untrimmed-cliff: does not run on a whole drive \(--dev\)"):
         make_drive_levels(load_scenario("untrimmed-cliff"), GIB, None)
 
 

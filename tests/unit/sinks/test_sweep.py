@@ -134,7 +134,7 @@ def test_plan_lists_every_step_and_the_obstacles() -> None:
     text = "\n".join(format_plan(plan))
     assert text.count("discard the whole drive, 1.10 TB discarded") == 2
     assert "a sweep would be refused:\n  mounts: sda1 is mounted at /; unmount it" in text
-    assert "time: not known" in text and "share of rated life: not known: not rated" in text
+    assert "time: unknown" in text and "share of rated life: unknown: not rated" in text
     assert text.endswith("nothing was written") and all(len(line) <= 80 for line in text.split("\n"))
     assert _find_problems(build_plan_document(plan)) == []
 

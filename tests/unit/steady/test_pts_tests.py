@@ -33,5 +33,5 @@ def test_report_has_the_fields_of_a_verdict() -> None:
 
 
 def test_another_name_is_refused() -> None:
-    with pytest.raises(UsageError, match="there are wsat, iops"):
+    with pytest.raises(UsageError, match="available: wsat, iops"):
         find_pts_test("dirth")

@@ -71,5 +71,5 @@ def test_writes_of_the_sweep_itself_are_no_objection(counted: int | None) -> Non
 
 
 def test_writes_by_another_process_end_the_sweep() -> None:
-    with pytest.raises(RefusedError, match="sda: somebody else wrote 20000000 bytes"):
+    with pytest.raises(RefusedError, match="sda: another process wrote 20000000 bytes"):
         require_alone(10**9 + 20_000_000, 10**9, "sda")

@@ -73,5 +73,5 @@ def test_a_level_needs_flash_to_move_data_with() -> None:
 def test_methods_are_known_by_name() -> None:
     assert find_method("window").is_persistent is False
     assert len({method.name for method in METHODS}) == len(METHODS)
-    with pytest.raises(UsageError, match="there are window, partition"):
+    with pytest.raises(UsageError, match="available: window, partition"):
         find_method("magic")

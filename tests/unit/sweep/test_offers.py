@@ -304,7 +304,7 @@ def test_journal_keeps_the_purge() -> None:
     for key in ("purge", "method"):
         with pytest.raises(BadInput, match="magic"):
             parse_request(Fields(document | {key: "magic"}, "it"))
-        with pytest.raises(BadInput, match=f"{key} is no text"):
+        with pytest.raises(BadInput, match=f"{key} is not text"):
             parse_request(Fields({name: document[name] for name in document.keys() - {key}}, "it"))
 
 

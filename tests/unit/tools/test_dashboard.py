@@ -361,9 +361,9 @@ def test_kept_hour_starts_after_the_first_shown_interval(
                 hour.write_recording(answers.append)
             live.stopped = ticks == 8
     assert not [*tmp_path.glob("opwatch-shown-*")]
-    assert [text.partition(":")[0] for text in answers] == ["written", "written"]
+    assert [text.partition(":")[0] for text in answers] == ["recorded", "recorded"]
     # The recording is complete, although its first entries were shown before it started.
-    with closing(RecordedRun(Path(answers[-1].removeprefix("written: ").partition(";")[0]))) as run:
+    with closing(RecordedRun(Path(answers[-1].removeprefix("recorded: ").partition(";")[0]))) as run:
         entries = [*run.iter_entries()]
     for kind, count in ((DiskAdded, 3), (IntervalEnded, 7)):
         assert sum(isinstance(entry, kind) for entry in entries) == count

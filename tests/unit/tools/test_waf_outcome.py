@@ -72,7 +72,7 @@ def test_replay_refuses_options_for_a_part(
     ("words", "place"),
     [
         ("{", "table events, waf"),
-        ("[]", "no table"),
+        ("[]", "is not a table"),
         ('{"origin": 5}', "origin is not text"),
         ('{"origin": "a", "refresh_ns": -1}', "refresh_ns is not a count"),
         ('{"origin": "a", "target": "x"}', "target is not a number"),

@@ -189,7 +189,7 @@ def test_report_lines_fit_in_80_columns() -> None:
     assert "limits exceeded: the volume's IOPS for 1.50s, the instance's throughput for 20.0u" in whole
     assert "30 to 100 ms 7 (max 42 ms) 0 0" in whole
     assert "235 ms or more 0 2 (max 312 ms) 0" in whole
-    assert "the 10080 min before: 30 to 100 ms 0 0 0 100 to 155 ms 0 0 1 (most 120 ms)" in whole
+    assert "the 10080 min before: 30 to 100 ms 0 0 0 100 to 155 ms 0 0 1 (max 120 ms)" in whole
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_the_panel_of_owners_reports_a_full_table(width: int, height: int) -> No
         whole = Owners(OwnerGrouping.PROCESS, (row,), other, no_room)
         past.write_observation(replace(make_observation(read=BUSY), owners=whole))
         lines = render_screen(past, View(), width, height)
-        assert sum("full for 1,234 requests, 5.05 MB" in line for line in lines) == count
+        assert sum("full: 1,234 requests, 5.05 MB" in line for line in lines) == count
         assert sum("fio (1)" in line for line in lines) == 1
 
 
@@ -195,13 +195,13 @@ def test_drive_health_is_shown_as_of_the_cursor() -> None:
         warm = replace(look.sample.answers[0], answer=encode_smart_page(celsius=celsius, spare=9, used=101))
         entries += [CountersRead(replace(look.sample, answers=(warm,))), run.make_interval_entry([0])]
     past, intervals = make_history(entries)
-    for one, text in zip(intervals, ("", "35 °C  spare 9 %  worn 101 %", "70 °C"), strict=True):
+    for one, text in zip(intervals, ("", "35 °C  spare 9 %  wear 101 %", "70 °C"), strict=True):
         screen_now = "\n".join(render_screen(past, View(cursor_ns=one.interval.end_ns), 80, 24))
         assert text in screen_now
         assert ("°C" in screen_now) is bool(text)
     pieces = [piece for row in draw_screen(past, View(), Frame(80, 24)) for piece in row]
     assert ("spare 9 %  ", Tone.ALARM) in pieces
-    assert ("worn 101 %  ", Tone.ALARM) in pieces
+    assert ("wear 101 %  ", Tone.ALARM) in pieces
 
 
 EVIL = "sd\x1b[31mA\u202eB\nC\x07\x9b|<script>"

@@ -184,7 +184,7 @@ def test_a_planted_link_is_not_written_through(dangling: bool, tmp_path: Path) -
 def test_a_second_name_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "target").touch()
     (tmp_path / "name").hardlink_to(tmp_path / "target")
-    with pytest.raises(RefusedError, match="2 names"):
+    with pytest.raises(RefusedError, match="2 hard links"):
         HistoryFile(tmp_path / "name")
 
 

@@ -30,7 +30,7 @@ def test_dashboard_keeps_a_recording_and_prints_a_summary(
     script = f"sleep 2; {load} --direct=1 --rate_iops=100 --output=/dev/null"
     with subprocess.Popen(["sh", "-c", script]) as running:
         argv = [sys.executable, "-m", "opwatch", "--dev", disk.node, "0.5"]
-        typed = {b"write latency": b"o", b"written: ": b"q"}
+        typed = {b"write latency": b"o", b"recorded: ": b"q"}
         status, written = run_on_terminal(argv, typed, {"TERM": "xterm-256color"})
         running.wait()
     assert status == 0

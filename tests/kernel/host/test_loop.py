@@ -91,7 +91,7 @@ def test_reused_loop_number_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path
         assert device.identity != twin.identity
         assert device.identity.backing == twin.identity.backing
         monkeypatch.setattr(device, "identity", twin.identity)
-        with pytest.raises(RefusedError, match="another file"):
+        with pytest.raises(RefusedError, match="different backing file"):
             device.require_same()
         monkeypatch.setattr(device, "identity", device._read_identity())
         device.require_same()

@@ -77,8 +77,8 @@ def test_writes_of_another_process_end_the_sweep(tmp_path: Path) -> None:
                 os.close(descriptor)
             _, said = process.communicate(timeout=120)
         assert process.returncode == 3, said
-        assert "somebody else wrote" in said
-        assert "somebody else wrote" in read_sweep_state(tmp_path).stops[0]
+        assert "another process wrote" in said
+        assert "another process wrote" in read_sweep_state(tmp_path).stops[0]
         require_free(target)
 
 

@@ -65,7 +65,7 @@ def build_drive_server(target: Path) -> None:
     """Build the server of the simulated drive. Prints a note and builds nothing without libfuse3."""
     query = ["pkg-config", "--cflags", "--libs", "fuse3 >= 3.12"]
     if not shutil.which("pkg-config") or subprocess.call([*query, "--exists"], stderr=subprocess.DEVNULL):
-        print("opwatch: built without the simulated drive, for want of libfuse3-dev >= 3.12")
+        print("opwatch: built without the simulated drive, because libfuse3-dev >= 3.12 is missing")
         return
     flags = subprocess.check_output(query, text=True).split()
     compiler = os.environ.get("CC", "cc").split()
@@ -96,7 +96,7 @@ class BuildNative(build_ext):
         if missing and wanted == "require":
             raise SystemExit("opwatch: the tracer needs " + ", ".join(missing))
         if missing:
-            print("opwatch: built without the tracer, for want of", ", ".join(missing))
+            print("opwatch: built without the tracer; missing:", ", ".join(missing))
             ext.sources = [
                 s for s in ext.sources if not re.search(r"/_native/(block|common|discards|history)/", s)
             ]

@@ -108,7 +108,7 @@ def parse_cpu_times(text: str) -> CpuTimes:
     name, *words = text.partition("\n")[0].split()[: 1 + _MIN_FIELDS] or [""]
     counts, cpus = parse_all_unsigned(words), text.count("\ncpu")
     if name != "cpu" or counts is None or len(counts) < _MIN_FIELDS or not cpus:
-        raise BadInput(f"/proc/stat has no times of CPUs where they belong: {text[:200]!r}")
+        raise BadInput(f"/proc/stat has no CPU times in the expected place: {text[:200]!r}")
     user, nice, system, _, _, irq, soft_irq, steal = counts
     return CpuTimes(cpus, user + nice, system, irq + soft_irq, steal)
 
@@ -123,7 +123,7 @@ class CpuClock(Closable):
         self._room = bytearray(_BUFFER_BYTES)
         ticks = os.sysconf("SC_CLK_TCK")
         if ticks != TICKS_PER_S:
-            self.problem = f"this kernel prints CPU time by {ticks} ticks a second, not by {TICKS_PER_S}"
+            self.problem = f"this kernel counts CPU time in {ticks} ticks per second, not {TICKS_PER_S}"
             return
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

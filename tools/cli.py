@@ -19,7 +19,7 @@ COMMANDS = {
     "watch": "show latency, rates and sizes of every block operation, live (the default)",
     "top": "rank processes or control groups by their I/O on all disks, the largest first",
     "devices": "list block devices: their layers, queue limits and discard support",
-    "doctor": "show what is missing here for tracing, and the command that fixes it",
+    "doctor": "show what is missing for tracing, and the command that fixes it",
     "overhead": "measure what tracing costs on this machine",
     "drive": "simulate SSDs that are real block devices: create, list, info, fault, destroy",
     "trim": "show whether trims reach the drive: check (predict), audit (trim and follow), stale, record",

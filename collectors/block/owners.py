@@ -30,7 +30,7 @@ def make_group_notes(by: OwnerGrouping | None, root: Path = _GROUPS, proc: Path 
         return [_make_version_1_note(hierarchy)]
     control = root / "cgroup.subtree_control"
     if not control.exists():
-        return [f"{root} is not a cgroup2 file system: cgroups are shown by number, not by name"]
+        return [f"{root} is not a cgroup2 filesystem: cgroups are shown by number, not by name"]
     if "io" in control.read_text().split():
         return []
     return [

@@ -46,7 +46,7 @@ def find_drive_controller(identity: DiskIdentity) -> str:
         == (identity.serial, identity.model)
     ]
     if len(alike) != 1:
-        which = f"{', '.join(alike)} are all controllers" if alike else "no NVMe controller here is that"
+        which = f"{', '.join(alike)} are all controllers" if alike else "no NVMe controller here matches"
         raise RefusedError(f"{which} of this sweep's drive (serial number {identity.serial})")
     return alike[0]
 

@@ -57,7 +57,7 @@ def make_mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -
         raise UsageError(f"--on {name}={folder}: {error.strerror}") from error
     if status.st_dev == Path("/").stat().st_dev:
         raise RefusedError(
-            f"--on {name}={folder}: it is on the root filesystem, which this would fill; take a "
+            f"--on {name}={folder}: it is on the root filesystem, which this would fill; use a "
             "dedicated filesystem"
         )
     device = devices.by_number(os.major(status.st_dev), os.minor(status.st_dev))

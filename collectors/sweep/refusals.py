@@ -16,7 +16,7 @@ from opwatch.sweep.namespace.offer import find_level_refusal
 from opwatch.sweep.plan import SweepRefusal
 
 _SAME_TO_THE_DRIVE = (
-    "take --method window: to the drive, space that is discarded and never written is the same"
+    "use --method window: to the drive, space that is discarded and never written is the same"
 )
 
 
@@ -48,5 +48,5 @@ def find_refusals(
     try:
         require_discards(disk)
     except Unsupported as error:
-        listed.append(SweepRefusal("purge", str(error), "take a drive that accepts discards"))
+        listed.append(SweepRefusal("purge", str(error), "use a drive that accepts discards"))
     return listed

@@ -97,7 +97,7 @@ def require_memory(wanted: DriveSpec, meminfo: Path = Path("/proc/meminfo")) -> 
             limit = f"--memory allows {format_binary(bound)}"
         size = format_binary(wanted.config["user_bytes"])
         raise OpwatchError(
-            f"a drive of {size} can need {format_binary(needed)} of memory, but {limit}: take a smaller "
+            f"a drive of {size} can need {format_binary(needed)} of memory, but {limit}: use a smaller "
             "--size" + ("" if wanted.no_data else ", or --no-data")
         )
 
@@ -141,7 +141,7 @@ def _claim_folder(name: str | None) -> DriveFolder:
     if place.exists():
         if place.is_alive():
             raise OpwatchError(
-                f"drive {name} already exists: opwatch drive destroy {name}, or take another --name"
+                f"drive {name} already exists: opwatch drive destroy {name}, or use another --name"
             )
         _remove_remains(place)
     place.create_folders()

@@ -70,9 +70,7 @@ def parse_iostat(raw: bytes, name: str) -> ImportedFile:
     """Parse an iostat report into entries. Raise BadInput, with the position, for other data."""
     reports = _parse_reports(raw, name)
     if len(reports) < 2:
-        raise BadInput(
-            f"{name}: at least two reports are needed, for the time between them; it has {len(reports)}"
-        )
+        raise BadInput(f"{name}: the interval needs at least two reports, but it has {len(reports)}")
     span_s = (reports[-1].at - reports[0].at).total_seconds()
     if span_s <= 0:
         raise BadInput(

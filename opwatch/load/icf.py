@@ -99,16 +99,16 @@ def _apply_line(config: _Config, line: _Line) -> None:
             raise BadInput(f"{line.where}: duplicate access specification {config.name!r:.60}")
     elif line.label == _SHAPE:
         if not config.name or config.name in config.shapes:
-            raise BadInput(f"{line.where}: only one line of an access specification is understood")
+            raise BadInput(f"{line.where}: only one line of an access specification is supported")
         config.shapes[config.name] = _parse_shape(config.name, line)
     elif line.label.startswith(_DEPTH):
         config.depths.append(parse_number(line.text.partition(",")[0].strip(), line.where))
     elif line.label == _ASSIGNED:
         config.assigned.append(line)
     elif line.label == _KIND and line.text != "NORMAL":
-        raise BadInput(f"{line.where}: test type {line.text!r:.60}: only NORMAL is understood")
+        raise BadInput(f"{line.where}: test type {line.text!r:.60}: only NORMAL is supported")
     elif line.label == _WORKER and line.text != "DISK":
-        raise BadInput(f"{line.where}: worker type {line.text!r:.60}: only DISK is understood")
+        raise BadInput(f"{line.where}: worker type {line.text!r:.60}: only DISK is supported")
 
 
 def _parse_shape(name: str, line: _Line) -> PlainLoad:
@@ -122,12 +122,10 @@ def _parse_shape(name: str, line: _Line) -> PlainLoad:
     )
     if share != 100:
         raise BadInput(
-            f"{line.where}: {share} % of its I/Os have this size: only loads of one size are understood"
+            f"{line.where}: {share} % of its I/Os have this size: only loads of one size are supported"
         )
     if delay or burst != 1:
-        raise BadInput(
-            f"{line.where}: delay {delay}, burst {burst}: only loads without pauses are understood"
-        )
+        raise BadInput(f"{line.where}: delay {delay}, burst {burst}: only loads without pauses are supported")
     if reply:
         raise BadInput(f"{line.where}: a reply of {reply} bytes is for network tests")
     if places and align != size:

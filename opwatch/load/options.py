@@ -69,11 +69,11 @@ def check_option(key: str, value: str, where: str) -> tuple[str, str] | None:
     if not _VALUE.fullmatch(value):
         raise BadInput(f"{where}: {key}={value!r:.60} is not a plain value")
     if name == "ioengine" and value not in _ENGINES:
-        raise BadInput(f"{where}: ioengine={value}: take one of {', '.join(_ENGINES)}")
+        raise BadInput(f"{where}: ioengine={value}: use one of {', '.join(_ENGINES)}")
     if name == "rw" and value.partition(":")[0] not in _PATTERNS:
-        raise BadInput(f"{where}: rw={value}: a sweep needs writes: take one of {', '.join(_PATTERNS)}")
+        raise BadInput(f"{where}: rw={value}: a sweep needs writes: use one of {', '.join(_PATTERNS)}")
     if name in ("mem", "iomem") and value not in _MEMORY:
-        raise BadInput(f"{where}: {key}={value!r:.60}: take one of {', '.join(_MEMORY)}, without a file")
+        raise BadInput(f"{where}: {key}={value!r:.60}: use one of {', '.join(_MEMORY)}, without a file")
     if name == "direct" and value not in ("", _FLAG):
         raise BadInput(f"{where}: direct={value}: the page cache would hide the drive; use direct=1")
     if name in ("numjobs", "rwmixread", "rwmixwrite") and not _is_count(value):

@@ -54,7 +54,7 @@ def make_plain_load(
             raise BadInput(f"{where}: {key} is {share}: it must be a percentage")
     if not _SECTOR <= xfersize <= _MAX_BYTES or xfersize % _SECTOR:
         raise BadInput(
-            f"{where}: I/Os of {xfersize} bytes: take whole sectors of {_SECTOR}, up to {_MAX_BYTES} bytes"
+            f"{where}: I/Os of {xfersize} bytes: use whole sectors of {_SECTOR}, up to {_MAX_BYTES} bytes"
         )
     if threads is not None and not 1 <= threads <= MAX_THREADS:
         raise BadInput(f"{where}: threads is {threads}: the range is 1 to {MAX_THREADS}")

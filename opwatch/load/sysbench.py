@@ -56,7 +56,7 @@ def build_sysbench_arguments(
     if mode is None:
         raise Unsupported(
             f"--load sysbench: {load.name}: sysbench has no mode with {load.rdpct} % reads and "
-            f"{load.seekpct} % random accesses: take --workload rndwr, rndrd, rndrw, seqrewr or seqrd, or fio"
+            f"{load.seekpct} % random accesses: use --workload rndwr, rndrd, rndrw, seqrewr or seqrd, or fio"
         )
     # Disable fsync, because sysbench would otherwise flush after every 100 requests and at the end.
     return [

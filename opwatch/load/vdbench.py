@@ -90,7 +90,7 @@ def _split_statements(raw: bytes, where: str) -> Iterator[_Statement]:
 def _parse_statement(text: str, where: str) -> _Statement:
     kind = text.partition("=")[0]
     if kind not in _KEYS:
-        raise BadInput(f"{where}: {text!r:.60}: only sd=, wd= and rd= are understood")
+        raise BadInput(f"{where}: {text!r:.60}: only sd=, wd= and rd= are supported")
     words: dict[str, str] = {}
     for word in _split_commas(text):
         key, equals, value = word.partition("=")
@@ -100,9 +100,9 @@ def _parse_statement(text: str, where: str) -> _Statement:
             raise BadInput(f"{where}: {key!r:.60} is not understood in {kind}=")
         words[key] = _parse_single(value, f"{where}: {key}")
     if words.get("openflags", _DIRECT[0]) not in _DIRECT:
-        raise BadInput(f"{where}: openflags: only {' and '.join(_DIRECT)} are understood")
+        raise BadInput(f"{where}: openflags: only {' and '.join(_DIRECT)} are supported")
     if words.get("iorate", "max") != "max":
-        raise BadInput(f"{where}: iorate: only max is understood, because loads run at full speed")
+        raise BadInput(f"{where}: iorate: only max is supported, because loads run at full speed")
     return _Statement(where, kind, words)
 
 
@@ -122,7 +122,7 @@ def _parse_single(value: str, where: str) -> str:
     if value.startswith("(") and value.endswith(")"):
         value = value[1:-1]
     if not value or any(char in value for char in "(),"):
-        raise BadInput(f"{where}: {value!r:.60}: only one value is understood, not a list")
+        raise BadInput(f"{where}: {value!r:.60}: only one value is supported, not a list")
     return value
 
 

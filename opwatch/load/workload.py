@@ -93,7 +93,7 @@ def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
     if in_order and (round_ratio < 1 or threads > 1 or in_order[0].write_share < 1):
         raise UsageError(
             f"{pattern.name}: it writes sequentially, and each round starts at the first byte, so the "
-            "rest would never be written: take rw=write in one job of one thread with --round 100%, or "
+            "rest would never be written: use rw=write in one job of one thread with --round 100%, or "
             "randwrite"
         )
 
@@ -109,7 +109,7 @@ def require_data_only_writes(pattern: LoadPattern) -> None:
             if (value := job.options.get(key, harmless[0])) not in harmless:
                 raise UsageError(
                     f"{pattern.name}: with {key}={value} the filesystem adds its own write to each of "
-                    "these writes: take fdatasync=N or sync=dsync, which write data only, or --method window"
+                    "these writes: use fdatasync=N or sync=dsync, which write data only, or --method window"
                 )
 
 
@@ -135,7 +135,7 @@ def find_workload(text: str) -> LoadPattern:
     path = Path(text)
     if path.suffix not in (".toml", ".fio"):
         raise UsageError(
-            f"unknown workload {text!r}: take one of {', '.join(list_workloads())}; a sysbench mode "
+            f"unknown workload {text!r}: use one of {', '.join(list_workloads())}; a sysbench mode "
             f"({', '.join(SYSBENCH_MODES)}); SIZE-N-random or SIZE-N-random-N-read, such as "
             "4k-100-random; vdbench's rdpct=75,seekpct=100,xfersize=8k,threads=16; or a .toml, .fio, "
             ".vdb or .icf file"

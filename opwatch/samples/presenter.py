@@ -146,7 +146,7 @@ class RunPresenter:
 
     def _add_disk(self, entry: DiskAdded) -> list[News]:
         if entry.place in self._disks:
-            raise BadInput(f"a disk begins at place {entry.place}, which another disk has")
+            raise BadInput(f"a disk starts at place {entry.place}, which another disk has")
         moment = _Moment(entry.sample, entry.discards, entry.owners)
         is_late = entry.arrival is not None
         disk = _Disk(

@@ -40,7 +40,7 @@ def make_drive_levels(
         return levels
     if scenario.kind is not ScenarioKind.FREE_SPACE:
         raise UsageError(
-            f"--scenario {scenario.name}: does not run on a whole drive (--dev): take --virtual, or "
+            f"--scenario {scenario.name}: does not run on a whole drive (--dev): use --virtual, or "
             "--on NAME=DIR for a scenario on filesystems"
         )
     whole = parse_levels(text or scenario.levels, scale, flash_bytes)
@@ -49,7 +49,7 @@ def make_drive_levels(
     if shown < most:
         raise UsageError(
             f"--op: {most} bytes would be in use, but with {100 * scenario.reserved_ratio:g} % in "
-            f"reserve the drive has only {shown} bytes"
+            f"reserve the visible size is only {shown} bytes"
         )
     less = replace(scale, capacity_bytes=shown)
     reserved = (replace(level, label=f"{level.label}{_RESERVED}", scale=less) for level in whole)

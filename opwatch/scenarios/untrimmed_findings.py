@@ -42,7 +42,7 @@ def make_device_findings(runs: Sequence[UntrimmedRun], *, is_timed: bool) -> tup
         collapse = Finding(collapse.what, ScenarioVerdict.UNTOLD, why)
     shortest = min(one.seconds for run in runs for one in run.rounds)
     if is_timed and shortest < _MIN_ROUND_S:
-        why = f"a round of {shortest:.2g} s is too short for a speed: take a larger drive or fewer rounds"
+        why = f"a round of {shortest:.2g} s is too short for a speed: use a larger drive or fewer rounds"
         collapse = Finding(collapse.what, ScenarioVerdict.UNTOLD, why)
     return (collapse, _check_trimmed(shrunk), _check_prediction(runs))
 
@@ -54,11 +54,11 @@ def _check_collapse(run: UntrimmedRun) -> Finding:
             what,
             ScenarioVerdict.UNTOLD,
             f"the rounds wrote {_format_gb(run.written_bytes)}, and the cliff is predicted after "
-            f"{_format_gb(run.foretold.cliff_bytes)}: take more or longer rounds (--set rounds=, round_s=)",
+            f"{_format_gb(run.foretold.cliff_bytes)}: use more or longer rounds (--set rounds=, round_s=)",
         )
     if run.fresh_rate is None:
         return Finding(
-            what, ScenarioVerdict.UNTOLD, "the cliff came within the first round: take shorter rounds"
+            what, ScenarioVerdict.UNTOLD, "the cliff came within the first round: use shorter rounds"
         )
     kept = run.last_rate / run.fresh_rate
     verdict = ScenarioVerdict.REPRODUCED if kept < _COLLAPSE_RATIO else ScenarioVerdict.NOT_REPRODUCED
@@ -112,7 +112,7 @@ def _check_published_cliff(run: UntrimmedRun, setup: UntrimmedSetup, profile: Pr
     hidden = profile.drive["physical_bytes"] - profile.drive["user_bytes"]
     why = (
         f"after {_format_gb(run.cliff_bytes)}: besides the unwritten addresses, this drive has "
-        f"{_format_gb(hidden)} of flash that it never shows"
+        f"{_format_gb(hidden)} of hidden flash"
     )
     cache = run.foretold.cache_bytes
     if cache is None:

@@ -35,7 +35,7 @@ def format_unseen(unseen: Unseen) -> Iterator[str]:
         yield from wrap_text(words, "not seen   ")
     if unseen.processes:
         yield from wrap_text(
-            "deleted files that these hold open, and file systems that only they have mounted, are not "
+            "deleted files that these hold open, and filesystems that only they have mounted, are not "
             "listed above; root of the machine itself, outside containers, sees them",
             " " * 11,
         )

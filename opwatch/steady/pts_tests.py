@@ -113,7 +113,7 @@ PTS_TESTS = (
     ),
     PtsTest(
         name="hir",
-        title="host idle recovery: what pauses of 5 to 50 s between writes of 5 s give back",
+        title="host idle recovery: IOPS regained by pauses of 5 to 50 s between writes of 5 s",
         precondition_block_bytes=None,
         points=tuple(PtsPoint(0, 4 * _KIB, True, 5.0, pause) for pause in (5.0, 10.0, 15.0, 25.0, 50.0)),
         steady=("0/100 4096",),

@@ -89,7 +89,7 @@ def _compute_space_left(level: OpLevel, room: FilesystemRoom) -> int:
         raise UsageError(
             f"--op {level.label}: of {level.usable_bytes} bytes in use, up to {room.other_bytes} belong "
             f"to the filesystem and other files, which leaves less than {_MIN_FILE} bytes for a file: "
-            "take a smaller percentage"
+            "use a smaller percentage"
         )
     if left > room.max_file_bytes:
         most = room.other_bytes + room.max_file_bytes
@@ -97,7 +97,7 @@ def _compute_space_left(level: OpLevel, room: FilesystemRoom) -> int:
         raise UsageError(
             f"--op {level.label}: it needs files of {format_capacity(left)}, but at most "
             f"{format_capacity(room.max_file_bytes)} of this filesystem may be used, so that some stays "
-            f"free: take at least {percent + 0.05:.1f}% (of the used part), or free some space"
+            f"free: use at least {percent + 0.05:.1f}% (of the used part), or free some space"
         )
     return left
 

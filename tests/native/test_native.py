@@ -22,7 +22,7 @@ def built() -> Path:
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in HERE.glob("test_*.c")))
-def test_under_sanitizers(built: Path, name: str) -> None:
+def test_c_tests_pass_under_sanitizers(built: Path, name: str) -> None:
     done = subprocess.run(
         [built / name],
         capture_output=True,

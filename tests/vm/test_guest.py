@@ -26,7 +26,7 @@ def _write_output(data: bytes) -> None:
     "file",
     [pytest.param(f, id=f.path.stem, marks=[pytest.mark.notes_rows] * f.notes_rows) for f in FILES],
 )
-def test_in_guest(bootable: Kernel, file: GuestFile, report: Callable[[str], None]) -> None:
+def test_tests_pass_in_the_guest(bootable: Kernel, file: GuestFile, report: Callable[[str], None]) -> None:
     """Check that no test fails in the guest, and that all skips are listed in the support matrix."""
     reason = suite.find_skip_reason(bootable, file, os.environ.get("OPWATCH_VM_TIER", ""))
     if reason:

@@ -79,7 +79,7 @@ def _add_phase_argument(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="P",
         help="compare this part of each recording: a job of the fio that ran under it, or a level of a "
-        "sweep, by name; given once per FILE, each has a part of its own, in their order",
+        "sweep, by name; if given once per FILE, each applies to one recording, in order",
     )
 
 

@@ -78,7 +78,7 @@ def _add_create(create: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--tie",
         choices=("latest", "oldest"),
-        help="of superblocks that are equally empty, collect the one that became so last (the default), or "
+        help="among equally empty superblocks, collect the one that became so last (the default), or "
         "the one that was closed first",
     )
     create.add_argument("--name", metavar="N", help="the drive's name (sim0, sim1, ...)")

@@ -73,7 +73,7 @@ def find_level_refusal(levels: Iterable[OpLevel], offer: NamespaceOffer) -> str 
             nearest = max(level.usable_bytes // step, 1) * step
             return (
                 f"level {level.label} is {level.usable_bytes} bytes, but namespace sizes are multiples "
-                f"of {step} bytes: take --op {nearest}"
+                f"of {step} bytes: use --op {nearest}"
             )
     return None
 

@@ -256,7 +256,7 @@ class LedgerBuilder:
             requests=extents.count if extents else None,
             reasons=tuple(losses.explain_filesystem(self.evidence, out, amounts)),
             unknown=unknown,
-            note=f"{filesystem.kind}; the number is of its extents",
+            note=f"{filesystem.kind}; the number counts its extents",
         )
 
     def _find_extents(self, tops: list[Layer]) -> tuple[Amount | None, str | None]:
@@ -406,7 +406,7 @@ class LedgerBuilder:
             ok.granule_bytes - shared,
             requests=ok.ranges,
             reasons=tuple(losses.explain_rounding(leaf, ok.bytes - ok.granule_bytes, shared)),
-            note=f"whole granules of {granule[0]} B; the number is of ranges sent to the device"
+            note=f"whole granules of {granule[0]} B; the number counts ranges sent to the device"
             if granule
             else "the device reports no granularity: every byte counts",
         )

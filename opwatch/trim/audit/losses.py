@@ -70,7 +70,7 @@ def explain_filesystem(
         yield make_reason("interrupted", point, "a signal ended FITRIM before it finished")
     if small.bytes:
         # XFS scans each group's free extents from the longest and stops at the first that is too short.
-        observed = f"at least {small.bytes} B: the longest too short extents of {small.count} groups"
+        observed = f"at least {small.bytes} B: the longest such extent of each of {small.count} groups"
         yield make_reason("below-minimum", point, observed, None, mount=point)
     if busy.bytes:
         observed = f"{busy.count} extents, {busy.bytes} B, were busy"

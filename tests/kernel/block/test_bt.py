@@ -35,7 +35,7 @@ def splitting(disk: ScratchDisk) -> Iterator[ScratchDisk]:
 
 
 @pytest.mark.parametrize("script", CHECKS)
-def test_script_is_right_about_a_known_load(splitting: ScratchDisk, script: str) -> None:
+def test_script_counts_a_known_load_correctly(splitting: ScratchDisk, script: str) -> None:
     for attempt in range(ATTEMPTS):
         try:
             CHECKS[script](splitting.node)

@@ -51,7 +51,7 @@ def test_a_workload_is_traced_from_start_to_end(disk: ScratchDisk) -> None:
         ("bpftrace", Path("/sys/kernel/tracing/available_filter_functions"), "bpftrace"),
     ],
 )
-def test_a_backend_that_cannot_run_says_why(
+def test_backend_that_cannot_run_reports_the_reason(
     disk: ScratchDisk, backend: str, there: Path, wanted: str
 ) -> None:
     """Guest tests cover the working backends, because guest kernels have headers and fentry."""

@@ -106,7 +106,7 @@ def measure_covered_load(node: str) -> tuple[Document, Document]:
 
 
 @pytest.mark.parametrize("made", [create_loop, create_simulated])
-def test_both_say_the_same(made: Callable[[], contextlib.AbstractContextManager[str]]) -> None:
+def test_opwatch_and_iostat_agree(made: Callable[[], contextlib.AbstractContextManager[str]]) -> None:
     if not shutil.which("iostat"):
         skip_or_fail("kernel", "iostat is not installed: apt-get install sysstat")
     with made() as node:

@@ -82,7 +82,7 @@ def test_json_is_the_same_from_a_recording(tmp_path: Path) -> None:
     assert len(set(figures)) >= SECONDS / 2
 
 
-def test_a_drive_that_comes_to_refuse_is_the_same_too(tmp_path: Path) -> None:
+def test_replay_is_the_same_when_the_drive_starts_to_refuse(tmp_path: Path) -> None:
     printed, refusing = list[str](), False
     argv = [sys.executable, "-m", "opwatch"]
     with create_drive() as one:

@@ -21,7 +21,7 @@ def list_edges() -> list[int]:
     return sorted(near | {2**64 - 1})
 
 
-def test_a_million_values_fall_into_the_slots_that_python_says() -> None:
+def test_bpf_slots_of_a_million_values_match_python() -> None:
     generator = random.Random(20)
     values = list_edges()
     # Draw from each octave equally often, so that small values are well represented.

@@ -44,7 +44,7 @@ def test_pairs_have_the_length_of_the_header(types: dict[str, dict[str, Any]]) -
         assert len(decode(bytes(types[key]["size"] + types[value]["size"]))) == 1
 
 
-def test_keys_are_laid_out_alike(types: dict[str, dict[str, Any]]) -> None:
+def test_key_layout_matches_the_header(types: dict[str, dict[str, Any]]) -> None:
     key = types["ow_flow_key"]
     raw = bytearray(key["size"] + types["ow_flow"]["size"])
     for member, value in (("stage", 14), ("op", 3), ("who", 2), ("status", 10)):
@@ -60,7 +60,7 @@ def test_keys_are_laid_out_alike(types: dict[str, dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("name", "prefix", "mirror"), [("ow_stage", "OW_", flow.Stage), ("ow_who", "OW_WHO_", flow.SenderKind)]
 )
-def test_enums_are_numbered_alike(name: str, prefix: str, mirror: type[enum.IntEnum]) -> None:
+def test_enum_values_match_the_header(name: str, prefix: str, mirror: type[enum.IntEnum]) -> None:
     """Compare with the header, because the object only has the numbers."""
     body = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
     names = re.search(rf"enum {name} {{(.*?)}}", body, re.S)

@@ -82,7 +82,9 @@ def write_lvm(node: str) -> None:
     ],
     ids=["md 1.1", "md 1.2", "md 1.0", "md 0.90", "zfs", "zfs, first label", "zfs, last labels", "lvm"],
 )
-def test_a_member_is_refused(write: Callable[[str], object], name: str, disk: ScratchDisk) -> None:
+def test_member_of_an_array_or_pool_is_refused(
+    write: Callable[[str], object], name: str, disk: ScratchDisk
+) -> None:
     assert list_reasons(disk) == []
     write(disk.node)
     assert any(f"it contains data: {name}" in reason for reason in list_reasons(disk))

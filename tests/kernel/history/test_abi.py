@@ -28,7 +28,7 @@ def test_records_and_losses_have_the_fields_of_the_header() -> None:
     assert [member["name"] for member in structs["ow_history_loss"]["members"]] == list(HistoryLoss._fields)
 
 
-def test_kinds_are_numbered_alike() -> None:
+def test_kind_numbers_match_the_header() -> None:
     """Compare with the header, because the object only has the numbers."""
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
     body = re.search(r"enum ow_change_kind {(.*?)}", text, re.S)

@@ -61,7 +61,7 @@ def test_a_note_is_shown_with_its_time(disk: ScratchDisk, tmp_path: Path, comman
     assert "is not being written" in late.stderr
 
 
-def test_mistakes_are_said(tmp_path: Path) -> None:
+def test_mistakes_are_reported(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("x")
     os.mkfifo(tmp_path / "pipe")
     for name, words in (

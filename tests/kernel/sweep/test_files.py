@@ -273,7 +273,7 @@ def test_plan_lists_refusals_and_writes_no_byte(tmp_path: Path) -> None:
         for key in ("host_write_bytes", "trim_bytes"):
             assert after[key] == before[key]
         # If a level needs more than exists, the refusal names the available size.
-        check_refused([*argv[:-1], "0%"], 2, "take at least")
+        check_refused([*argv[:-1], "0%"], 2, "use at least")
         fill_space(point / "theirs", 40 * MIB)
         os.sync()
         check_refused(argv, 2, "belong to the filesystem and other files")

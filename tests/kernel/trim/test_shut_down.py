@@ -19,7 +19,9 @@ _SHUTDOWN, _AT_ONCE = 0x8004587D, 2
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_a_filesystem_that_shut_down(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_report_a_filesystem_that_shut_down(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with ScratchDisk(320 * MIB) as disk:
         make_filesystem(kind, disk.node)
         with mount_device(disk.node, tmp_path):

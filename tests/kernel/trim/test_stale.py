@@ -306,7 +306,7 @@ def test_stale_asks_for_root_when_unprivileged(tmp_path: Path) -> None:
             assert "root" in done.stderr
 
 
-def test_read_only_and_full_file_systems_are_judged_by_promise(tmp_path: Path) -> None:
+def test_read_only_and_full_filesystems_are_judged_by_the_drives_promise(tmp_path: Path) -> None:
     with ScratchDisk(SIZE) as disk:
         make_filesystem("ext4", disk.node)
         with mount_device(disk.node, tmp_path):

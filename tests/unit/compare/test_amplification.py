@@ -76,7 +76,7 @@ def test_the_error_of_the_counters_is_in_the_range() -> None:
         (make_readings(1, seconds=1, model=PHISON), "the counters' steps are too coarse"),
     ],
 )
-def test_without_a_value_there_is_a_reason(made: list[FirmwareSample], reason: str) -> None:
+def test_missing_waf_has_a_reason(made: list[FirmwareSample], reason: str) -> None:
     estimate = estimate_from_readings(made)
     assert estimate.value is None
     assert estimate.reason
@@ -90,7 +90,7 @@ def test_few_readings_have_a_value_without_a_verdict() -> None:
     assert "intervals between counter changes (5 needed)" in estimate.reason
 
 
-def test_another_path_is_another_count() -> None:
+def test_additional_path_changes_the_host_count() -> None:
     made = make_readings(1, seconds=20)
     made[10:] = [replace(look, counted_on=("nvme1n1 3 4",)) for look in made[10:]]
     reason = estimate_from_readings(made).reason
@@ -98,7 +98,7 @@ def test_another_path_is_another_count() -> None:
     assert "changed during the run" in reason
 
 
-def test_a_look_that_was_refused_is_left_out() -> None:
+def test_refused_poll_is_left_out() -> None:
     made, refusal = make_readings(1), Refusal(RefusalKind.OTHER, "no")
     made[30] = replace(made[30], answers=(), refused=refusal)
     assert estimate_from_readings(made).value == pytest.approx(estimate_from_readings(make_readings(1)).value)

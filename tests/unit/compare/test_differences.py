@@ -209,7 +209,7 @@ def test_operation_that_stopped_is_lower_without_latency() -> None:
         ("write.p99>+5%", Ruling.UNKNOWN),
     ],
 )
-def test_rulings_of_rules(text: str, ruling: Ruling) -> None:
+def test_rules_fire_by_their_limit(text: str, ruling: Ruling) -> None:
     (decision,) = decide_rules(
         [require_change_rule(parse_rule(text))],
         compare_seconds(make_steady_seconds(), make_steady_seconds(2_200_000)),
@@ -224,7 +224,7 @@ def test_rules_without_an_answer_are_undecided(text: str) -> None:
         require_change_rule(parse_rule(text))
 
 
-def test_logarithms_of_extremes() -> None:
+def test_log_ratio_of_extreme_values() -> None:
     said = compare_estimates(make_estimate(1e-300), make_estimate(1e300, width=1.0), 0.05)
     assert said.high is not None
     assert math.isfinite(said.high)

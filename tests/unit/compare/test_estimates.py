@@ -44,7 +44,7 @@ def estimate_reads(seconds: Iterable[Second]) -> dict[str, Estimate]:
     return OpEstimator(make_timeline(seconds), "read").estimate_all()
 
 
-def test_figures_of_an_exponential_law() -> None:
+def test_estimates_match_an_exponential_distribution() -> None:
     figures = estimate_reads(make_exponential_seconds(1, 100))
     true = {"iops": 400, "mbps": 400 * 4096e-6, "mean": 1e6}
     true |= {"p50": 1e6 * math.log(2), "p99": 1e6 * math.log(100), "p99.9": 1e6 * math.log(1000)}

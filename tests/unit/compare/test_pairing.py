@@ -61,7 +61,7 @@ def test_a_drive_is_its_serial_number() -> None:
         pair_disks([before, other], (), FILES)
 
 
-def test_asked_for() -> None:
+def test_requested_devices_are_selected() -> None:
     runs = [make_run("sda", "sdb"), make_run("sda", "sdc", idle=("sdz",))]
     assert list_device_pairs(pair_disks(runs, ["sdb/sdc", "sda", "sda/sdz"], FILES)) == [
         ("sdb", "sdc"),

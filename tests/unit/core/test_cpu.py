@@ -27,7 +27,7 @@ def test_invalid_cpu_times_are_refused(path: Path) -> None:
         parse_cpu_times(path.read_text())
 
 
-def test_use_is_the_difference_of_two_readings() -> None:
+def test_cpu_use_is_the_difference_of_two_readings() -> None:
     then, now = CpuTimes(2, 1000, 500, 20, 3), CpuTimes(4, 1150, 550, 25, 4)
     use = compute_cpu_use(then, now, 2 * 10**9)
     assert use == CpuUse(2.0, 4, 1.5, 0.5, 0.05, 0.01)
@@ -44,7 +44,7 @@ def test_decreased_or_zero_time_is_unknown() -> None:
     assert compute_cpu_use(None, then, 10**9) is None
 
 
-def test_this_machine_works_while_we_do() -> None:
+def test_cpu_time_of_this_machine_grows_under_load() -> None:
     with closing(CpuClock()) as clock:
         then, begun = clock.read_times(), time.monotonic_ns()
         until = time.process_time() + 0.4

@@ -247,11 +247,11 @@ def test_a_long_line_takes_no_time(line: str) -> None:
         ([""], None),
     ],
 )
-def test_a_row_is_numbers_or_none(words: list[str], values: list[int] | None) -> None:
+def test_row_is_parsed_whole_or_is_none(words: list[str], values: list[int] | None) -> None:
     assert foreign.parse_all_unsigned(words) == values
 
 
-def test_numbers_without_end_are_none() -> None:
+def test_overlong_numbers_are_none() -> None:
     digits = "9" * 5000
     assert parse_integer(",".join(["123"] * 2000)) is None
     evidence = parse_smartctl_text(
@@ -263,7 +263,7 @@ def test_numbers_without_end_are_none() -> None:
     assert evidence.statistics is None
 
 
-def test_a_number_without_end_does_not_cost_the_report() -> None:
+def test_overlong_number_does_not_invalidate_the_report() -> None:
     report = next(path for path in sorted(GOOD.rglob("*S4510*.json")))
     raw = report.read_bytes().replace(b'"blocks": ', b'"blocks": ' + b"9" * 5000, 1)
     assert raw != report.read_bytes()
@@ -278,7 +278,7 @@ def test_whole_floats_are_integers_if_exact(value: float, number: int | None) ->
     assert parse_json_number(value) == number
 
 
-def test_checks_of_numbers_beyond_floats() -> None:
+def test_numbers_beyond_floats_are_checked() -> None:
     huge = 10**400
     assert sanity.check_mean_write(huge, 2000, 512, None)
     assert sanity.check_speed(huge, 5, "ata")

@@ -63,7 +63,7 @@ LINUXHW = {
 AHEAD = 118 * 10**9
 
 
-def test_no_capture_is_forgotten() -> None:
+def test_every_capture_has_a_test() -> None:
     assert set(LINUXHW) == {path.stem for path in (GOOD / "linuxhw").glob("*.txt")}
 
 
@@ -145,7 +145,7 @@ def test_documents_with_logs_of_both_tools(catalogue: Catalogue, name: str) -> N
     )
 
 
-def test_no_json_capture_is_forgotten() -> None:
+def test_every_json_capture_has_a_test() -> None:
     assert set(EXPORTER) == {path.stem for path in (GOOD / "smartctl_exporter").glob("*.json")}
     assert set(CDI) == {path.stem for path in (GOOD / "cdi").glob("*.json")}
 
@@ -174,7 +174,7 @@ def read_cachelib(name: str) -> Evidence:
 
 
 @pytest.mark.parametrize("name", CACHELIB)
-def test_texts_of_vendor_tools(catalogue: Catalogue, name: str) -> None:
+def test_vendor_tool_texts_are_decoded(catalogue: Catalogue, name: str) -> None:
     model, gigabytes, nand = CACHELIB[name]
     drive = Evidence(drive=DriveFacts(protocol="nvme", model=model, capacity_bytes=gigabytes * 10**9))
     assert get_written_bytes(make_report(merge_evidence(drive, read_cachelib(name)), catalogue))[1] == nand

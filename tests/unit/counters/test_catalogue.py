@@ -177,7 +177,7 @@ def change_attribute(evidence: Evidence, number: int, **values: object) -> Evide
 
 
 @pytest.mark.parametrize("entry", ATA, ids=lambda entry: entry.name)
-def test_a_doubtful_drive_has_none(entry: Entry) -> None:
+def test_doubtful_drive_has_no_bytes(entry: Entry) -> None:
     assert entry.host
     term, good = int(entry.host.terms[0]), make_sata_evidence(entry)
     doubtful = [
@@ -277,7 +277,7 @@ def test_invalid_catalogue_names_the_place(text: str, complaint: str) -> None:
         parse_catalogue(text, "mine.toml")
 
 
-def test_the_user_comes_first(tmp_path: Path) -> None:
+def test_user_entries_override_the_catalogue(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(
         "[[ata]]\nname = 'mine'\nevidence = 'measured'\ndrives = 'ours'\nmodel = 'SuperMicro SSD'\n"

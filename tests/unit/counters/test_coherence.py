@@ -170,7 +170,7 @@ def test_statistics_beyond_the_drives_limits_are_refused(evidence: Evidence, rea
     assert reading.value is None and reason in (reading.reason or "")
 
 
-def test_hours_beyond_a_life_are_no_hours() -> None:
+def test_implausible_power_on_hours_are_ignored() -> None:
     kingdian = next(drive for name, drive in DRIVES.items() if name.startswith("KingDian"))
     hours = make_report(kingdian, CATALOGUE).readings["power_on_hours"]
     assert hours.value is None and "not credible" in (hours.reason or "")

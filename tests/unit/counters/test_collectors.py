@@ -62,7 +62,7 @@ class FakeTransport:
         return bytes(raw)
 
 
-def test_a_drive_with_the_standard_pages() -> None:
+def test_drive_with_standard_pages_is_decoded() -> None:
     cloud = bytearray(512)
     cloud[0:16], cloud[494], cloud[496:512] = (2 * 10**12).to_bytes(16, "little"), 3, CLOUD_GUID
     fake = FakeTransport({2: encode_smart_log(2 * 10**6, 10**8), 0xC0: bytes(cloud)}, attributes=1 << 4)
@@ -113,7 +113,7 @@ def test_a_drive_that_refuses_everything_has_reasons() -> None:
     )
 
 
-def test_a_folder_is_a_drive(tmp_path: Path) -> None:
+def test_folder_is_read_as_a_single_drive(tmp_path: Path) -> None:
     (tmp_path / "identify-controller").write_bytes(encode_controller(b"Simulated"))
     (tmp_path / "log-02").write_bytes(encode_smart_log(10**6, 10**7))
     (tmp_path / "truth.json").write_text("{}")
@@ -138,7 +138,7 @@ def install_smartctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: st
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
 
-def test_smartctl_is_asked_to_leave_sleepers_asleep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smartctl_does_not_wake_sleeping_drives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = GOOD / "smartctl_exporter" / "sat-Phison_Driven_SSDs-KINGSTON_SA400M8120G-sda.json"
     install_smartctl(tmp_path, monkeypatch, f"cat '{path}'; exit 4")
     counters = make_report(collect_smart(Path("/dev/sda")), CATALOGUE)

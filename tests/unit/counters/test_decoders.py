@@ -70,7 +70,7 @@ def test_fdp_statistics_are_decoded(host: int, media: int, erased: int) -> None:
 
 
 @given(u128, st.integers(0, 0xFFFFFFFE), st.binary(min_size=16, max_size=16))
-def test_c0_only_by_its_guid(media: int, erases: int, other: bytes) -> None:
+def test_log_c0_is_identified_by_its_guid(media: int, erases: int, other: bytes) -> None:
     raw = encode_page(a=(0, 16, media), b=(88, 4, erases), c=(494, 2, 5), d=(224, 8, 7))
     log = decode_c0(raw[:496] + CLOUD_GUID)
     assert isinstance(log, CloudLog)
@@ -141,7 +141,7 @@ def test_numbers_with_separators(number: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "1,23", "12,3456", "1,234.567", "-1", "1e3", "0x", "1 2", "½", "٣", "1.5 TB"]
 )
-def test_half_a_number_is_none(text: str) -> None:
+def test_truncated_number_is_none(text: str) -> None:
     assert parse_integer(text) is None
 
 

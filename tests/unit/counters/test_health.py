@@ -98,7 +98,7 @@ def test_attributes_speak_only_under_their_names() -> None:
     assert list_notes(Evidence(), make_reading(104, "percent"))[0][1]
 
 
-def test_the_bytes_of_the_page() -> None:
+def test_health_page_bytes_are_decoded() -> None:
     page = bytearray(512)
     page[0], page[3] = 4, 100
     page[176], page[192], page[196] = 5, 6, 7
@@ -220,7 +220,7 @@ def test_a_lifetime_ratio_has_its_bounds() -> None:
 
 
 @pytest.mark.parametrize(("word", "passed"), [("PASSED", True), ("FAILED!", False), ("whatever", None)])
-def test_the_drives_own_verdict(word: str, passed: bool | None) -> None:
+def test_drive_self_assessment_is_reported(word: str, passed: bool | None) -> None:
     text = (
         "smartctl 7.3\n=== START OF INFORMATION SECTION ===\nDevice Model:     ACME\n"
         f"=== START OF READ SMART DATA SECTION ===\n"
@@ -232,7 +232,7 @@ def test_the_drives_own_verdict(word: str, passed: bool | None) -> None:
     assert decode_evidence("a", raw.encode()).passed is passed
 
 
-def test_a_rating_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_rating_is_requested(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["counters", "--from", str(NVME), "--tbw", "7008"]) == 0
     assert "rated bytes written" in capsys.readouterr().out.replace("\n  ", " ")
     with pytest.raises(SystemExit, match="2"):

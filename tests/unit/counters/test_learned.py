@@ -224,7 +224,7 @@ def make_lagging_evidence(number: int, share: float, ids: tuple[int, ...] = IDS)
     return replace(good, attributes=attributes)
 
 
-def test_a_page_that_is_a_little_older_is_no_other_unit() -> None:
+def test_slightly_older_page_does_not_suggest_another_unit() -> None:
     assert learn_rules([*FLEET, make_lagging_evidence(40, 0.008)]).find_rule(frozenset(IDS)) == UnitRule(
         241, MIB32, 13, 3
     )

@@ -26,7 +26,7 @@ def encode_items(items: dict[int, int], version: int = 3) -> bytes:
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
-def test_the_page_of_a_simulated_drive() -> None:
+def test_simulated_drive_page_is_decoded() -> None:
     """The drive got trims of 1005 sectors and has units of 8."""
     items = decode_kv10((FIXTURES / "good" / "trim" / "log-ca.bin").read_bytes())
     assert items["E5"].raw == 992
@@ -49,7 +49,7 @@ def test_items_of_ten_bytes() -> None:
         (encode_items({})[:10].join([b"\xe5\x01\1\0\0\0\0\0\0\0"] * 3).ljust(511, b"\0") + b"\3", "twice"),
     ],
 )
-def test_pages_that_are_something_else(page: bytes, why: str) -> None:
+def test_foreign_pages_are_not_decoded(page: bytes, why: str) -> None:
     with pytest.raises(BadPage, match=why):
         decode_kv10(page)
 

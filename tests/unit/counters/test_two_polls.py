@@ -91,7 +91,7 @@ def test_the_older_report_has_to_be_the_first(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("change", [{"serial_number": "S2"}, {"device": {"protocol": "NVMe"}}])
-def test_two_drives_are_no_interval(
+def test_reports_of_two_drives_make_no_interval(
     change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_counters(tmp_path, OLD, {**NEW, **change})[0] == 2

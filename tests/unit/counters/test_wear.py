@@ -54,7 +54,7 @@ def test_a_full_byte_of_wear_is_a_bound_with_a_serious_note(protocol: str) -> No
 
 
 @pytest.mark.parametrize("value", [254, 100, 7])
-def test_a_byte_that_is_not_full_is_no_bound(value: int) -> None:
+def test_wear_byte_below_255_is_not_a_bound(value: int) -> None:
     drive = report_evidence(Evidence(DriveFacts("nvme"), smart=SmartLog(percentage_used=value)))
     reading = build_counters_document(drive, None)["percentage_used"]
     assert (reading["value"], reading["lower_bound"]) == (value, False)

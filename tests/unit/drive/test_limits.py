@@ -15,7 +15,7 @@ from opwatch.ftl.drive import Drive
 GIB = 1 << 30
 
 
-def test_memory_is_looked_at_first(tmp_path: Path) -> None:
+def test_memory_is_checked_first(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:  9999999 kB\nMemAvailable:  2097152 kB\n")
     sizes = {"user_bytes": 2 * GIB, "physical_bytes": 2 * GIB + GIB // 8}

@@ -37,7 +37,7 @@ def test_a_mount_point_is_known_by_the_table() -> None:
     assert find_mount_number(Path("/srv"), again) == (0, 46)
 
 
-def test_alive_as_long_as_the_lock_is_held(tmp_path: Path) -> None:
+def test_drive_is_alive_while_its_lock_is_held(tmp_path: Path) -> None:
     place = DriveFolder("x", tmp_path)
     assert not place.exists()
     place.create_folders()

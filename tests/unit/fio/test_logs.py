@@ -72,7 +72,7 @@ def test_coarse_bins_rise(coarseness: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["a_bw.log", "a b_clat.12.log", "iops.1.log", "x_clat_hist.3.log"])
-def test_names_of_logs(name: str) -> None:
+def test_log_names_are_parsed(name: str) -> None:
     assert is_log_name(name)
 
 

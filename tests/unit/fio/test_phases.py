@@ -29,7 +29,7 @@ def test_job_begins_before_its_first_row_and_lasts_its_reported_time() -> None:
     ]
 
 
-def test_its_last_row_is_written_after_its_end() -> None:
+def test_last_row_of_a_job_is_written_after_its_end() -> None:
     runtime_ns = round((REPORT.jobs[0].threads_s or 0) * 1e9)
     late, _ = find_job_phases(REPORT, [make_log(1, 5500, 9000)])
     assert (late[0].begin_ns, late[0].end_ns) == (5000 * MS, 5000 * MS + runtime_ns)

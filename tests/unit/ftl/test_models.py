@@ -17,7 +17,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("spare", TABLE)
-def test_uniform_table(spare: float) -> None:
+def test_uniform_models_match_published_table(spare: float) -> None:
     alpha = models.alpha_from_physical_share(spare)
     got = (
         models.predict_fifo(alpha),
@@ -31,7 +31,7 @@ def test_single_choice_equals_random_victim() -> None:
     assert models.predict_d_choices(1.25, 256, 1) == pytest.approx(models.predict_random(1.25), rel=1e-6)
 
 
-def test_published_point() -> None:
+def test_model_matches_the_published_point() -> None:
     assert models.predict_fifo(models.alpha_from_user_share(0.3)) == pytest.approx(2.36, abs=0.005)
 
 

@@ -122,7 +122,7 @@ def test_every_profile_makes_a_drive(name: str) -> None:
         ("[drive]\nuser_bytes = 4096\n[timing]\nhost_bytes_per_s = 0", "host_bytes_per_s"),
     ],
 )
-def test_a_bad_profile_names_the_key(text: str, word: str) -> None:
+def test_invalid_profile_error_names_the_key(text: str, word: str) -> None:
     with pytest.raises(UsageError, match=word):
         profiles.parse_profile("mine", text)
 

@@ -104,7 +104,7 @@ def test_loop_device_that_cannot_be_asked_is_reported(tmp_path: Path) -> None:
         ("pci0000:00/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0", []),
     ],
 )
-def test_a_disk_on_a_network_may_be_anybodys(way: str, others: list[str], tmp_path: Path) -> None:
+def test_disk_on_a_network_may_have_other_users(way: str, others: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "devices" / way / "block" / "sda"
     folder.mkdir(parents=True)
     (folder / "size").write_text("2048\n")

@@ -21,7 +21,7 @@ PARTS = (
 MOUNTED = replace(FACTS, parts=PARTS, partition="nvme0n1p2", named="nvme0n1p2")
 
 
-def test_the_file_system_that_was_named_may_have_files() -> None:
+def test_named_filesystem_may_contain_files() -> None:
     assert list(find_mount_obstacles(MOUNT, "nvme0n1p2", (259, 5))) == []
     assert find_obstacles(keep_other_parts(MOUNTED, "nvme0n1p2"), CONSENT) == []
 
@@ -36,7 +36,7 @@ def test_the_file_system_that_was_named_may_have_files() -> None:
         (replace(MOUNT, super_options=("rw", "data=journal")), "writes all data twice"),
     ],
 )
-def test_another_mount_is_none(mount: Mount, what: str) -> None:
+def test_other_mount_is_not_the_named_mount(mount: Mount, what: str) -> None:
     [obstacle] = find_mount_obstacles(mount, "nvme0n1p2", (259, 5))
     assert what in obstacle.what
     assert (obstacle.where, bool(obstacle.remedy)) == ("/mnt", True)

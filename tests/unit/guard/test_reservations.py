@@ -53,7 +53,7 @@ def test_an_answer_that_was_cut_has_the_keys_that_came() -> None:
 
 @pytest.mark.parametrize("name", ["short", "odd-length"])
 @pytest.mark.parametrize("decode", [decode_keys, decode_reservation])
-def test_damage_is_refused(name: str, decode: Callable[[bytes], object]) -> None:
+def test_damaged_data_is_refused(name: str, decode: Callable[[bytes], object]) -> None:
     with pytest.raises(BadInput, match="persistent reservation data"):
         decode(read_answer(name, BAD))
 

@@ -142,7 +142,7 @@ def test_a_garbled_device_number_is_none(tree: Tree, text: str) -> None:
         ("²", None),
     ],
 )
-def test_a_number_is_a_number_or_none(tree: Tree, text: str, expected: int | None) -> None:
+def test_invalid_sysfs_number_is_none(tree: Tree, text: str, expected: int | None) -> None:
     write_attributes(tree["sda"].sysfs, {"queue/nr_requests": text})
     assert tree["sda"].read_number("queue/nr_requests") == expected
 
@@ -156,7 +156,7 @@ def test_an_attribute_that_is_not_there_or_not_readable_is_none(tree: Tree) -> N
         assert tree["sda"].read_raw(path) is None
 
 
-def test_bytes_that_are_no_text_do_no_harm(tree: Tree) -> None:
+def test_non_text_bytes_are_tolerated(tree: Tree) -> None:
     write_attributes(tree["sda"].sysfs, {"serial": b"\xff\xfeA"})
     assert tree["sda"].read_attribute("serial") == "\ufffd\ufffdA"
     assert tree["sda"].read_raw("serial") == b"\xff\xfeA"
@@ -229,7 +229,7 @@ def test_a_device_that_vanishes_is_left_out(tree: Tree) -> None:
     assert tree.devices.by_name("loop0") is None
 
 
-def test_no_sysfs_is_no_devices(tmp_path: Path) -> None:
+def test_missing_sysfs_gives_no_devices(tmp_path: Path) -> None:
     assert list(Devices(tmp_path / "sys", tmp_path / "dev").iter_disks()) == []
 
 
@@ -254,7 +254,7 @@ def test_resolve_wants_a_block_device(tree: Tree) -> None:
             tree.devices.resolve(text)
 
 
-def test_no_name_is_no_device(tree: Tree) -> None:
+def test_empty_name_is_not_a_device(tree: Tree) -> None:
     with pytest.raises(UsageError, match=r"^'' is not a block device\. Block devices here: "):
         tree.devices.resolve("")
 

@@ -149,7 +149,7 @@ PCI = "/sys/devices/pci0000:00/0000:00:1f.2/"
         (PCI + "block/odd", "disk", {}, None),
     ],
 )
-def test_the_transport(folder: str, kind: str, more: dict[str, str], expected: str | None) -> None:
+def test_transport_is_detected(folder: str, kind: str, more: dict[str, str], expected: str | None) -> None:
     assert detect_transport(Path(folder), kind, **more) == expected
 
 
@@ -172,7 +172,7 @@ def test_a_multipath_head_is_known_by_its_subsystem_and_its_paths(tree: Tree, us
     assert details.tracing.leaves == (("nvme1c1n1", "requests"), ("nvme1c2n1", "requests"))
 
 
-def test_a_bus_number_is_no_vendor(tree: Tree, usage: Usage) -> None:
+def test_bus_number_is_not_a_vendor(tree: Tree, usage: Usage) -> None:
     write_attributes(tree["cciss/c0d0"].sysfs / "device", {"vendor": "0x1af4"})
     assert read_details(tree.devices, tree["cciss/c0d0"], usage).identity.vendor is None
 
@@ -213,7 +213,7 @@ def test_names_cannot_smuggle_control_characters(tree: Tree, usage: Usage) -> No
         assert not any(ord(char) < 32 and char != "\n" for char in text)
 
 
-def test_the_rows_of_the_table(tree: Tree, usage: Usage) -> None:
+def test_table_rows_describe_the_devices(tree: Tree, usage: Usage) -> None:
     text = run_devices(tree, usage)[1]
     assert text.splitlines()[0].split(maxsplit=8) == list(HEADER)
     expected = {

@@ -33,7 +33,7 @@ def test_kernel_with_btf_is_ok() -> None:
 @pytest.mark.parametrize(
     ("arch", "package"), [("x86_64", "linux-image-amd64"), ("aarch64", "linux-image-arm64")]
 )
-def test_a_kernel_without_btf_is_another_kernels_job(arch: str, package: str) -> None:
+def test_missing_btf_suggests_another_kernel(arch: str, package: str) -> None:
     check = diagnosis.check_kernel("6.1.0", arch, None)
     assert (check.state, check.exit_status) == (State.PROBLEM, 5)
     assert check.fix and package in check.fix
@@ -48,7 +48,7 @@ def test_every_needed_tracepoint_is_looked_for() -> None:
         assert name in check.finding
 
 
-def test_a_part_of_a_name_is_not_the_name() -> None:
+def test_partial_tracepoint_name_does_not_match() -> None:
     longer = [f"{name}_more" for name in ALL] + [f"more_{name}" for name in ALL]
     assert diagnosis.check_tracepoints(encode_btf(*longer), "x86_64").state is State.PROBLEM
 
@@ -103,7 +103,7 @@ def test_missing_capabilities_are_named() -> None:
     assert "CAP_BPF and CAP_PERFMON missing" in check.finding
 
 
-def test_sudo_is_no_advice_for_root() -> None:
+def test_root_is_not_advised_to_use_sudo() -> None:
     check = diagnosis.check_capabilities(["CAP_BPF"], "opwatch doctor", is_root=True)
     assert check.exit_status == 4 and "sudo" not in str(check.fix)
 
@@ -206,7 +206,7 @@ def test_rebuild_command_uses_the_original_source(tmp_path: Path) -> None:
     ("statuses", "expected"),
     [([], 0), ([0], 0), ([4], 4), ([4, 1], 1), ([1, 5, 4], 5), ([0, 4, 0], 4)],
 )
-def test_the_gravest_problem_decides(statuses: list[int], expected: int) -> None:
+def test_worst_problem_decides_the_verdict(statuses: list[int], expected: int) -> None:
     checks = [make_ok("a", "b"), make_note("c", "d")] + [
         make_problem("p", "q", None, status) for status in statuses
     ]

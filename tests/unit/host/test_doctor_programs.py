@@ -54,7 +54,7 @@ def test_a_rejected_program_comes_with_its_log_and_does_not_accuse_others() -> N
     assert "rq_requeue" in other.finding
 
 
-def test_a_rejection_that_names_no_program_is_every_programs() -> None:
+def test_rejection_without_a_program_applies_to_all_programs() -> None:
     nameless = Attempt("", {}, ProbeRejected("cannot load: E2BIG", "argh"), "argh")
     assert diagnosis.check_program("rq_issue", nameless, nameless).exit_status == 1
 
@@ -123,7 +123,9 @@ def test_without_a_disk_the_request_programs_are_not_tried(
         (FileNotFoundError(2, "No such file or directory"), ""),
     ],
 )
-def test_a_failed_attempt_is_a_value(monkeypatch: pytest.MonkeyPatch, error: Exception, log: str) -> None:
+def test_failed_attempt_is_returned_as_a_value(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, log: str
+) -> None:
     monkeypatch.setattr(FakeTracer, "error", error)
     monkeypatch.setattr(probes, "BlockTracer", FakeTracer)
     attempt = probes.try_attach(probes.NOBODY, raw_tp=False)
@@ -172,7 +174,7 @@ FIO = toolbox.Tool("fio", ("fio",), ("--version",), "fio", "makes load", (3, 33)
         (None, None, State.NOTE, "missing; it makes load", "sudo apt-get install fio"),
     ],
 )
-def test_tools_are_judged(
+def test_tool_versions_are_judged(
     path: str | None, answer: ToolAnswer | None, state: State, words: str, fix: str | None
 ) -> None:
     check = toolbox.judge_tool(FIO, path, answer)
@@ -180,7 +182,7 @@ def test_tools_are_judged(
     assert words in check.finding
 
 
-def test_tools_are_really_run_and_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_are_run_and_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, script in {
         "fio": "echo fio-3.35",
         "nvme": "sleep 60",

@@ -169,7 +169,7 @@ def test_threads_that_may_not_be_listed_are_counted(proc: Path, monkeypatch: pyt
     assert survey_mounts([(7, 3)], (), proc).unseen == ("a thread with an unreadable mount namespace",)
 
 
-def test_the_words_of_a_drive_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_message_for_a_drive_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     elsewhere = MountSpace("mnt:[2]", 9)
     mounts = (
         MountedIn(Mount("7:3", "/a", "ext4", "/dev/disk/by-label/x"), MountSpace("mnt:[1]", None)),

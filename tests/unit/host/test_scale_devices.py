@@ -126,7 +126,7 @@ def _start_watch(tree: Tree) -> ShownWatch:
     return ShownWatch(watching, TextLines(io.StringIO()))
 
 
-def test_a_watch_begins(trees: list[Tree]) -> None:
+def test_watch_start_grows_linearly(trees: list[Tree]) -> None:
     assert 5 < _measure_call_ratio(lambda tree: _start_watch(tree).close(), trees) <= MAX_RATIO
 
 

@@ -182,7 +182,7 @@ def test_no_module_imports_a_higher_layer() -> None:
     assert list_upward_imports(read_package()) == []
 
 
-def test_collectors_collect_and_the_core_judges() -> None:
+def test_collectors_do_not_derive_results() -> None:
     assert list_judging_imports(read_package()) == []
 
 
@@ -222,7 +222,7 @@ def test_clean_up_in_c_is_not_by_goto() -> None:
     assert gotos == []
 
 
-def test_many_arguments_have_names() -> None:
+def test_calls_with_many_arguments_use_keywords() -> None:
     by_place = {
         name: lines for name, source in read_package().items() if (lines := list_positional_calls(source))
     }

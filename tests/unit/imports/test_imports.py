@@ -213,7 +213,7 @@ def test_operation_from_trace_flags(flags: str, op: str | None) -> None:
     [
         ("no-times.json", "report 1: it has no timestamp: run iostat with -t"),
         ("basic.json", "loop3 has no r/s: run iostat with -x"),
-        ("one.json", "at least two reports are needed"),
+        ("one.json", "the interval needs at least two reports"),
         ("back.json", "go backwards"),
         ("negative.json", "report 2: loop3: r/s is not a number from 0"),
         ("no-event.txt", "line 1: 'CPU0"),

@@ -37,7 +37,7 @@ def test_a_name_of_another_tool_is_that_load(text: str, shape: tuple[int, int, i
     assert parse_plain_load(text) == PlainLoad(text, *shape)
 
 
-def test_a_word_of_no_tool_is_none() -> None:
+def test_unknown_load_name_is_none() -> None:
     assert [parse_plain_load(text) for text in ("random-4k", "rndxx", "4k-random", "mine.fio", "")] == [
         None
     ] * 5
@@ -68,12 +68,12 @@ def test_named_load_becomes_fio_options() -> None:
     assert find_workload("seqwr").jobs[0].options["rw"] == "write"
 
 
-def test_a_load_that_only_reads_is_none_of_a_sweep() -> None:
+def test_read_only_load_is_refused_for_a_sweep() -> None:
     with pytest.raises(UsageError, match=r"rndrd: it only reads.*mixed-io"):
         find_workload("rndrd")
 
 
-def test_a_load_of_which_some_places_follow_each_other_is_not_uniform() -> None:
+def test_partly_sequential_load_is_not_uniform() -> None:
     options = {"rw": "randwrite", "percentage_random": "50"}
     assert not LoadPattern("it", "", (LoadJob(options),)).is_uniform
     assert LoadPattern("it", "", (LoadJob(options | {"percentage_random": "100"}),)).is_uniform
@@ -107,7 +107,7 @@ def test_a_file_of_iometer_has_the_specifications_of_its_workers() -> None:
         ("rdpct=75", "rdpct=175", 8, "must be a percentage"),
         ("rdpct=75", "hotband=(1,2)", 4, "'hotband' is not understood"),
         ("rdpct=75", "rdpct", 4, "write KEY=VALUE"),
-        ("rd=small", "fwd=small", 8, "only sd=, wd= and rd= are understood"),
+        ("rd=small", "fwd=small", 8, "only sd=, wd= and rd= are supported"),
         ("iorate=max", "iorate=500", 7, "only max"),
         ("openflags=o_direct", "openflags=o_sync", 2, "o_direct"),
         ("wd=wd_small   ", "wd=wd_* ", 8, "matches 2 preceding workloads"),
@@ -156,7 +156,7 @@ def test_a_file_of_another_kind_is_refused(path: Path) -> None:
         parse_plain_loads(str(path))
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_missing_file_is_named() -> None:
     with pytest.raises(UsageError, match=r"nowhere.vdb: No such file"):
         find_workload("/nowhere.vdb")
 

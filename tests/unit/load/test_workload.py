@@ -94,7 +94,7 @@ def test_syncs_that_write_metadata_are_refused_on_files(line: str, is_taken: boo
             require_data_only_writes(pattern)
 
 
-def test_which_are_uniform() -> None:
+def test_uniform_loads_are_recognised() -> None:
     uniform = {name for name in list_workloads() if find_workload(name).is_uniform}
     assert uniform == {"random-4k", "pts-enterprise", "pts-client", "mixed-70-30"}
 

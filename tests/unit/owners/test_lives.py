@@ -57,7 +57,7 @@ def test_an_owner_that_is_away_is_among_others_and_comes_back_whole() -> None:
     assert back.earlier == {(A, "read"): Earlier(10, make_counts(100))}
 
 
-def test_several_lives_add_up() -> None:
+def test_counts_of_a_returning_owner_add_up() -> None:
     lives = OwnerTotals()
     lives.note_sample(make_read_cells({A: 7}), 10)
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_several_lives_add_up() -> None:
     assert lives.add_earlier({}, make_read_cells({A: 1})).earlier[A, "read"].first_ns == 10
 
 
-def test_only_so_many_are_remembered_and_the_sum_has_the_others() -> None:
+def test_remembered_owners_are_limited_and_the_rest_is_summed() -> None:
     lives = OwnerTotals(most=1)
     lives.record_eviction(make_read_cells({A: 7}))
     lives.record_eviction(make_read_cells({B: 9}))
@@ -89,7 +89,7 @@ def test_returning_owner_counts_only_its_new_requests_in_an_interval() -> None:
     assert owners.other == {}
 
 
-def test_a_whole_run_has_all_lives() -> None:
+def test_whole_run_includes_returned_owners() -> None:
     now = make_owner_sample(make_read_cells({A: 103}), {(A, "read"): Earlier(10, make_counts(100))})
     owners = compare_owners(make_owner_sample({}), now, make_sample_at(0, 5), make_sample_at(103, 60))
     assert [one.total.requests for one in owners.owners] == [103]

@@ -56,7 +56,7 @@ def test_a_drive_of_larger_blocks_leaves_points_out() -> None:
     assert {point.block_bytes for point in find_unsupported_points(order.parts[0], 4096)} == {512}
 
 
-def test_idle_recovery_has_bursts_with_pauses_and_the_way_back() -> None:
+def test_idle_recovery_has_bursts_pauses_and_a_recovery() -> None:
     order = PtsOrder("hir")
     loads = list(build_stage_loads(order, order.parts[0]))
     assert [(load.pause_s, load.seconds, load.times) for load in loads[::2]] == [
@@ -112,7 +112,7 @@ def test_a_plan_has_the_times_of_the_specification() -> None:
     assert bound_test_bytes(find_parts("iops")[0], 100) is None
 
 
-def test_words_bound_writes_and_let_reads_go_on() -> None:
+def test_write_limit_stops_writes_but_not_reads() -> None:
     writes = list(build_timed_arguments(TimedLoad(0, 4096, True, 0.6, 32, 4), _WINDOW, 100 << 20, 7))
     assert writes.count("--rw=randwrite") == 4
     assert writes.count("--runtime=600ms") == 4

@@ -179,7 +179,7 @@ def test_every_counter_survives_a_round_trip(data: st.DataObject) -> None:
     assert [sample for _, sample in back] == samples
 
 
-def test_a_group_that_has_no_place_is_not_left_out_in_silence() -> None:
+def test_unknown_group_is_not_silently_left_out() -> None:
     sample = make_random_sample(random.Random(3), [0] * WORDS)
     stat = StatSample(1, 2, {"zone_append": 3}, {})
     with pytest.raises(ValueError, match="zone_append"):
@@ -291,7 +291,7 @@ def test_counters_known_to_both_versions_are_read() -> None:
     assert list(read.reading.sample.ops) == list(ours.ops)
 
 
-def test_an_anchor_that_is_missing_is_missed() -> None:
+def test_missing_anchor_is_reported() -> None:
     sample = make_random_sample(random.Random(5), [0] * WORDS)
     sample = replace(sample, reading=replace(sample.reading, no_witness=None))
     streams = FrameWriter().encode_sample(4, sample, 0, sample.anchor)

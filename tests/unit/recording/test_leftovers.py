@@ -51,7 +51,7 @@ def killed(tmp_path: Path) -> Path:
     return folder / "run.opw"
 
 
-def test_all_that_was_committed_is_read(killed: Path) -> None:
+def test_every_committed_entry_is_read(killed: Path) -> None:
     assert killed.with_name("run.opw-wal").stat().st_size > 0
     before = {path.name: path.read_bytes() for path in killed.parent.iterdir()}
     assert read_entries(killed) == RUN

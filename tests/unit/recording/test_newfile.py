@@ -41,7 +41,7 @@ def test_a_recorder_that_was_killed_left_the_file_that_is_named(tmp_path: Path) 
         NewDatabase(tmp_path / "a.opw")
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_folder_is_refused_as_a_file(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"is a folder: name a new file in it"):
         NewDatabase(tmp_path)
 

@@ -98,7 +98,7 @@ def test_endless_recording_takes_notes_again_once_old_notes_are_gone(
         send_note(descriptor, "a", "z")
 
 
-def test_many_at_once_are_all_kept_in_their_order(tmp_path: Path) -> None:
+def test_concurrent_notes_are_kept_in_order(tmp_path: Path) -> None:
     taken: list[str] = []
     with take_notes(tmp_path / "a", taken.append) as descriptor:
         for number in range(200):

@@ -56,7 +56,7 @@ def read_entries(folder: RingFolder) -> list[RunEntry]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_segments_joined_are_the_run(tmp_path: Path, seed: int) -> None:
+def test_joined_segments_equal_the_run(tmp_path: Path, seed: int) -> None:
     run, chance = list(generate_run(20, seed)), random.Random(seed)
     with own_ring(tmp_path / "ring") as folder:
         ring = Ring(folder, HEADER, BOUNDS)

@@ -33,7 +33,7 @@ def list_read_counts(run: Iterable[RunEntry], kind: str) -> list[int]:
     return [one["ops"]["read"]["count"] for one in list_documents(run, kind)]
 
 
-def test_steps_add_up() -> None:
+def test_steps_sum_to_the_run() -> None:
     run = list(generate_run(12))
     fine, coarse = (
         list_read_counts(run, "interval"),

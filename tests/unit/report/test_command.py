@@ -209,7 +209,7 @@ def test_sentences_summarise_the_run(report: Shown) -> None:
     assert "nvme0n1, 5.0 s: no I/O." in out
 
 
-def test_several_are_drawn_over_each_other(report: Shown) -> None:
+def test_several_recordings_are_drawn_over_each_other(report: Shown) -> None:
     write_recording(Path("a.opw"), generate_entries(make_steady_seconds()))
     write_recording(
         Path("b.opw"), generate_entries([{"read": {180_000: 1900 + at % 7}} for at in range(50)], "sda")
@@ -252,7 +252,7 @@ def test_a_cliff_is_named_marked_and_explained(report: Shown) -> None:
     assert "means of 30 and 40 intervals" in text
 
 
-def test_a_smaller_load_is_no_cliff(report: Shown) -> None:
+def test_reduced_load_is_not_a_cliff(report: Shown) -> None:
     rates = [2000 + 13 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
     write_recording(Path("a.opw"), generate_entries([{"write": {400_000: rate}} for rate in rates]))
     _, out, _ = report("a.opw", "--json")
@@ -283,7 +283,7 @@ def test_a_stall_is_in_the_first_sentence(report: Shown) -> None:
     assert "writes stopped for" in Path("a.html").read_text()
 
 
-def test_an_event_for_programs_is_words(report: Shown) -> None:
+def test_program_event_is_described_in_words(report: Shown) -> None:
     Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / "1-command.opw.gz").read_bytes()))
     _, out, _ = report("kept.opw", "--json")
     (run,) = json.loads(out)["runs"]

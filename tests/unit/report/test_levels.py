@@ -105,7 +105,7 @@ def test_noise_has_no_steps_and_no_period(noise: Noise, most: int) -> None:
     assert periods == 0
 
 
-def test_ups_and_downs_are_no_levels() -> None:
+def test_fluctuations_are_not_levels() -> None:
     levels = find_levels(make_series(make_noisy_levels([(14, 1000), (14, 100)] * (MAX_STEPS + 1), 0.05)))
     assert levels.steps == ()
     assert levels.reason
@@ -165,7 +165,7 @@ def test_period_has_its_true_length(length: int) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2, 1.0, 5.0])
-def test_gaps_of_a_sparse_load_are_no_pauses(rate: float) -> None:
+def test_gaps_of_a_sparse_load_are_not_pauses(rate: float) -> None:
     pauses = 0
     for seed in range(50):
         chance = random.Random(seed)
@@ -201,7 +201,7 @@ def test_a_fall_on_a_daily_curve_is_named(days: int) -> None:
         assert all(step.is_gradual for step in find_levels(make_series(make_daily_curve(seed, 1.0))).steps)
 
 
-def test_a_slow_fall_is_no_cliff() -> None:
+def test_slow_fall_is_not_a_cliff() -> None:
     chance = random.Random(1)
     values = [
         (1000 - 700 * min(max((at - 40) / 80, 0), 1)) * (1 + 0.05 * chance.gauss(0, 1)) for at in range(160)

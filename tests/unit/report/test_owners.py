@@ -124,7 +124,7 @@ def rename_first_owner(sample: OwnerSample) -> OwnerSample:
     return replace(sample, rows=(replace(first, name=f"/{HOSTILE}"), *rest))
 
 
-def test_names_of_owners_are_no_markup(report: Report) -> None:
+def test_owner_names_are_escaped(report: Report) -> None:
     record_run(Path("a.opw"), change_owners(generate_run(9), rename_first_owner))
     report("a.opw", "-o", "page.html", "-q")
     text = Path("page.html").read_text()

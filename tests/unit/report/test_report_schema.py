@@ -32,7 +32,7 @@ def make_documents(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dic
     return printed
 
 
-def test_all_that_is_printed_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_printed_name_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     validator = importlib.import_module("jsonschema").Draft202012Validator
     validator.check_schema(SCHEMA)
     every = make_documents(tmp_path, capsys)

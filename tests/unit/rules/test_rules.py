@@ -33,14 +33,14 @@ def test_rule_is_parsed(text: str, rule: tuple[str | None, str, bool, float, Lim
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_good_rules_are_read(text: str) -> None:
+def test_valid_rules_are_parsed(text: str) -> None:
     rule = parse_rule(text)
     assert rule.text == text.strip()
     assert parse_rule(rule.text) == rule
 
 
 @pytest.mark.parametrize(("column", "text"), BAD)
-def test_bad_rules_are_refused_with_their_column(column: str, text: str) -> None:
+def test_invalid_rules_are_refused_with_the_column(column: str, text: str) -> None:
     with pytest.raises(BadRule) as error:
         parse_rule(text)
     assert error.value.column == int(column), str(error.value)

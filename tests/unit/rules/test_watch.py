@@ -107,7 +107,7 @@ def test_errors_and_vanished_disks_fire_rules() -> None:
     assert list_firings(["gone"], entries) == []
 
 
-def test_a_disk_that_ends_the_watch_has_gone_once() -> None:
+def test_disk_that_ends_the_watch_is_reported_gone_once() -> None:
     leaving = Leaving(get_wall_time(3), 3 * S, "gone")
     entries: list[RunEntry] = [
         DiskAdded(0, make_sample_at(1, [])),

@@ -94,7 +94,7 @@ def test_loss_without_a_cause_stays_an_alarm(is_blind: bool) -> None:
         assert (loss.is_explained, number in loss.words) == (False, True)
 
 
-def test_a_loss_has_its_bound() -> None:
+def test_loss_has_a_bound() -> None:
     """Four more reads completed between the two readings, and may or may not be traced."""
     [loss] = find_losses(
         make_account(Reading(make_sample(1, read=make_reads(19)), make_stat(20), make_stat(24)))
@@ -102,7 +102,7 @@ def test_a_loss_has_its_bound() -> None:
     assert "1 to 5 reads" in loss.words
 
 
-def test_bytes_alone_are_a_loss() -> None:
+def test_missing_bytes_alone_are_a_loss() -> None:
     verdict = make_account(
         make_idle_reading(make_sample(1, read=make_reads(2)), add_counts({"read": 2}, {"read": 3 * 4096}))
     )

@@ -108,7 +108,7 @@ def test_settling_waits_for_fresh_pages() -> None:
     assert one.course.build_measurement().is_settled()
 
 
-def test_settling_says_the_effect_of_an_interrupt() -> None:
+def test_settling_message_explains_the_interrupt() -> None:
     for gives in ("show the result so far", "ends it, and the level begins anew"):
         one = VirtualMeasurement(refresh_s=60)
         plan = RunPlan(1.0, 1.0, 700.0, 5.0, on_interrupt=gives)
@@ -160,7 +160,7 @@ def test_measurement_continues_until_the_error_is_small() -> None:
     assert one.course.build_measurement().make_result().waf is not None
 
 
-def test_an_error_that_was_small_enough_stays_so() -> None:
+def test_reached_error_stays_reached() -> None:
     # The last poll took long, as on a busy machine: its values are from some moment within half a minute.
     one = VirtualMeasurement(until_error=0.2)
     one.drive.rate = 20 * MIB

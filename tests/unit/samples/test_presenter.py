@@ -96,7 +96,7 @@ def test_summary_follows_the_last_interval_directly_without_a_rest() -> None:
     assert news == {True: [False, True], False: [True]}
 
 
-def test_an_idle_rest_is_no_interval() -> None:
+def test_idle_remainder_is_not_an_interval() -> None:
     story = RunPresenter()
     story.process_entry(DiskAdded(0, make_disk_sample("sda", 1, 4)))
     news = story.process_entry(RunEnded({0: make_disk_sample("sda", 3, 4)}, with_rest=True))

@@ -49,7 +49,7 @@ def make_slow_run() -> list[RunEntry]:
     return [*entries, run.make_end_entry([0])]
 
 
-def test_every_interval_has_its_own() -> None:
+def test_each_interval_has_its_own_slow_requests() -> None:
     run = make_slow_run()
     assert list_counts(list_slow(run)[:4]) == [(0, 0, 0), (3, 2, 1), (0, 0, 0), (5, 3, 2)]
     [whole] = list_slow(run, "summary")

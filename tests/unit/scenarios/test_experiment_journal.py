@@ -112,7 +112,7 @@ def test_intact_experiment_is_read_and_damaged_experiments_are_refused() -> None
         ({"schema": "opwatch-sweep/1"}, "not an experiment journal"),
     ],
 )
-def test_a_request_that_cannot_be_is_refused(change: dict[str, object], why: str) -> None:
+def test_impossible_request_is_refused(change: dict[str, object], why: str) -> None:
     first = {"entry": "request", "schema": "opwatch-experiment/1", **REQUEST.to_document(), **change}
     with pytest.raises(BadInput, match=why):
         parse_experiment(json.dumps(first).encode() + b"\n", "it")
@@ -126,7 +126,7 @@ def test_a_request_that_cannot_be_is_refused(change: dict[str, object], why: str
         ({"members": {"a": [1]}}, "other counters"),
     ],
 )
-def test_an_entry_that_cannot_be_is_refused(tmp_path: Path, change: dict[str, object], why: str) -> None:
+def test_impossible_entry_is_refused(tmp_path: Path, change: dict[str, object], why: str) -> None:
     with create_experiment(tmp_path, REQUEST) as journal:
         journal.append_entry("rate", make_rate_entry("one", RATE) | change)
     with pytest.raises(BadInput, match=why):
@@ -162,7 +162,9 @@ def test_options_for_a_sweep_of_a_drive_are_refused(
     assert "--on one=/mnt/a: No such file or directory" in capsys.readouterr().err
 
 
-def test_a_folder_of_roots_has_none_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journals_of_root_are_hidden_from_other_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def deny_permission(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 

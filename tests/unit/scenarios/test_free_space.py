@@ -47,13 +47,13 @@ def test_published_result_is_reproduced() -> None:
     assert point.apart_ratio == pytest.approx(-0.01)
 
 
-def test_lines_that_part_are_not_the_same() -> None:
+def test_diverging_lines_are_not_equal() -> None:
     result = _make_free_space((1000.0, 800.0, 400.0), (1000.0, 850.0, 400.0))
     assert result.statements[0].verdict is ScenarioVerdict.NOT_REPRODUCED
     assert "6.2 % apart" in result.statements[0].why
 
 
-def test_rates_that_rise_again_are_no_fall() -> None:
+def test_rates_that_rise_again_are_not_a_fall() -> None:
     assert _list_verdicts(_make_free_space((1000.0, 500.0, 600.0), (1000.0, 500.0, 600.0)))[1] is (
         ScenarioVerdict.NOT_REPRODUCED
     )
@@ -106,4 +106,4 @@ def test_file_beyond_the_free_space_is_refused(tmp_path: Path, capsys: pytest.Ca
     drive.write_text(DRIVE)
     words = ("--scenario", "free-space", "--virtual", str(drive), "--bs", "4K", "-q", "--op", "60,10%")
     assert main(["sweep", "run", *words]) == 2
-    assert "in reserve the drive shows only" in capsys.readouterr().err
+    assert "in reserve the visible size is only" in capsys.readouterr().err

@@ -87,7 +87,7 @@ def test_unknown_flash_size_has_no_prediction() -> None:
     assert _list_verdicts(_make_outcomes(1.01, None))[2] is ScenarioVerdict.NOT_REPRODUCED
 
 
-def test_without_rest_there_is_no_rate_and_no_gain() -> None:
+def test_without_steady_state_rate_and_gain_are_missing() -> None:
     outcomes = _make_outcomes(2.0, rests=False)
     result = combine_drive_probes(outcomes)
     assert result.find_rate(WRITE_FULL).iops is None and not result.is_at_rest
@@ -133,7 +133,7 @@ def test_single_level_has_no_gain() -> None:
     ("error", "verdict"),
     [(0.01, ScenarioVerdict.REPRODUCED), (0.2, ScenarioVerdict.UNTOLD), (None, ScenarioVerdict.UNTOLD)],
 )
-def test_scattered_reads_are_not_called_equal(error: float | None, verdict: ScenarioVerdict) -> None:
+def test_noisy_reads_are_not_reported_as_equal(error: float | None, verdict: ScenarioVerdict) -> None:
     assert _list_verdicts(_make_outcomes(2.3, error=error))[1] is verdict
 
 

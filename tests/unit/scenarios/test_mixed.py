@@ -43,7 +43,7 @@ def _list_verdicts(*sets: MixConfiguration) -> list[ScenarioVerdict]:
     ("rdpct", "seekpct", "direction"),
     [(75, 100, "randrw"), (25, 0, "rw"), (100, 0, "read"), (0, 0, "write"), (100, 100, "randread")],
 )
-def test_words_of_vdbench_are_words_of_fio(rdpct: int, seekpct: int, direction: str) -> None:
+def test_vdbench_parameters_become_fio_options(rdpct: int, seekpct: int, direction: str) -> None:
     words = MixLoad("a load", rdpct, seekpct, 8192).build_fio_options()
     assert words == [f"--rw={direction}", f"--rwmixread={rdpct}", "--bs=8192"]
 
@@ -127,7 +127,7 @@ def test_numbers_out_of_range_are_refused(changes: dict[str, float]) -> None:
         (("--on", "a=/", "--depth", "3"), 2, "simulated flash"),
     ],
 )
-def test_no_load_is_made_in_the_way_of_others(
+def test_load_that_would_disturb_others_is_refused(
     words: tuple[str, ...], status: int, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", "run", "--scenario", "mixed-io", *words]) == status
@@ -135,7 +135,7 @@ def test_no_load_is_made_in_the_way_of_others(
 
 
 @pytest.mark.parametrize("scenario", ["iometer-op10", "write-saturation"])
-def test_other_scenarios_are_on_no_folder(
+def test_other_scenarios_accept_no_folder(
     scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("--scenario", scenario, "--virtual", "intel-545s-256", "--on", f"a={tmp_path}")

@@ -34,7 +34,7 @@ def test_free_space_has_its_levels_again_on_three_quarters() -> None:
     assert [one.usable_bytes for one in whole] == [one.usable_bytes for one in reserved]
     assert {one.scale.capacity_bytes for one in reserved} == {240 * GIB}
     assert [one.label for one in reserved] == [f"{one.label}, reserved" for one in whole]
-    with pytest.raises(UsageError, match="25 % in reserve the drive has only"):
+    with pytest.raises(UsageError, match="25 % in reserve the visible size is only"):
         make_drive_levels(FREE, 320 * GIB, None, "10,50%")
 
 
@@ -49,7 +49,7 @@ def test_a_saturation_begins_on_a_new_drive() -> None:
     assert (pace.fill_passes, pace.round_ratio, pace.most_rounds) == (1, 0.25, 7)
 
 
-def test_an_experiment_without_levels_is_none_of_a_whole_drive() -> None:
+def test_experiment_without_levels_is_refused_for_a_whole_drive() -> None:
     with pytest.raises(UsageError, match=r"untrimmed-cliff: does not run on a whole drive \(--dev\)"):
         make_drive_levels(load_scenario("untrimmed-cliff"), GIB, None)
 
@@ -61,7 +61,7 @@ def test_journal_keeps_the_experiments_name() -> None:
     assert parse_request(named).scenario == "free-space"
 
 
-def test_figures_without_rest_are_no_rate_at_rest() -> None:
+def test_unsteady_figures_are_not_a_steady_rate() -> None:
     outcome = RECORD.make_outcome(make_drive_levels(SATURATION, GIB, None)[0])
     [level] = evaluate_saturation([outcome], 1.0)
     assert find_steady_iops(outcome) is None

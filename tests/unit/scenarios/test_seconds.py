@@ -58,14 +58,14 @@ def test_each_second_has_its_place_and_gaps_have_none() -> None:
     assert [one.begin_s for one in seconds.seconds] == [0.0, 1.0, 2.5]
 
 
-def test_without_a_trace_there_are_none() -> None:
+def test_without_a_trace_there_are_no_seconds() -> None:
     seconds = LevelSeconds(lambda: None)
     seconds.begin_round()
     seconds.record_second()
     assert seconds.seconds == ()
 
 
-def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_seconds_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_ROWS", 4)
     trace = _SteppedTrace()
     seconds = LevelSeconds(trace.read)

@@ -41,7 +41,7 @@ def test_damaged_output_is_refused(path: Path) -> None:
         ("rdpct=75,seekpct=100", "rndrw"),
     ],
 )
-def test_a_load_has_its_mode(name: str, mode: str) -> None:
+def test_sysbench_mode_matches_the_load(name: str, mode: str) -> None:
     load = parse_plain_load(name)
     assert load
     words = build_sysbench_arguments(load, 1 << 20, 4, 7, seconds=1.6)
@@ -49,7 +49,7 @@ def test_a_load_has_its_mode(name: str, mode: str) -> None:
     assert ("--file-rw-ratio=3" in words) == (mode == "rndrw")
 
 
-def test_a_mix_in_order_is_none_of_its_modes() -> None:
+def test_sequential_mix_is_not_a_sysbench_mode() -> None:
     load = parse_plain_load("rdpct=75,seekpct=0")
     assert load
     with pytest.raises(Unsupported, match="no mode with 75 % reads and 0 % random accesses"):

@@ -55,11 +55,11 @@ def test_a_model_has_the_load_of_that_name(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--workload", "seqwr"], "0 % of its places are random"),
+        (["--workload", "seqwr"], "0 % of its offsets are random"),
         (["--workload", "rndrd"], "rndrd only reads"),
         (["--workload", "random-4k"], "'random-4k' works only with --dev"),
         (["--workload", str(LOADS / "mixed.vdb")], "it has 2 loads"),
-        (["--scenario", "free-space", "--workload", "rndrw"], "60 % of it are reads"),
+        (["--scenario", "free-space", "--workload", "rndrw"], "60 % of its I/Os are reads"),
     ],
 )
 def test_loads_that_a_model_lacks_are_refused(

@@ -57,7 +57,7 @@ def test_every_class_is_present_and_idle_classes_have_no_latency() -> None:
     assert [idle["latency_ns"][key] for key in ("mean", "p50", "max")] == [None] * 3
 
 
-def test_a_busy_class_has_everything() -> None:
+def test_busy_class_has_every_field() -> None:
     read = write_document(make_observation(read=BUSY))["ops"]["read"]
     assert (read["count"], read["bytes"], read["errors"]) == (3, 12800, 3)
     assert read["errors_by_status"] == {"medium": 1, "I/O": 2}
@@ -66,7 +66,7 @@ def test_a_busy_class_has_everything() -> None:
     assert read["latency_ns"]["max"] == 70_000_000_000
 
 
-def test_drift_that_is_unknown_is_a_reason() -> None:
+def test_unknown_drift_has_a_reason() -> None:
     account = write_document(make_observation(final=True))["trust"]
     assert account["drift"] == {}
     assert account["no_drift"] == "statistics are off"

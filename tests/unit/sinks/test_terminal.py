@@ -55,7 +55,7 @@ def test_only_the_terminal_module_prints() -> None:
     assert {name: calls for name, calls in calls_by_file.items() if calls} == {}
 
 
-def test_the_test_above_would_see_a_print() -> None:
+def test_print_detection_finds_a_print() -> None:
     assert find_printing_calls("if x:\n    print('x')") == ["print"]
     assert find_printing_calls("sys.stderr.write('x')") == ["sys.stderr.write"]
 
@@ -195,7 +195,7 @@ def test_a_full_pipe_waits_for_its_reader(full_pipe: tuple[int, io.TextIOWrapper
     assert os.get_blocking(stream.fileno()), "others share the pipe: it must stay as it was"
 
 
-def test_a_full_pipe_is_given_up_when_we_are_to_end(full_pipe: tuple[int, io.TextIOWrapper]) -> None:
+def test_full_pipe_is_abandoned_at_shutdown(full_pipe: tuple[int, io.TextIOWrapper]) -> None:
     _, stream = full_pipe
     threading.Timer(0.3, terminal.limit_blocking).start()
     begun = time.monotonic()
@@ -205,7 +205,7 @@ def test_a_full_pipe_is_given_up_when_we_are_to_end(full_pipe: tuple[int, io.Tex
     assert not fcntl.fcntl(stream.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK
 
 
-def test_a_full_disk_is_an_error_with_words() -> None:
+def test_full_disk_is_reported_as_an_error() -> None:
     done = subprocess.run(
         ["bash", "-c", '"$0" -m opwatch devices --json > /dev/full', sys.executable],
         capture_output=True,

@@ -39,7 +39,7 @@ def test_verdict_after_25_rounds_is_not_reached_with_the_last_window() -> None:
     assert report["not_reached"] is True
 
 
-def test_the_report_has_the_fields_that_the_specification_wants() -> None:
+def test_report_has_the_fields_of_the_specification() -> None:
     [fit] = judge_pts({"iops": [98, 99, 100, 101, 102]}).fits
     assert fit.to_report() == {
         "variable": "iops",

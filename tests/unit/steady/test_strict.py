@@ -130,7 +130,7 @@ def test_missing_measurements_leave_the_verdict_unproven(
 
 
 @pytest.mark.parametrize("noisy", ["nand_bytes", "ios"])
-def test_noise_is_outwaited_by_a_longer_window(noisy: str) -> None:
+def test_longer_window_averages_out_noise(noisy: str) -> None:
     draw = random.Random(7)
     calm = replace(CALM, host_bytes=100, nand_bytes=200_000 if noisy == "nand_bytes" else None)
     rounds = [replace(calm, **{noisy: round(100_000 * draw.gauss(1, 0.01))}) for _ in range(60)]
@@ -139,7 +139,7 @@ def test_noise_is_outwaited_by_a_longer_window(noisy: str) -> None:
     assert 12 < first < 60
 
 
-def test_a_noisy_host_does_not_hide_that_the_flash_is_at_rest() -> None:
+def test_noisy_host_does_not_hide_steady_flash() -> None:
     draw = random.Random(7)
     rounds = [replace(CALM, ios=round(100_000 * draw.gauss(1, 0.05))) for _ in range(12)]
     verdict = judge_strict(rounds, GROUND)
@@ -151,7 +151,7 @@ def test_a_noisy_host_does_not_hide_that_the_flash_is_at_rest() -> None:
     assert blind.state is StrictState.NOT_REACHED
 
 
-def test_a_host_that_is_too_noisy_passes_nowhere() -> None:
+def test_too_noisy_host_never_passes() -> None:
     draw = random.Random(7)
     rounds = [replace(CALM, ios=round(100_000 * draw.gauss(1, 0.3))) for _ in range(60)]
     verdicts = [judge_strict(rounds[:count], GROUND) for count in range(12, 61)]
@@ -188,7 +188,7 @@ def test_amplification_that_is_proven_by_itself_is_near_the_truth(op_ratio: floa
 UNITS = 30_000
 
 
-def test_the_same_places_again_are_no_coverage() -> None:
+def test_rewritten_offsets_do_not_increase_coverage() -> None:
     """A workload that repeats the same seed in each round, as fio does without randrepeat=0."""
     again, anew = WriteMap(UNITS * 4096), WriteMap(UNITS * 4096)
     for number in range(10):

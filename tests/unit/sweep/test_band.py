@@ -42,7 +42,7 @@ def _make_levels(model: str, spare: float) -> list[MeasuredLevel]:
 
 
 @pytest.mark.parametrize("model", ["two choices", "random"])
-def test_a_drive_is_known_by_its_levels(model: str) -> None:
+def test_levels_identify_the_collector(model: str) -> None:
     fit = fit_spare(_make_levels(model, 0.11), 256)
     assert fit.model.name == model and fit.has_one_class
     assert fit.compute_spare_ratio(CAPACITY) == pytest.approx(0.11, abs=1e-4)

@@ -61,7 +61,7 @@ def test_drive_options_are_refused_for_a_model(
 
 
 @pytest.mark.parametrize("verb", ["plan", "run"])
-def test_a_model_has_windows_alone(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_supports_only_windows(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["sweep", verb, "--virtual", "ideal", "--op", "28%", "--rounds", "5", "--method", "namespace"]
     assert main(argv) == 2
     assert "--method namespace" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_round_takes_its_values_from_fio() -> None:
     )
 
 
-def test_seconds_are_of_all_threads_and_whole() -> None:
+def test_seconds_cover_all_threads_completely() -> None:
     first = b"1000, 50, 1, 0, 0\n2000, 70, 1, 0, 0\n2400, 5, 1, 0, 0\n"
     second = b"1000, 5, 1, 0, 0\n2000, 7, 1, 0, 0\n2400, 900, 1, 0, 0\n"
     assert sum_iops_by_second([make_round_evidence((first, second))]) == [55, 77]

@@ -213,7 +213,7 @@ def test_failure_to_create_the_folder_is_reported(tmp_path: Path) -> None:
         create_sweep_journal(tmp_path / "file" / "sweeps", REQUEST)
 
 
-def test_the_life_of_a_drive_is_that_of_the_whole_sweep(tmp_path: Path) -> None:
+def test_life_limit_applies_to_the_whole_sweep(tmp_path: Path) -> None:
     with create_sweep_journal(tmp_path, REQUEST) as journal:
         journal.append_entry("health", {"percentage_used": 3})
         journal.append_entry("stopped", {"reason": "a signal"})

@@ -142,7 +142,7 @@ def find_nvme_refusal(
         (DRIVE, ALONE, "cannot query the namespaces of nvme0n1"),
     ],
 )
-def test_no_namespace_is_replaced(
+def test_namespace_is_not_replaced_with_an_objection(
     controller: Controller, namespace: Namespace, why: str, tmp_path: Path
 ) -> None:
     assert why in (find_nvme_refusal(tmp_path, "namespace", controller, namespace) or "")
@@ -180,7 +180,7 @@ def test_drive_that_cannot_be_queried_is_refused(tmp_path: Path) -> None:
         (read_page("page-89-atapi", "bad"), "does not report"),
     ],
 )
-def test_no_highest_address_is_lowered(ata_page: bytes | None, why: str, tmp_path: Path) -> None:
+def test_address_is_not_lowered_with_an_objection(ata_page: bytes | None, why: str, tmp_path: Path) -> None:
     assert why in (find_method_refusal(make_disk(tmp_path, "sda", ata_page), "max-address") or "")
 
 
@@ -264,7 +264,7 @@ def test_without_its_tool_there_is_no_format(tmp_path: Path, monkeypatch: pytest
         ("secure-erase", "sda", read_page("page-89-atapi", "bad"), "does not report"),
     ],
 )
-def test_no_other_purge_is_done(
+def test_unsupported_purge_is_refused(
     way: str, name: str, ata_page: bytes | None, why: str, tmp_path: Path
 ) -> None:
     refused = find_purge_refusal(make_disk(tmp_path, name, ata_page), way, lambda _: (DRIVE, ALONE))

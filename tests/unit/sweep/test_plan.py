@@ -74,7 +74,7 @@ def test_time_left_is_the_plan_minus_finished_steps() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"), [(3, "3 s"), (90, "1.5 min"), (3 * 3600, "3.0 h"), (86400 * 2.25, "2.2 d")]
 )
-def test_durations_are_rounded_as_people_estimate(seconds: float, said: str) -> None:
+def test_durations_are_rounded_like_estimates(seconds: float, said: str) -> None:
     assert format_estimate(seconds) == said
 
 

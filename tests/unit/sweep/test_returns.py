@@ -25,7 +25,7 @@ def make_outcomes(*figures: tuple[float | None, float | None]) -> list[LevelOutc
     ]
 
 
-def test_each_step_has_its_gain_for_each_per_cent() -> None:
+def test_each_step_has_its_gain_per_percent() -> None:
     steps = compute_level_gains(make_outcomes((1000, 8.0), (2000, 4.0)))
     assert len(steps) == 1
     assert steps[0].percents == pytest.approx(7, abs=0.01)
@@ -114,7 +114,7 @@ def make_drifting_outcome(host_bytes: int, waf: float, drift: int = 0) -> LevelO
     return replace(one, rounds=tuple(rounds), strict=verdict)
 
 
-def test_that_a_drive_does_not_amplify_needs_no_iops_at_rest() -> None:
+def test_non_amplifying_drive_needs_no_steady_iops() -> None:
     calm = make_drifting_outcome(200, 1.0)
     assert "does not amplify what this workload writes (WAF 1.00)" in format_advice((), [calm, calm])
     assert "its effect on them is unknown" in format_advice((), [calm, calm])
@@ -141,7 +141,7 @@ def test_missing_figures_are_not_a_gain() -> None:
     assert step.is_gain is None and step.iops_per_percent is None and step.waf_per_percent is None
 
 
-def test_a_gain_within_the_noise_of_the_host_is_not_known() -> None:
+def test_gain_within_host_noise_is_unknown() -> None:
     draw = random.Random(3)
     noisy = [Round(100, 1.0, round(1000 * draw.gauss(1, 0.04)), 1e6, 200) for _ in range(12)]
     verdict = judge_strict(noisy, VerdictInputs(1000, 100, WriteSpread(1, 0, "")))
@@ -160,7 +160,7 @@ def set_load_cpu(one: LevelOutcome, ratio: float) -> LevelOutcome:
     return replace(one, figures=replace(one.figures, load_cpu_ratio=ratio))
 
 
-def test_fewer_iops_where_the_host_was_the_limit_are_none_of_the_drive() -> None:
+def test_host_limited_iops_are_not_a_loss_of_the_drive() -> None:
     first, last = make_outcomes((1500, 4.0), (1300, 2.0))
     assert "only in WAF" in format_advice([first, set_load_cpu(last, 0.5)])
     assert "only in WAF" not in format_advice([first, set_load_cpu(last, 0.97)])

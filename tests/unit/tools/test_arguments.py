@@ -23,7 +23,7 @@ from opwatch.tools.backends import attach_tracer
     ("text", "seconds"),
     [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400), ("200ms", 0.2), ("1d", 86400), (" 1s ", 1)],
 )
-def test_a_time_is_read(text: str, seconds: float) -> None:
+def test_duration_is_parsed(text: str, seconds: float) -> None:
     assert parse_time(text) == seconds
 
 

@@ -21,7 +21,7 @@ def test_single_pair_proves_no_difference() -> None:
     assert "1 pair," in format_throughput(0.97)
 
 
-def test_range_has_its_confidence() -> None:
+def test_range_reports_its_confidence() -> None:
     """All of n fair coins fall on the same side in 2 of 2^n cases."""
     assert Throughput([0.9, 1.0, 0.95], 1000.0).confidence_level == 0.75
     assert "0.900 to 1.000, 5 pairs" in format_throughput(0.9, 1.0, 0.95, 0.97, 0.93)

@@ -79,7 +79,7 @@ def test_replay_refuses_options_for_a_part(
         ('{"origin": "a", "target": 0.1, "with_command": 1}', "with_command is neither"),
     ],
 )
-def test_a_question_that_is_none_is_refused(tmp_path: Path, words: str, place: str) -> None:
+def test_invalid_question_is_refused(tmp_path: Path, words: str, place: str) -> None:
     with (
         closing(RecordedRun(write_recording(tmp_path / "a.opw", words, 3))) as run,
         pytest.raises(BadInput, match=place),
@@ -88,7 +88,7 @@ def test_a_question_that_is_none_is_refused(tmp_path: Path, words: str, place: s
 
 
 @pytest.mark.parametrize("look", [-1, 3, None])
-def test_a_look_that_is_not_there_is_refused(tmp_path: Path, look: int | None) -> None:
+def test_missing_poll_is_refused(tmp_path: Path, look: int | None) -> None:
     path = write_recording(tmp_path / "a.opw", QUESTION.to_json(), 3, (WAF_BEGIN, look))
     with closing(RecordedRun(path)) as run, pytest.raises(BadInput, match="waf begin: there is no poll"):
         read_waf(run, load_standard_catalogue())

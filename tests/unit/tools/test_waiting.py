@@ -26,7 +26,7 @@ def make_deadline() -> float:
     return time.monotonic() + 20
 
 
-def test_only_news_end_a_wait_early() -> None:
+def test_only_events_end_a_wait_early() -> None:
     read, write = os.pipe()
     with Waiter(read) as waiter:
         assert waiter.wait_until(time.monotonic() + 0.01) is End.TICK
@@ -104,7 +104,7 @@ def test_closed_event_socket_has_no_events() -> None:
     assert not events.drain_events()
 
 
-def test_a_signal_of_others_ends_no_wait() -> None:
+def test_unrelated_signal_does_not_end_a_wait() -> None:
     """A signal with its own handler, such as the resize signal of a terminal, must not end a wait for an
     interval."""
     old = signal.signal(signal.SIGWINCH, lambda *_: None)
@@ -203,7 +203,7 @@ def test_for_has_no_rest_after_its_last_interval(monkeypatch: pytest.MonkeyPatch
     assert (machine.read_at, machine.with_rest) == ([1.0, 2.0, 3.0], False)
 
 
-def test_count_is_of_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_count_limits_the_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine(busy_s=1.34)
     run = finish_run(machine, monkeypatch, interval=1.0, count=10)
     assert (run.end, len(machine.read_at)) == (End.COUNT, 10)

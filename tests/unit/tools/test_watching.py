@@ -109,7 +109,7 @@ def test_new_disk_is_announced_once_and_is_in_the_summary(tree: Tree) -> None:
     assert f"sdb (of dm-7): {words}" in unexplained
 
 
-def test_a_disk_that_was_replaced_is_never_without_a_word(tree: Tree) -> None:
+def test_replaced_disk_is_always_reported(tree: Tree) -> None:
     write_attributes(tree["loop0"].sysfs, {"diskseq": "5"})
     watch = Watch(tree, "loop0")
     watch.reads["loop0"] = 3

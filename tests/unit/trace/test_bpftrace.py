@@ -136,7 +136,7 @@ def test_a_slot_that_does_not_exist_is_refused() -> None:
         decode_maps({"@latency": {"1,1,1024": 1}}, 1, 0, 0, 0)
 
 
-def test_a_set_of_maps_is_complete_with_its_last() -> None:
+def test_last_map_completes_a_set() -> None:
     frames = MapAssembler()
     assert frames.parse_line("Attaching...") is None
     assert frames.parse_line('{"type": "attached_probes", "data": {"probes": 5}}') is None

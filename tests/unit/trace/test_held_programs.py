@@ -67,7 +67,7 @@ def test_program_without_a_count_makes_the_sum_unknown(tmp_path: Path, misses: s
     assert find_held_programs(folder, 2) is None
 
 
-def test_no_program_is_no_zero(tmp_path: Path) -> None:
+def test_missing_programs_are_not_a_count_of_zero(tmp_path: Path) -> None:
     assert HeldPrograms(make_process(tmp_path, _5=LINK)).count_skipped() is None
 
 

@@ -119,7 +119,7 @@ def test_logs_of_every_refused_set_are_reported() -> None:
     )
 
 
-def test_no_rights_are_no_reason_to_try_another_way() -> None:
+def test_missing_privileges_do_not_cause_a_fallback() -> None:
     tried, said = load_with_refusals(FIRST, SECOND, number=errno.EPERM)
     assert tried == [FIRST]
     assert "log of first" in said

@@ -49,7 +49,7 @@ def test_unknown_fields_are_none() -> None:
     assert (one.queue_ns, one.cgroup) == (0, None)
 
 
-def test_a_name_is_any_bytes() -> None:
+def test_name_may_contain_any_bytes() -> None:
     assert decode_record(name=b"\xff\x1b[2J\0junk").name == "\ufffd\x1b[2J"
     assert decode_record(name=b"n" * 24).name == "n" * 24
 

@@ -132,7 +132,7 @@ def test_without_a_witness_there_are_no_bounds() -> None:
     assert compute_bounds(Reading(make_sample(1), None, None, "statistics are off")) is None
 
 
-def test_bounds_narrow_each_other() -> None:
+def test_later_bounds_narrow_earlier_bounds() -> None:
     wide, near = SurplusBounds({WRITES: 3}, {WRITES: 9}), SurplusBounds({WRITES: 5}, {WRITES: 11})
     assert wide.narrow(near) == near.narrow(wide) == SurplusBounds({WRITES: 5}, {WRITES: 9})
     other = SurplusBounds({WRITES: 10}, {WRITES: 11})

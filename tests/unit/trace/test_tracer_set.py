@@ -92,7 +92,7 @@ def test_misses_are_unknown_if_a_tracer_has_no_count() -> None:
     assert tracers.read_misses() is None
 
 
-def test_all_or_none_is_attached() -> None:
+def test_all_tracers_are_attached_or_none() -> None:
     attaching = FakeAttacher()
     attaching.fails = "no room"
     tracers = TracerSet(attaching)

@@ -111,7 +111,7 @@ def test_each_loss_is_named(scalar: str, number: str) -> None:
     assert number in line
 
 
-def test_no_witness_is_a_reason_and_no_zero() -> None:
+def test_missing_witness_is_a_reason_and_not_zero() -> None:
     verdict = make_account(Reading(make_sample(1), None, None, "statistics are off"))
     assert verdict.drift == {}
     assert verdict.no_drift == "statistics are off"
@@ -236,7 +236,7 @@ def test_requests_the_kernel_never_counts_are_awaited_once(monkeypatch: pytest.M
     assert len(looks) == before
 
 
-def test_a_request_in_flight_is_no_rest() -> None:
+def test_request_in_flight_is_not_a_remainder() -> None:
     busy = make_counted_stat(make_stat(3).requests, make_stat(3).bytes, in_flight=1)
     readings = [Reading(make_sample(0), statistics, statistics) for statistics in (busy, make_stat(3))]
     assert read_until_settled(lambda: [readings.pop(0)], 1.0)[0].after == make_stat(3)

@@ -18,7 +18,7 @@ from tests.stacks.recipe import (
 ALL = {*LAYERS, *ARRAYS, *FILESYSTEMS, *FAULTS}
 
 
-def test_a_seed_is_a_stack() -> None:
+def test_seed_reproduces_a_stack() -> None:
     stacks = [make_recipe(seed, ALL) for seed in range(300)]
     assert stacks == [make_recipe(seed, sorted(ALL)) for seed in range(300)]
     parts = {name for one in stacks for name in (*one.layers, one.filesystem, one.fault)}
@@ -42,7 +42,7 @@ def test_recipes_use_only_available_features() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_shrinking_comes_to_an_end(seed: int) -> None:
+def test_shrinking_terminates(seed: int) -> None:
     def compute_weight(one: Recipe) -> tuple[int, ...]:
         plain = one.options in ("", "nodiscard")
         return (

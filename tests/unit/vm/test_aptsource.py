@@ -87,7 +87,7 @@ def test_security_updates_are_derived_from_the_source_of_those() -> None:
     assert aptsource.derive_source(stanzas[:1], "bookworm", "bullseye-security") is None
 
 
-def test_own_has_security_and_no_vendor() -> None:
+def test_own_sources_have_security_and_no_vendor() -> None:
     own = aptsource.select_own_sources(aptsource.parse_deb822(DEB822), "bookworm")
     assert [s["Suites"] for s in own] == ["bookworm bookworm-updates", "bookworm-security"]
 

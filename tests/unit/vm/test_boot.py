@@ -80,7 +80,7 @@ def test_a_stream_out_of_step_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(("wait", "status"), [(0, 0), (7 << 8, 7), (9, 137), (0x8B, 139)])
-def test_exit_status_is_a_shells(wait: int, status: int) -> None:
+def test_exit_status_matches_a_shell(wait: int, status: int) -> None:
     assert protocol.decode_exit_status(struct.pack("<i", wait)) == status
 
 

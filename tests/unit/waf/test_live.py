@@ -47,7 +47,7 @@ def test_newest_window_with_enough_precision_is_shown() -> None:
     assert figure.nand_error_bytes_per_s < 0.1 * figure.nand_bytes_per_s
 
 
-def test_a_counter_that_is_lost_is_a_reason() -> None:
+def test_lost_counter_gives_a_reason() -> None:
     drive = VirtualDrive(OCP, 5)
     bench = Bench(drive)
     drive.rate = 100e6

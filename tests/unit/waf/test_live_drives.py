@@ -50,7 +50,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     assert is_so(), FakeCounting.made
 
 
-def test_drives_that_come_are_polled_as_well(tree: Tree) -> None:
+def test_added_drives_are_polled(tree: Tree) -> None:
     waf = LiveWaf(tree.devices, find_all_drives, 0.01)
     waf.start()
     waf.add_leaves([Leaf(tree["sda"], tree["sda"])])

@@ -65,7 +65,7 @@ def test_no_page_is_older_than_the_longest() -> None:
     assert make_track([t // 1000 for t in seconds], list(seconds)).find_period_ns() == LONGEST_NS
 
 
-def test_mark_is_between_two_polls() -> None:
+def test_mark_falls_between_two_polls() -> None:
     track = make_track([5, 5, 7, 7], [100, 200, 300, 400])
     assert [track.make_mark(place, LONGEST_NS).since for place in range(4)] == [-1, -1, 1, 1]
     assert track.make_mark(2, LONGEST_NS).written == Span(200, 300)

@@ -73,12 +73,12 @@ def test_too_few_bytes_report_the_missing_amount() -> None:
     assert ratio.needed_bytes and ratio.needed_bytes > 100 << 30
 
 
-def test_an_idle_host_has_no_ratio() -> None:
+def test_idle_host_has_no_waf() -> None:
     ratio = compute_amplification(Span(10**9, 10**9), Span(0, 0))
     assert ratio.waf is None and "nothing" in (ratio.reason or "")
 
 
-def test_unknown_bytes_have_no_ratio() -> None:
+def test_unknown_bytes_have_no_waf() -> None:
     ratio = compute_amplification(Span(10**9, 10**9), Span(5, math.inf))
     assert ratio.waf is None and "do not show" in (ratio.reason or "")
 

@@ -10,7 +10,7 @@ from opwatch.tools.command import Command, add_verbs
 # Verb -> module, if the names differ: a module called `run` would replace the function of that name below.
 MODULES = {"run": "begin"}
 VERBS = {
-    "plan": "show what a sweep would do, write and take, and what prevents it; writes nothing",
+    "plan": "show the steps, bytes and time of a sweep, and what prevents it; writes nothing",
     "run": "measure a drive at levels of over-provisioning (destroys its data), or simulate that",
     "resume": "continue a sweep that was stopped by a signal, a crash or a loss of power",
     "list": "list methods, SNIA's tests, published experiments, simulated drives, and sweeps started here",

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scenario_argument(parser)
     add_loader_argument(parser)
     add_recording_argument(
-        parser, "keep a recording in a new file; with --virtual, the document that --json prints"
+        parser, "record into a new file; with --virtual, write the document that --json prints"
     )
     add_sweep_arguments(parser)
     add_test_arguments(parser)

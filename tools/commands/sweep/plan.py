@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_test_arguments(parser)
     add_scenario_argument(parser)
     parser.add_argument(
-        "--flash", metavar="SIZE", type=parse_byte_size, help="the drive's flash for data, if you know it"
+        "--flash", metavar="SIZE", type=parse_byte_size, help="the drive's flash capacity for data, if known"
     )
     parser.add_argument(
         "--rated",

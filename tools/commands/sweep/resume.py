@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("name", metavar="NAME", help="the sweep's name, printed when it started and stopped")
     add_consent_arguments(parser)
-    add_recording_argument(parser, "keep a recording of the rest in a new file")
+    add_recording_argument(parser, "record the rest of the sweep into a new file")
     add_wear_arguments(parser, "as before", "as before")
 
 

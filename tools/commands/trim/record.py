@@ -49,7 +49,7 @@ def _choose_path(devices: Devices, device: BlockDevice) -> Path:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch trim record --dev D [-o FILE] [--for T] [-q] [--json] [-- CMD...]"
-    parser.add_argument("--dev", action=Once, required=True, metavar="D", help="the disk (a whole one)")
+    parser.add_argument("--dev", action=Once, required=True, metavar="D", help="the disk (not a partition)")
     parser.add_argument(
         "-o",
         "--output",
@@ -68,9 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help='print one JSON document at the end, "schema":"opwatch/1"'
     )
-    parser.add_argument(
-        "-q", "--quiet", action="store_true", help="while recording, print only that something was missed"
-    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="while recording, print only losses")
 
 
 def _record_until_end(recorder: HistoryRecorder, waiter: Waiter, seconds: float) -> End:

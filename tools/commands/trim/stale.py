@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--physical",
         type=parse_byte_size,
         metavar="SIZE",
-        help="the drive's flash for data, for over-provisioning and write amplification",
+        help="the drive's flash capacity for data; needed for over-provisioning and write amplification",
     )
     parser.add_argument(
         "--sentinel",
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         action="append",
-        help="read no block: take the exact figure from the history of opwatch trim record; once per disk",
+        help="read no blocks: take the exact figure from the history of opwatch trim record; once per disk",
     )
     parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 

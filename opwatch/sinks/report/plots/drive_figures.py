@@ -87,7 +87,7 @@ def _plot_waf_by_bytes(courses: Sequence[NamedTimeline]) -> Figure:
         title="Write amplification against bytes written",
         x=x,
         y=y,
-        x_title="host bytes written since the first counter reading",
+        x_title="host bytes written since the first poll of the counters",
         y_title="NAND bytes per host byte",
         layers=layers,
         legend=_make_legend(courses),

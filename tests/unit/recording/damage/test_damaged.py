@@ -143,7 +143,7 @@ def test_interval_after_the_gap_covers_the_gap(path: Path, whole: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_byte_changes_a_value_in_silence(path: Path, whole: Path, seed: int) -> None:
+def test_changed_byte_never_changes_a_value_silently(path: Path, whole: Path, seed: int) -> None:
     chance, good, raw = random.Random(seed), map_samples(read_entries(whole)), bytearray(whole.read_bytes())
     shown_whole = refused = 0
     for _ in range(8):

@@ -10,7 +10,7 @@ from tests.fuzz.hostile import damage
 from tests.tracked import ROOT
 
 
-def test_hostile_recordings_end_with_a_message_within_their_bounds() -> None:
+def test_hostile_recordings_end_with_a_message_within_the_limits() -> None:
     # A separate process, so that pytest's memory does not count against the bounds.
     command = [sys.executable, "-m", "tests.fuzz.hostile", "40", "1"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

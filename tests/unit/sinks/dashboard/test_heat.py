@@ -75,7 +75,7 @@ def test_column_merges_several_intervals() -> None:
     assert build_column(moments[1:2], "read").buckets == {}
 
 
-def test_without_anything_there_is_a_map_all_the_same() -> None:
+def test_map_is_drawn_without_any_request() -> None:
     empty = draw_heat_map([], 7, 3)
     assert [measure_row(row) for row in empty.rows] == [7] * 3
 

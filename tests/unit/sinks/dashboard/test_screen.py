@@ -356,7 +356,7 @@ def test_rows_below_the_table_do_not_move_between_intervals() -> None:
     assert heights == {3}
 
 
-def test_an_hour_is_kept_and_no_more() -> None:
+def test_at_most_an_hour_is_kept() -> None:
     past = WatchHistory(most=10)
     _, intervals = make_history(generate_run(30, seed=1), past)
     ends = [one.interval.end_ns for one in intervals if one.device == "sda"]

@@ -21,7 +21,7 @@ def get_end_ns(view: View) -> int:
     return moment.end_ns
 
 
-def test_view_is_live_until_paused() -> None:
+def test_live_view_follows_until_paused() -> None:
     view = View()
     assert get_end_ns(view) == ENDS[-1]
     view.toggle_pause(PAST)
@@ -78,7 +78,7 @@ def test_next_disk_cycles_through_all_disks() -> None:
         assert disk.name == names[place]
 
 
-def test_zoom_has_ends() -> None:
+def test_zoom_is_limited_at_both_ends() -> None:
     view = View()
     view.zoom_by(-1)
     assert view.zoom_factor == ZOOMS[0]

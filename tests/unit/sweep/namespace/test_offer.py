@@ -123,7 +123,7 @@ def test_levels_are_held_against_the_steps_of_namespaces() -> None:
     assert find_level_refusal(levels, OFFER) is None
     refused = find_level_refusal(levels, replace(OFFER, granularity=(16 << 20, 4096)))
     assert refused is not None
-    assert refused.endswith("multiples of 16777216 bytes: take --op 16777216")
+    assert refused.endswith("multiples of 16777216 bytes: use --op 16777216")
 
 
 def test_answer_to_an_impossible_create_shows_support() -> None:

@@ -51,7 +51,7 @@ def test_q_ends_and_other_keys_are_ignored() -> None:
     assert press_keys("z", "backspace", ENTER, "up") == OwnerKeys(Sort.BYTES)
 
 
-def test_sequences_are_no_keys() -> None:
+def test_escape_sequences_are_not_keys() -> None:
     assert list(split_keys("\x1b[A")) == []
     assert list(split_keys("r\x1b[1;5Cx\x1bOP")) == ["r", "x"]
     assert list(split_keys("\x1b")) == [ESCAPE]

@@ -41,7 +41,7 @@ def _map_losses(result: Audit) -> dict[str, int | None]:
     return {reason.code: reason.lost_bytes for row in result.rows for reason in row.reasons}
 
 
-def test_parity_is_no_data() -> None:
+def test_parity_is_not_counted_as_data() -> None:
     """Of 10 MiB, RAID 5 on three disks passes on 8: 4 MiB to each member, a third of them parity."""
     flows = _make_flows(4 * MIB, *MEMBERS)
     result = build_audit(make_evidence(WHOLE, flows, 10 * MIB), "/m")

@@ -72,7 +72,7 @@ def test_read_only_is_refused(tmp_path: Path, options: dict[str, tuple[str, ...]
         check_mount(str(tmp_path), make_usage(mount))
 
 
-def test_a_path_that_is_not_there() -> None:
+def test_missing_path_is_refused() -> None:
     with pytest.raises(UsageError, match="No such file"):
         check_mount("/nonexistent/point", make_usage())
 

@@ -22,7 +22,7 @@ def test_flow_is_decoded() -> None:
     assert flow.amount == Amount(5, 4096, 7, 2048, 99, 50)
 
 
-def test_a_name_as_long_as_its_place() -> None:
+def test_name_that_fills_its_field_is_decoded() -> None:
     [flow] = decode_flows(encode_flow(b"a" * 16, 0, 0, *[0] * 6))
     assert flow.disk == "a" * 16
 

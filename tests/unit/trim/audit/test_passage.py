@@ -124,7 +124,7 @@ def test_a_device_below_that_takes_no_discards_any_more(status: int) -> None:
     ("features", "most", "is_lost"),
     [("0", MIB, True), ("2 queue_mode bio", MIB, False), ("0", 1 << 31, False)],
 )
-def test_a_path_that_takes_shorter_discards_than_multipath(features: str, most: int, is_lost: bool) -> None:
+def test_path_with_a_lower_discard_limit_than_multipath(features: str, most: int, is_lost: bool) -> None:
     """dm-multipath does not split copied requests again: the first one above the limit fails the path."""
     words = (*features.split(), "1", "1", "round-robin", "0", "1", "1", "8:0", "1000")
     top = make_layer("dm-0", "253:0", Kind.DM, "sda", target="multipath")

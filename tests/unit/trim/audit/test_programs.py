@@ -45,7 +45,7 @@ def test_audit_of_ext4_loads_only_ext4_programs() -> None:
     assert "discard_asked" in list_names(ProgramOptions())
 
 
-def test_function_programs_are_left_out_if_the_kernel_refuses_them() -> None:
+def test_rejected_function_programs_are_left_out() -> None:
     at_functions = {program.name for program in PROGRAMS if program.at_function}
     assert not list_names(ProgramOptions(functions=False, claims=True)) & at_functions
     assert list_names(ProgramOptions(claims=True)) & CLAIM_PROGRAMS == {"discard_fitrim"}
@@ -121,7 +121,7 @@ def load_programs(native: pytest.MonkeyPatch, kernel: FakeKernel, following: Pro
     return discard_programs.make_loader(following)()
 
 
-def test_without_functions_where_ours_are_refused(native: pytest.MonkeyPatch) -> None:
+def test_function_programs_are_skipped_when_refused(native: pytest.MonkeyPatch) -> None:
     kernel = FakeKernel(errno.EPERM)
     assert load_programs(native, kernel, ProgramOptions()) == "loaded"
     first, second = kernel.tried
@@ -138,7 +138,7 @@ def test_function_programs_are_not_tried_without_permission(native: pytest.Monke
     assert len(kernel.tried) == 1
 
 
-def test_a_refusal_has_the_log_of_both(native: pytest.MonkeyPatch) -> None:
+def test_refusal_includes_both_logs(native: pytest.MonkeyPatch) -> None:
     with pytest.raises(ProbeRejected) as refusal:
         load_programs(native, FakeKernel(all_of_them=True), ProgramOptions())
     assert refusal.value.log == "R1 invalid. R1 invalid. "

@@ -68,7 +68,7 @@ def test_output_fits_in_80_columns_and_is_json(name: str, tmp_path: Path) -> Non
     assert json.loads(json.dumps(build_check_document(checked)))["outlook"] == outlook.outlook.value
 
 
-def test_no_cause_of_a_check_is_without_a_case() -> None:
+def test_every_cause_of_a_check_has_a_case() -> None:
     shown = {code for case in CASES.values() for code in case.codes.split()}
     # Causes with separate tests: paths, timers, device-backed loop files, and open files.
     elsewhere = {"not-a-mount-point", "timer-off", "timer-skips-mount", "loop-on-device", "not-free-yet"}
@@ -81,7 +81,7 @@ def test_no_cause_of_a_check_is_without_a_case() -> None:
 # --- figures
 
 
-def test_the_dry_run_adds_up(tmp_path: Path) -> None:
+def test_dry_run_bytes_add_up(tmp_path: Path) -> None:
     outlook = predict_case(CASES["short extents"], Machine(tmp_path))
     [run] = outlook.runs
     assert run.free_bytes == (8 + 1 + 4096) * 512
@@ -264,7 +264,7 @@ def test_a_simulated_drive_is_a_drive(tmp_path: Path) -> None:
     assert [why.code for why in find_reasons(replace(stack, layers=(top,)), top)] == ["advisory"]
 
 
-def test_a_path_that_vanished_leaves_no_layer(tmp_path: Path) -> None:
+def test_vanished_path_leaves_no_layer(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     m.add_mount("8:0")
     outlook = m.predict_trim()
@@ -314,5 +314,5 @@ def test_a_limit_that_the_kernel_rounds_is_not_lowered(tmp_path: Path) -> None:
     assert [why.code for why in m.predict_trim().reasons] == ["advisory"]
 
 
-def test_every_effect_has_a_word() -> None:
+def test_every_effect_has_a_description() -> None:
     assert {cause.effect for cause in load_causes().values()} == set(Effect)

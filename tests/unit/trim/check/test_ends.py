@@ -254,7 +254,7 @@ def test_borders_belong_to_their_own_layer() -> None:
     assert _predict_run(_make_stack_on_loops(512, shifted, striped), 0, 256 * KIB).rounded_bytes == 4096
 
 
-def test_an_array_of_arrays() -> None:
+def test_array_of_arrays_is_predicted() -> None:
     """The lower arrays split the ranges that the upper array sends."""
     lower = _make_members(512)
     tops = [

@@ -37,7 +37,7 @@ def test_causes_of_the_catalogue_are_in_the_code() -> None:
     assert silent == {cause.code for cause in load_causes().values() if not cause.seen_by}
 
 
-def test_busy_extents_of_xfs() -> None:
+def test_busy_xfs_extents_are_reported() -> None:
     flows = [
         make_extent_flow("8:0", 5 * MIB),
         make_flow(Stage.FS_BUSY, "8:0", 2 * MIB),

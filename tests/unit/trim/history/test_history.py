@@ -84,7 +84,7 @@ def test_unchanged_runs_are_not_logged() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.usefixtures("small_parts")
-def test_full_map_knows_less_but_is_never_wrong(seed: int) -> None:
+def test_full_map_loses_detail_but_is_never_wrong(seed: int) -> None:
     rng = random.Random(seed)
     small, whole = SectorMap(1024, most_pieces=40), SectorMap(1024)
     small.log = []
@@ -105,7 +105,7 @@ def test_full_map_knows_less_but_is_never_wrong(seed: int) -> None:
     assert any(list_states(small))
 
 
-def test_a_part_without_room_knows_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_part_of_the_map_loses_detail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opwatch.trim.history.sectormap._MAX_IN_PART", 1000)
     map_ = SectorMap(1 << 19)
     for at in range(0, 1 << 14, 8):
@@ -205,7 +205,7 @@ def test_rules_match_the_naive_model(seed: int) -> None:
         assert list_states(ours.map) == naive.state, (kind, first, last, begin, end, status)
 
 
-def test_granules_that_begin_elsewhere() -> None:
+def test_misaligned_granules_are_respected() -> None:
     one = History(100, 10, 3)
     one.apply_changes(encode_change(ChangeKind.WRITE, 0, 100, 0, 1))
     one.apply_changes(encode_change(ChangeKind.DISCARD, 0, 100, 2, 3))
@@ -223,7 +223,7 @@ def test_a_write_on_its_way_before_the_start_is_not_known() -> None:
     assert [run for run in one.map.iter_runs() if run[2]] == [(25, 30, W)]
 
 
-def test_too_many_at_once_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_concurrent_changes_become_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RECENT", 10)
     one = History(1000)
     for at in range(30):

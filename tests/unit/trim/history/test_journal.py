@@ -303,7 +303,7 @@ def test_a_large_map_is_several_frames_that_count_together(monkeypatch: pytest.M
         journal.parse_history(raw[:-1])
 
 
-def test_no_folder_is_made(tmp_path: Path) -> None:
+def test_missing_folder_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(OpwatchError, match=r"directory .*none does not exist"):
         HistoryFile(tmp_path / "none" / "x.history")
     assert list(tmp_path.iterdir()) == []
@@ -360,7 +360,7 @@ while True:
 """
 
 
-def test_a_device_is_no_history(tmp_path: Path) -> None:
+def test_device_is_refused_as_a_history(tmp_path: Path) -> None:
     """Reading a device would never end."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -26,7 +26,7 @@ def is_well_formed(extents: Extents) -> bool:
 
 
 @given(PAIRS)
-def test_of_is_the_set_of_its_pairs(pairs: list[tuple[int, int]]) -> None:
+def test_set_is_built_from_pairs(pairs: list[tuple[int, int]]) -> None:
     extents = Extents.from_pairs(pairs)
     assert is_well_formed(extents)
     assert list_bytes(extents) == expand_pairs(pairs)
@@ -58,7 +58,7 @@ def test_operations_match_those_of_sets(one: list[tuple[int, int]], two: list[tu
 
 
 @given(PAIRS, st.integers(0, 130), st.integers(0, 130), st.integers(0, 50))
-def test_parts_of_a_set(pairs: list[tuple[int, int]], low: int, high: int, distance: int) -> None:
+def test_set_is_split_into_parts(pairs: list[tuple[int, int]], low: int, high: int, distance: int) -> None:
     extents, expected = Extents.from_pairs(pairs), expand_pairs(pairs)
     window = set(range(low, high))
     assert list_bytes(extents.clip(low, high)) == expected & window

@@ -152,7 +152,7 @@ def compute_kernel_copies(part: btrfs.Chunk, logical: int) -> set[tuple[int, int
     st.integers(0, 48),
     st.integers(0, 48),
 )
-def test_profiles_against_the_kernel(shape: tuple[int, int, int], low: int, high: int) -> None:
+def test_btrfs_profiles_match_the_kernel(shape: tuple[int, int, int], low: int, high: int) -> None:
     profile, count, sub = shape
     unit = KIB64 // 4  # small enough to test each piece, large enough to be fast
     columns = count // sub if profile == RAID10 else count if profile == RAID0 else 1

@@ -116,7 +116,7 @@ def test_extents_map_like_their_single_blocks(stack: Stack, start: int, length: 
         "0 8 linear 8:0 0",
     ],
 )
-def test_tables_that_name_no_places(text: str) -> None:
+def test_tables_without_offsets_are_not_mapped(text: str) -> None:
     [target] = parse_table(text)
     assert parse_stripes(target) is None
     assert parse_mirror(target) is None

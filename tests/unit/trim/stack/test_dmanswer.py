@@ -40,13 +40,13 @@ def test_targets_come_in_their_order() -> None:
         ("integrity", "8:0 0 28 J 2 journal_crypt:ctr(aes):5ec2e7 journal_mac:hmac(sha256):5ec2e7"),
     ],
 )
-def test_no_key_is_kept(kind: str, words: str) -> None:
+def test_encryption_key_is_not_kept(kind: str, words: str) -> None:
     [target] = decode_targets(encode_answer([(0, 8, kind, words)])) or []
     assert "5ec2e7" not in " ".join(target.arguments)
     assert len(target.arguments) == len(words.split())
 
 
-def test_too_little_room_is_no_answer() -> None:
+def test_too_small_buffer_gives_no_answer() -> None:
     answer = bytearray(encode_answer([(0, 8, "linear", "8:0 0")]))
     struct.pack_into("=I", answer, 28, 1 << 8)
     assert decode_targets(bytes(answer)) is None
@@ -68,7 +68,7 @@ def test_invalid_answer_is_refused(at: int, value: int) -> None:
         decode_targets(bytes(answer))
 
 
-def test_fewer_bytes_than_a_header() -> None:
+def test_answer_shorter_than_a_header_is_refused() -> None:
     with pytest.raises(BadInput, match="returned 3 bytes; expected at least 312"):
         decode_targets(b"abc")
 

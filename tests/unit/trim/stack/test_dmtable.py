@@ -107,7 +107,7 @@ def test_raids_of_device_mapper() -> None:
         ("0 8 linear 8:0 0", None, None),
     ],
 )
-def test_other_raids(line: str, expected: Raid | None, missing: int | None) -> None:
+def test_raid_lines_are_parsed(line: str, expected: Raid | None, missing: int | None) -> None:
     [target] = parse_table(line)
     assert (parse_raid(target), count_missing_members(target)) == (expected, missing)
 
@@ -146,7 +146,7 @@ def test_where_dm_integrity_has_its_data(words: str, expected: tuple[str, int, i
     assert parse_areas(target) == expected
 
 
-def test_a_target_cut_short_goes_nowhere() -> None:
+def test_truncated_target_is_refused() -> None:
     assert DmTarget(0, 8, "linear", ("8:0",)).mapped_device is None
     assert DmTarget(0, 8, "linear", ("8:0", "x")).mapped_device is None
 

@@ -46,7 +46,7 @@ def test_invalid_counters_are_none() -> None:
         ("", None),
     ],
 )
-def test_the_pool_of_a_dataset(source: str, pool: str | None) -> None:
+def test_dataset_maps_to_its_pool(source: str, pool: str | None) -> None:
     assert parse_pool_name(source) == pool
 
 

@@ -38,7 +38,7 @@ def test_beta_is_the_binomial_tail(samples: int, data: st.DataObject, share: flo
         (100, 100, 0.96378, 1),
     ],
 )
-def test_known_intervals(holding: int, samples: int, low: float, high: float) -> None:
+def test_intervals_match_known_values(holding: int, samples: int, low: float, high: float) -> None:
     share = estimate_share(holding, samples, 10**9, 0.95, looks=1)
     assert share.low == pytest.approx(low, abs=1e-5)
     assert share.high == pytest.approx(high, abs=1e-5)
@@ -67,7 +67,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=8)
 
 
 @given(st.lists(PAIRS, max_size=3), st.integers(1, 5))
-def test_blocks_are_all_whole_blocks(parts: list[list[tuple[int, int]]], unit: int) -> None:
+def test_sampled_blocks_are_whole_blocks(parts: list[list[tuple[int, int]]], unit: int) -> None:
     extents = [Extents.from_pairs(pairs) for pairs in parts]
     blocks = Blocks(extents, unit)
     expected = [

@@ -76,7 +76,7 @@ def test_every_request_is_explained(timed: dict[str, Watched], backend: str) -> 
 
 @pytest.mark.parametrize("op", ["read", "write"])
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_histograms_agree(timed: dict[str, Watched], op: str, one: str, other: str) -> None:
+def test_histograms_match_between_backends(timed: dict[str, Watched], op: str, one: str, other: str) -> None:
     """The histograms differ by at most one slot for 99 % of the I/O."""
     first, second = timed[one].interval.ops[op], timed[other].interval.ops[op]
     share = compute_near_share(first.latency.histogram, second.latency.histogram)
@@ -87,7 +87,7 @@ def test_histograms_agree(timed: dict[str, Watched], op: str, one: str, other: s
 
 @pytest.mark.parametrize("op", ["read", "write"])
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_quantiles_agree(timed: dict[str, Watched], op: str, one: str, other: str) -> None:
+def test_quantiles_match_between_backends(timed: dict[str, Watched], op: str, one: str, other: str) -> None:
     first, second = (timed[backend].interval.ops[op].latency for backend in (one, other))
     for name in ("p50", "p99"):
         ours, theirs = first.quantiles[name], second.quantiles[name]

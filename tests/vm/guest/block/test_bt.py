@@ -43,7 +43,7 @@ def keep_off_completion_cpu(disk: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("script", CHECKS)
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_script_is_right_about_a_known_load(driver: str, script: str) -> None:
+def test_script_counts_a_known_load_correctly(driver: str, script: str) -> None:
     need_tool("bpftrace")
     disk = sysfs.disk(DRIVERS[driver])
     write_attribute(sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes", 1 << 18)

@@ -24,7 +24,7 @@ LAST_CPU = Path("/sys/devices/system/cpu/cpu3/online")
 POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
-def test_a_cpu_that_comes_and_goes() -> None:
+def test_cpu_going_offline_and_online_loses_no_request() -> None:
     """Rows of an offline CPU stay, and its requests in flight complete on other CPUs."""
     with create_null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=4, completion_nsec=100_000)) as disk:
         ended = threading.Event()
@@ -49,7 +49,7 @@ def test_a_cpu_that_comes_and_goes() -> None:
 
 
 @pytest.mark.parametrize("depth", [64, 1023])
-def test_hundreds_of_queues(depth: int) -> None:
+def test_hundreds_of_queues_are_traced(depth: int) -> None:
     queues = int(POSSIBLE.read_text().rstrip().rpartition("-")[2]) + 1
     need_feature("possible-cpus", queues == MOST_CPUS, f"it has room for {queues}")
     shape = NullBlk(irqmode=Irq.TIMER, submit_queues=queues, hw_queue_depth=depth, completion_nsec=100_000)

@@ -172,7 +172,7 @@ def _count_reads_during_discard(tracer: Tracer) -> list[int]:
     return [reading.sample.ops["read"].behind for reading in tracer.read()]
 
 
-def test_a_discard_issued_before_the_attachment_is_no_discount() -> None:
+def test_discard_issued_before_attach_is_not_subtracted() -> None:
     slow = NullBlk(size=64, memory_backed=1, discard=1, irqmode=Irq.TIMER, completion_nsec=1_500_000_000)
     with create_null_blk(slow) as disk:
         early, late = (threading.Thread(target=discards, args=(f"/dev/{disk}", 1)) for _ in range(2))

@@ -30,7 +30,7 @@ def _compute_requests_per_io(rate: dict[str, Any]) -> float:
     return float(work / (rate["reads"] + rate["writes"]))
 
 
-def test_sets_side_by_side() -> None:
+def test_sets_are_compared_side_by_side() -> None:
     with mount_sets() as points:
         document = run_mixed_io(points, 5)
     print(json.dumps(document))

@@ -58,8 +58,7 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--op",
         metavar="LEVELS",
-        help="the levels: percentages with one sign at the end, or sizes in use "
-        f"({DEFAULT_LEVELS.replace('%', '%%')})",
+        help=f"the levels: percentages (0,7,28%), or sizes in use ({DEFAULT_LEVELS.replace('%', '%%')})",
     )
     parser.add_argument(
         "--share",
@@ -153,7 +152,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="the share of I/Os that read (0%%)",
     )
     parser.add_argument(
-        "--seed", metavar="N", type=count_between(1, 1 << 32), help="seed of the random places"
+        "--seed", metavar="N", type=count_between(1, 1 << 32), help="seed of the random offsets"
     )
 
 
@@ -210,7 +209,7 @@ def make_virtual_sweep(args: argparse.Namespace) -> VirtualSweep:
         # A window rounded to the model's unit must not exceed the visible size.
         if level.usable_bytes > visible + find_mapping_unit(profile):
             raise UsageError(
-                f"--op {level.label} uses {level.usable_bytes} bytes, but the drive shows only {visible}"
+                f"--op {level.label} uses {level.usable_bytes} bytes, but the visible size is only {visible}"
             )
     usual = VirtualLoad()
     load = VirtualLoad(

@@ -22,13 +22,13 @@ def expand_workload(args: argparse.Namespace) -> argparse.Namespace:
     load = require_single_load(_parse_plain_loads(args.workload), args.workload)
     if load.seekpct != 100:
         raise UsageError(
-            f"--workload {args.workload}: {load.seekpct} % of its places are random, but a model supports "
+            f"--workload {args.workload}: {load.seekpct} % of its offsets are random, but a model supports "
             "only 100 %; scenario mixed-io and sweeps of a drive (--dev) accept it"
         )
     if args.scenario is not None and load.rdpct:
         raise UsageError(
-            f"--workload {args.workload}: {load.rdpct} % of it are reads, but scenario {args.scenario} sets "
-            "reads and writes itself: name a load that only writes, for its size and depth"
+            f"--workload {args.workload}: {load.rdpct} % of its I/Os are reads, but scenario "
+            f"{args.scenario} sets reads and writes itself: name a load that only writes, for its size and depth"
         )
     if load.rdpct == 100:
         raise UsageError(f"--workload {args.workload} only reads, but a sweep needs writes")

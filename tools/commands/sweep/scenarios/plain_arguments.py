@@ -28,7 +28,8 @@ def expand_workload(args: argparse.Namespace) -> argparse.Namespace:
     if args.scenario is not None and load.rdpct:
         raise UsageError(
             f"--workload {args.workload}: {load.rdpct} % of its I/Os are reads, but scenario "
-            f"{args.scenario} sets reads and writes itself: name a load that only writes, for its size and depth"
+            f"{args.scenario} sets reads and writes itself: name a load that only writes, for its size "
+            "and depth"
         )
     if load.rdpct == 100:
         raise UsageError(f"--workload {args.workload} only reads, but a sweep needs writes")

@@ -136,12 +136,12 @@ def test_toml_that_keeps_a_parser_busy_is_refused(raw: bytes) -> None:
 ODD = "30 27 8:1 / /m\u2028nt rw - ext4 /dev/sda1 rw\n31 27 8:2 / /b\x85 rw - ext4 /dev/sda2 rw\n"
 
 
-def test_mounts_with_odd_names_are_mounts() -> None:
+def test_mounts_with_unusual_names_are_listed() -> None:
     assert [mount.point for mount in parse_mountinfo(ODD)] == ["/m\u2028nt", "/b\x85"]
     assert parse_mountinfo("30 27 8:1 - ext4 /dev/sda2 rw\n") == []
 
 
-def test_a_mount_point_that_is_no_utf8_can_be_opened(tmp_path: Path) -> None:
+def test_mount_point_outside_utf8_can_be_opened(tmp_path: Path) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "mountinfo").write_bytes(b"30 27 8:1 / /m\xff rw - ext4 /dev/sda1 rw\n")
     (tmp_path / "swaps").write_bytes(b"Filename\tType\n/dev/\xffx  partition 1 2 3\n")
@@ -229,7 +229,7 @@ def test_invalid_fio_report_is_refused(text: str) -> None:
     ],
     ids=range(7),
 )
-def test_a_long_line_takes_no_time(line: str) -> None:
+def test_overlong_line_is_skipped_quickly(line: str) -> None:
     check_cpu_time(0.5, lambda: parse_plugin_text(line))
     check_cpu_time(0.5, lambda: parse_smartctl_text("=== START OF INFORMATION SECTION ===\n" + line))
 
@@ -274,7 +274,7 @@ def test_overlong_number_does_not_invalidate_the_report() -> None:
     ("value", "number"),
     [(3.0, 3), (3.5, None), (-1.0, None), (float("inf"), None), (float("nan"), None), (2.0**60, None)],
 )
-def test_whole_floats_are_integers_if_exact(value: float, number: int | None) -> None:
+def test_exact_whole_floats_become_integers(value: float, number: int | None) -> None:
     assert parse_json_number(value) == number
 
 

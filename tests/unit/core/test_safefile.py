@@ -48,7 +48,7 @@ def test_dangling_link_is_refused_without_creating_a_file(tmp_path: Path) -> Non
     assert not (tmp_path / "made").exists()
 
 
-def test_a_second_name_of_a_file_is_not_written_through(tmp_path: Path) -> None:
+def test_hard_link_is_not_written_through(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     (tmp_path / "state").hardlink_to(victim)
@@ -69,7 +69,7 @@ def test_special_files_are_refused_immediately(tmp_path: Path, kind: str) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a file of another user can be made by root alone")
-def test_a_file_of_another_user_is_not_appended_to(tmp_path: Path) -> None:
+def test_foreign_file_is_not_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.write_bytes(b"theirs")
     os.chown(path, 65534, 65534)

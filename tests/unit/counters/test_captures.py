@@ -139,7 +139,7 @@ def test_json_reports_of_smartctl_are_decoded(catalogue: Catalogue, name: str) -
 
 
 @pytest.mark.parametrize("name", CDI)
-def test_documents_with_logs_of_both_tools(catalogue: Catalogue, name: str) -> None:
+def test_document_with_logs_of_both_tools_is_decoded(catalogue: Catalogue, name: str) -> None:
     assert (
         get_written_bytes(make_report(read_recorded([GOOD / "cdi" / f"{name}.json"]), catalogue)) == CDI[name]
     )
@@ -199,7 +199,7 @@ def test_unimplemented_counters_have_no_number(catalogue: Catalogue) -> None:
     assert "not implemented" in (counters.readings["nand_written"].reason or "")
 
 
-def test_below_the_host_is_a_number_with_a_remark(catalogue: Catalogue) -> None:
+def test_nand_below_host_writes_has_a_caveat(catalogue: Catalogue) -> None:
     evidence = read_recorded([GOOD / "issues" / "nvme-cli_issue_814_hpe_p4610_smart_log_add.txt"])
     counters = make_report(
         merge_evidence(Evidence(drive=DriveFacts(model="MO001600KWVUU")), evidence), catalogue
@@ -216,7 +216,7 @@ def test_several_files_of_a_drive_are_merged(catalogue: Catalogue) -> None:
     assert counters.readings["temperature"].value == 33
 
 
-def test_sas_has_no_nand_in_words(catalogue: Catalogue) -> None:
+def test_sas_text_has_no_nand_counter(catalogue: Catalogue) -> None:
     counters = make_report(read_recorded([GOOD / "autoval" / "smartctl_sas_drive"]), catalogue)
     assert get_written_bytes(counters) == (None, None)
     assert counters.readings["host_read"].value == 77_000_000
@@ -236,9 +236,7 @@ def test_sas_has_no_nand_in_words(catalogue: Catalogue) -> None:
         (10**12 // 512, 10**13, "differs from the error counter log"),
     ],
 )
-def test_the_two_counters_of_a_sas_drive(
-    catalogue: Catalogue, blocks: int, value: int, refused: str | None
-) -> None:
+def test_sas_drive_counters_agree(catalogue: Catalogue, blocks: int, value: int, refused: str | None) -> None:
     drive = DriveFacts(protocol="scsi", lba_bytes=512)
     counters = ScsiCounters(written_mb=10**7, read_mb=None, blocks_received=blocks)
     counters_report = make_report(Evidence(drive, scsi=counters), catalogue)
@@ -251,7 +249,7 @@ def test_the_two_counters_of_a_sas_drive(
         assert (written.quantum, other.value) == (512, 10**13)
 
 
-def test_the_unit_that_ten_gibibytes_prove() -> None:
+def test_unit_is_proven_by_writing_ten_gibibytes() -> None:
     # Between the two readings 10 GiB were written, plus the file system's metadata.
     with (GOOD / "issues" / "smartmontools_issue_578_10GiB_delta.txt").open() as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))

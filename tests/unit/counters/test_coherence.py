@@ -39,14 +39,14 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_units_of_drives_that_names_mislead_about(name: str) -> None:
+def test_units_are_correct_despite_misleading_names(name: str) -> None:
     alone, together = EXPECTED[name]
     assert get_host_reading(drop_statistics(DRIVES[name])).value == alone
     value = get_host_reading(DRIVES[name]).value
     assert value is not None and abs(value - together) <= 2 * get_host_reading(DRIVES[name]).quantum
 
 
-def test_statistics_that_erases_contradict_are_no_number() -> None:
+def test_statistics_contradicted_by_erases_are_refused() -> None:
     # 3.18 PB with 325 erases of 128 GB.
     reading = get_host_reading(DRIVES["SanDisk SD7SB3Q128G1001 X2160001"])
     assert reading.value is None and "325 erases" in (reading.reason or "")
@@ -78,14 +78,14 @@ def get_nand_reading(name: str) -> CounterReading:
     return make_report(DRIVES[name], CATALOGUE).readings["nand_written"]
 
 
-def test_nand_writes_that_no_erases_confirm_are_refused() -> None:
+def test_nand_writes_unconfirmed_by_erases_are_refused() -> None:
     # 71,245 GiB of TLC are 1.12 times 68 erases of 1 TB; 259,021 GiB of SLC are 3.8 times as much.
     for model in ("SanDisk SSD PLUS 1000GB UH5100RL", "WD Blue SA510 2.5 250GB 52008100"):
         refused = get_nand_reading(model)
         assert refused.value is None and "233" in (refused.reason or "")
 
 
-def test_pages_are_bytes_where_the_host_never_filled_more() -> None:
+def test_page_count_gives_bytes_when_host_pages_were_full() -> None:
     assert get_nand_reading("Crucial_CT250MX200SSD1 MU02").value == (593061801 + 334502269) * 16384
     # 174 TB do not fit in 208,645,945 pages: the page count has wrapped.
     refused = get_nand_reading("Crucial_CT250MX200SSD1 MU01")
@@ -107,7 +107,7 @@ def test_pages_of_unknown_size_give_only_a_ratio() -> None:
     assert make_report(replace(mx500, attributes=none), CATALOGUE).lifetime is None
 
 
-def test_an_attribute_that_is_saved_later_does_not_contradict() -> None:
+def test_lagging_attribute_is_not_a_contradiction() -> None:
     reading = get_host_reading(DRIVES["INTEL SSDSC2BW120A4 DC32"])
     assert reading.proof is Proof.SPEC
 

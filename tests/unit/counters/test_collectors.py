@@ -74,9 +74,7 @@ def test_drive_with_standard_pages_is_decoded() -> None:
     assert counters.failures == ("log page 09h: refused",)
 
 
-def test_a_write_that_is_in_flight_no_longer_is_counted_by_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_completed_write_is_counted_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The drive may have counted the write already."""
     tree = make_machine(tmp_path)
     folder = tree.add_disk("loop77", "7:77", tags=[1], attributes={"stat": format_stat(8), "inflight": "0 0"})
@@ -104,7 +102,7 @@ def test_vendor_pages_are_read_only_for_drives_in_the_catalogue() -> None:
     assert 0xCA not in [lid for lid, _, _ in acme.asked]
 
 
-def test_a_drive_that_refuses_everything_has_reasons() -> None:
+def test_drive_that_refuses_every_page_has_reasons() -> None:
     counters = make_report(collect_nvme(FakeTransport({}), CATALOGUE), CATALOGUE)
     assert all(
         reading.value is None and reading.reason
@@ -146,7 +144,7 @@ def test_smartctl_does_not_wake_sleeping_drives(tmp_path: Path, monkeypatch: pyt
     assert "-n standby" in (tmp_path / "calls").read_text()
 
 
-def test_a_drive_behind_a_controller_is_asked_by_its_number(
+def test_drive_behind_a_controller_is_read_by_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = GOOD / "smartctl_exporter" / "HITACHI_H109060SESUN600G_9.json"
@@ -169,7 +167,7 @@ def test_a_drive_behind_a_controller_is_asked_by_its_number(
         ("Smartctl open device: /dev/sda failed: No such device", False),
     ],
 )
-def test_smartctl_advice_is_given_as_our_option(message: str, *, hinted: bool) -> None:
+def test_smartctl_advice_names_the_opwatch_option(message: str, *, hinted: bool) -> None:
     said = json.dumps({"smartctl": {"exit_status": 2, "messages": [{"string": message}]}})
     with pytest.raises(Unsupported) as refused:
         parse_output(2, said)
@@ -178,7 +176,7 @@ def test_smartctl_advice_is_given_as_our_option(message: str, *, hinted: bool) -
 
 
 @pytest.mark.parametrize("kind", ["-H", "megaraid,3;reboot", "megaraid,", "MEGARAID,1", "", "a b"])
-def test_a_kind_of_drive_that_smartctl_does_not_have(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_smartctl_type_is_refused(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["counters", "--dev", "sda", f"--type={kind}"])
     assert "megaraid,3" in capsys.readouterr().err
@@ -190,9 +188,7 @@ def test_device_type_needs_a_single_live_drive(capsys: pytest.CaptureFixture[str
     assert "--type" in capsys.readouterr().err
 
 
-def test_old_smartctl_is_called_again_without_new_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_smartctl_is_retried_without_new_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = GOOD / "smartctl_exporter" / "sat-Phison_Driven_SSDs-KINGSTON_SA400M8120G-sda.json"
     install_smartctl(
         tmp_path, monkeypatch, f"case \"$*\" in *genstats*) echo '{{}}'; exit 1;; esac; cat '{path}'"
@@ -201,7 +197,7 @@ def test_old_smartctl_is_called_again_without_new_options(
     assert len((tmp_path / "calls").read_text().splitlines()) == 2
 
 
-def test_a_smartctl_that_cannot_open_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smartctl_open_failure_gives_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_smartctl(tmp_path, monkeypatch, 'echo \'{"smartctl":{"exit_status":2}}\'; exit 2')
     with pytest.raises(Unsupported):
         collect_smart(Path("/dev/sda"))

@@ -82,7 +82,7 @@ def test_log_c0_is_identified_by_its_guid(media: int, erases: int, other: bytes)
             decode_c0(raw[:496] + other)
 
 
-def test_erase_average_belongs_to_version_5() -> None:
+def test_erase_average_requires_version_5() -> None:
     old = decode_c0(encode_page(a=(0, 8, 1), b=(224, 8, 7), c=(494, 2, 3))[:496] + CLOUD_GUID)
     assert isinstance(old, CloudLog) and old.erase_average is None
 
@@ -96,7 +96,7 @@ def test_items_are_found_by_their_key(items: dict[int, int]) -> None:
     assert {int(key, 16): item.raw for key, item in decoded.items()} == items
 
 
-def test_a_key_that_is_there_twice_is_another_layout() -> None:
+def test_duplicate_key_means_another_layout() -> None:
     with pytest.raises(BadPage):
         decode_kv12(bytes((0xF4, 0, 0, 100, 0, 1)).ljust(12, b"\0") * 2 + bytes(488))
 
@@ -151,7 +151,7 @@ def test_gigabytes_are_exact() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(BAD.iterdir()), ids=lambda path: path.name)
-def test_bad_files_give_no_number(path: Path) -> None:
+def test_invalid_files_give_no_value(path: Path) -> None:
     try:
         evidence = read_recorded([path])
     except OpwatchError as error:
@@ -192,7 +192,7 @@ def test_reports_of_two_drives_are_not_merged() -> None:
         merge_evidence(smart, Evidence(smart=SmartLog(data_units_written=2)))
 
 
-def test_an_endurance_group_is_not_taken_for_the_drive() -> None:
+def test_endurance_group_is_not_mistaken_for_the_drive() -> None:
     group = {"avail_spare": 100, "data_units_written": 7, "media_units_written": 9, "power_on_hours": 1}
     evidence = parse_nvme_json(group)
     assert evidence.smart is None
@@ -237,7 +237,7 @@ def test_a_vendor_page_with_another_host_than_02h_is_refused() -> None:
     assert reading.value is None and "host writes" in (reading.reason or "")
 
 
-def test_a_page_that_fails_loses_its_own_fields_only(tmp_path: Path) -> None:
+def test_failed_page_loses_only_its_own_fields(tmp_path: Path) -> None:
     (tmp_path / "log-02").write_bytes(encode_page(a=(48, 16, 1000), b=(80, 16, 10**5), c=(1, 2, 300)))
     (tmp_path / "log-c0").write_bytes(b"\xff" * 512)
     counters = make_report(read_recorded([tmp_path]), CATALOGUE)

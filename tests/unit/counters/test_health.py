@@ -80,7 +80,7 @@ def test_health_page_is_described_in_words(smart: SmartLog, expected: list[tuple
     assert list_notes(Evidence(smart=smart)) == expected
 
 
-def test_attributes_speak_only_under_their_names() -> None:
+def test_attributes_are_used_only_under_their_known_names() -> None:
     named = Attribute(5, "Reallocated_Sector_Ct", 12, "12")
     assert list_notes(Evidence(attributes=(named,))) == [("12 reallocated sectors", False)]
     for other in (
@@ -131,7 +131,7 @@ def test_single_poll_has_a_pace_and_no_end() -> None:
     assert pace["least"] == pytest.approx(2000 / 9001) and pace["most"] == pytest.approx(4000 / 9000)
 
 
-def test_a_drive_without_wear_has_the_pace_that_would_be_needed() -> None:
+def test_drive_without_wear_has_the_pace_to_reach_its_rating() -> None:
     fresh = compute_wear_pace(make_reading(0, "percent"), make_reading(1000, "hours"))
     assert fresh is not None and (fresh.least, fresh.most) == (0, 1)
     # 100 % in 5 years of 8,766 hours.
@@ -155,7 +155,7 @@ def test_rated_bytes_have_the_pace_so_far() -> None:
     assert over is not None and "would use up" not in over.says
 
 
-def test_a_real_drive_has_both_in_words_and_in_json() -> None:
+def test_real_drive_has_pace_and_end_in_text_and_json() -> None:
     drive_report = make_report(read_recorded([NVME]), load_catalogue(system=Path("/nonexistent")))
     shown = "\n".join(format_counters(drive_report))
     assert "health: no critical warning (log 02h)" in shown and "pace: " in shown
@@ -240,6 +240,6 @@ def test_missing_rating_is_requested(capsys: pytest.CaptureFixture[str]) -> None
     assert "terabytes" in capsys.readouterr().err
 
 
-def test_drive_without_data_has_no_health() -> None:
+def test_drive_without_data_has_no_health_notes() -> None:
     nothing = make_report(Evidence(DriveFacts("nvme")), load_catalogue(system=Path("/nonexistent")))
     assert nothing.health == () and nothing.outlooks == ()

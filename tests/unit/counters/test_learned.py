@@ -305,7 +305,7 @@ def test_the_catalogue_has_no_number_where_others_count_differently() -> None:
     assert contradicted.value is None and "not the model" in (contradicted.reason or "")
 
 
-def test_statistics_that_repeat_an_attribute_are_none() -> None:
+def test_statistics_that_repeat_an_attribute_are_ignored() -> None:
     copied = replace(make_evidence(50), statistics=Statistics({(1, 0x18): 35250, (1, 0x20): 35250}))
     assert find_sound_sectors(copied) is None
     reading = make_report(copied, Catalogue((), UnitRules())).readings["host_written"]

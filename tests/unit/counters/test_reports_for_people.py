@@ -149,7 +149,7 @@ def test_erase_counts_come_from_the_bytes_too() -> None:
 
 
 @pytest.mark.parametrize(("model", "vendor"), [("DPRD3108T0T501T6000", 0x1E3B), ("CSD-3310", 0xCC53)])
-def test_pages_with_intels_keys_need_the_hosts_writes_of_log_02h(model: str, vendor: int) -> None:
+def test_intel_pages_require_host_writes_of_log_02h(model: str, vendor: int) -> None:
     drive = DriveFacts("nvme", model, vendor_id=vendor, capacity_bytes=32 * 10**11)
     page = replace(make_intel_evidence(0), drive=drive).vendor
     host = 172365270 << 25
@@ -252,9 +252,7 @@ def make_smart_report(
         (257, 1001, 512, 131_072),
     ],
 )
-def test_an_nvme_count_that_can_be_right_is_not_refused(
-    units: int, commands: int, lba: int, mdts: int | None
-) -> None:
+def test_plausible_nvme_count_is_accepted(units: int, commands: int, lba: int, mdts: int | None) -> None:
     said = make_smart_report(units, commands, lba=lba, mdts=mdts).readings
     assert said["host_written"].value == said["host_read"].value == units * 512_000
 
@@ -270,7 +268,7 @@ def test_an_nvme_count_that_can_be_right_is_not_refused(
         (2_400_000, 600_000_000, None, None),
     ],
 )
-def test_an_nvme_count_that_its_commands_contradict_is_refused(
+def test_nvme_count_contradicted_by_its_commands_is_refused(
     units: int, commands: int, model: str | None, vendor: int | None
 ) -> None:
     said = make_smart_report(units, commands, model=model, vendor=vendor, mdts=131_072)
@@ -278,7 +276,7 @@ def test_an_nvme_count_that_its_commands_contradict_is_refused(
     assert reading.value is None and "write command" in (reading.reason or "")
 
 
-def test_a_poll_takes_no_lower_bound_for_a_count() -> None:
+def test_poll_does_not_use_a_lower_bound_as_a_count() -> None:
     facts = DriveFacts("ata", "INTEL SSDSC2CW180A3", "400i", capacity_bytes=180 * 10**9)
     poll = make_poll(make_report(make_sata_evidence(facts, {225: 175842, 249: 3754}), CATALOGUE), 0, 1, 0, 0)
     assert [one.value for one in poll.host] == [None] and poll.host[0].reason

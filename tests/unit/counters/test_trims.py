@@ -34,7 +34,7 @@ def test_simulated_drive_page_is_decoded() -> None:
         decode_kv10((FIXTURES / "bad" / "trim" / "log-ca.bin").read_bytes())
 
 
-def test_items_of_ten_bytes() -> None:
+def test_ten_byte_items_are_decoded() -> None:
     items = decode_kv10(encode_items({0xAB: 7, 0xE5: 123456789, 0xFE: (1 << 48) - 2}))
     assert {key: item.raw for key, item in items.items()} == {"AB": 7, "E5": 123456789, "FE": (1 << 48) - 2}
     assert items["E5"].normalized == 100
@@ -72,7 +72,7 @@ def test_memblaze_counts_sectors() -> None:
     ],
     ids=["another maker", "another layout", "no such item", "no page"],
 )
-def test_other_values_are_not_trim_counts(evidence: Evidence) -> None:
+def test_unrelated_values_are_not_trim_counts(evidence: Evidence) -> None:
     assert find_trim_counts(evidence, load_trims()) == []
 
 
@@ -123,7 +123,7 @@ def test_seagate_counts_trims() -> None:
         ("Swissbit X-7x Family SATA SSD", 215, "Number_of_TRIM_Commands", None),
     ],
 )
-def test_attributes_by_name(family: str, number: int, name: str, unit: int | None) -> None:
+def test_trim_attributes_are_found_by_name(family: str, number: int, name: str, unit: int | None) -> None:
     drive = DriveFacts(protocol="ata", model="M", family=family)
     evidence = Evidence(drive=drive, attributes=(Attribute(number, name, 31337, "31337"),))
     assert find_trim_counts(evidence, load_trims()) == [TrimCount(f"attribute {number} {name}", 31337, unit)]

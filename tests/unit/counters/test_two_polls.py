@@ -85,7 +85,7 @@ def test_text_report_has_the_same_figures(tmp_path: Path, capsys: pytest.Capture
     assert all(len(line) <= 80 for line in output.splitlines())
 
 
-def test_the_older_report_has_to_be_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_older_report_must_come_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_counters(tmp_path, NEW, OLD)[0] == 2
     assert "older one first" in capsys.readouterr().err
 

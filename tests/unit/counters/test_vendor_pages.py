@@ -109,7 +109,7 @@ def test_page_with_an_unproven_unit_has_no_number(model: str, lid: int, raw: byt
     assert refused.value is None and reason in (refused.reason or ""), refused
 
 
-def test_another_count_of_the_host_is_that_of_log_02h_or_none() -> None:
+def test_second_host_count_must_match_log_02h() -> None:
     for factor, proven in ((1, True), (2, False)):
         raw = encode_items(12, F4=NAND // MIB32, F5=HOST // MIB32 * factor)
         counters = report_page(SOLIDIGM, 0xCA, raw)

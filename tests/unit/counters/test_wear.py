@@ -42,7 +42,7 @@ def make_worn_evidence(protocol: str) -> Evidence:
 
 
 @pytest.mark.parametrize("protocol", ["nvme", "ata"])
-def test_a_full_byte_of_wear_is_a_bound_with_a_serious_note(protocol: str) -> None:
+def test_wear_byte_of_255_is_a_bound_with_a_serious_note(protocol: str) -> None:
     drive = report_evidence(make_worn_evidence(protocol))
     reading = build_counters_document(drive, None)["percentage_used"]
     assert (reading["value"], reading["lower_bound"]) == (255, True)
@@ -101,7 +101,7 @@ def test_wear_comes_from_a_makers_attribute(
     assert expected is None or f"attribute {number} {name}" in reading.source
 
 
-def test_an_attribute_at_its_end_is_a_bound() -> None:
+def test_exhausted_wear_attribute_is_a_bound() -> None:
     wear = Attribute(177, "Wear_Leveling_Count", 7065, "7065", 1)
     drive = report_evidence(Evidence(SAMSUNG, attributes=(wear,), power_on_hours=9000))
     assert build_counters_document(drive, None)["percentage_used"]["lower_bound"] is True

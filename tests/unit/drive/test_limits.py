@@ -46,7 +46,7 @@ def test_allowed_memory_is_a_bound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", ["64T", "99999999999T"])
-def test_a_huge_size_names_the_option(size: str) -> None:
+def test_huge_size_error_names_the_option(size: str) -> None:
     argv = [
         sys.executable,
         "-m",

@@ -27,7 +27,7 @@ MOUNTINFO = """\
 """
 
 
-def test_a_mount_point_is_known_by_the_table() -> None:
+def test_mount_point_is_found_in_the_mount_table() -> None:
     mounts = parse_mountinfo(MOUNTINFO)
     assert find_mount_number(Path("/run/opwatch/drives/x/mnt"), mounts) == (0, 45)
     assert find_mount_number(Path("/run/opwatch/drives/x"), mounts) is None
@@ -85,7 +85,7 @@ def _add_loop(sys: Path, name: str, backing: str, diskseq: int) -> None:
     (sys / "block" / name / "diskseq").write_text(f"{diskseq}\n")
 
 
-def test_a_device_is_known_by_its_sequence_and_not_by_its_number(tmp_path: Path) -> None:
+def test_device_is_identified_by_sequence_instead_of_number(tmp_path: Path) -> None:
     disk = str(DriveFolder("x").disk)
     _add_loop(tmp_path, "loop0", disk, 7)
     _add_loop(tmp_path, "loop1", disk + " (deleted)", 9)
@@ -120,7 +120,7 @@ def test_unknown_files_are_reported_and_left(tmp_path: Path) -> None:
     assert (place.folder / "mine").read_text() == "precious"
 
 
-def test_the_server_is_known_by_its_lock(tmp_path: Path) -> None:
+def test_server_is_identified_by_its_lock(tmp_path: Path) -> None:
     place = DriveFolder("x", tmp_path)
     place.create_folders()
     with open_server(place) as nobody:
@@ -158,7 +158,7 @@ def test_server_query_has_a_timeout(tmp_path: Path) -> None:
         run_with_timeout(place, lambda: 1 // 0, 5)
 
 
-def test_other_devices_are_no_simulated_drive(tmp_path: Path) -> None:
+def test_other_devices_are_not_simulated_drives(tmp_path: Path) -> None:
     folder = tmp_path / "loop9"
     (folder / "loop").mkdir(parents=True)
     device = BlockDevice("loop9", (7, 9), folder)

@@ -117,7 +117,7 @@ def test_defaults_are_4_gib_with_7_percent() -> None:
     }
 
 
-def test_a_state_file_decides() -> None:
+def test_state_file_determines_the_sizes() -> None:
     assert drive.build_config(parse_arguments(), loading=True) == {}
     with pytest.raises(UsageError, match="leave out"):
         drive.build_config(parse_arguments("--size", "1G"), loading=True)

@@ -21,7 +21,7 @@ def plan_fio(*words: str, has_clock: bool = True) -> FioPlan:
 
 
 @pytest.mark.parametrize(("word", "expected"), [("fio", True), ("/usr/bin/fio", True), ("fio-plot", False)])
-def test_fio_commands_are_recognised(word: str, expected: bool) -> None:
+def test_fio_commands_are_recognized(word: str, expected: bool) -> None:
     assert is_fio([word, "job.fio"]) is expected
     assert not is_fio([])
 
@@ -78,7 +78,7 @@ def test_report_of_the_command_is_read_in_place() -> None:
         (["plain.fio"], False, "lacks log_alternate_epoch"),
     ],
 )
-def test_logs_of_the_command_s_own_are_not_touched(words: list[str], has_clock: bool, reason: str) -> None:
+def test_logs_requested_by_the_command_are_left_alone(words: list[str], has_clock: bool, reason: str) -> None:
     made = plan_fio(*words, has_clock=has_clock)
     assert made.no_logs is not None and reason in made.no_logs
     assert not [word for word in made.argv if "private/fio" in word or "alternate" in word]

@@ -66,7 +66,7 @@ def test_bin_is_within_a_single_slot(value: int) -> None:
 
 
 @pytest.mark.parametrize("coarseness", range(7))
-def test_coarse_bins_rise(coarseness: int) -> None:
+def test_coarse_bins_increase(coarseness: int) -> None:
     middles = [compute_bin_middle_ns(place, coarseness) for place in range(1856 >> coarseness)]
     assert middles == sorted(set(middles))
 

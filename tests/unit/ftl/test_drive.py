@@ -125,7 +125,7 @@ def test_write_zeroes_unmaps_or_writes() -> None:
         assert unit.read_counters()["write_zeroes_bytes"] == MIB
 
 
-def test_write_zeroes_are_no_host_writes() -> None:
+def test_write_zeroes_do_not_count_as_host_writes() -> None:
     """The host sends no data, so neither unmapped nor programmed bytes at the ends count as host writes."""
     for unmaps, programmed in ((1, 2), (0, 4)):
         unit = make_drive(write_zeroes_unmaps=unmaps)
@@ -217,7 +217,7 @@ def test_format_forgets_data_and_keeps_wear() -> None:
     assert unit.core.check() is None
 
 
-def test_idle_collects_ahead() -> None:
+def test_idle_time_is_used_for_collection() -> None:
     unit = make_drive(gc_idle_superblocks=4)
     unit.fill_drive()
     unit.run_load(Workload(rng=1), 30_000)
@@ -249,7 +249,7 @@ def test_damage_and_other_versions_are_refused() -> None:
         Drive.load_saved(bytes(saved[:-1]))
 
 
-def test_same_seed_same_drive() -> None:
+def test_equal_seeds_give_equal_drives() -> None:
     runs = []
     for _ in range(2):
         unit = make_drive(policy=2, seed=7)

@@ -84,7 +84,7 @@ def test_deeper_queues_do_more_reads() -> None:
     assert rates[0] < rates[1] < rates[2]
 
 
-def test_a_full_cache_is_a_cliff() -> None:
+def test_full_cache_causes_a_cliff() -> None:
     drive = make_small_profile("qlc-client-1000").create_drive()
     load = Workload(sequential=True)
     run = drive.run_timed(load, 1.5, io_bytes=131072, interval_ns=50_000_000)
@@ -92,7 +92,7 @@ def test_a_full_cache_is_a_cliff() -> None:
     assert compute_mean(speed[-5:]) < 0.5 * speed[0]
 
 
-def test_same_seed_same_run() -> None:
+def test_equal_seeds_give_equal_runs() -> None:
     runs = [
         make_small_profile("wd-blue-1tb").create_drive().run_timed(Workload(rng=4), 0.5) for _ in range(2)
     ]

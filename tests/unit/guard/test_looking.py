@@ -38,7 +38,7 @@ def list_similar_disks(sys: Path, name: str) -> list[str]:
     return [other.name for other in find_same_identity(devices, disk, read_disk_identity(devices, disk))]
 
 
-def test_disks_with_an_equal_serial_or_wwid_are_alike(tmp_path: Path) -> None:
+def test_disks_with_equal_serial_or_wwid_are_the_same_drive(tmp_path: Path) -> None:
     add_disk(tmp_path, "sda", device__serial="S1", device__wwid="naa.1")
     add_disk(tmp_path, "sdb", device__serial="S2", device__wwid="naa.1")
     add_disk(tmp_path, "sdc", device__serial="S1", device__wwid="naa.3")
@@ -83,7 +83,7 @@ def test_process_whose_files_do_not_answer_is_reported_as_unseen(
     assert users.unseen == ("process 7 (tar) (reading its open files timed out)",)
 
 
-def test_loop_device_that_cannot_be_asked_is_reported(tmp_path: Path) -> None:
+def test_unreadable_loop_device_is_reported(tmp_path: Path) -> None:
     add_disk(tmp_path, "sda")
     backing = tmp_path / "block" / "loop7654321" / "loop" / "backing_file"
     backing.parent.mkdir(parents=True)
@@ -162,7 +162,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_targets_that_lend_a_disk_to_others(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exporting_targets_are_found(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(find_exports([(1, 3)], config)) == [], "no block device"
     monkeypatch.setattr(stat, "S_ISBLK", lambda mode: True)
     status = Path("/dev/null").stat()

@@ -56,7 +56,7 @@ def test_users_of_other_partitions_are_an_obstacle(changed: PartFacts, what: str
     assert obstacle.what == what
 
 
-def test_a_few_requests_are_the_file_systems_own() -> None:
+def test_few_requests_are_attributed_to_the_filesystem() -> None:
     few, many = ForeignIo(1.0, 0, 12, 0), ForeignIo(1.0, 60, 60, 0)
     assert find_obstacles(keep_other_parts(replace(MOUNTED, foreign=few), "nvme0n1p2"), CONSENT) == []
     [obstacle] = find_obstacles(keep_other_parts(replace(MOUNTED, foreign=many), "nvme0n1p2"), CONSENT)
@@ -78,7 +78,7 @@ def test_checks_of_a_whole_drive_apply_to_a_mount(facts: object, what: str) -> N
     assert [what in reason.what for reason in reasons] == [True]
 
 
-def test_the_drive_has_to_be_confirmed() -> None:
+def test_drive_must_be_confirmed() -> None:
     facts = keep_other_parts(MOUNTED, "nvme0n1p2")
     for word, what in ((None, "is not confirmed"), ("S12", "is not its serial number")):
         [obstacle] = find_obstacles(facts, replace(CONSENT, serial=word))

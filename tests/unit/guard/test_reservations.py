@@ -47,7 +47,7 @@ def test_keys_and_the_reservation_are_read() -> None:
     )
 
 
-def test_an_answer_that_was_cut_has_the_keys_that_came() -> None:
+def test_truncated_answer_keeps_the_complete_keys() -> None:
     assert decode_keys(read_answer("two-keys")[:20]) == (0x123ABC,)
 
 
@@ -105,7 +105,7 @@ def test_registered_hosts_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
         "700005000000000a00000000240000000000",  # invalid field: an older disk lacks this service action
     ],
 )
-def test_a_disk_that_knows_no_reservations_has_none(sense: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_without_reservation_support_has_none(sense: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list_sharers(monkeypatch, make_refusal(sense), make_refusal(sense)) == []
 
 

@@ -37,7 +37,7 @@ def _change_page(at: int, data: bytes) -> bytes:
         (b"", None),
     ],
 )
-def test_the_page_of_block_limits(page: bytes, blocks: int | None) -> None:
+def test_block_limits_page_is_decoded(page: bytes, blocks: int | None) -> None:
     assert parse_unmap_alignment(page) == blocks
 
 

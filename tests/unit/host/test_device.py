@@ -83,7 +83,7 @@ def test_sectors_of_a_partition_are_the_first_and_the_last(tree: Tree) -> None:
         ("loop0", ["loop0"]),
     ],
 )
-def test_leaves_are_the_devices_that_do_the_io(tree: Tree, name: str, expected: list[str]) -> None:
+def test_leaves_are_the_devices_that_perform_io(tree: Tree, name: str, expected: list[str]) -> None:
     assert list_leaves(tree, name) == expected
 
 
@@ -147,7 +147,7 @@ def test_invalid_sysfs_number_is_none(tree: Tree, text: str, expected: int | Non
     assert tree["sda"].read_number("queue/nr_requests") == expected
 
 
-def test_an_attribute_that_is_not_there_or_not_readable_is_none(tree: Tree) -> None:
+def test_missing_or_unreadable_attribute_is_none(tree: Tree) -> None:
     (tree["sda"].sysfs / "queue/wbt_lat_usec").unlink()
     (tree["sda"].sysfs / "queue/wbt_lat_usec").mkdir()
     for path in ("queue/wbt_lat_usec", "queue/no_such"):
@@ -201,7 +201,7 @@ def test_an_md_array_that_is_not_running_has_no_level(tree: Tree) -> None:
     assert tree["md0"].read_kind() == "md"
 
 
-def test_hardware_queues_are_in_their_order(tree: Tree) -> None:
+def test_hardware_queues_are_in_numeric_order(tree: Tree) -> None:
     tree.add_disk("sdq", "65:0", tags=[1] * 12)
     (tree["sdq"].sysfs / "mq" / "not_a_queue").mkdir()
     assert [path.name for path in tree["sdq"].hardware_queues] == [str(number) for number in range(12)]
@@ -247,7 +247,7 @@ def test_resolve_lists_the_available_devices(tree: Tree) -> None:
     assert "nvme1c1n1" not in str(caught.value)
 
 
-def test_resolve_wants_a_block_device(tree: Tree) -> None:
+def test_resolve_refuses_other_files(tree: Tree) -> None:
     (tree.dev / "file").touch()
     for text in ("file", str(tree.dev / "file"), str(tree.dev), "/dev/null"):
         with pytest.raises(UsageError, match=r"is not a block device"):

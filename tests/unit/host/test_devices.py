@@ -82,7 +82,7 @@ def test_a_partition_has_the_limits_of_its_disk_and_its_own_alignment(tree: Tree
 
 
 @pytest.mark.parametrize("garbage", ["", "many", "-1", "0x200", "512 512", "9" * 20 + "k"])
-def test_garbage_is_unknown_and_never_0(tree: Tree, usage: Usage, garbage: str) -> None:
+def test_invalid_limit_is_unknown_and_never_0(tree: Tree, usage: Usage, garbage: str) -> None:
     folder = tree["sda"].sysfs
     write_attributes(
         folder / "queue", {name: garbage for name in SSD_QUEUE if name not in ("scheduler", "zoned")}
@@ -153,7 +153,7 @@ def test_transport_is_detected(folder: str, kind: str, more: dict[str, str], exp
     assert detect_transport(Path(folder), kind, **more) == expected
 
 
-def test_the_identity_of_a_sata_drive_and_of_its_partition(tree: Tree, usage: Usage) -> None:
+def test_sata_drive_and_partition_have_the_same_identity(tree: Tree, usage: Usage) -> None:
     for name in ("sda", "sda1"):
         identity = read_details(tree.devices, tree[name], usage).identity
         assert (identity.model, identity.vendor, identity.firmware) == ("SAMSUNG MZ7LH960", "ATA", "904Q")
@@ -177,7 +177,7 @@ def test_bus_number_is_not_a_vendor(tree: Tree, usage: Usage) -> None:
     assert read_details(tree.devices, tree["cciss/c0d0"], usage).identity.vendor is None
 
 
-def test_a_device_on_requests_and_bios_is_traced_as_both(tree: Tree, usage: Usage) -> None:
+def test_device_on_request_and_bio_disks_is_traced_as_mixed(tree: Tree, usage: Usage) -> None:
     tree.add_disk("dm-1", "253:1", attributes={"dm/uuid": "LVM-abc"})
     tree.stack_device("dm-1", "zram0", "sda1")
     details = read_details(tree.devices, tree["dm-1"], usage)
@@ -232,7 +232,7 @@ def test_table_rows_describe_the_devices(tree: Tree, usage: Usage) -> None:
         assert find_row(text, name).split(name, 1)[1].split() == rest.split()
 
 
-def test_no_discard_and_unknown_discard_are_different(tree: Tree, usage: Usage) -> None:
+def test_missing_and_unknown_discard_support_differ(tree: Tree, usage: Usage) -> None:
     write_attributes(tree["sda"].sysfs, {"queue/discard_max_bytes": "0"})
     (tree["sdb"].sysfs / "queue/discard_max_bytes").unlink()
     text = run_devices(tree, usage)[1]
@@ -291,7 +291,7 @@ def test_an_unknown_name_is_a_usage_error(tree: Tree, usage: Usage) -> None:
         run_devices(tree, usage, "sda", "sdz")
 
 
-def test_no_sysfs_is_an_error(tmp_path: Path, usage: Usage) -> None:
+def test_missing_sysfs_is_an_error(tmp_path: Path, usage: Usage) -> None:
     with pytest.raises(Unsupported, match="sysfs"):
         run_devices(Tree(tmp_path), usage)
 

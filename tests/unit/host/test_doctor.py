@@ -63,7 +63,7 @@ def test_tracepoints_are_unknown_without_btf() -> None:
     assert diagnosis.check_loss_counters(None).state is State.NOTE
 
 
-def test_a_kernel_that_hides_its_losses_is_noted() -> None:
+def test_kernel_without_a_loss_count_is_noted() -> None:
     assert diagnosis.check_loss_counters(encode_btf("recursion_misses")).state is State.OK
     assert diagnosis.check_loss_counters(encode_btf("run_cnt")).state is State.NOTE
 
@@ -77,7 +77,7 @@ def test_a_kernel_that_hides_its_losses_is_noted() -> None:
         ("", State.OK, 0),
     ],
 )
-def test_only_confidentiality_forbids_tracing(text: str, state: State, status: int) -> None:
+def test_only_confidentiality_mode_prevents_tracing(text: str, state: State, status: int) -> None:
     check = diagnosis.check_lockdown(text, securityfs=True)
     assert (check.state, check.exit_status) == (state, status)
 
@@ -302,9 +302,7 @@ def test_without_extension_and_privileges_all_else_is_still_checked(bare: Tree) 
     assert "clang" in fixes["extension"] and "bpftool" in fixes["extension"]
 
 
-def test_when_only_privileges_are_missing_the_probes_wait(
-    bare: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_probes_are_skipped_without_privileges(bare: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     native = types.SimpleNamespace(__file__="x.so", Tracer=object)
     monkeypatch.setitem(sys.modules, "opwatch._native", native)
     checks = doctor.run_checks(bare.devices)

@@ -45,7 +45,7 @@ def test_a_kernel_that_takes_only_the_twins_is_noted() -> None:
     assert check.state is State.NOTE and "raw_tp twin" in check.finding
 
 
-def test_a_rejected_program_comes_with_its_log_and_does_not_accuse_others() -> None:
+def test_rejected_program_has_its_log_and_others_do_not() -> None:
     culprit = diagnosis.check_program("rq_requeue", REJECTED, REJECTED)
     assert (culprit.state, culprit.exit_status, culprit.log) == (State.PROBLEM, 1, LOG)
     assert culprit.fix == diagnosis.REPORT_HINT

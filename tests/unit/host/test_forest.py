@@ -47,7 +47,7 @@ def test_device_without_its_lower_devices_is_a_root(tree: Tree) -> None:
     assert "md0" in lines and "dm-0" in lines
 
 
-def test_names_sort_as_people_count() -> None:
+def test_names_sort_numerically() -> None:
     names = ["sdb", "sdaa", "sda10", "sda2", "sdz", "nvme10n1", "nvme2n1", "loop1", "loop0"]
     assert sorted(names, key=natural_key) == [
         *("sda2", "sda10", "sdb", "sdz", "loop0", "loop1", "nvme2n1", "nvme10n1", "sdaa")

@@ -66,7 +66,9 @@ def test_proc_without_hiding_options_is_complete(
     assert _list_unseen(_make_proc(tmp_path, options)) == []
 
 
-def test_the_group_does_not_help_where_only_tracers_see(tmp_path: Path, hold: Callable[[bool], None]) -> None:
+def test_group_membership_does_not_help_with_ptraceable_mode(
+    tmp_path: Path, hold: Callable[[bool], None]
+) -> None:
     hold(False)
     assert len(_list_unseen(_make_proc(tmp_path, f",gid={os.getegid()},hidepid=ptraceable"))) == 1
 

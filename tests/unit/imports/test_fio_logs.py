@@ -96,7 +96,7 @@ def test_jobs_are_placed_by_their_wall_clock() -> None:
     assert one.at.timestamp() == begin / 1000 + 4
 
 
-def test_rows_that_come_late_make_no_interval_of_their_own() -> None:
+def test_late_rows_do_not_create_an_interval() -> None:
     """Rows of fio 3.33 with log_avg_msec=250."""
     times = [255, 511, 762, 1018, 1272, 1531, 1787]
     rows = "\n".join(f"{time}, 1000, 0, 0" for time in times).encode()
@@ -105,7 +105,7 @@ def test_rows_that_come_late_make_no_interval_of_their_own() -> None:
     assert final.interval.ops["read"].count == pytest.approx(1787, rel=0.01)
 
 
-def test_a_job_that_rested_is_not_made_to_have_worked() -> None:
+def test_idle_job_has_no_requests_while_idle() -> None:
     times = [500, 1000, 9000, 9500]
     rows = "\n".join(f"{time}, 100, 0, 0" for time in times).encode()
     logs = [(f"a_{kind}.1.log", rows) for kind in ("iops", "bw")]
@@ -142,7 +142,7 @@ def test_invalid_fio_log_is_refused_with_its_line(name: str) -> None:
         (["two_bw.2.log", "two_iops.2.log", "two.fio"], 1, "two.fio"),
     ],
 )
-def test_files_that_do_not_go_together(
+def test_unrelated_files_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], names: list[str], status: int, words: str
 ) -> None:
     recording = tmp_path / "a.opw"

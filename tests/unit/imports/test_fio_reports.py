@@ -43,7 +43,7 @@ def test_rates_are_fio_s_own_when_jobs_are_grouped_or_ramp_up(name: str) -> None
     assert interval.seconds == pytest.approx(2.0, abs=0.01)
 
 
-def test_operations_of_different_times_are_rows_of_their_own() -> None:
+def test_operations_with_different_durations_have_separate_rows() -> None:
     raw, job = read_report("fio-verify.json")
     rows = collect_finals(raw)
     assert set(rows) == {"verify read", "verify write"}
@@ -69,7 +69,7 @@ def test_older_versions_have_the_same_rates_and_means(name: str) -> None:
         assert counted.latency.max == job[op][key]["max"] * unit
 
 
-def test_bins_of_an_older_version_are_ours() -> None:
+def test_bins_of_an_older_fio_match_our_slots() -> None:
     raw, job = read_report("fio-3.1-json-plus.json")
     [summary] = collect_finals(raw).values()
     for op in ("read", "write"):

@@ -78,14 +78,14 @@ def test_iostat_without_avg_cpu_has_no_cpu_time(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize(("value", "words"), [(250, "more than 100 % of the CPUs"), ("x", "user is not a ")])
-def test_shares_of_cpus_that_cannot_be_are_refused(value: object, words: str) -> None:
+def test_impossible_cpu_shares_are_refused(value: object, words: str) -> None:
     document = json.loads((GOOD / "iostat.json").read_text())
     document["sysstat"]["hosts"][0]["statistics"][1]["avg-cpu"]["user"] = value
     with pytest.raises(BadInput, match=words):
         parse_iostat(json.dumps(document).encode(), "it")
 
 
-def test_fio_s_histograms_are_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fio_histograms_match_our_slots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "two.json"
     source.write_text(TWO.read_text())
     lines, _ = import_recording(source, tmp_path, capsys)
@@ -150,7 +150,7 @@ def test_rates_of_a_trace_match_blkparse() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 10])
-def test_a_trace_that_its_own_sums_call_incomplete_is_refused(number: int) -> None:
+def test_trace_contradicting_its_own_sums_is_refused(number: int) -> None:
     lines = (GOOD / "blkparse.txt").read_bytes().splitlines(keepends=True)
     lines.remove([line for line in lines if b" C " in line][number])
     with pytest.raises(BadInput, match="import the whole output of blkparse"):

@@ -164,7 +164,7 @@ def test_options_with_side_effects_or_without_writes_are_refused(line: str) -> N
 
 
 @pytest.mark.parametrize("line", ["mem=malloc", "iomem=mmap", "mem=shm", "direct", "direct=1"])
-def test_memory_of_its_own_and_no_page_cache_are_taken(line: str) -> None:
+def test_private_memory_and_direct_io_are_accepted(line: str) -> None:
     [job] = parse_job_file(f"[a]\nrw=randwrite\n{line}\n".encode(), "mine.fio").jobs
     assert job.options["direct"] == "1"
 

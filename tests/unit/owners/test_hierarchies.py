@@ -25,7 +25,7 @@ def format_mount(place: Path, options: str) -> str:
     return f"38 31 0:35 / {place} rw,relatime shared:9 - cgroup cgroup {options}\n"
 
 
-def test_a_hybrid_has_the_groups_of_version_1(tmp_path: Path) -> None:
+def test_hybrid_hierarchy_uses_version_1_groups(tmp_path: Path) -> None:
     groups = tmp_path / "block io"
     (groups / "docker" / "web").mkdir(parents=True)
     own = format_mount(groups, "rw,blkio").replace("k i", r"k\040i")
@@ -52,5 +52,5 @@ def test_io_controller_is_of_version_2_unless_version_1_has_io(tmp_path: Path, c
     assert find_io_hierarchy(make_proc(tmp_path, controllers, UNIFIED)) == IoHierarchy(2)
 
 
-def test_a_process_without_proc_takes_version_2(tmp_path: Path) -> None:
+def test_missing_proc_selects_version_2(tmp_path: Path) -> None:
     assert find_io_hierarchy(tmp_path) == IoHierarchy(2)

@@ -41,7 +41,7 @@ def make_owner_sample(cells: Cells, earlier: dict[Cell, Earlier] | None = None) 
     )
 
 
-def test_an_owner_that_is_away_is_among_others_and_comes_back_whole() -> None:
+def test_evicted_owner_counts_as_other_and_returns_complete() -> None:
     lives = OwnerTotals()
     lives.note_sample(make_read_cells({A: 100, B: 5}), 10)
     lives.record_eviction(make_read_cells({A: 100}))

@@ -66,7 +66,7 @@ def test_owner_has_a_readable_name() -> None:
     ]
 
 
-def test_a_work_of_the_kernels_has_no_number() -> None:
+def test_kernel_work_has_no_pid() -> None:
     keys = (OwnerKey(OwnerKind.KERNEL, 12, 3), OwnerKey(OwnerKind.WRITE_BACK, 12345))
     owners = tuple(OwnerCounts(key, "x", {"write": OwnedCounts(2, 8192, 10)}) for key in keys)
     document = build_owners_document(Owners(OwnerGrouping.PROCESS, owners, {}))

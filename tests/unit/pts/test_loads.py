@@ -70,7 +70,7 @@ def test_idle_recovery_has_bursts_pauses_and_a_recovery() -> None:
     assert short.pause_s == pytest.approx(MIN_LOAD_S)
 
 
-def test_cross_stimulus_recovery_is_three_stretches_by_the_minute() -> None:
+def test_cross_stimulus_recovery_has_three_phases_by_minute() -> None:
     order = PtsOrder("xsr")
     loads = list(build_stage_loads(order, order.parts[0]))
     assert [(load.block_bytes >> 10, load.is_random, load.seconds / 3600) for load in loads] == [

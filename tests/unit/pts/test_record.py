@@ -70,7 +70,7 @@ def make_request(order: PtsOrder, purge: str = "format") -> SweepRequest:
     return replace(REQUEST, levels=levels, method="window", purge=purge, test=order)
 
 
-def test_the_matrix_is_of_the_window_alone() -> None:
+def test_matrix_covers_only_the_steady_window() -> None:
     rates = [9e6, 5e6, 3e6, 3.0e6, 3.1e6, 3.0e6, 3.1e6]
     order = PtsOrder("iops")
     done = derive_part(order, order.parts[0], make_record(make_rounds("iops", rates)))
@@ -109,7 +109,7 @@ def test_latency_follows_latency_and_throughput_bytes() -> None:
     assert fast.verdict.fits[0].average == pytest.approx(1000 * (128 << 10) / 1e6)
 
 
-def test_saturation_that_its_bytes_ended_is_not_steady() -> None:
+def test_saturation_ended_by_its_byte_limit_is_not_steady() -> None:
     order = PtsOrder("wsat")
     falling = make_record(make_rounds("wsat", [9e6, 7e6, 5e6, 3e6, 2e6, 1e6]), PtsEnd.CAPACITY)
     done = derive_part(order, order.parts[0], falling)
@@ -130,7 +130,7 @@ def make_crossing_record(last: Sequence[int]) -> PtsRecord:
 @pytest.mark.parametrize(
     ("last", "seconds"), [((6000, 6000), 0), ((3000, 5000, 5400), 120), ((10, 20), None)]
 )
-def test_recovery_is_until_the_rate_is_there_again(last: tuple[int, ...], seconds: float | None) -> None:
+def test_recovery_lasts_until_the_rate_returns(last: tuple[int, ...], seconds: float | None) -> None:
     order = PtsOrder("xsr")
     done = derive_part(order, order.parts[0], make_crossing_record(last))
     assert done.recovery_s == seconds

@@ -139,7 +139,7 @@ def test_short_ring_spaces_recordings_by_half_its_length(tmp_path: Path, clock: 
     assert {later - earlier for earlier, later in pairwise(list_write_times(tmp_path / "caught"))} == {50}
 
 
-def test_firing_that_waits_is_written_at_the_end(tmp_path: Path, clock: FakeClock) -> None:
+def test_pending_firing_is_written_at_the_end(tmp_path: Path, clock: FakeClock) -> None:
     rules = FakeRules()
     one = make_catcher(tmp_path, rules, most=20)
     run_seconds(one, clock, 100, rules, lambda second: second in (0, 50))

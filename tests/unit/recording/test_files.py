@@ -138,7 +138,7 @@ def test_cpu_time_of_a_recorded_command_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", ["", "[]", "{}", '{"user_s":-1,"system_s":0}', '{"user_s":"1","system_s":0}']
 )
-def test_a_cpu_time_that_is_none_is_refused(tmp_path: Path, words: str) -> None:
+def test_invalid_cpu_time_is_refused(tmp_path: Path, words: str) -> None:
     path = unpack_recording("good/recordings/1-command.opw.gz", tmp_path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET words = ? WHERE kind = ?", (words, COMMAND_CPU))

@@ -100,7 +100,7 @@ def test_recorder_that_is_killed_while_its_log_is_being_moved_loses_no_pages(
         assert list(recording.iter_entries()) == RUN
 
 
-def test_pages_in_neither_file_are_missing(killed: Path) -> None:
+def test_pages_absent_from_both_files_are_missing(killed: Path) -> None:
     log = killed.with_name("run.opw-wal")
     pages = dict(parse_frames(log.read_bytes()))
     with killed.open("r+b") as file:

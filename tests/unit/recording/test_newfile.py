@@ -20,7 +20,7 @@ from tests.unit.support.recordings import HEADER
 REPORT = Path(__file__).parents[2] / "fixtures" / "good" / "fio" / "two.txt"
 
 
-def test_the_log_of_a_recorder_that_lives_is_not_to_be_removed(tmp_path: Path) -> None:
+def test_log_of_a_running_recorder_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     with closing(NewDatabase(path)):
         assert (tmp_path / "a.opw-wal").exists()
@@ -31,7 +31,7 @@ def test_the_log_of_a_recorder_that_lives_is_not_to_be_removed(tmp_path: Path) -
         NewDatabase(path)
 
 
-def test_a_recorder_that_was_killed_left_the_file_that_is_named(tmp_path: Path) -> None:
+def test_message_names_the_log_of_a_killed_recorder(tmp_path: Path) -> None:
     (tmp_path / "a.opw").write_bytes(b"x")
     (tmp_path / "a.opw-wal").write_bytes(b"x")
     with pytest.raises(RefusedError, match=r"a\.opw exists"):

@@ -128,7 +128,7 @@ def test_note_for_another_file_is_refused(tmp_path: Path) -> None:
         send_note(file.fileno(), "b", "x")
 
 
-def test_second_taker_of_a_name_reports_a_problem(tmp_path: Path) -> None:
+def test_second_recorder_with_a_name_reports_a_problem(tmp_path: Path) -> None:
     with take_notes(tmp_path / "a", pytest.fail):
         status = (tmp_path / "a").stat()
         second = NoteTaker(status.st_dev, status.st_ino, pytest.fail)

@@ -43,7 +43,7 @@ def test_extension_writes_the_same_bytes_as_python(seed: int) -> None:
         assert _native.operation_change(counters, slots, now[: len(SCALARS)], list_slot_counts(now)) == plain
 
 
-def test_counters_in_another_form_are_written_all_the_same() -> None:
+def test_counters_in_another_format_are_written_equally() -> None:
     now = _make_sample(random.Random(1), [7] * _WIDTH)
     listed = now._replace(latency=Histogram(now.latency.scale, list(now.latency.slot_counts)))
     assert encode_change(listed, now) == encode_change(now, now) == encode_change_python(now, now)

@@ -53,7 +53,7 @@ def test_output_from_the_file_equals_the_live_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", ["flows", "origins", "loss"])
-def test_discards_that_become_fewer_are_refused(tmp_path: Path, gone: str) -> None:
+def test_decreasing_discard_counts_are_refused(tmp_path: Path, gone: str) -> None:
     """Discard counts cannot fall, and a fall would show as a negative count."""
     run = GeneratedRun(3)
     begin = run.add_disk(0, "sda")

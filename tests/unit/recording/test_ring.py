@@ -203,7 +203,7 @@ def test_second_recorder_of_a_ring_is_refused(folder: RingFolder) -> None:
     assert folder.is_owned()
 
 
-def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
+def test_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     planted = tmp_path / "link"
     planted.symlink_to(tmp_path)
     open_to_all = tmp_path / "open"
@@ -238,7 +238,7 @@ def test_unrelated_files_are_not_segments(tmp_path: Path) -> None:
             pass
 
 
-def test_a_request_without_a_recorder_ends(tmp_path: Path) -> None:
+def test_request_without_a_recorder_times_out(tmp_path: Path) -> None:
     with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
         folder.request_segment()
         assert folder.is_requested()

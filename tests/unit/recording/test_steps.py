@@ -82,7 +82,9 @@ def samples_made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("with_discards", [False, True])
-def test_minutes_are_made_of_key_frames(tmp_path: Path, with_discards: bool, samples_made: list[int]) -> None:
+def test_minute_intervals_use_only_key_frames(
+    tmp_path: Path, with_discards: bool, samples_made: list[int]
+) -> None:
     path, run = tmp_path / "run.opw", GeneratedRun(3)
     ticks: list[RunEntry] = [
         run.add_disk(0, "nvme0n1"),

@@ -92,7 +92,7 @@ def test_part_begins_with_the_last_samples_before() -> None:
     assert any(isinstance(entry, CountersRead) for entry in part[3:4])
 
 
-def test_a_part_without_a_begin_or_an_end_is_the_rest() -> None:
+def test_part_without_a_start_or_end_extends_to_the_edge() -> None:
     run = list(generate_run(9))
     assert format_run(select_window(run, 0, None)) == format_run(run)
     assert format_run(select_window(run, 0, None), plain=True) == format_run(run, plain=True)

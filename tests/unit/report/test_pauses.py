@@ -41,7 +41,7 @@ def test_pause_reports_the_requests_in_flight(flying: int) -> None:
     assert (pause.begin_ns, pause.end_ns, pause.in_flight) == (50 * S, 60 * S, (flying, flying))
 
 
-def test_in_flight_is_not_known_while_another_operation_goes_on() -> None:
+def test_in_flight_is_unknown_during_other_operations() -> None:
     assert find_only_pause(3, others=True).in_flight is None
 
 
@@ -65,7 +65,7 @@ def noisy(levels: list[tuple[int, int]], spread: float, seed: int = 1) -> list[i
 
 
 @pytest.mark.parametrize(("pause", "after"), [(2, 300), (5, 300), (10, 300), (10, 600), (15, 300)])
-def test_a_step_behind_a_pause_is_where_the_level_begins(pause: int, after: int) -> None:
+def test_step_after_a_pause_is_at_the_new_level(pause: int, after: int) -> None:
     """40 seeds each, with a standard deviation of 30 %. The tolerance covers that noise."""
     right = pauses = 0
     for seed in range(40):
@@ -76,7 +76,7 @@ def test_a_step_behind_a_pause_is_where_the_level_begins(pause: int, after: int)
     assert pauses >= 36 or pause == 2
 
 
-def test_a_stall_is_a_pause_and_no_steady_level() -> None:
+def test_stall_is_a_pause_instead_of_a_steady_level() -> None:
     levels = rate_levels(noisy([(600, 500), (200, 0)], 0.02))
     (pause,) = levels.pauses
     assert (pause.begin_ns, pause.end_ns, pause.is_last) == (600 * S, 800 * S, True)

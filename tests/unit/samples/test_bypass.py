@@ -79,7 +79,7 @@ def test_array_that_remaps_its_bios_hides_requests(tmp_path: Path, level: str, c
     assert find_uncounted_remaps(leaf, symbols) == ()
 
 
-def test_of_a_path_of_multipath_by_requests_only_bytes_are_compared(tmp_path: Path) -> None:
+def test_only_bytes_are_compared_on_a_request_based_multipath_path(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     stat = b"9 0 72 1 0 0 0 0 0 1 1 0 0 0 0 0 0\n"
     for name, dev in (("sda", "8:0"), ("sdb", "8:16")):

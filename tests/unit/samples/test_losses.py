@@ -56,7 +56,7 @@ def test_a_missed_completion_is_no_alarm_where_the_kernel_skips_programs() -> No
     assert "PID 1" in loss.words
 
 
-def test_programs_skipped_explain_as_many_requests_and_no_more() -> None:
+def test_skipped_programs_explain_only_that_many_requests() -> None:
     end = make_idle_reading(
         make_sample(1, read=make_reads(20)), add_counts({"read": 23}, {"read": 23 * 4096})
     )
@@ -156,7 +156,7 @@ def _make_traced_sample(at_s: int, traced: int, kernel: int, overwritten: int = 
     )
 
 
-def test_a_place_that_is_found_taken_later_is_no_second_loss() -> None:
+def test_slot_found_occupied_later_is_not_a_second_loss() -> None:
     samples = [
         _make_traced_sample(1, 0, 0),
         _make_traced_sample(2, 9, 10),

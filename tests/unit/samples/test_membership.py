@@ -261,7 +261,7 @@ def test_device_without_a_medium_is_refused(tree: Tree) -> None:
         make_membership(tree, "loop1")
 
 
-def test_too_few_descriptors_are_no_disk_that_has_gone(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptor_shortage_is_not_a_vanished_disk(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     def raise_no_descriptors(*_: object) -> int:
         raise OSError(24, "Too many open files")
 

@@ -103,7 +103,7 @@ def test_idle_remainder_is_not_an_interval() -> None:
     assert [observation.final for observation in news if isinstance(observation, Observation)] == [True]
 
 
-def test_of_very_many_that_left_the_oldest_are_shown_early() -> None:
+def test_oldest_of_many_removed_disks_are_shown_early() -> None:
     story, finals = RunPresenter(), 0
     leaving = Leaving(get_wall_time(2), 2 * S, "gone", "a doubt")
     first, last = make_disk_sample("sda", 1, 0), make_disk_sample("sda", 2, 1)

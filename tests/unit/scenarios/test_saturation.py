@@ -121,7 +121,7 @@ def test_steady_level_is_compared_by_the_common_figure() -> None:
     assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
 
 
-def test_of_a_drive_with_a_cache_no_cliff_is_predicted() -> None:
+def test_drive_with_a_cache_has_no_predicted_cliff() -> None:
     [level] = evaluate_saturation([_make_outcome("7%", 1000.0)], 1.0, has_cache=True)
     assert level.cliff is not None and level.predicted_bytes is None
 

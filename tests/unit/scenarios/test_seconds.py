@@ -46,7 +46,7 @@ def _run_round(trace: _SteppedTrace, seconds: LevelSeconds, ticks: int) -> None:
     seconds.end_round(ticks * 100 * 4096, ticks / 10)
 
 
-def test_each_second_has_its_place_and_gaps_have_none() -> None:
+def test_seconds_keep_their_position_across_gaps() -> None:
     trace = _SteppedTrace()
     seconds = LevelSeconds(trace.read)
     _run_round(trace, seconds, 25)

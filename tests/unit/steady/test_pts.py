@@ -20,7 +20,7 @@ def test_a_line_that_rises_by_a_tenth_passes_and_no_more() -> None:
     assert not judge_pts({"iops": [94.96, 97.48, 100, 102.52, 105.04]}).is_steady
 
 
-def test_the_first_window_that_passes_is_reported() -> None:
+def test_first_passing_window_is_reported() -> None:
     verdict = judge_pts({"iops": [1000, 500, 200, *FLAT, 100]})
     assert verdict.is_steady and verdict.window == (4, 8) and verdict.rounds == 8
 
@@ -58,6 +58,6 @@ def test_report_has_the_fields_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("tracks", [{}, {"iops": FLAT[:4]}, {"a": FLAT, "b": FLAT[:4]}])
-def test_less_than_a_window_is_no_verdict(tracks: dict[str, list[float]]) -> None:
+def test_fewer_rounds_than_a_window_give_no_verdict(tracks: dict[str, list[float]]) -> None:
     with pytest.raises(NotEnoughData):
         judge_pts(tracks)

@@ -76,12 +76,12 @@ def _compute_pts_error(series: Series) -> float:
         (Series(0.28, False, 0.1), 1.46),
     ],
 )
-def test_the_rule_of_snia_passes_on_the_plateau_too(series: Series, error: float) -> None:
+def test_snia_rule_also_passes_on_the_plateau(series: Series, error: float) -> None:
     """SNIA's verdict is reported even if wrong: on a plateau no pages are collected and WAF is 1."""
     assert _compute_pts_error(series) == pytest.approx(error, abs=0.03)
 
 
-def test_calm_rounds_pass() -> None:
+def test_rounds_without_noise_pass() -> None:
     verdict = judge_strict([CALM] * 12, GROUND)
     assert verdict.state is StrictState.PASS and verdict.reason == ""
     assert verdict.window and (verdict.window.first_round, verdict.window.rounds) == (3, 10)

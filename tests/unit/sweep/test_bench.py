@@ -52,7 +52,7 @@ def test_a_signal_ends_any_pause(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 60])
-def test_a_drive_that_has_gone_ends_any_pause(seconds: float) -> None:
+def test_vanished_drive_ends_any_pause(seconds: float) -> None:
     with pytest.raises(RefusedError, match="has disappeared"):
         make_bench(FakeClock(End.TICK), lambda: False).wait_unless_stopped(seconds)
 

@@ -67,7 +67,7 @@ def test_model_supports_only_windows(verb: str, capsys: pytest.CaptureFixture[st
     assert "--method namespace" in capsys.readouterr().err
 
 
-def test_a_list_has_the_sweeps_that_were_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_the_started_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with create_sweep_journal(tmp_path, REQUEST) as journal:
         journal.append_entry("outcome", RECORD.to_document())
         journal.append_entry("changed", {"undo": "partition 1: 1048576 bytes from the begin"})

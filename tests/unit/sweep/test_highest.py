@@ -160,7 +160,7 @@ def test_persistent_refusal_is_reported(bench_of: BenchOf) -> None:
     assert bench.max_address.read_visible_bytes() == SIZE
 
 
-def test_a_second_change_is_not_tried_again_and_again(bench_of: BenchOf) -> None:
+def test_second_change_is_not_retried_forever(bench_of: BenchOf) -> None:
     bench = bench_of(DriveConfig(has_area=False, has_accessible=True, is_once=True))
     bench.max_address.set_visible_bytes(SIZE)
     with pytest.raises(Unsupported, match=r"refuses SET ACCESSIBLE MAX ADDRESS EXT .*already set once"):

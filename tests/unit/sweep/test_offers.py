@@ -148,7 +148,7 @@ def test_namespace_is_not_replaced_with_an_objection(
     assert why in (find_nvme_refusal(tmp_path, "namespace", controller, namespace) or "")
 
 
-def test_namespace_is_replaced_if_no_reason_is_against(tmp_path: Path) -> None:
+def test_namespace_is_replaced_without_an_objection(tmp_path: Path) -> None:
     disk = make_disk(tmp_path, "nvme0n1")
 
     def find_refusal(offer: NamespaceOffer) -> str | None:
@@ -194,7 +194,7 @@ def test_drive_that_needs_root_is_probed_at_the_sweep(
         assert find_method_refusal(disk, "max-address") == refused
 
 
-def test_a_kernel_that_takes_the_limit_away_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_that_removes_the_limit_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offers_module, "probe_highest", Mock())
     module = tmp_path / "libata"
     (module / "parameters").mkdir(parents=True)
@@ -247,7 +247,7 @@ def test_format_needs_a_single_plain_namespace(
     assert refused is None if why is None else why in (refused or "")
 
 
-def test_without_its_tool_there_is_no_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_format_is_unavailable_without_its_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     refused = find_purge_refusal(make_disk(tmp_path, "nvme0n1"), "format", lambda _: (DRIVE, ALONE))
     assert refused == "nvme-cli is not installed"

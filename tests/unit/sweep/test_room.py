@@ -79,7 +79,7 @@ def test_changed_free_space_is_another_level() -> None:
 
 
 @pytest.mark.parametrize("ballast", [False, True])
-def test_a_plan_has_each_byte(ballast: bool) -> None:
+def test_plan_accounts_for_every_byte(ballast: bool) -> None:
     levels = make_fill_levels(LEVELS, ROOM, 20 * GIB) if ballast else make_file_levels(LEVELS, ROOM)
     pace = SweepPace(fill_passes=2)
     steps = plan_steps(levels, "fill" if ballast else "file", pace, SweepSpeed())

@@ -161,7 +161,7 @@ def test_sixteen_colours_are_enough() -> None:
     assert len({paint_rows(16, [("▀", Heat(level, 0))]) for level in range(9)}) >= 6
 
 
-def test_with_many_colours_each_half_has_its_own() -> None:
+def test_cell_halves_have_separate_colours() -> None:
     assert paint_rows(256, [("▀", Heat(8, 1))]) != paint_rows(256, [("▀", Heat(8, 2))])
     assert "▄" in paint_rows(256, [("▀", Heat(0, 1))])
     for upper, lower in ((0, 8), (8, 8), (8, 0)):
@@ -225,7 +225,7 @@ def test_without_textual_there_are_lines(monkeypatch: pytest.MonkeyPatch) -> Non
         choice.is_dashboard_chosen(make_arguments(tui=True))
 
 
-def test_a_terminal_that_cannot_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incapable_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_terminals(monkeypatch)
     monkeypatch.setenv("TERM", "dumb")
     assert not choice.is_dashboard_chosen(make_arguments())

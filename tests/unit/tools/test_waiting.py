@@ -210,7 +210,7 @@ def test_count_limits_the_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("limit", [{"count": 9}, {"for_s": 9.0}])
-def test_the_rest_is_shown_when_the_disk_vanishes_before_its_time(
+def test_partial_interval_is_shown_when_the_disk_vanishes(
     limit: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The intervals add up to the summary."""

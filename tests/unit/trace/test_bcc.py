@@ -19,7 +19,7 @@ def make_plan(*keys: bytes) -> Plan:
     return Plan([], TARGETS, b"".join(keys), 576, 0)
 
 
-def test_every_table_of_the_shared_bodies_is_in_bccs_dialect() -> None:
+def test_bcc_dialect_defines_every_shared_table() -> None:
     known = bcc_source.make_constants(make_plan(), 4, queue_time=True, own_queue_stamp=True)
     text = bcc_source.build_source(known)
     assert "map_lookup" not in text.replace("BPF_", "")

@@ -37,7 +37,7 @@ def test_switches_of_all_threads_are_added() -> None:
         (29, 28, False),
     ],
 )
-def test_a_program_that_sees_none_was_skipped(kernel: int, program: int, skipped: bool | None) -> None:
+def test_program_without_events_counts_as_skipped(kernel: int, program: int, skipped: bool | None) -> None:
     assert SwitchCounts(kernel, program).is_skipping is skipped
 
 

@@ -74,7 +74,7 @@ def test_frames_survive_any_cut() -> None:
         assert [f for piece in pieces for f in decoder.decode_frames(piece)] == frames
 
 
-def test_a_stream_out_of_step_is_an_error() -> None:
+def test_desynchronised_stream_is_an_error() -> None:
     with pytest.raises(ValueError, match="out of step"):
         list(Decoder().decode_frames(b"\xff\xff\xff\xffo"))
 

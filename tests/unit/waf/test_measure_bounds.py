@@ -113,7 +113,7 @@ class World:
 
 @pytest.mark.parametrize("same_page", [False, True], ids=["two pages", "one page"])
 @pytest.mark.parametrize("foreign", [False, True], ids=["alone", "others write"])
-def test_true_value_is_within_the_error_in_every_world(*, foreign: bool, same_page: bool) -> None:
+def test_true_value_is_within_the_error_in_every_simulation(*, foreign: bool, same_page: bool) -> None:
     answered = whole = chance = 0
     for seed in range(600):
         world = World(seed, foreign, same_page)

@@ -81,7 +81,7 @@ def test_poll_is_bounded_by_its_reading_and_later_readings() -> None:
     assert track.compute_mark(3, LONGEST_NS) is None
 
 
-def test_a_counter_that_went_back_is_lost() -> None:
+def test_decreased_counter_is_lost() -> None:
     track = make_track([100, 150, 50, 90], [0, 50, 60, 70])
     assert "decreased" in (track.lost or "")
     assert track.values == [100, 150]
@@ -95,7 +95,7 @@ def test_a_wrap_needs_the_kernel_as_its_witness() -> None:
         assert "decreased" in (make_track(values, kernel, quantum=512, host=True).lost or "")
 
 
-def test_an_unclean_shutdown_loses_everything() -> None:
+def test_unclean_shutdown_invalidates_every_counter() -> None:
     polled = Trail()
     for second, count in enumerate((3, 3, 4)):
         polled.add_poll(
@@ -120,7 +120,7 @@ def test_an_idle_stretch_ends_with_the_last_poll() -> None:
     assert polled.find_idle_start() == 2
 
 
-def test_pages_are_in_step_only_when_that_is_no_chance() -> None:
+def test_pages_are_synchronised_only_beyond_chance() -> None:
     def make_stepped_track(changes: Sequence[int], polls: int) -> Track:
         values = [sum(change <= second for change in changes) for second in range(polls)]
         return make_track(values, list(range(polls)))

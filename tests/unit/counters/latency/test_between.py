@@ -112,7 +112,7 @@ def test_true_value_is_in_every_range(both: list[Request], edges: list[Request],
         )
 
 
-def test_without_edges_the_mean_is_as_exact_as_microseconds() -> None:
+def test_mean_error_is_a_microsecond_without_edges() -> None:
     every = [Request(100_000, 5_000_000)] * 1000
     times = compare_latency(make_host_times(every), make_drive_times(every), UnmatchedLimits(0, 0))
     assert times.way["mean"] == TimeRange(4_999_000, 5_001_000)
@@ -125,7 +125,7 @@ def test_without_edges_the_mean_is_as_exact_as_microseconds() -> None:
 @pytest.mark.parametrize(
     ("only_host", "only_drive", "extra"), [(0, 0, 1), (0, 3, 4), (5, 0, 1), (0, 0, -1), (3, 0, -4)]
 )
-def test_counts_that_no_edge_explains(only_host: int, only_drive: int, extra: int) -> None:
+def test_unexplained_count_difference_has_a_reason(only_host: int, only_drive: int, extra: int) -> None:
     every = [Request(1000, 1000)] * 10 + [Request(1000, 1000, extra < 0, extra > 0)] * abs(extra)
     times = compare_latency(
         make_host_times(every), make_drive_times(every), UnmatchedLimits(only_host, only_drive)
@@ -135,7 +135,7 @@ def test_counts_that_no_edge_explains(only_host: int, only_drive: int, extra: in
     assert not times.way
 
 
-def test_the_same_number_of_other_commands() -> None:
+def test_equal_count_of_other_commands_is_detected() -> None:
     every = [Request(1000, 1000)] * 10
     times = compare_latency(
         replace(make_host_times(every), bytes=8192), make_drive_times(every), UnmatchedLimits(0, 0)
@@ -143,7 +143,7 @@ def test_the_same_number_of_other_commands() -> None:
     assert times.reason == "the host's requests have 8192 bytes, but the drive's commands 40960 bytes"
 
 
-def test_a_drive_that_is_slower_than_the_host_counted_other_commands() -> None:
+def test_drive_slower_than_the_host_has_a_reason() -> None:
     host = make_host_times([Request(1000, 0)] * 10)
     times = compare_latency(host, make_drive_times([Request(900_000, 0)] * 10), UnmatchedLimits(0, 0))
     assert times.reason

@@ -161,7 +161,7 @@ def test_invalid_latency_monitors_are_refused(raw: bytes) -> None:
         decode_monitor(raw)
 
 
-def test_a_monitor_that_is_off_may_have_any_thresholds() -> None:
+def test_disabled_monitor_may_have_any_thresholds() -> None:
     log = decode_monitor(encode_monitor_page({}, status=6, thresholds=(0, 0, 0, 0)))
     assert not log.enabled
 
@@ -195,13 +195,13 @@ def test_report_lines_fit_in_80_columns() -> None:
 @pytest.mark.parametrize(
     "names", [("ebs-log-d0.bin",), ("instance-storage-log-d0.bin",), ("ocp-log-c3.bin",)], ids=str
 )
-def test_the_document_is_as_described(names: tuple[str, ...]) -> None:
+def test_document_matches_its_description(names: tuple[str, ...]) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     made = build_latency_document(decode_latency(read_recorded([FOLDER / name for name in names])))
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(made)))
 
 
-def test_files_without_either_page() -> None:
+def test_files_without_latency_pages_are_refused() -> None:
     with pytest.raises(BadInput, match="no latency log of a drive"):
         decode_latency(read_recorded([FOLDER.parent / "counters" / "autoval" / "nvme_smartlog.json"]))
 

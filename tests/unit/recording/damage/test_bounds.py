@@ -306,7 +306,7 @@ def test_page_that_claims_too_much_memory_is_damaged(small: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("name", ["run.opw", "run.opw-wal"])
-def test_holes_of_a_file_or_log_give_no_room(small: Path, name: str) -> None:
+def test_sparse_holes_do_not_raise_the_limits(small: Path, name: str) -> None:
     with small.with_name(name).open("ab") as file:
         file.truncate(5 << 30)
     with closing(CheckedFile(small)) as checked:

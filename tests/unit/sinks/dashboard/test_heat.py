@@ -27,7 +27,7 @@ def list_heat(rows: list[Row]) -> list[list[Heat | None]]:
 
 @pytest.mark.parametrize("height", [1, 2, 5, 9, 40])
 @pytest.mark.parametrize("spread", [[1000], [1000, 10**9], [900, 10_000, 10**6]])
-def test_every_bucket_has_a_cell_and_none_is_torn(height: int, spread: list[int]) -> None:
+def test_each_bucket_fits_into_a_single_cell(height: int, spread: list[int]) -> None:
     columns = [Column({find_bucket(value): 1 for value in spread}, None, None)]
     scale = choose_scale(columns, 2 * height)
     assert scale is not None

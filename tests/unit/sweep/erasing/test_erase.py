@@ -155,9 +155,7 @@ def test_a_drive_that_fails_keeps_no_password(
     assert (bench.drive.lock.word, bench.read_kept_undo()) == (SUPPORTED, [])
 
 
-def test_an_erase_that_took_its_time_and_failed_is_not_begun_again(
-    bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_failed_erase_is_not_retried(bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lockable, "_AT_ONCE_S", 0.05)
     bench = bench_of(replace(ABLE, erase_fault="breaks", erase_s=0.1))
     with pytest.raises(OpwatchError, match="failed after"):
@@ -191,7 +189,7 @@ def test_password_that_stays_is_reported_with_the_removal_commands(bench_of: Ben
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "a loss of power", "the erase was done"])
-def test_after_a_kill_the_password_is_taken_away(meanwhile: str, bench_of: BenchOf) -> None:
+def test_password_is_removed_after_a_kill(meanwhile: str, bench_of: BenchOf) -> None:
     bench = bench_of(ABLE)
 
     def interrupt_erase(command: bytes) -> None:

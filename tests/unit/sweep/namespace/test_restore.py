@@ -78,7 +78,7 @@ def test_namespace_undo_is_parsed_from_its_text() -> None:
     assert UNDO.size_bytes == 32 << 20
 
 
-def test_the_disk_that_is_there_again_is_the_drives() -> None:
+def test_reappeared_disk_belongs_to_the_drive() -> None:
     state = SweepState(REQUEST)
     assert state.disk_identity == REQUEST.identity
     state.disk = DiskIdentity("nvme0n1", (259, 2), "boot", 9, 1 << 30, "M", "S1", "eui.2", 1)

@@ -164,7 +164,7 @@ def test_sanitize_is_awaited_across_a_reset(monkeypatch: pytest.MonkeyPatch) -> 
     ] * 2
 
 
-def test_a_drive_that_does_not_answer_any_more_is_left_with_its_words(
+def test_unresponsive_drive_is_reported_and_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sanitizing, "sanitize_drive", Mock())

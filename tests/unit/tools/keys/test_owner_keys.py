@@ -66,7 +66,7 @@ def test_a_wrong_order_names_the_valid_ones(capsys: pytest.CaptureFixture[str]) 
     assert all(sort.value in error for sort in Sort)
 
 
-def test_a_pipe_has_no_keyboard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipe_has_no_key_input(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/null").open() as stream:
         monkeypatch.setattr(sys, "stdin", stream)
         assert not has_keyboard()
@@ -116,7 +116,7 @@ def test_terminal_settings_are_restored() -> None:
     assert [key for key in keys if key != "q"] == ["a", "ö"]
 
 
-def test_a_terminal_that_goes_away_ends_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vanished_terminal_ends_key_input(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "r") as stream:
         monkeypatch.setattr(sys, "stdin", stream)

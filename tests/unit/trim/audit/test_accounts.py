@@ -115,7 +115,7 @@ def test_shrinking_map_is_proof() -> None:
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from(list(CounterMeaning)))
-def test_only_an_exact_match_is_believed(before: int, after: int, counts: CounterMeaning) -> None:
+def test_only_an_exact_match_is_accepted(before: int, after: int, counts: CounterMeaning) -> None:
     judged = judge_account(make_account(before, after, counts, 1), make_trace())
     wanted = 1 if counts is CounterMeaning.COMMANDS else 100 * MIB
     moved = before - after if counts is CounterMeaning.HELD else after - before

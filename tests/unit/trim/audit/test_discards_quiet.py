@@ -33,7 +33,7 @@ def wait_for_quiet(folder: Path, inflight: str, iostats: str) -> bool:
     return DiscardTracer([disk], programs=cast(Any, StuckPrograms())).wait_quiet(0, 0.06)
 
 
-def test_an_end_that_was_not_seen_is_not_waited_for(tmp_path: Path) -> None:
+def test_missed_completion_is_not_awaited(tmp_path: Path) -> None:
     assert wait_for_quiet(tmp_path, "       0        0", "1")
 
 

@@ -222,7 +222,7 @@ def test_discards_refused_before_a_request_are_explained() -> None:
         ("era 8:16 253:1 128", 7, False),
     ],
 )
-def test_blocks_in_which_granules_below_begin(words: str, begin: int, is_lost: bool) -> None:
+def test_blocks_containing_granule_starts_are_found(words: str, begin: int, is_lost: bool) -> None:
     """The first piece of a long discard ends at a granule of the lower device, inside a block."""
     kind, *arguments = words.split()
     top = make_layer("dm-0", "253:0", Kind.DM, "dm-1", target=kind)

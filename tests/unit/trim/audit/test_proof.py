@@ -62,7 +62,9 @@ def audit_layers(
         ({}, Verdict.ACCEPTED),
     ],
 )
-def test_each_leg_of_a_mirror_on_its_own(read: Mapping[str, Mapping[ReadsAs, int]], verdict: Verdict) -> None:
+def test_mirror_legs_are_proven_separately(
+    read: Mapping[str, Mapping[ReadsAs, int]], verdict: Verdict
+) -> None:
     result = audit_layers(MIRROR, DISKS, make_read_back(read), copies=2)
     assert result.verdict is verdict
     if read.get("sdb") is KEPT:
@@ -286,7 +288,7 @@ def test_each_device_of_a_filesystem_counts() -> None:
         (MdFacts(level="raid0"), []),
     ],
 )
-def test_copies_of_an_array(array: MdFacts, where: list[tuple[int, int, int]]) -> None:
+def test_array_copies_are_mapped(array: MdFacts, where: list[tuple[int, int, int]]) -> None:
     assert list(map_to_slots(array, 8192, 12288)) == where
 
 
@@ -302,7 +304,7 @@ def test_descend_returns_every_copy_on_request() -> None:
     assert [one.device for one in map_down(whole, "md0", place)] == ["md0"]
 
 
-def test_the_origin_of_a_cache_is_read_itself() -> None:
+def test_cache_origin_is_read_directly() -> None:
     """Trimmed blocks stay in the cache and are read there, which proves nothing about the drive below."""
     table = (DmTarget(0, 1 << 20, "cache", ("8:32", "8:16", "8:0", "512", "1", "writethrough", "smq", "0")),)
     top = replace(make_layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target="cache"), table=table)

@@ -101,7 +101,7 @@ def test_a_mirror_below_another_layer_cuts_where_its_own_units_end() -> None:
     assert _predict_run(on, 0, 62 * MIB).rounded_bytes == 4096
 
 
-def test_of_a_long_range_of_a_mirror_some_cuts_are_followed() -> None:
+def test_some_cuts_of_a_long_mirror_range_are_followed() -> None:
     on = _make_array("raid1", _make_members(0))
     assert _predict_run(on, 0, 1 << 40).rounded_bytes == 256 * 4096
 

@@ -113,7 +113,7 @@ def test_mount_lists_come_from_the_command_line(arguments: str, lists: tuple[str
     assert parse_mount_lists(arguments.split()) == lists
 
 
-def test_an_unknown_exec_start_has_no_arguments() -> None:
+def test_unknown_exec_start_gives_no_arguments() -> None:
     assert parse_command_line("") == ()
 
 
@@ -157,7 +157,7 @@ def test_options_of_fstab_leave_a_mount_out(m: Machine, fstab: str, observed: st
     assert list_codes(m, make_schedule(fstab)) == [("timer-skips-mount", observed)]
 
 
-def test_a_device_without_granularity_is_passed_over_in_silence(tmp_path: Path) -> None:
+def test_device_without_granularity_is_silently_skipped(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     m.add_scsi_disk(queue=SSD_QUEUE | NO_DISCARD)
     m.add_mount("8:0")

@@ -122,7 +122,7 @@ def test_full_history_reports_lost_detail() -> None:
     assert one.forgotten[module.NO_ROOM] > 0
 
 
-def test_a_copy_is_reached_by_no_change() -> None:
+def test_map_copy_is_unaffected_by_changes() -> None:
     map_ = SectorMap(1000)
     map_.set_state(0, 10, W)
     copy = map_.copy()
@@ -214,7 +214,7 @@ def test_misaligned_granules_are_respected() -> None:
     assert list(one.map.iter_runs())[1:4] == [(3, 13, T), (13, 15, U), (15, 16, W)]
 
 
-def test_a_write_on_its_way_before_the_start_is_not_known() -> None:
+def test_write_in_flight_at_the_start_is_unknown() -> None:
     one = History(100, since_ns=50)
     one.apply_changes(
         encode_change(ChangeKind.WRITE, 0, 10, 40, 60) + encode_change(ChangeKind.WRITE, 20, 10, 55, 60)

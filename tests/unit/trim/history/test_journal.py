@@ -74,7 +74,7 @@ def test_a_file_cut_at_any_byte_has_its_whole_frames(seed: int) -> None:
         assert list(saved.map.iter_runs()) == pieces[whole - 1][1]
 
 
-def test_a_changed_byte_ends_the_file_there() -> None:
+def test_changed_byte_ends_the_readable_part() -> None:
     pieces = make_frames(9, 4)
     raw = bytearray(b"".join(piece for piece, _, _ in pieces))
     first = len(pieces[0][0])

@@ -36,7 +36,7 @@ def make_history(*doubts: str) -> TrustedHistory:
     return TrustedHistory(Path("/var/lib/x"), CHECKPOINT, Extents(), Extents(), doubts, ())
 
 
-def test_an_exact_figure_is_called_exact() -> None:
+def test_exact_figure_is_labelled_exact() -> None:
     shown = make_report(12345, 0, make_history())
     text = "\n".join(format_history(shown))
     assert "12.3 kB, 0.29 % of free space; exact: 12345 bytes" in text

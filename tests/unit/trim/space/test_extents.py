@@ -36,7 +36,7 @@ def test_set_is_built_from_pairs(pairs: list[tuple[int, int]]) -> None:
 
 
 @given(st.lists(PAIRS, max_size=4))
-def test_several_sets_join(parts: list[list[tuple[int, int]]]) -> None:
+def test_several_sets_are_joined(parts: list[list[tuple[int, int]]]) -> None:
     union = Extents.from_parts(Extents.from_pairs(pairs) for pairs in parts)
     assert is_well_formed(union)
     assert list_bytes(union) == set().union(*(expand_pairs(pairs) for pairs in parts))
@@ -83,12 +83,12 @@ def test_only_whole_granules_are_kept(pairs: list[tuple[int, int]], size: int, o
 
 
 @given(PAIRS, st.integers(0, 30))
-def test_long_extents(pairs: list[tuple[int, int]], length: int) -> None:
+def test_long_extents_are_supported(pairs: list[tuple[int, int]], length: int) -> None:
     extents = Extents.from_pairs(pairs)
     assert list(extents.filter_by_length(length)) == [(s, e) for s, e in extents if e - s >= length]
 
 
-def test_whole_disks_fit() -> None:
+def test_whole_disk_fits_into_a_set() -> None:
     disk = Extents.from_pairs([(0, 1 << 62)])
     assert disk.round_to_granules(1 << 20, 512).total_bytes == (1 << 62) - (1 << 20)
     assert (disk - Extents.from_pairs([(4096, 8192)])).total_bytes == (1 << 62) - 4096

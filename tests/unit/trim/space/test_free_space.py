@@ -49,7 +49,7 @@ def test_a_map_is_read_on_behind_its_last_record() -> None:
     assert fsmap.decode_answer(fsmap.encode_request(7)) == fsmap.FsmapAnswer({}, None)
 
 
-def test_large_device_numbers() -> None:
+def test_large_device_numbers_are_decoded() -> None:
     major, minor = 259, 70_000
     number = struct.unpack_from("=I", fsmap.encode_key((major, minor), 0))[0]
     assert number == minor & 0xFF | major << 8 | (minor & ~0xFF) << 12  # as new_encode_dev() in the kernel
@@ -74,7 +74,7 @@ def parse_items(rows: list[list[Any]], kind: int | None = None) -> list[btrfs.Tr
     return [item for item in every if kind in (None, item.type)]
 
 
-def test_btrfs_by_either_tree() -> None:
+def test_btrfs_free_space_is_read_from_either_tree() -> None:
     known = read_trees()
     chunks = [btrfs.parse_chunk(item) for item in parse_items(known["chunk"], btrfs.CHUNK_ITEM)]
     dev = parse_items(known["dev"], btrfs.DEV_EXTENT)

@@ -141,7 +141,7 @@ def test_background_action_of_a_raid_is_parsed(line: str, action: str | None) ->
         ("8:0 0 4", None),
     ],
 )
-def test_where_dm_integrity_has_its_data(words: str, expected: tuple[str, int, int, int] | None) -> None:
+def test_dm_integrity_data_offset_is_parsed(words: str, expected: tuple[str, int, int, int] | None) -> None:
     [target] = parse_table(f"0 64 integrity {words}")
     assert parse_areas(target) == expected
 

@@ -297,7 +297,7 @@ def make_spare(stale: Bounds, untrimmable: int = 0, in_use: int | None = None, p
     return figures
 
 
-def test_costs_of_stale_space() -> None:
+def test_stale_space_costs_are_predicted() -> None:
     figures = make_spare(Bounds(300.0, 280.0, 320.0))
     assert figures.op == Bounds(1100 / 900 - 1, 1100 / 920 - 1, 1100 / 880 - 1)
     assert figures.op_trimmed.value == pytest.approx(1100 / 600 - 1)

@@ -35,7 +35,7 @@ def point() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("loader", ["fio", "sysbench"])
-def test_untrimmed_cliff_comes_at_the_predicted_bytes(point: Path, tmp_path: Path, loader: str) -> None:
+def test_untrimmed_cliff_occurs_at_the_predicted_bytes(point: Path, tmp_path: Path, loader: str) -> None:
     if not shutil.which(loader):
         pytest.skip(f"{loader} is not installed")
     more = ("--load", loader, "--journals", str(tmp_path))

@@ -169,7 +169,7 @@ def test_process_with_an_odd_name_is_reported(tmp_path: Path) -> None:
     assert names == ["12345678901234\ufffd"]
 
 
-def test_deep_groups_do_not_stop_the_names_of_the_others(tmp_path: Path) -> None:
+def test_deep_groups_do_not_hide_other_names(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").touch()
     (tmp_path / "shallow").mkdir()
     descriptor = os.open(tmp_path, os.O_RDONLY)

@@ -94,7 +94,7 @@ def test_stretches_without_data_give_no_outlook(nothing: LoadInterval) -> None:
     assert list(estimate_outlooks(nothing, 10**15)) == []
 
 
-def test_the_same_counter_is_taken_at_both_ends() -> None:
+def test_same_counter_is_used_at_both_ends() -> None:
     """One page exists only after the drive has counted; the other exists from the start."""
     fine, coarse = (make_reading(value, "bytes", 1, source) for value, source in ((0, "22h"), (0, "02h")))
     late, coarse_late = (make_reading(10**12, "bytes", 1, source) for source in ("02h", "09h"))

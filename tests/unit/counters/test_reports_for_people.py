@@ -142,7 +142,7 @@ def test_intels_page_has_erase_counts() -> None:
         assert get_reading(make_intel_evidence(nonsense), "erase_average").value is None
 
 
-def test_erase_counts_come_from_the_bytes_too() -> None:
+def test_erase_counts_are_also_decoded_from_bytes() -> None:
     page = bytearray(512)
     page[0], page[5:11] = 0xAD, WEAR.to_bytes(6, "little")
     assert decode_wear_counts(decode_kv12(bytes(page))["AD"]) == (3523, 3603, 3562)

@@ -91,7 +91,7 @@ def test_statistics_that_an_attribute_of_wear_contradicts_are_refused() -> None:
         (PHISON, (231, "Temperature_Celsius", 85, 100), None),
     ],
 )
-def test_wear_comes_from_a_makers_attribute(
+def test_wear_is_read_from_a_vendor_attribute(
     drive: DriveFacts, attribute: tuple[int, str, int, int], expected: int | None
 ) -> None:
     number, name, raw, value = attribute

@@ -19,7 +19,7 @@ def make_log(number: int, *times_ms: int) -> FioLog:
     return parsed
 
 
-def test_job_begins_before_its_first_row_and_lasts_its_reported_time() -> None:
+def test_job_starts_before_its_first_row_and_lasts_its_reported_time() -> None:
     first, second = REPORT.jobs
     phases, why = find_job_phases(REPORT, [make_log(1, 5500, 6050), make_log(2, 6600, 7150)])
     assert why is None

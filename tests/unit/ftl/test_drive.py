@@ -225,7 +225,7 @@ def test_idle_time_is_used_for_collection() -> None:
     assert unit.read_counters()["room_bytes"] >= 4 * MIB
 
 
-def test_a_saved_drive_goes_on_the_same() -> None:
+def test_saved_drive_continues_identically() -> None:
     unit = make_drive(policy=3, policy_arg=4, buffer_bytes=MIB, slc_bytes=4 * MIB)
     load = Workload(rng=9, trim_ppm=100_000)
     unit.run_load(load, 50_000)

@@ -82,7 +82,7 @@ def test_each_obstacle_is_refused(facts: GuardFacts, where: str, what: str) -> N
 
 
 @pytest.mark.parametrize("use", [{"mounts": ("/mnt",)}, {"holders": ("dm-0",)}, {"is_swap": True}])
-def test_own_partition_is_no_obstacle_until_used(use: dict[str, Any]) -> None:
+def test_own_partition_is_not_an_obstacle_until_used(use: dict[str, Any]) -> None:
     ours, other = PartFacts("nvme0n1p1", contents="what a load wrote"), PartFacts("nvme0n1p2")
     alone = replace(FACTS, parts=(*FACTS.parts, ours))
     assert find_obstacles(remove_own_part(alone, "nvme0n1p1"), CONSENT) == []

@@ -52,7 +52,7 @@ def test_all_disks_are_listed_and_no_partition(tree: Tree) -> None:
     }
 
 
-def test_partitions_come_in_the_order_of_their_numbers(tree: Tree) -> None:
+def test_partitions_are_sorted_by_number(tree: Tree) -> None:
     for number in (11, 10, 4):
         tree.add_partition("sdb", f"sdb{number}", f"8:{16 + number}", start=number, sectors=1)
     assert list_names(tree.devices.list_partitions(tree["sdb"])) == [

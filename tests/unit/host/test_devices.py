@@ -248,7 +248,7 @@ def test_disabled_discard_is_reported(tree: Tree, usage: Usage) -> None:
     assert "switched off" not in run_devices(tree, usage, "sda")[1]
 
 
-def test_empty_devices_are_shown_when_asked_for(tree: Tree, usage: Usage) -> None:
+def test_empty_devices_are_shown_on_request(tree: Tree, usage: Usage) -> None:
     assert "loop1" not in run_devices(tree, usage)[1]
     assert "loop1" in run_devices(tree, usage, "-a")[1]
     assert set(map_by_name(tree, usage, "-a")) - set(map_by_name(tree, usage)) == {"loop1"}
@@ -341,6 +341,6 @@ def test_devices_that_vanish_during_the_listing_are_skipped(
         assert sda["size_bytes"] is None and sda["queue"]["hardware_queues"] is None
 
 
-def test_a_line_that_cannot_be_encoded_is_made_so() -> None:
+def test_unencodable_line_is_converted() -> None:
     assert make_encodable("├─md0 é…", "ascii") == "|-md0 ?+"
     assert make_encodable("├─md0 é…", "utf-8") == "├─md0 é…"

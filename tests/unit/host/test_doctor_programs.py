@@ -59,7 +59,7 @@ def test_rejection_without_a_program_applies_to_all_programs() -> None:
     assert diagnosis.check_program("rq_issue", nameless, nameless).exit_status == 1
 
 
-def test_a_rejected_twin_is_a_bug_as_well() -> None:
+def test_rejected_twin_is_also_a_bug() -> None:
     check = diagnosis.check_program("rq_requeue", TYPED, REJECTED)
     assert (check.state, check.exit_status) == (State.PROBLEM, 1)
     assert check.finding.startswith("loaded (tp_btf), but the raw_tp twin was rejected")

@@ -77,7 +77,7 @@ def test_unmounted_device_has_no_mounts(proc: Path) -> None:
     assert str(MountSpace("mnt:[1]", None)) == "here"
 
 
-def test_a_thread_that_has_ended_does_not_hide_the_others(proc: Path) -> None:
+def test_ended_thread_does_not_hide_other_threads(proc: Path) -> None:
     for number in (7, 8, 9):
         add_thread(proc, number, 2, LOOP if number == 8 else None)
     mounted = survey_mounts([(7, 3)], (), proc)

@@ -18,7 +18,7 @@ def test_mountinfo_is_read_with_its_escapes() -> None:
     assert mounts[1].dev == "8:1" and mounts[1].filesystem == "ext4"
 
 
-def test_swap_files_are_no_swap_devices() -> None:
+def test_swap_files_are_not_swap_devices() -> None:
     assert parse_swaps(SWAPS) == ["/dev/sdb1"]
     assert parse_swaps("") == []
 

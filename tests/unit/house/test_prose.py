@@ -97,7 +97,7 @@ def test_docstrings_of_the_core_are_whole() -> None:
     assert not places, f"say it as a sentence, with its subject: {places}"
 
 
-def test_comments_in_c_do_not_end_alone() -> None:
+def test_c_comment_ends_are_not_on_separate_lines() -> None:
     ends = {
         str(path.relative_to(ROOT)): lines
         for path in list_tracked()

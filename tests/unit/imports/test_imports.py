@@ -44,7 +44,7 @@ def import_recording(
     return lines, text
 
 
-def test_iostat_has_rates_and_means_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_iostat_has_only_rates_and_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines, text = import_recording(GOOD / "iostat.json", tmp_path, capsys)
     intervals = [line for line in lines if line["type"] == "interval" and line["device"] == "loop3"]
     # The recording starts at the first of three reports.
@@ -157,7 +157,7 @@ def test_trace_contradicting_its_own_sums_is_refused(number: int) -> None:
         parse_blkparse(b"".join(lines), "it")
 
 
-def test_a_trace_begins_with_its_first_event_and_ends_with_its_last() -> None:
+def test_trace_lasts_from_its_first_to_its_last_event() -> None:
     lines = [
         "  8,0  1  1  7.500000000  55  D  R 1000 + 8 [a]",
         "  8,0  1  2  7.750000000  55  C  R 1000 + 8 [0]",

@@ -33,7 +33,7 @@ ICF = (GOOD / "whole-drive.icf").read_text()
         ("xfersize=128k,seekpct=seq", (100, 0, 131072, None)),
     ],
 )
-def test_a_name_of_another_tool_is_that_load(text: str, shape: tuple[int, int, int, int | None]) -> None:
+def test_name_of_another_tool_selects_its_load(text: str, shape: tuple[int, int, int, int | None]) -> None:
     assert parse_plain_load(text) == PlainLoad(text, *shape)
 
 

@@ -214,7 +214,7 @@ def test_unknown_workload_lists_the_known_names(text: str) -> None:
     assert "random-4k" in str(refused.value) or "No such file" in str(refused.value)
 
 
-def test_no_option_is_both_ours_and_the_workloads() -> None:
+def test_sweep_and_workload_options_do_not_overlap() -> None:
     assert not SWEEP_OPTIONS & REQUEST_OPTIONS
 
 

@@ -62,7 +62,7 @@ def test_process_is_identified_by_its_start_time(tmp_path: Path) -> None:
     assert find_process(8, 0, tmp_path) is None
 
 
-def test_a_process_that_has_gone_keeps_the_name_of_its_thread() -> None:
+def test_exited_process_keeps_its_thread_name() -> None:
     gone = OwnerKey(OwnerKind.PROCESS, 2**22 + 1, 5)
     owned = ReadCells({(gone, "read"): ONE, (None, "read"): ONE}, {gone: "dd"})
     samples = make_live_owners(owned, OwnerGrouping.PROCESS).read_owners([7])

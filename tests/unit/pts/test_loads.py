@@ -50,7 +50,7 @@ def test_load_follows_its_class_and_test() -> None:
     assert (reads.read_percent, writes.read_percent, writes.threads) == (100, 0, 1)
 
 
-def test_a_drive_of_larger_blocks_leaves_points_out() -> None:
+def test_larger_drive_blocks_leave_points_out() -> None:
     order = PtsOrder("iops")
     assert len(build_round_loads(order, order.parts[0], 4096)) == 49
     assert {point.block_bytes for point in find_unsupported_points(order.parts[0], 4096)} == {512}

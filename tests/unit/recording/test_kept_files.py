@@ -95,7 +95,7 @@ def test_contents_that_are_missing_or_too_many_are_refused(tmp_path: Path) -> No
                 read_stored_file(run, changed)
 
 
-def test_phases_have_samples_of_their_own_alone(tmp_path: Path) -> None:
+def test_phases_contain_only_their_own_samples(tmp_path: Path) -> None:
     path = write_recording(tmp_path / "a.opw", {}, ("warm up", 2, 6), ("steady", 6, 15))
     with closing(RecordedRun(path)) as run:
         assert list_phases(run) == [

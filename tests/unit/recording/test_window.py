@@ -69,7 +69,7 @@ def test_removed_disk_is_not_in_the_incomplete_step() -> None:
     assert len(list_documents(merge_intervals(entries, IntervalSteps(5 * S, S)), "interval", "sda")) == 1
 
 
-def test_a_disk_that_comes_and_goes_keeps_its_events() -> None:
+def test_reappearing_disk_keeps_its_events() -> None:
     run = list(generate_run(12))
     events = [
         json.loads(line)["event"]
@@ -79,7 +79,7 @@ def test_a_disk_that_comes_and_goes_keeps_its_events() -> None:
     assert events == ["came", "not_watched", "left"]
 
 
-def test_part_begins_with_the_last_samples_before() -> None:
+def test_part_starts_with_the_last_samples_before_it() -> None:
     run = list(generate_run(20))
     ticks = [find_start_ns(entry) for entry in run if isinstance(entry, IntervalEnded)]
     part = list(select_window(run, ticks[4], ticks[9]))

@@ -34,7 +34,7 @@ def _read_document(name: str) -> dict[str, Any]:
         ("mixed-io", "mixed-io: reproduced"),
     ],
 )
-def test_a_section_begins_with_its_verdict(name: str, verdict: str) -> None:
+def test_section_starts_with_its_verdict(name: str, verdict: str) -> None:
     document = _read_document(name)
     assert f"<h2>{verdict}</h2>" in render_experiments([(name, document)])
     words = list(format_experiment_markdown([(name, document)]))

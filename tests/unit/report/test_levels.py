@@ -122,7 +122,7 @@ def test_rise_is_found_at_its_start() -> None:
     assert find_levels(make_series([*ramp, 1.1])).steps == ()
 
 
-def test_a_slow_wave_of_a_day_is_no_period() -> None:
+def test_slow_daily_wave_is_not_a_period() -> None:
     chance = random.Random(4)
     wave = [1000 * math.sin(math.pi * (at + 20) / 340) + 15 * chance.gauss(0, 1) for at in range(250)]
     assert find_period(wave) is None

@@ -193,7 +193,7 @@ def _set_missing(entry: RunEntry, lacks: tuple[str, ...]) -> Any:  # noqa: ANN40
     return entry
 
 
-def test_small_owners_of_an_interval_are_others() -> None:
+def test_small_owners_of_an_interval_count_as_other() -> None:
     many = tuple(
         OwnerCounts(OwnerKey(OwnerKind.PROCESS, number, 1), "x", {"write": OwnedCounts(1, 512 * number, 10)})
         for number in range(1, 101)

@@ -30,14 +30,14 @@ def make_leaf(disk: Disk) -> Leaf:
 
 
 @pytest.mark.parametrize("name", ["zram0", "ram15", "pmem0", "pmem1s"])
-def test_a_kernel_with_page_calls_hides_some_io_of_memory_disks(tmp_path: Path, name: str) -> None:
+def test_page_calls_hide_some_io_of_memory_disks(tmp_path: Path, name: str) -> None:
     symbols = tmp_path / "old"
     symbols.write_text(OLD)
     [sentence] = find_uncounted_pages(make_leaf(Disk(name)), symbols)
     assert "rw_page" in sentence
 
 
-def test_newer_kernels_pass_no_pages_unseen(tmp_path: Path) -> None:
+def test_newer_kernels_have_no_hidden_page_io(tmp_path: Path) -> None:
     symbols = tmp_path / "new"
     symbols.write_text(NEW)
     assert find_uncounted_pages(make_leaf(Disk("zram0")), symbols) == ()

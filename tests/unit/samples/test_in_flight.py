@@ -41,16 +41,14 @@ def sum_in_flight_ns(requests: list[tuple[int, int | None]]) -> int:
     return sum((NOW_NS if end is None else end) - issue for issue, end in requests)
 
 
-def test_the_integral_is_exact_of_completed_and_of_waiting_requests(
+def test_integral_is_exact_for_completed_and_waiting_requests(
     requests: list[tuple[int, int | None]],
 ) -> None:
     assert measure_in_flight(make_counts(requests), NOW_NS) == (2, sum_in_flight_ns(requests))
 
 
 @pytest.mark.parametrize("torn", [-5, -1, 1, 7])
-def test_a_count_that_was_read_before_its_sum_is_corrected(
-    requests: list[tuple[int, int | None]], torn: int
-) -> None:
+def test_count_read_before_its_sum_is_corrected(requests: list[tuple[int, int | None]], torn: int) -> None:
     counts = make_counts(requests)
     counts["issued"] += torn
     assert measure_in_flight(counts, NOW_NS) == (2, sum_in_flight_ns(requests))
@@ -66,7 +64,7 @@ def test_requests_without_a_known_issue_are_in_neither_sum(requests: list[tuple[
     assert measure_in_flight(counts, NOW_NS) == (2, sum_in_flight_ns(requests))
 
 
-def test_a_request_that_was_freed_or_lost_counts_until_then(
+def test_freed_or_lost_request_counts_until_then(
     requests: list[tuple[int, int | None]],
 ) -> None:
     counts = make_counts(requests)

@@ -56,7 +56,7 @@ def test_an_older_kernel_has_fewer_groups() -> None:
     assert set(times.awaits) == {"read", "write"}
 
 
-def test_figures_are_none_without_times() -> None:
+def test_figures_are_missing_without_times() -> None:
     then, now = make_stat(THEN, 10), make_stat(NOW, 12)
     assert derive_kernel_times(None, now) is derive_kernel_times(then, None) is None
     assert derive_kernel_times(replace(then, ticks=None), now) is None

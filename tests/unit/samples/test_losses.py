@@ -49,7 +49,7 @@ def test_missed_completion_is_a_single_loss() -> None:
     assert "1 read (4096 bytes)" in loss.words
 
 
-def test_a_missed_completion_is_no_alarm_where_the_kernel_skips_programs() -> None:
+def test_missed_completion_is_not_an_alarm_if_the_kernel_skips_programs() -> None:
     [loss] = find_losses(MISSED, is_blind=True)
     assert loss.is_explained
     assert "1 read (4096 bytes)" in loss.words
@@ -67,7 +67,7 @@ def test_skipped_programs_explain_only_that_many_requests() -> None:
     assert "1 request more" in rest.words
 
 
-def test_skipped_programs_are_no_loss_of_a_complete_disk() -> None:
+def test_skipped_programs_are_not_a_loss_on_a_complete_disk() -> None:
     assert find_losses(make_account(Reading(make_sample(1), make_stat(), make_stat()), misses=4)) == []
     nothing_kept = make_counted_stat()
     unknown = account_losses(

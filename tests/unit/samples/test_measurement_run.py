@@ -135,7 +135,7 @@ def test_signal_before_the_work_prevents_the_start() -> None:
     assert one.course.measure_work(lambda: pytest.fail("it began")) is End.SIGNAL
 
 
-def test_a_drive_that_has_gone_is_not_read() -> None:
+def test_vanished_drive_is_not_read() -> None:
     one = VirtualMeasurement()
 
     def remove_drive() -> None:

@@ -178,7 +178,7 @@ def test_watch_ends_with_the_named_device(tree: Tree) -> None:
     assert members.find_vanished() == "sdb"
 
 
-def test_a_named_disk_that_has_gone_does_not_come_again(tree: Tree) -> None:
+def test_vanished_named_disk_does_not_return(tree: Tree) -> None:
     """The named disk vanishes between two readings and must not be requested for ever."""
     members = make_membership(tree, "loop0")
     write_attributes(tree["loop0"].sysfs, {"size": "0"})

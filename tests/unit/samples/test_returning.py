@@ -90,9 +90,7 @@ def test_same_name_of_another_file_is_another_drive(tree: Tree, files: tuple[Pat
     assert change and len(change.refused) == 1
 
 
-def test_same_file_on_the_device_before_a_look_is_the_same_drive(
-    tree: Tree, files: tuple[Path, Path]
-) -> None:
+def test_same_file_reattached_between_polls_is_the_same_drive(tree: Tree, files: tuple[Path, Path]) -> None:
     bind_file(tree, files[0], 5)
     members = make_membership(tree, "loop0")
     bind_file(tree, files[0], 6)
@@ -135,7 +133,7 @@ def test_drive_without_identity_is_not_watched_again(tree: Tree) -> None:
     assert list_names(members) == []
 
 
-def test_drive_that_does_not_come_back_is_given_up_after_a_time(
+def test_drive_that_does_not_return_is_abandoned_after_the_timeout(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]

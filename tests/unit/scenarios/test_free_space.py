@@ -77,7 +77,7 @@ def test_unpublished_levels_have_no_comparison() -> None:
 
 
 @pytest.mark.parametrize("flash", [350 << 20, 420 << 20, 700 << 20])
-def test_the_flash_behind_published_rates_is_that_of_the_model(flash: int) -> None:
+def test_implied_flash_of_published_rates_matches_the_model(flash: int) -> None:
     waf = [models.predict_fifo(flash / level.level.usable_bytes) for level in _make_outcomes(1.0, 1.0, 1.0)]
     result = _make_free_space(
         (1000.0, 990.0, 960.0), (1000.0, 990.0, 960.0), published=[1 / one for one in waf]

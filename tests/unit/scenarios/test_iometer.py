@@ -97,7 +97,7 @@ def test_profile_without_times_has_no_prediction() -> None:
         predict_iops(profiles.load_profile("ideal"), WRITE_FULL, LEVELS[0], LOAD)
 
 
-def test_flash_behind_a_fall() -> None:
+def test_hidden_flash_explains_the_fall() -> None:
     assert infer_flash_bytes(90, 100, None) is None
     assert infer_flash_bytes(90, 100, 1.0) is None
     flash = infer_flash_bytes(900, 1000, 1 / 1.246)

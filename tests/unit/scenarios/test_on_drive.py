@@ -43,7 +43,7 @@ def test_outcomes_are_split_into_two_lines() -> None:
     assert split_outcomes([outcome] * 6) == ([outcome] * 3, [outcome] * 3)
 
 
-def test_a_saturation_begins_on_a_new_drive() -> None:
+def test_saturation_starts_on_a_new_drive() -> None:
     assert choose_drive_pace(SATURATION, None, None).fill_passes == 0
     pace = choose_drive_pace(FREE, 0.25, 7)
     assert (pace.fill_passes, pace.round_ratio, pace.most_rounds) == (1, 0.25, 7)

@@ -50,7 +50,7 @@ def test_free_space_alone_decides(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_tenth_left_free_is_for_writes_alone(seed: int, tmp_path: Path) -> None:
+def test_tenth_left_free_affects_only_writes(seed: int, tmp_path: Path) -> None:
     document = _run_scenario(tmp_path, seed, "iometer-op10", "wd-blue-1tb")
     for gain in document["gains"]:
         if gain["op"] == "read":

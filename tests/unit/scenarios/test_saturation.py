@@ -102,7 +102,7 @@ def test_where_a_busy_host_disturbs_iops_the_gain_is_that_of_waf() -> None:
 @pytest.mark.parametrize(
     ("part", "likeness"), [(0.995, ScenarioVerdict.REPRODUCED), (0.97, ScenarioVerdict.NOT_REPRODUCED)]
 )
-def test_models_are_no_nearer_to_a_drive_than_a_percent(part: float, likeness: ScenarioVerdict) -> None:
+def test_model_error_is_at_least_a_percent(part: float, likeness: ScenarioVerdict) -> None:
     """The models assume many superblocks, with none open or reserved."""
     [_, second] = evaluate_saturation(
         [_make_disturbed_outcome("7%", 7.4), _make_disturbed_outcome("18%", 3.1)], 1.0

@@ -67,7 +67,7 @@ def test_an_observation_is_written_at_once(final: bool) -> None:
     assert len(stream.getvalue().splitlines()) > 6
 
 
-def test_without_requests_there_is_no_ratio() -> None:
+def test_ratio_is_missing_without_requests() -> None:
     """A driver without requests, or one that took all of them back."""
     for ratio in (0.0, None):
         none = DiscardSummary((), 4, 0, 4, 0, 4096, ratio, 1.0, 5.0, ())

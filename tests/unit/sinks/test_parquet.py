@@ -94,7 +94,7 @@ def test_the_model_of_each_drive_is_a_part_of_the_folder(runs: Any, folder: Path
     }
 
 
-def test_quantiles_in_sql_are_ours(runs: Any) -> None:  # noqa: ANN401
+def test_quantiles_in_sql_match_opwatch(runs: Any) -> None:  # noqa: ANN401
     rows = runs.execute(STATEMENTS[1]).fetchall()
     assert len(rows) > 5
     for _, _, _, ours, theirs in rows:

@@ -55,7 +55,7 @@ def test_a_table_has_a_row_for_each_interval_and_none_for_the_summary() -> None:
     assert json.loads(row["unexplained"]) == ["drift unknown: statistics are off"]
 
 
-def test_rows_of_json_have_the_chosen_fields_alone() -> None:
+def test_json_rows_have_only_the_chosen_fields() -> None:
     stream = io.StringIO()
     JsonRows(stream, ("device", "ops.read.count", "waf.waf")).write_observation(make_observation(read=BUSY))
     row = json.loads(stream.getvalue())
@@ -116,7 +116,7 @@ def test_contradictory_dump_options_are_refused(
     assert output.err
 
 
-def test_slow_requests_are_rows_of_their_own(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_slow_requests_have_separate_rows(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
     rows = parse_table(run_command(capsys, "dump", kept, "-O", "csv", "--slow"))
     expected = [
         (tree["device"], str(one["latency_ns"]), one["name"] or "", one["submitter"] or "")
@@ -135,7 +135,7 @@ def test_slow_requests_are_rows_of_their_own(kept: str, capsys: pytest.CaptureFi
     assert "--slow works with csv and jsonl only" in capsys.readouterr().err
 
 
-def test_without_slow_requests_there_are_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_has_no_rows_without_slow_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.opw"
     record_run(path, generate_run(1))
     assert parse_table(run_command(capsys, "dump", str(path), "-O", "csv", "--slow")) == []

@@ -8,13 +8,13 @@ from opwatch.steady.pts import judge_pts
 FLAT = [100.0] * 5
 
 
-def test_a_spread_of_a_fifth_passes_and_no_more() -> None:
+def test_spread_up_to_a_fifth_passes() -> None:
     # The mean is 100 and the fitted line flat, so only the spread decides.
     assert judge_pts({"iops": [100, 90, 100, 110, 100]}).is_steady
     assert not judge_pts({"iops": [100, 89, 100, 111, 100]}).is_steady
 
 
-def test_a_line_that_rises_by_a_tenth_passes_and_no_more() -> None:
+def test_slope_up_to_a_tenth_passes() -> None:
     steady = judge_pts({"iops": [95, 97.5, 100, 102.5, 105]})
     assert steady.is_steady and steady.fits[0].measured_slope_excursion == 10.0
     assert not judge_pts({"iops": [94.96, 97.48, 100, 102.52, 105.04]}).is_steady

@@ -175,7 +175,7 @@ def test_noise_of_the_host_does_not_cause_an_early_pass(
 
 @pytest.mark.parametrize("is_filled", [True, False], ids=["filled", "fresh"])
 @pytest.mark.parametrize("op_ratio", [0.07, 0.28])
-def test_amplification_that_is_proven_by_itself_is_near_the_truth(op_ratio: float, is_filled: bool) -> None:
+def test_separately_proven_amplification_is_near_the_truth(op_ratio: float, is_filled: bool) -> None:
     series, count = Series(op_ratio, is_filled, 0.1, noise=0.5), 0
     for rounds, ground in series.iter_rounds(10):
         verdict = judge_strict(rounds, ground)

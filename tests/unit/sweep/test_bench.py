@@ -66,7 +66,7 @@ def test_pause_takes_its_full_length() -> None:
 
 
 @pytest.mark.parametrize("counted", [None, 10**9, 10**9 + 4096, 10**9 - 512])
-def test_writes_of_the_sweep_itself_are_no_objection(counted: int | None) -> None:
+def test_writes_of_the_sweep_itself_are_allowed(counted: int | None) -> None:
     require_alone(counted, 10**9, "sda")
 
 

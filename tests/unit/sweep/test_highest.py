@@ -126,7 +126,7 @@ def test_max_address_is_lowered_and_raised_again(wishes: DriveConfig, bench_of: 
 @pytest.mark.parametrize(
     ("wishes", "left"), [(DriveConfig(), SIZE), (DriveConfig(has_area=False, has_accessible=True), LEVEL)]
 )
-def test_a_loss_of_power_undoes_set_max_and_not_its_successor(
+def test_power_loss_undoes_set_max_but_not_its_successor(
     wishes: DriveConfig, left: int, bench_of: BenchOf
 ) -> None:
     bench = bench_of(wishes)

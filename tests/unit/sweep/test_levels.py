@@ -20,7 +20,7 @@ def test_single_percent_sign_covers_every_level() -> None:
         assert level.of_whole_ratio == pytest.approx(ratio / (1 + ratio), abs=1e-4)
 
 
-def test_a_share_of_the_whole_is_another_number_of_bytes() -> None:
+def test_share_of_the_whole_gives_different_bytes() -> None:
     [whole] = parse_levels("28%", LevelScale(100 * GIB, OpShare.WHOLE))
     [used] = parse_levels("28%", SCALE)
     assert whole.of_whole_ratio == pytest.approx(0.28, abs=1e-4)
@@ -33,7 +33,7 @@ def test_bytes_and_percentages_may_be_mixed() -> None:
     assert [level.label for level in levels] == ["90G", "7 %", "7.5 %"]
 
 
-def test_the_flash_behind_a_level_is_known_or_is_not() -> None:
+def test_flash_of_a_level_may_be_unknown() -> None:
     [unknown] = parse_levels("7%", SCALE)
     assert unknown.alpha is None and unknown.spare_bytes is None
     [known] = parse_levels("0%", SCALE, flash_bytes=128 * GIB)

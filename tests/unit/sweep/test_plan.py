@@ -102,7 +102,7 @@ def test_plan_reports_too_few_rounds_for_a_verdict() -> None:
     assert enough.what == "the workload"
 
 
-def test_without_a_speed_there_is_no_time() -> None:
+def test_plan_has_no_time_without_a_speed() -> None:
     assert _make_plan(SweepSpeed()).seconds is None
     assert _make_plan(SweepSpeed(fill_bytes_per_s=1e9)).seconds is None
     times = _make_plan(SweepSpeed(1e9, 1e8)).seconds

@@ -34,7 +34,7 @@ def test_each_step_has_its_gain_per_percent() -> None:
     assert steps[0].is_gain is True
 
 
-def test_levels_are_taken_in_the_order_of_their_size() -> None:
+def test_levels_are_run_in_order_of_size() -> None:
     levels = make_outcomes((1000, 8.0), (2000, 4.0), (4000, 2.0))
     assert [step.iops_ratio for step in compute_level_gains(levels[::-1])] == [2.0, 2.0]
 
@@ -89,7 +89,7 @@ def test_advice_matches_the_figures(figures: tuple[tuple[float, float], ...], an
         (((1000, None), (1100, None)), True),
     ],
 )
-def test_a_step_is_no_gain_only_where_both_were_measured(
+def test_missing_gain_requires_both_measurements(
     figures: tuple[tuple[float, float], ...], is_gain: bool | None
 ) -> None:
     [step] = compute_level_gains(make_outcomes(*figures))

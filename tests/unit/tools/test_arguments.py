@@ -93,11 +93,11 @@ def test_contradictory_arguments_name_the_remedy(
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("10ms", 0.01), ("2s", 2), ("0", 0), ("0.0", 0)])
-def test_a_limit_of_slow_requests_has_a_unit(text: str, seconds: float) -> None:
+def test_slow_limit_requires_a_unit(text: str, seconds: float) -> None:
     assert cli.parse(["--slow", text])[1].slow == seconds
 
 
-def test_options_may_be_shortened_and_values_may_begin_with_a_dash() -> None:
+def test_options_may_be_shortened_and_values_may_start_with_a_dash() -> None:
     _, args = cli.parse(["--disc", "--note=--dvev", "--dev", "x", "--", "fio", "--dvev"])
     assert (args.discards, args.note, args.dev, args.command) == (True, ["--dvev"], ["x"], ["fio", "--dvev"])
 
@@ -213,9 +213,7 @@ def test_version_on_a_full_device_is_an_error(option: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0.0001ms", "2h", "10us", "-1", "", "nan"])
-def test_a_limit_of_slow_requests_is_a_time_that_requests_take(
-    text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_slow_limit_accepts_plausible_latencies(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["record", "-o", "x.opw", f"--slow={text}"])
     assert ended.value.code == 2

@@ -97,7 +97,7 @@ def test_commands_for_intervals_point_to_replay(
     assert command[0] == "replay" or "opwatch replay shows it" in err
 
 
-def test_recording_without_an_audit_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recording_without_an_audit_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_audits(tmp_path / "a.opw", ["it could not be opened"])
     assert main(["replay", str(path)]) == 0
     assert "it could not be opened" in capsys.readouterr().err

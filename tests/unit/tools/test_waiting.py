@@ -26,7 +26,7 @@ def make_deadline() -> float:
     return time.monotonic() + 20
 
 
-def test_only_events_end_a_wait_early() -> None:
+def test_only_relevant_events_end_a_wait_early() -> None:
     read, write = os.pipe()
     with Waiter(read) as waiter:
         assert waiter.wait_until(time.monotonic() + 0.01) is End.TICK
@@ -38,7 +38,7 @@ def test_only_events_end_a_wait_early() -> None:
     os.close(write)
 
 
-def test_the_end_of_a_command_comes_before_news() -> None:
+def test_command_end_is_handled_before_events() -> None:
     read, write = os.pipe()
     os.write(write, b"x")
     with Waiter(read) as waiter:
@@ -66,7 +66,7 @@ def test_cpu_time_of_a_command_and_its_children_is_known_at_the_end() -> None:
     assert min(spent.user_s, spent.system_s) >= 0
 
 
-def test_pending_news_cause_no_busy_wait_for_a_command() -> None:
+def test_pending_events_cause_no_busy_wait() -> None:
     read, write = os.pipe()
     os.write(write, b"x")
     with Waiter(read) as waiter:

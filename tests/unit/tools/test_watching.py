@@ -190,9 +190,7 @@ def test_disk_since_the_last_poll_is_in_the_summary(tree: Tree) -> None:
     assert [line for line in unexplained if "before it was watched" in line]
 
 
-def test_named_drive_that_comes_back_has_a_row_of_its_own_for_each_time(
-    tree: Tree, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_returning_named_drive_has_a_row_per_stay(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
     watch = Watch(tree, "loop0", "sda", wait_s=60)
     watch.reads["loop0"] = 3
     watch.scan_and_write()

@@ -168,7 +168,7 @@ def test_disk_with_another_number_is_another_disk(tmp_path: Path) -> None:
     assert came.unseen == {"read": 0, "write": 9, "discard": 0, "flush": 0}
 
 
-def test_kernel_count_behind_the_rows_makes_no_unseen_requests(tmp_path: Path) -> None:
+def test_lagging_kernel_count_makes_no_unseen_requests(tmp_path: Path) -> None:
     unwatched = depart_disk(tmp_path, *LATE_READINGS)
     came = unwatched.describe_arrival(NVME, {NVME.name: 1}, make_reading(100, 26), ANCHOR)
     assert came.unseen == {"read": 0, "write": 0, "discard": 0, "flush": 0}

@@ -82,7 +82,7 @@ def test_every_map_is_written_before_reads(tmp_path: Path) -> None:
     assert read == written == {"@_op", "@_target", "@_twice"}
 
 
-def test_requests_of_device_mapper_end_twice(tmp_path: Path) -> None:
+def test_device_mapper_requests_complete_twice(tmp_path: Path) -> None:
     multipath = make_leaf(tmp_path, "dm-0", "253:0")
     for folder in ("mq", "dm"):
         (multipath.device.sysfs / folder).mkdir()
@@ -159,7 +159,7 @@ def test_losses_of_bpftrace_are_counted() -> None:
     assert frames.map_full == 42
 
 
-def test_maps_in_another_order_are_no_sample() -> None:
+def test_unordered_maps_are_not_a_sample() -> None:
     with pytest.raises(ValueError, match="not sorted by name"):
         MapAssembler().parse_line(make_lines({"@ns": {"1,1": 2}})[0])
 

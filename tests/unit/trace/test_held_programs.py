@@ -48,7 +48,7 @@ def test_skipped_runs_are_read_again_each_time(tmp_path: Path) -> None:
     assert programs.count_skipped() == 9
 
 
-def test_a_program_behind_two_descriptors_counts_once(tmp_path: Path) -> None:
+def test_program_with_two_descriptors_counts_once(tmp_path: Path) -> None:
     assert (
         HeldPrograms(make_process(tmp_path, _3=format_fdinfo(31, 4), _4=format_fdinfo(31, 4))).count_skipped()
         == 4

@@ -82,7 +82,7 @@ def test_extension_computes_the_same_difference_as_python(before: list[int], bet
     assert Histogram(LATENCY, now).subtract(Histogram(LATENCY, then)) == later.subtract(earlier)
 
 
-def test_views_may_begin_between_words() -> None:
+def test_views_may_start_between_words() -> None:
     """Samples in a file are not copied to aligned memory."""
     raw = bytes(3) + abi.view_words([1, 2, 3]).tobytes()
     later = memoryview(raw)[3:].cast("Q")

@@ -44,7 +44,7 @@ def test_only_needed_programs_are_loaded() -> None:
     assert set(list_names(without_queue)) == {"rq_complete_raw", "rq_requeue_raw", "rq_issue_raw"}
 
 
-def test_slow_requests_have_programs_of_their_own() -> None:
+def test_slow_requests_are_counted_by_separate_programs() -> None:
     slow = list_program_sets(requests=True, bios=False, queue_time=False, slow=True)["tp_btf"]
     assert list_names(slow) == ["rq_slow", "rq_requeue", "rq_submit", "rq_getrq", "rq_issue"]
     assert {program.name: program.needs for program in slow if program.needs} == {
@@ -58,7 +58,7 @@ def test_slow_requests_have_programs_of_their_own() -> None:
     ) == set(BIO_PROGRAMS)
 
 
-def test_owners_are_counted_by_programs_of_their_own() -> None:
+def test_owners_are_counted_by_separate_programs() -> None:
     by_group = list_program_sets(requests=True, bios=True, queue_time=False, owners=True)["tp_btf"]
     assert list_names(by_group) == ["rq_slow", "rq_requeue", "bio_owned", "rq_issue", "bio_queue"]
     by_process = list_program_sets(requests=True, bios=False, queue_time=False, owners=True, submitters=True)

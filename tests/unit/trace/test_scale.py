@@ -76,7 +76,7 @@ def test_filesystems_match_a_comparison_of_every_pair(tmp_path: Path) -> None:
     assert [subject.mount for subject in make_check(usage, tmp_path).find_all()] == wanted
 
 
-def test_the_mounts_of_a_device_are_found_without_a_look_at_all(tmp_path: Path) -> None:
+def test_device_mounts_are_found_without_scanning_all_mounts(tmp_path: Path) -> None:
     mounts = CountingList(parse_mountinfo(format_mountinfo(MOUNTS)))
     usage = Usage(mounts, [], {}, canonical=lambda path: path)
     CountingList.looked_at = 0

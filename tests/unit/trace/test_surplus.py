@@ -128,7 +128,7 @@ def test_later_losses_are_not_attributed_to_the_arrival() -> None:
     assert final.trust.drift["write"].drift == 5
 
 
-def test_without_a_witness_there_are_no_bounds() -> None:
+def test_bounds_are_missing_without_a_witness() -> None:
     assert compute_bounds(Reading(make_sample(1), None, None, "statistics are off")) is None
 
 

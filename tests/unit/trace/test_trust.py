@@ -75,7 +75,7 @@ def test_completions_while_reading_are_slack_and_not_drift() -> None:
     assert (beyond.drift["read"].drift, beyond.drift["read"].slack) == (1, 5)
 
 
-def test_an_empty_flush_is_a_write_for_the_kernel_alone() -> None:
+def test_only_the_kernel_counts_an_empty_flush_as_a_write() -> None:
     write = Op([1000] * 7, [4096] * 7, scalars={"ends": 12, "never_issued": 5})
     verdict = make_account(Reading(make_sample(1, write=write), make_stat(write=12), make_stat(write=12)))
     assert verdict.drift["write"].drift == 0
@@ -143,7 +143,7 @@ def test_requests_taken_back_are_counted_by_the_kernel_only() -> None:
     assert "  taken back for another path: 5, 2 before their issue" in format_trust(verdict, 0)
 
 
-def test_the_data_of_a_sequence_counts_when_the_sequence_ends() -> None:
+def test_sequence_data_counts_when_the_sequence_ends() -> None:
     """The kernel counts the bytes with the data, and the write with the flush that follows."""
     write = Op([1000] * 7, [4096] * 7, scalars={"ends": 6, "flush_tails": 2})
     verdict = make_account(
@@ -177,7 +177,7 @@ def test_groups_without_driver_statistics_are_not_compared() -> None:
     assert "  drift against the kernel: unknown, this driver keeps no statistics" in format_trust(verdict, 0)
 
 
-def test_flushes_that_device_mapper_copied_are_reads_for_the_kernel() -> None:
+def test_kernel_counts_cloned_flushes_as_reads() -> None:
     flush = Op([1000] * 9, scalars={"ends": 9, "stat_reads": 4})
     traced = make_sample(1, read=make_reads(23), flush=flush)
     verdict = make_account(
@@ -197,7 +197,7 @@ def test_reading_waits_until_the_kernel_counts_traced_requests() -> None:
     assert reading.after == make_stat(23)
 
 
-def test_a_first_reading_that_was_ahead_is_no_measure() -> None:
+def test_first_reading_ahead_of_the_kernel_is_ignored() -> None:
     """A completion fell between the two counts, so later readings are compared with the second reading."""
     counted = SettledReadings(lambda: make_stat(7))
     counted.settle_reading(Reading(make_sample(0, read=make_reads(5)), make_stat(4), make_stat(4)))

@@ -20,7 +20,7 @@ def test_groups_an_old_kernel_lacks_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1 2 3", "a b c d e f g h i j k"])
-def test_a_bad_stat_file_is_an_error(text: str) -> None:
+def test_invalid_stat_file_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"stat file|invalid literal"):
         decode_stat(text)
 

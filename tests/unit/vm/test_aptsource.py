@@ -142,9 +142,7 @@ def test_an_image_may_be_in_several_packages() -> None:
     )
 
 
-def test_a_kernel_that_no_suite_has_any_more_is_a_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernel_removed_from_every_suite_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One suite is gone, one has expired, and one has other kernel series only: all three reasons are
     reported."""
     monkeypatch.setenv("OPWATCH_VM_CACHE", str(tmp_path))

@@ -136,7 +136,7 @@ def test_optional_missing_kernel_does_not_fail_the_run(
         conftest.skip_missing_kernel(replace(rolling, optional=""), gone)
 
 
-def test_stat_record_is_in_bytes_and_never_goes_back() -> None:
+def test_stat_record_is_in_bytes_and_never_decreases() -> None:
     before = parse_stat("1 2 8 4 5 6 16 8 0 10 11 12 13 24 15 16 17")
     after = parse_stat("2 2 16 4 6 6 24 8 0 10 11 13 13 32 15 17 17")
     delta = after - before

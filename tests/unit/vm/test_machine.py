@@ -107,7 +107,7 @@ def test_an_emulator_that_never_holds_is_a_failure(stalls: Path) -> None:
     assert len(attempts) == ATTEMPTS
 
 
-def test_a_guest_that_ends_by_itself_is_not_run_once_more(stalls: Path) -> None:
+def test_guest_that_ends_normally_is_not_run_again(stalls: Path) -> None:
     stalls.write_text("-1")
 
     def run_attempt() -> None:

@@ -174,7 +174,7 @@ def test_failed_reading_has_a_reason_and_recovery_has_a_figure() -> None:
     assert trail.live_waf.waf is not None
 
 
-def test_only_the_logs_are_asked_again() -> None:
+def test_repeated_polls_read_only_the_logs() -> None:
     """Identify determines which logs exist, so polling needs no decoding."""
     drive = VirtualDrive(OCP, 5)
     first = RecordingTransport(CachedIdentify(drive))

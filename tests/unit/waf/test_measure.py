@@ -63,7 +63,7 @@ def test_polls_during_the_work_do_not_widen_pages_of_known_age() -> None:
     assert (result.waf, result.error) == (1.0, 0)
 
 
-def test_more_in_the_kernel_than_in_the_drive_is_explained_too() -> None:
+def test_excess_of_the_kernels_count_is_also_explained() -> None:
     polls = [*[(1000, 5000, 9000)] * 3, (3000, 6000, 10_000), (3000, 6000, 10_000)]
     result = measure_polls(polls, 2, 3)
     assert result.stretch and result.stretch.host.agrees is False

@@ -166,7 +166,7 @@ def test_disabled_monitor_may_have_any_thresholds() -> None:
     assert not log.enabled
 
 
-def test_other_makers_pages_are_left_alone() -> None:
+def test_other_vendors_pages_are_not_requested() -> None:
     cloud = bytes(496) + CLOUD_GUID
     assert select_pages(Controller(vendor_id=0x1344), cloud).amazon_bytes is None
     assert select_pages(Controller(vendor_id=0x1344), cloud).has_monitor

@@ -94,7 +94,7 @@ def test_recording_is_complete_under_a_new_name(tmp_path: Path) -> None:
         assert recording.trailer
 
 
-def test_ring_goes_on_with_a_new_segment_when_its_segment_is_removed(tmp_path: Path) -> None:
+def test_ring_continues_in_a_new_segment_when_its_segment_is_removed(tmp_path: Path) -> None:
     run, words = list(generate_run(60)), list[str]()
     with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
         folder.lock_as_recorder()

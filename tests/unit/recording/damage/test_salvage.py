@@ -273,7 +273,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_rows_that_were_deleted_do_not_come_back(killed: Path, tmp_path: Path) -> None:
+def test_deleted_rows_do_not_reappear(killed: Path, tmp_path: Path) -> None:
     good, raw = samples_of(read(killed)), killed.read_bytes()
     with closing(sqlite3.connect(killed)) as connection:
         [(tail,)] = connection.execute("SELECT count(*) FROM tail")

@@ -14,7 +14,7 @@ from tests.unit.support.samples import Op
 
 
 @pytest.mark.parametrize("value", [4, 5, 7, 8, 9, 127, 128, 1000, 123_456, 10**9, 2**35])
-def test_a_bucket_begins_where_a_slot_does(value: int) -> None:
+def test_buckets_start_at_slot_edges(value: int) -> None:
     bucket = find_bucket(value)
     assert get_bucket_edge(bucket) <= value < get_bucket_edge(bucket + 1)
     slot = LATENCY.find_slot(get_bucket_edge(bucket))

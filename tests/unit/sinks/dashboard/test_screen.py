@@ -115,7 +115,7 @@ def test_owners_match_json(width: int, height: int) -> None:
         assert ["docker", "5a5a5a5a5a5a"] in [row[-2:] for row in panel]
 
 
-def test_a_panel_of_many_owners_closes_the_sum() -> None:
+def test_panel_of_many_owners_adds_up() -> None:
     key = OwnerKey(OwnerKind.PROCESS, 1, 5)
     rows = [
         OwnerCounts(key._replace(number=number), EVIL, {"write": OwnedCounts(1, 4096 * (99 - number), 1000)})
@@ -176,7 +176,7 @@ def test_unexplained_losses_are_always_visible() -> None:
     assert "trust: OK in this interval  ! 1 other interval had unexplained requests" in lines[1]
 
 
-def test_a_loss_with_a_known_cause_is_shown_and_is_no_alarm() -> None:
+def test_loss_with_a_known_cause_is_shown_without_alarm() -> None:
     past, _ = make_history(generate_run(3))
     past.write_observation(
         change_account(make_observation(read=BUSY), is_blind=True, overwritten=2, no_drift=None)
@@ -255,7 +255,7 @@ def generate_nine_disks(seconds: int = 3) -> Iterator[RunEntry]:
 
 
 @pytest.mark.parametrize(("height", "shown"), [(24, 3), (40, 5), (60, 9), (10, 1)])
-def test_the_busiest_disk_is_shown_with_a_hint_of_the_others(height: int, shown: int) -> None:
+def test_busiest_disk_is_shown_with_a_hint_at_other_disks(height: int, shown: int) -> None:
     past, _ = make_history(generate_nine_disks())
     lines = render_screen(past, View(), 80, height)
     assert lines[0].startswith("opwatch nvme0n1  disk 1 of 9")
@@ -295,7 +295,7 @@ def test_equally_busy_disks_do_not_take_turns() -> None:
     assert len(shown) == 1
 
 
-def test_the_time_of_a_column_is_the_interval_that_was_asked_for() -> None:
+def test_column_time_is_the_requested_interval() -> None:
     run, past = GeneratedRun(seed=1), WatchHistory()
     entries: list[RunEntry] = [run.add_disk(0, "sda")]
     for shift_ms in (0, 30, 7, 41, 13):

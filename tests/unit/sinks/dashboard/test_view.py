@@ -31,7 +31,7 @@ def test_live_view_follows_until_paused() -> None:
 
 
 @pytest.mark.parametrize("zoom_place", [0, 2])
-def test_scrolling_goes_by_columns_and_ends_at_both_ends(zoom_place: int) -> None:
+def test_scrolling_moves_by_columns_and_stops_at_both_ends(zoom_place: int) -> None:
     view = View(zoom_place=zoom_place)
     view.scroll(PAST, -2)
     assert get_end_ns(view) == ENDS[-1 - 2 * view.zoom_factor]

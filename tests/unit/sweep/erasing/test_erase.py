@@ -244,7 +244,7 @@ def test_another_drive_is_neither_erased_nor_opened(bench_of: BenchOf) -> None:
 
 
 @pytest.mark.parametrize("word", [0, 0x09, 0x03, 0x07, 0x11])
-def test_refused_erase_changes_the_drive_in_no_way(word: int, bench_of: BenchOf) -> None:
+def test_refused_erase_leaves_the_drive_unchanged(word: int, bench_of: BenchOf) -> None:
     bench = bench_of(LockConfig(word))
     with pytest.raises(Unsupported):
         bench.erase()

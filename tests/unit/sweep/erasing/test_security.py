@@ -101,7 +101,7 @@ def test_erase_timeout_exceeds_the_reported_time(
         (0, 0, 0x21, False, None),
     ],
 )
-def test_the_enhanced_erase_is_for_drives_that_have_no_other(
+def test_enhanced_erase_is_used_only_without_a_normal_erase(
     w89: int, w90: int, w128: int, is_enhanced: bool, minutes: int | None
 ) -> None:
     security = decode_security(encode_identify(w89=w89, w90=w90, w128=w128))

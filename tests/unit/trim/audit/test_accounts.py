@@ -47,7 +47,7 @@ def test_count_that_equals_completed_bytes_is_proof() -> None:
     assert f"{100 * MIB} B" in judged.words
 
 
-def test_whole_granules_are_proof_as_well() -> None:
+def test_whole_granules_also_prove_the_trim() -> None:
     """The drive counts the bytes freed, not the bytes requested."""
     judged = judge_account(make_account(0, 90 * MIB // 512), make_trace(100 * MIB, 90 * MIB))
     assert judged.bearing is CounterEvidence.PROVES
@@ -69,7 +69,7 @@ def test_other_counts_are_silent(before: int, after: int | None, words: str) -> 
     assert words in judged.words
 
 
-def test_count_without_a_trim_is_no_proof() -> None:
+def test_count_without_a_trim_proves_nothing() -> None:
     assert judge_account(make_account(5, 5), Trace(())).bearing is CounterEvidence.SILENT
 
 
@@ -82,7 +82,7 @@ def test_a_failed_discard_is_not_counted() -> None:
     assert judge_account(make_account(0, 60 * MIB // 512), Trace(flows)).bearing is CounterEvidence.PROVES
 
 
-def test_trims_by_other_processes_count_too() -> None:
+def test_trims_by_other_processes_are_included() -> None:
     flows = (
         *make_disk_flows("sda", "8:0", 60 * MIB),
         *make_disk_flows("sda", "8:0", 40 * MIB, who=SenderKind.OTHER),
@@ -191,7 +191,7 @@ def test_bytes_written_during_the_trim_are_allowed_for() -> None:
     assert f"or {6 * MIB} B written since" in result.reasons[0].observed
 
 
-def test_bytes_that_may_be_discarded_twice_are_no_contradiction() -> None:
+def test_bytes_possibly_discarded_twice_are_not_a_contradiction() -> None:
     """btrfs discards some bytes twice, and during a watch other processes may trim repeatedly."""
     flows = [make_extent_flow("8:0", 100 * MIB), *make_disk_flows("sda", "8:0", 100 * MIB)]
     in_use = {"sda": Held(1000 * MIB, 1000 * MIB)}

@@ -92,7 +92,7 @@ def test_claim_reports_calls_that_cannot_be_followed() -> None:
     assert "cannot trace FITRIM" in build_audit(make_watched_evidence(whole=False), "/m").claim
 
 
-def test_xfs_claims_too_much_for_others_as_well() -> None:
+def test_xfs_also_claims_too_much_for_other_callers() -> None:
     result = build_audit(
         make_watched_evidence(make_claim("fstrim", 1 << 30), on=make_stack(DISK, kind="xfs")), "/m"
     )

@@ -24,7 +24,7 @@ def format_dev(path: Path) -> str:
     return f"{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & 0xFFF00}"
 
 
-def test_a_mount_point_is_taken(tmp_path: Path) -> None:
+def test_mount_point_is_accepted(tmp_path: Path) -> None:
     mount = Mount(format_dev(tmp_path), str(tmp_path), "ext4", "/dev/sda1", ("rw",))
     assert check_mount(str(tmp_path), make_usage(mount)) is mount
 

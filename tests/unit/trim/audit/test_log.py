@@ -44,7 +44,7 @@ def test_records_keep_their_dictionaries() -> None:
         ([], [], []),
     ],
 )
-def test_names_are_words(names: list[str], devs: list[str], numbers: list[int]) -> None:
+def test_discard_names_are_text(names: list[str], devs: list[str], numbers: list[int]) -> None:
     messages = list(parse_records(LOG))
     assert list(find_messages(messages, names, devs)) == [messages[number][0] for number in numbers]
 

@@ -108,7 +108,7 @@ def test_failing_segment_explains_the_missing_bytes() -> None:
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_a_device_below_that_takes_no_discards_any_more(status: int) -> None:
+def test_lower_device_that_stopped_accepting_discards_is_named(status: int) -> None:
     """Linux 6.1 fails the discard and 6.12 reports success. Either way no bytes arrive below."""
     top = make_layer("dm-0", "253:0", Kind.DM, "sda", target="delay")
     none = replace(DISK, limits=replace(DISK.limits, max_bytes=0, max_hw_bytes=0))
@@ -164,7 +164,7 @@ def test_requests_beyond_the_map_are_lost_to_the_trace(bios_full: int) -> None:
     )
 
 
-def test_a_pool_that_keeps_discards_may_take_none_itself() -> None:
+def test_pool_that_keeps_discards_may_accept_none() -> None:
     """Linux 6.1 and 6.12: the pool's own limit is then 0, and the volume's limit is not."""
     volume, pool, disk = _make_thin(ThinPoolFacts(discards="no_discard_passdown"))
     pool = replace(pool, limits=replace(pool.limits, max_bytes=0, max_hw_bytes=0))

@@ -27,7 +27,7 @@ def list_names(following: ProgramOptions) -> set[str]:
     return {program.name for program in select_programs(following)}
 
 
-def test_the_table_has_every_program_and_no_other() -> None:
+def test_program_table_is_complete_and_exact() -> None:
     sections = read_sections(*(str(path.relative_to(BPF)) for path in Path(BPF, "discard").iterdir()))
     assert [program.name for program in PROGRAMS if program.name not in sections] == []
     assert len(PROGRAMS) == len(sections)

@@ -143,14 +143,14 @@ HOLE = {"loop0": SentinelMap(MIB, MIB, 0)}
         (None, {}, Verdict.PROVEN_PARTWAY, "loop device loop0"),
     ],
 )
-def test_a_loop_device_is_proven_to_its_file(
+def test_loop_device_is_proven_down_to_its_file(
     filesystem: str | None, maps: dict[str, SentinelMap], verdict: Verdict, down_to: str
 ) -> None:
     result = _audit_disk(make_loop(filesystem), make_read_back({"loop0": GONE}, maps))
     assert (result.verdict, result.proofs[0].down_to) == (verdict, down_to)
 
 
-def test_zeros_that_take_blocks_of_the_file_are_not_freed() -> None:
+def test_zeros_that_allocate_blocks_are_not_freed() -> None:
     result = _audit_disk(make_loop(), make_read_back({"loop0": GONE}, {"loop0": SentinelMap(MIB, MIB, MIB)}))
     assert result.verdict is Verdict.UNKNOWN
 
@@ -163,7 +163,7 @@ def test_doubt_about_lower_layers_stays() -> None:
     )
 
 
-def test_blocks_that_others_have_are_not_freed() -> None:
+def test_blocks_shared_with_other_files_are_not_freed() -> None:
     """The file gave up 1 MiB, and its filesystem freed a quarter."""
     files = {"loop0": BackingFile(MIB // 4, MIB * 3 // 4)}
     result = _audit_disk(make_loop("xfs"), make_read_back({"loop0": GONE}, HOLE), files)
@@ -224,7 +224,7 @@ def test_no_stack_is_proven_without_every_disk(
 # --- helper disks, and arrays that write ---
 
 
-def test_the_journal_of_an_array_is_no_part_of_a_trim() -> None:
+def test_array_journal_is_excluded_from_a_trim() -> None:
     """The array itself discards the journal as the journal empties."""
     names = ("sda", "sdb", "sdc")
     disks = tuple(make_layer(name, f"8:{at}") for at, name in enumerate((*names, "sdj")))
@@ -250,7 +250,7 @@ def test_the_journal_of_an_array_is_no_part_of_a_trim() -> None:
 
 
 @pytest.mark.parametrize("doing", ["idle", "recover", "resync", "reshape"])
-def test_array_that_writes_its_members_is_no_proof(doing: str) -> None:
+def test_array_that_writes_its_members_proves_nothing(doing: str) -> None:
     array = replace(MIRROR, facts=MdFacts(level="raid1", raid_disks=2, sync_action=doing))
     result = audit_layers(array, DISKS, make_read_back({"sda": GONE, "sdb": GONE}), copies=2)
     writes = doing != "idle"

@@ -93,7 +93,7 @@ def test_dry_run_bytes_add_up(tmp_path: Path) -> None:
     assert run.free_bytes == run.below_minimum_bytes + run.rounded_bytes + run.expected_bytes
 
 
-def test_granules_begin_at_the_kernels_alignment(tmp_path: Path) -> None:
+def test_granules_start_at_the_kernels_alignment(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     m.add_scsi_disk(queue=SSD_QUEUE | {"discard_granularity": str(MIB)})
     folder = m.tree.add_partition("sda", "sda1", "8:1", start=34, sectors=1 << 20)

@@ -83,13 +83,13 @@ def test_mirror_passes_the_whole_range_on() -> None:
         (_make_members(0, MIB), 60 * MIB, 8 * MIB, 0),
     ],
 )
-def test_a_mirror_cuts_at_borders_of_64_mib(
+def test_mirror_splits_at_64_mib_boundaries(
     members: list[Layer], start: int, size: int, rounded: int
 ) -> None:
     assert _predict_run(_make_array("raid1", members), start, start + size).rounded_bytes == rounded
 
 
-def test_a_mirror_below_another_layer_cuts_where_its_own_units_end() -> None:
+def test_mirror_below_another_layer_splits_at_its_own_units() -> None:
     [mirror, *members] = _make_array("raid1", _make_members(0)).layers
     begin = 2 * MIB
     target = DmTarget(0, 1 << 20, "linear", ("9:0", str(begin // 512)))
@@ -101,12 +101,12 @@ def test_a_mirror_below_another_layer_cuts_where_its_own_units_end() -> None:
     assert _predict_run(on, 0, 62 * MIB).rounded_bytes == 4096
 
 
-def test_some_cuts_of_a_long_mirror_range_are_followed() -> None:
+def test_some_splits_of_a_long_mirror_range_are_predicted() -> None:
     on = _make_array("raid1", _make_members(0))
     assert _predict_run(on, 0, 1 << 40).rounded_bytes == 256 * 4096
 
 
-def test_a_mirror_of_device_mapper_cuts_as_md_does() -> None:
+def test_dm_mirror_splits_like_md() -> None:
     words = ("raid1", "1", "0", "2", "-", "259:0", "-", "259:1")
     table = (DmTarget(0, 1 << 18, "raid", words),)
     top = replace(
@@ -128,12 +128,12 @@ def test_a_mirror_of_device_mapper_cuts_as_md_does() -> None:
         (1 | 2 << 8, 252 * KIB, 0),
     ],
 )
-def test_a_raid_10_cuts_two_stripes_and_more(layout: int, size: int, rounded: int) -> None:
+def test_raid_10_splits_ranges_of_two_stripes_or_more(layout: int, size: int, rounded: int) -> None:
     run = _predict_run(_make_array("raid10", _make_members(512), layout), 0, size)
     assert run.rounded_bytes == rounded
 
 
-def test_a_raid_of_device_mapper_asks_its_members_as_md_does() -> None:
+def test_dm_raid_splits_for_its_members_like_md() -> None:
     words = ("raid0_meta", "1", "128", "2", "-", "259:0", "-", "259:1")
     table = (DmTarget(0, 4 * MIB // 512, "raid", words),)
     top = replace(
@@ -201,7 +201,7 @@ def _make_shifted_stack(most: int, begin: int) -> Stack:
         (MIB - 4096, 4096, 4096, 8 * MIB, MIB),  # the device's limit is below a granule
     ],
 )
-def test_a_discard_that_is_too_long_is_cut_at_a_granule_of_the_device(
+def test_overlong_discard_is_split_at_a_device_granule(
     most: int, begin: int, start: int, size: int, rounded: int
 ) -> None:
     assert _predict_run(_make_shifted_stack(most, begin), start, start + size).rounded_bytes == rounded
@@ -311,7 +311,7 @@ def test_chunks_of_a_pool_that_hold_no_stripe(chunk_kib: int, outlook: Outlook) 
         (128 * KIB, 64 * MIB, 32 * MIB),
     ],
 )
-def test_an_array_with_parity_is_cut_where_a_disk_has_granules(first: int, most: int, expected: int) -> None:
+def test_parity_array_splits_at_disk_granules(first: int, most: int, expected: int) -> None:
     """The kernel counts from a disk's first granule, which may differ from the stripe's start. Pieces of a
     long discard then contain one stripe less."""
     disks = [make_layer(f"sd{letter}", f"8:{number}") for number, letter in enumerate("abc")]
@@ -407,7 +407,7 @@ def test_expected_bytes_are_an_upper_bound_where_something_is_unknown() -> None:
     assert not predict_trim(make_stack(make_layer("sdb", "8:16"), kind="f2fs"), free).is_upper_bound
 
 
-def test_loop_over_nfs_has_no_granule_of_its_own() -> None:
+def test_loop_over_nfs_has_no_granule() -> None:
     over_nfs = make_layer(
         "loop0", "7:0", Kind.LOOP, granularity=MIB, backing_filesystem="nfs4", backing_file="/n/f"
     )

@@ -78,7 +78,7 @@ def test_unknown_mapping_to_the_file_leaves_the_outlook_unknown() -> None:
     assert (shared.lost_bytes, shared.observed) == (None, "1M of /srv/image is shared with other files")
 
 
-def test_a_loop_device_that_begins_within_a_block_of_its_file() -> None:
+def test_loop_device_that_starts_within_a_block_of_its_file() -> None:
     """The loop device's blocks start 3,584 bytes further on: both ends of the range are inside a block."""
     [run] = predict_devices(_make_stack_on_loop(512), {"7:0": Extents.from_pairs([(0, MIB)])}, 0, None)
     assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
@@ -111,7 +111,7 @@ def test_long_discards_of_a_loop_device_that_takes_short_ones(
     assert any(doubt in words for words in foretold.unknowable) is (outlook is Outlook.UNKNOWN)
 
 
-def test_members_that_begin_within_a_block_of_their_files() -> None:
+def test_members_that_start_within_a_block_of_their_files() -> None:
     """Each member gets a part of the range, with both ends inside a block."""
     members = [
         make_layer(f"loop{place}", f"7:{place}", Kind.LOOP, backing_file=f"/srv/{place}", offset_bytes=512)
@@ -128,7 +128,7 @@ def test_members_that_begin_within_a_block_of_their_files() -> None:
     assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
 
 
-def test_a_target_that_begins_within_a_block_of_a_file() -> None:
+def test_target_that_starts_within_a_block_of_a_file() -> None:
     """Linux 6.1 and 6.12 report alignment 0 for a linear target at sector 7."""
     below = make_layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", backing_filesystem="xfs")
     table = (DmTarget(0, 8192, "linear", ("7:0", "7")),)
@@ -137,7 +137,7 @@ def test_a_target_that_begins_within_a_block_of_a_file() -> None:
     assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
 
 
-def test_second_target_that_begins_within_a_block() -> None:
+def test_second_target_that_starts_within_a_block() -> None:
     """The second of two targets on the disk is shifted by one sector, so its ends differ from the first's."""
     below = make_layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", backing_filesystem="xfs")
     table = (DmTarget(0, 4096, "linear", ("7:0", "0")), DmTarget(4096, 4096, "linear", ("7:0", "4097")))
@@ -174,7 +174,7 @@ def _make_members(offset_bytes: int) -> list[Layer]:
 
 
 @pytest.mark.parametrize(("offset_bytes", "rounded"), [(0, 0), (512, 4096)])
-def test_paths_to_a_device_that_begins_within_a_block(offset_bytes: int, rounded: int) -> None:
+def test_paths_to_a_device_that_starts_within_a_block(offset_bytes: int, rounded: int) -> None:
     words = ("0", "0", "1", "1", "round-robin", "0", "1", "1", "7:0", "1")
     table = (DmTarget(0, 1 << 21, "multipath", words),)
     top = replace(make_layer("dm-0", "253:0", Kind.DM, "loop0", target="multipath"), table=table)
@@ -208,7 +208,7 @@ def test_copies_at_other_offsets_have_the_same_ends(layout: int) -> None:
     assert run.rounded_bytes > 0
 
 
-def test_members_of_a_raid_of_device_mapper_have_ends_of_their_own() -> None:
+def test_dm_raid_members_have_separate_range_ends() -> None:
     words = ("raid1", "3", "0", "region_size", "1024", "2", "-", "7:0", "-", "7:1")
     facts = DmRaidFacts(level="raid1", raid_disks=2, chunk_bytes=0)
     top = replace(make_layer("dm-0", "253:0", Kind.DM, "loop0", "loop1", target="raid"), facts=facts)

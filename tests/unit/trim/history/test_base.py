@@ -10,7 +10,7 @@ from opwatch.trim.history.counter_base import CounterBase
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_base_is_found_and_no_loss_goes_unnoticed(seed: int) -> None:
+def test_base_is_found_and_every_loss_is_noticed(seed: int) -> None:
     """Requests are recorded first and counted later, with polls in any order."""
     rng = random.Random(seed)
     truth = rng.randrange(1000)

@@ -39,7 +39,7 @@ def test_map_of_xfs_is_decoded() -> None:
     assert read_answer("xfs").free[7, 1].total_bytes == 417136640
 
 
-def test_a_map_is_read_on_behind_its_last_record() -> None:
+def test_map_reading_continues_after_its_last_record() -> None:
     whole = (GOOD / "ext4.fsmap").read_bytes()
     part = bytearray(whole[: fsmap.HEAD_BYTES + 5 * fsmap.RECORD_BYTES])
     struct.pack_into("=I", part, 12, 5)

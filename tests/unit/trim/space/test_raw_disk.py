@@ -16,7 +16,7 @@ from opwatch.host.device import BlockDevice
 from tests.unit.support.sysfs import Tree
 
 
-def test_a_node_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_node_of_another_device_type_is_refused(tmp_path: Path) -> None:
     """/dev/null is node 1:3 and not a disk, so it is refused under its own number and under any other."""
     tree = Tree(tmp_path)
     for number in ("8:1", "1:3"):

@@ -122,7 +122,7 @@ def test_tables_without_offsets_are_not_mapped(text: str) -> None:
     assert parse_mirror(target) is None
 
 
-def test_a_bcache_begins_behind_its_superblock() -> None:
+def test_bcache_data_starts_after_its_superblock() -> None:
     """With a cache, dirty data is not on the backing device."""
     backing = make_layer("sda", "8:0")
     top = replace(make_layer("bcache0", "252:0", Kind.DISK, "sda"), size_bytes=backing.size_bytes - 8192)

@@ -32,7 +32,7 @@ def test_the_page_has_the_table_of_the_catalogue() -> None:
     assert all(f"| `{code}` |" in text for code in load_causes())
 
 
-def test_every_numbered_cause_is_there() -> None:
+def test_every_numbered_cause_exists() -> None:
     assert sorted({cause.number for cause in load_causes().values()}) == list(range(1, 45))
 
 

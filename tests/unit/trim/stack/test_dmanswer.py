@@ -22,7 +22,7 @@ def test_ioctl_names_the_device_in_the_kernels_format() -> None:
     assert struct.unpack_from("=I", encode_request((253, 0), table=False, room=0), 28)[0] == 1 << 11
 
 
-def test_targets_come_in_their_order() -> None:
+def test_targets_keep_their_order() -> None:
     two = [(0, 8, "linear", "8:0 2048"), (8, 8, "error", "")]
     assert decode_targets(encode_answer(two)) == [
         DmTarget(0, 8, "linear", ("8:0", "2048")),

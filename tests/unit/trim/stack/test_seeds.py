@@ -49,7 +49,7 @@ def get_seeds(stack: Stack) -> tuple[str, ...] | None:
 
 
 @pytest.mark.usefixtures("answering")
-def test_a_seed_is_no_device_of_its_own(tmp_path: Path) -> None:
+def test_seed_is_not_a_separate_device(tmp_path: Path) -> None:
     stack = build_sprouted(tmp_path, fsid="4567").read_stack()
     assert get_seeds(stack) == ("sda",)
     assert [top.device for top in stack.find_tops()] == ["sdb"]
@@ -61,7 +61,7 @@ def test_a_seed_is_no_device_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("answering")
-def test_a_device_that_is_read_only_is_no_seed(tmp_path: Path) -> None:
+def test_read_only_device_is_not_a_seed(tmp_path: Path) -> None:
     stack = build_sprouted(tmp_path, fsid="0123").read_stack()
     assert get_seeds(stack) is None
     assert [top.device for top in stack.find_tops()] == ["sda", "sdb"]

@@ -56,13 +56,13 @@ def encode_memblaze_page(trimmed: int) -> bytes:
     return bytes(raw)
 
 
-def test_no_page_of_a_vendor_is_touched_that_is_not_known_of_this_drive() -> None:
+def test_only_known_vendor_pages_of_the_drive_are_read() -> None:
     drive = FakeDrive(encode_controller("SAMSUNG MZQL2960HCJR-00A07", 0x144D), {})
     Snapshot(drive, 1, lambda _: ())
     assert drive.asked == [(ocp.LID, 0)]
 
 
-def test_the_page_of_the_ocp_is_asked_for_by_its_uuid() -> None:
+def test_ocp_page_is_requested_by_its_uuid() -> None:
     uuids = bytearray(identify.LENGTH)
     uuids[32 * 2 + 16 : 32 * 3] = identify.OCP_UUID
     uuids[32 * 1 + 16 : 32 * 2] = b"\x11" * 16
@@ -78,7 +78,7 @@ def test_the_page_of_the_ocp_is_asked_for_by_its_uuid() -> None:
         pages.identify(identify.NAMESPACE, 1)
 
 
-def test_a_controller_without_a_name_has_no_pages() -> None:
+def test_unnamed_controller_has_no_vendor_pages() -> None:
     asked: list[Controller] = []
 
     def choose_no_pages(identified: Controller) -> tuple[int, ...]:

@@ -96,7 +96,7 @@ def test_two_volumes_of_a_pool_audited_at_once() -> None:
         assert results[name].unexplained_bytes == 0
 
 
-def test_a_volume_whose_sibling_is_trimmed_by_another() -> None:
+def test_volume_audit_excludes_concurrent_trims_of_a_sibling() -> None:
     """A pool worker passes on the discards of both volumes; the audit counts only its own."""
     with (
         create_pool() as one,

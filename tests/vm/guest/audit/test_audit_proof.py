@@ -76,7 +76,7 @@ def attach_loop(image: Path, offset: int = 0) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("dropping", [(), (0,), (1,), (0, 1)], ids=["none", "first", "second", "both"])
-def test_a_mirror_of_which_a_leg_drops_discards(dropping: tuple[int, ...]) -> None:
+def test_mirror_with_a_leg_that_drops_discards(dropping: tuple[int, ...]) -> None:
     with contextlib.ExitStack() as opened:
         frees, drops = sysfs.disk("opw-virtio-blk"), sysfs.disk("opw-virtio-ignored")
         # Two legs of the same kind are two parts of one disk.

@@ -87,7 +87,7 @@ def watch_discards(node: str, one: subprocess.Popen[str]) -> tuple[dict[str, Any
 
 
 @pytest.mark.parametrize("kind", ["disk", "linear", "crypt"])
-def test_a_program_that_has_the_device_for_itself(kind: str) -> None:
+def test_program_that_holds_the_device_exclusively(kind: str) -> None:
     disk = sysfs.disk("opw-nvme")
     with provide_device(kind) as node, run_engine(node) as one:
         before = sysfs.read_stat(disk)

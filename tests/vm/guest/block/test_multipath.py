@@ -25,7 +25,7 @@ def test_paths_carry_the_requests() -> None:
     assert read == counts.read_bytes
 
 
-def test_head_counts_the_requests_too() -> None:
+def test_head_also_counts_the_requests() -> None:
     head = sysfs.disk("opw-nvme-multipath")
     before = sysfs.read_stat(head)
     counts = run_fio(head, Fio("randread", 101))

@@ -74,7 +74,7 @@ def _set_round_robin(head: str) -> None:
     assert len(sysfs.list_paths(head)) == 2
 
 
-def test_requests_of_a_path_that_is_cut_are_taken_back() -> None:
+def test_requests_of_a_failed_path_are_taken_back() -> None:
     head = sysfs.disk("opw-nvme-multipath")
     _set_round_robin(head)
     job = Fio("randrw", 1 << 30, jobs=2, iodepth=64, extra=("--runtime=40", "--time_based"))
@@ -94,7 +94,7 @@ def test_requests_of_a_path_that_is_cut_are_taken_back() -> None:
     assert sum(one.count_by_op()["write"][1] for one in watched) == job_counts.write_bytes
 
 
-def test_a_request_that_device_mapper_copied_ends_once() -> None:
+def test_request_cloned_by_device_mapper_counts_once() -> None:
     """dm-multipath clones requests, and completes the original's data before the original."""
     slow = NullBlk(size=64, memory_backed=1, discard=1, irqmode=Irq.TIMER)
     with create_null_blk(slow) as below, stacked.create_multipath(below) as top:
@@ -119,7 +119,7 @@ def test_a_request_that_device_mapper_copied_ends_once() -> None:
     assert watched[top.name].trust.taken_back == 0
 
 
-def test_clones_that_a_busy_path_refuses_are_no_missed_requests() -> None:
+def test_clones_refused_by_a_busy_path_are_not_missed_requests() -> None:
     """Refused clones are freed without a completion, and newer kernels count them as completed."""
     for _ in range(5):
         with (
@@ -189,7 +189,7 @@ def test_discard_issued_before_attach_is_not_subtracted() -> None:
             assert _count_reads_during_discard(tracer) == [1]
 
 
-def test_a_discard_that_is_taken_back_is_no_longer_in_the_way() -> None:
+def test_taken_back_discard_no_longer_delays_requests() -> None:
     """A discard that is taken back completes with 0 bytes, so later reads are not behind it."""
     head = sysfs.disk("opw-nvme-multipath")
     _set_round_robin(head)

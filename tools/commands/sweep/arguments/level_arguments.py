@@ -58,7 +58,7 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--op",
         metavar="LEVELS",
-        help=f"the levels: percentages (0,7,28%), or sizes in use ({DEFAULT_LEVELS.replace('%', '%%')})",
+        help=f"the levels: percentages (0,7,28%%), or sizes in use ({DEFAULT_LEVELS.replace('%', '%%')})",
     )
     parser.add_argument(
         "--share",

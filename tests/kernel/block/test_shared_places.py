@@ -65,7 +65,7 @@ def test_slow_requests_have_a_submitter(disk: ScratchDisk, raw_tp: bool) -> None
 
 
 @HOOKS
-def test_no_time_in_the_queue_is_lost(disk: ScratchDisk, raw_tp: bool) -> None:
+def test_every_queue_time_is_counted(disk: ScratchDisk, raw_tp: bool) -> None:
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
         tracer = BlockTracer(leaves, queue_time=True, raw_tp=raw_tp)

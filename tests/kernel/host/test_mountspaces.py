@@ -49,7 +49,7 @@ def test_a_mount_in_another_namespace_is_found(kind: str, tmp_path: Path) -> Non
         assert not is_in_use(disk.path)
 
 
-def test_a_mount_that_no_table_has_is_a_claim(tmp_path: Path) -> None:
+def test_mount_without_a_visible_table_is_a_claim(tmp_path: Path) -> None:
     with ScratchDisk(64 * MIB) as disk:
         make_filesystem("ext4", disk.node)
         devices = Devices()
@@ -59,7 +59,7 @@ def test_a_mount_that_no_table_has_is_a_claim(tmp_path: Path) -> None:
         assert not is_in_use(disk.path)
 
 
-def test_a_mounted_partition_is_a_claim_to_its_disk(tmp_path: Path) -> None:
+def test_mounted_partition_claims_its_disk(tmp_path: Path) -> None:
     with ScratchDisk(128 * MIB) as disk:
         run("addpart", disk.node, "1", "2048", str(64 * MIB // 512))
         part = f"{disk.node}p1"

@@ -104,7 +104,7 @@ def wrap_statistics(good: Evidence) -> Evidence:
     return replace(good, statistics=Statistics({(1, 0x18): sectors % (1 << 32), (1, 0x20): sectors // 8}))
 
 
-def test_statistics_that_have_wrapped_prove_a_unit() -> None:
+def test_wrapped_statistics_prove_a_unit() -> None:
     rows = [wrap_statistics(make_evidence(number)) for number in (10, 20, 30, 40)]
     assert not any(find_sound_sectors(row) for row in rows) and all(find_wrapped_sectors(row) for row in rows)
     assert learn_rules(rows).find_rule(frozenset(IDS)) == learn_rules(

@@ -46,7 +46,7 @@ def make_bytes_interval(begin: int, end: int, hours: float = 100.0, step: int = 
 
 
 @given(st.floats(0, 90), st.floats(2, 60), st.floats(0.5, 10_000), st.sampled_from(ROUNDINGS))
-def test_an_even_wear_ends_within_the_interval(
+def test_constant_wear_ends_within_the_interval(
     begin: float, grown: float, hours: float, rounded: Callable[[float], int]
 ) -> None:
     end = begin + grown
@@ -62,7 +62,7 @@ def test_an_even_wear_ends_within_the_interval(
 
 
 @given(st.integers(0, 10**15), st.integers(10**6, 10**14), st.integers(1, 10**9), st.floats(0.5, 10_000))
-def test_an_even_load_is_at_the_rating_within_the_interval(
+def test_constant_load_reaches_the_rating_within_the_interval(
     begin: int, grown: int, step: int, hours: float
 ) -> None:
     assume(grown > 2 * step)
@@ -90,7 +90,7 @@ def test_an_even_load_is_at_the_rating_within_the_interval(
         ),
     ],
 )
-def test_stretches_without_data_give_no_outlook(nothing: LoadInterval) -> None:
+def test_intervals_without_data_give_no_outlook(nothing: LoadInterval) -> None:
     assert list(estimate_outlooks(nothing, 10**15)) == []
 
 

@@ -136,7 +136,7 @@ def test_the_time_of_a_text_report_is_read() -> None:
         assert parse_local_time(wrong) is None
 
 
-def test_lower_bound_does_not_grow_by_the_host_writes(
+def test_lower_bound_does_not_increase_with_the_host_writes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Intel's SandForce drives save attribute 225 only from time to time."""

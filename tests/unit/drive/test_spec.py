@@ -159,7 +159,7 @@ def test_help_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: p
         assert wide == []
 
 
-def test_the_server_knows_every_setting_of_a_profile() -> None:
+def test_server_accepts_every_profile_setting() -> None:
     options = Path(__file__).parents[3] / "opwatch" / "drive" / "server" / "options.c"
     text = options.read_text()
     for name in profiles.list_profiles():

@@ -79,7 +79,7 @@ def test_partly_sequential_load_is_not_uniform() -> None:
     assert LoadPattern("it", "", (LoadJob(options | {"percentage_random": "100"}),)).is_uniform
 
 
-def test_a_file_of_vdbench_has_the_loads_of_its_runs() -> None:
+def test_vdbench_file_contains_the_loads_of_its_runs() -> None:
     assert parse_plain_loads(str(GOOD / "mixed.vdb")) == [
         PlainLoad("small", 75, 100, 8192, 16),
         PlainLoad("large", 0, 0, 131072, 4),
@@ -92,7 +92,7 @@ def test_file_with_several_loads_is_refused_for_a_sweep() -> None:
     assert require_single_load([PlainLoad("a", 0, 100, 4096)], "it").name == "a"
 
 
-def test_a_file_of_iometer_has_the_specifications_of_its_workers() -> None:
+def test_iometer_file_contains_its_workers_specifications() -> None:
     assert parse_plain_loads(str(GOOD / "whole-drive.icf")) == [
         PlainLoad("4 KiB; 0% Read; 100% random", 0, 100, 4096, 32)
     ]

@@ -85,7 +85,7 @@ def test_implied_flash_of_published_rates_matches_the_model(flash: int) -> None:
     assert result.flash_as_published == pytest.approx(flash, rel=1e-6)
 
 
-def test_the_lines_coincide_on_a_small_drive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_coincide_on_a_small_drive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drive, kept = tmp_path / "small.toml", tmp_path / "kept.json"
     drive.write_text(DRIVE)
     words = ("--scenario", "free-space", "--virtual", str(drive), "--bs", "4K", "-q", "-o", str(kept))

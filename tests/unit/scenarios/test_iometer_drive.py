@@ -73,7 +73,7 @@ def test_rates_come_from_probes_and_steady_state() -> None:
         (4.0, ScenarioVerdict.NOT_REPRODUCED),
     ],
 )
-def test_its_gain_is_held_against_models_of_its_flash(gain: float, verdict: ScenarioVerdict) -> None:
+def test_gain_is_compared_with_models_of_its_flash(gain: float, verdict: ScenarioVerdict) -> None:
     assert _list_verdicts(_make_outcomes(gain))[0] is verdict
 
 
@@ -137,7 +137,7 @@ def test_noisy_reads_are_not_reported_as_equal(error: float | None, verdict: Sce
     assert _list_verdicts(_make_outcomes(2.3, error=error))[1] is verdict
 
 
-def test_the_error_of_a_probe_is_that_of_the_mean_of_its_parts() -> None:
+def test_probe_error_is_the_error_of_the_mean_of_its_parts() -> None:
     assert compute_probe_error([100.0] * 10) == 0.0
     assert compute_probe_error([100.0] * 4) is None
     assert compute_probe_error([90.0, 110.0] * 5) == pytest.approx(2.8 * 0.10541 / 10**0.5, rel=1e-3)

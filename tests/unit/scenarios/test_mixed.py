@@ -77,7 +77,7 @@ def test_rate_limited_by_the_cpu_leaves_the_verdict_open() -> None:
     assert "of a CPU, which is the limit" in make_mix_findings(sets, SCENARIO.published)[0].why
 
 
-def test_rate_with_idle_members_leaves_the_verdict_open() -> None:
+def test_idle_members_leave_the_verdict_open() -> None:
     idle = COUNT._replace(active_ms=400)
     sets = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, sdb=idle))
     assert _list_verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2

@@ -26,7 +26,7 @@ def test_saturation_levels_are_shares_of_the_capacity() -> None:
     assert shares == pytest.approx([1, 0.886, 0.699], abs=1e-4)
 
 
-def test_free_space_has_its_levels_again_on_three_quarters() -> None:
+def test_free_space_repeats_its_levels_on_three_quarters() -> None:
     whole, reserved = (
         make_drive_levels(FREE, 320 * GIB, None)[:3],
         make_drive_levels(FREE, 320 * GIB, None)[3:],

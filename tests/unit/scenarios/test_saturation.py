@@ -60,7 +60,7 @@ def _make_outcome(
     return LevelOutcome(_make_level(percent), (*(FRESH,) * fresh, moving, moving), figures, None, verdict)
 
 
-def test_the_cliff_is_where_more_is_moved_than_written() -> None:
+def test_cliff_is_where_moves_exceed_writes() -> None:
     [level] = evaluate_saturation([_make_outcome("7%", 1000.0)], 0.5)
     assert level.cliff is not None and level.predicted_bytes == FLASH
     # For a model of half the size: twice the bytes and twice the time.
@@ -82,7 +82,7 @@ def _make_disturbed_outcome(percent: str, waf: float | None) -> LevelOutcome:
     return replace(_make_outcome(percent, 1234.0, verdict), figures=figures)
 
 
-def test_where_a_busy_host_disturbs_iops_the_gain_is_that_of_waf() -> None:
+def test_busy_host_makes_the_gain_use_waf() -> None:
     first, second, third = evaluate_saturation(
         [
             _make_disturbed_outcome("7%", 7.4),
@@ -140,7 +140,7 @@ def test_drive_without_relocation_has_no_cliff() -> None:
         (4000.0, ScenarioVerdict.NOT_REPRODUCED, "more"),
     ],
 )
-def test_a_gain_is_held_against_the_models(iops: float, likeness: ScenarioVerdict, why: str) -> None:
+def test_gain_is_compared_with_the_models(iops: float, likeness: ScenarioVerdict, why: str) -> None:
     first, second = evaluate_saturation([_make_outcome("7%", 1000.0), _make_outcome("18%", iops)], 1.0)
     assert (first.gain, first.likeness) == (1.0, ScenarioVerdict.REPRODUCED)
     assert second.gain == pytest.approx(iops / 1000)

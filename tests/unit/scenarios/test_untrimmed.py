@@ -73,7 +73,7 @@ def test_trimmed_space_lasts_as_long_as_predicted() -> None:
     assert trimmed.error_ratio is not None and abs(trimmed.error_ratio) < NEAR_RATIO / 2
 
 
-def test_a_seed_is_a_layout() -> None:
+def test_seed_determines_the_layout() -> None:
     first, second = (make_fillings(replace(_make_setup(), seed=seed), MODEL)[0] for seed in (2, 3))
     assert first.files != second.files
     assert first == make_fillings(replace(_make_setup(), seed=2), MODEL)[0]

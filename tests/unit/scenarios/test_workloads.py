@@ -46,7 +46,7 @@ def _plan_workload(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ),
     ],
 )
-def test_a_model_has_the_load_of_that_name(
+def test_named_load_is_available_on_a_model(
     words: list[str], workload: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _plan_workload(capsys, "--virtual", "intel-545s-256", *words) == workload
@@ -62,7 +62,7 @@ def test_a_model_has_the_load_of_that_name(
         (["--scenario", "free-space", "--workload", "rndrw"], "60 % of its I/Os are reads"),
     ],
 )
-def test_loads_that_a_model_lacks_are_refused(
+def test_unsupported_model_loads_are_refused(
     words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", "run", "--virtual", "intel-545s-256", *words]) == 2

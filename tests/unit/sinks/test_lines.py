@@ -57,7 +57,7 @@ class _CountingStream(io.StringIO):
 
 
 @pytest.mark.parametrize("final", [False, True])
-def test_an_observation_is_written_at_once(final: bool) -> None:
+def test_observation_is_written_immediately(final: bool) -> None:
     """Each write costs up to three system calls, for every disk and interval."""
     stream = _CountingStream()
     sink = TextLines(stream)

@@ -81,7 +81,7 @@ def test_rows_read_back_match_replay(runs: Any, capsys: pytest.CaptureFixture[st
         assert len(rows) > 20
 
 
-def test_the_model_of_each_drive_is_a_part_of_the_folder(runs: Any, folder: Path) -> None:  # noqa: ANN401
+def test_parquet_is_partitioned_by_drive_model(runs: Any, folder: Path) -> None:  # noqa: ANN401
     models = set(runs.execute("SELECT DISTINCT device, model, drive_model FROM runs").fetchall())
     unknown = (parquet.UNKNOWN, None)
     assert models == {("nvme0n1", "A_Model", "A Model"), ("sda", *unknown), ("sdb", *unknown)}
@@ -152,7 +152,7 @@ def test_rows_are_written_part_by_part(folder: Path, monkeypatch: pytest.MonkeyP
         (None, parquet.UNKNOWN),
     ],
 )
-def test_no_model_leads_out_of_the_folder(model: str | None, name: str) -> None:
+def test_model_name_cannot_escape_the_folder(model: str | None, name: str) -> None:
     assert parquet.encode_folder_name(model) == name
 
 

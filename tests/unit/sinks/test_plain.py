@@ -101,7 +101,7 @@ def test_loss_with_a_known_cause_is_a_single_line_without_alarm() -> None:
     ]
 
 
-def test_the_errors_of_a_row_are_in_its_last_column() -> None:
+def test_row_errors_are_in_the_last_column() -> None:
     row = f"{'write':<7}" + " " * (len(HEADER) - 8) + "7"
     assert paint_line(row, LineKind.ROW)[-1] == ("7", Ink.ALARM)
     assert paint_line(row[:-1] + "0", LineKind.ROW)[-1] == ("0", Ink.PLAIN)

@@ -43,7 +43,7 @@ def replay_intervals(capsys: pytest.CaptureFixture[str], kept: str, *options: st
     return [tree for tree in map(json.loads, lines) if tree["type"] == "interval"]
 
 
-def test_a_table_has_a_row_for_each_interval_and_none_for_the_summary() -> None:
+def test_table_has_a_row_per_interval_and_no_summary() -> None:
     stream = io.StringIO()
     sink = CsvRows(stream, ("device", "ops.read.count", "ops.write.latency_ns.p99", "waf.waf", "unexplained"))
     sink.write_observation(make_observation(read=BUSY))
@@ -90,7 +90,7 @@ def test_lines_without_selected_fields_match_replay(kept: str, capsys: pytest.Ca
     assert run_command(capsys, "dump", kept, "-O", "jsonl") == run_command(capsys, "replay", kept, "--json")
 
 
-def test_a_part_in_longer_intervals(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_part_is_dumped_in_longer_intervals(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("2", "--from", "1")
     rows = parse_table(
         run_command(capsys, "dump", kept, *options, "-O", "csv", "-f", "begin_mono_ns,ops.read.count")
@@ -142,7 +142,7 @@ def test_dump_has_no_rows_without_slow_requests(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@a"])
-def test_a_text_that_a_spreadsheet_would_run_is_quoted_and_a_number_is_not(name: str) -> None:
+def test_formula_like_text_is_quoted_but_numbers_are_not(name: str) -> None:
     stream = io.StringIO()
     sink = CsvRows(stream, ("device", "ops.read.count"))
     sink.write_observation(replace(make_observation(read=BUSY), device=name))

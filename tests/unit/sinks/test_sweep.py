@@ -71,7 +71,7 @@ def test_table_reports_effective_spare_area_and_returns() -> None:
     assert all(len(line) <= 80 for line in text.split("\n"))
 
 
-def test_a_figure_that_is_missing_has_its_reason() -> None:
+def test_missing_figure_has_a_reason() -> None:
     text = "\n".join(format_sweep(build_result_document(_make_result(None, 3.517))))
     assert "0 %, no WAF: no pages" in text
     assert "no life estimate: the drive does not report" in text
@@ -224,7 +224,7 @@ def test_damaged_sweep_documents_are_refused(path: Path, capsys: pytest.CaptureF
     assert answer.err.startswith("opwatch: ") and not answer.out
 
 
-def test_a_level_that_is_not_steady_has_no_number_and_leads_to_none() -> None:
+def test_unsteady_level_has_no_figures_or_conclusions() -> None:
     steady, other = _make_result(5.713, 3.522).outcomes
     restless = replace(other, strict=judge_strict([ROUND] * 6, GROUND))
     result = SweepResult("sda", "window", "w", (steady, restless))

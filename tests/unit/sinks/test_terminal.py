@@ -109,7 +109,7 @@ SINKS: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("name", SINKS)
-def test_no_sink_lets_an_escape_through(name: str) -> None:
+def test_no_sink_prints_escape_sequences(name: str) -> None:
     text = SINKS[name]()
     assert "31m" in text
     assert is_harmless(text)
@@ -178,7 +178,7 @@ def full_pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
     stream.close()
 
 
-def test_a_full_pipe_waits_for_its_reader(full_pipe: tuple[int, io.TextIOWrapper]) -> None:
+def test_full_pipe_blocks_until_its_reader_reads(full_pipe: tuple[int, io.TextIOWrapper]) -> None:
     reading, stream = full_pipe
     got = bytearray()
 

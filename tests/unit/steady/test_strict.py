@@ -220,7 +220,7 @@ def test_partial_units_and_bytes_outside_cover_no_unit() -> None:
 
 
 @pytest.mark.parametrize("units", [4, 32])
-def test_large_writes_on_little_are_as_uniform_as_small_ones(units: int) -> None:
+def test_large_writes_cover_a_small_range_uniformly(units: int) -> None:
     """A region of 25 units has six or seven places for a write of four units; most regions have none
     for 32."""
     whole, draw = 25 * 256, random.Random(5)

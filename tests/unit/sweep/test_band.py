@@ -15,7 +15,7 @@ from opwatch.sweep.band import (
 CAPACITY = 10**12
 
 
-def test_two_choices_are_the_limit_of_the_finite_mean_field() -> None:
+def test_two_choices_model_matches_the_finite_mean_field() -> None:
     for alpha in (1.07, 1.28, 2.0):
         finite = [
             models.predict_d_choices(alpha, pages, 2) / compute_two_choices_waf(alpha) - 1
@@ -25,7 +25,7 @@ def test_two_choices_are_the_limit_of_the_finite_mean_field() -> None:
         assert finite[-1] == pytest.approx(0, abs=0.004)
 
 
-def test_the_band_is_in_order() -> None:
+def test_collector_band_is_ordered() -> None:
     for alpha in (1.07, 1.12, 1.28, 1.5):
         band = compute_band(alpha, 256)
         assert band.small_greedy < band.greedy < band.fifo < band.two_choices

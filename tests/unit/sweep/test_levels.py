@@ -70,7 +70,7 @@ def test_a_level_needs_flash_to_move_data_with() -> None:
         parse_levels("0%", SCALE, flash_bytes=100 * GIB)
 
 
-def test_methods_are_known_by_name() -> None:
+def test_methods_are_found_by_name() -> None:
     assert find_method("window").is_persistent is False
     assert len({method.name for method in METHODS}) == len(METHODS)
     with pytest.raises(UsageError, match="available: window, partition"):

@@ -114,7 +114,7 @@ def test_plan_has_no_time_without_a_speed() -> None:
     assert times[1] == pytest.approx(2 * 60 + fills / 1e9 + rounds / 1e8)
 
 
-def test_a_share_of_life_needs_a_rating() -> None:
+def test_share_of_life_requires_a_rating() -> None:
     assert _make_plan(SweepSpeed()).life_ratio is None
     plan = _make_plan(SweepSpeed(), life_bytes=1 << 50)
     assert plan.life_ratio == (plan.write_bytes[0] / (1 << 50), plan.write_bytes[1] / (1 << 50))

@@ -96,7 +96,7 @@ def test_missing_gain_requires_both_measurements(
     assert step.is_gain is is_gain
 
 
-def test_drive_that_may_amplify_within_its_error_gets_no_all_clear() -> None:
+def test_possible_amplification_prevents_an_all_clear() -> None:
     rough = [
         replace(one, figures=replace(one.figures, waf_error=0.1)) for one in make_outcomes((1, 1.0), (1, 1.0))
     ]

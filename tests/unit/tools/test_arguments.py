@@ -37,7 +37,7 @@ def test_invalid_duration_names_the_format(text: str) -> None:
 
 
 @given(st.integers(1, 10**9))
-def test_a_time_that_is_spelled_is_read_back(milliseconds: int) -> None:
+def test_formatted_duration_is_parsed_back(milliseconds: int) -> None:
     assert parse_time(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, rel=1e-5)
 
 

@@ -30,7 +30,7 @@ def replay_lines(capsys: pytest.CaptureFixture[str], *argv: str) -> list[dict[st
 @pytest.mark.parametrize(
     ("typed", "count"), [("", 1), ("q\n", 1), ("\n", 2), ("\nwhat\nq\n", 2), ("2\n", 3), ("\n1\nq\n", 3)]
 )
-def test_a_step_is_an_interval(
+def test_step_shows_one_interval(
     kept: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, typed: str, count: int
 ) -> None:
     whole = replay_lines(capsys, kept)
@@ -56,7 +56,7 @@ def test_stepping_through_the_run_shows_the_same_output(
     assert replay_lines(capsys, kept, "--step") == whole
 
 
-def test_steps_have_no_speed(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_step_and_speed_exclude_each_other(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main(["replay", kept, "--step", "--speed", "2"])
     assert end.value.code == 2

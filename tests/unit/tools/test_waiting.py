@@ -78,7 +78,7 @@ def test_pending_events_cause_no_busy_wait() -> None:
     os.close(write)
 
 
-def test_announcements_of_block_devices_are_heard() -> None:
+def test_block_device_uevents_are_received() -> None:
     kernel, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     ours.setblocking(False)
     events = BlockEvents(ours)

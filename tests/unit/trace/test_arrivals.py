@@ -160,7 +160,7 @@ def test_rows_count_for_a_disk_that_returns_at_once(tmp_path: Path) -> None:
     assert came.unseen == {"read": 0, "write": 1, "discard": 0, "flush": 0}
 
 
-def test_disk_with_another_number_is_another_disk(tmp_path: Path) -> None:
+def test_disk_with_another_number_is_a_different_disk(tmp_path: Path) -> None:
     unwatched = depart_disk(tmp_path, *LATE_READINGS)
     unwatched.end_scan({NVME.name: 2})
     unwatched.begin_scan()

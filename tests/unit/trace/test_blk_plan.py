@@ -27,7 +27,7 @@ def test_every_tag_of_every_queue_has_a_place(device: BlockDevice) -> None:
     assert make_plan(device).stamps == 4 * blk.SCHEDULER_TAGS
 
 
-def test_numbers_of_queues_may_have_gaps(device: BlockDevice) -> None:
+def test_queue_numbers_may_have_gaps(device: BlockDevice) -> None:
     shutil.rmtree(device.sysfs / "mq" / "1")
     [target] = make_plan(device).targets
     assert target.queues == 4

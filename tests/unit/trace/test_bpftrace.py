@@ -95,7 +95,7 @@ def test_kernel_without_batched_completions_gets_no_batch_probe(tmp_path: Path) 
     assert "args->iob->req_list;" in build_script(leaves, "req_list")
 
 
-def test_the_head_of_a_batch_is_found_in_both_layouts() -> None:
+def test_batch_head_is_found_in_both_layouts() -> None:
     new = "struct io_comp_batch {\n\tstruct rq_list req_list;\n\tbool need_ts;\n};"
     old = "struct io_comp_batch {\n\tstruct request *req_list;\n\tbool need_ts;\n};"
     assert (find_batch_head(new), find_batch_head(old), find_batch_head("")) == (
@@ -109,7 +109,7 @@ def make_lines(*maps: dict[str, object]) -> list[str]:
     return [json.dumps({"type": "map", "data": one}) for one in maps]
 
 
-def test_maps_become_a_sample() -> None:
+def test_complete_maps_become_a_sample() -> None:
     write, other = operation_key(1), operation_key(6)
     maps = {
         "@latency": {f"1,{write},40": 3, f"1,{write},41": 4, f"2,{write},40": 9, f"1,{other},0": 1},

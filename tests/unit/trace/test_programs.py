@@ -28,7 +28,7 @@ def list_names(way: ProgramSet) -> list[str]:
     return [program.name for program in way]
 
 
-def test_ends_are_attached_before_beginnings() -> None:
+def test_completion_programs_are_attached_first() -> None:
     ways = list_program_sets(requests=True, bios=True, queue_time=True)
     for name, suffix in (("tp_btf", ""), ("raw_tp", "_raw")):
         order = list_names(ways[name])

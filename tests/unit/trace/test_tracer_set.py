@@ -86,7 +86,7 @@ def test_the_same_disk_again_has_another_place() -> None:
     assert set(tracers.read()) == {second}
 
 
-def test_misses_are_unknown_if_a_tracer_has_no_count() -> None:
+def test_misses_are_unknown_without_a_count_of_each_tracer() -> None:
     tracers = TracerSet(FakeAttacher(misses=None))
     tracers.add_leaves(make_leaves(1))
     assert tracers.read_misses() is None

@@ -71,7 +71,7 @@ def test_derive_changes_only_the_suite() -> None:
     assert "abc" in derived["Signed-By"]
 
 
-def test_derive_passes_over_sources_and_vendors() -> None:
+def test_derive_skips_sources_and_vendors() -> None:
     stanzas = aptsource.parse_one_line(ONE_LINE)
     derived = aptsource.derive_source(stanzas, "bookworm", "trixie")
     assert derived is not None
@@ -113,13 +113,13 @@ def test_meta_package_is_resolved() -> None:
     assert parse_image_package("", "6.1.") is None
 
 
-def test_headers_go_with_the_image() -> None:
+def test_headers_match_the_image() -> None:
     headers = name_header_packages("linux-image-6.1.0-50-amd64")
     assert headers == ("linux-headers-6.1.0-50-amd64", "linux-headers-6.1.0-50-common")
     assert name_header_packages("linux-image-6.1.0-50-amd64-unsigned") == headers
 
 
-def test_a_suite_that_has_moved_on_may_hold_an_older_series() -> None:
+def test_newer_suite_may_contain_an_older_series() -> None:
     names = [
         "linux-image-6.18.9+deb13-amd64",
         "linux-image-6.18.15+deb13-amd64",
@@ -164,7 +164,7 @@ def test_kernel_removed_from_every_suite_is_a_reason(tmp_path: Path, monkeypatch
     assert "moved: it has no linux-image-amd64 of the 7.3. series" in str(caught.value)
 
 
-def test_the_kernel_may_be_among_its_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_image_may_be_in_the_modules_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPWATCH_VM_CACHE", str(tmp_path))
     modules = tmp_path / "kernels/7.3/usr/lib/modules/7.3.4+deb13-amd64"
     modules.mkdir(parents=True)

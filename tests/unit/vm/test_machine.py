@@ -60,7 +60,7 @@ def test_stalled_boot_is_retried(stalls: Path, capsys: pytest.CaptureFixture[str
     assert "kernel 6.12: no READY within 3 s" in capsys.readouterr().err
 
 
-def test_a_kernel_that_never_boots_is_a_failure(
+def test_repeated_boot_stall_is_a_failure(
     stalls: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(machine, "BOOT_TIMEOUTS_S", (0.1, 0.1, 0.1))
@@ -93,7 +93,7 @@ def test_run_aborted_by_the_emulator_is_repeated_once(
     assert "Assertion `is_here' failed." in said
 
 
-def test_an_emulator_that_never_holds_is_a_failure(stalls: Path) -> None:
+def test_repeated_emulator_abort_is_a_failure(stalls: Path) -> None:
     attempts: list[None] = []
 
     def run_attempt() -> None:

@@ -108,7 +108,7 @@ def raise_usage_error() -> Catalogue:
     raise UsageError("bad.toml")
 
 
-def test_a_thread_that_fails_leaves_its_reason_and_not_the_last_value() -> None:
+def test_failed_thread_reports_its_reason_instead_of_the_last_value() -> None:
     drive = VirtualDrive(OCP, 5)
     trail, drive.rate = LiveTrail(lambda: CATALOGUE), 100e6
     for _ in range(30):

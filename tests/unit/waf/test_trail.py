@@ -41,7 +41,7 @@ def make_track(
 
 
 @given(st.integers(2, 60), st.integers(0, 59))
-def test_the_period_is_learned_and_never_underrated(period: int, phase: int) -> None:
+def test_refresh_period_is_learned_and_never_underestimated(period: int, phase: int) -> None:
     seconds = range(period * 8)
     period_ns = make_track(
         [(t + phase) // period * 1000 for t in seconds], [t * 500 for t in seconds]
@@ -60,7 +60,7 @@ def test_idle_host_gives_no_period() -> None:
     assert make_track([t // 10 for t in seconds], [5] * 100).find_period_ns() is None
 
 
-def test_no_page_is_older_than_the_longest() -> None:
+def test_page_age_never_exceeds_the_longest_interval() -> None:
     seconds = range(4000)
     assert make_track([t // 1000 for t in seconds], list(seconds)).find_period_ns() == LONGEST_NS
 
@@ -87,7 +87,7 @@ def test_decreased_counter_is_lost() -> None:
     assert track.values == [100, 150]
 
 
-def test_a_wrap_needs_the_kernel_as_its_witness() -> None:
+def test_wrap_is_accepted_only_if_the_kernel_confirms() -> None:
     values = [WRAP - 3 * 10**9, WRAP - 10**9, 2 * 10**9]
     track = make_track(values, [0, 2 * 10**9, 5 * 10**9], quantum=512, host=True)
     assert (track.lost, track.wrapped, track.values[-1] - track.values[0]) == (None, True, 5 * 10**9)
@@ -104,7 +104,7 @@ def test_unclean_shutdown_invalidates_every_counter() -> None:
     assert "power" in (polled.lost or "")
 
 
-def test_a_page_that_fails_now_and_then_loses_only_these_polls() -> None:
+def test_occasional_page_failures_lose_only_those_polls() -> None:
     polled = Trail()
     for second, value in enumerate((10, None, None, 40, 40)):
         polled.add_poll(Poll(second * SECOND, second * SECOND, second, second, nand=(make_reading(value),)))

@@ -40,7 +40,7 @@ def test_each_bucket_fits_into_a_single_cell(height: int, spread: list[int]) -> 
     assert set(whole) == set(range(2 * height))
 
 
-def test_the_newest_is_at_the_right_and_the_slowest_at_the_top() -> None:
+def test_map_shows_newest_right_and_slowest_top() -> None:
     quick = Column({find_bucket(1000): 900}, 1000.0, 1000.0)
     slow = Column({find_bucket(1000): 1, find_bucket(500_000): 1}, 1000.0, 500_000.0)
     rows = draw_heat_map([quick, slow], 10, 8).rows
@@ -54,7 +54,7 @@ def test_the_newest_is_at_the_right_and_the_slowest_at_the_top() -> None:
     assert max(max(cell.upper, cell.lower) for row in grid if (cell := row[9])) == 1
 
 
-def test_both_lines_in_the_same_cell_are_p99() -> None:
+def test_overlapping_lines_are_drawn_as_p99() -> None:
     rows = draw_heat_map([Column({find_bucket(1000): 5}, 1000.0, 1001.0)], 1, 4).rows
     lines = [cell.line for row in list_heat(rows) for cell in row if cell]
     assert lines.count(Line.P99) == 1

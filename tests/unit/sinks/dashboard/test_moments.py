@@ -21,7 +21,7 @@ def test_buckets_start_at_slot_edges(value: int) -> None:
     assert get_bucket_edge(bucket) < 1 << LATENCY.bits or LATENCY.low_edge(slot) == get_bucket_edge(bucket)
 
 
-def test_a_moment_has_the_numbers_of_the_json_document() -> None:
+def test_shown_interval_has_the_numbers_of_the_json_document() -> None:
     """For every interval of a run, the packed values equal the printed values."""
     _, intervals = make_history(generate_run(20, seed=3))
     busy = [make_observation(read=BUSY, write=Op([20_000] * 7, [4096] * 7), discard=Op([9], [512]))]

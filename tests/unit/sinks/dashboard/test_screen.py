@@ -207,7 +207,7 @@ def test_drive_health_is_shown_as_of_the_cursor() -> None:
 EVIL = "sd\x1b[31mA\u202eB\nC\x07\x9b|<script>"
 
 
-def test_control_sequences_in_names_do_not_reach_the_terminal() -> None:
+def test_control_sequences_in_names_are_not_printed() -> None:
     past = WatchHistory()
     evil = replace(make_observation(read=BUSY), device=EVIL, origin=EVIL + "2", level=EVIL)
     evil = replace(evil, trust=replace(evil.trust, no_drift=EVIL))
@@ -225,7 +225,7 @@ def test_control_sequences_in_names_do_not_reach_the_terminal() -> None:
     assert "sd?[31mA?B?C??|<script>" in shown
 
 
-def test_slow_requests_of_evil_names_are_escaped() -> None:
+def test_slow_request_names_are_escaped() -> None:
     past, _ = make_history(generate_run(60, seed=2))
     shown = "\n".join(render_screen(past, View(), 120, 60))
     assert "took longer than 10.0m" in shown
@@ -330,7 +330,7 @@ def test_message_does_not_move_the_keys_and_the_map() -> None:
     assert [*long[:-4], long[-1]] == [*before[:-4], before[-1]]
 
 
-def test_the_map_keeps_its_height_wherever_the_cursor_is() -> None:
+def test_map_height_does_not_depend_on_the_cursor() -> None:
     """The height is constant although the drive first reports no health, and then a short or a long line."""
     past, intervals = make_history(_add_health(generate_run(40, seed=7)))
     ends = [one.interval.end_ns for one in intervals if one.device == "nvme0n1"]

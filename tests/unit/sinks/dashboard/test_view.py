@@ -58,7 +58,7 @@ def test_columns_of_several_intervals_are_stable() -> None:
         assert tuple(m.end_ns for m in moments) in whole
 
 
-def test_columns_are_full_however_uneven_the_intervals_are() -> None:
+def test_columns_are_full_with_uneven_intervals() -> None:
     """Intervals vary by some microseconds, and old ones are dropped during use."""
     past, _ = make_history(generate_run(48, seed=4), WatchHistory(most=33))
     disk = past.disks["nvme0n1"]
@@ -126,7 +126,7 @@ def test_cursor_stays_in_the_map_with_both_sides_in_view() -> None:
 
 
 @pytest.mark.parametrize("zoom_place", [1, 2, 3])
-def test_cursor_is_in_its_column_however_many_intervals_a_column_has(zoom_place: int) -> None:
+def test_cursor_stays_in_its_column_at_any_zoom(zoom_place: int) -> None:
     disk = PAST.disks["nvme0n1"]
     for end in ENDS:
         view = View(disk_name="nvme0n1", zoom_place=zoom_place, cursor_ns=end)

@@ -145,7 +145,7 @@ def test_the_journal_has_the_password_before_the_drive_has(bench_of: BenchOf) ->
         ("keeps", r"reports a complete erase but still has its password", True),
     ],
 )
-def test_a_drive_that_fails_keeps_no_password(
+def test_failed_erase_leaves_no_password_on_the_drive(
     fault: str, why: str, has_content: bool, bench_of: BenchOf
 ) -> None:
     bench = bench_of(replace(ABLE, erase_fault=fault))

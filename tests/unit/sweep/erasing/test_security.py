@@ -69,7 +69,7 @@ def test_each_security_bit_is_decoded() -> None:
         (0xFFFF, 65532, True),
     ],
 )
-def test_a_time_is_in_two_minutes_of_8_or_of_15_bits(word: int, minutes: int | None, is_more: bool) -> None:
+def test_erase_time_has_8_or_15_bits(word: int, minutes: int | None, is_more: bool) -> None:
     assert decode_security(encode_identify(w128=1, w89=word)).normal == EraseTime(minutes, is_more)
     assert decode_security(encode_identify(w128=1, w90=word)).enhanced == EraseTime(minutes, is_more)
 
@@ -136,7 +136,7 @@ def test_commands_match_the_standard() -> None:
         assert make_security_command(command).hex() == "850a26000000" + "01" + "00" * 6 + "40" + code + "00"
 
 
-def test_the_password_is_the_users_at_level_high_and_no_secret() -> None:
+def test_password_is_public_and_set_for_the_user_at_level_high() -> None:
     page = make_password_page()
     # The bytes that hdparm sends: the password, then zero bytes.
     assert page == b"\0\0opwatch" + bytes(503)

@@ -118,7 +118,7 @@ def test_every_objection_is_reported(offer: NamespaceOffer, why: str | None) -> 
     assert why is None or why in reasons[0]
 
 
-def test_levels_are_held_against_the_steps_of_namespaces() -> None:
+def test_levels_are_checked_against_the_namespace_step() -> None:
     levels = parse_levels("32M,12M", LevelScale(64 << 20))
     assert find_level_refusal(levels, OFFER) is None
     refused = find_level_refusal(levels, replace(OFFER, granularity=(16 << 20, 4096)))

@@ -28,7 +28,7 @@ def press_keys(*keys: str) -> OwnerKeys:
 @pytest.mark.parametrize(
     ("key", "sort"), [("b", Sort.BYTES), ("r", Sort.REQUESTS), ("t", Sort.TIME), ("l", Sort.LATENCY)]
 )
-def test_each_order_has_a_key(key: str, sort: Sort) -> None:
+def test_each_sort_order_has_a_key(key: str, sort: Sort) -> None:
     assert press_keys("l", key).sort is sort
     chosen = [text for text, _ in press_keys(key).build_spans() if "[" in text]
     assert chosen == [f"{key} [{sort.value}]"]
@@ -58,7 +58,7 @@ def test_escape_sequences_are_not_keys() -> None:
     assert list(split_keys("aö\r\x7f\x00\x07")) == ["a", "ö", ENTER, "backspace"]
 
 
-def test_a_wrong_order_names_the_valid_ones(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_sort_order_lists_the_valid_orders(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["top", "--sort", "foo"])
     error = capsys.readouterr().err

@@ -103,7 +103,7 @@ def list_sent_commands(*flows: Flow) -> list[str]:
     return [str(command) for command in list_commands(Trace(flows), "sda")]
 
 
-def test_commands_have_their_names() -> None:
+def test_ata_commands_have_their_names() -> None:
     def make_command(stage: Stage, opcode: int, count: int) -> Flow:
         return make_flow(stage, "8:0", MIB, disk="sda", status=opcode, count=count, who=SenderKind.OTHER)
 

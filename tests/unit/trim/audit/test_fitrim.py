@@ -35,7 +35,7 @@ def test_the_topmost_of_two_mounts_counts(tmp_path: Path) -> None:
     assert check_mount(str(tmp_path), make_usage(below, above)) is above
 
 
-def test_a_folder_is_not_its_filesystem(tmp_path: Path) -> None:
+def test_folder_is_not_treated_as_its_filesystem(tmp_path: Path) -> None:
     """FITRIM on a folder trims the whole filesystem."""
     inside = tmp_path / "folder"
     inside.mkdir()
@@ -59,7 +59,7 @@ def test_unsupported_filesystems_are_refused(tmp_path: Path, kind: str, words: s
 
 
 @pytest.mark.parametrize("options", [{"options": ("ro",)}, {"super_options": ("ro",)}])
-def test_read_only_is_refused(tmp_path: Path, options: dict[str, tuple[str, ...]]) -> None:
+def test_read_only_mount_is_refused(tmp_path: Path, options: dict[str, tuple[str, ...]]) -> None:
     mount = Mount(
         "8:1",
         str(tmp_path),
@@ -77,7 +77,7 @@ def test_missing_path_is_refused() -> None:
         check_mount("/nonexistent/point", make_usage())
 
 
-def test_an_error_is_an_answer_without_a_claim() -> None:
+def test_fitrim_error_has_no_claim() -> None:
     """Call FITRIM on a pipe, which is in no trimmable filesystem."""
     descriptors = os.pipe()
     try:

@@ -43,7 +43,7 @@ def test_origin_is_decoded() -> None:
     assert (origin.min_bytes, origin.max_bytes, origin.below_granule) == (50, 200, 1)
 
 
-def test_selection_is_by_all_that_is_given() -> None:
+def test_selection_uses_every_given_key() -> None:
     raw = b"".join(
         encode_flow(disk, dev, stage, 1, 512, 1, 512, 0, 0, who=who)
         for disk, dev, stage, who in ((b"a", 1, 7, 0), (b"a", 2, 7, 1), (b"b", 1, 7, 0), (b"a", 1, 14, 0))

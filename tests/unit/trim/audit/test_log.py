@@ -25,7 +25,7 @@ MIB = 1 << 20
 LOG = (Path(__file__).parents[3] / "fixtures" / "good" / "trim" / "kmsg.txt").read_text()
 
 
-def test_records_keep_their_dictionaries() -> None:
+def test_sample_records_keep_their_dictionaries() -> None:
     messages = list(parse_records(LOG))
     assert len(messages) == 9
     assert messages[0][0].startswith("sd 2:0:0:0")

@@ -74,7 +74,7 @@ def test_block_tracer_calls_programs_at_shared_tracepoints() -> None:
     assert list_attached(ProgramOptions(chained=True), Attachment.REQUIRED) == {"discard_bio"}
 
 
-def test_ends_are_attached_before_beginnings() -> None:
+def test_completion_programs_are_attached_first() -> None:
     order = [program.name for program in select_programs(ProgramOptions())]
     for end, begin in (("done", "issued"), ("bio_done", "bio"), ("ata_done", "ata"), ("requeued", "issued")):
         assert order.index(f"discard_{end}") < order.index(f"discard_{begin}")

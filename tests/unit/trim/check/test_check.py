@@ -201,7 +201,7 @@ def test_only_the_data_device_of_a_pool_counts(tmp_path: Path) -> None:
         ("0 8 cache 8:16 8:16 8:0 512 0 smq 0", R),
     ],
 )
-def test_a_helper_beside_the_device_does_not_count(table: str, outlook: Outlook, tmp_path: Path) -> None:
+def test_helper_device_does_not_count(table: str, outlook: Outlook, tmp_path: Path) -> None:
     """sda supports discards and sdb does not."""
     m = Machine(tmp_path)
     m.add_scsi_disk("sda")
@@ -302,7 +302,7 @@ def test_invalid_command_line_names_the_reason(
     assert complaint in capsys.readouterr().err
 
 
-def test_a_limit_that_the_kernel_rounds_is_not_lowered(tmp_path: Path) -> None:
+def test_rounded_limit_does_not_count_as_lowered(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     rounded = {
         "discard_granularity": "4096",

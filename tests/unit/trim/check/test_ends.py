@@ -65,7 +65,7 @@ def test_raid0_splits_whole_blocks_of_the_backing_files() -> None:
 
 
 @pytest.mark.parametrize("members", [_make_members(0, MIB), _make_members(4096, MIB)])
-def test_members_at_borders_of_granules_are_not_cut(members: list[Layer]) -> None:
+def test_members_at_granule_boundaries_are_not_split(members: list[Layer]) -> None:
     assert _predict_run(_make_array("raid0", members), 0, 4 * MIB).rounded_bytes == 0
 
 
@@ -235,7 +235,7 @@ def test_range_without_a_whole_granule_may_free_no_bytes() -> None:
     assert foretold.outlook is Outlook.UNKNOWN
 
 
-def test_borders_belong_to_their_own_layer() -> None:
+def test_boundaries_belong_to_their_own_layer() -> None:
     """Seven sectors further on, each range starts at a block of the files again, and each chunk inside a
     block."""
     words = ("2", "128", "7:0", "0", "7:1", "0")
@@ -281,7 +281,7 @@ def test_array_of_arrays_is_predicted() -> None:
     ("chunk_kib", "outlook"),
     [(64, Outlook.UNKNOWN), (128, Outlook.REACHES), (192, Outlook.UNKNOWN), (320, Outlook.REACHES)],
 )
-def test_chunks_of_a_pool_that_hold_no_stripe(chunk_kib: int, outlook: Outlook) -> None:
+def test_pool_chunks_smaller_than_a_stripe(chunk_kib: int, outlook: Outlook) -> None:
     """Only the pool knows the chunks' places: a single chunk contains no stripe, but adjacent chunks do."""
     disks = [make_layer(f"sd{letter}", f"8:{number}") for number, letter in enumerate("abcd")]
     facts = MdFacts(level="raid5", raid_disks=3, chunk_bytes=64 * KIB, handles_discard_safely=True)
@@ -372,7 +372,7 @@ def test_pool_chunks_may_all_be_where_no_bytes_are_freed() -> None:
     assert predict_trim(make_stack(*_make_thin_on(data), data, *disks), free).outlook is Outlook.REACHES
 
 
-def test_chunks_of_a_pool_that_hold_no_granule() -> None:
+def test_pool_chunks_smaller_than_a_granule() -> None:
     disk = make_layer("sdb", "8:16")
     disk = replace(disk, limits=replace(disk.limits, granularity=MIB))
     thin, pool, meta = _make_thin_on(disk)

@@ -19,9 +19,7 @@ KIB = 1 << 10
 
 @pytest.mark.parametrize("layout", [0x201, 0x10201], ids=["far", "offset"])
 @pytest.mark.parametrize(("end", "rounded"), [(6 * 64 * KIB, 0), (5 * 64 * KIB + 4 * KIB, 2 * KIB)])
-def test_copies_that_are_far_from_each_other_end_on_other_members(
-    layout: int, end: int, rounded: int
-) -> None:
+def test_far_copies_end_on_other_members(layout: int, end: int, rounded: int) -> None:
     """The range starts and ends on files with blocks of 4 KiB, and its second copy ends on a disk with
     granules of 32 KiB: one of two copies loses 4 KiB."""
     disk = make_layer("sda", "8:0", granularity=32 * KIB)

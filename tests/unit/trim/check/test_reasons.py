@@ -62,7 +62,7 @@ def test_refusing_nvme_drive_is_a_reason() -> None:
     assert (reason.code, reason.lost_bytes) == ("nvme-refused", 5 * MIB)
 
 
-def test_discards_that_are_longer_than_an_ata_command() -> None:
+def test_discards_longer_than_an_ata_command_are_split() -> None:
     longer = 3 * ATA_LIMIT
     flows = [
         make_extent_flow("8:0", longer),

@@ -129,7 +129,7 @@ def test_fstab_is_parsed_like_fstrim() -> None:
 # --- findings for a mount
 
 
-def test_a_mount_that_is_in_no_fstab_is_visited_by_the_second_list(m: Machine) -> None:
+def test_mount_outside_fstab_is_visited_by_the_second_list(m: Machine) -> None:
     assert list_codes(m, make_schedule()) == []
 
 

@@ -41,7 +41,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.usefixtures("small_parts")
-def test_the_map_is_a_list_of_states(seed: int) -> None:
+def test_map_lists_the_state_of_each_run(seed: int) -> None:
     rng = random.Random(seed)
     size = rng.choice((31, 32, 100, 257))
     map_, model = SectorMap(size), [int(U)] * size

@@ -171,7 +171,7 @@ def test_other_files_are_left_unchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dangling", [False, True])
-def test_a_planted_link_is_not_written_through(dangling: bool, tmp_path: Path) -> None:
+def test_planted_symlink_is_not_written_through(dangling: bool, tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     if not dangling:
         target.write_bytes(make_frames(2, 1)[0][0])
@@ -181,7 +181,7 @@ def test_a_planted_link_is_not_written_through(dangling: bool, tmp_path: Path) -
     assert {file.name for file in tmp_path.rglob("*")} == ({"link"} if dangling else {"target", "link"})
 
 
-def test_a_second_name_is_not_written_through(tmp_path: Path) -> None:
+def test_planted_hard_link_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "target").touch()
     (tmp_path / "name").hardlink_to(tmp_path / "target")
     with pytest.raises(RefusedError, match="2 hard links"):
@@ -371,7 +371,7 @@ def test_device_is_refused_as_a_history(tmp_path: Path) -> None:
             read_history(path)
 
 
-def test_kill_9_leaves_a_file_that_can_be_read(tmp_path: Path) -> None:
+def test_killed_writer_leaves_a_readable_file(tmp_path: Path) -> None:
     path = tmp_path / "x.history"
     right = [(runs, look) for _, runs, look in make_frames(5, 40)]
     for wait in (0.0, 0.01, 0.03, 0.1):

@@ -59,7 +59,7 @@ def test_unknown_sectors_make_bounds() -> None:
     assert document["drives"][0]["doubts"] == ["the disk was written to since the recording"]
 
 
-def test_a_disk_without_a_history_has_no_figure() -> None:
+def test_disk_without_a_history_has_no_stale_figure() -> None:
     shown = make_report(0, FREE.total_bytes, None)
     assert "no history given" in "\n".join(format_history(shown))
     [drive] = build_history_document(shown)["drives"]

@@ -55,7 +55,7 @@ class _Platter(RawDisk):
         return None if offset <= self.bad < offset + length else self.data[offset : offset + length]
 
 
-def test_blocks_in_a_row_are_read_at_once() -> None:
+def test_adjacent_blocks_are_read_together() -> None:
     data = os.urandom(20 * 512)
     disk = _Platter(data, bad=-1, longest=4 * 512)
     offsets = [512 * number for number in (9, 2, 3, 4, 5, 6, 12, 13)]
@@ -65,7 +65,7 @@ def test_blocks_in_a_row_are_read_at_once() -> None:
     assert disk.asked == [(1024, 2048), (3072, 512), (4608, 512), (6144, 1024)]
 
 
-def test_a_row_that_cannot_be_read_is_read_block_by_block() -> None:
+def test_unreadable_run_is_read_block_by_block() -> None:
     data = os.urandom(8 * 512)
     disk = _Platter(data, bad=2 * 512, longest=8 * 512)
     read = dict(disk.read_blocks(range(0, 8 * 512, 512), 512))
@@ -74,7 +74,7 @@ def test_a_row_that_cannot_be_read_is_read_block_by_block() -> None:
     assert disk.asked == [(0, 4096), *((offset, 512) for offset in range(0, 4096, 512))]
 
 
-def test_blocks_that_overlap_are_read_apart() -> None:
+def test_overlapping_blocks_are_read_separately() -> None:
     data = os.urandom(4 * 512)
     disk = _Platter(data, bad=-1, longest=4 * 512)
     assert dict(disk.read_blocks([0, 256, 768], 512)) == {

@@ -26,7 +26,7 @@ kernels = "any"
 """
 
 
-def test_the_page_has_the_table_of_the_catalogue() -> None:
+def test_page_contains_the_catalogue_table() -> None:
     text = page.SECTION.path.read_text()
     assert text == page.SECTION.replace_body(text, page.format_table()), "run python -m tests.causes --write"
     assert all(f"| `{code}` |" in text for code in load_causes())

@@ -413,7 +413,7 @@ def test_reports_fit_a_terminal_and_json(changes: dict[str, object]) -> None:
     ("at", "cut"),
     [(0, True), (1024, True), (8192, False), ((8 << 20) - 4096, True), ((8 << 20) + 1024, True)],
 )
-def test_a_granule_on_both_sides_of_a_group_is_freed_by_neither(at: int, cut: bool) -> None:
+def test_granule_across_two_groups_is_not_freed(at: int, cut: bool) -> None:
     """Groups of ext4 with blocks of 1 KiB start at the second block."""
     assert is_near_boundary(at, 4096, (8 << 20, 1024)) is cut
     assert not is_near_boundary(at, 4096, None)

@@ -34,9 +34,7 @@ def _open_regular(path: Path, flags: int) -> int:
 def _explain_error(error: OSError, path: Path) -> OpwatchError:
     folder = path.absolute().parent
     if isinstance(error, FileNotFoundError) and not folder.exists():
-        return OpwatchError(
-            f"{path}: directory {folder} does not exist: create it, or use another file with -o"
-        )
+        return OpwatchError(f"{path}: folder {folder} does not exist: create it, or use another file with -o")
     kind = PermissionMissing if isinstance(error, PermissionError) else OpwatchError
     return kind(f"{path}: {error.strerror}")
 

@@ -86,7 +86,7 @@ def remove_files(claim: HeldMount, name: str) -> None:
     try:
         status, own = os.fstat(folder), os.fstat(claim.fileno())
         if (status.st_uid, status.st_dev) != (os.geteuid(), own.st_dev):
-            raise RefusedError(f"{claim.mount.point}/{name} is not the directory that the sweep created")
+            raise RefusedError(f"{claim.mount.point}/{name} is not the folder that the sweep created")
         for file in (_LOAD, _BALLAST):
             with contextlib.suppress(FileNotFoundError):
                 _free_blocks(folder, file)
@@ -133,7 +133,7 @@ def _create_folder(claim: HeldMount, name: str) -> int:
             name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=claim.fileno()
         )
     except OSError as error:
-        raise OpwatchError(f"{claim.mount.point}: cannot create a directory: {error.strerror}") from error
+        raise OpwatchError(f"{claim.mount.point}: cannot create a folder: {error.strerror}") from error
 
 
 @contextlib.contextmanager

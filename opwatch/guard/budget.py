@@ -47,7 +47,7 @@ def find_overruns(budget: Budget, before: Health, now: Health, written: int, whe
 
 
 def _check_health(budget: Budget, before: Health, now: Health) -> list[tuple[str, str]]:
-    replace = "its data are at risk: do not write to it any more"
+    replace = "its data is at risk: do not write to it any more"
     reasons = []
     if now.critical_warning:
         reasons.append((f"the drive reports critical warning {now.critical_warning:02X}h", replace))

@@ -48,7 +48,7 @@ def find_mount_obstacles(mount: Mount, device: str, dev: tuple[int, int]) -> Ite
         yield Obstacle(f"it is a mount of {mount.source}, not of {device}", mount.point, remedy)
     if mount.root != "/":
         remedy = "name a mount point of the whole filesystem"
-        yield Obstacle(f"only its directory {mount.root} is mounted there", mount.point, remedy)
+        yield Obstacle(f"only its folder {mount.root} is mounted there", mount.point, remedy)
     if mount.filesystem not in _OVERWRITING_FILESYSTEMS:
         remedy = f"use one of {', '.join(_OVERWRITING_FILESYSTEMS)}, or --method window"
         what = f"{mount.filesystem} may move a file's block when it is overwritten"

@@ -76,7 +76,7 @@ def add_device_argument(parser: Options) -> None:
         type=time_between(1, 86400 * 366, none=True),
         default=_RETURN_S,
         metavar="T",
-        help="if a device named by --dev vanishes, wait this long for the same drive (1m; 0: end at once)",
+        help="if a device named by --dev disappears, wait this long for the same drive (1m; 0: end at once)",
     )
 
 

@@ -18,7 +18,7 @@ def format_untrimmed(document: Fields) -> Iterator[str]:
     yield from align_columns(_RUNS, [_format_run(run) for run in runs])
     yield from wrap_text(
         "stale: free space of the filesystem that the drive still holds as data; room: flash without "
-        "data; predicted, came at: bytes written until data are moved; first, last: MB/s of the first "
+        "data; predicted, came at: bytes written until data is moved; first, last: MB/s of the first "
         "round and of the last tenth"
     )
     yield ""

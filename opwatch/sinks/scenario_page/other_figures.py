@@ -90,7 +90,7 @@ def plot_untrimmed(document: Fields) -> Iterator[Figure]:
         y_title="MB/s",
         layers=layers,
         legend=[(f"run{place}", run.read_text("name")) for place, run in enumerate(runs)],
-        note="Each dot is a round. Cliff: data are moved from here on; predicted: computed before "
+        note="Each dot is a round. Cliff: data is moved from here on; predicted: computed before "
         "the first write.",
         flags=sorted(flags, key=lambda flag: flag.place),
         is_wide=True,

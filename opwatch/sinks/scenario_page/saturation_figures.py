@@ -249,7 +249,7 @@ def _format_note(courses: Sequence[_LevelCurve]) -> str:
         some = any(course.has_rounds for course in courses)
         dot = "second, or a shorter round" if some else "second"
     words = [
-        f"Each dot is a {dot}; the line is the steady-state rate. Cliff: data are moved from here on; "
+        f"Each dot is a {dot}; the line is the steady-state rate. Cliff: data is moved from here on; "
         "step, drop: a lasting change of level."
     ]
     for course in courses:

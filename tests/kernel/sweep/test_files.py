@@ -239,7 +239,7 @@ def test_sweep_writes_only_to_the_mount_of_the_named_drive(tmp_path: Path) -> No
             check_refused([word for word in argv if word != "--allow-virtual"], 3, "add --allow-virtual")
             run("mount", "--bind", str(point / "folder"), str(bound))
             check_refused(
-                [word if word != str(point) else str(bound) for word in argv], 3, "only its directory /folder"
+                [word if word != str(point) else str(bound) for word in argv], 3, "only its folder /folder"
             )
             run("umount", str(bound))
             check_refused([*argv, "--purge", "discard"], 2, "--purge: only with")

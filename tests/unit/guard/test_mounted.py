@@ -30,7 +30,7 @@ def test_named_filesystem_may_contain_files() -> None:
     ("mount", "what"),
     [
         (replace(MOUNT, dev="259:6"), "it is a mount of /dev/nvme0n1p2, not of nvme0n1p2"),
-        (replace(MOUNT, root="/home"), "only its directory /home is mounted there"),
+        (replace(MOUNT, root="/home"), "only its folder /home is mounted there"),
         (replace(MOUNT, filesystem="btrfs"), "btrfs may move a file's block"),
         (replace(MOUNT, filesystem="f2fs"), "f2fs may move a file's block"),
         (replace(MOUNT, super_options=("rw", "data=journal")), "writes all data twice"),

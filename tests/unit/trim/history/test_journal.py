@@ -304,7 +304,7 @@ def test_a_large_map_is_several_frames_that_count_together(monkeypatch: pytest.M
 
 
 def test_missing_folder_is_not_created(tmp_path: Path) -> None:
-    with pytest.raises(OpwatchError, match=r"directory .*none does not exist"):
+    with pytest.raises(OpwatchError, match=r"folder .*none does not exist"):
         HistoryFile(tmp_path / "none" / "x.history")
     assert list(tmp_path.iterdir()) == []
 

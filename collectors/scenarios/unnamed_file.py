@@ -71,7 +71,7 @@ def run_sysbench_to_end(
     meanwhile: Callable[[], None] | None = None,
     tick_s: float = _LONG_S,
 ) -> tuple[SysbenchResult, float]:
-    """Return (sysbench's result, CPU share). Runs like fio, in the file at `path`."""
+    """Run sysbench in the file at `path` until the end; return (sysbench's result, CPU share)."""
     with SysbenchProcess(words, path) as process:
         _await_end(process, time, meanwhile, tick_s)
         result, cpu_s, end_ns = process.wait_for_result()

@@ -303,7 +303,7 @@ def estimate_seconds_left(
 
 
 def compute_min_bytes(level: OpLevel, method: str, pace: SweepPace) -> int:
-    """Return the least bytes a level writes until a verdict is possible or the rounds are used up."""
+    """Return the minimum bytes a level writes before a verdict is possible or the rounds are used up."""
     steps = plan_steps([level], method, pace, SweepSpeed())
     return sum(step.write_bytes * step.at_least for step in steps)
 

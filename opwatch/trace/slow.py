@@ -60,7 +60,7 @@ _NOBODY, _PROCESS, _THREAD, _WORK = range(4)
 
 
 def classify_submitter(kind: int, name: str) -> Submitter | None:
-    """Return the kind of submitter for the kernel side's kind and name, or None if unknown."""
+    """Return the submitter's kind from the BPF program's kind and name, or None if unknown."""
     if kind == _NOBODY:
         return None
     if kind == _PROCESS:

@@ -10,7 +10,7 @@ from opwatch.recording.schema import COMMAND_CPU
 
 
 def format_event(event: RecordedEvent) -> str:
-    """Return the event's words; of an event for programs, the names and values."""
+    """Return the event's text. A JSON event becomes a list of its names and values."""
     if not event.words.startswith("{"):
         return event.words
     try:

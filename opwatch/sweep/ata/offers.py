@@ -38,7 +38,7 @@ def decode_features(page: bytes) -> AtaFeatures:
     if len(page) < _IDENTIFY_AT + _BYTES or page[1] != _PAGE:
         raise BadInput(f"page 89h of {len(page)} bytes")
     if page[56] != _IDENTIFY_COMMAND:
-        raise BadInput(f"page 89h is of command {page[56]:02X}h, so it is not of a disk")
+        raise BadInput(f"page 89h is of command {page[56]:02X}h, so the device is not a disk")
     return decode_identify(page[_IDENTIFY_AT : _IDENTIFY_AT + _BYTES])
 
 

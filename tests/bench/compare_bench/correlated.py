@@ -124,7 +124,7 @@ def main() -> int:
 
 
 def run_bench(pairs: int, seconds: int) -> int:
-    """Measure and print everything; return 1 if the promise is broken where it applies."""
+    """Measure and print everything; return 1 if the guaranteed error rate is exceeded."""
     kinds: list[tuple[str, Mood, bool]] = [
         (f"correlation {share:g} from second to second", functools.partial(draw_correlated, share), True)
         for share in SHARES

@@ -94,7 +94,7 @@ def _speaking(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ours = fitrim_process.trim_in_child
 
     def log_and_trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
-        Path("/dev/kmsg").write_text("<6>opwatch test: of loop4077 and of nobody else\n")
+        Path("/dev/kmsg").write_text("<6>opwatch test: about loop4077 only\n")
         return ours(mount, asked, started)
 
     monkeypatch.setattr(fitrim_process, "trim_in_child", log_and_trim)

@@ -1,4 +1,4 @@
-"""`opwatch waf` on a simulated drive as a real block device: the drive's own truth, and every fault."""
+"""`opwatch waf` on a simulated drive as a block device: true counts and faults as the oracle."""
 
 from __future__ import annotations
 

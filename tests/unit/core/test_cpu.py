@@ -23,7 +23,7 @@ def test_the_sums_of_all_cpus_are_read() -> None:
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: str(path.name))
 def test_invalid_cpu_times_are_refused(path: Path) -> None:
-    with pytest.raises(BadInput, match="no times of CPUs"):
+    with pytest.raises(BadInput, match="no CPU times"):
         parse_cpu_times(path.read_text())
 
 
@@ -66,4 +66,4 @@ def test_missing_cpu_times_have_a_reason(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu  1 2 3\n")
     with closing(CpuClock(tmp_path / "stat")) as clock:
         assert clock.read_times() is None
-        assert str(clock.problem).startswith("/proc/stat has no times")
+        assert str(clock.problem).startswith("/proc/stat has no CPU times")

@@ -109,7 +109,7 @@ def test_settling_waits_for_fresh_pages() -> None:
 
 
 def test_settling_message_explains_the_interrupt() -> None:
-    for gives in ("show the result so far", "ends it, and the level begins anew"):
+    for gives in ("show the result so far", "ends it, and the level starts again"):
         one = VirtualMeasurement(refresh_s=60)
         plan = RunPlan(1.0, 1.0, 700.0, 5.0, on_interrupt=gives)
         one.course = MeasurementRun(one.poll_drive, lambda: True, one.clock, one.words, plan)

@@ -180,7 +180,7 @@ def test_a_sweep_on_simulated_flash_is_kept_and_shown(
         (["run", "--virtual", "nope"], 2, "unknown drive profile nope"),
         (["run", "--virtual", "fitted:/nope.journal"], 2, "give the name of a sweep"),
         (["run", "--virtual", "ideal", "--op", "5000%"], 2, "is too large"),
-        (["run", "--virtual", "ideal", "--base", "flash", "--op", "1%"], 2, "the drive shows"),
+        (["run", "--virtual", "ideal", "--base", "flash", "--op", "1%"], 2, "the visible size"),
         (["run", "--virtual", "ideal", "--bs", "5000"], 2, "power of two"),
         (["run", "--virtual", "ideal", "--destroy"], 2, "--destroy: only with --dev"),
         (["run", "--dev", "sda", "--bs", "4k"], 2, "--bs: only with --virtual"),

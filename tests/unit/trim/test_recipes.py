@@ -27,7 +27,7 @@ def test_seed_reproduces_a_stack() -> None:
     for one in stacks:
         kinds = [name.partition("-")[0] for name in one.layers]
         assert max(kinds.count(name) for name in ("thin", "bcache", "reflink")) <= 1
-        # An array needs files in memory.
+        # Arrays are built only on files in memory, so they are the lowest layer.
         assert not set(one.layers[:-1]) & ARRAYS.keys()
         assert one.options in FILESYSTEMS[one.filesystem]
 

@@ -48,11 +48,11 @@ class Watcher:
     def wait_for_line(self, what: str, is_it: Callable[[Document], bool]) -> Document:
         """Wait for the first line that matches, and return it."""
         wait_for(
-            f"{what} (it said {self.words!r})",
+            f"{what} (messages: {self.words!r})",
             lambda: any(is_it(line) for line in self.lines) or not self.is_running(),
         )
         line = next((line for line in self.lines if is_it(line)), None)
-        assert line, f"{what}: it ended before that, and said {self.words!r}"
+        assert line, f"{what}: opwatch ended before that; messages: {self.words!r}"
         return line
 
     def wait_for_event(self, kind: str, device: str) -> Document:

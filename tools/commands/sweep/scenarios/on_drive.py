@@ -52,7 +52,7 @@ def plan_on_drive(
     depth, n_bytes = args.depth or scenario.queue_depth, args.bs or scenario.io_bytes
     name = f"random writes of {n_bytes} bytes, queue depth {depth}"
     pattern = make_pattern(PlainLoad(name, 0, 100, n_bytes, depth), scenario.name)
-    # The default of other sweeps means that the option was not given.
+    # The value is the default of other sweeps if the user did not give the option.
     own_round = None if args.round == SweepPace().round_ratio else args.round
     return scenario, levels, pattern, choose_drive_pace(scenario, own_round, args.rounds)
 

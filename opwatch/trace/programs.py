@@ -108,10 +108,10 @@ def load_first(
     rejected: type[Exception],
     final: Collection[int],
 ) -> tuple[T, ProgramSet]:
-    """Return the result of the first way that the kernel accepts, and that way.
+    """Return the result of the first program set that the kernel accepts, and that set.
 
     If all fail, raise the last error with the logs of all. `rejected` has the arguments (errno, what, log).
-    An errno in `final` would be the same for every way and is raised at once.
+    An errno in `final` would be the same for every set and is raised at once.
     """
     logs = ""
     for way in ways[:-1]:

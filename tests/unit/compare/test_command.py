@@ -234,7 +234,9 @@ def test_quiet_prints_only_fired_rules(compare: Shown) -> None:
         (("a.opw", "b.opw", "--json", "--markdown"), 2, "not allowed with argument --json"),
     ],
 )
-def test_error_status_and_message(compare: Shown, words: tuple[str, ...], status: int, error: str) -> None:
+def test_errors_have_a_status_and_message(
+    compare: Shown, words: tuple[str, ...], status: int, error: str
+) -> None:
     said, out, err = compare(*words)
     assert (said, out) == (status, "")
     assert error in err
@@ -260,7 +262,7 @@ def test_device_pair_selects_a_disk_of_each_run(compare: Shown) -> None:
     assert "B  b.opw: sda" in out
 
 
-def test_recordings_with_every_kind_of_entry(compare: Shown, folder: Path) -> None:
+def test_recordings_with_every_kind_of_entry_are_compared(compare: Shown, folder: Path) -> None:
     """Disks that come and leave, drive readings, and no end: the available data is compared."""
     for name, is_ended in (("whole", True), ("killed", False)):
         run = GeneratedRun(4)

@@ -110,7 +110,7 @@ def test_ratios_invert(one: Estimate, two: Estimate, in_slots: bool) -> None:
 
 
 @given(estimates, estimates, st.booleans())
-def test_real_difference_has_a_single_sign(one: Estimate, two: Estimate, in_slots: bool) -> None:
+def test_real_difference_has_one_direction(one: Estimate, two: Estimate, in_slots: bool) -> None:
     first, other = replace(one, is_in_slots=in_slots), replace(two, is_in_slots=in_slots)
     said = compare_estimates(first, other, 0.05)
     assert said.ratio and said.low is not None and said.high is not None

@@ -40,7 +40,7 @@ def test_single_busy_disks_are_paired_despite_their_names() -> None:
     ) == [("sda", "nvme0n1")]
 
 
-def test_several_disks_are_paired_by_name_and_others_noted() -> None:
+def test_disks_are_paired_by_name_and_unpaired_disks_are_noted() -> None:
     pairs = pair_disks([make_run("sda", "sdb", "sdc"), make_run("sdd", "sdc", "sda")], (), FILES)
     assert list_device_pairs(pairs) == [("sda", "sda"), ("sdc", "sdc")]
     assert pairs.notes == (
@@ -89,6 +89,6 @@ def test_runs_without_a_common_disk_name_the_option() -> None:
     assert str(error.value).endswith("a.opw has sda, sdb; b.opw has sdc. Choose them: --dev sda/sdc")
 
 
-def test_a_run_without_requests() -> None:
+def test_run_without_requests_has_reasons() -> None:
     with pytest.raises(NotEnoughData, match=r"^b\.opw has no requests"):
         pair_disks([make_run("sda"), make_run(idle=("sda",))], (), FILES)

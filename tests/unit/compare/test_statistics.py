@@ -21,7 +21,7 @@ from opwatch.compare.student import compute_p_value, find_critical_value
     # From tables of the distribution.
     [(0.05, 1, 12.7062), (0.05, 10, 2.2281), (0.01, 5, 4.0321), (0.001, 30, 3.6460), (0.05, 1e7, 1.95996)],
 )
-def test_student_threshold_and_probability(chance: float, freedom: float, value: float) -> None:
+def test_student_threshold_matches_its_probability(chance: float, freedom: float, value: float) -> None:
     assert find_critical_value(chance, freedom) == pytest.approx(value, rel=1e-4)
     assert compute_p_value(value, freedom) == pytest.approx(chance, rel=1e-3)
 
@@ -40,7 +40,7 @@ def make_correlated_series(chance: random.Random, count: int, share: float) -> l
     return series
 
 
-def test_autocorrelations_of_a_known_process() -> None:
+def test_autocorrelations_match_a_known_process() -> None:
     series = make_correlated_series(random.Random(1), 20_000, 0.6)
     correlations = compute_autocorrelations(series, 3)
     assert correlations[0] == 1

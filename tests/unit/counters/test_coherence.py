@@ -194,7 +194,7 @@ def test_implausible_power_on_hours_are_ignored() -> None:
         ("275 00 000", None),
     ],
 )
-def test_blanks_between_thousands(text: str, units: int | None) -> None:
+def test_blanks_between_thousands_are_accepted(text: str, units: int | None) -> None:
     lines = (
         "=== START OF INFORMATION SECTION ===",
         "Model Number:                       ACME",

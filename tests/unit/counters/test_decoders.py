@@ -132,7 +132,7 @@ def test_identify_pages_are_decoded() -> None:
 
 
 @given(st.integers(0, 10**20))
-def test_numbers_with_separators(number: int) -> None:
+def test_numbers_with_separators_are_parsed(number: int) -> None:
     for separator in (",", ".", "'", "\u202f", "\u00a0"):
         assert parse_integer(f"{number:,}".replace(",", separator)) == number
     assert parse_json_number({"hi": number >> 64, "lo": number & (1 << 64) - 1}) == number

@@ -140,7 +140,9 @@ def test_a_recording_predicts_the_end_of_the_rating(
     assert "the load continues as in the recording; the rating is the vendor's" in text
 
 
-def test_recordings_of_several_drives_and_of_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recordings_without_exactly_one_drive_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     several = write_recording(tmp_path / "two.opw", ("nvme0n1", "nvme1n1"))
     assert main(["counters", "--from", str(several)]) == 2
     assert "a recording of one drive" in capsys.readouterr().err

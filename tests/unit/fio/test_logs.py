@@ -28,7 +28,7 @@ def read_log(name: str) -> FioLog | FioHistogramLog:
     return parse_log((GOOD / name).read_bytes(), name)
 
 
-def test_rates_and_bandwidths_of_each_operation() -> None:
+def test_rates_and_bandwidths_are_parsed_per_operation() -> None:
     rates, bandwidths = read_log("two_iops.2.log"), read_log("two_bw.2.log")
     assert isinstance(rates, FioLog) and isinstance(bandwidths, FioLog)
     assert (rates.kind, rates.job) == (FioLogKind.RATE, 2)
@@ -42,7 +42,7 @@ def test_rates_and_bandwidths_of_each_operation() -> None:
     assert times == sorted(times) and times[0] > 10_000_000 and times[-1] - times[0] < 1500
 
 
-def test_rows_of_single_requests_with_offsets() -> None:
+def test_single_request_rows_have_offsets() -> None:
     log = read_log("each_lat.1.log")
     assert isinstance(log, FioLog)
     assert len(log) == 23

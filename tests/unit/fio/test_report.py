@@ -13,7 +13,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 GOOD, BAD = FIXTURES / "good" / "fio", FIXTURES / "bad" / "fio"
 
 
-def test_every_job_of_a_report_with_bins() -> None:
+def test_every_job_with_bins_is_parsed() -> None:
     report = parse_report((GOOD / "two.txt").read_text())
     assert report.version == "fio-3.33"
     assert [(job.name, job.group) for job in report.jobs] == [("warm up", 0), ("steady", 1)]

@@ -16,7 +16,7 @@ def make_drive(**settings: int) -> Drive:
     return Drive(base | settings)
 
 
-def test_geometry_by_both_definitions() -> None:
+def test_geometry_matches_both_definitions() -> None:
     geometry = make_drive().read_geometry()
     assert geometry.spare_of_physical_ratio == pytest.approx(0.20)
     assert geometry.spare_of_user_ratio == pytest.approx(0.25)
@@ -79,7 +79,7 @@ def test_power_loss_drops_unprotected_data_only() -> None:
         assert (now["power_cycles"], now["unsafe_shutdowns"]) == (1, 1)
 
 
-def test_flush_before_power_loss() -> None:
+def test_flushed_data_survives_a_power_loss() -> None:
     unit = make_drive(buffer_bytes=MIB)
     unit.core.write(0, 8192)
     unit.core.flush()

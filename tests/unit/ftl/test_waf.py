@@ -14,7 +14,7 @@ SYSTEMATIC_RATIO = 0.001
 
 
 @pytest.mark.parametrize("case", list(validate.generate_cases()), ids=lambda case: case.name)
-def test_steady_state(case: validate.Case) -> None:
+def test_steady_state_waf_matches_every_model(case: validate.Case) -> None:
     out = validate.run_case(case, PAGES, drive_writes=20.0)
     bound = 4.0 * out.error_ratio / out.measured_ratio + SYSTEMATIC_RATIO
     assert bound < 0.03, "too noisy to say anything"

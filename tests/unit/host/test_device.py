@@ -192,7 +192,7 @@ def test_kind_of_a_dm_device_follows_its_uuid(tree: Tree, uuid: str, kind: str) 
         ("loop0", "loop"),
     ],
 )
-def test_kind_of_each_device(tree: Tree, name: str, kind: str) -> None:
+def test_each_device_has_its_kind(tree: Tree, name: str, kind: str) -> None:
     assert tree[name].read_kind() == kind
 
 

@@ -174,7 +174,7 @@ def test_trace_lasts_from_its_first_to_its_last_event() -> None:
         parse_blkparse("\n".join(line.replace("7.75", "7.50") for line in lines[:2]).encode(), "it")
 
 
-def test_partial_requeued_failed_and_unfinished_requests() -> None:
+def test_partial_requeued_failed_and_unfinished_requests_are_imported() -> None:
     lines = [
         "  8,0  1  1  0.100000000  55  D  R 1000 + 16 [a]",
         "  8,0  1  2  0.100500000  55  C  R 1000 + 8 [0]",
@@ -204,7 +204,7 @@ def test_partial_requeued_failed_and_unfinished_requests() -> None:
         *(("D", "discard"), ("DS", "discard"), ("N", None), ("WZS", "write_zeroes")),
     ],
 )
-def test_operation_from_trace_flags(flags: str, op: str | None) -> None:
+def test_operation_is_derived_from_trace_flags(flags: str, op: str | None) -> None:
     assert parse_operation(flags) == op
 
 

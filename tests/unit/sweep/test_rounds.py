@@ -18,7 +18,7 @@ from tests.unit.sweep.test_journal import REQUEST
 
 
 def start_level(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]]:
-    """A level with its first round started, on a drive of this temperature; and its announcements."""
+    """Start the first round of a level on a drive of this temperature; return the level and its messages."""
     announced: list[str] = []
 
     def poll_drive(keep: Callable[[object], None] = lambda _: None) -> None:
@@ -48,7 +48,7 @@ def start_level(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]
 
 
 @pytest.mark.parametrize("reads_pages", [True, False])
-def test_no_round_is_begun_on_a_drive_that_is_too_hot(reads_pages: bool) -> None:
+def test_round_is_not_started_on_a_hot_drive(reads_pages: bool) -> None:
     run, announced = start_level(REQUEST.budget.celsius, reads_pages=reads_pages)
     trace: Any = None
     with pytest.raises(RefusedError, match="70 °C; the limit is 70 °C"):

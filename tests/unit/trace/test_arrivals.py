@@ -153,7 +153,7 @@ def test_requests_counted_late_are_not_unseen(tmp_path: Path) -> None:
     assert again.unseen["write"] == 3
 
 
-def test_rows_count_for_a_disk_that_returns_at_once(tmp_path: Path) -> None:
+def test_rows_are_counted_for_a_disk_that_returns_at_once(tmp_path: Path) -> None:
     """A partition that returns with a different start sector."""
     unwatched = depart_disk(tmp_path, *LATE_READINGS)
     came = unwatched.describe_arrival(NVME, {NVME.name: 1}, make_reading(100, 28), ANCHOR)

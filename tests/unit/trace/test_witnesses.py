@@ -8,7 +8,7 @@ STAT_6_1 = "  7 0 56 3 11 2 88 9 0 12 14 5 0 2048 1 3 2\n"
 STAT_4_18 = "  7 0 56 3 11 2 88 9 0 12 14\n"
 
 
-def test_every_group_of_a_stat_file() -> None:
+def test_every_stat_file_group_is_read() -> None:
     requests, bytes_ = decode_stat(STAT_6_1)
     assert requests == {"read": 7, "write": 11, "discard": 5, "flush": 3}
     assert bytes_ == {"read": 56 * 512, "write": 88 * 512, "discard": 2048 * 512}

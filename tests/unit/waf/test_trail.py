@@ -113,7 +113,7 @@ def test_occasional_page_failures_lose_only_those_polls() -> None:
     assert track.make_mark(1, LONGEST_NS).written == Span(0, 3)
 
 
-def test_an_idle_stretch_ends_with_the_last_poll() -> None:
+def test_idle_period_ends_at_the_last_poll() -> None:
     polled = Trail()
     for second, written in enumerate((1, 5, 9, 9, 9)):
         polled.add_poll(Poll(second, second, written, written))

@@ -174,7 +174,7 @@ def _plan_sweep(sweep: VirtualSweep, args: argparse.Namespace) -> SweepPlan:
 
 
 def _resolve_drive(devices: Devices, named: str) -> BlockDevice:
-    """Return the whole drive of a name."""
+    """Return the whole drive that the user named."""
     device = devices.resolve(named)
     if device.is_partition:
         raise UsageError(

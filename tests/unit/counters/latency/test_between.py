@@ -157,7 +157,7 @@ def test_idle_direction_needs_no_reason() -> None:
     assert "read: none" in shown
 
 
-def test_growth_between_two_drive_readings() -> None:
+def test_growth_is_the_difference_of_two_drive_readings() -> None:
     early, late = (
         make_drive_times([Request(1000, 0)]),
         make_drive_times([Request(1000, 0), Request(50_000, 0)]),

@@ -120,7 +120,7 @@ def test_first_minute_that_is_damaged_loses_only_itself(path: Path, whole: Path)
     assert format_run(entries)
 
 
-def test_damaged_minute_with_disks_that_come_and_go(tmp_path: Path) -> None:
+def test_damaged_minute_is_left_out_when_disks_come_and_go(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
     record_run(path, generate_short_run())
     execute_change(

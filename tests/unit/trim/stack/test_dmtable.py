@@ -61,7 +61,7 @@ def test_pool_reports_its_discard_mode() -> None:
         ("0 8 linear 8:0 0", None),
     ],
 )
-def test_other_states_of_a_pool(line: str, status: PoolStatus | None) -> None:
+def test_unusual_pool_states_are_parsed(line: str, status: PoolStatus | None) -> None:
     [target] = parse_table(line)
     assert parse_pool_status(target) == status
 
@@ -72,7 +72,7 @@ def test_thin_device_reports_its_mapped_sectors() -> None:
     ] == [*(204800, None, None)]
 
 
-def test_raids_of_device_mapper() -> None:
+def test_dm_raid_tables_are_parsed() -> None:
     """Tables and statuses in Linux 6.12 for arrays of loop devices, each with a metadata device."""
     targets = parse_table((GOOD / "raids.txt").read_text())
     mirror, status, five, its_status, six, ten, zero = targets

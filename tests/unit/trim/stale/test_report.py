@@ -45,7 +45,7 @@ HISTORY = TrustedHistory(
 PART = DeviceFreeSpace(LANDING, 100 * MIB, 4096, 0, 10 * MIB, 0, HISTORY)
 
 
-def test_reading_gives_the_share_and_the_cost() -> None:
+def test_stale_report_has_the_share_and_the_cost() -> None:
     report = build_reading_report("/m", "ext4", StaleOptions(), JUDGED, FLASH)
     assert report.stale and report.spare
     assert (report.stale.value, report.reason, report.spare_reason) == (10 * MIB, None, None)

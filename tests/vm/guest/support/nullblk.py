@@ -48,7 +48,7 @@ class NullBlk:
     def __post_init__(self) -> None:
         """A null_blk without memory accepts these settings but ignores them."""
         if (self.discard or self.cache_size) and not self.memory_backed:
-            raise ValueError("null_blk discards, and has a cache, only when memory_backed")
+            raise ValueError("discard and cache_size of null_blk need memory_backed")
 
 
 @contextlib.contextmanager

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The bcc counterpart of bpf/lib/core.h: kernel headers instead of relocations, tables instead of
- * maps, numbers instead of constants. collectors/block/bcc.py defines OWB_* and replaces
- * map_lookup(table, key), because bcc's rewriter does not accept a table inside a macro.
+ * bpf/lib/core.h in bcc's dialect: kernel headers for relocations, tables for maps, constants as
+ * numbers. OWB_* come from collectors/block/bcc.py, which writes map_lookup(table, key) of the
+ * shared bodies as bcc wants it: its rewriter takes no table inside a macro.
  */
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include "opwatch_abi.h"
 
-/* linux/kernel.h defines READ too. */
+/* linux/kernel.h has its own. */
 #undef READ
 #define READ(raw, src, field)                                                        \
 	({                                                                           \
@@ -19,7 +19,7 @@
 
 #define READ_SELDOM(src, field) READ(true, src, field)
 
-/* Without 32-bit instructions, the verifier loses the slot's bound that the compiler relies on. */
+/* Without 32-bit instructions the verifier loses sight of what the compiler knows of a slot. */
 #define opaque(value)                             \
 	({                                        \
 		__u64 _opaque = (value);          \
@@ -29,8 +29,8 @@
 
 #define OP_VALUE(name) (name)
 
-/* bpf/lib/disk.h has relocations here. bcc compiles against the headers of kernels in which a
- * queue has a pointer to its disk. */
+/* What bpf/lib/disk.h relocates; bcc compiles against the headers of kernels where a queue knows
+ * its disk. */
 static __always_inline struct gendisk *disk_of_request(struct request *rq, bool raw)
 {
 	struct request_queue *q = READ(raw, rq, q);
@@ -47,8 +47,8 @@ static __always_inline bool partition_start(struct request *rq, __u64 *sector)
 	return part;
 }
 
-/* bcc's compiler targets the first BPF instruction set, without compare and swap. Therefore a disk
- * has an entry for every tag, and every CPU has its own histograms. */
+/* No other processor instruction than those of the first BPF: there is no compare and swap, so a
+ * disk has a place for every tag, and every CPU its own histograms. */
 #define compare_and_swap(at, from, to) (*(at))
 #define give_up(at)		       (*(at) = 0)
 
@@ -71,7 +71,7 @@ enum {
 	flush_sequence = RQF_FLUSH_SEQ,
 };
 
-/* Only the libbpf backend reports slow requests and owners. */
+/* Slow requests and owners are told by libbpf's programs alone. */
 #define on_measured(at, rq, issued, ns, bytes, raw) ((void)(ns))
 #define on_part(at, rq, bytes, raw)		    ((void)0)
 #define on_ended(at, rq)			    ((void)0)
@@ -104,14 +104,14 @@ static __always_inline const struct ow_target *target_at(__u32 target)
 	return map_lookup(target_table, &key);
 }
 
-/* Return the disk's first target plus one, or 0. OWB_LOOK_UP compares the key with every disk's. */
+/* First target of the disk with this key plus one, or 0. OWB_LOOK_UP compares with each. */
 static __always_inline __u32 number_of_disk(__u64 a, __u64 b)
 {
 	OWB_LOOK_UP
 	return 0;
 }
 
-/* Return the disk's first target, or NULL if the disk is not watched. */
+/* The target itself, NULL when nobody watches the disk. */
 static __always_inline const struct ow_target *look_up(__u64 a, __u64 b)
 {
 	__u32 target = number_of_disk(a, b);

@@ -24,5 +24,6 @@ def quiet_after_trim(stack: Stack) -> float:
 
 
 def quiet_after_watch(stack: Stack) -> float:
-    """Return the quiet seconds to wait for after a watch. Calls of other processes may still be running."""
+    """Return the quiet seconds to wait for after watching other processes, whose calls may not have
+    returned."""
     return _QUIET_S.get(_find_filesystem_kind(stack), _QUIET_DEFAULT_S)

@@ -163,5 +163,10 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         discard_stdout()
         return 0
+    except OSError as error:
+        # A path of the command line that cannot be looked at. Without a path the error is a bug of opwatch.
+        if not isinstance(error.filename, str | bytes):
+            raise
+        return report_error(OpwatchError(f"{os.fsdecode(error.filename)}: {error.strerror}"))
     except KeyboardInterrupt:
         return 130

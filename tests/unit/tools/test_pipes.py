@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.tools import cli
+
 IOSTAT = Path(__file__).parents[2] / "fixtures" / "good" / "imports" / "iostat.json"
 
 
@@ -44,3 +46,27 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path, words: list[str], status: int
 def _run_command(folder: Path, argv: list[str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "opwatch", *argv]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "LONG", "--markdown"],
+        ["report", "FILE", "-o", "LONG"],
+        ["counters", "--from", "LONG"],
+        ["replay", "LONG"],
+        ["compare", "LONG", "LONG"],
+        ["dump", "LONG", "-O", "csv"],
+        ["import", "LONG", "-o", "new.opw"],
+        ["import", "FILE", "-o", "LONG"],
+        ["sweep", "show", "LONG"],
+        ["note", "LONG", "words"],
+    ],
+)
+def test_path_that_cannot_be_looked_at_is_refused(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = {"LONG": "a" * 300, "FILE": str(IOSTAT)}
+    assert cli.main([named.get(word, word) for word in words]) in (1, 2, 3)
+    assert "File name too long" in capsys.readouterr().err

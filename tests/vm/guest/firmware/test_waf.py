@@ -98,7 +98,9 @@ def test_waf_counts_all_namespaces_of_the_drive() -> None:
     total = (10_007 + 2_003 + 1_009) * BLOCK
     assert outcome["host_bytes_by_device"] == {first: 11_016 * BLOCK, second: 2_003 * BLOCK}
     assert abs(outcome["host_bytes"] - total) <= outcome["host_error_bytes"]
-    assert (outcome["nand_bytes"], outcome["source"][:7]) == (total, "log C0h")
+    # The last poll before the end may be in the middle of a write, so the page's value has an error, too.
+    assert abs(outcome["nand_bytes"] - total) <= outcome["nand_error_bytes"] <= 0.02 * total
+    assert outcome["source"].startswith("log C0h")
     assert abs(outcome["waf"] - 1) <= outcome["waf_error"] <= 0.02
     assert outcome["host"]["agrees"] is not False
 

@@ -18,6 +18,14 @@ from opwatch.report.pauses import find_pauses
 _OPS = ("read", "write")
 _UNKNOWN = -1
 
+# Only a changed recording has larger values; an array cannot hold them.
+_MAX_INTEGER = (1 << 63) - 1
+
+
+def _limit_integer(value: float) -> int:
+    """Return the nearest integer that fits into an array."""
+    return round(min(max(value, -_MAX_INTEGER), _MAX_INTEGER))
+
 
 class IntervalCounts:
     """Requests per operation and requests in flight, interval by interval: 48 bytes each."""
@@ -33,12 +41,13 @@ class IntervalCounts:
 
     def add_interval(self, one: TimeBin) -> None:
         """Add the next interval."""
-        self._begins_ns.append(one.begin_ns)
-        self._ends_ns.append(one.end_ns)
+        self._begins_ns.append(_limit_integer(one.begin_ns))
+        self._ends_ns.append(_limit_integer(one.end_ns))
         for op, counts in self._counts.items():
-            counts.append(one.find_op(op).count)
-        self._all_counts.append(sum(op.count for op in one.ops.values()))
-        self._in_flight.append(_UNKNOWN if one.in_flight is None else round(one.in_flight.most))
+            counts.append(_limit_integer(one.find_op(op).count))
+        self._all_counts.append(_limit_integer(sum(op.count for op in one.ops.values())))
+        in_flight = _UNKNOWN if one.in_flight is None else _limit_integer(one.in_flight.most)
+        self._in_flight.append(in_flight)
 
     def find_pauses(self, op: str, phase: Phase | None) -> list[Pause]:
         """Return the pauses of an operation within a phase, or within the run, after its first request. Empty
@@ -56,7 +65,8 @@ class IntervalCounts:
 
     def _find_pauses_between(self, op: str, begin: int, end: int) -> Iterator[Pause]:
         counts = self._counts[op]
-        rates = [counts[at] * 1e9 / (self._ends_ns[at] - self._begins_ns[at]) for at in range(begin, end)]
+        spans_ns = [max(self._ends_ns[at] - self._begins_ns[at], 1) for at in range(begin, end)]
+        rates = [counts[at] * 1e9 / span for at, span in zip(range(begin, end), spans_ns, strict=True)]
         for first, last in find_pauses(rates, MIN_INTERVALS):
             yield Pause(
                 begin_ns=self._begins_ns[begin + first],

@@ -103,3 +103,16 @@ def test_a_pause_is_found_in_a_long_run(seconds: int, length: int) -> None:
     assert pause.in_flight == (1, 1)
     assert rate.levels.steps == ()
     assert rate.levels.rest and rate.levels.rest.level.value == pytest.approx(505, abs=1.5)
+
+
+@pytest.mark.parametrize("value", [1 << 63, 1 << 90])
+def test_impossible_values_are_limited(value: int) -> None:
+    """Only a changed recording has them."""
+    disk = DiskPicture("sda", "sda")
+    for at in range(40):
+        ops = {"write": OpBin(value if at != 20 else 0, 4096, 0.5), "read": OpBin(value, 4096, 0.5)}
+        begin_ns = at * S if at < 35 else value + at
+        disk.add_interval(
+            TimeBin(begin_ns, begin_ns + S, 1.0, 1, ops, in_flight=RateRange(value, float(value)))
+        )
+    assert {one.op for one in find_disk_changes(disk, None, ())} == {"read", "write"}

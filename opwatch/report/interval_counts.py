@@ -46,8 +46,7 @@ class IntervalCounts:
         for op, counts in self._counts.items():
             counts.append(_limit_integer(one.find_op(op).count))
         self._all_counts.append(_limit_integer(sum(op.count for op in one.ops.values())))
-        in_flight = _UNKNOWN if one.in_flight is None else _limit_integer(one.in_flight.most)
-        self._in_flight.append(in_flight)
+        self._in_flight.append(_UNKNOWN if one.in_flight is None else _limit_integer(one.in_flight.most))
 
     def find_pauses(self, op: str, phase: Phase | None) -> list[Pause]:
         """Return the pauses of an operation within a phase, or within the run, after its first request. Empty
@@ -65,8 +64,9 @@ class IntervalCounts:
 
     def _find_pauses_between(self, op: str, begin: int, end: int) -> Iterator[Pause]:
         counts = self._counts[op]
-        spans_ns = [max(self._ends_ns[at] - self._begins_ns[at], 1) for at in range(begin, end)]
-        rates = [counts[at] * 1e9 / span for at, span in zip(range(begin, end), spans_ns, strict=True)]
+        rates = [
+            counts[at] * 1e9 / max(self._ends_ns[at] - self._begins_ns[at], 1) for at in range(begin, end)
+        ]
         for first, last in find_pauses(rates, MIN_INTERVALS):
             yield Pause(
                 begin_ns=self._begins_ns[begin + first],

@@ -1,5 +1,5 @@
 """Pipes in place of files are refused immediately with a remedy, because reading a pipe could block for
-ever."""
+ever. A path that cannot be looked at is refused, too."""
 
 from __future__ import annotations
 

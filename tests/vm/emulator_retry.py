@@ -1,4 +1,4 @@
-"""Retry a run that failed because QEMU itself aborted."""
+"""Retry a run that failed because QEMU itself aborted or lost the guest's timer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ATTEMPTS = 3
 
 
 def retry_emulator_aborts(attempt: Callable[[], _Outcome]) -> _Outcome:
-    """Return the result of `attempt`, retrying up to ATTEMPTS times when QEMU aborts on a failed assertion.
-    Such an abort ends the guest but says nothing about the tests. QEMU 10.0 occasionally aborts when a PCI
-    device is removed: a CPU still holds the number of a memory map section that was removed with the device
-    (iotlb_to_section in system/physmem.c). The last abort is raised."""
+    """Return the result of `attempt`, retrying up to ATTEMPTS times when QEMU aborts on a failed assertion
+    or loses the guest's timer. Such a failure ends the guest but says nothing about the tests. QEMU 10.0
+    occasionally aborts when a PCI device is removed: a CPU still holds the number of a memory map section
+    that was removed with the device (iotlb_to_section in system/physmem.c). The last failure is raised."""
     for left in reversed(range(ATTEMPTS)):
         try:
             return attempt()

@@ -33,7 +33,7 @@ class GuestLost(GuestError):
 
 
 class EmulatorFailed(GuestLost):
-    """The emulator aborted on a failed assertion, which no program in the guest can be blamed for."""
+    """The emulator failed an assertion or lost the guest's timer, which no program in the guest can cause."""
 
 
 class GuestPanic(GuestLost):

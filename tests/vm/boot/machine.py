@@ -37,9 +37,17 @@ from tests.vm.errors import (
 )
 
 # Time limit of each boot attempt. Under emulation a kernel occasionally loses its timer while booting and
-# hangs ("rcu: Possible timer handling issue"). No command has run by then, so we boot the guest again.
+# hangs, or executes an instruction that another CPU is patching and panics. No command has run by then, so we
+# boot the guest again.
 BOOT_TIMEOUTS_S = (90.0, 90.0, 300.0)
 _PANIC = ("Kernel panic - not syncing", "Oops: ", "BUG: kernel NULL pointer")
+# RCU prints this if its thread was not woken by the timer. It is repeated every 63 s while the timer stays
+# lost.
+_LOST_TIMER = "rcu_preempt kthread timer wakeup didn't happen"
+# Silence of a guest after which the messages are counted. If that many more appear while the guest stays
+# silent, it is lost.
+SILENCE_S = 90.0
+_LOST_TIMERS = 2
 _ASSERTION = re.compile(r"^qemu-system-\S+: \S+:\d+: \w+: Assertion .* failed\.$", re.MULTILINE)
 
 Sink = Callable[[bytes], object]
@@ -132,14 +140,14 @@ class Machine:
         self._stack.close()
 
     def _boot_guest(self, stack: contextlib.ExitStack, boot: Boot) -> None:
-        """Boot the guest, again if it hangs before the first command. The last hang is raised as an error."""
+        """Boot the guest, again if it hangs or panics before the first command; raise the last failure."""
         *early, last = BOOT_TIMEOUTS_S
         for timeout_s in early:
             with contextlib.ExitStack() as attempt:
                 try:
                     self._start_guest(attempt, boot, timeout_s)
-                except GuestHung as hung:
-                    print(f"vm: {hung}\nvm: started again", file=sys.stderr)
+                except (GuestHung, GuestPanic) as failed:
+                    print(f"vm: {failed}\nvm: started again", file=sys.stderr)
                 else:
                     stack.push(attempt.pop_all())
                     return
@@ -286,12 +294,24 @@ class Machine:
         return Completed(status, out.getvalue(), err.getvalue(), time.monotonic() - began)
 
     def _stream_output(self, sinks: Mapping[Kind, Sink], deadline: float) -> int | None:
-        while (frame := self._next_frame(deadline)) is not None:
+        lost_before: int | None = None
+        while (now := time.monotonic()) < deadline:
+            frame = self._next_frame(min(deadline, now + SILENCE_S))
+            if frame is None:
+                lost = self._count_lost_timers()
+                if lost_before is not None and lost - lost_before >= _LOST_TIMERS:
+                    raise EmulatorFailed(f"kernel {self.kernel.name}: lost its timer", self.read_console())
+                lost_before = lost if lost_before is None else lost_before
+                continue
+            lost_before = None
             if frame.kind is Kind.EXIT:
                 return protocol.decode_exit_status(frame.payload)
             if frame.kind in sinks:
                 sinks[frame.kind](frame.payload)
         return None
+
+    def _count_lost_timers(self) -> int:
+        return self._read_output("console").count(_LOST_TIMER)
 
     def _kill_hung(self, argv: Sequence[str], timeout_s: float) -> None:
         """Kill a command after its timeout. A guest that does not answer a ping has hung."""

@@ -10,11 +10,11 @@ from typing_extensions import Buffer
 
 # --- counters (always present) ---
 
-def grown(now: Buffer, then: Buffer) -> tuple[list[int], list[int]] | None:
+def find_growth(now: Buffer, then: Buffer) -> tuple[list[int], list[int]] | None:
     """Compare two readings of the same 64-bit counters. Return the indices of counters that grew and the
     running totals up to each, or None if a counter shrank or the total exceeds 64 bits."""
 
-def operation_change(
+def encode_change(
     then_counters: tuple[Any, ...] | None,
     then_slots: tuple[Any, ...] | None,
     counters: tuple[Any, ...],
@@ -31,7 +31,7 @@ class ProbeError(RuntimeError):
 # name, id, runs, run_ns, recursion_misses
 ProgramInfo = tuple[str, int, int, int, int]
 # name, required kernel type, attachment: see opwatch.trace.programs.Program
-WantedPrograms = Sequence[tuple[str, str, int]]
+ProgramSpecs = Sequence[tuple[str, str, int]]
 
 class Tracer:
     """Programs attached from construction to close()."""
@@ -45,7 +45,7 @@ class Tracer:
         cpus: int = 0,
         *,
         queue_time: bool = False,
-        programs: WantedPrograms = (),
+        programs: ProgramSpecs = (),
         slow_ns: int = 0,
         by: int = 0,
     ) -> None: ...
@@ -54,7 +54,7 @@ class Tracer:
         """Return the number of read and write histograms per target, and of CPUs. Fewer histograms than
         CPUs are shared."""
     @property
-    def owner_room(self) -> int:
+    def max_owners(self) -> int:
         """Return the maximum number of owners; 0 if the tracer does not count owners."""
     def sample(self, target: int) -> bytes:
         """Return one struct ow_sample: absolute counters, summed over CPUs."""
@@ -64,10 +64,10 @@ class Tracer:
         fit."""
     def owners(self, target: int, /) -> bytes:
         """Return the counters of a target's owners (struct ow_owner_sample): absolute, summed over CPUs."""
-    def forget_owners(self, keep: int, most: int, idle_ns: int, /) -> bytes:
-        """Free entries for new owners: with more than `keep`, forget idle ones; with more than `most` left,
-        forget the smallest until `keep` are left. Return the counters of forgotten owners at their last
-        reading (struct ow_owner_sample)."""
+    def evict_owners(self, keep: int, max_kept: int, idle_ns: int, /) -> bytes:
+        """Free entries for new owners: if there are more than `keep`, evict idle owners; if more than
+        `max_kept` are left, evict the smallest until `keep` are left. Return the counters of evicted owners
+        at their last reading (struct ow_owner_sample)."""
     def chain(self, issued: int, done: int, /) -> None:
         """Tail-call the programs of these descriptors when a discard is issued and completes; -1 for none."""
     def close(self) -> None: ...
@@ -75,7 +75,7 @@ class Tracer:
 class Floor:
     """Minimal programs on the same events, a lower bound of every tracer's cost: bpf/lib/floor.bpf.c."""
 
-    def __init__(self, programs: WantedPrograms) -> None: ...
+    def __init__(self, programs: ProgramSpecs) -> None: ...
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
 
@@ -93,13 +93,13 @@ class Discards:
         self,
         pidns_dev: int,
         pidns_ino: int,
-        programs: WantedPrograms,
+        programs: ProgramSpecs,
         *,
         stalls: bool = False,
     ) -> None: ...
     def attach(self, granules: Buffer, /) -> None:
         """Attach the programs. Call once. `granules` is an array of struct ow_granule."""
-    def chained(self) -> tuple[int, int]:
+    def get_chained(self) -> tuple[int, int]:
         """Return the descriptors to pass to Tracer.chain()."""
     def follow(self, tgid: int, /) -> None:
         """Set the process that issues our own discards, by PID in the configured namespace; 0 for none."""
@@ -114,7 +114,7 @@ class Discards:
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
 
-def may_attach_to_functions() -> bool:
+def can_attach_to_functions() -> bool:
     """Return False if this kernel refuses to attach programs to functions."""
 
 def read_types() -> None:
@@ -123,9 +123,7 @@ def read_types() -> None:
 class Changes:
     """The history programs, attached from construction to close(); layouts in bpf/abi/history.h."""
 
-    def __init__(
-        self, disk: str, ring_bytes: int, programs: WantedPrograms, *, scsi: bool = False
-    ) -> None: ...
+    def __init__(self, disk: str, ring_bytes: int, programs: ProgramSpecs, *, scsi: bool = False) -> None: ...
     def drain(self) -> tuple[bytes, bool]:
         """Take records (struct ow_change) out of the ring. Also return whether more may be left."""
     def loss(self) -> tuple[int, int, int]:
@@ -136,7 +134,7 @@ class Changes:
 def enable_stats() -> int:
     """Return a descriptor. While it is open, the kernel counts the runs and run time of BPF programs."""
 
-def map_bytes(
+def compute_map_bytes(
     targets: Buffer,
     disks: Buffer,
     stamps: int,
@@ -147,7 +145,7 @@ def map_bytes(
 ) -> int:
     """Return the map memory of such a Tracer on `cpus` CPUs. Loads nothing."""
 
-def map_lanes(
+def count_lanes(
     targets: Buffer,
     disks: Buffer,
     stamps: int,

@@ -30,12 +30,12 @@ enum ow_op {
 /*
  * Reads and writes have histograms per CPU, or per group of CPUs if memory is short. The other
  * classes share one per device, except OW_OTHER: user space may send millions of such commands
- * per second, so they are spread over several histograms by CPU. Shared histograms are updated
+ * per second, so they use several histograms, selected by CPU. Shared histograms are updated
  * atomically.
  */
 #define OW_NR_HOT_OPS  2
 #define OW_NR_RARE_OPS (OW_OTHER - OW_NR_HOT_OPS)
-#define OW_MOST_SPREAD 16
+#define OW_MAX_SPREAD  16
 
 /* Log-linear histograms: 2^bits slots per octave. Latency in ns; the last slot: 68.7 s or more. */
 #define OW_LAT_BITS  5
@@ -53,7 +53,7 @@ enum ow_op {
 /* Written by the issue program for each request. */
 struct ow_issue_counts {
 	__u64 issued;	    /* counted once per request, even if the driver requeues it */
-	__u64 issue_sum_ns; /* sum of issue times, each plus OW_TIME_MARK, of remembered requests */
+	__u64 issue_sum_ns; /* sum of issue times in the entries, each plus OW_TIME_MARK */
 	__u64 next_sector;  /* not a counter: start of a sequential successor */
 };
 
@@ -77,7 +77,7 @@ struct ow_complete_counts {
 	__u64 behind;	    /* issued while a discard of the same disk was in flight */
 	__u64 behind_sum_ns;
 	__u64 behind_max_ns;
-	__u64 taken_back; /* ended without their data, which another path transfers */
+	__u64 taken_back; /* ended without data, because another path transfers it */
 	__u64 refused;	  /* subset of taken_back without a seen issue: refused before the issue */
 	__u64 missed;	  /* completion missed: a bio's address was seen again on another disk */
 	__u64 stat_reads; /* OW_OTHER only: requests that the kernel's statistics count as reads */
@@ -92,7 +92,7 @@ struct ow_entry_counts {
 	__u64 overwritten; /* entry was reused: the completion was missed */
 	__u64 lost_sum_ns; /* sum of times at which overwritten and abandoned were detected, as
 			      end_sum_ns */
-	__u64 map_full;	   /* requests that could not be remembered */
+	__u64 map_full;	   /* requests without room for an entry */
 	__u64 queued;	   /* requests with a known queue time */
 	__u64 queue_sum_ns;
 	__u64 queue_max_ns;
@@ -142,7 +142,7 @@ struct ow_hot_hists {
 };
 
 /* If a lane is one CPU, its histograms follow its row. */
-struct ow_own_row {
+struct ow_full_row {
 	struct ow_row row;
 	struct ow_hot_hists hists;
 };
@@ -155,19 +155,19 @@ struct ow_own_row {
 #define OW_TIME_MARK (1ULL << 57)
 
 /* Flags of a request in flight, stored below its 57-bit time: see OW_TIME_MARK. */
-#define OW_IS_BEHIND 1ULL /* issued while a discard was in flight */
-#define OW_IS_TRIM   2ULL /* a discard that is counted as in flight */
-#define OW_IS_BACK   4ULL /* requeued by the driver: the next issue continues it */
-#define OW_HAS_PARTS 8ULL /* part of it has completed, see slow.h */
-#define OW_NOTES     15ULL
-#define OW_NOTE_OP   4 /* the operation starts at this bit */
-#define OW_OP_MASK   7
-#define OW_NOTE_BITS 7
+#define OW_IS_BEHIND	 1ULL /* issued while a discard was in flight */
+#define OW_IS_DISCARD	 2ULL /* a discard that is counted as in flight */
+#define OW_IS_REQUEUED	 4ULL /* requeued by the driver: the next issue continues it */
+#define OW_HAS_PARTS	 8ULL /* part of it has completed, see slow.h */
+#define OW_FLAGS	 15ULL
+#define OW_FLAG_OP_SHIFT 4 /* the operation starts at this bit */
+#define OW_OP_MASK	 7
+#define OW_FLAG_BITS	 7
 
 /* A request in flight, found by (hardware queue, tag) and verified by its address. */
 struct ow_stamp {
 	__u64 rq;
-	__u64 time; /* issue time << OW_NOTE_BITS | flags; in queue_stamps: ns */
+	__u64 time; /* issue time << OW_FLAG_BITS | flags; in queue_stamps: ns */
 };
 
 /* A disk to count, or a sector range of it. Targets on the same disk are linked and share its
@@ -216,13 +216,13 @@ struct ow_settings {
 	__u64 slow_ns;	      /* report each request slower than this */
 	__u8 shared_lanes;
 	__u8 any_hidden;
-	__u8 any_partition; /* a target covers only a part of its disk */
-	__u8 any_crowded;   /* a disk has fewer entries than tags */
+	__u8 any_partition;	 /* a target covers only a part of its disk */
+	__u8 any_shared_entries; /* a disk has fewer entries than tags */
 	__u8 queue_time;
-	__u8 hot_way;	      /* none of the options above except any_hidden */
+	__u8 fast_path;	      /* none of the options above except any_hidden */
 	__u8 own_queue_stamp; /* set if block_io_start exists: queue times use our own timestamp */
 	__u8 by_owner;	      /* enum ow_by of owners.h */
-	__u32 owner_places;   /* per CPU */
+	__u32 owner_entries;  /* per CPU */
 	__u8 pad[4];
 };
 
@@ -236,16 +236,16 @@ static inline __attribute__((always_inline)) __u32 ow_table_index(__u64 a, __u64
 
 /* Histograms per target of classes other than reads and writes: one per class, then those of
  * OW_OTHER. */
-static inline __attribute__((always_inline)) __u32 ow_cold_per_target(__u32 spread)
+static inline __attribute__((always_inline)) __u32 ow_cold_hists_per_target(__u32 spread)
 {
 	return OW_NR_RARE_OPS + spread;
 }
 
 /* Return the index of such a histogram. @spread is a power of two. */
-static inline __attribute__((always_inline)) __u32 ow_cold(__u32 target, __u32 op, __u32 cpu,
-							   __u32 spread)
+static inline __attribute__((always_inline)) __u32 ow_cold_index(__u32 target, __u32 op, __u32 cpu,
+								 __u32 spread)
 {
-	__u32 first = target * ow_cold_per_target(spread);
+	__u32 first = target * ow_cold_hists_per_target(spread);
 
 	if (op != OW_OTHER)
 		return first + op - OW_NR_HOT_OPS;
@@ -253,21 +253,22 @@ static inline __attribute__((always_inline)) __u32 ow_cold(__u32 target, __u32 o
 }
 
 /* Queue time histograms per target: one per lane and hot class, then the others. */
-static inline __attribute__((always_inline)) __u32 ow_queue_per_target(__u32 nr_lanes, __u32 spread)
+static inline __attribute__((always_inline)) __u32 ow_queue_hists_per_target(__u32 nr_lanes,
+									     __u32 spread)
 {
-	return nr_lanes * OW_NR_HOT_OPS + ow_cold_per_target(spread);
+	return nr_lanes * OW_NR_HOT_OPS + ow_cold_hists_per_target(spread);
 }
 
-static inline __attribute__((always_inline)) __u32 ow_queue_hist(__u32 target, __u32 op, __u32 cpu,
-								 __u32 nr_lanes, __u32 spread)
+static inline __attribute__((always_inline)) __u32 ow_queue_index(__u32 target, __u32 op, __u32 cpu,
+								  __u32 nr_lanes, __u32 spread)
 {
-	__u32 first = target * ow_queue_per_target(nr_lanes, spread);
+	__u32 first = target * ow_queue_hists_per_target(nr_lanes, spread);
 
 	/* With one CPU per lane, CPU numbers are below nr_lanes; otherwise nr_lanes is a power
 	 * of two. */
 	if (op < OW_NR_HOT_OPS)
 		return first + (cpu < nr_lanes ? cpu : cpu & (nr_lanes - 1)) * OW_NR_HOT_OPS + op;
-	return first + nr_lanes * OW_NR_HOT_OPS + ow_cold(0, op, cpu, spread);
+	return first + nr_lanes * OW_NR_HOT_OPS + ow_cold_index(0, op, cpu, spread);
 }
 
 #endif

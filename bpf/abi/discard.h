@@ -13,7 +13,7 @@ enum ow_stage {
 	OW_FS_BUSY,   /* ... skips it: freed a moment ago */
 	OW_FS_QUEUED, /* ... queues it for its own thread */
 	OW_FS_GROUP,  /* ext4 scans a block group */
-	OW_ASKED,     /* blkdev_issue_discard() */
+	OW_REQUESTED, /* blkdev_issue_discard() */
 	OW_SUBMITTED, /* submit_bio_noacct(): before the block layer checks it */
 	OW_BIO,	      /* block_bio_queue: accepted by this device */
 	OW_REMAPPED,  /* block_bio_remap: remapped to this device */
@@ -26,27 +26,27 @@ enum ow_stage {
 	OW_BIO_DONE,  /* completion of a bio without a request, and on stacked devices */
 	OW_FITRIM,    /* a FITRIM call returned; bytes are its claim, status its errno */
 	OW_BEHIND, /* completion of a read or write that was issued while a discard was in flight */
-	OW_ATA_COMMAND, /* the ATA command that libata built for a SCSI command; status is its ATA
-			   command */
-	OW_ATA_DONE,	/* completion of the ATA command; status is libata's error mask */
-	OW_BIO_AGAIN,	/* the part of OW_BIO below the device's highest discarded sector so far */
-	OW_FS_PASSED,	/* the filesystem skips an extent outside of the requested range */
-	OW_HANDED,	/* block_bio_remap, as OW_REMAPPED; dev is the device it came from */
+	OW_ATA_COMMAND,	 /* the ATA command that libata built for a SCSI command; status is its ATA
+			    command */
+	OW_ATA_DONE,	 /* completion of the ATA command; status is libata's error mask */
+	OW_BIO_REPEATED, /* the part of OW_BIO below the device's highest discarded sector so far */
+	OW_FS_OUTSIDE,	 /* the filesystem skips an extent outside of the requested range */
+	OW_REMAPPED_FROM, /* block_bio_remap, as OW_REMAPPED; dev is the device it came from */
 	OW_NR_STAGES,
 };
 
-/* The running task. Kernel threads work for another task, which they do not name. */
-enum ow_who {
-	OW_WHO_OURS, /* the followed process */
-	OW_WHO_KERNEL,
-	OW_WHO_OTHER,
+/* The sender of a discard: the running task. Kernel threads act for an unknown task. */
+enum ow_sender {
+	OW_SENDER_FOLLOWED, /* the followed process */
+	OW_SENDER_KERNEL,
+	OW_SENDER_OTHER,
 };
 
 #define OW_DISK_NAME 16
 
 /* Special statuses of OW_FITRIM, which are not errnos: ended by a signal; result unreadable. */
-#define OW_CLAIM_ENDED	254
-#define OW_CLAIM_UNREAD 255
+#define OW_CLAIM_ENDED	    254
+#define OW_CLAIM_UNREADABLE 255
 
 struct ow_flow_key {
 	/* The whole disk; empty for filesystem events; for OW_FITRIM the caller's name. */
@@ -54,7 +54,7 @@ struct ow_flow_key {
 	__u32 dev; /* partition or disk that the bio was sent to, in the kernel's dev_t encoding */
 	__u8 stage;
 	__u8 op;
-	__u8 who;
+	__u8 sender;
 	__u8 status;
 } __attribute__((aligned(8)));
 
@@ -85,7 +85,7 @@ struct ow_origin_key {
 	__u64 cgroup;
 	__u32 dev;
 	__u8 op;
-	__u8 who;
+	__u8 sender;
 	__u8 pad[2];
 };
 

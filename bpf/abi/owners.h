@@ -15,7 +15,7 @@
 
 /* Kind of owner to count by. */
 enum ow_by {
-	OW_BY_NOBODY,
+	OW_BY_NONE,
 	OW_BY_CGROUP,  /* the control group that the kernel accounts a request to */
 	OW_BY_PROCESS, /* the submitter, see enum ow_submitter_kind */
 };
@@ -26,13 +26,13 @@ struct ow_owner_key {
 	__u32 pid;
 	__u8 target;
 	__u8 op;
-	__u8 kind; /* kind of the submitter; OW_NOBODY for a cgroup */
+	__u8 kind; /* kind of the submitter; OW_SUBMITTER_UNKNOWN for a cgroup */
 	__u8 by;
 };
 
 /* Index of the owner's counters. The name is that of the first thread seen. */
 struct ow_owner {
-	__u32 place;
+	__u32 index;
 	__u32 pad;
 	char name[OW_SUBMITTER_NAME];
 };
@@ -49,21 +49,21 @@ struct ow_owner_counts {
  * do not read entries while another program writes. */
 struct ow_recent_owner {
 	struct ow_owner_key key;
-	__u32 place; /* 0: none */
+	__u32 index; /* 0: none */
 	__u32 era;   /* an entry of an older era is invalid and must be looked up again */
 };
 
-#define OW_RECENT_BITS 4
-#define OW_RECENT      (1 << OW_RECENT_BITS)
+#define OW_RECENT_BITS	 4
+#define OW_RECENT_OWNERS (1 << OW_RECENT_BITS)
 
 /* The first entries are shared, per target and class, by owners without their own entry. */
-#define OW_SHARED_PLACES (OW_MAX_TARGETS * OW_NR_OPS)
+#define OW_SHARED_OWNERS (OW_MAX_TARGETS * OW_NR_OPS)
 /* Limits of the number of owners, all targets together; lower if many CPUs make entries large. */
-#define OW_MOST_OWNERS	8192
-#define OW_LEAST_OWNERS 1024
-#define OW_OWNER_BYTES	(32 << 20)
+#define OW_MAX_OWNERS	   8192
+#define OW_MIN_OWNERS	   1024
+#define OW_MAX_OWNER_BYTES (32 << 20)
 
-static inline __attribute__((always_inline)) __u32 ow_shared_place(__u32 target, __u32 op)
+static inline __attribute__((always_inline)) __u32 ow_shared_owner_index(__u32 target, __u32 op)
 {
 	return target * OW_NR_OPS + op;
 }

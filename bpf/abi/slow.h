@@ -11,10 +11,10 @@
 
 /* The submitter of a request. */
 enum ow_submitter_kind {
-	OW_NOBODY,	  /* unknown: the request was not seen entering the queue */
-	OW_PROCESS,	  /* a process, by PID, with the thread's name */
-	OW_KERNEL_THREAD, /* a kernel thread, by PID, with its name */
-	OW_KERNEL_WORK,	  /* a workqueue worker; the name is that of the work */
+	OW_SUBMITTER_UNKNOWN,	    /* unknown: the request was not seen entering the queue */
+	OW_SUBMITTER_PROCESS,	    /* a process, by PID, with the thread's name */
+	OW_SUBMITTER_KERNEL_THREAD, /* a kernel thread, by PID, with its name */
+	OW_SUBMITTER_KERNEL_WORK,   /* a workqueue worker; the name is that of the work */
 };
 
 #define OW_SUBMITTER_NAME 24
@@ -55,7 +55,7 @@ struct ow_slow {
 
 /* Capacity for about 600 requests between two readings. */
 #define OW_SLOW_RING_BYTES (1 << 16)
-/* Maximum number of requests or bios noted by address when they enter the queue. */
+/* Maximum number of requests or bios stored by address when they enter the queue. */
 #define OW_HASHED_ENTRIES (1 << 16)
 /* Maximum number of partially completed requests in flight. */
 #define OW_SLOW_PARTS 1024

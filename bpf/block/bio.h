@@ -23,24 +23,23 @@ struct {
 	__type(value, struct bio_stamp);
 } bios SEC(".maps");
 
-static __always_inline struct place place_of_stamp(const struct bio_stamp *stamp)
+static __always_inline struct counter_key make_counter_key(const struct bio_stamp *stamp)
 {
-	return (struct place){stamp->target, stamp->op, bpf_get_smp_processor_id(), NULL};
+	return (struct counter_key){stamp->target, stamp->op, bpf_get_smp_processor_id(), NULL};
 }
 
-/* Remember the bio at @key. A leftover entry at this address means a missed completion. */
-static __always_inline void remember_bio(struct ow_counts *c, __u64 key,
-					 const struct bio_stamp *stamp)
+/* Store the bio at @key. A leftover entry at this address means a missed completion. */
+static __always_inline void store_bio(struct ow_counts *c, __u64 key, const struct bio_stamp *stamp)
 {
 	struct bio_stamp *earlier = bpf_map_lookup_elem(&bios, &key);
 	struct ow_counts *missed;
-	struct place at;
+	struct counter_key at;
 
 	if (earlier) {
-		at = place_of_stamp(earlier);
-		missed = counts_of(&at);
+		at = make_counter_key(earlier);
+		missed = find_counters(&at);
 		if (missed) {
-			use_row(&at, missed->entry.overwritten);
+			mark_row_used(&at, missed->entry.overwritten);
 			missed->entry.overwritten++;
 			missed->entry.lost_sum_ns += stamp->ns + OW_TIME_MARK;
 		}
@@ -53,58 +52,58 @@ static __always_inline void remember_bio(struct ow_counts *c, __u64 key,
 
 static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 {
-	struct gendisk *disk = disk_of_bio(bio, raw);
+	struct gendisk *disk = get_bio_disk(bio, raw);
 	__u64 key = (__u64)bio, sector;
 	struct bio_stamp stamp = {};
-	const struct ow_target *t = disk_target(disk, raw);
+	const struct ow_target *t = find_disk_target(disk, raw);
 	struct ow_counts *c;
-	struct place at;
+	struct counter_key at;
 	__u32 opf;
 
 	if (!t)
 		return 0;
 	sector = raw ? BPF_CORE_READ(bio, bi_iter.bi_sector) : bio->bi_iter.bi_sector;
-	t = range_target(t, sector);
+	t = find_range_target(t, sector);
 	if (!t || !t->bio_based)
 		return 0;
 	stamp.target = t->index & (OW_MAX_TARGETS - 1);
 	stamp.bytes = raw ? BPF_CORE_READ(bio, bi_iter.bi_size) : bio->bi_iter.bi_size;
 	opf = READ(raw, bio, bi_opf);
-	stamp.op = op_of(opf);
+	stamp.op = classify_op(opf);
 	/* Before there is a request, a flush is an empty write. */
 	if (stamp.op == OW_WRITE && !stamp.bytes)
 		stamp.op = OW_FLUSH;
-	at = place_of_stamp(&stamp);
-	c = counts_of(&at);
+	at = make_counter_key(&stamp);
+	c = find_counters(&at);
 	if (!c)
 		return 0;
-	use_row(&at, c->issue.issued);
-	count_issue(c, &at, sector, stamp.bytes, next_sector(opf, sector, stamp.bytes));
+	mark_row_used(&at, c->issue.issued);
+	count_issue(c, &at, sector, stamp.bytes, next_sector_after(opf, sector, stamp.bytes));
 	stamp.disk = (__u64)disk;
 	stamp.ns = bpf_ktime_get_ns();
-	remember_bio(c, key, &stamp);
+	store_bio(c, key, &stamp);
 	return 0;
 }
 
-static __always_inline int on_bio_complete(struct bio *bio, bool raw, bool owned)
+static __always_inline int on_bio_complete(struct bio *bio, bool raw, bool counts_owner)
 {
 	__u64 key = (__u64)bio, ns;
 	struct bio_stamp *stamped = bpf_map_lookup_elem(&bios, &key);
 	struct bio_stamp stamp;
 	struct ow_counts *c;
-	struct place at;
+	struct counter_key at;
 	__s32 error;
 
 	if (!stamped)
 		return 0;
 	stamp = *stamped;
 	bpf_map_delete_elem(&bios, &key);
-	at = place_of_stamp(&stamp);
-	c = counts_of(&at);
+	at = make_counter_key(&stamp);
+	c = find_counters(&at);
 	if (!c)
 		return 0;
-	use_row(&at, c->complete.ends);
-	if (stamp.disk != (__u64)disk_of_bio(bio, raw)) {
+	mark_row_used(&at, c->complete.ends);
+	if (stamp.disk != (__u64)get_bio_disk(bio, raw)) {
 		c->complete.missed++;
 		c->complete.end_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
 		return 0;
@@ -114,14 +113,14 @@ static __always_inline int on_bio_complete(struct bio *bio, bool raw, bool owned
 	if (error)
 		count_error(&c->complete, &at, error, stamp.bytes);
 	ns = count_completion(&c->complete, &at, stamp.ns, stamp.bytes, 0);
-	if (owned)
-		count_owner_of_bio(&at, bio, stamp.bytes, ns, raw);
+	if (counts_owner)
+		count_bio_owner(&at, bio, stamp.bytes, ns, raw);
 	return 0;
 }
 
 /* Since Linux kernel commit e8a676d61c07 ("block: simplify and extend the block_bio_merge
  * tracepoint class") (in v5.11) the bio is the only argument; before, the queue came first. */
-#define BIO_ARG(ctx) ((struct bio *)argument(ctx, settings.bio_arg))
+#define BIO_ARG(ctx) ((struct bio *)get_argument(ctx, settings.bio_arg))
 
 SEC("tp_btf/block_bio_queue")
 int bio_queue(__u64 *ctx)

@@ -19,19 +19,19 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#define RQ_ARG(ctx) ((struct request *)argument(ctx, settings.rq_arg))
+#define RQ_ARG(ctx) ((struct request *)get_argument(ctx, settings.rq_arg))
 
 SEC("tp_btf/block_rq_issue")
 int rq_issue(__u64 *ctx)
 {
 	struct request *rq = RQ_ARG(ctx);
-	struct gendisk *disk = disk_of_request(rq, false);
-	__u32 op = hot_op(rq->cmd_flags);
+	struct gendisk *disk = get_request_disk(rq, false);
+	__u32 op = classify_hot_op(rq->cmd_flags);
 
-	if (often(op < OW_NR_HOT_OPS && issue_hot(rq, disk, op)))
+	if (likely(op < OW_NR_HOT_OPS && issue_fast(rq, disk, op)))
 		return 0;
 	on_issue(rq, disk, false);
-	if (is_trim(op_of(rq->cmd_flags)))
+	if (is_discard_op(classify_op(rq->cmd_flags)))
 		bpf_tail_call(ctx, &discard_issued, 0);
 	return 0;
 }
@@ -41,20 +41,20 @@ int rq_issue_raw(__u64 *ctx)
 {
 	struct request *rq = RQ_ARG(ctx);
 
-	return on_issue(rq, disk_of_request(rq, true), true);
+	return on_issue(rq, get_request_disk(rq, true), true);
 }
 
 static __always_inline int complete(__u64 *ctx, bool slow)
 {
 	struct request *rq = (struct request *)ctx[0];
-	struct gendisk *disk = disk_of_request(rq, false);
-	__u32 op = hot_op(rq->cmd_flags), bytes = (__u32)ctx[2];
+	struct gendisk *disk = get_request_disk(rq, false);
+	__u32 op = classify_hot_op(rq->cmd_flags), bytes = (__u32)ctx[2];
 	__s32 error = (__s32)ctx[1];
 
-	if (often(op < OW_NR_HOT_OPS && complete_hot(rq, disk, op, error, bytes, slow)))
+	if (likely(op < OW_NR_HOT_OPS && complete_fast(rq, disk, op, error, bytes, slow)))
 		return 0;
 	on_complete(rq, disk, error, bytes, false, slow);
-	if (is_trim(op_of(rq->cmd_flags)))
+	if (is_discard_op(classify_op(rq->cmd_flags)))
 		bpf_tail_call(ctx, &discard_done, 0);
 	return 0;
 }
@@ -70,7 +70,7 @@ int rq_complete_raw(__u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
 
-	return on_complete(rq, disk_of_request(rq, true), (__s32)ctx[1], (__u32)ctx[2], true,
+	return on_complete(rq, get_request_disk(rq, true), (__s32)ctx[1], (__u32)ctx[2], true,
 			   false);
 }
 
@@ -87,13 +87,14 @@ int rq_slow_raw(__u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
 
-	return on_complete(rq, disk_of_request(rq, true), (__s32)ctx[1], (__u32)ctx[2], true, true);
+	return on_complete(rq, get_request_disk(rq, true), (__s32)ctx[1], (__u32)ctx[2], true,
+			   true);
 }
 
 SEC("tp_btf/block_rq_requeue")
 int rq_requeue(__u64 *ctx)
 {
-	/* Requeues are rare, so each step may be a helper call: see READ_SELDOM(). */
+	/* Requeues are rare, so each step may be a helper call: see READ_RARELY(). */
 	return on_requeue(RQ_ARG(ctx), true);
 }
 

@@ -7,19 +7,19 @@
 #ifndef OPWATCH_HOT_H
 #define OPWATCH_HOT_H
 
-#define often(condition)  __builtin_expect(!!(condition), 1)
-#define seldom(condition) __builtin_expect(!!(condition), 0)
+#define likely(condition)   __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 /* A request's counters, and its entry among the requests in flight. */
-struct hot {
+struct fast_request {
 	const struct ow_target *disk;
-	struct ow_own_row *row;
+	struct ow_full_row *row;
 	struct ow_stamp *stamp;
 	struct ow_submitter *submitter;
 };
 
 /* Return the class of a read or write, or OW_NR_OPS for other operations. */
-static __always_inline __u32 hot_op(__u32 cmd_flags)
+static __always_inline __u32 classify_hot_op(__u32 cmd_flags)
 {
 	__u32 op = cmd_flags & 0xff;
 
@@ -29,16 +29,16 @@ static __always_inline __u32 hot_op(__u32 cmd_flags)
 }
 
 /* Return false if the request needs the general path or the disk is not watched. */
-static __always_inline bool find_hot(struct hot *at, struct request *rq, struct gendisk *disk,
-				     bool slow)
+static __always_inline bool find_fast(struct fast_request *at, struct request *rq,
+				      struct gendisk *disk, bool slow)
 {
 	__u32 row = bpf_get_smp_processor_id(), queue, tag, depth, stamp;
 	const struct ow_target *t;
 
-	if (seldom(!disk))
+	if (unlikely(!disk))
 		return false;
-	t = look_up((__u64)(__u32)disk->major << 20 | (__u32)disk->first_minor, 0);
-	if (seldom(!t))
+	t = find_first_target((__u64)(__u32)disk->major << 20 | (__u32)disk->first_minor, 0);
+	if (unlikely(!t))
 		return false;
 	/* Keep the compiler from recomputing the address for each field. */
 	asm volatile("" : "+r"(t));
@@ -48,84 +48,84 @@ static __always_inline bool find_hot(struct hot *at, struct request *rq, struct 
 	if ((__s32)tag < 0)
 		tag = rq->tag;
 	depth = t->depth;
-	if (seldom(tag >= depth || queue >= t->nr_queues))
+	if (unlikely(tag >= depth || queue >= t->nr_queues))
 		return false;
 	stamp = t->stamps + queue * depth + tag;
 	at->disk = t;
 	at->row = map_lookup(rows, &row);
-	if (seldom(!at->row))
+	if (unlikely(!at->row))
 		return false;
 	at->submitter = slow ? map_lookup(submitters, &stamp) : NULL;
 	at->stamp = map_lookup(stamps, &stamp);
-	return often(at->stamp);
+	return likely(at->stamp);
 }
 
-static __always_inline bool issue_hot(struct request *rq, struct gendisk *disk, __u32 op)
+static __always_inline bool issue_fast(struct request *rq, struct gendisk *disk, __u32 op)
 {
 	struct ow_issue_counts *c;
 	__u64 sector, time, now;
 	struct ow_counts *all;
 	__u32 bytes, slot;
-	struct hot at;
+	struct fast_request at;
 
-	if (!settings.hot_way || !find_hot(&at, rq, disk, false))
+	if (!settings.fast_path || !find_fast(&at, rq, disk, false))
 		return false;
 	all = &at.row->row.op[op].counts;
 	c = &all->issue;
 	bytes = rq->__data_len;
-	if (seldom(!c->issued || !bytes || at.stamp->rq))
+	if (unlikely(!c->issued || !bytes || at.stamp->rq))
 		return false;
 	at.stamp->rq = (__u64)rq;
 	sector = rq->__sector;
 	if (c->next_sector == sector)
 		all->entry.sequential++;
 	c->next_sector = sector + (bytes >> 9);
-	slot = hist_slot(bytes >> 9, OW_SIZE_BITS, OW_SIZE_SLOTS);
-	at.row->hists.op[op].sizes.slots[opaque(slot) & (OW_SIZE_SLOTS - 1)]++;
-	time = *(volatile __u64 *)trims_of(at.disk->index) ? OW_IS_BEHIND : 0;
+	slot = find_hist_slot(bytes >> 9, OW_SIZE_BITS, OW_SIZE_SLOTS);
+	at.row->hists.op[op].sizes.slots[hide_value(slot) & (OW_SIZE_SLOTS - 1)]++;
+	time = *(volatile __u64 *)discards_in_flight_of(at.disk->index) ? OW_IS_BEHIND : 0;
 	now = bpf_ktime_get_ns();
-	at.stamp->time = time | op << OW_NOTE_OP | now << OW_NOTE_BITS;
+	at.stamp->time = time | op << OW_FLAG_OP_SHIFT | now << OW_FLAG_BITS;
 	c->issued++;
 	c->issue_sum_ns += now + OW_TIME_MARK;
 	return true;
 }
 
 /* Count the request's owner, report the request if slow, and clear its submitter. */
-static __always_inline void end_hot(struct hot *at, struct request *rq, __u32 op, __u64 issued,
-				    __u64 ns, __u32 bytes)
+static __always_inline void report_fast(struct fast_request *at, struct request *rq, __u32 op,
+					__u64 issued, __u64 ns, __u32 bytes)
 {
-	struct place place = {at->disk->index, op, 0, NULL};
+	struct counter_key key = {at->disk->index, op, 0, NULL};
 
 	if (settings.by_owner)
-		count_owner(&place, rq, owner_of(rq, at->submitter), 1, bytes, ns, false);
-	if (seldom(ns > settings.slow_ns))
-		tell_slow(&place, rq, at->submitter, issued, ns, bytes, 0);
-	end_submitter(at->submitter, rq);
+		count_owner(&key, rq, find_owner_process(rq, at->submitter), 1, bytes, ns, false);
+	if (unlikely(ns > settings.slow_ns))
+		report_slow(&key, rq, at->submitter, issued, ns, bytes, 0);
+	clear_submitter(at->submitter, rq);
 }
 
-static __always_inline bool complete_hot(struct request *rq, struct gendisk *disk, __u32 op,
-					 __s32 error, __u32 bytes, bool slow)
+static __always_inline bool complete_fast(struct request *rq, struct gendisk *disk, __u32 op,
+					  __s32 error, __u32 bytes, bool slow)
 {
 	struct ow_complete_counts *c;
 	__u64 issued, ns;
-	struct hot at;
+	struct fast_request at;
 	__u32 slot;
 
-	if (!settings.hot_way || seldom(error || !bytes || bytes < rq->__data_len))
+	if (!settings.fast_path || unlikely(error || !bytes || bytes < rq->__data_len))
 		return false;
-	if (op == OW_WRITE && seldom(rq->rq_flags & flush_sequence))
+	if (op == OW_WRITE && unlikely(rq->rq_flags & flush_sequence))
 		return false;
-	if (!find_hot(&at, rq, disk, slow))
+	if (!find_fast(&at, rq, disk, slow))
 		return false;
 	c = &at.row->row.op[op].counts.complete;
 	issued = at.stamp->time;
-	if (seldom(at.disk->ends_twice || !c->ends || at.stamp->rq != (__u64)rq ||
-		   issued & OW_NOTES))
+	if (unlikely(at.disk->ends_twice || !c->ends || at.stamp->rq != (__u64)rq ||
+		     issued & OW_FLAGS))
 		return false;
 	at.stamp->rq = 0;
-	issued >>= OW_NOTE_BITS;
+	issued >>= OW_FLAG_BITS;
 	ns = bpf_ktime_get_ns() - issued;
-	if (seldom(ns >> 63)) {
+	if (unlikely(ns >> 63)) {
 		c->clock_back++;
 		ns = 0;
 	}
@@ -133,12 +133,12 @@ static __always_inline bool complete_hot(struct request *rq, struct gendisk *dis
 	c->bytes += bytes;
 	c->sum_ns += ns;
 	c->end_sum_ns += issued + ns + OW_TIME_MARK;
-	if (seldom(ns > c->max_ns))
+	if (unlikely(ns > c->max_ns))
 		c->max_ns = ns;
-	slot = hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS);
-	at.row->hists.op[op].latency.slots[opaque(slot) & (OW_LAT_SLOTS - 1)]++;
+	slot = find_hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS);
+	at.row->hists.op[op].latency.slots[hide_value(slot) & (OW_LAT_SLOTS - 1)]++;
 	if (slow)
-		end_hot(&at, rq, op, issued, ns, bytes);
+		report_fast(&at, rq, op, issued, ns, bytes);
 	return true;
 }
 

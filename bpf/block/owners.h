@@ -27,14 +27,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1);
 	__type(value, __u32);
-} owner_places SEC(".maps");
+} free_owner_indices SEC(".maps");
 
 /* A cache of owners per CPU, because most of a CPU's requests belong to few owners. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct ow_recent_owner[OW_RECENT]);
+	__type(value, struct ow_recent_owner[OW_RECENT_OWNERS]);
 } recent_owners SEC(".maps");
 
 /* Incremented by user space after removing owners, and before reusing their indices. */
@@ -45,7 +45,7 @@ __u64 owners_created;
 
 /* Return the cgroup that a request is accounted to. Return 0 if the kernel does not account
  * requests to cgroups, and for flushes that the kernel sends on behalf of several waiters. */
-static __always_inline __u64 group_of_bio(struct bio *bio, bool raw)
+static __always_inline __u64 read_cgroup(struct bio *bio, bool raw)
 {
 	if (!bio || !bpf_core_field_exists(bio->bi_blkg))
 		return 0;
@@ -54,20 +54,20 @@ static __always_inline __u64 group_of_bio(struct bio *bio, bool raw)
 }
 
 /* Return a hash of the name: workers that run works with the same name are one owner. */
-static __always_inline __u64 number_of_name(const char *name)
+static __always_inline __u64 hash_name(const char *name)
 {
 	const __u64 *words = (const __u64 *)name;
 
 	return words[0] ^ (words[1] << 21 | words[1] >> 43) ^ (words[2] << 42 | words[2] >> 22);
 }
 
-static __always_inline void name_owner(struct ow_owner_key *key, const struct ow_submitter *by)
+static __always_inline void set_owner_id(struct ow_owner_key *key, const struct ow_submitter *by)
 {
 	if (!by)
 		return;
 	key->kind = by->kind;
-	if (by->kind == OW_KERNEL_WORK) {
-		key->id = number_of_name(by->name);
+	if (by->kind == OW_SUBMITTER_KERNEL_WORK) {
+		key->id = hash_name(by->name);
 	} else {
 		key->id = by->start;
 		key->pid = by->pid;
@@ -75,74 +75,75 @@ static __always_inline void name_owner(struct ow_owner_key *key, const struct ow
 }
 
 /* Add an owner and return its index, or 0 if none is free. Another CPU may add it first. */
-static __always_inline __u32 new_owner(const struct ow_owner_key *key,
+static __always_inline __u32 add_owner(const struct ow_owner_key *key,
 				       const struct ow_submitter *by)
 {
 	struct ow_owner fresh = {}, *other;
 
-	if (bpf_map_pop_elem(&owner_places, &fresh.place))
+	if (bpf_map_pop_elem(&free_owner_indices, &fresh.index))
 		return 0;
 	if (by)
 		__builtin_memcpy(fresh.name, by->name, sizeof(fresh.name));
 	if (!bpf_map_update_elem(&owners, key, &fresh, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&owners_created, 1);
-		return fresh.place;
+		return fresh.index;
 	}
-	bpf_map_push_elem(&owner_places, &fresh.place, BPF_ANY);
+	bpf_map_push_elem(&free_owner_indices, &fresh.index, BPF_ANY);
 	other = bpf_map_lookup_elem(&owners, key);
-	return other ? other->place : 0;
+	return other ? other->index : 0;
 }
 
 /* Return the fields of a key other than the ID as one number. */
-static __always_inline __u64 rest_of(const struct ow_owner_key *key)
+static __always_inline __u64 pack_key(const struct ow_owner_key *key)
 {
 	return key->pid | (__u64)key->target << 32 | (__u64)key->op << 40 | (__u64)key->kind << 48 |
 	       (__u64)key->by << 56;
 }
 
 /* Return the cache entry for @key, which may hold another owner. */
-static __always_inline struct ow_recent_owner *recent_owner(const struct ow_owner_key *key,
-							    __u32 cpu, bool is_bio)
+static __always_inline struct ow_recent_owner *get_recent_owner(const struct ow_owner_key *key,
+								__u32 cpu, bool is_bio)
 {
 	__u32 own = cpu * 2 + is_bio;
-	struct ow_recent_owner(*recent)[OW_RECENT] = map_lookup(recent_owners, &own);
-	__u64 hash = (key->id ^ rest_of(key)) * 0x9e3779b97f4a7c15ULL;
+	struct ow_recent_owner(*recent)[OW_RECENT_OWNERS] = map_lookup(recent_owners, &own);
+	__u64 hash = (key->id ^ pack_key(key)) * 0x9e3779b97f4a7c15ULL;
 
 	return recent ? &(*recent)[hash >> (64 - OW_RECENT_BITS)] : NULL;
 }
 
 /* Return the index of an owner's counters within each CPU's array, or 0 if none is free. */
-static __always_inline __u32 place_of_owner(const struct ow_owner_key *key,
-					    const struct ow_submitter *by, __u32 cpu, bool is_bio)
+static __always_inline __u32 find_owner_index(const struct ow_owner_key *key,
+					      const struct ow_submitter *by, __u32 cpu, bool is_bio)
 {
 	/* Read the era before the hash: if user space removes the owner in the meantime, the cache
 	 * entry gets the old era and is invalid. */
-	__u32 era = *(volatile __u32 *)&owners_era, place;
-	struct ow_recent_owner *recent = recent_owner(key, cpu, is_bio);
+	__u32 era = *(volatile __u32 *)&owners_era, index;
+	struct ow_recent_owner *recent = get_recent_owner(key, cpu, is_bio);
 	struct ow_owner *owner;
 
 	if (recent && recent->era == era && recent->key.id == key->id &&
-	    rest_of(&recent->key) == rest_of(key) && recent->place)
-		return recent->place;
+	    pack_key(&recent->key) == pack_key(key) && recent->index)
+		return recent->index;
 	owner = bpf_map_lookup_elem(&owners, key);
-	place = owner ? owner->place : new_owner(key, by);
+	index = owner ? owner->index : add_owner(key, by);
 	if (recent) {
 		recent->key = *key;
-		recent->place = place;
+		recent->index = index;
 		recent->era = era;
 	}
-	return place;
+	return index;
 }
 
 static __always_inline void add_to_owner(const struct ow_owner_key *key,
 					 const struct ow_submitter *by, __u32 requests, __u32 bytes,
 					 __u64 ns, bool is_bio)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), place = place_of_owner(key, by, cpu, is_bio);
+	__u32 cpu = bpf_get_smp_processor_id(), index = find_owner_index(key, by, cpu, is_bio);
 	struct ow_owner_counts *c;
 
-	place = (place ?: ow_shared_place(key->target, key->op)) + cpu * settings.owner_places;
-	c = bpf_map_lookup_elem(&owner_counts, &place);
+	index = (index ?: ow_shared_owner_index(key->target, key->op)) +
+		cpu * settings.owner_entries;
+	c = bpf_map_lookup_elem(&owner_counts, &index);
 	if (!c)
 		return;
 	c->requests += requests;
@@ -151,26 +152,26 @@ static __always_inline void add_to_owner(const struct ow_owner_key *key,
 }
 
 /* Count a completed request, or a part of one with @requests 0, for its owner. */
-static __always_inline void count_owner(const struct place *at, struct request *rq,
+static __always_inline void count_owner(const struct counter_key *at, struct request *rq,
 					const struct ow_submitter *by, __u32 requests, __u32 bytes,
 					__u64 ns, bool raw)
 {
 	struct ow_owner_key key = {.target = at->target, .op = at->op, .by = settings.by_owner};
 
 	if (settings.by_owner == OW_BY_CGROUP)
-		key.id = group_of_bio(READ(raw, rq, bio), raw);
+		key.id = read_cgroup(READ(raw, rq, bio), raw);
 	else
-		name_owner(&key, by);
+		set_owner_id(&key, by);
 	add_to_owner(&key, by, requests, bytes, ns, false);
 }
 
-static __always_inline void count_owner_of_bio(const struct place *at, struct bio *bio, __u32 bytes,
-					       __u64 ns, bool raw)
+static __always_inline void count_bio_owner(const struct counter_key *at, struct bio *bio,
+					    __u32 bytes, __u64 ns, bool raw)
 {
 	struct ow_owner_key key = {.target = at->target, .op = at->op, .by = settings.by_owner};
 
 	if (settings.by_owner == OW_BY_CGROUP)
-		key.id = group_of_bio(bio, raw);
+		key.id = read_cgroup(bio, raw);
 	add_to_owner(&key, NULL, 1, bytes, ns, true);
 }
 

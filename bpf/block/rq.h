@@ -8,49 +8,49 @@
  * sector 0 or a value computed by a dm target, and a flush sequence completes with the sector after
  * its data. The kernel counts both for the partition that they were sent to.
  */
-static __always_inline __u64 place_of(struct request *rq, bool raw)
+static __always_inline __u64 read_sector(struct request *rq, bool raw)
 {
 	__u64 sector;
 
-	if (!READ(raw, rq, __data_len) && partition_start(rq, &sector))
+	if (!READ(raw, rq, __data_len) && read_partition_start(rq, &sector))
 		return sector;
 	return READ(raw, rq, __sector);
 }
 
 /* Find the target of @rq on @disk; return false if it is not watched. */
-static __always_inline bool find(struct where *at, struct request *rq, struct gendisk *disk,
-				 bool raw)
+static __always_inline bool find_rq_target(struct rq_location *at, struct request *rq,
+					   struct gendisk *disk, bool raw)
 {
 	const struct ow_target *t;
 
 	if (!disk)
 		return false;
-	t = disk_target(disk, raw);
+	t = find_disk_target(disk, raw);
 	if (!t)
 		return false;
 	at->disk = t->index;
-	/* Computed here for the whole disk, because few code paths lead here: see READ_SELDOM(). */
-	at->stamp = stamp_index(t, rq, raw);
-	at->sector = place_of(rq, raw);
-	t = range_target(t, at->sector);
+	/* Computed here for the whole disk, because few code paths lead here: see READ_RARELY(). */
+	at->stamp = find_entry_index(t, rq, raw);
+	at->sector = read_sector(rq, raw);
+	t = find_range_target(t, at->sector);
 	if (!t)
 		return false;
-	at->place.target = t->index & (OW_MAX_TARGETS - 1);
-	at->place.op = op_of(READ(raw, rq, cmd_flags));
-	at->place.cpu = bpf_get_smp_processor_id();
-	at->is_crowded = any_crowded && t->stamp_mask;
+	at->key.target = t->index & (OW_MAX_TARGETS - 1);
+	at->key.op = classify_op(READ(raw, rq, cmd_flags));
+	at->key.cpu = bpf_get_smp_processor_id();
+	at->shares_entry = any_shared_entries && t->stamp_mask;
 	at->ends_twice = t->ends_twice;
 	return true;
 }
 
 /* Count the queue time from our timestamp, or from the kernel's without block_io_start. */
-static __always_inline void queue_time_of(struct ow_entry_counts *c, struct where *at,
-					  struct request *rq, __u64 now, bool raw)
+static __always_inline void measure_queue_time(struct ow_entry_counts *c, struct rq_location *at,
+					       struct request *rq, __u64 now, bool raw)
 {
 	__u64 since;
 
 	if (own_queue_stamp) {
-		since = take_entry(at, rq);
+		since = take_queue_time(at, rq);
 	} else {
 		/*
 		 * Before Linux kernel commit da4c8c3d0975 ("block: cache current nsec time in
@@ -59,29 +59,29 @@ static __always_inline void queue_time_of(struct ow_entry_counts *c, struct wher
 		since = READ(raw, rq, start_time_ns);
 	}
 	if (since && since <= now)
-		count_queue_time(c, &at->place, now - since);
+		count_queue_time(c, &at->key, now - since);
 }
 
 static __always_inline int on_issue(struct request *rq, struct gendisk *disk, bool raw)
 {
 	struct ow_counts *c;
-	struct where at;
+	struct rq_location at;
 	__u32 bytes;
 	__u64 now;
 
-	if (!find(&at, rq, disk, raw) || continues(&at, rq))
+	if (!find_rq_target(&at, rq, disk, raw) || continues_requeued(&at, rq))
 		return 0;
-	c = counts_of(&at.place);
+	c = find_counters(&at.key);
 	if (!c)
 		return 0;
-	use_row(&at.place, c->issue.issued);
+	mark_row_used(&at.key, c->issue.issued);
 	bytes = READ(raw, rq, __data_len);
-	count_issue(c, &at.place, at.sector, bytes,
-		    next_sector(READ(raw, rq, cmd_flags), at.sector, bytes));
+	count_issue(c, &at.key, at.sector, bytes,
+		    next_sector_after(READ(raw, rq, cmd_flags), at.sector, bytes));
 	now = bpf_ktime_get_ns();
 	if (queue_time)
-		queue_time_of(&c->entry, &at, rq, now, raw);
-	if (remember(&at, rq, now))
+		measure_queue_time(&c->entry, &at, rq, now, raw);
+	if (store_issue_time(&at, rq, now))
 		c->issue.issue_sum_ns += now + OW_TIME_MARK;
 	else
 		c->entry.map_full++;
@@ -89,14 +89,14 @@ static __always_inline int on_issue(struct request *rq, struct gendisk *disk, bo
 }
 
 /*
- * Return true if the request ends without its data because the data was moved to another request:
+ * Return true if the request ends without its data because another request transfers the data:
  * NVMe multipath takes the bios of a request that failed on one path, and completes the request as
  * if it had succeeded. Only such a request has neither a first nor a last bio: a request whose data
  * completed keeps its last bio.
  */
-static __always_inline bool is_taken_back(struct request *rq, __u32 op, __u32 bytes)
+static __always_inline bool is_failed_over(struct request *rq, __u32 op, __u32 bytes)
 {
-	return !bytes && op != OW_FLUSH && op != OW_OTHER && !READ_SELDOM(rq, biotail);
+	return !bytes && op != OW_FLUSH && op != OW_OTHER && !READ_RARELY(rq, biotail);
 }
 
 /*
@@ -105,16 +105,16 @@ static __always_inline bool is_taken_back(struct request *rq, __u32 op, __u32 by
  * completed in a flush sequence or through device mapper, which completes the data first and then
  * the request. Any other request was issued before we attached, or we missed its issue.
  */
-static __always_inline void on_unmatched(struct ow_complete_counts *c, struct where *at,
-					 struct request *rq, __u32 bytes, bool raw)
+static __always_inline void count_unmatched(struct ow_complete_counts *c, struct rq_location *at,
+					    struct request *rq, __u32 bytes, bool raw)
 {
 	c->unseen_bytes += bytes;
 	if (READ(raw, rq, state) == MQ_RQ_IDLE) {
 		c->never_issued++;
-	} else if (is_taken_back(rq, at->place.op, bytes)) {
+	} else if (is_failed_over(rq, at->key.op, bytes)) {
 		c->taken_back++;
 		c->refused++;
-	} else if (!bytes && READ_SELDOM(rq, biotail)) {
+	} else if (!bytes && READ_RARELY(rq, biotail)) {
 		c->flush_tails++;
 	} else {
 		c->unmatched++;
@@ -131,12 +131,12 @@ static __always_inline void on_unmatched(struct ow_complete_counts *c, struct wh
  * mapper complete the original request's data first if there is no error; after an error the
  * request completes once, as a whole.
  */
-static __always_inline bool is_first_end(struct where *at, struct request *rq, __s32 error,
-					 __u32 bytes, bool raw)
+static __always_inline bool is_first_completion(struct rq_location *at, struct request *rq,
+						__s32 error, __u32 bytes, bool raw)
 {
-	if (at->place.op == OW_FLUSH)
+	if (at->key.op == OW_FLUSH)
 		return false;
-	if (at->place.op != OW_READ && READ(raw, rq, rq_flags) & flush_sequence)
+	if (at->key.op != OW_READ && READ(raw, rq, rq_flags) & flush_sequence)
 		return true;
 	return at->ends_twice && bytes && !error;
 }
@@ -144,12 +144,12 @@ static __always_inline bool is_first_end(struct where *at, struct request *rq, _
 /*
  * Count an operation without a class of ours as the kernel's statistics do: zone management, and
  * passthrough commands if the kernel is configured to count them. The kernel sets the partition of
- * each request that it counts. Odd operations count as writes.
+ * each request that it counts. Operations with odd numbers count as writes.
  */
-static __always_inline void count_other(struct ow_complete_counts *c, struct request *rq,
-					__u32 bytes, bool final, bool raw)
+static __always_inline void count_unclassified(struct ow_complete_counts *c, struct request *rq,
+					       __u32 bytes, bool final, bool raw)
 {
-	if (!READ_SELDOM(rq, part))
+	if (!READ_RARELY(rq, part))
 		return;
 	if (READ(raw, rq, cmd_flags) & 1) {
 		c->stat_writes += final;
@@ -171,33 +171,33 @@ static __always_inline bool is_counted_error(struct request *rq, __u64 issued, _
 
 	if (issued || bytes)
 		return false;
-	bio = READ_SELDOM(rq, biotail);
-	return bio && READ_SELDOM(bio, bi_status);
+	bio = READ_RARELY(rq, biotail);
+	return bio && READ_RARELY(bio, bi_status);
 }
 
 /* The last or only completion of a request. */
-static __always_inline void on_end(struct ow_complete_counts *c, struct where *at,
-				   struct request *rq, __u64 issued, __s32 error, __u32 bytes,
-				   bool raw, bool slow)
+static __always_inline void on_last_completion(struct ow_complete_counts *c, struct rq_location *at,
+					       struct request *rq, __u64 issued, __s32 error,
+					       __u32 bytes, bool raw, bool slow)
 {
 	__u64 ns;
 
-	if (is_first_end(at, rq, error, bytes, raw))
+	if (is_first_completion(at, rq, error, bytes, raw))
 		c->first_ends++;
 	else
 		c->ends++;
 	if (__builtin_expect(!issued, 0)) {
-		on_unmatched(c, at, rq, bytes, raw);
-	} else if (__builtin_expect(is_taken_back(rq, at->place.op, bytes), 0)) {
+		count_unmatched(c, at, rq, bytes, raw);
+	} else if (__builtin_expect(is_failed_over(rq, at->key.op, bytes), 0)) {
 		c->taken_back++;
 		c->end_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
 	} else {
-		ns = count_completion(c, &at->place, issued >> OW_NOTE_BITS, bytes, issued);
+		ns = count_completion(c, &at->key, issued >> OW_FLAG_BITS, bytes, issued);
 		if (slow)
-			on_measured(at, rq, issued, ns, bytes, raw);
+			on_completed(at, rq, issued, ns, bytes, raw);
 	}
 	if (slow)
-		on_ended(at, rq);
+		forget_submitter(at, rq);
 }
 
 /* With @slow, slow requests are also reported individually and owners counted, see slow.h. */
@@ -206,31 +206,31 @@ static __always_inline int on_complete(struct request *rq, struct gendisk *disk,
 {
 	struct ow_complete_counts *c;
 	struct ow_counts *counts;
-	struct where at;
+	struct rq_location at;
 	__u64 issued;
 	bool final;
 
-	if (!find(&at, rq, disk, raw))
+	if (!find_rq_target(&at, rq, disk, raw))
 		return 0;
-	counts = counts_of(&at.place);
+	counts = find_counters(&at.key);
 	if (!counts)
 		return 0;
 	c = &counts->complete;
-	use_row(&at.place, c->ends);
+	mark_row_used(&at.key, c->ends);
 	/* A request may complete in parts; the last part closes it. */
 	final = bytes >= READ(raw, rq, __data_len);
-	issued = recall(&at, rq, final);
+	issued = read_issue_time(&at, rq, final);
 	if (__builtin_expect(error, 0) && !is_counted_error(rq, issued, bytes))
-		count_error(c, &at.place, error, bytes);
+		count_error(c, &at.key, error, bytes);
 	/*
 	 * The kernel's statistics count a flush cloned by device mapper as a read, because its
 	 * operation is even and not a discard. Flushes of the kernel's own flush sequences have no
 	 * partition and are not counted.
 	 */
-	if (at.place.op == OW_OTHER || at.place.op == OW_FLUSH)
-		count_other(c, rq, bytes, final, raw);
+	if (at.key.op == OW_OTHER || at.key.op == OW_FLUSH)
+		count_unclassified(c, rq, bytes, final, raw);
 	if (__builtin_expect(final, 1)) {
-		on_end(c, &at, rq, issued, error, bytes, raw, slow);
+		on_last_completion(c, &at, rq, issued, error, bytes, raw, slow);
 		return 0;
 	}
 	c->partial++;
@@ -251,16 +251,17 @@ static __always_inline int on_complete(struct request *rq, struct gendisk *disk,
  */
 static __always_inline bool is_clone(struct request *rq, __u32 op, bool raw)
 {
-	return op < OW_OTHER && READ_SELDOM(rq, end_io) &&
+	return op < OW_OTHER && READ_RARELY(rq, end_io) &&
 	       !(READ(raw, rq, rq_flags) & flush_sequence);
 }
 
 /* Return false if the issue of @rq was not seen. A later issue of @rq counts as another request. */
-static __always_inline bool abandon(struct ow_counts *c, struct where *at, struct request *rq)
+static __always_inline bool count_abandoned(struct ow_counts *c, struct rq_location *at,
+					    struct request *rq)
 {
-	if (!recall(at, rq, true))
+	if (!read_issue_time(at, rq, true))
 		return false;
-	use_row(&at->place, c->entry.abandoned);
+	mark_row_used(&at->key, c->entry.abandoned);
 	c->entry.abandoned++;
 	c->entry.lost_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
 	return true;
@@ -274,30 +275,30 @@ static __always_inline bool abandon(struct ow_counts *c, struct where *at, struc
 static __always_inline int on_requeue(struct request *rq, bool raw)
 {
 	struct ow_counts *c;
-	struct where at;
+	struct rq_location at;
 
-	if (!find(&at, rq, disk_of_request(rq, raw), raw))
+	if (!find_rq_target(&at, rq, get_request_disk(rq, raw), raw))
 		return 0;
-	c = counts_of(&at.place);
+	c = find_counters(&at.key);
 	if (!c)
 		return 0;
-	if (is_clone(rq, at.place.op, raw)) {
-		if (!abandon(c, &at, rq))
+	if (is_clone(rq, at.key.op, raw)) {
+		if (!count_abandoned(c, &at, rq))
 			return 0;
-	} else if (!note_back(&at, rq, READ(raw, rq, state) != MQ_RQ_IDLE)) {
+	} else if (!mark_requeued(&at, rq, READ(raw, rq, state) != MQ_RQ_IDLE)) {
 		return 0;
 	}
-	use_row(&at.place, c->requeue.requeued);
+	mark_row_used(&at.key, c->requeue.requeued);
 	c->requeue.requeued++;
 	return 0;
 }
 
 static __always_inline int on_queue(struct request *rq, bool raw)
 {
-	struct where at;
+	struct rq_location at;
 
-	if (find(&at, rq, disk_of_request(rq, raw), raw))
-		note_entry(&at, rq);
+	if (find_rq_target(&at, rq, get_request_disk(rq, raw), raw))
+		store_queue_time(&at, rq);
 	return 0;
 }
 

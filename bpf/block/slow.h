@@ -42,12 +42,12 @@ struct {
 } parts SEC(".maps");
 
 /* Slow requests for which the ring buffer had no room, by target. */
-__u64 slow_left_out[OW_MAX_TARGETS];
+__u64 slow_dropped[OW_MAX_TARGETS];
 
 /* Puts the record's type into the object's BTF, where the tests read it. */
 const struct ow_slow *slow_type __attribute__((unused));
 
-static __always_inline struct ow_submitter *submitter_at(__s64 index)
+static __always_inline struct ow_submitter *get_submitter_entry(__s64 index)
 {
 	__u32 key = index;
 
@@ -60,12 +60,12 @@ static __always_inline struct ow_submitter *submitter_at(__s64 index)
  * e32cf5dfbe22 ("kthread: Generalize pf_io_worker so it can point to struct kthread") (in v5.17)
  * the description is reachable from the task; before, the name stays empty.
  */
-static __always_inline void name_of_work(struct task_struct *task, char *name)
+static __always_inline void read_work_name(struct task_struct *task, char *name)
 {
 	struct kthread *thread;
 	struct worker *worker = NULL;
 
-	/* Clear the remains of earlier names: number_of_name() hashes all bytes. */
+	/* Clear the remains of earlier names: hash_name() hashes all bytes. */
 	__builtin_memset(name, 0, OW_SUBMITTER_NAME);
 	if (!bpf_core_field_exists(task->worker_private) || !bpf_core_field_exists(worker->desc))
 		return;
@@ -74,8 +74,8 @@ static __always_inline void name_of_work(struct task_struct *task, char *name)
 	bpf_probe_read_kernel_str(name, OW_SUBMITTER_NAME, &worker->desc);
 }
 
-/* Get the name of a thread that is not a kernel worker. */
-static __always_inline void name_of_task(struct task_struct *task, char *name, bool raw)
+/* Get the name of a thread other than a kernel worker. */
+static __always_inline void read_task_name(struct task_struct *task, char *name, bool raw)
 {
 	__u64 *to = (__u64 *)name;
 
@@ -100,11 +100,11 @@ static __always_inline void fill_from_task(struct ow_submitter *by, struct task_
 		by->start = READ(raw, leader, start_boottime);
 	}
 	if (flags & PF_WQ_WORKER) {
-		by->kind = OW_KERNEL_WORK;
-		name_of_work(task, by->name);
+		by->kind = OW_SUBMITTER_KERNEL_WORK;
+		read_work_name(task, by->name);
 	} else {
-		by->kind = flags & PF_KTHREAD ? OW_KERNEL_THREAD : OW_PROCESS;
-		name_of_task(task, by->name, raw);
+		by->kind = flags & PF_KTHREAD ? OW_SUBMITTER_KERNEL_THREAD : OW_SUBMITTER_PROCESS;
+		read_task_name(task, by->name, raw);
 	}
 }
 
@@ -118,14 +118,14 @@ static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
 		fill_from_task(by, (void *)bpf_get_current_task(), true);
 	/* The cgroup is reported only with slow requests. */
 	by->cgroup = settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_get_current_cgroup_id();
-	/* Needed for the queue time of slow requests, and without block_io_start to tell whether
-	 * the entry is older than the request. */
+	/* Needed for the queue time of slow requests, and without block_io_start to detect
+	 * entries that are older than the request. */
 	by->time = own_queue_stamp && settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_ktime_get_ns();
 	by->key = key;
 }
 
 /* Store the current task in the hash as the submitter of the request or bio at @key. */
-static __always_inline void hash_submitter(__u64 key)
+static __always_inline void store_hashed_submitter(__u64 key)
 {
 	struct ow_submitter *by = bpf_map_lookup_elem(&hashed_submitters, &key), fresh = {};
 
@@ -140,33 +140,33 @@ static __always_inline void hash_submitter(__u64 key)
 /* The submitter's task raises block_io_start for each request. */
 static __always_inline int on_submit(struct request *rq, bool raw)
 {
-	struct gendisk *disk = disk_of_request(rq, raw);
-	const struct ow_target *t = disk ? disk_target(disk, raw) : NULL;
+	struct gendisk *disk = get_request_disk(rq, raw);
+	const struct ow_target *t = disk ? find_disk_target(disk, raw) : NULL;
 	struct ow_submitter *by = NULL;
 
 	if (!t)
 		return 0;
 	/* Shared entries are not used: another request may write the entry at the same time. */
-	if (!any_crowded || !t->stamp_mask)
-		by = submitter_at(stamp_index(t, rq, raw));
+	if (!any_shared_entries || !t->stamp_mask)
+		by = get_submitter_entry(find_entry_index(t, rq, raw));
 	if (by)
 		fill_submitter(by, (__u64)rq);
 	else
-		hash_submitter((__u64)rq);
+		store_hashed_submitter((__u64)rq);
 	return 0;
 }
 
 /* The submitter's task also raises block_getrq, with only the request's bio as argument. */
 static __always_inline int on_getrq(struct bio *bio, bool raw)
 {
-	if (bio && disk_target(disk_of_bio(bio, raw), raw))
-		hash_submitter((__u64)bio);
+	if (bio && find_disk_target(get_bio_disk(bio, raw), raw))
+		store_hashed_submitter((__u64)bio);
 	return 0;
 }
 
 /* Return the submitter of the bio at @key, or NULL. An entry older than the request belongs to an
  * earlier bio at this address. Without the request's allocation time, both cases look the same. */
-static __always_inline struct ow_submitter *submitter_of_bio(__u64 key, __u64 allocated)
+static __always_inline struct ow_submitter *find_bio_submitter(__u64 key, __u64 allocated)
 {
 	struct ow_submitter *by;
 
@@ -178,36 +178,25 @@ static __always_inline struct ow_submitter *submitter_of_bio(__u64 key, __u64 al
 
 /* Return the submitter of @rq, or NULL. Without block_io_start, also look for the last bio, because
  * another bio may have been merged in front of the original one. */
-static __always_inline struct ow_submitter *submitter_of(struct request *rq,
-							 struct ow_submitter *placed)
+static __always_inline struct ow_submitter *find_submitter(struct request *rq,
+							   struct ow_submitter *stored)
 {
 	struct ow_submitter *by;
 	__u64 allocated;
 
 	if (own_queue_stamp)
-		return placed && placed->key == (__u64)rq ? placed : NULL;
-	allocated = READ_SELDOM(rq, start_time_ns);
-	by = submitter_of_bio((__u64)READ_SELDOM(rq, bio), allocated);
-	return by ?: submitter_of_bio((__u64)READ_SELDOM(rq, biotail), allocated);
+		return stored && stored->key == (__u64)rq ? stored : NULL;
+	allocated = READ_RARELY(rq, start_time_ns);
+	by = find_bio_submitter((__u64)READ_RARELY(rq, bio), allocated);
+	return by ?: find_bio_submitter((__u64)READ_RARELY(rq, biotail), allocated);
 }
 
-/* Return the cgroup that a request is accounted to, or 0 if the kernel does not account requests to
- * cgroups. */
-static __always_inline __u64 accounted_to(struct request *rq)
-{
-	struct bio *bio = READ_SELDOM(rq, bio);
-
-	if (!bio || !bpf_core_field_exists(bio->bi_blkg))
-		return 0;
-	return BPF_CORE_READ(bio, bi_blkg, blkcg, css.cgroup, kn, id);
-}
-
-static __always_inline void tell_submitter(struct ow_slow *slow, struct request *rq,
-					   const struct ow_submitter *by, __u64 issued)
+static __always_inline void report_submitter(struct ow_slow *slow, struct request *rq,
+					     const struct ow_submitter *by, __u64 issued)
 {
 	__u64 since = 0;
 
-	slow->kind = OW_NOBODY;
+	slow->kind = OW_SUBMITTER_UNKNOWN;
 	slow->pid = 0;
 	__builtin_memset(slow->name, 0, sizeof(slow->name));
 	if (by) {
@@ -216,69 +205,71 @@ static __always_inline void tell_submitter(struct ow_slow *slow, struct request 
 		__builtin_memcpy(slow->name, by->name, sizeof(slow->name));
 		since = by->time;
 	} else if (!own_queue_stamp) {
-		since = READ_SELDOM(rq, start_time_ns);
+		since = READ_RARELY(rq, start_time_ns);
 	}
 	slow->queue_ns = since && since <= issued ? issued - since : OW_NO_QUEUE_TIME;
-	slow->cgroup = by && by->kind == OW_PROCESS ? by->cgroup : accounted_to(rq);
+	slow->cgroup = by && by->kind == OW_SUBMITTER_PROCESS
+			       ? by->cgroup
+			       : read_cgroup(READ_RARELY(rq, bio), true);
 }
 
 /* Report a slow request: @bytes completed now, and @before in earlier parts. */
-static __always_inline void tell_slow(const struct place *at, struct request *rq,
-				      struct ow_submitter *placed, __u64 issued, __u64 ns,
-				      __u32 bytes, __u32 before)
+static __always_inline void report_slow(const struct counter_key *at, struct request *rq,
+					struct ow_submitter *stored, __u64 issued, __u64 ns,
+					__u32 bytes, __u32 before)
 {
 	struct ow_slow *slow = bpf_ringbuf_reserve(&slow_ring, sizeof(*slow), 0);
 
 	if (!slow) {
-		__sync_fetch_and_add(&slow_left_out[at->target & (OW_MAX_TARGETS - 1)], 1);
+		__sync_fetch_and_add(&slow_dropped[at->target & (OW_MAX_TARGETS - 1)], 1);
 		return;
 	}
 	slow->end_ns = issued + ns;
 	slow->latency_ns = ns;
-	slow->sector = READ_SELDOM(rq, __sector) - (before >> 9);
+	slow->sector = READ_RARELY(rq, __sector) - (before >> 9);
 	slow->bytes = before + bytes;
 	slow->target = at->target;
 	slow->op = at->op;
 	__builtin_memset(slow->pad, 0, sizeof(slow->pad));
-	tell_submitter(slow, rq, submitter_of(rq, placed), issued);
+	report_submitter(slow, rq, find_submitter(rq, stored), issued);
 	bpf_ringbuf_submit(slow, BPF_RB_NO_WAKEUP);
 }
 
 /* Return true if the request's submitter is stored by the request's address. */
-static __always_inline bool is_hashed(const struct where *at)
+static __always_inline bool is_hashed(const struct rq_location *at)
 {
-	return own_queue_stamp && (at->is_crowded || at->stamp < 0);
+	return own_queue_stamp && (at->shares_entry || at->stamp < 0);
 }
 
 /* Return the submitter stored for @rq. If the entry has been reused, this is another request's
  * submitter. */
-static __always_inline struct ow_submitter *noted_submitter(const struct where *at,
-							    struct request *rq)
+static __always_inline struct ow_submitter *get_stored_submitter(const struct rq_location *at,
+								 struct request *rq)
 {
 	__u64 key = (__u64)rq;
 
 	return is_hashed(at) ? bpf_map_lookup_elem(&hashed_submitters, &key)
-			     : submitter_at(at->stamp);
+			     : get_submitter_entry(at->stamp);
 }
 
 /* Clear the submitter of a completed request, because the next request reuses its entry. */
-static __always_inline void end_submitter(struct ow_submitter *placed, struct request *rq)
+static __always_inline void clear_submitter(struct ow_submitter *stored, struct request *rq)
 {
-	if (own_queue_stamp && placed && placed->key == (__u64)rq)
-		placed->key = 0;
+	if (own_queue_stamp && stored && stored->key == (__u64)rq)
+		stored->key = 0;
 }
 
 /* Return the submitter of a request if owners are processes, else NULL. */
-static __always_inline struct ow_submitter *owner_of(struct request *rq,
-						     struct ow_submitter *placed)
+static __always_inline struct ow_submitter *find_owner_process(struct request *rq,
+							       struct ow_submitter *stored)
 {
-	return settings.by_owner == OW_BY_PROCESS ? submitter_of(rq, placed) : NULL;
+	return settings.by_owner == OW_BY_PROCESS ? find_submitter(rq, stored) : NULL;
 }
 
 /* Add the size of a completed part to that of the earlier parts. */
-static __always_inline void remember_part(struct where *at, struct request *rq, __u32 bytes)
+static __always_inline void add_part(struct rq_location *at, struct request *rq, __u32 bytes)
 {
-	__u64 *time = time_of(at, rq), key = (__u64)rq;
+	__u64 *time = find_entry_time(at, rq), key = (__u64)rq;
 	__u32 *before;
 
 	if (!time)
@@ -291,12 +282,12 @@ static __always_inline void remember_part(struct where *at, struct request *rq, 
 }
 
 /* Return the bytes of all parts before the last, and delete their entry. */
-static __always_inline __u32 take_parts(struct request *rq, __u64 notes)
+static __always_inline __u32 take_partial_bytes(struct request *rq, __u64 flags)
 {
 	__u64 key = (__u64)rq;
 	__u32 *before, bytes;
 
-	if (!(notes & OW_HAS_PARTS))
+	if (!(flags & OW_HAS_PARTS))
 		return 0;
 	before = bpf_map_lookup_elem(&parts, &key);
 	if (!before)
@@ -307,36 +298,37 @@ static __always_inline __u32 take_parts(struct request *rq, __u64 notes)
 }
 
 /* Part of a request has completed, and not the last one. */
-static __always_inline void on_part(struct where *at, struct request *rq, __u32 bytes, bool raw)
+static __always_inline void on_part(struct rq_location *at, struct request *rq, __u32 bytes,
+				    bool raw)
 {
 	if (settings.slow_ns != OW_NEVER_SLOW)
-		remember_part(at, rq, bytes);
+		add_part(at, rq, bytes);
 	if (settings.by_owner)
-		count_owner(&at->place, rq, owner_of(rq, noted_submitter(at, rq)), 0, bytes, 0,
-			    raw);
+		count_owner(&at->key, rq, find_owner_process(rq, get_stored_submitter(at, rq)), 0,
+			    bytes, 0, raw);
 }
 
 /* A request has completed after @ns. @issued holds its issue time and flags. */
-static __always_inline void on_measured(struct where *at, struct request *rq, __u64 issued,
-					__u64 ns, __u32 bytes, bool raw)
+static __always_inline void on_completed(struct rq_location *at, struct request *rq, __u64 issued,
+					 __u64 ns, __u32 bytes, bool raw)
 {
-	struct ow_submitter *placed = noted_submitter(at, rq);
-	__u32 before = take_parts(rq, issued);
+	struct ow_submitter *stored = get_stored_submitter(at, rq);
+	__u32 before = take_partial_bytes(rq, issued);
 
 	if (settings.by_owner)
-		count_owner(&at->place, rq, owner_of(rq, placed), 1, bytes, ns, raw);
+		count_owner(&at->key, rq, find_owner_process(rq, stored), 1, bytes, ns, raw);
 	if (ns > settings.slow_ns)
-		tell_slow(&at->place, rq, placed, issued >> OW_NOTE_BITS, ns, bytes, before);
+		report_slow(&at->key, rq, stored, issued >> OW_FLAG_BITS, ns, bytes, before);
 }
 
-static __always_inline void on_ended(struct where *at, struct request *rq)
+static __always_inline void forget_submitter(struct rq_location *at, struct request *rq)
 {
 	__u64 key = (__u64)rq;
 
 	if (is_hashed(at))
 		bpf_map_delete_elem(&hashed_submitters, &key);
 	else
-		end_submitter(submitter_at(at->stamp), rq);
+		clear_submitter(get_submitter_entry(at->stamp), rq);
 }
 
 #endif

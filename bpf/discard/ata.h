@@ -8,9 +8,9 @@
 #define ATA_FPDMA_SUBCOMMAND 0x1f /* mask of hob_nsect: 0 is DSM */
 
 /* Ignores commands that no discard request asked for, such as commands from user space. */
-static __always_inline int on_ata(struct ata_queued_cmd *qc, __u8 stage, bool ended)
+static __always_inline int on_ata(struct ata_queued_cmd *qc, __u8 stage, bool is_done)
 {
-	struct ow_flow_key key = {.stage = stage, .who = OW_WHO_OTHER};
+	struct ow_flow_key key = {.stage = stage, .sender = OW_SENDER_OTHER};
 	struct scsi_cmnd *scsi;
 	struct request *rq;
 	struct gendisk *disk;
@@ -28,11 +28,11 @@ static __always_inline int on_ata(struct ata_queued_cmd *qc, __u8 stage, bool en
 	if (!scsi)
 		return 0;
 	rq = (void *)scsi - bpf_core_type_size(struct request);
-	key.op = trim_op(BPF_CORE_READ(rq, cmd_flags));
+	key.op = classify_discard(BPF_CORE_READ(rq, cmd_flags));
 	disk = BPF_CORE_READ(rq, q, disk);
 	if (key.op == OW_NR_OPS || !disk)
 		return 0;
-	key.status = ended ? BPF_CORE_READ(qc, err_mask) : command;
+	key.status = is_done ? BPF_CORE_READ(qc, err_mask) : command;
 	bpf_probe_read_kernel(key.disk, OW_DISK_NAME, &disk->disk_name);
 	add_bytes(&key, BPF_CORE_READ(rq, __data_len));
 	return 0;

@@ -3,31 +3,30 @@
 #ifndef OPWATCH_DISCARD_BIO_H
 #define OPWATCH_DISCARD_BIO_H
 
-struct trim_bio {
+struct bio_state {
 	__u64 end_sector; /* unchanged when the front is split off */
 	__u64 issued_ns;
 	char disk[OW_DISK_NAME]; /* the most recent target device */
 	__u32 dev;
 	__u32 bytes; /* without the parts that were split off, which complete separately */
-	__u32 who;
-	__u32 handed_down; /* resubmitted unchanged to another device */
+	__u32 sender;
+	__u32 passed_on; /* resubmitted unchanged to another device */
 };
 
-/* An entry of the array that holds most bios: one per hash value, in use while the address is
- * not 0. */
-struct bio_place {
+/* An entry of the array that holds most bios: one per hash value; unused if the address is 0. */
+struct bio_slot {
 	__u64 address;
-	struct trim_bio bio;
+	struct bio_state bio;
 };
 
-#define PLACE_BITS 12
+#define SLOT_BITS 12
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << PLACE_BITS);
+	__uint(max_entries, 1 << SLOT_BITS);
 	__type(key, __u32);
-	__type(value, struct bio_place);
-} bio_places SEC(".maps");
+	__type(value, struct bio_slot);
+} bio_slots SEC(".maps");
 
 /* Bios with a hash collision. Above a disk with a limit of 64 KiB per discard, a discard of 640
  * MiB becomes 10240 bios in each layer, possibly all in flight at once. */
@@ -35,57 +34,57 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, __u64);
-	__type(value, struct trim_bio);
+	__type(value, struct bio_state);
 } bios SEC(".maps");
 
-/* True if the hash map was ever used. Until then, skip its lookups. */
-bool crowded;
+/* Set when a bio is stored in the hash map. Until then, skip its lookups. */
+bool has_collisions;
 
-static __always_inline struct bio_place *place_of(__u64 address)
+static __always_inline struct bio_slot *find_bio_slot(__u64 address)
 {
-	__u32 at = address * 0x9e3779b97f4a7c15ULL >> (64 - PLACE_BITS);
+	__u32 at = address * 0x9e3779b97f4a7c15ULL >> (64 - SLOT_BITS);
 
-	return bpf_map_lookup_elem(&bio_places, &at);
+	return bpf_map_lookup_elem(&bio_slots, &at);
 }
 
-static __always_inline void send_to(struct trim_bio *bio, const struct ow_flow_key *key)
+static __always_inline void set_destination(struct bio_state *bio, const struct ow_flow_key *key)
 {
 	__builtin_memcpy(bio->disk, key->disk, OW_DISK_NAME);
 	bio->dev = key->dev;
 }
 
-static __always_inline void remember(__u64 address, const struct trim_bio *bio)
+static __always_inline void store_bio(__u64 address, const struct bio_state *bio)
 {
-	struct bio_place *place = place_of(address);
+	struct bio_slot *place = find_bio_slot(address);
 
 	if (place && (place->address == address ||
 		      !__sync_val_compare_and_swap(&place->address, 0, address))) {
 		place->bio = *bio;
 		return;
 	}
-	crowded = true;
+	has_collisions = true;
 	if (bpf_map_update_elem(&bios, &address, bio, BPF_ANY))
 		__sync_fetch_and_add(&loss.bios_full, 1);
 }
 
 /* Return the state of a bio, or NULL if we have not seen it. */
-static __always_inline struct trim_bio *recall(__u64 address)
+static __always_inline struct bio_state *find_bio(__u64 address)
 {
-	struct bio_place *place = place_of(address);
+	struct bio_slot *place = find_bio_slot(address);
 
 	if (place && place->address == address)
 		return &place->bio;
-	return crowded ? bpf_map_lookup_elem(&bios, &address) : NULL;
+	return has_collisions ? bpf_map_lookup_elem(&bios, &address) : NULL;
 }
 
-static __always_inline void forget(__u64 address)
+static __always_inline void delete_bio(__u64 address)
 {
-	struct bio_place *place = place_of(address);
+	struct bio_slot *place = find_bio_slot(address);
 
-	/* The barrier ensures that earlier reads do not see the next owner's data. */
+	/* The barrier keeps earlier reads from seeing the data of the next bio. */
 	if (place && place->address == address)
 		__sync_lock_test_and_set(&place->address, 0);
-	if (crowded)
+	if (has_collisions)
 		bpf_map_delete_elem(&bios, &address);
 }
 
@@ -112,21 +111,21 @@ static __always_inline bool is_made_by(struct bio *bio, struct gendisk *disk)
  * block_bio_queue of the same device twice, the second time as a clone that this device made of
  * the first or split off it.
  */
-static __always_inline bool is_again(struct bio *bio)
+static __always_inline bool is_resubmitted(struct bio *bio)
 {
 	struct gendisk *disk;
-	struct bio *rest;
+	struct bio *remainder;
 
 	/* Device mapper is neither in the kernel nor was it a loaded module when our programs
 	 * were loaded. */
 	if (!(bio->bi_flags & CLONED) || !bpf_core_field_exists(struct dm_target_io, clone))
 		return false;
 	disk = BPF_CORE_READ(bio, bi_bdev, bd_disk);
-	rest = BPF_CORE_READ(bio, bi_private);
-	/* Other creators may use bi_private for something else than a bio, so check for a bio to
+	remainder = BPF_CORE_READ(bio, bi_private);
+	/* Other creators may use bi_private for something other than a bio, so check for a bio to
 	 * this device. */
 	return is_made_by(bio, disk) ||
-	       (BPF_CORE_READ(rest, bi_bdev, bd_disk) == disk && is_made_by(rest, disk));
+	       (BPF_CORE_READ(remainder, bi_bdev, bd_disk) == disk && is_made_by(remainder, disk));
 }
 
 #endif

@@ -7,33 +7,33 @@
 #ifndef OPWATCH_DISCARD_CLONE_H
 #define OPWATCH_DISCARD_CLONE_H
 
-struct cloned {
-	struct trim_bio entry;
+struct clone_walk {
+	struct bio_state entry;
 	__u64 address; /* address of the next bio; 0 after the last */
 };
 
-static __noinline long take_clone(__u32 index, struct cloned *c)
+static __noinline long store_clone(__u32 index, struct clone_walk *c)
 {
 	struct bio *bio = (struct bio *)c->address;
 	struct dm_rq_clone_bio_info *info;
-	struct trim_bio entry = c->entry, *known;
+	struct bio_state entry = c->entry, *known;
 
 	if (!bio)
 		return 1;
 	info = (void *)bio - bpf_core_field_offset(struct dm_rq_clone_bio_info, clone);
-	known = recall((__u64)BPF_CORE_READ(info, orig));
+	known = find_bio((__u64)BPF_CORE_READ(info, orig));
 	/* An unknown bio was merged and forgotten: its sender was the same as the previous
 	 * bio's. */
 	if (known)
-		c->entry.who = entry.who = known->who;
+		c->entry.sender = entry.sender = known->sender;
 	entry.bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 	entry.end_sector = BPF_CORE_READ(bio, bi_iter.bi_sector) + (entry.bytes >> 9);
-	remember(c->address, &entry);
+	store_bio(c->address, &entry);
 	c->address = (__u64)BPF_CORE_READ(bio, bi_next);
 	return 0;
 }
 
-DEFINE_TURN(take_clone, struct cloned)
+DEFINE_STEP(store_clone, struct clone_walk)
 
 /* Counts nothing here, because a busy path returns a clone and device mapper makes another. */
 SEC("raw_tp/block_rq_remap")
@@ -42,14 +42,14 @@ int discard_cloned(__u64 *ctx)
 	struct request *rq = (struct request *)ctx[0];
 	struct bio *bio = BPF_CORE_READ(rq, bio);
 	struct ow_flow_key key = {};
-	struct cloned c = {.address = (__u64)bio};
+	struct clone_walk c = {.address = (__u64)bio};
 
-	if (!bio || !look_at(&key, bio, OW_ISSUED, true) ||
+	if (!bio || !fill_key(&key, bio, OW_ISSUED, true) ||
 	    !bpf_core_field_exists(struct dm_rq_clone_bio_info, clone))
 		return 0;
-	c.entry.who = OW_WHO_OTHER;
-	send_to(&c.entry, &key);
-	FOR_EACH_BIO(take_clone, &c);
+	c.entry.sender = OW_SENDER_OTHER;
+	set_destination(&c.entry, &key);
+	FOR_EACH_BIO(store_clone, &c);
 	if (c.address)
 		__sync_fetch_and_add(&loss.ranges_over, 1);
 	return 0;

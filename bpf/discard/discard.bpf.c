@@ -25,24 +25,24 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* Count a bio that a device passes on unchanged. A bio fires block_bio_queue only once, so such
  * a device causes no event (bcache of 6.1; in 6.12 bcache clones the bio). */
-static __always_inline void on_handed_down(struct trim_bio *known, struct ow_flow_key *key,
-					   __u64 sector, __u64 end_sector)
+static __always_inline void count_passed_on(struct bio_state *known, struct ow_flow_key *key,
+					    __u64 sector, __u64 end_sector)
 {
 	struct ow_flow_cell *cell;
 
 	key->stage = OW_BIO;
 	known->end_sector = end_sector;
-	known->who = key->who;
-	known->handed_down = true;
-	send_to(known, key);
-	cell = flow_of(key);
+	known->sender = key->sender;
+	known->passed_on = true;
+	set_destination(known, key);
+	cell = find_flow(key);
 	if (cell)
 		add_range(cell, sector, known->bytes, 1);
 }
 
 /*
- * Sees bios that the block layer refuses before any event. A known bio with the same end is the
- * rest of a split bio, which some kernels resubmit through this function (seen on 6.1, not on
+ * Counts also bios that the block layer refuses before any event. A known bio with the same end is
+ * the rest of a split bio, which some kernels resubmit through this function (seen on 6.1, not on
  * 6.12).
  */
 SEC("fentry/submit_bio_noacct")
@@ -50,21 +50,21 @@ int discard_submitted(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
-	struct trim_bio *known;
+	struct bio_state *known;
 	__u64 end_sector;
 	__u32 bytes;
 
-	if (!look_at(&key, bio, OW_SUBMITTED, false) || is_again(bio))
+	if (!fill_key(&key, bio, OW_SUBMITTED, false) || is_resubmitted(bio))
 		return 0;
 	bytes = bio->bi_iter.bi_size;
 	end_sector = bio->bi_iter.bi_sector + (bytes >> 9);
-	known = recall(number_of(ctx));
+	known = find_bio(read_as_number(ctx));
 	if (known && known->end_sector == end_sector)
 		return 0;
-	key.who = who_runs();
+	key.sender = classify_task();
 	add_bytes(&key, bytes);
 	if (known && known->dev != key.dev && known->bytes == bytes)
-		on_handed_down(known, &key, bio->bi_iter.bi_sector, end_sector);
+		count_passed_on(known, &key, bio->bi_iter.bi_sector, end_sector);
 	return 0;
 }
 
@@ -73,43 +73,43 @@ int discard_submitted(__u64 *ctx)
  * the disk once sends no such part. The followed process runs on one CPU at a time: there is a
  * single writer.
  */
-static __always_inline void count_again(struct ow_flow_cell *cell, const struct ow_flow_key *key,
-					__u64 sector, __u64 end_sector)
+static __always_inline void count_repeated(struct ow_flow_cell *cell, const struct ow_flow_key *key,
+					   __u64 sector, __u64 end_sector)
 {
 	__u64 farthest = cell->farthest;
-	struct ow_flow_key again = *key;
+	struct ow_flow_key repeated = *key;
 
 	if (end_sector > farthest)
 		cell->farthest = end_sector;
 	if (sector >= farthest)
 		return;
-	again.stage = OW_BIO_AGAIN;
-	add_bytes(&again, ((end_sector < farthest ? end_sector : farthest) - sector) << 9);
+	repeated.stage = OW_BIO_REPEATED;
+	add_bytes(&repeated, ((end_sector < farthest ? end_sector : farthest) - sector) << 9);
 }
 
-static __always_inline int on_trim_bio(__u64 *ctx, struct bio *bio)
+static __always_inline int on_discard_bio(__u64 *ctx, struct bio *bio)
 {
 	struct ow_flow_key key = {};
-	struct trim_bio entry = {}, *known;
+	struct bio_state entry = {}, *known;
 	struct ow_flow_cell *cell;
 	__u64 sector, whole;
 
-	if (!look_at(&key, bio, OW_BIO, false) || is_again(bio))
+	if (!fill_key(&key, bio, OW_BIO, false) || is_resubmitted(bio))
 		return 0;
 	sector = bio->bi_iter.bi_sector;
 	entry.bytes = bio->bi_iter.bi_size;
 	entry.end_sector = sector + (entry.bytes >> 9);
-	entry.who = key.who = who_runs();
-	send_to(&entry, &key);
-	known = recall(number_of(ctx));
-	if (known && known->handed_down && known->dev == key.dev &&
+	entry.sender = key.sender = classify_task();
+	set_destination(&entry, &key);
+	known = find_bio(read_as_number(ctx));
+	if (known && known->passed_on && known->dev == key.dev &&
 	    known->end_sector == entry.end_sector)
 		return 0; /* a stale entry, already counted when this bio was submitted */
-	remember(number_of(ctx), &entry);
-	cell = flow_of(&key);
+	store_bio(read_as_number(ctx), &entry);
+	cell = find_flow(&key);
 	whole = cell ? add_range(cell, sector, entry.bytes, 1) : entry.bytes;
-	if (cell && key.who == OW_WHO_OURS)
-		count_again(cell, &key, sector, entry.end_sector);
+	if (cell && key.sender == OW_SENDER_FOLLOWED)
+		count_repeated(cell, &key, sector, entry.end_sector);
 	count_origin(&key, entry.bytes, whole);
 	return 0;
 }
@@ -120,7 +120,7 @@ int discard_bio(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[0];
 
-	return trim_op(bio->bi_opf) == OW_NR_OPS ? 0 : on_trim_bio(ctx, bio);
+	return classify_discard(bio->bi_opf) == OW_NR_OPS ? 0 : on_discard_bio(ctx, bio);
 }
 
 SEC("raw_tp/block_bio_remap")
@@ -128,20 +128,20 @@ int discard_remapped(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
-	struct trim_bio *known;
+	struct bio_state *known;
 	__u32 bytes;
 
-	if (!look_at(&key, bio, OW_REMAPPED, true))
+	if (!fill_key(&key, bio, OW_REMAPPED, true))
 		return 0;
 	/* NVMe multipath passes on the bio itself. */
-	known = recall((__u64)bio);
+	known = find_bio((__u64)bio);
 	if (known)
-		send_to(known, &key);
-	key.who = who_runs();
+		set_destination(known, &key);
+	key.sender = classify_task();
 	bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 	add_bytes(&key, bytes);
 	/* Below several layers, OW_REMAPPED of a disk has only the sum of what they sent. */
-	key.stage = OW_HANDED;
+	key.stage = OW_REMAPPED_FROM;
 	key.dev = ctx[1];
 	add_bytes(&key, bytes);
 	return 0;
@@ -157,21 +157,21 @@ int discard_split(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
-	struct trim_bio entry = {}, *known;
+	struct bio_state entry = {}, *known;
 
-	if (!look_at(&key, bio, OW_SPLIT, true))
+	if (!fill_key(&key, bio, OW_SPLIT, true))
 		return 0;
 	entry.bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 	entry.end_sector = BPF_CORE_READ(bio, bi_iter.bi_sector) + (entry.bytes >> 9);
-	known = recall((__u64)bio);
+	known = find_bio((__u64)bio);
 	if (known && known->end_sector == entry.end_sector) {
-		key.who = known->who;
+		key.sender = known->sender;
 		add_bytes(&key, entry.bytes);
 		return 0;
 	}
-	known = recall((__u64)BPF_CORE_READ(bio, bi_private));
-	entry.who = key.who = known ? known->who : who_runs();
-	send_to(&entry, &key);
+	known = find_bio((__u64)BPF_CORE_READ(bio, bi_private));
+	entry.sender = key.sender = known ? known->sender : classify_task();
+	set_destination(&entry, &key);
 	add_bytes(&key, entry.bytes);
 	/* A bio that md split off without an event is unknown here: its bytes complete with its
 	 * parent. */
@@ -179,7 +179,7 @@ int discard_split(__u64 *ctx)
 		__sync_fetch_and_add(&known->bytes, -entry.bytes);
 	else
 		entry.bytes = 0;
-	remember((__u64)bio, &entry);
+	store_bio((__u64)bio, &entry);
 	return 0;
 }
 
@@ -192,15 +192,15 @@ int discard_split(__u64 *ctx)
 static __always_inline int on_merge(struct bio *bio, bool in_front)
 {
 	struct ow_flow_key key = {};
-	struct trim_bio *known;
+	struct bio_state *known;
 
-	if (!look_at(&key, bio, OW_MERGED, true))
+	if (!fill_key(&key, bio, OW_MERGED, true))
 		return 0;
-	known = recall((__u64)bio);
-	key.who = known ? known->who : who_runs();
+	known = find_bio((__u64)bio);
+	key.sender = known ? known->sender : classify_task();
 	add_bytes(&key, BPF_CORE_READ(bio, bi_iter.bi_size));
-	if (key.who == OW_WHO_KERNEL && !in_front)
-		forget((__u64)bio);
+	if (key.sender == OW_SENDER_KERNEL && !in_front)
+		delete_bio((__u64)bio);
 	return 0;
 }
 
@@ -222,18 +222,18 @@ int discard_bio_done(__u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[1];
 	struct ow_flow_key key = {};
-	struct trim_bio *known;
+	struct bio_state *known;
 
-	if (!look_at(&key, bio, OW_BIO_DONE, true))
+	if (!fill_key(&key, bio, OW_BIO_DONE, true))
 		return 0;
-	known = recall((__u64)bio);
+	known = find_bio((__u64)bio);
 	/* The first bio of an NVMe multipath request passes here before the request completes. */
 	if (!known || known->issued_ns)
 		return 0;
-	key.who = known->who;
+	key.sender = known->sender;
 	key.status = BPF_CORE_READ(bio, bi_status);
 	if (known->bytes)
 		add_bytes(&key, known->bytes);
-	forget((__u64)bio);
+	delete_bio((__u64)bio);
 	return 0;
 }

@@ -5,16 +5,16 @@
 
 #define PF_KTHREAD 0x00200000
 
-/* Set by user space: its PID namespace before loading, the followed process later. */
+/* Set by user space: the PID namespace before loading, the followed process later. */
 const volatile __u64 pidns_dev;
 const volatile __u64 pidns_ino;
 /* XFS events have the group first, not the mount: see fs.h. */
 const volatile bool xfs_by_group;
 /* Time reads and writes that are issued while a discard is in flight. */
-const volatile bool stalls;
-__u32 followed;
-/* The followed process's PID in the initial namespace, once it was seen. */
-__u32 met;
+const volatile bool measures_stalls;
+__u32 followed_pid;
+/* The followed process's PID in the initial namespace; 0 until a program sees the process. */
+__u32 followed_tgid;
 struct ow_discard_loss loss;
 
 struct {
@@ -34,26 +34,26 @@ static __always_inline bool is_followed(void)
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct pidns_info ns = {};
 
-	if (met)
-		return tgid == met;
+	if (followed_tgid)
+		return tgid == followed_tgid;
 	if (bpf_get_ns_current_pid_tgid(pidns_dev, pidns_ino, (void *)&ns, sizeof(ns)) ||
-	    ns.tgid != followed)
+	    ns.tgid != followed_pid)
 		return false;
-	met = tgid;
+	followed_tgid = tgid;
 	return true;
 }
 
-static __always_inline __u8 who_runs(void)
+static __always_inline __u8 classify_task(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
 	if (task->flags & PF_KTHREAD)
-		return OW_WHO_KERNEL;
-	return followed && is_followed() ? OW_WHO_OURS : OW_WHO_OTHER;
+		return OW_SENDER_KERNEL;
+	return followed_pid && is_followed() ? OW_SENDER_FOLLOWED : OW_SENDER_OTHER;
 }
 
 /* Return the class of an operation that discards data, or OW_NR_OPS for all others. */
-static __always_inline __u32 trim_op(__u32 cmd_flags)
+static __always_inline __u32 classify_discard(__u32 cmd_flags)
 {
 	__u32 op = cmd_flags & 0xff;
 
@@ -69,7 +69,7 @@ static __always_inline __u32 trim_op(__u32 cmd_flags)
  * directly, newer kernels search all their types (seen on 6.18), which takes longer than several
  * hundred thousand helper calls.
  */
-static __always_inline void key_of_bdev(struct ow_flow_key *key, struct block_device *bdev)
+static __always_inline void set_key_device(struct ow_flow_key *key, struct block_device *bdev)
 {
 	struct gendisk *disk = BPF_CORE_READ(bdev, bd_disk);
 
@@ -78,22 +78,22 @@ static __always_inline void key_of_bdev(struct ow_flow_key *key, struct block_de
 }
 
 /* Fill the key of @bio at a stage. Returns false if @bio does not discard data. */
-static __always_inline bool look_at(struct ow_flow_key *key, struct bio *bio, __u8 stage, bool raw)
+static __always_inline bool fill_key(struct ow_flow_key *key, struct bio *bio, __u8 stage, bool raw)
 {
-	__u32 op = trim_op(READ(raw, bio, bi_opf));
+	__u32 op = classify_discard(READ(raw, bio, bi_opf));
 
 	if (op == OW_NR_OPS)
 		return false;
 	key->stage = stage;
 	key->op = op;
-	key_of_bdev(key, BPF_CORE_READ(bio, bi_bdev));
+	set_key_device(key, BPF_CORE_READ(bio, bi_bdev));
 	return true;
 }
 
 /* Count a bio of @bytes, of which @whole are in whole granules, for its sender. */
 static __always_inline void count_origin(const struct ow_flow_key *at, __u64 bytes, __u64 whole)
 {
-	struct ow_origin_key key = {.dev = at->dev, .op = at->op, .who = at->who};
+	struct ow_origin_key key = {.dev = at->dev, .op = at->op, .sender = at->sender};
 	struct ow_origin *origin, empty = {.min_bytes = ~0ULL};
 
 	__builtin_memcpy(key.disk, at->disk, OW_DISK_NAME);

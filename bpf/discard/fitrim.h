@@ -11,19 +11,19 @@
 
 /* Return the dev_t of an open file's filesystem in the running process, or 0 if there is no such
  * file. */
-static __always_inline __u32 dev_of_file(__u32 number)
+static __always_inline __u32 find_file_dev(__u32 fd)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
 	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
 
-	if (number >= BPF_CORE_READ(table, max_fds))
+	if (fd >= BPF_CORE_READ(table, max_fds))
 		return 0;
-	bpf_probe_read_kernel(&file, sizeof(file), files + number);
+	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
 	return file ? BPF_CORE_READ(file, f_inode, i_sb, s_dev) : 0;
 }
 
-static __always_inline __u8 claim_status(__s64 result)
+static __always_inline __u8 convert_result(__s64 result)
 {
 	return !result ? 0 : -result < OW_CLAIM_ENDED ? -result : OW_CLAIM_ENDED;
 }
@@ -35,12 +35,12 @@ static __always_inline int on_ioctl(struct pt_regs *regs, __s64 result)
 
 	if ((__u32)BPF_CORE_READ(regs, si) != FITRIM)
 		return 0;
-	key.dev = dev_of_file(BPF_CORE_READ(regs, di));
-	key.who = who_runs();
-	key.status = claim_status(result);
+	key.dev = find_file_dev(BPF_CORE_READ(regs, di));
+	key.sender = classify_task();
+	key.status = convert_result(result);
 	if (!result && bpf_probe_read_user(&claimed, sizeof(claimed),
 					   (void *)BPF_CORE_READ(regs, dx) + FITRIM_LEN))
-		key.status = OW_CLAIM_UNREAD;
+		key.status = OW_CLAIM_UNREADABLE;
 	bpf_get_current_comm(key.disk, sizeof(key.disk));
 	add_bytes(&key, claimed);
 	return 0;

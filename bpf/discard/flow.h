@@ -17,7 +17,7 @@ struct {
 	__uint(max_entries, OW_MAX_FLOWS);
 	__type(key, struct ow_flow_key);
 	__type(value, __u32);
-} places SEC(".maps");
+} flow_indices SEC(".maps");
 
 struct granule {
 	__u32 sectors;
@@ -40,7 +40,7 @@ __u32 guesses[NR_GUESSES];
 
 typedef __u64 __attribute__((may_alias)) word;
 
-static __always_inline bool same_key(const struct ow_flow_key *a, const struct ow_flow_key *b)
+static __always_inline bool is_same_key(const struct ow_flow_key *a, const struct ow_flow_key *b)
 {
 	const word *x = (const word *)a, *y = (const word *)b;
 
@@ -49,7 +49,7 @@ static __always_inline bool same_key(const struct ow_flow_key *a, const struct o
 
 /* Allocate a cell for @key. Two CPUs at once may allocate two cells; the one in the hash map is
  * used. */
-static __noinline int make_place(const struct ow_flow_key *key)
+static __noinline int add_flow(const struct ow_flow_key *key)
 {
 	struct ow_flow_cell *cell;
 	struct granule *granule;
@@ -67,7 +67,7 @@ static __noinline int make_place(const struct ow_flow_key *key)
 		cell->granule_offset = granule->offset;
 	}
 	cell->key = *key;
-	bpf_map_update_elem(&places, key, &at, BPF_NOEXIST);
+	bpf_map_update_elem(&flow_indices, key, &at, BPF_NOEXIST);
 	return 0;
 }
 
@@ -77,18 +77,18 @@ static __noinline int make_place(const struct ow_flow_key *key)
  * path. Copies the key to its own stack, because kernel 6.1 does not accept a key on a caller's
  * stack.
  */
-__noinline int find_flow(const struct ow_flow_key *asked)
+__noinline int find_flow_index(const struct ow_flow_key *wanted)
 {
 	struct ow_flow_key key;
 	__u32 *place;
 
-	if (!asked)
+	if (!wanted)
 		return OW_MAX_FLOWS;
-	key = *asked;
-	place = bpf_map_lookup_elem(&places, &key);
+	key = *wanted;
+	place = bpf_map_lookup_elem(&flow_indices, &key);
 	if (!place) {
-		make_place(&key);
-		place = bpf_map_lookup_elem(&places, &key);
+		add_flow(&key);
+		place = bpf_map_lookup_elem(&flow_indices, &key);
 	}
 	if (!place) {
 		__sync_fetch_and_add(&loss.flows_full, 1);
@@ -98,7 +98,7 @@ __noinline int find_flow(const struct ow_flow_key *asked)
 }
 
 /* Return the cell of @key, allocated if necessary; NULL if the table is full. */
-static __always_inline struct ow_flow_cell *flow_of(const struct ow_flow_key *key)
+static __always_inline struct ow_flow_cell *find_flow(const struct ow_flow_key *key)
 {
 	__u32 slot = key->stage << 3 | (key->dev & 7), at;
 	struct ow_flow_cell *cell;
@@ -109,9 +109,9 @@ static __always_inline struct ow_flow_cell *flow_of(const struct ow_flow_key *ke
 	guess = &guesses[slot & (NR_GUESSES - 1)];
 	at = *guess;
 	cell = bpf_map_lookup_elem(&flows, &at);
-	if (cell && same_key(&cell->key, key))
+	if (cell && is_same_key(&cell->key, key))
 		return cell;
-	at = find_flow(key);
+	at = find_flow_index(key);
 	cell = bpf_map_lookup_elem(&flows, &at);
 	/* The barrier ensures that other users of the guess see a complete cell. */
 	if (cell)
@@ -121,7 +121,7 @@ static __always_inline struct ow_flow_cell *flow_of(const struct ow_flow_key *ke
 
 static __always_inline void add_bytes(const struct ow_flow_key *key, __u64 bytes)
 {
-	struct ow_flow_cell *cell = flow_of(key);
+	struct ow_flow_cell *cell = find_flow(key);
 
 	if (cell) {
 		__sync_fetch_and_add(&cell->flow.count, 1);
@@ -129,15 +129,15 @@ static __always_inline void add_bytes(const struct ow_flow_key *key, __u64 bytes
 	}
 }
 
-static __always_inline __u64 floor_to(__u64 sector, __u32 sectors)
+static __always_inline __u64 round_down(__u64 sector, __u32 sectors)
 {
 	return sectors & (sectors - 1) ? sector - sector % sectors : sector & -(__u64)sectors;
 }
 
 /* Return the bytes of whole granules in a range; all bytes if the device's granule size is
  * unknown. */
-static __always_inline __u64 whole_granules(const struct ow_flow_cell *cell, __u64 sector,
-					    __u64 sectors)
+static __always_inline __u64 sum_whole_granules(const struct ow_flow_cell *cell, __u64 sector,
+						__u64 sectors)
 {
 	__u32 one = cell->granule_sectors;
 	__u64 first, last;
@@ -146,8 +146,8 @@ static __always_inline __u64 whole_granules(const struct ow_flow_cell *cell, __u
 		return sectors << 9;
 	/* Shift up by one granule to avoid negative numbers. */
 	sector += one - cell->granule_offset;
-	first = floor_to(sector + one - 1, one);
-	last = floor_to(sector + sectors, one);
+	first = round_down(sector + one - 1, one);
+	last = round_down(sector + sectors, one);
 	return last > first ? (last - first) << 9 : 0;
 }
 
@@ -155,7 +155,7 @@ static __always_inline __u64 whole_granules(const struct ow_flow_cell *cell, __u
 static __always_inline __u64 add_range(struct ow_flow_cell *cell, __u64 sector, __u64 bytes,
 				       __u32 count)
 {
-	__u64 whole = whole_granules(cell, sector, bytes >> 9);
+	__u64 whole = sum_whole_granules(cell, sector, bytes >> 9);
 
 	if (count)
 		__sync_fetch_and_add(&cell->flow.count, count);

@@ -8,7 +8,7 @@ static __always_inline int on_extent(__u32 dev, __u8 stage, __u64 bytes)
 {
 	struct ow_flow_key key = {.dev = dev, .stage = stage, .op = OW_DISCARD};
 
-	key.who = who_runs();
+	key.sender = classify_task();
 	add_bytes(&key, bytes);
 	return 0;
 }
@@ -77,7 +77,7 @@ int discard_xfs_busy(__u64 *ctx)
 SEC("raw_tp/xfs_discard_exclude")
 int discard_xfs_passed(__u64 *ctx)
 {
-	return on_xfs(ctx, OW_FS_PASSED);
+	return on_xfs(ctx, OW_FS_OUTSIDE);
 }
 
 SEC("raw_tp/f2fs_issue_discard")
@@ -98,10 +98,10 @@ int discard_f2fs_queued(__u64 *ctx)
 SEC("fentry/blkdev_issue_discard")
 int discard_asked(__u64 *ctx)
 {
-	struct ow_flow_key key = {.stage = OW_ASKED, .op = OW_DISCARD};
+	struct ow_flow_key key = {.stage = OW_REQUESTED, .op = OW_DISCARD};
 
-	key_of_bdev(&key, (struct block_device *)ctx[0]);
-	key.who = who_runs();
+	set_key_device(&key, (struct block_device *)ctx[0]);
+	key.sender = classify_task();
 	add_bytes(&key, ctx[2] << 9);
 	return 0;
 }

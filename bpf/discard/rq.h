@@ -10,79 +10,79 @@ struct {
 	__uint(max_entries, 1024);
 	__type(key, __u64);
 	__type(value, __s64);
-} busy SEC(".maps");
+} discards_in_flight SEC(".maps");
 
-/* The requests counted in busy. A request decrements the count once, whichever way it ends, and
- * only after an increment: requests issued before we attached do not count. */
+/* The requests counted in discards_in_flight. A request decrements the count once, however it ends,
+ * and only after an increment: requests issued before we attached do not count. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u64);
 	__type(value, bool);
-} busy_requests SEC(".maps");
+} discard_requests SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, __u64);
 	__type(value, __u64);
-} behind SEC(".maps");
+} requests_behind SEC(".maps");
 
-/* Discards in flight on all queues; and whether `behind` was ever used: if not, skip its
+/* Discards in flight on all queues. any_behind: `requests_behind` was used; until then, skip its
  * lookups. */
-__s64 nr_busy;
+__s64 nr_in_flight;
 bool any_behind;
 
-static __always_inline void count_busy(struct request *rq, __s64 change, bool raw)
+static __always_inline void add_in_flight(struct request *rq, __s64 change, bool raw)
 {
-	__u64 queue = (__u64)READ_SELDOM(rq, q);
-	__s64 *count = bpf_map_lookup_elem(&busy, &queue), none = 0;
+	__u64 queue = (__u64)READ_RARELY(rq, q);
+	__s64 *count = bpf_map_lookup_elem(&discards_in_flight, &queue), none = 0;
 
 	if (!count && change > 0) {
-		bpf_map_update_elem(&busy, &queue, &none, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&busy, &queue);
+		bpf_map_update_elem(&discards_in_flight, &queue, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&discards_in_flight, &queue);
 	}
 	if (!count)
 		return;
 	__sync_fetch_and_add(count, change);
-	__sync_fetch_and_add(&nr_busy, change);
+	__sync_fetch_and_add(&nr_in_flight, change);
 }
 
-static __always_inline void begin_busy(struct request *rq, bool raw)
+static __always_inline void count_issued(struct request *rq, bool raw)
 {
 	__u64 address = (__u64)rq;
 	bool yes = true;
 
-	if (!bpf_map_update_elem(&busy_requests, &address, &yes, BPF_NOEXIST))
-		count_busy(rq, 1, raw);
+	if (!bpf_map_update_elem(&discard_requests, &address, &yes, BPF_NOEXIST))
+		add_in_flight(rq, 1, raw);
 }
 
-static __always_inline void end_busy(struct request *rq, bool raw)
+static __always_inline void count_ended(struct request *rq, bool raw)
 {
 	__u64 address = (__u64)rq;
 
-	if (!bpf_map_delete_elem(&busy_requests, &address))
-		count_busy(rq, -1, raw);
+	if (!bpf_map_delete_elem(&discard_requests, &address))
+		add_in_flight(rq, -1, raw);
 }
 
-/* Note the issue time of a read or write while a discard of its queue is in flight. */
+/* Store the issue time of a read or write while a discard of its queue is in flight. */
 static __always_inline int on_other_issue(struct request *rq, bool raw)
 {
 	__u64 queue, address = (__u64)rq, now;
 	__s64 *count;
 	__u32 op;
 
-	if (nr_busy <= 0)
+	if (nr_in_flight <= 0)
 		return 0;
-	op = op_of(READ(raw, rq, cmd_flags));
+	op = classify_op(READ(raw, rq, cmd_flags));
 	if (op != OW_READ && op != OW_WRITE)
 		return 0;
-	queue = (__u64)READ_SELDOM(rq, q);
-	count = bpf_map_lookup_elem(&busy, &queue);
+	queue = (__u64)READ_RARELY(rq, q);
+	count = bpf_map_lookup_elem(&discards_in_flight, &queue);
 	if (!count || *count <= 0)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&behind, &address, &now, BPF_ANY))
+	if (bpf_map_update_elem(&requests_behind, &address, &now, BPF_ANY))
 		__sync_fetch_and_add(&loss.bios_full, 1);
 	else
 		any_behind = true;
@@ -92,21 +92,21 @@ static __always_inline int on_other_issue(struct request *rq, bool raw)
 static __always_inline int on_other_done(struct request *rq, __u32 bytes, bool raw)
 {
 	__u64 address = (__u64)rq, *since, begin;
-	struct ow_flow_key key = {.stage = OW_BEHIND, .who = OW_WHO_OTHER};
+	struct ow_flow_key key = {.stage = OW_BEHIND, .sender = OW_SENDER_OTHER};
 	struct ow_flow_cell *cell;
 	struct gendisk *disk;
 
 	if (!any_behind)
 		return 0;
-	since = bpf_map_lookup_elem(&behind, &address);
+	since = bpf_map_lookup_elem(&requests_behind, &address);
 	if (!since || bytes < READ(raw, rq, __data_len))
 		return 0;
 	begin = *since;
-	bpf_map_delete_elem(&behind, &address);
+	bpf_map_delete_elem(&requests_behind, &address);
 	disk = BPF_CORE_READ(rq, q, disk);
 	bpf_probe_read_kernel(key.disk, OW_DISK_NAME, &disk->disk_name);
-	key.op = op_of(READ(raw, rq, cmd_flags));
-	cell = flow_of(&key);
+	key.op = classify_op(READ(raw, rq, cmd_flags));
+	cell = find_flow(&key);
 	if (!cell)
 		return 0;
 	__sync_fetch_and_add(&cell->flow.count, 1);
@@ -115,13 +115,13 @@ static __always_inline int on_other_done(struct request *rq, __u32 bytes, bool r
 	return 0;
 }
 
-/* Start a walk over @rq. Returns false if @rq does not discard data. */
-static __always_inline bool begin_walk(struct walk_state *w, struct request *rq, enum walk why,
-				       __u8 stage, bool raw)
+/* Prepare a walk over the bios of @rq. Returns false if @rq does not discard data. */
+static __always_inline bool start_walk(struct walk_state *w, struct request *rq,
+				       enum walk_reason reason, __u8 stage, bool raw)
 {
-	__u32 op = trim_op(READ(raw, rq, cmd_flags));
+	__u32 op = classify_discard(READ(raw, rq, cmd_flags));
 
-	w->why = why;
+	w->reason = reason;
 	w->key.op = op;
 	w->key.stage = stage;
 	return op != OW_NR_OPS;
@@ -133,11 +133,11 @@ int discard_issued(__u64 *ctx)
 	struct request *rq = (struct request *)ctx[0];
 	struct walk_state w = {};
 
-	if (!begin_walk(&w, rq, WALK_ISSUE, OW_ISSUED, false))
-		return stalls ? on_other_issue(rq, false) : 0;
+	if (!start_walk(&w, rq, WALK_ISSUE, OW_ISSUED, false))
+		return measures_stalls ? on_other_issue(rq, false) : 0;
 	walk_request(&w, rq, false);
-	if (stalls)
-		begin_busy(rq, false);
+	if (measures_stalls)
+		count_issued(rq, false);
 	return 0;
 }
 
@@ -147,19 +147,19 @@ int discard_requeued(__u64 *ctx)
 	struct request *rq = (struct request *)ctx[0];
 	struct walk_state w = {};
 
-	if (!begin_walk(&w, rq, WALK_REQUEUE, OW_REQUEUED, true))
+	if (!start_walk(&w, rq, WALK_REQUEUE, OW_REQUEUED, true))
 		return 0;
 	walk_request(&w, rq, true);
-	if (stalls)
-		end_busy(rq, true);
+	if (measures_stalls)
+		count_ended(rq, true);
 	return 0;
 }
 
 /* Not static, so that the verifier assumes any number as the result instead of checking a path
  * for each. */
-__noinline int status_number(__s32 error)
+__noinline int call_convert_status(__s32 error)
 {
-	return status_of(error);
+	return convert_status(error);
 }
 
 /*
@@ -174,14 +174,14 @@ int discard_done(__u64 *ctx)
 	__u32 bytes = (__u32)ctx[2];
 	struct walk_state w = {};
 
-	if (!begin_walk(&w, rq, WALK_DONE, OW_DONE, false))
-		return stalls ? on_other_done(rq, bytes, false) : 0;
+	if (!start_walk(&w, rq, WALK_DONE, OW_DONE, false))
+		return measures_stalls ? on_other_done(rq, bytes, false) : 0;
 	/* A request that NVMe multipath takes back completes without bytes and without data. */
-	if (stalls && bytes >= rq->__data_len)
-		end_busy(rq, false);
+	if (measures_stalls && bytes >= rq->__data_len)
+		count_ended(rq, false);
 	if (!bytes)
 		return 0;
-	w.key.status = status_number((__s32)ctx[1]);
+	w.key.status = call_convert_status((__s32)ctx[1]);
 	walk_request(&w, rq, false);
 	if (!w.known)
 		__sync_fetch_and_add(&loss.unmatched, 1);
@@ -194,9 +194,9 @@ SEC("raw_tp/block_rq_merge")
 int discard_rq_merge(__u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
-	__u32 op = trim_op(BPF_CORE_READ(rq, cmd_flags));
+	__u32 op = classify_discard(BPF_CORE_READ(rq, cmd_flags));
 	struct ow_flow_key key = {};
-	struct trim_bio *known;
+	struct bio_state *known;
 	struct bio *bio;
 
 	bio = BPF_CORE_READ(rq, bio);
@@ -204,9 +204,9 @@ int discard_rq_merge(__u64 *ctx)
 		return 0;
 	key.stage = OW_MERGED;
 	key.op = op;
-	key_of_bdev(&key, BPF_CORE_READ(bio, bi_bdev));
-	known = recall((__u64)bio);
-	key.who = known ? known->who : OW_WHO_OTHER;
+	set_key_device(&key, BPF_CORE_READ(bio, bi_bdev));
+	known = find_bio((__u64)bio);
+	key.sender = known ? known->sender : OW_SENDER_OTHER;
 	add_bytes(&key, BPF_CORE_READ(rq, __data_len));
 	return 0;
 }
@@ -219,7 +219,7 @@ SEC("raw_tp/nvme_setup_cmd")
 int discard_nvme(__u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
-	struct ow_flow_key key = {.stage = OW_COMMAND, .op = OW_DISCARD, .who = OW_WHO_OTHER};
+	struct ow_flow_key key = {.stage = OW_COMMAND, .op = OW_DISCARD, .sender = OW_SENDER_OTHER};
 	struct gendisk *disk = BPF_CORE_READ(rq, q, disk);
 	struct ow_flow_cell *cell;
 	__u32 ranges = 0;
@@ -229,7 +229,7 @@ int discard_nvme(__u64 *ctx)
 		return 0;
 	bpf_probe_read_kernel(&ranges, 1, (void *)ctx[1] + NVME_DSM_RANGES);
 	bpf_probe_read_kernel(key.disk, OW_DISK_NAME, &disk->disk_name);
-	cell = flow_of(&key);
+	cell = find_flow(&key);
 	if (cell) {
 		__sync_fetch_and_add(&cell->flow.count, 1);
 		__sync_fetch_and_add(&cell->flow.ranges, ranges + 1);
@@ -248,10 +248,10 @@ int discard_scsi(__u64 *ctx)
 {
 	struct scsi_cmnd *cmd = (struct scsi_cmnd *)ctx[0];
 	struct request *rq = (void *)ctx[0] - bpf_core_type_size(struct request);
-	struct ow_flow_key key = {.stage = OW_COMMAND, .who = OW_WHO_OTHER};
+	struct ow_flow_key key = {.stage = OW_COMMAND, .sender = OW_SENDER_OTHER};
 	struct gendisk *disk = BPF_CORE_READ(rq, q, disk);
 
-	key.op = trim_op(BPF_CORE_READ(rq, cmd_flags));
+	key.op = classify_discard(BPF_CORE_READ(rq, cmd_flags));
 	if (key.op == OW_NR_OPS || !disk || !bpf_core_field_exists(cmd->cmnd))
 		return 0;
 	bpf_probe_read_kernel(&key.status, 1, &cmd->cmnd);

@@ -10,7 +10,7 @@
 /* Maximum number of ranges of an NVMe command. */
 #define MAX_RANGES 256
 
-enum walk {
+enum walk_reason {
 	WALK_ISSUE,
 	WALK_REQUEUE,
 	WALK_DONE,
@@ -18,7 +18,7 @@ enum walk {
 
 struct walk_state {
 	struct ow_flow_key key;
-	enum walk why;
+	enum walk_reason reason;
 	__u32 first;
 	__u64 now;
 	__u64 rq;
@@ -36,7 +36,7 @@ static __always_inline void count_latency(struct ow_flow *flow, __u64 since, __u
 }
 
 /* Fill the key with the destination of an unknown bio at @address. */
-static __noinline int key_of_unknown(struct walk_state *w, __u64 address)
+static __noinline int fill_unknown_key(struct walk_state *w, __u64 address)
 {
 	struct bio *bio = (struct bio *)address;
 	struct request *rq = (struct request *)w->rq;
@@ -44,48 +44,48 @@ static __noinline int key_of_unknown(struct walk_state *w, __u64 address)
 
 	bpf_probe_read_kernel(w->key.disk, OW_DISK_NAME, &disk->disk_name);
 	w->key.dev = BPF_CORE_READ(bio, bi_bdev, bd_dev);
-	w->key.who = OW_WHO_OTHER;
+	w->key.sender = OW_SENDER_OTHER;
 	return 0;
 }
 
-/* Count one range of a request, which is or starts with the bio at w->address. Not static, so
- * that the verifier checks the function once per program instead of once per path. */
+/* Count one range of a request: the bio at w->address, or several bios starting with it. Not
+ * static, so that the verifier checks the function once per program instead of once per path. */
 __noinline int count_range(struct walk_state *w, __u64 sector, __u64 bytes)
 {
 	struct ow_flow_cell *cell;
-	struct trim_bio *bio;
+	struct bio_state *bio;
 
 	if (!w)
 		return 0;
-	bio = recall(w->address);
-	if (w->why == WALK_REQUEUE && (!bio || !bio->issued_ns))
+	bio = find_bio(w->address);
+	if (w->reason == WALK_REQUEUE && (!bio || !bio->issued_ns))
 		return 0; /* refused before the issue */
 	if (bio) {
 		__builtin_memcpy(w->key.disk, bio->disk, OW_DISK_NAME);
 		w->key.dev = bio->dev;
-		w->key.who = bio->who;
+		w->key.sender = bio->sender;
 	} else {
-		key_of_unknown(w, w->address);
+		fill_unknown_key(w, w->address);
 	}
-	cell = flow_of(&w->key);
+	cell = find_flow(&w->key);
 	if (!cell)
 		return 0;
 	add_range(cell, sector, bytes, w->first);
 	if (!bio)
 		return 0;
 	w->known++;
-	if (w->why == WALK_DONE) {
+	if (w->reason == WALK_DONE) {
 		if (w->first)
 			count_latency(&cell->flow, bio->issued_ns, w->now);
-		forget(w->address);
+		delete_bio(w->address);
 	} else {
-		bio->issued_ns = w->why == WALK_ISSUE ? w->now : 0;
+		bio->issued_ns = w->reason == WALK_ISSUE ? w->now : 0;
 	}
 	return 0;
 }
 
 /* Loop step: count one bio of a request. Returns 1 to end the loop. */
-static __noinline long count_next(__u32 index, struct walk_state *w)
+static __noinline long count_next_bio(__u32 index, struct walk_state *w)
 {
 	struct bio *bio = (struct bio *)w->address;
 
@@ -97,50 +97,50 @@ static __noinline long count_next(__u32 index, struct walk_state *w)
 	return 0;
 }
 
-struct joined {
+struct sender_check {
 	__u64 address;
-	__u32 who;
-	bool forget;
-	bool alike;
+	__u32 sender;
+	bool deletes_bios;
+	bool is_same;
 };
 
-static __noinline long look_at_joined(__u32 index, struct joined *j)
+static __noinline long check_merged_bio(__u32 index, struct sender_check *check)
 {
-	struct bio *bio = (struct bio *)j->address;
-	struct trim_bio *known;
+	struct bio *bio = (struct bio *)check->address;
+	struct bio_state *known;
 
 	bio = BPF_CORE_READ(bio, bi_next);
-	j->address = (__u64)bio;
+	check->address = (__u64)bio;
 	if (!bio)
 		return 1;
-	known = recall(j->address);
-	if (known && known->who != j->who) {
-		j->alike = false;
+	known = find_bio(check->address);
+	if (known && known->sender != check->sender) {
+		check->is_same = false;
 		return 1;
 	}
-	if (j->forget)
-		forget(j->address);
+	if (check->deletes_bios)
+		delete_bio(check->address);
 	return 0;
 }
 
 /*
- * Define the global function step_turn() for kernels without bpf_loop(), where the verifier
+ * Define the global function step_once() for kernels without bpf_loop(), where the verifier
  * follows every iteration. It checks a global function once instead of once per path. The
  * function works on a copy on its own stack, because kernel 6.1 does not accept a key on a
  * caller's stack.
  */
-#define DEFINE_TURN(step, type)              \
-	__noinline int step##_turn(type *at) \
+#define DEFINE_STEP(step, type)              \
+	__noinline int step##_once(type *at) \
 	{                                    \
-		type mine;                   \
-		int ended;                   \
+		type copy;                   \
+		int is_done;                 \
                                              \
 		if (!at)                     \
 			return 1;            \
-		mine = *at;                  \
-		ended = step(0, &mine);      \
-		*at = mine;                  \
-		return ended;                \
+		copy = *at;                  \
+		is_done = step(0, &copy);    \
+		*at = copy;                  \
+		return is_done;              \
 	}
 
 #define FOR_EACH_BIO(step, context)                                                   \
@@ -148,35 +148,36 @@ static __noinline long look_at_joined(__u32 index, struct joined *j)
 		if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop))      \
 			bpf_loop(MAX_RANGES, step, context, 0);                       \
 		else                                                                  \
-			for (int i = 0; i < MAX_RANGES && !step##_turn(context); i++) \
+			for (int i = 0; i < MAX_RANGES && !step##_once(context); i++) \
 				;                                                     \
 	} while (0)
 
-DEFINE_TURN(count_next, struct walk_state)
-DEFINE_TURN(look_at_joined, struct joined)
+DEFINE_STEP(count_next_bio, struct walk_state)
+DEFINE_STEP(check_merged_bio, struct sender_check)
 
-/* Return true if the bios merged with the bio at @address have the same sender. With @forget,
- * also forget the merged bios. Adjacent bios of two partitions can be in the same request. */
-__noinline int joined_alike(__u64 address, __u32 forget)
+/* Return true if the bios merged with the bio at @address have the same sender. With @deletes_bios,
+ * also delete their entries. Adjacent bios of two partitions can be in the same request. */
+__noinline int has_one_sender(__u64 address, __u32 deletes_bios)
 {
-	struct trim_bio *first = recall(address);
-	struct joined j = {address, first ? first->who : OW_WHO_OTHER, forget != 0, true};
+	struct bio_state *first = find_bio(address);
+	struct sender_check check = {address, first ? first->sender : OW_SENDER_OTHER,
+				     deletes_bios != 0, true};
 
-	FOR_EACH_BIO(look_at_joined, &j);
-	return j.alike;
+	FOR_EACH_BIO(check_merged_bio, &check);
+	return check.is_same;
 }
 
 __noinline int walk_bios(struct walk_state *w)
 {
-	struct walk_state mine;
+	struct walk_state copy;
 
 	if (!w)
 		return 0;
-	mine = *w;
-	FOR_EACH_BIO(count_next, &mine);
-	if (mine.address)
+	copy = *w;
+	FOR_EACH_BIO(count_next_bio, &copy);
+	if (copy.address)
 		__sync_fetch_and_add(&loss.ranges_over, 1);
-	w->known = mine.known;
+	w->known = copy.known;
 	return 0;
 }
 
@@ -189,9 +190,9 @@ static __always_inline bool is_one_range(struct walk_state *w, struct request *r
 		return false;
 	if (!BPF_CORE_READ(bio, bi_next))
 		return true;
-	if (!joined_alike(w->address, false))
+	if (!has_one_sender(w->address, false))
 		return false;
-	return w->why != WALK_DONE || joined_alike(w->address, true);
+	return w->reason != WALK_DONE || has_one_sender(w->address, true);
 }
 
 static __always_inline void walk_request(struct walk_state *w, struct request *rq, bool raw)

@@ -13,9 +13,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* Maximum number of ranges of an NVMe command. */
 #define MAX_RANGES 256
 
-/* Set by user space before loading: the disk's name, and whether it is a SCSI disk. */
+/* Set by user space before loading: the disk's name, and whether the disk is a SCSI disk. */
 const volatile __u64 disk_name[2];
-const volatile bool scsi;
+const volatile bool is_scsi;
 struct ow_history_loss loss;
 /* Makes the compiler emit the record's type into BTF, where the tests read it. */
 const struct ow_change *record_type;
@@ -33,7 +33,7 @@ struct {
 	__type(value, __u64);
 } commands SEC(".maps");
 
-static __always_inline bool is_ours(struct request *rq)
+static __always_inline bool is_watched(struct request *rq)
 {
 	struct gendisk *disk = rq->q->disk;
 	__u64 name[2] = {};
@@ -61,7 +61,7 @@ static __always_inline void count_lost(const struct ow_change *change)
 }
 
 /* Send a record. No wakeup is needed, because the reader polls many times per second. */
-static __always_inline void tell(struct ow_change *change)
+static __always_inline void record_change(struct ow_change *change)
 {
 	if (bpf_ringbuf_output(&changes, change, sizeof(*change), BPF_RB_NO_WAKEUP))
 		count_lost(change);
@@ -69,7 +69,7 @@ static __always_inline void tell(struct ow_change *change)
 
 /* Record each range of a command, because bios need not be adjacent to be merged. No known
  * driver completes such a command in parts; if a driver does, the sectors count as lost. */
-static __always_inline void tell_ranges(struct ow_change *change, struct request *rq, __u32 bytes)
+static __always_inline void record_ranges(struct ow_change *change, struct request *rq, __u32 bytes)
 {
 	struct bio *bio = rq->bio;
 	__u32 left = bytes >> 9;
@@ -82,7 +82,7 @@ static __always_inline void tell_ranges(struct ow_change *change, struct request
 			change->sector = bio->bi_iter.bi_sector;
 			change->sectors = bio->bi_iter.bi_size >> 9;
 			left -= change->sectors;
-			tell(change);
+			record_change(change);
 			bio = bio->bi_next;
 		}
 	}
@@ -91,7 +91,7 @@ static __always_inline void tell_ranges(struct ow_change *change, struct request
 		count_lost(change);
 }
 
-static __always_inline __u8 kind_of(__u32 op)
+static __always_inline __u8 classify_change(__u32 op)
 {
 	if (op == OW_WRITE)
 		return OW_CHANGE_WRITE;
@@ -103,7 +103,7 @@ static __always_inline __u8 kind_of(__u32 op)
 }
 
 /* The command of a SCSI disk is stored directly after its request. */
-static __always_inline void read_scsi(struct ow_change *change, struct request *rq)
+static __always_inline void read_scsi_command(struct ow_change *change, struct request *rq)
 {
 	struct scsi_cmnd *cmd = (void *)rq + bpf_core_type_size(struct request);
 	__u64 bytes[2];
@@ -127,14 +127,14 @@ static __always_inline int on_command(struct request *rq, struct ow_change *chan
 		change->kind = rq->q->disk ? OW_CHANGE_NVME : OW_CHANGE_ADMIN;
 		change->sector = *opcode;
 		bpf_map_delete_elem(&commands, &key);
-	} else if (!is_ours(rq)) {
+	} else if (!is_watched(rq)) {
 		return 0;
-	} else if (scsi) {
-		read_scsi(change, rq);
+	} else if (is_scsi) {
+		read_scsi_command(change, rq);
 	} else {
 		change->sector = rq->cmd_flags & 0xff;
 	}
-	tell(change);
+	record_change(change);
 	return 0;
 }
 
@@ -143,27 +143,27 @@ int history_done(__u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
 	struct ow_change change = {};
-	__u32 bytes = (__u32)ctx[2], op = op_of(rq->cmd_flags);
+	__u32 bytes = (__u32)ctx[2], op = classify_op(rq->cmd_flags);
 
 	if (op == OW_READ || op == OW_FLUSH)
 		return 0;
 	change.end_ns = bpf_ktime_get_ns();
-	change.status = status_of((__s32)ctx[1]);
+	change.status = convert_status((__s32)ctx[1]);
 	if (op == OW_OTHER)
 		return on_command(rq, &change);
 	/* No data transferred: the end of a flush sequence, or a SCSI command that is about to
 	 * fail. */
-	if (!bytes || !is_ours(rq))
+	if (!bytes || !is_watched(rq))
 		return 0;
-	change.kind = kind_of(op);
+	change.kind = classify_change(op);
 	change.begin_ns = rq->start_time_ns;
 	if (op != OW_WRITE && rq->nr_phys_segments > 1) {
-		tell_ranges(&change, rq, bytes);
+		record_ranges(&change, rq, bytes);
 		return 0;
 	}
 	change.sector = rq->__sector;
 	change.sectors = bytes >> 9;
-	tell(&change);
+	record_change(&change);
 	return 0;
 }
 
@@ -175,7 +175,7 @@ int history_nvme(__u64 *ctx)
 	struct gendisk *disk;
 	__u64 key = (__u64)rq, opcode = 0, name[2] = {};
 
-	if (op_of(BPF_CORE_READ(rq, cmd_flags)) != OW_OTHER)
+	if (classify_op(BPF_CORE_READ(rq, cmd_flags)) != OW_OTHER)
 		return 0;
 	disk = BPF_CORE_READ(rq, q, disk);
 	if (disk) {

@@ -6,11 +6,12 @@
 
 /* For values that are masked later: keep bcc's compiler from dropping the mask as redundant,
  * because the verifier needs the mask. */
-#define opaque(value) (value)
+#define hide_value(value) (value)
 
 #define compare_and_swap(at, from, to) __sync_val_compare_and_swap(at, from, to)
 /* With shared entries, the barrier keeps earlier reads from seeing the next owner's data. */
-#define give_up(at) (any_crowded ? (void)__sync_lock_test_and_set(at, 0) : (void)(*(at) = 0))
+#define release_entry(at) \
+	(any_shared_entries ? (void)__sync_lock_test_and_set(at, 0) : (void)(*(at) = 0))
 
 #define map_lookup(map, key)	    bpf_map_lookup_elem(&(map), key)
 #define map_update(map, key, value) bpf_map_update_elem(&(map), key, value, BPF_ANY)
@@ -32,23 +33,23 @@ struct ow_settings settings SEC(".rodata") __attribute__((aligned(64))) = {
 /* Used by user space only. Declared here so that tests can compare the layout. */
 const struct ow_disk_key *disk_key_type __attribute__((unused));
 
-#define nr_cpus		settings.nr_cpus
-#define nr_lanes	settings.nr_lanes
-#define spread		settings.spread
-#define shared_lanes	settings.shared_lanes
-#define any_hidden	settings.any_hidden
-#define any_partition	settings.any_partition
-#define any_crowded	settings.any_crowded
-#define queue_time	settings.queue_time
-#define flush_sequence	settings.flush_sequence
-#define own_queue_stamp settings.own_queue_stamp
+#define nr_cpus		   settings.nr_cpus
+#define nr_lanes	   settings.nr_lanes
+#define spread		   settings.spread
+#define shared_lanes	   settings.shared_lanes
+#define any_hidden	   settings.any_hidden
+#define any_partition	   settings.any_partition
+#define any_shared_entries settings.any_shared_entries
+#define queue_time	   settings.queue_time
+#define flush_sequence	   settings.flush_sequence
+#define own_queue_stamp	   settings.own_queue_stamp
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct ow_own_row);
+	__type(value, struct ow_full_row);
 } rows SEC(".maps");
 
 /* Rows without histograms, if CPUs share lanes. */
@@ -132,12 +133,12 @@ struct {
 	__uint(max_entries, OW_HASHED_STAMPS);
 	__type(key, __u64);
 	__type(value, __u64);
-} untagged SEC(".maps");
+} hashed_stamps SEC(".maps");
 
 /* Discards in flight, by the first target of their disk. */
-__u64 trims[OW_MAX_TARGETS];
+__u64 discards_in_flight[OW_MAX_TARGETS];
 
-#define trims_of(disk) (&trims[(disk) & (OW_MAX_TARGETS - 1)])
+#define discards_in_flight_of(disk) (&discards_in_flight[(disk) & (OW_MAX_TARGETS - 1)])
 
 /* Programs of discard.bpf.c, tail-called for discards, so that other requests run no extra
  * program. User space installs the programs or leaves the maps empty. */
@@ -149,7 +150,7 @@ struct {
 } discard_issued SEC(".maps"), discard_done SEC(".maps");
 
 /* Return the first target of the disk with this key, or NULL if the disk is not watched. */
-static __always_inline const struct ow_target *look_up(__u64 a, __u64 b)
+static __always_inline const struct ow_target *find_first_target(__u64 a, __u64 b)
 {
 	const struct ow_disk *disk =
 		&disks[ow_table_index(a, b, settings.table_multiplier) & (OW_TABLE_SIZE - 1)];
@@ -157,7 +158,7 @@ static __always_inline const struct ow_target *look_up(__u64 a, __u64 b)
 	return disk->a == a && disk->b == b ? &disk->first : NULL;
 }
 
-static __always_inline const struct ow_target *target_at(__u32 target)
+static __always_inline const struct ow_target *get_target(__u32 target)
 {
 	return &targets[target & (OW_MAX_TARGETS - 1)];
 }

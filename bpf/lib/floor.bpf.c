@@ -56,7 +56,7 @@ int clock_complete(__u64 *ctx)
 	return 0;
 }
 
-static __always_inline struct ow_stamp *stamp_of(struct request *rq)
+static __always_inline struct ow_stamp *find_stamp(struct request *rq)
 {
 	__u32 tag = rq->internal_tag < 0 ? rq->tag : rq->internal_tag;
 	__u32 key = rq->mq_hctx->queue_num * SKETCH_TAGS + (tag & (SKETCH_TAGS - 1));
@@ -69,7 +69,7 @@ SEC("tp_btf/block_rq_issue")
 int sketch_issue(__u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
-	struct ow_stamp *stamp = stamp_of(rq);
+	struct ow_stamp *stamp = find_stamp(rq);
 
 	if (stamp) {
 		stamp->rq = (__u64)rq;
@@ -82,14 +82,14 @@ SEC("tp_btf/block_rq_complete")
 int sketch_complete(__u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
-	struct ow_stamp *stamp = stamp_of(rq);
+	struct ow_stamp *stamp = find_stamp(rq);
 	__u32 cpu = bpf_get_smp_processor_id(), slot;
 	struct ow_latency *hist;
 
 	if (!stamp || stamp->rq != (__u64)rq)
 		return 0;
 	stamp->rq = 0;
-	slot = hist_slot(bpf_ktime_get_ns() - stamp->time, OW_LAT_BITS, OW_LAT_SLOTS);
+	slot = find_hist_slot(bpf_ktime_get_ns() - stamp->time, OW_LAT_BITS, OW_LAT_SLOTS);
 	hist = bpf_map_lookup_elem(&sketch_hists, &cpu);
 	barrier_var(slot);
 	if (hist)

@@ -9,7 +9,7 @@
  * latencies jump between octaves and defeat branch predictors. The asm keeps the compiler from
  * using a branch.
  */
-static inline __attribute__((always_inline)) __u64 step_above(__u64 v, __u64 limit, __u32 shift)
+static inline __attribute__((always_inline)) __u64 shift_above(__u64 v, __u64 limit, __u32 shift)
 {
 	__u64 difference = limit - v;
 
@@ -25,7 +25,7 @@ static inline __attribute__((always_inline)) __u64 step_above(__u64 v, __u64 lim
  * lookup table. BPF has no such instruction, and clang lowers no builtin to one. Returns 0 for
  * 0.
  */
-static inline __attribute__((always_inline)) __u32 highest_bit(__u64 v)
+static inline __attribute__((always_inline)) __u32 find_highest_bit(__u64 v)
 {
 	__u64 bit = 0, step;
 
@@ -34,27 +34,28 @@ static inline __attribute__((always_inline)) __u32 highest_bit(__u64 v)
 		v >>= 32;
 		bit = 32;
 	}
-	step = step_above(v, 0xffff, 4);
+	step = shift_above(v, 0xffff, 4);
 	v >>= step;
 	bit += step;
-	step = step_above(v, 0xff, 3);
+	step = shift_above(v, 0xff, 3);
 	v >>= step;
 	bit += step;
-	step = step_above(v, 0xf, 2);
+	step = shift_above(v, 0xf, 2);
 	v >>= step;
 	bit += step;
 	return (__u32)bit + ((__u32)(HIGHEST_BITS >> (v << 2)) & 0xf);
 }
 
 /* Return the slot of @v with 2^@bits slots per octave, clamped to the last of @nr_slots. */
-static inline __attribute__((always_inline)) __u32 hist_slot(__u64 v, __u32 bits, __u32 nr_slots)
+static inline __attribute__((always_inline)) __u32 find_hist_slot(__u64 v, __u32 bits,
+								  __u32 nr_slots)
 {
 	__u32 octave, slot;
 
 	/* The first octave is exact as well. */
 	if (v < (2ULL << bits))
 		return (__u32)v;
-	octave = highest_bit(v) - bits;
+	octave = find_highest_bit(v) - bits;
 	/* The highest bit of the remainder counts as one octave. */
 	slot = (octave << bits) + (__u32)(v >> octave);
 	return slot < nr_slots ? slot : nr_slots - 1;

@@ -3,7 +3,7 @@
 #ifndef OPWATCH_OP_H
 #define OPWATCH_OP_H
 
-static __always_inline __u32 op_of(__u32 cmd_flags)
+static __always_inline __u32 classify_op(__u32 cmd_flags)
 {
 	__u32 op = cmd_flags & 0xff; /* REQ_OP_BITS is 8 in every kernel we know */
 
@@ -24,7 +24,7 @@ static __always_inline __u32 op_of(__u32 cmd_flags)
 
 /* Return the start sector of a request's sequential successor. A zone append has the start of
  * its zone as its sector, and the drive writes it at the zone's write pointer. */
-static __always_inline __u64 next_sector(__u32 cmd_flags, __u64 sector, __u32 bytes)
+static __always_inline __u64 next_sector_after(__u32 cmd_flags, __u64 sector, __u32 bytes)
 {
 	if ((cmd_flags & 0xff) == OP_VALUE(REQ_OP_ZONE_APPEND))
 		return sector;
@@ -36,7 +36,7 @@ static __always_inline __u64 next_sector(__u32 cmd_flags, __u64 sector, __u32 by
 
 /* Return the blk_status_t of a tracepoint's status: the status itself in the newest kernels'
  * numbering, or the errno converted by the kernel's own table. */
-static __always_inline __u32 status_of(__s32 error)
+static __always_inline __u32 convert_status(__s32 error)
 {
 	switch (error) {
 	case -95: /* EOPNOTSUPP */

@@ -12,14 +12,14 @@
  * searches all names of the kernel's types several times whenever a path reaches a direct load:
  * one or two milliseconds for each of the many paths to rare cases. A helper call avoids this.
  */
-#define READ_SELDOM(src, field) READ(true, src, field)
+#define READ_RARELY(src, field) READ(true, src, field)
 
 /*
  * Return the first argument of a tracepoint, or the second on older kernels that pass the queue
  * first. Without the barrier the compiler may compute the address of either, and verifiers
  * refuse arithmetic on the context pointer (seen on 5.10).
  */
-static __always_inline __u64 argument(const __u64 *ctx, bool second)
+static __always_inline __u64 get_argument(const __u64 *ctx, bool second)
 {
 	__u64 value;
 
@@ -32,7 +32,7 @@ static __always_inline __u64 argument(const __u64 *ctx, bool second)
 
 /* Return an argument that the verifier knows as a pointer as a plain number. The verifier allows
  * comparisons of such pointers, but no arithmetic. */
-static __always_inline __u64 number_of(const __u64 *argument)
+static __always_inline __u64 read_as_number(const __u64 *argument)
 {
 	__u64 number = 0;
 

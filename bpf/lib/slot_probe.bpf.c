@@ -32,8 +32,8 @@ int slot_probe(void *ctx)
 	if (!p)
 		return 1;
 	for (i = 0; i < BATCH; i++) {
-		p->latency_slot[i] = hist_slot(p->value[i], OW_LAT_BITS, OW_LAT_SLOTS);
-		p->size_slot[i] = hist_slot(p->value[i], OW_SIZE_BITS, OW_SIZE_SLOTS);
+		p->latency_slot[i] = find_hist_slot(p->value[i], OW_LAT_BITS, OW_LAT_SLOTS);
+		p->size_slot[i] = find_hist_slot(p->value[i], OW_SIZE_BITS, OW_SIZE_SLOTS);
 	}
 	return 0;
 }

@@ -32,14 +32,14 @@ def make_loader(following: ProgramOptions, *, stalls: bool = False) -> Callable[
     """Return a function that loads the programs without attaching them. `stalls`: time I/O issued behind
     discards."""
     try:
-        from opwatch._native import Discards, ProbeError, may_attach_to_functions
+        from opwatch._native import Discards, ProbeError, can_attach_to_functions
     except ImportError as error:
         raise TracerMissing from error
     following = replace(following, clones=_MAPPER.is_dir())
     without = select_programs(replace(following, functions=False))
     ways: list[ProgramSet] = [without]
     # Functions that allow attaching may still be refused for the helpers in our programs.
-    if following.functions and may_attach_to_functions():
+    if following.functions and can_attach_to_functions():
         ways.insert(0, select_programs(following))
     namespace = Path("/proc/self/ns/pid").stat()
     # Kernel packing of a device number.

@@ -53,7 +53,7 @@ class DiscardTracer(Closable):
 
         try:
             if chain:
-                chain(*self._native.chained())
+                chain(*self._native.get_chained())
             self._native.attach(packed)
         except ProbeError as error:
             self._native.close()

@@ -149,7 +149,7 @@ class _Proof:
         """Judge the sentinels. Slow drives are read again."""
         if self._unproven:
             return ReadBack({}, self._unproven)
-        if sum_flows(trace.select(Stage.FS_PASSED)).bytes:
+        if sum_flows(trace.select(Stage.FS_OUTSIDE)).bytes:
             # XFS may have skipped sentinels, so the drive never got their discards. A trim by ranges reaches
             # them.
             with contextlib.suppress(OpwatchError):

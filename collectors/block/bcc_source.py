@@ -13,7 +13,7 @@ from opwatch.trace import abi
 FOLDER = Path(__file__).parents[2] / "tools" / "bcc"
 _FILES = ("dialect.h", "hist.h", "op.h", "target.h", "inflight.h", "rq.h", "hooks.c")
 _DISK_KEY = struct.Struct("=QQII")
-# OW_MOST_SPREAD, and the operations except hot ones and OW_OTHER.
+# OW_MAX_SPREAD, and the operations except hot ones and OW_OTHER.
 MAX_SPREAD = 16
 RARE_OPS = len(abi.OPS) - abi.HOT_OPS - 1
 _LOOKUP = re.compile(r"\bmap_(lookup|delete)\((\w+),\s*")
@@ -39,12 +39,12 @@ def count_other_hists(cpus: int) -> int:
 
 
 def count_cold_hists(cpus: int) -> int:
-    """Mirror ow_cold_per_target(): a histogram for each cold operation, several for the last."""
+    """Mirror ow_cold_hists_per_target(): a histogram for each cold operation, several for the last."""
     return RARE_OPS + count_other_hists(cpus)
 
 
 def cold_hists(target: int, op: int, cpus: int) -> range:
-    """Mirror ow_cold(): return the histograms of an operation."""
+    """Mirror ow_cold_index(): return the histograms of an operation."""
     first = target * count_cold_hists(cpus)
     if op == len(abi.OPS) - 1:
         return range(first + RARE_OPS, first + RARE_OPS + count_other_hists(cpus))
@@ -52,7 +52,7 @@ def cold_hists(target: int, op: int, cpus: int) -> range:
 
 
 def queue_hists(target: int, op: int, cpus: int) -> range:
-    """Mirror ow_queue_hist(): return the queue time histograms of an operation."""
+    """Mirror ow_queue_index(): return the queue time histograms of an operation."""
     first = target * (cpus * abi.HOT_OPS + count_cold_hists(cpus))
     if op < abi.HOT_OPS:
         return range(first + op, first + cpus * abi.HOT_OPS, abi.HOT_OPS)

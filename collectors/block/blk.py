@@ -251,12 +251,12 @@ class BlockTracer:
             )
         self.owned, self.earlier = owned, earlier
         if self._has_owners:
-            self.evict_owners(_KEPT_OWNERS, self._native.owner_room // 2, _IDLE_NS)
+            self.evict_owners(_KEPT_OWNERS, self._native.max_owners // 2, _IDLE_NS)
         return readings
 
     def evict_owners(self, keep: int, most: int, idle_ns: int) -> None:
         """Evict owners and keep their counts: idle ones above `keep`, the smallest above `most`."""
-        for target, cells in decode_forgotten(self._native.forget_owners(keep, most, idle_ns)).items():
+        for target, cells in decode_forgotten(self._native.evict_owners(keep, most, idle_ns)).items():
             self._lives[target].record_eviction(cells)
 
     def _sample_with_owners(self, index: int) -> tuple[abi.TargetSample, ReadCells, Mapping[Cell, Earlier]]:

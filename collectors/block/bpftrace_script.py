@@ -113,7 +113,7 @@ def operation_key(op: int) -> int:
 
 
 def build_slot(value: str, scale: Scale) -> str:
-    """Return code that sets $slot, as hist_slot() of bpf/lib/hist.h does."""
+    """Return code that sets $slot, as find_hist_slot() of bpf/lib/hist.h does."""
     lines = [
         f"$slot = {value};",
         f"if ($slot >= {1 << scale.bits}) {{",

@@ -19,7 +19,7 @@ Ranks = tuple[list[int], list[int]]
 _of_views: Callable[[memoryview, memoryview], Ranks | None] | None = None
 with contextlib.suppress(ImportError):
     # Parsing and deriving work without the extension, too.
-    from opwatch._native import grown as _of_views
+    from opwatch._native import find_growth as _of_views
 
 # Quantiles have up to five decimals.
 _RATIO_STEPS = 100_000
@@ -194,7 +194,7 @@ def find_growth(now: Sequence[int], then: Sequence[int]) -> Iterable[tuple[int, 
 
 
 def _find_growth(now: Sequence[int], then: Sequence[int]) -> Ranks:
-    """Compute the same as the extension's grown(), for counters of any type.
+    """Compute the same as the extension's find_growth(), for counters of any type.
 
     Most blocks of slots do not change in an interval, and comparing costs a third of subtracting.
     """

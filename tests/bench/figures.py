@@ -232,7 +232,7 @@ def compute_map_memory(disks: int, cpus: int, queues: int, most_mib: int, depth:
     places = min(MAX_STAMPS, MAX_STAMPS_TOTAL // disks, queues * depth)
     targets = [abi.Target(*abi.WHOLE_DISK, i * places, queues, depth) for i in range(disks)]
     arguments = (abi.pack_targets(targets), b"", disks * places, 0, cpus)
-    used, lanes = _native.map_bytes(*arguments), _native.map_lanes(*arguments)
+    used, lanes = _native.compute_map_bytes(*arguments), _native.count_lanes(*arguments)
     return Figure(
         f"map memory, {disks} disks x {cpus} CPUs",
         used / 2**20,

@@ -11,28 +11,29 @@ static void test_rows_fill_lines(void)
 {
 	CHECK(sizeof(struct ow_cell) % LINE == 0);
 	CHECK(sizeof(struct ow_row) % LINE == 0);
-	CHECK(sizeof(struct ow_own_row) % LINE == 0);
+	CHECK(sizeof(struct ow_full_row) % LINE == 0);
 	CHECK(sizeof(struct ow_hot_hists) % LINE == 0);
 	CHECK(sizeof(struct ow_hist) % LINE == 0);
 }
 
-/* Up to OW_MOST_SPREAD, each CPU has its own histograms for OW_OTHER, commands from user space. */
+/* Up to OW_MAX_SPREAD, each CPU has its own histograms for OW_OTHER, commands from user space. */
 static void test_other_operations_are_spread(void)
 {
 	struct ow_tracer_config config = {.nr_targets = NR_TARGETS};
-	bool taken[NR_TARGETS * (OW_NR_RARE_OPS + OW_MOST_SPREAD)];
+	bool taken[NR_TARGETS * (OW_NR_RARE_OPS + OW_MAX_SPREAD)];
 
 	for (__u32 nr_cpus = 1; nr_cpus <= 512; nr_cpus *= 2) {
-		struct ow_shape shape = ow_shape_of(&config, nr_cpus);
-		__u32 most = nr_cpus < OW_MOST_SPREAD ? nr_cpus : OW_MOST_SPREAD;
+		struct ow_shape shape = ow_choose_shape(&config, nr_cpus);
+		__u32 most = nr_cpus < OW_MAX_SPREAD ? nr_cpus : OW_MAX_SPREAD;
 
 		memset(taken, 0, sizeof(taken));
 		CHECK(shape.spread == most);
 		for (__u32 target = 0; target < NR_TARGETS; target++) {
 			for (__u32 cpu = 0; cpu < most; cpu++) {
-				__u32 at = ow_cold(target, OW_OTHER, cpu, shape.spread);
+				__u32 at = ow_cold_index(target, OW_OTHER, cpu, shape.spread);
 
-				CHECK(at < ow_map_sizes(&config, &shape).cold_hists && !taken[at]);
+				CHECK(at < ow_compute_map_sizes(&config, &shape).cold_hists &&
+				      !taken[at]);
 				taken[at] = true;
 			}
 		}
@@ -43,12 +44,12 @@ static void test_other_operations_are_spread(void)
 static void test_rare_operations_have_their_own(void)
 {
 	for (__u32 op = OW_NR_HOT_OPS; op < OW_OTHER; op++) {
-		__u32 at = ow_cold(1, op, 0, OW_MOST_SPREAD);
+		__u32 at = ow_cold_index(1, op, 0, OW_MAX_SPREAD);
 
-		CHECK(at == ow_cold(1, op, 7, OW_MOST_SPREAD));
-		CHECK(op == OW_NR_HOT_OPS || at == ow_cold(1, op - 1, 0, OW_MOST_SPREAD) + 1);
-		for (__u32 cpu = 0; cpu < OW_MOST_SPREAD; cpu++)
-			CHECK(at < ow_cold(1, OW_OTHER, cpu, OW_MOST_SPREAD));
+		CHECK(at == ow_cold_index(1, op, 7, OW_MAX_SPREAD));
+		CHECK(op == OW_NR_HOT_OPS || at == ow_cold_index(1, op - 1, 0, OW_MAX_SPREAD) + 1);
+		for (__u32 cpu = 0; cpu < OW_MAX_SPREAD; cpu++)
+			CHECK(at < ow_cold_index(1, OW_OTHER, cpu, OW_MAX_SPREAD));
 	}
 }
 

@@ -27,8 +27,8 @@ static void lay_out(struct reading *reading, size_t offset)
 	uint8_t *at = reading->memory + offset;
 
 	for (int i = 0; i < OW_HISTOGRAMS; i++) {
-		reading->operation.slots[i] = (struct ow_slots){at, ow_recorded_slots(i)};
-		at += ow_recorded_slots(i) * sizeof(uint64_t);
+		reading->operation.slots[i] = (struct ow_slots){at, ow_count_recorded_slots(i)};
+		at += ow_count_recorded_slots(i) * sizeof(uint64_t);
 	}
 	CHECK(at == reading->memory + offset + OW_RECORDED_SLOTS * sizeof(uint64_t));
 }
@@ -49,7 +49,7 @@ static uint64_t number(struct ow_stream *stream)
 	return value;
 }
 
-static uint64_t word_at(const struct ow_slots *slots, size_t at)
+static uint64_t read_word(const struct ow_slots *slots, size_t at)
 {
 	uint64_t word;
 
@@ -67,19 +67,19 @@ static void check_slots(struct ow_operation_change *change, const struct reading
 	uint64_t mask = number(&change->slots);
 
 	for (int i = 0; i < OW_HISTOGRAMS; i++) {
-		size_t left = mask >> i & 1 ? number(&change->slots) : 0, next = SIZE_MAX;
+		size_t rest = mask >> i & 1 ? number(&change->slots) : 0, next = SIZE_MAX;
 
-		next = left ? number(&change->slots) : SIZE_MAX;
-		for (size_t slot = 0; slot < ow_recorded_slots(i); slot++) {
-			uint64_t value = word_at(&then->operation.slots[i], slot);
+		next = rest ? number(&change->slots) : SIZE_MAX;
+		for (size_t slot = 0; slot < ow_count_recorded_slots(i); slot++) {
+			uint64_t value = read_word(&then->operation.slots[i], slot);
 
 			if (slot == next) {
 				value += number(&change->counts);
-				next = --left ? slot + 1 + number(&change->slots) : SIZE_MAX;
+				next = --rest ? slot + 1 + number(&change->slots) : SIZE_MAX;
 			}
-			CHECK(value == word_at(&now->operation.slots[i], slot));
+			CHECK(value == read_word(&now->operation.slots[i], slot));
 		}
-		CHECK(!left);
+		CHECK(!rest);
 	}
 	CHECK(!change->slots.length && !change->counts.length);
 }
@@ -98,7 +98,7 @@ static void check(const struct reading *then, const struct reading *now)
 {
 	struct ow_operation_change change;
 
-	ow_write_change(&change, &then->operation, &now->operation);
+	ow_encode_change(&change, &then->operation, &now->operation);
 	check_slots(&change, then, now);
 	check_counters(&change);
 }
@@ -134,8 +134,8 @@ static void test_there_is_room_for_the_longest(void)
 	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
 		now.operation.counters[i] = 1ULL << 63;
 	check(&then, &now);
-	ow_write_change(&change, &then.operation, &now.operation);
-	CHECK(change.counts.length == sizeof(change.of_counts));
+	ow_encode_change(&change, &then.operation, &now.operation);
+	CHECK(change.counts.length == sizeof(change.count_bytes));
 }
 
 static void test_nothing_is_zeros(void)
@@ -148,11 +148,11 @@ static void test_nothing_is_zeros(void)
 	lay_out(&now, 1);
 	for (int i = 0; i < 99; i++)
 		now.memory[1 + random_word() % (sizeof(now.memory) - 1)] = 1;
-	ow_write_change(&one, &nothing, &now.operation);
-	ow_write_change(&other, &zeros.operation, &now.operation);
+	ow_encode_change(&one, &nothing, &now.operation);
+	ow_encode_change(&other, &zeros.operation, &now.operation);
 	CHECK(one.slots.length == other.slots.length && one.counts.length == other.counts.length);
-	CHECK(!memcmp(one.of_slots, other.of_slots, one.slots.length));
-	CHECK(!memcmp(one.of_counts, other.of_counts, one.counts.length));
+	CHECK(!memcmp(one.slot_bytes, other.slot_bytes, one.slots.length));
+	CHECK(!memcmp(one.count_bytes, other.count_bytes, one.counts.length));
 	check(&zeros, &now);
 }
 

@@ -25,7 +25,7 @@ static bool has_zone_resource;
 
 static void test_operations(void)
 {
-	CHECK(op_of(REQ_OP_ZONE_APPEND | 1 << 8) == OW_WRITE && op_of(7) == OW_OTHER);
+	CHECK(classify_op(REQ_OP_ZONE_APPEND | 1 << 8) == OW_WRITE && classify_op(7) == OW_OTHER);
 }
 
 /* The numbers of the user side: opwatch/trace/derive.py. */
@@ -43,7 +43,7 @@ static void test_newer_kernels(void)
 {
 	has_zone_resource = false;
 	for (int status = 0; status < OW_NR_STATUS; status++)
-		CHECK(status_of(status) == (__u32)status);
+		CHECK(convert_status(status) == (__u32)status);
 }
 
 /* BLK_STS_OFFLINE is 17 from v5.18, BLK_STS_DURATION_LIMIT 18 from v6.5, both until v6.10. */
@@ -60,9 +60,9 @@ static void test_older_kernels(void)
 
 	has_zone_resource = true;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		CHECK(status_of(rows[i].kernel) == rows[i].shown);
+		CHECK(convert_status(rows[i].kernel) == rows[i].shown);
 	for (int status = 0; status < 14; status++)
-		CHECK(status_of(status) == (__u32)status);
+		CHECK(convert_status(status) == (__u32)status);
 }
 
 /* Older tracepoints report an errno. */
@@ -70,8 +70,8 @@ static void test_errnos(void)
 {
 	for (int older = 0; older < 2; older++) {
 		has_zone_resource = older;
-		CHECK(status_of(-EOPNOTSUPP) == 1 && status_of(-ENOSPC) == 3);
-		CHECK(status_of(-ENODATA) == 7 && status_of(-EIO) == 10);
+		CHECK(convert_status(-EOPNOTSUPP) == 1 && convert_status(-ENOSPC) == 3);
+		CHECK(convert_status(-ENODATA) == 7 && convert_status(-EIO) == 10);
 	}
 }
 

@@ -31,9 +31,9 @@ static int open_descriptors(void)
 }
 
 /* Add the typed program, or its raw twin. */
-static void want(struct ow_wanted_list *list, const char *name, const char *needs, bool raw)
+static void want(struct ow_program_list *list, const char *name, const char *needs, bool raw)
 {
-	struct ow_wanted *wanted = &list->programs[list->nr++];
+	struct ow_program_spec *wanted = &list->programs[list->nr++];
 
 	snprintf(wanted->name, sizeof(wanted->name), "%s%s", name, raw ? "_raw" : "");
 	snprintf(wanted->needs, sizeof(wanted->needs), "%s", needs);
@@ -51,10 +51,10 @@ static struct ow_tracer_config config_of(const struct ow_target *target, bool qu
 		.queue_time = queue,
 	};
 
-	want(&config.wanted, target->bio_based ? "bio_complete" : "rq_complete", "", raw);
+	want(&config.programs, target->bio_based ? "bio_complete" : "rq_complete", "", raw);
 	if (queue)
-		want(&config.wanted, "rq_queue", "btf_trace_block_io_start", raw);
-	want(&config.wanted, target->bio_based ? "bio_queue" : "rq_issue", "", raw);
+		want(&config.programs, "rq_queue", "btf_trace_block_io_start", raw);
+	want(&config.programs, target->bio_based ? "bio_queue" : "rq_issue", "", raw);
 	return config;
 }
 
@@ -104,9 +104,9 @@ static void test_only_what_is_there_is_loaded(void)
 	struct ow_tracer_config config = config_of(&request_based, false, false);
 	struct ow_tracer *tracer = NULL;
 
-	want(&config.wanted, "rq_requeue", "no_such_name", false);
+	want(&config.programs, "rq_requeue", "no_such_name", false);
 	load_and_read(&config, 2);
-	want(&config.wanted, "no_such_program", "", false);
+	want(&config.programs, "no_such_program", "", false);
 	CHECK(ow_tracer_open(&config, &tracer, log_text) == -EINVAL);
 	CHECK(!tracer);
 }
@@ -133,7 +133,7 @@ static void test_floor(void)
 
 	CHECK(fd >= 0);
 	for (int i = 0; i < 2; i++) {
-		struct ow_wanted_list wanted = {};
+		struct ow_program_list wanted = {};
 
 		want(&wanted, pairs[i][0], "", false);
 		want(&wanted, pairs[i][1], "", false);
@@ -151,7 +151,7 @@ static void test_history(void)
 	struct ow_history *history = NULL;
 	struct ow_change change;
 
-	want(&config.wanted, "history_done", "", false);
+	want(&config.programs, "history_done", "", false);
 	CHECK(!ow_history_open(&config, &history, log_text));
 	CHECK(ow_history_programs(history, info) == 1);
 	CHECK(ow_history_drain(history, &change, 1) == 0);
@@ -168,14 +168,14 @@ static void test_history(void)
 
 static void test_numbers_of_cpus(void)
 {
-	CHECK(ow_cpus_of_list("0\n") == 1);
-	CHECK(ow_cpus_of_list("0-3\n") == 4);
-	CHECK(ow_cpus_of_list("0-1,8-11\n") == 12);
-	CHECK(ow_cpus_of_list("0,64") == 65);
-	CHECK(ow_cpus_of_list("") == 0);
-	CHECK(ow_cpus_of_list("none\n") == 0);
-	CHECK(ow_cpus_of_list("0-99999999999\n") == 0);
-	CHECK(ow_possible_cpus() >= 1);
+	CHECK(ow_parse_cpu_list("0\n") == 1);
+	CHECK(ow_parse_cpu_list("0-3\n") == 4);
+	CHECK(ow_parse_cpu_list("0-1,8-11\n") == 12);
+	CHECK(ow_parse_cpu_list("0,64") == 65);
+	CHECK(ow_parse_cpu_list("") == 0);
+	CHECK(ow_parse_cpu_list("none\n") == 0);
+	CHECK(ow_parse_cpu_list("0-99999999999\n") == 0);
+	CHECK(ow_count_possible_cpus() >= 1);
 }
 
 int main(void)

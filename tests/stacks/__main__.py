@@ -125,7 +125,7 @@ def find_contradictions(one: Recipe) -> Iterator[str]:
         if result.verdict not in _BY_OUTLOOK[foretold.outlook] and not (nothing_left or contradicted):
             yield f"check says {foretold.outlook}, {name} {result.verdict.value}"
         is_again = "btrfs-discards-again" in trims.sum_reasons(result)
-        twice = sum_flows(result.evidence.trace.select(Stage.BIO_AGAIN)).bytes if is_again else 0
+        twice = sum_flows(result.evidence.trace.select(Stage.BIO_REPEATED)).bytes if is_again else 0
         # The audit does not know the space freed by writes of zeroes below, and reports this limit.
         explained = "loop-on-device" in trims.sum_reasons(result)
         if name == "audit" and not explained and abs(result.reached_bytes - oracle) > twice:

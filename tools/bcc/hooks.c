@@ -6,14 +6,14 @@ int owb_issue(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct request *rq = (struct request *)ctx->args[0];
 
-	return on_issue(rq, disk_of_request(rq, true), true);
+	return on_issue(rq, get_request_disk(rq, true), true);
 }
 
 int owb_complete(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct request *rq = (struct request *)ctx->args[0];
 
-	return on_complete(rq, disk_of_request(rq, true), (__s32)ctx->args[1], (__u32)ctx->args[2],
+	return on_complete(rq, get_request_disk(rq, true), (__s32)ctx->args[1], (__u32)ctx->args[2],
 			   true, false);
 }
 

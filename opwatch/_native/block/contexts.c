@@ -16,13 +16,13 @@ int ow_contexts_open(struct ow_contexts **ret, char *log)
 	struct opwatch_contexts *skel;
 	int err = 0;
 
-	ow_log_begin(log);
+	ow_collect_log(log);
 	skel = opwatch_contexts__open_and_load();
 	if (!skel)
 		err = -errno;
 	else
 		err = opwatch_contexts__attach(skel);
-	ow_log_begin(NULL);
+	ow_collect_log(NULL);
 	*ret = err ? NULL : calloc(1, sizeof(**ret));
 	if (!*ret) {
 		opwatch_contexts__destroy(skel);
@@ -40,7 +40,7 @@ void ow_contexts_close(struct ow_contexts *contexts)
 	free(contexts);
 }
 
-__u64 ow_contexts_switches(const struct ow_contexts *contexts)
+__u64 ow_contexts_read_switches(const struct ow_contexts *contexts)
 {
 	return __atomic_load_n(&contexts->skel->bss->switches, __ATOMIC_RELAXED);
 }

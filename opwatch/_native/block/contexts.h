@@ -11,6 +11,6 @@ struct ow_contexts;
  * verifier. */
 int ow_contexts_open(struct ow_contexts **ret, char *log);
 void ow_contexts_close(struct ow_contexts *contexts);
-__u64 ow_contexts_switches(const struct ow_contexts *contexts);
+__u64 ow_contexts_read_switches(const struct ow_contexts *contexts);
 
 #endif

@@ -30,14 +30,14 @@ __u64 ow_find_multiplier(const struct ow_disk_key *disks, __u32 n)
 	return 0;
 }
 
-__u32 ow_cpus_of_list(const char *list)
+__u32 ow_parse_cpu_list(const char *list)
 {
 	unsigned long number, highest = 0;
 	char *end;
 
 	while (*list && *list != '\n') {
 		number = strtoul(list, &end, 10);
-		if (end == list || number >= OW_MOST_CPUS)
+		if (end == list || number >= OW_MAX_CPUS)
 			return 0;
 		highest = number >= highest ? number + 1 : highest;
 		list = *end == '-' || *end == ',' ? end + 1 : end;
@@ -46,7 +46,7 @@ __u32 ow_cpus_of_list(const char *list)
 }
 
 /* libbpf_num_possible_cpus() returns their count, but on some machines CPU numbers have gaps. */
-int ow_possible_cpus(void)
+int ow_count_possible_cpus(void)
 {
 	char list[4096] = {};
 	int fd = open("/sys/devices/system/cpu/possible", O_RDONLY | O_CLOEXEC);
@@ -56,38 +56,39 @@ int ow_possible_cpus(void)
 	if (fd < 0)
 		return -errno;
 	length = read(fd, list, sizeof(list) - 1);
-	cpus = length > 0 ? ow_cpus_of_list(list) : 0;
+	cpus = length > 0 ? ow_parse_cpu_list(list) : 0;
 	close(fd);
 	return cpus ? (int)cpus : -ENODATA;
 }
 
 /* Return the maximum number of owners. */
-static __u32 owners_of(const struct ow_tracer_config *config, const struct ow_shape *shape)
+static __u32 count_max_owners(const struct ow_tracer_config *config, const struct ow_shape *shape)
 {
-	__u32 most = OW_OWNER_BYTES / sizeof(struct ow_owner_counts) / shape->nr_cpus;
+	__u32 most = OW_MAX_OWNER_BYTES / sizeof(struct ow_owner_counts) / shape->nr_cpus;
 
-	if (config->by == OW_BY_NOBODY)
+	if (config->by == OW_BY_NONE)
 		return 1;
-	if (most > OW_MOST_OWNERS)
-		return OW_MOST_OWNERS;
-	return most < OW_LEAST_OWNERS ? OW_LEAST_OWNERS : most;
+	if (most > OW_MAX_OWNERS)
+		return OW_MAX_OWNERS;
+	return most < OW_MIN_OWNERS ? OW_MIN_OWNERS : most;
 }
 
-struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struct ow_shape *shape)
+struct map_sizes ow_compute_map_sizes(const struct ow_tracer_config *config,
+				      const struct ow_shape *shape)
 {
-	__u32 queue = ow_queue_per_target(shape->nr_lanes, shape->spread);
+	__u32 queue = ow_queue_hists_per_target(shape->nr_lanes, shape->spread);
 	__u32 stamps = config->nr_stamps ? config->nr_stamps : 1;
 	__u32 rows = config->nr_targets * shape->nr_cpus;
 	bool shared = ow_shares_lanes(shape);
 	bool submitters = config->slow_ns || config->by == OW_BY_PROCESS;
-	__u32 owners = owners_of(config, shape);
+	__u32 owners = count_max_owners(config, shape);
 
 	return (struct map_sizes){
-		.own_rows = shared ? 1 : rows,
+		.full_rows = shared ? 1 : rows,
 		.bare_rows = shared ? rows : 1,
 		.used_rows = rows,
 		.hot_hists = shared ? config->nr_targets * shape->nr_lanes : 1,
-		.cold_hists = config->nr_targets * ow_cold_per_target(shape->spread),
+		.cold_hists = config->nr_targets * ow_cold_hists_per_target(shape->spread),
 		.queue_latency = config->queue_time ? config->nr_targets * queue : 1,
 		.statuses = config->nr_targets * OW_NR_OPS,
 		.stamps = stamps,
@@ -99,59 +100,61 @@ struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struc
 		.parts = config->slow_ns ? OW_SLOW_PARTS : 1,
 		.slow_ring = config->slow_ns ? OW_SLOW_RING_BYTES : (__u32)sysconf(_SC_PAGESIZE),
 		.owners = owners,
-		.owner_counts = config->by ? (OW_SHARED_PLACES + owners) * shape->nr_cpus : 1,
+		.owner_counts = config->by ? (OW_SHARED_OWNERS + owners) * shape->nr_cpus : 1,
 		.recent_owners = config->by ? shape->nr_cpus * 2 : 1,
-		.owner_places = config->by ? OW_SHARED_PLACES + owners : 1,
+		.owner_entries = config->by ? OW_SHARED_OWNERS + owners : 1,
 	};
 }
 
 /* A hash map takes about 64 bytes per entry in addition to the value. */
-#define HASHED(type) (64 + sizeof(type))
+#define HASH_ENTRY_BYTES(type) (64 + sizeof(type))
 
-static __u64 map_bytes(const struct ow_tracer_config *config, const struct ow_shape *shape)
+static __u64 sum_map_bytes(const struct ow_tracer_config *config, const struct ow_shape *shape)
 {
-	struct map_sizes n = ow_map_sizes(config, shape);
+	struct map_sizes n = ow_compute_map_sizes(config, shape);
 
-	return (__u64)n.own_rows * sizeof(struct ow_own_row) + n.bare_rows * sizeof(struct ow_row) +
-	       n.used_rows * sizeof(__u64) + n.hot_hists * sizeof(struct ow_hot_hists) +
-	       n.cold_hists * sizeof(struct ow_hist) + n.queue_latency * sizeof(struct ow_latency) +
+	return (__u64)n.full_rows * sizeof(struct ow_full_row) +
+	       n.bare_rows * sizeof(struct ow_row) + n.used_rows * sizeof(__u64) +
+	       n.hot_hists * sizeof(struct ow_hot_hists) + n.cold_hists * sizeof(struct ow_hist) +
+	       n.queue_latency * sizeof(struct ow_latency) +
 	       n.statuses * sizeof(__u64[OW_NR_STATUS]) +
 	       (__u64)(n.stamps + n.queue_stamps) * sizeof(struct ow_stamp) +
-	       n.hashed_queue_stamps * HASHED(__u64[2]) + n.bios * HASHED(__u64[4]) + n.slow_ring +
+	       n.hashed_queue_stamps * HASH_ENTRY_BYTES(__u64[2]) +
+	       n.bios * HASH_ENTRY_BYTES(__u64[4]) + n.slow_ring +
 	       (__u64)n.submitters * sizeof(struct ow_submitter) +
-	       n.hashed_submitters * HASHED(struct ow_submitter) + n.parts * HASHED(__u64) +
-	       n.owners * HASHED(struct ow_owner) +
+	       n.hashed_submitters * HASH_ENTRY_BYTES(struct ow_submitter) +
+	       n.parts * HASH_ENTRY_BYTES(__u64) + n.owners * HASH_ENTRY_BYTES(struct ow_owner) +
 	       (__u64)n.owner_counts * sizeof(struct ow_owner_counts) +
-	       (__u64)n.recent_owners * sizeof(struct ow_recent_owner[OW_RECENT]) +
-	       OW_HASHED_STAMPS * HASHED(__u64[2]) + OW_TABLE_SIZE * sizeof(struct ow_disk) +
-	       OW_MAX_TARGETS * sizeof(struct ow_target);
+	       (__u64)n.recent_owners * sizeof(struct ow_recent_owner[OW_RECENT_OWNERS]) +
+	       OW_HASHED_STAMPS * HASH_ENTRY_BYTES(__u64[2]) +
+	       OW_TABLE_SIZE * sizeof(struct ow_disk) + OW_MAX_TARGETS * sizeof(struct ow_target);
 }
 
-struct ow_shape ow_shape_of(const struct ow_tracer_config *config, __u32 nr_cpus)
+struct ow_shape ow_choose_shape(const struct ow_tracer_config *config, __u32 nr_cpus)
 {
 	struct ow_shape shape = {.nr_cpus = nr_cpus, .nr_lanes = 1, .spread = 1};
 
-	while (shape.spread < OW_MOST_SPREAD && shape.spread < nr_cpus)
+	while (shape.spread < OW_MAX_SPREAD && shape.spread < nr_cpus)
 		shape.spread *= 2;
 	shape.nr_lanes = nr_cpus;
-	if (map_bytes(config, &shape) <= OW_MOST_MAP_BYTES)
+	if (sum_map_bytes(config, &shape) <= OW_MAX_MAP_BYTES)
 		return shape;
 	shape.nr_lanes = 1;
 	while (shape.nr_lanes * 2 < nr_cpus)
 		shape.nr_lanes *= 2;
-	while (shape.nr_lanes > 1 && map_bytes(config, &shape) > OW_MOST_MAP_BYTES)
+	while (shape.nr_lanes > 1 && sum_map_bytes(config, &shape) > OW_MAX_MAP_BYTES)
 		shape.nr_lanes /= 2;
 	return shape;
 }
 
-__u64 ow_tracer_map_bytes(const struct ow_tracer_config *config)
+__u64 ow_tracer_compute_map_bytes(const struct ow_tracer_config *config)
 {
-	struct ow_shape shape = ow_shape_of(config, config->nr_cpus);
+	struct ow_shape shape = ow_choose_shape(config, config->nr_cpus);
 
-	return map_bytes(config, &shape);
+	return sum_map_bytes(config, &shape);
 }
 
-__u32 ow_tracer_lanes(const struct ow_tracer_config *config)
+__u32 ow_tracer_count_lanes(const struct ow_tracer_config *config)
 {
-	return ow_shape_of(config, config->nr_cpus).nr_lanes;
+	return ow_choose_shape(config, config->nr_cpus).nr_lanes;
 }

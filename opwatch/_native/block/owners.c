@@ -12,7 +12,7 @@
 
 /* Counters of an entry: @before: total of its earlier owners, @last: at the last reading.
  * @changed_ns: time of the last reading with activity of its owner; 0 if never. */
-struct past {
+struct entry_state {
 	struct ow_owner_counts before, last;
 	__u64 changed_ns;
 };
@@ -20,17 +20,17 @@ struct past {
 /* The map at the last reading: key and owner by index. */
 struct ow_owners {
 	struct mapping counts;
-	__u32 places, room, nr;
+	__u32 nr_entries, max_owners, nr;
 	__u64 created;
 	struct ow_owner_key *keys;
 	struct ow_owner *owners;
 	struct ow_owner_sample *samples;
-	struct past *past; /* by entry */
-	/* Keys and entries of forgotten owners. A program may still be counting there. */
-	struct ow_owner_key *leaving_keys;
-	__u32 *leaving, nr_leaving;
-	/* By target and class: activity of forgotten owners after their last reading. */
-	struct ow_owner_counts late[OW_SHARED_PLACES];
+	struct entry_state *states; /* by entry */
+	/* Keys and entries of evicted owners. A program may still be counting there. */
+	struct ow_owner_key *evicted_keys;
+	__u32 *evicted, nr_evicted;
+	/* By target and class: activity of evicted owners after their last reading. */
+	struct ow_owner_counts late[OW_SHARED_OWNERS];
 };
 
 static void free_owners(struct ow_owners *o)
@@ -39,19 +39,19 @@ static void free_owners(struct ow_owners *o)
 	free(o->keys);
 	free(o->owners);
 	free(o->samples);
-	free(o->past);
-	free(o->leaving_keys);
-	free(o->leaving);
+	free(o->states);
+	free(o->evicted_keys);
+	free(o->evicted);
 	free(o);
 }
 
 /* Make the entries after the shared ones available, one per owner. */
-static int offer_places(const struct bpf_map *map, __u32 room)
+static int offer_indices(const struct bpf_map *map, __u32 max_owners)
 {
-	__u32 place = OW_SHARED_PLACES, end = place + room;
+	__u32 index = OW_SHARED_OWNERS, end = index + max_owners;
 
-	for (; place < end; place++) {
-		if (bpf_map_update_elem(bpf_map__fd(map), NULL, &place, BPF_ANY))
+	for (; index < end; index++) {
+		if (bpf_map_update_elem(bpf_map__fd(map), NULL, &index, BPF_ANY))
 			return -errno;
 	}
 	return 0;
@@ -62,24 +62,24 @@ int ow_owners_open(struct ow_tracer *t, enum ow_by by)
 	struct ow_owners *o;
 	int err;
 
-	if (by == OW_BY_NOBODY)
+	if (by == OW_BY_NONE)
 		return 0;
 	o = calloc(1, sizeof(*o));
 	if (!o)
 		return -ENOMEM;
-	o->room = bpf_map__max_entries(t->skel->maps.owners);
-	o->places = t->skel->rodata->settings.owner_places;
-	o->keys = calloc(o->room, sizeof(*o->keys));
-	o->owners = calloc(o->room, sizeof(*o->owners));
-	o->samples = calloc(o->room + 2 * OW_NR_OPS, sizeof(*o->samples));
-	o->past = calloc(o->places, sizeof(*o->past));
-	o->leaving_keys = calloc(o->room, sizeof(*o->leaving_keys));
-	o->leaving = calloc(o->room, sizeof(*o->leaving));
-	err = o->keys && o->owners && o->samples && o->past && o->leaving_keys && o->leaving
+	o->max_owners = bpf_map__max_entries(t->skel->maps.owners);
+	o->nr_entries = t->skel->rodata->settings.owner_entries;
+	o->keys = calloc(o->max_owners, sizeof(*o->keys));
+	o->owners = calloc(o->max_owners, sizeof(*o->owners));
+	o->samples = calloc(o->max_owners + 2 * OW_NR_OPS, sizeof(*o->samples));
+	o->states = calloc(o->nr_entries, sizeof(*o->states));
+	o->evicted_keys = calloc(o->max_owners, sizeof(*o->evicted_keys));
+	o->evicted = calloc(o->max_owners, sizeof(*o->evicted));
+	err = o->keys && o->owners && o->samples && o->states && o->evicted_keys && o->evicted
 		      ? 0
 		      : -ENOMEM;
 	err = err ?: ow_mapping_open(&o->counts, t->skel->maps.owner_counts);
-	err = err ?: offer_places(t->skel->maps.owner_places, o->room);
+	err = err ?: offer_indices(t->skel->maps.free_owner_indices, o->max_owners);
 	if (err)
 		free_owners(o);
 	else
@@ -95,7 +95,7 @@ void ow_owners_close(struct ow_tracer *t)
 }
 
 /* Re-read the map if owners were added. Owners added during the read are seen by the next one. */
-static int look_again(struct ow_tracer *t)
+static int refresh_owners(struct ow_tracer *t)
 {
 	struct ow_owners *o = t->owners;
 	__u64 created = __atomic_load_n(&t->skel->bss->owners_created, __ATOMIC_ACQUIRE);
@@ -105,8 +105,8 @@ static int look_again(struct ow_tracer *t)
 
 	if (created == o->created)
 		return 0;
-	while (!err && nr < o->room) {
-		count = o->room - nr;
+	while (!err && nr < o->max_owners) {
+		count = o->max_owners - nr;
 		err = bpf_map_lookup_batch(fd, after, &bucket, &o->keys[nr], &o->owners[nr], &count,
 					   NULL);
 		err = err ? -errno : 0;
@@ -121,13 +121,13 @@ static int look_again(struct ow_tracer *t)
 }
 
 /* Return the sum over CPUs of an entry's counters. */
-static struct ow_owner_counts sum_of_place(const struct ow_tracer *t, __u32 place)
+static struct ow_owner_counts sum_entry(const struct ow_tracer *t, __u32 index)
 {
 	const struct ow_owner_counts *counts = t->owners->counts.at, *c;
 	struct ow_owner_counts sum = {};
 
 	for (__u32 cpu = 0; cpu < t->shape.nr_cpus; cpu++) {
-		c = &counts[(size_t)cpu * t->owners->places + place];
+		c = &counts[(size_t)cpu * t->owners->nr_entries + index];
 		sum.requests += __atomic_load_n(&c->requests, __ATOMIC_RELAXED);
 		sum.bytes += __atomic_load_n(&c->bytes, __ATOMIC_RELAXED);
 		sum.sum_ns += __atomic_load_n(&c->sum_ns, __ATOMIC_RELAXED);
@@ -135,49 +135,51 @@ static struct ow_owner_counts sum_of_place(const struct ow_tracer *t, __u32 plac
 	return sum;
 }
 
-static struct ow_owner_counts added(struct ow_owner_counts a, struct ow_owner_counts b)
+static struct ow_owner_counts add_counts(struct ow_owner_counts a, struct ow_owner_counts b)
 {
 	return (struct ow_owner_counts){a.requests + b.requests, a.bytes + b.bytes,
 					a.sum_ns + b.sum_ns, 0};
 }
 
-static struct ow_owner_counts grown(struct ow_owner_counts now, struct ow_owner_counts then)
+static struct ow_owner_counts subtract_counts(struct ow_owner_counts now,
+					      struct ow_owner_counts then)
 {
 	return (struct ow_owner_counts){now.requests - then.requests, now.bytes - then.bytes,
 					now.sum_ns - then.sum_ns, 0};
 }
 
-static void put_counts(struct ow_owner_sample *to, struct ow_owner_counts counts)
+static void copy_counts(struct ow_owner_sample *to, struct ow_owner_counts counts)
 {
 	to->requests = counts.requests;
 	to->bytes = counts.bytes;
 	to->sum_ns = counts.sum_ns;
 }
 
-/* Set @to's counters to the activity of the entry's owner. Return false if there was none. */
-static bool fill(const struct ow_tracer *t, __u32 place, struct ow_owner_sample *to)
+/* Set @to's counters to the activity of the entry's owner. Return false if it was idle. */
+static bool fill_sample(const struct ow_tracer *t, __u32 index, struct ow_owner_sample *to)
 {
-	struct ow_owner_counts sum = sum_of_place(t, place);
-	struct past *past = &t->owners->past[place];
+	struct ow_owner_counts sum = sum_entry(t, index);
+	struct entry_state *state = &t->owners->states[index];
 
-	if (sum.requests != past->last.requests || sum.bytes != past->last.bytes)
-		past->changed_ns = ow_monotonic_ns();
-	past->last = sum;
-	put_counts(to, grown(sum, past->before));
+	if (sum.requests != state->last.requests || sum.bytes != state->last.bytes)
+		state->changed_ns = ow_read_monotonic_ns();
+	state->last = sum;
+	copy_counts(to, subtract_counts(sum, state->before));
 	return to->requests || to->bytes;
 }
 
-/* Return what owners of a target and class did after they were forgotten. */
-static struct ow_owner_counts late_counts(const struct ow_tracer *t, __u32 target, __u8 op)
+/* Return the activity of a target and class by owners that were evicted. */
+static struct ow_owner_counts sum_late_counts(const struct ow_tracer *t, __u32 target, __u8 op)
 {
 	const struct ow_owners *o = t->owners;
-	struct ow_owner_counts sum = o->late[ow_shared_place(target, op)];
+	struct ow_owner_counts sum = o->late[ow_shared_owner_index(target, op)];
 
-	for (__u32 i = 0; i < o->nr_leaving; i++) {
-		__u32 place = o->leaving[i];
+	for (__u32 i = 0; i < o->nr_evicted; i++) {
+		__u32 index = o->evicted[i];
 
-		if (o->leaving_keys[i].target == target && o->leaving_keys[i].op == op)
-			sum = added(sum, grown(sum_of_place(t, place), o->past[place].last));
+		if (o->evicted_keys[i].target == target && o->evicted_keys[i].op == op)
+			sum = add_counts(
+				sum, subtract_counts(sum_entry(t, index), o->states[index].last));
 	}
 	return sum;
 }
@@ -191,7 +193,7 @@ int ow_tracer_owners(struct ow_tracer *t, __u32 target, const struct ow_owner_sa
 	if (!o)
 		return -ENOTSUP;
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	err = look_again(t);
+	err = refresh_owners(t);
 	if (err)
 		return err;
 	for (__u32 i = 0; i < o->nr; i++) {
@@ -200,15 +202,15 @@ int ow_tracer_owners(struct ow_tracer *t, __u32 target, const struct ow_owner_sa
 			continue;
 		*to = (struct ow_owner_sample){.key = o->keys[i]};
 		memcpy(to->name, o->owners[i].name, sizeof(to->name));
-		n += fill(t, o->owners[i].place, to);
+		n += fill_sample(t, o->owners[i].index, to);
 	}
 	for (__u8 op = 0; op < OW_NR_OPS; op++) {
 		o->samples[n] = (struct ow_owner_sample){.key = {.target = target, .op = op}};
-		n += fill(t, ow_shared_place(target, op), &o->samples[n]);
+		n += fill_sample(t, ow_shared_owner_index(target, op), &o->samples[n]);
 		to = &o->samples[n];
 		*to = (struct ow_owner_sample){
 			.key = {.target = target, .op = op, .kind = OW_LATE}};
-		put_counts(to, late_counts(t, target, op));
+		copy_counts(to, sum_late_counts(t, target, op));
 		n += to->requests || to->bytes;
 	}
 	*ret = o->samples;
@@ -216,33 +218,34 @@ int ow_tracer_owners(struct ow_tracer *t, __u32 target, const struct ow_owner_sa
 	return n;
 }
 
-/* Release the entries of forgotten owners. The next owner of an entry starts at zero. */
-static int free_places(struct ow_tracer *t)
+/* Release the entries of evicted owners. The next owner of an entry starts at zero. */
+static int release_evicted(struct ow_tracer *t)
 {
 	struct ow_owners *o = t->owners;
 
-	while (o->nr_leaving) {
-		const struct ow_owner_key *key = &o->leaving_keys[o->nr_leaving - 1];
-		__u32 place = o->leaving[o->nr_leaving - 1];
-		struct ow_owner_counts sum = sum_of_place(t, place);
-		struct ow_owner_counts *late = &o->late[ow_shared_place(key->target, key->op)];
+	while (o->nr_evicted) {
+		const struct ow_owner_key *key = &o->evicted_keys[o->nr_evicted - 1];
+		__u32 index = o->evicted[o->nr_evicted - 1];
+		struct ow_owner_counts sum = sum_entry(t, index);
+		struct ow_owner_counts *late =
+			&o->late[ow_shared_owner_index(key->target, key->op)];
 
-		*late = added(*late, grown(sum, o->past[place].last));
-		o->past[place] = (struct past){.before = sum, .last = sum};
-		o->nr_leaving--;
-		if (bpf_map_update_elem(bpf_map__fd(t->skel->maps.owner_places), NULL, &place,
+		*late = add_counts(*late, subtract_counts(sum, o->states[index].last));
+		o->states[index] = (struct entry_state){.before = sum, .last = sum};
+		o->nr_evicted--;
+		if (bpf_map_update_elem(bpf_map__fd(t->skel->maps.free_owner_indices), NULL, &index,
 					BPF_ANY))
 			return -errno;
 	}
 	return 0;
 }
 
-/* Forget owner number @i. @to receives its counters at the last reading. */
-static int forget(struct ow_tracer *t, __u32 i, struct ow_owner_sample *to)
+/* Evict owner number @i. @to receives its counters at the last reading. */
+static int evict_owner(struct ow_tracer *t, __u32 i, struct ow_owner_sample *to)
 {
 	struct ow_owners *o = t->owners;
-	__u32 place = o->owners[i].place;
-	const struct past *past = &o->past[place];
+	__u32 index = o->owners[i].index;
+	const struct entry_state *state = &o->states[index];
 
 	if (bpf_map_delete_elem(bpf_map__fd(t->skel->maps.owners), &o->keys[i]))
 		return -errno;
@@ -250,62 +253,62 @@ static int forget(struct ow_tracer *t, __u32 i, struct ow_owner_sample *to)
 	__atomic_add_fetch(&t->skel->bss->owners_era, 1, __ATOMIC_RELEASE);
 	*to = (struct ow_owner_sample){.key = o->keys[i]};
 	memcpy(to->name, o->owners[i].name, sizeof(to->name));
-	put_counts(to, grown(past->last, past->before));
-	o->leaving_keys[o->nr_leaving] = o->keys[i];
-	o->leaving[o->nr_leaving++] = place;
+	copy_counts(to, subtract_counts(state->last, state->before));
+	o->evicted_keys[o->nr_evicted] = o->keys[i];
+	o->evicted[o->nr_evicted++] = index;
 	o->nr--;
 	o->keys[i] = o->keys[o->nr];
 	o->owners[i] = o->owners[o->nr];
 	return 0;
 }
 
-static int by_bytes(const void *a, const void *b)
+static int compare_bytes(const void *a, const void *b)
 {
 	const __u64 one = *(const __u64 *)a, other = *(const __u64 *)b;
 
 	return (one > other) - (one < other);
 }
 
-static __u64 bytes_of(const struct ow_owners *o, __u32 i)
+static __u64 count_owner_bytes(const struct ow_owners *o, __u32 i)
 {
-	const struct past *past = &o->past[o->owners[i].place];
+	const struct entry_state *state = &o->states[o->owners[i].index];
 
-	return past->last.bytes - past->before.bytes;
+	return state->last.bytes - state->before.bytes;
 }
 
-/* Find the most bytes of any owner, the @keep largest excluded. */
-static int most_of_small(const struct ow_owners *o, __u32 keep, __u64 *ret)
+/* Find the largest byte count of any owner except the @keep largest. */
+static int find_byte_limit(const struct ow_owners *o, __u32 keep, __u64 *ret)
 {
 	__u64 *bytes = calloc(o->nr, sizeof(*bytes));
 
 	if (!bytes)
 		return -ENOMEM;
 	for (__u32 i = 0; i < o->nr; i++)
-		bytes[i] = bytes_of(o, i);
-	qsort(bytes, o->nr, sizeof(*bytes), by_bytes);
+		bytes[i] = count_owner_bytes(o, i);
+	qsort(bytes, o->nr, sizeof(*bytes), compare_bytes);
 	*ret = bytes[o->nr - keep - 1];
 	free(bytes);
 	return 0;
 }
 
-/* Return true if the owner can be forgotten. Owners that were never read are kept because their
+/* Return true if the owner can be evicted. Owners that were never read are kept because their
  * activity is not known yet. */
-static bool makes_room(const struct ow_owners *o, __u32 i, __u64 idle_since, __u64 most_bytes)
+static bool can_evict(const struct ow_owners *o, __u32 i, __u64 idle_since, __u64 max_bytes)
 {
-	__u64 changed_ns = o->past[o->owners[i].place].changed_ns;
+	__u64 changed_ns = o->states[o->owners[i].index].changed_ns;
 
-	return changed_ns && changed_ns <= idle_since && bytes_of(o, i) <= most_bytes;
+	return changed_ns && changed_ns <= idle_since && count_owner_bytes(o, i) <= max_bytes;
 }
 
-static int forget_all(struct ow_tracer *t, __u32 keep, __u64 idle_since, __u64 most_bytes, int n)
+static int evict_owners(struct ow_tracer *t, __u32 keep, __u64 idle_since, __u64 max_bytes, int n)
 {
 	struct ow_owners *o = t->owners;
 	int err;
 
 	for (__u32 i = o->nr; i-- && o->nr > keep;) {
-		if (!makes_room(o, i, idle_since, most_bytes))
+		if (!can_evict(o, i, idle_since, max_bytes))
 			continue;
-		err = forget(t, i, &o->samples[n]);
+		err = evict_owner(t, i, &o->samples[n]);
 		if (err)
 			return err;
 		n++;
@@ -313,27 +316,27 @@ static int forget_all(struct ow_tracer *t, __u32 keep, __u64 idle_since, __u64 m
 	return n;
 }
 
-int ow_tracer_forget_owners(struct ow_tracer *t, const struct ow_forgetting *how,
-			    const struct ow_owner_sample **ret)
+int ow_tracer_evict_owners(struct ow_tracer *t, const struct ow_eviction *limits,
+			   const struct ow_owner_sample **ret)
 {
 	struct ow_owners *o = t->owners;
-	__u64 now = ow_monotonic_ns(), most_bytes;
+	__u64 now = ow_read_monotonic_ns(), max_bytes;
 	int err, n;
 
 	if (!o)
 		return -ENOTSUP;
-	err = free_places(t);
+	err = release_evicted(t);
 	if (err)
 		return err;
 	*ret = o->samples;
-	n = forget_all(t, how->keep, now - how->idle_ns, ~0ULL, 0);
-	if (n < 0 || o->nr <= how->most || o->nr <= how->keep)
+	n = evict_owners(t, limits->keep, now - limits->idle_ns, ~0ULL, 0);
+	if (n < 0 || o->nr <= limits->max || o->nr <= limits->keep)
 		return n;
-	err = most_of_small(o, how->keep, &most_bytes);
-	return err ?: forget_all(t, how->keep, ~0ULL, most_bytes, n);
+	err = find_byte_limit(o, limits->keep, &max_bytes);
+	return err ?: evict_owners(t, limits->keep, ~0ULL, max_bytes, n);
 }
 
-__u32 ow_tracer_owner_room(const struct ow_tracer *t)
+__u32 ow_tracer_max_owners(const struct ow_tracer *t)
 {
-	return t->owners ? t->owners->room : 0;
+	return t->owners ? t->owners->max_owners : 0;
 }

@@ -21,7 +21,7 @@ static int contexts_init(PyObject *self, PyObject *Py_UNUSED(args), PyObject *Py
 		err = ow_contexts_open(&object->contexts, log);
 	}
 	if (err)
-		ow_py_raise_probe_error(err, "cannot load or attach the probe of contexts",
+		ow_py_raise_probe_error(err, "cannot load or attach the context probe",
 					log ? log : "");
 	return err ? -1 : 0;
 }
@@ -31,7 +31,7 @@ static PyObject *contexts_switches(PyObject *self, PyObject *Py_UNUSED(arg))
 	struct ow_contexts *contexts = ((struct contexts_object *)self)->contexts;
 
 	if (contexts)
-		return PyLong_FromUnsignedLongLong(ow_contexts_switches(contexts));
+		return PyLong_FromUnsignedLongLong(ow_contexts_read_switches(contexts));
 	PyErr_SetString(PyExc_ValueError, "the probe is closed");
 	return NULL;
 }

@@ -37,7 +37,7 @@ PyObject *ow_py_programs_list(const struct ow_program_info *info, int n)
 	return list;
 }
 
-static int parse_wanted(PyObject *program, struct ow_wanted *ret)
+static int parse_program(PyObject *program, struct ow_program_spec *ret)
 {
 	const char *name, *needs;
 	int attachment;
@@ -49,20 +49,20 @@ static int parse_wanted(PyObject *program, struct ow_wanted *ret)
 	if (!PyArg_ParseTuple(program, "ssi", &name, &needs, &attachment))
 		return -1;
 	if (strlen(name) >= sizeof(ret->name) || strlen(needs) >= sizeof(ret->needs) ||
-	    attachment < OW_MAY_ATTACH || attachment > OW_IS_CALLED) {
-		PyErr_Format(PyExc_ValueError, "there is no such program: %R", program);
+	    attachment < OW_ATTACHMENT_OPTIONAL || attachment > OW_ATTACHMENT_CALLED) {
+		PyErr_Format(PyExc_ValueError, "invalid program: %R", program);
 		return -1;
 	}
-	*ret = (struct ow_wanted){.attachment = attachment};
+	*ret = (struct ow_program_spec){.attachment = attachment};
 	memcpy(ret->name, name, strlen(name));
 	memcpy(ret->needs, needs, strlen(needs));
 	return 0;
 }
 
-int ow_py_wanted(PyObject *programs, void *ret)
+int ow_py_parse_programs(PyObject *programs, void *ret)
 {
-	PyObject *sequence = PySequence_Fast(programs, "the programs are no sequence");
-	struct ow_wanted_list *list = ret;
+	PyObject *sequence = PySequence_Fast(programs, "programs is not a sequence");
+	struct ow_program_list *list = ret;
 	Py_ssize_t nr = sequence ? PySequence_Fast_GET_SIZE(sequence) : -1;
 	int err = nr < 0;
 
@@ -72,7 +72,7 @@ int ow_py_wanted(PyObject *programs, void *ret)
 		err = -1;
 	}
 	for (Py_ssize_t i = 0; !err && i < nr; i++)
-		err = parse_wanted(PySequence_Fast_GET_ITEM(sequence, i), &list->programs[i]);
+		err = parse_program(PySequence_Fast_GET_ITEM(sequence, i), &list->programs[i]);
 	list->nr = err ? 0 : nr;
 	Py_XDECREF(sequence);
 	return !err;
@@ -87,18 +87,18 @@ static int floor_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	static char *names[] = {"programs", NULL};
 	struct floor_object *object = (struct floor_object *)self;
 	_cleanup_free_ char *log = malloc(OW_LOG_SIZE);
-	struct ow_wanted_list wanted = {};
+	struct ow_program_list list = {};
 	int err = -ENOMEM;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&", names, ow_py_wanted, &wanted))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&", names, ow_py_parse_programs, &list))
 		return -1;
 	if (log) {
 		ow_floor_close(object->floor);
 		object->floor = NULL;
-		err = ow_floor_open(&wanted, &object->floor, log);
+		err = ow_floor_open(&list, &object->floor, log);
 	}
 	if (err)
-		ow_py_raise_probe_error(err, "cannot load or attach the programs to compare with",
+		ow_py_raise_probe_error(err, "cannot load or attach the floor programs",
 					log ? log : "");
 	return err ? -1 : 0;
 }

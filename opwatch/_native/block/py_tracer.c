@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* opwatch._native.Tracer, map_bytes() and map_lanes(): see _native.pyi. */
+/* opwatch._native.Tracer, compute_map_bytes() and count_lanes(): see _native.pyi. */
 #include "py_tracer.h"
 
 #include <errno.h>
@@ -20,12 +20,13 @@ static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *targets, Py
 	static char *names[] = {"targets",    "disks",	  "stamps",  "bios", "cpus",
 				"queue_time", "programs", "slow_ns", "by",   NULL};
 	int queue_time = 0;
-	unsigned int by = OW_BY_NOBODY;
+	unsigned int by = OW_BY_NONE;
 	unsigned long long slow_ns = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*II|I$pO&KI", names, targets, disks,
 					 &config->nr_stamps, &config->nr_bios, &config->nr_cpus,
-					 &queue_time, ow_py_wanted, &config->wanted, &slow_ns, &by))
+					 &queue_time, ow_py_parse_programs, &config->programs,
+					 &slow_ns, &by))
 		return -1;
 	config->targets = targets->buf;
 	config->nr_targets = targets->len / sizeof(struct ow_target);
@@ -40,7 +41,7 @@ static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *targets, Py
 		return 0;
 	PyBuffer_Release(targets);
 	PyBuffer_Release(disks);
-	PyErr_Format(PyExc_ValueError, "need 1 to %d whole targets and whole disk keys",
+	PyErr_Format(PyExc_ValueError, "need 1 to %d complete targets and disk keys",
 		     OW_MAX_TARGETS);
 	return -1;
 }
@@ -73,7 +74,7 @@ static int tracer_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	return -1;
 }
 
-static struct ow_tracer *opened(PyObject *self)
+static struct ow_tracer *get_tracer(PyObject *self)
 {
 	struct ow_tracer *tracer = ((struct tracer_object *)self)->tracer;
 
@@ -85,7 +86,7 @@ static struct ow_tracer *opened(PyObject *self)
 static PyObject *tracer_sample(PyObject *self, PyObject *arg)
 {
 	unsigned long target = PyLong_AsUnsignedLong(arg);
-	struct ow_tracer *tracer = opened(self);
+	struct ow_tracer *tracer = get_tracer(self);
 	PyObject *bytes;
 
 	if (PyErr_Occurred() || !tracer)
@@ -101,31 +102,31 @@ static PyObject *tracer_sample(PyObject *self, PyObject *arg)
 }
 
 /* The maximum number of records in the ring. */
-#define SLOW_ROOM (OW_SLOW_RING_BYTES / sizeof(struct ow_slow))
+#define MAX_SLOW (OW_SLOW_RING_BYTES / sizeof(struct ow_slow))
 
 static PyObject *tracer_slow(PyObject *self, PyObject *Py_UNUSED(arg))
 {
-	struct ow_tracer *tracer = opened(self);
+	struct ow_tracer *tracer = get_tracer(self);
 	_cleanup_free_ struct ow_slow *slow = NULL;
-	__u64 left_out[OW_MAX_TARGETS];
+	__u64 dropped[OW_MAX_TARGETS];
 	int n;
 
 	if (!tracer)
 		return NULL;
-	slow = malloc(SLOW_ROOM * sizeof(*slow));
+	slow = malloc(MAX_SLOW * sizeof(*slow));
 	if (!slow)
 		return PyErr_NoMemory();
-	n = ow_tracer_slow(tracer, slow, SLOW_ROOM, left_out);
+	n = ow_tracer_slow(tracer, slow, MAX_SLOW, dropped);
 	if (n < 0)
 		return ow_py_raise(n, "cannot read the ring of slow requests");
 	return Py_BuildValue("(y#y#)", (char *)slow, (Py_ssize_t)(n * sizeof(*slow)),
-			     (char *)left_out, (Py_ssize_t)sizeof(left_out));
+			     (char *)dropped, (Py_ssize_t)sizeof(dropped));
 }
 
 static PyObject *tracer_owners(PyObject *self, PyObject *arg)
 {
 	unsigned long target = PyLong_AsUnsignedLong(arg);
-	struct ow_tracer *tracer = opened(self);
+	struct ow_tracer *tracer = get_tracer(self);
 	const struct ow_owner_sample *owners;
 	int n;
 
@@ -133,30 +134,30 @@ static PyObject *tracer_owners(PyObject *self, PyObject *arg)
 		return NULL;
 	n = ow_tracer_owners(tracer, target, &owners);
 	if (n < 0)
-		return ow_py_raise(n, "cannot read whose the requests are");
+		return ow_py_raise(n, "cannot read the owners of requests");
 	return PyBytes_FromStringAndSize((const char *)owners, n * sizeof(*owners));
 }
 
-static PyObject *tracer_forget_owners(PyObject *self, PyObject *args)
+static PyObject *tracer_evict_owners(PyObject *self, PyObject *args)
 {
-	struct ow_tracer *tracer = opened(self);
-	const struct ow_owner_sample *forgotten;
-	struct ow_forgetting how;
+	struct ow_tracer *tracer = get_tracer(self);
+	const struct ow_owner_sample *evicted;
+	struct ow_eviction limits;
 	unsigned long long idle_ns;
 	int n;
 
-	if (!tracer || !PyArg_ParseTuple(args, "IIK", &how.keep, &how.most, &idle_ns))
+	if (!tracer || !PyArg_ParseTuple(args, "IIK", &limits.keep, &limits.max, &idle_ns))
 		return NULL;
-	how.idle_ns = idle_ns;
-	n = ow_tracer_forget_owners(tracer, &how, &forgotten);
+	limits.idle_ns = idle_ns;
+	n = ow_tracer_evict_owners(tracer, &limits, &evicted);
 	if (n < 0)
-		return ow_py_raise(n, "cannot make room for owners");
-	return PyBytes_FromStringAndSize((const char *)forgotten, n * sizeof(*forgotten));
+		return ow_py_raise(n, "cannot evict owners");
+	return PyBytes_FromStringAndSize((const char *)evicted, n * sizeof(*evicted));
 }
 
 static PyObject *tracer_chain(PyObject *self, PyObject *args)
 {
-	struct ow_tracer *tracer = opened(self);
+	struct ow_tracer *tracer = get_tracer(self);
 	int issued, done, err;
 
 	if (!tracer || !PyArg_ParseTuple(args, "ii", &issued, &done))
@@ -164,14 +165,14 @@ static PyObject *tracer_chain(PyObject *self, PyObject *args)
 	err = ow_tracer_chain(tracer, issued, done);
 	if (!err)
 		Py_RETURN_NONE;
-	ow_py_raise_probe_error(err, "cannot follow discards from the block tracer", "");
+	ow_py_raise_probe_error(err, "cannot call the discard programs from the block tracer", "");
 	return NULL;
 }
 
 static PyObject *tracer_programs(PyObject *self, PyObject *Py_UNUSED(arg))
 {
 	struct ow_program_info info[OW_MAX_PROGRAMS];
-	struct ow_tracer *tracer = opened(self);
+	struct ow_tracer *tracer = get_tracer(self);
 
 	return tracer ? ow_py_programs_list(info, ow_tracer_programs(tracer, info)) : NULL;
 }
@@ -190,17 +191,17 @@ static PyObject *tracer_close(PyObject *self, PyObject *Py_UNUSED(arg))
 
 static PyObject *tracer_get_lanes(PyObject *self, void *Py_UNUSED(closure))
 {
-	struct ow_tracer *tracer = opened(self);
+	struct ow_tracer *tracer = get_tracer(self);
 
 	return tracer ? Py_BuildValue("(II)", ow_tracer_nr_lanes(tracer), ow_tracer_nr_cpus(tracer))
 		      : NULL;
 }
 
-static PyObject *tracer_get_owner_room(PyObject *self, void *Py_UNUSED(closure))
+static PyObject *tracer_get_max_owners(PyObject *self, void *Py_UNUSED(closure))
 {
-	struct ow_tracer *tracer = opened(self);
+	struct ow_tracer *tracer = get_tracer(self);
 
-	return tracer ? PyLong_FromUnsignedLong(ow_tracer_owner_room(tracer)) : NULL;
+	return tracer ? PyLong_FromUnsignedLong(ow_tracer_max_owners(tracer)) : NULL;
 }
 
 static void tracer_dealloc(PyObject *self)
@@ -217,7 +218,7 @@ static PyMethodDef tracer_methods[] = {
 	{"programs", tracer_programs, METH_NOARGS, NULL},
 	{"slow", tracer_slow, METH_NOARGS, NULL},
 	{"owners", tracer_owners, METH_O, NULL},
-	{"forget_owners", tracer_forget_owners, METH_VARARGS, NULL},
+	{"evict_owners", tracer_evict_owners, METH_VARARGS, NULL},
 	{"chain", tracer_chain, METH_VARARGS, NULL},
 	{"close", tracer_close, METH_NOARGS, NULL},
 	{},
@@ -225,7 +226,7 @@ static PyMethodDef tracer_methods[] = {
 
 static PyGetSetDef tracer_getset[] = {
 	{"lanes", tracer_get_lanes, NULL, NULL, NULL},
-	{"owner_room", tracer_get_owner_room, NULL, NULL, NULL},
+	{"max_owners", tracer_get_max_owners, NULL, NULL, NULL},
 	{},
 };
 
@@ -244,7 +245,7 @@ static PyType_Spec tracer_spec = {
 	.slots = tracer_slots,
 };
 
-/* Parse a configuration for map_bytes() and map_lanes(), which do not read the buffers. */
+/* Parse a configuration for functions that do not read the buffers. */
 static int parse_shape(PyObject *args, PyObject *kwargs, struct ow_tracer_config *config)
 {
 	Py_buffer targets, disks;
@@ -253,40 +254,42 @@ static int parse_shape(PyObject *args, PyObject *kwargs, struct ow_tracer_config
 		return -1;
 	PyBuffer_Release(&targets);
 	PyBuffer_Release(&disks);
-	if (config->nr_cpus && config->nr_cpus <= OW_MOST_CPUS)
+	if (config->nr_cpus && config->nr_cpus <= OW_MAX_CPUS)
 		return 0;
-	PyErr_Format(PyExc_ValueError, "need 1 to %d CPUs", OW_MOST_CPUS);
+	PyErr_Format(PyExc_ValueError, "need 1 to %d CPUs", OW_MAX_CPUS);
 	return -1;
 }
 
-static PyObject *map_bytes(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
+static PyObject *compute_map_bytes(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
 	struct ow_tracer_config config = {};
 
 	if (parse_shape(args, kwargs, &config))
 		return NULL;
-	return PyLong_FromUnsignedLongLong(ow_tracer_map_bytes(&config));
+	return PyLong_FromUnsignedLongLong(ow_tracer_compute_map_bytes(&config));
 }
 
-static PyObject *map_lanes(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
+static PyObject *count_lanes(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
 	struct ow_tracer_config config = {};
 
 	if (parse_shape(args, kwargs, &config))
 		return NULL;
-	return PyLong_FromUnsignedLong(ow_tracer_lanes(&config));
+	return PyLong_FromUnsignedLong(ow_tracer_count_lanes(&config));
 }
 
 static PyMethodDef functions[] = {
-	{"map_bytes", (PyCFunction)(void (*)(void))map_bytes, METH_VARARGS | METH_KEYWORDS, NULL},
-	{"map_lanes", (PyCFunction)(void (*)(void))map_lanes, METH_VARARGS | METH_KEYWORDS, NULL},
+	{"compute_map_bytes", (PyCFunction)(void (*)(void))compute_map_bytes,
+	 METH_VARARGS | METH_KEYWORDS, NULL},
+	{"count_lanes", (PyCFunction)(void (*)(void))count_lanes, METH_VARARGS | METH_KEYWORDS,
+	 NULL},
 	{},
 };
 
 int ow_py_add_tracer(PyObject *module)
 {
-	if (ow_types_register()) {
-		ow_py_raise(-EINVAL, "libbpf takes no handler of typed programs");
+	if (ow_register_types()) {
+		ow_py_raise(-EINVAL, "libbpf rejects the handlers of typed programs");
 		return -1;
 	}
 	return ow_py_add_type(module, &tracer_spec) ?: PyModule_AddFunctions(module, functions);

@@ -10,7 +10,7 @@
 void ow_py_raise_probe_error(int err, const char *what, const char *log);
 /* Return [(name, id, runs, run_ns, recursion_misses)]. A negative @n is raised as an error. */
 PyObject *ow_py_programs_list(const struct ow_program_info *info, int n);
-/* PyArg_Parse converter from programs (see opwatch/trace/programs.py) to struct ow_wanted_list. */
-int ow_py_wanted(PyObject *programs, void *ret);
+/* PyArg_Parse converter from programs (see opwatch/trace/programs.py) to struct ow_program_list. */
+int ow_py_parse_programs(PyObject *programs, void *ret);
 
 #endif

@@ -7,11 +7,11 @@
 
 /* Maximum difference between counts and sums that were read at different moments, all CPUs
  * together. */
-#define OW_MOST_TORN 32
+#define OW_MAX_TORN 32
 /* Maximum number of readings of one operation if requests complete during the reading. */
-#define OW_MOST_READS 4
+#define OW_MAX_READINGS 4
 
-__u64 ow_monotonic_ns(void)
+__u64 ow_read_monotonic_ns(void)
 {
 	struct timespec now;
 
@@ -25,16 +25,16 @@ static void add(__u64 *to, const __u64 *from, size_t n)
 		to[i] += from[i];
 }
 
-static __u64 larger(__u64 one, __u64 other)
+static __u64 get_larger(__u64 one, __u64 other)
 {
 	return one > other ? one : other;
 }
 
 /* Add the counters of the completion and requeue programs, and keep the larger maxima. */
-static void add_ends(struct ow_counts *to, const struct ow_counts *from)
+static void add_completions(struct ow_counts *to, const struct ow_counts *from)
 {
-	__u64 max_ns = larger(to->complete.max_ns, from->complete.max_ns);
-	__u64 behind_max_ns = larger(to->complete.behind_max_ns, from->complete.behind_max_ns);
+	__u64 max_ns = get_larger(to->complete.max_ns, from->complete.max_ns);
+	__u64 behind_max_ns = get_larger(to->complete.behind_max_ns, from->complete.behind_max_ns);
 
 	add((__u64 *)&to->complete, (const __u64 *)&from->complete,
 	    sizeof(to->complete) / sizeof(__u64));
@@ -47,7 +47,7 @@ static void add_ends(struct ow_counts *to, const struct ow_counts *from)
 /* Add the counters of the issue program. The sequential marker is meaningless in a sum. */
 static void add_issues(struct ow_counts *to, const struct ow_counts *from)
 {
-	__u64 queue_max_ns = larger(to->entry.queue_max_ns, from->entry.queue_max_ns);
+	__u64 queue_max_ns = get_larger(to->entry.queue_max_ns, from->entry.queue_max_ns);
 
 	add((__u64 *)&to->issue, (const __u64 *)&from->issue, sizeof(to->issue) / sizeof(__u64));
 	add((__u64 *)&to->entry, (const __u64 *)&from->entry, sizeof(to->entry) / sizeof(__u64));
@@ -66,22 +66,22 @@ static void add_hist(const struct ow_tracer *t, const struct ow_hist *hist, __u3
 		add(to->queue, queue_latency[queue].slots, OW_LAT_SLOTS);
 }
 
-static const struct ow_row *row_at(const struct ow_tracer *t, size_t index)
+static const struct ow_row *get_row(const struct ow_tracer *t, size_t index)
 {
 	size_t bytes =
-		ow_shares_lanes(&t->shape) ? sizeof(struct ow_row) : sizeof(struct ow_own_row);
+		ow_shares_lanes(&t->shape) ? sizeof(struct ow_row) : sizeof(struct ow_full_row);
 
 	return (const void *)((const char *)t->rows.at + index * bytes);
 }
 
 /* Return the histograms of reads and writes. */
-static const struct ow_hot_hists *hot_hists_at(const struct ow_tracer *t, size_t index)
+static const struct ow_hot_hists *get_hot_hists(const struct ow_tracer *t, size_t index)
 {
 	const struct ow_hot_hists *shared = t->hot_hists.at;
 
 	if (ow_shares_lanes(&t->shape))
 		return &shared[index];
-	return &((const struct ow_own_row *)row_at(t, index))->hists;
+	return &((const struct ow_full_row *)get_row(t, index))->hists;
 }
 
 /* If a CPU never saw the operation, its histograms are empty and not worth the cache misses. */
@@ -99,12 +99,12 @@ static void add_hot(const struct ow_tracer *t, __u32 target, __u32 op, struct ow
 
 	for (lane = 0; lane < lanes; lane++) {
 		for (cpu = lane; cpu < t->shape.nr_cpus; cpu += lanes) {
-			if (used[cpu] && !is_untouched(&row_at(t, first + cpu)->op[op].counts))
+			if (used[cpu] && !is_untouched(&get_row(t, first + cpu)->op[op].counts))
 				break;
 		}
 		if (cpu < t->shape.nr_cpus)
-			add_hist(t, &hot_hists_at(t, (size_t)target * lanes + lane)->op[op],
-				 ow_queue_hist(target, op, lane, lanes, t->shape.spread), to);
+			add_hist(t, &get_hot_hists(t, (size_t)target * lanes + lane)->op[op],
+				 ow_queue_index(target, op, lane, lanes, t->shape.spread), to);
 	}
 }
 
@@ -115,8 +115,8 @@ static void add_cold(const struct ow_tracer *t, __u32 target, __u32 op, struct o
 	__u32 spread = t->shape.spread, n = op == OW_OTHER ? spread : 1, i;
 
 	for (i = 0; i < n; i++)
-		add_hist(t, &hists[ow_cold(target, op, i, spread)],
-			 ow_queue_hist(target, op, i, t->shape.nr_lanes, spread), to);
+		add_hist(t, &hists[ow_cold_index(target, op, i, spread)],
+			 ow_queue_index(target, op, i, t->shape.nr_lanes, spread), to);
 }
 
 /* Skip the rows of CPUs that counted nothing; there may be hundreds. Read completions before
@@ -128,29 +128,30 @@ static bool add_rows(const struct ow_tracer *t, __u32 target, __u32 op, struct o
 
 	for (i = first; i < end; i++) {
 		if (used[i])
-			add_ends(&to->counts, &row_at(t, i)->op[op].counts);
+			add_completions(&to->counts, &get_row(t, i)->op[op].counts);
 	}
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	for (i = first; i < end; i++) {
 		if (used[i])
-			add_issues(&to->counts, &row_at(t, i)->op[op].counts);
+			add_issues(&to->counts, &get_row(t, i)->op[op].counts);
 	}
 	return !is_untouched(&to->counts);
 }
 
 /* Return the number of remembered requests that ended. */
-static __u64 ended_of(const struct ow_counts *c)
+static __u64 count_ended(const struct ow_counts *c)
 {
-	const struct ow_complete_counts *ended = &c->complete;
-	__u64 unseen = ended->never_issued + ended->flush_tails + ended->unmatched + ended->refused;
+	const struct ow_complete_counts *completions = &c->complete;
+	__u64 unseen = completions->never_issued + completions->flush_tails +
+		       completions->unmatched + completions->refused;
 
-	return ended->ends + ended->first_ends + ended->missed - unseen;
+	return completions->ends + completions->first_ends + completions->missed - unseen;
 }
 
 /* Add the requests that left without a seen completion: freed, or the completion was missed. */
-static __u64 left_of(const struct ow_counts *c)
+static __u64 count_left(const struct ow_counts *c)
 {
-	return ended_of(c) + c->entry.overwritten + c->entry.abandoned;
+	return count_ended(c) + c->entry.overwritten + c->entry.abandoned;
 }
 
 /*
@@ -160,20 +161,20 @@ static __u64 left_of(const struct ow_counts *c)
  * the latencies of completed requests by the ages of the requests in flight, which are much
  * smaller than a mark.
  */
-static void find_in_flight(struct ow_op_sample *to, __u64 now)
+static void compute_in_flight(struct ow_op_sample *to, __u64 now)
 {
 	struct ow_counts *c = &to->counts;
-	__u64 number = c->issue.issued - c->entry.map_full - left_of(c),
+	__u64 number = c->issue.issued - c->entry.map_full - count_left(c),
 	      marked = now + OW_TIME_MARK;
 	__u64 left_ns = c->complete.end_sum_ns + c->entry.lost_sum_ns;
-	__u64 integral = number * marked - c->issue.issue_sum_ns + left_ns, torn;
+	__u64 integral = number * marked - c->issue.issue_sum_ns + left_ns, torn_terms;
 
-	for (__s64 i = 0; i <= 2 * OW_MOST_TORN; i++) {
-		torn = i & 1 ? (__u64)(i + 1) / 2 : -((__u64)i / 2);
-		if (integral - torn * marked - c->complete.sum_ns + OW_TIME_MARK / 4 <
+	for (__s64 i = 0; i <= 2 * OW_MAX_TORN; i++) {
+		torn_terms = i & 1 ? (__u64)(i + 1) / 2 : -((__u64)i / 2);
+		if (integral - torn_terms * marked - c->complete.sum_ns + OW_TIME_MARK / 4 <
 		    OW_TIME_MARK / 2) {
-			number -= torn;
-			integral -= torn * marked;
+			number -= torn_terms;
+			integral -= torn_terms * marked;
 			break;
 		}
 	}
@@ -184,12 +185,12 @@ static void find_in_flight(struct ow_op_sample *to, __u64 now)
 }
 
 /* Return the number of requests with a measured latency. */
-static __u64 completed_of(const struct ow_counts *c)
+static __u64 count_completed(const struct ow_counts *c)
 {
-	return ended_of(c) - (c->complete.taken_back - c->complete.refused) - c->complete.missed;
+	return count_ended(c) - (c->complete.taken_back - c->complete.refused) - c->complete.missed;
 }
 
-static __u64 total_of(const __u64 *slots, size_t n)
+static __u64 sum_slots(const __u64 *slots, size_t n)
 {
 	__u64 total = 0;
 
@@ -213,7 +214,7 @@ static void read_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow
 	memset(&to->counts, 0, sizeof(to->counts));
 	add_rows(t, target, op, to);
 	memcpy(to->statuses, statuses[target * OW_NR_OPS + op], sizeof(to->statuses));
-	to->completed = completed_of(&to->counts);
+	to->completed = count_completed(&to->counts);
 }
 
 /*
@@ -223,9 +224,9 @@ static void read_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow
  */
 static void sample_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
-	for (int i = 0; i < OW_MOST_READS; i++) {
+	for (int i = 0; i < OW_MAX_READINGS; i++) {
 		read_op(t, target, op, to);
-		if (total_of(to->latency, OW_LAT_SLOTS) == to->completed)
+		if (sum_slots(to->latency, OW_LAT_SLOTS) == to->completed)
 			break;
 	}
 }
@@ -233,10 +234,10 @@ static void sample_op(const struct ow_tracer *t, __u32 target, __u32 op, struct 
 void ow_tracer_sample(const struct ow_tracer *t, __u32 target, struct ow_sample *ret)
 {
 	memset(ret, 0, sizeof(*ret));
-	ret->begin_ns = ow_monotonic_ns();
+	ret->begin_ns = ow_read_monotonic_ns();
 	for (__u32 op = 0; op < OW_NR_OPS; op++)
 		sample_op(t, target, op, &ret->op[op]);
-	ret->end_ns = ow_monotonic_ns();
+	ret->end_ns = ow_read_monotonic_ns();
 	for (__u32 op = 0; op < OW_NR_OPS; op++)
-		find_in_flight(&ret->op[op], ret->end_ns);
+		compute_in_flight(&ret->op[op], ret->end_ns);
 }

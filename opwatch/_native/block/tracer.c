@@ -14,7 +14,7 @@
 
 static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 {
-	int err = bpf_map__set_max_entries(skel->maps.rows, n->own_rows);
+	int err = bpf_map__set_max_entries(skel->maps.rows, n->full_rows);
 
 	err = err ?: bpf_map__set_max_entries(skel->maps.bare_rows, n->bare_rows);
 	err = err ?: bpf_map__set_max_entries(skel->maps.used_rows, n->used_rows);
@@ -32,7 +32,7 @@ static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 	err = err ?: bpf_map__set_max_entries(skel->maps.parts, n->parts);
 	err = err ?: bpf_map__set_max_entries(skel->maps.slow_ring, n->slow_ring);
 	err = err ?: bpf_map__set_max_entries(skel->maps.owners, n->owners);
-	err = err ?: bpf_map__set_max_entries(skel->maps.owner_places, n->owners);
+	err = err ?: bpf_map__set_max_entries(skel->maps.free_owner_indices, n->owners);
 	err = err ?: bpf_map__set_max_entries(skel->maps.owner_counts, n->owner_counts);
 	err = err ?: bpf_map__set_max_entries(skel->maps.recent_owners, n->recent_owners);
 	return err ?: bpf_map__set_max_entries(skel->maps.bios, n->bios);
@@ -45,7 +45,7 @@ static void fill_targets(struct opwatch_blk__rodata *ro, const struct ow_tracer_
 		ro->targets[i].index = i;
 		ro->settings.any_partition |= config->targets[i].first_sector != 0 ||
 					      config->targets[i].last_sector != ~0ULL;
-		ro->settings.any_crowded |= config->targets[i].stamp_mask != 0;
+		ro->settings.any_shared_entries |= config->targets[i].stamp_mask != 0;
 	}
 }
 
@@ -91,9 +91,9 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 	ro->settings.queue_time = config->queue_time;
 	ro->settings.slow_ns = config->slow_ns ?: OW_NEVER_SLOW;
 	ro->settings.by_owner = config->by;
-	ro->settings.owner_places = sizes->owner_places;
-	ro->settings.hot_way = !ro->settings.shared_lanes && !ro->settings.any_partition &&
-			       !ro->settings.any_crowded && !config->queue_time;
+	ro->settings.owner_entries = sizes->owner_entries;
+	ro->settings.fast_path = !ro->settings.shared_lanes && !ro->settings.any_partition &&
+				 !ro->settings.any_shared_entries && !config->queue_time;
 	ro->settings.own_queue_stamp = bpf_program__autoload(t->skel->progs.rq_queue) ||
 				       bpf_program__autoload(t->skel->progs.rq_queue_raw) ||
 				       bpf_program__autoload(t->skel->progs.rq_submit) ||
@@ -103,15 +103,15 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 
 static int attach(struct ow_tracer *t)
 {
-	for (; t->nr_attached < t->chosen.nr; t->nr_attached++) {
-		t->links[t->nr_attached] = ow_attach(t->chosen.programs[t->nr_attached]);
+	for (; t->nr_attached < t->selected.nr; t->nr_attached++) {
+		t->links[t->nr_attached] = ow_attach(t->selected.programs[t->nr_attached]);
 		if (!t->links[t->nr_attached])
 			return -errno;
 	}
 	return 0;
 }
 
-static int map_all(struct ow_tracer *t)
+static int map_counters(struct ow_tracer *t)
 {
 	bool shared = ow_shares_lanes(&t->shape);
 	int err = ow_mapping_open(&t->rows, shared ? t->skel->maps.bare_rows : t->skel->maps.rows);
@@ -123,12 +123,12 @@ static int map_all(struct ow_tracer *t)
 	return err ?: ow_mapping_open(&t->statuses, t->skel->maps.statuses);
 }
 
-static int replace_atomics(const struct ow_chosen *chosen)
+static int replace_atomics(const struct ow_selected *selected)
 {
 	int err = 0;
 
-	for (int i = 0; i < chosen->nr; i++)
-		err = err ?: ow_replace_atomics(chosen->programs[i]);
+	for (int i = 0; i < selected->nr; i++)
+		err = err ?: ow_replace_atomics(selected->programs[i]);
 	return err;
 }
 
@@ -141,19 +141,19 @@ static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *c
 	 * need are the kernel's own.
 	 */
 	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options, .btf_custom_path = types->path);
-	struct map_sizes sizes = ow_map_sizes(config, &t->shape);
+	struct map_sizes sizes = ow_compute_map_sizes(config, &t->shape);
 	int err;
 
 	t->skel = opwatch_blk__open_opts(&options);
 	if (!t->skel)
 		return -errno;
-	err = ow_choose(t->skel->obj, &config->wanted, &t->chosen);
+	err = ow_select_programs(t->skel->obj, &config->programs, &t->selected);
 	err = err ?: configure(t, config, types, &sizes);
 	err = err ?: set_map_sizes(t->skel, &sizes);
 	if (!err && !ow_has_atomics())
-		err = replace_atomics(&t->chosen);
+		err = replace_atomics(&t->selected);
 	err = err ?: opwatch_blk__load(t->skel);
-	err = err ?: map_all(t);
+	err = err ?: map_counters(t);
 	err = err ?: ow_slow_open(t, config->slow_ns);
 	err = err ?: ow_owners_open(t, config->by);
 	return err ?: attach(t);
@@ -163,7 +163,7 @@ int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret
 {
 	struct ow_tracer *t = calloc(1, sizeof(*t));
 	const struct ow_types *types;
-	int err, cpus = ow_possible_cpus();
+	int err, cpus = ow_count_possible_cpus();
 
 	/* Errors before the load have no log. */
 	log[0] = '\0';
@@ -173,12 +173,12 @@ int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret
 		free(t);
 		return cpus;
 	}
-	ow_log_begin(log);
-	t->shape = ow_shape_of(config, cpus);
+	ow_collect_log(log);
+	t->shape = ow_choose_shape(config, cpus);
 	t->queue_time = config->queue_time;
-	err = ow_kernel_types(&types);
+	err = ow_get_kernel_types(&types);
 	err = err ?: load_and_attach(t, config, types);
-	ow_log_begin(NULL);
+	ow_collect_log(NULL);
 	if (err) {
 		ow_tracer_close(t);
 		return err;
@@ -216,7 +216,7 @@ __u32 ow_tracer_nr_cpus(const struct ow_tracer *t)
 	return t->shape.nr_cpus;
 }
 
-static int put_program(const struct bpf_map *map, int program)
+static int set_called_program(const struct bpf_map *map, int program)
 {
 	__u32 first = 0;
 	int fd = bpf_map__fd(map), err;
@@ -233,20 +233,20 @@ int ow_tracer_chain(struct ow_tracer *t, int issued, int done)
 {
 	int err;
 
-	if (!t->nr_attached || bpf_program__type(t->chosen.programs[0]) != BPF_PROG_TYPE_TRACING)
+	if (!t->nr_attached || bpf_program__type(t->selected.programs[0]) != BPF_PROG_TYPE_TRACING)
 		return -EOPNOTSUPP;
-	err = put_program(t->skel->maps.discard_done, done);
-	return err ?: put_program(t->skel->maps.discard_issued, issued);
+	err = set_called_program(t->skel->maps.discard_done, done);
+	return err ?: set_called_program(t->skel->maps.discard_issued, issued);
 }
 
 int ow_tracer_programs(const struct ow_tracer *t, struct ow_program_info *ret)
 {
 	int i, err;
 
-	for (i = 0; i < t->chosen.nr; i++) {
-		err = ow_program_info(t->chosen.programs[i], &ret[i]);
+	for (i = 0; i < t->selected.nr; i++) {
+		err = ow_read_program_info(t->selected.programs[i], &ret[i]);
 		if (err)
 			return err;
 	}
-	return t->chosen.nr;
+	return t->selected.nr;
 }

@@ -31,9 +31,9 @@ struct ow_sample {
 };
 
 /*
- * Counters of one owner since the tracer was attached, or since the owner came back after it was
- * forgotten. A key without `by` is the sum over owners that had no free entry; with kind
- * OW_LATE, it is the activity of owners after they were forgotten.
+ * Counters of one owner since the tracer was attached, or since the owner returned after its
+ * eviction. A key without `by` is the sum over owners that had no free entry; with kind
+ * OW_LATE, it is the activity of owners after their eviction.
  */
 #define OW_LATE 1
 struct ow_owner_sample {
@@ -52,30 +52,30 @@ int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret
 void ow_tracer_close(struct ow_tracer *tracer);
 void ow_tracer_sample(const struct ow_tracer *tracer, __u32 target, struct ow_sample *ret);
 /*
- * Take at most @room slow requests out of the ring. Returns their number or -errno; -ENOTSUP if
- * the tracer does not report slow requests. @left_out receives, per target, the number of slow
+ * Take at most @max slow requests out of the ring. Returns their number or -errno; -ENOTSUP if
+ * the tracer does not report slow requests. @dropped receives, per target, the number of slow
  * requests that did not fit into the ring.
  */
-int ow_tracer_slow(struct ow_tracer *tracer, struct ow_slow *ret, size_t room,
-		   __u64 left_out[OW_MAX_TARGETS]);
+int ow_tracer_slow(struct ow_tracer *tracer, struct ow_slow *ret, size_t max,
+		   __u64 dropped[OW_MAX_TARGETS]);
 /* List the owners of a target's counted requests. Returns their number or -errno. @ret stays
  * valid until the next call. */
 int ow_tracer_owners(struct ow_tracer *tracer, __u32 target, const struct ow_owner_sample **ret);
-/* How to free entries for new owners. If there are more than @keep, forget owners that were idle
- * for @idle_ns. If more than @most remain, forget the smallest until @keep remain. */
-struct ow_forgetting {
-	__u32 keep, most;
+/* Limits of the owners to keep. If there are more than @keep, evict owners that were idle for
+ * @idle_ns. If more than @max remain, evict the smallest until @keep remain. */
+struct ow_eviction {
+	__u32 keep, max;
 	__u64 idle_ns;
 };
 /*
- * Forget owners as @how describes. Returns the number of forgotten owners or -errno. @ret holds
- * their counters at the last reading and stays valid until the next call. An owner that comes
- * back starts at zero.
+ * Evict owners beyond @limits, to make room for new ones. Returns the number of evicted owners or
+ * -errno. @ret holds their counters at the last reading and stays valid until the next call. An
+ * owner that returns starts at zero.
  */
-int ow_tracer_forget_owners(struct ow_tracer *tracer, const struct ow_forgetting *how,
-			    const struct ow_owner_sample **ret);
+int ow_tracer_evict_owners(struct ow_tracer *tracer, const struct ow_eviction *limits,
+			   const struct ow_owner_sample **ret);
 /* Return the maximum number of owners; 0 if the tracer does not count owners. */
-__u32 ow_tracer_owner_room(const struct ow_tracer *tracer);
+__u32 ow_tracer_max_owners(const struct ow_tracer *tracer);
 /* Tail-call these program descriptors (-1: none) for discards. Typed programs only. */
 int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
 /* Return the tracer's number of lanes. */

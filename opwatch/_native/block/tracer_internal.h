@@ -19,14 +19,14 @@ struct mapping {
 struct ow_tracer {
 	struct opwatch_blk *skel;
 	struct bpf_link *links[OW_MAX_PROGRAMS];
-	struct ow_chosen chosen;
+	struct ow_selected selected;
 	int nr_attached;
 	struct ow_shape shape;
 	bool queue_time;
 	struct ring_buffer *slow_ring; /* NULL if slow requests are not reported */
 	/* destination of a drain of slow_ring */
-	struct ow_slow *slow_into;
-	size_t slow_taken, slow_room;
+	struct ow_slow *slow_buffer;
+	size_t nr_slow, max_slow;
 	struct mapping rows, used_rows, hot_hists, cold_hists, queue_latency, statuses;
 	struct ow_owners *owners; /* NULL if owners are not counted */
 };
@@ -40,7 +40,7 @@ int ow_owners_open(struct ow_tracer *tracer, enum ow_by by);
 void ow_owners_close(struct ow_tracer *tracer);
 
 /* Return CLOCK_MONOTONIC in nanoseconds. */
-__u64 ow_monotonic_ns(void);
+__u64 ow_read_monotonic_ns(void);
 
 /* Map a whole mmapable array read-only. */
 int ow_mapping_open(struct mapping *ret, const struct bpf_map *map);

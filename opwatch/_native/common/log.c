@@ -39,7 +39,7 @@ static int collect(enum libbpf_print_level level, const char *format, va_list ar
 	return 0;
 }
 
-void ow_log_begin(char *log)
+void ow_collect_log(char *log)
 {
 	if (log)
 		log[0] = '\0';

@@ -6,6 +6,6 @@
 #define OW_LOG_SIZE 65536
 
 /* Start to collect messages of this thread into @log (OW_LOG_SIZE bytes); NULL stops. */
-void ow_log_begin(char *log);
+void ow_collect_log(char *log);
 
 #endif

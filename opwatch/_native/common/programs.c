@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Chooses the programs of an object to load, reads their cost and misses from the kernel's
+/* Selects the programs of an object to load, reads their cost and misses from the kernel's
  * statistics, and loads the empty programs that serve as a comparison. */
 #include "programs.h"
 
@@ -15,59 +15,60 @@
 #include "log.h"
 #include "types.h"
 
-static bool needs_types(const struct ow_wanted_list *wanted)
+static bool needs_types(const struct ow_program_list *list)
 {
-	for (int i = 0; i < wanted->nr; i++) {
-		if (wanted->programs[i].needs[0])
+	for (int i = 0; i < list->nr; i++) {
+		if (list->programs[i].needs[0])
 			return true;
 	}
 	return false;
 }
 
-static bool can_work(const struct ow_wanted *wanted, const struct btf *kernel)
+static bool is_usable(const struct ow_program_spec *spec, const struct btf *kernel)
 {
-	bool is_absence = wanted->needs[0] == OW_ABSENT;
-	const char *name = wanted->needs + is_absence;
+	bool is_absence = spec->needs[0] == OW_NEEDS_ABSENCE;
+	const char *name = spec->needs + is_absence;
 
 	return !name[0] || (kernel && (btf__find_by_name(kernel, name) > 0) != is_absence);
 }
 
-static int choose(struct bpf_object *object, const struct ow_wanted_list *wanted,
-		  const struct btf *kernel, struct ow_chosen *ret)
+static int select_programs(struct bpf_object *object, const struct ow_program_list *list,
+			   const struct btf *kernel, struct ow_selected *ret)
 {
 	struct bpf_program *prog;
 	int err;
 
-	for (int i = 0; i < wanted->nr; i++) {
-		prog = bpf_object__find_program_by_name(object, wanted->programs[i].name);
+	for (int i = 0; i < list->nr; i++) {
+		prog = bpf_object__find_program_by_name(object, list->programs[i].name);
 		if (!prog)
 			return -EINVAL;
-		if (!can_work(&wanted->programs[i], kernel))
+		if (!is_usable(&list->programs[i], kernel))
 			continue;
 		err = bpf_program__set_autoload(prog, true);
 		if (err)
 			return err;
-		ret->attachments[ret->nr] = wanted->programs[i].attachment;
+		ret->attachments[ret->nr] = list->programs[i].attachment;
 		ret->programs[ret->nr++] = prog;
 	}
 	return 0;
 }
 
-int ow_choose(struct bpf_object *object, const struct ow_wanted_list *wanted, struct ow_chosen *ret)
+int ow_select_programs(struct bpf_object *object, const struct ow_program_list *list,
+		       struct ow_selected *ret)
 {
-	struct btf *kernel = needs_types(wanted) ? btf__load_vmlinux_btf() : NULL;
+	struct btf *kernel = needs_types(list) ? btf__load_vmlinux_btf() : NULL;
 	struct bpf_program *prog;
 	int err = 0;
 
 	ret->nr = 0;
 	bpf_object__for_each_program(prog, object) err =
 		err ?: bpf_program__set_autoload(prog, false);
-	err = err ?: choose(object, wanted, kernel, ret);
+	err = err ?: select_programs(object, list, kernel, ret);
 	btf__free(kernel);
 	return err;
 }
 
-int ow_program_info(const struct bpf_program *prog, struct ow_program_info *ret)
+int ow_read_program_info(const struct bpf_program *prog, struct ow_program_info *ret)
 {
 	struct bpf_prog_info info = {};
 	__u32 length = sizeof(info);
@@ -85,17 +86,17 @@ int ow_program_info(const struct bpf_program *prog, struct ow_program_info *ret)
 
 struct ow_floor {
 	struct opwatch_floor *skel;
-	struct ow_chosen chosen;
+	struct ow_selected selected;
 };
 
-static int load_floor(struct ow_floor *floor, const struct ow_wanted_list *wanted)
+static int load_floor(struct ow_floor *floor, const struct ow_program_list *list)
 {
 	int err;
 
 	floor->skel = opwatch_floor__open();
 	if (!floor->skel)
 		return -errno;
-	err = ow_choose(floor->skel->obj, wanted, &floor->chosen);
+	err = ow_select_programs(floor->skel->obj, list, &floor->selected);
 	/* Only the sketch needs the full-size maps. */
 	if (!bpf_program__autoload(floor->skel->progs.sketch_complete)) {
 		bpf_map__set_max_entries(floor->skel->maps.sketch_stamps, 1);
@@ -105,7 +106,7 @@ static int load_floor(struct ow_floor *floor, const struct ow_wanted_list *wante
 	return err ?: ow_attach_all(floor->skel->skeleton);
 }
 
-int ow_floor_open(const struct ow_wanted_list *wanted, struct ow_floor **ret, char *log)
+int ow_floor_open(const struct ow_program_list *list, struct ow_floor **ret, char *log)
 {
 	struct ow_floor *floor = calloc(1, sizeof(*floor));
 	int err;
@@ -113,9 +114,9 @@ int ow_floor_open(const struct ow_wanted_list *wanted, struct ow_floor **ret, ch
 	*ret = NULL;
 	if (!floor)
 		return -ENOMEM;
-	ow_log_begin(log);
-	err = load_floor(floor, wanted);
-	ow_log_begin(NULL);
+	ow_collect_log(log);
+	err = load_floor(floor, list);
+	ow_collect_log(NULL);
 	if (err)
 		ow_floor_close(floor);
 	else
@@ -135,9 +136,9 @@ int ow_floor_programs(const struct ow_floor *floor, struct ow_program_info *ret)
 {
 	int err = 0;
 
-	for (int i = 0; i < floor->chosen.nr && !err; i++)
-		err = ow_program_info(floor->chosen.programs[i], &ret[i]);
-	return err ? err : floor->chosen.nr;
+	for (int i = 0; i < floor->selected.nr && !err; i++)
+		err = ow_read_program_info(floor->selected.programs[i], &ret[i]);
+	return err ? err : floor->selected.nr;
 }
 
 int ow_enable_stats(void)

@@ -13,43 +13,43 @@ struct btf;
 
 /* How to treat a loaded program. */
 enum ow_attachment {
-	OW_MAY_ATTACH, /* optional: the kernel may lack the event */
-	OW_MUST_ATTACH,
-	OW_IS_CALLED, /* not attached: another program calls it */
+	OW_ATTACHMENT_OPTIONAL, /* optional: the kernel may lack the event */
+	OW_ATTACHMENT_REQUIRED,
+	OW_ATTACHMENT_CALLED, /* another program calls it */
 };
 
 /* Prefix of a type name that must not exist. */
-#define OW_ABSENT '!'
+#define OW_NEEDS_ABSENCE '!'
 
-/* A program to load, by its name in the object. opwatch/trace/programs.py chooses the programs. */
-struct ow_wanted {
+/* A program to load, by its name in the object. opwatch/trace/programs.py selects the programs. */
+struct ow_program_spec {
 	char name[32];
-	/* Skip the program if the kernel has no type of this name or, with the prefix OW_ABSENT,
-	 * if it has one. Empty: never skip. */
+	/* Skip the program if the kernel has no type of this name or, with the prefix
+	 * OW_NEEDS_ABSENCE, if it has one. Empty: never skip. */
 	char needs[48];
 	enum ow_attachment attachment;
 };
 
 /* The programs to load, in the order of attachment. */
-struct ow_wanted_list {
-	struct ow_wanted programs[OW_MAX_PROGRAMS];
+struct ow_program_list {
+	struct ow_program_spec programs[OW_MAX_PROGRAMS];
 	int nr;
 };
 
 /* The programs of the list that are loaded, in the list's order. */
-struct ow_chosen {
+struct ow_selected {
 	struct bpf_program *programs[OW_MAX_PROGRAMS];
 	enum ow_attachment attachments[OW_MAX_PROGRAMS];
 	int nr;
 };
 
 /*
- * Make @object load the wanted programs and no others. Call before loading. Reads the kernel's
- * types if a program needs one. Returns 0, -EINVAL if @object has no program of a wanted name,
- * or another -errno.
+ * Make @object load the programs of @list and no others. Call before loading. Reads the kernel's
+ * types if a program needs one. Returns 0, -EINVAL if @object lacks a program of the list, or
+ * another -errno.
  */
-int ow_choose(struct bpf_object *object, const struct ow_wanted_list *wanted,
-	      struct ow_chosen *ret);
+int ow_select_programs(struct bpf_object *object, const struct ow_program_list *list,
+		       struct ow_selected *ret);
 
 /* The kernel's statistics of one of our programs. */
 struct ow_program_info {
@@ -61,11 +61,11 @@ struct ow_program_info {
 };
 
 /* Read the kernel's statistics of a loaded program. Returns 0 or -errno. */
-int ow_program_info(const struct bpf_program *prog, struct ow_program_info *ret);
+int ow_read_program_info(const struct bpf_program *prog, struct ow_program_info *ret);
 
 /* Minimal programs: a lower bound of every tracer's cost, see floor.bpf.c. */
 struct ow_floor;
-int ow_floor_open(const struct ow_wanted_list *wanted, struct ow_floor **ret, char *log);
+int ow_floor_open(const struct ow_program_list *list, struct ow_floor **ret, char *log);
 void ow_floor_close(struct ow_floor *floor);
 int ow_floor_programs(const struct ow_floor *floor, struct ow_program_info *ret);
 

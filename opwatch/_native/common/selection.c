@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The types of bpf/lib/kernel.h, sorted; tests/unit/house/test_types.py compares the two. */
-static const char *const named[] = {
+static const char *const wanted_names[] = {
 	"ata_queued_cmd",
 	"ata_taskfile",
 	"bio",
@@ -47,17 +47,17 @@ static const char *const named[] = {
 	"xfs_group",
 	"xfs_mount",
 };
-#define NR_NAMED (sizeof(named) / sizeof(named[0]))
+#define NR_WANTED (sizeof(wanted_names) / sizeof(wanted_names[0]))
 
 struct ow_selection {
 	const struct btf *from;
 	struct btf *to;
-	__u32 *numbers; /* type ID in @to by type ID in @from; 0 for none */
-	__u32 *taken;	/* the reverse: type ID in @from by type ID in @to */
-	__u32 room;	/* capacity of @taken */
+	__u32 *new_ids; /* type ID in @to by type ID in @from; 0 for none */
+	__u32 *old_ids; /* the reverse: type ID in @from by type ID in @to */
+	__u32 capacity; /* capacity of @old_ids */
 	__u32 base;	/* number of kernel types; a module's own types follow */
 	int round;
-	int rounds[NR_NAMED]; /* the round that found a name; 0 for none */
+	int name_rounds[NR_WANTED]; /* the round that found a name; 0 for none */
 };
 
 typedef int (*ow_visit)(struct ow_selection *s, __u32 *id);
@@ -80,8 +80,8 @@ void ow_selection_free(struct ow_selection *s)
 	if (!s)
 		return;
 	btf__free(s->to);
-	free(s->numbers);
-	free(s->taken);
+	free(s->new_ids);
+	free(s->old_ids);
 	free(s);
 }
 
@@ -97,58 +97,59 @@ static int compare(const void *name, const void *entry)
 
 static bool is_wanted(struct ow_selection *s, const char *name)
 {
-	const char *const *entry = bsearch(name, named, NR_NAMED, sizeof(named[0]), compare);
+	const char *const *entry =
+		bsearch(name, wanted_names, NR_WANTED, sizeof(wanted_names[0]), compare);
 	int *round;
 
 	if (!entry)
 		return false;
-	round = &s->rounds[entry - named];
+	round = &s->name_rounds[entry - wanted_names];
 	if (!*round)
 		*round = s->round;
 	return *round == s->round;
 }
 
-static int make_room(struct ow_selection *s, __u32 number)
+static int reserve(struct ow_selection *s, __u32 new_id)
 {
-	__u32 room = s->room ? 2 * s->room : 1024;
-	__u32 *taken;
+	__u32 capacity = s->capacity ? 2 * s->capacity : 1024;
+	__u32 *old_ids;
 
-	if (number < s->room)
+	if (new_id < s->capacity)
 		return 0;
-	taken = realloc(s->taken, room * sizeof(*taken));
-	if (!taken)
+	old_ids = realloc(s->old_ids, capacity * sizeof(*old_ids));
+	if (!old_ids)
 		return -ENOMEM;
-	s->taken = taken;
-	s->room = room;
+	s->old_ids = old_ids;
+	s->capacity = capacity;
 	return 0;
 }
 
-static int take(struct ow_selection *s, __u32 *id)
+static int add_type(struct ow_selection *s, __u32 *id)
 {
-	int number, err;
+	int new_id, err;
 
-	if (!*id || s->numbers[*id])
+	if (!*id || s->new_ids[*id])
 		return 0;
-	number = btf__add_type(s->to, s->from, btf__type_by_id(s->from, *id));
-	if (number < 0)
-		return number;
-	err = make_room(s, number);
+	new_id = btf__add_type(s->to, s->from, btf__type_by_id(s->from, *id));
+	if (new_id < 0)
+		return new_id;
+	err = reserve(s, new_id);
 	if (err)
 		return err;
-	s->numbers[*id] = number;
-	s->taken[number] = *id;
+	s->new_ids[*id] = new_id;
+	s->old_ids[new_id] = *id;
 	return 0;
 }
 
-static int renumber(struct ow_selection *s, __u32 *id)
+static int renumber_reference(struct ow_selection *s, __u32 *id)
 {
-	*id = s->numbers[*id];
+	*id = s->new_ids[*id];
 	return 0;
 }
 
 /* Visit the members of a type but do not follow pointers, because that would visit the whole
  * kernel. */
-static int visit_parts(struct ow_selection *s, const struct btf_type *type, ow_visit visit)
+static int visit_members(struct ow_selection *s, const struct btf_type *type, ow_visit visit)
 {
 	struct btf_type *t = (struct btf_type *)type;
 	struct btf_member *member = btf_members(t);
@@ -174,7 +175,7 @@ static int visit_parts(struct ow_selection *s, const struct btf_type *type, ow_v
 	}
 }
 
-static int take_named(struct ow_selection *s, __u32 first)
+static int add_named_types(struct ow_selection *s, __u32 first)
 {
 	const struct btf_type *t;
 	int err = 0;
@@ -183,7 +184,7 @@ static int take_named(struct ow_selection *s, __u32 first)
 		t = btf__type_by_id(s->from, id);
 		if ((btf_is_composite(t) || btf_is_any_enum(t)) &&
 		    is_wanted(s, btf__name_by_offset(s->from, t->name_off)))
-			err = take(s, &id);
+			err = add_type(s, &id);
 	}
 	return err;
 }
@@ -193,15 +194,15 @@ static int select_types(struct ow_selection *s, __u32 first)
 {
 	__u32 before = btf__type_cnt(s->to);
 	const struct btf_type *t;
-	int err = take_named(s, first);
+	int err = add_named_types(s, first);
 
 	for (__u32 id = before; id < btf__type_cnt(s->to) && !err; id++)
-		err = visit_parts(s, btf__type_by_id(s->from, s->taken[id]), take);
+		err = visit_members(s, btf__type_by_id(s->from, s->old_ids[id]), add_type);
 	for (__u32 id = before; id < btf__type_cnt(s->to) && !err; id++) {
 		t = btf__type_by_id(s->to, id);
 		if (btf_is_ptr(t))
 			((struct btf_type *)t)->type = 0;
-		err = visit_parts(s, t, renumber);
+		err = visit_members(s, t, renumber_reference);
 	}
 	return err;
 }
@@ -209,15 +210,15 @@ static int select_types(struct ow_selection *s, __u32 first)
 int ow_selection_add(struct ow_selection *s, const struct btf *from)
 {
 	__u32 count = btf__type_cnt(from), first = s->base ?: 1;
-	__u32 *numbers = realloc(s->numbers, count * sizeof(*numbers));
+	__u32 *new_ids = realloc(s->new_ids, count * sizeof(*new_ids));
 	int err;
 
-	if (!numbers)
+	if (!new_ids)
 		return -ENOMEM;
-	s->numbers = numbers;
-	/* Keep the numbers of kernel types from earlier rounds. The rest belonged to the
+	s->new_ids = new_ids;
+	/* Keep the new IDs of kernel types from earlier rounds. The rest belonged to the
 	 * previous module. */
-	memset(numbers + s->base, 0, (count - s->base) * sizeof(*numbers));
+	memset(new_ids + s->base, 0, (count - s->base) * sizeof(*new_ids));
 	s->from = from;
 	s->round++;
 	err = select_types(s, first);

@@ -15,7 +15,7 @@ void ow_selection_free(struct ow_selection *s);
 
 /*
  * Add types from @from: first from the kernel, then from modules that are based on it. A name
- * that an earlier call found is not taken again. Returns 0 or -errno; after an error the
+ * that an earlier call found is skipped. Returns 0 or -errno; after an error the
  * selection is unusable.
  */
 int ow_selection_add(struct ow_selection *s, const struct btf *from);

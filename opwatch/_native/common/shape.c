@@ -7,44 +7,45 @@
 #include <string.h>
 
 /* Of several types with the same name and kind, the first counts. */
-static void note_type(struct ow_type_name *wanted, int nr, const char *name, __u32 kind, __s32 id)
+static void store_type_id(struct ow_type_name *names, int nr, const char *name, __u32 kind,
+			  __s32 id)
 {
 	for (int i = 0; i < nr; i++) {
-		if (wanted[i].kind == kind && !wanted[i].id && !strcmp(wanted[i].name, name))
-			wanted[i].id = id;
+		if (names[i].kind == kind && !names[i].id && !strcmp(names[i].name, name))
+			names[i].id = id;
 	}
 }
 
 /* Return a bit mask of the names' first letters. It rejects most type names quickly. */
-static __u64 first_letters(const struct ow_type_name *wanted, int nr)
+static __u64 mask_first_letters(const struct ow_type_name *names, int nr)
 {
 	__u64 ret = 0;
 
 	for (int i = 0; i < nr; i++)
-		ret |= 1ULL << (wanted[i].name[0] & 63);
+		ret |= 1ULL << (names[i].name[0] & 63);
 	return ret;
 }
 
-void ow_find_types(const struct btf *btf, __u32 first, struct ow_type_name *wanted, int nr)
+void ow_find_type_ids(const struct btf *btf, __u32 first, struct ow_type_name *names, int nr)
 {
-	__u64 letters = first_letters(wanted, nr);
+	__u64 letters = mask_first_letters(names, nr);
 	__u32 nr_types = btf__type_cnt(btf);
 	const struct btf_type *t;
 	const char *name;
 
 	for (int i = 0; i < nr; i++)
-		wanted[i].id = 0;
+		names[i].id = 0;
 	for (__u32 id = first; id < nr_types; id++) {
 		t = btf__type_by_id(btf, id);
 		if (!btf_is_typedef(t) && !btf_is_func(t))
 			continue;
 		name = btf__name_by_offset(btf, t->name_off);
 		if (letters >> (name[0] & 63) & 1)
-			note_type(wanted, nr, name, btf_kind(t), id);
+			store_type_id(names, nr, name, btf_kind(t), id);
 	}
 }
 
-int ow_tracepoint_args(const struct btf *btf, __s32 id)
+int ow_count_tracepoint_args(const struct btf *btf, __s32 id)
 {
 	const struct btf_type *t = id ? btf__type_by_id(btf, id) : NULL;
 
@@ -59,7 +60,7 @@ int ow_tracepoint_args(const struct btf *btf, __s32 id)
 	return btf_vlen(t) - 1;
 }
 
-int ow_enumerator(const struct btf *btf, const char *name)
+int ow_find_enumerator(const struct btf *btf, const char *name)
 {
 	const struct btf_type *t;
 	const struct btf_enum *e;
@@ -76,9 +77,9 @@ int ow_enumerator(const struct btf *btf, const char *name)
 	return -ENOENT;
 }
 
-__u32 ow_flush_sequence_flag(const struct btf *btf)
+__u32 ow_find_flush_sequence_flag(const struct btf *btf)
 {
-	int bit = ow_enumerator(btf, "__RQF_FLUSH_SEQ");
+	int bit = ow_find_enumerator(btf, "__RQF_FLUSH_SEQ");
 
 	return 1u << (bit < 0 ? 4 : bit);
 }

@@ -46,11 +46,11 @@ static const struct target {
 #define NR_TARGETS (sizeof(targets) / sizeof(targets[0]))
 
 /* Events whose number of arguments we need. */
-enum shaped {
+enum counted_event {
 	REQUEST,
 	BIO,
 	XFS,
-	NR_SHAPED,
+	NR_COUNTED,
 };
 #define EVENT(x)                                                 \
 	{                                                        \
@@ -61,10 +61,10 @@ enum shaped {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* The latest facts. Never freed, because earlier callers may still use older ones. */
 static struct ow_types *types;
-static __u32 read_modules; /* one bit per module */
+static __u32 modules_read; /* one bit per module */
 static __s32 ids[NR_TARGETS];
 
-static __u32 present_modules(void)
+static __u32 find_present_modules(void)
 {
 	char path[64];
 	__u32 ret = 0;
@@ -77,7 +77,7 @@ static __u32 present_modules(void)
 }
 
 /* Keep the selection in a memfd, so that libbpf can open it by path until the process ends. */
-static int keep(const struct ow_selection *selection, struct ow_types *ret)
+static int store_selection(const struct ow_selection *selection, struct ow_types *ret)
 {
 	__u32 size = 0;
 	const void *data = ow_selection_data(selection, &size);
@@ -104,15 +104,15 @@ static int add_module(struct ow_selection *selection, struct btf *kernel, const 
 	if (!btf)
 		return 0;
 	if (ret->xfs_args < 0) {
-		ow_find_types(btf, btf__type_cnt(kernel), &xfs, 1);
-		ret->xfs_args = ow_tracepoint_args(btf, xfs.id);
+		ow_find_type_ids(btf, btf__type_cnt(kernel), &xfs, 1);
+		ret->xfs_args = ow_count_tracepoint_args(btf, xfs.id);
 	}
 	err = ow_selection_add(selection, btf);
 	btf__free(btf);
 	return err;
 }
 
-static int reduce(struct btf *kernel, __u32 present, struct ow_types *ret)
+static int select_types(struct btf *kernel, __u32 present, struct ow_types *ret)
 {
 	struct ow_selection *selection = ow_selection_new();
 	int err = selection ? ow_selection_add(selection, kernel) : -ENOMEM;
@@ -121,26 +121,26 @@ static int reduce(struct btf *kernel, __u32 present, struct ow_types *ret)
 		if (present & 1u << i)
 			err = add_module(selection, kernel, modules[i], ret);
 	}
-	err = err ?: keep(selection, ret);
+	err = err ?: store_selection(selection, ret);
 	ow_selection_free(selection);
 	return err;
 }
 
-static void find_names(const struct btf *btf, struct ow_types *ret)
+static void read_event_types(const struct btf *btf, struct ow_types *ret)
 {
-	struct ow_type_name names[NR_SHAPED + NR_TARGETS] = {
+	struct ow_type_name names[NR_COUNTED + NR_TARGETS] = {
 		[REQUEST] = EVENT("block_rq_issue"),
 		[BIO] = EVENT("block_bio_queue"),
 		[XFS] = XFS_EVENT,
 	};
-	struct ow_type_name *attached = names + NR_SHAPED;
+	struct ow_type_name *attached = names + NR_COUNTED;
 
 	for (size_t i = 0; i < NR_TARGETS; i++)
 		attached[i] = (struct ow_type_name){targets[i].name, targets[i].kind, 0};
-	ow_find_types(btf, 1, names, NR_SHAPED + NR_TARGETS);
-	ret->rq_arg = ow_tracepoint_args(btf, names[REQUEST].id) > 1;
-	ret->bio_arg = ow_tracepoint_args(btf, names[BIO].id) > 1;
-	ret->xfs_args = ow_tracepoint_args(btf, names[XFS].id);
+	ow_find_type_ids(btf, 1, names, NR_COUNTED + NR_TARGETS);
+	ret->rq_arg = ow_count_tracepoint_args(btf, names[REQUEST].id) > 1;
+	ret->bio_arg = ow_count_tracepoint_args(btf, names[BIO].id) > 1;
+	ret->xfs_args = ow_count_tracepoint_args(btf, names[XFS].id);
 	for (size_t i = 0; i < NR_TARGETS; i++)
 		ids[i] = attached[i].id;
 }
@@ -152,14 +152,14 @@ static int read_types(__u32 present, struct ow_types *ret)
 
 	if (!btf)
 		return -errno;
-	find_names(btf, ret);
-	ret->flush_sequence = ow_flush_sequence_flag(btf);
-	err = reduce(btf, present, ret);
+	read_event_types(btf, ret);
+	ret->flush_sequence = ow_find_flush_sequence_flag(btf);
+	err = select_types(btf, present, ret);
 	btf__free(btf);
 	return err;
 }
 
-static int update(__u32 present)
+static int update_types(__u32 present)
 {
 	struct ow_types *latest = calloc(1, sizeof(*latest));
 	int err = latest ? read_types(present, latest) : -ENOMEM;
@@ -169,28 +169,28 @@ static int update(__u32 present)
 		return err;
 	}
 	types = latest;
-	read_modules = present;
+	modules_read = present;
 	return 0;
 }
 
-int ow_kernel_types(const struct ow_types **ret)
+int ow_get_kernel_types(const struct ow_types **ret)
 {
-	__u32 present = present_modules();
+	__u32 present = find_present_modules();
 	int err = 0;
 
 	pthread_mutex_lock(&lock);
-	if (!types || present & ~read_modules)
-		err = update(present);
+	if (!types || present & ~modules_read)
+		err = update_types(present);
 	*ret = types;
 	pthread_mutex_unlock(&lock);
 	return err;
 }
 
 /* Turn a program that libbpf treated as untyped into a tracing program. */
-static int prepare(struct bpf_program *prog, struct bpf_prog_load_opts *opts, long target)
+static int prepare_typed(struct bpf_program *prog, struct bpf_prog_load_opts *opts, long target)
 {
 	const struct ow_types *known;
-	int err = ow_kernel_types(&known);
+	int err = ow_get_kernel_types(&known);
 
 	if (err)
 		return err;
@@ -201,9 +201,9 @@ static int prepare(struct bpf_program *prog, struct bpf_prog_load_opts *opts, lo
 	return bpf_program__set_type(prog, BPF_PROG_TYPE_TRACING);
 }
 
-int ow_types_register(void)
+int ow_register_types(void)
 {
-	LIBBPF_OPTS(libbpf_prog_handler_opts, options, .prog_prepare_load_fn = prepare);
+	LIBBPF_OPTS(libbpf_prog_handler_opts, options, .prog_prepare_load_fn = prepare_typed);
 	int handler = 0;
 
 	for (size_t i = 0; i < NR_TARGETS && handler >= 0; i++) {

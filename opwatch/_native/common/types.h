@@ -23,13 +23,13 @@ struct ow_types {
  * the rest of a start. It is therefore read once, and again only after a module that defines
  * some of the types was loaded. Returns 0 or -errno.
  */
-int ow_kernel_types(const struct ow_types **ret);
+int ow_get_kernel_types(const struct ow_types **ret);
 
 /* Make libbpf load typed programs without reading the full BTF for each object. Call once,
  * first. */
-int ow_types_register(void);
+int ow_register_types(void);
 
-/* Like bpf_program__attach(), and handles programs of ow_types_register(). Returns NULL with
+/* Like bpf_program__attach(), and handles programs of ow_register_types(). Returns NULL with
  * errno. */
 struct bpf_link *ow_attach(const struct bpf_program *prog);
 

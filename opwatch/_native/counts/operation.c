@@ -34,12 +34,12 @@ struct total {
 	uint64_t count, amount;
 };
 
-size_t ow_recorded_slots(int histogram)
+size_t ow_count_recorded_slots(int histogram)
 {
 	return nr_slots[histogram];
 }
 
-static void put(struct ow_stream *out, uint64_t value)
+static void put_number(struct ow_stream *out, uint64_t value)
 {
 	for (; value > 0x7f; value >>= 7)
 		out->at[out->length++] = (value & 0x7f) | 0x80;
@@ -49,10 +49,10 @@ static void put(struct ow_stream *out, uint64_t value)
 /* Zigzag encoding: small changes of either sign take few bytes. */
 static void put_change(struct ow_stream *out, uint64_t change)
 {
-	put(out, change >> 63 ? -change * 2 - 1 : change * 2);
+	put_number(out, change >> 63 ? -change * 2 - 1 : change * 2);
 }
 
-static uint64_t word_at(const struct ow_slots *slots, size_t at)
+static uint64_t read_word(const struct ow_slots *slots, size_t at)
 {
 	uint64_t word = 0;
 
@@ -62,7 +62,7 @@ static uint64_t word_at(const struct ow_slots *slots, size_t at)
 }
 
 /* Return the lowest value of a slot, and its octave. */
-static uint64_t low_of(size_t slot, int bits, int *octave)
+static uint64_t find_slot_low(size_t slot, int bits, int *octave)
 {
 	uint64_t one = 1ULL << bits;
 
@@ -70,25 +70,25 @@ static uint64_t low_of(size_t slot, int bits, int *octave)
 	return slot < one ? slot : (one + (slot & (one - 1))) << *octave;
 }
 
-static uint64_t value_of(int histogram, size_t slot)
+static uint64_t find_slot_value(int histogram, size_t slot)
 {
 	uint64_t low;
 	int octave;
 
 	if (histogram == SIZES)
-		return low_of(slot, SIZE_BITS, &octave);
-	low = low_of(slot, LATENCY_BITS, &octave);
+		return find_slot_low(slot, SIZE_BITS, &octave);
+	low = find_slot_low(slot, LATENCY_BITS, &octave);
 	return low + (((1ULL << octave) - 1) >> 1);
 }
 
-static size_t nr_changed(const struct ow_slots *then, const struct ow_slots *now, size_t nr)
+static size_t count_changed(const struct ow_slots *then, const struct ow_slots *now, size_t nr)
 {
 	size_t changed = 0;
 
 	if (then->words && now->words && !memcmp(then->words, now->words, nr * sizeof(uint64_t)))
 		return 0;
 	for (size_t i = 0; i < nr; i++)
-		changed += word_at(then, i) != word_at(now, i);
+		changed += read_word(then, i) != read_word(now, i);
 	return changed;
 }
 
@@ -98,19 +98,19 @@ static struct total put_histogram(struct ow_operation_change *ret, int histogram
 {
 	struct total total = {0, 0};
 	size_t after = 0;
-	uint64_t by;
+	uint64_t growth;
 
 	for (size_t i = 0; i < nr_slots[histogram]; i++) {
-		by = word_at(now, i) - word_at(then, i);
-		if (!by)
+		growth = read_word(now, i) - read_word(then, i);
+		if (!growth)
 			continue;
-		put(&ret->slots, i - after);
-		put(&ret->counts, by);
+		put_number(&ret->slots, i - after);
+		put_number(&ret->counts, growth);
 		after = i + 1;
 		if (histogram == STATUSES)
 			continue;
-		total.count += by;
-		total.amount += by * value_of(histogram, i);
+		total.count += growth;
+		total.amount += growth * find_slot_value(histogram, i);
 	}
 	return total;
 }
@@ -119,46 +119,46 @@ static struct total put_histogram(struct ow_operation_change *ret, int histogram
 static void put_counters(struct ow_operation_change *ret, const struct ow_operation *then,
 			 const struct ow_operation *now, const struct total *totals)
 {
-	uint64_t left[OW_PLAIN_COUNTERS], mask = 0;
+	uint64_t rest[OW_PLAIN_COUNTERS], mask = 0;
 
 	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
-		left[i] = now->counters[i] - then->counters[i];
+		rest[i] = now->counters[i] - then->counters[i];
 	/* These two mostly grow alike. The difference is the age of requests in flight. */
-	left[IN_FLIGHT_NS] -= left[SUM_NS];
-	left[COMPLETED] -= totals[LATENCY].count;
-	left[ENDS] -= totals[LATENCY].count;
-	left[SUM_NS] -= totals[LATENCY].amount;
-	left[QUEUED] -= totals[QUEUE].count;
-	left[QUEUE_SUM_NS] -= totals[QUEUE].amount;
-	left[ISSUED] -= totals[SIZES].count;
-	left[BYTES] -= totals[SIZES].amount * SECTOR;
+	rest[IN_FLIGHT_NS] -= rest[SUM_NS];
+	rest[COMPLETED] -= totals[LATENCY].count;
+	rest[ENDS] -= totals[LATENCY].count;
+	rest[SUM_NS] -= totals[LATENCY].amount;
+	rest[QUEUED] -= totals[QUEUE].count;
+	rest[QUEUE_SUM_NS] -= totals[QUEUE].amount;
+	rest[ISSUED] -= totals[SIZES].count;
+	rest[BYTES] -= totals[SIZES].amount * SECTOR;
 	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
-		mask |= (uint64_t) !!left[i] << i;
-	put(&ret->counters, mask);
+		mask |= (uint64_t) !!rest[i] << i;
+	put_number(&ret->counters, mask);
 	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
-		if (left[i])
-			put_change(&ret->counters, left[i]);
+		if (rest[i])
+			put_change(&ret->counters, rest[i]);
 }
 
-void ow_write_change(struct ow_operation_change *ret, const struct ow_operation *then,
-		     const struct ow_operation *now)
+void ow_encode_change(struct ow_operation_change *ret, const struct ow_operation *then,
+		      const struct ow_operation *now)
 {
 	struct total totals[OW_HISTOGRAMS] = {};
 	size_t changed[OW_HISTOGRAMS];
 	uint64_t mask = 0;
 
-	ret->counters = (struct ow_stream){ret->of_counters, 0};
-	ret->slots = (struct ow_stream){ret->of_slots, 0};
-	ret->counts = (struct ow_stream){ret->of_counts, 0};
+	ret->counters = (struct ow_stream){ret->counter_bytes, 0};
+	ret->slots = (struct ow_stream){ret->slot_bytes, 0};
+	ret->counts = (struct ow_stream){ret->count_bytes, 0};
 	for (int i = 0; i < OW_HISTOGRAMS; i++) {
-		changed[i] = nr_changed(&then->slots[i], &now->slots[i], nr_slots[i]);
+		changed[i] = count_changed(&then->slots[i], &now->slots[i], nr_slots[i]);
 		mask |= (uint64_t) !!changed[i] << i;
 	}
-	put(&ret->slots, mask);
+	put_number(&ret->slots, mask);
 	for (int i = 0; i < OW_HISTOGRAMS; i++) {
 		if (!changed[i])
 			continue;
-		put(&ret->slots, changed[i]);
+		put_number(&ret->slots, changed[i]);
 		totals[i] = put_histogram(ret, i, &then->slots[i], &now->slots[i]);
 	}
 	put_counters(ret, then, now, totals);

@@ -16,8 +16,8 @@
 /* Slots of the latency, queue time, size and status histograms. */
 #define OW_RECORDED_SLOTS (1024 + 1024 + 256 + 32)
 /* Maximum bytes of an encoded 64-bit number, and of a number below 2^14. */
-#define OW_MOST_NUMBER 10
-#define OW_MOST_SMALL  2
+#define OW_MAX_NUMBER_BYTES 10
+#define OW_MAX_SMALL_BYTES  2
 
 /* Words at any alignment; NULL stands for as many zeros. */
 struct ow_slots {
@@ -37,16 +37,17 @@ struct ow_stream {
 
 struct ow_operation_change {
 	struct ow_stream counters, slots, counts;
-	uint8_t of_counters[6 + OW_PLAIN_COUNTERS * OW_MOST_NUMBER];
-	uint8_t of_slots[1 + OW_HISTOGRAMS * OW_MOST_SMALL + OW_RECORDED_SLOTS * OW_MOST_SMALL];
-	uint8_t of_counts[OW_RECORDED_SLOTS * OW_MOST_NUMBER];
+	uint8_t counter_bytes[6 + OW_PLAIN_COUNTERS * OW_MAX_NUMBER_BYTES];
+	uint8_t slot_bytes[1 + OW_HISTOGRAMS * OW_MAX_SMALL_BYTES +
+			   OW_RECORDED_SLOTS * OW_MAX_SMALL_BYTES];
+	uint8_t count_bytes[OW_RECORDED_SLOTS * OW_MAX_NUMBER_BYTES];
 };
 
-/* Encode the change from @then to @now. Each histogram must have ow_recorded_slots() slots. */
-void ow_write_change(struct ow_operation_change *ret, const struct ow_operation *then,
-		     const struct ow_operation *now);
+/* Encode the change from @then to @now. Each histogram has ow_count_recorded_slots() slots. */
+void ow_encode_change(struct ow_operation_change *ret, const struct ow_operation *then,
+		      const struct ow_operation *now);
 
 /* Return the number of slots that a recording stores of a histogram. */
-size_t ow_recorded_slots(int histogram);
+size_t ow_count_recorded_slots(int histogram);
 
 #endif

@@ -21,11 +21,11 @@ struct ow_discards {
 	const struct ow_flow_cell *flows; /* mmap of the flows map */
 	struct bpf_link *links[OW_MAX_PROGRAMS];
 	struct ow_discard_program programs[OW_MAX_PROGRAMS];
-	struct ow_chosen chosen;
+	struct ow_selected selected;
 	int nr_programs; /* programs that we tried to attach */
 };
 
-bool ow_may_attach_to_functions(void)
+bool ow_can_attach_to_functions(void)
 {
 	static const struct bpf_insn nothing[] = {
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K},
@@ -40,38 +40,38 @@ bool ow_may_attach_to_functions(void)
 	return fd >= 0 || errno != EPERM;
 }
 
-static bool is_called(const struct ow_chosen *chosen)
+static bool is_called(const struct ow_selected *selected)
 {
-	for (int i = 0; i < chosen->nr; i++) {
-		if (chosen->attachments[i] == OW_IS_CALLED)
+	for (int i = 0; i < selected->nr; i++) {
+		if (selected->attachments[i] == OW_ATTACHMENT_CALLED)
 			return true;
 	}
 	return false;
 }
 
 /* Hash maps preallocate all entries, so keep the maps of unused features small. */
-static int shrink(const struct ow_discards *d)
+static int shrink_unused_maps(const struct ow_discards *d)
 {
-	int err = bpf_map__set_max_entries(d->skel->maps.busy, 1);
+	int err = bpf_map__set_max_entries(d->skel->maps.discards_in_flight, 1);
 
-	err = err ?: bpf_map__set_max_entries(d->skel->maps.busy_requests, 1);
-	return err ?: bpf_map__set_max_entries(d->skel->maps.behind, 1);
+	err = err ?: bpf_map__set_max_entries(d->skel->maps.discard_requests, 1);
+	return err ?: bpf_map__set_max_entries(d->skel->maps.requests_behind, 1);
 }
 
 static int configure(struct ow_discards *d, const struct ow_discards_config *config,
 		     const struct ow_types *types)
 {
-	int err = ow_choose(d->skel->obj, &config->wanted, &d->chosen);
+	int err = ow_select_programs(d->skel->obj, &config->programs, &d->selected);
 
 	d->skel->rodata->pidns_dev = config->pidns_dev;
 	d->skel->rodata->pidns_ino = config->pidns_ino;
 	/* A calling block tracer knows the discards in flight. */
-	d->skel->rodata->stalls = config->stalls && !is_called(&d->chosen);
+	d->skel->rodata->measures_stalls = config->measures_stalls && !is_called(&d->selected);
 	/* The events have either (group, two numbers) or (mount, three numbers): see
 	 * bpf/discard/fs.h. */
 	d->skel->rodata->xfs_by_group = types->xfs_args == 3;
-	if (!d->skel->rodata->stalls)
-		err = err ?: shrink(d);
+	if (!d->skel->rodata->measures_stalls)
+		err = err ?: shrink_unused_maps(d);
 	return err;
 }
 
@@ -86,17 +86,17 @@ static int set_granules(struct ow_discards *d, const struct ow_granule *granules
 	return 0;
 }
 
-static void attach_one(struct ow_discards *d, int place)
+static void attach_program(struct ow_discards *d, int index)
 {
-	struct ow_discard_program *entry = &d->programs[place];
-	struct bpf_program *prog = d->chosen.programs[place];
+	struct ow_discard_program *entry = &d->programs[index];
+	struct bpf_program *prog = d->selected.programs[index];
 
 	snprintf(entry->name, sizeof(entry->name), "%s", bpf_program__name(prog));
 	entry->attached = true;
-	if (d->chosen.attachments[place] == OW_IS_CALLED)
+	if (d->selected.attachments[index] == OW_ATTACHMENT_CALLED)
 		return;
-	d->links[place] = ow_attach(prog);
-	entry->attached = d->links[place] != NULL;
+	d->links[index] = ow_attach(prog);
+	entry->attached = d->links[index] != NULL;
 	entry->error = entry->attached ? 0 : -errno;
 }
 
@@ -105,15 +105,15 @@ static int attach_all(struct ow_discards *d)
 {
 	int err = 0;
 
-	for (; d->nr_programs < d->chosen.nr; d->nr_programs++) {
-		attach_one(d, d->nr_programs);
-		if (d->chosen.attachments[d->nr_programs] == OW_MUST_ATTACH)
+	for (; d->nr_programs < d->selected.nr; d->nr_programs++) {
+		attach_program(d, d->nr_programs);
+		if (d->selected.attachments[d->nr_programs] == OW_ATTACHMENT_REQUIRED)
 			err = err ?: d->programs[d->nr_programs].error;
 	}
 	return err;
 }
 
-static size_t mapped_bytes(void)
+static size_t count_mapped_bytes(void)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 
@@ -123,7 +123,7 @@ static size_t mapped_bytes(void)
 static int map_flows(struct ow_discards *d)
 {
 	int fd = bpf_map__fd(d->skel->maps.flows);
-	void *at = mmap(NULL, mapped_bytes(), PROT_READ, MAP_SHARED, fd, 0);
+	void *at = mmap(NULL, count_mapped_bytes(), PROT_READ, MAP_SHARED, fd, 0);
 
 	if (at == MAP_FAILED)
 		return -errno;
@@ -135,7 +135,7 @@ static int load(struct ow_discards *d, const struct ow_discards_config *config)
 {
 	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options);
 	const struct ow_types *types;
-	int err = ow_kernel_types(&types);
+	int err = ow_get_kernel_types(&types);
 
 	if (err)
 		return err;
@@ -155,9 +155,9 @@ int ow_discards_open(const struct ow_discards_config *config, struct ow_discards
 
 	if (!d)
 		return -ENOMEM;
-	ow_log_begin(log);
+	ow_collect_log(log);
 	err = load(d, config);
-	ow_log_begin(NULL);
+	ow_collect_log(NULL);
 	if (err) {
 		ow_discards_close(d);
 		return err;
@@ -173,14 +173,14 @@ int ow_discards_attach(struct ow_discards *d, const struct ow_granule *granules,
 
 	if (d->nr_programs)
 		return -EBUSY;
-	ow_log_begin(log);
+	ow_collect_log(log);
 	err = set_granules(d, granules, nr);
 	err = err ?: attach_all(d);
-	ow_log_begin(NULL);
+	ow_collect_log(NULL);
 	return err;
 }
 
-void ow_discards_chained(const struct ow_discards *d, int *issued, int *done)
+void ow_discards_get_chained(const struct ow_discards *d, int *issued, int *done)
 {
 	*issued = bpf_program__fd(d->skel->progs.discard_issued);
 	*done = bpf_program__fd(d->skel->progs.discard_done);
@@ -193,31 +193,31 @@ void ow_discards_close(struct ow_discards *d)
 	while (d->nr_programs)
 		bpf_link__destroy(d->links[--d->nr_programs]);
 	if (d->flows)
-		munmap((void *)d->flows, mapped_bytes());
+		munmap((void *)d->flows, count_mapped_bytes());
 	opwatch_discard__destroy(d->skel);
 	free(d);
 }
 
-void ow_discards_follow(struct ow_discards *d, __u32 tgid)
+void ow_discards_set_followed(struct ow_discards *d, __u32 tgid)
 {
-	__atomic_store_n(&d->skel->bss->followed, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&d->skel->bss->met, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&d->skel->bss->followed, tgid, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&d->skel->bss->followed_pid, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&d->skel->bss->followed_tgid, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&d->skel->bss->followed_pid, tgid, __ATOMIC_SEQ_CST);
 }
 
 /* Keys are never deleted, so that walking from key to key visits all keys that existed before. */
-static int dump(const struct bpf_map *map, void **ret, size_t *pair_bytes)
+static int read_pairs(const struct bpf_map *map, void **ret, size_t *pair_bytes)
 {
 	size_t key = bpf_map__key_size(map), value = bpf_map__value_size(map), pair = key + value;
-	__u32 room = bpf_map__max_entries(map), n = 0;
-	_cleanup_free_ char *pairs = malloc(room * pair);
+	__u32 max = bpf_map__max_entries(map), n = 0;
+	_cleanup_free_ char *pairs = malloc(max * pair);
 	int fd = bpf_map__fd(map);
 	const void *last = NULL;
 	char *at;
 
 	if (!pairs)
 		return -ENOMEM;
-	while (n < room) {
+	while (n < max) {
 		at = pairs + n * pair;
 		if (bpf_map_get_next_key(fd, last, at))
 			break;
@@ -241,14 +241,14 @@ static bool is_used(const struct ow_flow_cell *cell)
 int ow_discards_flows(const struct ow_discards *d, void **ret, size_t *pair_bytes)
 {
 	size_t pair = sizeof(struct ow_flow_key) + sizeof(struct ow_flow);
-	__u32 room = d->skel->bss->nr_flows, n = 0;
+	__u32 max = d->skel->bss->nr_flows, n = 0;
 	char *pairs;
 
-	room = room < OW_MAX_FLOWS ? room : OW_MAX_FLOWS;
-	pairs = malloc(room * pair + 1);
+	max = max < OW_MAX_FLOWS ? max : OW_MAX_FLOWS;
+	pairs = malloc(max * pair + 1);
 	if (!pairs)
 		return -ENOMEM;
-	for (__u32 i = 0; i < room; i++) {
+	for (__u32 i = 0; i < max; i++) {
 		/* A cell starts with the (key, flow) pair. */
 		if (is_used(&d->flows[i]))
 			memcpy(pairs + n++ * pair, &d->flows[i], pair);
@@ -260,7 +260,7 @@ int ow_discards_flows(const struct ow_discards *d, void **ret, size_t *pair_byte
 
 int ow_discards_origins(const struct ow_discards *d, void **ret, size_t *pair_bytes)
 {
-	return dump(d->skel->maps.origins, ret, pair_bytes);
+	return read_pairs(d->skel->maps.origins, ret, pair_bytes);
 }
 
 struct ow_discard_loss ow_discards_loss(const struct ow_discards *d)
@@ -281,7 +281,7 @@ int ow_discards_statistics(const struct ow_discards *d, struct ow_program_info *
 	for (int i = 0; i < d->nr_programs; i++) {
 		if (!d->programs[i].attached)
 			continue;
-		err = ow_program_info(d->chosen.programs[i], &ret[n++]);
+		err = ow_read_program_info(d->selected.programs[i], &ret[n++]);
 		if (err)
 			return err;
 	}

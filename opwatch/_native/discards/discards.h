@@ -12,8 +12,8 @@
 struct ow_discards_config {
 	__u64 pidns_dev; /* PID namespace in which the followed process has its PID */
 	__u64 pidns_ino;
-	bool stalls; /* time reads and writes that are issued behind discards */
-	struct ow_wanted_list wanted;
+	bool measures_stalls; /* time reads and writes that are issued behind discards */
+	struct ow_program_list programs;
 };
 
 /* One of our programs: attached, or the reason why it is not. */
@@ -30,7 +30,7 @@ struct ow_discards;
  * -EPERM, even for root. Trying with a program of two instructions is cheaper than loading all
  * of ours.
  */
-bool ow_may_attach_to_functions(void);
+bool ow_can_attach_to_functions(void);
 /* Load the programs without attaching them. Slow, and independent of the devices. */
 int ow_discards_open(const struct ow_discards_config *config, struct ow_discards **ret, char *log);
 /* Attach the programs. Can be called once. Fails only if a program that must be attached cannot
@@ -38,10 +38,10 @@ int ow_discards_open(const struct ow_discards_config *config, struct ow_discards
 int ow_discards_attach(struct ow_discards *discards, const struct ow_granule *granules, __u32 nr,
 		       char *log);
 /* Return descriptors of the programs that the block tracer calls. */
-void ow_discards_chained(const struct ow_discards *discards, int *issued, int *done);
+void ow_discards_get_chained(const struct ow_discards *discards, int *issued, int *done);
 void ow_discards_close(struct ow_discards *discards);
 /* Set the process that issues our own discards; 0 for none. */
-void ow_discards_follow(struct ow_discards *discards, __u32 tgid);
+void ow_discards_set_followed(struct ow_discards *discards, __u32 tgid);
 /* Copy whole maps as (key, value) pairs, which the caller frees. Return their number or -errno. */
 int ow_discards_flows(const struct ow_discards *discards, void **ret, size_t *pair_bytes);
 int ow_discards_origins(const struct ow_discards *discards, void **ret, size_t *pair_bytes);

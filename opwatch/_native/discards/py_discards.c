@@ -15,13 +15,13 @@ struct discards_object {
 static int parse_config(PyObject *args, PyObject *kwargs, struct ow_discards_config *config)
 {
 	static char *names[] = {"pidns_dev", "pidns_ino", "programs", "stalls", NULL};
-	int stalls = 0;
+	int measures_stalls = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KKO&|$p", names, &config->pidns_dev,
-					 &config->pidns_ino, ow_py_wanted, &config->wanted,
-					 &stalls))
+					 &config->pidns_ino, ow_py_parse_programs,
+					 &config->programs, &measures_stalls))
 		return -1;
-	config->stalls = stalls;
+	config->measures_stalls = measures_stalls;
 	return 0;
 }
 
@@ -49,7 +49,7 @@ static int discards_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	return -1;
 }
 
-static struct ow_discards *opened(PyObject *self)
+static struct ow_discards *get_discards(PyObject *self)
 {
 	struct ow_discards *discards = ((struct discards_object *)self)->discards;
 
@@ -61,7 +61,7 @@ static struct ow_discards *opened(PyObject *self)
 static PyObject *discards_attach(PyObject *self, PyObject *arg)
 {
 	_cleanup_free_ char *log = malloc(OW_LOG_SIZE);
-	struct ow_discards *discards = opened(self);
+	struct ow_discards *discards = get_discards(self);
 	Py_buffer granules;
 	int err;
 
@@ -73,7 +73,8 @@ static PyObject *discards_attach(PyObject *self, PyObject *arg)
 		return NULL;
 	if (granules.len % sizeof(struct ow_granule)) {
 		PyBuffer_Release(&granules);
-		PyErr_SetString(PyExc_ValueError, "need whole granules");
+		PyErr_SetString(PyExc_ValueError,
+				"the granules' length is not a multiple of their size");
 		return NULL;
 	}
 	Py_BEGIN_ALLOW_THREADS;
@@ -90,29 +91,30 @@ static PyObject *discards_attach(PyObject *self, PyObject *arg)
 
 static PyObject *discards_chained(PyObject *self, PyObject *Py_UNUSED(arg))
 {
-	struct ow_discards *discards = opened(self);
+	struct ow_discards *discards = get_discards(self);
 	int issued, done;
 
 	if (!discards)
 		return NULL;
-	ow_discards_chained(discards, &issued, &done);
+	ow_discards_get_chained(discards, &issued, &done);
 	return Py_BuildValue("(ii)", issued, done);
 }
 
 static PyObject *discards_follow(PyObject *self, PyObject *arg)
 {
 	unsigned long tgid = PyLong_AsUnsignedLong(arg);
-	struct ow_discards *discards = opened(self);
+	struct ow_discards *discards = get_discards(self);
 
 	if (PyErr_Occurred() || !discards)
 		return NULL;
-	ow_discards_follow(discards, tgid);
+	ow_discards_set_followed(discards, tgid);
 	Py_RETURN_NONE;
 }
 
-static PyObject *dump(PyObject *self, int (*read)(const struct ow_discards *, void **, size_t *))
+static PyObject *read_pairs(PyObject *self,
+			    int (*read)(const struct ow_discards *, void **, size_t *))
 {
-	struct ow_discards *discards = opened(self);
+	struct ow_discards *discards = get_discards(self);
 	_cleanup_free_ void *pairs = NULL;
 	size_t pair_bytes = 0;
 	int n;
@@ -127,17 +129,17 @@ static PyObject *dump(PyObject *self, int (*read)(const struct ow_discards *, vo
 
 static PyObject *discards_flows(PyObject *self, PyObject *Py_UNUSED(arg))
 {
-	return dump(self, ow_discards_flows);
+	return read_pairs(self, ow_discards_flows);
 }
 
 static PyObject *discards_origins(PyObject *self, PyObject *Py_UNUSED(arg))
 {
-	return dump(self, ow_discards_origins);
+	return read_pairs(self, ow_discards_origins);
 }
 
 static PyObject *discards_loss(PyObject *self, PyObject *Py_UNUSED(arg))
 {
-	struct ow_discards *discards = opened(self);
+	struct ow_discards *discards = get_discards(self);
 	struct ow_discard_loss loss;
 
 	if (!discards)
@@ -150,7 +152,7 @@ static PyObject *discards_loss(PyObject *self, PyObject *Py_UNUSED(arg))
 static PyObject *discards_attached(PyObject *self, PyObject *Py_UNUSED(arg))
 {
 	struct ow_discard_program programs[OW_MAX_PROGRAMS];
-	struct ow_discards *discards = opened(self);
+	struct ow_discards *discards = get_discards(self);
 	PyObject *list, *item;
 	int n;
 
@@ -170,7 +172,7 @@ static PyObject *discards_attached(PyObject *self, PyObject *Py_UNUSED(arg))
 static PyObject *discards_programs(PyObject *self, PyObject *Py_UNUSED(arg))
 {
 	struct ow_program_info info[OW_MAX_PROGRAMS];
-	struct ow_discards *discards = opened(self);
+	struct ow_discards *discards = get_discards(self);
 
 	return discards ? ow_py_programs_list(info, ow_discards_statistics(discards, info)) : NULL;
 }
@@ -223,9 +225,9 @@ static PyType_Spec discards_spec = {
 	.slots = discards_slots,
 };
 
-static PyObject *may_attach_to_functions(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
+static PyObject *can_attach_to_functions(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
 {
-	return PyBool_FromLong(ow_may_attach_to_functions());
+	return PyBool_FromLong(ow_can_attach_to_functions());
 }
 
 /* Read the types in advance. Ignore errors here, because later users of the types report them. */
@@ -234,13 +236,13 @@ static PyObject *read_types(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg
 	const struct ow_types *types;
 
 	Py_BEGIN_ALLOW_THREADS;
-	ow_kernel_types(&types);
+	ow_get_kernel_types(&types);
 	Py_END_ALLOW_THREADS;
 	Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
-	{"may_attach_to_functions", may_attach_to_functions, METH_NOARGS, NULL},
+	{"can_attach_to_functions", can_attach_to_functions, METH_NOARGS, NULL},
 	{"read_types", read_types, METH_NOARGS, NULL},
 	{},
 };

@@ -94,7 +94,7 @@ int ow_py_set_fields(void *base, const struct ow_py_field *fields, PyObject *val
 		while (field->name && strcmp(field->name, name))
 			field++;
 		if (!field->name) {
-			PyErr_Format(PyExc_ValueError, "there is no setting %s", name);
+			PyErr_Format(PyExc_ValueError, "unknown setting %s", name);
 			return -1;
 		}
 		if (set_field(base, field, value))

@@ -6,25 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct ow_ftl *ow_py_ftl_use(PyObject *object)
+struct ow_ftl *ow_py_get_drive(PyObject *object)
 {
 	struct ow_py_ftl *self = (struct ow_py_ftl *)object;
 
-	if (self->busy || !self->ftl) {
-		PyErr_SetString(PyExc_RuntimeError, "another thread is running this drive");
+	if (self->is_busy || !self->ftl) {
+		PyErr_SetString(PyExc_RuntimeError, "another thread is using this drive");
 		return NULL;
 	}
 	return self->ftl;
 }
 
-int ow_py_parse_load(PyObject *zones, struct ow_ftl_workload *load)
+int ow_py_parse_workload(PyObject *zones, struct ow_ftl_workload *load)
 {
 	Py_ssize_t count = zones ? PySequence_Size(zones) : 0;
 
 	if (count < 0)
 		return -1;
 	if (count > OW_FTL_MAX_ZONES) {
-		PyErr_Format(PyExc_ValueError, "at most %d zones", OW_FTL_MAX_ZONES);
+		PyErr_Format(PyExc_ValueError, "more than %d zones", OW_FTL_MAX_ZONES);
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < count; i++) {
@@ -38,7 +38,8 @@ int ow_py_parse_load(PyObject *zones, struct ow_ftl_workload *load)
 		Py_XDECREF(item);
 		if (!ok) {
 			if (!PyErr_Occurred())
-				PyErr_SetString(PyExc_TypeError, "a zone is a tuple of four");
+				PyErr_SetString(PyExc_TypeError,
+						"a zone is a tuple of four numbers");
 			return -1;
 		}
 		zone->start_bytes = start_bytes;
@@ -48,7 +49,7 @@ int ow_py_parse_load(PyObject *zones, struct ow_ftl_workload *load)
 	return 0;
 }
 
-PyObject *ow_py_load_state(const struct ow_ftl_workload *load)
+PyObject *ow_py_build_workload_state(const struct ow_ftl_workload *load)
 {
 	return Py_BuildValue("(KKKK)", (unsigned long long)load->rng,
 			     (unsigned long long)load->position, (unsigned long long)load->writes,
@@ -76,7 +77,7 @@ static PyObject *ftl_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	ret = ow_ftl_create(&self->ftl, &config);
 	if (ret) {
 		Py_DECREF(self);
-		return ow_py_raise(ret, "cannot make the drive");
+		return ow_py_raise(ret, "cannot create the drive");
 	}
 	return (PyObject *)self;
 }
@@ -90,7 +91,7 @@ static void ftl_dealloc(PyObject *object)
 	Py_DECREF(type);
 }
 
-static PyObject *done(int ret, const char *what)
+static PyObject *raise_or_none(int ret, const char *what)
 {
 	if (ret < 0)
 		return ow_py_raise(ret, what);
@@ -100,42 +101,43 @@ static PyObject *done(int ret, const char *what)
 static PyObject *ftl_write(PyObject *self, PyObject *args)
 {
 	unsigned long long offset_bytes, len_bytes;
-	struct ow_ftl *ftl = ow_py_ftl_use(self);
+	struct ow_ftl *ftl = ow_py_get_drive(self);
 	unsigned int stream = 0;
 
 	if (!ftl || !PyArg_ParseTuple(args, "KK|I", &offset_bytes, &len_bytes, &stream))
 		return NULL;
-	return done(ow_ftl_write(ftl, offset_bytes, len_bytes, stream), "write");
+	return raise_or_none(ow_ftl_write(ftl, offset_bytes, len_bytes, stream), "write");
 }
 
 static PyObject *ftl_write_zeroes(PyObject *self, PyObject *args)
 {
 	unsigned long long offset_bytes, len_bytes;
-	struct ow_ftl *ftl = ow_py_ftl_use(self);
+	struct ow_ftl *ftl = ow_py_get_drive(self);
 	unsigned int stream = 0;
 
 	if (!ftl || !PyArg_ParseTuple(args, "KK|I", &offset_bytes, &len_bytes, &stream))
 		return NULL;
-	return done(ow_ftl_write_zeroes(ftl, offset_bytes, len_bytes, stream), "write zeroes");
+	return raise_or_none(ow_ftl_write_zeroes(ftl, offset_bytes, len_bytes, stream),
+			     "write zeroes");
 }
 
-#define RANGE_METHOD(verb)                                                            \
-	static PyObject *ftl_##verb(PyObject *self, PyObject *args)                   \
-	{                                                                             \
-		unsigned long long offset_bytes, len_bytes;                           \
-		struct ow_ftl *ftl = ow_py_ftl_use(self);                             \
-                                                                                      \
-		if (!ftl || !PyArg_ParseTuple(args, "KK", &offset_bytes, &len_bytes)) \
-			return NULL;                                                  \
-		return done(ow_ftl_##verb(ftl, offset_bytes, len_bytes), #verb);      \
+#define RANGE_METHOD(verb)                                                                \
+	static PyObject *ftl_##verb(PyObject *self, PyObject *args)                       \
+	{                                                                                 \
+		unsigned long long offset_bytes, len_bytes;                               \
+		struct ow_ftl *ftl = ow_py_get_drive(self);                               \
+                                                                                          \
+		if (!ftl || !PyArg_ParseTuple(args, "KK", &offset_bytes, &len_bytes))     \
+			return NULL;                                                      \
+		return raise_or_none(ow_ftl_##verb(ftl, offset_bytes, len_bytes), #verb); \
 	}
 
 #define PLAIN_METHOD(verb)                                                        \
 	static PyObject *ftl_##verb(PyObject *self, PyObject *Py_UNUSED(ignored)) \
 	{                                                                         \
-		struct ow_ftl *ftl = ow_py_ftl_use(self);                         \
+		struct ow_ftl *ftl = ow_py_get_drive(self);                       \
                                                                                   \
-		return ftl ? done(ow_ftl_##verb(ftl), #verb) : NULL;              \
+		return ftl ? raise_or_none(ow_ftl_##verb(ftl), #verb) : NULL;     \
 	}
 
 RANGE_METHOD(read)
@@ -148,17 +150,17 @@ PLAIN_METHOD(die_fail)
 
 static PyObject *ftl_idle(PyObject *self, PyObject *args)
 {
-	struct ow_ftl *ftl = ow_py_ftl_use(self);
+	struct ow_ftl *ftl = ow_py_get_drive(self);
 	unsigned long long idle_ns;
 
 	if (!ftl || !PyArg_ParseTuple(args, "K", &idle_ns))
 		return NULL;
-	return done(ow_ftl_idle(ftl, idle_ns), "idle");
+	return raise_or_none(ow_ftl_idle(ftl, idle_ns), "idle");
 }
 
 static PyObject *ftl_is_mapped(PyObject *self, PyObject *args)
 {
-	struct ow_ftl *ftl = ow_py_ftl_use(self);
+	struct ow_ftl *ftl = ow_py_get_drive(self);
 	unsigned long long offset_bytes;
 	int ret;
 
@@ -170,7 +172,7 @@ static PyObject *ftl_is_mapped(PyObject *self, PyObject *args)
 
 static PyObject *ftl_counters(PyObject *self, PyObject *Py_UNUSED(ignored))
 {
-	struct ow_ftl *ftl = ow_py_ftl_use(self);
+	struct ow_ftl *ftl = ow_py_get_drive(self);
 	struct ow_ftl_counters counters;
 
 	if (!ftl)
@@ -181,7 +183,7 @@ static PyObject *ftl_counters(PyObject *self, PyObject *Py_UNUSED(ignored))
 
 static PyObject *ftl_config(PyObject *self, PyObject *Py_UNUSED(ignored))
 {
-	struct ow_ftl *ftl = ow_py_ftl_use(self);
+	struct ow_ftl *ftl = ow_py_get_drive(self);
 	struct ow_ftl_config config;
 
 	if (!ftl)
@@ -193,7 +195,7 @@ static PyObject *ftl_config(PyObject *self, PyObject *Py_UNUSED(ignored))
 static PyObject *ftl_run(PyObject *self, PyObject *args)
 {
 	struct ow_py_ftl *object = (struct ow_py_ftl *)self;
-	struct ow_ftl *ftl = ow_py_ftl_use(self);
+	struct ow_ftl *ftl = ow_py_get_drive(self);
 	unsigned long long pages, rng, position;
 	struct ow_ftl_workload load = {0};
 	PyObject *zones;
@@ -202,27 +204,27 @@ static PyObject *ftl_run(PyObject *self, PyObject *args)
 	if (!ftl || !PyArg_ParseTuple(args, "KOpIKK", &pages, &zones, &sequential, &load.trim_ppm,
 				      &rng, &position))
 		return NULL;
-	if (ow_py_parse_load(zones, &load))
+	if (ow_py_parse_workload(zones, &load))
 		return NULL;
 	load.sequential = sequential;
 	load.rng = rng;
 	load.position = position;
-	object->busy = 1;
+	object->is_busy = 1;
 	Py_BEGIN_ALLOW_THREADS ret = ow_ftl_run(ftl, &load, pages);
-	Py_END_ALLOW_THREADS object->busy = 0;
-	return ret ? ow_py_raise(ret, "run") : ow_py_load_state(&load);
+	Py_END_ALLOW_THREADS object->is_busy = 0;
+	return ret ? ow_py_raise(ret, "run") : ow_py_build_workload_state(&load);
 }
 
 /* A growing buffer to save to, or a buffer to load from. Neither needs the GIL. */
-struct saved {
+struct saved_state {
 	char *data;
 	size_t len;
 	size_t size;
 };
 
-static int put(void *ctx, const void *data, size_t len)
+static int put_state(void *ctx, const void *data, size_t len)
 {
-	struct saved *saved = ctx;
+	struct saved_state *saved = ctx;
 
 	if (saved->len + len > saved->size) {
 		size_t size = 2 * (saved->len + len);
@@ -238,9 +240,9 @@ static int put(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
-static int get(void *ctx, void *data, size_t len)
+static int get_state(void *ctx, void *data, size_t len)
 {
-	struct saved *saved = ctx;
+	struct saved_state *saved = ctx;
 
 	if (saved->size - saved->len < len)
 		return -EBADMSG;
@@ -251,14 +253,14 @@ static int get(void *ctx, void *data, size_t len)
 
 static PyObject *ftl_save(PyObject *self, PyObject *Py_UNUSED(ignored))
 {
-	struct ow_ftl *ftl = ow_py_ftl_use(self);
-	struct saved saved = {0};
+	struct ow_ftl *ftl = ow_py_get_drive(self);
+	struct saved_state saved = {0};
 	PyObject *bytes;
 	int ret;
 
 	if (!ftl)
 		return NULL;
-	ret = ow_ftl_save(ftl, put, &saved);
+	ret = ow_ftl_save(ftl, put_state, &saved);
 	bytes = ret ? ow_py_raise(ret, "save") : PyBytes_FromStringAndSize(saved.data, saved.len);
 	free(saved.data);
 	return bytes;
@@ -268,7 +270,7 @@ static PyObject *ftl_load(PyObject *type, PyObject *args)
 {
 	PyTypeObject *class = (PyTypeObject *)type;
 	struct ow_py_ftl *self;
-	struct saved saved = {0};
+	struct saved_state saved = {0};
 	Py_buffer view;
 	int ret;
 
@@ -277,17 +279,17 @@ static PyObject *ftl_load(PyObject *type, PyObject *args)
 	saved.data = view.buf;
 	saved.size = view.len;
 	self = (struct ow_py_ftl *)class->tp_alloc(class, 0);
-	ret = self ? ow_ftl_load(&self->ftl, get, &saved) : 0;
+	ret = self ? ow_ftl_load(&self->ftl, get_state, &saved) : 0;
 	PyBuffer_Release(&view);
 	if (!self || !ret)
 		return (PyObject *)self;
 	Py_DECREF(self);
-	return ow_py_raise(ret, "not a whole saved drive of this version");
+	return ow_py_raise(ret, "not a complete saved drive of this version");
 }
 
 static PyObject *ftl_check(PyObject *self, PyObject *Py_UNUSED(ignored))
 {
-	struct ow_ftl *ftl = ow_py_ftl_use(self);
+	struct ow_ftl *ftl = ow_py_get_drive(self);
 	const char *why = NULL;
 
 	if (!ftl)
@@ -299,13 +301,13 @@ static PyObject *ftl_check(PyObject *self, PyObject *Py_UNUSED(ignored))
 
 static PyObject *ftl_set_trim_mode(PyObject *self, PyObject *args)
 {
-	struct ow_ftl *ftl = ow_py_ftl_use(self);
+	struct ow_ftl *ftl = ow_py_get_drive(self);
 	unsigned int mode;
 
 	if (!ftl || !PyArg_ParseTuple(args, "I", &mode))
 		return NULL;
 	if (mode > OW_FTL_TRIM_IGNORE)
-		return PyErr_Format(PyExc_ValueError, "no such trim mode: %u", mode);
+		return PyErr_Format(PyExc_ValueError, "unknown trim mode %u", mode);
 	ow_ftl_set_trim_mode(ftl, mode);
 	Py_RETURN_NONE;
 }

@@ -21,7 +21,7 @@ struct ow_py_field {
 
 struct ow_py_ftl {
 	PyObject_HEAD struct ow_ftl *ftl;
-	int busy; /* a call without the GIL is in progress */
+	int is_busy; /* a call without the GIL is in progress */
 };
 
 extern const struct ow_py_field ow_py_ftl_config_fields[];
@@ -32,9 +32,9 @@ int ow_py_set_fields(void *base, const struct ow_py_field *fields, PyObject *val
 PyObject *ow_py_get_fields(const void *base, const struct ow_py_field *fields);
 
 /* Return the drive, or NULL with an exception if another thread uses it. */
-struct ow_ftl *ow_py_ftl_use(PyObject *object);
-/* Parse a workload and its state. ow_py_load_state() returns the state. */
-int ow_py_parse_load(PyObject *zones, struct ow_ftl_workload *load);
-PyObject *ow_py_load_state(const struct ow_ftl_workload *load);
+struct ow_ftl *ow_py_get_drive(PyObject *object);
+/* Parse a workload and its state. ow_py_build_workload_state() returns the state. */
+int ow_py_parse_workload(PyObject *zones, struct ow_ftl_workload *load);
+PyObject *ow_py_build_workload_state(const struct ow_ftl_workload *load);
 
 #endif

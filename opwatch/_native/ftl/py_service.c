@@ -62,7 +62,7 @@ static PyObject *service_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	ret = ow_service_create(&self->service, &config);
 	if (ret) {
 		Py_DECREF(self);
-		return ow_py_raise(ret, "the timing makes no sense");
+		return ow_py_raise(ret, "invalid timing");
 	}
 	self->drive = Py_NewRef(drive);
 	return (PyObject *)self;
@@ -82,7 +82,7 @@ static void service_dealloc(PyObject *object)
 static PyObject *service_submit(PyObject *object, PyObject *args)
 {
 	struct service_object *self = (struct service_object *)object;
-	struct ow_ftl *ftl = ow_py_ftl_use(self->drive);
+	struct ow_ftl *ftl = ow_py_get_drive(self->drive);
 	unsigned long long offset_bytes, len_bytes, arrive_ns;
 	struct ow_service_io io = {0};
 	uint64_t done_ns;
@@ -101,7 +101,7 @@ static PyObject *service_submit(PyObject *object, PyObject *args)
 static PyObject *service_pause(PyObject *object, PyObject *args)
 {
 	struct service_object *self = (struct service_object *)object;
-	struct ow_ftl *ftl = ow_py_ftl_use(self->drive);
+	struct ow_ftl *ftl = ow_py_get_drive(self->drive);
 	unsigned long long pause_ns;
 	int ret;
 
@@ -141,14 +141,14 @@ static int parse_run(PyObject *args, PyObject *kwargs, struct ow_ftl_workload *l
 	load->sequential = sequential;
 	load->rng = rng;
 	load->position = position;
-	return ow_py_parse_load(zones, load);
+	return ow_py_parse_workload(zones, load);
 }
 
 static PyObject *service_run(PyObject *object, PyObject *args, PyObject *kwargs)
 {
 	struct service_object *self = (struct service_object *)object;
 	struct ow_py_ftl *drive = (struct ow_py_ftl *)self->drive;
-	struct ow_ftl *ftl = ow_py_ftl_use(self->drive);
+	struct ow_ftl *ftl = ow_py_get_drive(self->drive);
 	struct ow_ftl_workload load = {0};
 	struct ow_service_run run = {0};
 	PyObject *buckets, *state;
@@ -163,10 +163,10 @@ static PyObject *service_run(PyObject *object, PyObject *args, PyObject *kwargs)
 		return NULL;
 	run.buckets = (struct ow_service_bucket *)PyBytes_AS_STRING(buckets);
 	memset(run.buckets, 0, run.bucket_count * sizeof(*run.buckets));
-	drive->busy = 1;
+	drive->is_busy = 1;
 	Py_BEGIN_ALLOW_THREADS ret = ow_service_run(self->service, ftl, &load, &run);
-	Py_END_ALLOW_THREADS drive->busy = 0;
-	state = ret ? ow_py_raise(ret, "run") : ow_py_load_state(&load);
+	Py_END_ALLOW_THREADS drive->is_busy = 0;
+	state = ret ? ow_py_raise(ret, "run") : ow_py_build_workload_state(&load);
 	if (!state) {
 		Py_DECREF(buckets);
 		return NULL;

@@ -14,22 +14,22 @@
 struct ow_history {
 	struct opwatch_history *skel;
 	struct ring_buffer *ring;
-	struct ow_chosen chosen;
+	struct ow_selected selected;
 	/* Destination of a drain. */
-	struct ow_change *into;
-	size_t taken;
-	size_t room;
+	struct ow_change *buffer;
+	size_t nr_changes;
+	size_t max_changes;
 };
 
 /* Called for each record. The record that fills the buffer ends the drain. */
-static int take(void *context, void *data, size_t size)
+static int take_record(void *context, void *data, size_t size)
 {
 	struct ow_history *h = context;
 
-	if (size != sizeof(*h->into))
+	if (size != sizeof(*h->buffer))
 		return -EPROTO;
-	memcpy(&h->into[h->taken++], data, size);
-	return h->taken < h->room ? 0 : -ENOBUFS;
+	memcpy(&h->buffer[h->nr_changes++], data, size);
+	return h->nr_changes < h->max_changes ? 0 : -ENOBUFS;
 }
 
 static int load_and_attach(struct ow_history *h, const struct ow_history_config *config)
@@ -40,13 +40,13 @@ static int load_and_attach(struct ow_history *h, const struct ow_history_config 
 	if (!h->skel)
 		return -errno;
 	memcpy((void *)h->skel->rodata->disk_name, config->disk, sizeof(config->disk));
-	h->skel->rodata->scsi = config->scsi;
+	h->skel->rodata->is_scsi = config->is_scsi;
 	err = bpf_map__set_max_entries(h->skel->maps.changes, config->ring_bytes);
-	err = err ?: ow_choose(h->skel->obj, &config->wanted, &h->chosen);
+	err = err ?: ow_select_programs(h->skel->obj, &config->programs, &h->selected);
 	err = err ?: opwatch_history__load(h->skel);
 	if (err)
 		return err;
-	h->ring = ring_buffer__new(bpf_map__fd(h->skel->maps.changes), take, h, NULL);
+	h->ring = ring_buffer__new(bpf_map__fd(h->skel->maps.changes), take_record, h, NULL);
 	if (!h->ring)
 		return -errno;
 	return ow_attach_all(h->skel->skeleton);
@@ -59,9 +59,9 @@ int ow_history_open(const struct ow_history_config *config, struct ow_history **
 
 	if (!h)
 		return -ENOMEM;
-	ow_log_begin(log);
+	ow_collect_log(log);
 	err = load_and_attach(h, config);
-	ow_log_begin(NULL);
+	ow_collect_log(NULL);
 	if (err) {
 		ow_history_close(h);
 		return err;
@@ -79,15 +79,15 @@ void ow_history_close(struct ow_history *h)
 	free(h);
 }
 
-int ow_history_drain(struct ow_history *h, struct ow_change *ret, size_t room)
+int ow_history_drain(struct ow_history *h, struct ow_change *ret, size_t max_changes)
 {
 	int n;
 
-	h->into = ret;
-	h->taken = 0;
-	h->room = room;
+	h->buffer = ret;
+	h->nr_changes = 0;
+	h->max_changes = max_changes;
 	n = ring_buffer__consume(h->ring);
-	return n < 0 && n != -ENOBUFS ? n : (int)h->taken;
+	return n < 0 && n != -ENOBUFS ? n : (int)h->nr_changes;
 }
 
 struct ow_history_loss ow_history_loss(const struct ow_history *h)
@@ -99,7 +99,7 @@ int ow_history_programs(const struct ow_history *h, struct ow_program_info *ret)
 {
 	int err = 0;
 
-	for (int i = 0; i < h->chosen.nr && !err; i++)
-		err = ow_program_info(h->chosen.programs[i], &ret[i]);
-	return err ? err : h->chosen.nr;
+	for (int i = 0; i < h->selected.nr && !err; i++)
+		err = ow_read_program_info(h->selected.programs[i], &ret[i]);
+	return err ? err : h->selected.nr;
 }

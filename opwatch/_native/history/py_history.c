@@ -9,7 +9,7 @@
 #include "history.h"
 
 /* Maximum number of records per drain: 2 MiB. */
-#define ROOM 65536
+#define MAX_CHANGES 65536
 
 struct changes_object {
 	PyObject_HEAD struct ow_history *history;
@@ -22,14 +22,14 @@ static int parse_config(PyObject *args, PyObject *kwargs, struct ow_history_conf
 	const char *disk;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sIO&|$p", names, &disk, &config->ring_bytes,
-					 ow_py_wanted, &config->wanted, &scsi))
+					 ow_py_parse_programs, &config->programs, &scsi))
 		return -1;
 	if (strlen(disk) >= sizeof(config->disk)) {
 		PyErr_SetString(PyExc_ValueError, "the disk's name is too long");
 		return -1;
 	}
 	memcpy(config->disk, disk, strlen(disk));
-	config->scsi = scsi;
+	config->is_scsi = scsi;
 	return 0;
 }
 
@@ -57,7 +57,7 @@ static int changes_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	return -1;
 }
 
-static struct ow_history *opened(PyObject *self)
+static struct ow_history *get_history(PyObject *self)
 {
 	struct ow_history *history = ((struct changes_object *)self)->history;
 
@@ -68,27 +68,27 @@ static struct ow_history *opened(PyObject *self)
 
 static PyObject *changes_drain(PyObject *self, PyObject *Py_UNUSED(arg))
 {
-	struct ow_history *history = opened(self);
+	struct ow_history *history = get_history(self);
 	_cleanup_free_ struct ow_change *changes = NULL;
 	int n;
 
 	if (!history)
 		return NULL;
-	changes = malloc(ROOM * sizeof(*changes));
+	changes = malloc(MAX_CHANGES * sizeof(*changes));
 	if (!changes)
 		return PyErr_NoMemory();
 	Py_BEGIN_ALLOW_THREADS;
-	n = ow_history_drain(history, changes, ROOM);
+	n = ow_history_drain(history, changes, MAX_CHANGES);
 	Py_END_ALLOW_THREADS;
 	if (n < 0)
 		return ow_py_raise(n, "cannot read the ring of changes");
 	return Py_BuildValue("(y#O)", (char *)changes, (Py_ssize_t)(n * sizeof(*changes)),
-			     n == ROOM ? Py_True : Py_False);
+			     n == MAX_CHANGES ? Py_True : Py_False);
 }
 
 static PyObject *changes_loss(PyObject *self, PyObject *Py_UNUSED(arg))
 {
-	struct ow_history *history = opened(self);
+	struct ow_history *history = get_history(self);
 	struct ow_history_loss loss;
 
 	if (!history)
@@ -100,7 +100,7 @@ static PyObject *changes_loss(PyObject *self, PyObject *Py_UNUSED(arg))
 static PyObject *changes_programs(PyObject *self, PyObject *Py_UNUSED(arg))
 {
 	struct ow_program_info info[OW_MAX_PROGRAMS];
-	struct ow_history *history = opened(self);
+	struct ow_history *history = get_history(self);
 
 	return history ? ow_py_programs_list(info, ow_history_programs(history, info)) : NULL;
 }

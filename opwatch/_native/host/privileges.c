@@ -46,13 +46,13 @@ int ow_limit_capabilities(uint64_t keep)
 #define OUR_ARCH AUDIT_ARCH_AARCH64
 #endif
 
-static const int refused[] = {
+static const int refused_calls[] = {
 	SYS_execve,	   SYS_execveat, SYS_mount,	   SYS_umount2, SYS_pivot_root,
 	SYS_unshare,	   SYS_setns,	 SYS_ptrace,	   SYS_bpf,	SYS_perf_event_open,
 	SYS_init_module,   SYS_socket,	 SYS_finit_module, SYS_keyctl,	SYS_process_vm_writev,
 	SYS_delete_module, SYS_reboot,	 SYS_kexec_load,   SYS_swapon,	SYS_open_by_handle_at,
 };
-#define NR_REFUSED (sizeof(refused) / sizeof(refused[0]))
+#define NR_REFUSED (sizeof(refused_calls) / sizeof(refused_calls[0]))
 
 int ow_refuse_foreign_calls(void)
 {
@@ -69,8 +69,8 @@ int ow_refuse_foreign_calls(void)
 	code[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						  offsetof(struct seccomp_data, nr));
 	for (unsigned int i = 0; i < NR_REFUSED; i++)
-		code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refused[i],
-							  NR_REFUSED - i + 1, 0);
+		code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+							  refused_calls[i], NR_REFUSED - i + 1, 0);
 	code[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	code[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
 	code[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);

@@ -14,14 +14,14 @@
 #define LSP_MASK     (0x7fu << 8)
 #define TIMEOUT_MS   10000
 
-static int lid_allowed(uint8_t lid)
+static int is_lid_allowed(uint8_t lid)
 {
 	return lid == 0x02 || lid == 0x05 || lid == 0x09 || lid == 0x22 || lid == 0x81 ||
 	       lid >= 0xc0;
 }
 
 /* Allow structures that describe namespaces and controllers, and lists of them. */
-static int cns_allowed(uint32_t cns)
+static int is_cns_allowed(uint32_t cns)
 {
 	switch (cns) {
 	case 0x00:
@@ -39,11 +39,11 @@ static int cns_allowed(uint32_t cns)
 }
 
 /* Log specific parameters and offsets can make a drive write a log, so refuse them. */
-static int log_allowed(const struct nvme_admin_cmd *cmd)
+static int is_log_allowed(const struct nvme_admin_cmd *cmd)
 {
 	uint32_t numd = (cmd->cdw10 >> 16) | (cmd->cdw11 & 0xffff) << 16;
 
-	if (!lid_allowed(cmd->cdw10 & 0xff) || !(cmd->cdw10 & RETAIN_EVENT) ||
+	if (!is_lid_allowed(cmd->cdw10 & 0xff) || !(cmd->cdw10 & RETAIN_EVENT) ||
 	    cmd->cdw10 & LSP_MASK)
 		return 0;
 	if (cmd->cdw12 || cmd->cdw13 || cmd->cdw14 & ~0x7fu || cmd->cdw15)
@@ -53,15 +53,15 @@ static int log_allowed(const struct nvme_admin_cmd *cmd)
 	return cmd->data_len <= OW_NVME_LOG_MAX_BYTES && (uint64_t)(numd + 1) * 4 == cmd->data_len;
 }
 
-static int identify_allowed(const struct nvme_admin_cmd *cmd)
+static int is_identify_allowed(const struct nvme_admin_cmd *cmd)
 {
-	if (!cns_allowed(cmd->cdw10) || cmd->cdw11 || cmd->cdw12 || cmd->cdw13 || cmd->cdw14 ||
+	if (!is_cns_allowed(cmd->cdw10) || cmd->cdw11 || cmd->cdw12 || cmd->cdw13 || cmd->cdw14 ||
 	    cmd->cdw15)
 		return 0;
 	return cmd->data_len == OW_NVME_IDENTIFY_BYTES;
 }
 
-int ow_nvme_allowed(const struct nvme_admin_cmd *cmd)
+int ow_nvme_check_allowed(const struct nvme_admin_cmd *cmd)
 {
 	int allowed = 0;
 
@@ -69,9 +69,9 @@ int ow_nvme_allowed(const struct nvme_admin_cmd *cmd)
 	    cmd->metadata_len || !cmd->addr)
 		return -EPERM;
 	if (cmd->opcode == OPCODE_GET_LOG)
-		allowed = log_allowed(cmd);
+		allowed = is_log_allowed(cmd);
 	else if (cmd->opcode == OPCODE_IDENTIFY)
-		allowed = identify_allowed(cmd);
+		allowed = is_identify_allowed(cmd);
 	return allowed ? 0 : -EPERM;
 }
 
@@ -108,7 +108,7 @@ int ow_nvme_prepare_identify(struct nvme_admin_cmd *cmd, uint8_t cns, uint32_t n
 
 int ow_nvme_submit(int fd, struct nvme_admin_cmd *cmd)
 {
-	int ret = ow_nvme_allowed(cmd);
+	int ret = ow_nvme_check_allowed(cmd);
 
 	if (ret)
 		return ret;

@@ -20,7 +20,7 @@ struct ow_nvme_log {
 };
 
 /* Returns 0 if the command may be sent, -EPERM otherwise. */
-int ow_nvme_allowed(const struct nvme_admin_cmd *cmd);
+int ow_nvme_check_allowed(const struct nvme_admin_cmd *cmd);
 
 /* Fill @cmd with a command that reads into @buf. Return 0 or -EINVAL. */
 int ow_nvme_prepare_log(struct nvme_admin_cmd *cmd, const struct ow_nvme_log *log, void *buf);

@@ -20,7 +20,7 @@ static PyObject *submit(int fd, struct nvme_admin_cmd *cmd, PyObject *data, cons
 	return Py_BuildValue("iN", ret, data);
 }
 
-static PyObject *zeroes(Py_ssize_t len)
+static PyObject *make_zero_bytes(Py_ssize_t len)
 {
 	PyObject *data = PyBytes_FromStringAndSize(NULL, len);
 
@@ -41,7 +41,7 @@ static PyObject *nvme_get_log(PyObject *Py_UNUSED(self), PyObject *args)
 		return NULL;
 	if (lid > 0xff || lsi > 0xffff || uuid_index > 0x7f || len > OW_NVME_LOG_MAX_BYTES)
 		return ow_py_raise(-EINVAL, "Get Log Page");
-	data = zeroes(len);
+	data = make_zero_bytes(len);
 	if (!data)
 		return NULL;
 	log = (struct ow_nvme_log){
@@ -64,7 +64,7 @@ static PyObject *nvme_identify(PyObject *Py_UNUSED(self), PyObject *args)
 		return NULL;
 	if (cns > 0xff)
 		return ow_py_raise(-EINVAL, "Identify");
-	data = zeroes(OW_NVME_IDENTIFY_BYTES);
+	data = make_zero_bytes(OW_NVME_IDENTIFY_BYTES);
 	if (!data)
 		return NULL;
 	ow_nvme_prepare_identify(&cmd, cns, nsid, PyBytes_AS_STRING(data));

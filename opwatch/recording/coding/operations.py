@@ -25,7 +25,7 @@ _Slots = tuple[Sequence[int], ...]
 _of_views: Callable[[_Plain | None, Any, _Plain, Any], Written] | None = None
 with contextlib.suppress(ImportError):
     # Recording works without the extension, too.
-    from opwatch._native import operation_change as _of_views
+    from opwatch._native import encode_change as _of_views
 
 _BLOCK_SLOTS = 64
 _MASK = MODULUS - 1

@@ -26,7 +26,7 @@ class Stage(enum.IntEnum):
     FS_BUSY = 2
     FS_QUEUED = 3
     FS_GROUP = 4
-    ASKED = 5
+    REQUESTED = 5
     SUBMITTED = 6
     BIO = 7
     REMAPPED = 8
@@ -41,15 +41,15 @@ class Stage(enum.IntEnum):
     BEHIND = 17
     ATA_COMMAND = 18
     ATA_DONE = 19
-    BIO_AGAIN = 20
-    FS_PASSED = 21
-    HANDED = 22
+    BIO_REPEATED = 20
+    FS_OUTSIDE = 21
+    REMAPPED_FROM = 22
 
 
 class SenderKind(enum.IntEnum):
-    """enum ow_who."""
+    """enum ow_sender."""
 
-    OURS = 0
+    FOLLOWED = 0
     KERNEL = 1
     OTHER = 2
 
@@ -80,7 +80,7 @@ class Amount:
 class Flow:
     """Discards with the same operation, status, stage and device. `disk` is empty for filesystem events, and
     the caller's name for Stage.FITRIM. `dev` is major:minor of the target partition or disk, or of the
-    filesystem; for Stage.HANDED, `dev` passed the discards on to `disk`."""
+    filesystem; for Stage.REMAPPED_FROM, `dev` passed the discards on to `disk`."""
 
     disk: str
     dev: str

@@ -123,7 +123,7 @@ class LedgerBuilder:
     def _find_senders(self) -> dict[str, tuple[SenderKind, ...]]:
         """Return the counted senders by device: our process, and kernel threads where a filesystem or layer
         issues discards from a thread."""
-        ours: tuple[SenderKind, ...] = (SenderKind.OURS,) if self._followed else tuple(SenderKind)
+        ours: tuple[SenderKind, ...] = (SenderKind.FOLLOWED,) if self._followed else tuple(SenderKind)
         kind = self.stack.filesystem.kind if self.stack.filesystem else ""
         if kind in _THREADED_FILESYSTEMS:
             ours = (*ours, SenderKind.KERNEL)
@@ -199,7 +199,10 @@ class LedgerBuilder:
     def _sum_remapped_bytes(self, layer: Layer, member: Layer) -> int:
         """Return the discard bytes remapped from a layer to a lower layer, by block_bio_remap events."""
         flows = self.trace.select(
-            Stage.HANDED, disk=self._find_disk(member)[:16], devs=[layer.dev], who=self._get_senders(member)
+            Stage.REMAPPED_FROM,
+            disk=self._find_disk(member)[:16],
+            devs=[layer.dev],
+            who=self._get_senders(member),
         )
         return sum_flows(flows).bytes
 
@@ -246,7 +249,7 @@ class LedgerBuilder:
         who = self._senders[tops[0].device] if tops else tuple(SenderKind)
         amounts = losses.sum_stages(self.evidence, devs, who, is_reached=bool(self.sum_reached_bytes()))
         out = extents.bytes if extents is not None else None
-        left_out = amounts[Stage.FS_BUSY].bytes + amounts[Stage.FS_PASSED].bytes
+        left_out = amounts[Stage.FS_BUSY].bytes + amounts[Stage.FS_OUTSIDE].bytes
         return Row(
             RowKind.FILESYSTEM,
             "filesystem",
@@ -279,7 +282,7 @@ class LedgerBuilder:
             extents = sum_flows(self.trace.select(Stage.FS_EXTENT, devs=devs, who=who))
             return self._cap_repeats(extents, tops), None
         if "discard_asked" not in self.trace.absent:
-            flows = self.trace.select(Stage.ASKED, devs=[top.dev for top in tops], who=who)
+            flows = self.trace.select(Stage.REQUESTED, devs=[top.dev for top in tops], who=who)
             return sum_flows(flows), None
         return None, (
             f"{filesystem.kind} has no tracepoints for its extents, and this kernel allows no function "

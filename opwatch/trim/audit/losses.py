@@ -29,8 +29,8 @@ FILESYSTEM_STAGES = (
     Stage.FS_BUSY,
     Stage.FS_QUEUED,
     Stage.FS_GROUP,
-    Stage.BIO_AGAIN,
-    Stage.FS_PASSED,
+    Stage.BIO_REPEATED,
+    Stage.FS_OUTSIDE,
 )
 # Values of sync_action while md writes to members.
 WRITING_SYNC_ACTIONS = {"resync", "recover", "repair", "reshape"}
@@ -48,10 +48,10 @@ def sum_stages(
         stage: sum_flows(evidence.trace.select(stage, devs=devs, who=who)) for stage in FILESYSTEM_STAGES
     }
     if not is_reached:
-        counted[Stage.BIO_AGAIN] = Amount()
+        counted[Stage.BIO_REPEATED] = Amount()
     # If only a range was requested, extents outside of the range are skipped correctly.
     if not (evidence.asked and evidence.asked.is_whole):
-        counted[Stage.FS_PASSED] = Amount()
+        counted[Stage.FS_OUTSIDE] = Amount()
     return counted
 
 

@@ -52,13 +52,13 @@ def test_counters_have_the_names_and_the_order_of_the_header(structs: dict[str, 
     assert structs["ow_counts"]["size"] == 8 * len(expected)
     assert list_members(structs["ow_counts"]) == ["issue", "complete", "entry", "requeue"]
     assert structs["ow_row"]["size"] == structs["ow_cell"]["size"] * len(abi.OPS)
-    assert structs["ow_own_row"]["size"] == structs["ow_row"]["size"] + structs["ow_hot_hists"]["size"]
+    assert structs["ow_full_row"]["size"] == structs["ow_row"]["size"] + structs["ow_hot_hists"]["size"]
 
 
 def test_per_request_counters_fit_a_cache_line(
     structs: dict[str, dict[str, Any]],
 ) -> None:
-    assert structs["ow_cell"]["size"] % 64 == structs["ow_own_row"]["size"] % 64 == 0
+    assert structs["ow_cell"]["size"] % 64 == structs["ow_full_row"]["size"] % 64 == 0
     offsets = {member["name"]: member["bits_offset"] // 8 for member in structs["ow_counts"]["members"]}
     assert offsets["issue"] == 0
     often = {

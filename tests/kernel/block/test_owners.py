@@ -145,7 +145,7 @@ def test_full_owner_table_is_reported_and_has_room_after_the_next_reading(disk: 
     leaves, _ = choose_leaves(Devices(), [disk.name])
     tracer = BlockTracer(leaves, by=OwnerGrouping.PROCESS)
     try:
-        room = tracer._native.owner_room
+        room = tracer._native.max_owners
         subprocess.run([sys.executable, "-c", SHORT_READERS, disk.node, str(room + 101)], check=True)
         tracer.read_settled()
         [full] = tracer.owned

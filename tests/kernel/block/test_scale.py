@@ -27,8 +27,8 @@ def compute_shape(disks: int, cpus: int, *, queue_time: bool = False) -> tuple[i
     targets = [abi.Target(*abi.WHOLE_DISK, i * places, cpus, 1023) for i in range(disks)]
     arguments = (abi.pack_targets(targets), b"", disks * places, blk.BIOS, cpus)
     return (
-        _native.map_bytes(*arguments, queue_time=queue_time),
-        _native.map_lanes(*arguments, queue_time=queue_time),
+        _native.compute_map_bytes(*arguments, queue_time=queue_time),
+        _native.count_lanes(*arguments, queue_time=queue_time),
     )
 
 
@@ -50,7 +50,7 @@ def test_no_cpus_share_counters_when_memory_suffices() -> None:
 @pytest.mark.parametrize("cpus", [0, 1 << 20])
 def test_impossible_cpu_counts_are_rejected(cpus: int) -> None:
     with pytest.raises(ValueError, match="CPUs"):
-        _native.map_bytes(abi.pack_targets([abi.Target(0, 1, 0, 1, 1)]), b"", 1, 0, cpus)
+        _native.compute_map_bytes(abi.pack_targets([abi.Target(0, 1, 0, 1, 1)]), b"", 1, 0, cpus)
 
 
 def run_mixed(node: str, count: int, *extra: str) -> None:

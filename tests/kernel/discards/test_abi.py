@@ -47,7 +47,7 @@ def test_pairs_have_the_length_of_the_header(types: dict[str, dict[str, Any]]) -
 def test_key_layout_matches_the_header(types: dict[str, dict[str, Any]]) -> None:
     key = types["ow_flow_key"]
     raw = bytearray(key["size"] + types["ow_flow"]["size"])
-    for member, value in (("stage", 14), ("op", 3), ("who", 2), ("status", 10)):
+    for member, value in (("stage", 14), ("op", 3), ("sender", 2), ("status", 10)):
         at = next(m["bits_offset"] // 8 for m in key["members"] if m["name"] == member)
         raw[at] = value
     at = next(m["bits_offset"] // 8 for m in key["members"] if m["name"] == "dev")
@@ -58,7 +58,8 @@ def test_key_layout_matches_the_header(types: dict[str, dict[str, Any]]) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "prefix", "mirror"), [("ow_stage", "OW_", flow.Stage), ("ow_who", "OW_WHO_", flow.SenderKind)]
+    ("name", "prefix", "mirror"),
+    [("ow_stage", "OW_", flow.Stage), ("ow_sender", "OW_SENDER_", flow.SenderKind)],
 )
 def test_enum_values_match_the_header(name: str, prefix: str, mirror: type[enum.IntEnum]) -> None:
     """Compare with the header, because the object only has the numbers."""

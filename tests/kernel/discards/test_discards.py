@@ -51,7 +51,7 @@ def test_every_stage_counts_each_discard(disk: ScratchDisk) -> None:
         assert (amount.count, amount.bytes, amount.ranges) == (7, 7 * HALF, 7), stage
         assert amount.granule_bytes == 7 * HALF
     [done] = trace.select(Stage.DONE, disk=disk.name)
-    assert (done.who, done.status) == (SenderKind.OURS, 0)
+    assert (done.who, done.status) == (SenderKind.FOLLOWED, 0)
     assert 0 < done.amount.max_ns <= done.amount.sum_ns
     assert trace.loss == (0, 0, 0, 0, 0)
 
@@ -146,8 +146,8 @@ def test_concurrent_discards_are_attributed_to_their_senders(disk: ScratchDisk) 
     trace = trace_load(disk, run_load, follow=os.getpid())
     for stage in (Stage.BIO, Stage.ISSUED, Stage.DONE):
         by_whom = {flow.who: flow.amount.bytes for flow in trace.select(stage, disk=disk.name)}
-        assert by_whom == {SenderKind.OURS: 11 * HALF, SenderKind.OTHER: 13 * HALF}, stage
+        assert by_whom == {SenderKind.FOLLOWED: 11 * HALF, SenderKind.OTHER: 13 * HALF}, stage
     origins = {origin.who: origin for origin in trace.origins if origin.disk == disk.name}
     assert origins[SenderKind.OTHER].count == 13
     assert origins[SenderKind.OTHER].comm.startswith("python")
-    assert origins[SenderKind.OURS].min_bytes == origins[SenderKind.OURS].max_bytes == HALF
+    assert origins[SenderKind.FOLLOWED].min_bytes == origins[SenderKind.FOLLOWED].max_bytes == HALF

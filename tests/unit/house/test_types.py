@@ -28,7 +28,7 @@ def _read_table(file: str, name: str) -> str:
 
 
 def _list_kept_types() -> list[str]:
-    return re.findall(r'"(\w+)"', _read_table("selection.c", "named"))
+    return re.findall(r'"(\w+)"', _read_table("selection.c", "wanted_names"))
 
 
 def test_every_type_that_a_program_names_is_kept() -> None:

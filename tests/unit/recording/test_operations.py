@@ -40,7 +40,7 @@ def test_extension_writes_the_same_bytes_as_python(seed: int) -> None:
         counters, slots = (
             (None, None) if before is None else (before[: len(SCALARS)], list_slot_counts(before))
         )
-        assert _native.operation_change(counters, slots, now[: len(SCALARS)], list_slot_counts(now)) == plain
+        assert _native.encode_change(counters, slots, now[: len(SCALARS)], list_slot_counts(now)) == plain
 
 
 def test_counters_in_another_format_are_written_equally() -> None:
@@ -71,4 +71,4 @@ def test_malformed_operations_are_refused(wrong: tuple[object, object]) -> None:
     right = (_COUNTERS, _HISTOGRAMS)
     for arguments in ((*wrong, *right), (*right, *wrong)):
         with pytest.raises((ValueError, TypeError)):
-            _native.operation_change(*arguments)
+            _native.encode_change(*arguments)

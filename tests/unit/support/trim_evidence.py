@@ -77,7 +77,7 @@ def make_flow(
     disk: str = "",
     count: int = 1,
     status: int = 0,
-    who: SenderKind = SenderKind.OURS,
+    who: SenderKind = SenderKind.FOLLOWED,
     op: str = "discard",
     whole: int | None = None,
 ) -> Flow:
@@ -86,7 +86,7 @@ def make_flow(
 
 
 def make_disk_flows(
-    disk: str, dev: str, n_bytes: int, whole: int | None = None, who: SenderKind = SenderKind.OURS
+    disk: str, dev: str, n_bytes: int, whole: int | None = None, who: SenderKind = SenderKind.FOLLOWED
 ) -> list[Flow]:
     """Return the flows of a disk without faults."""
     return [
@@ -183,7 +183,7 @@ def parse_flows(text: str, disks: Mapping[str, str], block_bytes: int) -> list[F
             dev,
             stage,
             "discard",
-            SenderKind.OURS,
+            SenderKind.FOLLOWED,
             status,
             amount,
         )

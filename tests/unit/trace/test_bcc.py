@@ -24,8 +24,8 @@ def test_bcc_dialect_defines_every_shared_table() -> None:
     text = bcc_source.build_source(known)
     assert "map_lookup" not in text.replace("BPF_", "")
     assert "stamps.lookup(&key)" in text
-    assert "untagged.update(&key, &time)" in text
-    assert "untagged.delete(&key)" in text
+    assert "hashed_stamps.update(&key, &time)" in text
+    assert "hashed_stamps.delete(&key)" in text
     assert "SEC(" not in text
     assert '#include "' not in text
 

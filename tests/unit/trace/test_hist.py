@@ -78,7 +78,7 @@ def test_extension_computes_the_same_difference_as_python(before: list[int], bet
     earlier = Histogram.from_values(LATENCY, before)
     later = Histogram.from_values(LATENCY, before + between)
     then, now = abi.view_words(earlier.slot_counts), abi.view_words(later.slot_counts)
-    assert _native.grown(now, then) == hist._find_growth(now, then)
+    assert _native.find_growth(now, then) == hist._find_growth(now, then)
     assert Histogram(LATENCY, now).subtract(Histogram(LATENCY, then)) == later.subtract(earlier)
 
 
@@ -86,7 +86,7 @@ def test_views_may_start_between_words() -> None:
     """Samples in a file are not copied to aligned memory."""
     raw = bytes(3) + abi.view_words([1, 2, 3]).tobytes()
     later = memoryview(raw)[3:].cast("Q")
-    assert _native.grown(later, abi.view_words([1, 0, 3])) == ([1], [2])
+    assert _native.find_growth(later, abi.view_words([1, 0, 3])) == ([1], [2])
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_differences_that_the_extension_declines_are_computed(
 ) -> None:
     scale = Scale(bits=1, slots=3)
     added = Histogram(scale, abi.view_words(now)).subtract(Histogram(scale, abi.view_words(then)))
-    assert _native.grown(abi.view_words(now), abi.view_words(then)) is None
+    assert _native.find_growth(abi.view_words(now), abi.view_words(then)) is None
     assert list(added.slot_counts) == counts
 
 
 @pytest.mark.parametrize("views", [(bytes(8), bytes(16)), (bytes(12), bytes(12))])
 def test_readings_of_other_counters_are_refused(views: tuple[bytes, bytes]) -> None:
     with pytest.raises(ValueError, match="counters"):
-        _native.grown(*views)
+        _native.find_growth(*views)
 
 
 def test_an_empty_histogram_has_no_quantile() -> None:

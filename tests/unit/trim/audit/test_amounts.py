@@ -141,8 +141,8 @@ def test_f2fs_repeats_ranges_sent_in_part() -> None:
 def test_ranges_that_btrfs_sends_again_count_twice_as_reached() -> None:
     """Linux 6.1 discards extents of a block group, then its bitmaps, with some of the same ranges."""
     flows = [
-        make_flow(Stage.ASKED, "8:0", 9 * MIB),
-        make_flow(Stage.BIO_AGAIN, "8:0", MIB, disk="sda"),
+        make_flow(Stage.REQUESTED, "8:0", 9 * MIB),
+        make_flow(Stage.BIO_REPEATED, "8:0", MIB, disk="sda"),
         *make_disk_flows("sda", "8:0", 9 * MIB),
     ]
     result = build_audit(

@@ -55,7 +55,7 @@ def test_complete_trim_has_no_losses() -> None:
 
 
 def test_extents_skipped_by_xfs_are_not_lost() -> None:
-    passed = make_flow(Stage.FS_PASSED, "8:0", 3 * MIB, count=70)
+    passed = make_flow(Stage.FS_OUTSIDE, "8:0", 3 * MIB, count=70)
     flows = [make_extent_flow("8:0", 100 * MIB, 100), passed, *make_disk_flows("sda", "8:0", 100 * MIB)]
     whole = make_evidence(make_stack(make_disk(), kind="xfs"), flows, 1 << 30)
     result = build_audit(whole, "/m")

@@ -111,7 +111,7 @@ def native(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     extension = pytest.importorskip("opwatch._native")
     if not hasattr(extension, "Discards"):
         pytest.skip("built without the tracer")
-    monkeypatch.setattr(extension, "may_attach_to_functions", lambda: True)
+    monkeypatch.setattr(extension, "can_attach_to_functions", lambda: True)
     monkeypatch.setattr(extension, "ProbeError", FakeKernel.ProbeError)
     return monkeypatch
 
@@ -132,7 +132,7 @@ def test_function_programs_are_skipped_when_refused(native: pytest.MonkeyPatch) 
 
 
 def test_function_programs_are_not_tried_without_permission(native: pytest.MonkeyPatch) -> None:
-    native.setattr("opwatch._native.may_attach_to_functions", lambda: False)
+    native.setattr("opwatch._native.can_attach_to_functions", lambda: False)
     kernel = FakeKernel()
     assert load_programs(native, kernel, ProgramOptions()) == "loaded"
     assert len(kernel.tried) == 1

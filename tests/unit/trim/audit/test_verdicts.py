@@ -39,7 +39,7 @@ def make_dm_layer(
 
 
 def make_handed_flow(source: str, disk: str, n_bytes: int) -> Flow:
-    return make_flow(Stage.HANDED, source, n_bytes, disk=disk)
+    return make_flow(Stage.REMAPPED_FROM, source, n_bytes, disk=disk)
 
 
 FLAKEY = "8:0 0 0 100 1 drop_writes"
@@ -96,8 +96,8 @@ def test_shortfall_that_no_layer_shows_is_unexplained() -> None:
     )
     filesystem = replace(two.filesystem, devices=("dm-0", "dm-1")) if two.filesystem else None
     flows = [
-        make_flow(Stage.ASKED, "253:0", 50 * MIB),
-        make_flow(Stage.ASKED, "253:1", 50 * MIB),
+        make_flow(Stage.REQUESTED, "253:0", 50 * MIB),
+        make_flow(Stage.REQUESTED, "253:1", 50 * MIB),
         make_flow(Stage.BIO, "253:0", 50 * MIB, disk="dm-0"),
         make_flow(Stage.BIO, "253:1", 50 * MIB, disk="dm-1"),
         *make_disk_flows("sda", "8:0", 60 * MIB),

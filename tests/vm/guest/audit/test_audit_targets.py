@@ -208,7 +208,7 @@ def test_each_cloned_request_counts_once() -> None:
         ]
         for device, stage in stages:
             [one] = trace.select(stage, disk=device)
-            assert (one.who, one.status) == (SenderKind.OURS, 0)
+            assert (one.who, one.status) == (SenderKind.FOLLOWED, 0)
             assert (one.amount.count, one.amount.ranges, one.amount.bytes) == (7, 7, 7 << 19)
         assert trace.loss == (0, 0, 0, 0, 0)
 

@@ -36,7 +36,7 @@ DEVICES = ("nvme",)
 _TWO_AUDITS = """
 from opwatch import _native
 from tests.vm.guest.support.audits import audit_new_filesystem, check_lossless, find_row, full_loop
-_native.may_attach_to_functions = lambda: False
+_native.can_attach_to_functions = lambda: False
 for kind in ("ext4", "xfs"):
     with full_loop() as loop:
         result = audit_new_filesystem(loop, kind, loop)
@@ -47,7 +47,7 @@ for kind in ("ext4", "xfs"):
 @pytest.fixture(autouse=True)
 def _no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behave as on a kernel without BPF trampolines."""
-    monkeypatch.setattr(_native, "may_attach_to_functions", lambda: False)
+    monkeypatch.setattr(_native, "can_attach_to_functions", lambda: False)
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])

@@ -64,12 +64,12 @@ struct ow_complete_counts {
 	__u64 bytes;  /* bytes of matched completions, including failed ones, as in the stat file */
 	__u64 sum_ns; /* latency of all matched final completions */
 	__u64 max_ns;
-	__u64 end_sum_ns;   /* sum of completion times of remembered requests, as issue_sum_ns */
+	__u64 end_sum_ns;   /* sum of completion times of requests with an entry, as issue_sum_ns */
 	__u64 first_ends;   /* first completions of requests that complete twice; not in ends */
 	__u64 errors;	    /* completions with a status other than OK, each part separately */
 	__u64 error_bytes;  /* bytes of these completions */
 	__u64 partial;	    /* completions that left a remainder */
-	__u64 unmatched;    /* completions without a seen issue */
+	__u64 unmatched;    /* completions without a recorded issue */
 	__u64 never_issued; /* completions without an issue: empty flushes, early refusals */
 	__u64 flush_tails;  /* second completions: of flush sequences, and by device mapper */
 	__u64 unseen_bytes; /* bytes of unmatched and never_issued */
@@ -78,8 +78,8 @@ struct ow_complete_counts {
 	__u64 behind_sum_ns;
 	__u64 behind_max_ns;
 	__u64 taken_back; /* ended without data, because another path transfers it */
-	__u64 refused;	  /* subset of taken_back without a seen issue: refused before the issue */
-	__u64 missed;	  /* completion missed: a bio's address was seen again on another disk */
+	__u64 refused;	  /* subset of taken_back: refused before the issue */
+	__u64 missed;	  /* completion missed: another disk's bio has the same address */
 	__u64 stat_reads; /* OW_OTHER only: requests that the kernel's statistics count as reads */
 	__u64 stat_writes;
 	__u64 stat_read_bytes;

@@ -11,7 +11,7 @@
 
 /* The submitter of a request. */
 enum ow_submitter_kind {
-	OW_SUBMITTER_UNKNOWN,	    /* unknown: the request was not seen entering the queue */
+	OW_SUBMITTER_UNKNOWN,	    /* no record of the request entering the queue */
 	OW_SUBMITTER_PROCESS,	    /* a process, by PID, with the thread's name */
 	OW_SUBMITTER_KERNEL_THREAD, /* a kernel thread, by PID, with its name */
 	OW_SUBMITTER_KERNEL_WORK,   /* a workqueue worker; the name is that of the work */

@@ -100,10 +100,10 @@ static __always_inline bool is_failed_over(struct request *rq, __u32 op, __u32 b
 }
 
 /*
- * A completion without a seen issue. A request that was never started is an empty flush or was
- * refused before the driver saw it. A started request with no bytes left completed before: its data
- * completed in a flush sequence or through device mapper, which completes the data first and then
- * the request. Any other request was issued before we attached, or we missed its issue.
+ * Count a completion without a recorded issue. A request that was never started is an empty flush
+ * or was refused before the driver saw it. A started request with no bytes left completed before:
+ * its data completed in a flush sequence or through device mapper, which completes the data first
+ * and then the request. Any other request was issued before we attached, or we missed its issue.
  */
 static __always_inline void count_unmatched(struct ow_complete_counts *c, struct rq_location *at,
 					    struct request *rq, __u32 bytes, bool raw)
@@ -142,7 +142,7 @@ static __always_inline bool is_first_completion(struct rq_location *at, struct r
 }
 
 /*
- * Count an operation without a class of ours as the kernel's statistics do: zone management, and
+ * Count an operation of class OW_OTHER as the kernel's statistics do: zone management, and
  * passthrough commands if the kernel is configured to count them. The kernel sets the partition of
  * each request that it counts. Operations with odd numbers count as writes.
  */
@@ -255,7 +255,7 @@ static __always_inline bool is_clone(struct request *rq, __u32 op, bool raw)
 	       !(READ(raw, rq, rq_flags) & flush_sequence);
 }
 
-/* Return false if the issue of @rq was not seen. A later issue of @rq counts as another request. */
+/* Return false if @rq has no recorded issue. A later issue of @rq counts as another request. */
 static __always_inline bool count_abandoned(struct ow_counts *c, struct rq_location *at,
 					    struct request *rq)
 {

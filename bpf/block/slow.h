@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /* Requests slower than a limit. Each is reported in a ring buffer with its submitter, or counted as
- * left out. Separate programs do this, at no cost when not in use. */
+ * dropped. Separate programs do this, at no cost when not in use. */
 #ifndef OPWATCH_SLOW_H
 #define OPWATCH_SLOW_H
 

@@ -67,7 +67,7 @@ static __always_inline void store_bio(__u64 address, const struct bio_state *bio
 		__sync_fetch_and_add(&loss.bios_full, 1);
 }
 
-/* Return the state of a bio, or NULL if we have not seen it. */
+/* Return the state of a bio, or NULL if it is unknown. */
 static __always_inline struct bio_state *find_bio(__u64 address)
 {
 	struct bio_slot *place = find_bio_slot(address);

@@ -22,7 +22,7 @@ static __noinline long store_clone(__u32 index, struct clone_walk *c)
 		return 1;
 	info = (void *)bio - bpf_core_field_offset(struct dm_rq_clone_bio_info, clone);
 	known = find_bio((__u64)BPF_CORE_READ(info, orig));
-	/* An unknown bio was merged and forgotten: its sender was the same as the previous
+	/* An unknown bio was merged and its entry deleted: its sender was the same as the previous
 	 * bio's. */
 	if (known)
 		c->entry.sender = entry.sender = known->sender;

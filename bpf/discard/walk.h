@@ -22,7 +22,7 @@ struct walk_state {
 	__u32 first;
 	__u64 now;
 	__u64 rq;
-	__u64 known;   /* number of bios that we had seen before */
+	__u64 known;   /* number of known bios */
 	__u64 address; /* address of the next bio; 0 after the last */
 };
 

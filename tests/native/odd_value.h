@@ -5,7 +5,7 @@
 
 #include "ftl/core/rng.h"
 
-static inline uint64_t odd_value(uint64_t *rng, uint64_t was)
+static inline uint64_t pick_odd_value(uint64_t *rng, uint64_t was)
 {
 	switch (ow_rng_below(rng, 9)) {
 	case 0:

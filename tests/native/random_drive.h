@@ -7,7 +7,7 @@
 #include "ftl/core/rng.h"
 
 /* Choose a drive of at least 64 and less than 64 + @more_pages pages. */
-static inline void random_drive(struct ow_ftl_config *c, uint64_t *rng, uint32_t more_pages)
+static inline void make_random_config(struct ow_ftl_config *c, uint64_t *rng, uint32_t more_pages)
 {
 	uint64_t pages, spare;
 

@@ -11,7 +11,7 @@
 #define USER (8 << 20)
 #define UNIT 4096
 
-static struct ow_drive_options some_options(void)
+static struct ow_drive_options make_options(void)
 {
 	struct ow_drive_options options = {.serial = "TEST"};
 
@@ -46,7 +46,7 @@ struct worker {
 	uint32_t seed;
 };
 
-static void *work(void *arg)
+static void *run_worker(void *arg)
 {
 	static const uint8_t zeroes[UNIT];
 	struct worker *worker = arg;
@@ -79,7 +79,7 @@ static void run_threads(struct ow_drive *drive)
 
 	for (int i = 0; i < THREADS; i++) {
 		workers[i] = (struct worker){drive, (uint64_t)i * (USER / THREADS), i + 1};
-		CHECK(!pthread_create(&threads[i], NULL, work, &workers[i]));
+		CHECK(!pthread_create(&threads[i], NULL, run_worker, &workers[i]));
 	}
 	for (int i = 0; i < 200; i++) {
 		char text[OW_FILE_MAX];
@@ -93,7 +93,7 @@ static void run_threads(struct ow_drive *drive)
 
 static void test_threads(bool timing)
 {
-	struct ow_drive_options options = some_options();
+	struct ow_drive_options options = make_options();
 	struct ow_drive *drive;
 	const char *why = "";
 
@@ -128,25 +128,25 @@ static void test_fault_words(void)
 		"read-only=1",
 		"=",
 	};
-	struct ow_drive_options options = some_options();
+	struct ow_drive_options options = make_options();
 	struct ow_drive *drive = open_drive(&options);
 	char text[300];
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-		CHECK(!ow_fault_apply(drive, good[i]));
+		CHECK(!ow_apply_fault(drive, good[i]));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		CHECK(ow_fault_apply(drive, bad[i]) == -EINVAL);
+		CHECK(ow_apply_fault(drive, bad[i]) == -EINVAL);
 	for (int i = 0; i < OW_MEDIA_RANGES; i++)
-		CHECK(!ow_fault_apply(drive, "media-error=4096:512"));
-	CHECK(ow_fault_apply(drive, "media-error=4096:512") == -ENOSPC);
+		CHECK(!ow_apply_fault(drive, "media-error=4096:512"));
+	CHECK(ow_apply_fault(drive, "media-error=4096:512") == -ENOSPC);
 	memset(text, 'x', sizeof(text));
-	CHECK(ow_control(drive, text, sizeof(text)) == -EINVAL);
-	CHECK(ow_control(drive, "fault clear\n", 12) == 0);
-	CHECK(ow_control(drive, "fault", 5) == -EINVAL);
+	CHECK(ow_run_control(drive, text, sizeof(text)) == -EINVAL);
+	CHECK(ow_run_control(drive, "fault clear\n", 12) == 0);
+	CHECK(ow_run_control(drive, "fault", 5) == -EINVAL);
 	close_drive(drive);
 }
 
-static void fill(struct ow_drive *drive)
+static void write_every_third_unit(struct ow_drive *drive)
 {
 	uint8_t data[UNIT];
 	uint64_t due;
@@ -158,7 +158,7 @@ static void fill(struct ow_drive *drive)
 }
 
 /* Check that opening the drive fails with a reason. */
-static void refused(const struct ow_drive_options *options, int error)
+static void check_refused(const struct ow_drive_options *options, int error)
 {
 	struct ow_drive *drive = malloc(sizeof(*drive));
 	const char *why = NULL;
@@ -172,22 +172,22 @@ static void refused(const struct ow_drive_options *options, int error)
 }
 
 /* A truncated file is refused at any length, and so is a file with a byte too many. */
-static void try_truncated(const char *path, const struct ow_drive_options *options)
+static void check_truncated_files(const char *path, const struct ow_drive_options *options)
 {
 	FILE *file = fopen(path, "r+");
 	long size;
 
 	CHECK(file && !fseek(file, 0, SEEK_END) && putc(0, file) == 0 && !fflush(file));
-	refused(options, 0);
+	check_refused(options, 0);
 	for (size = ftell(file) - 2; size > 0; size -= size / 40 + 1) {
 		CHECK(!ftruncate(fileno(file), size));
-		refused(options, 0);
+		check_refused(options, 0);
 	}
 	fclose(file);
 }
 
 /* Flip one bit in every part: header, FTL, ranges, contents, final checksum. */
-static void try_damaged(const char *path, const struct ow_drive_options *options)
+static void check_damaged_files(const char *path, const struct ow_drive_options *options)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	off_t size = lseek(fd, 0, SEEK_END);
@@ -199,7 +199,7 @@ static void try_damaged(const char *path, const struct ow_drive_options *options
 		CHECK(pread(fd, &byte, 1, at) == 1);
 		byte ^= bit;
 		CHECK(pwrite(fd, &byte, 1, at) == 1);
-		refused(options, 0);
+		check_refused(options, 0);
 		byte ^= bit;
 		CHECK(pwrite(fd, &byte, 1, at) == 1);
 	}
@@ -209,7 +209,7 @@ static void try_damaged(const char *path, const struct ow_drive_options *options
 static void test_state(void)
 {
 	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64];
-	struct ow_drive_options options = some_options();
+	struct ow_drive_options options = make_options();
 	struct ow_page_facts before, after;
 	struct ow_drive *drive;
 	struct stat status;
@@ -218,30 +218,30 @@ static void test_state(void)
 	snprintf(path, sizeof(path), "%s/state", folder);
 	options.state = path;
 	drive = open_drive(&options);
-	fill(drive);
-	CHECK(!ow_fault_apply(drive, "trim=keep"));
+	write_every_third_unit(drive);
+	CHECK(!ow_apply_fault(drive, "trim=keep"));
 	CHECK(!ow_state_save(drive));
 	CHECK(!ow_state_save(drive)); /* replaces the file just saved */
 	CHECK(!stat(path, &status) && (status.st_mode & 0777) == 0600);
-	ow_drive_truth(drive, &before);
+	ow_drive_read_true(drive, &before);
 	close_drive(drive);
 	options.config.user_bytes = options.config.physical_bytes = 0;
 	drive = open_drive(&options);
-	ow_drive_truth(drive, &after);
+	ow_drive_read_true(drive, &after);
 	CHECK(!memcmp(&before.counters, &after.counters, sizeof(before.counters)));
-	CHECK(drive->faults.trim_keeps);
+	CHECK(drive->faults.trim_keeps_data);
 	for (uint64_t at = 0; at < USER; at += UNIT) {
 		const uint8_t *data = ow_store_read(&drive->store, at);
 
 		CHECK(data[UNIT - 1] == (at % (3 * UNIT) ? 0 : 1 + at / UNIT % 255));
 	}
 	close_drive(drive);
-	try_damaged(path, &options);
-	try_truncated(path, &options);
+	check_damaged_files(path, &options);
+	check_truncated_files(path, &options);
 	CHECK(!unlink(path) && !rmdir(folder));
 }
 
-static void touch(const char *path)
+static void create_file(const char *path)
 {
 	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
 
@@ -252,7 +252,7 @@ static void touch(const char *path)
 static void test_state_names(void)
 {
 	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64], other[64], left[128];
-	struct ow_drive_options options = some_options(), second = some_options();
+	struct ow_drive_options options = make_options(), second = make_options();
 	struct ow_drive *drive, *late;
 
 	CHECK(mkdtemp(folder));
@@ -263,32 +263,32 @@ static void test_state_names(void)
 	/* Both drives start without a file. The second save must not replace the first's file. */
 	drive = open_drive(&options);
 	late = open_drive(&options);
-	touch(left);
+	create_file(left);
 	CHECK(!ow_state_save(drive));
 	CHECK(access(left, F_OK));
 	CHECK(ow_state_save(late) == -EEXIST);
-	refused(&options, -EBUSY);
+	check_refused(&options, -EBUSY);
 	/* A file put there by another process is not replaced either. */
 	CHECK(!rename(path, other));
-	touch(path);
+	create_file(path);
 	CHECK(ow_state_save(drive) == -EEXIST);
 	CHECK(!unlink(path) && !ow_state_save(drive));
 	close_drive(drive);
 	close_drive(late);
 	CHECK(!unlink(other) && !symlink(path, other));
 	second.state = other;
-	refused(&second, -EPERM);
+	check_refused(&second, -EPERM);
 	CHECK(!unlink(other) && !mkfifo(other, 0600));
-	refused(&second, -EPERM);
+	check_refused(&second, -EPERM);
 	second.state = folder;
-	refused(&second, -EPERM);
+	check_refused(&second, -EPERM);
 	CHECK(!unlink(other) && !unlink(path) && !rmdir(folder));
 }
 
-/* Write every second unit, then trim all: first kept by the fault, then freed. */
+/* Write every second unit, then trim all: the fault keeps the data until it is cleared. */
 static void test_valid_map(bool no_data)
 {
-	struct ow_drive_options options = some_options();
+	struct ow_drive_options options = make_options();
 	uint8_t bits[USER / UNIT / 8 + 1], data[3 * UNIT];
 	struct ow_drive *drive;
 	uint64_t due;
@@ -298,34 +298,34 @@ static void test_valid_map(bool no_data)
 	memset(data, 1, sizeof(data));
 	for (uint64_t at = UNIT; at < USER; at += 2 * UNIT)
 		CHECK(!ow_drive_write(drive, at, data, UNIT, &due));
-	CHECK(!ow_fault_apply(drive, "trim=keep"));
+	CHECK(!ow_apply_fault(drive, "trim=keep"));
 	CHECK(!ow_drive_trim(drive, 0, USER, &due));
-	CHECK(ow_valid_map(drive, 0, bits, sizeof(bits)) == sizeof(bits) - 1);
+	CHECK(ow_copy_valid_map(drive, 0, bits, sizeof(bits)) == sizeof(bits) - 1);
 	CHECK(bits[0] == 0xaa && bits[USER / UNIT / 8 - 1] == 0xaa);
-	CHECK(ow_valid_map(drive, USER / UNIT / 8 - 3, bits, sizeof(bits)) == 3);
-	CHECK(!ow_valid_map(drive, USER / UNIT / 8, bits, sizeof(bits)));
-	CHECK(ow_contents_are_made_up(drive) == no_data);
+	CHECK(ow_copy_valid_map(drive, USER / UNIT / 8 - 3, bits, sizeof(bits)) == 3);
+	CHECK(!ow_copy_valid_map(drive, USER / UNIT / 8, bits, sizeof(bits)));
+	CHECK(ow_contents_are_synthetic(drive) == no_data);
 	if (no_data) {
-		ow_contents_make_up(drive, 512, data, sizeof(data));
+		ow_contents_synthesize(drive, 512, data, sizeof(data));
 		CHECK(!data[0] && !data[UNIT - 513]);
 		CHECK(data[UNIT - 512] && data[2 * UNIT - 513]);
 		CHECK(!data[2 * UNIT - 512] && data[3 * UNIT - 1]);
 	} else {
 		CHECK(*(const uint8_t *)ow_store_read(&drive->store, UNIT) == 1);
 	}
-	CHECK(!ow_fault_apply(drive, "clear"));
+	CHECK(!ow_apply_fault(drive, "clear"));
 	CHECK(!ow_drive_trim(drive, 0, USER, &due));
-	CHECK(ow_valid_map(drive, 0, bits, sizeof(bits)) > 0 && !bits[0]);
+	CHECK(ow_copy_valid_map(drive, 0, bits, sizeof(bits)) > 0 && !bits[0]);
 	CHECK(no_data || !*(const uint8_t *)ow_store_read(&drive->store, UNIT));
 	close_drive(drive);
 }
 
 /* Return the first byte of a unit as read. */
-static uint8_t made_up_at(struct ow_drive *drive, uint64_t offset)
+static uint8_t read_synthetic_byte(struct ow_drive *drive, uint64_t offset)
 {
 	uint8_t data[UNIT];
 
-	ow_contents_make_up(drive, offset, data, sizeof(data));
+	ow_contents_synthesize(drive, offset, data, sizeof(data));
 	return data[0];
 }
 
@@ -333,7 +333,7 @@ static uint8_t made_up_at(struct ow_drive *drive, uint64_t offset)
 static void test_ignored_trims_without_contents(void)
 {
 	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64];
-	struct ow_drive_options options = some_options();
+	struct ow_drive_options options = make_options();
 	struct ow_drive *drive;
 	uint64_t due;
 
@@ -350,14 +350,14 @@ static void test_ignored_trims_without_contents(void)
 	CHECK(!ow_drive_write(drive, 70 * UNIT + 512, NULL, UNIT, &due));
 	for (int saved = 0; saved < 2; saved++) {
 		for (uint64_t at = 0; at < 200; at++)
-			CHECK(!made_up_at(drive, at * UNIT) ==
+			CHECK(!read_synthetic_byte(drive, at * UNIT) ==
 			      ((at > 1 && at < 101 && at != 70 && at != 71) || at == 150));
 		CHECK(!ow_state_save(drive));
 		close_drive(drive);
 		drive = open_drive(&options);
 	}
 	close_drive(drive);
-	try_damaged(path, &options);
+	check_damaged_files(path, &options);
 	CHECK(!unlink(path) && !rmdir(folder));
 }
 

@@ -14,13 +14,13 @@
 
 #include <unistd.h>
 
-#define INPUTS_A_DRIVE 250
-#define OPS_AFTER      16
-#define HANG_S	       60 /* an input that takes longer has hung */
-#define MOST_RUNS      64
-#define MOST_PAYLOAD   OW_SAVED_CHUNK_BYTES /* the server saves no longer range */
-#define MOST_MEMORY    (64 << 20)
-#define FILE_NAME      "state"
+#define INPUTS_PER_DRIVE 250
+#define OPS_AFTER	 16
+#define HANG_S		 60 /* an input that takes longer has hung */
+#define MAX_RUNS	 64
+#define MAX_PAYLOAD	 OW_SAVED_CHUNK_BYTES /* the server saves no longer range */
+#define MAX_MEMORY	 (64 << 20)
+#define FILE_NAME	 "state"
 
 /* Make large allocations fail, because poisoning a huge drive would take a minute. */
 const char *__asan_default_options(void)
@@ -28,12 +28,12 @@ const char *__asan_default_options(void)
 	return "max_allocation_size_mb=256:allocator_may_return_null=1";
 }
 
-/* A record and its payload: @has bytes at @data. */
+/* A record and its payload: @payload_len bytes at @data. */
 struct range {
 	uint64_t offset;
 	uint64_t len;
 	const unsigned char *data;
-	size_t has;
+	size_t payload_len;
 };
 
 /* A saved drive, split into its parts. */
@@ -43,15 +43,15 @@ struct saved {
 	size_t ftl_at;
 	size_t ftl_len;
 	uint64_t unit;
-	struct range ranges[MOST_RUNS];
+	struct range ranges[MAX_RUNS];
 	size_t count;
-	uint64_t behind; /* bytes after the final record */
+	uint64_t trailing_bytes; /* bytes after the final record */
 };
 
-static struct ow_drive_options options_of(const struct ow_ftl_config *config)
+static struct ow_drive_options make_options(const struct ow_ftl_config *config)
 {
 	struct ow_drive_options options = {
-		.serial = "FUZZ", .state = FILE_NAME, .memory_bytes = MOST_MEMORY};
+		.serial = "FUZZ", .state = FILE_NAME, .memory_bytes = MAX_MEMORY};
 
 	ow_service_config_init(&options.service);
 	if (config)
@@ -60,7 +60,7 @@ static struct ow_drive_options options_of(const struct ow_ftl_config *config)
 }
 
 /* Run host commands and ignore their results. */
-static void use(struct ow_drive *drive, uint64_t *rng, int count)
+static void run_random_commands(struct ow_drive *drive, uint64_t *rng, int count)
 {
 	uint64_t unit = drive->options.config.iu_bytes;
 	uint64_t pages = drive->options.config.user_bytes / unit, due;
@@ -85,7 +85,7 @@ static void use(struct ow_drive *drive, uint64_t *rng, int count)
 }
 
 /* Read every file of a drive. Returns a checksum over the first bytes of every unit. */
-static uint64_t look(struct ow_drive *drive)
+static uint64_t checksum_drive(struct ow_drive *drive)
 {
 	uint64_t user = drive->options.config.user_bytes, unit = drive->options.config.iu_bytes;
 	uint64_t sum = 0;
@@ -99,8 +99,8 @@ static uint64_t look(struct ow_drive *drive)
 			CHECK(ow_files[i].read_at(drive, 0, data, sizeof(data)) >= 0);
 	}
 	for (uint64_t at = 0; at < user; at += unit) {
-		if (ow_contents_are_made_up(drive))
-			ow_contents_make_up(drive, at, data, sizeof(data));
+		if (ow_contents_are_synthetic(drive))
+			ow_contents_synthesize(drive, at, data, sizeof(data));
 		else
 			memcpy(data, ow_store_read(&drive->store, at), sizeof(data));
 		sum = ow_sum(sum, data, sizeof(data));
@@ -108,7 +108,7 @@ static uint64_t look(struct ow_drive *drive)
 	return sum;
 }
 
-static size_t ftl_length(const struct memory *file, size_t at)
+static size_t find_ftl_length(const struct memory *file, size_t at)
 {
 	struct memory rest = {.data = file->data + at, .len = file->len - at};
 	struct ow_ftl *ftl;
@@ -118,74 +118,74 @@ static size_t ftl_length(const struct memory *file, size_t at)
 	return rest.at;
 }
 
-static void take_apart(struct saved *saved)
+static void split_saved(struct saved *saved)
 {
 	struct memory *file = &saved->file;
 
 	saved->ftl_at = sizeof(saved->header) + sizeof(uint64_t);
 	memcpy(&saved->header, file->data, sizeof(saved->header));
-	saved->ftl_len = ftl_length(file, saved->ftl_at);
+	saved->ftl_len = find_ftl_length(file, saved->ftl_at);
 	file->at = saved->ftl_at + saved->ftl_len;
 	saved->count = 0;
-	saved->behind = 0;
+	saved->trailing_bytes = 0;
 	for (;;) {
 		struct range *range = &saved->ranges[saved->count];
 		struct ow_saved_run run;
 
 		CHECK(!memory_get(file, &run, sizeof(run)));
-		if (run.offset == OW_SAVED_THE_LAST)
+		if (run.offset == OW_SAVED_END)
 			break;
-		CHECK(++saved->count < MOST_RUNS / 2);
+		CHECK(++saved->count < MAX_RUNS / 2);
 		*range = (struct range){run.offset, run.len, file->data + file->at, 0};
 		if (!(saved->header.flags & OW_SAVED_NO_DATA))
-			range->has = run.len;
-		file->at += range->has;
+			range->payload_len = run.len;
+		file->at += range->payload_len;
 	}
 	CHECK(file->at == file->len);
 }
 
 /* Create a random drive with a few ranges of contents, and let the server save it. */
-static void make(struct saved *saved, uint64_t *rng)
+static void make_saved(struct saved *saved, uint64_t *rng)
 {
 	struct ow_ftl_config config;
 	struct ow_drive_options options;
 	struct ow_drive drive;
 	const char *why;
 
-	random_drive(&config, rng, 100);
+	make_random_config(&config, rng, 100);
 	unlink(FILE_NAME);
-	options = options_of(&config);
+	options = make_options(&config);
 	options.no_data = ow_rng_below(rng, 3) == 0;
 	CHECK(!ow_drive_open(&drive, &options, &why));
 	if (ow_rng_below(rng, 4) == 0)
-		CHECK(!ow_fault_apply(&drive, "trim=keep"));
-	use(&drive, rng, 1 + ow_rng_below(rng, 16));
+		CHECK(!ow_apply_fault(&drive, "trim=keep"));
+	run_random_commands(&drive, rng, 1 + ow_rng_below(rng, 16));
 	saved->unit = config.iu_bytes;
 	CHECK(!ow_state_save(&drive));
 	ow_drive_close(&drive);
 	memory_from_file(&saved->file, FILE_NAME);
-	take_apart(saved);
+	split_saved(saved);
 }
 
 /* Fill in a record's payload, with the record's length if possible. Returns the length. */
-static size_t payload(const struct range *range, unsigned char *data)
+static size_t fill_payload(const struct range *range, unsigned char *data)
 {
-	size_t len = range->len <= MOST_PAYLOAD ? range->len : range->has;
+	size_t len = range->len <= MAX_PAYLOAD ? range->len : range->payload_len;
 
-	len = len <= MOST_PAYLOAD ? len : MOST_PAYLOAD;
+	len = len <= MAX_PAYLOAD ? len : MAX_PAYLOAD;
 	memset(data, 0x5a, len);
-	if (range->has)
-		memcpy(data, range->data, range->has < len ? range->has : len);
+	if (range->payload_len)
+		memcpy(data, range->data, range->payload_len < len ? range->payload_len : len);
 	return len;
 }
 
 /* Assemble a file from its parts, with valid checksums. */
-static void put_together(const struct saved *saved, const struct saved *ftl, struct memory *out)
+static void join_saved(const struct saved *saved, const struct saved *ftl, struct memory *out)
 {
-	static unsigned char data[MOST_PAYLOAD];
+	static unsigned char data[MAX_PAYLOAD];
 	const struct ow_saved_header *header = &saved->header;
 	uint64_t sum = ow_sum(0, header, sizeof(*header));
-	struct ow_saved_run last = {.offset = OW_SAVED_THE_LAST};
+	struct ow_saved_run last = {.offset = OW_SAVED_END};
 
 	out->len = out->at = 0;
 	memory_put(out, header, sizeof(*header));
@@ -194,7 +194,7 @@ static void put_together(const struct saved *saved, const struct saved *ftl, str
 	for (size_t i = 0; i < saved->count; i++) {
 		const struct range *range = &saved->ranges[i];
 		bool has = !(header->flags & OW_SAVED_NO_DATA);
-		size_t len = has ? payload(range, data) : 0;
+		size_t len = has ? fill_payload(range, data) : 0;
 		struct ow_saved_run run = {range->offset, range->len, 0};
 
 		run.sum = has ? ow_sum(run.offset, data, len) : ow_sum_word(run.offset, run.len);
@@ -204,7 +204,7 @@ static void put_together(const struct saved *saved, const struct saved *ftl, str
 	}
 	last.sum = sum;
 	memory_put(out, &last, sizeof(last));
-	for (uint64_t i = 0; i < saved->behind; i++)
+	for (uint64_t i = 0; i < saved->trailing_bytes; i++)
 		memory_put(out, "", 1);
 }
 
@@ -215,14 +215,14 @@ static void change_header(struct ow_saved_header *header, uint64_t *rng)
 		header->flags ^= 1U << ow_rng_below(rng, 4);
 		break;
 	case 1:
-		header->flags = odd_value(rng, header->flags);
+		header->flags = pick_odd_value(rng, header->flags);
 		break;
 	case 2:
-		header->version = odd_value(rng, header->version);
+		header->version = pick_odd_value(rng, header->version);
 		break;
 	case 3:
-		header->unaligned_writes = odd_value(rng, header->unaligned_writes);
-		header->power_on_s = odd_value(rng, header->power_on_s);
+		header->unaligned_writes = pick_odd_value(rng, header->unaligned_writes);
+		header->power_on_s = pick_odd_value(rng, header->power_on_s);
 		break;
 	default:
 		header->serial[ow_rng_below(rng, sizeof(header->serial))] = ow_rng_next(rng);
@@ -230,11 +230,11 @@ static void change_header(struct ow_saved_header *header, uint64_t *rng)
 }
 
 /* Return an offset or length a few units from @was, or an odd value. */
-static uint64_t odd_place(uint64_t *rng, uint64_t was, uint64_t unit)
+static uint64_t pick_odd_offset(uint64_t *rng, uint64_t was, uint64_t unit)
 {
 	uint64_t step = (ow_rng_below(rng, 9) - 4) * unit;
 
-	return ow_rng_below(rng, 2) ? was + step : odd_value(rng, was);
+	return ow_rng_below(rng, 2) ? was + step : pick_odd_value(rng, was);
 }
 
 static void change_ranges(struct saved *saved, uint64_t *rng)
@@ -244,10 +244,10 @@ static void change_ranges(struct saved *saved, uint64_t *rng)
 
 	switch (ow_rng_below(rng, 6)) {
 	case 0:
-		range->offset = odd_place(rng, range->offset, saved->unit);
+		range->offset = pick_odd_offset(rng, range->offset, saved->unit);
 		break;
 	case 1:
-		range->len = odd_place(rng, range->len, saved->unit);
+		range->len = pick_odd_offset(rng, range->len, saved->unit);
 		break;
 	case 2:
 		*range = saved->ranges[other];
@@ -257,11 +257,12 @@ static void change_ranges(struct saved *saved, uint64_t *rng)
 		*range = saved->ranges[--saved->count];
 		break;
 	case 4:
-		if (saved->count < MOST_RUNS)
+		if (saved->count < MAX_RUNS)
 			saved->ranges[saved->count++] = kept;
 		break;
 	default:
-		range->data = saved->file.data + ow_rng_below(rng, saved->file.len - range->has);
+		range->data =
+			saved->file.data + ow_rng_below(rng, saved->file.len - range->payload_len);
 	}
 }
 
@@ -274,30 +275,30 @@ static void mutate(struct saved *saved, uint64_t *rng)
 	else if (kind < 7)
 		change_ranges(saved, rng);
 	else
-		saved->behind = ow_rng_below(rng, 3);
+		saved->trailing_bytes = ow_rng_below(rng, 3);
 }
 
 /* Check that a save and reload leaves the drive unchanged. */
-static void come_back(struct ow_drive *drive)
+static void check_reload(struct ow_drive *drive)
 {
-	struct ow_drive_options options = options_of(NULL);
+	struct ow_drive_options options = make_options(NULL);
 	uint64_t before;
 	struct ow_drive again;
 	const char *why = "";
 
 	/* The save includes a power cycle, which empties the buffer, so look afterwards. */
 	CHECK(!ow_state_save(drive));
-	before = look(drive);
+	before = checksum_drive(drive);
 	ow_drive_close(drive);
 	CHECK(!ow_drive_open(&again, &options, &why));
-	CHECK(look(&again) == before);
+	CHECK(checksum_drive(&again) == before);
 	ow_drive_close(&again);
 }
 
 /* Load a mutated file and use the drive. Returns true if the file was accepted. */
 static bool try_one(const struct saved *saved, const struct saved *other, uint64_t *rng)
 {
-	struct ow_drive_options options = options_of(NULL);
+	struct ow_drive_options options = make_options(NULL);
 	static struct memory input;
 	static struct saved changed;
 	struct ow_drive drive;
@@ -306,37 +307,37 @@ static bool try_one(const struct saved *saved, const struct saved *other, uint64
 	changed = *saved;
 	for (uint64_t n = ow_rng_below(rng, 4); n; n--)
 		mutate(&changed, rng);
-	put_together(&changed, ow_rng_below(rng, 16) ? saved : other, &input);
+	join_saved(&changed, ow_rng_below(rng, 16) ? saved : other, &input);
 	memory_to_file(&input, FILE_NAME);
 	alarm(HANG_S);
 	if (ow_drive_open(&drive, &options, &why)) {
 		CHECK(*why);
 		return false;
 	}
-	look(&drive);
-	use(&drive, rng, OPS_AFTER);
+	checksum_drive(&drive);
+	run_random_commands(&drive, rng, OPS_AFTER);
 	CHECK(!ow_ftl_check(drive.ftl, &why));
 	if (ow_rng_below(rng, 4))
 		ow_drive_close(&drive);
 	else
-		come_back(&drive);
+		check_reload(&drive);
 	return true;
 }
 
 /* Check that assembling the unchanged parts gives the same file. */
-static void check_the_parts(const struct saved *saved)
+static void check_join_of_parts(const struct saved *saved)
 {
 	struct memory whole = {0};
 
-	put_together(saved, saved, &whole);
+	join_saved(saved, saved, &whole);
 	CHECK(whole.len == saved->file.len && !memcmp(whole.data, saved->file.data, whole.len));
 	free(whole.data);
 }
 
 /* Check that a file without one of its ranges is refused, because its data would read as zeroes. */
-static void check_a_range_left_out(const struct saved *saved)
+static void check_missing_range(const struct saved *saved)
 {
-	struct ow_drive_options options = options_of(NULL);
+	struct ow_drive_options options = make_options(NULL);
 	struct saved changed = *saved;
 	struct memory whole = {0};
 	struct ow_drive drive;
@@ -345,7 +346,7 @@ static void check_a_range_left_out(const struct saved *saved)
 	if (!changed.count || changed.header.flags & OW_SAVED_NO_DATA)
 		return;
 	changed.count--;
-	put_together(&changed, saved, &whole);
+	join_saved(&changed, saved, &whole);
 	memory_to_file(&whole, FILE_NAME);
 	CHECK(ow_drive_open(&drive, &options, &why) == -EBADMSG);
 	CHECK(strstr(why, "contents"));
@@ -357,7 +358,7 @@ int main(void)
 	const char *inputs = getenv("STATE_INPUTS"), *seed = getenv("FUZZ_SEED");
 	uint64_t left = inputs ? strtoull(inputs, NULL, 0) : 5000, accepted = 0, all = left;
 	uint64_t rng = seed ? strtoull(seed, NULL, 0) : 1;
-	static struct saved two[2];
+	static struct saved saved[2];
 	/* Use memory if possible, because a save to disk waits for the disk. */
 	char memory[] = "/dev/shm/opwatch-fuzz-XXXXXX", disk[] = "/tmp/opwatch-fuzz-XXXXXX";
 	char *folder = mkdtemp(memory);
@@ -365,17 +366,17 @@ int main(void)
 	if (!folder)
 		folder = mkdtemp(disk);
 	CHECK(folder && !chdir(folder));
-	make(&two[1], &rng);
+	make_saved(&saved[1], &rng);
 	for (int at = 0; left; at = !at) {
-		make(&two[at], &rng);
-		check_the_parts(&two[at]);
-		check_a_range_left_out(&two[at]);
-		for (int i = 0; i < INPUTS_A_DRIVE && left; i++, left--)
-			accepted += try_one(&two[at], &two[!at], &rng);
+		make_saved(&saved[at], &rng);
+		check_join_of_parts(&saved[at]);
+		check_missing_range(&saved[at]);
+		for (int i = 0; i < INPUTS_PER_DRIVE && left; i++, left--)
+			accepted += try_one(&saved[at], &saved[!at], &rng);
 	}
 	CHECK(!unlink(FILE_NAME) && !chdir("/") && !rmdir(folder));
-	free(two[0].file.data);
-	free(two[1].file.data);
+	free(saved[0].file.data);
+	free(saved[1].file.data);
 	CHECK(accepted && accepted < all);
 	printf("%llu inputs, %llu accepted\n", (unsigned long long)all,
 	       (unsigned long long)accepted);

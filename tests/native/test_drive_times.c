@@ -8,7 +8,7 @@
 #define MS   1000000ULL
 #define DAYS (86400ULL * 1000 * MS)
 
-static uint64_t in_slots(const struct ow_direction_times *of)
+static uint64_t sum_slots(const struct ow_direction_times *of)
 {
 	uint64_t count = 0;
 
@@ -21,10 +21,11 @@ static uint64_t in_slots(const struct ow_direction_times *of)
 /* The slots start at 0, increase strictly, and the last has no upper edge. */
 static void test_slots_cover_all_times(void)
 {
-	CHECK(ow_time_slot_us(0) == 0 && ow_time_slot_us(1) == 8 && ow_time_slot_us(2) == 12);
-	CHECK(ow_time_slot_us(3) == 16 && ow_time_slot_us(OW_TIME_SLOTS) == UINT64_MAX);
+	CHECK(ow_find_time_slot_us(0) == 0 && ow_find_time_slot_us(1) == 8 &&
+	      ow_find_time_slot_us(2) == 12);
+	CHECK(ow_find_time_slot_us(3) == 16 && ow_find_time_slot_us(OW_TIME_SLOTS) == UINT64_MAX);
 	for (unsigned int slot = 0; slot < OW_TIME_SLOTS; slot++)
-		CHECK(ow_time_slot_us(slot) < ow_time_slot_us(slot + 1));
+		CHECK(ow_find_time_slot_us(slot) < ow_find_time_slot_us(slot + 1));
 }
 
 static void test_each_command_is_counted_once(void)
@@ -36,8 +37,8 @@ static void test_each_command_is_counted_once(void)
 		ow_times_count(&times, OW_READS, 4096, 1000, 1000 + n * 1000);
 	ow_times_count(&times, OW_WRITES, 4097, 5000, 13000);
 	ow_times_count(&times, OW_TRIMS, 1ULL << 40, 5000, 4000); /* ends before it starts: 0 */
-	ow_times_now(&times, 2000 * MS, &now);
-	CHECK(now.of[OW_READS].commands == 997 && in_slots(&now.of[OW_READS]) == 997);
+	ow_times_copy(&times, 2000 * MS, &now);
+	CHECK(now.of[OW_READS].commands == 997 && sum_slots(&now.of[OW_READS]) == 997);
 	CHECK(now.of[OW_READS].bytes == 997 * 4096);
 	CHECK(now.of[OW_READS].ns == 997 * 996 / 2 * 1000ULL);
 	CHECK(now.of[OW_READS].slots[1][0] == 8 && now.of[OW_READS].slots[1][1] == 4);
@@ -56,7 +57,7 @@ static void test_slow_commands(void)
 	ow_times_count(&times, OW_READS, 512, 1950 * MS, 2000 * MS); /* 50 ms */
 	ow_times_count(&times, OW_WRITES, 512, 0, 100 * MS);
 	ow_times_count(&times, OW_TRIMS, 512, 0, 235 * MS);
-	ow_times_now(&times, 3000 * MS, &now);
+	ow_times_copy(&times, 3000 * MS, &now);
 	CHECK(now.active.cells[0][OW_READS].commands == 3);
 	CHECK(now.active.cells[0][OW_READS].largest_ms == 50);
 	CHECK(now.active.cells[0][OW_READS].largest_at_ns == 2000 * MS);
@@ -71,12 +72,12 @@ static void test_seven_days_are_kept(void)
 
 	ow_times_open(&times, 0);
 	ow_times_count(&times, OW_READS, 512, 0, 40 * MS);
-	ow_times_now(&times, 7 * DAYS - 1, &now);
+	ow_times_copy(&times, 7 * DAYS - 1, &now);
 	CHECK(now.active.cells[0][OW_READS].commands == 1);
-	ow_times_now(&times, 7 * DAYS, &now);
+	ow_times_copy(&times, 7 * DAYS, &now);
 	CHECK(!now.active.cells[0][OW_READS].commands && now.active.since_ns == 7 * DAYS);
 	CHECK(now.kept.cells[0][OW_READS].commands == 1);
-	ow_times_now(&times, 22 * DAYS, &now);
+	ow_times_copy(&times, 22 * DAYS, &now);
 	CHECK(!now.kept.cells[0][OW_READS].commands && now.active.since_ns == 21 * DAYS);
 }
 
@@ -87,10 +88,10 @@ static void test_pages(void)
 
 	ow_times_open(&times, 1000 * MS);
 	ow_times_count(&times, OW_READS, 4096, 2000 * MS, 2040 * MS);
-	ow_log_amazon(page, &times);
+	ow_fill_log_amazon(page, &times);
 	CHECK(page[0] == 0x7e && page[1] == 0x0d && page[2] == 0x2c && page[3] == 0xec);
 	CHECK(page[8] == 1 && page[25] == 0x10 && page[40] == 0x40 && page[41] == 0x9c);
-	ow_log_monitor(page, &times, 1000 * MS + 600 * 1000 * MS, 1000 * MS);
+	ow_fill_log_monitor(page, &times, 1000 * MS + 600 * 1000 * MS, 1000 * MS);
 	CHECK(page[0] == 7 && page[2] == 2 && page[6] == 5 && page[9] == 0x2e);
 	/* One read in the first bucket, of 40 ms, 1040 ms after the start. */
 	CHECK(page[44] == 1 && page[214] == 40 && page[184] == 0x10 && page[185] == 0x04);

@@ -6,8 +6,8 @@
 #include "check.h"
 #include "random_drive.h"
 
-#define OPS_A_DRIVE 20000
-#define CHECK_EVERY 64
+#define OPS_PER_DRIVE 20000
+#define CHECK_EVERY   64
 
 /* Possible states of a unit after a power loss, combined as bits. */
 #define UNMAPPED 1
@@ -23,17 +23,17 @@ struct fuzz {
 	uint64_t zeroes_bytes; /* programmed for write-zeroes */
 };
 
-static uint64_t below(struct fuzz *fuzz, uint64_t n)
+static uint64_t draw_below(struct fuzz *fuzz, uint64_t n)
 {
 	return ow_rng_below(&fuzz->rng, n);
 }
 
-static void start(struct fuzz *fuzz)
+static void create_drive(struct fuzz *fuzz)
 {
 	const char *why;
 	int ret;
 
-	random_drive(&fuzz->config, &fuzz->rng, 1500);
+	make_random_config(&fuzz->config, &fuzz->rng, 1500);
 	fuzz->pages = fuzz->config.user_bytes / fuzz->config.iu_bytes;
 	fuzz->zeroes_bytes = 0;
 	ret = ow_ftl_config_check(&fuzz->config, &why);
@@ -47,14 +47,14 @@ static void start(struct fuzz *fuzz)
 	memset(fuzz->after, UNMAPPED, fuzz->pages);
 }
 
-static void stop(struct fuzz *fuzz)
+static void destroy_drive(struct fuzz *fuzz)
 {
 	ow_ftl_destroy(fuzz->ftl);
 	free(fuzz->now);
 	free(fuzz->after);
 }
 
-static void written(struct fuzz *fuzz, uint64_t offset_bytes, uint64_t len_bytes)
+static void mark_written(struct fuzz *fuzz, uint64_t offset_bytes, uint64_t len_bytes)
 {
 	uint32_t iu = fuzz->config.iu_bytes;
 
@@ -71,28 +71,28 @@ static void written(struct fuzz *fuzz, uint64_t offset_bytes, uint64_t len_bytes
 	}
 }
 
-static void unmapped(struct fuzz *fuzz, uint64_t first, uint64_t end, bool surely)
+static void mark_unmapped(struct fuzz *fuzz, uint64_t first, uint64_t end, bool is_certain)
 {
 	for (uint64_t at = first; at < end; at++) {
 		fuzz->now[at] = UNMAPPED;
-		fuzz->after[at] = surely ? UNMAPPED : fuzz->after[at] | UNMAPPED;
+		fuzz->after[at] = is_certain ? UNMAPPED : fuzz->after[at] | UNMAPPED;
 	}
 }
 
 /* Everything is on flash, so a power loss changes nothing. */
-static void settled(struct fuzz *fuzz)
+static void mark_durable(struct fuzz *fuzz)
 {
 	memcpy(fuzz->after, fuzz->now, fuzz->pages);
 }
 
-static void range(struct fuzz *fuzz, uint64_t *offset_bytes, uint64_t *len_bytes)
+static void draw_range(struct fuzz *fuzz, uint64_t *offset_bytes, uint64_t *len_bytes)
 {
 	uint64_t user = fuzz->config.user_bytes,
-		 unit = below(fuzz, 3) ? fuzz->config.iu_bytes : 512;
-	uint64_t most = unit * (below(fuzz, 16) ? 8 : 200);
+		 unit = draw_below(fuzz, 3) ? fuzz->config.iu_bytes : 512;
+	uint64_t most = unit * (draw_below(fuzz, 16) ? 8 : 200);
 
-	*offset_bytes = below(fuzz, user / unit) * unit;
-	*len_bytes = (1 + below(fuzz, most / unit)) * unit;
+	*offset_bytes = draw_below(fuzz, user / unit) * unit;
+	*len_bytes = (1 + draw_below(fuzz, most / unit)) * unit;
 	if (*len_bytes > user - *offset_bytes)
 		*len_bytes = user - *offset_bytes;
 }
@@ -102,10 +102,10 @@ static int do_write(struct fuzz *fuzz)
 	uint64_t offset, len;
 	int ret;
 
-	range(fuzz, &offset, &len);
-	ret = ow_ftl_write(fuzz->ftl, offset, len, below(fuzz, fuzz->config.streams));
+	draw_range(fuzz, &offset, &len);
+	ret = ow_ftl_write(fuzz->ftl, offset, len, draw_below(fuzz, fuzz->config.streams));
 	if (!ret)
-		written(fuzz, offset, len);
+		mark_written(fuzz, offset, len);
 	return ret;
 }
 
@@ -114,11 +114,11 @@ static int do_trim(struct fuzz *fuzz)
 	uint64_t offset, len, iu = fuzz->config.iu_bytes;
 	int ret;
 
-	range(fuzz, &offset, &len);
+	draw_range(fuzz, &offset, &len);
 	ret = ow_ftl_trim(fuzz->ftl, offset, len);
 	if (!ret && fuzz->config.trim_mode != OW_FTL_TRIM_IGNORE)
-		unmapped(fuzz, (offset + iu - 1) / iu, (offset + len) / iu,
-			 fuzz->config.trim_mode == OW_FTL_TRIM_HONOUR);
+		mark_unmapped(fuzz, (offset + iu - 1) / iu, (offset + len) / iu,
+			      fuzz->config.trim_mode == OW_FTL_TRIM_HONOUR);
 	return ret;
 }
 
@@ -127,36 +127,36 @@ static int do_write_zeroes(struct fuzz *fuzz)
 	uint64_t offset, len, iu = fuzz->config.iu_bytes, first, last;
 	int ret;
 
-	range(fuzz, &offset, &len);
+	draw_range(fuzz, &offset, &len);
 	first = (offset + iu - 1) / iu;
 	last = (offset + len) / iu;
 	ret = ow_ftl_write_zeroes(fuzz->ftl, offset, len, 0);
 	if (ret)
 		return ret;
 	if (!fuzz->config.write_zeroes_unmaps || first >= last) {
-		written(fuzz, offset, len);
+		mark_written(fuzz, offset, len);
 		fuzz->zeroes_bytes += len;
 		return 0;
 	}
 	fuzz->zeroes_bytes += len - (last - first) * iu;
-	unmapped(fuzz, first, last, true);
-	written(fuzz, offset, first * iu - offset);
-	written(fuzz, last * iu, offset + len - last * iu);
+	mark_unmapped(fuzz, first, last, true);
+	mark_written(fuzz, offset, first * iu - offset);
+	mark_written(fuzz, last * iu, offset + len - last * iu);
 	return 0;
 }
 
 /* Run random or sequential writes in a zone, which map units and unmap none. */
 static int do_run(struct fuzz *fuzz)
 {
-	uint64_t iu = fuzz->config.iu_bytes, first = below(fuzz, fuzz->pages), n, count;
+	uint64_t iu = fuzz->config.iu_bytes, first = draw_below(fuzz, fuzz->pages), n, count;
 	struct ow_ftl_workload load = {.zone_count = 1, .rng = ow_rng_next(&fuzz->rng)};
 	int ret;
 
-	n = 1 + below(fuzz, fuzz->pages - first);
-	count = below(fuzz, 300);
+	n = 1 + draw_below(fuzz, fuzz->pages - first);
+	count = draw_below(fuzz, 300);
 	load.zones[0] =
 		(struct ow_ftl_zone){.start_bytes = first * iu, .len_bytes = n * iu, .weight = 1};
-	load.sequential = below(fuzz, 2);
+	load.sequential = draw_below(fuzz, 2);
 	ret = ow_ftl_run(fuzz->ftl, &load, count);
 	if (ret)
 		return ret;
@@ -168,7 +168,7 @@ static int do_run(struct fuzz *fuzz)
 		CHECK(!load.sequential ||
 		      mapped == (fuzz->now[at] == MAPPED || at - first < count));
 		if (mapped)
-			written(fuzz, at * iu, iu);
+			mark_written(fuzz, at * iu, iu);
 		/*
 		 * With a buffer or trims, the run's writes may or may not survive, so allow both
 		 * states.
@@ -190,7 +190,7 @@ static int do_power_loss(struct fuzz *fuzz)
 		CHECK(fuzz->after[at] & (mapped ? MAPPED : UNMAPPED));
 		fuzz->now[at] = mapped ? MAPPED : UNMAPPED;
 	}
-	settled(fuzz);
+	mark_durable(fuzz);
 	return ret;
 }
 
@@ -209,7 +209,7 @@ static int do_reload(struct fuzz *fuzz)
 	fuzz->ftl = loaded;
 	/* A saved drive with a damaged byte is refused, wherever the byte is. */
 	first.at = 0;
-	first.data[below(fuzz, first.len)] ^= 1 << below(fuzz, 8);
+	first.data[draw_below(fuzz, first.len)] ^= 1 << draw_below(fuzz, 8);
 	CHECK(ow_ftl_load(&loaded, memory_get, &first));
 	free(first.data);
 	free(second.data);
@@ -221,32 +221,32 @@ static int do_format(struct fuzz *fuzz)
 	int ret = ow_ftl_format(fuzz->ftl);
 
 	if (!ret)
-		unmapped(fuzz, 0, fuzz->pages, true);
+		mark_unmapped(fuzz, 0, fuzz->pages, true);
 	return ret;
 }
 
 static int do_settle(struct fuzz *fuzz)
 {
-	int ret = ow_ftl_idle(fuzz->ftl, 1 + below(fuzz, 1000000));
+	int ret = ow_ftl_idle(fuzz->ftl, 1 + draw_below(fuzz, 1000000));
 
 	if (!ret)
-		settled(fuzz);
+		mark_durable(fuzz);
 	return ret;
 }
 
 static int do_flush(struct fuzz *fuzz)
 {
-	int ret = below(fuzz, 2) ? ow_ftl_flush(fuzz->ftl) : ow_ftl_power_cycle(fuzz->ftl);
+	int ret = draw_below(fuzz, 2) ? ow_ftl_flush(fuzz->ftl) : ow_ftl_power_cycle(fuzz->ftl);
 
 	/* A flush does not make lazy trims durable, and does nothing with power-loss protection. */
 	if (!ret && !fuzz->config.plp && fuzz->config.trim_mode != OW_FTL_TRIM_LAZY)
-		settled(fuzz);
+		mark_durable(fuzz);
 	return ret;
 }
 
-static int step(struct fuzz *fuzz)
+static int run_random_command(struct fuzz *fuzz)
 {
-	uint64_t offset, len, what = below(fuzz, 10000);
+	uint64_t offset, len, what = draw_below(fuzz, 10000);
 
 	if (what < 6000)
 		return do_write(fuzz);
@@ -255,7 +255,7 @@ static int step(struct fuzz *fuzz)
 	if (what < 8000)
 		return do_write_zeroes(fuzz);
 	if (what < 9000) {
-		range(fuzz, &offset, &len);
+		draw_range(fuzz, &offset, &len);
 		return ow_ftl_read(fuzz->ftl, offset, len);
 	}
 	if (what < 9300)
@@ -273,7 +273,7 @@ static int step(struct fuzz *fuzz)
 	return ow_ftl_die_fail(fuzz->ftl);
 }
 
-static void verify(struct fuzz *fuzz)
+static void check_drive(struct fuzz *fuzz)
 {
 	struct ow_ftl_counters c;
 	const char *why;
@@ -283,7 +283,7 @@ static void verify(struct fuzz *fuzz)
 		abort();
 	}
 	ow_ftl_get_counters(fuzz->ftl, &c);
-	/* A command that failed half-way leaves the model behind the drive. */
+	/* After a command that failed half-way, the model lags behind the drive. */
 	if (c.read_only)
 		return;
 	for (uint64_t at = 0; at < fuzz->pages; at++)
@@ -295,7 +295,7 @@ static void verify(struct fuzz *fuzz)
 }
 
 /* Return true if the drive is read-only. A drive may refuse commands only at its end of life. */
-static bool is_over(struct fuzz *fuzz, int ret)
+static bool has_ended(struct fuzz *fuzz, int ret)
 {
 	struct ow_ftl_counters c;
 
@@ -316,15 +316,15 @@ int main(void)
 	for (; left; drives++) {
 		bool over = false;
 
-		start(&fuzz);
-		for (uint64_t op = 0; op < OPS_A_DRIVE && left && !over; op++, left--) {
-			over = is_over(&fuzz, step(&fuzz));
+		create_drive(&fuzz);
+		for (uint64_t op = 0; op < OPS_PER_DRIVE && left && !over; op++, left--) {
+			over = has_ended(&fuzz, run_random_command(&fuzz));
 			if (op % CHECK_EVERY == 0 || over)
-				verify(&fuzz);
+				check_drive(&fuzz);
 		}
-		verify(&fuzz);
+		check_drive(&fuzz);
 		ended += over;
-		stop(&fuzz);
+		destroy_drive(&fuzz);
 	}
 	printf("%llu drives, %llu came to their end\n", (unsigned long long)drives,
 	       (unsigned long long)ended);

@@ -9,7 +9,7 @@
 #define PAGES 20000
 #define UNIT  4096
 
-static struct ow_ftl *make(uint32_t policy, uint32_t frontier, uint64_t buffer, uint64_t slc)
+static struct ow_ftl *make_drive(uint32_t policy, uint32_t frontier, uint64_t buffer, uint64_t slc)
 {
 	struct ow_ftl_config config;
 	struct ow_ftl *ftl;
@@ -27,7 +27,7 @@ static struct ow_ftl *make(uint32_t policy, uint32_t frontier, uint64_t buffer, 
 	return ftl;
 }
 
-static void same(const struct ow_ftl *a, const struct ow_ftl *b)
+static void check_identical(const struct ow_ftl *a, const struct ow_ftl *b)
 {
 	struct memory one = {0}, two = {0};
 	const char *why;
@@ -39,10 +39,10 @@ static void same(const struct ow_ftl *a, const struct ow_ftl *b)
 	free(two.data);
 }
 
-static void compare(uint32_t policy, uint32_t frontier, uint64_t buffer, uint64_t slc)
+static void compare_paths(uint32_t policy, uint32_t frontier, uint64_t buffer, uint64_t slc)
 {
-	struct ow_ftl *fast = make(policy, frontier, buffer, slc);
-	struct ow_ftl *slow = make(policy, frontier, buffer, slc);
+	struct ow_ftl *fast = make_drive(policy, frontier, buffer, slc);
+	struct ow_ftl *slow = make_drive(policy, frontier, buffer, slc);
 	struct ow_ftl_workload load = {.rng = 42};
 	uint64_t rng = 42;
 
@@ -52,14 +52,14 @@ static void compare(uint32_t policy, uint32_t frontier, uint64_t buffer, uint64_
 		for (int i = 0; i < 19997; i++)
 			CHECK(!ow_ftl_write(slow, ow_rng_below(&rng, PAGES) * UNIT, UNIT, 0));
 		CHECK(load.rng == rng);
-		same(fast, slow);
+		check_identical(fast, slow);
 	}
 	ow_ftl_destroy(fast);
 	ow_ftl_destroy(slow);
 }
 
 /* Invalid and oversized configurations are refused, and nothing leaks. */
-static void refuse(void)
+static void check_invalid_configs(void)
 {
 	struct ow_ftl_config config;
 	struct ow_ftl *ftl;
@@ -74,12 +74,12 @@ static void refuse(void)
 
 int main(void)
 {
-	refuse();
+	check_invalid_configs();
 	for (uint32_t policy = OW_FTL_GREEDY; policy <= OW_FTL_COST_BENEFIT; policy++)
 		for (uint32_t frontier = 0; frontier < 3; frontier++)
-			compare(policy, frontier, 0, 0);
-	compare(OW_FTL_GREEDY, OW_FTL_GC_COMMON, 100 * UNIT, 0);
-	compare(OW_FTL_GREEDY, OW_FTL_GC_COMMON, 0, 1000 * UNIT);
-	compare(OW_FTL_GREEDY, OW_FTL_GC_COMMON, 100 * UNIT, 1000 * UNIT);
+			compare_paths(policy, frontier, 0, 0);
+	compare_paths(OW_FTL_GREEDY, OW_FTL_GC_COMMON, 100 * UNIT, 0);
+	compare_paths(OW_FTL_GREEDY, OW_FTL_GC_COMMON, 0, 1000 * UNIT);
+	compare_paths(OW_FTL_GREEDY, OW_FTL_GC_COMMON, 100 * UNIT, 1000 * UNIT);
 	return 0;
 }

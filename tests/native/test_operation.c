@@ -22,7 +22,7 @@ struct reading {
 	uint8_t memory[OW_RECORDED_SLOTS * sizeof(uint64_t) + 1];
 };
 
-static void lay_out(struct reading *reading, size_t offset)
+static void set_slots(struct reading *reading, size_t offset)
 {
 	uint8_t *at = reading->memory + offset;
 
@@ -33,7 +33,7 @@ static void lay_out(struct reading *reading, size_t offset)
 	CHECK(at == reading->memory + offset + OW_RECORDED_SLOTS * sizeof(uint64_t));
 }
 
-static uint64_t number(struct ow_stream *stream)
+static uint64_t read_number(struct ow_stream *stream)
 {
 	uint64_t value = 0;
 	int shift = 0;
@@ -64,18 +64,18 @@ static uint64_t read_word(const struct ow_slots *slots, size_t at)
 static void check_slots(struct ow_operation_change *change, const struct reading *then,
 			const struct reading *now)
 {
-	uint64_t mask = number(&change->slots);
+	uint64_t mask = read_number(&change->slots);
 
 	for (int i = 0; i < OW_HISTOGRAMS; i++) {
-		size_t rest = mask >> i & 1 ? number(&change->slots) : 0, next = SIZE_MAX;
+		size_t rest = mask >> i & 1 ? read_number(&change->slots) : 0, next = SIZE_MAX;
 
-		next = rest ? number(&change->slots) : SIZE_MAX;
+		next = rest ? read_number(&change->slots) : SIZE_MAX;
 		for (size_t slot = 0; slot < ow_count_recorded_slots(i); slot++) {
 			uint64_t value = read_word(&then->operation.slots[i], slot);
 
 			if (slot == next) {
-				value += number(&change->counts);
-				next = --rest ? slot + 1 + number(&change->slots) : SIZE_MAX;
+				value += read_number(&change->counts);
+				next = --rest ? slot + 1 + read_number(&change->slots) : SIZE_MAX;
 			}
 			CHECK(value == read_word(&now->operation.slots[i], slot));
 		}
@@ -86,11 +86,11 @@ static void check_slots(struct ow_operation_change *change, const struct reading
 
 static void check_counters(struct ow_operation_change *change)
 {
-	uint64_t mask = number(&change->counters);
+	uint64_t mask = read_number(&change->counters);
 
 	CHECK(mask >> OW_PLAIN_COUNTERS == 0);
 	for (; mask; mask &= mask - 1)
-		CHECK(number(&change->counters));
+		CHECK(read_number(&change->counters));
 	CHECK(!change->counters.length);
 }
 
@@ -112,8 +112,8 @@ static void test_what_changed_comes_back(void)
 		for (int i = 0; i < 40; i++)
 			then.memory[random_word() % sizeof(then.memory)] = random_word();
 		now = then;
-		lay_out(&then, round % 2);
-		lay_out(&now, round % 2);
+		set_slots(&then, round % 2);
+		set_slots(&now, round % 2);
 		for (int i = 0; i < round; i++)
 			now.memory[random_word() % sizeof(now.memory)] = random_word();
 		for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
@@ -129,8 +129,8 @@ static void test_there_is_room_for_the_longest(void)
 	struct ow_operation_change change;
 
 	memset(now.memory, 0xff, sizeof(now.memory));
-	lay_out(&then, 0);
-	lay_out(&now, 0);
+	set_slots(&then, 0);
+	set_slots(&now, 0);
 	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
 		now.operation.counters[i] = 1ULL << 63;
 	check(&then, &now);
@@ -144,8 +144,8 @@ static void test_nothing_is_zeros(void)
 	struct ow_operation nothing = {};
 	struct ow_operation_change one, other;
 
-	lay_out(&zeros, 0);
-	lay_out(&now, 1);
+	set_slots(&zeros, 0);
+	set_slots(&now, 1);
 	for (int i = 0; i < 99; i++)
 		now.memory[1 + random_word() % (sizeof(now.memory) - 1)] = 1;
 	ow_encode_change(&one, &nothing, &now.operation);

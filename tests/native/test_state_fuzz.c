@@ -11,10 +11,10 @@
 
 #include <unistd.h>
 
-#define INPUTS_A_DRIVE 500
-#define OPS_AFTER      24
-#define HANG_S	       60 /* an input that takes longer has hung */
-#define MOST_PIECES    4096
+#define INPUTS_PER_DRIVE 500
+#define OPS_AFTER	 24
+#define HANG_S		 60 /* an input that takes longer has hung */
+#define MAX_PIECES	 4096
 
 /* Make large allocations fail, because poisoning a huge buffer would take a minute. */
 const char *__asan_default_options(void)
@@ -30,7 +30,7 @@ struct piece {
 
 struct saved {
 	struct memory whole;
-	struct piece pieces[MOST_PIECES];
+	struct piece pieces[MAX_PIECES];
 	size_t count;
 };
 
@@ -38,12 +38,12 @@ static int put_piece(void *ctx, const void *data, size_t len)
 {
 	struct saved *saved = ctx;
 
-	CHECK(saved->count < MOST_PIECES);
+	CHECK(saved->count < MAX_PIECES);
 	saved->pieces[saved->count++] = (struct piece){saved->whole.len, len};
 	return memory_put(&saved->whole, data, len);
 }
 
-static int drop(void *ctx, const void *data, size_t len)
+static int discard_bytes(void *ctx, const void *data, size_t len)
 {
 	(void)ctx;
 	(void)data;
@@ -52,9 +52,9 @@ static int drop(void *ctx, const void *data, size_t len)
 }
 
 /* Update the final piece, the checksum over all pieces before. */
-static void sum_anew(struct saved *saved, unsigned char *data)
+static void update_checksum(struct saved *saved, unsigned char *data)
 {
-	struct ow_stream stream = {.put = drop};
+	struct ow_stream stream = {.put = discard_bytes};
 	const struct piece *last = &saved->pieces[saved->count - 1];
 
 	for (const struct piece *piece = saved->pieces; piece < last; piece++)
@@ -72,7 +72,7 @@ static void change(uint64_t *rng, unsigned char *at, size_t width, const struct 
 	if (piece->len > width && ow_rng_below(rng, 3) == 0)
 		memcpy(&value, start + ow_rng_below(rng, piece->len / width) * width, width);
 	else
-		value = odd_value(rng, value);
+		value = pick_odd_value(rng, value);
 	memcpy(at, &value, width);
 }
 
@@ -91,8 +91,8 @@ static void mutate(struct saved *saved, uint64_t *rng, unsigned char *data)
 	       data + piece->at);
 }
 
-static void do_something(struct ow_ftl *ftl, uint64_t *rng, uint64_t offset, uint64_t len,
-			 uint32_t streams)
+static void run_random_command(struct ow_ftl *ftl, uint64_t *rng, uint64_t offset, uint64_t len,
+			       uint32_t streams)
 {
 	switch (ow_rng_below(rng, 16)) {
 	case 0:
@@ -126,7 +126,7 @@ static void do_something(struct ow_ftl *ftl, uint64_t *rng, uint64_t offset, uin
 	}
 }
 
-static void use(struct ow_ftl *ftl, uint64_t *rng)
+static void run_random_commands(struct ow_ftl *ftl, uint64_t *rng)
 {
 	struct ow_ftl_config config;
 	struct ow_ftl_counters counters;
@@ -138,7 +138,7 @@ static void use(struct ow_ftl *ftl, uint64_t *rng)
 		uint64_t at = ow_rng_below(rng, pages), n = 1 + ow_rng_below(rng, 64);
 		uint64_t len = (n < pages - at ? n : pages - at) * config.iu_bytes;
 
-		do_something(ftl, rng, at * config.iu_bytes, len, config.streams);
+		run_random_command(ftl, rng, at * config.iu_bytes, len, config.streams);
 	}
 	ow_ftl_get_counters(ftl, &counters);
 }
@@ -154,11 +154,11 @@ static bool try_one(struct saved *saved, uint64_t *rng, unsigned char *data)
 	memcpy(data, saved->whole.data, saved->whole.len);
 	for (uint64_t n = 1 + ow_rng_below(rng, 3); n; n--)
 		mutate(saved, rng, data);
-	sum_anew(saved, data);
+	update_checksum(saved, data);
 	alarm(HANG_S);
 	if (ow_ftl_load(&ftl, memory_get, &input))
 		return false;
-	use(ftl, rng);
+	run_random_commands(ftl, rng);
 	ow_ftl_get_counters(ftl, &counters);
 	if (!counters.read_only && ow_ftl_check(ftl, &why)) {
 		fprintf(stderr, "accepted, but then %s\n", why);
@@ -168,13 +168,13 @@ static bool try_one(struct saved *saved, uint64_t *rng, unsigned char *data)
 	return true;
 }
 
-static void age(struct ow_ftl *ftl, uint64_t *rng)
+static void age_drive(struct ow_ftl *ftl, uint64_t *rng)
 {
 	struct ow_ftl_workload load = {.rng = ow_rng_next(rng)};
 
 	ow_ftl_run(ftl, &load, ow_rng_below(rng, 3000));
 	for (uint64_t rounds = ow_rng_below(rng, 8); rounds; rounds--)
-		use(ftl, rng);
+		run_random_commands(ftl, rng);
 }
 
 int main(void)
@@ -189,16 +189,16 @@ int main(void)
 		struct ow_ftl *ftl;
 		unsigned char *data;
 
-		random_drive(&config, &rng, 200);
+		make_random_config(&config, &rng, 200);
 		CHECK(!ow_ftl_create(&ftl, &config));
-		age(ftl, &rng);
+		age_drive(ftl, &rng);
 		saved = (struct saved){.whole = saved.whole};
 		saved.whole.len = 0;
 		CHECK(!ow_ftl_save(ftl, put_piece, &saved));
 		ow_ftl_destroy(ftl);
 		data = malloc(saved.whole.len);
 		CHECK(data);
-		for (int i = 0; i < INPUTS_A_DRIVE && left; i++, left--)
+		for (int i = 0; i < INPUTS_PER_DRIVE && left; i++, left--)
 			accepted += try_one(&saved, &rng, data);
 		free(data);
 	}

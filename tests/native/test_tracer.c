@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The tracer under the sanitizers: each variant loads, can be read and leaves nothing behind. */
+/* The tracer under the sanitizers: each variant loads, can be read and closes its files. */
 #include <dirent.h>
 #include <errno.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ static const struct ow_target bio_based = {.last_sector = ~0ULL, .bio_based = 1}
 
 static char log_text[OW_LOG_SIZE];
 
-static int open_descriptors(void)
+static int count_open_descriptors(void)
 {
 	DIR *folder = opendir("/proc/self/fd");
 	int count = 0;
@@ -31,15 +31,15 @@ static int open_descriptors(void)
 }
 
 /* Add the typed program, or its raw twin. */
-static void want(struct ow_program_list *list, const char *name, const char *needs, bool raw)
+static void add_program(struct ow_program_list *list, const char *name, const char *needs, bool raw)
 {
-	struct ow_program_spec *wanted = &list->programs[list->nr++];
+	struct ow_program_spec *spec = &list->programs[list->nr++];
 
-	snprintf(wanted->name, sizeof(wanted->name), "%s%s", name, raw ? "_raw" : "");
-	snprintf(wanted->needs, sizeof(wanted->needs), "%s", needs);
+	snprintf(spec->name, sizeof(spec->name), "%s%s", name, raw ? "_raw" : "");
+	snprintf(spec->needs, sizeof(spec->needs), "%s", needs);
 }
 
-static struct ow_tracer_config config_of(const struct ow_target *target, bool queue, bool raw)
+static struct ow_tracer_config make_config(const struct ow_target *target, bool queue, bool raw)
 {
 	struct ow_tracer_config config = {
 		.targets = target,
@@ -51,14 +51,14 @@ static struct ow_tracer_config config_of(const struct ow_target *target, bool qu
 		.queue_time = queue,
 	};
 
-	want(&config.programs, target->bio_based ? "bio_complete" : "rq_complete", "", raw);
+	add_program(&config.programs, target->bio_based ? "bio_complete" : "rq_complete", "", raw);
 	if (queue)
-		want(&config.programs, "rq_queue", "btf_trace_block_io_start", raw);
-	want(&config.programs, target->bio_based ? "bio_queue" : "rq_issue", "", raw);
+		add_program(&config.programs, "rq_queue", "btf_trace_block_io_start", raw);
+	add_program(&config.programs, target->bio_based ? "bio_queue" : "rq_issue", "", raw);
 	return config;
 }
 
-static void load_and_read(const struct ow_tracer_config *config, int programs)
+static void check_load_and_read(const struct ow_tracer_config *config, int programs)
 {
 	struct ow_program_info info[OW_MAX_PROGRAMS];
 	struct ow_sample *sample = malloc(sizeof(*sample));
@@ -79,19 +79,19 @@ static void load_and_read(const struct ow_tracer_config *config, int programs)
 static void test_every_shape(void)
 {
 	for (int raw = 0; raw < 2; raw++) {
-		struct ow_tracer_config plain = config_of(&request_based, false, raw);
-		struct ow_tracer_config queue = config_of(&request_based, true, raw);
-		struct ow_tracer_config bios = config_of(&bio_based, false, raw);
+		struct ow_tracer_config plain = make_config(&request_based, false, raw);
+		struct ow_tracer_config queue = make_config(&request_based, true, raw);
+		struct ow_tracer_config bios = make_config(&bio_based, false, raw);
 
-		load_and_read(&plain, 2);
-		load_and_read(&queue, 3);
-		load_and_read(&bios, 2);
+		check_load_and_read(&plain, 2);
+		check_load_and_read(&queue, 3);
+		check_load_and_read(&bios, 2);
 	}
 }
 
 static void test_too_many_targets_are_refused(void)
 {
-	struct ow_tracer_config config = config_of(&request_based, false, false);
+	struct ow_tracer_config config = make_config(&request_based, false, false);
 	struct ow_tracer *tracer = NULL;
 
 	config.nr_targets = OW_MAX_TARGETS + 1;
@@ -101,12 +101,12 @@ static void test_too_many_targets_are_refused(void)
 
 static void test_only_what_is_there_is_loaded(void)
 {
-	struct ow_tracer_config config = config_of(&request_based, false, false);
+	struct ow_tracer_config config = make_config(&request_based, false, false);
 	struct ow_tracer *tracer = NULL;
 
-	want(&config.programs, "rq_requeue", "no_such_name", false);
-	load_and_read(&config, 2);
-	want(&config.programs, "no_such_program", "", false);
+	add_program(&config.programs, "rq_requeue", "no_such_name", false);
+	check_load_and_read(&config, 2);
+	add_program(&config.programs, "no_such_program", "", false);
 	CHECK(ow_tracer_open(&config, &tracer, log_text) == -EINVAL);
 	CHECK(!tracer);
 }
@@ -114,7 +114,7 @@ static void test_only_what_is_there_is_loaded(void)
 static void test_chain(void)
 {
 	for (int raw = 0; raw < 2; raw++) {
-		struct ow_tracer_config config = config_of(&request_based, false, raw);
+		struct ow_tracer_config config = make_config(&request_based, false, raw);
 		struct ow_tracer *tracer = NULL;
 
 		CHECK(!ow_tracer_open(&config, &tracer, log_text));
@@ -133,11 +133,11 @@ static void test_floor(void)
 
 	CHECK(fd >= 0);
 	for (int i = 0; i < 2; i++) {
-		struct ow_program_list wanted = {};
+		struct ow_program_list spec = {};
 
-		want(&wanted, pairs[i][0], "", false);
-		want(&wanted, pairs[i][1], "", false);
-		CHECK(!ow_floor_open(&wanted, &floor, log_text));
+		add_program(&spec, pairs[i][0], "", false);
+		add_program(&spec, pairs[i][1], "", false);
+		CHECK(!ow_floor_open(&spec, &floor, log_text));
 		CHECK(ow_floor_programs(floor, info) == 2);
 		ow_floor_close(floor);
 	}
@@ -151,7 +151,7 @@ static void test_history(void)
 	struct ow_history *history = NULL;
 	struct ow_change change;
 
-	want(&config.programs, "history_done", "", false);
+	add_program(&config.programs, "history_done", "", false);
 	CHECK(!ow_history_open(&config, &history, log_text));
 	CHECK(ow_history_programs(history, info) == 1);
 	CHECK(ow_history_drain(history, &change, 1) == 0);
@@ -189,13 +189,13 @@ int main(void)
 	}
 	/* The first load keeps the kernel's types in a memory file, so count descriptors later. */
 	test_chain();
-	before = open_descriptors();
+	before = count_open_descriptors();
 	test_every_shape();
 	test_too_many_targets_are_refused();
 	test_only_what_is_there_is_loaded();
 	test_chain();
 	test_floor();
 	test_history();
-	CHECK(open_descriptors() == before);
+	CHECK(count_open_descriptors() == before);
 	return 0;
 }

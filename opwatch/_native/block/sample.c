@@ -138,7 +138,7 @@ static bool add_rows(const struct ow_tracer *t, __u32 target, __u32 op, struct o
 	return !is_untouched(&to->counts);
 }
 
-/* Return the number of remembered requests that ended. */
+/* Return the number of requests with an entry that ended. */
 static __u64 count_ended(const struct ow_counts *c)
 {
 	const struct ow_complete_counts *completions = &c->complete;
@@ -148,7 +148,7 @@ static __u64 count_ended(const struct ow_counts *c)
 	return completions->ends + completions->first_ends + completions->missed - unseen;
 }
 
-/* Add the requests that left without a seen completion: freed, or the completion was missed. */
+/* Return the number of requests no longer in flight: ended, freed, or with a missed completion. */
 static __u64 count_left(const struct ow_counts *c)
 {
 	return count_ended(c) + c->entry.overwritten + c->entry.abandoned;

@@ -13,9 +13,9 @@
 
 /* Absolute counters of one operation on one target, summed over CPUs. */
 struct ow_op_sample {
-	__u64 completed;    /* requests in sum_ns; equals the sum of latency[] if sample_op() got a
-			       consistent reading */
-	__u64 in_flight;    /* remembered requests that are issued and not completed, at end_ns */
+	__u64 completed; /* requests in sum_ns; equals the sum of latency[] if sample_op() got a
+			    consistent reading */
+	__u64 in_flight; /* requests with an entry that are issued and not completed, at end_ns */
 	__u64 in_flight_ns; /* integral of in_flight over time, up to end_ns */
 	struct ow_counts counts;
 	__u64 latency[OW_LAT_SLOTS];

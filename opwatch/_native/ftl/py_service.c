@@ -117,7 +117,7 @@ static PyObject *service_now(PyObject *object, PyObject *Py_UNUSED(ignored))
 {
 	struct service_object *self = (struct service_object *)object;
 
-	return PyLong_FromUnsignedLongLong(ow_service_now_ns(self->service));
+	return PyLong_FromUnsignedLongLong(ow_service_get_now_ns(self->service));
 }
 
 static int parse_run(PyObject *args, PyObject *kwargs, struct ow_ftl_workload *load,

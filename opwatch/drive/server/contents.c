@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MADE_UP 0xa5 /* data byte of a drive without contents */
+#define SYNTHETIC_BYTE 0xa5 /* read from mapped units of a drive without contents */
 
 static bool is_mapped(const struct ow_drive *drive, uint64_t offset)
 {
@@ -20,12 +20,12 @@ bool ow_contents_are_zeroed(const struct ow_drive *drive, uint64_t offset)
 	return drive->zeroed && drive->zeroed[at >> 6] >> (at & 63) & 1;
 }
 
-bool ow_contents_are_made_up(const struct ow_drive *drive)
+bool ow_contents_are_synthetic(const struct ow_drive *drive)
 {
 	return drive->ftl && !drive->store.memory;
 }
 
-void ow_contents_make_up(struct ow_drive *drive, uint64_t offset, uint8_t *data, size_t len)
+void ow_contents_synthesize(struct ow_drive *drive, uint64_t offset, uint8_t *data, size_t len)
 {
 	uint64_t unit = drive->options.config.iu_bytes, end = offset + len;
 
@@ -36,7 +36,7 @@ void ow_contents_make_up(struct ow_drive *drive, uint64_t offset, uint8_t *data,
 
 		bool is_data = is_mapped(drive, offset) && !ow_contents_are_zeroed(drive, offset);
 
-		memset(data, is_data ? MADE_UP : 0, part);
+		memset(data, is_data ? SYNTHETIC_BYTE : 0, part);
 		data += part;
 		offset += part;
 	}
@@ -60,12 +60,12 @@ static int mark_zeroed(struct ow_drive *drive, uint64_t first, uint64_t end)
 	return 0;
 }
 
-int ow_contents_zero(struct ow_drive *drive, uint64_t offset, uint64_t len)
+int ow_contents_mark_zeroed(struct ow_drive *drive, uint64_t offset, uint64_t len)
 {
 	uint64_t unit = drive->options.config.iu_bytes;
 	int ret;
 
-	if (!ow_contents_are_made_up(drive))
+	if (!ow_contents_are_synthetic(drive))
 		return 0;
 	pthread_mutex_lock(&drive->lock);
 	ret = mark_zeroed(drive, (offset + unit - 1) / unit, (offset + len) / unit);
@@ -73,11 +73,11 @@ int ow_contents_zero(struct ow_drive *drive, uint64_t offset, uint64_t len)
 	return ret;
 }
 
-void ow_contents_written(struct ow_drive *drive, uint64_t offset, uint64_t len)
+void ow_contents_unmark_zeroed(struct ow_drive *drive, uint64_t offset, uint64_t len)
 {
 	uint64_t unit = drive->options.config.iu_bytes;
 
-	if (!ow_contents_are_made_up(drive))
+	if (!ow_contents_are_synthetic(drive))
 		return;
 	pthread_mutex_lock(&drive->lock);
 	for (uint64_t at = offset / unit; drive->zeroed && at < (offset + len + unit - 1) / unit;
@@ -86,7 +86,7 @@ void ow_contents_written(struct ow_drive *drive, uint64_t offset, uint64_t len)
 	pthread_mutex_unlock(&drive->lock);
 }
 
-int ow_valid_map(struct ow_drive *drive, uint64_t offset, uint8_t *bits, size_t size)
+int ow_copy_valid_map(struct ow_drive *drive, uint64_t offset, uint8_t *bits, size_t size)
 {
 	uint64_t unit = drive->options.config.iu_bytes, user = drive->options.config.user_bytes;
 	uint64_t units = user / unit, bytes = (units + 7) / 8;

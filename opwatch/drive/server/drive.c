@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NS	    1000000000ULL
-#define TICK_NS	    (NS / 10)
-#define IDLE_FOR_NS NS /* idle after this time without a command */
+#define NS	      1000000000ULL
+#define TICK_NS	      (NS / 10)
+#define IDLE_AFTER_NS NS /* idle after this time without a command */
 
-static void tick_again(void *arg)
+static void run_tick(void *arg)
 {
 	struct ow_drive *drive = arg;
 
 	ow_drive_tick(drive);
-	ow_later_add(&drive->later, ow_now_ns() + TICK_NS, tick_again, drive);
+	ow_timer_add(&drive->timer, ow_read_clock_ns() + TICK_NS, run_tick, drive);
 }
 
 /* Create a new drive, or load the one in the state file. */
@@ -75,19 +75,19 @@ static int open_all(struct ow_drive *drive, const struct ow_drive_options *optio
 		return ret;
 	if (drive->ftl)
 		ow_ftl_get_config(drive->ftl, &drive->options.config);
-	*why = "the timing of the drive is invalid";
+	*why = "the drive's timing is invalid";
 	ret = open_service(drive);
 	if (ret)
 		return ret;
-	drive->started_ns = drive->idle_since_ns = ow_now_ns();
+	drive->started_ns = drive->idle_since_ns = ow_read_clock_ns();
 	ow_times_open(&drive->times, drive->started_ns);
 	*why = "cannot start a thread";
-	ret = ow_later_start(&drive->later);
+	ret = ow_timer_start(&drive->timer);
 	if (ret || !drive->ftl)
 		return ret;
-	ret = ow_later_add(&drive->later, ow_now_ns() + TICK_NS, tick_again, drive);
+	ret = ow_timer_add(&drive->timer, ow_read_clock_ns() + TICK_NS, run_tick, drive);
 	if (ret)
-		ow_later_stop(&drive->later);
+		ow_timer_stop(&drive->timer);
 	return ret;
 }
 
@@ -111,7 +111,7 @@ int ow_drive_open(struct ow_drive *drive, const struct ow_drive_options *options
 
 void ow_drive_close(struct ow_drive *drive)
 {
-	ow_later_stop(&drive->later);
+	ow_timer_stop(&drive->timer);
 	release(drive);
 }
 
@@ -132,7 +132,7 @@ static int do_command(struct ow_drive *drive, enum ow_service_op op, uint64_t of
 	if (drive->faults.read_only && (op == OW_SERVICE_WRITE || op == OW_SERVICE_TRIM))
 		return -EROFS;
 	if (drive->service) {
-		io.arrive_ns = ow_now_ns() - drive->started_ns;
+		io.arrive_ns = ow_read_clock_ns() - drive->started_ns;
 		ret = ow_service_submit(drive->service, drive->ftl, &io, due_ns);
 		*due_ns += drive->started_ns;
 		return ret;
@@ -150,7 +150,7 @@ static int do_command(struct ow_drive *drive, enum ow_service_op op, uint64_t of
 	return -EINVAL;
 }
 
-static bool meets_bad_media(const struct ow_faults *faults, uint64_t offset, uint64_t len)
+static bool hits_bad_media(const struct ow_faults *faults, uint64_t offset, uint64_t len)
 {
 	for (uint32_t i = 0; i < faults->media_count; i++) {
 		const struct ow_range *bad = &faults->media[i];
@@ -161,8 +161,8 @@ static bool meets_bad_media(const struct ow_faults *faults, uint64_t offset, uin
 	return false;
 }
 
-static int command(struct ow_drive *drive, enum ow_service_op op, uint64_t offset, uint64_t len,
-		   uint64_t *due_ns)
+static int run_command(struct ow_drive *drive, enum ow_service_op op, uint64_t offset, uint64_t len,
+		       uint64_t *due_ns)
 {
 	int ret;
 
@@ -173,7 +173,7 @@ static int command(struct ow_drive *drive, enum ow_service_op op, uint64_t offse
 	if (op == OW_SERVICE_WRITE)
 		drive->unaligned_writes += is_unaligned(drive, offset, len);
 	ret = do_command(drive, op, offset, len, due_ns);
-	if (!ret && op == OW_SERVICE_READ && meets_bad_media(&drive->faults, offset, len)) {
+	if (!ret && op == OW_SERVICE_READ && hits_bad_media(&drive->faults, offset, len)) {
 		ow_ftl_media_error(drive->ftl);
 		ret = -EIO;
 	}
@@ -184,12 +184,12 @@ static int command(struct ow_drive *drive, enum ow_service_op op, uint64_t offse
 int ow_drive_write(struct ow_drive *drive, uint64_t offset, const void *data, size_t len,
 		   uint64_t *due_ns)
 {
-	int ret = command(drive, OW_SERVICE_WRITE, offset, len, due_ns);
+	int ret = run_command(drive, OW_SERVICE_WRITE, offset, len, due_ns);
 
 	if (!ret)
 		ow_store_write(&drive->store, offset, data, len);
 	if (!ret)
-		ow_contents_written(drive, offset, len);
+		ow_contents_unmark_zeroed(drive, offset, len);
 	return ret;
 }
 
@@ -201,33 +201,33 @@ int ow_drive_read(struct ow_drive *drive, uint64_t offset, size_t len, uint64_t 
 	 */
 	if (drive->ftl)
 		ow_ftl_prefetch(drive->ftl, offset);
-	return command(drive, OW_SERVICE_READ, offset, len, due_ns);
+	return run_command(drive, OW_SERVICE_READ, offset, len, due_ns);
 }
 
 /* Make a range read as zeroes, with contents or without. */
-static int zero(struct ow_drive *drive, uint64_t offset, uint64_t len)
+static int zero_range(struct ow_drive *drive, uint64_t offset, uint64_t len)
 {
 	int ret = ow_store_punch(&drive->store, offset, len);
 
-	return ret ? ret : ow_contents_zero(drive, offset, len);
+	return ret ? ret : ow_contents_mark_zeroed(drive, offset, len);
 }
 
 int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_t *due_ns)
 {
-	int ret = command(drive, OW_SERVICE_TRIM, offset, len, due_ns);
+	int ret = run_command(drive, OW_SERVICE_TRIM, offset, len, due_ns);
 
-	if (!ret && drive->faults.trim_keeps)
+	if (!ret && drive->faults.trim_keeps_data)
 		return 0;
 	/*
 	 * Needed even if trims are ignored: the loop driver punches a hole for "write zeroes, may
 	 * unmap" exactly as for a discard, and a zeroed range must read as zeroes.
 	 */
-	return ret ? ret : zero(drive, offset, len);
+	return ret ? ret : zero_range(drive, offset, len);
 }
 
 int ow_drive_flush(struct ow_drive *drive, uint64_t *due_ns)
 {
-	return command(drive, OW_SERVICE_FLUSH, 0, 0, due_ns);
+	return run_command(drive, OW_SERVICE_FLUSH, 0, 0, due_ns);
 }
 
 int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len)
@@ -242,13 +242,13 @@ int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len)
 					      : ow_ftl_write_zeroes(drive->ftl, offset, len, 0);
 		pthread_mutex_unlock(&drive->lock);
 	}
-	return ret ? ret : zero(drive, offset, len);
+	return ret ? ret : zero_range(drive, offset, len);
 }
 
 /* Return the counters in the firmware: the true ones minus those lost in power losses. */
-void ow_drive_counters(struct ow_drive *drive, struct ow_ftl_counters *counters)
+void ow_drive_get_firmware_counters(struct ow_drive *drive, struct ow_ftl_counters *counters)
 {
-	const struct ow_ftl_counters *lost = &drive->lost;
+	const struct ow_ftl_counters *lost = &drive->lost_counters;
 
 	ow_ftl_get_counters(drive->ftl, counters);
 	counters->host_write_bytes -= lost->host_write_bytes;
@@ -261,24 +261,25 @@ void ow_drive_counters(struct ow_drive *drive, struct ow_ftl_counters *counters)
 	counters->read_only |= drive->faults.read_only;
 }
 
-static void common_facts(struct ow_drive *drive, struct ow_page_facts *facts)
+static void fill_common(struct ow_drive *drive, struct ow_page_facts *facts)
 {
 	*facts = (struct ow_page_facts){
 		.config = drive->options.config,
 		.unaligned_writes = drive->unaligned_writes,
-		.power_on_s = drive->power_on_before_s + (ow_now_ns() - drive->started_ns) / NS,
+		.power_on_s =
+			drive->power_on_before_s + (ow_read_clock_ns() - drive->started_ns) / NS,
 	};
 	memcpy(facts->serial, drive->options.serial, sizeof(facts->serial));
 }
 
-void ow_drive_facts(struct ow_drive *drive, struct ow_page_facts *facts)
+void ow_drive_read_reported(struct ow_drive *drive, struct ow_page_facts *facts)
 {
 	pthread_mutex_lock(&drive->lock);
-	common_facts(drive, facts);
+	fill_common(drive, facts);
 	if (drive->faults.refresh_s)
-		facts->counters = drive->shown;
+		facts->counters = drive->reported;
 	else if (drive->ftl)
-		ow_drive_counters(drive, &facts->counters);
+		ow_drive_get_firmware_counters(drive, &facts->counters);
 	if (drive->faults.wrap32) {
 		facts->wrap_sectors = 1ULL << 32;
 		facts->wrap_base_bytes = drive->faults.wrap_base_bytes;
@@ -286,10 +287,10 @@ void ow_drive_facts(struct ow_drive *drive, struct ow_page_facts *facts)
 	pthread_mutex_unlock(&drive->lock);
 }
 
-void ow_drive_truth(struct ow_drive *drive, struct ow_page_facts *facts)
+void ow_drive_read_true(struct ow_drive *drive, struct ow_page_facts *facts)
 {
 	pthread_mutex_lock(&drive->lock);
-	common_facts(drive, facts);
+	fill_common(drive, facts);
 	if (drive->ftl)
 		ow_ftl_get_counters(drive->ftl, &facts->counters);
 	facts->counters.read_only |= drive->faults.read_only;
@@ -297,7 +298,7 @@ void ow_drive_truth(struct ow_drive *drive, struct ow_page_facts *facts)
 }
 
 /* Give the drive one tick of idle time. Needs the lock. */
-static void be_idle(struct ow_drive *drive)
+static void spend_idle_tick(struct ow_drive *drive)
 {
 	ow_ftl_idle(drive->ftl, TICK_NS);
 	if (drive->service)
@@ -306,22 +307,22 @@ static void be_idle(struct ow_drive *drive)
 
 void ow_drive_tick(struct ow_drive *drive)
 {
-	uint64_t now = ow_now_ns();
+	uint64_t now = ow_read_clock_ns();
 
 	pthread_mutex_lock(&drive->lock);
 	if (drive->commands != drive->ticks_commands) {
 		drive->ticks_commands = drive->commands;
 		drive->idle_since_ns = now;
 	}
-	if (now - drive->idle_since_ns >= IDLE_FOR_NS)
-		be_idle(drive);
+	if (now - drive->idle_since_ns >= IDLE_AFTER_NS)
+		spend_idle_tick(drive);
 	if (drive->faults.refresh_s && now - drive->refreshed_ns >= drive->faults.refresh_s * NS) {
-		ow_drive_counters(drive, &drive->shown);
+		ow_drive_get_firmware_counters(drive, &drive->reported);
 		drive->refreshed_ns = now;
 	}
 	if (drive->faults.rollback_s &&
 	    now - drive->persisted_ns >= drive->faults.rollback_s * NS) {
-		ow_drive_counters(drive, &drive->persisted);
+		ow_drive_get_firmware_counters(drive, &drive->persisted);
 		drive->persisted_ns = now;
 	}
 	pthread_mutex_unlock(&drive->lock);

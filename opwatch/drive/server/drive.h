@@ -3,8 +3,8 @@
 #ifndef OPWATCH_DRIVE_DRIVE_H
 #define OPWATCH_DRIVE_DRIVE_H
 
-#include "answers.h"
-#include "later.h"
+#include "lateness.h"
+#include "timer.h"
 #include "pages.h"
 #include "ftl/service/service.h"
 #include "drive/server/latency/times.h"
@@ -38,9 +38,9 @@ struct ow_faults {
 	bool wrap32;
 	uint64_t wrap_base_bytes;
 	bool read_only;
-	bool trim_keeps;  /* trimmed ranges keep their contents */
-	uint64_t slow_ns; /* additional time per command in the drive */
-	uint64_t way_ns;  /* transport delay per answer, invisible to the drive */
+	bool trim_keeps_data;  /* trimmed ranges keep their contents */
+	uint64_t slow_ns;      /* additional time per command in the drive */
+	uint64_t transport_ns; /* transport delay per answer, invisible to the drive */
 	uint32_t media_count;
 	struct ow_range media[OW_MEDIA_RANGES]; /* reads of these ranges fail */
 };
@@ -50,7 +50,7 @@ struct ow_drive_options {
 	struct ow_service_config service;
 	bool timing; /* commands take the service model's time */
 	char serial[21];
-	const char *state;     /* state file, kept after the server ends; NULL: none */
+	const char *state;     /* state file, which outlives the server; NULL: none */
 	bool no_data;	       /* store no contents */
 	uint64_t memory_bytes; /* maximum memory of a saved drive; 0: no limit */
 	bool io_flusher;       /* memory reclaim does not wait for the drive */
@@ -63,9 +63,10 @@ struct ow_drive {
 	struct ow_ftl *ftl;	    /* NULL if pass_through */
 	struct ow_service *service; /* NULL: commands take no simulated time */
 	struct ow_faults faults;
-	struct ow_ftl_counters shown;	  /* if refresh_s is set */
+	struct ow_ftl_counters reported;  /* if refresh_s is set */
 	struct ow_ftl_counters persisted; /* if rollback_s is set */
-	struct ow_ftl_counters lost; /* in power losses: subtracted from the reported counters */
+	struct ow_ftl_counters
+		lost_counters; /* in power losses: subtracted from the reported counters */
 	uint64_t unaligned_writes;
 	uint64_t *zeroed;  /* without contents: one bit per unit read as zeroes; or NULL */
 	bool saved;	   /* no change since the last save */
@@ -79,8 +80,8 @@ struct ow_drive {
 	/* Constant, or with a separate lock. */
 	struct ow_drive_options options;
 	struct ow_store store;
-	struct ow_later later;
-	struct ow_answers answers;
+	struct ow_timer timer;
+	struct ow_lateness lateness;
 	struct ow_times times;
 	struct ow_state_file file; /* needs the lock once the drive is open */
 };
@@ -101,46 +102,46 @@ int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_
 int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len);
 int ow_drive_flush(struct ow_drive *drive, uint64_t *due_ns);
 
-/* contents.c: Return true if the drive stores no contents, so that reads return made-up data. */
-bool ow_contents_are_made_up(const struct ow_drive *drive);
-/* Fill @data with made-up contents: nonzero bytes for data, zeroes for the rest. */
-void ow_contents_make_up(struct ow_drive *drive, uint64_t offset, uint8_t *data, size_t len);
+/* contents.c: Return true if the drive stores no contents and reads return synthetic data. */
+bool ow_contents_are_synthetic(const struct ow_drive *drive);
+/* Fill @data with synthetic contents: nonzero bytes for mapped units, zeroes for others. */
+void ow_contents_synthesize(struct ow_drive *drive, uint64_t offset, uint8_t *data, size_t len);
 /*
  * Make the whole units in a range of a drive without contents read as zeroes, even if mapped.
  * Returns 0 or -ENOMEM.
  */
-int ow_contents_zero(struct ow_drive *drive, uint64_t offset, uint64_t len);
+int ow_contents_mark_zeroed(struct ow_drive *drive, uint64_t offset, uint64_t len);
 /*
- * Return true if the unit at @offset is marked by ow_contents_zero(). Needs the lock, unless no
- * other thread runs yet.
+ * Return true if the unit at @offset is marked by ow_contents_mark_zeroed(). Needs the lock, unless
+ * no other thread runs yet.
  */
 bool ow_contents_are_zeroed(const struct ow_drive *drive, uint64_t offset);
 /* Clear the marks of the units in a range that was written. */
-void ow_contents_written(struct ow_drive *drive, uint64_t offset, uint64_t len);
+void ow_contents_unmark_zeroed(struct ow_drive *drive, uint64_t offset, uint64_t len);
 /*
  * Copy a part of the map of units with data: one bit per mapping unit, lowest bit first. @offset
  * and @size are bytes of the map. Returns the number of bytes copied.
  */
-int ow_valid_map(struct ow_drive *drive, uint64_t offset, uint8_t *bits, size_t size);
+int ow_copy_valid_map(struct ow_drive *drive, uint64_t offset, uint8_t *bits, size_t size);
 
-/* Return the state shown by the log pages. */
-void ow_drive_facts(struct ow_drive *drive, struct ow_page_facts *facts);
+/* Return the state that the log pages report. */
+void ow_drive_read_reported(struct ow_drive *drive, struct ow_page_facts *facts);
 /* Return the true counters, unaffected by faults. */
-void ow_drive_truth(struct ow_drive *drive, struct ow_page_facts *facts);
+void ow_drive_read_true(struct ow_drive *drive, struct ow_page_facts *facts);
 /* Runs every 100 ms in the drive's own thread. */
 void ow_drive_tick(struct ow_drive *drive);
 
 /* faults.c: Apply one fault such as "trim=lazy". Returns -EINVAL for an unknown fault. */
-int ow_fault_apply(struct ow_drive *drive, const char *words);
+int ow_apply_fault(struct ow_drive *drive, const char *words);
 /* Set *@slow_ms to the delay of reading a log page. Returns 0, or -EIO if the log page fails. */
-int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms);
+int ow_check_log_fault(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms);
 /* Return the additional time per command: in the drive, and in transport to the host. */
-void ow_fault_delays(struct ow_drive *drive, uint64_t *slow_ns, uint64_t *way_ns);
+void ow_get_fault_delays(struct ow_drive *drive, uint64_t *slow_ns, uint64_t *transport_ns);
 /* Needs the lock. */
-void ow_drive_counters(struct ow_drive *drive, struct ow_ftl_counters *counters);
+void ow_drive_get_firmware_counters(struct ow_drive *drive, struct ow_ftl_counters *counters);
 
 /* truth.c: Write the complete state as JSON. Returns the length or -errno. */
-int ow_truth_json(struct ow_drive *drive, char *text, size_t size);
+int ow_write_truth_json(struct ow_drive *drive, char *text, size_t size);
 
 /* state.c: Save the drive to its file, and load it from there. */
 int ow_state_save(struct ow_drive *drive);

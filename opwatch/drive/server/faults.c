@@ -8,7 +8,7 @@
 
 static const unsigned int log_ids[OW_LOGS] = {0x02, 0x09, 0x22, 0xc0, 0xca, 0xc3, 0xd0};
 
-int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms)
+int ow_check_log_fault(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms)
 {
 	bool fails;
 
@@ -20,13 +20,13 @@ int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms)
 }
 
 /* Called for each command, so without the lock. A new delay only has to affect later commands. */
-void ow_fault_delays(struct ow_drive *drive, uint64_t *slow_ns, uint64_t *way_ns)
+void ow_get_fault_delays(struct ow_drive *drive, uint64_t *slow_ns, uint64_t *transport_ns)
 {
 	*slow_ns = __atomic_load_n(&drive->faults.slow_ns, __ATOMIC_RELAXED);
-	*way_ns = __atomic_load_n(&drive->faults.way_ns, __ATOMIC_RELAXED);
+	*transport_ns = __atomic_load_n(&drive->faults.transport_ns, __ATOMIC_RELAXED);
 }
 
-static int index_of_log(unsigned int id)
+static int find_log_index(unsigned int id)
 {
 	for (int i = 0; i < OW_LOGS; i++)
 		if (log_ids[i] == id)
@@ -50,7 +50,7 @@ static int set_trim(struct ow_drive *drive, const char *mode)
 		if (!strcmp(mode, modes[i])) {
 			ow_ftl_set_trim_mode(drive->ftl, i);
 			drive->options.config.trim_mode = i;
-			drive->faults.trim_keeps = keeps;
+			drive->faults.trim_keeps_data = keeps;
 			return 0;
 		}
 	}
@@ -58,7 +58,7 @@ static int set_trim(struct ow_drive *drive, const char *mode)
 }
 
 /* Units that are no longer mapped after the loss must read as zeroes. */
-static void forget_unmapped(struct ow_drive *drive)
+static void punch_unmapped(struct ow_drive *drive)
 {
 	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
 	uint64_t from = 0, at;
@@ -75,28 +75,28 @@ static void forget_unmapped(struct ow_drive *drive)
 
 static int lose_power(struct ow_drive *drive)
 {
-	struct ow_ftl_counters now, *kept = &drive->persisted, *lost = &drive->lost;
+	struct ow_ftl_counters now, *persisted = &drive->persisted, *lost = &drive->lost_counters;
 	int ret;
 
-	ow_drive_counters(drive, &now);
+	ow_drive_get_firmware_counters(drive, &now);
 	if (drive->faults.rollback_s) {
-		lost->host_write_bytes += now.host_write_bytes - kept->host_write_bytes;
-		lost->host_read_bytes += now.host_read_bytes - kept->host_read_bytes;
-		lost->host_writes += now.host_writes - kept->host_writes;
-		lost->host_reads += now.host_reads - kept->host_reads;
-		lost->nand_write_bytes += now.nand_write_bytes - kept->nand_write_bytes;
-		lost->nand_read_bytes += now.nand_read_bytes - kept->nand_read_bytes;
-		lost->erases += now.erases - kept->erases;
+		lost->host_write_bytes += now.host_write_bytes - persisted->host_write_bytes;
+		lost->host_read_bytes += now.host_read_bytes - persisted->host_read_bytes;
+		lost->host_writes += now.host_writes - persisted->host_writes;
+		lost->host_reads += now.host_reads - persisted->host_reads;
+		lost->nand_write_bytes += now.nand_write_bytes - persisted->nand_write_bytes;
+		lost->nand_read_bytes += now.nand_read_bytes - persisted->nand_read_bytes;
+		lost->erases += now.erases - persisted->erases;
 	}
 	ret = ow_ftl_power_loss(drive->ftl);
 	if (drive->store.memory && !drive->options.config.plp)
-		forget_unmapped(drive);
-	ow_drive_counters(drive, &drive->shown);
-	ow_drive_counters(drive, &drive->persisted);
+		punch_unmapped(drive);
+	ow_drive_get_firmware_counters(drive, &drive->reported);
+	ow_drive_get_firmware_counters(drive, &drive->persisted);
 	return ret;
 }
 
-static int clear(struct ow_drive *drive)
+static int clear_faults(struct ow_drive *drive)
 {
 	drive->faults = (struct ow_faults){0};
 	return set_trim(drive, "honour");
@@ -113,14 +113,14 @@ static int add_media_error(struct ow_faults *faults, uint64_t offset, uint64_t l
 }
 
 /* Apply a fault that consists of a single word. */
-static int apply_word(struct ow_drive *drive, const char *word)
+static int apply_plain(struct ow_drive *drive, const char *word)
 {
 	if (!strcmp(word, "power-loss"))
 		return lose_power(drive);
 	if (!strcmp(word, "die-fail"))
 		return ow_ftl_die_fail(drive->ftl);
 	if (!strcmp(word, "clear"))
-		return clear(drive);
+		return clear_faults(drive);
 	if (strcmp(word, "read-only"))
 		return -EINVAL;
 	drive->faults.read_only = true;
@@ -133,13 +133,13 @@ static int apply_log(struct ow_faults *faults, const char *words)
 	int log, end = 0;
 
 	if (sscanf(words, "log-fail=%2x%n", &id, &end) == 1 && !words[end]) {
-		log = index_of_log(id);
+		log = find_log_index(id);
 		if (log >= 0)
 			faults->log_fails[log] = true;
 		return log < 0 ? log : 0;
 	}
 	if (sscanf(words, "log-slow=%2x:%u%n", &id, &ms, &end) == 2 && !words[end]) {
-		log = index_of_log(id);
+		log = find_log_index(id);
 		if (log >= 0)
 			faults->log_slow_ms[log] = ms;
 		return log < 0 ? log : 0;
@@ -159,7 +159,7 @@ static int apply_delay(struct ow_faults *faults, const char *words)
 	}
 	end = 0;
 	if (sscanf(words, "way=%llu%n", &us, &end) == 1 && !words[end]) {
-		__atomic_store_n(&faults->way_ns, us * 1000, __ATOMIC_RELAXED);
+		__atomic_store_n(&faults->transport_ns, us * 1000, __ATOMIC_RELAXED);
 		return 0;
 	}
 	return -EINVAL;
@@ -179,21 +179,21 @@ static int apply_number(struct ow_drive *drive, const char *words)
 		return 0;
 	}
 	if (sscanf(words, "refresh=%llu%n", &first, &end) == 1 && !words[end]) {
-		ow_drive_counters(drive, &drive->shown);
-		drive->refreshed_ns = ow_now_ns();
+		ow_drive_get_firmware_counters(drive, &drive->reported);
+		drive->refreshed_ns = ow_read_clock_ns();
 		faults->refresh_s = first;
 		return 0;
 	}
 	if (sscanf(words, "rollback=%llu%n", &first, &end) == 1 && !words[end]) {
-		ow_drive_counters(drive, &drive->persisted);
-		drive->persisted_ns = ow_now_ns();
+		ow_drive_get_firmware_counters(drive, &drive->persisted);
+		drive->persisted_ns = ow_read_clock_ns();
 		faults->rollback_s = first;
 		return 0;
 	}
 	return apply_delay(faults, words);
 }
 
-int ow_fault_apply(struct ow_drive *drive, const char *words)
+int ow_apply_fault(struct ow_drive *drive, const char *words)
 {
 	int ret;
 
@@ -207,7 +207,7 @@ int ow_fault_apply(struct ow_drive *drive, const char *words)
 	else if (strchr(words, '='))
 		ret = apply_number(drive, words);
 	else
-		ret = apply_word(drive, words);
+		ret = apply_plain(drive, words);
 	if (drive->service)
 		ow_service_sync(drive->service, drive->ftl);
 	pthread_mutex_unlock(&drive->lock);

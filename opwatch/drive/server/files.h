@@ -21,17 +21,17 @@ struct ow_file {
  * The content of an open file, taken when a read starts at offset 0. Later reads continue in the
  * same content, so that a reader never sees a mixture of two states.
  */
-struct ow_answer;
-struct ow_answer *ow_answer_new(void);
-void ow_answer_free(struct ow_answer *answer);
+struct ow_file_content;
+struct ow_file_content *ow_file_content_new(void);
+void ow_file_content_free(struct ow_file_content *content);
 /* Fill @text with up to @size bytes from @offset. Returns the number of bytes, or -errno. */
-int ow_answer_read(struct ow_answer *answer, struct ow_drive *drive, const struct ow_file *file,
-		   char *text, size_t size, size_t offset);
+int ow_file_content_read(struct ow_file_content *content, struct ow_drive *drive,
+			 const struct ow_file *file, char *text, size_t size, size_t offset);
 
 extern const struct ow_file ow_files[];
 extern const unsigned int ow_file_count;
 
 /* Execute one command of the control file: "fault WORDS" or "save". */
-int ow_control(struct ow_drive *drive, const char *data, size_t len);
+int ow_run_control(struct ow_drive *drive, const char *data, size_t len);
 
 #endif

@@ -14,44 +14,44 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_TRANSFER (1U << 20)
-#define IN_FLIGHT    1024
-#define FOR_EVER_S   1e9 /* sizes never change, so the kernel may cache attributes forever */
+#define MAX_TRANSFER  (1U << 20)
+#define MAX_IN_FLIGHT 1024
+#define FOREVER_S     1e9 /* sizes never change, so the kernel may cache attributes forever */
 
 /* Inode numbers: FUSE_ROOT_ID is the root, then the disk, then the files in their order. */
 #define DISK_INO  2
 #define FIRST_INO 3
 
-static struct ow_drive *drive_of(fuse_req_t req)
+static struct ow_drive *get_drive(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
 }
 
-static const struct ow_file *file_of(fuse_ino_t ino)
+static const struct ow_file *find_file(fuse_ino_t ino)
 {
 	return ino >= FIRST_INO && ino < FIRST_INO + ow_file_count ? &ow_files[ino - FIRST_INO]
 								   : NULL;
 }
 
-static bool is_read(const struct ow_file *file)
+static bool is_readable(const struct ow_file *file)
 {
 	return file->read || file->read_at;
 }
 
-static bool has_answer(fuse_ino_t ino)
+static bool has_content(fuse_ino_t ino)
 {
-	return file_of(ino) && file_of(ino)->read;
+	return find_file(ino) && find_file(ino)->read;
 }
 
-/* Return the start time of a command. The pass-through baseline measures no times. */
-static uint64_t begin(const struct ow_drive *drive)
+/* Return the current time, or 0 for the pass-through baseline, which measures no times. */
+static uint64_t read_start_ns(const struct ow_drive *drive)
 {
-	return drive->ftl ? ow_now_ns() : 0;
+	return drive->ftl ? ow_read_clock_ns() : 0;
 }
 
-static int stat_of(struct ow_drive *drive, fuse_ino_t ino, struct stat *status)
+static int fill_stat(struct ow_drive *drive, fuse_ino_t ino, struct stat *status)
 {
-	const struct ow_file *file = file_of(ino);
+	const struct ow_file *file = find_file(ino);
 
 	*status = (struct stat){.st_ino = ino, .st_nlink = 1, .st_blksize = 4096};
 	if (ino == FUSE_ROOT_ID) {
@@ -61,7 +61,7 @@ static int stat_of(struct ow_drive *drive, fuse_ino_t ino, struct stat *status)
 		status->st_mode = S_IFREG | 0600;
 		status->st_size = drive->options.config.user_bytes;
 	} else if (file) {
-		status->st_mode = S_IFREG | (is_read(file) ? 0400 : 0200);
+		status->st_mode = S_IFREG | (is_readable(file) ? 0400 : 0200);
 		status->st_size = file->bytes;
 	} else {
 		return -ENOENT;
@@ -73,15 +73,15 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 {
 	(void)userdata;
 	conn->max_write = MAX_TRANSFER;
-	conn->max_background = IN_FLIGHT;
-	conn->congestion_threshold = IN_FLIGHT;
+	conn->max_background = MAX_IN_FLIGHT;
+	conn->congestion_threshold = MAX_IN_FLIGHT;
 	/* Copying from the request's buffer is faster than a pipe for requests of disk size. */
 	conn->want &= ~(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
 }
 
 static void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct fuse_entry_param entry = {.attr_timeout = FOR_EVER_S, .entry_timeout = FOR_EVER_S};
+	struct fuse_entry_param entry = {.attr_timeout = FOREVER_S, .entry_timeout = FOREVER_S};
 	fuse_ino_t ino = 0;
 
 	if (!strcmp(name, "disk"))
@@ -89,7 +89,7 @@ static void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	for (unsigned int i = 0; i < ow_file_count; i++)
 		if (!strcmp(name, ow_files[i].name))
 			ino = FIRST_INO + i;
-	if (parent != FUSE_ROOT_ID || stat_of(drive_of(req), ino, &entry.attr)) {
+	if (parent != FUSE_ROOT_ID || fill_stat(get_drive(req), ino, &entry.attr)) {
 		fuse_reply_err(req, ENOENT);
 		return;
 	}
@@ -100,24 +100,24 @@ static void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 static void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct stat status;
-	int ret = stat_of(drive_of(req), ino, &status);
+	int ret = fill_stat(get_drive(req), ino, &status);
 
 	(void)fi;
 	if (ret)
 		fuse_reply_err(req, -ret);
 	else
-		fuse_reply_attr(req, &status, FOR_EVER_S);
+		fuse_reply_attr(req, &status, FOREVER_S);
 }
 
 /* Accept the truncation by a shell's ">" before a write to the control file. */
 static void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *wanted, int which,
 		       struct fuse_file_info *fi)
 {
-	const struct ow_file *file = file_of(ino);
+	const struct ow_file *file = find_file(ino);
 
 	(void)wanted;
 	(void)which;
-	if (file && !is_read(file))
+	if (file && !is_readable(file))
 		fs_getattr(req, ino, fi);
 	else
 		fuse_reply_err(req, EPERM);
@@ -155,8 +155,8 @@ static void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	/* Bypass the page cache, so that each read reaches the drive. */
 	fi->direct_io = 1;
 	fi->noflush = 1;
-	fi->fh = has_answer(ino) ? (uintptr_t)ow_answer_new() : 0;
-	if (has_answer(ino) && !fi->fh)
+	fi->fh = has_content(ino) ? (uintptr_t)ow_file_content_new() : 0;
+	if (has_content(ino) && !fi->fh)
 		fuse_reply_err(req, ENOMEM);
 	else
 		fuse_reply_open(req, fi);
@@ -164,15 +164,15 @@ static void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 static void fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (has_answer(ino))
-		ow_answer_free((struct ow_answer *)(uintptr_t)fi->fh);
+	if (has_content(ino))
+		ow_file_content_free((struct ow_file_content *)(uintptr_t)fi->fh);
 	fuse_reply_err(req, 0);
 }
 
 static void read_long_file(fuse_req_t req, const struct ow_file *file, size_t size, size_t off)
 {
 	uint8_t *data = malloc(size);
-	int len = data ? file->read_at(drive_of(req), off, data, size) : -ENOMEM;
+	int len = data ? file->read_at(get_drive(req), off, data, size) : -ENOMEM;
 
 	if (len < 0)
 		fuse_reply_err(req, -len);
@@ -181,21 +181,21 @@ static void read_long_file(fuse_req_t req, const struct ow_file *file, size_t si
 	free(data);
 }
 
-static void read_file(fuse_req_t req, const struct ow_file *file, struct ow_answer *kept,
+static void read_file(fuse_req_t req, const struct ow_file *file, struct ow_file_content *content,
 		      size_t size, size_t off)
 {
-	struct ow_drive *drive = drive_of(req);
+	struct ow_drive *drive = get_drive(req);
 	struct ow_reply reply = {.req = req};
 	uint32_t slow_ms = 0;
 	char text[OW_FILE_MAX];
-	int ret = file->read && kept ? 0 : -EACCES;
+	int ret = file->read && content ? 0 : -EACCES;
 
 	if (!ret && file->log >= 0 && !off)
-		ret = ow_fault_log(drive, file->log, &slow_ms);
+		ret = ow_check_log_fault(drive, file->log, &slow_ms);
 	if (!ret)
-		ret = ow_answer_read(kept, drive, file, text, size, off);
+		ret = ow_file_content_read(content, drive, file, text, size, off);
 	if (slow_ms)
-		reply.due_ns = ow_now_ns() + slow_ms * 1000000ULL;
+		reply.due_ns = ow_read_clock_ns() + slow_ms * 1000000ULL;
 	if (ret < 0) {
 		fuse_reply_err(req, -ret);
 		return;
@@ -208,18 +208,19 @@ static void read_file(fuse_req_t req, const struct ow_file *file, struct ow_answ
 static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	struct ow_drive *drive = drive_of(req);
+	struct ow_drive *drive = get_drive(req);
 	uint64_t end = drive->options.config.user_bytes;
-	struct ow_reply reply = {.req = req, .began_ns = begin(drive)};
-	uint8_t *made_up = NULL;
+	struct ow_reply reply = {.req = req, .began_ns = read_start_ns(drive)};
+	uint8_t *synthetic = NULL;
 
 	if (ino != DISK_INO) {
-		const struct ow_file *file = file_of(ino);
+		const struct ow_file *file = find_file(ino);
 
 		if (file->read_at)
 			read_long_file(req, file, size, off);
 		else
-			read_file(req, file, (struct ow_answer *)(uintptr_t)fi->fh, size, off);
+			read_file(req, file, (struct ow_file_content *)(uintptr_t)fi->fh, size,
+				  off);
 		return;
 	}
 	off = (uint64_t)off < end ? (uint64_t)off : end;
@@ -229,23 +230,23 @@ static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	reply.bytes = reply.len;
 	reply.data = ow_store_read(&drive->store, off);
 	reply.error = -ow_drive_read(drive, off, reply.len, &reply.due_ns);
-	if (!reply.error && ow_contents_are_made_up(drive)) {
-		made_up = malloc(reply.len ? reply.len : 1);
-		if (made_up)
-			ow_contents_make_up(drive, off, made_up, reply.len);
-		reply.data = made_up;
-		reply.error = made_up ? 0 : ENOMEM;
+	if (!reply.error && ow_contents_are_synthetic(drive)) {
+		synthetic = malloc(reply.len ? reply.len : 1);
+		if (synthetic)
+			ow_contents_synthesize(drive, off, synthetic, reply.len);
+		reply.data = synthetic;
+		reply.error = synthetic ? 0 : ENOMEM;
 	}
-	ow_reply(drive, &reply, made_up);
-	free(made_up);
+	ow_reply(drive, &reply, synthetic);
+	free(synthetic);
 }
 
 static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
 		     struct fuse_file_info *fi)
 {
-	struct ow_drive *drive = drive_of(req);
+	struct ow_drive *drive = get_drive(req);
 	uint64_t end = drive->options.config.user_bytes;
-	struct ow_reply reply = {.req = req, .len = size, .began_ns = begin(drive)};
+	struct ow_reply reply = {.req = req, .len = size, .began_ns = read_start_ns(drive)};
 
 	(void)fi;
 	if (ino == DISK_INO) {
@@ -253,7 +254,8 @@ static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 		reply.bytes = size;
 	}
 	if (ino != DISK_INO)
-		reply.error = is_read(file_of(ino)) ? EACCES : -ow_control(drive, data, size);
+		reply.error =
+			is_readable(find_file(ino)) ? EACCES : -ow_run_control(drive, data, size);
 	else if ((uint64_t)off > end || size > end - off)
 		reply.error = ENOSPC;
 	else
@@ -261,7 +263,8 @@ static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 	ow_reply(drive, &reply, false);
 }
 
-static void trim(struct ow_drive *drive, uint64_t offset, uint64_t len, struct ow_reply *reply)
+static void trim_range(struct ow_drive *drive, uint64_t offset, uint64_t len,
+		       struct ow_reply *reply)
 {
 	reply->direction = OW_TRIMS;
 	reply->bytes = len;
@@ -271,15 +274,15 @@ static void trim(struct ow_drive *drive, uint64_t offset, uint64_t len, struct o
 static void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t len,
 			 struct fuse_file_info *fi)
 {
-	struct ow_drive *drive = drive_of(req);
+	struct ow_drive *drive = get_drive(req);
 	uint64_t end = drive->options.config.user_bytes;
-	struct ow_reply reply = {.req = req, .error = EOPNOTSUPP, .began_ns = begin(drive)};
+	struct ow_reply reply = {.req = req, .error = EOPNOTSUPP, .began_ns = read_start_ns(drive)};
 
 	(void)fi;
 	if (ino != DISK_INO || (uint64_t)offset > end || (uint64_t)len > end - offset)
 		reply.error = EINVAL;
 	else if (mode & FALLOC_FL_PUNCH_HOLE)
-		trim(drive, offset, len, &reply);
+		trim_range(drive, offset, len, &reply);
 	else if (mode & FALLOC_FL_ZERO_RANGE)
 		reply.error = -ow_drive_write_zeroes(drive, offset, len);
 	ow_reply(drive, &reply, false);
@@ -287,8 +290,8 @@ static void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 
 static void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	struct ow_drive *drive = drive_of(req);
-	struct ow_reply reply = {.req = req, .began_ns = begin(drive)};
+	struct ow_drive *drive = get_drive(req);
+	struct ow_reply reply = {.req = req, .began_ns = read_start_ns(drive)};
 
 	(void)datasync;
 	(void)fi;
@@ -300,7 +303,7 @@ static void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 /* The loop driver uses the block size as discard granularity. */
 static void fs_statfs(fuse_req_t req, fuse_ino_t ino)
 {
-	const struct ow_ftl_config *config = &drive_of(req)->options.config;
+	const struct ow_ftl_config *config = &get_drive(req)->options.config;
 	struct statvfs status = {
 		.f_bsize = config->iu_bytes,
 		.f_frsize = config->iu_bytes,

@@ -32,7 +32,7 @@ static void put_text(uint8_t *page, unsigned int offset, unsigned int width, con
 	memcpy(page + offset, text, strnlen(text, width));
 }
 
-void ow_identify_controller(uint8_t *page, const struct ow_page_facts *facts)
+void ow_fill_identify_controller(uint8_t *page, const struct ow_page_facts *facts)
 {
 	memset(page, 0, OW_IDENTIFY_BYTES);
 	put_text(page, 4, 20, facts->serial);
@@ -53,7 +53,7 @@ void ow_identify_controller(uint8_t *page, const struct ow_page_facts *facts)
 }
 
 /* Return a 64-bit identifier derived from the serial number (FNV-1a). */
-static uint64_t eui64(const char *serial)
+static uint64_t hash_serial(const char *serial)
 {
 	uint64_t hash = 0xcbf29ce484222325;
 
@@ -62,7 +62,7 @@ static uint64_t eui64(const char *serial)
 	return hash;
 }
 
-void ow_identify_namespace(uint8_t *page, const struct ow_page_facts *facts)
+void ow_fill_identify_namespace(uint8_t *page, const struct ow_page_facts *facts)
 {
 	const struct ow_ftl_config *config = &facts->config;
 	uint64_t unit = config->iu_bytes / OW_LBA_BYTES - 1; /* zero-based */
@@ -78,7 +78,7 @@ void ow_identify_namespace(uint8_t *page, const struct ow_page_facts *facts)
 		put(page, offset, 2, unit); /* write and deallocate, granularity and alignment */
 	put(page, 72, 2, unit);
 	put(page, 102, 2, 1); /* in endurance group 1 */
-	put(page, 112, 8, eui64(facts->serial));
-	put(page, 120, 8, eui64(facts->serial));
+	put(page, 112, 8, hash_serial(facts->serial));
+	put(page, 120, 8, hash_serial(facts->serial));
 	put(page, 130, 1, __builtin_ctz(OW_LBA_BYTES));
 }

@@ -38,7 +38,7 @@ static int fail(const char *what, int ret)
 static int apply_faults(struct ow_drive *drive, const struct ow_options *options)
 {
 	for (unsigned int i = 0; i < options->fault_count; i++) {
-		int ret = ow_fault_apply(drive, options->faults[i]);
+		int ret = ow_apply_fault(drive, options->faults[i]);
 
 		if (ret) {
 			fprintf(stderr, "fault %s: %s\n", options->faults[i], strerror(-ret));
@@ -54,7 +54,7 @@ static int apply_faults(struct ow_drive *drive, const struct ow_options *options
  * IO_FLUSHER and lock touched memory. Without the capabilities, as in containers, the drive works
  * until memory runs short, and truth.json reports that.
  */
-static void never_wait_for_ourselves(struct ow_drive_options *options)
+static void avoid_reclaim_deadlock(struct ow_drive_options *options)
 {
 	options->io_flusher = !prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 	options->memory_locked = !mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT);
@@ -65,7 +65,7 @@ static void never_wait_for_ourselves(struct ow_drive_options *options)
  * another process leaves the host's CPU, so raise the priority. Threads created later inherit it.
  * Without permission, some answers are late, and truth.json counts them.
  */
-static void go_before_the_load(const struct ow_drive_options *options)
+static void raise_priority(const struct ow_drive_options *options)
 {
 	if (options->timing)
 		setpriority(PRIO_PROCESS, 0, FIRMWARE_NICENESS);
@@ -83,8 +83,8 @@ int main(int argc, char **argv)
 		return USAGE;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	never_wait_for_ourselves(&options.drive);
-	go_before_the_load(&options.drive);
+	avoid_reclaim_deadlock(&options.drive);
+	raise_priority(&options.drive);
 	ret = ow_drive_open(&drive, &options.drive, &why);
 	if (ret)
 		return fail(why, ret);

@@ -80,7 +80,7 @@ static const struct field service_fields[] = {
 	{NULL, 0, 0},
 };
 
-static int number(const char *text, uint64_t *value)
+static int parse_number(const char *text, uint64_t *value)
 {
 	char *end;
 
@@ -117,7 +117,7 @@ static int set_number(struct ow_drive_options *drive, const char *name, size_t l
 
 static int add_fault(struct ow_options *options, const char *words)
 {
-	if (options->fault_count == OW_START_FAULTS)
+	if (options->fault_count == OW_MAX_START_FAULTS)
 		return -ENOSPC;
 	options->faults[options->fault_count++] = words;
 	return 0;
@@ -131,7 +131,7 @@ static int set_serial(struct ow_drive_options *drive, const char *serial)
 	return 0;
 }
 
-static bool is(const char *word, size_t len, const char *key)
+static bool key_equals(const char *word, size_t len, const char *key)
 {
 	return strlen(key) == len && !strncmp(word, key, len);
 }
@@ -142,21 +142,21 @@ static int parse_value(struct ow_options *options, const char *word, size_t len)
 	const char *value = word + len + 1;
 	uint64_t n;
 
-	if (is(word, len, "mount"))
+	if (key_equals(word, len, "mount"))
 		options->fs.mount = value;
-	else if (is(word, len, "state"))
+	else if (key_equals(word, len, "state"))
 		options->drive.state = value;
-	else if (is(word, len, "serial"))
+	else if (key_equals(word, len, "serial"))
 		return set_serial(&options->drive, value);
-	else if (is(word, len, "fault"))
+	else if (key_equals(word, len, "fault"))
 		return add_fault(options, value);
-	else if (number(value, &n))
+	else if (parse_number(value, &n))
 		return -EINVAL;
-	else if (is(word, len, "ready-fd"))
+	else if (key_equals(word, len, "ready-fd"))
 		options->fs.ready_fd = n;
-	else if (is(word, len, "memory-bytes"))
+	else if (key_equals(word, len, "memory-bytes"))
 		options->drive.memory_bytes = n;
-	else if (is(word, len, "threads"))
+	else if (key_equals(word, len, "threads"))
 		options->fs.threads = n;
 	else
 		return set_number(&options->drive, word, len, n);

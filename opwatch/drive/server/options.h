@@ -5,12 +5,12 @@
 
 #include "fs.h"
 
-#define OW_START_FAULTS 32
+#define OW_MAX_START_FAULTS 32
 
 struct ow_options {
 	struct ow_drive_options drive;
 	struct ow_fs_options fs;
-	const char *faults[OW_START_FAULTS];
+	const char *faults[OW_MAX_START_FAULTS];
 	unsigned int fault_count;
 };
 

@@ -20,23 +20,23 @@ static void put(uint8_t *page, unsigned int offset, unsigned int width, uint64_t
 		page[offset + i] = i < 8 ? value >> 8 * i : 0;
 }
 
-static uint64_t units_up(uint64_t bytes, uint64_t unit)
+static uint64_t divide_rounding_up(uint64_t bytes, uint64_t unit)
 {
 	return bytes / unit + (bytes % unit != 0);
 }
 
 /* Return the Data Units of page 02h: bytes after the wrap, rounded up. */
-static uint64_t smart_units(uint64_t bytes, const struct ow_page_facts *facts)
+static uint64_t count_smart_units(uint64_t bytes, const struct ow_page_facts *facts)
 {
 	if (facts->wrap_sectors) {
 		uint64_t sectors = (bytes + facts->wrap_base_bytes) / OW_FTL_SECTOR_BYTES;
 
 		bytes = sectors % facts->wrap_sectors * OW_FTL_SECTOR_BYTES;
 	}
-	return units_up(bytes, SMART_UNIT_BYTES);
+	return divide_rounding_up(bytes, SMART_UNIT_BYTES);
 }
 
-uint8_t ow_available_spare(const struct ow_page_facts *facts)
+uint8_t ow_compute_available_spare(const struct ow_page_facts *facts)
 {
 	uint64_t user = facts->config.user_bytes;
 	uint64_t first = facts->config.physical_bytes - user;
@@ -47,16 +47,16 @@ uint8_t ow_available_spare(const struct ow_page_facts *facts)
 	return now - user >= first ? 100 : (unsigned __int128)(now - user) * 100 / first;
 }
 
-static uint8_t critical_warning(const struct ow_page_facts *facts)
+static uint8_t compute_critical_warning(const struct ow_page_facts *facts)
 {
-	uint8_t warning = ow_available_spare(facts) < SPARE_THRESHOLD ? WARN_SPARE : 0;
+	uint8_t warning = ow_compute_available_spare(facts) < SPARE_THRESHOLD ? WARN_SPARE : 0;
 
 	if (facts->counters.failed_dies || facts->counters.read_only)
 		warning |= WARN_RELIABILITY;
 	return facts->counters.read_only ? warning | WARN_READ_ONLY : warning;
 }
 
-static uint8_t percentage_used(const struct ow_page_facts *facts)
+static uint8_t clamp_percentage_used(const struct ow_page_facts *facts)
 {
 	return facts->counters.percentage_used < 255 ? facts->counters.percentage_used : 255;
 }
@@ -65,24 +65,24 @@ static uint8_t percentage_used(const struct ow_page_facts *facts)
  * Return the bytes that can be written at a write amplification of 1 before 100 % is used. 0:
  * unknown.
  */
-static unsigned __int128 endurance_bytes(const struct ow_page_facts *facts)
+static unsigned __int128 compute_endurance_bytes(const struct ow_page_facts *facts)
 {
 	return (unsigned __int128)facts->config.endurance_cycles * facts->config.physical_bytes;
 }
 
-void ow_log_smart(uint8_t *page, const struct ow_page_facts *facts)
+void ow_fill_log_smart(uint8_t *page, const struct ow_page_facts *facts)
 {
 	const struct ow_ftl_counters *counters = &facts->counters;
 
 	memset(page, 0, OW_LOG_BYTES);
-	put(page, 0, 1, critical_warning(facts));
+	put(page, 0, 1, compute_critical_warning(facts));
 	put(page, 1, 2, KELVIN);
-	put(page, 3, 1, ow_available_spare(facts));
+	put(page, 3, 1, ow_compute_available_spare(facts));
 	put(page, 4, 1, SPARE_THRESHOLD);
-	put(page, 5, 1, percentage_used(facts));
-	put(page, 6, 1, critical_warning(facts)); /* for the only endurance group */
-	put(page, 32, 16, smart_units(counters->host_read_bytes, facts));
-	put(page, 48, 16, smart_units(counters->host_write_bytes, facts));
+	put(page, 5, 1, clamp_percentage_used(facts));
+	put(page, 6, 1, compute_critical_warning(facts)); /* for the only endurance group */
+	put(page, 32, 16, count_smart_units(counters->host_read_bytes, facts));
+	put(page, 48, 16, count_smart_units(counters->host_write_bytes, facts));
 	put(page, 64, 16, counters->host_reads);
 	put(page, 80, 16, counters->host_writes);
 	put(page, 112, 16, counters->power_cycles);
@@ -92,26 +92,26 @@ void ow_log_smart(uint8_t *page, const struct ow_page_facts *facts)
 	put(page, 200, 2, KELVIN);
 }
 
-void ow_log_endurance(uint8_t *page, const struct ow_page_facts *facts)
+void ow_fill_log_endurance(uint8_t *page, const struct ow_page_facts *facts)
 {
 	const struct ow_ftl_counters *counters = &facts->counters;
 
 	memset(page, 0, OW_LOG_BYTES);
-	put(page, 0, 1, critical_warning(facts));
-	put(page, 3, 1, ow_available_spare(facts));
+	put(page, 0, 1, compute_critical_warning(facts));
+	put(page, 3, 1, ow_compute_available_spare(facts));
 	put(page, 4, 1, SPARE_THRESHOLD);
-	put(page, 5, 1, percentage_used(facts));
-	put(page, 32, 16, endurance_bytes(facts) / ENDURANCE_UNIT_BYTES);
-	put(page, 48, 16, units_up(counters->host_read_bytes, ENDURANCE_UNIT_BYTES));
-	put(page, 64, 16, units_up(counters->host_write_bytes, ENDURANCE_UNIT_BYTES));
-	put(page, 80, 16, units_up(counters->nand_write_bytes, ENDURANCE_UNIT_BYTES));
+	put(page, 5, 1, clamp_percentage_used(facts));
+	put(page, 32, 16, compute_endurance_bytes(facts) / ENDURANCE_UNIT_BYTES);
+	put(page, 48, 16, divide_rounding_up(counters->host_read_bytes, ENDURANCE_UNIT_BYTES));
+	put(page, 64, 16, divide_rounding_up(counters->host_write_bytes, ENDURANCE_UNIT_BYTES));
+	put(page, 80, 16, divide_rounding_up(counters->nand_write_bytes, ENDURANCE_UNIT_BYTES));
 	put(page, 96, 16, counters->host_reads);
 	put(page, 112, 16, counters->host_writes);
 	put(page, 128, 16, counters->media_errors);
 	put(page, 160, 16, facts->config.user_bytes);
 }
 
-void ow_log_fdp(uint8_t *page, const struct ow_page_facts *facts)
+void ow_fill_log_fdp(uint8_t *page, const struct ow_page_facts *facts)
 {
 	const struct ow_ftl_counters *counters = &facts->counters;
 
@@ -122,7 +122,8 @@ void ow_log_fdp(uint8_t *page, const struct ow_page_facts *facts)
 }
 
 /* Return the erased superblocks as a percentage of the spare: OCP's percentage of free blocks. */
-static uint8_t percent_free(const struct ow_ftl_counters *counters, uint64_t superblock_bytes)
+static uint8_t compute_percent_free(const struct ow_ftl_counters *counters,
+				    uint64_t superblock_bytes)
 {
 	uint64_t spare = counters->physical_bytes - counters->user_bytes;
 	uint64_t free_bytes = counters->free_superblocks * superblock_bytes;
@@ -137,18 +138,19 @@ static void put_wear(uint8_t *page, const struct ow_page_facts *facts)
 	const struct ow_ftl_counters *counters = &facts->counters;
 
 	put(page, 32, 6, counters->bad_superblocks);
-	put(page, 38, 2, ow_available_spare(facts));
+	put(page, 38, 2, ow_compute_available_spare(facts));
 	put(page, 46, 2, 100); /* system blocks are not simulated: report all as good */
-	put(page, 80, 1, percentage_used(facts));
+	put(page, 80, 1, clamp_percentage_used(facts));
 	put(page, 88, 4, counters->erase_max);
 	put(page, 92, 4, counters->erase_min);
-	put(page, 176, 8, endurance_bytes(facts) >> 64 ? UINT64_MAX : endurance_bytes(facts));
+	put(page, 176, 8,
+	    compute_endurance_bytes(facts) >> 64 ? UINT64_MAX : compute_endurance_bytes(facts));
 	put(page, 216, 2, facts->config.dies);
 	put(page, 220, 2, counters->failed_dies);
 	put(page, 224, 8, counters->erase_avg_milli / 1000);
 }
 
-void ow_log_ocp(uint8_t *page, const struct ow_page_facts *facts)
+void ow_fill_log_ocp(uint8_t *page, const struct ow_page_facts *facts)
 {
 	static const uint8_t guid[16] = {0xc5, 0xaf, 0x10, 0x28, 0xea, 0xbf, 0xf2, 0xa4,
 					 0x9c, 0x4f, 0x6f, 0x7c, 0xc9, 0x14, 0xd5, 0xaf};
@@ -162,7 +164,7 @@ void ow_log_ocp(uint8_t *page, const struct ow_page_facts *facts)
 	put(page, 101, 2, 7); /* the page's version as of specification 2.7 */
 	put(page, 103, 1, 2);
 	put(page, 112, 4, counters->unsafe_shutdowns);
-	put(page, 120, 1, percent_free(counters, facts->config.superblock_bytes));
+	put(page, 120, 1, compute_percent_free(counters, facts->config.superblock_bytes));
 	put(page, 128, 2, facts->config.plp ? 100 : 0xffff);
 	put(page, 136, 8, facts->unaligned_writes);
 	put(page, 152, 8, counters->valid_bytes / OW_LBA_BYTES);
@@ -179,7 +181,7 @@ static void put_item(uint8_t *page, unsigned int slot, uint8_t key, uint64_t val
 	put(page, slot * 10 + 2, 6, value);
 }
 
-void ow_log_memblaze(uint8_t *page, const struct ow_page_facts *facts)
+void ow_fill_log_memblaze(uint8_t *page, const struct ow_page_facts *facts)
 {
 	const struct ow_ftl_counters *counters = &facts->counters;
 

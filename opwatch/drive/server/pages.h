@@ -17,7 +17,7 @@
 
 /* The input of the pages. */
 struct ow_page_facts {
-	struct ow_ftl_counters counters; /* as shown by the firmware, possibly stale or wrong */
+	struct ow_ftl_counters counters; /* as reported by the firmware, possibly stale or wrong */
 	struct ow_ftl_config config;
 	char serial[21];
 	uint64_t unaligned_writes; /* writes that start or end within a mapping unit */
@@ -27,15 +27,15 @@ struct ow_page_facts {
 };
 
 /* Return the remaining spare in percent. */
-uint8_t ow_available_spare(const struct ow_page_facts *facts);
+uint8_t ow_compute_available_spare(const struct ow_page_facts *facts);
 
 /* Fill one whole page of OW_IDENTIFY_BYTES, OW_LOG_BYTES or OW_FDP_BYTES. */
-void ow_identify_controller(uint8_t *page, const struct ow_page_facts *facts);
-void ow_identify_namespace(uint8_t *page, const struct ow_page_facts *facts);
-void ow_log_smart(uint8_t *page, const struct ow_page_facts *facts);	 /* 02h */
-void ow_log_endurance(uint8_t *page, const struct ow_page_facts *facts); /* 09h */
-void ow_log_fdp(uint8_t *page, const struct ow_page_facts *facts);	 /* 22h */
-void ow_log_ocp(uint8_t *page, const struct ow_page_facts *facts);	 /* C0h */
-void ow_log_memblaze(uint8_t *page, const struct ow_page_facts *facts);	 /* CAh */
+void ow_fill_identify_controller(uint8_t *page, const struct ow_page_facts *facts);
+void ow_fill_identify_namespace(uint8_t *page, const struct ow_page_facts *facts);
+void ow_fill_log_smart(uint8_t *page, const struct ow_page_facts *facts);     /* 02h */
+void ow_fill_log_endurance(uint8_t *page, const struct ow_page_facts *facts); /* 09h */
+void ow_fill_log_fdp(uint8_t *page, const struct ow_page_facts *facts);	      /* 22h */
+void ow_fill_log_ocp(uint8_t *page, const struct ow_page_facts *facts);	      /* C0h */
+void ow_fill_log_memblaze(uint8_t *page, const struct ow_page_facts *facts);  /* CAh */
 
 #endif

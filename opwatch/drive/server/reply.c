@@ -23,10 +23,10 @@ static void send_counted(struct ow_drive *drive, const struct ow_reply *reply)
 
 	send_reply(reply);
 	if (drive->service && began_ns && due_ns)
-		ow_answers_count(&drive->answers, began_ns, due_ns, ow_now_ns());
+		ow_lateness_count(&drive->lateness, began_ns, due_ns, ow_read_clock_ns());
 }
 
-static void arrive(void *arg)
+static void send_delayed(void *arg)
 {
 	struct ow_reply *reply = arg;
 
@@ -39,55 +39,56 @@ static void count_time(struct ow_drive *drive, const struct ow_reply *reply)
 {
 	if (reply->direction != OW_UNTIMED && reply->began_ns)
 		ow_times_count(&drive->times, reply->direction, reply->bytes, reply->began_ns,
-			       ow_now_ns());
+			       ow_read_clock_ns());
 }
 
-static void leave(void *arg)
+static void finish_command(void *arg)
 {
 	struct ow_reply *reply = arg;
 	struct ow_drive *drive = fuse_req_userdata(reply->req);
 
 	count_time(drive, reply);
-	if (!reply->way_ns ||
-	    ow_later_add(&drive->later, ow_now_ns() + reply->way_ns, arrive, reply))
-		arrive(reply);
+	if (!reply->transport_ns ||
+	    ow_timer_add(&drive->timer, ow_read_clock_ns() + reply->transport_ns, send_delayed,
+			 reply))
+		send_delayed(reply);
 }
 
 /*
  * Add the faults' delays to @reply. Returns the time at which the answer leaves the drive, or 0 for
  * at once.
  */
-static uint64_t leaves_ns(struct ow_drive *drive, struct ow_reply *reply)
+static uint64_t add_delays(struct ow_drive *drive, struct ow_reply *reply)
 {
 	uint64_t slow_ns, now_ns;
 
 	if (reply->direction == OW_UNTIMED)
 		return reply->due_ns;
-	ow_fault_delays(drive, &slow_ns, &reply->way_ns);
-	if (!slow_ns && !reply->way_ns)
+	ow_get_fault_delays(drive, &slow_ns, &reply->transport_ns);
+	if (!slow_ns && !reply->transport_ns)
 		return reply->due_ns;
-	now_ns = ow_now_ns();
+	now_ns = ow_read_clock_ns();
 	now_ns = (reply->due_ns > now_ns ? reply->due_ns : now_ns) + slow_ns;
-	reply->due_ns = now_ns + reply->way_ns;
+	reply->due_ns = now_ns + reply->transport_ns;
 	return now_ns;
 }
 
 void ow_reply(struct ow_drive *drive, struct ow_reply *reply, bool copy)
 {
 	size_t extra = copy ? reply->len : 0;
-	uint64_t at_ns = leaves_ns(drive, reply);
-	struct ow_reply *kept = NULL;
+	uint64_t at_ns = add_delays(drive, reply);
+	struct ow_reply *delayed = NULL;
 
 	/* Most answers are due at once and skip reading the clock. */
-	if (at_ns && (reply->way_ns || at_ns > ow_now_ns()))
-		kept = malloc(sizeof(*kept) + extra);
-	if (kept) {
-		*kept = *reply;
+	if (at_ns && (reply->transport_ns || at_ns > ow_read_clock_ns()))
+		delayed = malloc(sizeof(*delayed) + extra);
+	if (delayed) {
+		*delayed = *reply;
 		if (copy)
-			kept->data = memcpy(kept + 1, reply->data, extra);
-		if (!ow_later_add(&drive->later, at_ns, leave, kept))
+			delayed->data = memcpy(delayed + 1, reply->data, extra);
+		if (!ow_timer_add(&drive->timer, at_ns, finish_command, delayed))
 			return;
-		free(kept);
+		free(delayed);
 	}
 	count_time(drive, reply);
 	send_counted(drive, reply);

@@ -15,10 +15,10 @@ struct ow_reply {
 	size_t len;
 	int error;
 	enum ow_direction direction;
-	uint64_t bytes;	   /* read, written or trimmed by the command */
-	uint64_t began_ns; /* start of the command; 0: not a drive command */
-	uint64_t due_ns;   /* when the host gets the answer; 0: at once */
-	uint64_t way_ns;   /* transport delay of the answer */
+	uint64_t bytes;	       /* read, written or trimmed by the command */
+	uint64_t began_ns;     /* start of the command; 0: not a drive command */
+	uint64_t due_ns;       /* when the host gets the answer; 0: at once */
+	uint64_t transport_ns; /* transport delay of the answer */
 };
 
 /*

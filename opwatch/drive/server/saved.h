@@ -13,7 +13,7 @@
 #define OW_SAVED_NO_DATA     1U
 #define OW_SAVED_TRIM_KEEPS  2U
 #define OW_SAVED_HAS_ZEROED  4U /* without contents: the ranges are mapped but read as zeroes */
-#define OW_SAVED_THE_LAST    UINT64_MAX
+#define OW_SAVED_END	     UINT64_MAX
 #define OW_SAVED_CHUNK_BYTES (1ULL << 20)
 
 struct ow_saved_header {

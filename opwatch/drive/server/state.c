@@ -21,7 +21,7 @@ static void closep(FILE **file)
 
 #define _cleanup_file_ __attribute__((cleanup(closep)))
 
-static int put(void *file, const void *data, size_t len)
+static int write_bytes(void *file, const void *data, size_t len)
 {
 	errno = 0;
 	if (fwrite(data, 1, len, file) == len)
@@ -29,7 +29,7 @@ static int put(void *file, const void *data, size_t len)
 	return errno ? -errno : -EIO;
 }
 
-static int get(void *file, void *data, size_t len)
+static int read_bytes(void *file, void *data, size_t len)
 {
 	return fread(data, 1, len, file) == len ? 0 : -EBADMSG;
 }
@@ -38,7 +38,7 @@ static int get(void *file, void *data, size_t len)
  * Find the next mapped range from *@start, at most one chunk. Returns its length, or 0 if there is
  * none.
  */
-static uint64_t next_mapped(const struct ow_drive *drive, uint64_t *start)
+static uint64_t find_mapped_run(const struct ow_drive *drive, uint64_t *start)
 {
 	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
 	uint64_t at;
@@ -55,7 +55,7 @@ static uint64_t next_mapped(const struct ow_drive *drive, uint64_t *start)
  * Find the next zeroed range in a drive without contents. Returns its length, or 0 if there is
  * none.
  */
-static uint64_t next_zeroed(const struct ow_drive *drive, uint64_t *start)
+static uint64_t find_zeroed_run(const struct ow_drive *drive, uint64_t *start)
 {
 	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
 	uint64_t at;
@@ -67,12 +67,12 @@ static uint64_t next_zeroed(const struct ow_drive *drive, uint64_t *start)
 	return at - *start;
 }
 
-static uint64_t next_run(const struct ow_drive *drive, uint64_t *start)
+static uint64_t find_run(const struct ow_drive *drive, uint64_t *start)
 {
-	return drive->store.memory ? next_mapped(drive, start) : next_zeroed(drive, start);
+	return drive->store.memory ? find_mapped_run(drive, start) : find_zeroed_run(drive, start);
 }
 
-static uint64_t sum_of(const struct ow_drive *drive, const struct ow_saved_run *run)
+static uint64_t sum_run(const struct ow_drive *drive, const struct ow_saved_run *run)
 {
 	return drive->store.memory
 		       ? ow_sum(run->offset, drive->store.memory + run->offset, run->len)
@@ -85,22 +85,23 @@ static int save_contents(const struct ow_drive *drive, FILE *file, uint64_t sum)
 	struct ow_saved_run run = {0};
 	int ret = 0;
 
-	while (!ret && (run.len = next_run(drive, &run.offset))) {
-		run.sum = sum_of(drive, &run);
+	while (!ret && (run.len = find_run(drive, &run.offset))) {
+		run.sum = sum_run(drive, &run);
 		sum = ow_sum_word(sum, run.sum);
-		ret = put(file, &run, sizeof(run));
+		ret = write_bytes(file, &run, sizeof(run));
 		if (!ret && drive->store.memory)
-			ret = put(file, drive->store.memory + run.offset, run.len);
+			ret = write_bytes(file, drive->store.memory + run.offset, run.len);
 		run.offset += run.len;
 	}
-	run = (struct ow_saved_run){OW_SAVED_THE_LAST, 0, sum};
-	return ret ? ret : put(file, &run, sizeof(run));
+	run = (struct ow_saved_run){OW_SAVED_END, 0, sum};
+	return ret ? ret : write_bytes(file, &run, sizeof(run));
 }
 
 /*
  * A range must consist of whole units of the drive, and start at or after the previous range's end.
  */
-static bool run_is_sane(const struct ow_drive *drive, const struct ow_saved_run *run, uint64_t from)
+static bool run_is_valid(const struct ow_drive *drive, const struct ow_saved_run *run,
+			 uint64_t from)
 {
 	uint64_t unit = drive->options.config.iu_bytes, bytes = drive->store.bytes;
 
@@ -124,11 +125,11 @@ static bool run_is_mapped(const struct ow_drive *drive, const struct ow_saved_ru
 	return true;
 }
 
-static uint64_t mapped_bytes(const struct ow_drive *drive)
+static uint64_t sum_mapped_bytes(const struct ow_drive *drive)
 {
 	uint64_t sum = 0, len;
 
-	for (uint64_t start = 0; (len = next_mapped(drive, &start)); start += len)
+	for (uint64_t start = 0; (len = find_mapped_run(drive, &start)); start += len)
 		sum += len;
 	return sum;
 }
@@ -137,16 +138,16 @@ static uint64_t mapped_bytes(const struct ow_drive *drive)
 static int load_run(struct ow_drive *drive, FILE *file, const struct ow_saved_run *run)
 {
 	if (drive->store.memory)
-		return get(file, drive->store.memory + run->offset, run->len);
-	return ow_contents_zero(drive, run->offset, run->len);
+		return read_bytes(file, drive->store.memory + run->offset, run->len);
+	return ow_contents_mark_zeroed(drive, run->offset, run->len);
 }
 
 /* The final record must end the file, and the ranges before must cover every mapped unit. */
-static bool end_is_sane(const struct ow_drive *drive, FILE *file, const struct ow_saved_run *last,
-			uint64_t loaded)
+static bool end_is_valid(const struct ow_drive *drive, FILE *file, const struct ow_saved_run *last,
+			 uint64_t loaded)
 {
 	return !last->len && fgetc(file) == EOF &&
-	       (!drive->store.memory || loaded == mapped_bytes(drive));
+	       (!drive->store.memory || loaded == sum_mapped_bytes(drive));
 }
 
 static int load_contents(struct ow_drive *drive, FILE *file, uint64_t sum,
@@ -157,19 +158,19 @@ static int load_contents(struct ow_drive *drive, FILE *file, uint64_t sum,
 
 	for (;;) {
 		struct ow_saved_run run;
-		int ret = get(file, &run, sizeof(run));
+		int ret = read_bytes(file, &run, sizeof(run));
 
 		if (ret)
 			return ret;
-		if (run.offset == OW_SAVED_THE_LAST)
-			return run.sum != sum || !end_is_sane(drive, file, &run, loaded) ? -EBADMSG
-											 : 0;
-		if (!has_runs || !run_is_sane(drive, &run, from) || !run_is_mapped(drive, &run))
+		if (run.offset == OW_SAVED_END)
+			return run.sum != sum || !end_is_valid(drive, file, &run, loaded) ? -EBADMSG
+											  : 0;
+		if (!has_runs || !run_is_valid(drive, &run, from) || !run_is_mapped(drive, &run))
 			return -EBADMSG;
 		ret = load_run(drive, file, &run);
 		if (ret)
 			return ret;
-		if (sum_of(drive, &run) != run.sum)
+		if (sum_run(drive, &run) != run.sum)
 			return -EBADMSG;
 		sum = ow_sum_word(sum, run.sum);
 		from = run.offset + run.len;
@@ -184,22 +185,22 @@ static int save_all(struct ow_drive *drive, FILE *file)
 		.magic = OW_SAVED_MAGIC,
 		.version = OW_SAVED_VERSION,
 		.flags = (drive->options.no_data ? OW_SAVED_NO_DATA : 0) |
-			 (drive->faults.trim_keeps ? OW_SAVED_TRIM_KEEPS : 0) |
+			 (drive->faults.trim_keeps_data ? OW_SAVED_TRIM_KEEPS : 0) |
 			 (drive->zeroed ? OW_SAVED_HAS_ZEROED : 0),
 		.unaligned_writes = drive->unaligned_writes,
-		.power_on_s =
-			drive->power_on_before_s + (ow_now_ns() - drive->started_ns) / 1000000000,
+		.power_on_s = drive->power_on_before_s +
+			      (ow_read_clock_ns() - drive->started_ns) / 1000000000,
 	};
 	uint64_t sum;
 	int ret;
 
 	memcpy(header.serial, drive->options.serial, sizeof(drive->options.serial));
 	sum = ow_sum(0, &header, sizeof(header));
-	ret = put(file, &header, sizeof(header));
+	ret = write_bytes(file, &header, sizeof(header));
 	if (!ret)
-		ret = put(file, &sum, sizeof(sum));
+		ret = write_bytes(file, &sum, sizeof(sum));
 	if (!ret)
-		ret = ow_ftl_save(drive->ftl, put, file);
+		ret = ow_ftl_save(drive->ftl, write_bytes, file);
 	return ret ? ret : save_contents(drive, file, sum);
 }
 
@@ -240,14 +241,14 @@ int ow_state_save(struct ow_drive *drive)
 }
 
 /* The requested sizes, if any, must match the file's. */
-static bool same_sizes(const struct ow_ftl_config *asked, const struct ow_ftl_config *saved)
+static bool has_same_sizes(const struct ow_ftl_config *requested, const struct ow_ftl_config *saved)
 {
-	return (!asked->user_bytes || asked->user_bytes == saved->user_bytes) &&
-	       (!asked->physical_bytes || asked->physical_bytes == saved->physical_bytes);
+	return (!requested->user_bytes || requested->user_bytes == saved->user_bytes) &&
+	       (!requested->physical_bytes || requested->physical_bytes == saved->physical_bytes);
 }
 
 /* The serial goes into JSON: printable characters without quotes and backslashes, then zeroes. */
-static bool serial_is_sane(const struct ow_drive *drive, const struct ow_saved_header *header)
+static bool serial_is_valid(const struct ow_drive *drive, const struct ow_saved_header *header)
 {
 	size_t len = strnlen(header->serial, sizeof(header->serial));
 
@@ -268,22 +269,22 @@ static int load_header(struct ow_drive *drive, FILE *file, struct ow_saved_heade
 	const uint32_t known = OW_SAVED_NO_DATA | OW_SAVED_TRIM_KEEPS | OW_SAVED_HAS_ZEROED;
 	uint64_t want;
 
-	if (get(file, header, sizeof(*header)) ||
+	if (read_bytes(file, header, sizeof(*header)) ||
 	    memcmp(header->magic, OW_SAVED_MAGIC, sizeof(header->magic)))
 		return -EBADMSG;
 	if (header->version != OW_SAVED_VERSION)
 		return -EPROTONOSUPPORT;
 	*sum = ow_sum(0, header, sizeof(*header));
-	if (get(file, &want, sizeof(want)) || want != *sum)
+	if (read_bytes(file, &want, sizeof(want)) || want != *sum)
 		return -EBADMSG;
-	return header->flags & ~known || !serial_is_sane(drive, header) ? -EBADMSG : 0;
+	return header->flags & ~known || !serial_is_valid(drive, header) ? -EBADMSG : 0;
 }
 
 /*
  * Return the maximum memory of a drive: the contents, 4 bytes per unit of user space, and 4 bytes
  * and one bit per unit of flash.
  */
-static uint64_t memory_needed(const struct ow_ftl_config *config, bool no_data)
+static uint64_t compute_max_memory(const struct ow_ftl_config *config, bool no_data)
 {
 	uint64_t units = config->user_bytes / config->iu_bytes;
 	uint64_t flash = config->physical_bytes / config->iu_bytes;
@@ -294,21 +295,21 @@ static uint64_t memory_needed(const struct ow_ftl_config *config, bool no_data)
 /* Refuse a drive that needs too much memory, before any allocation with a size from the file. */
 static int check_memory(const struct ow_drive *drive, FILE *file, bool no_data, const char **why)
 {
-	static char words[160];
+	static char text[160];
 	uint64_t bound = drive->options.memory_bytes, needed;
 	struct ow_ftl_config config;
 	long start = ftell(file);
-	int ret = ow_ftl_peek(&config, get, file);
+	int ret = ow_ftl_peek(&config, read_bytes, file);
 
 	if (ret)
 		return ret;
-	needed = memory_needed(&config, no_data);
+	needed = compute_max_memory(&config, no_data);
 	if (bound && needed > bound) {
-		snprintf(words, sizeof(words),
+		snprintf(text, sizeof(text),
 			 "the drive in the state file can need %llu bytes of memory; the limit is "
 			 "%llu bytes",
 			 (unsigned long long)needed, (unsigned long long)bound);
-		*why = words;
+		*why = text;
 		return -E2BIG;
 	}
 	return fseek(file, start, SEEK_SET) ? -errno : 0;
@@ -326,19 +327,19 @@ static int load_all(struct ow_drive *drive, FILE *file, const char **why)
 	if (!ret)
 		ret = check_memory(drive, file, header.flags & OW_SAVED_NO_DATA, why);
 	if (!ret)
-		ret = ow_ftl_load(&drive->ftl, get, file);
+		ret = ow_ftl_load(&drive->ftl, read_bytes, file);
 	if (ret == -ENOMEM)
 		*why = "not enough memory for the drive in the state file";
 	if (ret)
 		return ret;
 	ow_ftl_get_config(drive->ftl, &saved);
-	*why = "the state file holds a drive of another size or OP: leave out --size and --op";
-	if (!same_sizes(&drive->options.config, &saved))
+	*why = "the drive in the state file has another size or OP: omit --size and --op";
+	if (!has_same_sizes(&drive->options.config, &saved))
 		return -EINVAL;
 	drive->options.config = saved;
 	drive->options.no_data = header.flags & OW_SAVED_NO_DATA;
 	memcpy(drive->options.serial, header.serial, sizeof(drive->options.serial));
-	drive->faults.trim_keeps =
+	drive->faults.trim_keeps_data =
 		header.flags & OW_SAVED_TRIM_KEEPS && saved.trim_mode == OW_FTL_TRIM_IGNORE;
 	drive->unaligned_writes = header.unaligned_writes;
 	drive->power_on_before_s = header.power_on_s;

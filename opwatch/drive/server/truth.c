@@ -10,7 +10,7 @@ struct text {
 	size_t left;
 };
 
-static void add(struct text *text, const char *name, uint64_t value)
+static void add_number(struct text *text, const char *name, uint64_t value)
 {
 	int len =
 		snprintf(text->at, text->left, ",\n\"%s\": %llu", name, (unsigned long long)value);
@@ -21,7 +21,7 @@ static void add(struct text *text, const char *name, uint64_t value)
 	text->left -= len;
 }
 
-#define ADD(field) add(text, #field, counters->field)
+#define ADD(field) add_number(text, #field, counters->field)
 
 static void add_counters(struct text *text, const struct ow_ftl_counters *counters)
 {
@@ -77,14 +77,14 @@ static void add_gauges(struct text *text, const struct ow_ftl_counters *counters
 /* Add the counts of answers that missed the simulated response time. */
 static void add_answers(struct text *text, const struct ow_drive *drive)
 {
-	struct ow_answers answers = ow_answers_now(&drive->answers);
+	struct ow_lateness lateness = ow_lateness_read(&drive->lateness);
 
-	add(text, "timing", drive->service != NULL);
-	add(text, "answers_timed", answers.timed);
-	add(text, "answers_due_ns", answers.due_ns);
-	add(text, "answers_late", answers.late);
-	add(text, "answers_late_ns", answers.late_ns);
-	add(text, "answers_late_max_ns", answers.late_max_ns);
+	add_number(text, "timing", drive->service != NULL);
+	add_number(text, "answers_timed", lateness.timed);
+	add_number(text, "answers_due_ns", lateness.due_ns);
+	add_number(text, "answers_late", lateness.late);
+	add_number(text, "answers_late_ns", lateness.late_ns);
+	add_number(text, "answers_late_max_ns", lateness.late_max_ns);
 }
 
 /* Add the drive's response times by its own clock. */
@@ -92,39 +92,39 @@ static void add_times(struct text *text, struct ow_drive *drive)
 {
 	struct ow_times times;
 
-	ow_times_now(&drive->times, ow_now_ns(), &times);
-	add(text, "timed_reads", times.of[OW_READS].commands);
-	add(text, "timed_read_ns", times.of[OW_READS].ns);
-	add(text, "timed_writes", times.of[OW_WRITES].commands);
-	add(text, "timed_write_ns", times.of[OW_WRITES].ns);
-	add(text, "timed_trims", times.of[OW_TRIMS].commands);
-	add(text, "timed_trim_ns", times.of[OW_TRIMS].ns);
+	ow_times_copy(&drive->times, ow_read_clock_ns(), &times);
+	add_number(text, "timed_reads", times.of[OW_READS].commands);
+	add_number(text, "timed_read_ns", times.of[OW_READS].ns);
+	add_number(text, "timed_writes", times.of[OW_WRITES].commands);
+	add_number(text, "timed_write_ns", times.of[OW_WRITES].ns);
+	add_number(text, "timed_trims", times.of[OW_TRIMS].commands);
+	add_number(text, "timed_trim_ns", times.of[OW_TRIMS].ns);
 }
 
-int ow_truth_json(struct ow_drive *drive, char *buffer, size_t size)
+int ow_write_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 {
 	struct ow_page_facts facts;
 	struct text text = {buffer, size};
 	int len;
 
-	ow_drive_truth(drive, &facts);
+	ow_drive_read_true(drive, &facts);
 	len = snprintf(buffer, size, "{\"serial\": \"%s\"", facts.serial);
 	text.at += len;
 	text.left -= len;
 	add_counters(&text, &facts.counters);
 	add_gauges(&text, &facts.counters);
-	add(&text, "first_physical_bytes", facts.config.physical_bytes);
-	add(&text, "superblock_bytes", facts.config.superblock_bytes);
-	add(&text, "reserve_superblocks", facts.config.reserve_superblocks);
-	add(&text, "iu_bytes", facts.config.iu_bytes);
-	add(&text, "policy", facts.config.policy);
-	add(&text, "trim_mode", facts.config.trim_mode);
-	add(&text, "unaligned_writes", facts.unaligned_writes);
-	add(&text, "power_on_s", facts.power_on_s);
+	add_number(&text, "first_physical_bytes", facts.config.physical_bytes);
+	add_number(&text, "superblock_bytes", facts.config.superblock_bytes);
+	add_number(&text, "reserve_superblocks", facts.config.reserve_superblocks);
+	add_number(&text, "iu_bytes", facts.config.iu_bytes);
+	add_number(&text, "policy", facts.config.policy);
+	add_number(&text, "trim_mode", facts.config.trim_mode);
+	add_number(&text, "unaligned_writes", facts.unaligned_writes);
+	add_number(&text, "power_on_s", facts.power_on_s);
 	add_answers(&text, drive);
 	add_times(&text, drive);
-	add(&text, "io_flusher", drive->options.io_flusher);
-	add(&text, "memory_locked", drive->options.memory_locked);
+	add_number(&text, "io_flusher", drive->options.io_flusher);
+	add_number(&text, "memory_locked", drive->options.memory_locked);
 	if (text.left < 3)
 		return -ENOSPC;
 	return text.at - buffer + snprintf(text.at, text.left, "\n}\n");

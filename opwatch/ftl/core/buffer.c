@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static uint32_t slot_of(const struct ow_buffer *buffer, uint32_t page)
+static uint32_t hash_page(const struct ow_buffer *buffer, uint32_t page)
 {
 	/*
 	 * Any odd constant spreads consecutive pages. The high bits of the product are mixed best.
@@ -14,22 +14,22 @@ static uint32_t slot_of(const struct ow_buffer *buffer, uint32_t page)
 }
 
 /* Return the slot that holds @page, or the free slot where an insert would put @page. */
-uint32_t ow_buffer_slot_of(const struct ow_buffer *buffer, uint32_t page)
+uint32_t ow_buffer_find_slot(const struct ow_buffer *buffer, uint32_t page)
 {
-	uint32_t at = slot_of(buffer, page);
+	uint32_t at = hash_page(buffer, page);
 
 	while (buffer->slots[at].sectors && buffer->slots[at].page != page)
 		at = (at + 1) & buffer->slot_mask;
 	return at;
 }
 
-static struct ow_buffer_slot *find(const struct ow_buffer *buffer, uint32_t page)
+static struct ow_buffer_slot *find_slot(const struct ow_buffer *buffer, uint32_t page)
 {
-	return &buffer->slots[ow_buffer_slot_of(buffer, page)];
+	return &buffer->slots[ow_buffer_find_slot(buffer, page)];
 }
 
 /* Free @slot and move back entries that probed past the slot, so that no search ends early. */
-static void release(struct ow_buffer *buffer, struct ow_buffer_slot *slot)
+static void free_slot(struct ow_buffer *buffer, struct ow_buffer_slot *slot)
 {
 	uint32_t hole = slot - buffer->slots, at = hole;
 
@@ -39,7 +39,7 @@ static void release(struct ow_buffer *buffer, struct ow_buffer_slot *slot)
 		at = (at + 1) & buffer->slot_mask;
 		if (!buffer->slots[at].sectors)
 			break;
-		home = slot_of(buffer, buffer->slots[at].page);
+		home = hash_page(buffer, buffer->slots[at].page);
 		if (((at - home) & buffer->slot_mask) < ((at - hole) & buffer->slot_mask))
 			continue;
 		buffer->slots[hole] = buffer->slots[at];
@@ -51,16 +51,16 @@ static void release(struct ow_buffer *buffer, struct ow_buffer_slot *slot)
 
 bool ow_buffer_has(const struct ow_ftl *ftl, uint32_t page)
 {
-	return ftl->buffer.count && find(&ftl->buffer, page)->sectors;
+	return ftl->buffer.count && find_slot(&ftl->buffer, page)->sectors;
 }
 
-static uint32_t sectors_in(ow_u128 sectors)
+static uint32_t count_sectors(ow_u128 sectors)
 {
 	return __builtin_popcountll((uint64_t)(sectors >> 64)) +
 	       __builtin_popcountll((uint64_t)sectors);
 }
 
-static ow_u128 whole_unit(const struct ow_ftl *ftl)
+static ow_u128 mask_unit(const struct ow_ftl *ftl)
 {
 	uint32_t count = ftl->config.iu_bytes / OW_FTL_SECTOR_BYTES;
 
@@ -68,17 +68,17 @@ static ow_u128 whole_unit(const struct ow_ftl *ftl)
 }
 
 /* Evict the oldest page to flash. Sectors that the host did not write are read from flash first. */
-static int evict(struct ow_ftl *ftl)
+static int evict_oldest(struct ow_ftl *ftl)
 {
 	struct ow_buffer *buffer = &ftl->buffer;
 	uint32_t page = buffer->order[buffer->head++ & buffer->order_mask];
-	struct ow_buffer_slot *slot = find(buffer, page), taken = *slot;
+	struct ow_buffer_slot *slot = find_slot(buffer, page), taken = *slot;
 	uint32_t missing;
 
 	if (!taken.sectors)
 		return 0; /* dropped since it was queued */
-	release(buffer, slot);
-	missing = ftl->config.iu_bytes - OW_FTL_SECTOR_BYTES * sectors_in(taken.sectors);
+	free_slot(buffer, slot);
+	missing = ftl->config.iu_bytes - OW_FTL_SECTOR_BYTES * count_sectors(taken.sectors);
 	ftl->rmw_bytes += missing;
 	if (missing && ftl->l2p[page])
 		ftl->read_pages++;
@@ -89,23 +89,23 @@ static int evict(struct ow_ftl *ftl)
 int ow_buffer_add(struct ow_ftl *ftl, uint32_t stream, uint32_t page, ow_u128 sectors)
 {
 	struct ow_buffer *buffer = &ftl->buffer;
-	struct ow_buffer_slot *slot = find(buffer, page);
+	struct ow_buffer_slot *slot = find_slot(buffer, page);
 
-	sectors &= whole_unit(ftl);
+	sectors &= mask_unit(ftl);
 	if (slot->sectors) {
 		ftl->counters.coalesced_bytes +=
-			(uint64_t)OW_FTL_SECTOR_BYTES * sectors_in(slot->sectors & sectors);
+			(uint64_t)OW_FTL_SECTOR_BYTES * count_sectors(slot->sectors & sectors);
 		slot->sectors |= sectors;
 		return 0;
 	}
 	while (buffer->tail - buffer->head >= buffer->capacity) {
-		int ret = evict(ftl);
+		int ret = evict_oldest(ftl);
 
 		if (ret)
 			return ret;
 	}
 	/* Eviction moves slots, so search again. */
-	*find(buffer, page) = (struct ow_buffer_slot){sectors, page, stream, 0};
+	*find_slot(buffer, page) = (struct ow_buffer_slot){sectors, page, stream, 0};
 	buffer->order[buffer->tail++ & buffer->order_mask] = page;
 	buffer->count++;
 	return 0;
@@ -116,7 +116,7 @@ int ow_buffer_drain(struct ow_ftl *ftl)
 	int ret = 0;
 
 	while (ftl->buffer.tail != ftl->buffer.head && !ret)
-		ret = evict(ftl);
+		ret = evict_oldest(ftl);
 	return ret;
 }
 
@@ -126,9 +126,9 @@ void ow_buffer_drop(struct ow_ftl *ftl, uint32_t page)
 
 	if (!ftl->buffer.count)
 		return;
-	slot = find(&ftl->buffer, page);
+	slot = find_slot(&ftl->buffer, page);
 	if (slot->sectors)
-		release(&ftl->buffer, slot);
+		free_slot(&ftl->buffer, slot);
 }
 
 /* Drop all buffered data and count it as lost. */
@@ -138,7 +138,7 @@ void ow_buffer_clear(struct ow_ftl *ftl)
 
 	for (uint32_t i = 0; buffer->capacity && i <= buffer->slot_mask; i++) {
 		ftl->counters.lost_bytes +=
-			(uint64_t)OW_FTL_SECTOR_BYTES * sectors_in(buffer->slots[i].sectors);
+			(uint64_t)OW_FTL_SECTOR_BYTES * count_sectors(buffer->slots[i].sectors);
 		buffer->slots[i] = (struct ow_buffer_slot){0};
 	}
 	buffer->head = buffer->tail = buffer->count = 0;

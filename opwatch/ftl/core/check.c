@@ -15,7 +15,7 @@ static const char *check_map(const struct ow_ftl *ftl)
 		if (!ppn)
 			continue;
 		mapped++;
-		if (ppn >= ow_drive_pages(ftl) || ppn >> ftl->sb_shift == 0)
+		if (ppn >= ow_drive_count_pages(ftl) || ppn >> ftl->sb_shift == 0)
 			return "a page is mapped outside the drive";
 		if (ftl->p2l[ppn] != page)
 			return "the reverse map disagrees with the map";
@@ -36,15 +36,15 @@ static const char *check_valid(const struct ow_ftl *ftl)
 
 		for (uint32_t i = 0; i < ftl->sb_pages >> 6; i++)
 			count += __builtin_popcountll(bits[i]);
-		if (count != ow_valid_of(ftl, sb))
+		if (count != ow_count_valid(ftl, sb))
 			return "a superblock's count of valid pages is wrong";
 		if ((ftl->valid[sb] >= OW_HELD) != (ftl->state[sb] != OW_SB_CLOSED))
-			return "a superblock is held and closed at once, or neither";
+			return "a superblock is both held and closed, or neither";
 		if (count && (ftl->state[sb] == OW_SB_FREE || ftl->state[sb] == OW_SB_BAD))
 			return "a free or bad superblock holds data";
 		total += count;
 	}
-	return total == ftl->mapped ? NULL : "there are valid pages that nothing maps";
+	return total == ftl->mapped ? NULL : "a valid page is not mapped";
 }
 
 /* Conservation: each page of T is either room or programmed, in a closed or an open superblock. */
@@ -65,9 +65,9 @@ static const char *check_room(const struct ow_ftl *ftl)
 		open += ftl->frontiers[i].sb != 0;
 	}
 	if (!ftl->read_only && ftl->to_retire)
-		return "a bad superblock still serves";
+		return "a bad superblock is still in use";
 	if (programmed + ftl->room != (int64_t)ftl->physical_pages)
-		return "programmed pages and room do not make up T";
+		return "programmed pages and room do not add up to T";
 	if (open != in_state[OW_SB_OPEN] || in_state[OW_SB_FREE] != ow_ring_count(&ftl->free) ||
 	    in_state[OW_SB_BAD] != ftl->bad_count)
 		return "a superblock is in two lists or in none";
@@ -88,7 +88,7 @@ static const char *check_candidates(const struct ow_ftl *ftl)
 		uint32_t before = 0;
 
 		if (list->head[valid] && valid < list->low)
-			return "the emptiest superblock would be overlooked";
+			return "a search would miss the emptiest superblock";
 		for (uint32_t sb = list->head[valid]; sb; before = sb, sb = list->next[sb])
 			if (ftl->valid[sb] != valid || list->prev[sb] != before ||
 			    listed++ > ftl->sb_count)
@@ -111,12 +111,12 @@ static const char *check_lists(const struct ow_ftl *ftl)
 	return check_candidates(ftl);
 }
 
-static const char *check_aside(const struct ow_ftl *ftl)
+static const char *check_buffers(const struct ow_ftl *ftl)
 {
 	uint64_t lazy = 0;
 	uint32_t filled = 0;
 
-	for (size_t i = 0; i < ow_bitmap_words(ftl->user_pages); i++)
+	for (size_t i = 0; i < ow_count_bitmap_words(ftl->user_pages); i++)
 		lazy += __builtin_popcountll(ftl->lazy.bits[i]);
 	if (lazy != ftl->lazy.count)
 		return "the count of lazy trims is wrong";
@@ -132,7 +132,7 @@ static const char *check_aside(const struct ow_ftl *ftl)
 int ow_ftl_check(const struct ow_ftl *ftl, const char **why)
 {
 	const char *(*const checks[])(const struct ow_ftl *) = {check_map, check_valid, check_room,
-								check_lists, check_aside};
+								check_lists, check_buffers};
 
 	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++) {
 		*why = checks[i](ftl);

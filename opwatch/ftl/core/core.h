@@ -88,7 +88,7 @@ struct ow_slc {
 struct ow_lazy {
 	uint64_t *bits;
 	uint64_t count;
-	uint64_t cursor; /* where the next pass continues */
+	uint64_t cursor; /* start of the next pass */
 };
 
 struct ow_ftl {
@@ -131,21 +131,32 @@ struct ow_ftl {
 	struct ow_buffer buffer;
 	struct ow_slc slc;
 	struct ow_lazy lazy;
-	struct ow_ftl_counters counters; /* the counters kept where the event occurs */
+	struct ow_ftl_counters counters; /* counters that are updated where the event occurs */
 	struct ow_ftl_config config;
 };
 
-static inline uint32_t ow_valid_of(const struct ow_ftl *ftl, uint32_t sb)
+static inline uint32_t ow_count_valid(const struct ow_ftl *ftl, uint32_t sb)
 {
 	return ftl->valid[sb] & OW_VALID_MASK;
 }
 
-static inline uint32_t ow_frontier_room(const struct ow_ftl *ftl, const struct ow_frontier *front)
+static inline uint32_t ow_frontier_count_room(const struct ow_ftl *ftl,
+					      const struct ow_frontier *front)
 {
 	return front->sb ? ftl->sb_pages - front->fill : 0;
 }
 
-static inline size_t ow_bitmap_words(uint64_t bits)
+/* Return true unless the range consists of whole sectors within the drive. */
+static inline bool ow_is_out_of_range(const struct ow_ftl *ftl, uint64_t offset_bytes,
+				      uint64_t len_bytes)
+{
+	uint64_t user = ftl->config.user_bytes;
+
+	return (offset_bytes | len_bytes) % OW_FTL_SECTOR_BYTES || offset_bytes > user ||
+	       len_bytes > user - offset_bytes;
+}
+
+static inline size_t ow_count_bitmap_words(uint64_t bits)
 {
 	return (bits + 63) / 64;
 }
@@ -156,19 +167,19 @@ void ow_pages_free(void *memory, size_t bytes);
 
 /* drive.c */
 int ow_drive_alloc(struct ow_ftl **ftl, const struct ow_ftl_config *config);
-size_t ow_drive_pages(const struct ow_ftl *ftl);
+size_t ow_drive_count_pages(const struct ow_ftl *ftl);
 
 /* frontier.c */
 int ow_frontier_open(struct ow_ftl *ftl, uint32_t index);
 void ow_frontier_close(struct ow_ftl *ftl, uint32_t index);
-uint32_t ow_frontier_for_gc(const struct ow_ftl *ftl, uint32_t victim);
+uint32_t ow_frontier_find_for_gc(const struct ow_ftl *ftl, uint32_t victim);
 uint32_t ow_frontier_count(const struct ow_ftl_config *config);
 
 /* victim.c */
-void ow_victim_added(struct ow_ftl *ftl, uint32_t sb);
-void ow_victim_removed(struct ow_ftl *ftl, uint32_t sb);
+void ow_victim_add(struct ow_ftl *ftl, uint32_t sb);
+void ow_victim_remove(struct ow_ftl *ftl, uint32_t sb);
 void ow_victim_reset(struct ow_ftl *ftl);
-void ow_victim_sank(struct ow_ftl *ftl, uint32_t sb);
+void ow_victim_relist(struct ow_ftl *ftl, uint32_t sb);
 uint32_t ow_victim_choose(struct ow_ftl *ftl);
 
 /* gc.c */
@@ -186,22 +197,22 @@ int ow_buffer_add(struct ow_ftl *ftl, uint32_t stream, uint32_t page, ow_u128 se
 int ow_buffer_drain(struct ow_ftl *ftl);
 void ow_buffer_drop(struct ow_ftl *ftl, uint32_t page);
 void ow_buffer_clear(struct ow_ftl *ftl);
-uint32_t ow_buffer_slot_of(const struct ow_buffer *buffer, uint32_t page);
+uint32_t ow_buffer_find_slot(const struct ow_buffer *buffer, uint32_t page);
 bool ow_buffer_has(const struct ow_ftl *ftl, uint32_t page);
 
 /* slc.c */
 int ow_slc_place(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uint32_t count);
 int ow_slc_fold_idle(struct ow_ftl *ftl, uint64_t *budget);
 void ow_slc_reset(struct ow_ftl *ftl);
-uint32_t ow_slc_limit(const struct ow_ftl *ftl);
+uint32_t ow_slc_compute_limit(const struct ow_ftl *ftl);
 
 /* trim.c */
 void ow_lazy_cancel(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count);
-void ow_lazy_run(struct ow_ftl *ftl, uint64_t most);
+void ow_lazy_run(struct ow_ftl *ftl, uint64_t max_pages);
 bool ow_lazy_has(const struct ow_ftl *ftl, uint32_t page);
 
 /* wear.c */
 void ow_wear_erase(struct ow_ftl *ftl, uint32_t sb);
-void ow_wear_lose(struct ow_ftl *ftl, uint32_t superblocks);
+void ow_wear_shrink(struct ow_ftl *ftl, uint32_t superblocks);
 
 #endif

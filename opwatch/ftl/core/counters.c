@@ -54,6 +54,6 @@ void ow_ftl_get_counters(const struct ow_ftl *ftl, struct ow_ftl_counters *c)
 	c->pending_bytes = ftl->lazy.count << shift;
 	c->buffered_bytes = (uint64_t)ftl->buffer.count << shift;
 	c->slc_used_bytes = ftl->slc_pages << shift;
-	c->slc_limit_bytes = (uint64_t)ow_slc_limit(ftl) << (shift + ftl->sb_shift);
+	c->slc_limit_bytes = (uint64_t)ow_slc_compute_limit(ftl) << (shift + ftl->sb_shift);
 	c->room_bytes = ftl->room > 0 ? (uint64_t)ftl->room << shift : 0;
 }

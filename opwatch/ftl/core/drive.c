@@ -7,17 +7,17 @@
 #include <string.h>
 
 /* Return the number of physical pages, including the dummy superblock 0. */
-size_t ow_drive_pages(const struct ow_ftl *ftl)
+size_t ow_drive_count_pages(const struct ow_ftl *ftl)
 {
 	return (size_t)(ftl->all_count + 1) << ftl->sb_shift;
 }
 
-static uint32_t log2_of(uint64_t power_of_two)
+static uint32_t compute_log2(uint64_t power_of_two)
 {
 	return __builtin_ctzll(power_of_two);
 }
 
-static uint32_t at_least_power_of_two(uint32_t n)
+static uint32_t round_up_to_power_of_two(uint32_t n)
 {
 	uint32_t size = 2;
 
@@ -29,8 +29,8 @@ static uint32_t at_least_power_of_two(uint32_t n)
 static void set_geometry(struct ow_ftl *ftl, const struct ow_ftl_config *config)
 {
 	ftl->config = *config;
-	ftl->iu_shift = log2_of(config->iu_bytes);
-	ftl->sb_shift = log2_of(config->superblock_bytes) - ftl->iu_shift;
+	ftl->iu_shift = compute_log2(config->iu_bytes);
+	ftl->sb_shift = compute_log2(config->superblock_bytes) - ftl->iu_shift;
 	ftl->sb_pages = 1U << ftl->sb_shift;
 	ftl->user_pages = config->user_bytes >> ftl->iu_shift;
 	ftl->physical_pages = config->physical_bytes >> ftl->iu_shift;
@@ -48,7 +48,7 @@ static void set_geometry(struct ow_ftl *ftl, const struct ow_ftl_config *config)
 
 static int alloc_ring(struct ow_ring *ring, uint32_t capacity)
 {
-	uint32_t size = at_least_power_of_two(capacity);
+	uint32_t size = round_up_to_power_of_two(capacity);
 
 	ring->sb = calloc(size, sizeof(*ring->sb));
 	ring->mask = size - 1;
@@ -77,8 +77,8 @@ static int alloc_lists(struct ow_ftl *ftl)
 
 static int alloc_buffer(struct ow_buffer *buffer)
 {
-	uint32_t slots = at_least_power_of_two(2 * buffer->capacity);
-	uint32_t order = at_least_power_of_two(buffer->capacity);
+	uint32_t slots = round_up_to_power_of_two(2 * buffer->capacity);
+	uint32_t order = round_up_to_power_of_two(buffer->capacity);
 
 	if (!buffer->capacity)
 		return 0;
@@ -91,12 +91,12 @@ static int alloc_buffer(struct ow_buffer *buffer)
 
 static int alloc_tables(struct ow_ftl *ftl)
 {
-	size_t pages = ow_drive_pages(ftl);
+	size_t pages = ow_drive_count_pages(ftl);
 
 	ftl->l2p = ow_pages_alloc((size_t)ftl->user_pages * sizeof(*ftl->l2p));
 	ftl->p2l = ow_pages_alloc(pages * sizeof(*ftl->p2l));
 	ftl->bits = ow_pages_alloc(pages / 8);
-	ftl->lazy.bits = ow_pages_alloc(ow_bitmap_words(ftl->user_pages) * 8);
+	ftl->lazy.bits = ow_pages_alloc(ow_count_bitmap_words(ftl->user_pages) * 8);
 	return ftl->l2p && ftl->p2l && ftl->bits && ftl->lazy.bits ? 0 : -ENOMEM;
 }
 
@@ -144,11 +144,11 @@ void ow_ftl_destroy(struct ow_ftl *ftl)
 
 	if (!ftl)
 		return;
-	pages = ow_drive_pages(ftl);
+	pages = ow_drive_count_pages(ftl);
 	ow_pages_free(ftl->l2p, (size_t)ftl->user_pages * sizeof(*ftl->l2p));
 	ow_pages_free(ftl->p2l, pages * sizeof(*ftl->p2l));
 	ow_pages_free(ftl->bits, pages / 8);
-	ow_pages_free(ftl->lazy.bits, ow_bitmap_words(ftl->user_pages) * 8);
+	ow_pages_free(ftl->lazy.bits, ow_count_bitmap_words(ftl->user_pages) * 8);
 	free(ftl->valid);
 	free(ftl->erases);
 	free(ftl->closed_at);
@@ -171,7 +171,7 @@ int ow_ftl_format(struct ow_ftl *ftl)
 		return -EROFS;
 	for (uint64_t page = 0; page < ftl->user_pages; page++)
 		ftl->l2p[page] = 0;
-	memset(ftl->lazy.bits, 0, ow_bitmap_words(ftl->user_pages) * 8);
+	memset(ftl->lazy.bits, 0, ow_count_bitmap_words(ftl->user_pages) * 8);
 	ftl->lazy.count = ftl->mapped = ftl->slc_pages = 0;
 	for (uint32_t i = 0; ftl->buffer.capacity && i <= ftl->buffer.slot_mask; i++)
 		ftl->buffer.slots[i].sectors = 0;

@@ -18,7 +18,7 @@ int ow_ftl_die_fail(struct ow_ftl *ftl)
 		return -EROFS;
 	lost = (good + alive - 1) / alive;
 	ftl->failed_dies++;
-	ow_wear_lose(ftl, lost);
+	ow_wear_shrink(ftl, lost);
 	if (ftl->read_only)
 		return -EROFS;
 	while (rebuilt < share) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Open superblocks: taken from the free list, handed to victim selection when full. */
+/* Open superblocks: from the free list; when full, candidates for victim selection. */
 #include "core.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ uint32_t ow_frontier_count(const struct ow_ftl_config *config)
 }
 
 /* Return the frontier that takes the pages moved out of @victim. */
-uint32_t ow_frontier_for_gc(const struct ow_ftl *ftl, uint32_t victim)
+uint32_t ow_frontier_find_for_gc(const struct ow_ftl *ftl, uint32_t victim)
 {
 	uint32_t streams = ftl->config.streams, stream = ftl->stream[victim] & ~OW_MOVED;
 
@@ -36,7 +36,7 @@ uint32_t ow_frontier_for_gc(const struct ow_ftl *ftl, uint32_t victim)
 }
 
 /* Return the stream of the data on frontier @index. Common collection mixes all streams. */
-static uint32_t stream_of(const struct ow_ftl *ftl, uint32_t index)
+static uint32_t find_stream(const struct ow_ftl *ftl, uint32_t index)
 {
 	uint32_t streams = ftl->config.streams;
 
@@ -57,7 +57,7 @@ int ow_frontier_open(struct ow_ftl *ftl, uint32_t index)
 	sb = ow_ring_pop(&ftl->free);
 	ftl->frontiers[index] = (struct ow_frontier){.sb = sb};
 	ftl->state[sb] = OW_SB_OPEN;
-	ftl->stream[sb] = stream_of(ftl, index);
+	ftl->stream[sb] = find_stream(ftl, index);
 	return 0;
 }
 
@@ -69,5 +69,5 @@ void ow_frontier_close(struct ow_ftl *ftl, uint32_t index)
 	ftl->state[sb] = OW_SB_CLOSED;
 	ftl->closed_at[sb] = ++ftl->clock;
 	ftl->valid[sb] -= OW_HELD;
-	ow_victim_added(ftl, sb);
+	ow_victim_add(ftl, sb);
 }

@@ -14,7 +14,7 @@
  * map entries. One word at a time, because with more pages the first prefetched entries would leave
  * the CPU cache before their use. Returns the number of pages; 0 at the end.
  */
-static uint32_t collect(struct ow_ftl *ftl, uint32_t sb, uint32_t *word, uint32_t *pages)
+static uint32_t list_valid_pages(struct ow_ftl *ftl, uint32_t sb, uint32_t *word, uint32_t *pages)
 {
 	uint64_t base = (uint64_t)sb << ftl->sb_shift;
 	const uint64_t *bits = ftl->bits + (base >> 6);
@@ -36,7 +36,7 @@ static uint32_t collect(struct ow_ftl *ftl, uint32_t sb, uint32_t *word, uint32_
 }
 
 /* Write the pages to frontier @index. Their old copies disappear with the victim. */
-static int commit(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, uint32_t count)
+static int write_pages(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, uint32_t count)
 {
 	struct ow_frontier *front = &ftl->frontiers[index];
 
@@ -45,7 +45,7 @@ static int commit(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, uin
 
 		if (!front->sb && ow_frontier_open(ftl, index))
 			return -ENOSPC;
-		n = ow_frontier_room(ftl, front);
+		n = ow_frontier_count_room(ftl, front);
 		n = n < count ? n : count;
 		ppn = (front->sb << ftl->sb_shift) + front->fill;
 		for (uint32_t i = 0; i < n; i++)
@@ -66,22 +66,22 @@ static int commit(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, uin
 /* Empty and erase @victim, which is closed or in the cache. */
 int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause)
 {
-	uint32_t index = ow_frontier_for_gc(ftl, victim), word = 0, turn = 0;
+	uint32_t index = ow_frontier_find_for_gc(ftl, victim), word = 0, turn = 0;
 	uint32_t chunk[2][CHUNK], count[2];
 
 	if (cause == OW_BY_FOLD) {
 		index = ftl->stream[victim];
 	} else {
-		ow_victim_removed(ftl, victim);
+		ow_victim_remove(ftl, victim);
 		ftl->valid[victim] += OW_HELD;
 	}
-	ftl->pages_by[cause] += ow_valid_of(ftl, victim);
-	ftl->read_pages += ow_valid_of(ftl, victim);
+	ftl->pages_by[cause] += ow_count_valid(ftl, victim);
+	ftl->read_pages += ow_count_valid(ftl, victim);
 	/* One chunk is written while the map entries of the next chunk are being fetched. */
-	count[0] = collect(ftl, victim, &word, chunk[0]);
+	count[0] = list_valid_pages(ftl, victim, &word, chunk[0]);
 	while (count[turn]) {
-		count[!turn] = collect(ftl, victim, &word, chunk[!turn]);
-		if (commit(ftl, index, chunk[turn], count[turn]))
+		count[!turn] = list_valid_pages(ftl, victim, &word, chunk[!turn]);
+		if (write_pages(ftl, index, chunk[turn], count[turn]))
 			return -ENOSPC;
 		turn = !turn;
 	}

@@ -5,14 +5,6 @@
 
 #include <errno.h>
 
-static bool outside(const struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
-{
-	uint64_t user = ftl->config.user_bytes;
-
-	return (offset_bytes | len_bytes) % OW_FTL_SECTOR_BYTES || offset_bytes > user ||
-	       len_bytes > user - offset_bytes;
-}
-
 /* Write part of a unit. The rest of the unit is read and programmed again, now or on eviction. */
 static int write_part(struct ow_ftl *ftl, uint32_t stream, uint64_t offset_bytes, uint32_t len)
 {
@@ -72,7 +64,7 @@ static int write_range(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_b
 
 int ow_ftl_write(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, uint32_t stream)
 {
-	if (outside(ftl, offset_bytes, len_bytes) || stream >= ftl->config.streams)
+	if (ow_is_out_of_range(ftl, offset_bytes, len_bytes) || stream >= ftl->config.streams)
 		return -EINVAL;
 	if (ftl->read_only)
 		return -EROFS;
@@ -92,7 +84,7 @@ int ow_ftl_write_zeroes(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_
 	uint64_t first = (offset_bytes + mask) & ~mask, last = end & ~mask;
 	int ret;
 
-	if (outside(ftl, offset_bytes, len_bytes) || stream >= ftl->config.streams)
+	if (ow_is_out_of_range(ftl, offset_bytes, len_bytes) || stream >= ftl->config.streams)
 		return -EINVAL;
 	if (ftl->read_only)
 		return -EROFS;
@@ -118,7 +110,7 @@ int ow_ftl_read(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
 {
 	uint64_t end = offset_bytes + len_bytes;
 
-	if (outside(ftl, offset_bytes, len_bytes))
+	if (ow_is_out_of_range(ftl, offset_bytes, len_bytes))
 		return -EINVAL;
 	ftl->counters.host_reads += len_bytes != 0;
 	ftl->counters.host_read_bytes += len_bytes;
@@ -164,7 +156,7 @@ int ow_ftl_power_loss(struct ow_ftl *ftl)
 		return ftl->read_only ? 0 : ow_buffer_drain(ftl);
 	ow_buffer_clear(ftl);
 	if (ftl->lazy.count)
-		memset(ftl->lazy.bits, 0, ow_bitmap_words(ftl->user_pages) * 8);
+		memset(ftl->lazy.bits, 0, ow_count_bitmap_words(ftl->user_pages) * 8);
 	ftl->lazy.count = 0;
 	return 0;
 }

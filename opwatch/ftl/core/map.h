@@ -47,7 +47,7 @@ static inline uint32_t ow_map_invalidate(struct ow_ftl *ftl, const uint32_t *old
 		valid[sb] = left;
 		unmapped += ppn == 0;
 		if (ow_unlikely(left < listed))
-			ow_victim_sank(ftl, sb);
+			ow_victim_relist(ftl, sb);
 	}
 	return unmapped;
 }

@@ -6,7 +6,7 @@
 
 #define HUGE_BYTES (2UL << 20)
 
-static size_t rounded(size_t bytes)
+static size_t round_up(size_t bytes)
 {
 	return (bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
 }
@@ -14,7 +14,7 @@ static size_t rounded(size_t bytes)
 /* Small tables use mmap() too, so that untouched parts of a drive take no memory. */
 void *ow_pages_alloc(size_t bytes)
 {
-	size_t len = rounded(bytes ? bytes : 1), slack;
+	size_t len = round_up(bytes ? bytes : 1), slack;
 	char *base, *start;
 
 	base = mmap(NULL, len + HUGE_BYTES, PROT_READ | PROT_WRITE,
@@ -41,5 +41,5 @@ void *ow_pages_alloc(size_t bytes)
 void ow_pages_free(void *memory, size_t bytes)
 {
 	if (memory)
-		munmap(memory, rounded(bytes ? bytes : 1));
+		munmap(memory, round_up(bytes ? bytes : 1));
 }

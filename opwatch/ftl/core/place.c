@@ -15,7 +15,7 @@ static int place_on(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, u
 			return -EROFS;
 		if (ow_unlikely(!front->sb) && ow_frontier_open(ftl, index))
 			return -ENOSPC;
-		room = ow_frontier_room(ftl, front);
+		room = ow_frontier_count_room(ftl, front);
 		n = n < room ? n : room;
 		if (ow_unlikely(ftl->room - ftl->low_room < n))
 			n = ftl->room - ftl->low_room;

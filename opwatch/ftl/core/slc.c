@@ -10,7 +10,7 @@
  * Return the number of superblocks the cache may use now. A dynamic cache borrows unprogrammed
  * cells of T.
  */
-uint32_t ow_slc_limit(const struct ow_ftl *ftl)
+uint32_t ow_slc_compute_limit(const struct ow_ftl *ftl)
 {
 	int64_t borrowed = (int64_t)ftl->config.slc_bits << ftl->sb_shift;
 	int64_t limit;
@@ -31,7 +31,7 @@ static int fold_oldest(struct ow_ftl *ftl)
 {
 	struct ow_slc *slc = &ftl->slc;
 	uint32_t sb = slc->first + slc->oldest;
-	int ret = ow_gc_make_room_for(ftl, ow_valid_of(ftl, sb));
+	int ret = ow_gc_make_room_for(ftl, ow_count_valid(ftl, sb));
 
 	if (ret)
 		return ret;
@@ -50,7 +50,7 @@ int ow_slc_fold_idle(struct ow_ftl *ftl, uint64_t *budget)
 	int ret = 0;
 
 	while (ftl->slc.used && !ret) {
-		uint32_t valid = ow_valid_of(ftl, ftl->slc.first + ftl->slc.oldest);
+		uint32_t valid = ow_count_valid(ftl, ftl->slc.first + ftl->slc.oldest);
 
 		if (valid > *budget)
 			return 0;
@@ -68,13 +68,14 @@ static int make_room(struct ow_ftl *ftl, uint32_t stream)
 
 	if (slc->open.sb && slc->open.fill == ftl->sb_pages)
 		slc->open = (struct ow_frontier){0};
-	while (!ret && slc->used > ow_slc_limit(ftl))
+	while (!ret && slc->used > ow_slc_compute_limit(ftl))
 		ret = fold_oldest(ftl);
 	if (ret || slc->open.sb)
 		return ret;
-	if (slc->used && slc->used >= ow_slc_limit(ftl) && ftl->config.slc_full == OW_FTL_SLC_FOLD)
+	if (slc->used && slc->used >= ow_slc_compute_limit(ftl) &&
+	    ftl->config.slc_full == OW_FTL_SLC_FOLD)
 		ret = fold_oldest(ftl);
-	if (!ret && slc->used < ow_slc_limit(ftl)) {
+	if (!ret && slc->used < ow_slc_compute_limit(ftl)) {
 		slc->open.sb = slc->first + (slc->oldest + slc->used++) % slc->count;
 		ftl->stream[slc->open.sb] = stream;
 	}
@@ -91,7 +92,7 @@ int ow_slc_place(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages, uin
 			return ret;
 		if (!ftl->slc.open.sb)
 			return ow_place_data(ftl, stream, pages, count);
-		room = ow_frontier_room(ftl, &ftl->slc.open);
+		room = ow_frontier_count_room(ftl, &ftl->slc.open);
 		n = n < room ? n : room;
 		ow_map_write(ftl, &ftl->slc.open, pages, n);
 		ftl->pages_by[OW_BY_HOST] += n;

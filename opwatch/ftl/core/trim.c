@@ -10,7 +10,7 @@ bool ow_lazy_has(const struct ow_ftl *ftl, uint32_t page)
 }
 
 /*
- * Cancel the lazy trims of pages that the host writes again, because a trim must not remove the new
+ * Cancel the lazy trims of rewritten pages, because a trim must not remove the new
  * copy.
  */
 void ow_lazy_cancel(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count)
@@ -26,15 +26,16 @@ void ow_lazy_cancel(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count)
 }
 
 /* Unmap up to @most lazily trimmed pages, starting where the last pass ended. */
-void ow_lazy_run(struct ow_ftl *ftl, uint64_t most)
+void ow_lazy_run(struct ow_ftl *ftl, uint64_t max_pages)
 {
 	struct ow_lazy *lazy = &ftl->lazy;
-	size_t words = ow_bitmap_words(ftl->user_pages);
+	size_t words = ow_count_bitmap_words(ftl->user_pages);
 
-	for (size_t i = 0; i < words && lazy->count && most; i++) {
+	for (size_t i = 0; i < words && lazy->count && max_pages; i++) {
 		size_t at = lazy->cursor % words;
 
-		for (uint64_t left = lazy->bits[at]; left && most; left &= left - 1, most--) {
+		for (uint64_t left = lazy->bits[at]; left && max_pages;
+		     left &= left - 1, max_pages--) {
 			ow_unmap(ftl, (uint32_t)(at << 6) + __builtin_ctzll(left));
 			lazy->bits[at] &= ~(left & -left);
 			lazy->count--;
@@ -57,7 +58,7 @@ static void trim_page(struct ow_ftl *ftl, uint32_t page)
 }
 
 /* Trim the whole units within the range. Returns their size in bytes. */
-static uint64_t trim_within(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
+static uint64_t trim_units(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
 {
 	uint64_t mask = ftl->config.iu_bytes - 1;
 	uint64_t first = (offset_bytes + mask) >> ftl->iu_shift;
@@ -68,27 +69,19 @@ static uint64_t trim_within(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t 
 	return end > first ? (end - first) << ftl->iu_shift : 0;
 }
 
-static bool outside(const struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
-{
-	uint64_t user = ftl->config.user_bytes;
-
-	return (offset_bytes | len_bytes) % OW_FTL_SECTOR_BYTES || offset_bytes > user ||
-	       len_bytes > user - offset_bytes;
-}
-
 /* Partial units at either end are not trimmed, because the map has no finer granularity. */
 int ow_ftl_trim(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
 {
 	uint64_t done = 0;
 
-	if (outside(ftl, offset_bytes, len_bytes))
+	if (ow_is_out_of_range(ftl, offset_bytes, len_bytes))
 		return -EINVAL;
 	if (ftl->read_only)
 		return -EROFS;
 	ftl->counters.trims++;
 	ftl->counters.trim_bytes += len_bytes;
 	if (ftl->config.trim_mode != OW_FTL_TRIM_IGNORE)
-		done = trim_within(ftl, offset_bytes, len_bytes);
+		done = trim_units(ftl, offset_bytes, len_bytes);
 	ftl->counters.trim_ignored_bytes += len_bytes - done;
 	return 0;
 }

@@ -5,15 +5,15 @@
 #include <string.h>
 
 /* A scan lists about this many of the emptiest superblocks. */
-#define KEEP	32
-#define BUCKETS 256
+#define MAX_LISTED 32
+#define BUCKETS	   256
 
-static bool by_valid(const struct ow_ftl *ftl)
+static bool uses_valid_counts(const struct ow_ftl *ftl)
 {
 	return ftl->config.policy == OW_FTL_GREEDY;
 }
 
-static bool by_order(const struct ow_ftl *ftl)
+static bool uses_close_order(const struct ow_ftl *ftl)
 {
 	return ftl->config.policy == OW_FTL_FIFO || ftl->config.policy == OW_FTL_WINDOWED;
 }
@@ -47,7 +47,7 @@ static void list_remove(struct ow_candidates *list, uint32_t sb, uint32_t valid)
  * Re-list @sb by its new valid count. The hot path calls this when @sb has lost a page and its
  * count is now within the limit.
  */
-void ow_victim_sank(struct ow_ftl *ftl, uint32_t sb)
+void ow_victim_relist(struct ow_ftl *ftl, uint32_t sb)
 {
 	uint32_t valid = ftl->valid[sb];
 
@@ -58,13 +58,13 @@ void ow_victim_sank(struct ow_ftl *ftl, uint32_t sb)
 
 static bool is_listed(const struct ow_ftl *ftl, uint32_t sb)
 {
-	return by_valid(ftl) && ftl->candidates.limit != OW_NO_LIMIT &&
+	return uses_valid_counts(ftl) && ftl->candidates.limit != OW_NO_LIMIT &&
 	       ftl->valid[sb] <= ftl->candidates.limit;
 }
 
-void ow_victim_added(struct ow_ftl *ftl, uint32_t sb)
+void ow_victim_add(struct ow_ftl *ftl, uint32_t sb)
 {
-	if (by_order(ftl))
+	if (uses_close_order(ftl))
 		ow_ring_push(&ftl->closed, sb);
 	else if (is_listed(ftl, sb))
 		list_add(&ftl->candidates, sb, ftl->valid[sb]);
@@ -85,9 +85,9 @@ static void remove_ordered(struct ow_ring *ring, uint32_t sb)
 }
 
 /* Remove @sb, which is no longer closed. Its valid count has not changed yet. */
-void ow_victim_removed(struct ow_ftl *ftl, uint32_t sb)
+void ow_victim_remove(struct ow_ftl *ftl, uint32_t sb)
 {
-	if (by_order(ftl))
+	if (uses_close_order(ftl))
 		remove_ordered(&ftl->closed, sb);
 	else if (is_listed(ftl, sb))
 		list_remove(&ftl->candidates, sb, ftl->valid[sb]);
@@ -102,14 +102,14 @@ static void empty_lists(struct ow_ftl *ftl)
 	list->low = list->limit = OW_NO_LIMIT;
 }
 
-/* Start again with no closed superblock. */
+/* Empty all lists: no superblock is closed. */
 void ow_victim_reset(struct ow_ftl *ftl)
 {
 	empty_lists(ftl);
 	ftl->closed.head = ftl->closed.tail = 0;
 }
 
-static uint32_t least_valid(const struct ow_ftl *ftl)
+static uint32_t find_min_valid(const struct ow_ftl *ftl)
 {
 	uint32_t least = OW_HELD;
 
@@ -122,11 +122,11 @@ static uint32_t least_valid(const struct ow_ftl *ftl)
  * Set the limit from a histogram of the valid counts above the minimum, and list the superblocks up
  * to that limit.
  */
-static void scan(struct ow_ftl *ftl)
+static void rebuild_candidates(struct ow_ftl *ftl)
 {
 	struct ow_candidates *list = &ftl->candidates;
 	uint32_t shift = ftl->sb_shift > 8 ? ftl->sb_shift - 8 : 0;
-	uint32_t least = least_valid(ftl), kept = 0, bucket = 0;
+	uint32_t least = find_min_valid(ftl), kept = 0, bucket = 0;
 	uint32_t counts[BUCKETS] = {0};
 
 	empty_lists(ftl);
@@ -138,7 +138,7 @@ static void scan(struct ow_ftl *ftl)
 		if (above < BUCKETS)
 			counts[above]++;
 	}
-	while (bucket < BUCKETS && kept + counts[bucket] <= KEEP)
+	while (bucket < BUCKETS && kept + counts[bucket] <= MAX_LISTED)
 		kept += counts[bucket++];
 	list->limit = least + (bucket << shift) - (bucket ? 1 : 0);
 	if (list->limit > ftl->sb_pages)
@@ -149,7 +149,7 @@ static void scan(struct ow_ftl *ftl)
 }
 
 /* Few superblocks are listed, so comparing all with equal counts is cheap. */
-static uint32_t oldest_of(const struct ow_ftl *ftl, uint32_t first)
+static uint32_t find_oldest(const struct ow_ftl *ftl, uint32_t first)
 {
 	uint32_t oldest = first;
 
@@ -163,17 +163,17 @@ static uint32_t choose_greedy(struct ow_ftl *ftl)
 {
 	struct ow_candidates *list = &ftl->candidates;
 
-	/* Long lists slow down the hot path, so scan again, but not for every choice. */
+	/* Long lists slow down the hot path, so rebuild them, but not for every choice. */
 	list->since++;
 	if (!list->count ||
-	    (list->count > ftl->sb_count / 64 + 2 * KEEP && list->since > ftl->sb_count / 64))
-		scan(ftl);
+	    (list->count > ftl->sb_count / 64 + 2 * MAX_LISTED && list->since > ftl->sb_count / 64))
+		rebuild_candidates(ftl);
 	if (!list->count)
 		return 0;
 	while (!list->head[list->low])
 		list->low++;
 	if (ftl->config.tie == OW_FTL_TIE_OLDEST)
-		return oldest_of(ftl, list->head[list->low]);
+		return find_oldest(ftl, list->head[list->low]);
 	return list->head[list->low];
 }
 

@@ -5,11 +5,11 @@
 #include <string.h>
 
 /* With less spare than this, collection may find no stale page outside the open frontiers. */
-static bool spare_is_gone(const struct ow_ftl *ftl)
+static bool has_no_spare(const struct ow_ftl *ftl)
 {
-	uint64_t least = (uint64_t)(ow_frontier_count(&ftl->config) + 1) << ftl->sb_shift;
+	uint64_t min_pages = (uint64_t)(ow_frontier_count(&ftl->config) + 1) << ftl->sb_shift;
 
-	return ftl->physical_pages < ftl->user_pages + least;
+	return ftl->physical_pages < ftl->user_pages + min_pages;
 }
 
 /* Take the empty superblock @sb, which is in no list, out of service. */
@@ -47,11 +47,11 @@ static void shrink(struct ow_ftl *ftl, uint32_t superblocks)
 	ftl->physical_pages -= pages;
 	ftl->room -= pages;
 	ftl->to_retire += superblocks;
-	if (spare_is_gone(ftl))
+	if (has_no_spare(ftl))
 		ftl->read_only = 1;
 }
 
-static void retire_what_can_go(struct ow_ftl *ftl)
+static void retire_pending(struct ow_ftl *ftl)
 {
 	for (; ftl->to_retire && ftl->room >= 0; ftl->to_retire--)
 		retire(ftl, take_most_worn(ftl));
@@ -74,12 +74,12 @@ void ow_wear_erase(struct ow_ftl *ftl, uint32_t sb)
 	ow_ring_push(&ftl->free, sb);
 	if (ftl->config.erase_limit && ftl->erases[sb] >= ftl->config.erase_limit)
 		shrink(ftl, 1);
-	retire_what_can_go(ftl);
+	retire_pending(ftl);
 }
 
 /* Remove @superblocks from T at once, as when a die fails. */
-void ow_wear_lose(struct ow_ftl *ftl, uint32_t superblocks)
+void ow_wear_shrink(struct ow_ftl *ftl, uint32_t superblocks)
 {
 	shrink(ftl, superblocks);
-	retire_what_can_go(ftl);
+	retire_pending(ftl);
 }

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t ow_service_slot(uint64_t ns)
+uint32_t ow_service_find_slot(uint64_t ns)
 {
 	uint32_t top = ns ? 63 - __builtin_clzll(ns) : 0;
 
 	return top < 5 ? ns : (top - 4) * 32 + ((ns >> (top - 5)) & 31);
 }
 
-uint64_t ow_service_slot_ns(uint32_t slot)
+uint64_t ow_service_find_slot_ns(uint32_t slot)
 {
 	return slot < 32 ? slot : (32ULL + slot % 32) << (slot / 32 - 1);
 }
@@ -36,13 +36,13 @@ static void replace_earliest(uint64_t *heap, uint32_t count, uint64_t done_ns)
 	heap[at] = done_ns;
 }
 
-static void note(struct ow_service_run *run, uint64_t since_start_ns, uint64_t latency_ns)
+static void record_latency(struct ow_service_run *run, uint64_t since_start_ns, uint64_t latency_ns)
 {
 	struct ow_service_bucket *bucket;
 	uint64_t at = since_start_ns / run->bucket_ns;
 
 	run->ios++;
-	run->slots[ow_service_slot(latency_ns)]++;
+	run->slots[ow_service_find_slot(latency_ns)]++;
 	if (at >= run->bucket_count)
 		return; /* completed after the run */
 	bucket = &run->buckets[at];
@@ -53,7 +53,7 @@ static void note(struct ow_service_run *run, uint64_t since_start_ns, uint64_t l
 		bucket->latency_max_ns = latency_ns;
 }
 
-static uint64_t nand_bytes(const struct ow_ftl *ftl)
+static uint64_t sum_nand_bytes(const struct ow_ftl *ftl)
 {
 	uint64_t pages = 0;
 
@@ -63,11 +63,11 @@ static uint64_t nand_bytes(const struct ow_ftl *ftl)
 }
 
 /* Add the bytes written since the last call to the interval in which the I/O arrived. */
-static void note_bytes(struct ow_service_run *run, const struct ow_ftl *ftl,
-		       uint64_t since_start_ns, uint64_t *host, uint64_t *nand)
+static void record_bytes(struct ow_service_run *run, const struct ow_ftl *ftl,
+			 uint64_t since_start_ns, uint64_t *host, uint64_t *nand)
 {
 	struct ow_service_bucket *bucket = &run->buckets[since_start_ns / run->bucket_ns];
-	uint64_t all = nand_bytes(ftl);
+	uint64_t all = sum_nand_bytes(ftl);
 
 	bucket->host_write_bytes += ftl->counters.host_write_bytes - *host;
 	bucket->nand_write_bytes += all - *nand;
@@ -75,17 +75,18 @@ static void note_bytes(struct ow_service_run *run, const struct ow_ftl *ftl,
 	*nand = all;
 }
 
-static void draw(const struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan,
-		 const struct ow_service_run *run, struct ow_service_io *io)
+static void draw_io(const struct ow_ftl *ftl, struct ow_ftl_workload *load,
+		    const struct ow_plan *plan, const struct ow_service_run *run,
+		    struct ow_service_io *io)
 {
 	uint64_t mask = run->io_bytes - 1, page;
 	uint32_t zone;
 
 	if (load->sequential) {
-		page = ow_plan_at(plan, load->position, &zone);
+		page = ow_plan_find_page(plan, load->position, &zone);
 		load->position += run->io_bytes >> ftl->iu_shift;
 	} else {
-		page = ow_plan_pick(plan, &load->rng, &zone);
+		page = ow_plan_draw_page(plan, &load->rng, &zone);
 	}
 	io->stream = plan->stream[zone];
 	io->offset_bytes = (page << ftl->iu_shift) & ~mask;
@@ -120,7 +121,7 @@ static void draw_ahead(const struct ow_ftl *ftl, struct ow_ftl_workload *load,
 
 	ahead->rng[at % AHEAD] = load->rng;
 	ahead->position[at % AHEAD] = load->position;
-	draw(ftl, load, plan, run, io);
+	draw_io(ftl, load, plan, run, io);
 	__builtin_prefetch(ftl->l2p + (io->offset_bytes >> ftl->iu_shift), 1);
 	io = &ahead->io[(at + AHEAD / 2) % AHEAD];
 	__builtin_prefetch(ftl->bits + (ftl->l2p[io->offset_bytes >> ftl->iu_shift] >> 6), 1);
@@ -129,8 +130,9 @@ static void draw_ahead(const struct ow_ftl *ftl, struct ow_ftl_workload *load,
 static int run_queue(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl_workload *load,
 		     const struct ow_plan *plan, struct ow_service_run *run, uint64_t *heap)
 {
-	uint64_t start = ow_service_now_ns(service), length = run->bucket_ns * run->bucket_count;
-	uint64_t host = ftl->counters.host_write_bytes, nand = nand_bytes(ftl), done;
+	uint64_t start = ow_service_get_now_ns(service),
+		 length = run->bucket_ns * run->bucket_count;
+	uint64_t host = ftl->counters.host_write_bytes, nand = sum_nand_bytes(ftl), done;
 	struct ahead ahead = {.at = 0};
 	int ret = 0;
 
@@ -148,8 +150,8 @@ static int run_queue(struct ow_service *service, struct ow_ftl *ftl, struct ow_f
 		draw_ahead(ftl, load, plan, run, &ahead, ahead.at + AHEAD);
 		load->writes += io.op == OW_SERVICE_WRITE ? io.len_bytes >> ftl->iu_shift : 0;
 		load->trims += io.op == OW_SERVICE_TRIM;
-		note(run, done - start, done - io.arrive_ns);
-		note_bytes(run, ftl, io.arrive_ns - start, &host, &nand);
+		record_latency(run, done - start, done - io.arrive_ns);
+		record_bytes(run, ftl, io.arrive_ns - start, &host, &nand);
 		replace_earliest(heap, run->queue_depth, done);
 	}
 	load->rng = ahead.rng[ahead.at % AHEAD];

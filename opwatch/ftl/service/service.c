@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NS_A_S 1000000000ULL
+#define NS_PER_S 1000000000ULL
 
 /* The FTL's counters at the last reading. */
 struct progress {
@@ -103,7 +103,7 @@ void ow_service_destroy(struct ow_service *service)
 	free(service);
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
+static uint64_t max_ns(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
@@ -115,7 +115,7 @@ static bool is_throttled(const struct ow_service *service, uint64_t now_ns)
 	return after && now_ns - service->busy_since_ns >= after;
 }
 
-static uint64_t program_time(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns)
+static uint64_t draw_program_ns(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns)
 {
 	uint64_t spread = mean_ns * service->config.jitter_permille / 1000;
 
@@ -127,25 +127,28 @@ static uint64_t program_time(struct ow_service *service, uint64_t now_ns, uint64
 }
 
 /* Transfer one unit to or from @die over its channel. Returns the time of completion. */
-static uint64_t transfer(struct ow_service *service, uint32_t die, uint64_t from_ns, uint64_t bytes)
+static uint64_t transfer_unit(struct ow_service *service, uint32_t die, uint64_t from_ns,
+			      uint64_t bytes)
 {
 	uint64_t *free_ns = &service->channel_free_ns[die % service->config.channels];
 
-	*free_ns = later(*free_ns, from_ns) + bytes * NS_A_S / service->config.channel_bytes_per_s;
+	*free_ns =
+		max_ns(*free_ns, from_ns) + bytes * NS_PER_S / service->config.channel_bytes_per_s;
 	return *free_ns;
 }
 
 /* Program one unit on the next die. A @moved unit is read first. */
-static uint64_t program(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns, bool moved)
+static uint64_t program_unit(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns,
+			     bool moved)
 {
 	uint32_t die = service->next_die++ % service->config.dies;
-	uint64_t at = transfer(service, die, now_ns, service->unit_bytes);
+	uint64_t at = transfer_unit(service, die, now_ns, service->unit_bytes);
 
-	at = later(at, service->die_free_ns[die]);
+	at = max_ns(at, service->die_free_ns[die]);
 	/* Valid pages are spread evenly over the dies, so charge the read to the same die. */
 	if (moved)
 		at += service->config.read_ns;
-	service->die_free_ns[die] = at + program_time(service, now_ns, mean_ns);
+	service->die_free_ns[die] = at + draw_program_ns(service, now_ns, mean_ns);
 	return service->die_free_ns[die];
 }
 
@@ -165,19 +168,19 @@ static void pay_debt(struct ow_service *service, const struct ow_ftl *ftl, uint6
 		pay = pay * host_pages / room;
 	for (; service->debt_pages && pay >= unit_pages; pay -= unit_pages) {
 		service->debt_pages -= unit_pages;
-		program(service, now_ns, service->config.program_ns, true);
+		program_unit(service, now_ns, service->config.program_ns, true);
 	}
 }
 
 /* Program a host unit. The buffer holds the unit until the program ends. */
 static void program_host(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns)
 {
-	uint64_t done = program(service, now_ns, mean_ns, false);
+	uint64_t done = program_unit(service, now_ns, mean_ns, false);
 
 	service->unit_done_ns[service->units++ % service->unit_slots] = done;
 }
 
-static void look(const struct ow_ftl *ftl, struct progress *progress)
+static void read_progress(const struct ow_ftl *ftl, struct progress *progress)
 {
 	const uint64_t *by = ftl->pages_by;
 
@@ -202,7 +205,7 @@ static void charge_erases(struct ow_service *service, const struct ow_ftl *ftl, 
 		uint64_t *free_ns =
 			&service->die_free_ns[service->next_erase_die++ % service->config.dies];
 
-		*free_ns = later(*free_ns, now_ns) + service->config.erase_ns;
+		*free_ns = max_ns(*free_ns, now_ns) + service->config.erase_ns;
 	}
 }
 
@@ -210,27 +213,27 @@ static void charge_erases(struct ow_service *service, const struct ow_ftl *ftl, 
 static void charge(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns)
 {
 	const struct ow_service_config *config = &service->config;
-	struct progress was = service->progress, *is = &service->progress;
+	struct progress before = service->progress, *now = &service->progress;
 	uint64_t host_pages;
 
-	look(ftl, is);
-	host_pages = is->host_pages - was.host_pages + is->slc_pages - was.slc_pages;
-	service->debt_pages += is->moved_pages - was.moved_pages;
-	charge_erases(service, ftl, now_ns, is->erases - was.erases);
+	read_progress(ftl, now);
+	host_pages = now->host_pages - before.host_pages + now->slc_pages - before.slc_pages;
+	service->debt_pages += now->moved_pages - before.moved_pages;
+	charge_erases(service, ftl, now_ns, now->erases - before.erases);
 	/*
 	 * Only whole units are programmed; fractions stay in the filling counters, because paced
 	 * payment would lose them.
 	 */
-	service->filling_bytes += (is->host_pages - was.host_pages) << ftl->iu_shift;
-	service->filling_slc_bytes += (is->slc_pages - was.slc_pages) << ftl->iu_shift;
+	service->filling_bytes += (now->host_pages - before.host_pages) << ftl->iu_shift;
+	service->filling_slc_bytes += (now->slc_pages - before.slc_pages) << ftl->iu_shift;
 	for (; service->filling_bytes >= service->unit_bytes;
 	     service->filling_bytes -= service->unit_bytes) {
-		pay_debt(service, ftl, now_ns, later(service->unit_bytes >> ftl->iu_shift, 1));
+		pay_debt(service, ftl, now_ns, max_ns(service->unit_bytes >> ftl->iu_shift, 1));
 		program_host(service, now_ns, config->program_ns);
 	}
 	for (; service->filling_slc_bytes >= service->unit_bytes;
 	     service->filling_slc_bytes -= service->unit_bytes) {
-		pay_debt(service, ftl, now_ns, later(service->unit_bytes >> ftl->iu_shift, 1));
+		pay_debt(service, ftl, now_ns, max_ns(service->unit_bytes >> ftl->iu_shift, 1));
 		program_host(service, now_ns, config->program_slc_ns);
 	}
 	if (!host_pages)
@@ -238,13 +241,13 @@ static void charge(struct ow_service *service, const struct ow_ftl *ftl, uint64_
 }
 
 /* Return the time at which the buffer has room: the end of the program one buffer-full ago. */
-static uint64_t buffer_free_ns(const struct ow_service *service)
+static uint64_t find_buffer_free_ns(const struct ow_service *service)
 {
 	return service->unit_done_ns[service->units % service->unit_slots];
 }
 
-static uint64_t read_done(struct ow_service *service, const struct ow_ftl *ftl,
-			  const struct ow_service_io *io, uint64_t at)
+static uint64_t read_units(struct ow_service *service, const struct ow_ftl *ftl,
+			   const struct ow_service_io *io, uint64_t at)
 {
 	uint64_t done = at, step = service->unit_bytes, end = io->offset_bytes + io->len_bytes;
 
@@ -257,28 +260,28 @@ static uint64_t read_done(struct ow_service *service, const struct ow_ftl *ftl,
 			continue;
 		die = (((uint64_t)ppn << ftl->iu_shift) / service->unit_bytes) %
 		      service->config.dies;
-		ready = later(service->die_free_ns[die], at);
+		ready = max_ns(service->die_free_ns[die], at);
 		if (ready > at + service->config.suspend_ns)
 			ready = at + service->config.suspend_ns;
 		ready += service->config.read_ns;
 		/* The interrupted program ends later by the read's duration. */
 		service->die_free_ns[die] =
-			later(service->die_free_ns[die] + service->config.read_ns, ready);
-		done = later(done, transfer(service, die, ready, bytes));
+			max_ns(service->die_free_ns[die] + service->config.read_ns, ready);
+		done = max_ns(done, transfer_unit(service, die, ready, bytes));
 	}
 	return done;
 }
 
-static uint64_t all_dies_free(const struct ow_service *service, uint64_t at)
+static uint64_t find_dies_free_ns(const struct ow_service *service, uint64_t at)
 {
 	for (uint32_t die = 0; die < service->config.dies; die++)
-		at = later(at, service->die_free_ns[die]);
+		at = max_ns(at, service->die_free_ns[die]);
 	return at;
 }
 
 void ow_service_sync(struct ow_service *service, const struct ow_ftl *ftl)
 {
-	look(ftl, &service->progress);
+	read_progress(ftl, &service->progress);
 	service->synced = true;
 }
 
@@ -292,7 +295,7 @@ int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pa
 		ow_service_sync(service, ftl);
 		service->debt_pages = 0;
 	}
-	if (pause_ns >= later(service->config.throttle_pause_ns, 1))
+	if (pause_ns >= max_ns(service->config.throttle_pause_ns, 1))
 		service->busy_since_ns = service->last_done_ns + pause_ns;
 	service->last_done_ns += pause_ns;
 	return ret;
@@ -328,25 +331,25 @@ int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
 		ret = do_command(ftl, io);
 	if (ret)
 		return ret;
-	at = later(io->arrive_ns, service->controller_free_ns) + config->command_ns;
+	at = max_ns(io->arrive_ns, service->controller_free_ns) + config->command_ns;
 	service->controller_free_ns = at;
 	if (io->op == OW_SERVICE_READ || io->op == OW_SERVICE_WRITE) {
-		at += io->len_bytes * NS_A_S / config->host_bytes_per_s;
+		at += io->len_bytes * NS_PER_S / config->host_bytes_per_s;
 		service->controller_free_ns = at;
 	}
 	charge(service, ftl, at);
 	if (io->op == OW_SERVICE_WRITE)
-		at = later(at, buffer_free_ns(service));
+		at = max_ns(at, find_buffer_free_ns(service));
 	else if (io->op == OW_SERVICE_READ)
-		at = read_done(service, ftl, io, at);
+		at = read_units(service, ftl, io, at);
 	else if (io->op == OW_SERVICE_FLUSH && !ftl->config.plp)
-		at = all_dies_free(service, at) + config->flush_ns;
+		at = find_dies_free_ns(service, at) + config->flush_ns;
 	*done_ns = at + config->latency_ns;
-	service->last_done_ns = later(service->last_done_ns, *done_ns);
+	service->last_done_ns = max_ns(service->last_done_ns, *done_ns);
 	return 0;
 }
 
-uint64_t ow_service_now_ns(const struct ow_service *service)
+uint64_t ow_service_get_now_ns(const struct ow_service *service)
 {
 	return service->last_done_ns;
 }

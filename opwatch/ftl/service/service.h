@@ -90,11 +90,11 @@ int ow_service_run(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl
  * with this call.
  */
 void ow_service_sync(struct ow_service *service, const struct ow_ftl *ftl);
-uint64_t ow_service_now_ns(const struct ow_service *service);
+uint64_t ow_service_get_now_ns(const struct ow_service *service);
 /* Leave the drive without I/O for @pause_ns. */
 int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pause_ns);
 /* Return the slot for latency @ns, and the lowest latency of @slot. */
-uint32_t ow_service_slot(uint64_t ns);
-uint64_t ow_service_slot_ns(uint32_t slot);
+uint32_t ow_service_find_slot(uint64_t ns);
+uint64_t ow_service_find_slot_ns(uint32_t slot);
 
 #endif

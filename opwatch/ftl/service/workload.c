@@ -14,14 +14,14 @@ int ow_plan_make(const struct ow_ftl *ftl, const struct ow_ftl_workload *load, s
 		return -EINVAL;
 	*plan = (struct ow_plan){.count = load->zone_count ? load->zone_count : 1};
 	plan->pages[0] = plan->all_pages = ftl->user_pages;
-	plan->upto[0] = 1;
+	plan->cumulative_weight[0] = 1;
 	for (uint32_t i = 0; i < load->zone_count; i++) {
 		const struct ow_ftl_zone *zone = &load->zones[i];
 
 		plan->start[i] = zone->start_bytes >> ftl->iu_shift;
 		plan->pages[i] = zone->len_bytes >> ftl->iu_shift;
 		plan->stream[i] = zone->stream;
-		plan->upto[i] = weight += zone->weight;
+		plan->cumulative_weight[i] = weight += zone->weight;
 		plan->all_pages = (i ? plan->all_pages : 0) + plan->pages[i];
 		if (!plan->pages[i] || plan->start[i] > ftl->user_pages ||
 		    plan->pages[i] > ftl->user_pages - plan->start[i] ||
@@ -32,8 +32,8 @@ int ow_plan_make(const struct ow_ftl *ftl, const struct ow_ftl_workload *load, s
 }
 
 /* Draw up to a batch of random pages, and prefetch their map entries. Returns the number drawn. */
-static uint32_t next_random(const struct ow_ftl *ftl, const struct ow_plan *plan, uint64_t *rng,
-			    uint64_t most, uint32_t *pages)
+static uint32_t draw_pages(const struct ow_ftl *ftl, const struct ow_plan *plan, uint64_t *rng,
+			   uint64_t most, uint32_t *pages)
 {
 	const uint32_t *l2p = ftl->l2p;
 	uint64_t state = *rng, span = plan->pages[0], start = plan->start[0];
@@ -47,7 +47,7 @@ static uint32_t next_random(const struct ow_ftl *ftl, const struct ow_plan *plan
 		}
 	} else {
 		for (uint32_t i = 0; i < n; i++) {
-			pages[i] = ow_plan_pick(plan, &state, &zone);
+			pages[i] = ow_plan_draw_page(plan, &state, &zone);
 			__builtin_prefetch(l2p + pages[i], 1);
 		}
 	}
@@ -71,12 +71,12 @@ static int run_batches(struct ow_ftl *ftl, struct ow_ftl_workload *load, const s
 	uint64_t rng = load->rng;
 	int ret = 0;
 
-	n[0] = next_random(ftl, plan, &rng, pages, batch[0]);
+	n[0] = draw_pages(ftl, plan, &rng, pages, batch[0]);
 	while (n[turn] && !ret) {
 		/* The saved state must not be ahead of the pages written. */
 		load->rng = rng;
 		pages -= n[turn];
-		n[!turn] = next_random(ftl, plan, &rng, pages, batch[!turn]);
+		n[!turn] = draw_pages(ftl, plan, &rng, pages, batch[!turn]);
 		ret = ow_accept(ftl, plan->stream[0], batch[turn], n[turn]);
 		if (!ret)
 			count_writes(ftl, load, n[turn]);
@@ -97,7 +97,7 @@ static void trim_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint32_t 
  */
 static int run_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan)
 {
-	uint32_t zone, page = ow_plan_pick(plan, &load->rng, &zone);
+	uint32_t zone, page = ow_plan_draw_page(plan, &load->rng, &zone);
 	int ret;
 
 	if (load->trim_ppm && ow_rng_below(&load->rng, 1000000) < load->trim_ppm) {
@@ -106,7 +106,7 @@ static int run_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struc
 				trim_one(ftl, load, page);
 				return 0;
 			}
-			page = ow_plan_pick(plan, &load->rng, &zone);
+			page = ow_plan_draw_page(plan, &load->rng, &zone);
 		}
 		return 0;
 	}
@@ -122,7 +122,7 @@ static int run_sequential(struct ow_ftl *ftl, struct ow_ftl_workload *load,
 
 	while (pages && !ret) {
 		uint32_t zone;
-		uint64_t first = ow_plan_at(plan, load->position, &zone), n;
+		uint64_t first = ow_plan_find_page(plan, load->position, &zone), n;
 		uint64_t left = plan->start[zone] + plan->pages[zone] - first;
 
 		n = pages < OW_BATCH ? pages : OW_BATCH;
@@ -138,7 +138,7 @@ static int run_sequential(struct ow_ftl *ftl, struct ow_ftl_workload *load,
 	return ret;
 }
 
-static bool one_stream(const struct ow_plan *plan)
+static bool has_one_stream(const struct ow_plan *plan)
 {
 	for (uint32_t i = 1; i < plan->count; i++)
 		if (plan->stream[i] != plan->stream[0])
@@ -155,7 +155,7 @@ int ow_ftl_run(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint64_t pages)
 		return ret;
 	if (load->sequential)
 		return run_sequential(ftl, load, &plan, pages);
-	if (!load->trim_ppm && one_stream(&plan))
+	if (!load->trim_ppm && has_one_stream(&plan))
 		return run_batches(ftl, load, &plan, pages);
 	while (pages-- && !ret)
 		ret = run_one(ftl, load, &plan);

@@ -14,15 +14,15 @@
  * Check that each entry is a superblock in state @state, and none occurs twice. @met counts
  * occurrences per superblock.
  */
-static bool ring_is_sane(const struct ow_ftl *ftl, const struct ow_ring *ring,
-			 enum ow_sb_state state, uint8_t *met)
+static bool ring_is_valid(const struct ow_ftl *ftl, const struct ow_ring *ring,
+			  enum ow_sb_state state, uint8_t *seen_count)
 {
 	if (ow_ring_count(ring) > ftl->sb_count)
 		return false;
 	for (uint32_t at = ring->head; at != ring->tail; at++) {
 		uint32_t sb = ring->sb[at & ring->mask];
 
-		if (!sb || sb > ftl->sb_count || ftl->state[sb] != state || met[sb]++)
+		if (!sb || sb > ftl->sb_count || ftl->state[sb] != state || seen_count[sb]++)
 			return false;
 	}
 	return true;
@@ -34,7 +34,7 @@ static bool needs_order(const struct ow_ftl *ftl)
 }
 
 /* Check that no entry points outside the tables. ow_ftl_check() then follows the lists. */
-static bool candidates_are_sane(const struct ow_ftl *ftl)
+static bool candidates_are_valid(const struct ow_ftl *ftl)
 {
 	const struct ow_candidates *list = &ftl->candidates;
 
@@ -54,7 +54,7 @@ static bool candidates_are_sane(const struct ow_ftl *ftl)
  * A full frontier would have been closed. @met counts occurrences per superblock, shared with the
  * rings.
  */
-static bool frontiers_are_sane(const struct ow_ftl *ftl, uint8_t *met)
+static bool frontiers_are_valid(const struct ow_ftl *ftl, uint8_t *seen_count)
 {
 	uint32_t used = ow_frontier_count(&ftl->config);
 
@@ -66,25 +66,25 @@ static bool frontiers_are_sane(const struct ow_ftl *ftl, uint8_t *met)
 		if (!front->sb && !front->fill)
 			continue;
 		if (!front->sb || i >= used || ftl->state[front->sb] != OW_SB_OPEN ||
-		    met[front->sb]++)
+		    seen_count[front->sb]++)
 			return false;
 	}
 	return true;
 }
 
-static bool lists_are_sane(const struct ow_ftl *ftl)
+static bool lists_are_valid(const struct ow_ftl *ftl)
 {
-	uint8_t *met = calloc((size_t)ftl->all_count + 1, 1);
-	bool sane = met && ring_is_sane(ftl, &ftl->free, OW_SB_FREE, met) &&
-		    ring_is_sane(ftl, &ftl->closed, OW_SB_CLOSED, met) &&
-		    frontiers_are_sane(ftl, met) && candidates_are_sane(ftl);
+	uint8_t *seen_count = calloc((size_t)ftl->all_count + 1, 1);
+	bool is_valid = seen_count && ring_is_valid(ftl, &ftl->free, OW_SB_FREE, seen_count) &&
+			ring_is_valid(ftl, &ftl->closed, OW_SB_CLOSED, seen_count) &&
+			frontiers_are_valid(ftl, seen_count) && candidates_are_valid(ftl);
 
-	free(met);
-	return sane && (needs_order(ftl) || !ow_ring_count(&ftl->closed));
+	free(seen_count);
+	return is_valid && (needs_order(ftl) || !ow_ring_count(&ftl->closed));
 }
 
 /* A cached superblock is folded into its stream's frontier, so the stream must be a host stream. */
-static bool stream_is_sane(const struct ow_ftl *ftl, uint32_t sb)
+static bool stream_is_valid(const struct ow_ftl *ftl, uint32_t sb)
 {
 	uint32_t stream = ftl->stream[sb] & ~OW_MOVED;
 
@@ -94,13 +94,13 @@ static bool stream_is_sane(const struct ow_ftl *ftl, uint32_t sb)
 	       ftl->config.gc_frontier == OW_FTL_GC_COMMON;
 }
 
-static bool superblocks_are_sane(const struct ow_ftl *ftl)
+static bool superblocks_are_valid(const struct ow_ftl *ftl)
 {
 	for (uint32_t sb = 1; sb <= ftl->all_count; sb++) {
 		if (ftl->state[sb] > OW_SB_SLC ||
 		    (ftl->state[sb] == OW_SB_SLC) != (sb >= ftl->slc.first))
 			return false;
-		if (!stream_is_sane(ftl, sb))
+		if (!stream_is_valid(ftl, sb))
 			return false;
 	}
 	return true;
@@ -110,7 +110,7 @@ static bool superblocks_are_sane(const struct ow_ftl *ftl)
  * The original T minus the superblocks retired or to be retired. Retiring relies on this sum to
  * find free superblocks.
  */
-static bool size_is_sane(const struct ow_ftl *ftl)
+static bool size_is_valid(const struct ow_ftl *ftl)
 {
 	uint64_t first = ftl->config.physical_bytes >> ftl->iu_shift;
 	uint64_t gone = ((uint64_t)ftl->bad_count + ftl->to_retire) << ftl->sb_shift;
@@ -123,7 +123,7 @@ static bool size_is_sane(const struct ow_ftl *ftl)
  * A used slot holds a page within the drive and some of its sectors, at the position where a search
  * ends.
  */
-static bool slot_is_sane(const struct ow_ftl *ftl, uint32_t index)
+static bool slot_is_valid(const struct ow_ftl *ftl, uint32_t index)
 {
 	const struct ow_buffer_slot *slot = &ftl->buffer.slots[index];
 	uint32_t sectors = ftl->config.iu_bytes / OW_FTL_SECTOR_BYTES;
@@ -133,11 +133,11 @@ static bool slot_is_sane(const struct ow_ftl *ftl, uint32_t index)
 	if (sectors < 128 && slot->sectors >> sectors)
 		return false;
 	return slot->page < ftl->user_pages && slot->stream < ftl->config.streams &&
-	       ow_buffer_slot_of(&ftl->buffer, slot->page) == index;
+	       ow_buffer_find_slot(&ftl->buffer, slot->page) == index;
 }
 
 /* Every buffered page must be in the order list, or eviction would never reach it. */
-static bool order_is_sane(const struct ow_ftl *ftl, uint8_t *met)
+static bool order_is_valid(const struct ow_ftl *ftl, uint8_t *seen_count)
 {
 	const struct ow_buffer *buffer = &ftl->buffer;
 	uint32_t waiting = 0;
@@ -147,18 +147,18 @@ static bool order_is_sane(const struct ow_ftl *ftl, uint8_t *met)
 
 		if (page >= ftl->user_pages)
 			return false;
-		slot = ow_buffer_slot_of(buffer, page);
-		waiting += buffer->slots[slot].sectors && !met[slot]++;
+		slot = ow_buffer_find_slot(buffer, page);
+		waiting += buffer->slots[slot].sectors && !seen_count[slot]++;
 	}
 	return waiting == buffer->count;
 }
 
-static bool buffer_is_sane(const struct ow_ftl *ftl)
+static bool buffer_is_valid(const struct ow_ftl *ftl)
 {
 	const struct ow_buffer *buffer = &ftl->buffer;
 	uint32_t used = 0;
-	uint8_t *met;
-	bool sane;
+	uint8_t *seen_count;
+	bool is_valid;
 
 	if (!buffer->capacity)
 		return !buffer->count && buffer->head == buffer->tail;
@@ -170,16 +170,16 @@ static bool buffer_is_sane(const struct ow_ftl *ftl)
 	if (used != buffer->count)
 		return false;
 	for (uint32_t i = 0; i <= buffer->slot_mask; i++)
-		if (!slot_is_sane(ftl, i))
+		if (!slot_is_valid(ftl, i))
 			return false;
-	met = calloc((size_t)buffer->slot_mask + 1, 1);
-	sane = met && order_is_sane(ftl, met);
-	free(met);
-	return sane;
+	seen_count = calloc((size_t)buffer->slot_mask + 1, 1);
+	is_valid = seen_count && order_is_valid(ftl, seen_count);
+	free(seen_count);
+	return is_valid;
 }
 
 /* No bit is set after the last page. */
-static bool lazy_is_sane(const struct ow_ftl *ftl)
+static bool lazy_is_valid(const struct ow_ftl *ftl)
 {
 	uint32_t used = ftl->user_pages & 63;
 
@@ -190,7 +190,7 @@ static bool lazy_is_sane(const struct ow_ftl *ftl)
  * The cache uses its superblocks in turn, so the open one is the newest. Without an open superblock
  * the fill must be 0, because the next open superblock starts from that value.
  */
-static bool cache_is_sane(const struct ow_ftl *ftl)
+static bool cache_is_valid(const struct ow_ftl *ftl)
 {
 	const struct ow_slc *slc = &ftl->slc;
 	uint32_t closed = slc->used, last;
@@ -225,7 +225,7 @@ static bool is_empty_from(const struct ow_ftl *ftl, uint32_t sb, uint32_t fill)
 }
 
 /* Unprogrammed pages hold no data. */
-static bool fills_are_sane(const struct ow_ftl *ftl)
+static bool fills_are_valid(const struct ow_ftl *ftl)
 {
 	const struct ow_slc *slc = &ftl->slc;
 
@@ -245,10 +245,10 @@ static bool fills_are_sane(const struct ow_ftl *ftl)
 
 int ow_state_rebuild(struct ow_ftl *ftl)
 {
-	uint64_t pages = ow_drive_pages(ftl);
+	uint64_t pages = ow_drive_count_pages(ftl);
 
-	if (!superblocks_are_sane(ftl) || !size_is_sane(ftl) || !lists_are_sane(ftl) ||
-	    !buffer_is_sane(ftl) || !cache_is_sane(ftl) || !lazy_is_sane(ftl))
+	if (!superblocks_are_valid(ftl) || !size_is_valid(ftl) || !lists_are_valid(ftl) ||
+	    !buffer_is_valid(ftl) || !cache_is_valid(ftl) || !lazy_is_valid(ftl))
 		return -EBADMSG;
 	for (uint32_t sb = 1; sb <= ftl->all_count; sb++)
 		ftl->valid[sb] = ftl->state[sb] == OW_SB_CLOSED ? 0 : OW_HELD;
@@ -263,5 +263,5 @@ int ow_state_rebuild(struct ow_ftl *ftl)
 		ftl->p2l[ppn] = page;
 		ftl->valid[ppn >> ftl->sb_shift]++;
 	}
-	return fills_are_sane(ftl) ? 0 : -EBADMSG;
+	return fills_are_valid(ftl) ? 0 : -EBADMSG;
 }

@@ -131,7 +131,7 @@ int ow_state_move_arrays(struct ow_stream *stream, struct ow_ftl *ftl)
 		{ftl->buffer.slots, slots * sizeof(*ftl->buffer.slots)},
 		{ftl->buffer.order, order * sizeof(*ftl->buffer.order)},
 	};
-	size_t words = ftl->lazy.count ? ow_bitmap_words(ftl->user_pages) : 0;
+	size_t words = ftl->lazy.count ? ow_count_bitmap_words(ftl->user_pages) : 0;
 	int ret = 0;
 
 	for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays) && !ret; i++)

@@ -37,8 +37,8 @@ static void put_slots(uint8_t *page, const struct ow_direction_times *times)
 
 		for (unsigned int range = 0; range < OW_SIZE_RANGES; range++)
 			count += times->slots[range][slot];
-		put(at, 0, 8, ow_time_slot_us(slot));
-		put(at, 8, 8, ow_time_slot_us(slot + 1));
+		put(at, 0, 8, ow_find_time_slot_us(slot));
+		put(at, 8, 8, ow_find_time_slot_us(slot + 1));
 		put(at, 16, 4, count);
 	}
 }
@@ -56,7 +56,7 @@ static void put_by_size(uint8_t *page, const struct ow_times *times)
 	}
 }
 
-void ow_log_amazon(uint8_t *page, const struct ow_times *times)
+void ow_fill_log_amazon(uint8_t *page, const struct ow_times *times)
 {
 	const struct ow_direction_times *reads = &times->of[OW_READS];
 	const struct ow_direction_times *writes = &times->of[OW_WRITES];
@@ -74,7 +74,7 @@ void ow_log_amazon(uint8_t *page, const struct ow_times *times)
 	put_slots(page + SLOTS_AT + 8 + SLOTS_MOST * SLOT_BYTES, writes);
 	put(page, SIZES_AT, 4, OW_SIZE_RANGES);
 	for (unsigned int range = 0; range < OW_SIZE_RANGES; range++)
-		put(page, SIZES_AT + 4 + 4 * range, 4, ow_size_range_bytes(range));
+		put(page, SIZES_AT + 4 + 4 * range, 4, ow_find_size_range_bytes(range));
 	put_by_size(page + BY_SIZE_AT, times);
 }
 
@@ -100,8 +100,8 @@ static void put_monitor(uint8_t *page, unsigned int at, const struct ow_monitor 
 	}
 }
 
-void ow_log_monitor(uint8_t *page, const struct ow_times *times, uint64_t now_ns,
-		    uint64_t started_ns)
+void ow_fill_log_monitor(uint8_t *page, const struct ow_times *times, uint64_t now_ns,
+			 uint64_t started_ns)
 {
 	static const uint8_t guid[16] = {0x92, 0x7a, 0xc0, 0x8c, 0xd0, 0x84, 0x6c, 0x9c,
 					 0x70, 0x43, 0xe6, 0xd4, 0x58, 0x5e, 0xd4, 0x85};
@@ -111,7 +111,7 @@ void ow_log_monitor(uint8_t *page, const struct ow_times *times, uint64_t now_ns
 	put(page, 2, 2, (now_ns - times->active.since_ns) / MONITOR_STEP_NS);
 	put(page, 4, 2, 2016);
 	for (unsigned int bucket = 0; bucket < OW_MONITOR_BUCKETS; bucket++)
-		put(page, 6 + bucket, 1, ow_monitor_ms(bucket) / 5 - 1);
+		put(page, 6 + bucket, 1, ow_find_monitor_ms(bucket) / 5 - 1);
 	put(page, 10, 2, 0x0fff); /* report the largest latency of every counter */
 	put(page, 12, 1, 10);
 	put_monitor(page, 32, &times->active, started_ns);

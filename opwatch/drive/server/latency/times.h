@@ -41,20 +41,20 @@ struct ow_times {
 void ow_times_open(struct ow_times *times, uint64_t now_ns);
 void ow_times_count(struct ow_times *times, enum ow_direction direction, uint64_t bytes,
 		    uint64_t began_ns, uint64_t now_ns);
-/* Copy all times as of one moment. */
-void ow_times_now(struct ow_times *times, uint64_t now_ns, struct ow_times *copy);
+/* Copy all times at one moment. */
+void ow_times_copy(struct ow_times *times, uint64_t now_ns, struct ow_times *copy);
 
 /* Return the first microsecond of a slot, or UINT64_MAX after the last slot. */
-uint64_t ow_time_slot_us(unsigned int slot);
+uint64_t ow_find_time_slot_us(unsigned int slot);
 /* Return the largest command size of a range, or UINT32_MAX for the last range. */
-uint32_t ow_size_range_bytes(unsigned int range);
+uint32_t ow_find_size_range_bytes(unsigned int range);
 /* Return the lower threshold of a bucket in milliseconds. */
-uint64_t ow_monitor_ms(unsigned int bucket);
+uint64_t ow_find_monitor_ms(unsigned int bucket);
 
 /* Fill the log pages, of OW_AMAZON_BYTES and OW_LOG_BYTES. */
 #define OW_AMAZON_BYTES 8192
-void ow_log_amazon(uint8_t *page, const struct ow_times *times);
-void ow_log_monitor(uint8_t *page, const struct ow_times *times, uint64_t now_ns,
-		    uint64_t started_ns);
+void ow_fill_log_amazon(uint8_t *page, const struct ow_times *times);
+void ow_fill_log_monitor(uint8_t *page, const struct ow_times *times, uint64_t now_ns,
+			 uint64_t started_ns);
 
 #endif

@@ -15,11 +15,12 @@
 #include <unistd.h>
 
 /* Temporary files are named ".NAME.<16 hexadecimal digits>.saving". */
-#define ENDING	     ".saving"
+#define SUFFIX	     ".saving"
 #define RANDOM_CHARS 16
 #define ATTEMPTS     16
 
-static int split(struct ow_state_file *file, const char *path)
+/* Open the folder of @path, and store the file's name. */
+static int open_folder(struct ow_state_file *file, const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	char folder[PATH_MAX];
@@ -28,7 +29,7 @@ static int split(struct ow_state_file *file, const char *path)
 	if (!*name || !strcmp(name, ".") || !strcmp(name, ".."))
 		return -EISDIR;
 	if (len >= sizeof(folder) ||
-	    strlen(name) + RANDOM_CHARS + sizeof(ENDING) + 2 > sizeof(file->name))
+	    strlen(name) + RANDOM_CHARS + sizeof(SUFFIX) + 2 > sizeof(file->name))
 		return -ENAMETOOLONG;
 	memcpy(folder, slash ? path : ".", len);
 	folder[len] = 0;
@@ -38,20 +39,20 @@ static int split(struct ow_state_file *file, const char *path)
 }
 
 /* Return true if @name is a temporary file for this state file. */
-static bool is_newer(const struct ow_state_file *file, const char *name)
+static bool is_temporary(const struct ow_state_file *file, const char *name)
 {
 	size_t len = strlen(file->name);
 
-	if (strlen(name) != len + RANDOM_CHARS + sizeof(ENDING) + 1 || name[0] != '.' ||
+	if (strlen(name) != len + RANDOM_CHARS + sizeof(SUFFIX) + 1 || name[0] != '.' ||
 	    strncmp(name + 1, file->name, len) || name[len + 1] != '.')
 		return false;
 	name += len + 2;
 	return strspn(name, "0123456789abcdef") == RANDOM_CHARS &&
-	       !strcmp(name + RANDOM_CHARS, ENDING);
+	       !strcmp(name + RANDOM_CHARS, SUFFIX);
 }
 
 /* Remove a temporary file unless locked. An unlocked file is left over from a killed save. */
-static void remove_if_left(const struct ow_state_file *file, const char *name)
+static void remove_unless_locked(const struct ow_state_file *file, const char *name)
 {
 	int fd = openat(file->folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
@@ -74,13 +75,13 @@ static void remove_leftovers(const struct ow_state_file *file)
 		return;
 	}
 	while ((entry = readdir(folder)))
-		if (is_newer(file, entry->d_name))
-			remove_if_left(file, entry->d_name);
+		if (is_temporary(file, entry->d_name))
+			remove_unless_locked(file, entry->d_name);
 	closedir(folder);
 }
 
 /* Return true if the name still refers to the locked file. A symbolic link does not match. */
-static bool is_locked_one(const struct ow_state_file *file)
+static bool is_still_locked(const struct ow_state_file *file)
 {
 	struct stat named, ours;
 
@@ -100,16 +101,16 @@ static int open_existing(struct ow_state_file *file, const char **why)
 	if (file->locked < 0 && errno == ENOENT)
 		return 0;
 	if (file->locked < 0 && errno == ELOOP) {
-		*why = "the state file is a link, which a save would replace: give the file itself";
+		*why = "the state file is a link, which a save would replace: name the file itself";
 		return -EPERM;
 	}
 	if (file->locked < 0)
 		return -errno;
-	*why = "the state file is not a regular file: give another one";
+	*why = "the state file is not a regular file: name another file";
 	if (fstat(file->locked, &status) || !S_ISREG(status.st_mode))
 		return -EPERM;
-	*why = "the state file is in use by another drive: destroy that one first, or copy the "
-	       "file";
+	*why = "the state file is in use by another drive: destroy that drive first, or copy "
+	       "the file";
 	if (flock(file->locked, LOCK_EX | LOCK_NB))
 		return -EBUSY;
 	return 0;
@@ -120,17 +121,16 @@ int ow_state_file_open(struct ow_state_file *file, const char *path, const char 
 	int ret;
 
 	*file = (struct ow_state_file){.path = path, .folder = -1, .locked = -1};
-	*why = "the folder of the state file cannot be opened";
-	ret = split(file, path);
+	*why = "the state file's folder cannot be opened";
+	ret = open_folder(file, path);
 	for (int i = 0; !ret && i < ATTEMPTS; i++) {
 		if (file->locked >= 0)
 			close(file->locked);
 		ret = open_existing(file, why);
 		/*
-		 * Another process may have replaced the file between our open and our lock: try
-		 * again.
+		 * Another process may have replaced the file between our open and our lock: retry.
 		 */
-		if (ret || file->locked < 0 || is_locked_one(file))
+		if (ret || file->locked < 0 || is_still_locked(file))
 			break;
 	}
 	if (ret)
@@ -159,31 +159,31 @@ FILE *ow_state_file_read(const struct ow_state_file *file)
 	return content;
 }
 
-static int name_newer(struct ow_state_file *file)
+static int make_temporary_name(struct ow_state_file *file)
 {
 	uint64_t random;
 
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return -EAGAIN;
-	snprintf(file->newer, sizeof(file->newer), ".%.*s.%016llx" ENDING,
-		 (int)(sizeof(file->newer) - RANDOM_CHARS - sizeof(ENDING) - 2), file->name,
-		 (unsigned long long)random);
+	snprintf(file->temporary_name, sizeof(file->temporary_name), ".%.*s.%016llx" SUFFIX,
+		 (int)(sizeof(file->temporary_name) - RANDOM_CHARS - sizeof(SUFFIX) - 2),
+		 file->name, (unsigned long long)random);
 	return 0;
 }
 
 /*
- * Create and lock a temporary file. Another process may remove it as a leftover before the lock,
- * then the caller tries again. Returns a descriptor or -errno.
+ * Create and lock a temporary file. Another process may remove it as a leftover before the lock;
+ * the caller then retries. Returns a descriptor or -errno.
  */
-static int make_newer(struct ow_state_file *file)
+static int create_temporary(struct ow_state_file *file)
 {
 	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-	int fd, ret = name_newer(file);
+	int fd, ret = make_temporary_name(file);
 	struct stat status;
 
 	if (ret)
 		return ret;
-	fd = openat(file->folder, file->newer, flags, 0600);
+	fd = openat(file->folder, file->temporary_name, flags, 0600);
 	if (fd < 0)
 		return -errno;
 	if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &status) && status.st_nlink)
@@ -193,18 +193,18 @@ static int make_newer(struct ow_state_file *file)
 }
 
 /*
- * Open the folder again after it was removed and recreated. replace() never overwrites an existing
- * file in the new folder.
+ * Open the folder again after it was removed and recreated. replace_file() never overwrites an
+ * existing file in the new folder.
  */
-static int open_folder_again(struct ow_state_file *file)
+static int reopen_folder(struct ow_state_file *file)
 {
-	struct ow_state_file again;
-	int ret = split(&again, file->path);
+	struct ow_state_file reopened;
+	int ret = open_folder(&reopened, file->path);
 
 	if (ret)
 		return ret;
 	close(file->folder);
-	file->folder = again.folder;
+	file->folder = reopened.folder;
 	return 0;
 }
 
@@ -215,9 +215,9 @@ FILE *ow_state_file_begin(struct ow_state_file *file)
 
 	remove_leftovers(file);
 	for (int i = 0; i < ATTEMPTS && fd == -EEXIST; i++)
-		fd = make_newer(file);
-	if (fd == -ENOENT && !open_folder_again(file))
-		fd = make_newer(file);
+		fd = create_temporary(file);
+	if (fd == -ENOENT && !reopen_folder(file))
+		fd = create_temporary(file);
 	content = fd < 0 ? NULL : fdopen(fd, "w");
 	if (content)
 		return content;
@@ -231,26 +231,27 @@ FILE *ow_state_file_begin(struct ow_state_file *file)
 
 void ow_state_file_drop(struct ow_state_file *file)
 {
-	unlinkat(file->folder, file->newer, 0);
+	unlinkat(file->folder, file->temporary_name, 0);
 }
 
 /* Rename the new file, but never replace a file that another process has put there since. */
-static int replace(const struct ow_state_file *file)
+static int replace_file(const struct ow_state_file *file)
 {
 	if (file->locked < 0) {
-		if (!linkat(file->folder, file->newer, file->folder, file->name, 0))
-			return unlinkat(file->folder, file->newer, 0) ? -errno : 0;
+		if (!linkat(file->folder, file->temporary_name, file->folder, file->name, 0))
+			return unlinkat(file->folder, file->temporary_name, 0) ? -errno : 0;
 		/* The file system has no hard links. */
 		if (errno != EPERM && errno != EOPNOTSUPP)
 			return -errno;
-		return renameat2(file->folder, file->newer, file->folder, file->name,
+		return renameat2(file->folder, file->temporary_name, file->folder, file->name,
 				 RENAME_NOREPLACE)
 			       ? -errno
 			       : 0;
 	}
-	if (!is_locked_one(file) && !faccessat(file->folder, file->name, F_OK, AT_SYMLINK_NOFOLLOW))
+	if (!is_still_locked(file) &&
+	    !faccessat(file->folder, file->name, F_OK, AT_SYMLINK_NOFOLLOW))
 		return -EEXIST;
-	return renameat(file->folder, file->newer, file->folder, file->name) ? -errno : 0;
+	return renameat(file->folder, file->temporary_name, file->folder, file->name) ? -errno : 0;
 }
 
 int ow_state_file_commit(struct ow_state_file *file, FILE *content)
@@ -265,7 +266,7 @@ int ow_state_file_commit(struct ow_state_file *file, FILE *content)
 	locked = fcntl(fileno(content), F_DUPFD_CLOEXEC, 0);
 	if (locked < 0)
 		return -errno;
-	ret = replace(file);
+	ret = replace_file(file);
 	if (ret) {
 		close(locked);
 		return ret;

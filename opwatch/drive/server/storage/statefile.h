@@ -10,11 +10,11 @@
 #include <stdio.h>
 
 struct ow_state_file {
-	const char *path;	  /* as given by the caller, who keeps it valid */
-	int folder;		  /* -1: the drive has no file */
-	int locked;		  /* the file found or last saved; -1: none */
-	char name[NAME_MAX + 1];  /* in the folder */
-	char newer[NAME_MAX + 1]; /* during a save */
+	const char *path;		   /* as given by the caller, who keeps it valid */
+	int folder;			   /* -1: the drive has no file */
+	int locked;			   /* the file found or last saved; -1: none */
+	char name[NAME_MAX + 1];	   /* in the folder */
+	char temporary_name[NAME_MAX + 1]; /* during a save */
 };
 
 /*

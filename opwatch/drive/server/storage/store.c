@@ -53,7 +53,7 @@ const void *ow_store_read(const struct ow_store *store, uint64_t offset)
 #endif
 
 /* Before Linux 5.18 (9457056ac426), locked memory must be unlocked first. */
-static int give_back(void *memory, size_t len)
+static int release_pages(void *memory, size_t len)
 {
 	if (!madvise(memory, len, MADV_DONTNEED_LOCKED) || !madvise(memory, len, MADV_DONTNEED))
 		return 0;
@@ -76,5 +76,5 @@ int ow_store_punch(struct ow_store *store, uint64_t offset, uint64_t len)
 	}
 	memset(store->memory + offset, 0, first - offset);
 	memset(store->memory + last, 0, end - last);
-	return give_back(store->memory + first, last - first);
+	return release_pages(store->memory + first, last - first);
 }

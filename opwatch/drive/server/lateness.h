@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counters of late answers: whether the server kept the response times of its drive model. Safe
+ * Counters of late answers: whether the server met the response times of its drive model. Safe
  * from any thread.
  */
 #ifndef OPWATCH_DRIVE_ANSWERS_H
@@ -11,7 +11,7 @@
 /* An answer is late if the delay exceeds this share of the intended response time. */
 #define OW_LATE_DIVISOR 10
 
-struct ow_answers {
+struct ow_lateness {
 	uint64_t timed;	 /* answers with a due time */
 	uint64_t due_ns; /* sum of the intended response times */
 	uint64_t late;
@@ -20,8 +20,8 @@ struct ow_answers {
 };
 
 /* Count an answer by the times at which its command started, was due and was answered. */
-void ow_answers_count(struct ow_answers *answers, uint64_t began_ns, uint64_t due_ns,
-		      uint64_t sent_ns);
-struct ow_answers ow_answers_now(const struct ow_answers *answers);
+void ow_lateness_count(struct ow_lateness *lateness, uint64_t began_ns, uint64_t due_ns,
+		       uint64_t sent_ns);
+struct ow_lateness ow_lateness_read(const struct ow_lateness *lateness);
 
 #endif

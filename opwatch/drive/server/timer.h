@@ -8,29 +8,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef void (*ow_later_fn)(void *arg);
+typedef void (*ow_timer_fn)(void *arg);
 
-struct ow_later_call {
+struct ow_timer_call {
 	uint64_t due_ns; /* CLOCK_MONOTONIC */
-	ow_later_fn call;
+	ow_timer_fn call;
 	void *arg;
 };
 
-struct ow_later {
+struct ow_timer {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	pthread_t thread;
-	struct ow_later_call *heap; /* heap[0] is due first */
+	struct ow_timer_call *heap; /* heap[0] is due first */
 	size_t count;
 	size_t capacity;
 	bool stop;
 };
 
-uint64_t ow_now_ns(void);
-int ow_later_start(struct ow_later *later);
+uint64_t ow_read_clock_ns(void);
+int ow_timer_start(struct ow_timer *timer);
 /* Call @call(@arg) in the thread at @due_ns. */
-int ow_later_add(struct ow_later *later, uint64_t due_ns, ow_later_fn call, void *arg);
+int ow_timer_add(struct ow_timer *timer, uint64_t due_ns, ow_timer_fn call, void *arg);
 /* End the thread and drop pending calls. */
-void ow_later_stop(struct ow_later *later);
+void ow_timer_stop(struct ow_timer *timer);
 
 #endif

@@ -82,7 +82,7 @@ static __always_inline bool issue_fast(struct request *rq, struct gendisk *disk,
 	c->next_sector = sector + (bytes >> 9);
 	slot = find_hist_slot(bytes >> 9, OW_SIZE_BITS, OW_SIZE_SLOTS);
 	at.row->hists.op[op].sizes.slots[hide_value(slot) & (OW_SIZE_SLOTS - 1)]++;
-	time = *(volatile __u64 *)discards_in_flight_of(at.disk->index) ? OW_IS_BEHIND : 0;
+	time = *(volatile __u64 *)get_discards_in_flight(at.disk->index) ? OW_IS_BEHIND : 0;
 	now = bpf_ktime_get_ns();
 	at.stamp->time = time | op << OW_FLAG_OP_SHIFT | now << OW_FLAG_BITS;
 	c->issued++;

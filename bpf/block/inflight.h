@@ -27,7 +27,7 @@ static __always_inline bool is_discard_op(__u32 op)
 /* Return the flags of a request that is issued now. */
 static __always_inline __u64 make_flags(const struct rq_location *at)
 {
-	__u64 *in_flight = discards_in_flight_of(at->disk),
+	__u64 *in_flight = get_discards_in_flight(at->disk),
 	      flags = (__u64)at->key.op << OW_FLAG_OP_SHIFT;
 
 	if (is_discard_op(at->key.op))
@@ -41,7 +41,7 @@ static __always_inline __u64 make_flags(const struct rq_location *at)
 static __always_inline void count_discard_in_flight(const struct rq_location *at, __u64 flags,
 						    __s64 change)
 {
-	__u64 *in_flight = discards_in_flight_of(at->disk);
+	__u64 *in_flight = get_discards_in_flight(at->disk);
 
 	if (flags & OW_IS_DISCARD && in_flight)
 		__sync_fetch_and_add(in_flight, change);
@@ -193,7 +193,7 @@ static __always_inline bool store_issue_time(const struct rq_location *at, struc
 }
 
 /* Return @time, or 0 if the entry has no time because we missed the first issue. */
-static __always_inline __u64 time_if_known(__u64 time)
+static __always_inline __u64 get_known_time(__u64 time)
 {
 	return time >> OW_FLAG_BITS ? time : 0;
 }
@@ -210,7 +210,7 @@ static __always_inline __u64 read_hashed_issue_time(const struct rq_location *at
 		count_discard_in_flight(at, issued, -1);
 		map_delete(hashed_stamps, &key);
 	}
-	return time_if_known(issued);
+	return get_known_time(issued);
 }
 
 /* Return the issue time and flags of @rq, or NULL if it has no entry. */
@@ -287,7 +287,7 @@ static __always_inline __u64 read_issue_time(const struct rq_location *at, struc
 		count_discard_in_flight(at, issued, -1);
 		release_entry(&stamp->rq);
 	}
-	return time_if_known(issued);
+	return get_known_time(issued);
 }
 
 #endif

@@ -138,7 +138,7 @@ struct {
 /* Discards in flight, by the first target of their disk. */
 __u64 discards_in_flight[OW_MAX_TARGETS];
 
-#define discards_in_flight_of(disk) (&discards_in_flight[(disk) & (OW_MAX_TARGETS - 1)])
+#define get_discards_in_flight(disk) (&discards_in_flight[(disk) & (OW_MAX_TARGETS - 1)])
 
 /* Programs of discard.bpf.c, tail-called for discards, so that other requests run no extra
  * program. User space installs the programs or leaves the maps empty. */

@@ -91,7 +91,7 @@ static void run_threads(struct ow_drive *drive)
 		CHECK(!pthread_join(threads[i], NULL));
 }
 
-static void test_threads(bool timing)
+static void test_threads_see_their_own_writes(bool timing)
 {
 	struct ow_drive_options options = make_options();
 	struct ow_drive *drive;
@@ -104,7 +104,7 @@ static void test_threads(bool timing)
 	close_drive(drive);
 }
 
-static void test_fault_words(void)
+static void test_faults_are_parsed(void)
 {
 	static const char *const good[] = {
 		"trim=lazy",   "trim=ignore",	     "trim=keep",
@@ -206,7 +206,7 @@ static void check_damaged_files(const char *path, const struct ow_drive_options 
 	close(fd);
 }
 
-static void test_state(void)
+static void test_saved_drive_reloads_unchanged(void)
 {
 	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64];
 	struct ow_drive_options options = make_options();
@@ -249,7 +249,7 @@ static void create_file(const char *path)
 }
 
 /* A state file belongs to one drive, and links and special files are refused. */
-static void test_state_names(void)
+static void test_state_file_belongs_to_one_drive(void)
 {
 	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64], other[64], left[128];
 	struct ow_drive_options options = make_options(), second = make_options();
@@ -286,7 +286,7 @@ static void test_state_names(void)
 }
 
 /* Write every second unit, then trim all: the fault keeps the data until it is cleared. */
-static void test_valid_map(bool no_data)
+static void test_valid_map_lists_mapped_units(bool no_data)
 {
 	struct ow_drive_options options = make_options();
 	uint8_t bits[USER / UNIT / 8 + 1], data[3 * UNIT];
@@ -330,7 +330,7 @@ static uint8_t read_synthetic_byte(struct ow_drive *drive, uint64_t offset)
 }
 
 /* Without contents, trimmed ranges read as zeroes even if trims are ignored or after a reload. */
-static void test_ignored_trims_without_contents(void)
+static void test_ignored_trims_read_as_zeroes_without_contents(void)
 {
 	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64];
 	struct ow_drive_options options = make_options();
@@ -363,13 +363,13 @@ static void test_ignored_trims_without_contents(void)
 
 int main(void)
 {
-	test_threads(false);
-	test_threads(true);
-	test_fault_words();
-	test_state();
-	test_state_names();
-	test_valid_map(false);
-	test_valid_map(true);
-	test_ignored_trims_without_contents();
+	test_threads_see_their_own_writes(false);
+	test_threads_see_their_own_writes(true);
+	test_faults_are_parsed();
+	test_saved_drive_reloads_unchanged();
+	test_state_file_belongs_to_one_drive();
+	test_valid_map_lists_mapped_units(false);
+	test_valid_map_lists_mapped_units(true);
+	test_ignored_trims_read_as_zeroes_without_contents();
 	return 0;
 }

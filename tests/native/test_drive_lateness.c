@@ -32,7 +32,7 @@ static void record_call(void *arg)
 }
 
 /* An answer is late if it takes over a tenth longer than intended. */
-static void test_late_answers(void)
+static void test_late_answers_are_counted(void)
 {
 	struct ow_lateness lateness = {0}, now;
 
@@ -52,7 +52,7 @@ static void test_late_answers(void)
  * The first call blocks the thread until all calls are added, so that timing cannot affect the
  * order.
  */
-static void test_order_of_calls(void)
+static void test_timer_calls_in_order_of_due_times(void)
 {
 	struct ow_timer timer;
 	struct call_record call_record[CALLS] = {0};
@@ -77,7 +77,7 @@ static void test_order_of_calls(void)
 
 int main(void)
 {
-	test_late_answers();
-	test_order_of_calls();
+	test_late_answers_are_counted();
+	test_timer_calls_in_order_of_due_times();
 	return 0;
 }

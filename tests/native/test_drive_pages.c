@@ -59,7 +59,7 @@ static struct ow_page_facts make_facts(void)
 	return facts;
 }
 
-static void test_smart(void)
+static void test_smart_page(void)
 {
 	struct ow_page_facts facts = make_facts();
 	uint8_t page[OW_LOG_BYTES];
@@ -79,7 +79,7 @@ static void test_smart(void)
 	CHECK(read_number(page, 160, 16) == 31);
 }
 
-static void test_warnings(void)
+static void test_smart_warnings(void)
 {
 	struct ow_page_facts facts = make_facts();
 	uint8_t page[OW_LOG_BYTES];
@@ -100,7 +100,7 @@ static void test_warnings(void)
 	CHECK(page[120] == 0);
 }
 
-static void test_wrap(void)
+static void test_smart_data_units_wrap(void)
 {
 	struct ow_page_facts facts = make_facts();
 	uint8_t page[OW_LOG_BYTES];
@@ -118,7 +118,7 @@ static void test_wrap(void)
 	CHECK(read_number(page, 48, 16) == 1);
 }
 
-static void test_endurance(void)
+static void test_endurance_page(void)
 {
 	struct ow_page_facts facts = make_facts();
 	uint8_t page[OW_LOG_BYTES];
@@ -138,7 +138,7 @@ static void test_endurance(void)
 	CHECK(read_number(page, 64, 16) == 0);
 }
 
-static void test_fdp(void)
+static void test_fdp_page(void)
 {
 	struct ow_page_facts facts = make_facts();
 	uint8_t page[OW_FDP_BYTES];
@@ -149,7 +149,7 @@ static void test_fdp(void)
 	CHECK(read_number(page, 32, 16) == 19 * (4 << 20));
 }
 
-static void test_ocp(void)
+static void test_ocp_page(void)
 {
 	static const uint8_t guid[] = {0xc5, 0xaf, 0x10, 0x28, 0xea, 0xbf, 0xf2, 0xa4,
 				       0x9c, 0x4f, 0x6f, 0x7c, 0xc9, 0x14, 0xd5, 0xaf};
@@ -176,7 +176,7 @@ static void test_ocp(void)
 }
 
 /* The 10-byte items from index 31 count sectors; the trim count excludes ignored trims. */
-static void test_memblaze(void)
+static void test_memblaze_page(void)
 {
 	struct ow_page_facts facts = make_facts();
 	uint8_t page[OW_LOG_BYTES];
@@ -192,7 +192,7 @@ static void test_memblaze(void)
 }
 
 /* Values too large for a field saturate at all ones instead of wrapping. */
-static void test_saturation(void)
+static void test_large_values_saturate(void)
 {
 	struct ow_page_facts facts = make_facts();
 	uint8_t page[OW_LOG_BYTES];
@@ -208,7 +208,7 @@ static void test_saturation(void)
 	CHECK(read_number(page, 48, 16) == UINT64_MAX / 512000 + 1);
 }
 
-static void test_identify(void)
+static void test_identify_pages(void)
 {
 	struct ow_page_facts facts = make_facts();
 	uint8_t page[OW_IDENTIFY_BYTES];
@@ -233,14 +233,14 @@ static void test_identify(void)
 
 int main(void)
 {
-	test_smart();
-	test_warnings();
-	test_wrap();
-	test_endurance();
-	test_fdp();
-	test_ocp();
-	test_memblaze();
-	test_saturation();
-	test_identify();
+	test_smart_page();
+	test_smart_warnings();
+	test_smart_data_units_wrap();
+	test_endurance_page();
+	test_fdp_page();
+	test_ocp_page();
+	test_memblaze_page();
+	test_large_values_saturate();
+	test_identify_pages();
 	return 0;
 }

@@ -46,7 +46,7 @@ static void test_each_command_is_counted_once(void)
 	CHECK(now.of[OW_TRIMS].slots[7][0] == 1 && !now.of[OW_TRIMS].ns);
 }
 
-static void test_slow_commands(void)
+static void test_monitor_counts_slow_commands(void)
 {
 	struct ow_times times, now;
 
@@ -66,7 +66,7 @@ static void test_slow_commands(void)
 	CHECK(!now.kept.cells[0][OW_READS].commands);
 }
 
-static void test_seven_days_are_kept(void)
+static void test_monitor_keeps_seven_days(void)
 {
 	struct ow_times times, now;
 
@@ -81,7 +81,7 @@ static void test_seven_days_are_kept(void)
 	CHECK(!now.kept.cells[0][OW_READS].commands && now.active.since_ns == 21 * DAYS);
 }
 
-static void test_pages(void)
+static void test_log_pages_match_the_specification(void)
 {
 	static uint8_t page[OW_AMAZON_BYTES];
 	struct ow_times times;
@@ -102,8 +102,8 @@ int main(void)
 {
 	test_slots_cover_all_times();
 	test_each_command_is_counted_once();
-	test_slow_commands();
-	test_seven_days_are_kept();
-	test_pages();
+	test_monitor_counts_slow_commands();
+	test_monitor_keeps_seven_days();
+	test_log_pages_match_the_specification();
 	return 0;
 }

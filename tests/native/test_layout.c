@@ -7,7 +7,7 @@
 #define NR_TARGETS 3
 
 /* Per-CPU counters fill whole cache lines, so that no two CPUs share a line. */
-static void test_rows_fill_lines(void)
+static void test_rows_fill_cache_lines(void)
 {
 	CHECK(sizeof(struct ow_cell) % LINE == 0);
 	CHECK(sizeof(struct ow_row) % LINE == 0);
@@ -41,7 +41,7 @@ static void test_other_operations_are_spread(void)
 }
 
 /* Each rare class has one histogram for all CPUs, separate from the histograms of OW_OTHER. */
-static void test_rare_operations_have_their_own(void)
+static void test_rare_operations_have_own_histograms(void)
 {
 	for (__u32 op = OW_NR_HOT_OPS; op < OW_OTHER; op++) {
 		__u32 at = ow_cold_index(1, op, 0, OW_MAX_SPREAD);
@@ -55,8 +55,8 @@ static void test_rare_operations_have_their_own(void)
 
 int main(void)
 {
-	test_rows_fill_lines();
+	test_rows_fill_cache_lines();
 	test_other_operations_are_spread();
-	test_rare_operations_have_their_own();
+	test_rare_operations_have_own_histograms();
 	return 0;
 }

@@ -9,7 +9,7 @@
 
 static unsigned char page[OW_NVME_LOG_MAX_BYTES];
 
-static struct nvme_admin_cmd log_command(uint8_t lid)
+static struct nvme_admin_cmd make_log_command(uint8_t lid)
 {
 	struct ow_nvme_log log = {.lid = lid, .len = 512};
 	struct nvme_admin_cmd cmd;
@@ -18,7 +18,7 @@ static struct nvme_admin_cmd log_command(uint8_t lid)
 	return cmd;
 }
 
-static struct nvme_admin_cmd identify_command(uint8_t cns)
+static struct nvme_admin_cmd make_identify_command(uint8_t cns)
 {
 	struct nvme_admin_cmd cmd;
 
@@ -26,12 +26,12 @@ static struct nvme_admin_cmd identify_command(uint8_t cns)
 	return cmd;
 }
 
-static void test_pages_on_the_list(void)
+static void test_only_listed_log_pages_are_allowed(void)
 {
 	int lid, allowed = 0;
 
 	for (lid = 0; lid < 256; lid++) {
-		struct nvme_admin_cmd cmd = log_command(lid);
+		struct nvme_admin_cmd cmd = make_log_command(lid);
 
 		allowed += !ow_nvme_check_allowed(&cmd);
 	}
@@ -43,7 +43,8 @@ static void test_every_other_opcode_is_refused(void)
 	int opcode;
 
 	for (opcode = 0; opcode < 256; opcode++) {
-		struct nvme_admin_cmd log = log_command(0x02), identify = identify_command(1);
+		struct nvme_admin_cmd log = make_log_command(0x02),
+				      identify = make_identify_command(1);
 
 		log.opcode = identify.opcode = opcode;
 		CHECK((ow_nvme_check_allowed(&log) == 0) == (opcode == 0x02));
@@ -51,12 +52,12 @@ static void test_every_other_opcode_is_refused(void)
 	}
 }
 
-static void test_identify_on_the_list(void)
+static void test_only_listed_identify_structures_are_allowed(void)
 {
 	int cns, allowed = 0;
 
 	for (cns = 0; cns < 256; cns++) {
-		struct nvme_admin_cmd cmd = identify_command(cns);
+		struct nvme_admin_cmd cmd = make_identify_command(cns);
 
 		allowed += !ow_nvme_check_allowed(&cmd);
 	}
@@ -64,12 +65,12 @@ static void test_identify_on_the_list(void)
 }
 
 /* Flip each bit of an allowed command. Only bits in a few harmless fields may be accepted. */
-static void test_no_bit_slips_through(void)
+static void test_flipped_bits_are_refused(void)
 {
 	size_t bit;
 
 	for (bit = 0; bit < 8 * sizeof(struct nvme_admin_cmd); bit++) {
-		struct nvme_admin_cmd cmd = log_command(0x02);
+		struct nvme_admin_cmd cmd = make_log_command(0x02);
 		uint32_t lsi, uuid;
 
 		((unsigned char *)&cmd)[bit / 8] ^= 1u << bit % 8;
@@ -86,7 +87,7 @@ static void test_no_bit_slips_through(void)
 }
 
 /* Only Amazon's page may be read per namespace; all other pages count the whole drive. */
-static void test_of_one_namespace(void)
+static void test_only_amazon_page_is_per_namespace(void)
 {
 	int lid;
 
@@ -99,7 +100,7 @@ static void test_of_one_namespace(void)
 	}
 }
 
-static void test_lengths(void)
+static void test_invalid_lengths_are_refused(void)
 {
 	struct ow_nvme_log log = {.lid = 0x02};
 	struct nvme_admin_cmd cmd;
@@ -110,7 +111,7 @@ static void test_lengths(void)
 		log.len = wrong[i];
 		CHECK(ow_nvme_prepare_log(&cmd, &log, page) == -EINVAL);
 	}
-	cmd = log_command(0x02);
+	cmd = make_log_command(0x02);
 	cmd.data_len = 1024; /* the drive might write a different length than the buffer's */
 	CHECK(ow_nvme_check_allowed(&cmd) == -EPERM);
 	log.len = 512;
@@ -118,9 +119,9 @@ static void test_lengths(void)
 	CHECK(ow_nvme_prepare_log(&cmd, &log, page) == -EINVAL);
 }
 
-static void test_refused_before_the_kernel_is_asked(void)
+static void test_refused_commands_do_not_reach_the_kernel(void)
 {
-	struct nvme_admin_cmd cmd = log_command(0x02);
+	struct nvme_admin_cmd cmd = make_log_command(0x02);
 	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
 	CHECK(fd >= 0);
@@ -133,12 +134,12 @@ static void test_refused_before_the_kernel_is_asked(void)
 
 int main(void)
 {
-	test_pages_on_the_list();
+	test_only_listed_log_pages_are_allowed();
 	test_every_other_opcode_is_refused();
-	test_identify_on_the_list();
-	test_no_bit_slips_through();
-	test_of_one_namespace();
-	test_lengths();
-	test_refused_before_the_kernel_is_asked();
+	test_only_listed_identify_structures_are_allowed();
+	test_flipped_bits_are_refused();
+	test_only_amazon_page_is_per_namespace();
+	test_invalid_lengths_are_refused();
+	test_refused_commands_do_not_reach_the_kernel();
 	return 0;
 }

@@ -8,7 +8,7 @@
 
 static uint64_t random_state = 14;
 
-static uint64_t random_word(void)
+static uint64_t draw_word(void)
 {
 	random_state ^= random_state << 13;
 	random_state ^= random_state >> 7;
@@ -103,27 +103,27 @@ static void check(const struct reading *then, const struct reading *now)
 	check_counters(&change);
 }
 
-static void test_what_changed_comes_back(void)
+static void test_decoded_change_gives_later_reading(void)
 {
 	static struct reading then, now;
 
 	for (int round = 0; round < 200; round++) {
 		memset(then.memory, 0, sizeof(then.memory));
 		for (int i = 0; i < 40; i++)
-			then.memory[random_word() % sizeof(then.memory)] = random_word();
+			then.memory[draw_word() % sizeof(then.memory)] = draw_word();
 		now = then;
 		set_slots(&then, round % 2);
 		set_slots(&now, round % 2);
 		for (int i = 0; i < round; i++)
-			now.memory[random_word() % sizeof(now.memory)] = random_word();
+			now.memory[draw_word() % sizeof(now.memory)] = draw_word();
 		for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
-			now.operation.counters[i] = random_word() >> random_word() % 64;
+			now.operation.counters[i] = draw_word() >> draw_word() % 64;
 		check(&then, &now);
 	}
 }
 
 /* The longest possible change: every number needs the maximum number of bytes. */
-static void test_there_is_room_for_the_longest(void)
+static void test_longest_change_fits_the_buffers(void)
 {
 	static struct reading then, now;
 	struct ow_operation_change change;
@@ -138,7 +138,7 @@ static void test_there_is_room_for_the_longest(void)
 	CHECK(change.counts.length == sizeof(change.count_bytes));
 }
 
-static void test_nothing_is_zeros(void)
+static void test_missing_reading_equals_zeros(void)
 {
 	static struct reading zeros, now;
 	struct ow_operation nothing = {};
@@ -147,7 +147,7 @@ static void test_nothing_is_zeros(void)
 	set_slots(&zeros, 0);
 	set_slots(&now, 1);
 	for (int i = 0; i < 99; i++)
-		now.memory[1 + random_word() % (sizeof(now.memory) - 1)] = 1;
+		now.memory[1 + draw_word() % (sizeof(now.memory) - 1)] = 1;
 	ow_encode_change(&one, &nothing, &now.operation);
 	ow_encode_change(&other, &zeros.operation, &now.operation);
 	CHECK(one.slots.length == other.slots.length && one.counts.length == other.counts.length);
@@ -158,8 +158,8 @@ static void test_nothing_is_zeros(void)
 
 int main(void)
 {
-	test_what_changed_comes_back();
-	test_there_is_room_for_the_longest();
-	test_nothing_is_zeros();
+	test_decoded_change_gives_later_reading();
+	test_longest_change_fits_the_buffers();
+	test_missing_reading_equals_zeros();
 	return 0;
 }

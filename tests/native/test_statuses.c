@@ -23,7 +23,7 @@ static bool has_zone_resource;
 
 #include "lib/op.h"
 
-static void test_operations(void)
+static void test_operations_are_classified(void)
 {
 	CHECK(classify_op(REQ_OP_ZONE_APPEND | 1 << 8) == OW_WRITE && classify_op(7) == OW_OTHER);
 }
@@ -39,7 +39,7 @@ enum status {
 };
 
 /* v6.10 removed BLK_STS_ZONE_RESOURCE: the values up to BLK_STS_DURATION_LIMIT fell by one. */
-static void test_newer_kernels(void)
+static void test_statuses_of_newer_kernels(void)
 {
 	has_zone_resource = false;
 	for (int status = 0; status < OW_NR_STATUS; status++)
@@ -47,7 +47,7 @@ static void test_newer_kernels(void)
 }
 
 /* BLK_STS_OFFLINE is 17 from v5.18, BLK_STS_DURATION_LIMIT 18 from v6.5, both until v6.10. */
-static void test_older_kernels(void)
+static void test_statuses_of_older_kernels(void)
 {
 	static const struct {
 		int kernel;
@@ -66,7 +66,7 @@ static void test_older_kernels(void)
 }
 
 /* Older tracepoints report an errno. */
-static void test_errnos(void)
+static void test_errnos_are_converted(void)
 {
 	for (int older = 0; older < 2; older++) {
 		has_zone_resource = older;
@@ -77,9 +77,9 @@ static void test_errnos(void)
 
 int main(void)
 {
-	test_operations();
-	test_newer_kernels();
-	test_older_kernels();
-	test_errnos();
+	test_operations_are_classified();
+	test_statuses_of_newer_kernels();
+	test_statuses_of_older_kernels();
+	test_errnos_are_converted();
 	return 0;
 }

@@ -76,7 +76,7 @@ static void check_load_and_read(const struct ow_tracer_config *config, int progr
 	free(sample);
 }
 
-static void test_every_shape(void)
+static void test_every_variant_loads(void)
 {
 	for (int raw = 0; raw < 2; raw++) {
 		struct ow_tracer_config plain = make_config(&request_based, false, raw);
@@ -99,7 +99,7 @@ static void test_too_many_targets_are_refused(void)
 	CHECK(!tracer);
 }
 
-static void test_only_what_is_there_is_loaded(void)
+static void test_programs_of_missing_types_are_skipped(void)
 {
 	struct ow_tracer_config config = make_config(&request_based, false, false);
 	struct ow_tracer *tracer = NULL;
@@ -111,7 +111,7 @@ static void test_only_what_is_there_is_loaded(void)
 	CHECK(!tracer);
 }
 
-static void test_chain(void)
+static void test_only_typed_programs_call_discard_programs(void)
 {
 	for (int raw = 0; raw < 2; raw++) {
 		struct ow_tracer_config config = make_config(&request_based, false, raw);
@@ -123,7 +123,7 @@ static void test_chain(void)
 	}
 }
 
-static void test_floor(void)
+static void test_floor_programs_load(void)
 {
 	static const char *const pairs[][2] = {{"floor_issue", "floor_complete"},
 					       {"sketch_issue", "sketch_complete"}};
@@ -144,7 +144,7 @@ static void test_floor(void)
 	close(fd);
 }
 
-static void test_history(void)
+static void test_history_programs_load(void)
 {
 	struct ow_history_config config = {.disk = "no such disk", .ring_bytes = 1 << 16};
 	struct ow_program_info info[OW_MAX_PROGRAMS];
@@ -166,7 +166,7 @@ static void test_history(void)
 	ow_history_close(NULL);
 }
 
-static void test_numbers_of_cpus(void)
+static void test_cpu_lists_are_parsed(void)
 {
 	CHECK(ow_parse_cpu_list("0\n") == 1);
 	CHECK(ow_parse_cpu_list("0-3\n") == 4);
@@ -182,20 +182,20 @@ int main(void)
 {
 	int before;
 
-	test_numbers_of_cpus();
+	test_cpu_lists_are_parsed();
 	if (geteuid()) {
 		printf("it needs root\n");
 		return SKIPPED;
 	}
 	/* The first load keeps the kernel's types in a memory file, so count descriptors later. */
-	test_chain();
+	test_only_typed_programs_call_discard_programs();
 	before = count_open_descriptors();
-	test_every_shape();
+	test_every_variant_loads();
 	test_too_many_targets_are_refused();
-	test_only_what_is_there_is_loaded();
-	test_chain();
-	test_floor();
-	test_history();
+	test_programs_of_missing_types_are_skipped();
+	test_only_typed_programs_call_discard_programs();
+	test_floor_programs_load();
+	test_history_programs_load();
 	CHECK(count_open_descriptors() == before);
 	return 0;
 }

@@ -92,7 +92,7 @@ BPF_TABLE("array", __u32, struct ow_target, target_table, OW_MAX_TARGETS);
 BPF_TABLE("hash", __u64, __u64, hashed_stamps, 4096);
 BPF_TABLE("array", __u32, __u64, discards_in_flight, OW_MAX_TARGETS);
 
-static __always_inline __u64 *discards_in_flight_of(__u32 disk)
+static __always_inline __u64 *get_discards_in_flight(__u32 disk)
 {
 	return map_lookup(discards_in_flight, &disk);
 }

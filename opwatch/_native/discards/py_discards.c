@@ -89,7 +89,7 @@ static PyObject *discards_attach(PyObject *self, PyObject *arg)
 	Py_RETURN_NONE;
 }
 
-static PyObject *discards_chained(PyObject *self, PyObject *Py_UNUSED(arg))
+static PyObject *discards_get_chained(PyObject *self, PyObject *Py_UNUSED(arg))
 {
 	struct ow_discards *discards = get_discards(self);
 	int issued, done;
@@ -200,7 +200,7 @@ static void discards_dealloc(PyObject *self)
 
 static PyMethodDef discards_methods[] = {
 	{"attach", discards_attach, METH_O, NULL},
-	{"chained", discards_chained, METH_NOARGS, NULL},
+	{"get_chained", discards_get_chained, METH_NOARGS, NULL},
 	{"follow", discards_follow, METH_O, NULL},
 	{"flows", discards_flows, METH_NOARGS, NULL},
 	{"origins", discards_origins, METH_NOARGS, NULL},

@@ -78,17 +78,17 @@ static __always_inline void set_owner_id(struct ow_owner_key *key, const struct 
 static __always_inline __u32 add_owner(const struct ow_owner_key *key,
 				       const struct ow_submitter *by)
 {
-	struct ow_owner fresh = {}, *other;
+	struct ow_owner added = {}, *other;
 
-	if (bpf_map_pop_elem(&free_owner_indices, &fresh.index))
+	if (bpf_map_pop_elem(&free_owner_indices, &added.index))
 		return 0;
 	if (by)
-		__builtin_memcpy(fresh.name, by->name, sizeof(fresh.name));
-	if (!bpf_map_update_elem(&owners, key, &fresh, BPF_NOEXIST)) {
+		__builtin_memcpy(added.name, by->name, sizeof(added.name));
+	if (!bpf_map_update_elem(&owners, key, &added, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&owners_created, 1);
-		return fresh.index;
+		return added.index;
 	}
-	bpf_map_push_elem(&free_owner_indices, &fresh.index, BPF_ANY);
+	bpf_map_push_elem(&free_owner_indices, &added.index, BPF_ANY);
 	other = bpf_map_lookup_elem(&owners, key);
 	return other ? other->index : 0;
 }

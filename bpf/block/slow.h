@@ -127,14 +127,14 @@ static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
 /* Store the current task in the hash as the submitter of the request or bio at @key. */
 static __always_inline void store_hashed_submitter(__u64 key)
 {
-	struct ow_submitter *by = bpf_map_lookup_elem(&hashed_submitters, &key), fresh = {};
+	struct ow_submitter *by = bpf_map_lookup_elem(&hashed_submitters, &key), added = {};
 
 	if (by) {
 		fill_submitter(by, key);
 		return;
 	}
-	fill_submitter(&fresh, key);
-	bpf_map_update_elem(&hashed_submitters, &key, &fresh, BPF_ANY);
+	fill_submitter(&added, key);
+	bpf_map_update_elem(&hashed_submitters, &key, &added, BPF_ANY);
 }
 
 /* The submitter's task raises block_io_start for each request. */

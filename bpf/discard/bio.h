@@ -55,11 +55,11 @@ static __always_inline void set_destination(struct bio_state *bio, const struct 
 
 static __always_inline void store_bio(__u64 address, const struct bio_state *bio)
 {
-	struct bio_slot *place = find_bio_slot(address);
+	struct bio_slot *slot = find_bio_slot(address);
 
-	if (place && (place->address == address ||
-		      !__sync_val_compare_and_swap(&place->address, 0, address))) {
-		place->bio = *bio;
+	if (slot && (slot->address == address ||
+		     !__sync_val_compare_and_swap(&slot->address, 0, address))) {
+		slot->bio = *bio;
 		return;
 	}
 	has_collisions = true;
@@ -70,20 +70,20 @@ static __always_inline void store_bio(__u64 address, const struct bio_state *bio
 /* Return the state of a bio, or NULL if it is unknown. */
 static __always_inline struct bio_state *find_bio(__u64 address)
 {
-	struct bio_slot *place = find_bio_slot(address);
+	struct bio_slot *slot = find_bio_slot(address);
 
-	if (place && place->address == address)
-		return &place->bio;
+	if (slot && slot->address == address)
+		return &slot->bio;
 	return has_collisions ? bpf_map_lookup_elem(&bios, &address) : NULL;
 }
 
 static __always_inline void delete_bio(__u64 address)
 {
-	struct bio_slot *place = find_bio_slot(address);
+	struct bio_slot *slot = find_bio_slot(address);
 
 	/* The barrier keeps earlier reads from seeing the data of the next bio. */
-	if (place && place->address == address)
-		__sync_lock_test_and_set(&place->address, 0);
+	if (slot && slot->address == address)
+		__sync_lock_test_and_set(&slot->address, 0);
 	if (has_collisions)
 		bpf_map_delete_elem(&bios, &address);
 }
@@ -96,7 +96,7 @@ static __always_inline void delete_bio(__u64 address)
  * to the bio's creator only if the pool reserves room there. The pool of md reserves none; stale
  * data of device mapper may precede md's bios.
  */
-static __always_inline bool is_made_by(struct bio *bio, struct gendisk *disk)
+static __always_inline bool is_cloned_by(struct bio *bio, struct gendisk *disk)
 {
 	__u32 before = bpf_core_field_offset(struct dm_target_io, clone);
 	struct dm_target_io *target = (void *)bio - before;
@@ -124,8 +124,8 @@ static __always_inline bool is_resubmitted(struct bio *bio)
 	remainder = BPF_CORE_READ(bio, bi_private);
 	/* Other creators may use bi_private for something other than a bio, so check for a bio to
 	 * this device. */
-	return is_made_by(bio, disk) ||
-	       (BPF_CORE_READ(remainder, bi_bdev, bd_disk) == disk && is_made_by(remainder, disk));
+	return is_cloned_by(bio, disk) || (BPF_CORE_READ(remainder, bi_bdev, bd_disk) == disk &&
+					   is_cloned_by(remainder, disk));
 }
 
 #endif

@@ -72,29 +72,29 @@ static __noinline int add_flow(const struct ow_flow_key *key)
 }
 
 /*
- * Return the index of @asked's flow, allocated if necessary; OW_MAX_FLOWS if the table is full.
- * Not static, so that the verifier checks this function once per program instead of once per
+ * Return the index of @target_key's flow, allocated if necessary; OW_MAX_FLOWS if the table is
+ * full. Not static, so that the verifier checks this function once per program instead of once per
  * path. Copies the key to its own stack, because kernel 6.1 does not accept a key on a caller's
  * stack.
  */
-__noinline int find_flow_index(const struct ow_flow_key *wanted)
+__noinline int find_flow_index(const struct ow_flow_key *target_key)
 {
 	struct ow_flow_key key;
-	__u32 *place;
+	__u32 *index;
 
-	if (!wanted)
+	if (!target_key)
 		return OW_MAX_FLOWS;
-	key = *wanted;
-	place = bpf_map_lookup_elem(&flow_indices, &key);
-	if (!place) {
+	key = *target_key;
+	index = bpf_map_lookup_elem(&flow_indices, &key);
+	if (!index) {
 		add_flow(&key);
-		place = bpf_map_lookup_elem(&flow_indices, &key);
+		index = bpf_map_lookup_elem(&flow_indices, &key);
 	}
-	if (!place) {
+	if (!index) {
 		__sync_fetch_and_add(&loss.flows_full, 1);
 		return OW_MAX_FLOWS;
 	}
-	return *place;
+	return *index;
 }
 
 /* Return the cell of @key, allocated if necessary; NULL if the table is full. */

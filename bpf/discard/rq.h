@@ -51,9 +51,9 @@ static __always_inline void add_in_flight(struct request *rq, __s64 change, bool
 static __always_inline void count_issued(struct request *rq, bool raw)
 {
 	__u64 address = (__u64)rq;
-	bool yes = true;
+	bool is_counted = true;
 
-	if (!bpf_map_update_elem(&discard_requests, &address, &yes, BPF_NOEXIST))
+	if (!bpf_map_update_elem(&discard_requests, &address, &is_counted, BPF_NOEXIST))
 		add_in_flight(rq, 1, raw);
 }
 

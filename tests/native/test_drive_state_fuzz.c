@@ -240,7 +240,7 @@ static uint64_t pick_odd_offset(uint64_t *rng, uint64_t was, uint64_t unit)
 static void change_ranges(struct saved *saved, uint64_t *rng)
 {
 	size_t at = ow_rng_below(rng, saved->count), other = ow_rng_below(rng, saved->count);
-	struct range *range = &saved->ranges[at], kept = *range;
+	struct range *range = &saved->ranges[at], copy = *range;
 
 	switch (ow_rng_below(rng, 6)) {
 	case 0:
@@ -251,14 +251,14 @@ static void change_ranges(struct saved *saved, uint64_t *rng)
 		break;
 	case 2:
 		*range = saved->ranges[other];
-		saved->ranges[other] = kept;
+		saved->ranges[other] = copy;
 		break;
 	case 3:
 		*range = saved->ranges[--saved->count];
 		break;
 	case 4:
 		if (saved->count < MAX_RUNS)
-			saved->ranges[saved->count++] = kept;
+			saved->ranges[saved->count++] = copy;
 		break;
 	default:
 		range->data =

@@ -63,7 +63,7 @@ static void test_monitor_counts_slow_commands(void)
 	CHECK(now.active.cells[0][OW_READS].largest_at_ns == 2000 * MS);
 	CHECK(now.active.cells[1][OW_WRITES].commands == 1);
 	CHECK(now.active.cells[3][OW_TRIMS].largest_ms == 235);
-	CHECK(!now.kept.cells[0][OW_READS].commands);
+	CHECK(!now.previous.cells[0][OW_READS].commands);
 }
 
 static void test_monitor_keeps_seven_days(void)
@@ -76,9 +76,9 @@ static void test_monitor_keeps_seven_days(void)
 	CHECK(now.active.cells[0][OW_READS].commands == 1);
 	ow_times_copy(&times, 7 * DAYS, &now);
 	CHECK(!now.active.cells[0][OW_READS].commands && now.active.since_ns == 7 * DAYS);
-	CHECK(now.kept.cells[0][OW_READS].commands == 1);
+	CHECK(now.previous.cells[0][OW_READS].commands == 1);
 	ow_times_copy(&times, 22 * DAYS, &now);
-	CHECK(!now.kept.cells[0][OW_READS].commands && now.active.since_ns == 21 * DAYS);
+	CHECK(!now.previous.cells[0][OW_READS].commands && now.active.since_ns == 21 * DAYS);
 }
 
 static void test_log_pages_match_the_specification(void)

@@ -89,10 +89,10 @@ static void draw_range(struct fuzz *fuzz, uint64_t *offset_bytes, uint64_t *len_
 {
 	uint64_t user = fuzz->config.user_bytes,
 		 unit = draw_below(fuzz, 3) ? fuzz->config.iu_bytes : 512;
-	uint64_t most = unit * (draw_below(fuzz, 16) ? 8 : 200);
+	uint64_t max_len = unit * (draw_below(fuzz, 16) ? 8 : 200);
 
 	*offset_bytes = draw_below(fuzz, user / unit) * unit;
-	*len_bytes = (1 + draw_below(fuzz, most / unit)) * unit;
+	*len_bytes = (1 + draw_below(fuzz, max_len / unit)) * unit;
 	if (*len_bytes > user - *offset_bytes)
 		*len_bytes = user - *offset_bytes;
 }

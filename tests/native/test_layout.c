@@ -20,21 +20,21 @@ static void test_rows_fill_cache_lines(void)
 static void test_other_operations_are_spread(void)
 {
 	struct ow_tracer_config config = {.nr_targets = NR_TARGETS};
-	bool taken[NR_TARGETS * (OW_NR_RARE_OPS + OW_MAX_SPREAD)];
+	bool used[NR_TARGETS * (OW_NR_RARE_OPS + OW_MAX_SPREAD)];
 
 	for (__u32 nr_cpus = 1; nr_cpus <= 512; nr_cpus *= 2) {
 		struct ow_shape shape = ow_choose_shape(&config, nr_cpus);
-		__u32 most = nr_cpus < OW_MAX_SPREAD ? nr_cpus : OW_MAX_SPREAD;
+		__u32 spread = nr_cpus < OW_MAX_SPREAD ? nr_cpus : OW_MAX_SPREAD;
 
-		memset(taken, 0, sizeof(taken));
-		CHECK(shape.spread == most);
+		memset(used, 0, sizeof(used));
+		CHECK(shape.spread == spread);
 		for (__u32 target = 0; target < NR_TARGETS; target++) {
-			for (__u32 cpu = 0; cpu < most; cpu++) {
+			for (__u32 cpu = 0; cpu < spread; cpu++) {
 				__u32 at = ow_cold_index(target, OW_OTHER, cpu, shape.spread);
 
 				CHECK(at < ow_compute_map_sizes(&config, &shape).cold_hists &&
-				      !taken[at]);
-				taken[at] = true;
+				      !used[at]);
+				used[at] = true;
 			}
 		}
 	}

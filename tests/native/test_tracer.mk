@@ -1,5 +1,5 @@
 # The tracer's library, and the skeletons built by bpf/.
-TRACER_ROOMS := $(addprefix $(ROOT)/opwatch/_native/,common block discards history)
+TRACER_FOLDERS := $(addprefix $(ROOT)/opwatch/_native/,common block discards history)
 CFLAGS_test_tracer := -I$(ROOT)/build/bpf \
-	$(foreach room,$(TRACER_ROOMS),$(filter-out $(room)/py_%,$(wildcard $(room)/*.c)))
+	$(foreach folder,$(TRACER_FOLDERS),$(filter-out $(folder)/py_%,$(wildcard $(folder)/*.c)))
 LIBS_test_tracer := -lbpf -lelf -lz

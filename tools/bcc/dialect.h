@@ -23,9 +23,9 @@
 /* Hide a value from the compiler, which would drop the mask that the verifier needs. */
 #define hide_value(value)                         \
 	({                                        \
-		__u64 _opaque = (value);          \
-		asm volatile("" : "+r"(_opaque)); \
-		_opaque;                          \
+		__u64 _hidden = (value);          \
+		asm volatile("" : "+r"(_hidden)); \
+		_hidden;                          \
 	})
 
 #define OP_VALUE(name) (name)

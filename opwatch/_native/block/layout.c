@@ -11,15 +11,15 @@
 __u64 ow_find_multiplier(const struct ow_disk_key *disks, __u32 n)
 {
 	__u64 multiplier = 0x9e3779b97f4a7c15ULL;
-	__u8 taken[OW_TABLE_SIZE];
+	__u8 used[OW_TABLE_SIZE];
 	__u32 i, index;
 	int attempt;
 
 	for (attempt = 0; attempt < 100000; attempt++) {
-		memset(taken, 0, sizeof(taken));
+		memset(used, 0, sizeof(used));
 		for (i = 0; i < n; i++) {
 			index = ow_table_index(disks[i].a, disks[i].b, multiplier);
-			if (taken[index]++)
+			if (used[index]++)
 				break;
 		}
 		if (i == n)
@@ -64,13 +64,13 @@ int ow_count_possible_cpus(void)
 /* Return the maximum number of owners. */
 static __u32 count_max_owners(const struct ow_tracer_config *config, const struct ow_shape *shape)
 {
-	__u32 most = OW_MAX_OWNER_BYTES / sizeof(struct ow_owner_counts) / shape->nr_cpus;
+	__u32 max_owners = OW_MAX_OWNER_BYTES / sizeof(struct ow_owner_counts) / shape->nr_cpus;
 
 	if (config->by == OW_BY_NONE)
 		return 1;
-	if (most > OW_MAX_OWNERS)
+	if (max_owners > OW_MAX_OWNERS)
 		return OW_MAX_OWNERS;
-	return most < OW_MIN_OWNERS ? OW_MIN_OWNERS : most;
+	return max_owners < OW_MIN_OWNERS ? OW_MIN_OWNERS : max_owners;
 }
 
 struct map_sizes ow_compute_map_sizes(const struct ow_tracer_config *config,

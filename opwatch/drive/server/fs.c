@@ -110,12 +110,12 @@ static void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 }
 
 /* Accept the truncation by a shell's ">" before a write to the control file. */
-static void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *wanted, int which,
+static void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attributes, int which,
 		       struct fuse_file_info *fi)
 {
 	const struct ow_file *file = find_file(ino);
 
-	(void)wanted;
+	(void)attributes;
 	(void)which;
 	if (file && !is_readable(file))
 		fs_getattr(req, ino, fi);

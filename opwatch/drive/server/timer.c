@@ -23,10 +23,10 @@ uint64_t ow_read_clock_ns(void)
 
 static void swap_calls(struct ow_timer_call *a, struct ow_timer_call *b)
 {
-	struct ow_timer_call kept = *a;
+	struct ow_timer_call copy = *a;
 
 	*a = *b;
-	*b = kept;
+	*b = copy;
 }
 
 static void sift_up(struct ow_timer_call *heap, size_t at)

@@ -72,17 +72,17 @@ static int evict_oldest(struct ow_ftl *ftl)
 {
 	struct ow_buffer *buffer = &ftl->buffer;
 	uint32_t page = buffer->order[buffer->head++ & buffer->order_mask];
-	struct ow_buffer_slot *slot = find_slot(buffer, page), taken = *slot;
+	struct ow_buffer_slot *slot = find_slot(buffer, page), evicted = *slot;
 	uint32_t missing;
 
-	if (!taken.sectors)
+	if (!evicted.sectors)
 		return 0; /* dropped since it was queued */
 	free_slot(buffer, slot);
-	missing = ftl->config.iu_bytes - OW_FTL_SECTOR_BYTES * count_sectors(taken.sectors);
+	missing = ftl->config.iu_bytes - OW_FTL_SECTOR_BYTES * count_sectors(evicted.sectors);
 	ftl->rmw_bytes += missing;
 	if (missing && ftl->l2p[page])
 		ftl->read_pages++;
-	return ow_place(ftl, taken.stream, &page, 1);
+	return ow_place(ftl, evicted.stream, &page, 1);
 }
 
 /* Add @sectors (one bit per sector) of @page, as written by the host. */

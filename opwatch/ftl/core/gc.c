@@ -66,7 +66,7 @@ static int write_pages(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages
 /* Empty and erase @victim, which is closed or in the cache. */
 int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause)
 {
-	uint32_t index = ow_frontier_find_for_gc(ftl, victim), word = 0, turn = 0;
+	uint32_t index = ow_frontier_find_for_gc(ftl, victim), word = 0, current = 0;
 	uint32_t chunk[2][CHUNK], count[2];
 
 	if (cause == OW_BY_FOLD) {
@@ -79,11 +79,11 @@ int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause)
 	ftl->read_pages += ow_count_valid(ftl, victim);
 	/* One chunk is written while the map entries of the next chunk are being fetched. */
 	count[0] = list_valid_pages(ftl, victim, &word, chunk[0]);
-	while (count[turn]) {
-		count[!turn] = list_valid_pages(ftl, victim, &word, chunk[!turn]);
-		if (write_pages(ftl, index, chunk[turn], count[turn]))
+	while (count[current]) {
+		count[!current] = list_valid_pages(ftl, victim, &word, chunk[!current]);
+		if (write_pages(ftl, index, chunk[current], count[current]))
 			return -ENOSPC;
-		turn = !turn;
+		current = !current;
 	}
 	ow_wear_erase(ftl, victim);
 	return 0;
@@ -97,7 +97,7 @@ int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause)
  */
 static int level_wear(struct ow_ftl *ftl)
 {
-	uint32_t least = UINT32_MAX, most = 0, coldest = 0;
+	uint32_t min_erases = UINT32_MAX, max_erases = 0, coldest = 0;
 
 	if (!ftl->config.wear_spread ||
 	    ftl->counters.erases - ftl->wear_checked_at <= ftl->sb_count / 256)
@@ -108,13 +108,13 @@ static int level_wear(struct ow_ftl *ftl)
 
 		if (ftl->state[sb] == OW_SB_BAD)
 			continue;
-		most = erases > most ? erases : most;
-		if (ftl->state[sb] == OW_SB_CLOSED && erases < least) {
-			least = erases;
+		max_erases = erases > max_erases ? erases : max_erases;
+		if (ftl->state[sb] == OW_SB_CLOSED && erases < min_erases) {
+			min_erases = erases;
 			coldest = sb;
 		}
 	}
-	if (!coldest || most - least <= ftl->config.wear_spread)
+	if (!coldest || max_erases - min_erases <= ftl->config.wear_spread)
 		return 0;
 	return ow_gc_move(ftl, coldest, OW_BY_WEAR);
 }

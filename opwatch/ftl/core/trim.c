@@ -25,7 +25,7 @@ void ow_lazy_cancel(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count)
 	}
 }
 
-/* Unmap up to @most lazily trimmed pages, starting where the last pass ended. */
+/* Unmap up to @max_pages lazily trimmed pages, starting where the last pass ended. */
 void ow_lazy_run(struct ow_ftl *ftl, uint64_t max_pages)
 {
 	struct ow_lazy *lazy = &ftl->lazy;

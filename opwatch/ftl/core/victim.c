@@ -111,11 +111,11 @@ void ow_victim_reset(struct ow_ftl *ftl)
 
 static uint32_t find_min_valid(const struct ow_ftl *ftl)
 {
-	uint32_t least = OW_HELD;
+	uint32_t min_valid = OW_HELD;
 
 	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++)
-		least = ftl->valid[sb] < least ? ftl->valid[sb] : least;
-	return least;
+		min_valid = ftl->valid[sb] < min_valid ? ftl->valid[sb] : min_valid;
+	return min_valid;
 }
 
 /*
@@ -126,21 +126,21 @@ static void rebuild_candidates(struct ow_ftl *ftl)
 {
 	struct ow_candidates *list = &ftl->candidates;
 	uint32_t shift = ftl->sb_shift > 8 ? ftl->sb_shift - 8 : 0;
-	uint32_t least = find_min_valid(ftl), kept = 0, bucket = 0;
+	uint32_t min_valid = find_min_valid(ftl), nr_listed = 0, bucket = 0;
 	uint32_t counts[BUCKETS] = {0};
 
 	empty_lists(ftl);
-	if (least >= OW_HELD)
+	if (min_valid >= OW_HELD)
 		return;
 	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++) {
-		uint32_t above = (ftl->valid[sb] - least) >> shift;
+		uint32_t above = (ftl->valid[sb] - min_valid) >> shift;
 
 		if (above < BUCKETS)
 			counts[above]++;
 	}
-	while (bucket < BUCKETS && kept + counts[bucket] <= MAX_LISTED)
-		kept += counts[bucket++];
-	list->limit = least + (bucket << shift) - (bucket ? 1 : 0);
+	while (bucket < BUCKETS && nr_listed + counts[bucket] <= MAX_LISTED)
+		nr_listed += counts[bucket++];
+	list->limit = min_valid + (bucket << shift) - (bucket ? 1 : 0);
 	if (list->limit > ftl->sb_pages)
 		list->limit = ftl->sb_pages;
 	for (uint32_t sb = 1; sb <= ftl->sb_count; sb++)
@@ -214,14 +214,14 @@ static uint32_t choose_among_random(struct ow_ftl *ftl)
 static uint32_t choose_oldest(struct ow_ftl *ftl, uint32_t window)
 {
 	struct ow_ring *ring = &ftl->closed;
-	uint32_t count = ow_ring_count(ring), best = 0, least = OW_HELD;
+	uint32_t count = ow_ring_count(ring), best = 0, min_valid = OW_HELD;
 
 	for (uint32_t i = 0; i < count && i < window; i++) {
 		uint32_t sb = ring->sb[(ring->head + i) & ring->mask];
 
-		if (ftl->valid[sb] < least) {
+		if (ftl->valid[sb] < min_valid) {
 			best = sb;
-			least = ftl->valid[sb];
+			min_valid = ftl->valid[sb];
 		}
 	}
 	return best;

@@ -33,11 +33,11 @@ int ow_plan_make(const struct ow_ftl *ftl, const struct ow_ftl_workload *load, s
 
 /* Draw up to a batch of random pages, and prefetch their map entries. Returns the number drawn. */
 static uint32_t draw_pages(const struct ow_ftl *ftl, const struct ow_plan *plan, uint64_t *rng,
-			   uint64_t most, uint32_t *pages)
+			   uint64_t max_pages, uint32_t *pages)
 {
 	const uint32_t *l2p = ftl->l2p;
 	uint64_t state = *rng, span = plan->pages[0], start = plan->start[0];
-	uint32_t n = most < OW_BATCH ? most : OW_BATCH, zone;
+	uint32_t n = max_pages < OW_BATCH ? max_pages : OW_BATCH, zone;
 
 	/* A single zone has its own loop: choosing a zone would take a fifth of its speed. */
 	if (plan->count == 1) {
@@ -67,20 +67,20 @@ static int count_writes(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint64
 static int run_batches(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan,
 		       uint64_t pages)
 {
-	uint32_t batch[2][OW_BATCH], n[2], turn = 0;
+	uint32_t batch[2][OW_BATCH], n[2], current = 0;
 	uint64_t rng = load->rng;
 	int ret = 0;
 
 	n[0] = draw_pages(ftl, plan, &rng, pages, batch[0]);
-	while (n[turn] && !ret) {
+	while (n[current] && !ret) {
 		/* The saved state must not be ahead of the pages written. */
 		load->rng = rng;
-		pages -= n[turn];
-		n[!turn] = draw_pages(ftl, plan, &rng, pages, batch[!turn]);
-		ret = ow_accept(ftl, plan->stream[0], batch[turn], n[turn]);
+		pages -= n[current];
+		n[!current] = draw_pages(ftl, plan, &rng, pages, batch[!current]);
+		ret = ow_accept(ftl, plan->stream[0], batch[current], n[current]);
 		if (!ret)
-			count_writes(ftl, load, n[turn]);
-		turn = !turn;
+			count_writes(ftl, load, n[current]);
+		current = !current;
 	}
 	return ret;
 }

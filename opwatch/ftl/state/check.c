@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 /*
- * Check that each entry is a superblock in state @state, and none occurs twice. @met counts
+ * Check that each entry is a superblock in state @state, and none occurs twice. @seen_count counts
  * occurrences per superblock.
  */
 static bool ring_is_valid(const struct ow_ftl *ftl, const struct ow_ring *ring,
@@ -51,8 +51,8 @@ static bool candidates_are_valid(const struct ow_ftl *ftl)
 }
 
 /*
- * A full frontier would have been closed. @met counts occurrences per superblock, shared with the
- * rings.
+ * A full frontier would have been closed. @seen_count counts occurrences per superblock, shared
+ * with the rings.
  */
 static bool frontiers_are_valid(const struct ow_ftl *ftl, uint8_t *seen_count)
 {
@@ -113,9 +113,9 @@ static bool superblocks_are_valid(const struct ow_ftl *ftl)
 static bool size_is_valid(const struct ow_ftl *ftl)
 {
 	uint64_t first = ftl->config.physical_bytes >> ftl->iu_shift;
-	uint64_t gone = ((uint64_t)ftl->bad_count + ftl->to_retire) << ftl->sb_shift;
+	uint64_t retired = ((uint64_t)ftl->bad_count + ftl->to_retire) << ftl->sb_shift;
 
-	return ftl->failed_dies < ftl->config.dies && ftl->physical_pages + gone == first &&
+	return ftl->failed_dies < ftl->config.dies && ftl->physical_pages + retired == first &&
 	       ftl->physical_pages <= first;
 }
 

@@ -88,14 +88,14 @@ static void put_monitor(uint8_t *page, unsigned int at, const struct ow_monitor 
 	for (unsigned int bucket = 0; bucket < OW_MONITOR_BUCKETS; bucket++) {
 		for (unsigned int direction = OW_READS; direction <= OW_TRIMS; direction++) {
 			const struct ow_monitor_cell *cell = &monitor->cells[bucket][direction];
-			unsigned int place =
+			unsigned int position =
 				(OW_MONITOR_BUCKETS - 1 - bucket) * 3 + OW_TRIMS - direction;
 			uint64_t stamp = (cell->largest_at_ns - started_ns) / 1000000;
 
 			put(page, at + bucket * 16 + (OW_DIRECTIONS - direction) * 4, 4,
 			    cell->commands);
-			put(page, at + 64 + place * 8, 8, cell->largest_ms ? stamp : UINT64_MAX);
-			put(page, at + 160 + place * 2, 2, cell->largest_ms);
+			put(page, at + 64 + position * 8, 8, cell->largest_ms ? stamp : UINT64_MAX);
+			put(page, at + 160 + position * 2, 2, cell->largest_ms);
 		}
 	}
 }
@@ -115,7 +115,7 @@ void ow_fill_log_monitor(uint8_t *page, const struct ow_times *times, uint64_t n
 	put(page, 10, 2, 0x0fff); /* report the largest latency of every counter */
 	put(page, 12, 1, 10);
 	put_monitor(page, 32, &times->active, started_ns);
-	put_monitor(page, 240, &times->kept, started_ns);
+	put_monitor(page, 240, &times->previous, started_ns);
 	put(page, 452, 8, UINT64_MAX); /* no debug log */
 	put(page, 494, 2, 5);
 	memcpy(page + 496, guid, sizeof(guid));

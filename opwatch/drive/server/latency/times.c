@@ -56,7 +56,7 @@ static void rotate_monitor(struct ow_times *times, uint64_t now_ns)
 	while (now_ns - times->active.since_ns >= MONITOR_KEPT_NS) {
 		uint64_t next = times->active.since_ns + MONITOR_KEPT_NS;
 
-		times->kept = times->active;
+		times->previous = times->active;
 		times->active = (struct ow_monitor){.since_ns = next};
 	}
 }
@@ -81,7 +81,7 @@ static void update_monitor(struct ow_times *times, enum ow_direction direction, 
 
 void ow_times_open(struct ow_times *times, uint64_t now_ns)
 {
-	*times = (struct ow_times){.active.since_ns = now_ns, .kept.since_ns = now_ns};
+	*times = (struct ow_times){.active.since_ns = now_ns, .previous.since_ns = now_ns};
 	pthread_mutex_init(&times->lock, NULL);
 }
 

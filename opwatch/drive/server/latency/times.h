@@ -35,7 +35,7 @@ struct ow_monitor {
 struct ow_times {
 	pthread_mutex_t lock;
 	struct ow_direction_times of[OW_DIRECTIONS];
-	struct ow_monitor active, kept;
+	struct ow_monitor active, previous;
 };
 
 void ow_times_open(struct ow_times *times, uint64_t now_ns);

@@ -83,11 +83,11 @@ static void remove_leftovers(const struct ow_state_file *file)
 /* Return true if the name still refers to the locked file. A symbolic link does not match. */
 static bool is_still_locked(const struct ow_state_file *file)
 {
-	struct stat named, ours;
+	struct stat named, locked;
 
 	return !fstatat(file->folder, file->name, &named, AT_SYMLINK_NOFOLLOW) &&
-	       !fstat(file->locked, &ours) && named.st_dev == ours.st_dev &&
-	       named.st_ino == ours.st_ino;
+	       !fstat(file->locked, &locked) && named.st_dev == locked.st_dev &&
+	       named.st_ino == locked.st_ino;
 }
 
 /* O_NONBLOCK, so that opening a FIFO does not block. Opening a device has no side effect. */

@@ -289,8 +289,8 @@ class BlockTracer:
     def take_slow(self) -> tuple[list[SlowRecord], list[int]]:
         """Return the slow requests since the last call, and the number of dropped records per leaf since
         attach."""
-        raw, left_out = self._native.slow()
-        return decode_slow(raw), decode_dropped_counts(left_out)[: len(self.leaves)]
+        raw, dropped = self._native.slow()
+        return decode_slow(raw), decode_dropped_counts(dropped)[: len(self.leaves)]
 
     def read_misses(self) -> int:
         """Return the skipped runs of our programs since attach, for all disks."""

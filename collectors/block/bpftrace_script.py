@@ -94,7 +94,7 @@ def _build_lookup(leaves: Sequence[Leaf]) -> str:
     lines = [
         "$disk = $rq->q->disk;",
         "$sector = $rq->__sector;",
-        # As in place_of() of bpf/block/rq.h: without data, the sector is undefined.
+        # As in read_sector() of bpf/block/rq.h: without data, the sector is undefined.
         "if ($rq->__data_len == 0 && (uint64)$rq->part) { $sector = $rq->part->bd_start_sect; }",
         "$number = ((uint64)$disk->major << 20) | (uint64)$disk->first_minor;",
         "$t = @_target[$number];",
@@ -206,7 +206,7 @@ if ($issued) {{
 }}"""
 
 
-# As in status_of() of bpf/lib/op.h.
+# As in convert_status() of bpf/lib/op.h.
 RENUMBERED = "if ($error > 14 && $error < 19) { $error = $error - 1; }"
 
 
@@ -250,7 +250,7 @@ if ($bytes < $left) {{
 
 
 def _build_other_count() -> str:
-    """Return code for the kernel's accounting of operations without a class: count_other() of
+    """Return code for the kernel's accounting of operations without a class: count_unclassified() of
     bpf/block/rq.h."""
     return f"""\
 if (($o == 0 || $o == {operation_key(FLUSH)}) && (uint64)$rq->part) {{

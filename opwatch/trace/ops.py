@@ -3,7 +3,7 @@
 # In the order of enum ow_op in bpf/abi/block.h.
 OPS = ("read", "write", "flush", "discard", "write_zeroes", "secure_erase", "other")
 
-# blk_status_t in the newest kernels' numbering; status_of() in bpf/lib/op.h converts older numbers. The
+# blk_status_t in the newest kernels' numbering; convert_status() in bpf/lib/op.h converts older numbers. The
 # kernel defines the numbers as macros, which BTF does not contain.
 STATUS_NAMES = {
     1: "not supported",

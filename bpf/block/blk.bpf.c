@@ -44,7 +44,7 @@ int rq_issue_raw(__u64 *ctx)
 	return on_issue(rq, get_request_disk(rq, true), true);
 }
 
-static __always_inline int complete(__u64 *ctx, bool slow)
+static __always_inline int complete_request(__u64 *ctx, bool slow)
 {
 	struct request *rq = (struct request *)ctx[0];
 	struct gendisk *disk = get_request_disk(rq, false);
@@ -62,7 +62,7 @@ static __always_inline int complete(__u64 *ctx, bool slow)
 SEC("tp_btf/block_rq_complete")
 int rq_complete(__u64 *ctx)
 {
-	return complete(ctx, false);
+	return complete_request(ctx, false);
 }
 
 SEC("raw_tp/block_rq_complete")
@@ -79,7 +79,7 @@ int rq_complete_raw(__u64 *ctx)
 SEC("tp_btf/block_rq_complete")
 int rq_slow(__u64 *ctx)
 {
-	return complete(ctx, true);
+	return complete_request(ctx, true);
 }
 
 SEC("raw_tp/block_rq_complete")

@@ -1,7 +1,7 @@
 """Log-linear histograms: the slot of a value, the range of a slot, and quantiles with bounds.
 
-The kernel half is `find_hist_slot()` in bpf/lib/hist.h. With `bits` = p a slot is at most 1/2^p of its value wide,
-so the middle of a slot is at most 1/2^(p+1) away from any value in the slot: 1.56 % for latency (p = 5).
+The kernel half is `find_hist_slot()` in bpf/lib/hist.h. With `bits` = p a slot is at most 1/2^p of its value
+wide, so the middle of a slot is at most 1/2^(p+1) from any value in the slot: 1.56 % for latency (p = 5).
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ static void change_ranges(struct saved *saved, uint64_t *rng)
 	}
 }
 
-static void mutate(struct saved *saved, uint64_t *rng)
+static void change_saved(struct saved *saved, uint64_t *rng)
 {
 	uint64_t kind = ow_rng_below(rng, 8);
 
@@ -306,7 +306,7 @@ static bool try_one(const struct saved *saved, const struct saved *other, uint64
 
 	changed = *saved;
 	for (uint64_t n = ow_rng_below(rng, 4); n; n--)
-		mutate(&changed, rng);
+		change_saved(&changed, rng);
 	join_saved(&changed, ow_rng_below(rng, 16) ? saved : other, &input);
 	memory_to_file(&input, FILE_NAME);
 	alarm(HANG_S);

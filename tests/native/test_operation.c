@@ -94,7 +94,7 @@ static void check_counters(struct ow_operation_change *change)
 	CHECK(!change->counters.length);
 }
 
-static void check(const struct reading *then, const struct reading *now)
+static void check_change(const struct reading *then, const struct reading *now)
 {
 	struct ow_operation_change change;
 
@@ -118,7 +118,7 @@ static void test_decoded_change_gives_later_reading(void)
 			now.memory[draw_word() % sizeof(now.memory)] = draw_word();
 		for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
 			now.operation.counters[i] = draw_word() >> draw_word() % 64;
-		check(&then, &now);
+		check_change(&then, &now);
 	}
 }
 
@@ -133,7 +133,7 @@ static void test_longest_change_fits_the_buffers(void)
 	set_slots(&now, 0);
 	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
 		now.operation.counters[i] = 1ULL << 63;
-	check(&then, &now);
+	check_change(&then, &now);
 	ow_encode_change(&change, &then.operation, &now.operation);
 	CHECK(change.counts.length == sizeof(change.count_bytes));
 }
@@ -153,7 +153,7 @@ static void test_missing_reading_equals_zeros(void)
 	CHECK(one.slots.length == other.slots.length && one.counts.length == other.counts.length);
 	CHECK(!memcmp(one.slot_bytes, other.slot_bytes, one.slots.length));
 	CHECK(!memcmp(one.count_bytes, other.count_bytes, one.counts.length));
-	check(&zeros, &now);
+	check_change(&zeros, &now);
 }
 
 int main(void)

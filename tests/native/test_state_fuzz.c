@@ -63,8 +63,8 @@ static void update_checksum(struct saved *saved, unsigned char *data)
 }
 
 /* Change a value of @width bytes at @at, or replace it by another value of the same piece. */
-static void change(uint64_t *rng, unsigned char *at, size_t width, const struct piece *piece,
-		   unsigned char *start)
+static void change_value(uint64_t *rng, unsigned char *at, size_t width, const struct piece *piece,
+			 unsigned char *start)
 {
 	uint64_t value = 0;
 
@@ -76,7 +76,7 @@ static void change(uint64_t *rng, unsigned char *at, size_t width, const struct 
 	memcpy(at, &value, width);
 }
 
-static void mutate(struct saved *saved, uint64_t *rng, unsigned char *data)
+static void change_piece(struct saved *saved, uint64_t *rng, unsigned char *data)
 {
 	static const size_t widths[] = {1, 4, 4, 4, 8};
 	/* Leave out the magic number and the version, which other tests cover. */
@@ -87,8 +87,8 @@ static void mutate(struct saved *saved, uint64_t *rng, unsigned char *data)
 		return;
 	if (width > 8)
 		width = widths[ow_rng_below(rng, 5)];
-	change(rng, data + piece->at + ow_rng_below(rng, piece->len / width) * width, width, piece,
-	       data + piece->at);
+	change_value(rng, data + piece->at + ow_rng_below(rng, piece->len / width) * width, width,
+		     piece, data + piece->at);
 }
 
 static void run_random_command(struct ow_ftl *ftl, uint64_t *rng, uint64_t offset, uint64_t len,
@@ -153,7 +153,7 @@ static bool try_one(struct saved *saved, uint64_t *rng, unsigned char *data)
 
 	memcpy(data, saved->whole.data, saved->whole.len);
 	for (uint64_t n = 1 + ow_rng_below(rng, 3); n; n--)
-		mutate(saved, rng, data);
+		change_piece(saved, rng, data);
 	update_checksum(saved, data);
 	alarm(HANG_S);
 	if (ow_ftl_load(&ftl, memory_get, &input))

@@ -19,7 +19,7 @@ __u64 ow_read_monotonic_ns(void)
 	return now.tv_sec * 1000000000ULL + now.tv_nsec;
 }
 
-static void add(__u64 *to, const __u64 *from, size_t n)
+static void add_words(__u64 *to, const __u64 *from, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		to[i] += from[i];
@@ -36,10 +36,10 @@ static void add_completions(struct ow_counts *to, const struct ow_counts *from)
 	__u64 max_ns = get_larger(to->complete.max_ns, from->complete.max_ns);
 	__u64 behind_max_ns = get_larger(to->complete.behind_max_ns, from->complete.behind_max_ns);
 
-	add((__u64 *)&to->complete, (const __u64 *)&from->complete,
-	    sizeof(to->complete) / sizeof(__u64));
-	add((__u64 *)&to->requeue, (const __u64 *)&from->requeue,
-	    sizeof(to->requeue) / sizeof(__u64));
+	add_words((__u64 *)&to->complete, (const __u64 *)&from->complete,
+		  sizeof(to->complete) / sizeof(__u64));
+	add_words((__u64 *)&to->requeue, (const __u64 *)&from->requeue,
+		  sizeof(to->requeue) / sizeof(__u64));
 	to->complete.max_ns = max_ns;
 	to->complete.behind_max_ns = behind_max_ns;
 }
@@ -49,8 +49,10 @@ static void add_issues(struct ow_counts *to, const struct ow_counts *from)
 {
 	__u64 queue_max_ns = get_larger(to->entry.queue_max_ns, from->entry.queue_max_ns);
 
-	add((__u64 *)&to->issue, (const __u64 *)&from->issue, sizeof(to->issue) / sizeof(__u64));
-	add((__u64 *)&to->entry, (const __u64 *)&from->entry, sizeof(to->entry) / sizeof(__u64));
+	add_words((__u64 *)&to->issue, (const __u64 *)&from->issue,
+		  sizeof(to->issue) / sizeof(__u64));
+	add_words((__u64 *)&to->entry, (const __u64 *)&from->entry,
+		  sizeof(to->entry) / sizeof(__u64));
 	to->entry.queue_max_ns = queue_max_ns;
 	to->issue.next_sector = 0;
 }
@@ -60,10 +62,10 @@ static void add_hist(const struct ow_tracer *t, const struct ow_hist *hist, __u3
 {
 	const struct ow_latency *queue_latency = t->queue_latency.at;
 
-	add(to->latency, hist->latency.slots, OW_LAT_SLOTS);
-	add(to->sizes, hist->sizes.slots, OW_SIZE_SLOTS);
+	add_words(to->latency, hist->latency.slots, OW_LAT_SLOTS);
+	add_words(to->sizes, hist->sizes.slots, OW_SIZE_SLOTS);
 	if (t->queue_time)
-		add(to->queue, queue_latency[queue].slots, OW_LAT_SLOTS);
+		add_words(to->queue, queue_latency[queue].slots, OW_LAT_SLOTS);
 }
 
 static const struct ow_row *get_row(const struct ow_tracer *t, size_t index)

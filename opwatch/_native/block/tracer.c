@@ -67,8 +67,8 @@ static int fill_disks(struct opwatch_blk__rodata *ro, const struct ow_tracer_con
 }
 
 /* Set the constants of the programs. */
-static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
-		     const struct ow_types *types, const struct map_sizes *sizes)
+static int set_constants(struct ow_tracer *t, const struct ow_tracer_config *config,
+			 const struct ow_types *types, const struct map_sizes *sizes)
 {
 	struct opwatch_blk__rodata *ro = t->skel->rodata;
 	__u64 multiplier = ow_find_multiplier(config->disks, config->nr_disks);
@@ -101,7 +101,7 @@ static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 	return 0;
 }
 
-static int attach(struct ow_tracer *t)
+static int attach_programs(struct ow_tracer *t)
 {
 	for (; t->nr_attached < t->selected.nr; t->nr_attached++) {
 		t->links[t->nr_attached] = ow_attach(t->selected.programs[t->nr_attached]);
@@ -148,7 +148,7 @@ static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *c
 	if (!t->skel)
 		return -errno;
 	err = ow_select_programs(t->skel->obj, &config->programs, &t->selected);
-	err = err ?: configure(t, config, types, &sizes);
+	err = err ?: set_constants(t, config, types, &sizes);
 	err = err ?: set_map_sizes(t->skel, &sizes);
 	if (!err && !ow_has_atomics())
 		err = replace_atomics(&t->selected);
@@ -156,7 +156,7 @@ static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *c
 	err = err ?: map_counters(t);
 	err = err ?: ow_slow_open(t, config->slow_ns);
 	err = err ?: ow_owners_open(t, config->by);
-	return err ?: attach(t);
+	return err ?: attach_programs(t);
 }
 
 int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret, char *log)

@@ -11,7 +11,7 @@
 static __thread char *current_log;
 
 /* The end of a verifier log has the reason, so a full log drops its beginning. */
-static void append(const char *text)
+static void append_text(const char *text)
 {
 	size_t used = strlen(current_log), length = strlen(text);
 	size_t room = OW_LOG_SIZE - 1;
@@ -27,7 +27,7 @@ static void append(const char *text)
 	memcpy(current_log + used, text, length + 1);
 }
 
-static int collect(enum libbpf_print_level level, const char *format, va_list args)
+static int collect_message(enum libbpf_print_level level, const char *format, va_list args)
 {
 	_cleanup_free_ char *text = NULL;
 
@@ -35,7 +35,7 @@ static int collect(enum libbpf_print_level level, const char *format, va_list ar
 		return 0;
 	if (vasprintf(&text, format, args) < 0)
 		return 0;
-	append(text);
+	append_text(text);
 	return 0;
 }
 
@@ -44,5 +44,5 @@ void ow_collect_log(char *log)
 	if (log)
 		log[0] = '\0';
 	current_log = log;
-	libbpf_set_print(collect);
+	libbpf_set_print(collect_message);
 }

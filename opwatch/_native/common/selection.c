@@ -90,7 +90,7 @@ const void *ow_selection_data(const struct ow_selection *s, __u32 *size)
 	return btf__raw_data(s->to, size);
 }
 
-static int compare(const void *name, const void *entry)
+static int compare_name(const void *name, const void *entry)
 {
 	return strcmp(name, *(const char *const *)entry);
 }
@@ -98,7 +98,7 @@ static int compare(const void *name, const void *entry)
 static bool is_wanted(struct ow_selection *s, const char *name)
 {
 	const char *const *entry =
-		bsearch(name, wanted_names, NR_WANTED, sizeof(wanted_names[0]), compare);
+		bsearch(name, wanted_names, NR_WANTED, sizeof(wanted_names[0]), compare_name);
 	int *round;
 
 	if (!entry)
@@ -109,7 +109,7 @@ static bool is_wanted(struct ow_selection *s, const char *name)
 	return *round == s->round;
 }
 
-static int reserve(struct ow_selection *s, __u32 new_id)
+static int reserve_ids(struct ow_selection *s, __u32 new_id)
 {
 	__u32 capacity = s->capacity ? 2 * s->capacity : 1024;
 	__u32 *old_ids;
@@ -133,7 +133,7 @@ static int add_type(struct ow_selection *s, __u32 *id)
 	new_id = btf__add_type(s->to, s->from, btf__type_by_id(s->from, *id));
 	if (new_id < 0)
 		return new_id;
-	err = reserve(s, new_id);
+	err = reserve_ids(s, new_id);
 	if (err)
 		return err;
 	s->new_ids[*id] = new_id;

@@ -58,8 +58,8 @@ static int shrink_unused_maps(const struct ow_discards *d)
 	return err ?: bpf_map__set_max_entries(d->skel->maps.requests_behind, 1);
 }
 
-static int configure(struct ow_discards *d, const struct ow_discards_config *config,
-		     const struct ow_types *types)
+static int set_constants(struct ow_discards *d, const struct ow_discards_config *config,
+			 const struct ow_types *types)
 {
 	int err = ow_select_programs(d->skel->obj, &config->programs, &d->selected);
 
@@ -131,7 +131,7 @@ static int map_flows(struct ow_discards *d)
 	return 0;
 }
 
-static int load(struct ow_discards *d, const struct ow_discards_config *config)
+static int load_programs(struct ow_discards *d, const struct ow_discards_config *config)
 {
 	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options);
 	const struct ow_types *types;
@@ -143,7 +143,7 @@ static int load(struct ow_discards *d, const struct ow_discards_config *config)
 	d->skel = opwatch_discard__open_opts(&options);
 	if (!d->skel)
 		return -errno;
-	err = configure(d, config, types);
+	err = set_constants(d, config, types);
 	err = err ?: opwatch_discard__load(d->skel);
 	return err ?: map_flows(d);
 }
@@ -156,7 +156,7 @@ int ow_discards_open(const struct ow_discards_config *config, struct ow_discards
 	if (!d)
 		return -ENOMEM;
 	ow_collect_log(log);
-	err = load(d, config);
+	err = load_programs(d, config);
 	ow_collect_log(NULL);
 	if (err) {
 		ow_discards_close(d);

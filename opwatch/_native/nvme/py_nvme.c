@@ -7,7 +7,8 @@
 #include "nvme.h"
 
 /* Send the command and return (status, bytes). Steals @data. */
-static PyObject *submit(int fd, struct nvme_admin_cmd *cmd, PyObject *data, const char *what)
+static PyObject *submit_command(int fd, struct nvme_admin_cmd *cmd, PyObject *data,
+				const char *what)
 {
 	PyThreadState *thread = PyEval_SaveThread();
 	int ret = ow_nvme_submit(fd, cmd);
@@ -50,7 +51,7 @@ static PyObject *nvme_get_log(PyObject *Py_UNUSED(self), PyObject *args)
 		Py_DECREF(data);
 		return ow_py_raise(-EINVAL, "Get Log Page");
 	}
-	return submit(fd, &cmd, data, "Get Log Page");
+	return submit_command(fd, &cmd, data, "Get Log Page");
 }
 
 static PyObject *nvme_identify(PyObject *Py_UNUSED(self), PyObject *args)
@@ -68,7 +69,7 @@ static PyObject *nvme_identify(PyObject *Py_UNUSED(self), PyObject *args)
 	if (!data)
 		return NULL;
 	ow_nvme_prepare_identify(&cmd, cns, nsid, PyBytes_AS_STRING(data));
-	return submit(fd, &cmd, data, "Identify");
+	return submit_command(fd, &cmd, data, "Identify");
 }
 
 static PyMethodDef nvme_methods[] = {

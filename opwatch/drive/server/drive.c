@@ -91,7 +91,7 @@ static int open_all(struct ow_drive *drive, const struct ow_drive_options *optio
 	return ret;
 }
 
-static void release(struct ow_drive *drive)
+static void free_resources(struct ow_drive *drive)
 {
 	ow_service_destroy(drive->service);
 	ow_ftl_destroy(drive->ftl);
@@ -105,14 +105,14 @@ int ow_drive_open(struct ow_drive *drive, const struct ow_drive_options *options
 	int ret = open_all(drive, options, why);
 
 	if (ret)
-		release(drive);
+		free_resources(drive);
 	return ret;
 }
 
 void ow_drive_close(struct ow_drive *drive)
 {
 	ow_timer_stop(&drive->timer);
-	release(drive);
+	free_resources(drive);
 }
 
 static bool is_unaligned(const struct ow_drive *drive, uint64_t offset, uint64_t len)

@@ -330,7 +330,7 @@ static const struct fuse_lowlevel_ops operations = {
 	.statfs = fs_statfs,
 };
 
-static int serve(struct fuse_session *session, const struct ow_fs_options *options)
+static int serve_requests(struct fuse_session *session, const struct ow_fs_options *options)
 {
 	struct fuse_loop_config *config = fuse_loop_cfg_create();
 	int ret;
@@ -367,7 +367,7 @@ static int mount_and_serve(struct fuse_session *session, const struct ow_fs_opti
 	if (!ret)
 		ret = ow_refuse_foreign_calls();
 	if (!ret)
-		ret = serve(session, options);
+		ret = serve_requests(session, options);
 	fuse_remove_signal_handlers(session);
 	return ret;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* NVMe Identify structures of a drive. Offsets are decimal bytes, as in the specification. */
 #include "pages.h"
+#include "drive/server/put.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,12 +20,6 @@ enum {
 	DLFEAT_WRITE_ZEROES = 1 << 3,
 };
 
-static void put(uint8_t *page, unsigned int offset, unsigned int width, uint64_t value)
-{
-	for (unsigned int i = 0; i < width; i++)
-		page[offset + i] = i < 8 ? value >> 8 * i : 0;
-}
-
 /* Store @text left-aligned and padded with spaces. */
 static void put_text(uint8_t *page, unsigned int offset, unsigned int width, const char *text)
 {
@@ -38,17 +33,17 @@ void ow_fill_identify_controller(uint8_t *page, const struct ow_page_facts *fact
 	put_text(page, 4, 20, facts->serial);
 	put_text(page, 24, 40, MODEL);
 	put_text(page, 64, 8, FIRMWARE);
-	put(page, 80, 4, 0x00020100); /* NVMe 2.1 */
-	put(page, 96, 4, CTRATT_ENDURANCE_GROUPS | CTRATT_FDP);
-	put(page, 111, 1, 1); /* an I/O controller */
-	put(page, 261, 1, LPA_EXTENDED);
-	put(page, 280, 16, facts->config.user_bytes);
-	put(page, 340, 2, 1); /* one endurance group */
-	put(page, 512, 1, 0x66);
-	put(page, 513, 1, 0x44);
-	put(page, 516, 4, 1);
-	put(page, 520, 2, ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES);
-	put(page, 525, 1, facts->config.buffer_bytes && !facts->config.plp);
+	ow_put(page, 80, 4, 0x00020100); /* NVMe 2.1 */
+	ow_put(page, 96, 4, CTRATT_ENDURANCE_GROUPS | CTRATT_FDP);
+	ow_put(page, 111, 1, 1); /* an I/O controller */
+	ow_put(page, 261, 1, LPA_EXTENDED);
+	ow_put(page, 280, 16, facts->config.user_bytes);
+	ow_put(page, 340, 2, 1); /* one endurance group */
+	ow_put(page, 512, 1, 0x66);
+	ow_put(page, 513, 1, 0x44);
+	ow_put(page, 516, 4, 1);
+	ow_put(page, 520, 2, ONCS_DATASET_MANAGEMENT | ONCS_WRITE_ZEROES);
+	ow_put(page, 525, 1, facts->config.buffer_bytes && !facts->config.plp);
 	snprintf((char *)page + 768, 256, "nqn.2014-08.org.nvmexpress:opwatch:%s", facts->serial);
 }
 
@@ -68,17 +63,17 @@ void ow_fill_identify_namespace(uint8_t *page, const struct ow_page_facts *facts
 	uint64_t unit = config->iu_bytes / OW_LBA_BYTES - 1; /* zero-based */
 
 	memset(page, 0, OW_IDENTIFY_BYTES);
-	put(page, 0, 8, config->user_bytes / OW_LBA_BYTES);
-	put(page, 8, 8, config->user_bytes / OW_LBA_BYTES);
-	put(page, 16, 8, facts->counters.valid_bytes / OW_LBA_BYTES);
-	put(page, 24, 1, NSFEAT_OPTIMAL_SIZES);
-	put(page, 33, 1, DLFEAT_READS_ZEROES | DLFEAT_WRITE_ZEROES);
-	put(page, 48, 16, config->user_bytes);
+	ow_put(page, 0, 8, config->user_bytes / OW_LBA_BYTES);
+	ow_put(page, 8, 8, config->user_bytes / OW_LBA_BYTES);
+	ow_put(page, 16, 8, facts->counters.valid_bytes / OW_LBA_BYTES);
+	ow_put(page, 24, 1, NSFEAT_OPTIMAL_SIZES);
+	ow_put(page, 33, 1, DLFEAT_READS_ZEROES | DLFEAT_WRITE_ZEROES);
+	ow_put(page, 48, 16, config->user_bytes);
 	for (unsigned int offset = 64; offset <= 70; offset += 2)
-		put(page, offset, 2, unit); /* write and deallocate, granularity and alignment */
-	put(page, 72, 2, unit);
-	put(page, 102, 2, 1); /* in endurance group 1 */
-	put(page, 112, 8, hash_serial(facts->serial));
-	put(page, 120, 8, hash_serial(facts->serial));
-	put(page, 130, 1, __builtin_ctz(OW_LBA_BYTES));
+		ow_put(page, offset, 2, unit); /* write and deallocate, granularity and alignment */
+	ow_put(page, 72, 2, unit);
+	ow_put(page, 102, 2, 1); /* in endurance group 1 */
+	ow_put(page, 112, 8, hash_serial(facts->serial));
+	ow_put(page, 120, 8, hash_serial(facts->serial));
+	ow_put(page, 130, 1, __builtin_ctz(OW_LBA_BYTES));
 }

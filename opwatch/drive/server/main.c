@@ -18,7 +18,7 @@
 enum { FAILURE = 1, USAGE = 2, REFUSED = 3, UNSUPPORTED = 5 };
 enum { FIRMWARE_NICENESS = -10 };
 
-static int fail(const char *what, int ret)
+static int report_failure(const char *what, int ret)
 {
 	/* The messages for these errors are complete without strerror(). */
 	bool plain = ret == -EINVAL || ret == -EBADMSG || ret == -EPERM || ret == -EBUSY ||
@@ -87,16 +87,16 @@ int main(int argc, char **argv)
 	raise_priority(&options.drive);
 	ret = ow_drive_open(&drive, &options.drive, &why);
 	if (ret)
-		return fail(why, ret);
+		return report_failure(why, ret);
 	ret = apply_faults(&drive, &options);
 	if (ret)
 		return ret;
 	ret = ow_fs_run(&drive, &options.fs);
 	if (ret)
-		return fail("cannot mount or serve a FUSE file system", ret);
+		return report_failure("cannot mount or serve a FUSE file system", ret);
 	/* A signal ended the server without a save command. */
 	if (options.drive.state && !drive.saved)
 		ret = ow_state_save(&drive);
 	ow_drive_close(&drive);
-	return ret ? fail("cannot save the state", ret) : 0;
+	return ret ? report_failure("cannot save the state", ret) : 0;
 }

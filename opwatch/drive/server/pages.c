@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* NVMe log pages of a drive. Offsets are decimal bytes, as in the specifications. */
 #include "pages.h"
+#include "drive/server/put.h"
 
 #include <string.h>
 
@@ -10,15 +11,6 @@
 #define KELVIN		     313
 
 enum { WARN_SPARE = 1, WARN_RELIABILITY = 4, WARN_READ_ONLY = 8 };
-
-/* Store @value in @width bytes. Larger values saturate. */
-static void put(uint8_t *page, unsigned int offset, unsigned int width, uint64_t value)
-{
-	if (width < 8 && value >> 8 * width)
-		value = (1ULL << 8 * width) - 1;
-	for (unsigned int i = 0; i < width; i++)
-		page[offset + i] = i < 8 ? value >> 8 * i : 0;
-}
 
 static uint64_t divide_rounding_up(uint64_t bytes, uint64_t unit)
 {
@@ -75,21 +67,21 @@ void ow_fill_log_smart(uint8_t *page, const struct ow_page_facts *facts)
 	const struct ow_ftl_counters *counters = &facts->counters;
 
 	memset(page, 0, OW_LOG_BYTES);
-	put(page, 0, 1, compute_critical_warning(facts));
-	put(page, 1, 2, KELVIN);
-	put(page, 3, 1, ow_compute_available_spare(facts));
-	put(page, 4, 1, SPARE_THRESHOLD);
-	put(page, 5, 1, clamp_percentage_used(facts));
-	put(page, 6, 1, compute_critical_warning(facts)); /* for the only endurance group */
-	put(page, 32, 16, count_smart_units(counters->host_read_bytes, facts));
-	put(page, 48, 16, count_smart_units(counters->host_write_bytes, facts));
-	put(page, 64, 16, counters->host_reads);
-	put(page, 80, 16, counters->host_writes);
-	put(page, 112, 16, counters->power_cycles);
-	put(page, 128, 16, facts->power_on_s / 3600);
-	put(page, 144, 16, counters->unsafe_shutdowns);
-	put(page, 160, 16, counters->media_errors);
-	put(page, 200, 2, KELVIN);
+	ow_put(page, 0, 1, compute_critical_warning(facts));
+	ow_put(page, 1, 2, KELVIN);
+	ow_put(page, 3, 1, ow_compute_available_spare(facts));
+	ow_put(page, 4, 1, SPARE_THRESHOLD);
+	ow_put(page, 5, 1, clamp_percentage_used(facts));
+	ow_put(page, 6, 1, compute_critical_warning(facts)); /* for the only endurance group */
+	ow_put(page, 32, 16, count_smart_units(counters->host_read_bytes, facts));
+	ow_put(page, 48, 16, count_smart_units(counters->host_write_bytes, facts));
+	ow_put(page, 64, 16, counters->host_reads);
+	ow_put(page, 80, 16, counters->host_writes);
+	ow_put(page, 112, 16, counters->power_cycles);
+	ow_put(page, 128, 16, facts->power_on_s / 3600);
+	ow_put(page, 144, 16, counters->unsafe_shutdowns);
+	ow_put(page, 160, 16, counters->media_errors);
+	ow_put(page, 200, 2, KELVIN);
 }
 
 void ow_fill_log_endurance(uint8_t *page, const struct ow_page_facts *facts)
@@ -97,18 +89,18 @@ void ow_fill_log_endurance(uint8_t *page, const struct ow_page_facts *facts)
 	const struct ow_ftl_counters *counters = &facts->counters;
 
 	memset(page, 0, OW_LOG_BYTES);
-	put(page, 0, 1, compute_critical_warning(facts));
-	put(page, 3, 1, ow_compute_available_spare(facts));
-	put(page, 4, 1, SPARE_THRESHOLD);
-	put(page, 5, 1, clamp_percentage_used(facts));
-	put(page, 32, 16, compute_endurance_bytes(facts) / ENDURANCE_UNIT_BYTES);
-	put(page, 48, 16, divide_rounding_up(counters->host_read_bytes, ENDURANCE_UNIT_BYTES));
-	put(page, 64, 16, divide_rounding_up(counters->host_write_bytes, ENDURANCE_UNIT_BYTES));
-	put(page, 80, 16, divide_rounding_up(counters->nand_write_bytes, ENDURANCE_UNIT_BYTES));
-	put(page, 96, 16, counters->host_reads);
-	put(page, 112, 16, counters->host_writes);
-	put(page, 128, 16, counters->media_errors);
-	put(page, 160, 16, facts->config.user_bytes);
+	ow_put(page, 0, 1, compute_critical_warning(facts));
+	ow_put(page, 3, 1, ow_compute_available_spare(facts));
+	ow_put(page, 4, 1, SPARE_THRESHOLD);
+	ow_put(page, 5, 1, clamp_percentage_used(facts));
+	ow_put(page, 32, 16, compute_endurance_bytes(facts) / ENDURANCE_UNIT_BYTES);
+	ow_put(page, 48, 16, divide_rounding_up(counters->host_read_bytes, ENDURANCE_UNIT_BYTES));
+	ow_put(page, 64, 16, divide_rounding_up(counters->host_write_bytes, ENDURANCE_UNIT_BYTES));
+	ow_put(page, 80, 16, divide_rounding_up(counters->nand_write_bytes, ENDURANCE_UNIT_BYTES));
+	ow_put(page, 96, 16, counters->host_reads);
+	ow_put(page, 112, 16, counters->host_writes);
+	ow_put(page, 128, 16, counters->media_errors);
+	ow_put(page, 160, 16, facts->config.user_bytes);
 }
 
 void ow_fill_log_fdp(uint8_t *page, const struct ow_page_facts *facts)
@@ -116,9 +108,9 @@ void ow_fill_log_fdp(uint8_t *page, const struct ow_page_facts *facts)
 	const struct ow_ftl_counters *counters = &facts->counters;
 
 	memset(page, 0, OW_FDP_BYTES);
-	put(page, 0, 16, counters->host_write_bytes);
-	put(page, 16, 16, counters->nand_write_bytes);
-	put(page, 32, 16, counters->erases * facts->config.superblock_bytes);
+	ow_put(page, 0, 16, counters->host_write_bytes);
+	ow_put(page, 16, 16, counters->nand_write_bytes);
+	ow_put(page, 32, 16, counters->erases * facts->config.superblock_bytes);
 }
 
 /* Return the erased superblocks as a percentage of the spare: OCP's percentage of free blocks. */
@@ -137,17 +129,17 @@ static void put_wear(uint8_t *page, const struct ow_page_facts *facts)
 {
 	const struct ow_ftl_counters *counters = &facts->counters;
 
-	put(page, 32, 6, counters->bad_superblocks);
-	put(page, 38, 2, ow_compute_available_spare(facts));
-	put(page, 46, 2, 100); /* system blocks are not simulated: report all as good */
-	put(page, 80, 1, clamp_percentage_used(facts));
-	put(page, 88, 4, counters->erase_max);
-	put(page, 92, 4, counters->erase_min);
-	put(page, 176, 8,
-	    compute_endurance_bytes(facts) >> 64 ? UINT64_MAX : compute_endurance_bytes(facts));
-	put(page, 216, 2, facts->config.dies);
-	put(page, 220, 2, counters->failed_dies);
-	put(page, 224, 8, counters->erase_avg_milli / 1000);
+	ow_put(page, 32, 6, counters->bad_superblocks);
+	ow_put(page, 38, 2, ow_compute_available_spare(facts));
+	ow_put(page, 46, 2, 100); /* system blocks are not simulated: report all as good */
+	ow_put(page, 80, 1, clamp_percentage_used(facts));
+	ow_put(page, 88, 4, counters->erase_max);
+	ow_put(page, 92, 4, counters->erase_min);
+	ow_put(page, 176, 8,
+	       compute_endurance_bytes(facts) >> 64 ? UINT64_MAX : compute_endurance_bytes(facts));
+	ow_put(page, 216, 2, facts->config.dies);
+	ow_put(page, 220, 2, counters->failed_dies);
+	ow_put(page, 224, 8, counters->erase_avg_milli / 1000);
 }
 
 void ow_fill_log_ocp(uint8_t *page, const struct ow_page_facts *facts)
@@ -157,28 +149,28 @@ void ow_fill_log_ocp(uint8_t *page, const struct ow_page_facts *facts)
 	const struct ow_ftl_counters *counters = &facts->counters;
 
 	memset(page, 0, OW_LOG_BYTES);
-	put(page, 0, 16, counters->nand_write_bytes);
-	put(page, 16, 16, counters->nand_read_bytes);
-	put(page, 56, 8, counters->media_errors);
+	ow_put(page, 0, 16, counters->nand_write_bytes);
+	ow_put(page, 16, 16, counters->nand_read_bytes);
+	ow_put(page, 56, 8, counters->media_errors);
 	put_wear(page, facts);
-	put(page, 101, 2, 7); /* the page's version as of specification 2.7 */
-	put(page, 103, 1, 2);
-	put(page, 112, 4, counters->unsafe_shutdowns);
-	put(page, 120, 1, compute_percent_free(counters, facts->config.superblock_bytes));
-	put(page, 128, 2, facts->config.plp ? 100 : 0xffff);
-	put(page, 136, 8, facts->unaligned_writes);
-	put(page, 152, 8, counters->valid_bytes / OW_LBA_BYTES);
-	put(page, 160, 16, facts->config.plp ? counters->unsafe_shutdowns : 0);
-	put(page, 494, 2, 6);
+	ow_put(page, 101, 2, 7); /* the page's version as of specification 2.7 */
+	ow_put(page, 103, 1, 2);
+	ow_put(page, 112, 4, counters->unsafe_shutdowns);
+	ow_put(page, 120, 1, compute_percent_free(counters, facts->config.superblock_bytes));
+	ow_put(page, 128, 2, facts->config.plp ? 100 : 0xffff);
+	ow_put(page, 136, 8, facts->unaligned_writes);
+	ow_put(page, 152, 8, counters->valid_bytes / OW_LBA_BYTES);
+	ow_put(page, 160, 16, facts->config.plp ? counters->unsafe_shutdowns : 0);
+	ow_put(page, 494, 2, 6);
 	memcpy(page + 496, guid, sizeof(guid));
 }
 
 /* Store item @slot of a page of 10-byte items: key, health, 48-bit value. */
 static void put_item(uint8_t *page, unsigned int slot, uint8_t key, uint64_t value)
 {
-	put(page, slot * 10, 1, key);
-	put(page, slot * 10 + 1, 1, 100);
-	put(page, slot * 10 + 2, 6, value);
+	ow_put(page, slot * 10, 1, key);
+	ow_put(page, slot * 10 + 1, 1, 100);
+	ow_put(page, slot * 10 + 2, 6, value);
 }
 
 void ow_fill_log_memblaze(uint8_t *page, const struct ow_page_facts *facts)
@@ -189,5 +181,5 @@ void ow_fill_log_memblaze(uint8_t *page, const struct ow_page_facts *facts)
 	put_item(page, 31, 0xe5,
 		 (counters->trim_bytes - counters->trim_ignored_bytes) / OW_FTL_SECTOR_BYTES);
 	put_item(page, 32, 0xe7, counters->write_zeroes_bytes / OW_FTL_SECTOR_BYTES);
-	put(page, 511, 1, 3);
+	ow_put(page, 511, 1, 3);
 }

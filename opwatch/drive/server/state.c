@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void closep(FILE **file)
+static void close_file(FILE **file)
 {
 	if (*file)
 		fclose(*file);
 }
 
-#define _cleanup_file_ __attribute__((cleanup(closep)))
+#define _cleanup_file_ __attribute__((cleanup(close_file)))
 
 static int write_bytes(void *file, const void *data, size_t len)
 {

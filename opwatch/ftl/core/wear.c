@@ -13,7 +13,7 @@ static bool has_no_spare(const struct ow_ftl *ftl)
 }
 
 /* Take the empty superblock @sb, which is in no list, out of service. */
-static void retire(struct ow_ftl *ftl, uint32_t sb)
+static void retire_superblock(struct ow_ftl *ftl, uint32_t sb)
 {
 	ftl->state[sb] = OW_SB_BAD;
 	ftl->bad_count++;
@@ -40,7 +40,7 @@ static uint32_t take_most_worn(struct ow_ftl *ftl)
  * Shrink T at once. The superblocks retire later, as soon as their data has moved: collection needs
  * them until the room is no longer negative.
  */
-static void shrink(struct ow_ftl *ftl, uint32_t superblocks)
+static void shrink_flash(struct ow_ftl *ftl, uint32_t superblocks)
 {
 	uint64_t pages = (uint64_t)superblocks << ftl->sb_shift;
 
@@ -54,7 +54,7 @@ static void shrink(struct ow_ftl *ftl, uint32_t superblocks)
 static void retire_pending(struct ow_ftl *ftl)
 {
 	for (; ftl->to_retire && ftl->room >= 0; ftl->to_retire--)
-		retire(ftl, take_most_worn(ftl));
+		retire_superblock(ftl, take_most_worn(ftl));
 }
 
 /* Erase @sb. The caller has moved all its valid pages. */
@@ -73,13 +73,13 @@ void ow_wear_erase(struct ow_ftl *ftl, uint32_t sb)
 	ftl->state[sb] = OW_SB_FREE;
 	ow_ring_push(&ftl->free, sb);
 	if (ftl->config.erase_limit && ftl->erases[sb] >= ftl->config.erase_limit)
-		shrink(ftl, 1);
+		shrink_flash(ftl, 1);
 	retire_pending(ftl);
 }
 
 /* Remove @superblocks from T at once, as when a die fails. */
 void ow_wear_shrink(struct ow_ftl *ftl, uint32_t superblocks)
 {
-	shrink(ftl, superblocks);
+	shrink_flash(ftl, superblocks);
 	retire_pending(ftl);
 }

@@ -210,7 +210,7 @@ static void charge_erases(struct ow_service *service, const struct ow_ftl *ftl, 
 }
 
 /* Convert the FTL's operations since the last reading into work for the dies. */
-static void charge(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns)
+static void charge_operations(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns)
 {
 	const struct ow_service_config *config = &service->config;
 	struct progress before = service->progress, *now = &service->progress;
@@ -337,7 +337,7 @@ int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
 		at += io->len_bytes * NS_PER_S / config->host_bytes_per_s;
 		service->controller_free_ns = at;
 	}
-	charge(service, ftl, at);
+	charge_operations(service, ftl, at);
 	if (io->op == OW_SERVICE_WRITE)
 		at = max_ns(at, find_buffer_free_ns(service));
 	else if (io->op == OW_SERVICE_READ)

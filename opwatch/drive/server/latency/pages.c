@@ -4,6 +4,7 @@
  * latency monitor of the OCP specification 2.7. Offsets are decimal bytes.
  */
 #include "times.h"
+#include "drive/server/put.h"
 
 #include <string.h>
 
@@ -16,30 +17,22 @@
 #define SIZES_AT	3600
 #define BY_SIZE_AT	4096
 
-static void put(uint8_t *page, unsigned int offset, unsigned int width, uint64_t value)
-{
-	if (width < 8 && value >> 8 * width)
-		value = (1ULL << 8 * width) - 1;
-	for (unsigned int i = 0; i < width; i++)
-		page[offset + i] = value >> 8 * i;
-}
-
 /*
  * Store a histogram: the number of slots, then the edges and count of each. The page has room for
  * 64 slots.
  */
 static void put_slots(uint8_t *page, const struct ow_direction_times *times)
 {
-	put(page, 0, 8, OW_TIME_SLOTS);
+	ow_put(page, 0, 8, OW_TIME_SLOTS);
 	for (unsigned int slot = 0; slot < OW_TIME_SLOTS; slot++) {
 		uint8_t *at = page + 8 + slot * SLOT_BYTES;
 		uint64_t count = 0;
 
 		for (unsigned int range = 0; range < OW_SIZE_RANGES; range++)
 			count += times->slots[range][slot];
-		put(at, 0, 8, ow_find_time_slot_us(slot));
-		put(at, 8, 8, ow_find_time_slot_us(slot + 1));
-		put(at, 16, 4, count);
+		ow_put(at, 0, 8, ow_find_time_slot_us(slot));
+		ow_put(at, 8, 8, ow_find_time_slot_us(slot + 1));
+		ow_put(at, 16, 4, count);
 	}
 }
 
@@ -49,9 +42,9 @@ static void put_by_size(uint8_t *page, const struct ow_times *times)
 		uint8_t *at = page + range * 2 * OW_TIME_SLOTS * 8;
 
 		for (unsigned int slot = 0; slot < OW_TIME_SLOTS; slot++) {
-			put(at, slot * 8, 8, times->of[OW_READS].slots[range][slot]);
-			put(at, (OW_TIME_SLOTS + slot) * 8, 8,
-			    times->of[OW_WRITES].slots[range][slot]);
+			ow_put(at, slot * 8, 8, times->of[OW_READS].slots[range][slot]);
+			ow_put(at, (OW_TIME_SLOTS + slot) * 8, 8,
+			       times->of[OW_WRITES].slots[range][slot]);
 		}
 	}
 }
@@ -62,19 +55,19 @@ void ow_fill_log_amazon(uint8_t *page, const struct ow_times *times)
 	const struct ow_direction_times *writes = &times->of[OW_WRITES];
 
 	memset(page, 0, OW_AMAZON_BYTES);
-	put(page, 0, 4, LOCAL_STORAGE);
-	put(page, 4, 4, 1);
-	put(page, 8, 8, reads->commands);
-	put(page, 16, 8, writes->commands);
-	put(page, 24, 8, reads->bytes);
-	put(page, 32, 8, writes->bytes);
-	put(page, 40, 8, reads->ns / 1000);
-	put(page, 48, 8, writes->ns / 1000);
+	ow_put(page, 0, 4, LOCAL_STORAGE);
+	ow_put(page, 4, 4, 1);
+	ow_put(page, 8, 8, reads->commands);
+	ow_put(page, 16, 8, writes->commands);
+	ow_put(page, 24, 8, reads->bytes);
+	ow_put(page, 32, 8, writes->bytes);
+	ow_put(page, 40, 8, reads->ns / 1000);
+	ow_put(page, 48, 8, writes->ns / 1000);
 	put_slots(page + SLOTS_AT, reads);
 	put_slots(page + SLOTS_AT + 8 + SLOTS_MOST * SLOT_BYTES, writes);
-	put(page, SIZES_AT, 4, OW_SIZE_RANGES);
+	ow_put(page, SIZES_AT, 4, OW_SIZE_RANGES);
 	for (unsigned int range = 0; range < OW_SIZE_RANGES; range++)
-		put(page, SIZES_AT + 4 + 4 * range, 4, ow_find_size_range_bytes(range));
+		ow_put(page, SIZES_AT + 4 + 4 * range, 4, ow_find_size_range_bytes(range));
 	put_by_size(page + BY_SIZE_AT, times);
 }
 
@@ -92,10 +85,11 @@ static void put_monitor(uint8_t *page, unsigned int at, const struct ow_monitor 
 				(OW_MONITOR_BUCKETS - 1 - bucket) * 3 + OW_TRIMS - direction;
 			uint64_t stamp = (cell->largest_at_ns - started_ns) / 1000000;
 
-			put(page, at + bucket * 16 + (OW_DIRECTIONS - direction) * 4, 4,
-			    cell->commands);
-			put(page, at + 64 + position * 8, 8, cell->largest_ms ? stamp : UINT64_MAX);
-			put(page, at + 160 + position * 2, 2, cell->largest_ms);
+			ow_put(page, at + bucket * 16 + (OW_DIRECTIONS - direction) * 4, 4,
+			       cell->commands);
+			ow_put(page, at + 64 + position * 8, 8,
+			       cell->largest_ms ? stamp : UINT64_MAX);
+			ow_put(page, at + 160 + position * 2, 2, cell->largest_ms);
 		}
 	}
 }
@@ -107,16 +101,16 @@ void ow_fill_log_monitor(uint8_t *page, const struct ow_times *times, uint64_t n
 					 0x70, 0x43, 0xe6, 0xd4, 0x58, 0x5e, 0xd4, 0x85};
 
 	memset(page, 0, MONITOR_BYTES);
-	put(page, 0, 1, 7); /* enabled, both modes, latencies are measured */
-	put(page, 2, 2, (now_ns - times->active.since_ns) / MONITOR_STEP_NS);
-	put(page, 4, 2, 2016);
+	ow_put(page, 0, 1, 7); /* enabled, both modes, latencies are measured */
+	ow_put(page, 2, 2, (now_ns - times->active.since_ns) / MONITOR_STEP_NS);
+	ow_put(page, 4, 2, 2016);
 	for (unsigned int bucket = 0; bucket < OW_MONITOR_BUCKETS; bucket++)
-		put(page, 6 + bucket, 1, ow_find_monitor_ms(bucket) / 5 - 1);
-	put(page, 10, 2, 0x0fff); /* report the largest latency of every counter */
-	put(page, 12, 1, 10);
+		ow_put(page, 6 + bucket, 1, ow_find_monitor_ms(bucket) / 5 - 1);
+	ow_put(page, 10, 2, 0x0fff); /* report the largest latency of every counter */
+	ow_put(page, 12, 1, 10);
 	put_monitor(page, 32, &times->active, started_ns);
 	put_monitor(page, 240, &times->previous, started_ns);
-	put(page, 452, 8, UINT64_MAX); /* no debug log */
-	put(page, 494, 2, 5);
+	ow_put(page, 452, 8, UINT64_MAX); /* no debug log */
+	ow_put(page, 494, 2, 5);
 	memcpy(page + 496, guid, sizeof(guid));
 }

@@ -24,7 +24,8 @@ from opwatch.foreign import require_table
 Plain = Any
 # A number that may be negative. In JSON, all others are at least 0.
 Signed = Annotated[float, "may be negative"]
-_MIN_VALUE, _MAX_VALUE = -(1 << 63), (1 << 64) - 1
+_LIMIT = 1 << 64
+_MIN_VALUE, _MAX_VALUE = -(1 << 63), _LIMIT - 1
 _MAX_ITEMS = 1 << 16
 _T = TypeVar("_T")
 
@@ -151,11 +152,10 @@ class Decoder:
                 return self.decode_datetime(plain, where)
 
     def decode_scalar(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
-        if kind == Signed:
-            return require_scalar(float, plain, where)
-        value = require_scalar(kind, plain, where)
-        if isinstance(value, int | float) and value < 0:
-            raise BadInput(f"{where}: a negative number")
+        is_signed = kind == Signed
+        value = require_scalar(float if is_signed else kind, plain, where)
+        if isinstance(value, int | float) and not (-_LIMIT if is_signed else 0) <= value < _LIMIT:
+            raise BadInput(f"{where}: not a number {'of 64 bits' if is_signed else 'from 0'}")
         return value
 
     def decode_instance(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401

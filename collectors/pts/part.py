@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from opwatch.codec import encode
 from opwatch.collectors.fio.runner import FioRun
 from opwatch.collectors.sweep.bench import SweepBench, require_alone
 from opwatch.collectors.sweep.health import read_health
@@ -37,7 +38,7 @@ def run_tests(bench: SweepBench) -> None:
 
     def run_part(place: int) -> None:
         record = PartRun(bench, place).run()
-        bench.journal.append_entry("part", record.to_document())
+        bench.journal.append_entry("part", encode(record))
         bench.state.parts[place] = record
 
     run_remaining(bench, run_part)

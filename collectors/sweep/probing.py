@@ -56,4 +56,4 @@ class LevelProbing:
         bench.return_budget(most_bytes - total.bytes["write"])
         error = compute_probe_error(sum_iops_by_second([RoundEvidence(run.report, run.logs, run.cpu_s)]))
         ios = sum(total.requests.values())
-        self.probes.append(LevelProbe(kind, ios, total.seconds, run.report.mean_ns, run.cpu_s, error))
+        self.probes.append(LevelProbe(*kind, ios, total.seconds, run.report.mean_ns, run.cpu_s, error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from opwatch.codec import encode
 from opwatch.collectors.sweep.bench import SweepBench, SweepStopped
 from opwatch.collectors.sweep.level import LevelRun
 from opwatch.collectors.sweep.purging import discard_space
@@ -20,7 +21,7 @@ def run_sweep(bench: SweepBench) -> None:
 def _run_level(bench: SweepBench, place: int) -> None:
     level = LevelRun(bench, place)
     record = level.run()
-    bench.journal.append_entry("outcome", record.to_document())
+    bench.journal.append_entry("outcome", encode(record))
     bench.state.records[place] = record
     if level.is_cut_short:
         bench.require_not_stopped(End.SIGNAL)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
-from opwatch.fields import Fields
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,28 +20,6 @@ class DiskIdentity:
     serial: str | None = None
     wwid: str | None = None
     nsid: int | None = None
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the identity as stored in a journal."""
-        return asdict(self) | {"dev": list(self.dev)}
-
-
-def parse_identity(fields: Fields) -> DiskIdentity:
-    """Return the identity from the output of document(). Raise BadInput for anything else."""
-    dev = fields.read_list("dev")
-    if len(dev) != 2:
-        raise fields.make_error("dev is not a pair of numbers")
-    return DiskIdentity(
-        name=fields.read_text("name"),
-        dev=(fields.check_count(dev[0], "dev"), fields.check_count(dev[1], "dev")),
-        boot=fields.read_text("boot"),
-        diskseq=fields.read_optional("diskseq", fields.read_count),
-        size_bytes=fields.read_count("size_bytes"),
-        model=fields.read_optional("model", fields.read_text),
-        serial=fields.read_optional("serial", fields.read_text),
-        wwid=fields.read_optional("wwid", fields.read_text),
-        nsid=fields.read_optional("nsid", fields.read_count),
-    )
 
 
 # Attributes that a drive keeps in every slot: attribute -> words for people.

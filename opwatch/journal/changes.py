@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opwatch.codec import encode
 from opwatch.guard.identity import DiskIdentity
 from opwatch.journal.file import JournalFile
 from opwatch.journal.state import SweepState
@@ -18,5 +19,5 @@ def append_restoration(
 ) -> None:
     """Record that a change was undone. Pass `disk` if the drive has a different disk since then."""
     state.disk = disk or state.disk
-    journal.append_entry("restored", {"undo": str(undo)} | ({"disk": disk.to_document()} if disk else {}))
+    journal.append_entry("restored", {"undo": str(undo)} | ({"disk": encode(disk)} if disk else {}))
     state.undo = [text for text in state.undo if text != str(undo)]

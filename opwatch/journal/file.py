@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from opwatch.closing import Closable
+from opwatch.codec import encode
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.foreign import read_all
 from opwatch.journal.request import SweepRequest
@@ -90,7 +91,7 @@ class JournalFile(Closable):
 
 def create_sweep_journal(folder: Path, request: SweepRequest) -> JournalFile:
     """Create a sweep's journal whose first entry is the request."""
-    return create_journal(folder / f"{request.name}{_SUFFIX}", {"schema": SCHEMA, **request.to_document()})
+    return create_journal(folder / f"{request.name}{_SUFFIX}", {"schema": SCHEMA, **encode(request)})
 
 
 def create_journal(path: Path, request: dict[str, Any]) -> JournalFile:

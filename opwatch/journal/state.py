@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from opwatch.codec import decode
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import parse_json, require_table
 from opwatch.guard.budget import Budget, Health
-from opwatch.guard.identity import DiskIdentity, parse_identity
-from opwatch.journal.request import SweepRequest, parse_request
-from opwatch.journal.results import LevelRecord, parse_record
-from opwatch.pts.record import PtsRecord, parse_part_record
+from opwatch.guard.identity import DiskIdentity
+from opwatch.journal.request import SweepRequest
+from opwatch.journal.results import LevelRecord
+from opwatch.pts.record import PtsRecord
 from opwatch.sweep.outcome import LevelOutcome
 
 SCHEMA = "opwatch-sweep/1"
@@ -100,7 +101,7 @@ def parse_journal(raw: bytes, where: str) -> SweepState:
     (first, *others), cut_bytes = parse_entries(raw, where)
     if first.read_text("entry") != "request" or first.read_text("schema") != SCHEMA:
         raise first.make_error(f"it is not a sweep journal that this version of opwatch can read ({SCHEMA})")
-    state = SweepState(parse_request(first))
+    state = SweepState(decode(SweepRequest, first.table, first.where))
     for fields in others:
         _apply_entry(state, fields)
     state.cut_bytes = cut_bytes
@@ -136,14 +137,14 @@ def _apply_step(state: SweepState, fields: Fields) -> None:
 
 
 def _apply_outcome(state: SweepState, fields: Fields) -> None:
-    record = parse_record(fields)
+    record = decode(LevelRecord, fields.table, fields.where)
     if record.place >= len(state.request.levels):
         raise fields.make_error(f"level {record.place} does not exist")
     state.records[record.place] = record
 
 
 def _apply_part(state: SweepState, fields: Fields) -> None:
-    record = parse_part_record(fields)
+    record = decode(PtsRecord, fields.table, fields.where)
     if not state.request.test or record.place >= len(state.request.test.parts):
         raise fields.make_error(f"part {record.place} of the test does not exist")
     state.parts[record.place] = record
@@ -161,7 +162,7 @@ def _apply_restored(state: SweepState, fields: Fields) -> None:
     undone = fields.read_text("undo")
     state.undo = [undo for undo in state.undo if undo != undone]
     if fields.table.get("disk") is not None:
-        state.disk = parse_identity(fields.read_subtable("disk"))
+        state.disk = decode(DiskIdentity, fields.table["disk"], f"{fields.where}: disk")
 
 
 def _apply_health(state: SweepState, fields: Fields) -> None:

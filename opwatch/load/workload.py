@@ -9,9 +9,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from opwatch.codec import decode
 from opwatch.errors import BadInput, UsageError
 from opwatch.fields import Fields
-from opwatch.foreign import decode_text, read_bytes, split_lines
+from opwatch.foreign import decode_text, read_bytes, require_table, split_lines
 from opwatch.load.icf import parse_icf
 from opwatch.load.options import check_option
 from opwatch.load.plain import SYSBENCH_MODES, PlainLoad, parse_plain_load
@@ -81,6 +82,18 @@ class LoadPattern:
             and job.options.get("random_distribution", "random") == "random"
             for job in self.jobs
         )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the workload as stored in a journal: the options of each job."""
+        jobs = [dict(job.options) for job in self.jobs]
+        return {"name": self.name, "description": self.description, "jobs": jobs}
+
+    @classmethod
+    def from_plain(cls, plain: object, where: str) -> LoadPattern:
+        """Return the workload in a journal, checked like a user's before fio gets its options."""
+        fields = Fields(require_table(plain, where), where)
+        tables = decode(tuple[dict[str, str], ...], fields.table.get("jobs"), f"{where}: jobs")
+        return _build_pattern(fields.read_text("name"), fields.read_text("description"), tables, where)
 
 
 def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
@@ -236,7 +249,9 @@ def parse_job_file(raw: bytes, where: str) -> LoadPattern:
     return _build_pattern(Path(where).stem, f"from {where}", jobs, where)
 
 
-def _build_pattern(name: str, description: str, tables: list[dict[str, str]], where: str) -> LoadPattern:
+def _build_pattern(
+    name: str, description: str, tables: Sequence[Mapping[str, str]], where: str
+) -> LoadPattern:
     if not 1 <= len(tables) <= _MAX_JOBS:
         raise BadInput(f"{where}: it has {len(tables)} jobs, not 1 to {_MAX_JOBS}")
     jobs, left_out = [], set()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from opwatch.errors import UsageError
-from opwatch.fields import Fields
 from opwatch.steady.pts_tests import PTS_TESTS, PtsTest
 
 _UNIT = 4096
@@ -85,26 +84,11 @@ class PtsOrder:
             return 0
         return -(-2 * capacity_bytes // self.active_bytes(capacity_bytes))
 
-    def to_document(self) -> dict[str, Any]:
-        return asdict(self) | {"header": dict(self.header)}
-
-
-def parse_order(fields: Fields) -> PtsOrder:
-    """Parse an order written by document(). Raises BadInput for anything else."""
-    header = fields.read_subtable("header")
-    try:
-        find_parts(fields.read_text("name"))
-        find_pts_class(fields.read_text("class_name"))
-    except UsageError as error:
-        raise fields.make_error(str(error)) from error
-    scale = fields.read_amount("scale")
-    if not 0 < scale <= 1:
-        raise fields.make_error("scale is not from 0 to 1")
-    return PtsOrder(
-        name=fields.read_text("name"),
-        class_name=fields.read_text("class_name"),
-        scale=scale,
-        rounds=fields.read_optional("rounds", fields.read_count),
-        sponsor=fields.read_optional("sponsor", fields.read_text),
-        header={key: header.read_optional(key, header.read_text) for key in header.table},
-    )
+    def find_flaw(self) -> str | None:
+        """Return why an order from a journal is invalid, or None."""
+        try:
+            find_parts(self.name)
+            find_pts_class(self.class_name)
+        except UsageError as error:
+            return str(error)
+        return None if 0 < self.scale <= 1 else "scale is not from 0 to 1"

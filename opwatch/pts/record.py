@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
-from opwatch.fields import Fields
 from opwatch.pts.loads import ROUND
 from opwatch.pts.order import PtsOrder
-from opwatch.pts.samples import PtsSample, parse_sample
+from opwatch.pts.samples import PtsSample
 from opwatch.steady.pts import PtsRule, PtsVerdict, judge_pts
 from opwatch.steady.pts_tests import PtsTest
 
@@ -33,7 +31,7 @@ class PtsRecord:
     size: test points with smaller blocks were left out.
     """
 
-    place: int
+    place: int = field(metadata={"key": "part"})
     end: PtsEnd
     samples: tuple[PtsSample, ...]
     totals: tuple[PtsSample, ...]
@@ -55,37 +53,6 @@ class PtsRecord:
             if sample.stage != ROUND:
                 stages.setdefault(sample.stage, []).append(sample)
         return stages
-
-    def to_document(self) -> dict[str, Any]:
-        return {
-            "part": self.place,
-            "end": self.end.value,
-            "samples": [sample.to_document() for sample in self.samples],
-            "totals": [sample.to_document() for sample in self.totals],
-            "logical_bytes": self.logical_bytes,
-            "fio_version": self.fio_version,
-        }
-
-
-def parse_part_record(fields: Fields) -> PtsRecord:
-    """Parse a record written by document(). Raises BadInput for anything else."""
-    return PtsRecord(
-        place=fields.read_count("part"),
-        end=fields.read_member("end", PtsEnd),
-        samples=_parse_samples(fields, "samples"),
-        totals=_parse_samples(fields, "totals"),
-        logical_bytes=fields.read_count("logical_bytes"),
-        fio_version=fields.read_text("fio_version"),
-    )
-
-
-def _parse_samples(fields: Fields, key: str) -> tuple[PtsSample, ...]:
-    samples = []
-    for row in fields.read_list(key):
-        if not isinstance(row, dict):
-            raise fields.make_error(f"{key} is not a list of tables")
-        samples.append(parse_sample(Fields(row, f"{fields.where}: {key}")))
-    return tuple(samples)
 
 
 def judge_rounds(order: PtsOrder, part: PtsTest, rounds: Sequence[Sequence[PtsSample]]) -> PtsVerdict | None:

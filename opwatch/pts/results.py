@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from opwatch.pts.order import PtsOrder
 from opwatch.pts.record import PtsEnd, PtsRecord, judge_rounds
@@ -33,9 +32,6 @@ class PtsFigures:
     mean_ns: float | None
     five_nines_ns: float | None
     max_ns: int | None
-
-    def to_document(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from opwatch.fields import Fields
 from opwatch.fio.logs import FioLog, FioLogKind
 from opwatch.fio.results import FioReport
 from opwatch.pts.loads import PtsLoad
@@ -58,29 +56,8 @@ class PtsSample:
             return self.megabytes_per_s
         return self.mean_ns or 0.0
 
-    def to_document(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def parse_sample(fields: Fields) -> PtsSample:
-    """Parse a sample written by document(). Raises BadInput for anything else."""
-    sample = PtsSample(
-        stage=fields.read_text("stage"),
-        number=fields.read_count("number"),
-        read_percent=fields.read_count("read_percent"),
-        block_bytes=fields.read_count("block_bytes"),
-        begin_s=fields.read_amount("begin_s"),
-        seconds=fields.read_amount("seconds"),
-        ios=fields.read_count("ios"),
-        read_bytes=fields.read_count("read_bytes"),
-        write_bytes=fields.read_count("write_bytes"),
-        mean_ns=fields.read_optional("mean_ns", fields.read_amount),
-        five_nines_ns=fields.read_optional("five_nines_ns", fields.read_amount),
-        max_ns=fields.read_optional("max_ns", fields.read_count),
-    )
-    if not sample.seconds:
-        raise fields.make_error("a load has a duration of 0")
-    return sample
+    def find_flaw(self) -> str | None:
+        return None if self.seconds else "a load has a duration of 0"
 
 
 def make_report_sample(load: PtsLoad, number: int, begin_s: float, report: FioReport) -> PtsSample:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from opwatch.codec import encode
 from opwatch.errors import BadInput
 from opwatch.journal.file import (
     FOLDER,
@@ -28,7 +29,7 @@ _SUFFIX = ".experiment"
 def create_experiment(folder: Path, request: ExperimentRequest) -> JournalFile:
     """Create a journal that starts with the request."""
     path = make_journal_path(folder, request.name, _SUFFIX)
-    return create_journal(path, {"schema": SCHEMA, **request.to_document()})
+    return create_journal(path, {"schema": SCHEMA, **encode(request)})
 
 
 def has_experiment(folder: Path, name: str) -> bool:

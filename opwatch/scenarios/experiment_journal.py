@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from opwatch.codec import decode, encode
 from opwatch.fields import Fields
 from opwatch.journal.state import parse_entries
 from opwatch.load.sysbench import FIO, LOADERS
-from opwatch.scenarios.mixed import MemberCount, MixLoad, MixRate
+from opwatch.scenarios.mixed import MixLoad, MixRate
 from opwatch.scenarios.scenario import list_scenarios
-from opwatch.scenarios.untrimmed import CliffPrediction, UntrimmedRun, WrittenRound
+from opwatch.scenarios.untrimmed import UntrimmedRun
 
 SCHEMA = "opwatch-experiment/1"
 
@@ -28,6 +29,9 @@ class ExperimentPlace:
     folder: str
     mark: str
     used_bytes: int
+
+    def find_flaw(self) -> str | None:
+        return None if self.used_bytes else "0 bytes of it are used"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +53,13 @@ class ExperimentRequest:
     seed: int
     loader: str = FIO
 
-    def to_document(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "created": self.created,
-            "scenario": self.scenario,
-            "changes": dict(self.changes),
-            "places": [asdict(place) for place in self.places],
-            "loads": [load._asdict() for load in self.loads],
-            "io_bytes": self.io_bytes,
-            "queue_depth": self.queue_depth,
-            "seed": self.seed,
-            "loader": self.loader,
-        }
+    def find_flaw(self) -> str | None:
+        """Return why a request from a journal is invalid, or None."""
+        if self.loader not in LOADERS:
+            return f"unknown load program {self.loader!r:.60}"
+        if self.scenario not in list_scenarios() or not self.places:
+            return "its scenario is unknown to this version of opwatch, or it has no place"
+        return None
 
 
 @dataclass(slots=True)
@@ -86,31 +84,11 @@ class ExperimentState:
 
 
 def make_rate_entry(place: str, rate: MixRate) -> dict[str, Any]:
-    members = {name: list(count) if count else None for name, count in rate.members.items()}
-    return {
-        "place": place,
-        "load": rate.load._asdict(),
-        "reads": rate.reads,
-        "writes": rate.writes,
-        "moved_bytes": rate.moved_bytes,
-        "seconds": rate.seconds,
-        "mean_ns": rate.mean_ns,
-        "cpu_ratio": rate.cpu_ratio,
-        "members": members,
-    }
+    return {"place": place, **encode(rate)}
 
 
 def make_run_entry(run: UntrimmedRun, round_bytes: int | None) -> dict[str, Any]:
-    return {
-        "name": run.name,
-        "free_bytes": run.free_bytes,
-        "stale_bytes": run.stale_bytes,
-        "foretold": run.foretold._asdict(),
-        "rounds": [list(one) for one in run.rounds],
-        "cliff_bytes": run.cliff_bytes,
-        "idle_bytes": run.idle_bytes,
-        "round_bytes": round_bytes,
-    }
+    return {**encode(run), "round_bytes": round_bytes}
 
 
 def parse_experiment(raw: bytes, where: str) -> ExperimentState:
@@ -120,7 +98,7 @@ def parse_experiment(raw: bytes, where: str) -> ExperimentState:
         raise first.make_error(
             f"it is not an experiment journal that this version of opwatch can read ({SCHEMA})"
         )
-    state = ExperimentState(_parse_request(first), cut_bytes=cut)
+    state = ExperimentState(decode(ExperimentRequest, first.table, first.where), cut_bytes=cut)
     for fields in others:
         change = _CHANGES.get(fields.read_text("entry"))
         if change:
@@ -128,69 +106,8 @@ def parse_experiment(raw: bytes, where: str) -> ExperimentState:
     return state
 
 
-def _parse_request(fields: Fields) -> ExperimentRequest:
-    changes = fields.read_subtable("changes")
-    request = ExperimentRequest(
-        name=fields.read_text("name"),
-        created=fields.read_text("created"),
-        scenario=fields.read_text("scenario"),
-        changes={key: _parse_number(changes, key) for key in changes.table},
-        places=tuple(map(_parse_place, fields.read_subtables("places", "a place"))),
-        loads=tuple(map(_parse_load, fields.read_subtables("loads", "a load"))),
-        io_bytes=fields.read_count("io_bytes"),
-        queue_depth=fields.read_count("queue_depth"),
-        seed=fields.read_count("seed"),
-        loader=fields.read_text("loader"),
-    )
-    if request.loader not in LOADERS:
-        raise fields.make_error(f"unknown load program {request.loader!r:.60}")
-    if request.scenario not in list_scenarios() or not request.places:
-        raise fields.make_error("its scenario is unknown to this version of opwatch, or it has no place")
-    return request
-
-
-def _parse_number(fields: Fields, key: str) -> float:
-    """Sizes and round counts are integers and must remain integers."""
-    return fields.read_count(key) if isinstance(fields.table[key], int) else fields.read_amount(key)
-
-
-def _parse_place(fields: Fields) -> ExperimentPlace:
-    place = ExperimentPlace(
-        fields.read_text("name"),
-        fields.read_text("folder"),
-        fields.read_text("mark"),
-        fields.read_count("used_bytes"),
-    )
-    if not place.used_bytes:
-        raise fields.make_error("0 bytes of it are used")
-    return place
-
-
-def _parse_load(fields: Fields) -> MixLoad:
-    load = MixLoad(
-        fields.read_text("name"),
-        fields.read_count("rdpct"),
-        fields.read_count("seekpct"),
-        fields.read_count("xfersize"),
-        fields.read_optional("threads", fields.read_count),
-    )
-    if load.rdpct > 100 or load.seekpct > 100 or not load.xfersize:
-        raise fields.make_error("unknown load")
-    return load
-
-
 def _apply_rate(state: ExperimentState, fields: Fields) -> None:
-    place, members = fields.read_text("place"), fields.read_subtable("members")
-    rate = MixRate(
-        load=_parse_load(fields.read_subtable("load")),
-        reads=fields.read_count("reads"),
-        writes=fields.read_count("writes"),
-        moved_bytes=fields.read_count("moved_bytes"),
-        seconds=fields.read_amount("seconds"),
-        mean_ns=fields.read_optional("mean_ns", fields.read_amount),
-        cpu_ratio=fields.read_amount("cpu_ratio"),
-        members={name: _parse_member(members, name) for name in members.table},
-    )
+    place, rate = fields.read_text("place"), decode(MixRate, fields.table, fields.where)
     done = state.rates.setdefault(place, [])
     if not rate.seconds or state.request.loads[len(done) : len(done) + 1] != (rate.load,):
         raise fields.make_error("a load has a duration of 0, or is not the next one")
@@ -199,30 +116,8 @@ def _apply_rate(state: ExperimentState, fields: Fields) -> None:
     done.append(rate)
 
 
-def _parse_member(members: Fields, name: str) -> MemberCount | None:
-    if members.table[name] is None:
-        return None
-    counts = members.read_list(name)
-    if len(counts) != len(MemberCount._fields):
-        raise members.make_error(f"{name!r:.60} has other counters than a disk")
-    return MemberCount(*(members.check_count(count, name) for count in counts))
-
-
 def _apply_run(state: ExperimentState, fields: Fields) -> None:
-    foretold = fields.read_subtable("foretold")
-    run = UntrimmedRun(
-        name=fields.read_text("name"),
-        free_bytes=fields.read_amount("free_bytes"),
-        stale_bytes=fields.read_amount("stale_bytes"),
-        foretold=CliffPrediction(
-            foretold.read_amount("room_bytes"),
-            foretold.read_optional("cache_bytes", foretold.read_amount),
-            foretold.read_amount("cliff_bytes"),
-        ),
-        rounds=tuple(WrittenRound(*row) for row in fields.read_amount_lists("rounds", 2)),
-        cliff_bytes=fields.read_optional("cliff_bytes", fields.read_amount),
-        idle_bytes=fields.read_amount("idle_bytes"),
-    )
+    run = decode(UntrimmedRun, fields.table, fields.where)
     if not run.rounds or not all(one.seconds for one in run.rounds):
         raise fields.make_error("a round has a duration of 0, or there are no rounds")
     state.runs.append(run)

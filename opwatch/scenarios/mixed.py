@@ -17,7 +17,8 @@ _BUSY_RATIO = 0.9
 _MAX_THREADS, _MAX_RUN_S, _MAX_PERCENT = 1024, 86_400, 95
 
 
-class MixLoad(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class MixLoad:
     """A workload in vdbench's terms: percentages of reads and random offsets, bytes per I/O.
 
     `threads` is None for the setup's thread count.
@@ -28,6 +29,10 @@ class MixLoad(NamedTuple):
     seekpct: int
     xfersize: int
     threads: int | None = None
+
+    def find_flaw(self) -> str | None:
+        is_valid = self.rdpct <= 100 and self.seekpct <= 100 and self.xfersize
+        return None if is_valid else "unknown load"
 
     def build_fio_options(self) -> list[str]:
         """Return the corresponding fio arguments."""

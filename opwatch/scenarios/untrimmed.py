@@ -94,7 +94,8 @@ class Filling:
         return 0 if self.is_trimmed else self.removed_bytes
 
 
-class CliffPrediction(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CliffPrediction:
     """The prediction from the addresses and the flash size, before the first write.
 
     The room for writes, the bytes after which the cache is full (None without a cache), and the bytes after

@@ -10,6 +10,8 @@ import itertools
 import math
 from dataclasses import dataclass
 
+from opwatch.codec import Signed
+
 _REGIONS = 256
 # A uniform workload exceeds the limit, in standard deviations of chi squared, once in a million runs.
 _MAX_SIGMAS = 5.0
@@ -25,7 +27,7 @@ class WriteSpread:
     """
 
     coverage_ratio: float
-    uneven_sigmas: float | None
+    uneven_sigmas: Signed | None
     source: str
 
     @property

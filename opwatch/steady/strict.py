@@ -151,6 +151,9 @@ class VerdictInputs:
     spare_is_bound: bool = False
     written_bytes: int = 0
 
+    def find_flaw(self) -> str | None:
+        return None if self.active_bytes else "0 bytes are in use"
+
 
 def judge_strict(
     rounds: Sequence[Round], ground: VerdictInputs, rule: StrictRule | None = None

@@ -108,7 +108,7 @@ def merge_probe_rounds(kind: OpKind, rounds: Sequence[RoundEvidence]) -> LevelPr
     means = [one.report.mean_ns for one in rounds]
     summed_ns = sum(count * mean for count, mean in zip(ios, means, strict=True) if mean is not None)
     return LevelProbe(
-        kind,
+        *kind,
         ios=sum(ios),
         seconds=sum(one.report.total.seconds for one in rounds),
         mean_ns=None if None in means or not sum(ios) else summed_ns / sum(ios),

@@ -53,6 +53,9 @@ class LevelFiles:
     load_bytes: int
     ballast_bytes: int = 0
 
+    def find_flaw(self) -> str | None:
+        return None if self.load_bytes else "load_bytes is 0"
+
 
 @dataclass(frozen=True, slots=True)
 class OpLevel:
@@ -68,6 +71,10 @@ class OpLevel:
     scale: LevelScale
     flash_bytes: int | None = None
     files: LevelFiles | None = None
+
+    def find_flaw(self) -> str | None:
+        is_valid = 0 < self.active_bytes <= self.usable_bytes <= self.scale.capacity_bytes
+        return None if is_valid else "usable_bytes is 0 or above the capacity"
 
     @property
     def load_bytes(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from opwatch.codec import Signed
 from opwatch.steady.pts import PtsVerdict
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictVerdict
@@ -43,7 +44,7 @@ class LevelFigures:
     latency_by_fio: Mapping[str, float] = field(default_factory=dict)
     cpu_ns_per_io: float | None = None
     load_cpu_ratio: float | None = None
-    temperature_c: float | None = None
+    temperature_c: Signed | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -67,19 +68,28 @@ WRITE_EMPTY, WRITE_FULL = OpKind("write", is_full=False), OpKind("write", is_ful
 KINDS = (READ_EMPTY, READ_FULL, WRITE_EMPTY, WRITE_FULL)
 
 
-class LevelProbe(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LevelProbe:
     """The measurement of one kind of I/O.
 
     `mean_ns` is the mean response time, or None if not measured. `cpu_s` is the load's CPU time.
     `error_ratio` is the rate's relative error (95 %), or None if the run was too short.
     """
 
-    kind: OpKind
+    op: str
+    is_full: bool
     ios: int
     seconds: float
     mean_ns: float | None
     cpu_s: float
     error_ratio: float | None = None
+
+    @property
+    def kind(self) -> OpKind:
+        return OpKind(self.op, self.is_full)
+
+    def find_flaw(self) -> str | None:
+        return None if self.seconds else "a probe has a duration of 0"
 
 
 class LevelSecond(NamedTuple):
@@ -93,6 +103,9 @@ class LevelSecond(NamedTuple):
     seconds: float
     ios: int
     n_bytes: int
+
+    def find_flaw(self) -> str | None:
+        return None if self.seconds else "a second has a duration of 0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from opwatch.codec import encode
 from opwatch.journal.state import SweepState
 from opwatch.sinks.sweep import table
 from opwatch.sinks.sweep.document import build_result_document as document_of
@@ -31,7 +32,7 @@ def build_sweep_document(state: SweepState, outcomes: Sequence[LevelOutcome]) ->
     return document_of(make_result(state, outcomes)) | {
         "sweep": request.name,
         "created": request.created,
-        "disk": identity.to_document(),
+        "disk": encode(identity),
         "is_ended": state.is_ended,
     }
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from opwatch import SCHEMA
+from opwatch.codec import encode
 from opwatch.journal.request import SweepRequest
 from opwatch.pts.loads import find_unsupported_points
 from opwatch.pts.order import PtsOrder
@@ -40,7 +41,7 @@ def build_pts_document(
         "is_whole": is_ended and bool(parts) and all(part.is_whole for part in parts),
         "sweep": request.name,
         "created": request.created,
-        "disk": request.identity.to_document(),
+        "disk": encode(request.identity),
         "is_ended": is_ended,
     }
 
@@ -121,9 +122,9 @@ def _build_part(order: PtsOrder, part: PtsPart) -> dict[str, Any]:
         "most_rounds": order.most_rounds(part.part),
         "pts": part.verdict.to_report() if part.verdict else None,
         "pts_reason": part.unjudged or None,
-        "figures": [figures.to_document() for figures in part.figures],
+        "figures": [encode(figures) for figures in part.figures],
         "figures_of_rounds": list(part.window) if part.window else None,
-        "stages": [figures.to_document() for figures in part.stages],
+        "stages": [encode(figures) for figures in part.stages],
         "recovery_s": part.recovery_s,
         "outputs": list(part.part.outputs),
         "samples": list(_build_samples(record)),
@@ -135,7 +136,7 @@ def _build_samples(record: PtsRecord) -> Iterator[dict[str, Any]]:
     written = 0
     for sample in record.samples:
         written += sample.write_bytes
-        yield sample.to_document() | _build_rates(sample) | {"written_bytes": written}
+        yield encode(sample) | _build_rates(sample) | {"written_bytes": written}
 
 
 def _build_rates(sample: PtsSample) -> dict[str, float]:

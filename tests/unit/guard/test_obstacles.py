@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from opwatch.codec import decode, encode
 
 from opwatch.errors import BadInput, RefusedError
-from opwatch.fields import Fields
 from opwatch.guard.budget import Budget, Health, find_overruns
 from opwatch.guard.facts import ForeignIo, GuardFacts, LoopUser, PartFacts, remove_own_part
-from opwatch.guard.identity import DiskIdentity, list_differences, parse_identity
+from opwatch.guard.identity import DiskIdentity, list_differences
 from opwatch.guard.obstacles import (
     NO_CONFIRM,
     NO_DESTROY,
@@ -230,10 +230,10 @@ def test_sequence_number_of_another_boot_is_not_accepted() -> None:
 
 def test_identity_is_read_back_as_written() -> None:
     for identity in (DISK, DiskIdentity("loop1", (7, 1), "b", None, 5)):
-        assert parse_identity(Fields(identity.to_document(), "a journal")) == identity
+        assert decode(DiskIdentity, encode(identity), "a journal") == identity
     for wrong in ({"dev": [1]}, {"dev": [1, "2"]}, {"size_bytes": -1}, {"boot": None}, {"serial": 5}):
         with pytest.raises(BadInput):
-            parse_identity(Fields(DISK.to_document() | wrong, "a journal"))
+            decode(DiskIdentity, encode(DISK) | wrong, "a journal")
 
 
 BEFORE = Health(host_bytes=1000, percentage_used=3, available_spare=100, spare_threshold=10, celsius=30)

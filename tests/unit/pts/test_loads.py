@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from opwatch.codec import decode, encode
 
 from opwatch.errors import BadInput, UsageError
-from opwatch.fields import Fields
 from opwatch.load.fio_arguments import LoadWindow
 from opwatch.load.timed import TimedLoad, build_timed_arguments
 from opwatch.pts.loads import MIN_LOAD_S, build_round_loads, build_stage_loads, find_unsupported_points
-from opwatch.pts.order import NAMES, PtsOrder, find_parts, parse_order
+from opwatch.pts.order import NAMES, PtsOrder, find_parts
 from opwatch.pts.planning import bound_test_bytes, make_part_levels, plan_part_steps
 from opwatch.sweep.levels import LevelScale, OpLevel
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed
@@ -84,10 +84,10 @@ def test_cross_stimulus_recovery_has_three_phases_by_minute() -> None:
 
 def test_order_is_read_back_and_invalid_orders_are_refused() -> None:
     order = PtsOrder("iops", "client", 0.01, 7, "me", {"device": "D", "firmware": None})
-    assert parse_order(Fields(order.to_document(), "it")) == order
+    assert decode(PtsOrder, encode(order), "it") == order
     for key, value in (("name", "foo"), ("class_name", "x"), ("scale", 0), ("scale", 2)):
         with pytest.raises(BadInput):
-            parse_order(Fields(order.to_document() | {key: value}, "it"))
+            decode(PtsOrder, encode(order) | {key: value}, "it")
 
 
 def test_preconditioning_writes_twice_the_capacity_for_any_range() -> None:

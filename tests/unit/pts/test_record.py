@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opwatch.codec import decode, encode
 
 from opwatch.errors import BadInput
-from opwatch.fields import Fields
 from opwatch.journal.request import SweepRequest
 from opwatch.journal.state import SweepState, parse_journal
 from opwatch.pts.loads import ROUND, build_round_loads, build_stage_loads
 from opwatch.pts.order import PtsOrder
 from opwatch.pts.planning import make_part_levels
-from opwatch.pts.record import PtsEnd, PtsRecord, parse_part_record
+from opwatch.pts.record import PtsEnd, PtsRecord
 from opwatch.pts.results import derive_part
 from opwatch.pts.samples import PtsSample
 from opwatch.sinks.sweep.pts_document import build_pts_document
@@ -195,10 +195,10 @@ def test_journal_keeps_the_finished_parts(tmp_path: Path) -> None:
     request = make_request(PtsOrder("throughput", "client", 0.5, header=HEADER))
     done = make_record(make_rounds("throughput", [6e4] * 5))
     entries = [
-        {"entry": "request", "schema": "opwatch-sweep/1", **request.to_document()},
+        {"entry": "request", "schema": "opwatch-sweep/1", **encode(request)},
         {"entry": "step", "level": 0, "kind": "round", "write_bytes": 1000},
         {"entry": "unwritten", "bytes": 400},
-        {"entry": "part", **done.to_document()},
+        {"entry": "part", **encode(done)},
     ]
     raw = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
     state = parse_journal(raw, "it")
@@ -206,22 +206,20 @@ def test_journal_keeps_the_finished_parts(tmp_path: Path) -> None:
     assert state.parts == {0: done}
     assert (state.remaining_levels, state.announced_bytes) == ((1,), 600)
     with pytest.raises(BadInput, match="part 2 of the test does not exist"):
-        parse_journal(
-            raw + json.dumps({"entry": "part", **done.to_document(), "part": 2}).encode() + b"\n", "it"
-        )
+        parse_journal(raw + json.dumps({"entry": "part", **encode(done), "part": 2}).encode() + b"\n", "it")
     with pytest.raises(BadInput, match="the number of levels"):
         first = entries[0] | {"levels": []}
         parse_journal(json.dumps(first).encode() + b"\n", "it")
 
 
 def test_damaged_record_is_refused() -> None:
-    fine = make_record(make_rounds("wsat", [1e6])).to_document()
-    assert parse_part_record(Fields(fine, "it")).samples
+    fine = encode(make_record(make_rounds("wsat", [1e6])))
+    assert decode(PtsRecord, fine, "it").samples
     for change in ({"end": "x"}, {"samples": 3}, {"samples": [3]}, {"logical_bytes": -1}):
         with pytest.raises(BadInput):
-            parse_part_record(Fields(fine | change, "it"))
+            decode(PtsRecord, fine | change, "it")
     with pytest.raises(BadInput, match="duration of 0"):
-        parse_part_record(Fields(fine | {"samples": [fine["samples"][0] | {"seconds": 0}]}, "it"))
+        decode(PtsRecord, fine | {"samples": [fine["samples"][0] | {"seconds": 0}]}, "it")
 
 
 def test_remaining_plan_covers_the_unfinished_parts() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opwatch.codec import encode
 
 from opwatch.errors import BadInput
 from opwatch.scenarios.experiment_file import (
@@ -113,7 +114,7 @@ def test_intact_experiment_is_read_and_damaged_experiments_are_refused() -> None
     ],
 )
 def test_impossible_request_is_refused(change: dict[str, object], why: str) -> None:
-    first = {"entry": "request", "schema": "opwatch-experiment/1", **REQUEST.to_document(), **change}
+    first = {"entry": "request", "schema": "opwatch-experiment/1", **encode(REQUEST), **change}
     with pytest.raises(BadInput, match=why):
         parse_experiment(json.dumps(first).encode() + b"\n", "it")
 
@@ -123,7 +124,7 @@ def test_impossible_request_is_refused(change: dict[str, object], why: str) -> N
     [
         ({"place": "three"}, "unknown place"),
         ({"seconds": 0}, "duration of 0"),
-        ({"members": {"a": [1]}}, "other counters"),
+        ({"members": {"a": [1]}}, "members: a: 1 values instead of 6"),
     ],
 )
 def test_impossible_entry_is_refused(tmp_path: Path, change: dict[str, object], why: str) -> None:

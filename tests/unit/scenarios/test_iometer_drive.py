@@ -6,10 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from opwatch.codec import decode, encode
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.journal.results import LevelRecord, parse_record
+from opwatch.journal.results import LevelRecord
 from opwatch.scenarios.iometer_drive import combine_drive_probes, make_drive_findings
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels
 from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
@@ -42,7 +43,7 @@ def _make_outcomes(
     for level, iops in zip(levels, (1000.0, 1000.0 * gain), strict=True):
         rates = dict.fromkeys(KINDS, 8000.0) | {WRITE_FULL: iops}
         probes = tuple(
-            LevelProbe(kind, round(rates[kind]) * 10, 10.0, 1e9 / rates[kind], 2.5, error) for kind in KINDS
+            LevelProbe(*kind, round(rates[kind]) * 10, 10.0, 1e9 / rates[kind], 2.5, error) for kind in KINDS
         )
         outcome = replace(RECORD, figures=LevelFigures(iops=iops), probes=probes).make_outcome(level)
         state = StrictState.PASS if rests else StrictState.NOT_REACHED
@@ -107,9 +108,9 @@ def test_table_has_the_cpu_share_of_fio() -> None:
 
 
 def test_journal_keeps_the_probes() -> None:
-    record = replace(RECORD, probes=(LevelProbe(READ_FULL, 17, 1.5, None, 0.25, 0.5),))
-    document = record.to_document()
-    assert parse_record(Fields(document, "it")) == record
+    record = replace(RECORD, probes=(LevelProbe(*READ_FULL, 17, 1.5, None, 0.25, 0.5),))
+    document = encode(record)
+    assert decode(LevelRecord, document, "it") == record
     assert isinstance(record, LevelRecord)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from opwatch.codec import decode, encode
 
 from opwatch.errors import UsageError
-from opwatch.fields import Fields
-from opwatch.journal.request import parse_request
+from opwatch.journal.request import SweepRequest
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels, split_outcomes
 from opwatch.scenarios.saturation import evaluate_saturation, find_steady_iops
 from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
@@ -55,10 +55,10 @@ def test_experiment_without_levels_is_refused_for_a_whole_drive() -> None:
 
 
 def test_journal_keeps_the_experiments_name() -> None:
-    document = REQUEST.to_document()
-    assert parse_request(Fields(document, "it")).scenario is None
-    named = Fields(document | {"scenario": "free-space"}, "it")
-    assert parse_request(named).scenario == "free-space"
+    document = encode(REQUEST)
+    assert decode(SweepRequest, document, "it").scenario is None
+    named = document | {"scenario": "free-space"}
+    assert decode(SweepRequest, named, "it").scenario == "free-space"
 
 
 def test_unsteady_figures_are_not_a_steady_rate() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from opwatch.codec import decode, encode
 
 from opwatch.collectors.sweep import seconds as module
 from opwatch.collectors.sweep.seconds import LevelSeconds
 from opwatch.errors import BadInput
-from opwatch.fields import Fields
-from opwatch.journal.results import parse_record
+from opwatch.journal.results import LevelRecord
 from opwatch.sweep.outcome import LevelSecond
 from opwatch.trace.trust import Reading
 from tests.unit.support.samples import Op, make_sample
@@ -76,8 +76,8 @@ def test_number_of_seconds_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_journal_keeps_the_seconds() -> None:
     record = replace(RECORD, seconds=(LevelSecond(0.5, 4096, 1.001, 17, 69632),))
-    document = record.to_document()
-    assert parse_record(Fields(document, "it")) == record
+    document = encode(record)
+    assert decode(LevelRecord, document, "it") == record
     document["seconds"][0][2] = 0
     with pytest.raises(BadInput, match="a second has a duration of 0"):
-        parse_record(Fields(document, "it"))
+        decode(LevelRecord, document, "it")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opwatch.codec import encode
 
 from opwatch.journal.file import create_sweep_journal
 from opwatch.journal.state import SweepState
@@ -69,7 +70,7 @@ def test_model_supports_only_windows(verb: str, capsys: pytest.CaptureFixture[st
 
 def test_list_shows_the_started_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with create_sweep_journal(tmp_path, REQUEST) as journal:
-        journal.append_entry("outcome", RECORD.to_document())
+        journal.append_entry("outcome", encode(RECORD))
         journal.append_entry("changed", {"undo": "partition 1: 1048576 bytes from the begin"})
     (tmp_path / "20260102-000000-abcd.journal").write_text("{}\n")
     assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0

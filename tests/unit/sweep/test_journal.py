@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opwatch.codec import encode
 
 from opwatch.errors import BadInput, OpwatchError, RefusedError, UsageError
 from opwatch.guard.budget import Budget, Health, find_overruns
@@ -66,7 +67,7 @@ def write_journal(folder: Path) -> Path:
     """Write a journal with one finished level, one started level and one change still to undo."""
     with create_sweep_journal(folder, REQUEST) as journal:
         journal.append_entry("step", {"level": 0, "kind": "fill", "write_bytes": 1000})
-        journal.append_entry("outcome", RECORD.to_document())
+        journal.append_entry("outcome", encode(RECORD))
         journal.append_entry("changed", {"undo": "delete partition 1"})
         journal.append_entry("changed", {"undo": "delete partition 2"})
         journal.append_entry("restored", {"undo": "delete partition 1"})
@@ -148,7 +149,7 @@ def test_another_first_entry_is_refused(change: dict[str, object], tmp_path: Pat
         b"x",
         b'{"entry":"step","write_bytes":-1}',
         b'{"entry":"outcome","level":9}',
-        json.dumps({"entry": "outcome", **replace(RECORD, place=3).to_document()}).encode(),
+        json.dumps({"entry": "outcome", **encode(replace(RECORD, place=3))}).encode(),
     ],
 )
 def test_damage_in_the_middle_is_reported_with_its_line(line: bytes, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opwatch.codec import decode, encode
 
 from opwatch.collectors.sweep import offers as offers_module
 from opwatch.collectors.sweep.offers import find_method_refusal, find_purge_refusal
@@ -20,9 +21,8 @@ from opwatch.counters.decode.identify import (
     decode_namespace,
 )
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, UsageError
-from opwatch.fields import Fields
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.journal.request import parse_request
+from opwatch.journal.request import SweepRequest
 from opwatch.journal.undo import HighestUndo, PartitionUndo, parse_undo
 from opwatch.sweep.ata.offers import decode_features, decode_identify
 from opwatch.sweep.levels import LevelScale, parse_levels
@@ -299,13 +299,13 @@ def test_plan_names_the_purge() -> None:
 
 
 def test_journal_keeps_the_purge() -> None:
-    document = replace(REQUEST, purge="format").to_document()
-    assert parse_request(Fields(document, "it")).purge == "format"
+    document = encode(replace(REQUEST, purge="format"))
+    assert decode(SweepRequest, document, "it").purge == "format"
     for key in ("purge", "method"):
         with pytest.raises(BadInput, match="magic"):
-            parse_request(Fields(document | {key: "magic"}, "it"))
-        with pytest.raises(BadInput, match=f"{key} is not text"):
-            parse_request(Fields({name: document[name] for name in document.keys() - {key}}, "it"))
+            decode(SweepRequest, document | {key: "magic"}, "it")
+        with pytest.raises(BadInput, match=f"{key} is missing"):
+            decode(SweepRequest, {name: document[name] for name in document.keys() - {key}}, "it")
 
 
 def test_undo_is_parsed_from_its_text() -> None:

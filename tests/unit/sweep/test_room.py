@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from opwatch.codec import decode, encode
 
 from opwatch.errors import BadInput, RefusedError, UsageError
-from opwatch.fields import Fields
-from opwatch.journal.request import parse_request
+from opwatch.journal.request import SweepRequest
 from opwatch.journal.undo import FilesUndo, parse_undo
 from opwatch.steady.coverage import WriteSpread
 from opwatch.sweep.figures import make_verdict_inputs
@@ -101,8 +101,8 @@ def is_same_request(change: Mapping[str, object]) -> bool:
     levels = make_fill_levels(LEVELS, ROOM, None)
     place = FilesPlace("/mnt/a b", MIB, 98 * GIB)
     request = replace(REQUEST, method="fill", levels=levels, place=place)
-    document = json.loads(json.dumps(request.to_document())) | dict(change)
-    return parse_request(Fields(document, "a journal")) == request
+    document = json.loads(json.dumps(encode(request))) | dict(change)
+    return decode(SweepRequest, document, "a journal") == request
 
 
 def test_journal_keeps_path_and_size_of_the_files() -> None:
@@ -111,9 +111,7 @@ def test_journal_keeps_path_and_size_of_the_files() -> None:
     for change in changes:
         with pytest.raises(BadInput):
             is_same_request(change)
-    levels = json.loads(json.dumps(replace(REQUEST, levels=make_file_levels(LEVELS, ROOM)).to_document()))[
-        "levels"
-    ]
+    levels = json.loads(json.dumps(encode(replace(REQUEST, levels=make_file_levels(LEVELS, ROOM)))))["levels"]
     for files in ({"load_bytes": 0, "ballast_bytes": 0}, {"load_bytes": 1 << 50, "ballast_bytes": 0}):
         with pytest.raises(BadInput):
             is_same_request({"levels": [levels[0] | {"files": files}]})

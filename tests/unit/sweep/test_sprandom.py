@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from opwatch.codec import decode, encode
 from opwatch.collectors.fio.options import find_sprandom_refusal, has_option
 from opwatch.collectors.sweep.tracing import LevelTrace
 from opwatch.errors import Unsupported
-from opwatch.fields import Fields
-from opwatch.journal.request import parse_request
+from opwatch.journal.request import SweepRequest
 from opwatch.load.fio_arguments import LoadWindow, build_sprandom_arguments
 from opwatch.steady.coverage import WriteMap
 from opwatch.sweep.levels import LevelScale, OpLevel
@@ -93,8 +93,8 @@ def test_fio_arguments_of_sprandom() -> None:
 
 @pytest.mark.parametrize("sprandom", [False, True])
 def test_journal_keeps_sprandom(sprandom: bool) -> None:
-    document = replace(REQUEST, pace=SweepPace(sprandom=sprandom)).to_document()
-    assert parse_request(Fields(document, "it")).pace.sprandom is sprandom
+    document = encode(replace(REQUEST, pace=SweepPace(sprandom=sprandom)))
+    assert decode(SweepRequest, document, "it").pace.sprandom is sprandom
 
 
 def test_sweep_without_fio_support_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

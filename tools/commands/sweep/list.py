@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from opwatch import SCHEMA
+from opwatch.codec import encode
 from opwatch.errors import BadInput
 from opwatch.ftl import profiles
 from opwatch.journal.file import FOLDER, read_states
@@ -81,7 +82,7 @@ def _build_sweep(name: str, state: SweepState | BadInput) -> dict[str, object]:
         "name": name,
         "problem": None,
         "created": request.created,
-        "disk": request.identity.to_document(),
+        "disk": encode(request.identity),
         "test": request.test.name if request.test else None,
         "parts": len(request.levels),
         "left": len(state.remaining_levels),

@@ -27,6 +27,7 @@ Signed = Annotated[float, "may be negative"]
 _LIMIT = 1 << 64
 _MIN_VALUE, _MAX_VALUE = -(1 << 63), _LIMIT - 1
 _MAX_ITEMS = 1 << 16
+_SCALARS = {float: "a number", str: "text", bool: "true or false"}
 _T = TypeVar("_T")
 
 
@@ -282,4 +283,4 @@ def require_scalar(kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
         return plain
     if kind in (bool, str) and type(plain) is kind:
         return plain
-    raise BadInput(f"{where}: not a value of type {getattr(kind, '__name__', kind)}")
+    raise BadInput(f"{where}: not {_SCALARS[kind]}")

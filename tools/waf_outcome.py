@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from opwatch.codec import decode, encode
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.looks.reading import make_poll_report
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.counters.reading import DriveFacts, Report
 from opwatch.errors import BadInput, NotEnoughData, OpwatchError, Unsupported
-from opwatch.fields import Fields
-from opwatch.foreign import parse_json, require_table
+from opwatch.foreign import parse_json
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END, format_json
 from opwatch.samples.entries import CountersRead
@@ -34,8 +34,7 @@ class WafQuestion:
 
     def to_json(self) -> str:
         """Return the question in the form that a recording stores."""
-        names = ("origin", "refresh_ns", "target", "with_command")
-        return format_json({name: getattr(self, name) for name in names})
+        return format_json(encode(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +136,7 @@ def _read_samples(run: RecordedRun) -> Iterator[FirmwareSample]:
 def _read_question(run: RecordedRun) -> WafQuestion:
     where = f"{run.name}: table events, {WAF}"
     words = next(event.words for event in run.events if event.kind == WAF)
-    fields = Fields(require_table(parse_json(words, where), where), where)
-    return WafQuestion(
-        origin=fields.read_text("origin"),
-        refresh_ns=fields.read_optional("refresh_ns", fields.read_count),
-        target=fields.read_amount("target"),
-        with_command=fields.read_flag("with_command"),
-    )
+    return decode(WafQuestion, parse_json(words, where), where)
 
 
 def _find_reading_index(run: RecordedRun, kind: str, most: int, default: int) -> int:

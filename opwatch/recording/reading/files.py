@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from opwatch.codec import decode
 from opwatch.errors import BadInput
-from opwatch.fields import Fields
-from opwatch.foreign import MAX_BYTES, parse_json, require_table
+from opwatch.foreign import MAX_BYTES, parse_json
 from opwatch.recording.reading.reader import RecordedEvent, RecordedRun
 from opwatch.recording.schema import FILE
 
@@ -33,14 +33,12 @@ def iterate_files(run: RecordedRun) -> Iterator[StoredFile]:
 
 
 def _parse_file(event: RecordedEvent, where: str) -> StoredFile:
-    fields = Fields(require_table(parse_json(event.words, where), where), where)
-    size, rows = fields.read_count("size"), fields.read_list("contents")
-    if size > MAX_BYTES:
-        raise fields.make_error(
-            f"the file has {size} bytes, but recordings keep at most {MAX_BYTES} bytes of a file"
+    file = decode(StoredFile, parse_json(event.words, where), where)
+    if file.size > MAX_BYTES:
+        raise BadInput(
+            f"{where}: the file has {file.size} bytes, but recordings keep at most {MAX_BYTES} of a file"
         )
-    contents = tuple(fields.check_count(row, "contents") for row in rows)
-    return StoredFile(fields.read_text("name"), size, contents)
+    return file
 
 
 def read_stored_file(run: RecordedRun, file: StoredFile) -> bytes:

@@ -132,7 +132,7 @@ def _stack_layers(document: dict[str, object], below: list[str], times: int = 1)
         (lambda document: document.pop("shapes"), "shapes is not a table"),
         (lambda document: document["shapes"].update(Stack=["layers"]), "2 values are not a Stack"),
         (lambda document: document["shapes"].update(Stack=["x", "x"]), "duplicate"),
-        (lambda document: document["audit"].__setitem__(0, 7), "subject: not a value of type str"),
+        (lambda document: document["audit"].__setitem__(0, 7), "subject: not text"),
         (lambda document: _stack_layers(document, ["sda1", "sda"]), "form a cycle"),
         (lambda document: _stack_layers(document, []), "is not connected"),
         (lambda document: _stack_layers(document, ["sda"], 2), "duplicate layer"),

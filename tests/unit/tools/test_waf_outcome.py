@@ -73,10 +73,10 @@ def test_replay_refuses_options_for_a_part(
     [
         ("{", "table events, waf"),
         ("[]", "is not a table"),
-        ('{"origin": 5}', "origin is not text"),
-        ('{"origin": "a", "refresh_ns": -1}', "refresh_ns is not a count"),
-        ('{"origin": "a", "target": "x"}', "target is not a number"),
-        ('{"origin": "a", "target": 0.1, "with_command": 1}', "with_command is neither"),
+        ('{"origin": 5}', "origin: not text"),
+        ('{"origin": "a", "refresh_ns": -1}', "refresh_ns: not a number from 0"),
+        ('{"origin": "a", "target": "x"}', "target: not a number"),
+        ('{"origin": "a", "target": 0.1, "with_command": 1}', "with_command: not true or false"),
     ],
 )
 def test_invalid_question_is_refused(tmp_path: Path, words: str, place: str) -> None:

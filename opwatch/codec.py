@@ -1,9 +1,10 @@
 """Convert values to JSON and back, by the types of their fields.
 
-A dataclass is a table of its fields, a named tuple a list of its values. A field may have another name in the
-table: `field(metadata={"key": "name"})`. Decoding checks every value against the field's type: the result is
-valid, or BadInput names the invalid field. A class may add two methods: `find_flaw()` returns why a decoded
-value is invalid, or None; a pair of `to_plain()` and `from_plain(plain, where)` replaces the table.
+A dataclass is a table of its fields, a named tuple a list of its values. Decoding checks every value against
+the field's type: the result is valid, or BadInput names the invalid field. A missing field is one that is
+null. The metadata of a field may have `key`, another name in the table, and `added`: older documents lack the
+field, which then has its default. A class may add two things: `find_flaw()` returns why a decoded value is
+invalid, or None; `to_plain()` and `from_plain(plain, where)` replace the table.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class ClassField:
     key: str
     kind: Any
     must: bool
+    added: bool = False
 
 
 @cache
@@ -61,7 +63,13 @@ def list_fields(kind: Any, deferred: tuple[type, ...] = ()) -> tuple[ClassField,
     hints = typing.get_type_hints(kind, localns={one.__name__: one for one in deferred}, include_extras=True)
     if dataclasses.is_dataclass(kind):
         return tuple(
-            ClassField(one.name, one.metadata.get("key", one.name), hints[one.name], _is_required(one))
+            ClassField(
+                one.name,
+                one.metadata.get("key", one.name),
+                hints[one.name],
+                _is_required(one),
+                one.metadata.get("added", False),
+            )
             for one in dataclasses.fields(kind)
             if one.init
         )
@@ -173,6 +181,8 @@ class Decoder:
             table = require_table(plain, where)
         arguments = {}
         for one in fields:
+            if one.key not in table and one.added:
+                continue
             if one.key not in table and not is_optional(one.kind):
                 raise BadInput(f"{where}: {one.key} is missing")
             arguments[one.name] = self.decode_value(one.kind, table.get(one.key), f"{where}: {one.key}")

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from opwatch.codec import Signed
 from opwatch.errors import NotEnoughData
 
 
@@ -27,42 +28,36 @@ class PtsRule:
 
 @dataclass(frozen=True, slots=True)
 class PtsFit:
-    """The fields a report must contain for a tracked variable: see `report()`."""
+    """The fields that the specification requires in every report, under opwatch's names.
+
+    `rounds` are counted from 1. `least_squares_formula` is the fit as text, with the round number as x.
+    """
 
     variable: str
+    rounds: tuple[int, ...]
     values: tuple[float, ...]
-    first_round: int
     average: float
     allowed_data_excursion: float
     measured_data_excursion: float
     allowed_slope_excursion: float
     measured_slope_excursion: float
-    slope: float
-    intercept: float
+    slope: Signed
+    intercept: Signed
+    least_squares_formula: str
     is_steady: bool
 
-    @property
-    def formula_text(self) -> str:
-        """Return the least squares fit as text, with the round number as x."""
-        sign = "-" if self.slope < 0 else "+"
-        return f"y = {self.intercept:.6g} {sign} {abs(self.slope):.6g} x"
 
-    def to_report(self) -> dict[str, object]:
-        """Return the fields that the specification requires in every report, under opwatch's names."""
-        return {
-            "variable": self.variable,
-            "rounds": list(range(self.first_round, self.first_round + len(self.values))),
-            "values": list(self.values),
-            "average": self.average,
-            "allowed_data_excursion": self.allowed_data_excursion,
-            "measured_data_excursion": self.measured_data_excursion,
-            "allowed_slope_excursion": self.allowed_slope_excursion,
-            "measured_slope_excursion": self.measured_slope_excursion,
-            "slope": self.slope,
-            "intercept": self.intercept,
-            "least_squares_formula": self.formula_text,
-            "is_steady": self.is_steady,
-        }
+@dataclass(frozen=True, slots=True)
+class PtsReport:
+    """A verdict as reported. `window` has the first and last round, counted from 1."""
+
+    rule: str
+    is_steady: bool
+    not_reached: bool
+    rounds: int
+    most_rounds: int
+    window: tuple[int, int]
+    variables: tuple[PtsFit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +76,18 @@ class PtsVerdict:
     @property
     def window(self) -> tuple[int, int]:
         """Return the numbers of the first and last round, counted from 1."""
-        last = self.fits[0].first_round + self.rule.window - 1
-        return self.fits[0].first_round, last
+        return self.fits[0].rounds[0], self.fits[0].rounds[-1]
 
-    def to_report(self) -> dict[str, object]:
-        return {
-            "rule": "SNIA SSS PTS 2.0.2, 2.1.24",
-            "is_steady": self.is_steady,
-            "not_reached": not self.is_steady,
-            "rounds": self.rounds,
-            "most_rounds": self.rule.most_rounds,
-            "window": list(self.window),
-            "variables": [fit.to_report() for fit in self.fits],
-        }
+    def to_report(self) -> PtsReport:
+        return PtsReport(
+            rule="SNIA SSS PTS 2.0.2, 2.1.24",
+            is_steady=self.is_steady,
+            not_reached=not self.is_steady,
+            rounds=self.rounds,
+            most_rounds=self.rule.most_rounds,
+            window=self.window,
+            variables=self.fits,
+        )
 
 
 def judge_pts(tracks: Mapping[str, Sequence[float]], rule: PtsRule | None = None) -> PtsVerdict:
@@ -132,16 +126,19 @@ def fit_window(variable: str, values: Sequence[float], first_round: int, rule: P
     slope = sum(((x - middle) * y for x, y in enumerate(exact)), Fraction(0)) / spread
     data = max(exact) - min(exact)
     rise = abs(slope) * (count - 1)
+    intercept = float(average - slope * (first_round + middle))
+    sign = "-" if slope < 0 else "+"
     return PtsFit(
         variable=variable,
+        rounds=tuple(range(first_round, first_round + count)),
         values=tuple(values),
-        first_round=first_round,
         average=float(average),
         allowed_data_excursion=float(rule.data_excursion * average),
         measured_data_excursion=float(data),
         allowed_slope_excursion=float(rule.slope_excursion * average),
         measured_slope_excursion=float(rise),
         slope=float(slope),
-        intercept=float(average - slope * (first_round + middle)),
+        intercept=intercept,
+        least_squares_formula=f"y = {intercept:.6g} {sign} {abs(float(slope)):.6g} x",
         is_steady=data <= rule.data_excursion * average and rise <= rule.slope_excursion * average,
     )

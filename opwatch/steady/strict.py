@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -94,6 +94,18 @@ class SteadyWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class StrictReport:
+    """A verdict as reported. `window` has the first and last round, counted from 1."""
+
+    state: StrictState
+    reason: str | None
+    window: tuple[int, int] | None
+    is_waf_proven: bool = field(default=False, metadata={"added": True})
+    iops_error_ratio: float | None = None
+    checks: tuple[StrictCheck, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StrictVerdict:
     state: StrictState
     checks: tuple[StrictCheck, ...]
@@ -117,24 +129,16 @@ class StrictVerdict:
         others = [check for check in self.checks if check.name not in _TIME_CHECKS]
         return self.window is not None and all(check.is_met for check in others)
 
-    def to_report(self) -> dict[str, object]:
+    def to_report(self) -> StrictReport:
         window = self.window
-        return {
-            "state": self.state.value,
-            "reason": self.reason or None,
-            "window": [window.first_round, window.first_round + window.rounds - 1] if window else None,
-            "is_waf_proven": self.is_amplification_proven,
-            "iops_error_ratio": window.iops.error if window and window.iops else None,
-            "checks": [
-                {
-                    "name": check.name,
-                    "wanted": check.wanted,
-                    "measured": check.measured,
-                    "is_met": check.is_met,
-                }
-                for check in self.checks
-            ],
-        }
+        return StrictReport(
+            state=self.state,
+            reason=self.reason or None,
+            window=(window.first_round, window.first_round + window.rounds - 1) if window else None,
+            is_waf_proven=self.is_amplification_proven,
+            iops_error_ratio=window.iops.error if window and window.iops else None,
+            checks=self.checks,
+        )
 
 
 @dataclass(frozen=True, slots=True)

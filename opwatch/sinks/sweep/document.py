@@ -2,106 +2,190 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from opwatch import SCHEMA
-from opwatch.sweep.band import SpareFit
-from opwatch.sweep.levels import LevelFiles, OpLevel
-from opwatch.sweep.outcome import LevelOutcome
+from opwatch.codec import Signed, encode
+from opwatch.steady.pts import PtsReport
+from opwatch.steady.rounds import Round
+from opwatch.steady.strict import StrictReport
+from opwatch.sweep.band import ModelBand, SpareFit
+from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.outcome import LevelFigures, LevelOutcome, LevelSecond
 from opwatch.sweep.plan import SweepPlan
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.sweep.returns import LevelGain
 
+TYPE = "sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesDocument:
+    """The files of a level on a filesystem. `least_used_bytes` is the minimum in use."""
+
+    load_bytes: int
+    ballast_bytes: int
+    least_used_bytes: int
+    most_of_used_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class LevelDocument:
+    """A level in bytes, with both common definitions of over-provisioning.
+
+    `used_bytes` is the maximum in use for a level made of files.
+    """
+
+    label: str
+    used_bytes: int
+    capacity_bytes: int
+    flash_bytes: int | None
+    of_used_ratio: float
+    of_whole_ratio: float
+    files: FilesDocument | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeDocument(LevelDocument):
+    """A level with its results."""
+
+    figures: LevelFigures
+    rounds: tuple[Round, ...]
+    pts: PtsReport | None
+    opwatch: StrictReport
+    is_model: bool
+    seconds: tuple[LevelSecond, ...] = field(default=(), metadata={"added": True})
+    band: ModelBand | None = None
+    predicted_waf: float | None = None
+    years: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FitDocument:
+    """The spare area that explains the WAF of all levels, at `level`."""
+
+    flash_bytes: int
+    level: str
+    spare_ratio: float
+    collector: str
+    alike: tuple[str, ...]
+    rms_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepDocument:
+    """The gain of a step between neighbouring levels."""
+
+    begin: str
+    end: str
+    percents: float
+    iops_ratio: float | None
+    waf_ratio: float | None
+    iops_per_percent: Signed | None
+    waf_per_percent: Signed | None
+    years: Signed | None
+    is_gain: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepDocument:
+    """The results of a sweep, as printed and stored."""
+
+    schema: str
+    type: str
+    target: str
+    method: str
+    workload: str
+    is_uniform: bool = field(default=True, metadata={"added": True})
+    model: ModelScale | None = None
+    levels: tuple[OutcomeDocument, ...]
+    fit: FitDocument | None
+    returns: tuple[StepDocument, ...]
+    endurance_bytes: int | None
+    endurance_reason: str | None
+    advice: str
+
 
 def build_result_document(result: SweepResult) -> dict[str, Any]:
     fit = result.fit_levels()
-    return {
-        "schema": SCHEMA,
-        "type": "sweep",
-        "target": result.target,
-        "method": result.method,
-        "workload": result.workload,
-        "is_uniform": result.is_uniform,
-        "model": _build_model(result.model) if result.model else None,
-        "levels": [_build_outcome(result, outcome, fit) for outcome in result.outcomes],
-        "fit": _build_fit(result, fit),
-        "returns": [_build_step(step) for step in result.compute_gains()],
-        "endurance_bytes": result.endurance_bytes,
-        "endurance_reason": None if result.endurance_bytes is not None else result.endurance_reason,
-        "advice": result.format_advice(),
-    }
+    has_endurance = result.endurance_bytes is not None
+    document: dict[str, Any] = encode(
+        SweepDocument(
+            schema=SCHEMA,
+            type=TYPE,
+            target=result.target,
+            method=result.method,
+            workload=result.workload,
+            is_uniform=result.is_uniform,
+            model=result.model,
+            levels=tuple(_build_outcome(result, outcome, fit) for outcome in result.outcomes),
+            fit=_build_fit(result, fit) if fit else None,
+            returns=tuple(map(_build_step, result.compute_gains())),
+            endurance_bytes=result.endurance_bytes,
+            endurance_reason=None if has_endurance else result.endurance_reason,
+            advice=result.format_advice(),
+        )
+    )
+    return document
 
 
-def _build_model(model: ModelScale) -> dict[str, Any]:
-    return asdict(model) | {"error_ratios": list(model.error_ratios)}
+def build_level_document(level: OpLevel) -> LevelDocument:
+    return LevelDocument(
+        label=level.label,
+        used_bytes=level.usable_bytes,
+        capacity_bytes=level.scale.capacity_bytes,
+        flash_bytes=level.flash_bytes,
+        of_used_ratio=level.of_used_ratio,
+        of_whole_ratio=level.of_whole_ratio,
+        files=FilesDocument(
+            level.load_bytes, level.ballast_bytes, level.active_bytes, level.most_of_used_ratio
+        )
+        if level.files
+        else None,
+    )
 
 
-def build_level_fields(level: OpLevel) -> dict[str, Any]:
-    """Return a level in bytes, with both common definitions of over-provisioning."""
-    return {
-        "label": level.label,
-        "used_bytes": level.usable_bytes,
-        "capacity_bytes": level.scale.capacity_bytes,
-        "flash_bytes": level.flash_bytes,
-        "of_used_ratio": level.of_used_ratio,
-        "of_whole_ratio": level.of_whole_ratio,
-        "files": _build_files(level, level.files) if level.files else None,
-    }
+def _build_outcome(result: SweepResult, outcome: LevelOutcome, fit: SpareFit | None) -> OutcomeDocument:
+    level = build_level_document(outcome.level)
+    return OutcomeDocument(
+        **{one.name: getattr(level, one.name) for one in fields(level)},
+        figures=outcome.figures,
+        rounds=outcome.rounds,
+        pts=outcome.pts.to_report() if outcome.pts else None,
+        opwatch=outcome.strict.to_report(),
+        is_model=outcome.is_model,
+        seconds=outcome.seconds,
+        band=result.find_band(outcome, fit),
+        predicted_waf=result.predict_waf(outcome, fit),
+        years=result.estimate_years(outcome),
+    )
 
 
-def _build_files(level: OpLevel, files: LevelFiles) -> dict[str, Any]:
-    """Return the files of a level on a filesystem. `used_bytes` is the maximum in use, `least_used_bytes` the
-    minimum."""
-    return {
-        **asdict(files),
-        "least_used_bytes": level.active_bytes,
-        "most_of_used_ratio": level.most_of_used_ratio,
-    }
-
-
-def _build_outcome(result: SweepResult, outcome: LevelOutcome, fit: SpareFit | None) -> dict[str, Any]:
-    band = result.find_band(outcome, fit)
-    return {
-        **build_level_fields(outcome.level),
-        "figures": asdict(outcome.figures),
-        "rounds": [asdict(one) for one in outcome.rounds],
-        "pts": outcome.pts.to_report() if outcome.pts else None,
-        "opwatch": outcome.strict.to_report(),
-        "is_model": outcome.is_model,
-        "seconds": [list(second) for second in outcome.seconds],
-        "band": asdict(band) if band else None,
-        "predicted_waf": result.predict_waf(outcome, fit),
-        "years": result.estimate_years(outcome),
-    }
-
-
-def _build_fit(result: SweepResult, fit: SpareFit | None) -> dict[str, Any] | None:
-    if fit is None:
-        return None
+def _build_fit(result: SweepResult, fit: SpareFit) -> FitDocument:
     largest = max((outcome.level for outcome in result.outcomes), key=lambda level: level.usable_bytes)
-    return {
-        "flash_bytes": round(fit.flash_bytes),
-        "level": largest.label,
-        "spare_ratio": fit.compute_spare_ratio(largest.active_bytes),
-        "collector": fit.model.name,
-        "alike": list(fit.alike),
-        "rms_ratio": fit.rms_ratio,
-    }
+    return FitDocument(
+        flash_bytes=round(fit.flash_bytes),
+        level=largest.label,
+        spare_ratio=fit.compute_spare_ratio(largest.active_bytes),
+        collector=fit.model.name,
+        alike=tuple(fit.alike),
+        rms_ratio=fit.rms_ratio,
+    )
 
 
-def _build_step(step: LevelGain) -> dict[str, Any]:
-    return {
-        "begin": step.begin.level.label,
-        "end": step.end.level.label,
-        "percents": step.percents,
-        "iops_ratio": step.iops_ratio,
-        "waf_ratio": step.waf_ratio,
-        "iops_per_percent": step.iops_per_percent,
-        "waf_per_percent": step.waf_per_percent,
-        "years": step.years,
-        "is_gain": step.is_gain,
-    }
+def _build_step(step: LevelGain) -> StepDocument:
+    return StepDocument(
+        begin=step.begin.level.label,
+        end=step.end.level.label,
+        percents=step.percents,
+        iops_ratio=step.iops_ratio,
+        waf_ratio=step.waf_ratio,
+        iops_per_percent=step.iops_per_percent,
+        waf_per_percent=step.waf_per_percent,
+        years=step.years,
+        is_gain=step.is_gain,
+    )
 
 
 def build_plan_document(plan: SweepPlan) -> dict[str, Any]:
@@ -114,7 +198,7 @@ def build_plan_document(plan: SweepPlan) -> dict[str, Any]:
         "method": plan.method,
         "workload": plan.workload,
         "is_model": plan.is_model,
-        "levels": [build_level_fields(level) for level in plan.levels],
+        "levels": [encode(build_level_document(level)) for level in plan.levels],
         "steps": [
             {
                 "kind": step.kind.value,
@@ -133,5 +217,5 @@ def build_plan_document(plan: SweepPlan) -> dict[str, Any]:
         "seconds": dict(zip(("least", "most"), plan.seconds, strict=True)) if plan.seconds else None,
         "life_ratio": dict(zip(("least", "most"), plan.life_ratio, strict=True)) if plan.life_ratio else None,
         "life_reason": plan.life_reason or None,
-        "refusals": [asdict(refusal) for refusal in plan.refusals],
+        "refusals": [encode(refusal) for refusal in plan.refusals],
     }

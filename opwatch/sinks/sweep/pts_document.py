@@ -4,20 +4,108 @@ specification, under names common to all tests."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from opwatch import SCHEMA
 from opwatch.codec import encode
+from opwatch.guard.identity import DiskIdentity
 from opwatch.journal.request import SweepRequest
 from opwatch.pts.loads import find_unsupported_points
 from opwatch.pts.order import PtsOrder
 from opwatch.pts.record import PtsEnd, PtsRecord
-from opwatch.pts.results import PtsPart, derive_part
-from opwatch.pts.samples import PtsSample
+from opwatch.pts.results import PtsFigures, PtsPart, derive_part
+from opwatch.steady.pts import PtsReport
 from opwatch.steady.pts_tests import PtsTest
 from opwatch.sweep.purges import DISCARD, find_purge
 
+TYPE = "sweep-test"
 _SPECIFICATION = "SNIA SSS PTS 2.0.2"
+
+
+@dataclass(frozen=True, slots=True)
+class PtsHeaderDocument:
+    """The fields that every report needs; null if a value is unknown."""
+
+    test_sponsor: str | None
+    device: str | None
+    serial: str | None
+    firmware: str | None
+    capacity_bytes: int
+    interface: str | None
+    platform: str | None
+    software_version: str
+    purge_method: str
+    preconditioning: tuple[str, ...]
+    active_range_bytes: int
+    active_range_ratio: float
+    outstanding_ios_per_thread: int
+    threads: int
+    threads_in_order: int
+    data_pattern: str
+    write_cache: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PtsSampleDocument:
+    """The result of a load, with the total bytes written by its end."""
+
+    stage: str
+    number: int
+    read_percent: int
+    block_bytes: int
+    begin_s: float
+    seconds: float
+    ios: int
+    read_bytes: int
+    write_bytes: int
+    mean_ns: float | None
+    five_nines_ns: float | None
+    max_ns: int | None
+    iops: float
+    megabytes_per_s: float
+    written_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PtsPartDocument:
+    """The results of a part of a test."""
+
+    name: str
+    title: str
+    ended_by: PtsEnd
+    is_whole: bool
+    variable: str
+    most_rounds: int
+    pts: PtsReport | None
+    pts_reason: str | None
+    figures: tuple[PtsFigures, ...]
+    figures_of_rounds: tuple[int, int] | None
+    stages: tuple[PtsFigures, ...]
+    recovery_s: float | None
+    outputs: tuple[str, ...]
+    samples: tuple[PtsSampleDocument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PtsDocument:
+    """The results of a test."""
+
+    schema: str
+    type: str
+    specification: str
+    test: str
+    class_name: str = field(metadata={"key": "class"})
+    scale: float
+    is_conforming: bool
+    deviations: tuple[str, ...]
+    header: PtsHeaderDocument
+    parts: tuple[PtsPartDocument, ...]
+    is_whole: bool
+    sweep: str
+    created: str
+    disk: DiskIdentity
+    is_ended: bool
 
 
 def build_pts_document(
@@ -26,24 +114,27 @@ def build_pts_document(
     """Return the results of a test so far."""
     order = request.test or PtsOrder("wsat")
     parts = [derive_part(order, order.parts[place], records[place]) for place in sorted(records)]
-    deviations = list(_list_deviations(request, order, parts))
-    return {
-        "schema": SCHEMA,
-        "type": "sweep-test",
-        "specification": _SPECIFICATION,
-        "test": order.name,
-        "class": order.class_name,
-        "scale": order.scale,
-        "is_conforming": not deviations,
-        "deviations": deviations,
-        "header": _build_header(request, order, parts),
-        "parts": [_build_part(order, part) for part in parts],
-        "is_whole": is_ended and bool(parts) and all(part.is_whole for part in parts),
-        "sweep": request.name,
-        "created": request.created,
-        "disk": encode(request.identity),
-        "is_ended": is_ended,
-    }
+    deviations = tuple(_list_deviations(request, order, parts))
+    document: dict[str, Any] = encode(
+        PtsDocument(
+            schema=SCHEMA,
+            type=TYPE,
+            specification=_SPECIFICATION,
+            test=order.name,
+            class_name=order.class_name,
+            scale=order.scale,
+            is_conforming=not deviations,
+            deviations=deviations,
+            header=_build_header(request, order, parts),
+            parts=tuple(_build_part(order, part) for part in parts),
+            is_whole=is_ended and bool(parts) and all(part.is_whole for part in parts),
+            sweep=request.name,
+            created=request.created,
+            disk=request.identity,
+            is_ended=is_ended,
+        )
+    )
+    return document
 
 
 def _list_deviations(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> Iterator[str]:
@@ -71,34 +162,33 @@ def _list_deviations(request: SweepRequest, order: PtsOrder, parts: list[PtsPart
             yield f"{part_done.part.name}: it ended at the write limit (--max-write)"
 
 
-def _build_header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> dict[str, Any]:
-    """Return the fields that every report needs; null if a value is unknown."""
+def _build_header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> PtsHeaderDocument:
     drive_class, header = order.drive_class, order.header
     fio = next((part.record.fio_version for part in parts), None)
     software = header.get("software") or ""
     level = request.levels[0]
     single = order.name == "latency"
-    return {
-        "test_sponsor": order.sponsor,
-        "device": header.get("device") or request.identity.model,
-        "serial": request.identity.serial,
-        "firmware": header.get("firmware"),
-        "capacity_bytes": request.identity.size_bytes,
-        "interface": header.get("interface"),
-        "platform": header.get("platform"),
-        "software_version": f"{software}, {fio}" if fio else software,
-        "purge_method": find_purge(request.purge).what,
-        "preconditioning": [
+    return PtsHeaderDocument(
+        test_sponsor=order.sponsor,
+        device=header.get("device") or request.identity.model,
+        serial=request.identity.serial,
+        firmware=header.get("firmware"),
+        capacity_bytes=request.identity.size_bytes,
+        interface=header.get("interface"),
+        platform=header.get("platform"),
+        software_version=f"{software}, {fio}" if fio else software,
+        purge_method=find_purge(request.purge).what,
+        preconditioning=tuple(
             _describe_precondition(order, part, request.identity.size_bytes) for part in order.parts
-        ],
-        "active_range_bytes": level.usable_bytes,
-        "active_range_ratio": drive_class.active_ratio,
-        "outstanding_ios_per_thread": 1 if single else drive_class.depth,
-        "threads": 1 if single else drive_class.threads,
-        "threads_in_order": 1,
-        "data_pattern": "random, new for every request",
-        "write_cache": header.get("write_cache"),
-    }
+        ),
+        active_range_bytes=level.usable_bytes,
+        active_range_ratio=drive_class.active_ratio,
+        outstanding_ios_per_thread=1 if single else drive_class.depth,
+        threads=1 if single else drive_class.threads,
+        threads_in_order=1,
+        data_pattern="random, new for every request",
+        write_cache=header.get("write_cache"),
+    )
 
 
 def _describe_precondition(order: PtsOrder, part: PtsTest, capacity_bytes: int) -> str:
@@ -111,33 +201,33 @@ def _describe_precondition(order: PtsOrder, part: PtsTest, capacity_bytes: int) 
     )
 
 
-def _build_part(order: PtsOrder, part: PtsPart) -> dict[str, Any]:
+def _build_part(order: PtsOrder, part: PtsPart) -> PtsPartDocument:
     record = part.record
-    return {
-        "name": part.part.name,
-        "title": part.part.title,
-        "ended_by": record.end.value,
-        "is_whole": part.is_whole,
-        "variable": part.part.variable,
-        "most_rounds": order.most_rounds(part.part),
-        "pts": part.verdict.to_report() if part.verdict else None,
-        "pts_reason": part.unjudged or None,
-        "figures": [encode(figures) for figures in part.figures],
-        "figures_of_rounds": list(part.window) if part.window else None,
-        "stages": [encode(figures) for figures in part.stages],
-        "recovery_s": part.recovery_s,
-        "outputs": list(part.part.outputs),
-        "samples": list(_build_samples(record)),
-    }
+    return PtsPartDocument(
+        name=part.part.name,
+        title=part.part.title,
+        ended_by=record.end,
+        is_whole=part.is_whole,
+        variable=part.part.variable,
+        most_rounds=order.most_rounds(part.part),
+        pts=part.verdict.to_report() if part.verdict else None,
+        pts_reason=part.unjudged or None,
+        figures=part.figures,
+        figures_of_rounds=part.window,
+        stages=part.stages,
+        recovery_s=part.recovery_s,
+        outputs=tuple(part.part.outputs),
+        samples=tuple(_build_samples(record)),
+    )
 
 
-def _build_samples(record: PtsRecord) -> Iterator[dict[str, Any]]:
-    """Yield the samples, load by load, with the total bytes written by the end of each."""
+def _build_samples(record: PtsRecord) -> Iterator[PtsSampleDocument]:
     written = 0
     for sample in record.samples:
         written += sample.write_bytes
-        yield encode(sample) | _build_rates(sample) | {"written_bytes": written}
-
-
-def _build_rates(sample: PtsSample) -> dict[str, float]:
-    return {"iops": sample.iops, "megabytes_per_s": sample.megabytes_per_s}
+        yield PtsSampleDocument(
+            **{one.name: getattr(sample, one.name) for one in fields(sample)},
+            iops=sample.iops,
+            megabytes_per_s=sample.megabytes_per_s,
+            written_bytes=written,
+        )

@@ -6,10 +6,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opwatch import units
-from opwatch.fields import Fields
+from opwatch.codec import decode
+from opwatch.errors import BadInput
 from opwatch.foreign import require_table
-from opwatch.sinks.plain.cells import align_columns, get_number
+from opwatch.pts.loads import ROUND
+from opwatch.pts.results import PtsFigures
+from opwatch.sinks.plain.cells import align_columns
+from opwatch.sinks.sweep.pts_document import (
+    TYPE,
+    PtsDocument,
+    PtsHeaderDocument,
+    PtsPartDocument,
+    PtsSampleDocument,
+)
 from opwatch.sinks.wrapping import wrap_text
+from opwatch.steady.pts import PtsFit
 
 # Maximum samples shown per stage; the document has all of them.
 _MAX_ROWS = 16
@@ -31,111 +42,96 @@ _HEADER = (
 
 def format_pts(document: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the report. Raise BadInput if the document is not an SNIA test."""
-    test = Fields(require_table(document, "the test"), "the test")
-    if test.table.get("type") != "sweep-test":
-        raise test.make_error("type is not sweep-test: it was not written by opwatch sweep run --test")
-    parts = _get_tables(test, "parts")
-    yield from wrap_text(
-        f"{test.read_text('specification')}, {test.read_text('test')} ({test.read_text('class')})"
-    )
-    deviations = test.read_texts("deviations")
-    if deviations:
+    where = "the test"
+    if require_table(document, where).get("type") != TYPE:
+        raise BadInput(f"{where}: type is not {TYPE}: it was not written by opwatch sweep run --test")
+    test = decode(PtsDocument, document, where)
+    yield from wrap_text(f"{test.specification}, {test.test} ({test.class_name})")
+    if test.deviations:
         yield "NOT CONFORMING to the specification:"
-        for deviation in deviations:
+        for deviation in test.deviations:
             yield from wrap_text(deviation, "  - ")
-    yield from _format_heading(test.read_subtable("header"))
-    for part in parts:
+    yield from _format_heading(test.header)
+    for part in test.parts:
         yield ""
         yield from _format_part(part)
-    if not test.read_flag("is_ended"):
+    if not test.is_ended:
         yield from wrap_text("the test is not complete: some parts are missing")
-    yield from wrap_text(f"test {test.read_text('sweep')}")
+    yield from wrap_text(f"test {test.sweep}")
 
 
-def _get_tables(fields: Fields, key: str) -> list[Fields]:
-    return [Fields(require_table(row, f"{fields.where}: {key}"), key) for row in fields.read_list(key)]
-
-
-def _format_heading(header: Fields) -> Iterator[str]:
+def _format_heading(header: PtsHeaderDocument) -> Iterator[str]:
     for name, key in _HEADER:
-        yield from wrap_text(header.read_optional(key, header.read_text) or "unknown", f"  {name:<14} ")
-    used = header.read_count("active_range_bytes")
-    share = 100 * (get_number(header, "active_range_ratio") or 0.0)
+        yield from wrap_text(getattr(header, key) or "unknown", f"  {name:<14} ")
+    share = 100 * header.active_range_ratio
     yield from wrap_text(
-        f"{used} bytes, {share:g} % of {header.read_count('capacity_bytes')}", "  active range   "
+        f"{header.active_range_bytes} bytes, {share:g} % of {header.capacity_bytes}", "  active range   "
     )
-    depth, threads = header.read_count("outstanding_ios_per_thread"), header.read_count("threads")
-    streams = header.read_count("threads_in_order")
     yield from wrap_text(
-        f"{depth} per thread, {threads} threads; {streams} for sequential I/O", "  outstanding    "
+        f"{header.outstanding_ios_per_thread} per thread, {header.threads} threads; "
+        f"{header.threads_in_order} for sequential I/O",
+        "  outstanding    ",
     )
-    for line in header.read_texts("preconditioning"):
+    for line in header.preconditioning:
         yield from wrap_text(line, "  precondition   ")
 
 
-def _format_part(part: Fields) -> Iterator[str]:
-    yield from wrap_text(f"{part.read_text('name')}: {part.read_text('title')}")
+def _format_part(part: PtsPartDocument) -> Iterator[str]:
+    yield from wrap_text(f"{part.name}: {part.title}")
     yield from _format_verdict(part)
-    figures = _get_tables(part, "figures")
-    if len(figures) > 1:
-        yield from _format_matrix(part, figures)
-    samples = _get_tables(part, "samples")
-    rounds = [sample for sample in samples if sample.read_text("stage") == "round"]
-    if len(figures) <= 1 and rounds:
+    if len(part.figures) > 1:
+        yield from _format_matrix(part)
+    rounds = [sample for sample in part.samples if sample.stage == ROUND]
+    if len(part.figures) <= 1 and rounds:
         yield from _format_series("rounds", rounds)
-    stages = _get_tables(part, "stages")
-    if stages:
-        yield from align_columns(("stage", "loads", *_SERIES[2:]), [_format_stage(stage) for stage in stages])
-    if part.read_text("variable") == "MB/s" and not rounds:
-        for stage in stages:
-            name = stage.read_text("name")
+    if part.stages:
+        rows = [(stage.name, str(stage.loads), *_format_figures(stage)) for stage in part.stages]
+        yield from align_columns(("stage", "loads", *_SERIES[2:]), rows)
+    if part.variable == "MB/s" and not rounds:
+        for stage in part.stages:
             yield from _format_series(
-                name, [sample for sample in samples if sample.read_text("stage") == name]
+                stage.name, [sample for sample in part.samples if sample.stage == stage.name]
             )
-        yield from _format_recovery(part)
+        yield from _format_recovery(part.recovery_s)
 
 
-def _format_verdict(part: Fields) -> Iterator[str]:
-    ended = part.read_text("ended_by")
-    if part.table.get("pts") is None:
-        yield from wrap_text(f"no verdict: {part.read_text('pts_reason')}; ended by: {ended}")
+def _format_verdict(part: PtsPartDocument) -> Iterator[str]:
+    verdict = part.pts
+    if verdict is None:
+        yield from wrap_text(f"no verdict: {part.pts_reason}; ended by: {part.ended_by}")
         return
-    verdict = part.read_subtable("pts")
-    first, last = (verdict.check_count(value, "window") for value in verdict.read_list("window"))
-    if verdict.read_flag("is_steady"):
+    first, last = verdict.window
+    if verdict.is_steady:
         text = f"PTS steady state in rounds {first} to {last}"
     else:
         text = f"PTS steady state NOT REACHED; the figures are from rounds {first} to {last}"
-    yield from wrap_text(f"{text}; {verdict.read_count('rounds')} rounds done, ended by: {ended}")
-    rows = []
-    for fit in _get_tables(verdict, "variables"):
-        average = get_number(fit, "average") or 0.0
-        rows.append(
-            (
-                fit.read_text("variable").partition(", ")[2],
-                f"{average:.5g}",
-                _format_excursion(fit, "data_excursion"),
-                _format_excursion(fit, "slope_excursion"),
-                fit.read_text("least_squares_formula"),
-            )
+    yield from wrap_text(f"{text}; {verdict.rounds} rounds done, ended by: {part.ended_by}")
+    rows = [
+        (
+            fit.variable.partition(", ")[2],
+            f"{fit.average:.5g}",
+            _format_excursion(fit, fit.measured_data_excursion, fit.allowed_data_excursion),
+            _format_excursion(fit, fit.measured_slope_excursion, fit.allowed_slope_excursion),
+            fit.least_squares_formula,
         )
-    yield from align_columns((part.read_text("variable"), "average", "spread", "slope", "fit"), rows)
+        for fit in verdict.variables
+    ]
+    yield from align_columns((part.variable, "average", "spread", "slope", "fit"), rows)
 
 
-def _format_excursion(fit: Fields, key: str) -> str:
+def _format_excursion(fit: PtsFit, measured: float, allowed: float) -> str:
     """Return the measured and the allowed value in percent of the average."""
-    average = get_number(fit, "average") or 1.0
-    measured, allowed = (get_number(fit, f"{which}_{key}") or 0.0 for which in ("measured", "allowed"))
+    average = fit.average or 1.0
     return f"{100 * measured / average:.3g}/{100 * allowed / average:.3g} %"
 
 
-def _format_matrix(part: Fields, figures: Sequence[Fields]) -> Iterator[str]:
+def _format_matrix(part: PtsPartDocument) -> Iterator[str]:
     """Yield tables of block sizes by read/write mix."""
-    blocks = list(dict.fromkeys(one.read_count("block_bytes") for one in figures))
-    mixes = [mix for mix in _MIXES if any(one.read_count("read_percent") == mix for one in figures)]
-    by_point = {(one.read_count("block_bytes"), one.read_count("read_percent")): one for one in figures}
+    by_point = {(one.block_bytes, one.read_percent): one for one in part.figures}
+    blocks = list(dict.fromkeys(block for block, _ in by_point))
+    mixes = [mix for mix in _MIXES if any(percent == mix for _, percent in by_point)]
     wanted = [("IOPS", "iops"), ("MB/s", "megabytes_per_s")]
-    if part.read_text("variable") == "mean latency":
+    if part.variable == "mean latency":
         wanted = [("mean", "mean_ns"), ("99.999 %", "five_nines_ns"), ("maximum", "max_ns")]
     for name, key in wanted:
         header = (f"{name}, R/W", *(f"{mix}/{100 - mix}" for mix in mixes))
@@ -147,8 +143,8 @@ def _format_matrix(part: Fields, figures: Sequence[Fields]) -> Iterator[str]:
         yield from align_columns(header, rows)
 
 
-def _format_cell(figures: Fields | None, key: str) -> str:
-    value = get_number(figures, key) if figures else None
+def _format_cell(figures: PtsFigures | PtsSampleDocument | None, key: str) -> str:
+    value: float | None = getattr(figures, key) if figures else None
     if value is None:
         return "-"
     return (
@@ -160,40 +156,30 @@ def _format_size(n_bytes: int) -> str:
     return f"{n_bytes >> 10} KiB" if n_bytes >= 1 << 10 else f"{n_bytes} B"
 
 
-def _format_series(name: str, samples: Sequence[Fields]) -> Iterator[str]:
+def _format_series(name: str, samples: Sequence[PtsSampleDocument]) -> Iterator[str]:
     """Yield evenly spaced samples, and the last one."""
     step = max(-(-len(samples) // _MAX_ROWS), 1)
-    shown = [*samples[:-1:step], samples[-1]]
+    shown = [*samples[:-1:step], *samples[-1:]]
     more = f", {len(shown)} of {len(samples)}" if len(shown) < len(samples) else ""
     yield ""
     yield f"{name}{more}:"
-    yield from align_columns(_SERIES, [_format_sample(sample) for sample in shown])
+    rows = [
+        (
+            f"{sample.begin_s:.1f} s",
+            units.format_capacity(sample.written_bytes),
+            *_format_figures(sample),
+        )
+        for sample in shown
+    ]
+    yield from align_columns(_SERIES, rows)
 
 
-def _format_sample(sample: Fields) -> tuple[str, ...]:
-    return (
-        f"{get_number(sample, 'begin_s') or 0.0:.1f} s",
-        units.format_capacity(sample.read_count("written_bytes")),
-        *(
-            _format_cell(sample, key)
-            for key in ("iops", "megabytes_per_s", "mean_ns", "five_nines_ns", "max_ns")
-        ),
-    )
+def _format_figures(row: PtsFigures | PtsSampleDocument) -> list[str]:
+    keys = ("iops", "megabytes_per_s", "mean_ns", "five_nines_ns", "max_ns")
+    return [_format_cell(row, key) for key in keys]
 
 
-def _format_stage(stage: Fields) -> tuple[str, ...]:
-    return (
-        stage.read_text("name"),
-        str(stage.read_count("loads")),
-        *(
-            _format_cell(stage, key)
-            for key in ("iops", "megabytes_per_s", "mean_ns", "five_nines_ns", "max_ns")
-        ),
-    )
-
-
-def _format_recovery(part: Fields) -> Iterator[str]:
-    seconds = get_number(part, "recovery_s")
+def _format_recovery(seconds: float | None) -> Iterator[str]:
     if seconds is None:
         yield from wrap_text("the last section never reached 90 % of the rate at the end of the first")
     else:

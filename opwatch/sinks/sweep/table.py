@@ -6,13 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opwatch import units
+from opwatch.codec import decode
+from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import require_table
-from opwatch.sinks.plain.cells import align_columns, get_number
+from opwatch.sinks.plain.cells import align_columns
 from opwatch.sinks.scenario.sweep_section import format_scenario
+from opwatch.sinks.sweep.document import TYPE, FitDocument, OutcomeDocument, StepDocument, SweepDocument
 from opwatch.sinks.wrapping import wrap_text
 from opwatch.steady.strict import StrictState
-from opwatch.sweep.outcome import HOST_BOUND
+from opwatch.sweep.outcome import HOST_BOUND, LevelFigures
+from opwatch.sweep.result import ModelScale
 
 _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "opwatch")
 _BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "life")
@@ -24,140 +28,117 @@ _VERDICTS: dict[str, str] = {StrictState.NOT_REACHED: "no"}
 
 def format_sweep(document: dict[str, Any]) -> Iterator[str]:
     """Yield the tables of a sweep. Raise BadInput if the document is not a sweep."""
-    sweep = Fields(require_table(document, "the sweep"), "the sweep")
-    if sweep.table.get("type") != "sweep":
-        raise sweep.make_error("type is not sweep: it was not written by opwatch sweep")
-    levels = sweep.read_subtables("levels", "a level")
-    heading = (
-        f"{sweep.read_text('target')}, levels by {sweep.read_text('method')}, {sweep.read_text('workload')}"
-    )
-    yield from wrap_text(heading)
-    yield from _format_model(sweep)
-    yield from align_columns(_LEVELS, [_format_level(level) for level in levels])
-    for level in levels:
+    where = "the sweep"
+    if require_table(document, where).get("type") != TYPE:
+        raise BadInput(f"{where}: type is not {TYPE}: it was not written by opwatch sweep")
+    sweep = decode(SweepDocument, document, where)
+    yield from wrap_text(f"{sweep.target}, levels by {sweep.method}, {sweep.workload}")
+    if sweep.model:
+        yield from wrap_text(_format_model(sweep.model))
+    yield from align_columns(_LEVELS, [_format_level(level) for level in sweep.levels])
+    for level in sweep.levels:
         yield from _format_files(level)
         yield from _format_reasons(level)
     yield ""
-    yield from align_columns(_SPREAD, [_format_spread(level) for level in levels])
-    yield from _format_host_bound(levels)
+    yield from align_columns(_SPREAD, [_format_spread(level) for level in sweep.levels])
+    yield from _format_host_bound(sweep.levels)
     yield ""
-    yield from align_columns(_BAND, [_format_band(level) for level in levels])
-    yield from _format_fit(sweep, levels)
-    steps = sweep.read_subtables("returns", "a step")
-    if steps:
+    yield from align_columns(_BAND, [_format_band(level) for level in sweep.levels])
+    yield from wrap_text(_format_fit(sweep.fit) if sweep.fit else _explain_no_fit(sweep))
+    if sweep.returns:
         yield ""
-        yield from align_columns(_STEPS, [_format_step(step) for step in steps])
+        yield from align_columns(_STEPS, [_format_step(step) for step in sweep.returns])
     yield ""
-    yield from wrap_text(sweep.read_text("advice"))
-    if sweep.table.get("endurance_bytes") is None:
-        yield from wrap_text(f"no life estimate: {sweep.read_text('endurance_reason')}")
-    if sweep.table.get("scenario") is not None:
+    yield from wrap_text(sweep.advice)
+    if sweep.endurance_bytes is None:
+        yield from wrap_text(f"no life estimate: {sweep.endurance_reason}")
+    if document.get("scenario") is not None:
         yield ""
-        yield from format_scenario(sweep.read_subtable("scenario"))
+        yield from format_scenario(Fields(document, where).read_subtable("scenario"))
 
 
-def _format_model(sweep: Fields) -> Iterator[str]:
-    if sweep.table.get("model") is None:
-        return
-    model = sweep.read_subtable("model")
-    ratio = get_number(model, "ratio") or 0.0
-    text = f"A MODEL of {model.read_text('profile')} in virtual time, not a drive."
-    if ratio != 1:
-        pages = model.read_count("superblock_pages")
-        errors = [float(error) for error in model.read_list("error_ratios") if isinstance(error, float)]
-        real = model.table.get("real_superblock_pages")
-        astray = 100 * max(errors, default=0.0)
-        text += (
-            f" Simulated at {100 * ratio:.2g} % of its size, with superblocks of "
-            f"{pages} pages instead of {'large ones' if real is None else real}: this makes WAF "
-            f"uncertain by up to {astray:.2g} %, which the errors below include."
-        )
-    yield from wrap_text(text)
+def _format_model(model: ModelScale) -> str:
+    text = f"A MODEL of {model.profile} in virtual time, not a drive."
+    if model.ratio == 1:
+        return text
+    real = model.real_superblock_pages
+    return (
+        f"{text} Simulated at {100 * model.ratio:.2g} % of its size, with superblocks of "
+        f"{model.superblock_pages} pages instead of {'large ones' if real is None else real}: this makes WAF "
+        f"uncertain by up to {100 * max(model.error_ratios, default=0.0):.2g} %, which the errors below "
+        "include."
+    )
 
 
-def _get_figures(level: Fields) -> Fields:
+def _get_figures(level: OutcomeDocument) -> LevelFigures:
     """Return the figures of a level.
 
     Without a steady state no figure describes the drive, except a WAF with a separate proof.
     """
-    figures = level.read_subtable("figures")
-    if level.read_subtable("opwatch").read_text("state") != StrictState.NOT_REACHED:
+    figures = level.figures
+    if level.opwatch.state is not StrictState.NOT_REACHED:
         return figures
-    kept = {key: figures.table.get(key) for key in ("waf", "waf_error")} if _has_only_waf(level) else {}
-    return Fields({"latency_by_trace": {}, "latency_by_fio": {}, **kept}, figures.where)
+    if not _has_only_waf(level):
+        return LevelFigures()
+    return LevelFigures(waf=figures.waf, waf_error=figures.waf_error)
 
 
-def _has_only_waf(level: Fields) -> bool:
+def _has_only_waf(level: OutcomeDocument) -> bool:
     """Return whether a level has a WAF and no other figure."""
-    verdict = level.read_subtable("opwatch")
-    is_proven = verdict.table.get("is_waf_proven") is True
-    return is_proven and verdict.read_text("state") == StrictState.NOT_REACHED
+    return level.opwatch.is_waf_proven and level.opwatch.state is StrictState.NOT_REACHED
 
 
-def _format_level(level: Fields) -> tuple[str, ...]:
-    figures = _get_figures(level)
-    iops, state = get_number(figures, "iops"), level.read_subtable("opwatch").read_text("state")
+def _format_level(level: OutcomeDocument) -> tuple[str, ...]:
+    figures, state = _get_figures(level), level.opwatch.state
     return (
-        level.read_text("label"),
-        units.format_capacity(level.read_count("used_bytes")),
-        f"{100 * (get_number(level, 'of_used_ratio') or 0):.2f} %",
-        f"{100 * (get_number(level, 'of_whole_ratio') or 0):.2f} %",
+        level.label,
+        units.format_capacity(level.used_bytes),
+        f"{100 * level.of_used_ratio:.2f} %",
+        f"{100 * level.of_whole_ratio:.2f} %",
         _format_waf(figures),
-        "-" if iops is None else f"{iops:.0f}",
+        _format_number(figures.iops, "{:.0f}"),
         units.format_ns(_get_latency(figures, "p99")),
-        _format_pts_verdict(level),
+        "-" if level.pts is None else "pass" if level.pts.is_steady else "no",
         _VERDICTS.get(state, state),
     )
 
 
-def _format_waf(figures: Fields) -> str:
-    waf, error = get_number(figures, "waf"), get_number(figures, "waf_error")
-    if waf is None:
-        return "-"
-    return f"{waf:.3f}" if not error else units.format_with_error(waf, error)
+def _format_number(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
 
 
-def _get_latency(figures: Fields, percentile: str) -> float | None:
+def _format_waf(figures: LevelFigures) -> str:
+    if figures.waf is None or not figures.waf_error:
+        return _format_number(figures.waf, "{:.3f}")
+    return units.format_with_error(figures.waf, figures.waf_error)
+
+
+def _get_latency(figures: LevelFigures, percentile: str) -> float | None:
     """Return a percentile from the trace, or else from fio."""
-    for source in ("latency_by_trace", "latency_by_fio"):
-        value = get_number(figures.read_subtable(source), percentile)
-        if value is not None:
-            return value
-    return None
+    return figures.latency_by_trace.get(percentile, figures.latency_by_fio.get(percentile))
 
 
-def _format_spread(level: Fields) -> tuple[str, ...]:
+def _format_spread(level: OutcomeDocument) -> tuple[str, ...]:
     figures = _get_figures(level)
-    uneven, worst = get_number(figures, "iops_cv"), get_number(figures, "iops_worst_second")
-    celsius = get_number(figures, "temperature_c")
-    error = (
-        None
-        if get_number(figures, "iops") is None
-        else get_number(level.read_subtable("opwatch"), "iops_error_ratio")
-    )
+    error = None if figures.iops is None else level.opwatch.iops_error_ratio
     return (
-        level.read_text("label"),
-        "-" if error is None else f"{100 * error:.2g} %" if error >= 1e-4 else "<0.01 %",
-        "-" if uneven is None else f"{100 * uneven:.2g} %",
-        "-" if worst is None else f"{worst:.0f}",
+        level.label,
+        "<0.01 %" if error is not None and error < 1e-4 else _format_percent(error),
+        _format_percent(figures.iops_cv),
+        _format_number(figures.iops_worst_second, "{:.0f}"),
         *(units.format_ns(_get_latency(figures, name)) for name in ("p50", "p99.9", "p99.99", "p99.999")),
-        units.format_ns(get_number(figures, "cpu_ns_per_io")),
-        "-" if celsius is None else f"{celsius:.0f}",
+        units.format_ns(figures.cpu_ns_per_io),
+        _format_number(figures.temperature_c, "{:.0f}"),
     )
 
 
-def _format_pts_verdict(level: Fields) -> str:
-    if level.table.get("pts") is None:
-        return "-"
-    return "pass" if level.read_subtable("pts").read_flag("is_steady") else "no"
+def _format_percent(ratio: float | None, form: str = "{:.2g} %") -> str:
+    return "-" if ratio is None else form.format(100 * ratio)
 
 
-def _format_host_bound(levels: Sequence[Fields]) -> Iterator[str]:
+def _format_host_bound(levels: Sequence[OutcomeDocument]) -> Iterator[str]:
     """Yield a warning for levels limited by the host instead of the drive."""
-    ratios = [
-        (level.read_text("label"), get_number(_get_figures(level), "load_cpu_ratio")) for level in levels
-    ]
-    bound = [label for label, ratio in ratios if ratio is not None and ratio >= HOST_BOUND]
+    bound = [level.label for level in levels if _get_figures(level).is_host_bound]
     if bound:
         yield from wrap_text(
             f"{', '.join(bound)}: fio's busiest thread used at least {100 * HOST_BOUND:.0f} % of a CPU: "
@@ -165,51 +146,38 @@ def _format_host_bound(levels: Sequence[Fields]) -> Iterator[str]:
         )
 
 
-def _format_files(level: Fields) -> Iterator[str]:
+def _format_files(level: OutcomeDocument) -> Iterator[str]:
     """Yield the files of a level on a filesystem, and the range of its over-provisioning."""
-    if level.table.get("files") is None:
-        return
-    files = level.read_subtable("files")
-    ballast = files.read_count("ballast_bytes")
-    least, most = get_number(level, "of_used_ratio"), get_number(files, "most_of_used_ratio")
-    if least is None or most is None:
-        raise files.make_error("most_of_used_ratio is missing")
-    beside = f" beside {units.format_capacity(ballast)} of ballast" if ballast else ""
-    least_used, most_used = files.read_count("least_used_bytes"), level.read_count("used_bytes")
-    yield from wrap_text(
-        f"{level.read_text('label')}: a file of "
-        f"{units.format_capacity(files.read_count('load_bytes'))}{beside}; "
-        f"{units.format_capacity(least_used)} to {units.format_capacity(most_used)} of the drive "
-        "are in use: (C-U)/U is "
-        f"{100 * least:.2f} to {100 * most:.2f} %"
-    )
+    files = level.files
+    if files:
+        sizes = (files.load_bytes, files.ballast_bytes, files.least_used_bytes, level.used_bytes)
+        load, ballast, least, most = map(units.format_capacity, sizes)
+        beside = f" beside {ballast} of ballast" if files.ballast_bytes else ""
+        yield from wrap_text(
+            f"{level.label}: a file of {load}{beside}; {least} to {most} of the drive are in use: (C-U)/U is "
+            f"{100 * level.of_used_ratio:.2f} to {100 * files.most_of_used_ratio:.2f} %"
+        )
 
 
-def _format_reasons(level: Fields) -> Iterator[str]:
-    label, verdict = level.read_text("label"), level.read_subtable("opwatch")
-    if verdict.table.get("reason") is not None:
-        yield from wrap_text(f"{label}, {verdict.read_text('state')}: {verdict.read_text('reason')}")
+def _format_reasons(level: OutcomeDocument) -> Iterator[str]:
+    verdict, missing = level.opwatch, level.figures.missing
+    if verdict.reason is not None:
+        yield from wrap_text(f"{level.label}, {verdict.state}: {verdict.reason}")
     if _has_only_waf(level):
-        yield from wrap_text(f"{label}: only its WAF is proven, which host noise does not affect")
-    missing = level.read_subtable("figures").read_subtable("missing")
-    if get_number(level.read_subtable("figures"), "waf") is None and "waf" in missing.table:
-        yield from wrap_text(f"{label}, no WAF: {missing.read_text('waf')}")
+        yield from wrap_text(f"{level.label}: only its WAF is proven, which host noise does not affect")
+    if level.figures.waf is None and "waf" in missing:
+        yield from wrap_text(f"{level.label}, no WAF: {missing['waf']}")
 
 
-def _format_band(level: Fields) -> tuple[str, ...]:
-    band = level.read_optional("band", level.read_subtable)
-    modelled = [None if band is None else get_number(band, key) for key in ("greedy", "fifo", "two_choices")]
-    years = get_number(level, "years")
+def _format_band(level: OutcomeDocument) -> tuple[str, ...]:
+    band = level.band
+    models = (band.greedy, band.fifo, band.two_choices) if band else (None, None, None)
     return (
-        level.read_text("label"),
+        level.label,
         _format_waf(_get_figures(level)),
-        *(_format_waf_model(value) for value in (get_number(level, "predicted_waf"), *modelled)),
-        _format_life(years),
+        *(_format_number(value, "{:.3f}") for value in (level.predicted_waf, *models)),
+        _format_life(level.years),
     )
-
-
-def _format_waf_model(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
 
 
 def _format_life(years: float | None) -> str:
@@ -219,52 +187,41 @@ def _format_life(years: float | None) -> str:
     return f"{years:.1f} y" if abs(years) >= 1 else f"{365.25 * years:.0f} d"
 
 
-def _format_fit(sweep: Fields, levels: Sequence[Fields]) -> Iterator[str]:
-    if sweep.table.get("fit") is None:
-        if sweep.table.get("is_uniform") is False:
-            what = (
-                "the bytes in use are not written"
-                if sweep.read_text("method") == "fill"
-                else "this workload does not write"
-            )
-            why = f"{what} uniformly, so no model here can derive the spare area from its WAF"
-        elif all(get_number(_get_figures(level), "waf") is None for level in levels):
-            is_hidden = any(get_number(level.read_subtable("figures"), "waf") is not None for level in levels)
-            lacking = "no level is steady" if is_hidden else "no WAF was measured"
-            why = f"{lacking}, so no spare area can be fitted"
-        else:
-            why = "no level amplifies, so no spare area can be fitted"
-        yield from wrap_text(why)
-        return
-    fit = sweep.read_subtable("fit")
-    spare, rms = get_number(fit, "spare_ratio"), get_number(fit, "rms_ratio")
-    if spare is None:
-        raise fit.make_error("spare_ratio is missing")
-    classes = " or ".join(fit.read_texts("alike")) or fit.read_text("collector")
+def _explain_no_fit(sweep: SweepDocument) -> str:
+    if not sweep.is_uniform:
+        what = (
+            "the bytes in use are not written" if sweep.method == "fill" else "this workload does not write"
+        )
+        return f"{what} uniformly, so no model here can derive the spare area from its WAF"
+    why = "no level amplifies"
+    if all(_get_figures(level).waf is None for level in sweep.levels):
+        is_hidden = any(level.figures.waf is not None for level in sweep.levels)
+        why = "no level is steady" if is_hidden else "no WAF was measured"
+    return f"{why}, so no spare area can be fitted"
+
+
+def _format_fit(fit: FitDocument) -> str:
+    classes, rms = " or ".join(fit.alike) or fit.collector, fit.rms_ratio
     quality = "from one level, which any collector fits" if rms is None else f"off by {100 * rms:.2g} % (rms)"
-    yield from wrap_text(
-        f"behaves like {100 * spare:.1f} % of spare area, (T-U)/U, at level "
-        f"{fit.read_text('level')}, {classes} "
+    return (
+        f"behaves like {100 * fit.spare_ratio:.1f} % of spare area, (T-U)/U, at level {fit.level}, {classes} "
         f"class; the fit is {quality}"
     )
 
 
-def _format_step(step: Fields) -> tuple[str, ...]:
-    years = get_number(step, "years")
+def _format_step(step: StepDocument) -> tuple[str, ...]:
+    plus = "+" if step.years is not None and step.years >= 0 else ""
     return (
-        step.read_text("begin"),
-        step.read_text("end"),
-        _format_change(get_number(step, "iops_ratio"), 1),
-        _format_percent(get_number(step, "iops_per_percent")),
-        _format_change(get_number(step, "waf_ratio"), 1),
-        _format_percent(get_number(step, "waf_per_percent"), falls=True),
-        "-" if years is None else f"+{_format_life(years)}" if years >= 0 else _format_life(years),
+        step.begin,
+        step.end,
+        _format_growth(step.iops_ratio),
+        _format_percent(step.iops_per_percent, "{:+.2f} %"),
+        _format_growth(step.waf_ratio),
+        # The document has the decrease of WAF.
+        _format_percent(None if step.waf_per_percent is None else -step.waf_per_percent, "{:+.2f} %"),
+        plus + _format_life(step.years),
     )
 
 
-def _format_change(ratio: float | None, base: float) -> str:
-    return "-" if ratio is None else f"{100 * (ratio - base):+.1f} %"
-
-
-def _format_percent(share: float | None, *, falls: bool = False) -> str:
-    return "-" if share is None else f"{-100 * share if falls else 100 * share:+.2f} %"
+def _format_growth(ratio: float | None) -> str:
+    return _format_percent(None if ratio is None else ratio - 1, "{:+.1f} %")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from opwatch.codec import encode
 from opwatch.errors import UsageError
 from opwatch.steady.pts import judge_pts
 from opwatch.steady.pts_tests import PTS_TESTS, STEADY_FIELDS, find_pts_test
@@ -29,7 +30,7 @@ def test_steady_points_belong_to_the_test(test: object) -> None:
 
 def test_report_has_the_fields_of_a_verdict() -> None:
     [fit] = judge_pts({"IOPS": [1.0] * 5}).fits
-    assert set(STEADY_FIELDS) <= set(fit.to_report())
+    assert set(STEADY_FIELDS) <= set(encode(fit))
 
 
 def test_another_name_is_refused() -> None:

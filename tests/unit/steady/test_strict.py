@@ -126,7 +126,7 @@ def test_missing_measurements_leave_the_verdict_unproven(
     verdict = judge_strict(rounds, ground)
     assert verdict.state is StrictState.UNPROVEN
     assert reason in verdict.reason
-    assert verdict.to_report()["state"] == "unproven"
+    assert verdict.to_report().state == "unproven"
 
 
 @pytest.mark.parametrize("noisy", ["nand_bytes", "ios"])
@@ -145,7 +145,7 @@ def test_noisy_host_does_not_hide_steady_flash() -> None:
     verdict = judge_strict(rounds, GROUND)
     assert verdict.state is StrictState.PASS
     assert verdict.window and verdict.window.iops and 0.02 < verdict.window.iops.error <= 0.05
-    assert verdict.to_report()["iops_error_ratio"] == verdict.window.iops.error
+    assert verdict.to_report().iops_error_ratio == verdict.window.iops.error
     # Without WAF there is no other proof, and such noise could hide a drift.
     blind = judge_strict([replace(one, nand_bytes=None) for one in rounds], GROUND)
     assert blind.state is StrictState.NOT_REACHED

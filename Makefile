@@ -198,12 +198,13 @@ pictures: build
 	$(call install_packages,chromium)
 	TEXTUAL_COLOR_SYSTEM=truecolor $(PY) -m tests.pictures
 
-# Generates or checks documents: the support matrix, the causes, the manual.
+# Generates or checks documents: the support matrix, the causes, the schemas of sweeps, the manual.
 docs: build
 	$(call install_packages,mandoc)
 	$(PY) -m tests.vm.report.matrix --write
 	$(PY) -m tests.supported --write
 	$(PY) -m tests.causes --write
+	$(PY) -m tests.schemas --write
 	@mkdir -p build/docs
 	mandoc -T lint -W warning docs/man/opwatch.1
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html

@@ -2,9 +2,10 @@
 
 A dataclass is a table of its fields, a named tuple a list of its values. Decoding checks every value against
 the field's type: the result is valid, or BadInput names the invalid field. A missing field is one that is
-null. The metadata of a field may have `key`, another name in the table, and `added`: older documents lack the
-field, which then has its default. A class may add two things: `find_flaw()` returns why a decoded value is
-invalid, or None; `to_plain()` and `from_plain(plain, where)` replace the table.
+null. The metadata of a field may have `key`, another name in the table, and `added`: not every document has
+the field. It then has its default, and is left out if it is None. A class may add two things: `find_flaw()`
+returns why a decoded value is invalid, or None; `to_plain()` and `from_plain(plain, where)` replace the
+table.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import typing
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from opwatch.errors import BadInput
 from opwatch.foreign import require_table
@@ -27,7 +28,6 @@ Plain = Any
 Signed = Annotated[float, "may be negative"]
 _LIMIT = 1 << 64
 _MIN_VALUE, _MAX_VALUE = -(1 << 63), _LIMIT - 1
-_MAX_ITEMS = 1 << 16
 _SCALARS = {float: "a number", str: "text", bool: "true or false"}
 _T = TypeVar("_T")
 
@@ -134,11 +134,16 @@ class Encoder:
         if isinstance(value, tuple):
             return [self.encode_value(one) for one in value]
         kind: Any = type(value)
-        return {one.key: self.encode_value(getattr(value, one.name)) for one in list_fields(kind)}
+        values = ((one, getattr(value, one.name)) for one in list_fields(kind))
+        return {
+            one.key: self.encode_value(inner) for one, inner in values if inner is not None or not one.added
+        }
 
 
 class Decoder:
     """Converts JSON back. `where` names the place of a value in error messages."""
+
+    max_items = 1 << 20
 
     def decode_value(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
         """Return the value of the given type."""
@@ -155,12 +160,18 @@ class Decoder:
                 return self.decode_instance(kind, plain, where)
             case _Form.MEMBER:
                 return self._decode_member(kind, plain, where)
+            case _Form.CONSTANT:
+                if plain not in typing.get_args(kind):
+                    raise BadInput(f"{where}: not {typing.get_args(kind)[0]!r}")
+                return plain
             case _Form.BYTES:
                 return self.decode_bytes(plain, where)
             case _Form.MOMENT:
                 return self.decode_datetime(plain, where)
 
     def decode_scalar(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
+        if kind is Any:
+            return plain
         is_signed = kind == Signed
         value = require_scalar(float if is_signed else kind, plain, where)
         if isinstance(value, int | float) and not (-_LIMIT if is_signed else 0) <= value < _LIMIT:
@@ -225,7 +236,7 @@ class Decoder:
 
     def _decode_collection(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
         origin, kinds = typing.get_origin(kind), typing.get_args(kind)
-        values = require_list(plain, where)
+        values = require_list(plain, where, self.max_items)
         if origin is tuple and kinds[1:] != (...,):
             if len(values) != len(kinds):
                 raise BadInput(f"{where}: {len(values)} values instead of {len(kinds)}")
@@ -251,6 +262,7 @@ class _Form(enum.Enum):
     MAPPING = enum.auto()
     INSTANCE = enum.auto()
     MEMBER = enum.auto()
+    CONSTANT = enum.auto()
     BYTES = enum.auto()
     MOMENT = enum.auto()
 
@@ -260,6 +272,8 @@ def _classify_type(kind: Any) -> _Form:  # noqa: ANN401
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
         return _Form.UNION
+    if origin is Literal:
+        return _Form.CONSTANT
     if origin in (tuple, frozenset):
         return _Form.COLLECTION
     if origin not in (None, Annotated):
@@ -271,10 +285,10 @@ def _classify_type(kind: Any) -> _Form:  # noqa: ANN401
     return _Form.INSTANCE if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") else _Form.SCALAR
 
 
-def require_list(plain: Plain, where: str) -> list[Plain]:
+def require_list(plain: Plain, where: str, most: int = 1 << 16) -> list[Plain]:
     """Return the value if it is a list of a limited length."""
-    if not isinstance(plain, list) or len(plain) > _MAX_ITEMS:
-        raise BadInput(f"{where}: not a list, or more than {_MAX_ITEMS} values")
+    if not isinstance(plain, list) or len(plain) > most:
+        raise BadInput(f"{where}: not a list, or more than {most} values")
     return plain
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from opwatch.codec import Signed
 from opwatch.errors import NotEnoughData
 from opwatch.ftl import models
 
@@ -89,10 +90,10 @@ def make_collector_models(superblock_pages: int | None = None) -> tuple[Collecto
 class ModelBand:
     """The WAF at one level, from the best possible collector to the worst in use."""
 
-    small_greedy: float
-    greedy: float
-    fifo: float
-    two_choices: float
+    small_greedy: Signed
+    greedy: Signed
+    fifo: Signed
+    two_choices: Signed
 
 
 def compute_band(alpha: float, superblock_pages: int | None = None) -> ModelBand:

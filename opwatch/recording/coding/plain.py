@@ -109,6 +109,8 @@ class PlainDecoder(Decoder):
     values.
     """
 
+    max_items = 1 << 16
+
     def __init__(
         self,
         shapes: Mapping[str, tuple[str, ...]],

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final, Literal
 
 from opwatch import SCHEMA
 from opwatch.codec import Signed, encode
+from opwatch.guard.identity import DiskIdentity
 from opwatch.steady.pts import PtsReport
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictReport
 from opwatch.sweep.band import ModelBand, SpareFit
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome, LevelSecond
-from opwatch.sweep.plan import SweepPlan
+from opwatch.sweep.plan import StepKind, SweepPlan, SweepRefusal
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.sweep.returns import LevelGain
 
-TYPE = "sweep"
+TYPE: Final = "sweep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class OutcomeDocument(LevelDocument):
     is_model: bool
     seconds: tuple[LevelSecond, ...] = field(default=(), metadata={"added": True})
     band: ModelBand | None = None
-    predicted_waf: float | None = None
+    predicted_waf: Signed | None = None
     years: float | None = None
 
 
@@ -67,7 +69,7 @@ class FitDocument:
 
     flash_bytes: int
     level: str
-    spare_ratio: float
+    spare_ratio: Signed
     collector: str
     alike: tuple[str, ...]
     rms_ratio: float | None
@@ -79,7 +81,7 @@ class StepDocument:
 
     begin: str
     end: str
-    percents: float
+    percents: Signed
     iops_ratio: float | None
     waf_ratio: float | None
     iops_per_percent: Signed | None
@@ -90,10 +92,14 @@ class StepDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepDocument:
-    """The results of a sweep, as printed and stored."""
+    """The results of a sweep, as printed and stored.
 
-    schema: str
-    type: str
+    Of a drive, `sweep` is the name of the sweep in its journal, and `is_ended` is false while levels remain.
+    `scenario` is the repeated experiment.
+    """
+
+    schema: Literal["opwatch/1"] = SCHEMA
+    type: Literal["sweep"] = TYPE
     target: str
     method: str
     workload: str
@@ -105,6 +111,57 @@ class SweepDocument:
     endurance_bytes: int | None
     endurance_reason: str | None
     advice: str
+    sweep: str | None = field(default=None, metadata={"added": True})
+    created: str | None = field(default=None, metadata={"added": True})
+    disk: DiskIdentity | None = field(default=None, metadata={"added": True})
+    is_ended: bool | None = field(default=None, metadata={"added": True})
+    scenario: Mapping[str, Any] | None = field(default=None, metadata={"added": True})
+
+    def find_flaw(self) -> str | None:
+        is_explained = self.endurance_bytes is not None or self.endurance_reason is not None
+        return None if is_explained else "endurance_reason is missing"
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlanDocument:
+    """A step, run `at_least` to `at_most` times. Bytes and seconds are per run."""
+
+    kind: StepKind
+    what: str
+    level: str | None
+    write_bytes: int
+    discard_bytes: int
+    seconds: float | None
+    at_least: int
+    at_most: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDocument:
+    """The least and the most of a sum over all steps."""
+
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument:
+    """The plan of a sweep. Nothing has been executed yet."""
+
+    schema: Literal["opwatch/1"] = SCHEMA
+    type: Literal["sweep-plan"] = "sweep-plan"
+    target: str
+    method: str
+    workload: str
+    is_model: bool
+    levels: tuple[LevelDocument, ...]
+    steps: tuple[StepPlanDocument, ...]
+    write_bytes: RangeDocument
+    bytes_reason: str | None
+    seconds: RangeDocument | None
+    life_ratio: RangeDocument | None
+    life_reason: str | None
+    refusals: tuple[SweepRefusal, ...]
 
 
 def build_result_document(result: SweepResult) -> dict[str, Any]:
@@ -112,8 +169,6 @@ def build_result_document(result: SweepResult) -> dict[str, Any]:
     has_endurance = result.endurance_bytes is not None
     document: dict[str, Any] = encode(
         SweepDocument(
-            schema=SCHEMA,
-            type=TYPE,
             target=result.target,
             method=result.method,
             workload=result.workload,
@@ -189,33 +244,34 @@ def _build_step(step: LevelGain) -> StepDocument:
 
 
 def build_plan_document(plan: SweepPlan) -> dict[str, Any]:
-    """Return the plan as a document. Nothing has been executed yet."""
-    least, most = plan.write_bytes
-    return {
-        "schema": SCHEMA,
-        "type": "sweep-plan",
-        "target": plan.target,
-        "method": plan.method,
-        "workload": plan.workload,
-        "is_model": plan.is_model,
-        "levels": [encode(build_level_document(level)) for level in plan.levels],
-        "steps": [
-            {
-                "kind": step.kind.value,
-                "what": step.what,
-                "level": step.level.label if step.level else None,
-                "write_bytes": step.write_bytes,
-                "discard_bytes": step.discard_bytes,
-                "seconds": step.seconds,
-                "at_least": step.at_least,
-                "at_most": step.at_most,
-            }
-            for step in plan.steps
-        ],
-        "write_bytes": {"least": least, "most": most},
-        "bytes_reason": plan.bytes_reason or None,
-        "seconds": dict(zip(("least", "most"), plan.seconds, strict=True)) if plan.seconds else None,
-        "life_ratio": dict(zip(("least", "most"), plan.life_ratio, strict=True)) if plan.life_ratio else None,
-        "life_reason": plan.life_reason or None,
-        "refusals": [encode(refusal) for refusal in plan.refusals],
-    }
+    """Return the plan as a document."""
+    steps = (
+        StepPlanDocument(
+            kind=step.kind,
+            what=step.what,
+            level=step.level.label if step.level else None,
+            write_bytes=step.write_bytes,
+            discard_bytes=step.discard_bytes,
+            seconds=step.seconds,
+            at_least=step.at_least,
+            at_most=step.at_most,
+        )
+        for step in plan.steps
+    )
+    document: dict[str, Any] = encode(
+        PlanDocument(
+            target=plan.target,
+            method=plan.method,
+            workload=plan.workload,
+            is_model=plan.is_model,
+            levels=tuple(map(build_level_document, plan.levels)),
+            steps=tuple(steps),
+            write_bytes=RangeDocument(*plan.write_bytes),
+            bytes_reason=plan.bytes_reason or None,
+            seconds=RangeDocument(*plan.seconds) if plan.seconds else None,
+            life_ratio=RangeDocument(*plan.life_ratio) if plan.life_ratio else None,
+            life_reason=plan.life_reason or None,
+            refusals=plan.refusals,
+        )
+    )
+    return document

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final, Literal
 
 from opwatch import SCHEMA
 from opwatch.codec import encode
@@ -19,7 +19,7 @@ from opwatch.steady.pts import PtsReport
 from opwatch.steady.pts_tests import PtsTest
 from opwatch.sweep.purges import DISCARD, find_purge
 
-TYPE = "sweep-test"
+TYPE: Final = "sweep-test"
 _SPECIFICATION = "SNIA SSS PTS 2.0.2"
 
 
@@ -86,13 +86,16 @@ class PtsPartDocument:
     outputs: tuple[str, ...]
     samples: tuple[PtsSampleDocument, ...]
 
+    def find_flaw(self) -> str | None:
+        return "pts_reason is missing" if self.pts is None and self.pts_reason is None else None
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PtsDocument:
     """The results of a test."""
 
-    schema: str
-    type: str
+    schema: Literal["opwatch/1"] = SCHEMA
+    type: Literal["sweep-test"] = TYPE
     specification: str
     test: str
     class_name: str = field(metadata={"key": "class"})
@@ -117,8 +120,6 @@ def build_pts_document(
     deviations = tuple(_list_deviations(request, order, parts))
     document: dict[str, Any] = encode(
         PtsDocument(
-            schema=SCHEMA,
-            type=TYPE,
             specification=_SPECIFICATION,
             test=order.name,
             class_name=order.class_name,

@@ -52,9 +52,9 @@ def format_sweep(document: dict[str, Any]) -> Iterator[str]:
     yield from wrap_text(sweep.advice)
     if sweep.endurance_bytes is None:
         yield from wrap_text(f"no life estimate: {sweep.endurance_reason}")
-    if document.get("scenario") is not None:
+    if sweep.scenario is not None:
         yield ""
-        yield from format_scenario(Fields(document, where).read_subtable("scenario"))
+        yield from format_scenario(Fields(dict(sweep.scenario), f"{where}: scenario"))
 
 
 def _format_model(model: ModelScale) -> str:

@@ -13,6 +13,8 @@ import pytest
 
 from opwatch.sinks.jsonl import build_observation_document
 from opwatch.waf.live import CurrentWaf, make_failed
+from tests.schemas import DOCUMENTS, format_schema, update_schema
+from tests.section import DOCS
 from tests.unit.sinks.test_jsonl import BUSY, make_observation
 from tests.unit.support.recordings import format_run, generate_short_run
 from tests.unit.support.runs import generate_run
@@ -59,6 +61,12 @@ def make_lines() -> list[dict[str, Any]]:
 
 def test_schema_is_valid_json_schema() -> None:
     importlib.import_module("jsonschema").Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_schema_of_a_class_is_up_to_date(name: str) -> None:
+    text = (DOCS / "schema" / name).read_text()
+    assert text == format_schema(update_schema(json.loads(text), DOCUMENTS[name])) + "\n", "run make docs"
 
 
 def test_every_line_matches_the_schema_exactly() -> None:

@@ -45,7 +45,10 @@ def decode(kind: type[_T], plain: Plain, where: str) -> _T:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClassField:
-    """A field of a class. `key` is its name in a table. `must` is true if the field has no default."""
+    """A field of a class, `key` in a table.
+
+    `must` is true if the field has no default, and `added` if a document may lack the field.
+    """
 
     name: str
     key: str
@@ -123,7 +126,7 @@ class Encoder:
         raise TypeError("bytes cannot be stored as JSON")
 
     def encode_datetime(self, moment: datetime) -> Plain:
-        return moment.isoformat()
+        raise TypeError("no JSON document has a date")
 
     def encode_mapping(self, table: Mapping[Any, object]) -> Plain:
         return {str(key): self.encode_value(one) for key, one in table.items()}
@@ -218,13 +221,7 @@ class Decoder:
         raise TypeError(f"{where}: JSON cannot contain bytes")
 
     def decode_datetime(self, plain: Plain, where: str) -> datetime:
-        try:
-            moment = datetime.fromisoformat(require_scalar(str, plain, where))
-        except ValueError:
-            moment = None
-        if moment is None or moment.tzinfo is None:
-            raise BadInput(f"{where}: not a time with a time zone")
-        return moment
+        raise TypeError(f"{where}: no JSON document has a date")
 
     def _decode_union(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
         choices = list_choices(kind)

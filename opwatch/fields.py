@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -27,10 +26,7 @@ class Fields:
     where: str
 
     def read_count(self, key: str) -> int:
-        return self.check_count(self.table.get(key), key)
-
-    def check_count(self, value: object, key: str) -> int:
-        """Check a value that was already taken from the table."""
+        value = self.table.get(key)
         if type(value) is not int or not 0 <= value < _LIMIT:
             raise self.make_error(f"{key} is not a count")
         return value
@@ -40,13 +36,6 @@ class Fields:
         value = self.table.get(key)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LIMIT:
             raise self.make_error(f"{key} is not a number from 0")
-        return float(value)
-
-    def read_signed(self, key: str) -> float:
-        """Return a number of either sign."""
-        value = self.table.get(key)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not -_LIMIT < value < _LIMIT:
-            raise self.make_error(f"{key} is not a number")
         return float(value)
 
     def read_text(self, key: str) -> str:
@@ -69,16 +58,6 @@ class Fields:
             return kinds(self.read_text(key))
         except ValueError:
             raise self.make_error(f"{key} is not one of {', '.join(kinds)}") from None
-
-    def read_datetime(self, key: str) -> datetime:
-        """Return a date and time with a time zone."""
-        try:
-            moment = datetime.fromisoformat(self.read_text(key))
-        except ValueError:
-            moment = None
-        if moment is None or moment.tzinfo is None:
-            raise self.make_error(f"{key} is not a time with a time zone")
-        return moment
 
     def read_optional(self, key: str, read: Callable[[str], _T]) -> _T | None:
         """Return the result of `read`, or None if the value is null or absent."""
@@ -108,9 +87,6 @@ class Fields:
         names = [f"{key}, value {place}" for place in range(1, length + 1)]
         rows = [Fields(dict(zip(names, row, strict=True)), self.where) for row in self.read_list(key, length)]
         return [[row.read_amount(name) for name in names] for row in rows]
-
-    def read_texts(self, key: str) -> tuple[str, ...]:
-        return tuple(self.check_text(value, key) for value in self.read_list(key))
 
     def read_counts(self, key: str) -> dict[str, int]:
         inner = self.read_subtable(key)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from opwatch.collectors.space.backing import read_backing_map
 from opwatch.host.device import Devices
 from opwatch.trim.audit.audit import BackingFile
-from opwatch.trim.stack.facts import LoopFacts
-from opwatch.trim.stack.layers import Kind, Stack
+from opwatch.trim.layers.loop import has_plain_file
+from opwatch.trim.stack.layers import Stack
 
 
 class BackingFiles:
@@ -17,7 +17,7 @@ class BackingFiles:
         loops = [
             device
             for leaf in stack.find_leaves()
-            if leaf.kind is Kind.LOOP and not leaf.facts_as(LoopFacts).simulated_drive
+            if has_plain_file(leaf)
             if (device := devices.by_name(leaf.device))
         ]
         maps = {device: read_backing_map(device) for device in loops}

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from opwatch.host.device import Devices
 from opwatch.trim.audit.kernel_log import KernelLog, find_messages, parse_records
+from opwatch.trim.layers.dm import Dm
+from opwatch.trim.layers.kinds import find_kind
 from opwatch.trim.stack.layers import Kind, Stack
 
 # Driver names for a disk in kernel messages, found in its sysfs path.
@@ -21,7 +23,7 @@ def collect_kernel_names(stack: Stack) -> set[str]:
     for layer in stack.layers:
         if layer.kind is Kind.DISK and (device := devices.by_name(layer.device)):
             names |= {part for part in device.sysfs.resolve().parts if _ADDRESS.fullmatch(part)}
-        if layer.kind in (Kind.DM, Kind.CRYPT, Kind.THIN, Kind.THIN_POOL):
+        if isinstance(find_kind(layer), Dm):
             names.add(layer.dev)  # dm targets use the device number in messages
     return names
 

@@ -13,6 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opwatch.trim.audit.settling import quiet_after_trim
+from opwatch.trim.layers.discard_path import find_short_paths
+from opwatch.trim.layers.kinds import find_granule, find_kind
+
 from opwatch.collectors.audit import fitrim_process
 from opwatch.collectors.audit.accounts import DriveCounters
 from opwatch.collectors.audit.backing_files import BackingFiles
@@ -31,9 +35,7 @@ from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
 from opwatch.trim.audit.fitrim import Asked
 from opwatch.trim.audit.flow import Stage, Trace, sum_flows
 from opwatch.trim.audit.programs import AUDIT_OPTIONS, ProgramOptions
-from opwatch.trim.stack.discard_path import find_short_paths
-from opwatch.trim.stack.layers import Kind, Stack
-from opwatch.trim.stack.settling import quiet_after_trim
+from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.sentinel import BLOCK, ReadsAs
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ def find_counted_devices(stack: Stack) -> list[BlockDevice]:
     return [
         device
         for layer in stack.layers
-        if layer.kind is not Kind.PARTITION and (device := devices.by_name(layer.device))
+        if not find_kind(layer).is_part_of_disk and (device := devices.by_name(layer.device))
     ]
 
 
@@ -88,7 +90,7 @@ def make_tracer(
     stack: Stack, following: ProgramOptions = AUDIT_OPTIONS, *, programs: Discards | None = None
 ) -> DiscardTracer:
     """Return a tracer with the granules of all devices of a stack."""
-    granules = {layer.device: granule for layer in stack.layers if (granule := layer.discard_granule)}
+    granules = {layer.device: granule for layer in stack.layers if (granule := find_granule(layer))}
     return DiscardTracer(find_counted_devices(stack), granules, following, programs=programs)
 
 

@@ -23,7 +23,7 @@ from opwatch.trim.history.history import History
 from opwatch.trim.history.journal import SavedHistory
 from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.history.validity import explain_invalid_map, is_other_drive
-from opwatch.trim.space.remap import Landing, keep_unmoved
+from opwatch.trim.layers.remap import Landing, keep_unmoved
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.remembered import DeviceFreeSpace, StaleSpace, TrustedHistory
 

@@ -8,7 +8,7 @@ from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
-from opwatch.trim.check.dry_run import ext4_groups
+from opwatch.trim.filesystems.ext4 import make_default_groups
 from opwatch.trim.space import ext4
 
 
@@ -20,11 +20,11 @@ def read_groups(mount: Mount, block_bytes: int) -> tuple[int, int]:
         try:
             descriptor = open_device(device)
         except OpwatchError:
-            return ext4_groups(block_bytes)
+            return make_default_groups(block_bytes)
         try:
             return ext4.parse_groups(os.pread(descriptor, ext4.SUPERBLOCK_BYTES, ext4.SUPERBLOCK_AT))
         except (OSError, ValueError):
-            return ext4_groups(block_bytes)
+            return make_default_groups(block_bytes)
         finally:
             os.close(descriptor)
-    return ext4_groups(block_bytes)
+    return make_default_groups(block_bytes)

@@ -12,20 +12,13 @@ from opwatch.collectors.space.mount_handle import open_mount
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
+from opwatch.trim.filesystems.kinds import find_filesystem
 from opwatch.trim.space import fsmap
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.free import FreeSpace, Number
 
 _GETFSMAP = 0xC0C0583B
 _RECORDS = 16384
-# File systems without a usable interface.
-_REFUSED = {
-    "vfat": "FAT has no interface to list its free clusters",
-    "exfat": "exFAT has no interface to list its free clusters",
-    "ntfs3": "NTFS has no interface to list its free clusters",
-    "zfs": "ZFS reports its free space only to zdb",
-    "bcachefs": "bcachefs has no interface to list its free buckets",
-}
 
 
 def sync_filesystem(descriptor: int) -> None:
@@ -43,7 +36,7 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
     With a window of the main device, at least the part inside is returned, which is faster. Raises
     Unsupported with the reason if the kernel has no interface, PermissionMissing without root.
     """
-    refused = _REFUSED.get(mount.filesystem)
+    refused = find_filesystem(mount.filesystem).no_map_reason
     with open_mount(mount) as descriptor:
         try:
             if refused:

@@ -12,10 +12,10 @@ from opwatch.collectors.space.mount_handle import open_mount
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
+from opwatch.trim.layers.remap import Landing, map_down, merge_landings
 from opwatch.trim.space import btrfs, fiemap
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.fiemap import FileExtent
-from opwatch.trim.space.remap import Landing, map_down, merge_landings
 from opwatch.trim.stack.layers import Stack
 
 Number = tuple[int, int]

@@ -13,7 +13,8 @@ from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
 from opwatch.host.details import DriveIdentity, read_identity
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.trim.stack.facts import DiskFacts, Unread
+from opwatch.trim.layers.disk import DiskFacts
+from opwatch.trim.stack.facts import Unread
 
 if TYPE_CHECKING:
     from opwatch.counters.decode.identify import Controller, Namespace

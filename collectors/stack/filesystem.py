@@ -11,9 +11,11 @@ from opwatch.collectors.space.mount_handle import open_mount
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
-from opwatch.trim.stack.facts import BtrfsFacts, F2fsFacts, FilesystemFacts, ZfsFacts
+from opwatch.trim.filesystems.btrfs import BtrfsFacts
+from opwatch.trim.filesystems.f2fs import F2fsFacts
+from opwatch.trim.filesystems.zfs import ZfsFacts, parse_counters, parse_pool_name
+from opwatch.trim.stack.facts import FilesystemFacts
 from opwatch.trim.stack.layers import Filesystem
-from opwatch.trim.stack.zfs import parse_counters, parse_pool_name
 
 # OpenZFS pool counters.
 _KSTAT = Path("/proc/spl/kstat/zfs")

@@ -20,20 +20,14 @@ from opwatch.collectors.stack.mapper import Mapper
 from opwatch.errors import OpwatchError
 from opwatch.host.device import SECTOR, BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage, find_mount, read_usage
+from opwatch.trim.layers.arrays import DmRaidFacts, MdFacts
+from opwatch.trim.layers.crypt import CryptFacts
+from opwatch.trim.layers.loop import LoopFacts
+from opwatch.trim.layers.partition import PartitionFacts
+from opwatch.trim.layers.thin import ThinFacts, ThinPoolFacts
 from opwatch.trim.stack import dmtable
 from opwatch.trim.stack.dmtable import DmTarget
-from opwatch.trim.stack.facts import (
-    CryptFacts,
-    DmFacts,
-    DmRaidFacts,
-    LayerFacts,
-    LoopFacts,
-    MdFacts,
-    PartitionFacts,
-    ThinFacts,
-    ThinPoolFacts,
-    Unread,
-)
+from opwatch.trim.stack.facts import DmFacts, LayerFacts, Unread
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 # Target of a dm device by uuid prefix, for use without the table.

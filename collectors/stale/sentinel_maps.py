@@ -10,10 +10,10 @@ from opwatch.collectors.space.lba_status import read_mapped_extents
 from opwatch.collectors.stale.sentinels import Sentinels, find_granule
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
+from opwatch.trim.layers.loop import has_plain_file
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.lba_status import SentinelMap
-from opwatch.trim.stack.facts import LoopFacts
-from opwatch.trim.stack.layers import Kind, Stack
+from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.sentinel import SentinelResult
 
 _POLL_S = 0.2
@@ -46,7 +46,7 @@ class SentinelMaps:
 
     def _read_mapped(self, device: BlockDevice, place: Extents) -> Extents | None:
         layer = self._stack.find_layer(device.name)
-        if layer and layer.kind is Kind.LOOP and not layer.facts_as(LoopFacts).simulated_drive:
+        if layer and has_plain_file(layer):
             file = read_backing_map(device)
             return file.mapped & place if file else None
         return read_mapped_extents(device, where=place)

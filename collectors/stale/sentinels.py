@@ -25,10 +25,12 @@ from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.fitrim import Asked
+from opwatch.trim.filesystems.kinds import find_filesystem
+from opwatch.trim.layers import kinds
+from opwatch.trim.layers.remap import can_read_cache, split_contiguous
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.fiemap import FileExtent
 from opwatch.trim.space.free import FreeSpace, Number
-from opwatch.trim.space.remap import can_read_cache, split_contiguous
 from opwatch.trim.stack.layers import Layer, Stack
 from opwatch.trim.stale.sentinel import BLOCK, ReadsAs, SentinelResult, is_near_boundary
 from opwatch.trim.stale.sentinel_contents import classify_block, compute_digest, make_pattern
@@ -52,7 +54,7 @@ class Block(NamedTuple):
 
 def find_granule(layer: Layer | None) -> tuple[int, int]:
     """Return (size, offset) of a device's discard granule in bytes, or one sector if not reported."""
-    return (layer.discard_granule if layer else None) or (512, 0)
+    return (kinds.find_granule(layer) if layer else None) or (512, 0)
 
 
 def choose_sizes(stack: Stack) -> tuple[int, ...]:
@@ -115,7 +117,7 @@ class Sentinels:
         self._home = self._opened.enter_context(open_mount(self._mount))
         remove_leftovers(self._home)
         self._require_room()
-        if self._mount.filesystem in ("ext2", "ext3", "ext4"):
+        if find_filesystem(self._mount.filesystem).has_block_groups:
             self._cuts = read_groups(self._mount, os.fstatvfs(self._home).f_frsize)
         for number, size in enumerate(self._sizes):
             self._files.append(self._write_sentinel(number, size))

@@ -21,7 +21,7 @@ from opwatch.errors import BadInput, NotEnoughData, OpwatchError
 from opwatch.foreign import parse_json, read_bytes, require_table
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
-from opwatch.trim.space.remap import Landing, keep_unmoved
+from opwatch.trim.layers.remap import Landing, keep_unmoved
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.estimate import estimate_share
 from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleOptions

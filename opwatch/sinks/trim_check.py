@@ -9,12 +9,12 @@ from typing import Any
 from opwatch import units
 from opwatch.sinks.wrapping import wrap_advice, wrap_text
 from opwatch.trim.check.prediction import Outlook, Prediction
-from opwatch.trim.check.rules import describe_disk
 from opwatch.trim.check.schedule import Schedule
+from opwatch.trim.layers import kinds
+from opwatch.trim.layers.arrays import find_level
 from opwatch.trim.stack import layers
 from opwatch.trim.stack.causes import Effect, Reason, make_reason
-from opwatch.trim.stack.facts import LoopFacts
-from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.stack.layers import Layer, Stack
 
 _LABEL = 10
 
@@ -80,10 +80,10 @@ def format_headline(checked: CheckResult) -> str:
 
 
 def _format_layer(layer: Layer) -> list[str]:
-    kind = layer.target or (layer.level if layer.kind is Kind.MD else None) or layer.kind.value
+    kind = layer.target or find_level(layer) or layer.kind.value
     words = [f"{layer.device:<{_LABEL}}", f"{kind:<{_LABEL}}"]
     limits = layer.limits
-    if layer.kind is Kind.PARTITION:
+    if kinds.find_kind(layer).is_part_of_disk:
         words.append(f"alignment {units.format_size(limits.alignment)}" if limits.alignment else "aligned")
     elif limits.can_discard is None:
         words.append("discards unknown")
@@ -94,9 +94,7 @@ def _format_layer(layer: Layer) -> list[str]:
         )
     else:
         words.append("NO discards")
-    if layer.kind in (Kind.DISK, Kind.MULTIPATH):
-        words.append(f"({describe_disk(layer)})")
-    elif name := layer.label or layer.facts_as(LoopFacts).backing_file:
+    if name := kinds.find_kind(layer).describe(layer):
         words.append(f"({name})")
     return wrap_text(" ".join(words), "  ", 24)
 

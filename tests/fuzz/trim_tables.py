@@ -15,8 +15,8 @@ from pathlib import Path
 
 from opwatch.host.usage import parse_mountinfo
 from opwatch.trim.check.schedule import build_schedule, parse_fstab, parse_properties
+from opwatch.trim.filesystems.zfs import parse_counters
 from opwatch.trim.stack import dmioctl, dmtable
-from opwatch.trim.stack.zfs import parse_counters
 
 from .rules import RefusedOrValid
 

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from opwatch.trim.layers.arrays import find_array
+
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
@@ -154,7 +156,7 @@ def find_contradictions(one: Recipe) -> Iterator[str]:
 def _count_missing_members(result: Audit) -> list[int | None]:
     """Return the number of missing members per array, before and after."""
     stacks = (result.evidence.before, result.evidence.after)
-    return [layer.array.degraded for stack in stacks for layer in stack.layers if layer.array]
+    return [array.degraded for stack in stacks for layer in stack.layers if (array := find_array(layer))]
 
 
 def _judge_recipe(one: Recipe) -> list[str] | None:

@@ -13,7 +13,8 @@ from opwatch.foreign import parse_json, require_table
 from opwatch.recording.coding.plain import PlainDecoder, PlainEncoder
 from opwatch.recording.schema import format_json
 from opwatch.trim.audit.audit import AuditEvidence
-from opwatch.trim.stack.layers import Kind, Stack
+from opwatch.trim.layers.kinds import find_kind
+from opwatch.trim.stack.layers import Stack
 
 # A stack of a few layers has a dozen classes, and no class has forty fields.
 _MAX_SHAPES, _MAX_NAMES = 64, 64
@@ -80,7 +81,7 @@ def _check_stack(stack: Stack, where: str) -> None:
         reached |= further
         waiting += further
     for layer in stack.layers:
-        if layer.device not in reached or (layer.kind is Kind.PARTITION and not layer.below):
+        if layer.device not in reached or (find_kind(layer).is_part_of_disk and not layer.below):
             raise BadInput(f"{where}: the layer {layer.device} is not connected to the others")
     while below:
         ends = [name for name, others in below.items() if not others & below.keys()]

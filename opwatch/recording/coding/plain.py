@@ -27,9 +27,11 @@ from opwatch.owners.sample import OwnerSample
 from opwatch.trim.audit.accounts import Account
 from opwatch.trim.audit.flow import Trace
 from opwatch.trim.audit.live import DiscardSample
+from opwatch.trim.filesystems import kinds as filesystem_kinds
+from opwatch.trim.layers import kinds as layer_kinds
 from opwatch.trim.space.lba_status import SentinelMap
-from opwatch.trim.stack import facts
 from opwatch.trim.stack.dmtable import DmTarget
+from opwatch.trim.stack.facts import FilesystemFacts, LayerFacts
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.sentinel import ReadsAs
 from opwatch.trim.stale.stale import Count
@@ -43,19 +45,8 @@ _DEFERRED_TYPES = (
 )
 # Fields of these classes may hold any of the listed classes; the class name is written before the value.
 _FAMILIES: dict[type, tuple[type, ...]] = {
-    facts.LayerFacts: (
-        facts.LayerFacts,
-        facts.PartitionFacts,
-        facts.CryptFacts,
-        facts.DmFacts,
-        facts.ThinFacts,
-        facts.ThinPoolFacts,
-        facts.DmRaidFacts,
-        facts.MdFacts,
-        facts.LoopFacts,
-        facts.DiskFacts,
-    ),
-    facts.FilesystemFacts: (facts.FilesystemFacts, facts.BtrfsFacts, facts.F2fsFacts, facts.ZfsFacts),
+    LayerFacts: layer_kinds.list_facts(),
+    FilesystemFacts: filesystem_kinds.list_facts(),
 }
 
 

@@ -21,22 +21,14 @@ from opwatch.trim.audit.other_senders import (
     find_other_origins,
 )
 from opwatch.trim.audit.proof import prove_disks as prove
+from opwatch.trim.filesystems.kinds import find_filesystem
+from opwatch.trim.layers.discard_path import find_receivers, find_target_disks
+from opwatch.trim.layers.kinds import find_granule, find_kind
 from opwatch.trim.stack.causes import Reason
-from opwatch.trim.stack.discard_path import (
-    RAID456,
-    count_copies,
-    find_lower_operation,
-    find_receivers,
-    find_target_disks,
-)
-from opwatch.trim.stack.layers import Kind, Layer, find_changes
-from opwatch.trim.stack.threads import is_threaded
+from opwatch.trim.stack.layers import Layer, find_changes
 
-# These filesystems issue FITRIM's discards from their own kernel thread.
-_THREADED_FILESYSTEMS = ("f2fs", "bcachefs")
 # FITRIM returns these errors before scanning any block group.
 _EARLY_ERRORS = (errno.ENOTTY, errno.EOPNOTSUPP, errno.EROFS, errno.EPERM, errno.EINVAL)
-_EXTENT_PROGRAMS = {"ext4": "discard_ext4_extent", "xfs": "discard_xfs_extent", "f2fs": "discard_f2fs_extent"}
 
 
 class LedgerBuilder:
@@ -124,16 +116,17 @@ class LedgerBuilder:
         """Return the counted senders by device: our process, and kernel threads where a filesystem or layer
         issues discards from a thread."""
         ours: tuple[SenderKind, ...] = (SenderKind.FOLLOWED,) if self._followed else tuple(SenderKind)
-        kind = self.stack.filesystem.kind if self.stack.filesystem else ""
-        if kind in _THREADED_FILESYSTEMS:
+        kind = find_filesystem(self.stack.filesystem.kind if self.stack.filesystem else "")
+        if kind.is_threaded:
             ours = (*ours, SenderKind.KERNEL)
-        elif kind.startswith("fuse"):
+        elif kind.is_user_space:
             # The FUSE server issues the discards, and no other process uses its device.
             ours = tuple(SenderKind)
         senders = {layer.device: ours for layer in self.stack.find_tops()}
         for layer in self.stack.layers:
             mine = senders.get(layer.device, ours)
-            below = tuple(dict.fromkeys((*mine, SenderKind.KERNEL))) if is_threaded(layer) else mine
+            is_threaded = find_kind(layer).is_threaded(layer)
+            below = tuple(dict.fromkeys((*mine, SenderKind.KERNEL))) if is_threaded else mine
             for name in layer.below:
                 senders[name] = tuple(dict.fromkeys((*senders.get(name, ()), *below)))
         return senders
@@ -147,11 +140,11 @@ class LedgerBuilder:
         """Return the device numbers in the events of a layer's bios: the layer's number, and the numbers of
         its partitions in the stack."""
         over = [upper for upper in self.stack.layers if layer.device in upper.below]
-        parts = {upper.dev for upper in over if upper.kind is Kind.PARTITION}
+        parts = {upper.dev for upper in over if find_kind(upper).is_part_of_disk}
         return {layer.dev} | parts
 
     def _find_disk(self, layer: Layer) -> str:
-        return layer.below[0] if layer.kind is Kind.PARTITION else layer.device
+        return layer.below[0] if find_kind(layer).is_part_of_disk else layer.device
 
     def _sum_stage(
         self,
@@ -176,11 +169,11 @@ class LedgerBuilder:
     def _sum_arrived(self, layer: Layer, op: str = "discard") -> Amount:
         """Return the bios that arrived at a layer. An NVMe path gets the multipath head's bios by remapping,
         without a block_bio_queue event."""
-        above = [upper for upper in self.stack.layers if layer.device in upper.below]
-        if any(upper.kind is Kind.MULTIPATH for upper in above):
+        above = [find_kind(upper) for upper in self.stack.layers if layer.device in upper.below]
+        if any(upper.has_hidden_paths for upper in above):
             return self._sum_stage(layer, Stage.REMAPPED, op)
         bios = self._sum_stage(layer, Stage.BIO, op)
-        if not bios.count and any(upper.target == "multipath" for upper in above):
+        if not bios.count and any(upper.clones_requests for upper in above):
             # Request-based multipath clones requests, so no bio event precedes block_rq_issue.
             return self._sum_issued(layer, op)
         return bios
@@ -189,7 +182,7 @@ class LedgerBuilder:
         """Return the bytes passed from a layer to a lower layer. If several layers share the lower layer,
         only block_bio_remap events distinguish their shares; a layer without such events gets the
         remainder."""
-        arrived = self._sum_arrived(member, op=find_lower_operation(layer)).bytes
+        arrived = self._sum_arrived(member, op=find_kind(layer).lower_operation).bytes
         uppers = [upper for upper in self.stack.layers if member in find_receivers(self.stack, upper)]
         shares = {upper.device: self._sum_remapped_bytes(upper, member) for upper in uppers}
         if len(uppers) == 1 or not any(shares.values()):
@@ -268,14 +261,10 @@ class LedgerBuilder:
         assert filesystem
         if not tops or (answer and answer.error in _EARLY_ERRORS):
             return Amount(), None
-        if filesystem.kind.startswith("fuse"):
-            return None, "the FUSE server discards for it: only discards in the block layer are visible"
-        if filesystem.kind == "xfs" and len(tops) > 1:
-            return (
-                None,
-                "XFS discards on its realtime device with events that opwatch does not trace",
-            )
-        program = _EXTENT_PROGRAMS.get(filesystem.kind)
+        kind = find_filesystem(filesystem.kind)
+        if untraced := kind.explain_untraced(len(tops)):
+            return None, untraced
+        program = kind.extent_program
         who = self._senders[tops[0].device]
         if program and program not in self.trace.absent:
             devs = [filesystem.dev, *(top.dev for top in tops)]
@@ -290,10 +279,8 @@ class LedgerBuilder:
         )
 
     def _cap_repeats(self, extents: Amount, tops: list[Layer]) -> Amount:
-        """Return the extents with f2fs's repeats removed.
-
-        f2fs issues eight requests of a range at a time and then reports the rest again as a new range. The
-        sum is capped at the arrived bytes. The cap hides no loss, because devices with discard support get
+        """Return the extents without those that the filesystem reports again: the sum is capped at the
+        arrived bytes. The cap hides no loss, because devices with discard support get
         every bio."""
         filesystem = self.stack.filesystem
         states = [
@@ -301,7 +288,7 @@ class LedgerBuilder:
         ]
         if (
             not filesystem
-            or filesystem.kind != "f2fs"
+            or not find_filesystem(filesystem.kind).repeats_extents
             or not all(state.limits.can_discard for state in states)
         ):
             return extents
@@ -322,19 +309,21 @@ class LedgerBuilder:
         return self._make_leaf_row(layer, came, arrived, reasons)
 
     def _make_stacked_row(self, layer: Layer, came: int, arrived: Amount, reasons: list[Reason]) -> Row:
+        kind = find_kind(layer)
         members = {
             member.device: self._sum_passed_bytes(layer, member)
             for member in find_receivers(self.stack, layer)
         }
-        if layer.kind is Kind.PARTITION:
+        if kind.is_part_of_disk:
             members = {layer.below[0]: arrived.bytes}
         failed = self._sum_errors(layer)
         for status, amount in failed.items():
             reasons += losses.explain_failures(self.evidence, layer, status, amount)
-        times = count_copies(layer, len(members))
+        times = kind.count_copies(layer, len(members))
+        trim = losses.describe_trim(self.evidence, layer, arrived, members)
         out = sum(members.values())
         sent_beside = self._sum_other_bytes(layer)
-        handed_on = losses.count_passed_bytes(self.evidence, layer, members)
+        handed_on = kind.count_passed_bytes(trim)
         passed = compute_our_share(layer, arrived.bytes, sent_beside, handed_on)
         # A failing target may pass on a part before the whole discard fails, so failed bytes still count
         # here.
@@ -342,7 +331,7 @@ class LedgerBuilder:
         lost = (arrived.bytes - (0 if on_purpose else _sum_bytes(failed))) * times - passed
         lost = max(lost, count_rounded_bytes(layer, arrived, sent_beside))
         if lost > 0:
-            reasons += losses.explain_layer(self.evidence, layer, arrived, members, lost)
+            reasons += losses.explain_layer(self.evidence, trim, lost)
         reasons += losses.explain_resync(self.evidence, layer)
         explained = sum(why.lost_bytes or 0 for why in reasons)
         return Row(
@@ -356,7 +345,7 @@ class LedgerBuilder:
             errors=_name_errors(failed),
             reasons=tuple(reasons),
             unexplained_bytes=max(0, came * times - passed - explained),
-            note=_format_note(layer, times),
+            note=kind.describe_out(layer, times),
         )
 
     def _sum_completed_bytes(self, layer: Layer) -> int | None:
@@ -373,7 +362,7 @@ class LedgerBuilder:
         ok, failed = self._sum_completed(layer, 0), self._sum_errors(layer)
         for status, amount in failed.items():
             reasons += losses.explain_failures(self.evidence, layer, status, amount)
-        reasons += losses.explain_splits(layer, self._sum_stage(layer, Stage.SPLIT))
+        reasons += find_kind(layer).explain_splits(layer, self._sum_stage(layer, Stage.SPLIT).count)
         explained = sum(why.lost_bytes or 0 for why in reasons)
         if came > ok.bytes + explained and losses.is_gone(self.evidence, layer):
             reasons.append(losses.explain_gone_device(layer, came - ok.bytes - explained))
@@ -400,7 +389,7 @@ class LedgerBuilder:
         if not ok.bytes:
             return
         shared = self._count_shared_bytes(leaf)
-        granule = leaf.discard_granule
+        granule = find_granule(leaf)
         yield Row(
             RowKind.GRANULES,
             "granules",
@@ -438,14 +427,6 @@ def _sum_bytes(amounts: Mapping[int, Amount]) -> int:
 
 def _name_errors(failed: Mapping[int, Amount]) -> dict[str, int]:
     return {STATUS_NAMES.get(status, f"status {status}"): amount.bytes for status, amount in failed.items()}
-
-
-def _format_note(layer: Layer, copies: int) -> str | None:
-    if layer.kind is Kind.LOOP:
-        return "out is zero writes"
-    if layer.level in RAID456:
-        return "out includes parity"
-    return f"{copies} copies" if copies > 1 else None
 
 
 def build_audit(evidence: AuditEvidence, subject: str) -> Audit:

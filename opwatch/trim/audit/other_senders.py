@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from opwatch.trim.audit.flow import Amount, Origin, SenderKind, Trace
+from opwatch.trim.layers.arrays import is_array
+from opwatch.trim.layers.kinds import find_kind
 from opwatch.trim.stack.causes import Reason, make_reason
-from opwatch.trim.stack.discard_path import RAID456
-from opwatch.trim.stack.layers import Kind, Layer, Stack
-from opwatch.trim.stack.threads import is_threaded
+from opwatch.trim.stack.layers import Layer, Stack
 
 
 def find_other_origins(
@@ -29,7 +29,11 @@ def explain_other_senders(stack: Stack, others: Sequence[Origin]) -> Iterator[Re
     if not others:
         return
     disks = dict.fromkeys(other.disk for other in others)
-    mixed = [layer.device for layer in stack.layers if layer.device[:16] in disks and is_threaded(layer)]
+    mixed = [
+        layer.device
+        for layer in stack.layers
+        if layer.device[:16] in disks and find_kind(layer).is_threaded(layer)
+    ]
     where = f"included in the counts below {', '.join(mixed)}" if mixed else "not included in any line"
     observed = f"{sum(other.bytes for other in others)} B of other senders, {where}"
     yield make_reason("others-write", ", ".join(disks), observed)
@@ -40,16 +44,15 @@ def count_rounded_bytes(layer: Layer, arrived: Amount, sent_beside: int) -> int:
     without other senders.
 
     With other senders, the total passed on includes their bytes and would hide our loss."""
-    return arrived.bytes - arrived.granule_bytes if sent_beside and _is_unit_based(layer) else 0
+    is_rounding = sent_beside and find_kind(layer).is_unit_based(layer)
+    return arrived.bytes - arrived.granule_bytes if is_rounding else 0
 
 
 def compute_our_share(layer: Layer, ours: int, sent_beside: int, passed: int) -> int:
     """Return our share of the bytes passed on by an array, in proportion to the bytes sent to the array. The
     array's thread mixes all senders' discards, so a missing member affects all senders alike."""
-    if not layer.is_array or _is_unit_based(layer) or not is_threaded(layer) or not ours + sent_beside:
+    kind = find_kind(layer)
+    is_mixing = is_array(layer) and kind.is_threaded(layer) and not kind.is_unit_based(layer)
+    if not is_mixing or not ours + sent_beside:
         return passed
     return passed * ours // (ours + sent_beside)
-
-
-def _is_unit_based(layer: Layer) -> bool:
-    return layer.level in RAID456 or layer.kind is Kind.THIN

@@ -13,17 +13,13 @@ from opwatch.trim.audit import losses
 from opwatch.trim.audit.accounts import CounterEvidence, judge_accounts
 from opwatch.trim.audit.audit import AuditEvidence, LeafProof, ProofLevel
 from opwatch.trim.audit.flow import Stage
-from opwatch.trim.stack.discard_path import find_target_disks
-from opwatch.trim.stack.facts import DiskFacts, LoopFacts
-from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.layers.arrays import is_array
+from opwatch.trim.layers.discard_path import find_target_disks
+from opwatch.trim.layers.kinds import find_kind
+from opwatch.trim.stack.layers import Layer, Stack
 from opwatch.trim.stale.sentinel import ReadsAs
 
-MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
-# Drivers of RAID controllers, whose logical drives may combine several disks.
-_LOGICAL_DRIVERS = ("megaraid_sas", "smartpqi", "hpsa", "aacraid", "arcmsr", "3w-sas")
 _MAP_TEXTS = ("removed from its map", "still in its map")
-# Transports to a target on another machine.
-_REMOTE_TRANSPORTS = ("iscsi", "fc", "network")
 
 
 def prove_disks(evidence: AuditEvidence, counted: str | None) -> tuple[LeafProof, ...]:
@@ -112,7 +108,8 @@ def _merge_readings(evidence: AuditEvidence, leaf: Layer) -> Mapping[ReadsAs, in
 
 
 def _is_multipath(layer: Layer) -> bool:
-    return layer.kind is Kind.MULTIPATH or layer.target == "multipath"
+    kind = find_kind(layer)
+    return kind.has_hidden_paths or kind.clones_requests
 
 
 def _find_layers_above(stack: Stack, leaf: Layer) -> Iterator[Layer]:
@@ -146,7 +143,7 @@ def _find_evidence_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
         )
         if kept:
             return LeafProof(leaf.device, ProofLevel.ACCEPTED, by, gone_bytes=gone, kept_bytes=kept)
-        if upper.is_array:
+        if is_array(upper):
             # A single mirror may have served the read, or parity rebuilt it.
             return replace(silent, by=by, beyond=f"any member of {upper.device} may have served the read")
         name = f"{upper.target or upper.kind.value} {upper.device}"
@@ -158,23 +155,8 @@ def _find_evidence_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
 def _complete_proof(evidence: AuditEvidence, leaf: Layer, own: LeafProof) -> LeafProof:
     """Complete a disk's own proof: PROVEN for a drive or a file in memory, PARTWAY if storage below the disk
     cannot be seen."""
-    disk, loop = leaf.facts_as(DiskFacts), leaf.facts_as(LoopFacts)
-    standing, beyond, down_to = ProofLevel.PARTWAY, "", leaf.device
-    if leaf.kind is Kind.LOOP and not loop.simulated_drive:
-        mapped = evidence.read_back.maps.get(leaf.device) if evidence.read_back else None
-        if not mapped or mapped.gone_bytes is None or not loop.backing_filesystem:
-            down_to, beyond = f"loop device {leaf.device}", "its file is not visible from here"
-        elif loop.backing_filesystem in MEMORY_FILESYSTEMS:
-            down_to, standing = f"the file {loop.backing_file} in memory", ProofLevel.PROVEN
-        else:
-            down_to = f"the file {loop.backing_file}"
-            beyond = f"the storage below is trimmed with {loop.backing_mount or 'its filesystem'}"
-    elif disk.virtual:
-        down_to, beyond = f"the virtual disk {leaf.device}", "what its host frees is not visible from here"
-    elif set(disk.drivers or ()) & set(_LOGICAL_DRIVERS):
-        down_to, beyond = f"{leaf.device} of a RAID controller", "its disks are not visible from here"
-    elif disk.transport in _REMOTE_TRANSPORTS or (disk.transport or "").startswith("nvme-"):
-        down_to, beyond = f"the logical unit {leaf.device}", "what its target frees is not visible from here"
-    else:
-        down_to, standing = f"the drive {leaf.device}", ProofLevel.PROVEN
-    return replace(own, standing=standing, down_to=down_to, beyond=beyond or None)
+    mapped = evidence.read_back.maps.get(leaf.device) if evidence.read_back else None
+    has_map = mapped is not None and mapped.gone_bytes is not None
+    is_proven, down_to, beyond = find_kind(leaf).judge_proof(leaf, has_map=has_map)
+    standing = ProofLevel.PROVEN if is_proven else ProofLevel.PARTWAY
+    return replace(own, standing=standing, down_to=down_to, beyond=beyond)

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from opwatch.trim.audit.audit import AuditEvidence, LeafProof, ProofLevel, Row, RowKind, Verdict
 from opwatch.trim.audit.flow import SenderKind, Stage
-from opwatch.trim.audit.proof import MEMORY_FILESYSTEMS, find_weakest_level
+from opwatch.trim.audit.proof import find_weakest_level
 from opwatch.trim.check.prediction import Outlook, predict_trim
+from opwatch.trim.filesystems.kinds import find_filesystem
+from opwatch.trim.layers.kinds import find_kind
 from opwatch.trim.stack.causes import Effect, Reason, make_reason
-from opwatch.trim.stack.facts import DiskFacts, LoopFacts
-from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.stack.layers import Layer, Stack
 
 
 def find_doubts(
@@ -27,7 +28,8 @@ def find_doubts(
     for leaf in leaves:
         proof = by_device.get(leaf.device)
         if proof and proof.standing is ProofLevel.CONTRADICTED:
-            code = "host-may-drop" if leaf.facts_as(DiskFacts).virtual else advisory
+            below = find_kind(leaf).explain_storage_below(leaf) or []
+            code = next((why.code for why in below if why.code == "host-may-drop"), advisory)
             doubts.append(make_reason(code, leaf.device, "; ".join(proof.by), **mounted))
             doubts += [why for why in _find_disk_doubts(leaf) if why.code != code]
         elif verdict in _ARRIVED:
@@ -48,15 +50,9 @@ _ADVICE = "a completed discard is a hint that the drive may ignore or postpone"
 def _find_disk_doubts(leaf: Layer, advisory: Reason | None = None) -> Iterator[Reason]:
     """Yield what remains unknown about a disk with completed discards. `advisory` is the doubt about a
     physical drive, None if the drive is proven."""
-    loop = leaf.facts_as(LoopFacts)
-    if leaf.facts_as(DiskFacts).virtual:
-        observed = "a virtual disk: its host decides, which the guest cannot see"
-        yield make_reason("host-may-drop", leaf.device, observed, device=leaf.device)
-    elif leaf.kind is Kind.LOOP and not loop.simulated_drive:
-        if loop.backing_filesystem not in (None, *MEMORY_FILESYSTEMS):
-            blanks = {"mount": loop.backing_mount or "/", "file": loop.backing_file or leaf.device}
-            observed = f"its file is on {loop.backing_filesystem}"
-            yield make_reason("loop-frees-file", leaf.device, observed, None, **blanks)
+    below = find_kind(leaf).explain_storage_below(leaf)
+    if below is not None:
+        yield from below
     elif advisory:
         yield advisory
 
@@ -124,11 +120,10 @@ def describe_unproven_devices(evidence: AuditEvidence) -> str | None:
         return None
     if why := filesystem.unknown.get("devices"):
         return f"unknown whether the {filesystem.kind} is also on other devices: {why}"
-    realtime = evidence.before.find_tops()[1:] if filesystem.kind == "xfs" else []
-    for top in realtime:
-        if not any(evidence.trace.select(Stage.BIO, devs=[top.dev])):
-            words = f"XFS sent nothing to its realtime device {top.device}"
-            return f"{words}: before Linux 6.11 it does not trim that device"
+    for top in evidence.before.find_tops()[1:]:
+        words = find_filesystem(filesystem.kind).describe_untrimmed(top.device)
+        if words and not any(evidence.trace.select(Stage.BIO, devs=[top.dev])):
+            return words
     return None
 
 
@@ -194,10 +189,6 @@ def find_count_contradiction(evidence: AuditEvidence, reached: int) -> str | Non
     return f"{words}, or {in_use.written} B written since" if in_use.written else words
 
 
-# These may discard a byte twice in one FITRIM, or from a thread shared with other callers.
-_REPEATING_FILESYSTEMS = ("btrfs", "f2fs", "bcachefs")
-
-
 def _is_discarded_once(evidence: AuditEvidence) -> bool:
     """Return True if every completed byte was discarded once: our own FITRIM on a filesystem without repeats.
     In a watch, other processes may trim the same space repeatedly."""
@@ -205,7 +196,7 @@ def _is_discarded_once(evidence: AuditEvidence) -> bool:
     return (
         evidence.answer is not None
         and filesystem is not None
-        and filesystem.kind not in _REPEATING_FILESYSTEMS
+        and not find_filesystem(filesystem.kind).repeats_bytes
     )
 
 

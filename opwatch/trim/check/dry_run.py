@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from opwatch.trim.check.freed_bytes import FreedByteCounter
+from opwatch.trim.filesystems.kinds import find_filesystem
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.layers import Layer, Stack
-
-# Filesystems skipping extents shorter than the device's granularity. ext2, ext3 and ext4 share a driver.
-_GRANULARITY_AWARE = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +30,6 @@ class DevicePrediction:
     def sent_bytes(self) -> int:
         """The bytes sent by the filesystem. The drive rounds off the ends of each range later."""
         return self.rounded_bytes + self.shared_bytes + self.expected_bytes
-
-
-def ext4_groups(block_bytes: int) -> tuple[int, int]:
-    """Return (size, offset) of mke2fs's default block groups. ext4 cuts free extents at group borders."""
-    return 8 * block_bytes * block_bytes, 1024 if block_bytes == 1024 else 0
 
 
 def _cut_extents(extents: Extents, cuts: tuple[int, int] | None) -> Iterator[tuple[int, int]]:
@@ -92,7 +85,7 @@ def predict_devices(
         if extents is None:
             continue
         minimum = minimum_bytes
-        if filesystem.kind in _GRANULARITY_AWARE:
+        if find_filesystem(filesystem.kind).is_granularity_aware:
             minimum = max(minimum, top.limits.granularity or 0)
         runs.append(_predict_device(stack, top, extents, minimum, cuts))
     return runs

@@ -8,18 +8,24 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from opwatch.trim.check.alignment import compute_alignment
+from opwatch.trim.layers import partition
+from opwatch.trim.layers.arrays import (
+    BARRIER_UNIT,
+    MdFacts,
+    count_far_copies,
+    find_min_reissue_bytes,
+    find_stripe_bytes,
+    is_array,
+)
+from opwatch.trim.layers.dm import AREAS_TARGET
+from opwatch.trim.layers.kinds import find_granule, find_kind
+from opwatch.trim.layers.remap import map_down
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.space.far_copies import count_far_copies, select_far_copy
-from opwatch.trim.space.remap import AREAS_TARGET, map_down
-from opwatch.trim.stack.dmtable import parse_areas, parse_raid, parse_stripes
-from opwatch.trim.stack.facts import MdFacts, PartitionFacts, convert_to_md, stripe_bytes
 from opwatch.trim.stack.layers import Layer, Stack
 
 SECTOR = 512
 # Beyond this number of pieces per discard, extrapolate from the pieces so far.
 _MAX_PIECES = 256
-# RAID 1 splits bios at multiples of this offset (BARRIER_UNIT_SECTOR_SIZE; fd76863e37fe, 4.12).
-_BARRIER_UNIT = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class Discard:
 
     @property
     def whole_bytes(self) -> int:
-        return _count_whole_granules(self.start, self.end, self.disk.discard_granule or (1, 0))
+        return _count_whole_granules(self.start, self.end, find_granule(self.disk) or (1, 0))
 
 
 def simplify_stack(stack: Stack, copy: int = 0) -> Stack:
@@ -41,21 +47,9 @@ def simplify_stack(stack: Stack, copy: int = 0) -> Stack:
 
     The far copies have the same ends on other members. dm-integrity's journal is ignored, because discards
     bypass it."""
-    return replace(stack, layers=tuple(_simplify_layer(stack, layer, copy) for layer in stack.layers))
-
-
-def _simplify_layer(stack: Stack, layer: Layer, copy: int) -> Layer:
-    array = layer.facts_as(MdFacts)
-    if count_far_copies(array) > 1:
-        return replace(layer, facts=select_far_copy(array, copy))
-    if layer.table and (places := parse_areas(layer.table[0])):
-        words = (places.device, *map(str, places[1:]))
-        return replace(layer, table=(replace(layer.table[0], kind=AREAS_TARGET, arguments=words),))
-    paths = [lower.dev for lower in stack.find_lower_layers(layer)]
-    if layer.target == "multipath" and layer.table and paths:
-        straight = replace(layer.table[0], kind="linear", arguments=(paths[0], "0"))
-        return replace(layer, table=(straight,))
-    return layer
+    return replace(
+        stack, layers=tuple(find_kind(layer).simplify(stack, layer, copy) for layer in stack.layers)
+    )
 
 
 class FreedByteCounter:
@@ -67,16 +61,16 @@ class FreedByteCounter:
         stack = self._stack = self._copies[0]
         self._top = stack.find_layer(top.device) or top
         self._askers = _find_reissuing_members(stack)
-        self._mirrors = {layer.device for layer in stack.layers if _is_mirror(layer)}
+        self._mirrors = {layer.device for layer in stack.layers if _is_mirror(stack, layer)}
         self._uppers: dict[str, list[Stack]] = {}
         parts = list(self._find_discards(self._top, 0, top.size_bytes))
         self.granule_bytes = max(
-            (part.disk.discard_granule[0] for part in parts if part.disk.discard_granule), default=1
+            (granule[0] for part in parts if (granule := find_granule(part.disk))), default=1
         )
         self._refusing = _find_unsupported_disks(stack)
         is_uneven = self._refusing or any(map(self._can_cut_granules, self._askers))
         self._unit = None if is_uneven else self._find_uniform_granule(parts)
-        is_striped = any(layer.array and stripe_bytes(layer.array) for layer in stack.layers)
+        is_striped = any(find_stripe_bytes(layer) for layer in stack.layers)
         self._first_granule = compute_alignment(stack, self._top) if is_striped else 0
         self._cuts = self._find_top_cuts()
         self._is_in_areas = any(target.kind == AREAS_TARGET for target in self._top.table)
@@ -134,7 +128,7 @@ class FreedByteCounter:
         granule, most = self._top.limits.granularity or 1, self._top.limits.max_bytes or 0
         places = (granule, self._first_granule, *(self._unit or ())[1:])
         is_harmless = self._unit and not any(place % self._unit[0] for place in places)
-        cuts = self._top.table or self._top.is_array
+        cuts = find_kind(self._top).list_data_starts(self._stack, self._top) is not None
         return granule, most - most % granule if cuts and not is_harmless else 0
 
     def _find_uniform_granule(self, parts: Sequence[Discard]) -> tuple[int, int] | None:
@@ -149,7 +143,7 @@ class FreedByteCounter:
         [(size, offset)] = units
         for layer in self._stack.layers:
             # Borders are relative to the start of their own layer, not to the top.
-            borders = [border for border in _find_borders(layer) if border]
+            borders = [border for border in find_kind(layer).list_borders(layer) if border]
             if borders and any(border % size for border in borders):
                 return None
             if borders and _find_granules(self._find_discards(layer, 0, layer.size_bytes)) != {(size, 0)}:
@@ -165,7 +159,7 @@ class FreedByteCounter:
         """Yield the pieces in which a device passes on a range. A range of the whole device stays unsplit,
         because callers need only the location."""
         if device.device in self._mirrors and (start, end) != (0, device.size_bytes):
-            borders = range(start - start % _BARRIER_UNIT + _BARRIER_UNIT, end, _BARRIER_UNIT)
+            borders = range(start - start % BARRIER_UNIT + BARRIER_UNIT, end, BARRIER_UNIT)
             for border in borders[: _MAX_PIECES - 1]:
                 yield start, border
                 start = border
@@ -206,7 +200,7 @@ class FreedByteCounter:
         granule = member.limits.granularity or 1
         if member.device not in self._askers:
             return [(start, end)]
-        cut = start + -(start + (member.facts_as(PartitionFacts).start_bytes or 0)) % granule
+        cut = start + -(start + partition.find_start(member)) % granule
         if whole < self._askers[member.device] or not start < cut < end:
             return [(start, end)]
         return [(start, cut), (cut, end)]
@@ -217,10 +211,10 @@ class FreedByteCounter:
         granule = member.limits.granularity or 1 if member else 1
         if member is None or granule <= SECTOR:
             return False
-        begin = member.facts_as(PartitionFacts).start_bytes or 0
+        begin = partition.find_start(member)
         landings = map_down(self._stack, name, Extents.from_pairs([(0, SECTOR)]), copies=True)
         disks = [
-            (disk.discard_granule, one.extents)
+            (find_granule(disk), one.extents)
             for one in landings
             if (disk := self._stack.find_layer(one.device))
         ]
@@ -235,49 +229,30 @@ class FreedByteCounter:
 def _find_unsupported_disks(stack: Stack) -> frozenset[str]:
     """Return the names of the disks without discard support. Empty if the stack has an array, because an
     array frees the other copies or keeps whole stripes."""
-    if any(layer.is_array for layer in stack.layers):
+    if any(is_array(layer) for layer in stack.layers):
         return frozenset()
     return frozenset(leaf.device for leaf in stack.find_leaves() if leaf.limits.can_discard is False)
 
 
 def _find_granules(parts: Iterable[Discard]) -> set[tuple[int, int]]:
     """Return the (size, offset) of the granules, relative to the start of each part on its disk."""
-    granules = ((part.disk.discard_granule or (1, 0), part.start) for part in parts)
+    granules = ((find_granule(part.disk) or (1, 0), part.start) for part in parts)
     return {(size, (offset - start) % size) for (size, offset), start in granules}
 
 
 def _find_reissuing_members(stack: Stack) -> dict[str, int]:
     """Return the members on which an array issues new discards, with the minimum discard size for this."""
-    return {name: least for layer in stack.layers for name, least in _list_members(stack, layer)}
+    return {
+        name: least
+        for layer in stack.layers
+        for array, names in find_kind(layer).list_arrays(stack, layer)
+        if (least := find_min_reissue_bytes(array)) is not None
+        for name in names
+    }
 
 
-def _list_members(stack: Stack, layer: Layer) -> Iterator[tuple[str, int]]:
-    array = layer.facts_as(MdFacts)
-    names: Sequence[str] = array.members or ()
-    for target in layer.table:
-        if (described := parse_raid(target)) and described.data:
-            array = convert_to_md(described)
-            by_number = {other.dev: other.device for other in stack.layers}
-            names = [by_number[dev] for dev in described.data if dev in by_number]
-    least = _find_min_reissue_bytes(array)
-    if least is not None:
-        yield from ((name, least) for name in names)
-
-
-def _find_min_reissue_bytes(array: MdFacts) -> int | None:
-    """Return the size in bytes from which an array issues new discards on its members; None if every bio is
-    passed on as is. RAID 10 needs two stripes (d30588b2731f, 5.12) and sends less chunk by chunk."""
-    if array.level == "raid0":
-        return 0
-    near = (array.layout or 0) & 0xFF
-    if array.level != "raid10" or not (near and array.raid_disks and array.chunk_bytes):
-        return None
-    return 2 * (array.raid_disks // near + array.raid_disks % near) * array.chunk_bytes
-
-
-def _is_mirror(layer: Layer) -> bool:
-    described = [parse_raid(target) for target in layer.table]
-    return "raid1" in (layer.facts_as(MdFacts).level, *(array.level for array in described if array))
+def _is_mirror(stack: Stack, layer: Layer) -> bool:
+    return any(array.level == "raid1" for array, _ in find_kind(layer).list_arrays(stack, layer))
 
 
 def _cut_stack(stack: Stack, names: Set[str]) -> Stack:
@@ -288,17 +263,6 @@ def _cut_stack(stack: Stack, names: Set[str]) -> Stack:
             replace(layer, below=(), table=()) if layer.device in names else layer for layer in stack.layers
         ),
     )
-
-
-def _find_borders(layer: Layer) -> Iterator[int]:
-    """Yield byte offsets of a layer, or their multiples, at which its mapping to lower layers may change."""
-    for target in layer.table:
-        places = parse_stripes(target)
-        yield from (sectors * SECTOR for sectors in (target.first, places.chunk_sectors if places else 0))
-        if target.kind == AREAS_TARGET:
-            yield int(target.arguments[2]) * SECTOR
-    yield layer.facts_as(MdFacts).chunk_bytes or 0
-    yield _BARRIER_UNIT if _is_mirror(layer) else 0
 
 
 def _count_whole_granules(start: int, end: int, unit: tuple[int, int]) -> int:

@@ -9,21 +9,19 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from opwatch.trim.check.dry_run import DevicePrediction, predict_devices
-from opwatch.trim.check.filesystem_rules import (
-    FUSE_FILESYSTEMS,
-    WITHOUT_FREE_SPACE_MAP,
-    find_filesystem_reasons,
-    find_refusal,
-)
+from opwatch.trim.check.filesystem_rules import find_filesystem_reasons, find_refusal
 from opwatch.trim.check.freed_bytes import SECTOR, FreedByteCounter
-from opwatch.trim.check.rules import find_doubts, find_reasons
+from opwatch.trim.check.rules import find_reasons
 from opwatch.trim.check.shared import SharedBlocks, find_shared_blocks
+from opwatch.trim.filesystems.kinds import find_filesystem
+from opwatch.trim.layers.arrays import find_array, find_stripe_bytes
+from opwatch.trim.layers.discard_path import find_all_receivers, find_receivers, find_retentions
+from opwatch.trim.layers.disk import DiskFacts
+from opwatch.trim.layers.kinds import find_granule, find_kind
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Effect, Reason
 from opwatch.trim.stack.causes import make_reason as because
-from opwatch.trim.stack.discard_path import find_all_receivers, find_receivers, find_retentions, is_zeroing
-from opwatch.trim.stack.facts import DiskFacts, LoopFacts, ThinFacts, ThinPoolFacts, stripe_bytes
-from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.stack.layers import Layer, Stack
 from opwatch.units import format_size
 
 
@@ -114,10 +112,9 @@ class _StackWalk:
     def find_outlook(self, layer: Layer) -> Outlook:
         if layer.device not in self._reach:
             outlook = self._compute_outlook(layer)
-            if outlook is Outlook.PART and layer.kind is Kind.THIN_POOL:
-                # Any share of the pool's chunks may be on devices with discard support.
-                chunks = f"which chunks of {layer.device} are on devices that accept discards"
-                self.scattered.append(f"{chunks}: some devices below accept none")
+            scattered = find_kind(layer).describe_scatter(layer)
+            if outlook is Outlook.PART and scattered:
+                self.scattered.append(scattered)
                 outlook = Outlook.UNKNOWN
             self._reach[layer.device] = outlook
         return self._reach[layer.device]
@@ -129,7 +126,7 @@ class _StackWalk:
     def _compute_outlook(self, layer: Layer) -> Outlook:
         if any(reason.cause.effect is Effect.STOPS for reason in self.reasons[layer.device]):
             return Outlook.NOTHING
-        if is_zeroing(layer):
+        if find_kind(layer).is_zeroing(layer):
             return Outlook.UNKNOWN
         kept = find_retentions(self._stack, layer)
         if any(one.whole for one in kept):
@@ -172,16 +169,8 @@ def _device_losses(stack: Stack, runs: Sequence[DevicePrediction]) -> list[Reaso
                 f"{format_size(run.granule_bytes)}"
             )
             bottom = _find_rounding_layer(stack, run.device)
-            loop = bottom.facts_as(LoopFacts)
-            code, blanks = "device-rounds", {"device": run.device}
-            if bottom.array and stripe_bytes(bottom.array):
-                code, blanks = "raid456-partial-stripe", {}
-            elif bottom.kind is Kind.THIN:
-                code = "thin-partial-chunk"
-            elif bottom.kind is Kind.LOOP and not loop.simulated_drive:
-                code, blanks = "loop-partial-block", {"file": loop.backing_file or "its file"}
-            where = bottom.device if bottom.is_array else run.device
-            losses.append(because(code, where, observed, run.rounded_bytes, **blanks))
+            kind = find_kind(bottom)
+            losses.append(kind.explain_rounding(bottom, run.device, observed, run.rounded_bytes))
     return losses
 
 
@@ -190,7 +179,7 @@ def _find_rounding_layer(stack: Stack, device: str) -> Layer:
     linear mappings."""
     layer = stack.find_layer(device)
     assert layer
-    while layer.kind in (Kind.PARTITION, Kind.CRYPT) or layer.target == "linear":
+    while find_kind(layer).has_lower_granules:
         below = stack.find_lower_layers(layer)
         if len(below) != 1:
             break
@@ -221,29 +210,20 @@ def _find_unpartitioned(stack: Stack) -> list[Reason]:
 def _list_permanent_doubts(stack: Stack) -> list[str]:
     """Return the unknowns that only a trace or a sample of the drive can settle, whatever the layers
     report."""
-    kind = stack.filesystem.kind if stack.filesystem else None
-    doubts = []
-    if kind == "ext4":
-        doubts.append("which block groups ext4 records as trimmed since the mount (ext4-already-trimmed)")
-    elif kind == "btrfs":
-        doubts.append("which unallocated space btrfs has trimmed since the mount (filesystem-trims-later)")
-        doubts.append("how much free space btrfs reserves for its allocator and skips during a trim")
-    elif kind in FUSE_FILESYSTEMS:
-        doubts.append("whether the FUSE server passes discards on")
-    elif granules := _find_unmapped_granule(stack):
-        doubts.append(
-            f"how much of the free space of {kind} is outside whole granules of {format_size(granules)}"
-        )
-    elif kind == "xfs":
-        doubts.append("whether discards fail: XFS reports success even if they do")
-        doubts.append("how many free extents XFS skips in a group with a hundred or more (xfs-passes-over)")
+    filesystem = stack.filesystem
+    if not filesystem:
+        return []
+    doubts = find_filesystem(filesystem.kind).find_doubts(filesystem)
+    if granules := _find_unmapped_granule(stack):
+        of_kind = f"the free space of {filesystem.kind}"
+        doubts.append(f"how much of {of_kind} is outside whole granules of {format_size(granules)}")
     return doubts
 
 
 def _find_unmapped_granule(stack: Stack) -> int | None:
     """Return the largest granule below a filesystem without a free-space map, where the freed bytes cannot be
     predicted. None for other filesystems and for single-sector granules."""
-    if not stack.filesystem or stack.filesystem.kind not in WITHOUT_FREE_SPACE_MAP:
+    if not stack.filesystem or not find_filesystem(stack.filesystem.kind).is_unmapped:
         return None
     largest = max((FreedByteCounter(stack, top).granule_bytes for top in stack.find_tops()), default=0)
     return largest if largest > SECTOR else None
@@ -252,9 +232,9 @@ def _find_unmapped_granule(stack: Stack) -> int | None:
 def _find_broken_chunks(stack: Stack) -> Iterator[str]:
     """Yield doubts about thin pools whose chunks, if scattered, contain no whole granule of a lower layer."""
     for pool in stack.layers:
-        chunk = pool.facts_as(ThinPoolFacts).chunk_bytes
+        chunk = find_kind(pool).find_chunk_bytes(pool)
         for lower in find_all_receivers(stack, pool) if chunk else ():
-            whole = lower.discard_granule if lower.array or not lower.below else None
+            whole = find_granule(lower) if find_array(lower) or not lower.below else None
             unit = whole[0] if whole else 0
             if chunk and unit and chunk % unit and chunk < 2 * unit:
                 chunks = f"which adjacent chunks of {format_size(chunk)} {pool.device} frees"
@@ -264,7 +244,7 @@ def _find_broken_chunks(stack: Stack) -> Iterator[str]:
 def _find_harmful_cuts(stack: Stack, space: FreeExtents | None) -> Iterator[str]:
     """Yield doubts about layers that may cut free extents within a disk's granules."""
     extents = (space and space.extents) or {}
-    if any(layer.array and stripe_bytes(layer.array) for layer in stack.layers):
+    if any(find_stripe_bytes(layer) for layer in stack.layers):
         return  # FreedByteCounter computes the cuts of striped arrays
     for top in stack.find_tops():
         longest = max((end - start for start, end in extents.get(top.dev, ())), default=0)
@@ -293,7 +273,7 @@ def _find_stack_outlook(stack: Stack, walk: _StackWalk, first: Sequence[Reason])
         return Outlook.UNKNOWN
     outlook = combine_outlooks([walk.find_outlook(top) for top in tops])
     in_doubt = stack.filesystem and (
-        stack.filesystem.kind in FUSE_FILESYSTEMS or _find_unmapped_granule(stack)
+        find_filesystem(stack.filesystem.kind).is_user_space or _find_unmapped_granule(stack)
     )
     is_doubtful = bool(in_doubt or walk.broken_units or walk.stray_cuts)
     return Outlook.UNKNOWN if outlook is Outlook.REACHES and is_doubtful else outlook
@@ -319,7 +299,7 @@ def _sort_reasons(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
 def _can_be_unmapped(stack: Stack, layer: Layer, expected_bytes: int) -> bool:
     """Return True if every path leads through a thin volume on which the freed range may be unmapped. The
     discard then ends in that volume."""
-    mapped = layer.facts_as(ThinFacts).mapped_bytes
+    mapped = find_kind(layer).find_mapped_bytes(layer)
     if mapped is not None and mapped <= layer.size_bytes - expected_bytes:
         return True
     below = find_receivers(stack, layer)
@@ -379,7 +359,10 @@ def predict_trim(
         *_find_unpartitioned(stack),
     ]
     reasons += shared.reasons
-    doubts = [*walk.list_doubts(), *(doubt for layer in stack.layers for doubt in find_doubts(layer))]
+    doubts = [
+        *walk.list_doubts(),
+        *(doubt for layer in stack.layers for doubt in find_kind(layer).find_doubts(layer)),
+    ]
     too_short = outlook is not Outlook.NOTHING and _is_all_too_short(stack, walk, runs)
     outlook = Outlook.NOTHING if too_short else _correct_outlook(stack, outlook, shared)
     reaches = outlook is not Outlook.NOTHING

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from opwatch.trim.check.dry_run import DevicePrediction
 from opwatch.trim.check.freed_bytes import simplify_stack
+from opwatch.trim.layers.kinds import find_granule
+from opwatch.trim.layers.loop import LoopFacts
+from opwatch.trim.layers.remap import Landing, map_down
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.space.remap import Landing, map_down
 from opwatch.trim.stack.causes import Reason, make_reason
-from opwatch.trim.stack.facts import LoopFacts
 from opwatch.trim.stack.layers import Stack
 from opwatch.units import format_size
 
@@ -40,11 +41,8 @@ def _explain_sharing(stack: Stack, device: str, shared: Extents, lost: int | Non
 def _keep_whole_granules(stack: Stack, landing: Landing) -> Extents:
     """Return the freeable part of a landing: the device's whole granules."""
     layer = stack.find_layer(landing.device)
-    return (
-        landing.extents.round_to_granules(*layer.discard_granule)
-        if layer and layer.discard_granule
-        else landing.extents
-    )
+    granule = find_granule(layer) if layer else None
+    return landing.extents.round_to_granules(*granule) if granule else landing.extents
 
 
 def find_shared_blocks(

@@ -10,17 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from opwatch.trim.stack.facts import (
-    ArrayFacts,
-    DiskFacts,
-    Fact,
-    FilesystemFacts,
-    LayerFacts,
-    LoopFacts,
-    Unread,
-    find_known_facts,
-    stripe_bytes,
-)
+from opwatch.trim.stack.facts import Fact, FilesystemFacts, LayerFacts, Unread, find_known_facts
 from opwatch.trim.stack.limits import QueueLimits
 
 if TYPE_CHECKING:
@@ -66,36 +56,6 @@ class Layer:
         """Return the facts as type `kind`; if they are of another type, return `kind` with every fact
         unknown."""
         return self.facts if isinstance(self.facts, kind) else kind()
-
-    @property
-    def array(self) -> ArrayFacts | None:
-        """The facts of an md array or of a device-mapper RAID, which runs md's code; None for other
-        layers."""
-        return self.facts if isinstance(self.facts, ArrayFacts) else None
-
-    @property
-    def is_array(self) -> bool:
-        """True for an array, even if its facts are unknown."""
-        return self.kind is Kind.MD or self.array is not None
-
-    @property
-    def level(self) -> str | None:
-        """The RAID level; None if unknown or if the layer is not an array."""
-        return self.array.level if self.array else None
-
-    @property
-    def discard_granule(self) -> tuple[int, int] | None:
-        """(bytes, offset) of the layer's discard units; None if unknown."""
-        # For arrays with parity, md reports a power of two and device mapper reports the chunk.
-        if self.array and (stripe := stripe_bytes(self.array)):
-            return stripe, 0
-        loop = self.facts_as(LoopFacts)
-        if (loop.backing_filesystem or "").startswith("nfs"):
-            return None  # its granularity is the transfer size; the server frees its own blocks
-        granule = self.limits.find_granule(self.facts_as(DiskFacts).deallocate_bytes)
-        offset = loop.offset_bytes
-        # Blocks are counted in the file. A loop device may start in mid-block, but reports no alignment.
-        return (granule[0], -offset % granule[0]) if granule and offset else granule
 
     def to_document(self) -> dict[str, Any]:
         """The document for --json."""

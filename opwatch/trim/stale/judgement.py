@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.trim.space.remap import Landing
+from opwatch.trim.layers.remap import Landing
 from opwatch.trim.stale.estimate import Share
 from opwatch.trim.stale.stale import Calibration, Count, MappedBytes
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.trim.history.journal import Checkpoint
+from opwatch.trim.layers.remap import Landing
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.space.remap import Landing
 from opwatch.trim.stale.stale import Bounds
 
 

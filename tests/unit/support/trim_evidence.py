@@ -7,11 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from opwatch.trim.layers.arrays import DmRaidFacts
+from opwatch.trim.layers.kinds import BY_KIND
+
 from opwatch.trim.audit.audit import Asked, AuditEvidence, ReadBack
 from opwatch.trim.audit.fitrim import FitrimAnswer
 from opwatch.trim.audit.flow import Amount, Flow, SenderKind, Stage, Trace
 from opwatch.trim.space.lba_status import SentinelMap
-from opwatch.trim.stack import facts as kinds
 from opwatch.trim.stack.facts import LayerFacts
 from opwatch.trim.stack.layers import Filesystem, Kind, Layer, Stack
 from opwatch.trim.stack.limits import QueueLimits
@@ -19,22 +21,13 @@ from opwatch.trim.stale.sentinel import ReadsAs
 
 GRANULE = 4096
 Said = str | int | bool | tuple[str, ...]
-FACTS: dict[Kind, type[LayerFacts]] = {
-    Kind.PARTITION: kinds.PartitionFacts,
-    Kind.CRYPT: kinds.CryptFacts,
-    Kind.THIN: kinds.ThinFacts,
-    Kind.THIN_POOL: kinds.ThinPoolFacts,
-    Kind.MD: kinds.MdFacts,
-    Kind.LOOP: kinds.LoopFacts,
-    Kind.MULTIPATH: kinds.DiskFacts,
-    Kind.DISK: kinds.DiskFacts,
-}
 
 
 def make_facts(kind: Kind, **facts: Said) -> LayerFacts:
     """Return the facts of a layer's kind; for device mapper with a level, the RAID facts."""
-    dm = kinds.DmRaidFacts if "level" in facts else kinds.DmFacts
-    return FACTS.get(kind, dm)(**facts)  # type: ignore[arg-type]
+    is_raid = kind is Kind.DM and "level" in facts
+    of_kind = DmRaidFacts if is_raid else BY_KIND[kind].facts
+    return of_kind(**facts)  # type: ignore[arg-type]
 
 
 def make_layer(

@@ -288,7 +288,7 @@ def _watch_discards(args: argparse.Namespace, contexts: ContextProbe) -> int:
     from opwatch.samples.end import End
     from opwatch.tools.waiting import Waiter
     from opwatch.trim.audit import ledger
-    from opwatch.trim.stack.settling import quiet_after_watch
+    from opwatch.trim.audit.settling import quiet_after_watch
 
     if args.prove or args.minimum:
         raise UsageError("--prove and --minimum do not work with --watch, which trims nothing")

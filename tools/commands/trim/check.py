@@ -37,6 +37,7 @@ from opwatch.tools.arguments import parse_byte_size
 from opwatch.trim.check.deleted import DeletedFile, DeletedFiles
 from opwatch.trim.check.prediction import FreeExtents, Outlook, predict_trim
 from opwatch.trim.check.schedule import Schedule, find_entry, find_schedule_reasons
+from opwatch.trim.filesystems.kinds import find_filesystem
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Reason, make_reason
 from opwatch.trim.stack.layers import Kind, Stack
@@ -258,7 +259,8 @@ def _read_space(place: int, mount: Mount, stack: Stack, deleted: Sequence[Delete
     except OpwatchError as error:
         return FreeExtents(why_not=str(error), free_bytes=free, deleted=open_files)
     extents = {f"{major}:{minor}": part for (major, minor), part in space.extents.items()}
-    cuts = read_groups(mount, space.block_bytes) if mount.filesystem in ("ext2", "ext3", "ext4") else None
+    has_groups = find_filesystem(mount.filesystem).has_block_groups
+    cuts = read_groups(mount, space.block_bytes) if has_groups else None
     return FreeExtents(
         extents,
         notes=space.notes,

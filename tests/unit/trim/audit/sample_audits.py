@@ -10,9 +10,10 @@ from opwatch.trim.audit.accounts import Account, CounterMeaning
 from opwatch.trim.audit.audit import AuditEvidence, BackingFile, Held, ReadBack
 from opwatch.trim.audit.flow import Origin, SenderKind, Stage, Trace
 from opwatch.trim.audit.kernel_log import KernelLog
+from opwatch.trim.filesystems.btrfs import BtrfsFacts
 from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.stack.dmtable import DmTarget, PoolMode
-from opwatch.trim.stack.facts import BtrfsFacts, Unread
+from opwatch.trim.stack.facts import Unread
 from opwatch.trim.stack.layers import Kind, Stack
 from opwatch.trim.stale.sentinel import ReadsAs
 from opwatch.trim.stale.stale import Count

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opwatch.trim.layers.arrays import MdFacts, map_to_slots
+from opwatch.trim.layers.kinds import find_granule
+from opwatch.trim.layers.remap import map_down
 
 from opwatch.sinks.trim_audit import build_audit_document, format_audit
 from opwatch.trim.audit.audit import Audit, BackingFile, ProofLevel, ReadBack, Verdict
@@ -17,9 +20,7 @@ from opwatch.trim.audit.ledger import build_audit
 from opwatch.trim.audit.verdicts import exit_status
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.lba_status import SentinelMap
-from opwatch.trim.space.remap import map_down, map_to_slots
 from opwatch.trim.stack.dmtable import DmTarget
-from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stale.sentinel import ReadsAs
 from tests.unit.support.trim_evidence import (
@@ -320,7 +321,7 @@ def test_cache_origin_is_read_directly() -> None:
 def test_granule_is_the_block_of_the_backing_file(offset: int | None, granule: tuple[int, int]) -> None:
     """The loop device starts within a block of its file and reports no alignment."""
     facts: dict[str, Any] = {"offset_bytes": offset} if offset else {}
-    assert make_layer("loop0", "7:0", Kind.LOOP, **facts).discard_granule == granule
+    assert find_granule(make_layer("loop0", "7:0", Kind.LOOP, **facts)) == granule
 
 
 @pytest.mark.parametrize(

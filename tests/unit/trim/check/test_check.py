@@ -7,16 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opwatch.trim.filesystems.ext4 import make_default_groups
+from opwatch.trim.layers.loop import LoopFacts
 
 from opwatch.sinks.trim_check import CheckResult, build_check_document, format_check
 from opwatch.tools import cli
 from opwatch.tools.commands.trim.check import choose_exit_status
-from opwatch.trim.check.dry_run import ext4_groups, predict_devices
+from opwatch.trim.check.dry_run import predict_devices
 from opwatch.trim.check.prediction import Outlook, Prediction
 from opwatch.trim.check.rules import find_reasons
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Effect, load_causes
-from opwatch.trim.stack.facts import LoopFacts
 from opwatch.trim.stack.layers import Kind, find_changes
 from tests.unit.support.sysfs import SSD_QUEUE, write_attributes
 from tests.unit.support.trimcases import (
@@ -117,7 +118,7 @@ def test_each_piece_of_an_extent_is_rounded_for_itself(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     m.add_scsi_disk(queue=SSD_QUEUE | {"discard_granularity": "4096"})
     m.add_mount("8:0")
-    groups = ext4_groups(1024)
+    groups = make_default_groups(1024)
     free = {"8:0": Extents.from_pairs([(0, 20 * MIB)])}
     [run] = predict_devices(m.read_stack(), free, 0, groups)
     # Groups of 8 MiB from 1 KiB on: two group borders split granules, which are lost, and the first piece of
@@ -125,7 +126,7 @@ def test_each_piece_of_an_extent_is_rounded_for_itself(tmp_path: Path) -> None:
     assert (run.extents, run.below_minimum_bytes) == (4, 1024)
     assert run.rounded_bytes == 3 * 4096 - 1024
     assert run.expected_bytes == 20 * MIB - 3 * 4096
-    assert ext4_groups(4096) == (128 * MIB, 0)
+    assert make_default_groups(4096) == (128 * MIB, 0)
 
 
 def test_trim_that_does_not_arrive_has_no_dry_run(tmp_path: Path) -> None:

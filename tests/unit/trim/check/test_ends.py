@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from opwatch.trim.layers.arrays import MdFacts
+from opwatch.trim.layers.kinds import find_granule
+from opwatch.trim.layers.partition import PartitionFacts
+from opwatch.trim.layers.thin import ThinPoolFacts
 
 from opwatch.trim.check.dry_run import DevicePrediction, predict_devices
 from opwatch.trim.check.prediction import FreeExtents, Outlook, predict_trim
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget, PoolMode
-from opwatch.trim.stack.facts import MdFacts, PartitionFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from tests.unit.support.trim_evidence import make_layer, make_stack
 
@@ -414,7 +417,7 @@ def test_loop_over_nfs_has_no_granule() -> None:
     over_xfs = make_layer(
         "loop0", "7:0", Kind.LOOP, granularity=MIB, backing_filesystem="xfs", backing_file="/x/f"
     )
-    assert (over_nfs.discard_granule, over_xfs.discard_granule) == (None, (MIB, 0))
+    assert (find_granule(over_nfs), find_granule(over_xfs)) == (None, (MIB, 0))
 
 
 def test_target_that_may_refuse_discards_is_named() -> None:

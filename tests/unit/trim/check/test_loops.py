@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opwatch.trim.layers.arrays import DmRaidFacts, MdFacts
 
 from opwatch.trim.check.dry_run import predict_devices
 from opwatch.trim.check.prediction import FreeExtents, Outlook, Prediction, predict_trim
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget
-from opwatch.trim.stack.facts import DmRaidFacts, MdFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from tests.unit.support.trim_evidence import make_layer, make_stack
 from tests.unit.support.trimtree import Machine

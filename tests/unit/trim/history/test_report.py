@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opwatch.trim.layers.remap import Landing
 
 from opwatch.sinks.trim_history import (
     HistoryState,
@@ -17,7 +18,6 @@ from opwatch.sinks.trim_history import (
 )
 from opwatch.trim.history.journal import Checkpoint
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.space.remap import Landing
 from opwatch.trim.stale.remembered import DeviceFreeSpace, TrustedHistory
 from opwatch.trim.stale.report import HistoryReport
 from opwatch.trim.stale.stale import Bounds

@@ -8,23 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.trim.stack import facts as kinds
-from opwatch.trim.stack.facts import (
-    BtrfsFacts,
-    DiskFacts,
-    FilesystemFacts,
-    LayerFacts,
-    LoopFacts,
-    find_known_facts,
-)
+from opwatch.trim.filesystems import kinds as filesystem_kinds
+from opwatch.trim.filesystems.btrfs import BtrfsFacts
+from opwatch.trim.layers import kinds as layer_kinds
+from opwatch.trim.layers.disk import DiskFacts
+from opwatch.trim.layers.loop import LoopFacts
+from opwatch.trim.stack.facts import FilesystemFacts, LayerFacts, find_known_facts
 from tests.unit.support.trim_evidence import make_layer
 
 MANUAL = Path(__file__).parents[4] / "docs" / "method-trim.md"
-KINDS = [
-    kind
-    for kind in vars(kinds).values()
-    if isinstance(kind, type) and issubclass(kind, (LayerFacts, FilesystemFacts))
-]
+KINDS = (*layer_kinds.list_facts(), *filesystem_kinds.list_facts())
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -14,6 +14,7 @@ import pytest
 
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked
+from opwatch.trim.layers.arrays import find_array
 from tests.kernel.support import trims
 from tests.kernel.support.trims import find_mount_at
 from tests.vm.guest.support import stacked, sysfs
@@ -90,7 +91,8 @@ def test_resyncing_dm_mirror_is_never_proven() -> None:
         with mount_filesystem(top.name, "ext4") as point:
             result = audit_mount(find_mount_at(point), Asked(), prove=True)
             [array] = [layer for layer in result.evidence.after.layers if layer.device == top.name]
-    assert array.array and array.array.sync_action == "resync"
+    facts = find_array(array)
+    assert facts and facts.sync_action == "resync"
     assert "array-writes" in sum_reasons(result)
     assert result.verdict in (Verdict.ACCEPTED, Verdict.PARTIAL), result.rows
 

@@ -21,6 +21,7 @@ from opwatch.errors import BadInput, NotEnoughData, OpwatchError
 from opwatch.foreign import parse_json, read_bytes, require_table
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
+from opwatch.trim.filesystems.kinds import find_filesystem
 from opwatch.trim.layers.remap import Landing, keep_unmoved
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.estimate import estimate_share
@@ -195,7 +196,11 @@ class StaleMeasurement:
         count, words = None, "no sentinel was written: there is no filesystem for it"
         if self._mount and self._asked.sentinel is False:
             words = "no sentinel was written, as requested"
-        elif self._mount and self._asked.sentinel is None and self._mount.filesystem == "btrfs":
+        elif (
+            self._mount
+            and self._asked.sentinel is None
+            and find_filesystem(self._mount.filesystem).trims_whole_groups
+        ):
             words = (
                 "no sentinel was written: btrfs would trim far more than the sentinel. Use --sentinel to "
                 "write it nevertheless"
@@ -217,7 +222,7 @@ class StaleMeasurement:
         size = min(max(_SENTINEL_BYTES, -(-4 * granule // BLOCK) * BLOCK), _SENTINEL_MOST)
         drive = self._find_device(names[0]) if len(names) == 1 else None
         before = read_use_count(drive) if drive else None
-        keeps_edges = mount.filesystem != "btrfs"
+        keeps_edges = not find_filesystem(mount.filesystem).trims_whole_groups
         with Sentinels(mount, self._stack, (size,), self._devices) as sentinels:
             sentinels.plant()
             written = read_use_count(drive) if drive else None

@@ -47,6 +47,8 @@ class FilesystemKind(Protocol):
     is_synchronous: ClassVar[bool] = False
     # The devices below must be quiet for this time before a trim counts as finished.
     quiet_s: ClassVar[float] = 0.3
+    # A trim of a range also trims the block groups around it, and all unallocated space.
+    trims_whole_groups: ClassVar[bool] = False
     # FITRIM may discard a byte twice, or from a thread shared with other callers.
     repeats_bytes: ClassVar[bool] = False
     # Its event reports the rest of a range again.

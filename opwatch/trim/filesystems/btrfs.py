@@ -34,6 +34,7 @@ class Btrfs(FilesystemKind):
     is_granularity_aware = True
     # It issues discards later, from threads.
     quiet_s = 1.0
+    trims_whole_groups = True
     repeats_bytes = True
 
     def find_own_refusal(self, filesystem: Filesystem) -> Reason | None:

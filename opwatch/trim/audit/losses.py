@@ -54,7 +54,7 @@ def explain_filesystem(
     evidence: AuditEvidence, out: int | None, amounts: Mapping[Stage, Amount]
 ) -> Iterator[Reason]:
     """Yield why the filesystem refused FITRIM, skipped free space or sent ranges again. `amounts` has an
-    entry for each of STAGES_OF_FILESYSTEMS."""
+    entry for each of FILESYSTEM_STAGES."""
     small, busy, queued, groups, again, passed = (amounts[stage] for stage in FILESYSTEM_STAGES)
     filesystem, answer = evidence.before.filesystem, evidence.answer
     assert filesystem

@@ -95,15 +95,12 @@ def stripe_bytes(array: ArrayFacts) -> int | None:
     return (array.raid_disks - parity) * array.chunk_bytes
 
 
-def count_copies(layer: Layer, members: int) -> int:
-    """Return the number of devices that hold each byte of a complete array."""
-    array = find_array(layer)
-    if array and array.level == "raid1":
-        return array.raid_disks or members
-    if array and array.level == "raid10":
-        near, far = _count_near_and_far(array)
-        return near * far
-    return 1
+def count_data_copies(array: ArrayFacts | None) -> int:
+    """Return the number of copies that the layout of a RAID 10 has; 1 for other levels."""
+    if array is None or array.level != "raid10":
+        return 1
+    near, far = _count_near_and_far(array)
+    return near * far
 
 
 def count_mirrors(array: ArrayFacts | None) -> int:

@@ -77,7 +77,7 @@ class LayerTrim:
 
 
 class ProofDepth(NamedTuple):
-    """How far down own evidence of a disk proves a trim. `beyond` says what remains unknown below."""
+    """How far down a disk's own evidence proves a trim. `beyond` says what remains unknown below."""
 
     is_proven: bool
     down_to: str
@@ -85,34 +85,34 @@ class ProofDepth(NamedTuple):
 
 
 class LayerKind(Protocol):
-    """A kind of layer. All methods are pure; `layer` is of this kind, and `stack` contains it."""
+    """A kind of layer. In all methods, `layer` is a layer of this kind in `stack`."""
 
     facts: ClassVar[type[LayerFacts]] = LayerFacts
-    # Bios to a partition carry the number of the partition and the name of its disk.
+    # Events of its bios have the number of the partition and the name of the disk.
     is_part_of_disk: ClassVar[bool] = False
-    # The discard units are those of the only layer below.
+    # Discard units are those of the layer below.
     has_lower_granules: ClassVar[bool] = False
-    # Its discards end before the sender's call returns.
+    # Discards are submitted in the sender's context, and end before a waiting caller returns.
     is_inline: ClassVar[bool] = False
-    # NVMe multipath: paths without a device number, which get its bios by remapping.
+    # Paths below have no device number, and get bios by remapping (native NVMe multipath).
     has_hidden_paths: ClassVar[bool] = False
-    # Request-based multipath: no bio event precedes the clones.
+    # Requests are cloned, so that no bio event precedes them on the paths.
     clones_requests: ClassVar[bool] = False
-    # Its retentions are its own: those of a thin volume are the pool's.
+    # False if a layer below reports the same retentions: a thin volume's pool.
     has_own_retentions: ClassVar[bool] = True
-    # It answers reads of freed blocks without reading a lower device.
+    # Reads of freed blocks do not reach a lower device.
     answers_freed_reads: ClassVar[bool] = False
-    # What it sends down for a discard.
+    # Operation sent down for a discard.
     lower_operation: ClassVar[str] = "discard"
 
-    # --- the layers below, and where its bytes are ---
+    # --- lower devices and mapping ---
 
     def find_receivers(self, stack: Stack, layer: Layer) -> list[Layer]:
-        """Return the lower layers that receive its discards."""
+        """Return the lower layers that receive the layer's discards."""
         return stack.find_lower_layers(layer)
 
     def find_granule(self, layer: Layer) -> tuple[int, int] | None:
-        """Return (bytes, offset) of its discard units; None if unknown."""
+        """Return (bytes, offset) of the layer's discard units; None if unknown."""
         return layer.limits.find_granule()
 
     def map_range(
@@ -132,7 +132,7 @@ class LayerKind(Protocol):
         return None
 
     def list_arrays(self, stack: Stack, layer: Layer) -> Iterator[tuple[MdFacts, Sequence[str]]]:
-        """Yield its arrays, as md describes them, with the names of their members."""
+        """Yield arrays in md's terms, each with the names of its members."""
         return iter(())
 
     def list_borders(self, layer: Layer) -> Iterator[int]:
@@ -146,15 +146,15 @@ class LayerKind(Protocol):
     # --- before a trim ---
 
     def is_switched_off(self, layer: Layer) -> bool:
-        """Return True if its limit was set to 0, although its driver supports discards."""
+        """Return True if a hardware limit above 0 shows that the limit was set to 0 later."""
         return True
 
     def explain_zero_limit(self, stack: Stack, layer: Layer, observed: str) -> Reason:
-        """Return why it accepts no discards although all layers below do."""
+        """Return why the layer accepts no discards although all layers below do."""
         return make_reason("device-no-discards", layer.device, observed, device=layer.device)
 
     def find_retentions(self, stack: Stack, layer: Layer) -> list[RetentionCause]:
-        """Return every cause for which it keeps discards, as far as its table and status show."""
+        """Return every cause for which the layer keeps discards, as far as table and status show."""
         return list(self.find_lower_retentions(stack, layer))
 
     def find_lower_retentions(self, stack: Stack, layer: Layer) -> Iterator[RetentionCause]:
@@ -178,41 +178,41 @@ class LayerKind(Protocol):
         return None
 
     def find_hints(self, stack: Stack, layer: Layer) -> Iterator[Reason]:
-        """Yield its other causes."""
+        """Yield the other causes that its facts show."""
         return iter(())
 
     def find_doubts(self, layer: Layer) -> Iterator[str]:
-        """Yield the open questions about it."""
+        """Yield the open questions about the layer, as text."""
         return iter(())
 
     def is_zeroing(self, layer: Layer) -> bool:
-        """Return True if it sends zero writes down, which may or may not free space."""
+        """Return True if the layer sends zero writes down, which may or may not free space."""
         return False
 
     def describe_scatter(self, layer: Layer) -> str | None:
-        """Return the open question if its data are scattered over the devices below; None otherwise."""
+        """Return the open question of a layer that scatters its data over the devices below, or None."""
         return None
 
     def find_chunk_bytes(self, layer: Layer) -> int | None:
-        """Return the size of the chunks that it allocates and frees; None without chunks."""
+        """Return the size of the chunks that the layer allocates and frees; None without chunks."""
         return None
 
     def find_mapped_bytes(self, layer: Layer) -> int | None:
-        """Return the bytes of it that are backed by storage; None if all are, or if unknown."""
+        """Return the bytes with storage behind them; None if unknown or not thin."""
         return None
 
     def explain_rounding(self, layer: Layer, top: str, observed: str, lost: int) -> Reason:
-        """Return the reason for bytes outside its whole discard units, in a trim of device `top`."""
+        """Return the reason for bytes outside whole discard units, in a trim of device `top`."""
         return make_reason("device-rounds", top, observed, lost, device=top)
 
     # --- after a trim ---
 
     def is_threaded(self, layer: Layer) -> bool:
-        """Return True if a kernel thread may issue the discards below it."""
+        """Return True if a kernel thread may issue the discards below the layer."""
         return False
 
     def is_unit_based(self, layer: Layer) -> bool:
-        """Return True if it passes on only whole chunks or stripes."""
+        """Return True if the layer passes on only whole chunks or stripes."""
         return False
 
     def count_copies(self, layer: Layer, members: int) -> int:
@@ -220,17 +220,17 @@ class LayerKind(Protocol):
         return 1
 
     def count_passed_bytes(self, trim: LayerTrim) -> int:
-        """Return the bytes of its own data passed to lower layers, without parity."""
+        """Return the bytes of the layer's own data passed to lower layers, without parity."""
         return sum(trim.members.values())
 
     def explain_loss(self, trim: LayerTrim, lost: int) -> Iterator[Reason]:
-        """Yield why it did not pass on all accepted discards, apart from its retentions."""
+        """Yield why the layer passed on `lost` bytes less than it accepted, apart from retentions."""
         return iter(())
 
     def explain_failure(
         self, trim: LayerTrim, status: int, observed: str, kept: Sequence[RetentionCause]
     ) -> Iterator[Reason]:
-        """Yield why `trim.arrived_bytes` ended with a block status. `kept` are its retentions."""
+        """Yield why `trim.arrived_bytes` completed with an error status. `kept` are the retentions."""
         return iter(())
 
     def explain_splits(self, layer: Layer, count: int) -> Iterator[Reason]:
@@ -242,11 +242,11 @@ class LayerKind(Protocol):
         return False
 
     def describe_out(self, layer: Layer, copies: int) -> str | None:
-        """Describe the bytes that the ledger shows as passed on."""
+        """Describe the ledger's bytes passed on; None for plain discards."""
         return f"{copies} copies" if copies > 1 else None
 
     def judge_proof(self, layer: Layer, *, has_map: bool) -> ProofDepth:
-        """Return how far down own evidence proves a trim. `has_map`: a map showed the sentinels."""
+        """Return how far down a disk's own evidence proves a trim. `has_map`: a map shows the sentinels."""
         return ProofDepth(is_proven=True, down_to=f"the drive {layer.device}")
 
     def explain_storage_below(self, layer: Layer) -> list[Reason] | None:
@@ -256,5 +256,5 @@ class LayerKind(Protocol):
     # --- output ---
 
     def describe(self, layer: Layer) -> str | None:
-        """Return a name that users know it by."""
+        """Return a name or model for users, or None."""
         return layer.label

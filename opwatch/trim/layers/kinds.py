@@ -50,8 +50,9 @@ _BY_TARGET: dict[str, LayerKind] = {
 def find_kind(layer: Layer) -> LayerKind:
     """Return the kind of a layer, which answers every question about it."""
     if layer.kind is Kind.DISK:
-        kinds = (kind for prefix, kind in _BY_PREFIX.items() if layer.device.startswith(prefix))
-        return next(kinds, BY_KIND[Kind.DISK])
+        for prefix, kind in _BY_PREFIX.items():
+            if layer.device.startswith(prefix):
+                return kind
     if layer.kind is Kind.DM:
         target = "raid" if isinstance(layer.facts, DmRaidFacts) else layer.target
         return _BY_TARGET.get(target or "", BY_KIND[Kind.DM])

@@ -62,7 +62,10 @@ class ArrayKind(LayerKind):
         return find_level(layer) in RAID456
 
     def count_copies(self, layer: Layer, members: int) -> int:
-        return arrays.count_copies(layer, members)
+        array = find_array(layer)
+        if array and array.level == "raid1":
+            return array.raid_disks or members
+        return arrays.count_data_copies(array)
 
     def count_passed_bytes(self, trim: LayerTrim) -> int:
         if not self.is_unit_based(trim.layer):

@@ -279,9 +279,8 @@ class LedgerBuilder:
         )
 
     def _cap_repeats(self, extents: Amount, tops: list[Layer]) -> Amount:
-        """Return the extents without those that the filesystem reports again: the sum is capped at the
-        arrived bytes. The cap hides no loss, because devices with discard support get
-        every bio."""
+        """Return the extents without those that the filesystem reports again: at most the arrived bytes. This
+        hides no loss, because devices with discard support get every bio."""
         filesystem = self.stack.filesystem
         states = [
             state for top in tops for state in (top, self.evidence.after.find_layer(top.device)) if state

@@ -13,35 +13,8 @@ from opwatch.sinks.wrapping import wrap_text
 from opwatch.times import parse_time
 from opwatch.tools.arguments import Parser, suggest_name
 from opwatch.tools.command import Command, import_without_gc
+from opwatch.tools.command_list import COMMANDS
 
-# Maps a command to its purpose. Each command is a module of the same name, imported on demand.
-COMMANDS = {
-    "watch": "show latency, rates and sizes of every block operation, live (the default)",
-    "top": "rank processes or control groups by their I/O on all disks, the largest first",
-    "devices": "list block devices: their layers, queue limits and discard support",
-    "doctor": "show what is missing for tracing, and the command that fixes it",
-    "overhead": "measure what tracing costs on this machine",
-    "drive": "simulate SSDs that are real block devices: create, list, info, fault, destroy",
-    "trim": "show whether trims reach the drive: check (predict), audit (trim and follow), stale, record",
-    "record": "keep everything that a watch knows in a file",
-    "note": "add a note to a recording while it is written",
-    "replay": "show a recording as it was live: all or a part of it, in the same or longer intervals",
-    "dump": "export recordings as CSV, JSON lines, OpenMetrics or Parquet",
-    "import": "convert a measurement of fio, iostat or blktrace into a recording",
-    "flight": "continuously keep the last few minutes of a watch, and dump them into a recording",
-    "report": "make one page of recordings: sentences, tables and plots, as HTML, Markdown or JSON",
-    "compare": "compare recordings: which differences are real, and which cannot be decided",
-    "counters": "read bytes written by the host and to NAND, and wear, from counters with proven units",
-    "waf": "measure the write amplification of an interval or a command, with its error",
-    "sweep": "measure a drive at levels of over-provisioning, in a proven steady state: plan, run, resume",
-}
-# Heading -> its commands. Commands without a heading are listed at the end.
-_GROUPS = {
-    "this machine": ("watch", "top", "devices", "doctor", "overhead"),
-    "recordings": (*("record", "note", "replay", "dump", "import", "flight", "report", "compare"),),
-    "write amplification and trims": ("counters", "waf", "trim"),
-    "experiments": ("drive", "sweep"),
-}
 _EXAMPLES = {
     "sudo opwatch": "all disks, with a table per second",
     "sudo opwatch --dev nvme0n1 --slow 10ms": "one disk, and who issued the requests over 10 ms",
@@ -49,21 +22,15 @@ _EXAMPLES = {
     "opwatch replay run.opw 1m": "show that recording in intervals of a minute",
     "sudo opwatch waf --dev nvme0n1 --for 10m": "the write amplification of ten minutes, with its error",
 }
-# The arguments of these commands start with a verb.
-_WITH_VERBS = ("drive", "flight", "sweep", "trim")
-# These commands run the command after `--`.
-_RUN_COMMANDS = ("watch", "record", "waf", "trim")
 
 
 def _format_overview() -> str:
     """Return the commands by purpose, and examples for new users."""
     lines = ["commands (opwatch help COMMAND shows its options):"]
-    grouped = [name for names in _GROUPS.values() for name in names]
-    rest = tuple(name for name in COMMANDS if name not in grouped)
-    for title, names in (_GROUPS | ({"more": rest} if rest else {})).items():
-        lines.append(f" {title}")
-        for name in names:
-            lines += wrap_text(COMMANDS[name], f"  {name:<10} ")
+    for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
+        lines.append(f" {group}")
+        for name, entry in COMMANDS.items():
+            lines += wrap_text(entry.help, f"  {name:<10} ") if entry.group == group else []
     lines += ["", "examples:"]
     for line, purpose in _EXAMPLES.items():
         lines += [f"  {line}", *wrap_text(purpose, "      ")]
@@ -77,7 +44,7 @@ def _format_overview() -> str:
 def _make_parser(name: str, command: Command) -> argparse.ArgumentParser:
     parser = Parser(
         prog="opwatch" if name == "watch" else f"opwatch {name}",
-        description="\n".join(wrap_text(COMMANDS.get(name, ""))),
+        description="\n".join(wrap_text(COMMANDS[name].help)),
         epilog=_format_overview() if name == "watch" else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -116,10 +83,10 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     parser = _make_parser(name, command)
     if behind == []:
         parser.error("there is no command after --")
-    if behind and name not in _RUN_COMMANDS:
+    if behind and not COMMANDS[name].runs_program:
         parser.error(f"{name} takes no command after --")
     # Options may stand between positional arguments, as in `replay FILE --json 60`.
-    args = parser.parse_args(rest) if name in _WITH_VERBS else parser.parse_intermixed_args(rest)
+    args = parser.parse_args(rest) if COMMANDS[name].verbs else parser.parse_intermixed_args(rest)
     args.command = behind
     return command, args
 

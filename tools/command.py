@@ -6,12 +6,13 @@ import argparse
 import gc
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Protocol
 
 from opwatch.tools.arguments import Parser
+from opwatch.tools.command_list import COMMANDS
 
 # Number of new objects that triggers a garbage collection of the youngest generation.
 _GC_THRESHOLD = 10_000
@@ -57,12 +58,23 @@ class VerbParser(Parser):
         return super().parse_known_args(args, namespace)
 
 
+def import_verb(command: str, verb: str) -> Command:
+    module = COMMANDS[command].modules.get(verb, verb)
+    imported: Command = importlib.import_module(f"opwatch.tools.commands.{command}.{module}")
+    return imported
+
+
 def add_verbs(
-    parser: argparse.ArgumentParser, verbs: Mapping[str, str], module_of: Callable[[str], Command]
+    parser: argparse.ArgumentParser,
+    command: str,
+    import_one: Callable[[str, str], Command] = import_verb,
+    *,
+    required: bool = True,
 ) -> None:
-    """Accept a verb as the first argument; `verbs` maps verbs to purposes."""
+    """Accept a verb of the command as the first argument."""
+    verbs = COMMANDS[command].verbs
     group = parser.add_subparsers(
-        dest="verb", required=True, metavar="|".join(verbs), parser_class=VerbParser
+        dest="verb", required=required, metavar="|".join(verbs), parser_class=VerbParser
     )
     for verb, purpose in verbs.items():
-        group.add_parser(verb, help=purpose, description=purpose).chosen = partial(module_of, verb)
+        group.add_parser(verb, help=purpose, description=purpose).chosen = partial(import_one, command, verb)

@@ -13,10 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opwatch.trim.audit.settling import quiet_after_trim
-from opwatch.trim.layers.discard_path import find_short_paths
-from opwatch.trim.layers.kinds import find_granule, find_kind
-
 from opwatch.collectors.audit import fitrim_process
 from opwatch.collectors.audit.accounts import DriveCounters
 from opwatch.collectors.audit.backing_files import BackingFiles
@@ -35,6 +31,9 @@ from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
 from opwatch.trim.audit.fitrim import Asked
 from opwatch.trim.audit.flow import Stage, Trace, sum_flows
 from opwatch.trim.audit.programs import AUDIT_OPTIONS, ProgramOptions
+from opwatch.trim.audit.settling import quiet_after_trim
+from opwatch.trim.layers.discard_path import find_short_paths
+from opwatch.trim.layers.kinds import find_granule, find_kind
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.sentinel import BLOCK, ReadsAs
 

@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from opwatch.trim.layers.arrays import find_array
-
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
 from opwatch.trim.audit.flow import Stage, sum_flows
+from opwatch.trim.layers.arrays import find_array
 from tests.kernel.support import trims
 from tests.stacks.build import find_usable_parts, mount_stack
 from tests.stacks.built import MountedStack

@@ -20,6 +20,7 @@ from opwatch.ftl import profiles
 from opwatch.ftl.drive import Tie
 from opwatch.quantities import parse_size
 from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.tools.command_list import COMMANDS
 from opwatch.units import format_capacity
 
 _SIZE, _OP = "4G", "7%"
@@ -28,22 +29,20 @@ _MAX_UNITS = 1 << 31
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|list|info|fault|destroy")
-    _add_create(verbs.add_parser("create", help="make a drive and print its device"))
-    listing = verbs.add_parser("list", help="list every drive, and whether it is alive")
-    info = verbs.add_parser("info", help="show what a drive really wrote, and why")
-    info.add_argument("name", nargs="?", metavar="NAME", help="may be left out if there is one drive")
-    for verb in (listing, info):
-        verb.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
-    fault = verbs.add_parser(
-        "fault",
-        help="apply faults to a running drive",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=_format_fault_help(),
+    purposes = COMMANDS["drive"].verbs
+    group = parser.add_subparsers(dest="verb", required=True, metavar="|".join(purposes))
+    verbs = {verb: group.add_parser(verb, help=purpose) for verb, purpose in purposes.items()}
+    _add_create(verbs["create"])
+    verbs["info"].add_argument(
+        "name", nargs="?", metavar="NAME", help="may be left out if there is one drive"
     )
+    for verb in (verbs["list"], verbs["info"]):
+        verb.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
+    fault = verbs["fault"]
+    fault.formatter_class, fault.epilog = argparse.RawDescriptionHelpFormatter, _format_fault_help()
     fault.add_argument("name", metavar="NAME")
     fault.add_argument("faults", nargs="+", metavar="FAULT")
-    destroy = verbs.add_parser("destroy", help="remove a drive, or what a dead drive left behind")
+    destroy = verbs["destroy"]
     destroy.add_argument("name", nargs="?", metavar="NAME")
     destroy.add_argument("--all", action="store_true", help="remove every drive")
     destroy.add_argument(

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.tools.cli import COMMANDS
-from opwatch.tools.commands.trim import VERBS
+from opwatch.tools.command_list import COMMANDS
 from tests.kernel.support.drives import create_drive
 from tests.kernel.support.filesystems import make_filesystem, mount_device
 
 # Arguments: DISK is a drive of our own, MOUNT a file system on it with a non-ASCII mount point.
 CALLS = (
     *(["help", name] for name in COMMANDS),
-    *(["trim", verb, "--help"] for verb in VERBS),
+    *(["trim", verb, "--help"] for verb in COMMANDS["trim"].verbs),
     ["--version"],
     ["--dev", "DISK", "0.1", "2", "-v"],
     ["--dev", "DISK", "0.1", "1", "--json"],

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from opwatch.codec import decode, encode
 
+from opwatch.codec import decode, encode
 from opwatch.errors import BadInput, RefusedError
 from opwatch.guard.budget import Budget, Health, find_overruns
 from opwatch.guard.facts import ForeignIo, GuardFacts, LoopUser, PartFacts, remove_own_part

@@ -9,15 +9,14 @@ import pytest
 
 from opwatch import errors
 from opwatch.sinks import devices, lines
-from opwatch.tools.cli import COMMANDS
-from opwatch.tools.commands import flight, sweep, trim
+from opwatch.tools.command import import_verb
+from opwatch.tools.command_list import COMMANDS
 from opwatch.trace.trust import LossAccount
 
+# The verbs of `drive` share a module and have a test of their own.
 NAMES = [
     *COMMANDS,
-    *(f"trim {verb}" for verb in trim.VERBS),
-    *(f"flight {verb}" for verb in flight.VERBS),
-    *(f"sweep {verb}" for verb in sweep.VERBS),
+    *(f"{name} {verb}" for name, entry in COMMANDS.items() for verb in entry.verbs if name != "drive"),
 ]
 PAGE = (Path(__file__).parents[3] / "docs" / "man" / "opwatch.1").read_text()
 TEXT = PAGE.replace("\\-", "-").replace("\\&", "")
@@ -32,10 +31,8 @@ def find_section(command: str) -> str:
 def make_parser(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     name, _, verb = command.partition(" ")
-    module = sweep.MODULES.get(verb, verb) if name == "sweep" else verb
-    importlib.import_module(".".join(filter(None, ("opwatch.tools.commands", name, module)))).add_arguments(
-        parser
-    )
+    module = import_verb(name, verb) if verb else importlib.import_module(f"opwatch.tools.commands.{name}")
+    module.add_arguments(parser)
     return parser
 
 

@@ -32,7 +32,7 @@ def test_symlinks_match_the_package_map() -> None:
 
 
 def test_every_command_has_its_module() -> None:
-    from opwatch.tools.cli import COMMANDS
+    from opwatch.tools.command_list import COMMANDS
 
     missing = [name for name in COMMANDS if not importlib.util.find_spec(f"opwatch.tools.commands.{name}")]
     assert missing == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from opwatch.tools.cli import COMMANDS
+from opwatch.tools.command_list import COMMANDS
 from tests.tracked import ROOT, list_tracked
 
 # In these pages every file-like name is a file of this tree; other pages also name files of a machine.

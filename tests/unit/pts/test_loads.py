@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from opwatch.codec import decode, encode
 
+from opwatch.codec import decode, encode
 from opwatch.errors import BadInput, UsageError
 from opwatch.load.fio_arguments import LoadWindow
 from opwatch.load.timed import TimedLoad, build_timed_arguments

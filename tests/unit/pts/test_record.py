@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opwatch.codec import decode, encode
 
+from opwatch.codec import decode, encode
 from opwatch.errors import BadInput
 from opwatch.journal.request import SweepRequest
 from opwatch.journal.state import SweepState, parse_journal

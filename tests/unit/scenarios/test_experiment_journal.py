@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.codec import encode
 
+from opwatch.codec import encode
 from opwatch.errors import BadInput
 from opwatch.scenarios.experiment_file import (
     create_experiment,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from opwatch.codec import decode, encode
 
+from opwatch.codec import decode, encode
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.journal.results import LevelRecord

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from opwatch.codec import decode, encode
 
+from opwatch.codec import decode, encode
 from opwatch.errors import UsageError
 from opwatch.journal.request import SweepRequest
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels, split_outcomes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from opwatch.codec import decode, encode
 
+from opwatch.codec import decode, encode
 from opwatch.collectors.sweep import seconds as module
 from opwatch.collectors.sweep.seconds import LevelSeconds
 from opwatch.errors import BadInput

@@ -202,7 +202,8 @@ def test_colours_depend_on_terminal_and_environment(
 
 
 def test_help_lists_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
-    from opwatch.tools.cli import COMMANDS, parse
+    from opwatch.tools.cli import parse
+    from opwatch.tools.command_list import COMMANDS
 
     with pytest.raises(SystemExit):
         parse(["--help"])

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from opwatch.codec import encode
 
+from opwatch.codec import encode
 from opwatch.errors import NotEnoughData
 from opwatch.steady.pts import judge_pts
 

@@ -7,12 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from opwatch.trim.layers.arrays import DmRaidFacts
-from opwatch.trim.layers.kinds import BY_KIND
-
 from opwatch.trim.audit.audit import Asked, AuditEvidence, ReadBack
 from opwatch.trim.audit.fitrim import FitrimAnswer
 from opwatch.trim.audit.flow import Amount, Flow, SenderKind, Stage, Trace
+from opwatch.trim.layers.arrays import DmRaidFacts
+from opwatch.trim.layers.kinds import BY_KIND
 from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.stack.facts import LayerFacts
 from opwatch.trim.stack.layers import Filesystem, Kind, Layer, Stack

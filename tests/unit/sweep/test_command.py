@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.codec import encode
 
+from opwatch.codec import encode
 from opwatch.journal.file import create_sweep_journal
 from opwatch.journal.state import SweepState
 from opwatch.steady.strict import StrictState

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.codec import encode
 
+from opwatch.codec import encode
 from opwatch.errors import BadInput, OpwatchError, RefusedError, UsageError
 from opwatch.guard.budget import Budget, Health, find_overruns
 from opwatch.guard.identity import DiskIdentity

@@ -9,8 +9,8 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opwatch.codec import decode, encode
 
+from opwatch.codec import decode, encode
 from opwatch.collectors.sweep import offers as offers_module
 from opwatch.collectors.sweep.offers import find_method_refusal, find_purge_refusal
 from opwatch.counters.decode.identify import (

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from opwatch.codec import decode, encode
 
+from opwatch.codec import decode, encode
 from opwatch.errors import BadInput, RefusedError, UsageError
 from opwatch.journal.request import SweepRequest
 from opwatch.journal.undo import FilesUndo, parse_undo

@@ -17,6 +17,7 @@ from opwatch.sinks import wrapping
 from opwatch.times import format_duration, parse_time
 from opwatch.tools import cli
 from opwatch.tools.backends import attach_tracer
+from opwatch.tools.command_list import COMMANDS
 
 
 @pytest.mark.parametrize(
@@ -159,10 +160,9 @@ def test_help_starts_with_the_usage(argv: list[str], usage: str, capsys: pytest.
     assert capsys.readouterr().out.startswith(usage)
 
 
-VERBS = (
-    *(("trim", verb) for verb in ("audit", "check", "record", "stale")),
-    *(("drive", verb) for verb in ("create", "list", "info", "fault", "destroy")),
-)
+CALLS = [
+    (name, *verb) for name, entry in COMMANDS.items() for verb in ((), *((verb,) for verb in entry.verbs))
+]
 
 
 @pytest.mark.parametrize("columns", [56, 66, 80])
@@ -171,7 +171,7 @@ def test_help_fits_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(wrapping, "get_width", lambda _: columns)
-    for words in (("watch",), *((name,) for name in cli.COMMANDS), *VERBS):
+    for words in CALLS:
         with pytest.raises(SystemExit) as end:
             cli.main(["help", *words])
         assert end.value.code == 0

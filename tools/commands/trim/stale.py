@@ -6,8 +6,6 @@ import argparse
 import secrets
 from pathlib import Path
 
-from opwatch.trim.layers.remap import Landing
-
 from opwatch.collectors.history.stale import Comparison
 from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.stack.layers import LayerReader
@@ -21,6 +19,7 @@ from opwatch.sinks.terminal import open_stdout
 from opwatch.sinks.trim_history import build_history_document, format_history
 from opwatch.sinks.trim_stale import build_stale_document, format_stale_report
 from opwatch.tools.arguments import Once, count_between, parse_byte_size, percentage_between, time_between
+from opwatch.trim.layers.remap import Landing
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.judgement import StaleOptions
 from opwatch.trim.stale.report import Flash, build_history_report, build_reading_report

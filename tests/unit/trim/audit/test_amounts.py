@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from opwatch.trim.layers.arrays import MdFacts
 
 from opwatch.trim.audit.audit import Audit, Verdict
 from opwatch.trim.audit.flow import Flow, Origin, SenderKind, Stage
 from opwatch.trim.audit.ledger import build_audit
+from opwatch.trim.layers.arrays import MdFacts
 from opwatch.trim.stack.layers import Kind
 from tests.unit.support.trim_evidence import (
     make_disk_flows,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opwatch.trim.layers.loop import LoopFacts
 
 from opwatch.trim.audit.audit import Asked, Audit, ReadBack, Verdict
 from opwatch.trim.audit.flow import Flow, SenderKind, Stage
 from opwatch.trim.audit.ledger import build_audit
 from opwatch.trim.audit.verdicts import exit_status
+from opwatch.trim.layers.loop import LoopFacts
 from opwatch.trim.stack.causes import load_causes
 from opwatch.trim.stack.dmtable import PoolMode
 from opwatch.trim.stack.layers import Kind, Layer

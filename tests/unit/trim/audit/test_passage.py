@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from opwatch.trim.layers.arrays import DmRaidFacts
-from opwatch.trim.layers.discard_path import find_retentions, find_short_paths
-from opwatch.trim.layers.thin import ThinPoolFacts
 
 from opwatch.trim.audit.audit import Audit, Verdict
 from opwatch.trim.audit.flow import DiscardLoss, SenderKind, Stage
 from opwatch.trim.audit.ledger import build_audit
 from opwatch.trim.check.prediction import Outlook, predict_trim
+from opwatch.trim.layers.arrays import DmRaidFacts
+from opwatch.trim.layers.discard_path import find_retentions, find_short_paths
+from opwatch.trim.layers.thin import ThinPoolFacts
 from opwatch.trim.stack.dmtable import DmTarget, PoolMode
 from opwatch.trim.stack.facts import DmFacts
 from opwatch.trim.stack.layers import Kind, Layer

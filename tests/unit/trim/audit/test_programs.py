@@ -153,7 +153,7 @@ def names():
     with os.scandir("/proc/self/fd") as descriptors:
         return [os.readlink(one.path) for one in descriptors if os.path.islink(one.path)]
 
-_import_verb({verb!r})
+_import_verb("trim", {verb!r})
 until = time.monotonic() + {seconds}
 while time.monotonic() < until and not any("opwatch types" in name for name in names()):
     time.sleep(0.01)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opwatch.trim.layers.arrays import MdFacts, map_to_slots
-from opwatch.trim.layers.kinds import find_granule
-from opwatch.trim.layers.remap import map_down
 
 from opwatch.sinks.trim_audit import build_audit_document, format_audit
 from opwatch.trim.audit.audit import Audit, BackingFile, ProofLevel, ReadBack, Verdict
 from opwatch.trim.audit.flow import SenderKind, Stage
 from opwatch.trim.audit.ledger import build_audit
 from opwatch.trim.audit.verdicts import exit_status
+from opwatch.trim.layers.arrays import MdFacts, map_to_slots
+from opwatch.trim.layers.kinds import find_granule
+from opwatch.trim.layers.remap import map_down
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.stack.dmtable import DmTarget

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.trim.filesystems.ext4 import make_default_groups
-from opwatch.trim.layers.loop import LoopFacts
 
 from opwatch.sinks.trim_check import CheckResult, build_check_document, format_check
 from opwatch.tools import cli
@@ -16,6 +14,8 @@ from opwatch.tools.commands.trim.check import choose_exit_status
 from opwatch.trim.check.dry_run import predict_devices
 from opwatch.trim.check.prediction import Outlook, Prediction
 from opwatch.trim.check.rules import find_reasons
+from opwatch.trim.filesystems.ext4 import make_default_groups
+from opwatch.trim.layers.loop import LoopFacts
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Effect, load_causes
 from opwatch.trim.stack.layers import Kind, find_changes

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from opwatch.trim.check.dry_run import DevicePrediction, predict_devices
+from opwatch.trim.check.prediction import FreeExtents, Outlook, predict_trim
 from opwatch.trim.layers.arrays import MdFacts
 from opwatch.trim.layers.kinds import find_granule
 from opwatch.trim.layers.partition import PartitionFacts
 from opwatch.trim.layers.thin import ThinPoolFacts
-
-from opwatch.trim.check.dry_run import DevicePrediction, predict_devices
-from opwatch.trim.check.prediction import FreeExtents, Outlook, predict_trim
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget, PoolMode
 from opwatch.trim.stack.layers import Kind, Layer, Stack

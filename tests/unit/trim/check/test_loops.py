@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.trim.layers.arrays import DmRaidFacts, MdFacts
 
 from opwatch.trim.check.dry_run import predict_devices
 from opwatch.trim.check.prediction import FreeExtents, Outlook, Prediction, predict_trim
+from opwatch.trim.layers.arrays import DmRaidFacts, MdFacts
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget
 from opwatch.trim.stack.layers import Kind, Layer, Stack

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opwatch.trim.filesystems.btrfs import BtrfsFacts
 
 from opwatch.collectors.space import btrfs as btrfs_geometry
 from opwatch.collectors.space.btrfs import BtrfsDevice, BtrfsGeometry
@@ -15,6 +14,7 @@ from opwatch.collectors.stack import filesystem
 from opwatch.errors import PermissionMissing
 from opwatch.host.usage import Mount
 from opwatch.trim.check.prediction import Outlook, predict_trim
+from opwatch.trim.filesystems.btrfs import BtrfsFacts
 from opwatch.trim.stack.layers import Stack
 from tests.unit.support.sysfs import SSD_QUEUE, write_attributes
 from tests.unit.support.trimcases import build_btrfs

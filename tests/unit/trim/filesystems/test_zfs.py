@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from opwatch.trim.filesystems.zfs import ZfsFacts, parse_counters, parse_pool_name
 
 from opwatch.collectors.stack.filesystem import read_filesystem
 from opwatch.host.device import Devices
 from opwatch.host.usage import Usage, parse_mountinfo
 from opwatch.trim.check.prediction import Outlook, predict_trim
+from opwatch.trim.filesystems.zfs import ZfsFacts, parse_counters, parse_pool_name
 from opwatch.trim.stack.layers import Stack
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.trim.layers.remap import Landing
 
 from opwatch.sinks.trim_history import (
     HistoryState,
@@ -17,6 +16,7 @@ from opwatch.sinks.trim_history import (
     write_state,
 )
 from opwatch.trim.history.journal import Checkpoint
+from opwatch.trim.layers.remap import Landing
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stale.remembered import DeviceFreeSpace, TrustedHistory
 from opwatch.trim.stale.report import HistoryReport

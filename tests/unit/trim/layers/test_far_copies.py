@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from opwatch.trim.layers.arrays import MdFacts, count_far_copies, select_far_copy
 
 from opwatch.trim.check.dry_run import predict_devices
+from opwatch.trim.layers.arrays import MdFacts, count_far_copies, select_far_copy
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.layers import Kind
 from tests.unit.support.trim_evidence import make_layer, make_stack

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from opwatch.trim.layers.arrays import MdFacts, map_to_slots
 from opwatch.trim.layers.remap import can_read_cache, map_down, split_contiguous
-
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import parse_mirror, parse_stripes, parse_table
 from opwatch.trim.stack.layers import Kind, Stack

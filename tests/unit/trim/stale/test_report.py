@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.trim.layers.remap import Landing
 
 from opwatch.sinks.trim_stale import format_spare
 from opwatch.trim.history.journal import Checkpoint
+from opwatch.trim.layers.remap import Landing
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stale.estimate import estimate_share
 from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleOptions

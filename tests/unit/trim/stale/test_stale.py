@@ -13,11 +13,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opwatch.trim.layers.remap import Landing, map_down, merge_landings
 
 from opwatch._native import Ftl
 from opwatch.ftl import models
 from opwatch.sinks.trim_stale import build_stale_document, format_stale_report
+from opwatch.trim.layers.remap import Landing, map_down, merge_landings
 from opwatch.trim.space import fiemap, lba_status
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import parse_table

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from opwatch.errors import UsageError
 from opwatch.quantities import parse_count, parse_percentage, parse_size
-from opwatch.sinks.plain.ink import CHOICES
 from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.sinks.tones import CHOICES
 from opwatch.sinks.wrapping import get_columns, wrap_text
 from opwatch.times import TIME_EXAMPLES, format_duration, parse_time
 

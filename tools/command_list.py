@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 _MACHINE, _RECORDINGS = "this machine", "recordings"
 _WRITES, _EXPERIMENTS = "write amplification and trims", "experiments"
-_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class CommandEntry(NamedTuple):
@@ -19,9 +17,9 @@ class CommandEntry(NamedTuple):
 
     group: str
     help: str
-    verbs: Mapping[str, str] = _NONE
+    verbs: Mapping[str, str] = {}
     runs_program: bool = False
-    modules: Mapping[str, str] = _NONE
+    modules: Mapping[str, str] = {}
 
 
 # The overview lists them in this order.

@@ -13,7 +13,7 @@ from opwatch.compare.decision import Decision, Ruling
 from opwatch.compare.differences import FAMILY_ERROR_RATE, Difference, Statement
 from opwatch.compare.estimates import MISSED_STATE_DIVISOR, Estimate
 from opwatch.rules.rule import LimitKind
-from opwatch.sinks.lines import SHORT_OP_NAMES
+from opwatch.sinks.columns import SHORT_OP_NAMES
 from opwatch.sinks.wrapping import wrap_text
 
 TITLES = {"iops": "/s", "mbps": "MB/s", WAF: "WAF", CPU: "CPUs", CPU_IO: "CPU/IO", COMMAND_IO: "cmd/IO"}

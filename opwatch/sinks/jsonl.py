@@ -43,7 +43,8 @@ def _build_latency(latency: Latency) -> dict[str, Any]:
     }
 
 
-def _build_op(op: OpInterval, seconds: float, absent: Collection[str] = ()) -> dict[str, Any]:
+def build_op_document(op: OpInterval, seconds: float, absent: Collection[str] = ()) -> dict[str, Any]:
+    """Return one operation of an interval. Values in `absent` are null."""
     document: dict[str, Any] = {
         "count": op.count,
         "bytes": op.bytes,
@@ -216,7 +217,8 @@ def build_observation_document(observation: Observation) -> dict[str, Any]:
         "end_mono_ns": observation.interval.end_ns,
         "interval_s": seconds,
         "ops": {
-            name: _build_op(observation.interval.ops.get(name) or _IDLE, seconds, absent) for name in OPS
+            name: build_op_document(observation.interval.ops.get(name) or _IDLE, seconds, absent)
+            for name in OPS
         },
         "trust": None if TRUST in absent else _build_trust(observation.trust),
         "in_flight_at_start": observation.in_flight_at_start,

@@ -4,7 +4,7 @@ histograms and the trust line."""
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TextIO
 
@@ -13,23 +13,30 @@ from opwatch.cpu import CpuUse
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowIo, SlowRequest
 from opwatch.samples.slow_tally import select_slowest
+from opwatch.sinks.columns import (
+    WIDE,
+    WIDER,
+    draw_latency_shape,
+    format_header,
+    format_queue_row,
+    format_row,
+    read_figures,
+)
+from opwatch.sinks.jsonl import build_op_document
 from opwatch.sinks.owners.labels import format_owner_lines
-from opwatch.sinks.plain import wide
-from opwatch.sinks.plain.painting import LineKind, paint_line
 from opwatch.sinks.terminal import COLUMNS, Writer
+from opwatch.sinks.tones import Span, Tone
 from opwatch.trace.account.stall import Stall
-from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
 from opwatch.trace.slow import Submitter
 from opwatch.trace.trust import Drift, LossAccount
-from opwatch.trace.unavailable import ERRORS, ISSUED, TRUST
+from opwatch.trace.unavailable import TRUST
 from opwatch.trim.audit.live import DiscardSummary
 
 if TYPE_CHECKING:
     from opwatch.waf.live import CurrentWaf
 
 
-HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
 # Printed once on a terminal, never to a pipe.
 LEGEND = "/s: requests per second; latency in the device (n, u, m: ns, us, ms); qd: queue"
 REPEAT_HEADER = 20
@@ -38,38 +45,24 @@ BAR = 40
 _MIN_FULL_RATIO = 0.95
 # A failing disk has hundreds of slow requests; JSON lists all of them.
 _MAX_SLOW = 10
-SHORT_OP_NAMES = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
+_WIDE_LEGEND = "; bars: latency distribution"
 
 
-def _format_errors(count: int) -> str:
-    """Return an error count in at most 4 characters. The summary has exact counts per status."""
-    if count < 1000:
-        return str(count)
-    return f"{count // 1000}k" if count < 100_000 else "many"
+def paint_title(text: str) -> list[Span]:
+    """Return a title with its unexplained losses, which follow a mark, as an alarm."""
+    title, mark, rest = text.partition("  ! ")
+    return [(title, Tone.STRONG), (mark + rest, Tone.ALARM)]
 
 
-def _format_row(name: str, op: OpInterval, seconds: float, absent: Collection[str] = ()) -> str:
-    latency = op.latency
-    times = [latency.mean, *latency.quantiles.values()]
-    sequential = (
-        "-" if op.sequential_ratio is None or ISSUED in absent else f"{op.sequential_ratio * 100:.0f}"
-    )
-    # "<" marks an upper bound: the maximum is only known to its histogram slot.
-    maximum = ("<" if latency.max_slack_ns and latency.max is not None else "") + units.format_ns(latency.max)
-    return (
-        f"{SHORT_OP_NAMES.get(name, name):<7} {units.format_rate(op.count / seconds if seconds else 0):>6} "
-        f"{units.format_megabytes(op.bytes / seconds if seconds else 0):>6} "
-        + " ".join(f"{units.format_ns(time):>5}" for time in times)
-        + f" {maximum:>6}{op.queue_depth:>6.1f} {units.format_size(op.median_size()):>4} {sequential:>4} "
-        f"{'-' if ERRORS in absent else _format_errors(op.errors):>3}"
-    )
+def paint_trust(text: str) -> list[Span]:
+    head, colon, rest = text.partition(":")
+    return [(head + colon, Tone.GOOD), (rest, Tone.PLAIN)]
 
 
-def _format_queue_row(op: OpInterval) -> str | None:
-    if not op.queue or op.queue.mean is None:
-        return None
-    times = [op.queue.mean, *op.queue.quantiles.values(), op.queue.max]
-    return f"{' in queue':<21} " + " ".join(f"{units.format_ns(time):>5}" for time in times)
+def paint_bar(text: str) -> list[Span]:
+    head, edge, rest = text.partition("|")
+    bar = rest.rstrip("|")
+    return [(head + edge, Tone.PLAIN), (bar, Tone.READ), (rest[len(bar) :], Tone.PLAIN)]
 
 
 def _format_histogram(name: str, title: str, histogram: Histogram) -> list[str]:
@@ -250,12 +243,12 @@ class TextLines:
         self._writer = Writer(stream)
         self._quiet, self._inked = quiet, inked
         self._every_s = every_s
-        # Columns to fill with extra fields; 0 for the 80-column table.
+        # Width of a table with more columns; 0 for the 80-column table.
         self._wide = 0
         self._needs_legend = inked
         self._since_header = REPEAT_HEADER
         # Collect the lines of an observation, because one write is cheaper than thirty.
-        self._pending: list[tuple[str, LineKind]] = []
+        self._pending: list[Sequence[Span]] = []
         # Time of the last drive poll shown per device, so that each poll is printed once.
         self._looked: dict[str, int] = {}
 
@@ -266,7 +259,7 @@ class TextLines:
 
     def write_observation(self, observation: Observation) -> None:
         width = self._writer.width or 0
-        fitting = max((most for most in (wide.MIN_COLUMNS, wide.TIMES_COLUMNS) if most <= width), default=0)
+        fitting = max((most for most in (WIDE, WIDER) if most <= width), default=0)
         if fitting != self._wide:
             self._wide, self._since_header = fitting, REPEAT_HEADER
         if observation.final:
@@ -278,38 +271,43 @@ class TextLines:
     def write_event(self, event: Event) -> None:
         """Do nothing: events are messages, and the command prints them to stderr."""
 
-    def _append_text(self, text: str = "", kind: LineKind = LineKind.TEXT) -> None:
+    def _append_text(self, text: str = "", paint: Tone | Callable[[str], list[Span]] = Tone.PLAIN) -> None:
         text = units.replace_unprintable(text)
         most = self._wide or COLUMNS
         lines = textwrap.wrap(text, most, subsequent_indent="    ") if len(text) > most else [text]
-        self._pending += [(line, kind) for line in lines]
+        self._pending += [[(line, paint)] if isinstance(paint, Tone) else paint(line) for line in lines]
+
+    def _append_row(self, row: Sequence[Span]) -> None:
+        text = "".join(part for part, _ in row)
+        if len(text) > (self._wide or COLUMNS):
+            self._append_text(text)
+        elif row:
+            self._pending.append(row)
 
     def _flush_pending(self) -> None:
         lines, self._pending = self._pending, []
         if lines and self._inked:
-            self._writer.write_spans(paint_line(*line) for line in lines)
+            self._writer.write_spans(lines)
         elif lines:
-            self._writer.write_lines(text for text, _ in lines)
+            self._writer.write_lines("".join(text for text, _ in line) for line in lines)
 
     def _print_header(self) -> None:
         if self._needs_legend:
             self._needs_legend = False
-            self._append_text(LEGEND + (wide.LEGEND if self._wide else ""), LineKind.REMARK)
-        more = wide.HEADER if self._wide else ""
-        more += wide.TIMES_HEADER if self._wide >= wide.TIMES_COLUMNS else ""
-        self._append_text((HEADER + more).rstrip() if more else HEADER, LineKind.HEADER)
+            self._append_text(LEGEND + (_WIDE_LEGEND if self._wide else ""), Tone.FAINT)
+        self._append_text(format_header(self._wide), Tone.STRONG)
 
     def _print_table(self, observation: Observation) -> None:
+        seconds, times = observation.interval.seconds, observation.kernel_times
         for place, (name, op) in enumerate(observation.interval.ops.items()):
-            row = _format_row(name, op, observation.interval.seconds, observation.missing_fields)
-            row += wide.format_extra_columns(op) if self._wide else ""
-            if self._wide >= wide.TIMES_COLUMNS:
-                row = f"{row:<{len(HEADER) + len(wide.HEADER)}}"
-                row += wide.format_kernel_times(name, observation.kernel_times, is_first=not place)
-            self._append_text(row, LineKind.ROW)
-            queue = _format_queue_row(op)
-            if queue:
-                self._append_text(queue, LineKind.ROW)
+            figures = read_figures(build_op_document(op, seconds, observation.missing_fields))
+            if self._wide:
+                awaited = times.awaits.get(name) if times else None
+                figures["latency_shape"] = draw_latency_shape(op.latency.histogram)
+                figures["await_ns"] = awaited.mean_ns if awaited else None
+                figures["busy_ratio"] = times.busy_ratio if times else None
+            self._append_row(format_row(name, figures, self._wide, is_first=not place))
+            self._append_row(format_queue_row(figures))
 
     def _format_time(self, observation: Observation) -> str:
         """Return the end time of an interval, in milliseconds if intervals are under 1 s, and the length of a
@@ -333,7 +331,7 @@ class TextLines:
             self._append_text(
                 f"{time} {observation.label}: idle"
                 + (mark if observation.arrival or observation.leaving else ""),
-                LineKind.REMARK,
+                Tone.FAINT,
             )
             self._append_live(observation)
             return
@@ -341,7 +339,7 @@ class TextLines:
             self._print_header()
             self._since_header = 0
         self._since_header += len(observation.interval.ops)
-        self._append_text(f"{time} {observation.label}{mark}", LineKind.TITLE)
+        self._append_text(f"{time} {observation.label}{mark}", paint_title)
         self._print_table(observation)
         self._print_owners(observation)
         self._print_slow(observation)
@@ -373,24 +371,24 @@ class TextLines:
         seconds = observation.interval.seconds
         self._append_text(
             f"== {observation.label}, {observation.level}, {seconds:.1f} s{_format_presence(observation)}",
-            LineKind.TITLE,
+            paint_title,
         )
         if observation.interval.ops:
             self._print_header()
             self._print_table(observation)
             for name, op in observation.interval.ops.items():
                 for line in _format_histogram(name, "latency", op.latency.histogram):
-                    self._append_text(line, LineKind.BAR)
+                    self._append_text(line, paint_bar)
                 if op.queue:
                     for line in _format_histogram(name, "time in queue", op.queue.histogram):
-                        self._append_text(line, LineKind.BAR)
+                        self._append_text(line, paint_bar)
                 for status, count in op.statuses.items():
-                    self._append_text(f"{name} errors, {status}: {count}", LineKind.ALARM)
+                    self._append_text(f"{name} errors, {status}: {count}", Tone.ALARM)
             self._append_text()
         elif not observation.stall:
             self._append_text("no I/O")
         if observation.stall:
-            self._append_text(f"at the end: {format_stall(observation.stall)}", LineKind.ALARM)
+            self._append_text(f"at the end: {format_stall(observation.stall)}", Tone.ALARM)
         self._print_owners(observation)
         self._print_slow(observation)
         self._print_discards(observation)
@@ -399,13 +397,13 @@ class TextLines:
             for sentence in observation.lacks:
                 self._append_text(f"not available: {sentence}")
             return
-        head = LineKind.ALARM if observation.unexplained else LineKind.TRUST
+        head = Tone.ALARM if observation.unexplained else paint_trust
         for place, line in enumerate(format_trust(observation.trust, observation.in_flight_at_start)):
-            self._append_text(line, LineKind.TEXT if place else head)
+            self._append_text(line, Tone.PLAIN if place else head)
         for loss in observation.explained_losses:
             self._append_text(f"  {loss.words}")
         for line in observation.unexplained:
-            self._append_text(f"  UNEXPLAINED: {line}", LineKind.ALARM)
+            self._append_text(f"  UNEXPLAINED: {line}", Tone.ALARM)
         for sentence in observation.lacks:
             self._append_text(f"  not available: {sentence}")
 

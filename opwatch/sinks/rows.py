@@ -13,13 +13,14 @@ from typing import Any, TextIO
 
 from opwatch.errors import UsageError
 from opwatch.samples.observation import Event, Observation
+from opwatch.sinks.columns import COLUMNS
 from opwatch.sinks.jsonl import build_observation_document
 from opwatch.sinks.terminal import Writer
 from opwatch.units import replace_unprintable
 
 _FORMULA = ("=", "+", "-", "@")
 _OPS = ("read", "write", "discard", "flush")
-_OP_FIELDS = ("per_s", "bytes_per_s", "latency_ns.mean", "latency_ns.p50", "latency_ns.p99", "latency_ns.max")
+_OP_FIELDS = tuple(column.paths[0] for column in COLUMNS if column.is_usual)
 # Default fields of a table.
 DEFAULT_FIELDS = (
     *("time", "device", "interval_s"),

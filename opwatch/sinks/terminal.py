@@ -18,7 +18,7 @@ from typing import TextIO
 
 from opwatch import units
 from opwatch.errors import OpwatchError
-from opwatch.sinks.plain.ink import END, Ink, Span
+from opwatch.sinks.tones import CODES, END, Span
 
 COLUMNS = 80
 # Longest time in seconds that a full pipe may block a write after a signal has asked us to end.
@@ -232,13 +232,13 @@ class Writer:
         self._write_text("".join(make_encodable(text, self._encoding) + "\n" for text in texts))
 
     def write_spans(self, lines: Iterable[Iterable[Span]]) -> None:
-        """Print lines of coloured spans. Colour codes come from the ink only; escape sequences in a text are
+        """Print lines of coloured spans. Colour codes come from the tone only; escape sequences in a text are
         shown."""
         self._write_text("".join("".join(map(self._colour_span, line)) + "\n" for line in lines))
 
     def _colour_span(self, span: Span) -> str:
-        text, ink = make_encodable(span[0], self._encoding), span[1]
-        return text if ink is Ink.PLAIN or not text else f"{ink.value}{text}{END}"
+        text, code = make_encodable(span[0], self._encoding), CODES.get(span[1])
+        return f"{code}{text}{END}" if code and text else text
 
     def draw_page(self, lines: Iterable[Iterable[Span]]) -> None:
         """Clear the terminal and print lines of coloured spans. Only for a terminal."""

@@ -26,8 +26,8 @@ from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.source import present_run
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import TextLines
-from opwatch.sinks.plain.ink import is_colour_wanted
 from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.sinks.tones import is_colour_wanted
 from opwatch.times import parse_time
 from opwatch.tools.arguments import add_color_argument, parse_file_name, time_between
 from opwatch.tools.audit_recorder import is_audit_recording, show_audits

@@ -16,8 +16,8 @@ from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.owners.labels import format_full_table
 from opwatch.sinks.owners.table import Sort, format_owner_table
-from opwatch.sinks.plain.ink import Ink, Span, is_colour_wanted
 from opwatch.sinks.terminal import COLUMNS, Writer, open_stdout, print_message
+from opwatch.sinks.tones import Span, Tone, is_colour_wanted
 from opwatch.tools.arguments import add_color_argument, count_between
 from opwatch.tools.commands.watch import add_device_argument, add_interval_arguments, attach_watch
 from opwatch.tools.keys.keyboard import Keyboard, has_keyboard
@@ -106,7 +106,7 @@ class _TablePrinter:
         )
 
     def _colour_spans(self, spans: Sequence[Span]) -> list[Span]:
-        return [(text, ink if self._is_inked else Ink.PLAIN) for text, ink in spans]
+        return [(text, tone if self._is_inked else Tone.PLAIN) for text, tone in spans]
 
     def _count_owner_rows(self, below: Sequence[str]) -> int:
         """Return the number of owners with space on the screen, given the lines below the table."""
@@ -135,10 +135,10 @@ class _TablePrinter:
         title = f"{head}{last.at.astimezone():%H:%M:%S} {disks}, {seconds:.1f} s, MB/s"
         title += f", only owners with {choice.words!r}" if choice.words else ""
         lines = [
-            *((text, Ink.STRONG) for text in (title, table[0])),
-            *((text, Ink.PLAIN) for text in table[1:-1]),
-            (table[-1], Ink.STRONG),
-            *((alarm, Ink.ALARM) for alarm in alarms),
+            *((text, Tone.STRONG) for text in (title, table[0])),
+            *((text, Tone.PLAIN) for text in table[1:-1]),
+            (table[-1], Tone.STRONG),
+            *((alarm, Tone.ALARM) for alarm in alarms),
         ]
         return [self._colour_spans([line]) for line in lines]
 

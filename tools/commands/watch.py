@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
+from opwatch.sinks.tones import is_colour_wanted
+
 from opwatch.collectors.audit.live_discards import LiveDiscards, offers_discards
 from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.block.owners import make_group_notes
@@ -24,7 +26,6 @@ from opwatch.samples.selection import Selection
 from opwatch.samples.source import present_run
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import TextLines
-from opwatch.sinks.plain.ink import is_colour_wanted
 from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.tools.arguments import Options, add_color_argument, count_between, parse_file_name, time_between
 from opwatch.tools.backends import BACKENDS, Attribution, attach_tracer

@@ -10,7 +10,8 @@ from rich.style import Style
 from textual.strip import Strip
 
 from opwatch.sinks.dashboard.heat import LEVELS
-from opwatch.sinks.dashboard.rows import Heat, Line, Row, Tone
+from opwatch.sinks.dashboard.rows import Heat, Line, Row
+from opwatch.sinks.tones import Tone
 
 # Tones from coldest to hottest, of the 256 colours.
 _RAMP = (18, 55, 90, 125, 161, 202, 214, 228)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opwatch.sinks.owners.table import Sort
-from opwatch.sinks.plain.ink import Ink, Span
+from opwatch.sinks.tones import Span, Tone
 from opwatch.tools.keys.keyboard import BACKSPACE, ENTER, ESCAPE
 
 _SORTS = {"b": Sort.BYTES, "r": Sort.REQUESTS, "t": Sort.TIME, "l": Sort.LATENCY}
@@ -48,19 +48,19 @@ class OwnerKeys:
         """Return the line with the available keys and the current choice."""
         if self.is_typing:
             return [
-                ("filter: ", Ink.STRONG),
-                (self.words + "_", Ink.STRONG),
-                ("  Enter keep  Esc clear", Ink.FAINT),
+                ("filter: ", Tone.STRONG),
+                (self.words + "_", Tone.STRONG),
+                ("  Enter keep  Esc clear", Tone.FAINT),
             ]
-        spans: list[Span] = [("sort: ", Ink.FAINT)]
+        spans: list[Span] = [("sort: ", Tone.FAINT)]
         for key, sort in _SORTS.items():
             is_chosen = sort is self.sort
             spans.append(
                 (
                     f"{key} {'[' + sort.value + ']' if is_chosen else sort.value}",
-                    Ink.STRONG if is_chosen else Ink.FAINT,
+                    Tone.STRONG if is_chosen else Tone.FAINT,
                 )
             )
-            spans.append(("  ", Ink.PLAIN))
-        spans.append((f"/ filter  {'Esc all  ' if self.words else ''}q quit", Ink.FAINT))
+            spans.append(("  ", Tone.PLAIN))
+        spans.append((f"/ filter  {'Esc all  ' if self.words else ''}q quit", Tone.FAINT))
         return spans

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from opwatch.samples.observation import Observation
+from opwatch.sinks.columns import PATHS, read_figures
 from opwatch.sinks.dashboard.owners import CompactOwners, compact_owners
+from opwatch.sinks.jsonl import build_op_document
 from opwatch.trace.abi import LATENCY
-from opwatch.trace.derive import Latency, OpInterval
+from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
 from opwatch.trace.unavailable import OWNERS
 
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
 # The heat map has four buckets per octave. Bucket edges coincide with histogram slot edges.
 BUCKETS_PER_OCTAVE = 4
 _BITS = BUCKETS_PER_OCTAVE.bit_length() - 1
-_NUMBERS = struct.Struct("<22d")
-# The first of the numbers is the count.
-_COUNT = struct.Struct("<d")
-_HAS_QUEUE_OFFSET = 20 * _COUNT.size
+_NUMBERS = struct.Struct(f"<{len(PATHS)}d")
+_COUNT, _BYTES, _DEPTH = (PATHS.index(path) for path in ("count", "bytes", "queue_depth"))
+# Known if times in the queue were measured, even without requests.
+_QUEUE_SLACK = PATHS.index("queue_ns.max_slack")
 _BUCKET = struct.Struct("<BQ")
 
 
@@ -52,43 +54,16 @@ def get_bucket_edge(bucket: int) -> int:
 _BUCKET_BY_SLOT = [find_bucket(LATENCY.low_edge(slot)) for slot in range(LATENCY.slots)]
 
 
-class LatencySummary(NamedTuple):
-    """A latency distribution for display, in ns. Unknown values are None."""
+class CompactOp(NamedTuple):
+    """One operation in an interval: the values of its columns by path, and its latencies by bucket."""
 
-    mean: float | None
-    p50: float | None
-    p90: float | None
-    p99: float | None
-    p99_9: float | None
-    max: float | None
-    max_slack: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CompactOp:
-    """One operation in an interval. `queue` is None if not measured."""
-
-    count: int
-    bytes: int
-    errors: int
-    queue_depth: float
-    size_p50: float | None
-    sequential_ratio: float | None
-    latency: LatencySummary
-    queue: LatencySummary | None
+    figures: dict[str, float | None]
     heat: dict[int, int]
 
 
-def _list_times(latency: Latency | None) -> Iterable[float | None]:
-    if latency is None:
-        return [None] * 7
-    return (latency.mean, *latency.quantiles.values(), latency.max, latency.max_slack_ns)
-
-
-def _pack_op(op: OpInterval) -> bytes:
-    numbers = [op.count, op.bytes, op.errors, op.queue_depth, op.median_size(), op.sequential_ratio]
-    numbers += [*_list_times(op.latency), *_list_times(op.queue), op.queue is not None, 0]
-    raw = _NUMBERS.pack(*(math.nan if number is None else number for number in numbers))
+def _pack_op(op: OpInterval, seconds: float, absent: Collection[str]) -> bytes:
+    figures = read_figures(build_op_document(op, seconds, absent))
+    raw = _NUMBERS.pack(*(math.nan if number is None else number for number in figures.values()))
     return raw + b"".join(_BUCKET.pack(*pair) for pair in _count_buckets(op.latency.histogram).items())
 
 
@@ -106,18 +81,8 @@ def unpack_buckets(raw: bytes) -> dict[int, int]:
 
 
 def _unpack_op(raw: bytes) -> CompactOp:
-    numbers = [None if math.isnan(number) else number for number in _NUMBERS.unpack_from(raw)]
-    return CompactOp(
-        count=int(numbers[0] or 0),
-        bytes=int(numbers[1] or 0),
-        errors=int(numbers[2] or 0),
-        queue_depth=numbers[3] or 0.0,
-        size_p50=numbers[4],
-        sequential_ratio=numbers[5],
-        latency=LatencySummary(*numbers[6:13]),
-        queue=LatencySummary(*numbers[13:20]) if numbers[20] else None,
-        heat=unpack_buckets(raw),
-    )
+    numbers = (None if math.isnan(number) else number for number in _NUMBERS.unpack_from(raw))
+    return CompactOp(dict(zip(PATHS, numbers, strict=True)), unpack_buckets(raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +116,12 @@ class CompactInterval:
 
     def count_requests(self) -> list[tuple[str, int]]:
         """Return the number of requests of each operation."""
-        return [(name, int(_COUNT.unpack_from(raw)[0])) for name, raw in self.packed.items()]
+        return [(name, int(_NUMBERS.unpack_from(raw)[_COUNT])) for name, raw in self.packed.items()]
 
     def count_table_rows(self) -> list[tuple[str, int]]:
         """Return the table rows of each operation: two if the queue time was measured."""
         return [
-            (name, 1 + bool(_COUNT.unpack_from(raw, _HAS_QUEUE_OFFSET)[0]))
+            (name, 1 if math.isnan(_NUMBERS.unpack_from(raw)[_QUEUE_SLACK]) else 2)
             for name, raw in self.packed.items()
         ]
 
@@ -168,28 +133,29 @@ class CompactInterval:
         requests, bytes_, depth = 0, 0, 0.0
         for name, raw in self.packed.items():
             numbers = _NUMBERS.unpack_from(raw)
-            requests += int(numbers[0])
-            bytes_ += int(numbers[1]) if name in ("read", "write") else 0
-            depth += numbers[3]
+            requests += int(numbers[_COUNT])
+            bytes_ += int(numbers[_BYTES]) if name in ("read", "write") else 0
+            depth += 0.0 if math.isnan(numbers[_DEPTH]) else numbers[_DEPTH]
         return requests, bytes_, depth
 
 
 def compact_interval(observation: Observation) -> CompactInterval:
     """Return the compact form of an interval."""
     interval, discards = observation.interval, observation.discards
+    absent = observation.missing_fields
     return CompactInterval(
         at=observation.at,
         begin_ns=interval.begin_ns,
         end_ns=interval.end_ns,
-        packed={name: _pack_op(op) for name, op in interval.ops.items()},
+        packed={name: _pack_op(op, interval.seconds, absent) for name, op in interval.ops.items()},
         in_flight=observation.trust.in_flight,
         unexplained=tuple(observation.unexplained),
         stall=observation.stall,
         explained=tuple(loss.brief for loss in observation.explained_losses),
-        absent=tuple(observation.missing_fields),
+        absent=tuple(absent),
         live=observation.live,
         discards=discards if discards and (discards.bios or discards.lost or discards.unseen) else None,
         slow=observation.slow if observation.slow and observation.slow.count else None,
         owners=compact_owners(observation.owners) if observation.owners else None,
-        no_owners=observation.missing_fields.get(OWNERS),
+        no_owners=absent.get(OWNERS),
     )

@@ -14,7 +14,8 @@ from opwatch.sinks.dashboard.compact_interval import (
     get_bucket_edge,
     unpack_buckets,
 )
-from opwatch.sinks.dashboard.rows import Heat, Line, Piece, Row, Tone
+from opwatch.sinks.dashboard.rows import Heat, Line, Piece, Row
+from opwatch.sinks.tones import Tone
 
 # Heat levels of a cell; 0 is empty.
 LEVELS = 8
@@ -67,7 +68,9 @@ def build_column(moments: Sequence[CompactInterval], op: str) -> Column:
     """Return the column for one operation. With several moments, quantiles are only known to their bucket."""
     if len(moments) == 1:
         only = moments[0].find_op(op)
-        return Column(only.heat, only.latency.p50, only.latency.p99) if only else Column({}, None, None)
+        if only is None:
+            return Column({}, None, None)
+        return Column(only.heat, only.figures["latency_ns.p50"], only.figures["latency_ns.p99"])
     buckets: dict[int, int] = {}
     for moment in moments:
         for bucket, count in (unpack_buckets(moment.packed[op]) if op in moment.packed else {}).items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from opwatch.owners.cells import OwnedCounts
 from opwatch.owners.sample import Owners
-from opwatch.sinks.dashboard.rows import Row, Tone
+from opwatch.sinks.dashboard.rows import Row
 from opwatch.sinks.owners.labels import format_full_table
 from opwatch.sinks.owners.shares import (
     OwnedShare,
@@ -18,6 +18,7 @@ from opwatch.sinks.owners.shares import (
     format_share_row,
     rank_shares,
 )
+from opwatch.sinks.tones import Tone
 
 # The tallest screen shows no more; all others are combined.
 MAX_KEPT = 16

@@ -3,63 +3,32 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from opwatch import units
 from opwatch.counters.decode.smart_log import SmartLog
-from opwatch.sinks.dashboard.compact_interval import CompactInterval, CompactOp, LatencySummary
-from opwatch.sinks.dashboard.history import DiskHistory, EventMark, WatchHistory
-from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, measure_row, remove_control_characters
-from opwatch.sinks.lines import (
+from opwatch.sinks.columns import (
     HEADER,
-    SHORT_OP_NAMES,
-    format_discards,
-    format_live,
-    format_slow_requests,
-    format_stall,
+    MEGABYTES,
+    P99,
+    RATE,
+    format_idle_row,
+    format_queue_row,
+    format_row,
 )
+from opwatch.sinks.dashboard.compact_interval import CompactInterval
+from opwatch.sinks.dashboard.history import DiskHistory, EventMark, WatchHistory
+from opwatch.sinks.dashboard.rows import Row, measure_row, remove_control_characters
+from opwatch.sinks.lines import format_discards, format_live, format_slow_requests, format_stall
+from opwatch.sinks.tones import OP_TONES, Tone
 from opwatch.trace.abi import OPS as EVERY_OP
-from opwatch.trace.unavailable import ERRORS, ISSUED, TRUST
+from opwatch.trace.unavailable import TRUST
 
-_BY_UNIT = {"n": Tone.FAINT, "u": Tone.PLAIN, "m": Tone.SLOW, "s": Tone.SLOWEST}
 # Limits in percent of spare and wear beyond which a drive is outside its specification, and the saturated
 # wear value.
 _MIN_SPARE, _WORN, _SATURATED = 10, 100, 255
 # Columns of a disk row without its name, and the longest name.
 _RATES, _LONGEST_NAME = 70, 22
-
-
-def _format_time(ns: float | None, width: int, mark: str = "") -> Piece:
-    text = units.format_ns(ns)
-    return f"{mark + text:>{width}}", _BY_UNIT.get(text[-1], Tone.PLAIN)
-
-
-def _format_times(times: LatencySummary) -> Row:
-    row: Row = []
-    for ns in (times.mean, times.p50, times.p90, times.p99, times.p99_9):
-        row += [(" ", Tone.PLAIN), _format_time(ns, 5)]
-    # "<" marks an upper bound: the maximum is only known to its histogram slot.
-    mark = "<" if times.max_slack and times.max is not None else ""
-    return [*row, (" ", Tone.PLAIN), _format_time(times.max, 6, mark)]
-
-
-def _build_op_row(name: str, op: CompactOp, seconds: float, absent: Collection[str], chosen: str) -> Row:
-    rates = (op.count / seconds, op.bytes / seconds) if seconds else (0.0, 0.0)
-    sequential = "-"
-    if op.sequential_ratio is not None and ISSUED not in absent:
-        sequential = f"{op.sequential_ratio * 100:.0f}"
-    size = None if op.size_p50 is None else int(op.size_p50)
-    errors = "-" if ERRORS in absent else str(op.errors) if op.errors < 1000 else "many"
-    return [
-        (
-            f"{SHORT_OP_NAMES.get(name, name):<7}",
-            Tone.CHOSEN if name == chosen else OPS.get(name, Tone.STRONG),
-        ),
-        (f" {units.format_rate(rates[0]):>6} {units.format_megabytes(rates[1]):>6}", Tone.PLAIN),
-        *_format_times(op.latency),
-        (f"{op.queue_depth:>6.1f} {units.format_size(size):>4} {sequential:>4} ", Tone.PLAIN),
-        (f"{errors:>3}", Tone.ALARM if op.errors else Tone.PLAIN),
-    ]
 
 
 def build_op_table(
@@ -74,13 +43,14 @@ def build_op_table(
         return [*rows, [("no interval yet", Tone.FAINT)]]
     wanted, ops = _count_rows_in_view([moment, *in_view]), moment.unpack_ops()
     for name in wanted if ops else ():
+        tone = Tone.CHOSEN if name == chosen else None
         if name not in ops:
-            rows.append(_build_idle_op_row(name, chosen))
-        else:
-            op = ops[name]
-            rows.append(_build_op_row(name, op, moment.seconds, moment.absent, chosen))
-            if op.queue and op.queue.mean is not None:
-                rows.append([(f"{' in queue':<21}", Tone.FAINT), *_format_times(op.queue)])
+            rows.append(list(format_idle_row(name, tone)))
+            continue
+        figures = ops[name].figures
+        rows.append(list(format_row(name, figures, tone=tone)))
+        if queue := format_queue_row(figures):
+            rows.append(list(queue))
     nothing = format_stall(moment.stall) if moment.stall else "idle"
     rows = rows if len(rows) > 1 else [*rows, [(nothing, Tone.FAINT)]]
     blank: Row = []
@@ -94,15 +64,6 @@ def _count_rows_in_view(moments: Iterable[CompactInterval]) -> dict[str, int]:
         for name, count in moment.count_table_rows():
             most[name] = max(most.get(name, 0), count)
     return {name: most[name] for name in EVERY_OP if name in most}
-
-
-def _build_idle_op_row(name: str, chosen: str) -> Row:
-    """Return the row of an operation that has requests in other intervals in view only."""
-    tone = Tone.CHOSEN if name == chosen else OPS.get(name, Tone.STRONG)
-    return [
-        (f"{SHORT_OP_NAMES.get(name, name):<7}", tone),
-        (f" {units.format_rate(0):>6} {units.format_megabytes(0):>6}", Tone.FAINT),
-    ]
 
 
 def build_trust_row(disk: DiskHistory, moment: CompactInterval | None) -> Row:
@@ -136,7 +97,7 @@ def build_drive_rows(
     if not moment.live:
         return [row] if row else []
     write = moment.find_op("write")
-    host = write.bytes / moment.seconds if write and moment.seconds else 0.0
+    host = (write.figures["bytes_per_s"] if write else None) or 0.0
     flash: Row = [(f"host {units.format_megabytes(host)} MB/s  ", Tone.WRITE)]
     flash.append((remove_control_characters(format_live(moment.live)), Tone.STRONG))
     return [[*row, *flash]] if measure_row(row) + measure_row(flash) <= width or not row else [row, flash]
@@ -191,15 +152,12 @@ def _build_disk_row(disk: DiskHistory, is_chosen: bool, cursor_ns: int | None, n
     moment = disk.moments[place] if place >= 0 else None
     for name in ("read", "write"):
         op = moment.find_op(name) if moment else None
-        row.append((f" {name[0]}", OPS[name]))
-        if op is None or moment is None or not moment.seconds:
+        row.append((f" {name[0]}", OP_TONES[name]))
+        if op is None:
             row.append((f"{'-':>7}/s{'-':>7} MB/s p99 {'-':>5}", Tone.FAINT))
             continue
-        rates = (
-            units.format_rate(op.count / moment.seconds),
-            units.format_megabytes(op.bytes / moment.seconds),
-        )
-        row += [(f"{rates[0]:>7}/s{rates[1]:>7} MB/s p99 ", Tone.PLAIN), _format_time(op.latency.p99, 5)]
+        row += [*RATE.format_spans(op.figures), ("/s", Tone.PLAIN), *MEGABYTES.format_spans(op.figures)]
+        row += [(" MB/s p99", Tone.PLAIN), *P99.format_spans(op.figures)]
     if moment and moment.unexplained:
         row.append((" !", Tone.ALARM))
     return row

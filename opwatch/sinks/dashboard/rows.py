@@ -6,27 +6,8 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
+from opwatch.sinks.tones import Tone
 from opwatch.units import replace_unprintable
-
-
-class Tone(Enum):
-    """Meaning of a piece."""
-
-    PLAIN = auto()
-    STRONG = auto()
-    FAINT = auto()
-    GOOD = auto()
-    ALARM = auto()
-    MARK = auto()
-    CHOSEN = auto()
-    BAR = auto()
-    READ = auto()
-    WRITE = auto()
-    FLUSH = auto()
-    DISCARD = auto()
-    SLOW = auto()
-    SLOWEST = auto()
-    CURSOR = auto()
 
 
 class Line(Enum):
@@ -47,7 +28,6 @@ class Heat(NamedTuple):
 
 Piece = tuple[str, Tone | Heat]
 Row = list[Piece]
-OPS = {"read": Tone.READ, "write": Tone.WRITE, "flush": Tone.FLUSH, "discard": Tone.DISCARD}
 
 
 def remove_control_characters(text: str) -> str:

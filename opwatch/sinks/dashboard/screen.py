@@ -20,10 +20,8 @@ from opwatch.sinks.dashboard.panels import (
     build_trust_row,
 )
 from opwatch.sinks.dashboard.rows import (
-    OPS,
     Piece,
     Row,
-    Tone,
     fit_row,
     join_side_by_side,
     justify_row,
@@ -32,6 +30,7 @@ from opwatch.sinks.dashboard.rows import (
 )
 from opwatch.sinks.dashboard.spark import draw_spark_rows
 from opwatch.sinks.dashboard.view import View
+from opwatch.sinks.tones import OP_TONES, Tone
 
 # Columns before a map or bars.
 MARGIN = 13
@@ -204,13 +203,12 @@ class _ScreenComposer:
 
     def _build_heat_title(self, shown: HeatMap) -> Row:
         moment, op = self._moment, self._moment.find_op(self._op) if self._moment else None
-        left: Row = [(f"{self._op} latency", OPS.get(self._op, Tone.STRONG))]
+        left: Row = [(f"{self._op} latency", OP_TONES.get(self._op, Tone.STRONG))]
         if moment:
             column_s = (self._frame.interval_s or moment.seconds) * self._view.zoom_factor
             left.append((f", {_format_length(column_s)} per column", Tone.FAINT))
-        quantiles = op.latency if op else None
-        right = f"━ p50 {units.format_ns(quantiles and quantiles.p50)}  ┅ p99 "
-        right += units.format_ns(quantiles and quantiles.p99)
+        p50, p99 = (op.figures[path] if op else None for path in ("latency_ns.p50", "latency_ns.p99"))
+        right = f"━ p50 {units.format_ns(p50)}  ┅ p99 {units.format_ns(p99)}"
         width = self._frame.width - 1
         for unit in (" requests per cell", " per cell", ""):
             colours = draw_legend(shown.hottest, unit)

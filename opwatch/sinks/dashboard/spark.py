@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opwatch.sinks.dashboard.rows import Row, Tone
+from opwatch.sinks.dashboard.rows import Row
+from opwatch.sinks.tones import Tone
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _STEPS = len(_BARS) - 1

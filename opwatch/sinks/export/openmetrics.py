@@ -13,9 +13,11 @@ from typing import TextIO
 
 from opwatch.cpu import CpuUse
 from opwatch.samples.observation import Event, Observation
+from opwatch.sinks.columns import COLUMNS, LATENCY, Family, read_figures
+from opwatch.sinks.jsonl import build_op_document
 from opwatch.sinks.terminal import Writer
 from opwatch.trace import unavailable
-from opwatch.trace.derive import QUANTILES, OpInterval
+from opwatch.trace.derive import QUANTILES, OpInterval, make_idle_op
 from opwatch.trace.unavailable import TRUST
 from opwatch.units import replace_unprintable
 
@@ -23,26 +25,6 @@ _NS = 1e-9
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A metric family. The name of a family with a unit ends in that unit."""
-
-    name: str
-    kind: str
-    help: str
-    unit: str = ""
-
-
-REQUESTS = Family("opwatch_requests", "counter", "Completed requests.")
-BYTES = Family("opwatch_transferred_bytes", "counter", "Bytes of the completed requests.", "bytes")
-ERRORS = Family("opwatch_errors", "counter", "Requests completed with an error.")
-LATENCY = Family(
-    "opwatch_latency_seconds",
-    "summary",
-    "Time from issue to completion; quantiles are those of each interval.",
-    "seconds",
-)
-DEPTH = Family("opwatch_queue_depth", "gauge", "Mean number of requests in flight during each interval.")
 WAF = Family("opwatch_write_amplification_ratio", "gauge", "NAND bytes per host byte written.", "ratio")
 WAF_ERROR = Family(
     "opwatch_write_amplification_error_ratio", "gauge", "Half the width of its error interval.", "ratio"
@@ -51,7 +33,12 @@ UNEXPLAINED = Family("opwatch_unexplained", "gauge", "Unexplained differences fr
 CPU = Family(
     "opwatch_cpu_seconds", "counter", "CPU time of the machine during the intervals of a device.", "seconds"
 )
-FAMILIES = (REQUESTS, BYTES, ERRORS, LATENCY, DEPTH, WAF, WAF_ERROR, UNEXPLAINED, CPU)
+# Counters first, each kind in the order of the columns.
+_OF_OPS = sorted(
+    dict.fromkeys(column.family for column in COLUMNS if column.family), key=lambda one: one.kind != "counter"
+)
+FAMILIES = (*_OF_OPS, WAF, WAF_ERROR, UNEXPLAINED, CPU)
+_IDLE = make_idle_op()
 
 
 @dataclass(slots=True)
@@ -73,7 +60,8 @@ class OpenMetrics:
     def __init__(self, stream: TextIO) -> None:
         self._writer = Writer(stream)
         self._families: dict[Family, dict[str, dict[str, _Points]]] = {family: {} for family in FAMILIES}
-        self._totals: dict[tuple[str, str], list[float]] = {}
+        self._totals: dict[tuple[str, str, str, str], float] = {}
+        self._ops: dict[str, dict[str, None]] = {}
         self._cpu: dict[tuple[str, str], float] = {}
         self._newest: dict[str, float] = {}
         self._absent: dict[str, dict[str, str]] = {}
@@ -96,9 +84,11 @@ class OpenMetrics:
         of_device = {"device": device}
         # A metric missing in the source has no series, because a 0 would claim a measurement of zero.
         self._absent[device] = observation.missing_fields
-        for name, op in observation.interval.ops.items():
-            self._put_op(at, {**of_device, "op": name}, op)
-        self._put_idle(at, device, observation.interval.ops)
+        # Counters of idle operations still exist.
+        ops = observation.interval.ops
+        seen = self._ops[device] = self._ops.get(device, {}) | dict.fromkeys(ops)
+        for name in seen:
+            self._put_op(at, {**of_device, "op": name}, ops.get(name) or _IDLE)
         if observation.live and observation.live.waf is not None:
             self._add_point(WAF, "", at, of_device, observation.live.waf)
             if observation.live.waf_error is not None:
@@ -130,35 +120,30 @@ class OpenMetrics:
         self._writer.write_line("# EOF")
 
     def _put_op(self, at: float, labels: Mapping[str, str], op: OpInterval) -> None:
-        totals = self._totals.setdefault((labels["device"], labels["op"]), [0, 0, 0, 0, 0.0])
-        latency = op.latency
-        timed = latency.histogram.total
-        grown = (op.count, op.bytes, op.errors, timed, (latency.mean or 0) * op.count * _NS)
-        totals[:] = [total + by for total, by in zip(totals, grown, strict=True)]
-        self._put_totals(at, labels, totals)
-        for name, value in latency.quantiles.items():
-            if value is not None:
-                self._add_point(LATENCY, "", at, {**labels, "quantile": str(QUANTILES[name])}, value * _NS)
-        self._add_point(DEPTH, "", at, labels, op.queue_depth)
-
-    def _put_idle(self, at: float, device: str, active: Mapping[str, OpInterval]) -> None:
-        """Add points for idle operations, because their counters still exist."""
-        for (of_device, op), totals in self._totals.items():
-            if of_device == device and op not in active:
-                labels = {"device": device, "op": op}
-                self._put_totals(at, labels, totals)
-                self._add_point(DEPTH, "", at, labels, 0.0)
-
-    def _put_totals(self, at: float, labels: Mapping[str, str], totals: list[float]) -> None:
-        requests, bytes_, errors, timed, seconds = totals
-        absent = self._absent.get(labels["device"], {})
-        for family, value in ((REQUESTS, requests), (BYTES, bytes_), (ERRORS, errors)):
-            if family is not ERRORS or unavailable.ERRORS not in absent:
-                self._add_point(family, "_total", at, labels, value)
+        absent = self._absent[labels["device"]]
+        figures = read_figures(build_op_document(op, 0.0, absent))
         # Without a histogram, the sum has no matching count.
         if unavailable.PERCENTILES not in absent:
-            self._add_point(LATENCY, "_count", at, labels, timed)
-            self._add_point(LATENCY, "_sum", at, labels, seconds)
+            self._add_total(LATENCY, "_count", at, labels, op.latency.histogram.total)
+            self._add_total(LATENCY, "_sum", at, labels, (op.latency.mean or 0) * op.count * _NS)
+        for column in COLUMNS:
+            path = column.total or column.paths[0]
+            value, quantile = figures.get(path), QUANTILES.get(path.rpartition(".")[2])
+            if column.family is None or value is None:
+                continue
+            if column.total:
+                self._add_total(column.family, "_total", at, labels, value)
+            elif column.family is not LATENCY:
+                self._add_point(column.family, "", at, labels, value)
+            elif quantile:
+                self._add_point(LATENCY, "", at, {**labels, "quantile": str(quantile)}, value * _NS)
+
+    def _add_total(
+        self, family: Family, suffix: str, at: float, labels: Mapping[str, str], by: float
+    ) -> None:
+        key = (family.name, suffix, labels["device"], labels["op"])
+        self._totals[key] = self._totals.get(key, 0) + by
+        self._add_point(family, suffix, at, labels, self._totals[key])
 
     def _add_point(
         self, family: Family, suffix: str, at: float, labels: Mapping[str, str], value: float

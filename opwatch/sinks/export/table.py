@@ -7,9 +7,10 @@ from datetime import UTC
 from typing import Any
 
 from opwatch.samples.observation import Observation
-from opwatch.trace.derive import Latency, OpInterval, make_idle_op
+from opwatch.sinks.jsonl import build_op_document
+from opwatch.trace.derive import QUANTILES, Latency, OpInterval, make_idle_op
 from opwatch.trace.hist import Histogram
-from opwatch.trace.unavailable import DEPTH, ERRORS, ISSUED, TRUST
+from opwatch.trace.unavailable import TRUST
 from opwatch.units import replace_unprintable
 
 _SLOTS = "STRUCT(slot INTEGER, count BIGINT)[]"
@@ -68,21 +69,16 @@ def build_rows(recording: str, model: str | None, observation: Observation) -> I
         "busy_cores": observation.cpu.busy_cores if observation.cpu else None,
     }
     for op in dict.fromkeys((*_OPS, *interval.ops)):
-        yield {**shared, "op": op, **_build_op(interval.ops.get(op) or _IDLE, absent)}
+        yield {**shared, "op": op, **_build_op(interval.ops.get(op) or _IDLE, interval.seconds, absent)}
 
 
-def _build_op(op: OpInterval, absent: Collection[str]) -> dict[str, Any]:
-    latency = op.latency
+def _build_op(op: OpInterval, seconds: float, absent: Collection[str]) -> dict[str, Any]:
+    document = build_op_document(op, seconds, absent)
     return {
-        "requests": op.count,
-        "bytes": op.bytes,
-        "errors": None if ERRORS in absent else op.errors,
-        "issued": None if ISSUED in absent else op.issued,
-        "queue_depth": None if DEPTH in absent else op.queue_depth,
-        "mean_ns": latency.mean,
-        "max_ns": latency.max,
-        **{f"{name}_ns": value for name, value in latency.quantiles.items()},
-        "latency": _build_slots(latency.histogram),
+        "requests": document["count"],
+        **{name: document[name] for name in ("bytes", "errors", "issued", "queue_depth")},
+        **{f"{name}_ns": document["latency_ns"][name] for name in ("mean", "max", *QUANTILES)},
+        "latency": _build_slots(op.latency.histogram),
         "queue": _build_queue(op.queue),
         "sizes": _build_slots(op.sizes),
     }

@@ -1,1 +1,1 @@
-"""Colours, columns and sparklines of plain lines."""
+"""Cells of tables in plain lines."""

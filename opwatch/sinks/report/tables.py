@@ -12,9 +12,9 @@ from opwatch.samples.observation import Observation
 from opwatch.samples.slow import SlowRequest
 from opwatch.samples.slow_tally import select_slowest
 from opwatch.sinks.fio.comparison import TITLE, describe_error
+from opwatch.sinks.jsonl import build_op_document
 from opwatch.sinks.report.plots import amounts
 from opwatch.trace.derive import Latency, OpInterval
-from opwatch.trace.unavailable import DEPTH, ERRORS, ISSUED, SEQUENTIAL
 
 _MAX_ROWS = 20
 _OPS = (
@@ -44,17 +44,18 @@ def _format_times(latency: Latency) -> list[str]:
 
 
 def _build_row(name: str, op: OpInterval, seconds: float, absent: dict[str, str]) -> list[str]:
-    has_order = ISSUED not in absent and SEQUENTIAL not in absent
+    document = build_op_document(op, seconds, absent)
+    depth, errors = document["queue_depth"], document["errors"]
     return [
         name,
         f"{op.count:,}",
-        amounts.format_rate(op.count / seconds if seconds else 0.0),
-        amounts.format_megabytes(op.bytes / seconds if seconds else 0.0),
+        amounts.format_rate(document["per_s"] or 0.0),
+        amounts.format_megabytes(document["bytes_per_s"] or 0.0),
         *_format_times(op.latency),
-        amounts.NOTHING if DEPTH in absent else f"{op.queue_depth:.2f}",
+        amounts.NOTHING if depth is None else f"{depth:.2f}",
         amounts.format_size(op.median_size()),
-        amounts.format_percent(op.sequential_ratio) if has_order else amounts.NOTHING,
-        amounts.NOTHING if ERRORS in absent else f"{op.errors:,}",
+        amounts.format_percent(document["sequential_ratio"]),
+        amounts.NOTHING if errors is None else f"{errors:,}",
     ]
 
 

@@ -3,12 +3,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
+import re
 from pathlib import Path
 
 import pytest
 
 from opwatch import errors
-from opwatch.sinks import devices, lines
+from opwatch.sinks import devices
+from opwatch.sinks.columns import COLUMNS, HELP
 from opwatch.tools.command import import_verb
 from opwatch.tools.command_list import COMMANDS
 from opwatch.trace.trust import LossAccount
@@ -68,9 +70,15 @@ def test_help_can_be_printed(command: str) -> None:
 
 
 def test_every_column_is_described() -> None:
-    columns = [*devices.HEADER[1:], *lines.HEADER.split()[1:]]
-    described = " ".join(line for line in TEXT.splitlines() if line.startswith(".B "))
-    assert [column for column in columns if column not in described] == []
+    columns = [*devices.HEADER[1:], *(column.name for column in COLUMNS)]
+    bold = " ".join(re.findall(r"^\.B .*|\\fB.*?\\f", TEXT, re.MULTILINE))
+    assert [column for column in columns if column not in bold] == []
+
+
+def test_columns_of_the_live_view_have_the_meaning_in_their_table() -> None:
+    section = TEXT[TEXT.index(".SH PLAIN OUTPUT") : TEXT.index(".SH DASHBOARD")]
+    words = " ".join(re.sub(r"\\f.", "", section).split())
+    assert [column.name for column in COLUMNS if HELP[column.name] not in words] == []
 
 
 def test_every_key_of_the_trust_line_is_described() -> None:

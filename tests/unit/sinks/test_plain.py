@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from opwatch.sinks.columns import (
+    HEADER,
+    draw_latency_shape,
+    format_header,
+    format_queue_row,
+    format_row,
+    read_figures,
+)
+from opwatch.sinks.tones import CODES, END, Span, Tone, is_colour_wanted
 
 from opwatch.samples.observation import Observation
-from opwatch.sinks.lines import HEADER, LEGEND, TextLines
-from opwatch.sinks.plain import wide
-from opwatch.sinks.plain.ink import Ink, is_colour_wanted
-from opwatch.sinks.plain.painting import LineKind, paint_line
+from opwatch.sinks.jsonl import build_op_document
+from opwatch.sinks.lines import LEGEND, TextLines, paint_bar, paint_title, paint_trust
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.hist import Histogram
 from opwatch.trace.kernel_times import KernelTimes, MeanAwait
 from opwatch.trace.trust import Drift
+from opwatch.trace.unavailable import DEPTH, ERRORS, SEQUENTIAL
 from tests.unit.sinks.test_jsonl import BUSY, change_account, make_observation
 from tests.unit.support.samples import Op
 
@@ -48,10 +57,10 @@ def watched() -> list[Observation]:
     return [busy, lost, make_observation(), replace(lost, final=True), replace(busy, final=True)]
 
 
-@pytest.mark.parametrize("kind", LineKind)
-def test_painting_keeps_the_text(kind: LineKind, watched: list[Observation]) -> None:
+@pytest.mark.parametrize("paint", [paint_title, paint_trust, paint_bar])
+def test_painting_keeps_the_text(paint: Callable[[str], list[Span]], watched: list[Observation]) -> None:
     for line in [*format_observations(watched).splitlines(), "", "|", " in queue", "a|b|c", "x  ! y  ! z"]:
-        assert "".join(text for text, _ in paint_line(line, kind)) == line
+        assert "".join(text for text, _ in paint(line)) == line
 
 
 def test_lines_without_colours_are_the_same_text(watched: list[Observation]) -> None:
@@ -77,11 +86,11 @@ def test_problems_are_highlighted(watched: list[Observation]) -> None:
         "write errors, medium: 3",
         "  UNEXPLAINED: not traced: 2 requests, cause unknown",
     ):
-        assert f"{Ink.ALARM.value}{wrong}" in text
-    assert f"{Ink.ALARM.value}trust:" in text
-    assert f"{Ink.GOOD.value}trust:" in text
+        assert f"{CODES[Tone.ALARM]}{wrong}" in text
+    assert f"{CODES[Tone.ALARM]}trust:" in text
+    assert f"{CODES[Tone.GOOD]}trust:" in text
     rows = [line for line in text.splitlines() if "write\x1b" in line or "write  " in line]
-    assert any(f"{Ink.ALARM.value}3" in row for row in rows)
+    assert any(f"{CODES[Tone.ALARM]}3" in row for row in rows)
 
 
 def test_loss_with_a_known_cause_is_a_single_line_without_alarm() -> None:
@@ -94,18 +103,37 @@ def test_loss_with_a_known_cause_is_a_single_line_without_alarm() -> None:
         byte_drift={"read": Drift(4096, 0)},
     )
     text = format_observations([lost, replace(lost, final=True)], inked=True)
-    assert Ink.ALARM.value not in text
+    assert CODES[Tone.ALARM] not in text
     summary = _SGR.sub("", text).partition("==")[2].replace("\n    ", " ")
     assert [line for line in summary.splitlines() if "not traced" in line] == [
         "  not traced: 1 read (4096 bytes), because this kernel runs no BPF programs while PID 1 is current"
     ]
 
 
-def test_row_errors_are_in_the_last_column() -> None:
-    row = f"{'write':<7}" + " " * (len(HEADER) - 8) + "7"
-    assert paint_line(row, LineKind.ROW)[-1] == ("7", Ink.ALARM)
-    assert paint_line(row[:-1] + "0", LineKind.ROW)[-1] == ("0", Ink.PLAIN)
-    assert paint_line(f"{row}         4k", LineKind.ROW)[-1] == ("4k", Ink.PLAIN)
+def test_only_errors_of_a_row_are_an_alarm(watched: list[Observation]) -> None:
+    op = watched[0].interval.ops["read"]
+    for errors, shown, tone in ((0, "0", Tone.PLAIN), (7, "7", Tone.ALARM), (12_345, "12k", Tone.ALARM)):
+        figures = read_figures(build_op_document(replace(op, errors=errors), 1.0))
+        assert format_row("read", figures)[-1] == (shown, tone)
+
+
+def test_a_value_that_the_source_lacks_is_a_dash(watched: list[Observation]) -> None:
+    op = watched[0].interval.ops["read"]
+    figures = read_figures(build_op_document(op, 1.0, {DEPTH, SEQUENTIAL, ERRORS}))
+    cells = dict(
+        zip(HEADER.split(), "".join(text for text, _ in format_row("read", figures)).split(), strict=True)
+    )
+    assert [name for name, text in cells.items() if text == "-"] == ["qd", "seq%", "err"]
+
+
+def test_a_row_of_queue_times_is_below_the_latencies(watched: list[Observation]) -> None:
+    figures = read_figures(build_op_document(watched[0].interval.ops["write"], 1.0))
+    row, queue = (
+        "".join(text for text, _ in one) for one in (format_row("write", figures), format_queue_row(figures))
+    )
+    assert queue.split()[:2] == ["in", "queue"]
+    ends = [[word.end() for word in re.finditer(r"\S+", text)] for text in (row, queue)]
+    assert ends[1][2:] == ends[0][3:9]
 
 
 def test_a_wide_terminal_gets_more_columns(
@@ -116,7 +144,8 @@ def test_a_wide_terminal_gets_more_columns(
         format_observations(watched).splitlines(),
         format_observations(watched, stream=_Terminal()).splitlines(),
     )
-    assert HEADER + wide.HEADER.rstrip() in lines
+    assert format_header(120) in lines
+    assert format_header(120).startswith(HEADER)
     assert max(map(len, lines)) <= 120
     assert all(wider.startswith(line) for line, wider in zip(narrow[:3], lines, strict=False))
     assert lines[2].startswith("read ")
@@ -131,7 +160,7 @@ def test_wide_layout_has_iostats_columns(watched: list[Observation], monkeypatch
     monkeypatch.setenv("COLUMNS", "132")
     nothing = [replace(one, kernel_times=None) for one in watched]
     lines = format_observations(nothing, stream=_Terminal()).splitlines()
-    assert HEADER + wide.HEADER + wide.TIMES_HEADER in lines
+    assert format_header(132) in lines
     assert max(map(len, lines)) <= 132
     assert all(line.startswith(short) for line, short in zip(lines[2:4], wider[2:4], strict=True))
     assert lines[2].split()[-2:] == ["-", "-"]
@@ -145,20 +174,20 @@ def test_wide_layout_has_iostats_columns(watched: list[Observation], monkeypatch
 
 def test_bars_show_the_latency_distribution() -> None:
     values = [500, 1500, 1500, 1_100_000, 1_100_000_000, 60_000_000_000]
-    bars = wide.draw_latency_shape(Histogram.from_values(LATENCY, values))
-    ruler = wide.HEADER.removeprefix("  mean size  ")
+    bars = draw_latency_shape(Histogram.from_values(LATENCY, values))
+    ruler = format_header(120).removeprefix(f"{HEADER}  mean size  ")
     # Values below a microsecond are in the first octave.
     assert bars[ruler.index("1u")] == "█"
     assert bars[ruler.index("1m")] == bars[ruler.index("1s")] == bars[-1] == "▃"
     assert bars.count(" ") == len(bars) - 4
-    assert wide.draw_latency_shape(Histogram.from_values(LATENCY, [10**6] * 10_000 + [10**9])).count("▁") == 1
+    assert draw_latency_shape(Histogram.from_values(LATENCY, [10**6] * 10_000 + [10**9])).count("▁") == 1
 
 
 def test_control_sequences_in_names_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     evil = replace(make_observation(read=BUSY), device="sd\x1b[2J\u202e\n", origin="sd\x1b[2J\u202e\n")
     text = format_observations([evil, replace(evil, final=True)], stream=_Terminal(), inked=True)
-    assert set(_SGR.findall(text)) <= {ink.value for ink in Ink} | {"\x1b[0m"}
+    assert set(_SGR.findall(text)) <= {*CODES.values(), END}
     assert "\x1b" not in _SGR.sub("", text)
     assert "\u202e" not in text
     assert "sd?[2J??" in text

@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from opwatch.sinks.tones import Tone
 from rich.console import Console
 
 from opwatch.cpu import CommandCpu
@@ -27,7 +28,7 @@ from opwatch.samples.end import End
 from opwatch.samples.entries import DiskAdded, IntervalEnded, RunEntry
 from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.dashboard.history import WatchHistory
-from opwatch.sinks.dashboard.rows import Heat, Line, Tone
+from opwatch.sinks.dashboard.rows import Heat, Line
 from opwatch.sinks.dashboard.screen import Frame
 from opwatch.sinks.dashboard.view import View
 from opwatch.tools.dashboard import choice, keeping

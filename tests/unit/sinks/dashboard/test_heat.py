@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from opwatch.sinks.tones import Tone
 
 from opwatch.sinks.dashboard.compact_interval import compact_interval, find_bucket
 from opwatch.sinks.dashboard.heat import (
@@ -14,7 +15,7 @@ from opwatch.sinks.dashboard.heat import (
     draw_heat_map,
     draw_legend,
 )
-from opwatch.sinks.dashboard.rows import Heat, Line, Row, Tone, measure_row
+from opwatch.sinks.dashboard.rows import Heat, Line, Row, measure_row
 from opwatch.sinks.dashboard.spark import draw_spark_rows
 from tests.unit.sinks.test_jsonl import make_observation
 from tests.unit.support.samples import Op

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from opwatch.sinks.columns import read_figures
 
 from opwatch.sinks.dashboard.compact_interval import compact_interval, find_bucket, get_bucket_edge
 from opwatch.sinks.jsonl import build_observation_document
@@ -31,19 +32,8 @@ def test_shown_interval_has_the_numbers_of_the_json_document() -> None:
         assert moment.seconds == tree["interval_s"]
         assert list(moment.unexplained) == tree["unexplained"]
         for name, op in moment.unpack_ops().items():
-            of_json = tree["ops"][name]
-            assert (op.count, op.bytes, op.errors) == tuple(
-                of_json[key] for key in ("count", "bytes", "errors")
-            )
-            assert op.queue_depth == of_json["queue_depth"]
-            assert op.size_p50 == of_json["size_bytes"]["p50"]
-            assert op.sequential_ratio == of_json["sequential_ratio"]
-            assert op.latency._asdict() == {
-                "max_slack": of_json["latency_ns"].pop("max_slack"),
-                **of_json["latency_ns"],
-            }
-            assert (op.queue is None) == ("queue_ns" not in of_json)
-            assert op.queue is None or op.queue.mean == of_json["queue_ns"]["mean"]
+            assert op.figures == read_figures(tree["ops"][name])
+            assert ("queue_ns" in tree["ops"][name]) == (op.figures["queue_ns.max_slack"] is not None)
         assert set(moment.packed) == {name for name, op in one.interval.ops.items() if not op.is_idle}
         totals = moment.sum_ops()
         assert totals[0] == sum(op["count"] for op in tree["ops"].values())

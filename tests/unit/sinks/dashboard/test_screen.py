@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from opwatch.sinks.tones import Tone
 
 from opwatch import units
 from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind
@@ -18,7 +19,7 @@ from opwatch.samples.entries import CountersRead, IntervalEnded, RunEntry
 from opwatch.samples.observation import Observation
 from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.dashboard.history import WatchHistory
-from opwatch.sinks.dashboard.rows import Tone, fit_row
+from opwatch.sinks.dashboard.rows import fit_row
 from opwatch.sinks.dashboard.screen import Frame, draw_screen
 from opwatch.sinks.dashboard.view import View
 from opwatch.sinks.jsonl import build_observation_document

@@ -95,7 +95,7 @@ def test_the_busiest_operation_in_the_map_is_shown_until_another_is_chosen() -> 
     counts = dict.fromkeys(("read", "write"), 0)
     for moment in disk.moments[-30:]:
         for name, op in moment.unpack_ops().items():
-            counts[name] += op.count
+            counts[name] += int(op.figures["count"] or 0)
     columns = View().build_columns(disk, 30)
     assert counts[View().choose_op(columns)] == max(counts.values())
     assert View(chosen_op="flush").choose_op(columns) == "flush"

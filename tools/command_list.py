@@ -33,7 +33,7 @@ COMMANDS = {
         _MACHINE, "rank processes or control groups by their I/O on all disks, the largest first"
     ),
     "devices": CommandEntry(_MACHINE, "list block devices: their layers, queue limits and discard support"),
-    "doctor": CommandEntry(_MACHINE, "show what is missing here for tracing, and the command that fixes it"),
+    "doctor": CommandEntry(_MACHINE, "show what is missing for tracing, and the command that fixes it"),
     "overhead": CommandEntry(_MACHINE, "measure what tracing costs on this machine"),
     "record": CommandEntry(_RECORDINGS, "keep everything that a watch knows in a file", runs_program=True),
     "note": CommandEntry(_RECORDINGS, "add a note to a recording while it is written"),
@@ -92,7 +92,7 @@ COMMANDS = {
         _EXPERIMENTS,
         "measure a drive at levels of over-provisioning, in a proven steady state: plan, run, resume",
         {
-            "plan": "show what a sweep would do, write and take, and what prevents it; writes nothing",
+            "plan": "show the steps, bytes and time of a sweep, and what prevents it; writes nothing",
             "run": "measure a drive at levels of over-provisioning (destroys its data), or simulate that",
             "resume": "continue a sweep that was stopped by a signal, a crash or a loss of power",
             "list": "list methods, SNIA's tests, published experiments, simulated drives, and sweeps started "

@@ -5,21 +5,18 @@ The experiment runs once on the drive as is, and once with a part of the drive r
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from opwatch.scenarios.claims import ExpectedRange, Finding, MeasuredValue, ScenarioEvidence, judge_claims
 from opwatch.scenarios.saturation import find_steady_iops
-from opwatch.scenarios.scenario import Finding, ScenarioVerdict
+from opwatch.scenarios.scenario import Scenario
 from opwatch.scenarios.spare import infer_flash_bytes
 from opwatch.sweep.outcome import LevelOutcome
 
-# Maximum difference between the two lines if only free space matters.
-_COINCIDE_RATIO = 0.03
-# Maximum difference from the published result for a reproduction.
-_ALIKE_RATIO = 0.10
+# If the largest file has more than this share of the smallest's rate, all have about the same.
+_SAME_RATIO = 0.97
 
 
 class FilePoint(NamedTuple):
@@ -40,6 +37,8 @@ class FilePoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FilledDrive:
+    """The results for all files."""
+
     points: tuple[FilePoint, ...]
     statements: tuple[Finding, ...]
     # The flash available to files with which, by the FIFO model, the author's drive would have slowed down as
@@ -48,24 +47,17 @@ class FilledDrive:
 
 
 def evaluate_free_space(
-    whole: Sequence[LevelOutcome],
-    reserved: Sequence[LevelOutcome],
-    io_bytes: int,
-    published: Sequence[float],
+    scenario: Scenario, whole: Sequence[LevelOutcome], reserved: Sequence[LevelOutcome], io_bytes: int
 ) -> FilledDrive:
-    """Return both lines, smallest file first. `published` are rates in any unit for the same files, or
-    empty."""
-    first = _compute_rate(whole[0], io_bytes)
+    """Return both lines, smallest file first. Rates were published for the author's number of files only."""
+    first, published = _compute_rate(whole[0], io_bytes), scenario.published_rates
     known = published if len(published) == len(whole) else ()
     points = tuple(
         _make_point(one, other, io_bytes, first, known[place] / known[0] if known else None)
         for place, (one, other) in enumerate(zip(whole, reserved, strict=True))
     )
-    return FilledDrive(
-        points,
-        (_check_coincidence(points), _check_fall(points), _check_published(points)),
-        _fit_flash_bytes(points),
-    )
+    flash = infer_flash_bytes(points[0].used_bytes, points[-1].used_bytes, points[-1].published)
+    return FilledDrive(points, judge_claims(scenario.claims, _make_evidence(points, flash)), flash)
 
 
 def _compute_rate(outcome: LevelOutcome, io_bytes: int) -> float | None:
@@ -88,58 +80,37 @@ def _make_point(
     )
 
 
-def _check_coincidence(points: Sequence[FilePoint]) -> Finding:
-    what = "the two lines coincide"
-    apart = [abs(point.apart_ratio) for point in points if point.apart_ratio is not None]
-    if len(apart) < len(points):
-        return Finding(what, ScenarioVerdict.UNTOLD, "not every file reached steady state")
-    is_so = max(apart) <= _COINCIDE_RATIO
-    return Finding(
-        what,
-        ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED,
-        f"they are at most {100 * max(apart):.2g} % apart; {100 * _COINCIDE_RATIO:g} % is allowed"
-        + (": to the drive, all unwritten space is free, reserved or not" if is_so else ""),
-    )
-
-
-def _check_fall(points: Sequence[FilePoint]) -> Finding:
-    what = "the larger the file, the slower"
-    rates = [point.relative for point in points if point.relative is not None]
-    if len(rates) < len(points):
-        return Finding(what, ScenarioVerdict.UNTOLD, "not every file reached steady state")
-    if rates[-1] > 1 - _COINCIDE_RATIO:
-        return Finding(
-            what,
-            ScenarioVerdict.UNTOLD,
-            "all have about the same speed: the interface is the limit, or the spare area is large "
-            "enough for each",
+def _make_evidence(points: Sequence[FilePoint], flash: float | None) -> ScenarioEvidence:
+    relative = [point.relative for point in points]
+    is_known, last = None not in relative, relative[-1] or 0.0
+    texts = {
+        "no steady state": "" if is_known else "not every file reached steady state",
+        "all equally fast": "",
+        "flash of the author": "",
+    }
+    if last > _SAME_RATIO:
+        texts["all equally fast"] = (
+            "all have about the same speed: the interface is the limit, or the spare area is large enough "
+            "for each"
         )
-    is_so = all(later <= earlier for earlier, later in itertools.pairwise(rates))
-    verdict = ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED
-    return Finding(what, verdict, f"the largest has {rates[-1]:.2f} of the smallest's rate")
-
-
-def _check_published(points: Sequence[FilePoint]) -> Finding:
-    what = "by as much as published"
-    pairs = [(point.relative, point.published) for point in points]
-    if any(here is None or there is None for here, there in pairs):
-        return Finding(
-            what, ScenarioVerdict.UNTOLD, "not every file reached steady state, or no rates were published"
-        )
-    worst = max(abs((here or 0.0) / (there or math.inf) - 1) for here, there in pairs)
-    if worst <= _ALIKE_RATIO:
-        return Finding(what, ScenarioVerdict.REPRODUCED, f"within {100 * worst:.2g} %")
-    flash = _fit_flash_bytes(points)
-    why = f"the rates fall to {pairs[-1][0]:.2f}, the published ones to {pairs[-1][1]:.2f}"
     if flash is not None:
-        why += (
+        texts["flash of the author"] = (
             f": the author's drive behaved like one with {flash / 1e9:.0f} GB of flash for its files; "
             "the rest held data that was never discarded, or did not exist"
         )
-    return Finding(what, ScenarioVerdict.NOT_REPRODUCED, why)
-
-
-def _fit_flash_bytes(points: Sequence[FilePoint]) -> float | None:
-    """Return the flash size with which the FIFO model slows down as published from the smallest file to the
-    largest."""
-    return infer_flash_bytes(points[0].used_bytes, points[-1].used_bytes, points[-1].published)
+    return ScenarioEvidence(
+        amounts={
+            "reserved / whole": [
+                MeasuredValue(None if point.apart_ratio is None else 1 + point.apart_ratio)
+                for point in points
+            ],
+            "of first": [MeasuredValue(value) for value in relative],
+        },
+        expected={
+            "published": [
+                None if point.published is None else ExpectedRange(point.published, point.published)
+                for point in points
+            ]
+        },
+        texts=texts,
+    )

@@ -1,11 +1,12 @@
-"""Random reads and writes on the whole drive and with a part left unused, on simulated flash. Pure.
+"""Random reads and writes on the whole drive and with a part left unused. Pure.
 
-Measured on an empty drive, and on a filled drive in steady state, in virtual time.
+Measured on an empty drive, and on a filled drive in steady state: on simulated flash in virtual time, or by a
+drive's probes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +14,14 @@ from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl.drive import Drive, Workload, Zone
 from opwatch.ftl.profiles import Profile
-from opwatch.scenarios.scenario import Finding, ScenarioVerdict
+from opwatch.scenarios.claims import ExpectedRange, Finding, MeasuredValue, ScenarioEvidence, judge_claims
+from opwatch.scenarios.saturation import (
+    NO_MODEL,
+    compute_steady_error_ratio,
+    find_steady_iops,
+    predict_gain,
+)
+from opwatch.scenarios.scenario import Scenario
 from opwatch.scenarios.spare import infer_flash_bytes
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.band import make_greedy_model
@@ -25,16 +33,15 @@ from opwatch.sweep.outcome import (
     WRITE_EMPTY,
     WRITE_FULL,
     LevelOutcome,
+    LevelProbe,
     OpKind,
 )
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, find_mapping_unit, make_drive
 
-# Reads that differ by less are considered equal.
-ALIKE_RATIO = 0.03
-# Tolerance of a gain against the prediction from the profile, in addition to the gain's own error.
-PREDICTED_RATIO = 0.03
+# Rates that differ by less are considered equal.
+_ALIKE_RATIO = 0.03
 _READS = 50_000
 # Duration of one simulated interval. A new drive remains new for several intervals.
 _STRETCH_S = 0.02
@@ -92,9 +99,12 @@ def run_iometer(
     outcomes = run_levels(model, levels, load, SweepPace(), progress)
     rates = [rate for level in levels for rate in _measure_immediate(model, level, load)]
     rates += [_make_steady_rate(outcome, load) for outcome in outcomes]
-    gains = [_compute_gain(kind, rates, model.profile, load) for kind in KINDS]
-    at_rest = all(outcome.strict.state is StrictState.PASS for outcome in outcomes)
-    return IometerResult(tuple(rates), tuple(gains), at_rest)
+    first, last = levels[0], levels[-1]
+    foretold = {
+        kind: predict_iops(model.profile, kind, last, load) / predict_iops(model.profile, kind, first, load)
+        for kind in KINDS
+    }
+    return _combine_rates(rates, foretold, outcomes)
 
 
 def _measure_immediate(model: ModelDrive, level: OpLevel, load: VirtualLoad) -> list[OpRate]:
@@ -135,27 +145,34 @@ def _measure_rate(
 
 
 def _make_steady_rate(outcome: LevelOutcome, load: VirtualLoad) -> OpRate:
-    iops, window = outcome.figures.iops, outcome.strict.window
+    iops = outcome.figures.iops
     if iops is None:
-        why = f"{outcome.strict.state.value}: {outcome.strict.reason}"
-        return OpRate(WRITE_FULL, outcome.level, None, None, why=why)
-    by_chance = window.iops.error if window and window.iops else None
-    waf, waf_error = outcome.figures.waf, outcome.figures.waf_error
-    by_size = waf_error / waf if waf and waf_error else None
+        return _make_missing_rate(outcome)
     # A closed loop always has exactly queue-depth requests outstanding.
     mean_ns = load.queue_depth * 1e9 / iops
-    return OpRate(WRITE_FULL, outcome.level, iops, mean_ns, max(by_chance or 0.0, by_size or 0.0))
+    return OpRate(WRITE_FULL, outcome.level, iops, mean_ns, compute_steady_error_ratio(outcome))
 
 
-def _compute_gain(kind: OpKind, rates: Sequence[OpRate], profile: Profile, load: VirtualLoad) -> OpGain:
+def _make_missing_rate(outcome: LevelOutcome) -> OpRate:
+    why = f"{outcome.strict.state.value}: {outcome.strict.reason}"
+    return OpRate(WRITE_FULL, outcome.level, None, None, why=why)
+
+
+def _combine_rates(
+    rates: Sequence[OpRate], foretold: Mapping[OpKind, float | None], outcomes: Sequence[LevelOutcome]
+) -> IometerResult:
+    gains = tuple(_compute_gain(kind, rates, foretold[kind]) for kind in KINDS)
+    at_rest = all(outcome.strict.state is StrictState.PASS for outcome in outcomes)
+    return IometerResult(tuple(rates), gains, at_rest)
+
+
+def _compute_gain(kind: OpKind, rates: Sequence[OpRate], foretold: float | None) -> OpGain:
     own = [rate for rate in rates if rate.kind == kind]
-    first, last = own[0], own[-1]
-    speeds = [predict_iops(profile, kind, rate.level, load) for rate in (first, last)]
-    foretold = speeds[1] / speeds[0]
-    if not first.iops or last.iops is None:
+    before, after = (own[0].iops, own[-1].iops) if own else (None, None)
+    if not before or after is None:
         return OpGain(kind, None, 0.0, foretold)
-    gain = last.iops / first.iops
-    return OpGain(kind, gain, gain * (first.error_ratio + last.error_ratio), foretold)
+    gain = after / before
+    return OpGain(kind, gain, gain * (own[0].error_ratio + own[-1].error_ratio), foretold)
 
 
 def predict_iops(profile: Profile, kind: OpKind, level: OpLevel, load: VirtualLoad) -> float:
@@ -201,14 +218,72 @@ def _compute_program_rate(profile: Profile, kind: OpKind, level: OpLevel) -> flo
     return _require_timing(profile, "dies") * unit * 1e9 / die_ns / waf
 
 
-def make_iometer_findings(result: IometerResult, published: Fields, profile: Profile) -> tuple[Finding, ...]:
-    """Compare the gains with the model's prediction and with the author's results."""
-    return (
-        _check_prediction(result),
-        check_reads(result, published),
-        check_writes(result, published),
-        check_read_time(result, published, _require_timing(profile, "read_ns")),
+def combine_drive_probes(outcomes: Sequence[LevelOutcome]) -> IometerResult:
+    """Combine the probes of all levels of a drive with the steady-state rounds."""
+    rates = [_make_probe_rate(outcome, probe) for outcome in outcomes for probe in outcome.probes]
+    foretold = dict.fromkeys(KINDS, 1.0) | {WRITE_FULL: _predict_gain(rates, outcomes)}
+    return _combine_rates(rates, foretold, outcomes)
+
+
+def _make_probe_rate(outcome: LevelOutcome, probe: LevelProbe) -> OpRate:
+    if probe.kind == WRITE_FULL and find_steady_iops(outcome) is None:
+        return _make_missing_rate(outcome)
+    return OpRate(
+        probe.kind,
+        outcome.level,
+        probe.ios / probe.seconds,
+        probe.mean_ns,
+        compute_steady_error_ratio(outcome) if probe.kind == WRITE_FULL else _get_probe_error(probe),
+        cpu_ratio=probe.cpu_s / probe.seconds,
     )
+
+
+def _get_probe_error(probe: LevelProbe) -> float:
+    # A probe too short for an error estimate may be off by any amount.
+    return 1.0 if probe.error_ratio is None else probe.error_ratio
+
+
+def _predict_gain(rates: Sequence[OpRate], outcomes: Sequence[LevelOutcome]) -> float | None:
+    """Predict the speed-up of steady-state writes from greedy collection, limited by the speed of a new
+    drive."""
+    first, last = outcomes[0].level.alpha, outcomes[-1].level.alpha
+    if first is None or last is None:
+        return None
+    greedy = make_greedy_model(None)
+    return min(greedy.waf(first) / greedy.waf(last), _compute_max_gain(rates))
+
+
+def _compute_max_gain(rates: Sequence[OpRate]) -> float:
+    """Return the speed-up of the last level if it wrote as fast as a new drive."""
+    new = [rate.iops for rate in rates if rate.kind == WRITE_EMPTY]
+    rest = [rate.iops for rate in rates if rate.kind == WRITE_FULL]
+    if not new or not rest or not new[-1] or not rest[0]:
+        return float("inf")
+    return max(new[-1] / rest[0], 1.0)
+
+
+def make_iometer_findings(scenario: Scenario, result: IometerResult, profile: Profile) -> tuple[Finding, ...]:
+    """Compare the gains with the prediction from the profile and with the author's results."""
+    evidence = _make_evidence(result, scenario.published, _require_timing(profile, "read_ns"))
+    return judge_claims(scenario.claims, evidence, "model")
+
+
+def make_drive_findings(
+    scenario: Scenario, result: IometerResult, outcomes: Sequence[LevelOutcome]
+) -> tuple[Finding, ...]:
+    """Compare this drive's gain with models of garbage collection and with the author's results."""
+    evidence = _make_evidence(result, scenario.published, None)
+    gain, expected = result.find_gain(WRITE_FULL).gain, predict_gain(outcomes[0], outcomes[-1])
+    texts = dict(evidence.texts)
+    if expected is None:
+        texts["no model"] = NO_MODEL
+    elif gain is not None and (1 - _ALIKE_RATIO) * _compute_max_gain(result.rates) <= gain < expected.low:
+        texts["as fast as new"] = (
+            "with a part left free it is as fast as new: its interface limits it, not its flash"
+        )
+    modelled = {"modelled write gain": [expected]}
+    evidence = ScenarioEvidence(evidence.amounts, {**evidence.expected, **modelled}, texts)
+    return judge_claims(scenario.claims, evidence, "drive")
 
 
 def find_published_gain(published: Fields, op: str) -> float | None:
@@ -217,79 +292,87 @@ def find_published_gain(published: Fields, op: str) -> float | None:
     return rows[-1][1] / rows[0][1] if len(rows) > 1 else None
 
 
-def _check_prediction(result: IometerResult) -> Finding:
-    what = "steady-state writes gain what the profile's constants predict"
-    gain = result.find_gain(WRITE_FULL)
-    if gain.gain is None or gain.foretold is None:
-        return Finding(what, ScenarioVerdict.UNTOLD, "not in steady state")
-    is_so = abs(gain.gain - gain.foretold) <= gain.error + PREDICTED_RATIO * gain.foretold
-    verdict = ScenarioVerdict.REPRODUCED if is_so else ScenarioVerdict.NOT_REPRODUCED
-    return Finding(what, verdict, f"x {gain.gain:.2f}, predicted x {gain.foretold:.2f}")
-
-
-def check_reads(result: IometerResult, published: Fields) -> Finding:
-    """Check whether reads are equally fast with a part left unused."""
-    gains = [result.find_gain(kind).gain for kind in (READ_EMPTY, READ_FULL)]
-    worst = max((abs(gain - 1) for gain in gains if gain is not None), default=0.0)
-    error = max(result.find_gain(kind).error for kind in (READ_EMPTY, READ_FULL))
-    there = find_published_gain(published, "read")
-    verdict = ScenarioVerdict.REPRODUCED if worst <= ALIKE_RATIO else ScenarioVerdict.NOT_REPRODUCED
-    why = f"they are {100 * worst:.2g} % apart; published: {_format_percent(there)}"
-    if error > ALIKE_RATIO:
-        why += (
-            f"; but the error of their ratio is ± {100 * error:.2g} %: measure longer (--set probe_s=), "
-            "on an idle host"
+def _make_evidence(result: IometerResult, published: Fields, flash_ns: float | None) -> ScenarioEvidence:
+    """Return gains and read times. `flash_ns` is the time of a flash read, None if unknown."""
+    write, reads = result.find_gain(WRITE_FULL), [result.find_gain(kind) for kind in (READ_EMPTY, READ_FULL)]
+    there, read_us = find_published_gain(published, "write"), _find_published_read_us(published)
+    empty_us, full_us = ((result.find_rate(kind).mean_ns or 0.0) / 1e3 for kind in (READ_EMPTY, READ_FULL))
+    texts = {
+        "published read gain": _format_percent(find_published_gain(published, "read")),
+        "published write gain": _format_percent(there),
+        "published read time": "as long as published" if read_us is None else f"{read_us:.0f} us",
+        "write gain": _format_percent(write.gain),
+        "new write gain": _format_percent(result.find_gain(WRITE_EMPTY).gain),
+        "flash of the author": _describe_author_flash(result, there),
+        "read times": f"{full_us:.0f} us for addresses with data, {empty_us:.0f} us without",
+        "reads too uncertain": _explain_uncertain_reads(reads, published),
+    }
+    texts["another drive"] = _explain_read_time(f"here {texts['read times']}", read_us, flash_ns)
+    if write.foretold is not None and abs(write.foretold - 1) <= _ALIKE_RATIO:
+        texts["interface is the limit"] = (
+            "the interface limits this drive at both levels, not its flash: try a deeper queue (--depth)"
         )
-        verdict = ScenarioVerdict.UNTOLD
-    return Finding("reads gain nothing", verdict, why)
+    return ScenarioEvidence(
+        amounts={
+            "write gain": [MeasuredValue(write.gain, write.error)],
+            "read gains": [MeasuredValue(gain.gain) for gain in reads],
+            "read time": [MeasuredValue(full_us)],
+        },
+        expected={
+            "predicted write gain": [_make_range(write.foretold)],
+            "published write gain": [_make_range(there)],
+            "published read time": [_make_range(read_us)],
+        },
+        texts=texts,
+    )
 
 
-def check_writes(result: IometerResult, published: Fields) -> Finding:
-    """Check whether writes gain as much as in the author's table."""
-    there, gain = find_published_gain(published, "write"), result.find_gain(WRITE_FULL)
-    what = f"writes gain {_format_percent(there)}"
-    if gain.gain is None or there is None:
-        return Finding(what, ScenarioVerdict.UNTOLD, "not in steady state, or no rates were published")
-    if abs(gain.gain - there) <= gain.error + ALIKE_RATIO * there:
-        return Finding(what, ScenarioVerdict.REPRODUCED, f"here {_format_percent(gain.gain)}")
-    if gain.foretold is not None and abs(gain.foretold - 1) <= ALIKE_RATIO:
-        why = "the interface limits this drive at both levels, not its flash: try a deeper queue (--depth)"
-        return Finding(what, ScenarioVerdict.UNTOLD, why)
-    new = result.find_gain(WRITE_EMPTY).gain
-    levels = [rate.level for rate in result.rates if rate.kind == WRITE_FULL]
-    flash = infer_flash_bytes(levels[-1].usable_bytes, levels[0].usable_bytes, 1 / there)
-    why = f"here {_format_percent(gain.gain)} in steady state, and {_format_percent(new)} while new"
-    if flash is not None:
-        why += (
-            f": a drive with that gain in steady state has {flash / levels[0].usable_bytes:.2f} times "
-            "its visible size in flash, so the author's was not in steady state, or not fully written"
-        )
-    return Finding(what, ScenarioVerdict.NOT_REPRODUCED, why)
+def _make_range(value: float | None) -> ExpectedRange | None:
+    return None if value is None else ExpectedRange(value, value)
 
 
-def check_read_time(result: IometerResult, published: Fields, flash_ns: float | None) -> Finding:
-    """Check whether the author's reads can have come from flash.
-
-    `flash_ns` is the time of a flash read, None if unknown.
-    """
+def _find_published_read_us(published: Fields) -> float | None:
+    """Return the duration of the author's reads, which were done one by one."""
     rows = published.read_list("read", 4) if "read" in published.table else []
-    if not rows:
-        return Finding("a read takes as long as published", ScenarioVerdict.UNTOLD, "no time was published")
-    there_us = 1e6 / rows[0][1]
-    what = f"a read takes {there_us:.0f} us"
-    empty, full = (result.find_rate(kind).mean_ns or 0.0 for kind in (READ_EMPTY, READ_FULL))
-    here = f"here {full / 1e3:.0f} us for addresses with data, {empty / 1e3:.0f} us without"
-    if abs(full / 1e3 / there_us - 1) <= ALIKE_RATIO:
-        return Finding(what, ScenarioVerdict.REPRODUCED, here)
+    return 1e6 / rows[0][1] if rows else None
+
+
+def _explain_uncertain_reads(reads: Sequence[OpGain], published: Fields) -> str:
+    error = max(gain.error for gain in reads)
+    if error <= _ALIKE_RATIO:
+        return ""
+    worst = max((abs(gain.gain - 1) for gain in reads if gain.gain is not None), default=0.0)
+    return (
+        f"they are {100 * worst:.2g} % apart; published: "
+        f"{_format_percent(find_published_gain(published, 'read'))}; but the error of their ratio is "
+        f"± {100 * error:.2g} %: measure longer (--set probe_s=), on an idle host"
+    )
+
+
+def _describe_author_flash(result: IometerResult, published_gain: float | None) -> str:
+    """Return how much flash a drive with the published gain would have, or nothing if there is none."""
+    levels = [rate.level for rate in result.rates if rate.kind == WRITE_FULL]
+    if not published_gain or not levels:
+        return ""
+    flash = infer_flash_bytes(levels[-1].usable_bytes, levels[0].usable_bytes, 1 / published_gain)
+    if flash is None:
+        return ""
+    return (
+        f": a drive with that gain in steady state has {flash / levels[0].usable_bytes:.2f} times "
+        "its visible size in flash, so the author's was not in steady state, or not fully written"
+    )
+
+
+def _explain_read_time(here: str, published_us: float | None, flash_ns: float | None) -> str:
+    """Return why another read time refutes nothing."""
     if flash_ns is None:
-        return Finding(what, ScenarioVerdict.UNTOLD, f"{here}: it is another drive")
-    flash_us = flash_ns / 1e3
-    if flash_us > there_us:
+        return f"{here}: it is another drive"
+    if published_us is not None and flash_ns / 1e3 > published_us:
         here += (
-            f". Flash of this class alone takes {flash_us:.0f} us: reads of {there_us:.0f} us are of "
-            "addresses without data, or from a cache"
+            f". Flash of this class alone takes {flash_ns / 1e3:.0f} us: reads of {published_us:.0f} us are "
+            "of addresses without data, or from a cache"
         )
-    return Finding(what, ScenarioVerdict.UNTOLD, f"{here}; these times are typical of the class")
+    return f"{here}; these times are typical of the class"
 
 
 def _format_percent(ratio: float | None) -> str:

@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.scenarios.scenario import Finding, ScenarioVerdict
+from opwatch.scenarios.claims import Finding, MeasuredValue, PublishedClaim, ScenarioEvidence, judge_claims
 
-# Tolerance for reproducing a published ratio of two sets, because the member drives differ.
-ALIKE_RATIO = 0.15
 # If fio keeps a whole processor busy, or leaves the members idle, fio is the bottleneck.
 _BUSY_RATIO = 0.9
 _MAX_THREADS, _MAX_RUN_S, _MAX_PERCENT = 1024, 86_400, 95
@@ -141,34 +139,25 @@ def parse_mix_loads(published: Fields) -> tuple[MixLoad, ...]:
     )
 
 
-def make_mix_findings(configurations: Sequence[MixConfiguration], published: Fields) -> tuple[Finding, ...]:
+def make_mix_findings(
+    configurations: Sequence[MixConfiguration], claims: Sequence[PublishedClaim]
+) -> tuple[Finding, ...]:
     """Compare the published ratios between sets with the measured ones."""
-    rows = published.read_subtables("ratios", "a ratio")
-    return tuple(_check_ratio(row, configurations) for row in rows)
+    rates = {
+        f"{rate.load.name} on {one.kind}": rate
+        for one in reversed(configurations)
+        for rate in reversed(one.rates)
+        if rate.iops
+    }
+    amounts = {name: [MeasuredValue(rate.iops, limit=_find_limit(rate))] for name, rate in rates.items()}
+    return judge_claims(claims, ScenarioEvidence(amounts))
 
 
-def _check_ratio(row: Fields, configurations: Sequence[MixConfiguration]) -> Finding:
-    upper, lower, load = row.read_text("upper"), row.read_text("lower"), row.read_text("load")
-    above, below = (float(rate) for rate in row.read_list("rates"))
-    what = f"{load}: {upper} does {above / below:.2f} times what {lower} does"
-    pair = [_find_rate(kind, load, configurations) for kind in (upper, lower)]
-    if pair[0] is None or pair[1] is None:
-        missing = upper if pair[0] is None else lower
-        return Finding(what, ScenarioVerdict.UNTOLD, f"no configuration is {missing}")
-    busy = max(rate.cpu_ratio for rate in pair if rate)
-    here = pair[0].iops / pair[1].iops
-    if abs(here / (above / below) - 1) <= ALIKE_RATIO:
-        return Finding(what, ScenarioVerdict.REPRODUCED, f"here {here:.2f} times")
-    if busy >= _BUSY_RATIO:
-        why = f"here {here:.2f} times, and fio used {busy:.2f} of a CPU, which is the limit"
-        return Finding(what, ScenarioVerdict.UNTOLD, why)
-    active = min(rate.active_ratio or 0.0 for rate in pair if rate)
-    if active < _BUSY_RATIO:
-        why = f"here {here:.2f} times, and the members were busy {100 * active:.0f} % of the time"
-        return Finding(what, ScenarioVerdict.UNTOLD, f"{why}, so they are not the limit")
-    return Finding(what, ScenarioVerdict.NOT_REPRODUCED, f"here {here:.2f} times")
-
-
-def _find_rate(kind: str, load: str, configurations: Sequence[MixConfiguration]) -> MixRate | None:
-    rates = (rate for one in configurations if one.kind == kind for rate in one.rates)
-    return next((rate for rate in rates if rate.load.name == load and rate.iops), None)
+def _find_limit(rate: MixRate) -> str:
+    """Return what else than the members limits a rate, or nothing."""
+    if rate.cpu_ratio >= _BUSY_RATIO:
+        return f"fio used {rate.cpu_ratio:.2f} of a CPU, which is the limit"
+    active = rate.active_ratio or 0.0
+    if active >= _BUSY_RATIO:
+        return ""
+    return f"the members were busy {100 * active:.0f} % of the time, so they are not the limit"

@@ -12,14 +12,6 @@ from opwatch.sweep.levels import ALIGN_BYTES, LevelScale, OpLevel, OpShare, pars
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPace
 
-# Shares of the visible capacity. They reduce it in the same proportions as the published levels.
-_SATURATION_LEVELS = "0,11.4,30.1%"
-# Rounds of a saturation locate the cliff; after writing about eight times the area in use, random writes have
-# reached every address. Rounds on files are long, because short rounds reflect other processes more than the
-# drive.
-_SATURATION_PACE = SweepPace(fill_passes=0, round_ratio=0.2, most_rounds=60)
-_FILE_PACE = SweepPace(fill_passes=1, round_ratio=0.5, most_rounds=40)
-_PROBED_PACE = SweepPace(fill_passes=1, round_ratio=0.2, most_rounds=60)
 _RESERVED = ", reserved"
 
 
@@ -31,19 +23,16 @@ def make_drive_levels(
     A free-space experiment has every level twice; the second time a part of the drive is reserved.
     """
     scale = LevelScale(size_bytes, OpShare.WHOLE)
-    if scenario.kind is ScenarioKind.SATURATION:
-        return parse_levels(text or _SATURATION_LEVELS, scale, flash_bytes)
-    if scenario.kind is ScenarioKind.IOMETER:
-        levels = parse_levels(text or scenario.levels, scale, flash_bytes)
-        if len(levels) < 2:
-            raise UsageError("--op: give at least two levels, because gains compare the last with the first")
-        return levels
-    if scenario.kind is not ScenarioKind.FREE_SPACE:
+    if not scenario.drive_levels:
         raise UsageError(
             f"--scenario {scenario.name}: does not run on a whole drive (--dev): use --virtual, or "
             "--on NAME=DIR for a scenario on filesystems"
         )
-    whole = parse_levels(text or scenario.levels, scale, flash_bytes)
+    whole = parse_levels(text or scenario.drive_levels, scale, flash_bytes)
+    if scenario.kind is ScenarioKind.IOMETER and len(whole) < 2:
+        raise UsageError("--op: give at least two levels, because gains compare the last with the first")
+    if not scenario.reserved_ratio:
+        return whole
     shown = int(size_bytes * (1 - scenario.reserved_ratio)) // ALIGN_BYTES * ALIGN_BYTES
     most = max(level.usable_bytes for level in whole)
     if shown < most:
@@ -57,12 +46,13 @@ def make_drive_levels(
 
 
 def choose_drive_pace(scenario: Scenario, round_ratio: float | None, rounds: int | None) -> SweepPace:
-    """Return the pace: a saturation starts on a new drive, whereas a file is filled before random writes."""
-    usual = _SATURATION_PACE if scenario.kind is ScenarioKind.SATURATION else _FILE_PACE
-    if scenario.kind is ScenarioKind.IOMETER:
-        usual = replace(_PROBED_PACE, probe_s=scenario.setup.read_amount("probe_s"))
+    """Return the experiment's pace on a drive, with the user's changes."""
+    pace, setup = scenario.drive_pace, scenario.setup
     return replace(
-        usual, round_ratio=round_ratio or usual.round_ratio, most_rounds=rounds or usual.most_rounds
+        pace,
+        round_ratio=round_ratio or pace.round_ratio,
+        most_rounds=rounds or pace.most_rounds,
+        probe_s=setup.read_amount("probe_s") if "probe_s" in setup.table else 0.0,
     )
 
 

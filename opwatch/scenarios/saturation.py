@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from opwatch.scenarios.scenario import ScenarioVerdict
+from opwatch.scenarios.claims import (
+    ExpectedRange,
+    MeasuredValue,
+    PublishedClaim,
+    ScenarioEvidence,
+    ScenarioVerdict,
+)
+from opwatch.scenarios.scenario import Scenario
 from opwatch.steady.rounds import Round, merge_rounds
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.band import compute_band
@@ -20,11 +26,11 @@ from opwatch.sweep.outcome import LevelOutcome
 _FRESH_WAF = 1.02
 # At or above this share of the fresh rate, garbage collection is not the bottleneck.
 _LIMIT_RATIO = 0.98
-# The models assume very many superblocks with none open or reserved; no drive can match them more closely.
-_MODEL_RATIO = 0.01
+NO_MODEL = "the drive does not report how much flash it has, so no model applies"
 
 
-class Cliff(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Cliff:
     """The start of garbage collection: host bytes and time, accurate to one round (`within_bytes`)."""
 
     host_bytes: float
@@ -32,47 +38,43 @@ class Cliff(NamedTuple):
     within_bytes: float
 
 
-class GainBand(NamedTuple):
-    """The range of speed-ups over the first level that the models predict."""
-
-    low: float
-    high: float
-
-
 @dataclass(frozen=True, slots=True)
 class SaturationLevel:
     """The results of one level, in bytes and seconds of the drive that the model represents.
 
     `gain` is steady-state IOPS relative to the first level, with its error; None without steady state.
+    `is_by_waf` is True if it is based on WAF, because the IOPS of this or the first level are not steady,
+    whereas both WAFs are. `expected_gain` is the range that the models predict.
     """
 
-    outcome: LevelOutcome
+    label: str
     fresh_iops: float | None
     cliff: Cliff | None
-    predicted_bytes: int | None
+    predicted_cliff_bytes: int | None
+    steady_iops: float | None
+    iops_cv: float | None
     gain: float | None
     gain_error: float | None
-    expected: GainBand | None
+    expected_gain: ExpectedRange | None
+    is_by_waf: bool
     likeness: ScenarioVerdict
     why: str
-    # The gain is based on WAF, because the IOPS of this or the first level are not steady, whereas both WAFs
-    # are.
-    is_by_waf: bool = False
 
 
 def evaluate_saturation(
-    outcomes: Sequence[LevelOutcome], scale: float, *, has_cache: bool = False
+    scenario: Scenario, outcomes: Sequence[LevelOutcome], scale: float, *, has_cache: bool = False
 ) -> list[SaturationLevel]:
     """Return the levels of the experiment, each compared with the first.
 
     `scale` is the model's size relative to the drive. With `has_cache`, cells are first written in a faster
     mode and moved later, so the flash size does not determine the start of garbage collection.
     """
-    return [_evaluate_level(outcomes[0], outcome, scale, has_cache=has_cache) for outcome in outcomes]
+    [claim] = scenario.claims
+    return [_evaluate_level(claim, outcomes[0], one, scale, has_cache=has_cache) for one in outcomes]
 
 
 def _evaluate_level(
-    first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cache: bool
+    claim: PublishedClaim, first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cache: bool
 ) -> SaturationLevel:
     place = _find_first_collecting(outcome.rounds)
     fresh = _compute_rate(outcome.rounds[:place])
@@ -80,24 +82,58 @@ def _evaluate_level(
     by_waf = gain is None
     if by_waf:
         gain, error = _compute_gain_by_waf(first, outcome)
+    by_waf = by_waf and gain is not None
     expected = predict_gain(first, outcome)
-    likeness, why = _judge_gain(outcome, None if by_waf else fresh, gain, error, expected)
-    if by_waf and outcome is first and gain is not None:
-        why = "its WAF is in steady state, its IOPS are not; the other levels are compared with it"
-    elif by_waf and gain is not None:
-        why += ", by WAF only: its IOPS, or the first level's, are not in steady state"
+    if gain == 1.0 and error == 0.0:
+        likeness, why = ScenarioVerdict.REPRODUCED, _describe_baseline(is_by_waf=by_waf and outcome is first)
+    else:
+        amounts, models = {"gain": [MeasuredValue(gain, error or 0.0)]}, {"modelled gain": [expected]}
+        texts = _explain_gain(outcome, None if by_waf else fresh, gain, expected, is_by_waf=by_waf)
+        _, likeness, why = claim.judge(ScenarioEvidence(amounts, models, texts))
     return SaturationLevel(
-        outcome=outcome,
+        label=outcome.level.label,
         fresh_iops=fresh,
         cliff=_find_cliff(outcome.rounds, place, scale),
-        predicted_bytes=None if has_cache else outcome.level.flash_bytes,
+        predicted_cliff_bytes=None if has_cache else outcome.level.flash_bytes,
+        steady_iops=find_steady_iops(outcome),
+        iops_cv=outcome.figures.iops_cv,
         gain=gain,
         gain_error=error,
-        expected=expected,
+        expected_gain=expected,
+        is_by_waf=by_waf,
         likeness=likeness,
         why=why,
-        is_by_waf=by_waf and gain is not None,
     )
+
+
+def _describe_baseline(*, is_by_waf: bool) -> str:
+    how = "its WAF is in steady state, its IOPS are not" if is_by_waf else "in steady state"
+    return f"{how}; the other levels are compared with it"
+
+
+def _explain_gain(
+    outcome: LevelOutcome,
+    fresh: float | None,
+    gain: float | None,
+    expected: ExpectedRange | None,
+    *,
+    is_by_waf: bool,
+) -> dict[str, str]:
+    """Return the texts of a gain's verdict."""
+    by_waf = ", by WAF only: its IOPS, or the first level's, are not in steady state" if is_by_waf else ""
+    texts = {"level": outcome.level.label, "by WAF": by_waf}
+    if expected is None:
+        texts["no model"] = NO_MODEL + by_waf
+    elif gain is None:
+        state = outcome.strict.state
+        texts["no gain"] = (
+            "the first level, its baseline, did not reach steady state"
+            if state is StrictState.PASS
+            else f"{state.value}: {outcome.strict.reason}"
+        )
+    elif fresh and (outcome.figures.iops or 0.0) >= _LIMIT_RATIO * fresh and gain < expected.low:
+        texts["as fast as new"] = "as fast as when it was new: its interface limits it, not its flash"
+    return texts
 
 
 def _find_first_collecting(rounds: Sequence[Round]) -> int | None:
@@ -160,7 +196,7 @@ def compute_steady_error_ratio(outcome: LevelOutcome) -> float:
     return max(by_chance or 0.0, by_size or 0.0)
 
 
-def predict_gain(first: LevelOutcome, outcome: LevelOutcome) -> GainBand | None:
+def predict_gain(first: LevelOutcome, outcome: LevelOutcome) -> ExpectedRange | None:
     """Return the gain predicted by the collection models, or None if the drive's flash size is unknown."""
     if first.level.alpha is None or outcome.level.alpha is None:
         return None
@@ -171,37 +207,4 @@ def predict_gain(first: LevelOutcome, outcome: LevelOutcome) -> GainBand | None:
         then.fifo / now.fifo,
         then.two_choices / now.two_choices,
     ]
-    return GainBand(min(gains), max(gains))
-
-
-def _judge_gain(
-    outcome: LevelOutcome,
-    fresh: float | None,
-    gain: float | None,
-    error: float | None,
-    expected: GainBand | None,
-) -> tuple[ScenarioVerdict, str]:
-    """Return whether a level gained what the models predict, with the reason."""
-    if gain == 1.0 and error == 0.0:
-        return ScenarioVerdict.REPRODUCED, "in steady state; the other levels are compared with it"
-    if gain is None or error is None or expected is None:
-        state = outcome.strict.state
-        if expected is None:
-            return (
-                ScenarioVerdict.UNTOLD,
-                "the drive does not report how much flash it has, so no model applies",
-            )
-        if state is StrictState.PASS:
-            return ScenarioVerdict.UNTOLD, "the first level, its baseline, did not reach steady state"
-        return ScenarioVerdict.UNTOLD, f"{state.value}: {outcome.strict.reason}"
-    iops = outcome.figures.iops or 0.0
-    if fresh and iops >= _LIMIT_RATIO * fresh and gain < expected.low:
-        return (
-            ScenarioVerdict.UNTOLD,
-            "as fast as when it was new: its interface limits it, not its flash",
-        )
-    low, high = (1 - _MODEL_RATIO) * expected.low, (1 + _MODEL_RATIO) * expected.high
-    if low - error <= gain <= high + error:
-        return ScenarioVerdict.REPRODUCED, "within the models' predictions"
-    side = "less" if gain < expected.low else "more"
-    return ScenarioVerdict.NOT_REPRODUCED, f"{side} than any model predicts"
+    return ExpectedRange(min(gains), max(gains))

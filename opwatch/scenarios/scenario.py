@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import resources
-from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
+from opwatch.scenarios.claims import PublishedClaim, parse_claims
 from opwatch.settings import parse_toml
+from opwatch.sweep.plan import SweepPace
 
 _FOLDER = "published"
 
@@ -25,34 +26,14 @@ class ScenarioKind(StrEnum):
     MIXED = "mixed"
 
 
-class ScenarioVerdict(StrEnum):
-    """Whether a result was reproduced."""
-
-    REPRODUCED = "reproduced"
-    NOT_REPRODUCED = "not reproduced"
-    UNTOLD = "cannot be told"
-
-    @property
-    def label(self) -> str:
-        """Return the text to show. The value stays as it is in documents."""
-        return "undetermined" if self is ScenarioVerdict.UNTOLD else self.value
-
-
-class Finding(NamedTuple):
-    """A result published by the author, and whether this run reproduces it."""
-
-    what: str
-    verdict: ScenarioVerdict
-    why: str
-
-
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One experiment.
 
     `levels` are unused shares: of the whole flash in a saturation, of the visible capacity in a free-space
-    experiment. `reserved_ratio` is the reserve of the second line. `published_rates` are the author's rates
-    at the levels. Other kinds keep their parameters in `setup` and their results in `published`.
+    experiment; `drive_levels` are those on a drive, of the visible capacity. `reserved_ratio` is the reserve
+    of the second line. `published_rates` are the author's rates at the levels. Other kinds keep their
+    parameters in `setup` and their results in `published`.
     """
 
     kind: ScenarioKind
@@ -63,7 +44,12 @@ class Scenario:
     io_bytes: int
     queue_depth: int
     remark: str
+    claims: tuple[PublishedClaim, ...]
+    model_pace: SweepPace
+    drive_pace: SweepPace
     levels: str = ""
+    is_of_flash: bool = False
+    drive_levels: str = ""
     reserved_ratio: float = 0.0
     published_rates: tuple[float, ...] = ()
     setup: Fields = field(default_factory=lambda: Fields({}, "no setup"))
@@ -78,6 +64,10 @@ class Scenario:
             )
             raise UsageError(f"--set {unknown[0]}: unknown key; scenario {self.name} has {known or 'none'}")
         return replace(self, setup=replace(self.setup, table=self.setup.table | dict(changes)))
+
+    def without_published(self) -> Scenario:
+        """Return a copy for levels that the author did not measure."""
+        return replace(self, published=Fields({}, "nothing published"))
 
 
 def list_scenarios() -> list[str]:
@@ -94,6 +84,7 @@ def load_scenario(name: str) -> Scenario:
     raw = (resources.files("opwatch.scenarios") / _FOLDER / f"{name}.toml").read_bytes()
     fields = Fields(parse_toml(raw, where), where)
     rates = fields.read_list("published_rates") if "published_rates" in fields.table else []
+    levels, paces = fields.read_optional("levels", fields.read_text) or "", _find_subtable(fields, "pace")
     return Scenario(
         kind=fields.read_member("kind", ScenarioKind),
         name=name,
@@ -103,7 +94,12 @@ def load_scenario(name: str) -> Scenario:
         io_bytes=fields.read_count("io_bytes"),
         queue_depth=fields.read_count("queue_depth"),
         remark=fields.read_text("remark"),
-        levels=fields.read_optional("levels", fields.read_text) or "",
+        claims=parse_claims(fields),
+        model_pace=_parse_pace(paces, "model"),
+        drive_pace=_parse_pace(paces, "drive"),
+        levels=levels,
+        is_of_flash=fields.read_optional("levels_of_flash", fields.read_flag) or False,
+        drive_levels=fields.read_optional("drive_levels", fields.read_text) or levels,
         reserved_ratio=(fields.read_optional("reserved_percent", fields.read_amount) or 0.0) / 100,
         published_rates=tuple(float(rate) for rate in rates),
         setup=_find_subtable(fields, "setup"),
@@ -113,3 +109,8 @@ def load_scenario(name: str) -> Scenario:
 
 def _find_subtable(fields: Fields, key: str) -> Fields:
     return fields.read_subtable(key) if key in fields.table else Fields({}, fields.where)
+
+
+def _parse_pace(paces: Fields, key: str) -> SweepPace:
+    """Return the pace on a model or on a drive; the usual values where the experiment sets none."""
+    return replace(SweepPace(), **_find_subtable(paces, key).table)

@@ -6,122 +6,92 @@ from collections.abc import Sequence
 
 from opwatch import units
 from opwatch.ftl.profiles import Profile
-from opwatch.scenarios.scenario import Finding, ScenarioVerdict
+from opwatch.scenarios.claims import Finding, MeasuredValue, ScenarioEvidence, judge_claims
+from opwatch.scenarios.scenario import Scenario
 from opwatch.scenarios.untrimmed import UntrimmedRun, UntrimmedSetup
 
-# Maximum relative distance of the cliff from its prediction.
+# A drive that moves more than this share of its free flash while idle does not match the prediction. A run
+# that wrote this much more than predicted has no cliff.
 NEAR_RATIO = 0.02
-# The author's collapse: less than this share of the initial speed.
-_COLLAPSE_RATIO = 0.5
 # A shorter round on a device mostly measures a buffer and other processes.
 _MIN_ROUND_S = 1.0
 
 
 def make_findings(
-    runs: Sequence[UntrimmedRun], setup: UntrimmedSetup, profile: Profile
+    scenario: Scenario, runs: Sequence[UntrimmedRun], setup: UntrimmedSetup, profile: Profile
 ) -> tuple[Finding, ...]:
     """Return the author's results and the prediction, each with a verdict."""
-    untrimmed, shrunk = runs[:2]
-    return (
-        _check_collapse(untrimmed),
-        _check_trimmed(shrunk),
-        _check_prediction(runs),
-        _check_published_cliff(untrimmed, setup, profile),
-    )
+    untrimmed, published = runs[0], setup.published_cliff_bytes
+    amounts, texts = _make_amounts(runs), _make_texts(runs)
+    if untrimmed.cliff_bytes is not None:
+        amounts["cliff / published"] = [MeasuredValue(untrimmed.cliff_bytes / max(published, 1))]
+        hidden = _format_gb(profile.drive["physical_bytes"] - profile.drive["user_bytes"])
+        texts |= {"cliff": _format_gb(untrimmed.cliff_bytes), "hidden flash": hidden}
+        if untrimmed.foretold.cache_bytes is not None:
+            texts["cache or flash"] = (
+                f"after {texts['cliff']}: besides the unwritten addresses, this drive has {hidden} of flash "
+                f"that it never shows. Its cache is full after {_format_gb(untrimmed.foretold.cache_bytes)}; "
+                "the author could not see which of the two it was, and this profile's cache is no evidence "
+                f"({profile.source})"
+            )
+    texts["published cliff"] = _format_gb(published)
+    return judge_claims(scenario.claims, ScenarioEvidence(amounts, texts=texts), "model")
 
 
-def make_device_findings(runs: Sequence[UntrimmedRun], *, is_timed: bool) -> tuple[Finding, ...]:
+def make_device_findings(
+    scenario: Scenario, runs: Sequence[UntrimmedRun], *, is_timed: bool
+) -> tuple[Finding, ...]:
     """Return the verdicts for runs on a device.
 
     The author's account of free blocks is omitted, because it applies to another drive.
     """
-    untrimmed, shrunk = runs[:2]
-    collapse = _check_collapse(untrimmed)
-    if not is_timed and untrimmed.cliff_bytes is not None:
-        why = "this drive answers immediately, however much it moves: create it with --timing real"
-        collapse = Finding(collapse.what, ScenarioVerdict.UNTOLD, why)
+    texts = _make_texts(runs)
     shortest = min(one.seconds for run in runs for one in run.rounds)
-    if is_timed and shortest < _MIN_ROUND_S:
-        why = f"a round of {shortest:.2g} s is too short for a speed: use a larger drive or fewer rounds"
-        collapse = Finding(collapse.what, ScenarioVerdict.UNTOLD, why)
-    return (collapse, _check_trimmed(shrunk), _check_prediction(runs))
-
-
-def _check_collapse(run: UntrimmedRun) -> Finding:
-    what = "untrimmed, it collapses"
-    if run.cliff_bytes is None:
-        return Finding(
-            what,
-            ScenarioVerdict.UNTOLD,
-            f"the rounds wrote {_format_gb(run.written_bytes)}, and the cliff is predicted after "
-            f"{_format_gb(run.foretold.cliff_bytes)}: use more or longer rounds (--set rounds=, round_s=)",
+    if not is_timed and runs[0].cliff_bytes is not None:
+        texts["no speed"] = (
+            "this drive answers immediately, however much it moves: create it with --timing real"
         )
-    if run.fresh_rate is None:
-        return Finding(
-            what, ScenarioVerdict.UNTOLD, "the cliff came within the first round: use shorter rounds"
+    elif is_timed and shortest < _MIN_ROUND_S:
+        texts["no speed"] = (
+            f"a round of {shortest:.2g} s is too short for a speed: take a larger drive or fewer rounds"
         )
-    kept = run.last_rate / run.fresh_rate
-    verdict = ScenarioVerdict.REPRODUCED if kept < _COLLAPSE_RATIO else ScenarioVerdict.NOT_REPRODUCED
-    return Finding(what, verdict, f"at the end it has {kept:.2f} of the speed of its first round")
+    return judge_claims(scenario.claims, ScenarioEvidence(_make_amounts(runs), texts=texts), "drive")
 
 
-def _check_trimmed(run: UntrimmedRun) -> Finding:
-    what = "trimmed and shrunk, it does not"
-    if run.cliff_bytes is not None:
-        return Finding(
-            what, ScenarioVerdict.NOT_REPRODUCED, f"it collapses after {_format_gb(run.cliff_bytes)}"
+def _make_amounts(runs: Sequence[UntrimmedRun]) -> dict[str, Sequence[MeasuredValue]]:
+    fresh, ratios = runs[0].fresh_rate, [run.error_ratio for run in runs]
+    return {
+        "kept speed": [MeasuredValue(runs[0].last_rate / fresh if fresh else None)],
+        "cliff / predicted": [MeasuredValue(1 + ratio) for ratio in ratios if ratio is not None],
+    }
+
+
+def _make_texts(runs: Sequence[UntrimmedRun]) -> dict[str, str]:
+    untrimmed, shrunk = runs[:2]
+    texts = {
+        "written in B": _format_gb(shrunk.written_bytes),
+        "predicted in B": _format_gb(shrunk.foretold.cliff_bytes),
+    }
+    if untrimmed.cliff_bytes is None:
+        texts["no cliff in A"] = (
+            f"the rounds wrote {_format_gb(untrimmed.written_bytes)}, and the cliff is predicted after "
+            f"{_format_gb(untrimmed.foretold.cliff_bytes)}: take more or longer rounds "
+            "(--set rounds=, round_s=)"
         )
-    return Finding(
-        what,
-        ScenarioVerdict.REPRODUCED,
-        f"the same rounds wrote {_format_gb(run.written_bytes)}; it would collapse after "
-        f"{_format_gb(run.foretold.cliff_bytes)}",
-    )
-
-
-def _check_prediction(runs: Sequence[UntrimmedRun]) -> Finding:
-    what = "the cliff came where predicted"
-    idle = max((run.idle_bytes / run.foretold.room_bytes for run in runs), default=0.0)
+    elif untrimmed.fresh_rate is None:
+        texts["cliff in the first round"] = "the cliff came within the first round: take shorter rounds"
+    if shrunk.cliff_bytes is not None:
+        texts["cliff in B"] = f"it collapses after {_format_gb(shrunk.cliff_bytes)}"
+    idle = max(run.idle_bytes / run.foretold.room_bytes for run in runs)
     if idle > NEAR_RATIO:
-        why = f"the drive moved {100 * idle:.0f} % of its free flash between rounds, while idle"
-        return Finding(
-            what,
-            ScenarioVerdict.UNTOLD,
-            f"{why}; the prediction is for drives that move data only when they have to",
+        texts["moved while idle"] = (
+            f"the drive moved {100 * idle:.0f} % of its free flash between rounds, while idle; the "
+            "prediction is for drives that move data only when they have to"
         )
-    errors = [abs(run.error_ratio) for run in runs if run.error_ratio is not None]
-    early = [
-        run for run in runs if run.error_ratio is None and run.written_bytes > 1.02 * run.foretold.cliff_bytes
-    ]
-    if early:
-        return Finding(what, ScenarioVerdict.NOT_REPRODUCED, f"{early[0].name}: it did not come")
-    if not errors:
-        return Finding(what, ScenarioVerdict.UNTOLD, "no run wrote that much")
-    verdict = ScenarioVerdict.REPRODUCED if max(errors) <= NEAR_RATIO else ScenarioVerdict.NOT_REPRODUCED
-    return Finding(what, verdict, f"{100 * max(errors):.2g} % off; {100 * NEAR_RATIO:g} % is allowed")
-
-
-def _check_published_cliff(run: UntrimmedRun, setup: UntrimmedSetup, profile: Profile) -> Finding:
-    """Check whether the collapse occurs at the end of the author's free blocks."""
-    published = setup.published_cliff_bytes
-    what = f"shortly after {_format_gb(published)}, the blocks that were free"
-    if run.cliff_bytes is None:
-        return Finding(what, ScenarioVerdict.UNTOLD, "it did not come")
-    if published <= run.cliff_bytes <= 1.5 * published:
-        return Finding(what, ScenarioVerdict.REPRODUCED, f"after {_format_gb(run.cliff_bytes)}")
-    hidden = profile.drive["physical_bytes"] - profile.drive["user_bytes"]
-    why = (
-        f"after {_format_gb(run.cliff_bytes)}: besides the unwritten addresses, this drive has "
-        f"{_format_gb(hidden)} of hidden flash"
-    )
-    cache = run.foretold.cache_bytes
-    if cache is None:
-        return Finding(what, ScenarioVerdict.NOT_REPRODUCED, why)
-    why += (
-        f". Its cache is full after {_format_gb(cache)}; the author could not see which of the two it "
-        f"was, and this profile's cache is no evidence ({profile.source})"
-    )
-    return Finding(what, ScenarioVerdict.UNTOLD, why)
+    for run in runs:
+        if run.cliff_bytes is None and run.written_bytes > (1 + NEAR_RATIO) * run.foretold.cliff_bytes:
+            texts.setdefault("cliff did not come", f"{run.name}: it did not come")
+    return texts
 
 
 def _format_gb(n_bytes: float) -> str:

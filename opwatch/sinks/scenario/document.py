@@ -1,14 +1,18 @@
-"""The JSON document of an experiment without levels, docs/schema/sweep-scenario.json."""
+"""JSON of experiments: documents (docs/schema/sweep-scenario.json), and fields added to that of a sweep."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from opwatch import SCHEMA
+from opwatch.scenarios.claims import Finding
+from opwatch.scenarios.free_space import FilledDrive
 from opwatch.scenarios.iometer import NO_CPU, IometerResult, OpRate
 from opwatch.scenarios.mixed import MixConfiguration, MixRate
-from opwatch.scenarios.scenario import Finding, Scenario
+from opwatch.scenarios.saturation import SaturationLevel
+from opwatch.scenarios.scenario import Scenario
 from opwatch.scenarios.untrimmed import UntrimmedRun
 
 TYPE = "sweep-scenario"
@@ -25,7 +29,29 @@ def build_scenario_head(scenario: Scenario) -> dict[str, Any]:
 
 
 def build_statements(statements: Iterable[Finding]) -> list[dict[str, Any]]:
-    return [statement._asdict() | {"verdict": statement.verdict.value} for statement in statements]
+    return [statement._asdict() for statement in statements]
+
+
+def build_saturation_fields(
+    scenario: Scenario, levels: Sequence[SaturationLevel], time_ratio: float
+) -> dict[str, Any]:
+    """Return the fields that a saturation adds to the document of its sweep. `time_ratio` is the duration of
+    the rounds divided by the drive time they represent."""
+    return build_scenario_head(scenario) | {
+        "time_ratio": time_ratio,
+        "levels": [asdict(level) for level in levels],
+    }
+
+
+def build_free_space_fields(scenario: Scenario, result: FilledDrive) -> dict[str, Any]:
+    """Return the fields that files of growing size add to the document of their sweep, in bytes per
+    second."""
+    return build_scenario_head(scenario) | {
+        "reserved_ratio": scenario.reserved_ratio,
+        "points": [point._asdict() for point in result.points],
+        "statements": build_statements(result.statements),
+        "flash_as_published": result.flash_as_published,
+    }
 
 
 def build_experiment_document(
@@ -64,20 +90,15 @@ def _build_untrimmed_run(run: UntrimmedRun) -> dict[str, Any]:
 
 
 def build_iometer_fields(
-    result: IometerResult, io_bytes: int, published: dict[str, Any], statements: Iterable[Finding]
+    scenario: Scenario, result: IometerResult, io_bytes: int, statements: Iterable[Finding]
 ) -> dict[str, Any]:
-    """Return the result's fields.
-
-    `published` holds one row per level for reads and for writes: MB/s, I/Os per second, milliseconds, percent
-    of CPU.
-    """
     return {
         "rates": [_build_rate(rate, io_bytes) for rate in result.rates],
         "gains": [
             {**gain.kind._asdict(), "gain": gain.gain, "error": gain.error, "foretold": gain.foretold}
             for gain in result.gains
         ],
-        "published": published,
+        "published": scenario.published.table,
         "is_at_rest": result.is_at_rest,
         "statements": build_statements(statements),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opwatch.fields import Fields
-from opwatch.scenarios.scenario import ScenarioVerdict
+from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.sinks.wrapping import wrap_text
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from opwatch import units
 from opwatch.fields import Fields
-from opwatch.scenarios.scenario import ScenarioKind, ScenarioVerdict
+from opwatch.scenarios.claims import ScenarioVerdict
+from opwatch.scenarios.scenario import ScenarioKind
 from opwatch.sinks.plain.cells import align_columns, get_number
 from opwatch.sinks.scenario.iometer import format_iometer
 from opwatch.sinks.scenario.statements import format_statements

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from opwatch.fields import Fields
-from opwatch.scenarios.scenario import ScenarioKind, ScenarioVerdict
+from opwatch.scenarios.claims import ScenarioVerdict
+from opwatch.scenarios.scenario import ScenarioKind
 
 
 class PageVerdict(NamedTuple):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opwatch.scenarios.claims import ScenarioVerdict
 
 from opwatch.ftl import models
 from opwatch.scenarios.free_space import FilledDrive, evaluate_free_space
-from opwatch.scenarios.scenario import ScenarioVerdict
+from opwatch.scenarios.scenario import load_scenario
 from opwatch.steady.strict import StrictState, StrictVerdict
 from opwatch.sweep.levels import LevelScale, OpShare, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
@@ -36,7 +38,8 @@ def _list_verdicts(result: FilledDrive) -> list[ScenarioVerdict]:
 def _make_free_space(
     whole: Sequence[float | None], reserved: Sequence[float | None], published: Sequence[float] = (10, 8, 4)
 ) -> FilledDrive:
-    return evaluate_free_space(_make_outcomes(*whole), _make_outcomes(*reserved), 4096, published)
+    scenario = replace(load_scenario("free-space"), published_rates=tuple(published))
+    return evaluate_free_space(scenario, _make_outcomes(*whole), _make_outcomes(*reserved), 4096)
 
 
 def test_published_result_is_reproduced() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opwatch.scenarios.claims import ScenarioVerdict
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
@@ -19,7 +20,7 @@ from opwatch.scenarios.iometer import (
     make_iometer_findings,
     predict_iops,
 )
-from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
+from opwatch.scenarios.scenario import load_scenario
 from opwatch.scenarios.spare import infer_flash_bytes
 from opwatch.sweep.levels import LevelScale, OpShare, parse_levels
 from opwatch.sweep.outcome import KINDS, READ_FULL, WRITE_EMPTY, WRITE_FULL
@@ -29,7 +30,7 @@ from tests.unit.scenarios.test_saturation import DRIVE
 from tests.unit.scenarios.test_untrimmed import find_problems
 
 PROFILE = profiles.load_profile("wd-blue-1tb")
-PUBLISHED = load_scenario("iometer-op10").published
+SCENARIO = load_scenario("iometer-op10")
 LEVELS = parse_levels(
     "0,10%",
     LevelScale(PROFILE.drive["user_bytes"], OpShare.WHOLE, align_bytes=4096),
@@ -46,11 +47,11 @@ def _make_result(gain: float | None = 1.25, foretold: float = 1.25, read: float 
 
 
 def _list_verdicts(result: IometerResult) -> list[ScenarioVerdict]:
-    return [statement.verdict for statement in make_iometer_findings(result, PUBLISHED, PROFILE)]
+    return [statement.verdict for statement in make_iometer_findings(SCENARIO, result, PROFILE)]
 
 
 def test_published_table_implies_a_larger_gain_than_its_text() -> None:
-    gain = find_published_gain(PUBLISHED, "write")
+    gain = find_published_gain(SCENARIO.published, "write")
     assert gain is not None and gain == pytest.approx(1.246, abs=0.0005)
     assert (
         "12.5 %" in load_scenario("iometer-op10").remark and "24.6 %" in load_scenario("iometer-op10").remark
@@ -64,7 +65,7 @@ def test_published_gains_are_reproduced() -> None:
 def test_other_gains_are_not_reproduced() -> None:
     verdicts = _list_verdicts(_make_result(1.9, 1.2, read=1.05))
     assert verdicts[:3] == [ScenarioVerdict.NOT_REPRODUCED] * 3
-    why = make_iometer_findings(_make_result(1.9, 1.9), PUBLISHED, PROFILE)[2].why
+    why = make_iometer_findings(SCENARIO, _make_result(1.9, 1.9), PROFILE)[2].why
     # The gain of a quarter from a tenth less use implies this much flash.
     assert "1.34 times its visible size" in why
 
@@ -72,12 +73,12 @@ def test_other_gains_are_not_reproduced() -> None:
 def test_missing_steady_state_or_interface_limit_leaves_the_verdict_open() -> None:
     verdicts = _list_verdicts(_make_result(None))
     assert verdicts[0] is verdicts[2] is ScenarioVerdict.UNTOLD
-    limited = make_iometer_findings(_make_result(1.0, 1.0), PUBLISHED, PROFILE)[2]
+    limited = make_iometer_findings(SCENARIO, _make_result(1.0, 1.0), PROFILE)[2]
     assert limited.verdict is ScenarioVerdict.UNTOLD and "interface" in limited.why
 
 
 def test_read_faster_than_flash_leaves_the_verdict_open() -> None:
-    word = make_iometer_findings(_make_result(), PUBLISHED, PROFILE)[3]
+    word = make_iometer_findings(SCENARIO, _make_result(), PROFILE)[3]
     assert word.verdict is ScenarioVerdict.UNTOLD and "without data" in word.why
 
 

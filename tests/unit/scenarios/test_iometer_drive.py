@@ -6,14 +6,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from opwatch.scenarios.claims import ScenarioVerdict
 
 from opwatch.codec import decode, encode
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.journal.results import LevelRecord
-from opwatch.scenarios.iometer_drive import combine_drive_probes, make_drive_findings
+from opwatch.scenarios.iometer import combine_drive_probes, make_drive_findings
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels
-from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
+from opwatch.scenarios.scenario import load_scenario
 from opwatch.sinks.scenario.document import build_iometer_fields
 from opwatch.sinks.scenario.iometer import format_iometer
 from opwatch.steady.strict import StrictState
@@ -53,7 +54,7 @@ def _make_outcomes(
 
 def _list_verdicts(outcomes: list[LevelOutcome]) -> list[ScenarioVerdict]:
     result = combine_drive_probes(outcomes)
-    return [word.verdict for word in make_drive_findings(result, outcomes, SCENARIO.published)]
+    return [word.verdict for word in make_drive_findings(SCENARIO, result, outcomes)]
 
 
 def test_rates_come_from_probes_and_steady_state() -> None:
@@ -99,8 +100,8 @@ def test_without_steady_state_rate_and_gain_are_missing() -> None:
 def test_table_has_the_cpu_share_of_fio() -> None:
     outcomes = _make_outcomes(2.0)
     result = combine_drive_probes(outcomes)
-    words = make_drive_findings(result, outcomes, SCENARIO.published)
-    document = build_iometer_fields(result, 4096, SCENARIO.published.table, words)
+    words = make_drive_findings(SCENARIO, result, outcomes)
+    document = build_iometer_fields(SCENARIO, result, 4096, words)
     lines = list(format_iometer(Fields(document, "it")))
     assert any(line.split() == ["write,", "full", "10", "%", "8.19", "2000", "0.500", "25"] for line in lines)
     assert "CPU: fio's share of one CPU, including generating random data" in lines

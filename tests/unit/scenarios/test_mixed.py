@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opwatch.scenarios.claims import ScenarioVerdict
 
 from opwatch.errors import UsageError
 from opwatch.scenarios.mixed import (
@@ -18,7 +19,7 @@ from opwatch.scenarios.mixed import (
     parse_mix_loads,
     parse_mix_setup,
 )
-from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
+from opwatch.scenarios.scenario import load_scenario
 from opwatch.sinks.scenario.document import build_experiment_document, build_mixed_fields
 from opwatch.sinks.scenario.table import format_experiment
 from opwatch.tools.cli import main
@@ -36,7 +37,7 @@ def _make_mix_set(kind: str, iops: float, cpu: float = 0.2, **more: MemberCount 
 
 
 def _list_verdicts(*sets: MixConfiguration) -> list[ScenarioVerdict]:
-    return [statement.verdict for statement in make_mix_findings(sets, SCENARIO.published)]
+    return [statement.verdict for statement in make_mix_findings(sets, SCENARIO.claims)]
 
 
 @pytest.mark.parametrize(
@@ -74,14 +75,14 @@ def test_sets_are_compared_like_the_published_sets() -> None:
 def test_rate_limited_by_the_cpu_leaves_the_verdict_open() -> None:
     sets = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, cpu=0.95))
     assert _list_verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
-    assert "of a CPU, which is the limit" in make_mix_findings(sets, SCENARIO.published)[0].why
+    assert "of a CPU, which is the limit" in make_mix_findings(sets, SCENARIO.claims)[0].why
 
 
 def test_idle_members_leave_the_verdict_open() -> None:
     idle = COUNT._replace(active_ms=400)
     sets = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, sdb=idle))
     assert _list_verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
-    assert "busy 68 % of the time" in make_mix_findings(sets, SCENARIO.published)[0].why
+    assert "busy 68 % of the time" in make_mix_findings(sets, SCENARIO.claims)[0].why
     uncounted = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, sdb=None))
     assert _list_verdicts(*uncounted) == [ScenarioVerdict.UNTOLD] * 2
 
@@ -95,7 +96,7 @@ def test_counts_of_a_member_are_differences() -> None:
 def test_document_is_valid_and_table_fits_in_80_columns() -> None:
     sets = [_make_mix_set("md-raid1", 200, sdb=None), replace(_make_mix_set("md-raid10", 400), name="tenth")]
     document = build_experiment_document(SCENARIO, "two", "some loads", None)
-    document |= build_mixed_fields(sets, make_mix_findings(sets, SCENARIO.published))
+    document |= build_mixed_fields(sets, make_mix_findings(sets, SCENARIO.claims))
     assert find_problems(document) == []
     shown = list(format_experiment(document))
     assert all(len(line) <= 80 for line in shown)

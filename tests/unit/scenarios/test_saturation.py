@@ -7,15 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opwatch.scenarios.claims import ScenarioVerdict
 
 from opwatch.scenarios.saturation import evaluate_saturation
-from opwatch.scenarios.scenario import ScenarioVerdict, list_scenarios, load_scenario
+from opwatch.scenarios.scenario import list_scenarios, load_scenario
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import SteadyWindow, StrictCheck, StrictState, StrictVerdict
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
 from opwatch.tools.cli import main
 
+SATURATION = load_scenario("write-saturation")
 FLASH = 1 << 30
 PASSED = StrictVerdict(StrictState.PASS, (), None)
 NOT_REACHED = StrictVerdict(StrictState.NOT_REACHED, (), None)
@@ -61,8 +63,8 @@ def _make_outcome(
 
 
 def test_cliff_is_where_moves_exceed_writes() -> None:
-    [level] = evaluate_saturation([_make_outcome("7%", 1000.0)], 0.5)
-    assert level.cliff is not None and level.predicted_bytes == FLASH
+    [level] = evaluate_saturation(SATURATION, [_make_outcome("7%", 1000.0)], 0.5)
+    assert level.cliff is not None and level.predicted_cliff_bytes == FLASH
     # For a model of half the size: twice the bytes and twice the time.
     assert level.cliff.host_bytes == 2 * FLASH
     assert level.cliff.seconds == pytest.approx(2 * 1024 * 0.0256)
@@ -84,6 +86,7 @@ def _make_disturbed_outcome(percent: str, waf: float | None) -> LevelOutcome:
 
 def test_busy_host_makes_the_gain_use_waf() -> None:
     first, second, third = evaluate_saturation(
+        SATURATION,
         [
             _make_disturbed_outcome("7%", 7.4),
             _make_disturbed_outcome("18%", 3.1),
@@ -105,30 +108,30 @@ def test_busy_host_makes_the_gain_use_waf() -> None:
 def test_model_error_is_at_least_a_percent(part: float, likeness: ScenarioVerdict) -> None:
     """The models assume many superblocks, with none open or reserved."""
     [_, second] = evaluate_saturation(
-        [_make_disturbed_outcome("7%", 7.4), _make_disturbed_outcome("18%", 3.1)], 1.0
+        SATURATION, [_make_disturbed_outcome("7%", 7.4), _make_disturbed_outcome("18%", 3.1)], 1.0
     )
-    assert second.expected
+    assert second.expected_gain
     exact = replace(_make_disturbed_outcome("7%", 7.4), figures=LevelFigures(waf=7.4, waf_error=0.0))
-    waf = 7.4 / (part * second.expected.low)
+    waf = 7.4 / (part * second.expected_gain.low)
     other = replace(_make_disturbed_outcome("18%", waf), figures=LevelFigures(waf=waf, waf_error=0.0))
-    [_, level] = evaluate_saturation([exact, other], 1.0)
+    [_, level] = evaluate_saturation(SATURATION, [exact, other], 1.0)
     assert level.likeness is likeness
 
 
 def test_steady_level_is_compared_by_the_common_figure() -> None:
     at_rest = replace(_make_outcome("7%", 1000.0), figures=LevelFigures(iops=1000.0, waf=7.4, waf_error=0.0))
-    [_, second] = evaluate_saturation([at_rest, _make_disturbed_outcome("18%", 3.1)], 1.0)
+    [_, second] = evaluate_saturation(SATURATION, [at_rest, _make_disturbed_outcome("18%", 3.1)], 1.0)
     assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
 
 
 def test_drive_with_a_cache_has_no_predicted_cliff() -> None:
-    [level] = evaluate_saturation([_make_outcome("7%", 1000.0)], 1.0, has_cache=True)
-    assert level.cliff is not None and level.predicted_bytes is None
+    [level] = evaluate_saturation(SATURATION, [_make_outcome("7%", 1000.0)], 1.0, has_cache=True)
+    assert level.cliff is not None and level.predicted_cliff_bytes is None
 
 
 def test_drive_without_relocation_has_no_cliff() -> None:
     outcome = replace(_make_outcome("7%", 1000.0), rounds=(FRESH,) * 20)
-    [level] = evaluate_saturation([outcome], 1.0)
+    [level] = evaluate_saturation(SATURATION, [outcome], 1.0)
     assert level.cliff is None
 
 
@@ -141,20 +144,24 @@ def test_drive_without_relocation_has_no_cliff() -> None:
     ],
 )
 def test_gain_is_compared_with_the_models(iops: float, likeness: ScenarioVerdict, why: str) -> None:
-    first, second = evaluate_saturation([_make_outcome("7%", 1000.0), _make_outcome("18%", iops)], 1.0)
+    first, second = evaluate_saturation(
+        SATURATION, [_make_outcome("7%", 1000.0), _make_outcome("18%", iops)], 1.0
+    )
     assert (first.gain, first.likeness) == (1.0, ScenarioVerdict.REPRODUCED)
     assert second.gain == pytest.approx(iops / 1000)
     assert second.likeness is likeness and why in second.why
 
 
 def test_level_limited_by_its_interface_leaves_the_verdict_open() -> None:
-    _, second = evaluate_saturation([_make_outcome("7%", 9000.0), _make_outcome("18%", 9900.0)], 1.0)
+    _, second = evaluate_saturation(
+        SATURATION, [_make_outcome("7%", 9000.0), _make_outcome("18%", 9900.0)], 1.0
+    )
     assert second.likeness is ScenarioVerdict.UNTOLD and "interface" in second.why
 
 
 def test_level_without_a_steady_state_is_not_compared() -> None:
     tired = _make_outcome("7%", None, NOT_REACHED)
-    first, second = evaluate_saturation([tired, _make_outcome("18%", 2400.0)], 1.0)
+    first, second = evaluate_saturation(SATURATION, [tired, _make_outcome("18%", 2400.0)], 1.0)
     assert (first.gain, second.gain) == (None, None)
     assert first.likeness is second.likeness is ScenarioVerdict.UNTOLD
     assert "first level" in second.why and "not reached" in first.why

@@ -60,7 +60,7 @@ def test_missing_sysbench_names_the_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("opwatch.tools.commands.sweep.scenarios.mixed.make_mix_place", _make_place)
+    monkeypatch.setattr("opwatch.tools.commands.sweep.scenarios.on_mounts.make_mix_place", _make_place)
     words = ["sweep", "run", "--scenario", "mixed-io", "--on", f"a={tmp_path}", "--load", "sysbench"]
     assert main([*words, "--workload", "rndwr", "--journals", str(tmp_path)]) == Unsupported.exit_status
     assert "apt install sysbench" in capsys.readouterr().err

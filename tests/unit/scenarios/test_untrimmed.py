@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opwatch.scenarios.claims import ScenarioVerdict
 
 from opwatch.ftl import profiles
-from opwatch.scenarios.scenario import ScenarioVerdict, load_scenario
+from opwatch.scenarios.scenario import load_scenario
 from opwatch.scenarios.untrimmed import (
     RelocationSample,
     UntrimmedSetup,
@@ -30,11 +31,12 @@ from tests.unit.sinks.test_schema import forbid_extra_fields
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "schema" / "sweep-scenario.json"
 PROFILE = profiles.load_profile("intel-545s-256")
+SCENARIO = load_scenario("untrimmed-cliff")
 MODEL = make_model(PROFILE, 4096)
 
 
 def _make_setup(**changes: float) -> UntrimmedSetup:
-    scenario = load_scenario("untrimmed-cliff").with_setup(changes)
+    scenario = SCENARIO.with_setup(changes)
     return parse_untrimmed_setup(scenario.setup, scenario.io_bytes, scenario.queue_depth, 1)
 
 
@@ -49,7 +51,7 @@ def find_problems(answer: dict[str, Any]) -> list[str]:
 def test_published_result_of_the_untrimmed_drive_is_reproduced() -> None:
     setup = _make_setup()
     runs = run_untrimmed(setup, MODEL)
-    verdicts = [statement.verdict for statement in make_findings(runs, setup, PROFILE)]
+    verdicts = [statement.verdict for statement in make_findings(SCENARIO, runs, setup, PROFILE)]
     assert verdicts[:3] == [ScenarioVerdict.REPRODUCED] * 3
     # The profile cannot tell whether the flash or the cache ends at 5 GB.
     assert verdicts[3] is ScenarioVerdict.UNTOLD
@@ -93,7 +95,7 @@ def test_drive_without_a_cache_has_room_for_unwritten_bytes() -> None:
 
 def test_too_few_rounds_leave_the_verdict_open() -> None:
     setup = _make_setup(rounds=2)
-    words = make_findings(run_untrimmed(setup, MODEL), setup, PROFILE)
+    words = make_findings(SCENARIO, run_untrimmed(setup, MODEL), setup, PROFILE)
     assert words[0].verdict is words[2].verdict is ScenarioVerdict.UNTOLD
     assert "more or longer rounds" in words[0].why
 
@@ -102,17 +104,17 @@ def test_drive_that_relocates_while_idle_has_no_prediction() -> None:
     setup = _make_setup()
     runs = run_untrimmed(setup, MODEL)
     busy = [replace(runs[0], idle_bytes=0.1 * runs[0].foretold.room_bytes), *runs[1:]]
-    word = make_findings(busy, setup, PROFILE)[2]
+    word = make_findings(SCENARIO, busy, setup, PROFILE)[2]
     assert word.verdict is ScenarioVerdict.UNTOLD and "while idle" in word.why
 
 
 def test_untimed_or_short_device_runs_have_no_speed() -> None:
     runs = run_untrimmed(_make_setup(), MODEL)
-    assert make_device_findings(runs, is_timed=True)[0].verdict is ScenarioVerdict.REPRODUCED
-    at_once = make_device_findings(runs, is_timed=False)[0]
+    assert make_device_findings(SCENARIO, runs, is_timed=True)[0].verdict is ScenarioVerdict.REPRODUCED
+    at_once = make_device_findings(SCENARIO, runs, is_timed=False)[0]
     assert at_once.verdict is ScenarioVerdict.UNTOLD and "--timing real" in at_once.why
     short = [replace(run, rounds=tuple(one._replace(seconds=0.1) for one in run.rounds)) for run in runs]
-    word = make_device_findings(short, is_timed=True)[0]
+    word = make_device_findings(SCENARIO, short, is_timed=True)[0]
     assert word.verdict is ScenarioVerdict.UNTOLD and "too short" in word.why
 
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from opwatch.tools.commands.sweep.scenarios.arguments import (
+    add_loader_argument,
+    add_scenario_argument,
+    expand_workload,
+)
+from opwatch.tools.commands.sweep.scenarios.on_model import is_sweep
+
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.errors import UsageError
@@ -40,10 +47,7 @@ from opwatch.tools.commands.sweep.running import (
     require_new_file,
     run_remaining_levels,
 )
-from opwatch.tools.commands.sweep.scenarios.experiment import find_experiment
 from opwatch.tools.commands.sweep.scenarios.on_drive import make_scenario_request
-from opwatch.tools.commands.sweep.scenarios.plain_arguments import expand_workload
-from opwatch.tools.commands.sweep.scenarios.scenario import add_loader_argument, add_scenario_argument
 from opwatch.tools.waiting import Waiter
 
 
@@ -80,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         keeps = ("journals",) if args.on else ()
         refuse_inapplicable(args, [name for name in DRIVE_OPTIONS if name not in keeps], "--dev")
         args = expand_workload(args)
-        has_levels = args.scenario is None or find_experiment(load_scenario(args.scenario)) is None
+        has_levels = args.scenario is None or is_sweep(load_scenario(args.scenario))
         return virtual.run(args) if has_levels else virtual.run_experiment(args)
     if args.dev is None:
         raise UsageError(

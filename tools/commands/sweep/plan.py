@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from opwatch.tools.commands.sweep.scenarios.arguments import add_scenario_argument, expand_workload
+from opwatch.tools.commands.sweep.scenarios.on_model import is_sweep, make_scenario_run, plan_experiment
+
 from opwatch.collectors.fio.options import find_sprandom_refusal
 from opwatch.collectors.guard.disk_facts import read_disk_identity
 from opwatch.collectors.sweep.offers import describe_purge
@@ -56,10 +59,7 @@ from opwatch.tools.commands.sweep.arguments.pts_arguments import (
     refuse_level_options,
     refuse_test_options,
 )
-from opwatch.tools.commands.sweep.scenarios.experiment import find_experiment, plan_experiment
 from opwatch.tools.commands.sweep.scenarios.on_drive import plan_on_drive
-from opwatch.tools.commands.sweep.scenarios.plain_arguments import expand_workload
-from opwatch.tools.commands.sweep.scenarios.scenario import add_scenario_argument, make_scenario_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,9 +125,9 @@ def _show_plan(plan: SweepPlan, args: argparse.Namespace) -> int:
 
 
 def _plan_scenario(args: argparse.Namespace) -> SweepPlan:
-    if find_experiment(load_scenario(args.scenario)):
-        return plan_experiment(args)
-    return _plan_sweep(make_scenario_run(args).sweep, args)
+    if is_sweep(load_scenario(args.scenario)):
+        return _plan_sweep(make_scenario_run(args).sweep, args)
+    return plan_experiment(args)
 
 
 def _plan_scenario_on_drive(args: argparse.Namespace) -> SweepPlan:

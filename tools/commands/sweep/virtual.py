@@ -10,6 +10,7 @@ from typing import Any
 
 from opwatch.errors import NotEnoughData, OpwatchError
 from opwatch.safefile import safe_write
+from opwatch.sinks.scenario.table import format_experiment
 from opwatch.sinks.sweep.document import build_result_document
 from opwatch.sinks.sweep.table import format_sweep
 from opwatch.sinks.terminal import open_stdout
@@ -18,11 +19,7 @@ from opwatch.sweep.side_by_side import run_levels
 from opwatch.tools.commands.sweep.arguments.level_arguments import VirtualSweep, make_virtual_sweep
 from opwatch.tools.commands.sweep.exit_status import choose_exit_status
 from opwatch.tools.commands.sweep.running import require_new_file
-from opwatch.tools.commands.sweep.scenarios.experiment import (
-    format_experiment_table,
-    run_requested_experiment,
-)
-from opwatch.tools.commands.sweep.scenarios.scenario import make_scenario_run
+from opwatch.tools.commands.sweep.scenarios.on_model import make_scenario_run, run_requested_experiment
 from opwatch.tools.progress import LevelProgress
 
 
@@ -39,7 +36,7 @@ def print_experiment(answer: dict[str, Any], args: argparse.Namespace) -> int:
     if args.json:
         open_stdout().write_json(answer)
     else:
-        open_stdout().write_lines(format_experiment_table(answer))
+        open_stdout().write_lines(format_experiment(answer))
     # Without a steady state there is no valid result.
     return 0 if answer.get("is_at_rest", True) else NotEnoughData.exit_status
 

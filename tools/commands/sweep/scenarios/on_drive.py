@@ -7,26 +7,30 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from opwatch.tools.commands.sweep.scenarios.arguments import read_scenario
+
 from opwatch.errors import UsageError
-from opwatch.fields import Fields
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice
 from opwatch.journal.request import SweepRequest
 from opwatch.load.plain import PlainLoad
 from opwatch.load.workload import LoadPattern, make_pattern
 from opwatch.scenarios.free_space import evaluate_free_space
-from opwatch.scenarios.iometer_drive import combine_drive_probes, make_drive_findings
+from opwatch.scenarios.iometer import combine_drive_probes, make_drive_findings
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels, split_outcomes
 from opwatch.scenarios.saturation import evaluate_saturation
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, load_scenario
-from opwatch.sinks.scenario.document import build_iometer_fields, build_scenario_head
-from opwatch.sinks.scenario.sweep_fields import build_free_space_fields, build_saturation_fields
+from opwatch.sinks.scenario.document import (
+    build_free_space_fields,
+    build_iometer_fields,
+    build_saturation_fields,
+    build_scenario_head,
+)
 from opwatch.sweep.levels import OpLevel, OpShare
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPace
 from opwatch.tools.commands.sweep.arguments.drive_arguments import find_flash_bytes, make_level_request
 from opwatch.tools.commands.sweep.arguments.level_arguments import DEFAULT_METHOD, refuse_inapplicable
-from opwatch.tools.commands.sweep.scenarios.changes import apply_changes
 
 _PUBLISHED_LEVELS = ["0 %", "10 %"]
 
@@ -44,7 +48,7 @@ def make_scenario_request(
 def plan_on_drive(
     args: argparse.Namespace, disk: BlockDevice, flash_bytes: int | None
 ) -> tuple[Scenario, tuple[OpLevel, ...], LoadPattern, SweepPace]:
-    scenario = apply_changes(load_scenario(args.scenario), args.set)
+    scenario = read_scenario(args)
     refuse_inapplicable(args, ("base", "reads", "seed", "on", "sprandom"), "a sweep without --scenario")
     if args.method != DEFAULT_METHOD or args.fill != SweepPace().fill_passes or args.share != OpShare.USED:
         raise UsageError("--method, --fill, --share: a scenario sets these itself")
@@ -63,20 +67,16 @@ def build_scenario_part(request: SweepRequest, outcomes: Sequence[LevelOutcome])
         return {}
     scenario = load_scenario(request.scenario)
     if scenario.kind is ScenarioKind.SATURATION:
-        return {"scenario": build_saturation_fields(scenario, evaluate_saturation(outcomes, 1.0), 1.0)}
+        levels = evaluate_saturation(scenario, outcomes, 1.0)
+        return {"scenario": build_saturation_fields(scenario, levels, 1.0)}
     n_bytes = int(request.pattern.jobs[0].options["bs"])
-    if scenario.kind is ScenarioKind.IOMETER:
-        return {"scenario": _build_iometer_part(scenario, outcomes, n_bytes)}
-    # Published figures exist for the author's file sizes only.
-    published = scenario.published_rates if len(outcomes) == 2 * len(scenario.published_rates) else ()
-    lines = evaluate_free_space(*split_outcomes(outcomes), n_bytes, published)
-    return {"scenario": build_free_space_fields(scenario, lines)}
-
-
-def _build_iometer_part(scenario: Scenario, outcomes: Sequence[LevelOutcome], n_bytes: int) -> dict[str, Any]:
-    # Published figures exist for the author's levels only.
-    is_his = [outcome.level.label for outcome in outcomes] == _PUBLISHED_LEVELS
-    published = scenario.published if is_his else Fields({}, "nothing published")
+    if scenario.kind is ScenarioKind.FREE_SPACE:
+        lines = evaluate_free_space(scenario, *split_outcomes(outcomes), n_bytes)
+        return {"scenario": build_free_space_fields(scenario, lines)}
+    if [outcome.level.label for outcome in outcomes] != _PUBLISHED_LEVELS:
+        scenario = scenario.without_published()
     result = combine_drive_probes(outcomes)
-    words = make_drive_findings(result, outcomes, published)
-    return build_scenario_head(scenario) | build_iometer_fields(result, n_bytes, published.table, words)
+    found = make_drive_findings(scenario, result, outcomes)
+    return {
+        "scenario": build_scenario_head(scenario) | build_iometer_fields(scenario, result, n_bytes, found)
+    }

@@ -1,4 +1,4 @@
-"""`--workload` for a model or for filesystems, in the formats of other tools."""
+"""Arguments of published experiments: the experiment, its changes, and loads named after other tools."""
 
 from __future__ import annotations
 
@@ -6,9 +6,71 @@ import argparse
 
 from opwatch.errors import UsageError
 from opwatch.load.plain import PlainLoad
+from opwatch.load.sysbench import LOADERS
 from opwatch.load.workload import parse_plain_loads, require_single_load
+from opwatch.quantities import parse_count, parse_size
 from opwatch.scenarios.mixed import MixLoad
-from opwatch.scenarios.scenario import ScenarioKind, load_scenario
+from opwatch.scenarios.scenario import Scenario, ScenarioKind, list_scenarios, load_scenario
+from opwatch.times import parse_time
+from opwatch.tools.arguments import Once
+
+
+def add_scenario_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--scenario",
+        action=Once,
+        metavar="NAME",
+        help=f"repeat a published experiment: {', '.join(list_scenarios())}",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a number of the scenario (opwatch sweep list has the keys); may be given several times",
+    )
+    parser.add_argument(
+        "--on",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="for scenarios mixed-io and untrimmed-cliff: a folder to load, under a name of yours; existing "
+        "files are not touched",
+    )
+
+
+def add_loader_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--load",
+        action=Once,
+        choices=LOADERS,
+        help="with --on: the load generator (fio)",
+    )
+
+
+def read_scenario(args: argparse.Namespace) -> Scenario:
+    """Return the experiment of `--scenario`, with the changes of `--set`."""
+    return load_scenario(args.scenario).with_setup(parse_changes(args.set))
+
+
+def parse_changes(words: list[str]) -> dict[str, float]:
+    """Return the changes by key."""
+    changes: dict[str, float] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise UsageError(f"--set {word}: write KEY=VALUE")
+        try:
+            changes[key] = _parse_value(key, text)
+        except UsageError as error:
+            raise UsageError(f"--set {word}: {error}") from None
+    return changes
+
+
+def _parse_value(key: str, text: str) -> float:
+    if key.endswith("_bytes"):
+        return parse_size(text)
+    return parse_time(text) if key.endswith("_s") else parse_count(text)
 
 
 def expand_workload(args: argparse.Namespace) -> argparse.Namespace:

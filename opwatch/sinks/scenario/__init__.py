@@ -1,1 +1,1 @@
-"""Published experiments: their documents, their additions to a sweep's document, and tables of both."""
+"""Published experiments: documents, lines and pages."""

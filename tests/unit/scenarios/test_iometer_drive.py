@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from opwatch.scenarios.claims import ScenarioVerdict
+from opwatch.sinks.scenario.section import format_scenario
 
 from opwatch.codec import decode, encode
 from opwatch.errors import UsageError
@@ -15,8 +16,7 @@ from opwatch.journal.results import LevelRecord
 from opwatch.scenarios.iometer import combine_drive_probes, make_drive_findings
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels
 from opwatch.scenarios.scenario import load_scenario
-from opwatch.sinks.scenario.document import build_iometer_fields
-from opwatch.sinks.scenario.iometer import format_iometer
+from opwatch.sinks.scenario.document import build_iometer_fields, build_scenario_head
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.figures import compute_probe_error
 from opwatch.sweep.outcome import (
@@ -101,8 +101,8 @@ def test_table_has_the_cpu_share_of_fio() -> None:
     outcomes = _make_outcomes(2.0)
     result = combine_drive_probes(outcomes)
     words = make_drive_findings(SCENARIO, result, outcomes)
-    document = build_iometer_fields(SCENARIO, result, 4096, words)
-    lines = list(format_iometer(Fields(document, "it")))
+    document = build_scenario_head(SCENARIO) | build_iometer_fields(SCENARIO, result, 4096, words)
+    lines = list(format_scenario(Fields(document, "it")))
     assert any(line.split() == ["write,", "full", "10", "%", "8.19", "2000", "0.500", "25"] for line in lines)
     assert "CPU: fio's share of one CPU, including generating random data" in lines
     assert not any(line.startswith("no CPU") for line in lines)

@@ -10,7 +10,7 @@ from typing import Any
 
 from opwatch.errors import NotEnoughData, OpwatchError
 from opwatch.safefile import safe_write
-from opwatch.sinks.scenario.table import format_experiment
+from opwatch.sinks.scenario.section import format_experiment
 from opwatch.sinks.sweep.document import build_result_document
 from opwatch.sinks.sweep.table import format_sweep
 from opwatch.sinks.terminal import open_stdout

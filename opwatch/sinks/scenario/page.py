@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from opwatch.fields import Fields
 from opwatch.foreign import require_table
+from opwatch.scenarios.claims import Finding, ScenarioVerdict
 from opwatch.scenarios.scenario import ScenarioKind
 from opwatch.sinks.markdown_text import as_text, fenced
 from opwatch.sinks.report.page import render_page
@@ -14,24 +16,10 @@ from opwatch.sinks.report.plots import markup
 from opwatch.sinks.report.plots.figure import Figure
 from opwatch.sinks.report.single_figure import SingleFigure
 from opwatch.sinks.scenario.document import TYPE
-from opwatch.sinks.scenario.table import format_experiment
-from opwatch.sinks.scenario_page.other_figures import (
-    plot_free_space,
-    plot_iometer,
-    plot_mixed,
-    plot_untrimmed,
-)
-from opwatch.sinks.scenario_page.saturation_figures import plot_saturation
-from opwatch.sinks.scenario_page.verdicts import list_verdicts, summarize_verdicts
+from opwatch.sinks.scenario.figures import FIGURES
+from opwatch.sinks.scenario.section import find_holder, format_experiment
 from opwatch.sinks.sweep.table import format_sweep as sweep_lines
 
-_FIGURES: Mapping[ScenarioKind, Callable[[Fields], Iterator[Figure]]] = {
-    ScenarioKind.SATURATION: plot_saturation,
-    ScenarioKind.FREE_SPACE: plot_free_space,
-    ScenarioKind.UNTRIMMED: plot_untrimmed,
-    ScenarioKind.IOMETER: plot_iometer,
-    ScenarioKind.MIXED: plot_mixed,
-}
 # Heights of a picture with and without a note of several lines, and the length of such a note.
 _HIGH, _LOW, _LONG_NOTE = 520, 440, 150
 _VERDICTS = ("author's finding", "here", "why")
@@ -49,19 +37,14 @@ def render_experiments(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> st
 def plot_experiment(document: Mapping[str, Any]) -> list[Figure]:
     """Return the experiment's plots in order."""
     fields = _check_document(document)
-    return list(_FIGURES[fields.read_subtable("scenario").read_member("kind", ScenarioKind)](fields))
+    return list(FIGURES[_read_kind(fields)](fields))
 
 
 def plot_single_experiments(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[SingleFigure]:
     """Yield each plot as a separate page, named after the experiment and the plot's position."""
     taken: dict[str, int] = {}
     for _, document in documents:
-        name = (
-            _check_document(document)
-            .read_subtable("scenario")
-            .read_member("kind", ScenarioKind)
-            .value.replace(" ", "-")
-        )
+        name = _read_kind(_check_document(document)).value.replace(" ", "-")
         for figure in plot_experiment(document):
             taken[name] = taken.get(name, 0) + 1
             unique = name if taken[name] == 1 else f"{name}-{taken[name]}"
@@ -73,8 +56,8 @@ def format_experiment_markdown(documents: Sequence[tuple[str, Mapping[str, Any]]
     """Yield the verdicts and tables as Markdown, for a ticket."""
     for name, document in documents:
         fields = _check_document(document)
-        scenario, verdicts = fields.read_subtable("scenario"), list_verdicts(fields)
-        yield f"## {as_text(scenario.read_text('name'))}: {summarize_verdicts(verdicts)}"
+        scenario, verdicts = fields.read_subtable("scenario"), _list_findings(fields)
+        yield f"## {as_text(scenario.read_text('name'))}: {_summarize_findings(verdicts)}"
         yield f"From {as_text(name)}."
         yield ""
         for one in verdicts:
@@ -85,8 +68,8 @@ def format_experiment_markdown(documents: Sequence[tuple[str, Mapping[str, Any]]
 
 def _render_experiment(name: str, document: Mapping[str, Any]) -> Iterator[str]:
     fields = _check_document(document)
-    scenario, verdicts = fields.read_subtable("scenario"), list_verdicts(fields)
-    words = summarize_verdicts(verdicts)
+    scenario, verdicts = fields.read_subtable("scenario"), _list_findings(fields)
+    words = _summarize_findings(verdicts)
     yield f"<section><h2>{markup.escape_text(scenario.read_text('name'))}: {markup.escape_text(words)}</h2>"
     yield markup.render_paragraph(scenario.read_text("title"), "lead")
     yield markup.render_paragraph(f"{scenario.read_text('source')}. {scenario.read_text('remark')}")
@@ -99,6 +82,36 @@ def _render_experiment(name: str, document: Mapping[str, Any]) -> Iterator[str]:
     figures = "".join(figure.render_html() for figure in plot_experiment(document))
     yield f"<div class=plots>{figures}</div>" if figures else ""
     yield f"{markup.render_preformatted(_format_document(document))}</section>\n"
+
+
+def _list_findings(document: Fields) -> list[Finding]:
+    """Return the findings in document order. The first level of a saturation is its baseline."""
+    if _read_kind(document) is ScenarioKind.SATURATION:
+        return [
+            Finding(
+                f"{level.read_text('label')} left unused gains what the collector models predict",
+                level.read_member("likeness", ScenarioVerdict),
+                level.read_text("why"),
+            )
+            for level in document.read_subtable("scenario").read_subtables("levels")[1:]
+        ]
+    return [
+        Finding(row.read_text("what"), row.read_member("verdict", ScenarioVerdict), row.read_text("why"))
+        for row in find_holder(document).read_subtables("statements")
+    ]
+
+
+def _summarize_findings(findings: Sequence[Finding]) -> str:
+    """Return a one-word summary, with counts if the verdicts differ."""
+    counts = Counter(one.verdict for one in findings)
+    there = [verdict for verdict in ScenarioVerdict if counts[verdict]] or [ScenarioVerdict.UNTOLD]
+    if len(there) == 1:
+        return there[0].label
+    return ", ".join(f"{counts[verdict]} {verdict.label}" for verdict in there)
+
+
+def _read_kind(document: Fields) -> ScenarioKind:
+    return document.read_subtable("scenario").read_member("kind", ScenarioKind)
 
 
 def _check_document(document: Mapping[str, Any]) -> Fields:

@@ -8,19 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.collectors.scenarios.unnamed_file import (
-    FILL_WORDS,
+    FileLoad,
     create_unnamed_file,
-    make_fio_arguments,
+    fill_file,
     read_filesystem_mark,
-    run_fio_to_end,
-    run_sysbench_to_end,
+    run_load,
 )
 from opwatch.collectors.sweep.bench import SweepClock
-from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
+from opwatch.errors import RefusedError, Unsupported, UsageError
 from opwatch.foreign import parse_all_unsigned
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.load.plain import PlainLoad
-from opwatch.load.sysbench import FIO, SYSBENCH, build_sysbench_arguments
+from opwatch.load.sysbench import FIO
 from opwatch.samples.measurement_run import ProgressSink
 from opwatch.scenarios.mixed import MemberCount, MixConfiguration, MixLoad, MixRate, MixSetup
 
@@ -111,64 +109,18 @@ def run_mix(
         return replace(one, rates=tuple(rates))
     with create_unnamed_file(one.folder, one.file_bytes) as path:
         talk.show_progress(f"{one.name}: filling {one.file_bytes} bytes")
-        # Unwritten blocks have no data, so reads of them would not reach a drive.
-        run_fio_to_end([*FILL_WORDS, *make_fio_arguments(path, one.file_bytes, setup.threads)], time)
+        fill_file(path, one.file_bytes, setup.threads, time)
         for place_of_load, load in list(enumerate(loads, 1))[len(done) :]:
             talk.show_progress(f"{one.name}: {load.name} ({place_of_load} of {len(loads)})")
             before = {member.name: read_member_count(member) for member in place.members}
-            by = _run_by_sysbench if loader == SYSBENCH else _run_by_fio
-            rate = by(path, one.file_bytes, load, setup, place_of_load, time)
+            threads = load.threads or setup.threads
+            order = FileLoad(path, one.file_bytes, load, threads, place_of_load, seconds=setup.run_s)
+            rate = run_load(order, loader, time)
             counts = {member.name: read_member_count(member) for member in place.members}
             grown = {name: _diff_counts(now, before.get(name)) for name, now in counts.items()}
             rates.append(replace(rate, members=grown))
             keep(rates[-1])
     return replace(one, rates=tuple(rates))
-
-
-def _run_by_fio(
-    path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, time: SweepClock
-) -> MixRate:
-    """Run the load with fio and return its result without members."""
-    common = make_fio_arguments(path, n_bytes, load.threads or setup.threads)
-    words = ["--name=load", *common, *load.build_fio_options(), "--time_based", f"--runtime={setup.run_s:g}"]
-    run = run_fio_to_end([*words, f"--randseed={seed}"], time)
-    if run.report is None:
-        raise OpwatchError(f"{load.name}: fio wrote no report")
-    total = run.report.total
-    return MixRate(
-        load=load,
-        reads=total.requests["read"],
-        writes=total.requests["write"],
-        moved_bytes=total.bytes["read"] + total.bytes["write"],
-        seconds=total.seconds,
-        mean_ns=run.report.mean_ns,
-        cpu_ratio=run.cpu_s / ((run.end_ns - run.begin_ns) / 1e9),
-        members={},
-    )
-
-
-def _run_by_sysbench(
-    path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, time: SweepClock
-) -> MixRate:
-    """Run the load with sysbench, whose threads have one I/O outstanding each."""
-    words = build_sysbench_arguments(
-        PlainLoad(load.name, load.rdpct, load.seekpct, load.xfersize),
-        n_bytes,
-        load.threads or setup.threads,
-        seed,
-        seconds=setup.run_s,
-    )
-    result, cpu_ratio = run_sysbench_to_end(words, path, time)
-    return MixRate(
-        load=load,
-        reads=result.reads,
-        writes=result.writes,
-        moved_bytes=(result.reads + result.writes) * load.xfersize,
-        seconds=result.seconds,
-        mean_ns=result.mean_ns,
-        cpu_ratio=cpu_ratio,
-        members={},
-    )
 
 
 def _diff_counts(now: MemberCount | None, then: MemberCount | None) -> MemberCount | None:

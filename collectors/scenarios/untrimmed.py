@@ -12,23 +12,22 @@ from pathlib import Path
 
 from opwatch.collectors.firmware.drive_folder import find_drive_folder
 from opwatch.collectors.scenarios.unnamed_file import (
-    FILL_WORDS,
+    FileLoad,
     create_unnamed_file,
-    make_fio_arguments,
+    fill_file,
     read_filesystem_mark,
-    run_fio_to_end,
-    run_sysbench_to_end,
+    run_load,
 )
 from opwatch.collectors.space.fitrim import check_mount, trim_mount
 from opwatch.collectors.sweep.bench import SweepClock
 from opwatch.drive.life import read_true_counters
 from opwatch.drive.place import DriveFolder
-from opwatch.errors import OpwatchError, RefusedError, Unsupported
+from opwatch.errors import RefusedError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
-from opwatch.load.plain import PlainLoad
-from opwatch.load.sysbench import FIO, SYSBENCH, build_sysbench_arguments
+from opwatch.load.sysbench import FIO
 from opwatch.samples.measurement_run import ProgressSink
+from opwatch.scenarios.mixed import MixLoad
 from opwatch.scenarios.untrimmed import (
     CliffPrediction,
     RelocationSample,
@@ -154,17 +153,8 @@ def run_on_mount(
     runs = list(done)
     for name, whole, is_trimmed in _list_runs(setup)[len(done) :]:
         _trim_place(place)
-        one = _Run(
-            place,
-            setup,
-            time=time,
-            talk=talk,
-            name=name,
-            whole=whole,
-            round_bytes=round_bytes,
-            is_trimmed=is_trimmed,
-            loader=loader,
-        )
+        files, copies = _compute_sizes(place, setup, whole)
+        one = _Run(place, setup, time, talk, name, files, copies, is_trimmed, loader, round_bytes)
         runs.append(one.run())
         round_bytes = one.round_bytes
         keep(runs[-1], round_bytes)
@@ -210,35 +200,29 @@ def _list_runs(setup: UntrimmedSetup) -> tuple[tuple[str, float, bool], ...]:
     return (("A untrimmed", 1.0, False), ("B shrunk", share, False), ("C trimmed", 1.0, True))
 
 
+@dataclass(slots=True)
 class _Run:
     """One run: fill, then rounds."""
 
-    def __init__(
-        self,
-        place: UntrimmedPlace,
-        setup: UntrimmedSetup,
-        *,
-        time: SweepClock,
-        talk: ProgressSink,
-        name: str,
-        whole: float,
-        round_bytes: int | None,
-        is_trimmed: bool,
-        loader: str,
-    ) -> None:
-        self._place, self._setup, self._time, self._talk = place, setup, time, talk
-        self._name, self._is_trimmed = name, is_trimmed
-        self.round_bytes = round_bytes
-        self._loader, self._most_bytes_per_s = loader, 0
-        self._files, self._copies = _compute_sizes(place, setup, whole)
+    _place: UntrimmedPlace
+    _setup: UntrimmedSetup
+    _time: SweepClock
+    _talk: ProgressSink
+    _name: str
+    _files: int
+    _copies: int
+    _is_trimmed: bool
+    _loader: str
+    round_bytes: int | None
+    _most_bytes_per_s: int = 0
 
     def run(self) -> UntrimmedRun:
         point = self._place.mount.point
         with create_unnamed_file(point, self._files) as path:
             self._talk.show_progress(f"{self._name}: files and copies")
-            self._fill_file(path, self._files)
+            fill_file(path, self._files, self._setup.queue_depth, self._time)
             with create_unnamed_file(point, self._copies) as copies:
-                self._fill_file(copies, self._copies)
+                fill_file(copies, self._copies, self._setup.queue_depth, self._time)
             # As umount does: deleted files become free space in the file system.
             _sync_place(self._place)
             if self._is_trimmed:
@@ -263,41 +247,19 @@ class _Run:
             idle_bytes=looks.idle_bytes,
         )
 
-    def _fill_file(self, path: str, n_bytes: int) -> None:
-        run_fio_to_end([*FILL_WORDS, *make_fio_arguments(path, n_bytes, self._setup.queue_depth)], self._time)
-
     def _run_round(self, path: str, number: int, looks: _DrivePolls) -> WrittenRound:
+        """Run the author's own load for one round."""
         self._talk.show_progress(f"{self._name}: round {number + 1} of {self._setup.rounds}")
         looks.begin_round()
-        by = self._run_by_sysbench if self._loader == SYSBENCH else self._run_by_fio
-        one = by(path, self._setup.seed * 10_000 + number, looks)
-        looks.poll_drive()
-        return one
-
-    def _run_by_fio(self, path: str, seed: int, looks: _DrivePolls) -> WrittenRound:
-        words = [
-            *("--name=round", "--rw=randwrite", "--norandommap", f"--bs={self._setup.io_bytes}"),
-            *(f"--io_size={self.round_bytes}", f"--randseed={seed}"),
-            *make_fio_arguments(path, self._files, self._setup.queue_depth),
-        ]
-        if self._most_bytes_per_s:
-            words.append(f"--rate={self._most_bytes_per_s}")
-        run = run_fio_to_end(words, self._time, looks.poll_drive, _TICK_S)
-        if run.report is None:
-            raise OpwatchError(f"{self._name}: fio wrote no report")
-        total = run.report.total
-        return WrittenRound(float(total.bytes["write"]), max(total.seconds, 1e-3))
-
-    def _run_by_sysbench(self, path: str, seed: int, looks: _DrivePolls) -> WrittenRound:
-        """Run the author's own load: rndwr."""
-        io_bytes = self._setup.io_bytes
-        words = build_sysbench_arguments(
-            PlainLoad("rndwr", 0, 100, io_bytes),
+        one = FileLoad(
+            path,
             self._files,
+            MixLoad("rndwr", 0, 100, self._setup.io_bytes),
             self._setup.queue_depth,
-            seed,
-            events=(self.round_bytes or 0) // io_bytes,
-            most_per_s=-(-self._most_bytes_per_s // io_bytes),
+            self._setup.seed * 10_000 + number,
+            total_bytes=self.round_bytes or 0,
+            most_bytes_per_s=self._most_bytes_per_s,
         )
-        result, _ = run_sysbench_to_end(words, path, self._time, looks.poll_drive, _TICK_S)
-        return WrittenRound(float(result.writes * io_bytes), max(result.seconds, 1e-3))
+        rate = run_load(one, self._loader, self._time, looks.poll_drive, _TICK_S)
+        looks.poll_drive()
+        return WrittenRound(float(rate.moved_bytes), max(rate.seconds, 1e-3))

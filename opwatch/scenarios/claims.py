@@ -7,9 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
-
-from opwatch.fields import Fields
+from typing import Any, NamedTuple
 
 
 class ScenarioVerdict(StrEnum):
@@ -72,72 +70,74 @@ class ScenarioEvidence:
     texts: Mapping[str, str] = field(default_factory=dict)
 
     def find_text(self, names: Sequence[str]) -> str:
-        """Return the first of these texts that applies as a template, or nothing."""
-        text = next((text for name in names if (text := self.texts.get(name, ""))), "")
-        return text.replace("{", "{{").replace("}", "}}")
+        """Return the first of these texts that applies, or nothing."""
+        return next((text for name in names if (text := self.texts.get(name))), "")
+
+
+_Pair = tuple[MeasuredValue, ExpectedRange | None]
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedClaim:
-    """A published claim, or a prediction.
+    """A published claim, or a prediction; the fields are the keys in the experiment's file.
 
-    `measured` names the amounts, divided by those of `over` if given. `expected` is a range or a name in the
-    evidence, and `within` the relative tolerance. A text of `unless` leaves the verdict open, one of
-    `refuted_by` decides it, and one of `excuses` leaves it open where the values refute the claim. `inside`,
-    `outside` and `missing` are the reasons; they and `what` may name texts and numbers. `on` is "model" or
-    "drive" if the claim applies to only one of them.
+    `measured` names the amounts, divided by those of `over` if given. `expected` is a name in the evidence,
+    or a range; `published` are two figures to divide instead. A text of `unless` leaves the verdict open, one
+    of `refuted_by` decides it, and one of `excuses` leaves it open where the values refute the claim.
+    `inside`, `outside` (if different) and `missing` are the reasons, which may name texts, `value`, `low` and
+    `high` of the last amount, and `worst` and `within` in percent. `on` is "model" or "drive" if the claim
+    applies to only one of them.
     """
 
     what: str
     kind: ClaimKind
-    measured: str
-    over: str
-    expected: str | ExpectedRange
-    within: float
-    unless: Sequence[str]
-    refuted_by: Sequence[str]
-    excuses: Sequence[str]
     inside: str
-    outside: str
-    missing: str
-    on: str
+    outside: str = ""
+    missing: str = ""
+    measured: str = ""
+    over: str = ""
+    expected: str | Sequence[float] = (0.0, math.inf)
+    published: Sequence[float] = ()
+    within_percent: float = 0.0
+    unless: Sequence[str] = ()
+    refuted_by: Sequence[str] = ()
+    excuses: Sequence[str] = ()
+    on: str = ""
 
     def judge(self, evidence: ScenarioEvidence) -> Finding:
         """Return the verdict on the claim, with the reason."""
-        pairs = list(zip(self._list_amounts(evidence), self._list_expected(evidence), strict=False))
-        verdict, why = self._decide(evidence, pairs)
-        words = self._make_numbers(evidence, pairs) | dict(evidence.texts)
-        return Finding(self.what.format_map(words), verdict, why.format_map(words))
+        return Finding(self.what.format_map(evidence.texts), *self._decide(evidence))
 
-    def _decide(self, evidence: ScenarioEvidence, pairs: Sequence[_Pair]) -> tuple[ScenarioVerdict, str]:
-        """Return the verdict and a template of the reason."""
-        obstacle, refutation = evidence.find_text(self.unless), evidence.find_text(self.refuted_by)
-        if obstacle:
+    def _decide(self, evidence: ScenarioEvidence) -> tuple[ScenarioVerdict, str]:
+        """Return the verdict and the reason."""
+        if obstacle := evidence.find_text(self.unless):
             return ScenarioVerdict.UNTOLD, obstacle
-        if refutation:
+        if refutation := evidence.find_text(self.refuted_by):
             return ScenarioVerdict.NOT_REPRODUCED, refutation
-        if self.kind is not ClaimKind.ABSENT and not (pairs and all(map(_is_known, pairs))):
+        pairs = list(zip(self._list_values(evidence), self._list_ranges(evidence), strict=False))
+        is_known = pairs and all(one.value is not None and wanted for one, wanted in pairs)
+        if self.kind is not ClaimKind.ABSENT and not is_known:
             return ScenarioVerdict.UNTOLD, self.missing
+        words = self._make_numbers(pairs) | dict(evidence.texts)
         if self._holds(pairs):
-            return ScenarioVerdict.REPRODUCED, self.inside
-        excuse = evidence.find_text(self.excuses)
-        if excuse:
+            return ScenarioVerdict.REPRODUCED, self.inside.format_map(words)
+        if excuse := evidence.find_text(self.excuses):
             return ScenarioVerdict.UNTOLD, excuse
-        limited = next((one.limit for one, _ in pairs if one.limit), "")
-        if limited:
-            return ScenarioVerdict.UNTOLD, f"{self.outside}, and {limited}"
-        return ScenarioVerdict.NOT_REPRODUCED, self.outside
+        why = (self.outside or self.inside).format_map(words)
+        limit = next((one.limit for one, _ in pairs if one.limit), "")
+        if limit:
+            return ScenarioVerdict.UNTOLD, f"{why}, and {limit}"
+        return ScenarioVerdict.NOT_REPRODUCED, why
 
-    def _list_amounts(self, evidence: ScenarioEvidence) -> Iterable[MeasuredValue]:
-        measured = evidence.amounts.get(self.measured, ())
-        if not self.over:
-            return measured
-        return itertools.starmap(_divide, zip(measured, evidence.amounts.get(self.over, ()), strict=False))
+    def _list_values(self, evidence: ScenarioEvidence) -> Iterable[MeasuredValue]:
+        values = evidence.amounts.get(self.measured, ())
+        return map(_divide, values, evidence.amounts.get(self.over, ())) if self.over else values
 
-    def _list_expected(self, evidence: ScenarioEvidence) -> Iterable[ExpectedRange | None]:
-        if isinstance(self.expected, ExpectedRange):
-            return itertools.repeat(self.expected)
-        return evidence.expected.get(self.expected, ())
+    def _list_ranges(self, evidence: ScenarioEvidence) -> Iterable[ExpectedRange | None]:
+        if isinstance(self.expected, str):
+            return evidence.expected.get(self.expected, ())
+        low, high = [self.published[0] / self.published[1]] * 2 if self.published else self.expected
+        return itertools.repeat(ExpectedRange(low, high))
 
     def _holds(self, pairs: Sequence[_Pair]) -> bool:
         if self.kind is ClaimKind.ORDER:
@@ -148,29 +148,22 @@ class PublishedClaim:
     def _is_inside(self, one: MeasuredValue, wanted: ExpectedRange | None) -> bool:
         if one.value is None or wanted is None:
             return False
-        low, high = (1 - self.within) * wanted.low, (1 + self.within) * wanted.high
+        within = self.within_percent / 100
+        low, high = (1 - within) * wanted.low, (1 + within) * wanted.high
         return low - one.error <= one.value <= high + one.error
 
-    def _make_numbers(self, evidence: ScenarioEvidence, pairs: Sequence[_Pair]) -> dict[str, object]:
-        """Return the numbers for the reasons: the last pair, and the largest difference in percent."""
-        wanted = self.expected if isinstance(self.expected, ExpectedRange) else None
-        numbers: dict[str, object] = {"within": 100 * self.within, "low": "", "high": "", "value": ""}
-        if pairs:
-            one, wanted = pairs[-1]
-            numbers["value"] = one.value
-            numbers["side"] = "less" if wanted and (one.value or 0.0) < wanted.low else "more"
-        if wanted:
-            numbers |= {"low": wanted.low, "high": wanted.high}
-        apart = [abs((one.value or 0.0) / band.low - 1) for one, band in pairs if band and band.low]
-        names = (name for name in (self.measured, self.over) if name and name not in evidence.amounts)
-        return numbers | {"worst": 100 * max(apart, default=0.0), "absent": next(names, "")}
-
-
-_Pair = tuple[MeasuredValue, ExpectedRange | None]
-
-
-def _is_known(pair: _Pair) -> bool:
-    return pair[0].value is not None and pair[1] is not None
+    def _make_numbers(self, pairs: Sequence[_Pair]) -> dict[str, object]:
+        if not pairs:
+            return {}
+        one, wanted = pairs[-1]
+        apart = [abs((one.value or 0.0) / wanted.low - 1) for one, wanted in pairs if wanted and wanted.low]
+        return {
+            "value": one.value,
+            "low": wanted and wanted.low,
+            "high": wanted and wanted.high,
+            "worst": 100 * max(apart, default=0.0),
+            "within": self.within_percent,
+        }
 
 
 def _divide(upper: MeasuredValue, lower: MeasuredValue) -> MeasuredValue:
@@ -180,46 +173,9 @@ def _divide(upper: MeasuredValue, lower: MeasuredValue) -> MeasuredValue:
     return MeasuredValue(upper.value / lower.value, limit=upper.limit or lower.limit)
 
 
-def parse_claims(fields: Fields) -> tuple[PublishedClaim, ...]:
+def parse_claims(rows: Iterable[Mapping[str, Any]]) -> tuple[PublishedClaim, ...]:
     """Return the claims of an experiment, in their order."""
-    rows = fields.read_subtables("claims", "a claim") if "claims" in fields.table else []
-    return tuple(map(_parse_claim, rows))
-
-
-def _parse_claim(row: Fields) -> PublishedClaim:
-    def read(key: str) -> str:
-        return row.read_optional(key, row.read_text) or ""
-
-    def list_names(key: str) -> tuple[str, ...]:
-        return row.read_optional(key, row.read_texts) or ()
-
-    return PublishedClaim(
-        what=row.read_text("what"),
-        kind=row.read_member("kind", ClaimKind),
-        measured=read("measured"),
-        over=read("over"),
-        expected=_parse_expected(row),
-        within=(row.read_optional("within_percent", row.read_amount) or 0.0) / 100,
-        unless=list_names("unless"),
-        refuted_by=list_names("refuted_by"),
-        excuses=list_names("excuses"),
-        inside=row.read_text("inside"),
-        outside=read("outside") or row.read_text("inside"),
-        missing=read("missing"),
-        on=read("on"),
-    )
-
-
-def _parse_expected(row: Fields) -> str | ExpectedRange:
-    """Return the name of the expected values, or the range: [low, high], or published = [a, b] as a / b."""
-    if "published" in row.table:
-        above, below = (float(figure) for figure in row.read_list("published"))
-        return ExpectedRange(above / below, above / below)
-    expected = row.table.get("expected", [0.0, math.inf])
-    if isinstance(expected, str):
-        return expected
-    low, high = (float(bound) for bound in expected)
-    return ExpectedRange(low, high)
+    return tuple(PublishedClaim(**{**row, "kind": ClaimKind(row["kind"])}) for row in rows)
 
 
 def judge_claims(

@@ -131,8 +131,12 @@ def _explain_gain(
             if state is StrictState.PASS
             else f"{state.value}: {outcome.strict.reason}"
         )
-    elif fresh and (outcome.figures.iops or 0.0) >= _LIMIT_RATIO * fresh and gain < expected.low:
-        texts["as fast as new"] = "as fast as when it was new: its interface limits it, not its flash"
+    elif gain < expected.low:
+        texts["less or more"] = "less"
+        if fresh and (outcome.figures.iops or 0.0) >= _LIMIT_RATIO * fresh:
+            texts["as fast as new"] = "as fast as when it was new: its interface limits it, not its flash"
+    else:
+        texts["less or more"] = "more"
     return texts
 
 

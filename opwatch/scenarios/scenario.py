@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import resources
@@ -28,32 +28,36 @@ class ScenarioKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One experiment.
+    """One experiment; the fields are the keys of its file.
 
-    `levels` are unused shares: of the whole flash in a saturation, of the visible capacity in a free-space
-    experiment; `drive_levels` are those on a drive, of the visible capacity. `reserved_ratio` is the reserve
-    of the second line. `published_rates` are the author's rates at the levels. Other kinds keep their
-    parameters in `setup` and their results in `published`.
+    `levels` are unused shares: of all flash if `levels_of_flash`, otherwise of the visible capacity;
+    `drive_levels` are those on a drive, always of the visible capacity. `reserved_percent` is the reserve of
+    a second line, and `published_rates` are the author's rates at the levels. `setup` holds the numbers that
+    --set can change, and `published` other figures of the author.
     """
 
-    kind: ScenarioKind
     name: str
+    kind: ScenarioKind
     title: str
     source: str
     profile: str
     io_bytes: int
     queue_depth: int
     remark: str
-    claims: tuple[PublishedClaim, ...]
-    model_pace: SweepPace
-    drive_pace: SweepPace
+    claims: tuple[PublishedClaim, ...] = ()
+    model_pace: SweepPace = field(default_factory=SweepPace)
+    drive_pace: SweepPace = field(default_factory=SweepPace)
     levels: str = ""
-    is_of_flash: bool = False
+    levels_of_flash: bool = False
     drive_levels: str = ""
-    reserved_ratio: float = 0.0
-    published_rates: tuple[float, ...] = ()
+    reserved_percent: float = 0.0
+    published_rates: Sequence[float] = ()
     setup: Fields = field(default_factory=lambda: Fields({}, "no setup"))
     published: Fields = field(default_factory=lambda: Fields({}, "nothing published"))
+
+    @property
+    def reserved_ratio(self) -> float:
+        return self.reserved_percent / 100
 
     def with_setup(self, changes: Mapping[str, float]) -> Scenario:
         """Return a copy with changed setup values. Raise UsageError for unknown keys."""
@@ -82,35 +86,8 @@ def load_scenario(name: str) -> Scenario:
         raise UsageError(f"unknown scenario {name}; available: {', '.join(list_scenarios())}")
     where = f"scenario {name}"
     raw = (resources.files("opwatch.scenarios") / _FOLDER / f"{name}.toml").read_bytes()
-    fields = Fields(parse_toml(raw, where), where)
-    rates = fields.read_list("published_rates") if "published_rates" in fields.table else []
-    levels, paces = fields.read_optional("levels", fields.read_text) or "", _find_subtable(fields, "pace")
-    return Scenario(
-        kind=fields.read_member("kind", ScenarioKind),
-        name=name,
-        title=fields.read_text("title"),
-        source=fields.read_text("source"),
-        profile=fields.read_text("profile"),
-        io_bytes=fields.read_count("io_bytes"),
-        queue_depth=fields.read_count("queue_depth"),
-        remark=fields.read_text("remark"),
-        claims=parse_claims(fields),
-        model_pace=_parse_pace(paces, "model"),
-        drive_pace=_parse_pace(paces, "drive"),
-        levels=levels,
-        is_of_flash=fields.read_optional("levels_of_flash", fields.read_flag) or False,
-        drive_levels=fields.read_optional("drive_levels", fields.read_text) or levels,
-        reserved_ratio=(fields.read_optional("reserved_percent", fields.read_amount) or 0.0) / 100,
-        published_rates=tuple(float(rate) for rate in rates),
-        setup=_find_subtable(fields, "setup"),
-        published=_find_subtable(fields, "published"),
-    )
-
-
-def _find_subtable(fields: Fields, key: str) -> Fields:
-    return fields.read_subtable(key) if key in fields.table else Fields({}, fields.where)
-
-
-def _parse_pace(paces: Fields, key: str) -> SweepPace:
-    """Return the pace on a model or on a drive; the usual values where the experiment sets none."""
-    return replace(SweepPace(), **_find_subtable(paces, key).table)
+    table = parse_toml(raw, where)
+    table |= {key: Fields(table[key], f"{where}: {key}") for key in ("setup", "published") if key in table}
+    table |= {key: SweepPace(**table[key]) for key in ("model_pace", "drive_pace") if key in table}
+    table |= {"kind": ScenarioKind(table["kind"]), "claims": parse_claims(table.get("claims", ()))}
+    return Scenario(name=name, **{"drive_levels": table.get("levels", ""), **table})

@@ -32,8 +32,6 @@ from opwatch.sweep.plan import SweepPace
 from opwatch.tools.commands.sweep.arguments.drive_arguments import find_flash_bytes, make_level_request
 from opwatch.tools.commands.sweep.arguments.level_arguments import DEFAULT_METHOD, refuse_inapplicable
 
-_PUBLISHED_LEVELS = ["0 %", "10 %"]
-
 
 def make_scenario_request(
     args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity
@@ -73,7 +71,8 @@ def build_scenario_part(request: SweepRequest, outcomes: Sequence[LevelOutcome])
     if scenario.kind is ScenarioKind.FREE_SPACE:
         lines = evaluate_free_space(scenario, *split_outcomes(outcomes), n_bytes)
         return {"scenario": build_free_space_fields(scenario, lines)}
-    if [outcome.level.label for outcome in outcomes] != _PUBLISHED_LEVELS:
+    labels = [f"{word.removesuffix('%')} %" for word in scenario.drive_levels.split(",")]
+    if [outcome.level.label for outcome in outcomes] != labels:
         scenario = scenario.without_published()
     result = combine_drive_probes(outcomes)
     found = make_drive_findings(scenario, result, outcomes)

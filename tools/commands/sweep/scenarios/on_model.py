@@ -99,7 +99,7 @@ def make_scenario_run(args: argparse.Namespace) -> ScenarioRun:
     unit = find_mapping_unit(sold)
     bs = args.bs or max(scenario.io_bytes, unit)
     levels = _parse_levels(scenario, sold, make_model(sold, bs), args)
-    profile = _resize_profile(sold, levels, unit) if scenario.is_of_flash else sold
+    profile = _resize_profile(sold, levels, unit) if scenario.levels_of_flash else sold
     load = VirtualLoad(bs, args.depth or scenario.queue_depth, seed=args.seed or VirtualLoad().seed)
     model = _scale_times(make_model(profile, bs))
     return ScenarioRun(scenario, VirtualSweep(profile, model, levels, load, scenario.model_pace))
@@ -117,8 +117,8 @@ def _parse_levels(
     scenario: Scenario, profile: Profile, model: ModelDrive, args: argparse.Namespace
 ) -> tuple[OpLevel, ...]:
     flash = compute_flash_bytes(model)
-    capacity = flash if scenario.is_of_flash else profile.drive["user_bytes"]
-    base = OpBase.FLASH if scenario.is_of_flash else OpBase.VISIBLE
+    capacity = flash if scenario.levels_of_flash else profile.drive["user_bytes"]
+    base = OpBase.FLASH if scenario.levels_of_flash else OpBase.VISIBLE
     scale = LevelScale(capacity, OpShare.WHOLE, base, find_mapping_unit(profile))
     return parse_levels(args.op or scenario.levels, scale, flash)
 

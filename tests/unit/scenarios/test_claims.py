@@ -1,0 +1,89 @@
+"""Claims as data: verdicts by kind, tolerance, obstacles and limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.scenarios.claims import (
+    ClaimKind,
+    ExpectedRange,
+    MeasuredValue,
+    PublishedClaim,
+    ScenarioEvidence,
+    ScenarioVerdict,
+)
+from opwatch.scenarios.scenario import list_scenarios, load_scenario
+
+RATIO = PublishedClaim(
+    "it gains",
+    ClaimKind.RATIO,
+    "x {value:.2f}",
+    missing="unknown",
+    measured="a",
+    expected=[2, 3],
+    within_percent=10,
+)
+
+
+def _judge(claim: PublishedClaim, *values: MeasuredValue, **texts: str) -> tuple[ScenarioVerdict, str]:
+    expected = {"one": [ExpectedRange(1, 1), None]}
+    _, verdict, why = claim.judge(ScenarioEvidence({"a": values, "b": [MeasuredValue(2.0)]}, expected, texts))
+    return verdict, why
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        (MeasuredValue(1.8), ScenarioVerdict.REPRODUCED),
+        (MeasuredValue(3.3), ScenarioVerdict.REPRODUCED),
+        (MeasuredValue(1.7), ScenarioVerdict.NOT_REPRODUCED),
+        (MeasuredValue(1.7, error=0.1), ScenarioVerdict.REPRODUCED),
+        (MeasuredValue(3.4), ScenarioVerdict.NOT_REPRODUCED),
+        (MeasuredValue(3.4, limit="the CPU is the limit"), ScenarioVerdict.UNTOLD),
+        (MeasuredValue(None), ScenarioVerdict.UNTOLD),
+    ],
+)
+def test_ratio_is_judged_with_tolerance_error_and_limit(
+    value: MeasuredValue, verdict: ScenarioVerdict
+) -> None:
+    assert _judge(RATIO, value)[0] is verdict
+
+
+def test_reason_names_the_value_and_the_limit() -> None:
+    assert (
+        _judge(RATIO, MeasuredValue(4.0, limit="the CPU is the limit"))[1]
+        == "x 4.00, and the CPU is the limit"
+    )
+    assert _judge(RATIO)[1] == "unknown"
+
+
+def test_quotient_of_two_amounts_is_compared_with_that_of_two_published_figures() -> None:
+    claim = PublishedClaim("a / b", ClaimKind.RATIO, "", measured="a", over="b", published=[979, 514])
+    assert _judge(claim, MeasuredValue(2 * 979 / 514))[0] is ScenarioVerdict.REPRODUCED
+    assert _judge(claim, MeasuredValue(2.0))[0] is ScenarioVerdict.NOT_REPRODUCED
+
+
+def test_amount_without_expected_range_leaves_the_verdict_open() -> None:
+    claim = PublishedClaim("a", ClaimKind.RATIO, "", measured="a", expected="one")
+    assert _judge(claim, MeasuredValue(1.0))[0] is ScenarioVerdict.REPRODUCED
+    assert _judge(claim, MeasuredValue(1.0), MeasuredValue(1.0))[0] is ScenarioVerdict.UNTOLD
+
+
+def test_order_is_refuted_by_one_larger_value() -> None:
+    claim = PublishedClaim("falls", ClaimKind.ORDER, "", measured="a")
+    assert _judge(claim, MeasuredValue(3.0), MeasuredValue(3.0))[0] is ScenarioVerdict.REPRODUCED
+    assert _judge(claim, MeasuredValue(3.0), MeasuredValue(3.1))[0] is ScenarioVerdict.NOT_REPRODUCED
+
+
+def test_texts_of_the_evidence_decide_before_the_values() -> None:
+    claim = PublishedClaim("stays", ClaimKind.ABSENT, "fine", unless=["busy"], refuted_by=["fell"])
+    assert _judge(claim) == (ScenarioVerdict.REPRODUCED, "fine")
+    assert _judge(claim, fell="it fell {here}") == (ScenarioVerdict.NOT_REPRODUCED, "it fell {here}")
+    assert _judge(claim, fell="it fell", busy="busy") == (ScenarioVerdict.UNTOLD, "busy")
+
+
+@pytest.mark.parametrize("name", list_scenarios())
+def test_every_experiment_has_claims_and_a_source(name: str) -> None:
+    scenario = load_scenario(name)
+    assert scenario.source and scenario.claims
+    assert all(claim.measured or claim.kind is ClaimKind.ABSENT for claim in scenario.claims)

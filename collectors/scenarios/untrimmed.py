@@ -150,14 +150,10 @@ def run_on_mount(
     `round_bytes` is the round size of done runs. Instead of shrinking the file system, the second run writes
     less of it, which is equivalent for the drive. Passes each run to `keep`.
     """
-    runs = list(done)
+    runs, series = list(done), _MountRuns(place, setup, time, talk, loader, round_bytes)
     for name, whole, is_trimmed in _list_runs(setup)[len(done) :]:
-        _trim_place(place)
-        files, copies = _compute_sizes(place, setup, whole)
-        one = _Run(place, setup, time, talk, name, files, copies, is_trimmed, loader, round_bytes)
-        runs.append(one.run())
-        round_bytes = one.round_bytes
-        keep(runs[-1], round_bytes)
+        runs.append(series.run(name, whole, is_trimmed=is_trimmed))
+        keep(runs[-1], series.round_bytes)
     _trim_place(place)
     return runs
 
@@ -201,65 +197,62 @@ def _list_runs(setup: UntrimmedSetup) -> tuple[tuple[str, float, bool], ...]:
 
 
 @dataclass(slots=True)
-class _Run:
-    """One run: fill, then rounds."""
+class _MountRuns:
+    """Runs one after the other: fill, then rounds."""
 
-    _place: UntrimmedPlace
-    _setup: UntrimmedSetup
-    _time: SweepClock
-    _talk: ProgressSink
-    _name: str
-    _files: int
-    _copies: int
-    _is_trimmed: bool
-    _loader: str
+    place: UntrimmedPlace
+    setup: UntrimmedSetup
+    time: SweepClock
+    talk: ProgressSink
+    loader: str
     round_bytes: int | None
-    _most_bytes_per_s: int = 0
 
-    def run(self) -> UntrimmedRun:
-        point = self._place.mount.point
-        with create_unnamed_file(point, self._files) as path:
-            self._talk.show_progress(f"{self._name}: files and copies")
-            fill_file(path, self._files, self._setup.queue_depth, self._time)
-            with create_unnamed_file(point, self._copies) as copies:
-                fill_file(copies, self._copies, self._setup.queue_depth, self._time)
+    def run(self, name: str, whole: float, *, is_trimmed: bool) -> UntrimmedRun:
+        """Run in this share of the file system."""
+        point, depth = self.place.mount.point, self.setup.queue_depth
+        _trim_place(self.place)
+        n_bytes, copied = _compute_sizes(self.place, self.setup, whole)
+        with create_unnamed_file(point, n_bytes) as path:
+            self.talk.show_progress(f"{name}: files and copies")
+            fill_file(path, n_bytes, depth, self.time)
+            with create_unnamed_file(point, copied) as copies:
+                fill_file(copies, copied, depth, self.time)
             # As umount does: deleted files become free space in the file system.
-            _sync_place(self._place)
-            if self._is_trimmed:
-                _trim_place(self._place)
-            space, now = os.statvfs(point), read_true_counters(self._place.drive)
+            _sync_place(self.place)
+            if is_trimmed:
+                _trim_place(self.place)
+            space, now = os.statvfs(point), read_true_counters(self.place.drive)
             room = now["physical_bytes"] - now["valid_bytes"]
-            if not self._place.is_timed:
-                # Speed is meaningless here, so limit it to keep the polls close together.
-                self._most_bytes_per_s = max(room // _ROOM_S, _MIB)
             if self.round_bytes is None:
-                io_bytes = self._setup.io_bytes
-                self.round_bytes = int(_ROOM_TIMES * room / self._setup.rounds) // io_bytes * io_bytes
-            looks = _DrivePolls(self._place.drive)
-            rounds = [self._run_round(path, number, looks) for number in range(self._setup.rounds)]
+                io_bytes = self.setup.io_bytes
+                self.round_bytes = int(_ROOM_TIMES * room / self.setup.rounds) // io_bytes * io_bytes
+            load = FileLoad(
+                path,
+                n_bytes,
+                MixLoad("rndwr", 0, 100, self.setup.io_bytes),
+                depth,
+                self.setup.seed * 10_000,
+                total_bytes=self.round_bytes,
+                # Without timing, speed is meaningless, so limit it to keep the polls close together.
+                most_bytes_per_s=0 if self.place.is_timed else max(room // _ROOM_S, _MIB),
+            )
+            looks = _DrivePolls(self.place.drive)
+            rounds = [self._run_round(name, number, load, looks) for number in range(self.setup.rounds)]
         return UntrimmedRun(
-            name=self._name,
+            name=name,
             free_bytes=space.f_bfree * space.f_frsize,
-            stale_bytes=0 if self._is_trimmed else self._copies,
+            stale_bytes=0 if is_trimmed else copied,
             foretold=CliffPrediction(room, None, room),
             rounds=tuple(rounds),
             cliff_bytes=looks.cliff_bytes,
             idle_bytes=looks.idle_bytes,
         )
 
-    def _run_round(self, path: str, number: int, looks: _DrivePolls) -> WrittenRound:
+    def _run_round(self, name: str, number: int, load: FileLoad, looks: _DrivePolls) -> WrittenRound:
         """Run the author's own load for one round."""
-        self._talk.show_progress(f"{self._name}: round {number + 1} of {self._setup.rounds}")
+        self.talk.show_progress(f"{name}: round {number + 1} of {self.setup.rounds}")
         looks.begin_round()
-        one = FileLoad(
-            path,
-            self._files,
-            MixLoad("rndwr", 0, 100, self._setup.io_bytes),
-            self._setup.queue_depth,
-            self._setup.seed * 10_000 + number,
-            total_bytes=self.round_bytes or 0,
-            most_bytes_per_s=self._most_bytes_per_s,
-        )
-        rate = run_load(one, self._loader, self._time, looks.poll_drive, _TICK_S)
+        load = replace(load, seed=load.seed + number)
+        rate = run_load(load, self.loader, self.time, looks.poll_drive, _TICK_S)
         looks.poll_drive()
         return WrittenRound(float(rate.moved_bytes), max(rate.seconds, 1e-3))

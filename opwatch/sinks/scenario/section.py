@@ -121,7 +121,7 @@ _RATES: Columns = {
     "left free": _text("level"),
     "MB/s": _megabytes("bytes_per_s"),
     "IOPS": _decimal("iops", "{:.0f}"),
-    "mean ms": _decimal("mean_ns", "{:.3f}", 1e-6),
+    "mean ms": _number("mean_ns", lambda ns: f"{ns / 1e6:.3f}"),
     "CPU %": _decimal("cpu_ratio", "{:.3g}", 100),
 }
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from opwatch.scenarios.mixed import (
     parse_mix_setup,
 )
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, load_scenario
-from opwatch.scenarios.untrimmed import UntrimmedRun, UntrimmedSetup, parse_untrimmed_setup
+from opwatch.scenarios.untrimmed import UntrimmedSetup, parse_untrimmed_setup
 from opwatch.scenarios.untrimmed_findings import make_device_findings
 from opwatch.sinks.scenario.document import (
     build_experiment_document,
@@ -196,33 +196,103 @@ def _parse_folders(words: list[str], scenario: str) -> list[tuple[str, Path]]:
     return list(folders.items())
 
 
-class _ProgressJournal:
-    """Records progress in a journal, if there is one."""
+@dataclass(frozen=True, slots=True)
+class _MountExperiment:
+    """An experiment that runs, and its journal if there is one."""
 
-    def __init__(self, journal: JournalFile | None) -> None:
-        self._journal = journal
+    scenario: Scenario
+    state: ExperimentState
+    journal: JournalFile | None
+    waiter: Waiter
+    talk: ProgressReporter
 
-    def append_entry(self, entry: str, fields: dict[str, Any]) -> None:
-        if self._journal:
-            self._journal.append_entry(entry, fields)
+    def run(self) -> dict[str, Any]:
+        """Run the remaining part, and return the document of the whole experiment."""
+        document = self._run_mixed() if self.scenario.kind is ScenarioKind.MIXED else self._run_untrimmed()
+        if not self.state.is_ended:
+            _append_entry(self.journal, "end", {})
+        return document
 
-    def append_rate(self, place: str, rate: MixRate) -> None:
-        self.append_entry("rate", make_rate_entry(place, rate))
+    def _run_mixed(self) -> dict[str, Any]:
+        request, done = self.state.request, self.state.rates
+        setup, loads, devices = parse_mix_setup(self.scenario.setup), request.loads, Devices()
+        # Inspect all places before anything is written.
+        places: list[MixPlace] = []
+        for known in request.places:
+            place = make_mix_place(devices, known.name, Path(known.folder), setup)
+            _require_same(known, place.mark)
+            is_done = len(done.get(known.name, ())) == len(loads)
+            places.append(place if is_done else place.with_file(known.used_bytes))
+        results = [
+            run_mix(
+                place,
+                loads,
+                setup,
+                self.waiter,
+                self.talk,
+                done=tuple(done.get(place.configuration.name, ())),
+                keep=partial(self._keep_rate, place.configuration.name),
+                loader=request.loader,
+            )
+            for place in places
+        ]
+        depths = sorted({load.threads or setup.threads for load in loads})
+        outstanding = " or ".join(map(str, depths))
+        workload = f"{len(loads)} loads of {setup.run_s:g} s, {outstanding} I/Os outstanding{self._loader}"
+        names = ", ".join(one.name for one in results)
+        document = build_experiment_document(self.scenario, names, workload, None)
+        return document | build_mixed_fields(results, make_mix_findings(results, self.scenario.claims))
 
-    def append_run(self, run: UntrimmedRun, round_bytes: int | None) -> None:
-        self.append_entry("run", make_run_entry(run, round_bytes))
+    def _keep_rate(self, place: str, rate: MixRate) -> None:
+        _append_entry(self.journal, "rate", make_rate_entry(place, rate))
 
-    def explain_stop(self, error: OpwatchError) -> OpwatchError:
-        """Return the error to report, with the command to resume."""
-        is_signal = isinstance(error, SweepStopped)
-        # If the disk is full, the append fails too; report the original error.
-        with contextlib.suppress(OpwatchError):
-            self.append_entry("stopped", {"reason": "a signal" if is_signal else str(error)})
-        if not is_signal:
-            return error
-        if self._journal is None:
-            return SweepStopped(f"{error}, and nothing was kept")
-        return SweepStopped(f"{error}; the completed part is kept, to resume: {self._journal.resume_command}")
+    def _run_untrimmed(self) -> dict[str, Any]:
+        privilege.require_root("opwatch sweep run", "it trims a filesystem", "sweep run ...")
+        request = self.state.request
+        setup = parse_untrimmed_setup(
+            self.scenario.setup, request.io_bytes, request.queue_depth, request.seed
+        )
+        [known] = request.places
+        place = make_untrimmed_place(Devices(), Path(known.folder))
+        _require_same(known, place.mark)
+        runs = run_on_mount(
+            place.with_free(known.used_bytes),
+            setup,
+            self.waiter,
+            self.talk,
+            done=self.state.runs,
+            round_bytes=self.state.round_bytes,
+            keep=lambda run, n_bytes: _append_entry(self.journal, "run", make_run_entry(run, n_bytes)),
+            loader=request.loader,
+        )
+        load = f"random writes of {setup.io_bytes} bytes, queue depth {setup.queue_depth}{self._loader}"
+        target = f"{place.mount.filesystem} on {place.device}, a simulated drive"
+        found = make_device_findings(self.scenario, runs, is_timed=place.is_timed)
+        document = build_experiment_document(self.scenario, target, f"{setup.rounds} rounds of {load}", None)
+        return document | build_untrimmed_fields(runs, found)
+
+    @property
+    def _loader(self) -> str:
+        loader = self.state.request.loader
+        return "" if loader == FIO else f", by {loader}"
+
+
+def _append_entry(journal: JournalFile | None, entry: str, fields: dict[str, Any]) -> None:
+    if journal:
+        journal.append_entry(entry, fields)
+
+
+def _explain_stop(journal: JournalFile | None, error: OpwatchError) -> OpwatchError:
+    """Return the error to report, with the command to resume."""
+    is_signal = isinstance(error, SweepStopped)
+    # If the disk is full, the append fails too; report the original error.
+    with contextlib.suppress(OpwatchError):
+        _append_entry(journal, "stopped", {"reason": "a signal" if is_signal else str(error)})
+    if not is_signal:
+        return error
+    if journal is None:
+        return SweepStopped(f"{error}, and nothing was kept")
+    return SweepStopped(f"{error}; the completed part is kept, to resume: {journal.resume_command}")
 
 
 def start_experiment(request: ExperimentRequest, args: argparse.Namespace) -> dict[str, Any]:
@@ -239,90 +309,11 @@ def start_experiment(request: ExperimentRequest, args: argparse.Namespace) -> di
 def finish_experiment(state: ExperimentState, journal: JournalFile | None, *, quiet: bool) -> dict[str, Any]:
     """Run the remaining part, and return the document of the whole experiment."""
     scenario = load_scenario(state.request.scenario).with_setup(state.request.changes)
-    do = _run_mixed if scenario.kind is ScenarioKind.MIXED else _run_untrimmed
-    keeping = _ProgressJournal(journal)
     try:
         with Waiter() as waiter, closing(ProgressReporter(quiet=quiet)) as talk:
-            answer = do(scenario, state, keeping, waiter, talk)
-            if not state.is_ended:
-                keeping.append_entry("end", {})
+            return _MountExperiment(scenario, state, journal, waiter, talk).run()
     except OpwatchError as error:
-        raise keeping.explain_stop(error) from error
-    return answer
-
-
-def _run_mixed(
-    scenario: Scenario,
-    state: ExperimentState,
-    keeping: _ProgressJournal,
-    waiter: Waiter,
-    talk: ProgressReporter,
-) -> dict[str, Any]:
-    setup, loads, devices = parse_mix_setup(scenario.setup), state.request.loads, Devices()
-    # Inspect all places before anything is written.
-    places: list[tuple[ExperimentPlace, MixPlace]] = []
-    for known in state.request.places:
-        place = make_mix_place(devices, known.name, Path(known.folder), setup)
-        _require_same(known, place.mark)
-        is_done = len(state.rates.get(known.name, ())) == len(loads)
-        places.append((known, place if is_done else place.with_file(known.used_bytes)))
-    results = []
-    for known, place in places:
-        done = state.rates.setdefault(known.name, [])
-        results.append(
-            run_mix(
-                place,
-                loads,
-                setup,
-                waiter,
-                talk,
-                done=tuple(done),
-                keep=partial(keeping.append_rate, known.name),
-                loader=state.request.loader,
-            )
-        )
-    depths = sorted({load.threads or setup.threads for load in loads})
-    outstanding = " or ".join(map(str, depths))
-    by = _describe_loader(state.request)
-    workload = f"{len(loads)} loads of {setup.run_s:g} s, {outstanding} I/Os outstanding{by}"
-    document = build_experiment_document(scenario, ", ".join(one.name for one in results), workload, None)
-    return document | build_mixed_fields(results, make_mix_findings(results, scenario.claims))
-
-
-def _run_untrimmed(
-    scenario: Scenario,
-    state: ExperimentState,
-    keeping: _ProgressJournal,
-    waiter: Waiter,
-    talk: ProgressReporter,
-) -> dict[str, Any]:
-    privilege.require_root("opwatch sweep run", "it trims a filesystem", "sweep run ...")
-    request = state.request
-    setup = parse_untrimmed_setup(scenario.setup, request.io_bytes, request.queue_depth, request.seed)
-    [known] = request.places
-    place = make_untrimmed_place(Devices(), Path(known.folder))
-    _require_same(known, place.mark)
-    runs = run_on_mount(
-        place.with_free(known.used_bytes),
-        setup,
-        waiter,
-        talk,
-        done=state.runs,
-        round_bytes=state.round_bytes,
-        keep=keeping.append_run,
-        loader=request.loader,
-    )
-    load = f"random writes of {setup.io_bytes} bytes, queue depth {setup.queue_depth}"
-    workload = f"{setup.rounds} rounds of {load}{_describe_loader(request)}"
-    target = f"{place.mount.filesystem} on {place.device}, a simulated drive"
-    document = build_experiment_document(scenario, target, workload, None)
-    return document | build_untrimmed_fields(
-        runs, make_device_findings(scenario, runs, is_timed=place.is_timed)
-    )
-
-
-def _describe_loader(request: ExperimentRequest) -> str:
-    return "" if request.loader == FIO else f", by {request.loader}"
+        raise _explain_stop(journal, error) from error
 
 
 def _require_same(known: ExperimentPlace, mark: str) -> None:

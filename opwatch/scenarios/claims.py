@@ -47,6 +47,11 @@ class ExpectedRange:
     high: float
 
 
+def make_range(value: float | None) -> ExpectedRange | None:
+    """Return the range of a single value, or None if the value is unknown."""
+    return None if value is None else ExpectedRange(value, value)
+
+
 class MeasuredValue(NamedTuple):
     """A measured value and its error, None if it was not measured.
 
@@ -62,16 +67,13 @@ class MeasuredValue(NamedTuple):
 class ScenarioEvidence:
     """The results of an experiment under the names that its claims use.
 
-    `texts` are words for the reasons; an obstacle that does not apply is empty.
+    `flags` are conditions, which apply if true, and `texts` are words for the reasons.
     """
 
     amounts: Mapping[str, Sequence[MeasuredValue]]
     expected: Mapping[str, Sequence[ExpectedRange | None]] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
-
-    def find_text(self, names: Sequence[str]) -> str:
-        """Return the first of these texts that applies, or nothing."""
-        return next((text for name in names if (text := self.texts.get(name))), "")
+    flags: Mapping[str, bool] = field(default_factory=dict)
 
 
 _Pair = tuple[MeasuredValue, ExpectedRange | None]
@@ -82,11 +84,11 @@ class PublishedClaim:
     """A published claim, or a prediction; the fields are the keys in the experiment's file.
 
     `measured` names the amounts, divided by those of `over` if given. `expected` is a name in the evidence,
-    or a range; `published` are two figures to divide instead. A text of `unless` leaves the verdict open, one
-    of `refuted_by` decides it, and one of `excuses` leaves it open where the values refute the claim.
-    `inside`, `outside` (if different) and `missing` are the reasons, which may name texts, `value`, `low` and
-    `high` of the last amount, and `worst` and `within` in percent. `on` is "model" or "drive" if the claim
-    applies to only one of them.
+    or a range; `published` are two figures to divide instead. `unless`, `refuted_by` and `excuses` map flags
+    to reasons: the first leaves the verdict open, the second refutes the claim, and the third leaves it open
+    where the values refute the claim. `inside`, `outside` (if different) and `missing` are the other reasons.
+    All may name texts, `value`, `low` and `high` of the last amount, and `worst` and `within` in percent.
+    `on` is "model" or "drive" if the claim applies to only one of them.
     """
 
     what: str
@@ -99,35 +101,34 @@ class PublishedClaim:
     expected: str | Sequence[float] = (0.0, math.inf)
     published: Sequence[float] = ()
     within_percent: float = 0.0
-    unless: Sequence[str] = ()
-    refuted_by: Sequence[str] = ()
-    excuses: Sequence[str] = ()
+    unless: Mapping[str, str] = field(default_factory=dict)
+    refuted_by: Mapping[str, str] = field(default_factory=dict)
+    excuses: Mapping[str, str] = field(default_factory=dict)
     on: str = ""
 
     def judge(self, evidence: ScenarioEvidence) -> Finding:
         """Return the verdict on the claim, with the reason."""
-        return Finding(self.what.format_map(evidence.texts), *self._decide(evidence))
-
-    def _decide(self, evidence: ScenarioEvidence) -> tuple[ScenarioVerdict, str]:
-        """Return the verdict and the reason."""
-        if obstacle := evidence.find_text(self.unless):
-            return ScenarioVerdict.UNTOLD, obstacle
-        if refutation := evidence.find_text(self.refuted_by):
-            return ScenarioVerdict.NOT_REPRODUCED, refutation
         pairs = list(zip(self._list_values(evidence), self._list_ranges(evidence), strict=False))
+        verdict, why = self._decide(evidence.flags, pairs)
+        words = self._make_numbers(pairs) | dict(evidence.texts)
+        return Finding(self.what.format_map(words), verdict, why.format_map(words))
+
+    def _decide(self, flags: Mapping[str, bool], pairs: Sequence[_Pair]) -> tuple[ScenarioVerdict, str]:
+        """Return the verdict and the template of the reason."""
+        if obstacle := _find_reason(self.unless, flags):
+            return ScenarioVerdict.UNTOLD, obstacle
+        if refutation := _find_reason(self.refuted_by, flags):
+            return ScenarioVerdict.NOT_REPRODUCED, refutation
         is_known = pairs and all(one.value is not None and wanted for one, wanted in pairs)
         if self.kind is not ClaimKind.ABSENT and not is_known:
             return ScenarioVerdict.UNTOLD, self.missing
-        words = self._make_numbers(pairs) | dict(evidence.texts)
         if self._holds(pairs):
-            return ScenarioVerdict.REPRODUCED, self.inside.format_map(words)
-        if excuse := evidence.find_text(self.excuses):
+            return ScenarioVerdict.REPRODUCED, self.inside
+        if excuse := _find_reason(self.excuses, flags):
             return ScenarioVerdict.UNTOLD, excuse
-        why = (self.outside or self.inside).format_map(words)
-        limit = next((one.limit for one, _ in pairs if one.limit), "")
-        if limit:
-            return ScenarioVerdict.UNTOLD, f"{why}, and {limit}"
-        return ScenarioVerdict.NOT_REPRODUCED, why
+        if any(one.limit for one, _ in pairs):
+            return ScenarioVerdict.UNTOLD, f"{self.outside or self.inside}, and {{limit}}"
+        return ScenarioVerdict.NOT_REPRODUCED, self.outside or self.inside
 
     def _list_values(self, evidence: ScenarioEvidence) -> Iterable[MeasuredValue]:
         values = evidence.amounts.get(self.measured, ())
@@ -156,14 +157,24 @@ class PublishedClaim:
         if not pairs:
             return {}
         one, wanted = pairs[-1]
-        apart = [abs((one.value or 0.0) / wanted.low - 1) for one, wanted in pairs if wanted and wanted.low]
+        apart = [
+            abs(one.value / wanted.low - 1)
+            for one, wanted in pairs
+            if one.value is not None and wanted and wanted.low
+        ]
         return {
             "value": one.value,
+            "limit": next((one.limit for one, _ in pairs if one.limit), ""),
             "low": wanted and wanted.low,
             "high": wanted and wanted.high,
             "worst": 100 * max(apart, default=0.0),
             "within": self.within_percent,
         }
+
+
+def _find_reason(reasons: Mapping[str, str], flags: Mapping[str, bool]) -> str:
+    """Return the first reason whose flag applies, or nothing."""
+    return next((reason for flag, reason in reasons.items() if flags.get(flag)), "")
 
 
 def _divide(upper: MeasuredValue, lower: MeasuredValue) -> MeasuredValue:

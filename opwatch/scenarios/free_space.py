@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opwatch.scenarios.claims import ExpectedRange, Finding, MeasuredValue, ScenarioEvidence, judge_claims
+from opwatch.scenarios.claims import Finding, MeasuredValue, ScenarioEvidence, judge_claims, make_range
 from opwatch.scenarios.saturation import find_steady_iops
 from opwatch.scenarios.scenario import Scenario
 from opwatch.scenarios.spare import infer_flash_bytes
@@ -82,19 +82,10 @@ def _make_point(
 
 def _make_evidence(points: Sequence[FilePoint], flash: float | None) -> ScenarioEvidence:
     relative = [point.relative for point in points]
-    is_known, last = None not in relative, relative[-1] or 0.0
-    texts = {
-        "no steady state": "" if is_known else "not every file reached steady state",
-        "all equally fast": "",
-        "flash of the author": "",
-    }
-    if last > _SAME_RATIO:
-        texts["all equally fast"] = (
-            "all have about the same speed: the interface is the limit, or the spare area is large enough "
-            "for each"
-        )
+    are_fast = None not in relative and (relative[-1] or 0.0) > _SAME_RATIO
+    author = ""
     if flash is not None:
-        texts["flash of the author"] = (
+        author = (
             f": the author's drive behaved like one with {flash / 1e9:.0f} GB of flash for its files; "
             "the rest held data that was never discarded, or did not exist"
         )
@@ -106,11 +97,7 @@ def _make_evidence(points: Sequence[FilePoint], flash: float | None) -> Scenario
             ],
             "of first": [MeasuredValue(value) for value in relative],
         },
-        expected={
-            "published": [
-                None if point.published is None else ExpectedRange(point.published, point.published)
-                for point in points
-            ]
-        },
-        texts=texts,
+        expected={"published": [make_range(point.published) for point in points]},
+        texts={"flash of the author": author},
+        flags={"all equally fast": are_fast},
     )

@@ -7,20 +7,15 @@ drive's probes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl.drive import Drive, Workload, Zone
 from opwatch.ftl.profiles import Profile
-from opwatch.scenarios.claims import ExpectedRange, Finding, MeasuredValue, ScenarioEvidence, judge_claims
-from opwatch.scenarios.saturation import (
-    NO_MODEL,
-    compute_steady_error_ratio,
-    find_steady_iops,
-    predict_gain,
-)
+from opwatch.scenarios.claims import Finding, MeasuredValue, ScenarioEvidence, judge_claims, make_range
+from opwatch.scenarios.saturation import compute_steady_error_ratio, find_steady_iops, predict_gain
 from opwatch.scenarios.scenario import Scenario
 from opwatch.scenarios.spare import infer_flash_bytes
 from opwatch.steady.strict import StrictState
@@ -273,16 +268,15 @@ def make_drive_findings(
 ) -> tuple[Finding, ...]:
     """Compare this drive's gain with models of garbage collection and with the author's results."""
     evidence = _make_evidence(result, scenario.published, None)
-    gain, expected = result.find_gain(WRITE_FULL).gain, predict_gain(outcomes[0], outcomes[-1])
-    texts = dict(evidence.texts)
-    if expected is None:
-        texts["no model"] = NO_MODEL
-    elif gain is not None and (1 - _ALIKE_RATIO) * _compute_max_gain(result.rates) <= gain < expected.low:
-        texts["as fast as new"] = (
-            "with a part left free it is as fast as new: its interface limits it, not its flash"
-        )
-    modelled = {"modelled write gain": [expected]}
-    evidence = ScenarioEvidence(evidence.amounts, {**evidence.expected, **modelled}, texts)
+    gain, model = result.find_gain(WRITE_FULL).gain, predict_gain(outcomes[0], outcomes[-1])
+    most = (1 - _ALIKE_RATIO) * _compute_max_gain(result.rates)
+    is_limited = gain is not None and model is not None and most <= gain < model.low
+    flags = {"no model": model is None, "as fast as new": is_limited}
+    evidence = replace(
+        evidence,
+        expected={**evidence.expected, "modelled write gain": [model]},
+        flags={**evidence.flags, **flags},
+    )
     return judge_claims(scenario.claims, evidence, "drive")
 
 
@@ -297,21 +291,24 @@ def _make_evidence(result: IometerResult, published: Fields, flash_ns: float | N
     write, reads = result.find_gain(WRITE_FULL), [result.find_gain(kind) for kind in (READ_EMPTY, READ_FULL)]
     there, read_us = find_published_gain(published, "write"), _find_published_read_us(published)
     empty_us, full_us = ((result.find_rate(kind).mean_ns or 0.0) / 1e3 for kind in (READ_EMPTY, READ_FULL))
+    error = max(gain.error for gain in reads)
     texts = {
         "published read gain": _format_percent(find_published_gain(published, "read")),
         "published write gain": _format_percent(there),
         "published read time": "as long as published" if read_us is None else f"{read_us:.0f} us",
         "write gain": _format_percent(write.gain),
         "new write gain": _format_percent(result.find_gain(WRITE_EMPTY).gain),
-        "flash of the author": _describe_author_flash(result, there),
         "read times": f"{full_us:.0f} us for addresses with data, {empty_us:.0f} us without",
-        "reads too uncertain": _explain_uncertain_reads(reads, published),
+        "read error": f"{100 * error:.2g}",
+        "flash read": _explain_fast_read(read_us, flash_ns),
+        "flash of the author": _describe_author_flash(result, there),
     }
-    texts["another drive"] = _explain_read_time(f"here {texts['read times']}", read_us, flash_ns)
-    if write.foretold is not None and abs(write.foretold - 1) <= _ALIKE_RATIO:
-        texts["interface is the limit"] = (
-            "the interface limits this drive at both levels, not its flash: try a deeper queue (--depth)"
-        )
+    flags = {
+        "on a drive": flash_ns is None,
+        "on a model": flash_ns is not None,
+        "reads too uncertain": error > _ALIKE_RATIO,
+        "interface is the limit": write.foretold is not None and abs(write.foretold - 1) <= _ALIKE_RATIO,
+    }
     return ScenarioEvidence(
         amounts={
             "write gain": [MeasuredValue(write.gain, write.error)],
@@ -319,34 +316,19 @@ def _make_evidence(result: IometerResult, published: Fields, flash_ns: float | N
             "read time": [MeasuredValue(full_us)],
         },
         expected={
-            "predicted write gain": [_make_range(write.foretold)],
-            "published write gain": [_make_range(there)],
-            "published read time": [_make_range(read_us)],
+            "predicted write gain": [make_range(write.foretold)],
+            "published write gain": [make_range(there)],
+            "published read time": [make_range(read_us)],
         },
         texts=texts,
+        flags=flags,
     )
-
-
-def _make_range(value: float | None) -> ExpectedRange | None:
-    return None if value is None else ExpectedRange(value, value)
 
 
 def _find_published_read_us(published: Fields) -> float | None:
     """Return the duration of the author's reads, which were done one by one."""
     rows = published.read_list("read", 4) if "read" in published.table else []
     return 1e6 / rows[0][1] if rows else None
-
-
-def _explain_uncertain_reads(reads: Sequence[OpGain], published: Fields) -> str:
-    error = max(gain.error for gain in reads)
-    if error <= _ALIKE_RATIO:
-        return ""
-    worst = max((abs(gain.gain - 1) for gain in reads if gain.gain is not None), default=0.0)
-    return (
-        f"they are {100 * worst:.2g} % apart; published: "
-        f"{_format_percent(find_published_gain(published, 'read'))}; but the error of their ratio is "
-        f"± {100 * error:.2g} %: measure longer (--set probe_s=), on an idle host"
-    )
 
 
 def _describe_author_flash(result: IometerResult, published_gain: float | None) -> str:
@@ -363,16 +345,14 @@ def _describe_author_flash(result: IometerResult, published_gain: float | None) 
     )
 
 
-def _explain_read_time(here: str, published_us: float | None, flash_ns: float | None) -> str:
-    """Return why another read time refutes nothing."""
-    if flash_ns is None:
-        return f"{here}: it is another drive"
-    if published_us is not None and flash_ns / 1e3 > published_us:
-        here += (
-            f". Flash of this class alone takes {flash_ns / 1e3:.0f} us: reads of {published_us:.0f} us are "
-            "of addresses without data, or from a cache"
-        )
-    return f"{here}; these times are typical of the class"
+def _explain_fast_read(published_us: float | None, flash_ns: float | None) -> str:
+    """Return why the author's reads cannot have come from flash, or nothing."""
+    if published_us is None or flash_ns is None or flash_ns / 1e3 <= published_us:
+        return ""
+    return (
+        f". Flash of this class alone takes {flash_ns / 1e3:.0f} us: reads of {published_us:.0f} us are "
+        "of addresses without data, or from a cache"
+    )
 
 
 def _format_percent(ratio: float | None) -> str:

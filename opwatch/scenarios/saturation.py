@@ -26,7 +26,7 @@ from opwatch.sweep.outcome import LevelOutcome
 _FRESH_WAF = 1.02
 # At or above this share of the fresh rate, garbage collection is not the bottleneck.
 _LIMIT_RATIO = 0.98
-NO_MODEL = "the drive does not report how much flash it has, so no model applies"
+_BY_WAF = ", by WAF only: its IOPS, or the first level's, are not in steady state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,10 @@ def _evaluate_level(
     if gain == 1.0 and error == 0.0:
         likeness, why = ScenarioVerdict.REPRODUCED, _describe_baseline(is_by_waf=by_waf and outcome is first)
     else:
-        amounts, models = {"gain": [MeasuredValue(gain, error or 0.0)]}, {"modelled gain": [expected]}
-        texts = _explain_gain(outcome, None if by_waf else fresh, gain, expected, is_by_waf=by_waf)
-        _, likeness, why = claim.judge(ScenarioEvidence(amounts, models, texts))
+        measured = MeasuredValue(gain, error or 0.0)
+        words = _BY_WAF if by_waf else ""
+        evidence = _make_evidence(outcome, None if by_waf else fresh, measured, expected, words)
+        _, likeness, why = claim.judge(evidence)
     return SaturationLevel(
         label=outcome.level.label,
         fresh_iops=fresh,
@@ -111,33 +112,34 @@ def _describe_baseline(*, is_by_waf: bool) -> str:
     return f"{how}; the other levels are compared with it"
 
 
-def _explain_gain(
+def _make_evidence(
     outcome: LevelOutcome,
     fresh: float | None,
-    gain: float | None,
+    gain: MeasuredValue,
     expected: ExpectedRange | None,
-    *,
-    is_by_waf: bool,
-) -> dict[str, str]:
-    """Return the texts of a gain's verdict."""
-    by_waf = ", by WAF only: its IOPS, or the first level's, are not in steady state" if is_by_waf else ""
-    texts = {"level": outcome.level.label, "by WAF": by_waf}
-    if expected is None:
-        texts["no model"] = NO_MODEL + by_waf
-    elif gain is None:
-        state = outcome.strict.state
-        texts["no gain"] = (
-            "the first level, its baseline, did not reach steady state"
-            if state is StrictState.PASS
-            else f"{state.value}: {outcome.strict.reason}"
-        )
-    elif gain < expected.low:
-        texts["less or more"] = "less"
-        if fresh and (outcome.figures.iops or 0.0) >= _LIMIT_RATIO * fresh:
-            texts["as fast as new"] = "as fast as when it was new: its interface limits it, not its flash"
-    else:
-        texts["less or more"] = "more"
-    return texts
+    by_waf: str,
+) -> ScenarioEvidence:
+    state, iops = outcome.strict.state, outcome.figures.iops or 0.0
+    is_less = expected is not None and gain.value is not None and gain.value < expected.low
+    texts = {
+        "level": outcome.level.label,
+        "by WAF": by_waf,
+        "less or more": "less" if is_less else "more",
+        "why no gain": "the first level, its baseline, did not reach steady state"
+        if state is StrictState.PASS
+        else f"{state.value}: {outcome.strict.reason}",
+    }
+    flags = {
+        "no model": expected is None,
+        "no gain": gain.value is None,
+        "as fast as new": is_less and bool(fresh) and iops >= _LIMIT_RATIO * (fresh or 0.0),
+    }
+    return ScenarioEvidence(
+        amounts={"gain": [gain]},
+        expected={"modelled gain": [expected]},
+        texts=texts,
+        flags=flags,
+    )
 
 
 def _find_first_collecting(rounds: Sequence[Round]) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from opwatch.scenarios.claims import (
@@ -25,9 +27,11 @@ RATIO = PublishedClaim(
 )
 
 
-def _judge(claim: PublishedClaim, *values: MeasuredValue, **texts: str) -> tuple[ScenarioVerdict, str]:
+def _judge(claim: PublishedClaim, *values: MeasuredValue, flags: str = "") -> tuple[ScenarioVerdict, str]:
     expected = {"one": [ExpectedRange(1, 1), None]}
-    _, verdict, why = claim.judge(ScenarioEvidence({"a": values, "b": [MeasuredValue(2.0)]}, expected, texts))
+    amounts = {"a": values, "b": [MeasuredValue(2.0)]}
+    evidence = ScenarioEvidence(amounts, expected, {"here": "at {home}"}, dict.fromkeys(flags.split(), True))
+    _, verdict, why = claim.judge(evidence)
     return verdict, why
 
 
@@ -75,11 +79,21 @@ def test_order_is_refuted_by_one_larger_value() -> None:
     assert _judge(claim, MeasuredValue(3.0), MeasuredValue(3.1))[0] is ScenarioVerdict.NOT_REPRODUCED
 
 
-def test_texts_of_the_evidence_decide_before_the_values() -> None:
-    claim = PublishedClaim("stays", ClaimKind.ABSENT, "fine", unless=["busy"], refuted_by=["fell"])
+def test_flags_decide_before_the_values() -> None:
+    unless, refuted = {"busy": "it was busy"}, {"fell": "it fell {here}"}
+    claim = PublishedClaim("stays", ClaimKind.ABSENT, "fine", unless=unless, refuted_by=refuted)
     assert _judge(claim) == (ScenarioVerdict.REPRODUCED, "fine")
-    assert _judge(claim, fell="it fell {here}") == (ScenarioVerdict.NOT_REPRODUCED, "it fell {here}")
-    assert _judge(claim, fell="it fell", busy="busy") == (ScenarioVerdict.UNTOLD, "busy")
+    assert _judge(claim, flags="fell") == (ScenarioVerdict.NOT_REPRODUCED, "it fell at {home}")
+    assert _judge(claim, flags="fell busy") == (ScenarioVerdict.UNTOLD, "it was busy")
+
+
+def test_excuse_matters_only_where_the_values_refute_the_claim() -> None:
+    claim = replace(RATIO, excuses={"slow": "the interface is slow"})
+    assert _judge(claim, MeasuredValue(2.0), flags="slow")[0] is ScenarioVerdict.REPRODUCED
+    assert _judge(claim, MeasuredValue(9.0), flags="slow") == (
+        ScenarioVerdict.UNTOLD,
+        "the interface is slow",
+    )
 
 
 @pytest.mark.parametrize("name", list_scenarios())

@@ -84,7 +84,7 @@ def plot_saturation(document: Fields) -> Iterator[Figure]:
 
 
 def _make_curve(place: int, level: Fields, facts: Fields, ratio: float) -> _LevelCurve:
-    rounds = list(_place_points([[_scale_round(row, ratio)] for row in level.read_subtables("rounds")]))
+    rounds = list(_read_rounds(level, ratio))
     spots, has_seconds, has_rounds = _choose_points(rounds, list(_read_seconds(level)))
     window = level.read_subtable("opwatch").table.get("window")
     begin = window[0] if isinstance(window, list) and window and isinstance(window[0], int) else None
@@ -122,6 +122,17 @@ def _choose_points(rounds: Sequence[_Point], seconds: Sequence[_Point]) -> tuple
     return spots, True in places, False in places
 
 
+def _read_rounds(level: Fields, ratio: float) -> Iterator[_Point]:
+    """Yield the rounds, scaled from the model to the drive."""
+    at_bytes = at_seconds = 0.0
+    for row in level.read_subtables("rounds"):
+        if not row.read_amount("seconds") > 0:
+            raise BadInput(f"{row.where}: a round has a duration of 0")
+        written, seconds, ios = (row.read_amount(key) / ratio for key in ("host_bytes", "seconds", "ios"))
+        yield _Point(at_bytes + written / 2, at_seconds + seconds / 2, written, seconds, ios)
+        at_bytes, at_seconds = at_bytes + written, at_seconds + seconds
+
+
 def _read_seconds(level: Fields) -> Iterator[_Point]:
     """Yield the seconds counted by a block trace; none for a model or without a trace."""
     for begin_s, begin_bytes, seconds, ios, n_bytes in (
@@ -144,22 +155,6 @@ def _merge_points(group: Sequence[_Point]) -> _Point:
         sum(point.seconds for point in group),
         sum(point.ios for point in group),
     )
-
-
-def _scale_round(row: Fields, ratio: float) -> tuple[float, float, float]:
-    """Return (bytes, seconds, I/Os) of a round, scaled from the model to the drive."""
-    seconds = row.read_amount("seconds")
-    if not seconds > 0:
-        raise BadInput(f"{row.where}: a round has a duration of 0")
-    return row.read_amount("host_bytes") / ratio, seconds / ratio, row.read_amount("ios") / ratio
-
-
-def _place_points(groups: Sequence[Sequence[tuple[float, float, float]]]) -> Iterator[_Point]:
-    at_bytes = at_seconds = 0.0
-    for group in groups:
-        written, seconds, ios = (sum(column) for column in zip(*group, strict=True))
-        yield _Point(at_bytes + written / 2, at_seconds + seconds / 2, written, seconds, ios)
-        at_bytes, at_seconds = at_bytes + written, at_seconds + seconds
 
 
 def _find_changes(points: Sequence[_Point]) -> Levels:

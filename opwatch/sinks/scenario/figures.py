@@ -102,8 +102,7 @@ def _plot_untrimmed(document: Fields) -> Iterator[Figure]:
     yield from _plot_curves(
         ("Speed of each round by bytes written", "bytes written by the rounds"),
         curves,
-        "Each dot is a round. Cliff: data are moved from here on; predicted: computed before the first "
-        "write.",
+        "Each dot is a round. Cliff: data is moved from here on; predicted: computed before the first write.",
         lambda x: [flag for run in runs for flag in _flag_cliff(run, x)],
         is_wide=True,
     )

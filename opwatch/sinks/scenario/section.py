@@ -200,7 +200,7 @@ def _format_untrimmed(document: Fields) -> Iterator[str]:
     yield from _format_table(_RUNS, runs)
     yield from wrap_text(
         "stale: free space of the filesystem that the drive still holds as data; room: flash without "
-        "data; predicted, came at: bytes written until data are moved; first, last: MB/s of the first "
+        "data; predicted, came at: bytes written until data is moved; first, last: MB/s of the first "
         "round and of the last tenth"
     )
     yield ""

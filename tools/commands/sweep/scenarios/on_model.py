@@ -79,7 +79,7 @@ class ScenarioRun:
         if shown < most:
             raise UsageError(
                 f"--op uses {most} bytes, but with {100 * self.scenario.reserved_ratio:g} % in reserve the "
-                f"drive shows only {shown}"
+                f"visible size is only {shown}"
             )
         # Use the same flash at the same scale, because another scale would have a different model error.
         small = round(shown * sweep.model.ratio) // unit * unit

@@ -73,25 +73,39 @@ class DamagedError(BadInput):
 
 class CheckedFile:
     """Reads rows of a recording, and checks the type of each value; BadInput names the table and row of a
-    wrong type."""
+    wrong type.
 
-    def __init__(self, path: Path) -> None:
+    A file that a recorder is writing is refused, unless `may_be_written`: then the rows are those of the last
+    commit. Nothing is created beside the file: with a log, a copy of both is read.
+    """
+
+    def __init__(self, path: Path, *, may_be_written: bool = False) -> None:
         self.name = str(path)
-        # `missing`: bytes lost at the end of the file. `size`: bytes of the file and its log, without holes.
-        self.size, self.missing = _measure_file(path)
-        self._most_rows, self._most_bytes = self.size // _MIN_ROW, self.size + _MAX_VALUE // 8
+        with open_regular(path) as descriptor:
+            self.is_being_written = is_being_written(descriptor)
+        if self.is_being_written and not may_be_written:
+            raise BadInput(f"{path} is being written: read it after its recorder has ended")
         # Why the rows were collected from the pages, if SQLite cannot find all of them.
         self.damage: str | None = None
         self._clocks: RecordedClocks | None = None
-        try:
-            self._open(path)
-        except DamagedError as error:
-            self._salvage(path, error)
+        with contextlib.ExitStack() as stack:
+            log = find_log(path)
+            if log:
+                path = stack.enter_context(copy_with_log(path, log))
+            # `missing`: bytes lost at the end of the file. `size`: bytes of file and log, without holes.
+            self.size, self.missing = _measure_file(path)
+            self._most_rows, self._most_bytes = self.size // _MIN_ROW, self.size + _MAX_VALUE // 8
+            try:
+                self._open(path)
+            except DamagedError as error:
+                self._salvage(path, error)
 
     def _open(self, path: Path) -> None:
         """Open the file itself. Damaged if SQLite cannot find all of its rows."""
         try:
-            self._connection = _connect_file(path, is_cut=self.missing > 0)
+            # Without a log, SQLite needs no files beside this one.
+            way = "mode=ro" if find_log(path) else "mode=ro&immutable=1"
+            self._connection = _open_connection(path, way, is_cut=self.missing > 0)
         except _ERRORS as error:
             raise self._make_read_error(error) from error
         try:
@@ -133,7 +147,9 @@ class CheckedFile:
         """Read the rows that the pages still hold in place of the file. Raises `error` without a header."""
         self._clocks = None
         try:
-            self._connection = _open_salvaged(path, self.size)
+            if find_log(path):
+                _apply_log(path)
+            self._connection = _restrict_connection(collect_rows(path, self.size), is_cut=False)
             self._check_minutes()
             empty = [table for table in _SMALL if not self._has_rows(table)]
         except BadInput as bound:
@@ -252,8 +268,6 @@ def _measure_file(path: Path) -> tuple[int, int]:
     Lost bytes belong to pages that the header or the log counts and neither file contains.
     """
     with open_regular(path) as descriptor:
-        if is_being_written(descriptor):
-            raise BadInput(f"{path} is being written: read it after its recorder has ended")
         size, head = os.fstat(descriptor).st_size, os.pread(descriptor, 32, 0)
         room = _count_data_bytes(descriptor)
     pages, log = CommittedPages(), find_log(path)
@@ -273,31 +287,12 @@ def _count_data_bytes(descriptor: int) -> int:
     return sum(end - begin for begin, end in iterate_data_ranges(descriptor))
 
 
-def _connect_file(path: Path, *, is_cut: bool) -> sqlite3.Connection:
-    """Return a read-only connection, which creates nothing beside the file.
-
-    The connection also reads the log of a killed recorder. With `is_cut`, the rest of a truncated file is
-    readable.
-    """
-    log = find_log(path)
-    if not log:
-        return _open_connection(path, "mode=ro&immutable=1", is_cut=is_cut)
-    with copy_with_log(path, log) as copy:
-        return _open_connection(copy, "mode=ro", is_cut=is_cut)
-
-
-def _open_salvaged(path: Path, size: int) -> sqlite3.Connection:
-    """Return a temporary database of the rows that the file and its log still hold."""
-    log = find_log(path)
-    if not log:
-        return _restrict_connection(collect_rows(path, size), is_cut=False)
-    with copy_with_log(path, log) as copy:
-        # SQLite brings the log into the copy without a look at the pages, but for the first.
-        with contextlib.suppress(*_ERRORS), contextlib.closing(sqlite3.connect(copy)) as connection:
-            connection.execute("PRAGMA writable_schema=ON").fetchall()
-            connection.execute("PRAGMA application_id").fetchall()
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        return _restrict_connection(collect_rows(copy, size), is_cut=False)
+def _apply_log(copy: Path) -> None:
+    """Move the log's pages into our copy. SQLite checks none of them except the first."""
+    with contextlib.suppress(*_ERRORS), contextlib.closing(sqlite3.connect(copy)) as connection:
+        connection.execute("PRAGMA writable_schema=ON").fetchall()
+        connection.execute("PRAGMA application_id").fetchall()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def _open_connection(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:

@@ -1,4 +1,4 @@
-"""Read the two files left by a killed recorder: the database and its log.
+"""Read the two files of a recorder that was killed or is still writing: the database and its log.
 
 The files are copied first: if opened in place, SQLite would write beside them, possibly through links planted
 by other users.
@@ -24,6 +24,8 @@ _LOCKS_BEGIN, _LOCKS = 0x40000002, 510
 # struct flock: type, whence, start, length, process.
 _FLOCK = struct.Struct("@hhqqi4x")
 _COPY_BYTES = 1 << 30
+# Attempts to copy both files before their recorder starts the log again.
+_ATTEMPTS = 20
 # Log header: magic, version, page size, checkpoints, two salts, two checksums. Frame header: page number,
 # file size at a commit, two salts, two checksums.
 _HEAD, _FRAME = struct.Struct(">8I"), struct.Struct(">6I")
@@ -60,7 +62,11 @@ def is_being_written(descriptor: int) -> bool:
 @contextlib.contextmanager
 def copy_with_log(path: Path, log: Path) -> Iterator[Path]:
     """Copy both files to a temporary folder, which is removed at the end of the context. Open the copy within
-    it."""
+    it.
+
+    The recorder may be writing. Pages that it moves from the log to the file stay in the log until it starts
+    the log again, with other salts. The log is copied last and therefore has all pages that were moved.
+    """
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(open_regular(name)) for name in (path, log)]
         size = sum(min(status.st_size, status.st_blocks * _BLOCK) for status in map(os.fstat, files))
@@ -75,8 +81,14 @@ def copy_with_log(path: Path, log: Path) -> Iterator[Path]:
                     )
                 )
             copy = folder / "recording"
-            for file, name in zip(files, (copy, folder / "recording-wal"), strict=True):
-                _copy_sparse(file, name)
+            for _ in range(_ATTEMPTS):
+                head = os.pread(files[1], _HEAD.size, 0)
+                for file, name in zip(files, (copy, folder / "recording-wal"), strict=True):
+                    _copy_sparse(file, name)
+                if os.pread(files[1], _HEAD.size, 0) == head:
+                    break
+            else:
+                raise OpwatchError(f"{path}: its recorder writes faster than the file can be copied")
         except OSError as error:
             raise OpwatchError(_format_copy_error(path, error.strerror or str(error))) from error
         yield copy
@@ -102,7 +114,7 @@ def open_regular(path: Path) -> Iterator[int]:
 
 
 def _copy_sparse(source: int, name: Path) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     target = os.open(name, flags, 0o600)
     try:
         os.truncate(target, os.fstat(source).st_size)

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import NoReturn
 
 from opwatch.collectors.history.changes import ChangeTracer, DiskCounts, find_request_disk
-from opwatch.collectors.history.file import HistoryFile
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.sentinels import find_granule
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.foreign import read_text
 from opwatch.host.details import read_identity
 from opwatch.host.device import BlockDevice, Devices, Presence
-from opwatch.trim.history import journal
+from opwatch.recording.writing.history import HistoryFile
 from opwatch.trim.history.changes import HistoryLoss
 from opwatch.trim.history.counter_base import CounterBase
 from opwatch.trim.history.history import History
-from opwatch.trim.history.journal import Checkpoint, HistoryDrive, SavedHistory
+from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
 from opwatch.trim.history.sectormap import SECTOR, SectorState
 from opwatch.trim.history.validity import Conditions, explain_invalid_map, is_other_drive
 
@@ -261,7 +260,6 @@ class HistoryRecorder:
         """Save changes, at most once per second, or rewrite the file if necessary."""
         if not self._settled:
             return
-        self._file.finish_replacing()
         look = self.make_checkpoint()
         map_, runs = self.history.map, self.history.map.log or []
         last = self._last
@@ -272,11 +270,8 @@ class HistoryRecorder:
         if not self._file.is_unchanged or not map_.log_is_whole:
             self._rewrite_file()
             return
-        self._file.append_frames(journal.encode_delta(look, runs))
+        self._file.add_changes(look, runs, map_)
         self._last, map_.log = look, []
-        if self._file.has_grown and not self._file.is_replacing:
-            # A thread writes from a copy, because the ring fills while a large map is written.
-            self._file.begin_replacing(journal.encode_snapshot_frames(self.drive, look, map_.copy()))
 
     def _rewrite_file(self) -> None:
         disturbed = not self._file.is_unchanged
@@ -285,7 +280,7 @@ class HistoryRecorder:
             self._file.close()
             self._file = self._open_file(self._file.path)
         self._last = self.make_checkpoint()
-        self._file.replace(journal.encode_snapshot_frames(self.drive, self._last, self.history.map))
+        self._file.replace_map(self.drive, self._last, self.history.map)
         self.history.map.log, self.history.map.log_is_whole = [], True
         if disturbed and not self.was_disturbed:
             self.was_disturbed = True

@@ -6,8 +6,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from opwatch.recording.reading.history import read_history
+from opwatch.trim.history.saved import SavedHistory
+
 from opwatch.collectors.history.changes import DiskCounts, find_request_disk
-from opwatch.collectors.history.file import read_history
 from opwatch.collectors.history.recorder import (
     GAP_NOTE,
     find_drive,
@@ -20,7 +22,6 @@ from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.history.history import History
-from opwatch.trim.history.journal import SavedHistory
 from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.history.validity import explain_invalid_map, is_other_drive
 from opwatch.trim.layers.remap import Landing, keep_unmoved

@@ -89,6 +89,15 @@ TABLES = {
         "fact INTEGER NOT NULL",
         "body BLOB NOT NULL",
     ),
+    # A disk's history (`trim record`): the newest checkpoint, and its map as regions and the changes since.
+    "checkpoints": (
+        "number INTEGER PRIMARY KEY",
+        "first INTEGER NOT NULL",
+        "regions INTEGER NOT NULL",
+        "body TEXT NOT NULL",
+    ),
+    "regions": ("region INTEGER PRIMARY KEY", "number INTEGER NOT NULL", "runs BLOB NOT NULL"),
+    "changes": ("number INTEGER PRIMARY KEY", "runs BLOB NOT NULL"),
     "trailer": (
         "mono_ns INTEGER NOT NULL",
         "reason TEXT NOT NULL",
@@ -101,6 +110,8 @@ TABLES = {
 CHECK = "crc INTEGER NOT NULL"
 _UNCHECKED = "counts"
 INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
+# Names in `header`: the first row of every file, and the drive of a history.
+FORMAT, HISTORY = "format", "history"
 # Kinds of events that are parsed: another program's file, and the start and end of a phase.
 FILE, PHASE_BEGAN, PHASE_ENDED = "file", "phase began", "phase ended"
 NOTE = "note"

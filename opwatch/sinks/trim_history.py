@@ -17,7 +17,7 @@ from opwatch.sinks.trim_stale import (
     format_spare,
     format_untrimmable,
 )
-from opwatch.trim.history.journal import Checkpoint
+from opwatch.trim.history.saved import Checkpoint
 from opwatch.trim.stale.remembered import DeviceFreeSpace
 from opwatch.trim.stale.report import HistoryReport
 

@@ -30,6 +30,7 @@ from opwatch.recording.coding.blocks import compress_columns, expand_columns, jo
 from opwatch.recording.coding.contents import deflate_content
 from opwatch.recording.coding.frames import Streams
 from opwatch.recording.reading.command import find_command_cpu
+from opwatch.recording.reading.history import read_history_file
 from opwatch.recording.reading.notes import iterate_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import close_run
@@ -44,6 +45,7 @@ from opwatch.tools.waf_outcome import is_waf_recording, read_waf
 from opwatch.trim.audit import ledger
 from tests.unit.support.recordings import update_checksums
 
+from .history import check_map
 from .recorded_anchors import change_anchors
 from .rules import RefusedOrValid, run_from_arguments
 
@@ -247,6 +249,7 @@ class RecordingFuzzer:
                     ("facts", "body", ""),
                     ("events", "words", "WHERE words LIKE '{%'"),
                     ("shapes", "fields", ""),
+                    ("checkpoints", "body", ""),
                     ("tail", "body", f"WHERE place = {OTHERS}"),
                     ("blocks", "others", "WHERE length(others)"),
                     ("header", "value", "WHERE value LIKE '[%'"),
@@ -329,7 +332,11 @@ _SINKS: tuple[Callable[[TextIO], Sink], ...] = (TextLines, JsonLines)
 
 def show_recording(path: Path, sink: Sink) -> None:
     """Show all readable content of a recording."""
-    recording = RecordedRun(path)
+    try:
+        recording = RecordedRun(path)
+    except OpwatchError:
+        check_map(read_history_file(path)[0].map)
+        return
     try:
         story = RunPresenter()
         for entry in close_run(recording.iter_entries()):

@@ -52,6 +52,7 @@ _MIN_ROW = 4
 _MIN_MINUTE_BYTES = 64
 # Tables that other rows refer to.
 _SMALL = ("header", "shapes", "facts", "clocks")
+_MAX_SHAPES, _MAX_SHAPE_BYTES, _MAX_NAMES = 256, 1 << 20, 1024
 # Clock readings beyond this number are not read.
 _MAX_CLOCKS = 1 << 20
 _TYPES = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
@@ -333,6 +334,22 @@ def parse_small_document(text: bytes | str, where: str) -> Any:  # noqa: ANN401
     if len(text) > _MAX_DOCUMENT:
         raise BadInput(f"{where}: a document has {len(text)} bytes, but at most {_MAX_DOCUMENT} are valid")
     return parse_json(text, where)
+
+
+def parse_names(text: str, where: str, most: int = _MAX_NAMES) -> tuple[str, ...]:
+    """Parse a document that is a list of different names."""
+    names = parse_small_document(text, where)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise BadInput(f"{where} is not a list of names")
+    if len(names) > most or len(set(names)) != len(names):
+        raise BadInput(f"{where} has too many names, or a duplicate")
+    return tuple(names)
+
+
+def read_shapes(file: CheckedFile) -> dict[str, tuple[str, ...]]:
+    """Return the field names of each class in the file's documents."""
+    rows = file.iter_rows("shapes", f"LIMIT {_MAX_SHAPES}", most_bytes=_MAX_SHAPE_BYTES)
+    return {name: parse_names(fields, f"{file.name}: table shapes, {name}") for name, fields in rows}
 
 
 def _decode_text(raw: bytes) -> str:

@@ -21,7 +21,9 @@ from opwatch.recording.reading.gaps import bridge_gap
 from opwatch.recording.reading.opening import (
     CheckedFile,
     DamagedError,
+    parse_names,
     parse_small_document,
+    read_shapes,
 )
 from opwatch.recording.reading.slow import decode_slow_request
 from opwatch.recording.reading.steps import IntervalSteps
@@ -37,6 +39,7 @@ from opwatch.recording.reading.stretches import (
     read_tail,
     read_without_samples,
 )
+from opwatch.recording.schema import HISTORY
 from opwatch.samples.entries import EventReported, RunEntry
 from opwatch.samples.observation import Event
 from opwatch.samples.sample import WatchedDisk
@@ -50,7 +53,6 @@ _MAX_BLOCKS = 1 << 20
 _MAX_EVENTS = 1 << 16
 # Maximum number of minutes to read individually if their table is damaged.
 _MAX_SEARCHED = 1 << 16
-_MAX_SHAPES, _MAX_NAMES = 256, 1024
 # Limits of the tables that are read and kept when the file is opened.
 _MAX_SMALL, _MAX_EVENT_BYTES = 1 << 20, 16 << 20
 # No version had more operations or counters per sample.
@@ -119,6 +121,10 @@ class RecordedRun:
             self.header: dict[str, str | int] = dict(
                 self._file.iter_rows("header", "LIMIT 256", most_bytes=_MAX_SMALL)
             )
+            if HISTORY in self.header:
+                raise BadInput(
+                    f"{path} is the history of a disk: read it with opwatch trim stale --history {path}"
+                )
             events = self._read_until_damage("events", f"ORDER BY rowid LIMIT {_MAX_EVENTS}")
             self.events = [RecordedEvent(*row) for row in events]
             self.trailer = next(
@@ -325,10 +331,7 @@ class RecordedRun:
         )
         if self._parse_header_value("slots") != list(SLOTS):
             raise BadInput(f"{self.name}: its histograms do not have {list(SLOTS)} slots")
-        shapes = {
-            name: self._parse_names(fields, f"{self.name}: table shapes, {name}")
-            for name, fields in self._file.iter_rows("shapes", f"LIMIT {_MAX_SHAPES}", most_bytes=_MAX_SMALL)
-        }
+        shapes = read_shapes(self._file)
         values: dict[int, Any] = {}
         from_plain = PlainDecoder(shapes, self._cached_content, _refuse_value)
         order = f"ORDER BY fact LIMIT {_MAX_FACTS}"
@@ -351,15 +354,7 @@ class RecordedRun:
     def _parse_header_names(self, name: str, most: int) -> tuple[str, ...]:
         if name not in self.header:
             raise BadInput(f"{self.name}: table header, {name} is missing")
-        return self._parse_names(str(self.header[name]), f"{self.name}: table header, {name}", most)
-
-    def _parse_names(self, text: str, where: str, most: int = _MAX_NAMES) -> tuple[str, ...]:
-        names = parse_small_document(text, where)
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise BadInput(f"{where} is not a list of names")
-        if len(names) > most or len(set(names)) != len(names):
-            raise BadInput(f"{where} has too many names, or a duplicate")
-        return tuple(names)
+        return parse_names(str(self.header[name]), f"{self.name}: table header, {name}", most)
 
     def _cached_content(self, number: int) -> bytes:
         """Return the bytes with this number, from the cache or the file."""

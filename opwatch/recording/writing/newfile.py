@@ -1,4 +1,4 @@
-"""Create a new SQLite file and verify its identity, because SQLite opens by name, and names may change."""
+"""Open an SQLite file for writing and verify its identity: SQLite opens by name, and names may change."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from opwatch.errors import BadInput, OpwatchError, RefusedError
 from opwatch.recording.reading.write_ahead_log import is_being_written, open_regular
 from opwatch.recording.schema import (
     APPLICATION_ID,
+    FORMAT,
     INDEXES,
     PAGE_BYTES,
     TABLES,
@@ -22,25 +23,35 @@ from opwatch.recording.schema import (
     build_insert,
     compute_row_check,
 )
+from opwatch.safefile import open_own_file
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+# A log that grew beyond this size in one transaction is cut again.
+_MAX_LOG_BYTES = 1 << 20
 # Files that SQLite creates beside the database.
 SIDE_SUFFIXES = ("-wal", "-journal", "-shm")
 
 
 class NewDatabase:
-    """A database created by this process with mode 0600. The first thread to use `connection` owns it."""
+    """A database created by this process with mode 0600. The first thread to use `connection` owns it.
 
-    def __init__(self, path: Path) -> None:
+    With `continues`, it is a recording of this user, possibly with the log of a killed recorder.
+    """
+
+    def __init__(self, path: Path, *, continues: bool = False) -> None:
         self.path = path
         # Open the folder once, because its name may lead elsewhere later.
         self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._refuse_existing()
-            self._refuse_leftovers()
+            if not continues:
+                self._refuse_existing()
+            self._refuse_leftovers(may_have_log=continues)
             # Keep the descriptor open until SQLite has closed its own: closing any descriptor of a file
             # releases the process's locks.
-            self._descriptor = os.open(path.name, _FLAGS, 0o600, dir_fd=self._folder)
+            self._descriptor = (
+                _open_private(path) if continues else os.open(path.name, _FLAGS, 0o600, dir_fd=self._folder)
+            )
+            self._is_new = not continues
         except FileExistsError:
             os.close(self._folder)
             raise self._make_exists_error() from None
@@ -49,8 +60,11 @@ class NewDatabase:
             raise
         try:
             self.connection = self._open_connection()
+            self._log = os.stat(path.name + "-wal", dir_fd=self._folder, follow_symlinks=False)
         except BaseException as error:
-            self._remove_unless_replaced()
+            if self._is_new:
+                self._unlink_ours(self.path.name, os.fstat(self._descriptor))
+            self._close_descriptors()
             if isinstance(error, sqlite3.Error):
                 raise OpwatchError(f"{path} cannot be written: {error}") from error
             raise
@@ -71,11 +85,13 @@ class NewDatabase:
             f"{self.path} exists: a recording never overwrites a file. Name another file, or remove this one"
         )
 
-    def _refuse_leftovers(self) -> None:
+    def _refuse_leftovers(self, *, may_have_log: bool) -> None:
         for side in SIDE_SUFFIXES:
             name = self.path.name + side
             with contextlib.suppress(FileNotFoundError):
-                os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+                status = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+                if side == "-wal" and may_have_log and _is_private(status):
+                    continue
                 raise RefusedError(
                     f"{self.path}{side} exists and would become part of the new recording: name another "
                     "file, or remove it"
@@ -89,7 +105,6 @@ class NewDatabase:
             self._check_identity("")
             for setting in (
                 f"page_size={PAGE_BYTES}",
-                "auto_vacuum=INCREMENTAL",
                 # Lock only this file; no shared memory and no locks for concurrent readers.
                 "locking_mode=EXCLUSIVE",
                 # Write no side file until the tables exist.
@@ -97,20 +112,19 @@ class NewDatabase:
                 "synchronous=NORMAL",
                 "cache_size=-2048",
                 "wal_autocheckpoint=256",
-                f"application_id={APPLICATION_ID}",
-                f"user_version={VERSION}",
+                f"journal_size_limit={_MAX_LOG_BYTES}",
+                "auto_vacuum=INCREMENTAL",
             ):
                 connection.execute(f"PRAGMA {setting}").fetchall()
-            connection.execute("BEGIN")
-            for table in TABLES:
-                connection.execute(build_create_table(table))
-            for index in INDEXES:
-                connection.execute(build_create_index(index))
-            connection.execute("COMMIT")
+            if self._is_new:
+                _create_tables(connection)
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
             connection.execute("BEGIN IMMEDIATE")
-            row = ("format", "opwatch recording")
-            connection.execute(build_insert("header"), (*row, compute_row_check("header", row)))
+            row = (FORMAT, "opwatch recording")
+            if self._is_new:
+                connection.execute(build_insert("header"), (*row, compute_row_check("header", row)))
+            else:
+                connection.execute("UPDATE header SET value = value")
             connection.execute("COMMIT")
             # The first transaction opened the log, which then stays open.
             self._check_identity("-wal")
@@ -130,22 +144,17 @@ class NewDatabase:
         mine = [
             status
             for status in opened
-            if stat.S_ISREG(status.st_mode)
-            and status.st_uid == os.geteuid()
-            and status.st_nlink == 1
-            and not status.st_mode & 0o077
-            and (side or (status.st_dev, status.st_ino) == (ours.st_dev, ours.st_ino))
+            if _is_private(status) and (side or (status.st_dev, status.st_ino) == (ours.st_dev, ours.st_ino))
         ]
         if not mine or len(mine) != len(opened):
             raise RefusedError(
                 f"{self.path}{side} was created by another user or process: name a file in another folder"
             )
 
-    def _remove_unless_replaced(self) -> None:
-        """Remove the file, unless the name leads to another file by now."""
-        self._unlink_ours(self.path.name, os.fstat(self._descriptor))
+    def _close_descriptors(self) -> None:
         os.close(self._descriptor)
         os.close(self._folder)
+        # Another file may get this number.
         self._descriptor = -1
 
     def _unlink_ours(self, name: str, ours: os.stat_result) -> None:
@@ -169,7 +178,19 @@ class NewDatabase:
         for side in SIDE_SUFFIXES:
             with contextlib.suppress(OSError):
                 os.unlink(self.path.name + side, dir_fd=self._folder)
-        self._remove_unless_replaced()
+        self._unlink_ours(self.path.name, os.fstat(self._descriptor))
+        self._close_descriptors()
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the names of the database and its log still lead to these files."""
+        ours = os.fstat(self._descriptor)
+        return self._is_at(self.path.name, ours) and self._is_at(self.path.name + "-wal", self._log)
+
+    def read_sizes(self) -> tuple[int, int]:
+        """Return the sizes of the database and of its log."""
+        log = os.stat(self.path.name + "-wal", dir_fd=self._folder, follow_symlinks=False)
+        return os.fstat(self._descriptor).st_size, log.st_size
 
     def read_device_number(self) -> int:
         """Return the number of the file's device."""
@@ -212,10 +233,34 @@ class NewDatabase:
             self.connection.close()
         for _, log in logs:
             self._unlink_ours(self.path.name + "-wal", log)
-        os.close(self._descriptor)
-        os.close(self._folder)
-        # Another file may get this number.
-        self._descriptor = -1
+        self._close_descriptors()
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    for setting in (f"application_id={APPLICATION_ID}", f"user_version={VERSION}"):
+        connection.execute(f"PRAGMA {setting}").fetchall()
+    connection.execute("BEGIN")
+    for table in TABLES:
+        connection.execute(build_create_table(table))
+    for index in INDEXES:
+        connection.execute(build_create_index(index))
+    connection.execute("COMMIT")
+
+
+def _open_private(path: Path) -> int:
+    descriptor, _ = open_own_file(path)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _is_private(status: os.stat_result) -> bool:
+    """Return True for a regular file with a single name that only this user can open."""
+    return (
+        stat.S_ISREG(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and status.st_nlink == 1
+        and not status.st_mode & 0o077
+    )
 
 
 def _list_descriptors(name: str) -> list[tuple[int, os.stat_result]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from opwatch.trim.history.journal import Checkpoint, HistoryDrive, SavedHistory
+from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
 
 _SLEPT_NS = 10_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.trim.history.journal import Checkpoint
+from opwatch.trim.history.saved import Checkpoint
 from opwatch.trim.layers.remap import Landing
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stale.stale import Bounds

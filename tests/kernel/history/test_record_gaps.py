@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from opwatch.recording.reading.history import read_history
 
-from opwatch.collectors.history.file import read_history
 from opwatch.collectors.history.recorder import HistoryRecorder
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk

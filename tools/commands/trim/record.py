@@ -9,8 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+from opwatch.recording.reading.history import read_history
+
 from opwatch.collectors.block.contexts import ContextProbe
-from opwatch.collectors.history.file import read_history
 from opwatch.collectors.history.recorder import TICK_S, HistoryRecorder, identify_drive
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices

@@ -1,0 +1,245 @@
+"""Write the history of a disk (`trim record`) as rows of a recording.
+
+Each save is one transaction, so that a kill at any moment leaves the last complete save.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from opwatch.errors import BadInput, OpwatchError, RefusedError
+from opwatch.recording.coding.plain import PlainEncoder
+from opwatch.recording.coding.runs import encode_region, encode_runs
+from opwatch.recording.reading.history import UnusableHistoryError, explain_error, read_history_file
+from opwatch.recording.reading.write_ahead_log import is_being_written
+from opwatch.recording.schema import (
+    FORMAT,
+    HISTORY,
+    build_insert,
+    compute_row_check,
+    format_json,
+)
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.safefile import open_own_file
+from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
+from opwatch.trim.history.sectormap import Part, Run, SectorMap
+
+# Rows of `changes` have about a megabyte at most.
+_CHUNK_RUNS = 1 << 16
+# Regions are written again once the changes have this many bytes, and this multiple of the regions' bytes.
+_GROWTH_BYTES, _GROWTH, _MOST_GROWTH_BYTES = 1 << 20, 2, 64 << 20
+_TABLES = ("header", "shapes", "checkpoints", "regions", "changes")
+
+
+class HistoryFile:
+    """A history file, locked from the first replace_map() to close().
+
+    `saved` is its previous content, or None; `damage` is the reason if unusable.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.saved: SavedHistory | None = None
+        self.damage: str | None = None
+        self._database: NewDatabase | None = None
+        self._sizes = (0, 0)
+        self._has_content = False
+        self._encoder = PlainEncoder(_refuse_bytes, lambda *_: None)
+        try:
+            descriptor, self._is_new = open_own_file(self.path)
+            with os.fdopen(descriptor):
+                is_written, self._status = is_being_written(descriptor), os.fstat(descriptor)
+            if is_written:
+                raise RefusedError(f"{path}: another opwatch process is recording to it")
+            if self._status.st_size:
+                self._read_saved()
+        except OSError as error:
+            raise explain_error(error, path) from error
+        # Changes are numbered on when a history is continued, so that no earlier row can be taken for one.
+        self._number = self.saved.number if self.saved else 0
+        self._first, self._changed_bytes = 1, 0
+        # The number in each region's row, and the bytes of all at the last round.
+        self._regions: dict[int, int] = {}
+        self._region_bytes = 0
+        # The regions that this round has not written again yet, and the last change before the round.
+        self._round: Iterator[tuple[int, Part]] | None = None
+        self._round_number = 0
+
+    def _read_saved(self) -> None:
+        try:
+            self.saved, _ = read_history_file(self.path)
+        except UnusableHistoryError as error:
+            self.damage = str(error)
+        except BadInput as error:
+            raise RefusedError(
+                f"{self.path} exists and is not a history: use another file with -o ({error})"
+            ) from error
+
+    def replace_map(self, drive: HistoryDrive, look: Checkpoint, map_: SectorMap) -> None:
+        """Write the whole map. Readers see the old or the new content."""
+        with self._explain_errors():
+            if self._database and not self.is_unchanged:
+                self._database.remove_files()
+                self._database = None
+            elif not self._database and self.saved and not self.saved.is_salvaged:
+                self._database = NewDatabase(self.path, continues=True)
+            if self._database:
+                self._write_map(drive, look, map_)
+            else:
+                self._create_file(drive, look, map_)
+            # The file alone is a history too, if another program copies it without its log.
+            self._execute("PRAGMA wal_checkpoint")
+            self._sizes = self._database.read_sizes() if self._database else (0, 0)
+        self._has_content = True
+
+    def _create_file(self, drive: HistoryDrive, look: Checkpoint, map_: SectorMap) -> None:
+        """Write the map under another name, so that a kill leaves no incomplete history."""
+        new = self.path.with_name(f".opwatch-{os.urandom(8).hex()}.new")
+        self._database = NewDatabase(new)
+        try:
+            self._write_map(drive, look, map_)
+            self._database.close()
+            self.path.with_name(self.path.name + "-wal").unlink(missing_ok=True)
+            new.replace(self.path)
+        except BaseException:
+            self._database.remove_files()
+            new.unlink(missing_ok=True)
+            self._database = None
+            raise
+        self._database = NewDatabase(self.path, continues=True)
+
+    def _write_map(self, drive: HistoryDrive, look: Checkpoint, map_: SectorMap) -> None:
+        self._regions, self._round, self._changed_bytes, self._region_bytes = {}, None, 0, 0
+        self._number += 1
+        self._first = self._number + 1
+        with self._make_transaction():
+            for table in _TABLES:
+                self._execute(f"DELETE FROM {table}")
+            rows = ((FORMAT, "opwatch recording"), (HISTORY, format_json(self._encoder.encode_fields(drive))))
+            for row in rows:
+                self._insert_row("header", row)
+            for region, part in map_.iter_parts():
+                self._region_bytes += self._put_region(region, part)
+            self._put_checkpoint(look)
+            for name, fields in self._encoder.shapes.items():
+                self._insert_row("shapes", (name, format_json(fields)))
+
+    def add_changes(self, look: Checkpoint, runs: Sequence[Run], map_: SectorMap) -> None:
+        """Write the runs that changed since the last save, and their new checkpoint."""
+        with self._explain_errors(), self._make_transaction():
+            size = 0
+            for at in range(0, len(runs), _CHUNK_RUNS):
+                raw = encode_runs(runs[at : at + _CHUNK_RUNS])
+                self._number += 1
+                self._insert_row("changes", (self._number, raw))
+                size += len(raw)
+            self._changed_bytes += size
+            self._rewrite_regions(map_, max(2 * size, _GROWTH_BYTES))
+            self._put_checkpoint(look)
+
+    def _rewrite_regions(self, map_: SectorMap, most_bytes: int) -> None:
+        """Write some regions again. Once all are newer than the changes of the round's start, delete those.
+
+        Loading a change twice makes no difference, so that regions and changes may overlap.
+        """
+        if self._round is None:
+            limit = max(_GROWTH_BYTES, min(_GROWTH * self._region_bytes, _MOST_GROWTH_BYTES))
+            if self._changed_bytes <= limit:
+                return
+            self._round, self._round_number = map_.iter_parts(), self._number
+            self._changed_bytes = self._region_bytes = 0
+        for region, part in self._round:
+            size = self._put_region(region, part)
+            self._region_bytes, most_bytes = self._region_bytes + size, most_bytes - size
+            if most_bytes < 0:
+                return
+        for region in [region for region, number in self._regions.items() if number < self._round_number]:
+            # All sectors there are unknown now.
+            del self._regions[region]
+            self._execute("DELETE FROM regions WHERE region = ?", (region,))
+        self._execute("DELETE FROM changes WHERE number <= ?", (self._round_number,))
+        self._first, self._round = self._round_number + 1, None
+
+    def _put_region(self, region: int, part: Part) -> int:
+        raw = encode_region(part)
+        self._execute("DELETE FROM regions WHERE region = ?", (region,))
+        self._insert_row("regions", (region, self._number, raw))
+        self._regions[region] = self._number
+        return len(raw)
+
+    def _put_checkpoint(self, look: Checkpoint) -> None:
+        self._execute("DELETE FROM checkpoints")
+        body = format_json(self._encoder.encode_fields(look))
+        self._insert_row("checkpoints", (self._number, self._first, len(self._regions), body))
+
+    def _insert_row(self, table: str, row: tuple[Any, ...]) -> None:
+        self._execute(build_insert(table), (*row, compute_row_check(table, row)))
+
+    def _execute(self, statement: str, values: tuple[Any, ...] = ()) -> None:
+        assert self._database
+        self._database.connection.execute(statement, values)
+
+    @contextlib.contextmanager
+    def _make_transaction(self) -> Iterator[None]:
+        self._execute("BEGIN")
+        try:
+            yield
+            self._execute("COMMIT")
+        except sqlite3.Error:
+            with contextlib.suppress(sqlite3.Error):
+                self._execute("ROLLBACK")
+            raise
+        if self._database:
+            self._sizes = self._database.read_sizes()
+
+    @contextlib.contextmanager
+    def _explain_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise explain_error(error, self.path) from error
+        except (sqlite3.Error, OpwatchError) as error:
+            cause = error.__cause__ if isinstance(error, OpwatchError) else error
+            if not isinstance(cause, sqlite3.Error):
+                raise
+            raise OpwatchError(f"{self.path} cannot be written: {cause}") from error
+
+    @property
+    def is_in_place(self) -> bool:
+        """Return whether the path still names the file, which has our log beside it once we write."""
+        if self._database:
+            return self._database.is_in_place
+        with contextlib.suppress(OSError):
+            return os.path.samestat(self._status, self.path.lstat())
+        return False
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Return whether the path still names our file, and the sizes are unchanged."""
+        if self._database:
+            return self.is_in_place and self._database.read_sizes() == self._sizes
+        return self.is_in_place and self.path.stat().st_size == self._status.st_size
+
+    def abandon(self) -> None:
+        """Close the file, and remove a new file without content."""
+        self.close()
+        if self._is_new and not self._has_content and self.is_unchanged:
+            self.path.unlink()
+
+    def close(self) -> None:
+        """Close the file. If its disk is full, what was committed stays readable."""
+        if self._database:
+            with contextlib.suppress(sqlite3.Error):
+                if self.is_in_place:
+                    self._database.close()
+            self._database.abandon()
+            self._database = None
+
+
+def _refuse_bytes(raw: bytes) -> int:
+    raise TypeError(f"a history has no contents ({len(raw)} bytes)")

@@ -96,7 +96,8 @@ def copy_with_log(path: Path, log: Path) -> Iterator[Path]:
 
 def _format_copy_error(path: Path, why: str) -> str:
     return (
-        f"{path}: its recorder was killed, so it must be read from a copy, which cannot be created: {why}. "
+        f"{path}: its recorder was killed or is still writing, so it must be read from a copy, which cannot "
+        f"be created: {why}. "
         "Set TMPDIR to a folder with enough space"
     )
 

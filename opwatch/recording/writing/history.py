@@ -53,7 +53,9 @@ class HistoryFile:
         try:
             descriptor, self._is_new = open_own_file(self.path)
             with os.fdopen(descriptor):
-                is_written, self._status = is_being_written(descriptor), os.fstat(descriptor)
+                is_written = is_being_written(descriptor)
+                # The file before the first save. Its inode may be reused after that.
+                self._status: os.stat_result | None = os.fstat(descriptor)
             if is_written:
                 raise RefusedError(f"{path}: another opwatch process is recording to it")
             if self._status.st_size:
@@ -95,7 +97,7 @@ class HistoryFile:
             # The file alone is a history too, if another program copies it without its log.
             self._execute("PRAGMA wal_checkpoint")
             self._sizes = self._database.read_sizes() if self._database else (0, 0)
-        self._has_content = True
+        self._has_content, self._status = True, None
 
     def _create_file(self, drive: HistoryDrive, look: Checkpoint, map_: SectorMap) -> None:
         """Write the map under another name, so that a kill leaves no incomplete history."""
@@ -190,7 +192,7 @@ class HistoryFile:
         try:
             yield
             self._execute("COMMIT")
-        except sqlite3.Error:
+        except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._execute("ROLLBACK")
             raise
@@ -215,7 +217,7 @@ class HistoryFile:
         if self._database:
             return self._database.is_in_place
         with contextlib.suppress(OSError):
-            return os.path.samestat(self._status, self.path.lstat())
+            return self._status is not None and os.path.samestat(self._status, self.path.lstat())
         return False
 
     @property
@@ -223,13 +225,14 @@ class HistoryFile:
         """Return whether the path still names our file, and the sizes are unchanged."""
         if self._database:
             return self.is_in_place and self._database.read_sizes() == self._sizes
-        return self.is_in_place and self.path.stat().st_size == self._status.st_size
+        status = self._status
+        return status is not None and self.is_in_place and self.path.stat().st_size == status.st_size
 
     def abandon(self) -> None:
         """Close the file, and remove a new file without content."""
-        self.close()
         if self._is_new and not self._has_content and self.is_unchanged:
             self.path.unlink()
+        self.close()
 
     def close(self) -> None:
         """Close the file. If its disk is full, what was committed stays readable."""
@@ -238,7 +241,7 @@ class HistoryFile:
                 if self.is_in_place:
                     self._database.close()
             self._database.abandon()
-            self._database = None
+        self._database = self._status = None
 
 
 def _refuse_bytes(raw: bytes) -> int:

@@ -189,8 +189,10 @@ class NewDatabase:
 
     def read_sizes(self) -> tuple[int, int]:
         """Return the sizes of the database and of its log."""
-        log = os.stat(self.path.name + "-wal", dir_fd=self._folder, follow_symlinks=False)
-        return os.fstat(self._descriptor).st_size, log.st_size
+        size, log = os.fstat(self._descriptor).st_size, 0
+        with contextlib.suppress(FileNotFoundError):
+            log = os.stat(self.path.name + "-wal", dir_fd=self._folder, follow_symlinks=False).st_size
+        return size, log
 
     def read_device_number(self) -> int:
         """Return the number of the file's device."""

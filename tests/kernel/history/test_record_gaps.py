@@ -177,7 +177,7 @@ def test_record_reports_unwritable_output_paths(disk: ScratchDisk, tmp_path: Pat
     assert (status, "file name is empty" in words) == (2, True), words
     with _mount_full(tmp_path / "full") as folder:
         status, words = run_refused("record", "--dev", disk.node, "-o", str(folder / "x"))
-        assert (status, "No space left" in words) == (1, True), words
+        assert (status, "disk is full" in words) == (1, True), words
         assert [file.name for file in folder.iterdir()] == ["filler"]
 
 
@@ -328,7 +328,7 @@ def test_full_disk_ends_the_recording_but_not_the_command(disk: ScratchDisk, tmp
         )
         command = ["--", sys.executable, "-c", script, str(folder), disk.node, str(tmp_path / "done")]
         done = run_opwatch("trim", "record", "--dev", disk.node, "-o", str(folder / "x"), *command)
-        assert (done.returncode, "No space left" in done.stderr) == (1, True), done.stderr
+        assert (done.returncode, "disk is full" in done.stderr) == (1, True), done.stderr
         assert (tmp_path / "done").read_text() == "done"
         # The recording up to that point is valid.
         read_history(folder / "x")

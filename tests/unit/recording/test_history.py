@@ -136,7 +136,7 @@ def test_map_is_the_same_after_regions_were_written_again(
         [(first, count)] = connection.execute("SELECT first, regions FROM checkpoints").fetchall()
         assert connection.execute("SELECT min(number) FROM changes").fetchall() == [(first,)]
         assert connection.execute("SELECT count(*) FROM regions").fetchall() == [(count,)]
-    assert first > 100
+    assert first > 30
     recording.check_saved(read_history(path)[0])
 
 
@@ -308,7 +308,6 @@ recording = Recording(Path(sys.argv[1]), seed=int(sys.argv[2]))
 print("ready", flush=True)
 while True:
     recording.change_map(20)
-    recording.map.log = []
 """
 
 

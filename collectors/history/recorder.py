@@ -267,10 +267,10 @@ class HistoryRecorder:
             return
         if last and look.mono_ns - last.mono_ns < _SAVE_S * 1e9:
             return
-        if not self._file.is_unchanged or not map_.log_is_whole:
+        if not self._file.is_unchanged or not map_.log_is_whole or self._file.has_grown:
             self._rewrite_file()
             return
-        self._file.add_changes(look, runs, map_)
+        self._file.add_changes(look, runs)
         self._last, map_.log = look, []
 
     def _rewrite_file(self) -> None:

@@ -89,14 +89,8 @@ TABLES = {
         "fact INTEGER NOT NULL",
         "body BLOB NOT NULL",
     ),
-    # A disk's history (`trim record`): the newest checkpoint, and its map as regions and the changes since.
-    "checkpoints": (
-        "number INTEGER PRIMARY KEY",
-        "first INTEGER NOT NULL",
-        "regions INTEGER NOT NULL",
-        "body TEXT NOT NULL",
-    ),
-    "regions": ("region INTEGER PRIMARY KEY", "number INTEGER NOT NULL", "runs BLOB NOT NULL"),
+    # A disk's history (`trim record`): the newest checkpoint, and all changes to its map since it was empty.
+    "checkpoints": ("number INTEGER PRIMARY KEY", "first INTEGER NOT NULL", "body TEXT NOT NULL"),
     "changes": ("number INTEGER PRIMARY KEY", "runs BLOB NOT NULL"),
     "trailer": (
         "mono_ns INTEGER NOT NULL",

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError
 from opwatch.recording.coding.plain import PlainDecoder
-from opwatch.recording.coding.runs import RunLoader, load_region
+from opwatch.recording.coding.runs import RunLoader
 from opwatch.recording.reading.opening import CheckedFile, parse_small_document, read_shapes
 from opwatch.recording.schema import HISTORY
 from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
@@ -66,32 +66,19 @@ def _parse_history(file: CheckedFile, drive_text: str) -> SavedHistory:
     rows = list(file.iter_rows("checkpoints", "LIMIT 2"))
     if len(rows) != 1:
         raise BadInput(f"{where} has {len(rows)} rows, not 1")
-    [(number, first, regions, body)] = rows
+    [(number, first, body)] = rows
     look = decoder.decode_instance(Checkpoint, parse_small_document(body, where), where)
     map_ = SectorMap(drive.sectors)
-    _load_map(file, map_, number, first, regions)
-    return SavedHistory(drive, look, map_, number, file.damage is not None)
-
-
-def _load_map(file: CheckedFile, map_: SectorMap, number: int, first: int, regions: int) -> None:
-    """Load all regions, and the changes since. A row that is missing, or left from an earlier state, would
-    make sectors wrong."""
-    for region, at, runs in file.iter_rows("regions"):
-        where = f"{file.name}: table regions, row {region}"
-        if not first - 1 <= at <= number:
-            raise BadInput(f"{where} is outdated: it has the state after change {at}")
-        load_region(map_, region, runs, where)
-        regions -= 1
-    if regions:
-        raise BadInput(f"{file.name}: table regions has too few or too many rows ({-regions:+d})")
     loader, expected = RunLoader(map_), first
     for at, runs in file.iter_rows("changes", "ORDER BY number"):
+        # Without one of its rows, or with one of an earlier state, the map would be wrong.
         if at != expected:
             raise BadInput(f"{file.name}: table changes: row {at} follows {expected - 1}")
         loader.load_runs(runs, f"{file.name}: table changes, row {at}")
         expected += 1
     if expected != number + 1:
         raise BadInput(f"{file.name}: table changes ends before row {number}")
+    return SavedHistory(drive, look, map_, number, file.damage is not None)
 
 
 def _refuse_bytes(number: int) -> NoReturn:

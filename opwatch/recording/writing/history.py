@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from opwatch.errors import BadInput, OpwatchError, RefusedError
 from opwatch.recording.coding.plain import PlainEncoder
-from opwatch.recording.coding.runs import encode_region, encode_runs
+from opwatch.recording.coding.runs import encode_runs
 from opwatch.recording.reading.history import UnusableHistoryError, explain_error, read_history_file
 from opwatch.recording.reading.write_ahead_log import is_being_written
 from opwatch.recording.schema import (
@@ -27,13 +28,13 @@ from opwatch.recording.schema import (
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.safefile import open_own_file
 from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
-from opwatch.trim.history.sectormap import Part, Run, SectorMap
+from opwatch.trim.history.sectormap import Run, SectorMap, SectorState
 
 # Rows of `changes` have about a megabyte at most.
 _CHUNK_RUNS = 1 << 16
-# Regions are written again once the changes have this many bytes, and this multiple of the regions' bytes.
+# Growth in bytes and as a multiple of the map's size after which the whole map is written again.
 _GROWTH_BYTES, _GROWTH, _MOST_GROWTH_BYTES = 1 << 20, 2, 64 << 20
-_TABLES = ("header", "shapes", "checkpoints", "regions", "changes")
+_TABLES = ("header", "shapes", "checkpoints", "changes")
 
 
 class HistoryFile:
@@ -64,13 +65,7 @@ class HistoryFile:
             raise explain_error(error, path) from error
         # Changes are numbered on when a history is continued, so that no earlier row can be taken for one.
         self._number = self.saved.number if self.saved else 0
-        self._first, self._changed_bytes = 1, 0
-        # The number in each region's row, and the bytes of all at the last round.
-        self._regions: dict[int, int] = {}
-        self._region_bytes = 0
-        # The regions that this round has not written again yet, and the last change before the round.
-        self._round: Iterator[tuple[int, Part]] | None = None
-        self._round_number = 0
+        self._first, self._map_bytes, self._grown = 1, 0, 0
 
     def _read_saved(self) -> None:
         try:
@@ -116,8 +111,6 @@ class HistoryFile:
         self._database = NewDatabase(self.path, continues=True)
 
     def _write_map(self, drive: HistoryDrive, look: Checkpoint, map_: SectorMap) -> None:
-        self._regions, self._round, self._changed_bytes, self._region_bytes = {}, None, 0, 0
-        self._number += 1
         self._first = self._number + 1
         with self._make_transaction():
             for table in _TABLES:
@@ -125,59 +118,37 @@ class HistoryFile:
             rows = ((FORMAT, "opwatch recording"), (HISTORY, format_json(self._encoder.encode_fields(drive))))
             for row in rows:
                 self._insert_row("header", row)
-            for region, part in map_.iter_parts():
-                self._region_bytes += self._put_region(region, part)
+            known = (run for run in map_.iter_runs() if run[2] != SectorState.UNKNOWN)
+            self._map_bytes, self._grown = self._put_runs(known), 0
             self._put_checkpoint(look)
             for name, fields in self._encoder.shapes.items():
                 self._insert_row("shapes", (name, format_json(fields)))
 
-    def add_changes(self, look: Checkpoint, runs: Sequence[Run], map_: SectorMap) -> None:
+    def add_changes(self, look: Checkpoint, runs: Iterable[Run]) -> None:
         """Write the runs that changed since the last save, and their new checkpoint."""
         with self._explain_errors(), self._make_transaction():
-            size = 0
-            for at in range(0, len(runs), _CHUNK_RUNS):
-                raw = encode_runs(runs[at : at + _CHUNK_RUNS])
-                self._number += 1
-                self._insert_row("changes", (self._number, raw))
-                size += len(raw)
-            self._changed_bytes += size
-            self._rewrite_regions(map_, max(2 * size, _GROWTH_BYTES))
+            self._grown += self._put_runs(runs)
             self._put_checkpoint(look)
 
-    def _rewrite_regions(self, map_: SectorMap, most_bytes: int) -> None:
-        """Write some regions again. Once all are newer than the changes of the round's start, delete those.
+    @property
+    def has_grown(self) -> bool:
+        """Return whether the file has grown enough to write the whole map again."""
+        return self._grown > max(_GROWTH_BYTES, min(_GROWTH * self._map_bytes, _MOST_GROWTH_BYTES))
 
-        Loading a change twice makes no difference, so that regions and changes may overlap.
-        """
-        if self._round is None:
-            limit = max(_GROWTH_BYTES, min(_GROWTH * self._region_bytes, _MOST_GROWTH_BYTES))
-            if self._changed_bytes <= limit:
-                return
-            self._round, self._round_number = map_.iter_parts(), self._number
-            self._changed_bytes = self._region_bytes = 0
-        for region, part in self._round:
-            size = self._put_region(region, part)
-            self._region_bytes, most_bytes = self._region_bytes + size, most_bytes - size
-            if most_bytes < 0:
-                return
-        for region in [region for region, number in self._regions.items() if number < self._round_number]:
-            # All sectors there are unknown now.
-            del self._regions[region]
-            self._execute("DELETE FROM regions WHERE region = ?", (region,))
-        self._execute("DELETE FROM changes WHERE number <= ?", (self._round_number,))
-        self._first, self._round = self._round_number + 1, None
-
-    def _put_region(self, region: int, part: Part) -> int:
-        raw = encode_region(part)
-        self._execute("DELETE FROM regions WHERE region = ?", (region,))
-        self._insert_row("regions", (region, self._number, raw))
-        self._regions[region] = self._number
-        return len(raw)
+    def _put_runs(self, runs: Iterable[Run]) -> int:
+        """Write runs, and return their size."""
+        rest, size = iter(runs), 0
+        while chunk := list(islice(rest, _CHUNK_RUNS)):
+            raw = encode_runs(chunk)
+            self._number += 1
+            self._insert_row("changes", (self._number, raw))
+            size += len(raw)
+        return size
 
     def _put_checkpoint(self, look: Checkpoint) -> None:
         self._execute("DELETE FROM checkpoints")
         body = format_json(self._encoder.encode_fields(look))
-        self._insert_row("checkpoints", (self._number, self._first, len(self._regions), body))
+        self._insert_row("checkpoints", (self._number, self._first, body))
 
     def _insert_row(self, table: str, row: tuple[Any, ...]) -> None:
         self._execute(build_insert(table), (*row, compute_row_check(table, row)))

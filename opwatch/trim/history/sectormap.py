@@ -9,16 +9,15 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from itertools import repeat
-from operator import ge, rshift
+from operator import rshift
 
-from opwatch.errors import BadInput
 from opwatch.trim.space.extents import Extents
 
 SECTOR = 512
 # The map is divided into parts of 256 MiB, so that a change moves few runs. Very large disks get larger
 # parts, which limits the number of parts.
 _SHIFT, _PARTS_SHIFT = 19, 13
-# A run takes 9 bytes in memory and 5 in the file. More runs in a part would make each change slow.
+# A run takes 9 bytes in memory and 17 in the file. More runs in a part would make each change slow.
 MAX_PIECES, _MAX_IN_PART = 1 << 22, 1 << 17
 # Detail is dropped in regions of this fraction (as a power of two) of a part.
 _REGIONS_SHIFT = 8
@@ -35,8 +34,6 @@ class SectorState(enum.IntEnum):
 
 
 Run = tuple[int, int, int]
-# First sector of each run, from the part's first, and states.
-Part = tuple["array[int]", bytes]
 
 
 class SectorMap:
@@ -106,35 +103,6 @@ class SectorMap:
         end = min(end, self.sectors)
         if self._set_part_state(start, end, SectorState.UNKNOWN) and self.log is not None:
             self.log.append((start, end, SectorState.UNKNOWN))
-
-    def iter_parts(self) -> Iterator[tuple[int, Part]]:
-        """Yield each part with known sectors, as it is at that moment."""
-        for number in sorted(self._parts):
-            # The map may change during the iteration.
-            if number in self._parts:
-                starts, states = self._parts[number]
-                first = number << self._shift
-                yield number, (array("I", [start - first for start in starts]), bytes(states))
-
-    def load_part(self, number: int, part: Part) -> None:
-        """Set a part that was not set before. Raise BadInput for a part that iter_parts() does not yield."""
-        starts, states = part
-        first = number << self._shift
-        if number in self._parts or number < 0 or not starts or starts[0] or len(starts) != len(states):
-            raise BadInput("it is a duplicate, or it does not cover the region")
-        if any(map(ge, starts, starts[1:])) or max(states) > max(SectorState):
-            raise BadInput("its runs overlap, or have an unknown state")
-        end = (number + 1) << self._shift
-        # The last part of a disk may extend beyond the disk, where no sector is known.
-        is_beyond = end > self.sectors and (states[-1] or first + starts[-1] > self.sectors)
-        if first >= self.sectors or first + starts[-1] >= end or is_beyond:
-            raise BadInput("its runs exceed the region or the disk")
-        self.pieces += len(starts)
-        if len(starts) > _MAX_IN_PART or self.pieces > self._most_pieces:
-            raise BadInput(
-                f"the region has more than {_MAX_IN_PART} runs, or the map more than {self._most_pieces}"
-            )
-        self._parts[number] = array("q", [first + start for start in starts]), bytearray(states)
 
     def count_parts(self, start: int, end: int) -> int:
         """Return the number of parts that a range touches: the cost of set_state()."""

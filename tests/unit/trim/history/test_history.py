@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import pytest
 
-from opwatch.errors import BadInput
 from opwatch.trim.history import history as module
 from opwatch.trim.history.changes import RECORD, ChangeKind, decode_changes, is_harmless_command
 from opwatch.trim.history.history import History
@@ -122,31 +121,6 @@ def test_full_history_reports_lost_detail() -> None:
     one.map = SectorMap(1 << 19, most_pieces=50)
     one.apply_changes(b"".join(encode_change(ChangeKind.WRITE, at * 8, 4, 0, 1) for at in range(100)))
     assert one.forgotten[module.NO_ROOM] > 0
-
-
-@pytest.mark.parametrize("size", [31, 32, 100, 257])
-@pytest.mark.usefixtures("small_parts")
-def test_parts_make_the_same_map(size: int) -> None:
-    rng, map_, again = random.Random(size), SectorMap(size), SectorMap(size)
-    for _ in range(60):
-        start = rng.randrange(size)
-        map_.set_state(start, start + rng.choice((1, 2, 7, 32)), rng.choice((U, W, T)))
-    for number, part in map_.iter_parts():
-        again.load_part(number, part)
-        with pytest.raises(BadInput, match="duplicate"):
-            again.load_part(number, part)
-    assert (list_states(again), again.pieces) == (list_states(map_), map_.pieces)
-
-
-def test_parts_are_yielded_while_the_map_changes() -> None:
-    map_ = SectorMap(4 << 19)
-    for number in range(4):
-        map_.set_state(number << 19, (number << 19) + 8, W)
-    parts = map_.iter_parts()
-    assert next(parts)[0] == 0
-    map_.set_state(1 << 19, 2 << 19, U)
-    map_.set_state(2 << 19, (2 << 19) + 8, T)
-    assert [(number, list(states)) for number, (_, states) in parts] == [(2, [T, U]), (3, [W, U])]
 
 
 # --- the rules ---

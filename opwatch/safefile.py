@@ -8,7 +8,6 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 
 from opwatch.errors import RefusedError
@@ -41,79 +40,43 @@ def _refuse_foreign(path: Path, status: os.stat_result) -> None:
         )
 
 
-class NewFile:
-    """A file that gets its name only when complete. The caller ends it with commit() or abandon().
+def safe_write(path: Path, content: bytes, mode: int = _MODE) -> None:
+    """Replace a file's content atomically. The mode is 0600, or `mode` as far as the umask allows it.
 
+    Readers see either the old or the new content, even after a power loss. Any failure keeps the old content.
     Raises RefusedError if the name is a link or not a regular file; OSError as reported by the kernel.
     """
-
-    def __init__(self, path: Path, *, locked: bool = False) -> None:
-        self._path = path
-        # The name is unpredictable, so no other user can have created it, and O_EXCL follows no link.
-        self._temporary = f".opwatch-{os.urandom(8).hex()}.new"
-        # Open the folder once, because its path may lead elsewhere a moment later.
-        self._folder = _open_folder(path)
+    # The name is unpredictable, so no other user can have created it, and O_EXCL follows no link.
+    temporary = f".opwatch-{os.urandom(8).hex()}.new"
+    # Open the folder once, because its path may lead elsewhere a moment later.
+    folder = _open_folder(path)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            _refuse_special(path, os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS
+        descriptor = os.open(temporary, flags, mode, dir_fd=folder)
         try:
-            with contextlib.suppress(FileNotFoundError):
-                _refuse_special(path, os.stat(path.name, dir_fd=self._folder, follow_symlinks=False).st_mode)
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS
-            self.descriptor = os.open(self._temporary, flags, _MODE, dir_fd=self._folder)
-        except BaseException:
-            os.close(self._folder)
-            raise
-        if locked:
-            # The file has no name yet, so no other process can hold the lock.
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def write_chunks(self, chunks: Iterable[bytes]) -> None:
-        for chunk in chunks:
-            view = memoryview(chunk)
+            view = memoryview(content)
             while view:
-                view = view[os.write(self.descriptor, view) :]
-
-    def sync(self) -> None:
-        os.fsync(self.descriptor)
-
-    def commit(self) -> int:
-        """Rename to the final name. Returns the descriptor, which the caller then owns."""
-        os.rename(self._temporary, self._path.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+            os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+        finally:
+            os.close(descriptor)
         # The rename is done; a folder that cannot be synced (some FUSE file systems) is not a failure.
         with contextlib.suppress(OSError):
-            os.fsync(self._folder)
-        os.close(self._folder)
-        return self.descriptor
-
-    def abandon(self) -> None:
-        """Close and remove the temporary file."""
-        os.close(self.descriptor)
-        with contextlib.suppress(OSError):
-            os.unlink(self._temporary, dir_fd=self._folder)
-        os.close(self._folder)
+            os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def find_temporaries(folder: Path) -> list[Path]:
     """Return the temporary files of killed writers in a folder. No writer may be active."""
     return [path for path in folder.glob(".opwatch-*.new") if _TEMPORARY.fullmatch(path.name)]
-
-
-def replace_file(path: Path, chunks: Iterable[bytes], *, locked: bool = False) -> int:
-    """Replace a file's content atomically, and return a descriptor of the new file.
-
-    Readers see either the old or the new content, even after a power loss. Any failure keeps the old content.
-    """
-    file = NewFile(path, locked=locked)
-    try:
-        file.write_chunks(chunks)
-        file.sync()
-        return file.commit()
-    except BaseException:
-        file.abandon()
-        raise
-
-
-def safe_write(path: Path, content: bytes) -> None:
-    """Replace a file's content atomically, with mode 0600."""
-    os.close(replace_file(path, [content]))
 
 
 def open_own_file(path: Path) -> tuple[int, bool]:

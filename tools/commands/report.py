@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
@@ -16,7 +15,7 @@ from opwatch.counters.catalogue.families import load_standard_catalogue
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.report.run_picture import gather_run
 from opwatch.report.subject import ReportedRun, prepare_report
-from opwatch.safefile import replace_file
+from opwatch.safefile import safe_write
 from opwatch.sinks.report.document import build_report_document
 from opwatch.sinks.report.markdown import format_report
 from opwatch.sinks.report.overlay_section import MAX_OVERLAID
@@ -113,16 +112,12 @@ def _check_output(path: Path) -> None:
 
 def _write_page(path: Path, text: str) -> None:
     try:
-        descriptor = replace_file(path, [text.encode("utf-8", "replace")])
+        # The page gets the user's default permissions, because it is meant to be shared.
+        safe_write(path, text.encode("utf-8", "replace"), mode=0o666)
     except OSError as error:
         raise OpwatchError(
             f"cannot write {path}: {error.strerror}; name a file in a folder with enough space"
         ) from error
-    # Give the page the user's default permissions, because it is meant to be shared.
-    umask = os.umask(0)
-    os.umask(umask)
-    os.fchmod(descriptor, 0o666 & ~umask)
-    os.close(descriptor)
 
 
 def _read_run(stack: ExitStack, path: Path, args: argparse.Namespace) -> ReportedRun:

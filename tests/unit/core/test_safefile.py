@@ -6,13 +6,12 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from opwatch.errors import RefusedError
-from opwatch.safefile import is_locked, open_own_file, replace_file, safe_write
+from opwatch.safefile import is_locked, open_own_file, safe_write
 
 
 def test_file_is_private_for_any_umask(tmp_path: Path) -> None:
@@ -78,15 +77,21 @@ def test_foreign_file_is_not_appended_to(tmp_path: Path) -> None:
     assert path.read_bytes() == b"theirs"
 
 
-def test_failed_write_keeps_the_old_content(tmp_path: Path) -> None:
-    def yield_until_full() -> Iterator[bytes]:
-        yield b"half"
-        raise OSError(errno.ENOSPC, "no space")
+def test_failed_write_keeps_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, calls = os.write, []
+
+    def write_until_full(descriptor: int, content: bytes) -> int:
+        calls.append(content)
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "no space")
+        return write(descriptor, content[:2])
 
     path = tmp_path / "state"
     safe_write(path, b"old")
+    monkeypatch.setattr(os, "write", write_until_full)
     with pytest.raises(OSError, match="no space"):
-        replace_file(path, yield_until_full())
+        safe_write(path, b"half")
+    assert len(calls) == 2
     assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
     assert path.read_bytes() == b"old"
 
@@ -109,17 +114,6 @@ def test_file_and_folder_are_synced_before_the_write_returns(
     monkeypatch.setattr(os, "rename", record_rename)
     safe_write(tmp_path / "state", b"all")
     assert calls == ["file", "rename", "folder"]
-
-
-def test_rewritten_file_can_be_appended(tmp_path: Path) -> None:
-    descriptor = replace_file(tmp_path / "state", [b"one", b"two"])
-    os.write(descriptor, b"three")
-    os.close(descriptor)
-    descriptor, made = open_own_file(tmp_path / "state")
-    os.write(descriptor, b"four")
-    os.close(descriptor)
-    assert not made
-    assert (tmp_path / "state").read_bytes() == b"onetwothreefour"
 
 
 @pytest.mark.parametrize(

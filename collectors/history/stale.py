@@ -6,9 +6,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from opwatch.recording.reading.history import read_history
-from opwatch.trim.history.saved import SavedHistory
-
 from opwatch.collectors.history.changes import DiskCounts, find_request_disk
 from opwatch.collectors.history.recorder import (
     GAP_NOTE,
@@ -21,7 +18,9 @@ from opwatch.collectors.stale.sentinels import find_granule
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
+from opwatch.recording.reading.history import read_history
 from opwatch.trim.history.history import History
+from opwatch.trim.history.saved import SavedHistory
 from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.history.validity import explain_invalid_map, is_other_drive
 from opwatch.trim.layers.remap import Landing, keep_unmoved

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from opwatch.sinks.tones import is_colour_wanted
-
 from opwatch.collectors.audit.live_discards import LiveDiscards, offers_discards
 from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.block.owners import make_group_notes
@@ -27,6 +25,7 @@ from opwatch.samples.source import present_run
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import TextLines
 from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.sinks.tones import is_colour_wanted
 from opwatch.tools.arguments import Options, add_color_argument, count_between, parse_file_name, time_between
 from opwatch.tools.backends import BACKENDS, Attribution, attach_tracer
 from opwatch.tools.dashboard.choice import add_screen_arguments, is_dashboard_chosen

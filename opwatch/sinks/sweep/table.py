@@ -10,7 +10,7 @@ from opwatch.codec import decode
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import require_table
-from opwatch.sinks.plain.cells import align_columns, get_number
+from opwatch.sinks.plain.cells import align_columns
 from opwatch.sinks.scenario.section import format_scenario
 from opwatch.sinks.sweep.document import TYPE, FitDocument, OutcomeDocument, StepDocument, SweepDocument
 from opwatch.sinks.wrapping import wrap_text

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from opwatch.recording.reading.history import read_history
 
 from opwatch.collectors.history.recorder import HistoryRecorder
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.recording.reading.history import read_history
 from opwatch.trim.history.sectormap import SectorState
 from tests.kernel.support.drives import MIB, run
 from tests.kernel.support.load import discards, flushes, reads, writes

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.scenarios.claims import ScenarioVerdict
 
 from opwatch.ftl import models
+from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.free_space import FilledDrive, evaluate_free_space
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.steady.strict import StrictState, StrictVerdict

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.scenarios.claims import ScenarioVerdict
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl import profiles
+from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.iometer import (
     IometerResult,
     OpGain,

@@ -6,17 +6,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from opwatch.scenarios.claims import ScenarioVerdict
-from opwatch.sinks.scenario.section import format_scenario
 
 from opwatch.codec import decode, encode
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.journal.results import LevelRecord
+from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.iometer import combine_drive_probes, make_drive_findings
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.sinks.scenario.document import build_iometer_fields, build_scenario_head
+from opwatch.sinks.scenario.section import format_scenario
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.figures import compute_probe_error
 from opwatch.sweep.outcome import (

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.scenarios.claims import ScenarioVerdict
-from opwatch.sinks.scenario.section import format_experiment
 
 from opwatch.errors import UsageError
+from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.mixed import (
     MemberCount,
     MixConfiguration,
@@ -22,6 +21,7 @@ from opwatch.scenarios.mixed import (
 )
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.sinks.scenario.document import build_experiment_document, build_mixed_fields
+from opwatch.sinks.scenario.section import format_experiment
 from opwatch.tools.cli import main
 from tests.unit.scenarios.test_untrimmed import find_problems
 

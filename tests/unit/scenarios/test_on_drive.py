@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from opwatch.scenarios.claims import ScenarioVerdict
 
 from opwatch.codec import decode, encode
 from opwatch.errors import UsageError
 from opwatch.journal.request import SweepRequest
+from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels, split_outcomes
 from opwatch.scenarios.saturation import evaluate_saturation, find_steady_iops
 from opwatch.scenarios.scenario import load_scenario

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.scenarios.claims import ScenarioVerdict
 
+from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.saturation import evaluate_saturation
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.steady.rounds import Round

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opwatch.scenarios.claims import ScenarioVerdict
 
 from opwatch.ftl import profiles
+from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.scenarios.untrimmed import (
     RelocationSample,

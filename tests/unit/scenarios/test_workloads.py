@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from opwatch.tools.commands.sweep.scenarios.arguments import parse_mix_workloads
 
 from opwatch.scenarios.mixed import MixLoad
 from opwatch.tools.cli import main
+from opwatch.tools.commands.sweep.scenarios.arguments import parse_mix_workloads
 
 LOADS = Path(__file__).parents[2] / "fixtures" / "good" / "loads"
 

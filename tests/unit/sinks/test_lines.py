@@ -7,10 +7,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from opwatch.sinks.columns import HEADER
 
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 from opwatch.cpu import CpuUse
+from opwatch.sinks.columns import HEADER
 from opwatch.sinks.counters import format_counters as counter_lines
 from opwatch.sinks.lines import TextLines, format_cpu, format_discards
 from opwatch.trim.audit.live import DiscardSummary

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+
+from opwatch.samples.observation import Observation
 from opwatch.sinks.columns import (
     HEADER,
     draw_latency_shape,
@@ -16,11 +18,9 @@ from opwatch.sinks.columns import (
     format_row,
     read_figures,
 )
-from opwatch.sinks.tones import CODES, END, Span, Tone, is_colour_wanted
-
-from opwatch.samples.observation import Observation
 from opwatch.sinks.jsonl import build_op_document
 from opwatch.sinks.lines import LEGEND, TextLines, paint_bar, paint_title, paint_trust
+from opwatch.sinks.tones import CODES, END, Span, Tone, is_colour_wanted
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.hist import Histogram
 from opwatch.trace.kernel_times import KernelTimes, MeanAwait

@@ -16,7 +16,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from opwatch.sinks.tones import Tone
 from rich.console import Console
 
 from opwatch.cpu import CommandCpu
@@ -31,6 +30,7 @@ from opwatch.sinks.dashboard.history import WatchHistory
 from opwatch.sinks.dashboard.rows import Heat, Line
 from opwatch.sinks.dashboard.screen import Frame
 from opwatch.sinks.dashboard.view import View
+from opwatch.sinks.tones import Tone
 from opwatch.tools.dashboard import choice, keeping
 from opwatch.tools.dashboard.app import Board, DashboardApp
 from opwatch.tools.dashboard.paint import Painter, count_colours

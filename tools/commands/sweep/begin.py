@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from opwatch.tools.commands.sweep.scenarios.arguments import (
-    add_loader_argument,
-    add_scenario_argument,
-    expand_workload,
-)
-from opwatch.tools.commands.sweep.scenarios.on_model import is_sweep
-
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.errors import UsageError
@@ -47,7 +40,13 @@ from opwatch.tools.commands.sweep.running import (
     require_new_file,
     run_remaining_levels,
 )
+from opwatch.tools.commands.sweep.scenarios.arguments import (
+    add_loader_argument,
+    add_scenario_argument,
+    expand_workload,
+)
 from opwatch.tools.commands.sweep.scenarios.on_drive import make_scenario_request
+from opwatch.tools.commands.sweep.scenarios.on_model import is_sweep
 from opwatch.tools.waiting import Waiter
 
 

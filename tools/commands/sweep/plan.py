@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from opwatch.tools.commands.sweep.scenarios.arguments import add_scenario_argument, expand_workload
-from opwatch.tools.commands.sweep.scenarios.on_model import is_sweep, make_scenario_run, plan_experiment
-
 from opwatch.collectors.fio.options import find_sprandom_refusal
 from opwatch.collectors.guard.disk_facts import read_disk_identity
 from opwatch.collectors.sweep.offers import describe_purge
@@ -59,7 +56,9 @@ from opwatch.tools.commands.sweep.arguments.pts_arguments import (
     refuse_level_options,
     refuse_test_options,
 )
+from opwatch.tools.commands.sweep.scenarios.arguments import add_scenario_argument, expand_workload
 from opwatch.tools.commands.sweep.scenarios.on_drive import plan_on_drive
+from opwatch.tools.commands.sweep.scenarios.on_model import is_sweep, make_scenario_run, plan_experiment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 
-from opwatch.tools.commands.sweep.scenarios.on_mounts import finish_experiment
-
 from opwatch.collectors.addresses.lowering import undo_highest
 from opwatch.collectors.erasing.password import undo_passwords
 from opwatch.collectors.guard.disk_facts import read_disk_identity
@@ -40,6 +38,7 @@ from opwatch.tools.commands.sweep.running import (
     require_new_file,
     run_remaining_levels,
 )
+from opwatch.tools.commands.sweep.scenarios.on_mounts import finish_experiment
 from opwatch.tools.commands.sweep.virtual import print_experiment
 from opwatch.tools.progress import ProgressReporter
 from opwatch.tools.waiting import Waiter

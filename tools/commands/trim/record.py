@@ -9,13 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from opwatch.recording.reading.history import read_history
-
 from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.history.recorder import TICK_S, HistoryRecorder, identify_drive
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import require_root
+from opwatch.recording.reading.history import read_history
 from opwatch.samples.end import End
 from opwatch.sinks.terminal import print_message
 from opwatch.sinks.trim_history import HistoryState, write_state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from opwatch.sinks.tones import Tone
 
 from opwatch.sinks.dashboard.compact_interval import compact_interval, find_bucket
 from opwatch.sinks.dashboard.heat import (
@@ -17,6 +16,7 @@ from opwatch.sinks.dashboard.heat import (
 )
 from opwatch.sinks.dashboard.rows import Heat, Line, Row, measure_row
 from opwatch.sinks.dashboard.spark import draw_spark_rows
+from opwatch.sinks.tones import Tone
 from tests.unit.sinks.test_jsonl import make_observation
 from tests.unit.support.samples import Op
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from opwatch.sinks.columns import read_figures
 
+from opwatch.sinks.columns import read_figures
 from opwatch.sinks.dashboard.compact_interval import compact_interval, find_bucket, get_bucket_edge
 from opwatch.sinks.jsonl import build_observation_document
 from opwatch.trace.abi import LATENCY

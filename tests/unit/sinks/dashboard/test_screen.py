@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from opwatch.sinks.tones import Tone
 
 from opwatch import units
 from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKey, OwnerKind
@@ -23,6 +22,7 @@ from opwatch.sinks.dashboard.rows import fit_row
 from opwatch.sinks.dashboard.screen import Frame, draw_screen
 from opwatch.sinks.dashboard.view import View
 from opwatch.sinks.jsonl import build_observation_document
+from opwatch.sinks.tones import Tone
 from opwatch.trace.unavailable import OWNERS
 from tests.unit.sinks.dashboard.rendering import encode_smart_page, make_history, render_screen
 from tests.unit.sinks.test_jsonl import BUSY, change_account, make_observation

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.trim.history.saved import Checkpoint
 
 from opwatch.sinks.trim_history import (
     HistoryState,
@@ -16,6 +15,7 @@ from opwatch.sinks.trim_history import (
     format_history,
     write_state,
 )
+from opwatch.trim.history.saved import Checkpoint
 from opwatch.trim.layers.remap import Landing
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stale.remembered import DeviceFreeSpace, TrustedHistory

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opwatch.trim.history.saved import Checkpoint
 
 from opwatch.sinks.trim_stale import format_spare
+from opwatch.trim.history.saved import Checkpoint
 from opwatch.trim.layers.remap import Landing
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stale.estimate import estimate_share

@@ -7,8 +7,6 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from opwatch.tools.commands.sweep.scenarios.arguments import read_scenario
-
 from opwatch.errors import UsageError
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice
@@ -31,6 +29,7 @@ from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPace
 from opwatch.tools.commands.sweep.arguments.drive_arguments import find_flash_bytes, make_level_request
 from opwatch.tools.commands.sweep.arguments.level_arguments import DEFAULT_METHOD, refuse_inapplicable
+from opwatch.tools.commands.sweep.scenarios.arguments import read_scenario
 
 
 def make_scenario_request(

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from opwatch.sinks.scenario.page import format_experiment_markdown, render_experiments
+from opwatch.sinks.sweep.scenario_page import format_experiment_markdown, render_experiments
 
 from .rules import RefusedOrValid, run_from_arguments
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The drive's own response times: slots, sizes, and the latency monitor with its seven days. */
 #include "check.h"
-#include "times.h"
+#include "response_times.h"
 
 #include <string.h>
 

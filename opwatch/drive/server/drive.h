@@ -7,7 +7,7 @@
 #include "timer.h"
 #include "pages.h"
 #include "ftl/service/service.h"
-#include "drive/server/latency/times.h"
+#include "response_times.h"
 #include "drive/server/storage/statefile.h"
 #include "drive/server/storage/store.h"
 

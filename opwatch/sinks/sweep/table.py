@@ -11,8 +11,8 @@ from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import require_table
 from opwatch.sinks.plain.cells import align_columns
-from opwatch.sinks.scenario.section import format_scenario
 from opwatch.sinks.sweep.document import TYPE, FitDocument, OutcomeDocument, StepDocument, SweepDocument
+from opwatch.sinks.sweep.scenario_section import format_scenario
 from opwatch.sinks.wrapping import wrap_text
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.outcome import HOST_BOUND, LevelFigures

@@ -26,7 +26,7 @@ class BtrfsFacts(FilesystemFacts):
 
 
 class Btrfs(FilesystemKind):
-    """btrfs, on one or more devices."""
+    """The filesystem btrfs, on one or more devices."""
 
     names = ("btrfs",)
     facts = BtrfsFacts

@@ -59,7 +59,7 @@ class Ntfs3(Unmapped):
 
 
 class Bcachefs(Unmapped):
-    """bcachefs, which discards from its own thread."""
+    """The filesystem bcachefs, which discards from its own thread."""
 
     names = ("bcachefs",)
     no_map_reason = "bcachefs has no interface to list its free buckets"

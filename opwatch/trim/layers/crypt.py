@@ -1,4 +1,4 @@
-"""dm-crypt. Pure."""
+"""Layers of dm-crypt: facts, and reasons why discards are not passed on. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CryptFacts(LayerFacts):
 
 
 class Crypt(Dm):
-    """dm-crypt, which passes discards on if its table allows it."""
+    """A layer of dm-crypt, which passes discards on if its table allows that."""
 
     facts = CryptFacts
     stop_words = "{0} is encrypted and its table is not readable: a trimmed block reads as noise"

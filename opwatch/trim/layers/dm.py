@@ -159,14 +159,14 @@ class Vdo(Dm):
 
 
 class Integrity(Dm):
-    """dm-integrity: a journal and checksums beside the data."""
+    """A layer of dm-integrity: a journal and checksums beside the data."""
 
     targets = ("integrity",)
     zero_cause = "integrity-no-discards"
 
 
 class Verity(Dm):
-    """dm-verity, which is read-only."""
+    """A layer of dm-verity, which is read-only."""
 
     targets = ("verity",)
     zero_cause = "verity-read-only"

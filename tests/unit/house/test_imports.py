@@ -50,7 +50,6 @@ ALL_HEAVY = (
     "argparse",
     "dataclasses",
     "json",
-    "typing",
 )
 
 

@@ -423,8 +423,8 @@ def _set_changes(*runs: Run) -> Callable[[Path], None]:
         ),
         (lambda path: execute_change(path, "DELETE FROM shapes WHERE class = 'Checkpoint'"), "Checkpoint"),
         (
-            lambda path: execute_change(path, "UPDATE checkpoints SET body = replace(body, '64', '1e3')"),
-            "wri",
+            lambda path: execute_change(path, "UPDATE checkpoints SET body = replace(body, ',64,', ',1e3,')"),
+            "written",
         ),
         (
             lambda path: execute_change(

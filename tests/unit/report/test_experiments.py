@@ -10,7 +10,7 @@ import pytest
 
 from opwatch.errors import BadInput
 from opwatch.sinks.report.page import REPORT_START
-from opwatch.sinks.scenario.page import format_experiment_markdown, plot_experiment, render_experiments
+from opwatch.sinks.sweep.scenario_page import format_experiment_markdown, plot_experiment, render_experiments
 from opwatch.tools.cli import main
 from tests.fuzz.experiments import run as fuzzed
 

@@ -15,8 +15,8 @@ from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.iometer import combine_drive_probes, make_drive_findings
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels
 from opwatch.scenarios.scenario import load_scenario
-from opwatch.sinks.scenario.document import build_iometer_fields, build_scenario_head
-from opwatch.sinks.scenario.section import format_scenario
+from opwatch.sinks.sweep.scenario_document import build_iometer_fields, build_scenario_head
+from opwatch.sinks.sweep.scenario_section import format_scenario
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.figures import compute_probe_error
 from opwatch.sweep.outcome import (

@@ -20,8 +20,8 @@ from opwatch.scenarios.mixed import (
     parse_mix_setup,
 )
 from opwatch.scenarios.scenario import load_scenario
-from opwatch.sinks.scenario.document import build_experiment_document, build_mixed_fields
-from opwatch.sinks.scenario.section import format_experiment
+from opwatch.sinks.sweep.scenario_document import build_experiment_document, build_mixed_fields
+from opwatch.sinks.sweep.scenario_section import format_experiment
 from opwatch.tools.cli import main
 from tests.unit.scenarios.test_untrimmed import find_problems
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from opwatch.errors import UsageError
 from opwatch.foreign import parse_json, read_bytes, require_table
-from opwatch.sinks.scenario.document import TYPE
-from opwatch.sinks.scenario.section import format_experiment
 from opwatch.sinks.sweep.pts_table import format_pts
+from opwatch.sinks.sweep.scenario_document import TYPE
+from opwatch.sinks.sweep.scenario_section import format_experiment
 from opwatch.sinks.sweep.table import format_sweep
 from opwatch.sinks.terminal import open_stdout
 from opwatch.tools.arguments import parse_file_name

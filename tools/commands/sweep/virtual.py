@@ -10,8 +10,8 @@ from typing import Any
 
 from opwatch.errors import NotEnoughData, OpwatchError
 from opwatch.safefile import safe_write
-from opwatch.sinks.scenario.section import format_experiment
 from opwatch.sinks.sweep.document import build_result_document
+from opwatch.sinks.sweep.scenario_section import format_experiment
 from opwatch.sinks.sweep.table import format_sweep
 from opwatch.sinks.terminal import open_stdout
 from opwatch.sweep.result import ModelScale, SweepResult

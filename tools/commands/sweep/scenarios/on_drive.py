@@ -18,7 +18,7 @@ from opwatch.scenarios.iometer import combine_drive_probes, make_drive_findings
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels, split_outcomes
 from opwatch.scenarios.saturation import evaluate_saturation
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, load_scenario
-from opwatch.sinks.scenario.document import (
+from opwatch.sinks.sweep.scenario_document import (
     build_free_space_fields,
     build_iometer_fields,
     build_saturation_fields,

@@ -15,7 +15,7 @@ from opwatch.scenarios.saturation import evaluate_saturation
 from opwatch.scenarios.scenario import Scenario, ScenarioKind
 from opwatch.scenarios.untrimmed import make_fillings, parse_untrimmed_setup, run_untrimmed
 from opwatch.scenarios.untrimmed_findings import make_findings
-from opwatch.sinks.scenario.document import (
+from opwatch.sinks.sweep.scenario_document import (
     build_experiment_document,
     build_free_space_fields,
     build_iometer_fields,

@@ -42,7 +42,7 @@ from opwatch.scenarios.mixed import (
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, load_scenario
 from opwatch.scenarios.untrimmed import UntrimmedSetup, parse_untrimmed_setup
 from opwatch.scenarios.untrimmed_findings import make_device_findings
-from opwatch.sinks.scenario.document import (
+from opwatch.sinks.sweep.scenario_document import (
     build_experiment_document,
     build_mixed_fields,
     build_untrimmed_fields,

@@ -11,7 +11,7 @@ from opwatch import units
 from opwatch.errors import UsageError
 from opwatch.foreign import parse_json, read_bytes, require_table, starts_with
 from opwatch.sinks.report.single_figure import SingleFigure
-from opwatch.sinks.scenario.page import (
+from opwatch.sinks.sweep.scenario_page import (
     format_experiment_markdown,
     plot_single_experiments,
     render_experiments,

@@ -12,8 +12,8 @@ from opwatch.sinks.plain.cells import get_number
 from opwatch.sinks.report.plots.figure import Figure, Flag
 from opwatch.sinks.report.plots.markup import draw_boxes, draw_dots, draw_line
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, make_capacity_axis, make_linear_axis
-from opwatch.sinks.scenario.saturation_figures import FLAG_DISTANCE, MAX_COLOURS, plot_saturation
-from opwatch.sinks.scenario.section import find_holder, find_published_gain, name_run
+from opwatch.sinks.sweep.scenario_saturation_figures import FLAG_DISTANCE, MAX_COLOURS, plot_saturation
+from opwatch.sinks.sweep.scenario_section import find_holder, find_published_gain, name_run
 
 _GAP = 0.25
 

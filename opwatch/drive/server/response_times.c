@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "times.h"
+#include "response_times.h"
 
 #define MONITOR_STEP_MS	  5
 #define MONITOR_WINDOW_NS 1000000000ULL

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The drive's response times by its own clock, from the start of a command to its answer. */
-#ifndef OPWATCH_DRIVE_TIMES_H
-#define OPWATCH_DRIVE_TIMES_H
+#ifndef OPWATCH_DRIVE_RESPONSE_TIMES_H
+#define OPWATCH_DRIVE_RESPONSE_TIMES_H
 
 #include <pthread.h>
 #include <stdint.h>

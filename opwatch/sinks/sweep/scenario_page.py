@@ -15,9 +15,9 @@ from opwatch.sinks.report.page import render_page
 from opwatch.sinks.report.plots import markup
 from opwatch.sinks.report.plots.figure import Figure
 from opwatch.sinks.report.single_figure import SingleFigure
-from opwatch.sinks.scenario.document import TYPE
-from opwatch.sinks.scenario.figures import FIGURES
-from opwatch.sinks.scenario.section import find_holder, format_experiment
+from opwatch.sinks.sweep.scenario_document import TYPE
+from opwatch.sinks.sweep.scenario_figures import FIGURES
+from opwatch.sinks.sweep.scenario_section import find_holder, format_experiment
 from opwatch.sinks.sweep.table import format_sweep as sweep_lines
 
 # Heights of a picture with and without a note of several lines, and the length of such a note.

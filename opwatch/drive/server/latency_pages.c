@@ -3,7 +3,7 @@
  * Log pages with the drive's own response times: Amazon's instance storage page D0h, and C3h, the
  * latency monitor of the OCP specification 2.7. Offsets are decimal bytes.
  */
-#include "times.h"
+#include "response_times.h"
 #include "drive/server/put.h"
 
 #include <string.h>

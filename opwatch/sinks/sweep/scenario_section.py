@@ -15,7 +15,7 @@ from opwatch.foreign import require_table
 from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.scenario import ScenarioKind
 from opwatch.sinks.plain.cells import align_columns, get_number
-from opwatch.sinks.scenario.document import TYPE
+from opwatch.sinks.sweep.scenario_document import TYPE
 from opwatch.sinks.wrapping import wrap_text
 
 # Makes a cell of a row.

@@ -1,1 +1,0 @@
-"""Published experiments: documents, lines and pages."""

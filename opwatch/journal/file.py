@@ -131,11 +131,13 @@ def open_journal(path: Path, parse: Callable[[bytes, str], _State]) -> tuple[Jou
 
 
 def list_journals(folder: Path = FOLDER, suffix: str = _SUFFIX) -> list[str]:
-    """Return the names of all sweeps, oldest first."""
+    """Return the names of all sweeps, oldest first. Raises BadInput if the folder cannot be read."""
     try:
-        return sorted(path.stem for path in folder.glob(f"*{suffix}"))
-    except OSError:
+        return sorted(path.stem for path in folder.iterdir() if path.suffix == suffix)
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise BadInput(f"{folder}: {error.strerror}") from error
 
 
 def read_states(folder: Path = FOLDER) -> Iterator[tuple[str, SweepState | BadInput]]:
@@ -164,7 +166,10 @@ def make_journal_path(folder: Path, name: str, suffix: str = _SUFFIX) -> Path:
 
 
 def _format_known(folder: Path) -> str:
-    return f"available: {', '.join(list_journals(folder)) or 'none'}"
+    try:
+        return f"available: {', '.join(list_journals(folder)) or 'none'}"
+    except BadInput as error:
+        return str(error)
 
 
 def _make_folder(folder: Path) -> None:

@@ -19,6 +19,10 @@ from opwatch.report.run_picture import RunPicture
 
 # Phases are examined one by one, and simultaneous ones multiply the work. With more, the run is one part.
 _MAX_SIMULTANEOUS = 8
+_UNEXAMINED = (
+    f"more than {_MAX_SIMULTANEOUS} phases are open at the same time, so changes are searched in the whole "
+    "run instead of in each phase"
+)
 _UNMARKED_KINDS = (FILE, NOTE, PHASE_BEGAN, PHASE_ENDED)
 
 
@@ -76,6 +80,10 @@ def _collect_marks(run: RecordedRun, picture: RunPicture) -> list[RunMark]:
     return sorted(marks, key=lambda mark: mark.at_ns)
 
 
+def _list_undated_notes(run: RecordedRun) -> list[str]:
+    return [note.text for note in iterate_notes(run) if note.is_early or not note.at]
+
+
 def _describe_end(run: RecordedRun) -> str:
     if run.missing_bytes:
         return f"the last {run.missing_bytes} bytes of the file are missing"
@@ -98,20 +106,22 @@ def prepare_report(
         for drive, looks in picture.sampled.looks.items()
         if (course := build_drive_timeline(drive, looks, catalogue))
     }
+    phases = tuple(list_phases(run))
+    is_examined = count_simultaneous(phases) <= _MAX_SIMULTANEOUS
     subject = ReportedRun(
         name=name,
         header=run.header,
         picture=picture,
         drives=drives,
-        phases=tuple(list_phases(run)),
+        phases=phases,
         changes={},
         marks=tuple(_collect_marks(run, picture)),
-        notes=tuple(note.text for note in iterate_notes(run) if note.is_early or not note.at),
+        notes=(*_list_undated_notes(run), *([] if is_examined else [_UNEXAMINED])),
         ending=_describe_end(run),
         anchor=run.to_wall_time,
         fio=tuple(compare_with_fio(run)),
     )
-    examined = subject.phases if count_simultaneous(subject.phases) <= _MAX_SIMULTANEOUS else ()
+    examined = phases if is_examined else ()
     changes = {
         disk.label: find_disk_changes(disk, subject.drive_of(disk.device), examined)
         for disk in picture.disks.values()

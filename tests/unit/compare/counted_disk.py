@@ -7,6 +7,7 @@ from pathlib import Path
 
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
+from opwatch.recording.schema import PHASE_BEGAN
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import DiskAdded, IntervalEnded, RunEnded, RunEntry
@@ -75,13 +76,15 @@ def generate_entries(
     yield RunEnded({0: disk.make_sample(number, cpu)})
 
 
-def write_recording(path: Path, run: Iterable[RunEntry]) -> None:
-    """Record a run with the real writer."""
+def write_recording(path: Path, run: Iterable[RunEntry], phases: Iterable[str] = ()) -> None:
+    """Record a run with the real writer, and with phases that begin with the run and never end."""
     database = NewDatabase(path)
     writer = RecordingWriter(database, {"tool": "opwatch", "interval_ns": S})
     writer.begin_transaction()
     for entry in run:
         writer.add_entry(entry)
+    for name in phases:
+        writer.add_event(PHASE_BEGAN, name, S)
     writer.commit()
     writer.end_recording("done", 0, 0)
     database.close()

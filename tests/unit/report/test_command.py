@@ -267,6 +267,20 @@ def test_reduced_load_is_not_a_cliff(report: Shown) -> None:
     assert any("the load changed (queue depth 0.81 to 0.24)" in words for words in run["sentences"])
 
 
+@pytest.mark.parametrize(("phases", "examined"), [(8, True), (9, False)])
+def test_report_notes_that_many_phases_are_not_examined(report: Shown, phases: int, examined: bool) -> None:
+    names = [f"job{number}" for number in range(phases)]
+    write_recording(Path("a.opw"), generate_entries(make_steady_seconds()), names)
+    (run,) = json.loads(report("a.opw", "--json")[1])["runs"]
+    assert [phase["name"] for phase in run["phases"]] == names
+    assert {change["phase"] for change in run["devices"][0]["changes"]} == (
+        set(names) if examined else {None}
+    )
+    assert len(run["notes"]) == (0 if examined else 1)
+    report("a.opw", "-o", "a.html")
+    assert all(note in Path("a.html").read_text() for note in run["notes"])
+
+
 def test_a_stall_is_in_the_first_sentence(report: Shown) -> None:
     """The last 200 s have no requests, and no level is steady throughout."""
     seconds: list[Second] = [{"write": {900_000: 500 + at % 5}} for at in range(600)]

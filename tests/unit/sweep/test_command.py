@@ -84,6 +84,18 @@ def test_list_shows_the_started_sweeps(tmp_path: Path, capsys: pytest.CaptureFix
     assert second["problem"]
 
 
+def test_list_reports_an_unreadable_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["sweep", "list", "--journals", str(tmp_path / "file")]) == 1
+    out, err = capsys.readouterr()
+    assert "--method" in out and str(tmp_path / "file") in err
+
+
+def test_list_distinguishes_no_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "list", "--journals", str(tmp_path / "none")]) == 0
+    assert f"no sweeps in {tmp_path / 'none'}" in capsys.readouterr().out
+
+
 def test_list_names_leftover_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     request = replace(REQUEST, method="file", place=FilesPlace("/data", 0, 1 << 30))
     with create_sweep_journal(tmp_path, request) as journal:

@@ -32,13 +32,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    kept, done = list(read_states(args.journals or FOLDER)), list(read_experiments(args.journals or FOLDER))
+    folder = args.journals or FOLDER
+    try:
+        kept, done, problem = list(read_states(folder)), list(read_experiments(folder)), None
+    except BadInput as error:
+        kept, done, problem = [], [], error
     if args.json:
         open_stdout().write_json(
             _build_document(kept) | {"experiments": [_build_experiment(*one) for one in done]}
         )
     else:
-        open_stdout().write_lines([*_format_methods(), *_format_sweeps(kept), *_format_experiments(done)])
+        stored = [*_format_sweeps(kept), *_format_experiments(done)]
+        empty = [] if stored or problem else [f"no sweeps in {folder}"]
+        open_stdout().write_lines([*_format_methods(), *stored, *empty])
+    # The rest of the list needs no journals, so it is printed first.
+    if problem:
+        raise problem
     return 0
 
 
@@ -144,8 +153,8 @@ def _format_experiments(kept: Sequence[tuple[str, ExperimentState | BadInput]]) 
             yield from wrap_text(str(state), head)
             continue
         places = ", ".join(f"{place.name} ({place.folder})" for place in state.request.places)
-        parts = "runs" if state.runs or not state.request.loads else "loads"
-        part = f"{state.completed_count} {parts} done" if state.completed_count else f"no {parts} done"
+        part = "run" if state.runs or not state.request.loads else "load"
+        part = f"{state.completed_count or 'no'} {part}{'' if state.completed_count == 1 else 's'} done"
         how = "done" if state.is_ended else f"not complete, {part}: opwatch sweep resume {name}"
         yield from wrap_text(f"{state.request.scenario} on {places}: {how}", head)
 

@@ -172,7 +172,7 @@ def test_record_and_stale_refuse_unsuitable_files_and_disks(disk: ScratchDisk, t
 def test_record_reports_unwritable_output_paths(disk: ScratchDisk, tmp_path: Path) -> None:
     none = tmp_path / "none"
     status, words = run_refused("record", "--dev", disk.node, "-o", str(none / "x"))
-    assert (status, f"folder {none} does not exist" in words, none.exists()) == (1, True, False), words
+    assert (status, f"{none} does not exist" in words, none.exists()) == (1, True, False), words
     status, words = run_refused("record", "--dev", disk.node, "-o", "")
     assert (status, "file name is empty" in words) == (2, True), words
     with _mount_full(tmp_path / "full") as folder:

@@ -10,7 +10,6 @@ from typing import NoReturn
 
 from opwatch.collectors.history.changes import ChangeTracer, DiskCounts, find_request_disk
 from opwatch.collectors.stack.layers import LayerReader
-from opwatch.collectors.stale.sentinels import find_granule
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.foreign import read_text
 from opwatch.host.details import read_identity
@@ -22,6 +21,7 @@ from opwatch.trim.history.history import History
 from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
 from opwatch.trim.history.sectormap import SECTOR, SectorState
 from opwatch.trim.history.validity import Conditions, explain_invalid_map, is_other_drive
+from opwatch.trim.layers.kinds import find_granule_or_sector
 
 # Interval between drains of the ring.
 TICK_S = 0.1
@@ -45,7 +45,7 @@ def read_conditions(device: BlockDevice) -> Conditions:
 
 def identify_drive(devices: Devices, device: BlockDevice) -> HistoryDrive:
     """Return the identity of a drive and its discard granularity."""
-    size, offset = find_granule(LayerReader(devices).read_device(device).find_layer(device.name))
+    size, offset = find_granule_or_sector(LayerReader(devices).read_device(device).find_layer(device.name))
     return replace(_read_drive(devices, device), granule=max(size // SECTOR, 1), offset=offset // SECTOR)
 
 

@@ -14,7 +14,6 @@ from opwatch.collectors.history.recorder import (
     read_conditions,
 )
 from opwatch.collectors.space.lowest import find_free_landings
-from opwatch.collectors.stale.sentinels import find_granule
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
@@ -23,6 +22,7 @@ from opwatch.trim.history.history import History
 from opwatch.trim.history.saved import SavedHistory
 from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.history.validity import explain_invalid_map, is_other_drive
+from opwatch.trim.layers.kinds import find_granule_or_sector
 from opwatch.trim.layers.remap import Landing, keep_unmoved
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.remembered import DeviceFreeSpace, StaleSpace, TrustedHistory
@@ -158,7 +158,7 @@ class Comparison:
 
     def _make_part(self, landing: Landing, remembered: TrustedHistory | None) -> DeviceFreeSpace:
         free = landing.extents
-        size, offset = find_granule(self._stack.find_layer(landing.device))
+        size, offset = find_granule_or_sector(self._stack.find_layer(landing.device))
         device = self._devices.by_name(landing.device)
         return DeviceFreeSpace(
             landing=landing,

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from opwatch.collectors.space.backing import read_backing_map
 from opwatch.collectors.space.lba_status import read_mapped_extents
-from opwatch.collectors.stale.sentinels import Sentinels, find_granule
+from opwatch.collectors.stale.sentinels import Sentinels
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
+from opwatch.trim.layers.kinds import find_granule_or_sector
 from opwatch.trim.layers.loop import has_plain_file
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.lba_status import SentinelMap
@@ -65,7 +66,7 @@ class SentinelMaps:
             time.sleep(_POLL_S)
 
     def _find_whole_granules(self, name: str, place: Extents) -> Extents:
-        return place.round_to_granules(*find_granule(self._stack.find_layer(name)))
+        return place.round_to_granules(*find_granule_or_sector(self._stack.find_layer(name)))
 
     def judge_maps(self, judged: Iterable[SentinelResult]) -> dict[str, SentinelMap]:
         """Return the map contents for whole granules whose blocks are still free. Call wait() first."""

@@ -26,12 +26,12 @@ from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.fitrim import Asked
 from opwatch.trim.filesystems.kinds import find_filesystem
-from opwatch.trim.layers import kinds
+from opwatch.trim.layers.kinds import find_granule_or_sector
 from opwatch.trim.layers.remap import can_read_cache, split_contiguous
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.fiemap import FileExtent
 from opwatch.trim.space.free import FreeSpace, Number
-from opwatch.trim.stack.layers import Layer, Stack
+from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.sentinel import BLOCK, ReadsAs, SentinelResult, is_near_boundary
 from opwatch.trim.stale.sentinel_contents import classify_block, compute_digest, make_pattern
 
@@ -52,14 +52,9 @@ class Block(NamedTuple):
     before: bytes  # Digest of the lowest device's data before the trim
 
 
-def find_granule(layer: Layer | None) -> tuple[int, int]:
-    """Return (size, offset) of a device's discard granule in bytes, or one sector if not reported."""
-    return (kinds.find_granule(layer) if layer else None) or (512, 0)
-
-
 def choose_sizes(stack: Stack) -> tuple[int, ...]:
     """Return sizes that reveal the granule: a block, a granule, and two sizes with many granules."""
-    granules = {find_granule(layer)[0] for layer in stack.find_leaves()}
+    granules = {find_granule_or_sector(layer)[0] for layer in stack.find_leaves()}
     fitting = {-(-size // BLOCK) * BLOCK for size in granules if size <= 64 << 20}
     return tuple(sorted({BLOCK, 1 << 20, 8 << 20} | fitting))
 
@@ -261,7 +256,7 @@ class Sentinels:
         `inner`: without the edges that delete_files() may keep. `uncut`: without blocks that a trim splits at
         a boundary, and which may therefore remain.
         """
-        granule_bytes = find_granule(self._stack.find_layer(device))[0]
+        granule_bytes = find_granule_or_sector(self._stack.find_layer(device))[0]
         return Extents.from_pairs(
             (block.offset, block.offset + BLOCK)
             for block in self._blocks
@@ -345,7 +340,7 @@ class Sentinels:
             mine = [block for block in states if block.file == number]
             for device in dict.fromkeys(block.device for block in mine):
                 there = [block for block in mine if block.device == device]
-                granule_bytes = find_granule(self._stack.find_layer(device))[0]
+                granule_bytes = find_granule_or_sector(self._stack.find_layer(device))[0]
                 freed = [
                     block
                     for block in there
@@ -353,7 +348,7 @@ class Sentinels:
                     and not is_near_boundary(block.at, granule_bytes, self._cuts)
                 ]
                 extents = Extents.from_pairs((block.offset, block.offset + BLOCK) for block in freed)
-                whole = extents.round_to_granules(*find_granule(self._stack.find_layer(device)))
+                whole = extents.round_to_granules(*find_granule_or_sector(self._stack.find_layer(device)))
                 sent = self._find_whole_granules(freed)
                 inside, edges = Counter[ReadsAs](), Counter[ReadsAs]()
                 for block in there:
@@ -389,7 +384,7 @@ class Sentinels:
             dev = f"{number[0]}:{number[1]}"
             top = next((layer for layer in self._stack.layers if layer.dev == dev), None)
             granules = Extents.from_pairs((block.at, block.at + BLOCK) for block in mine).round_to_granules(
-                *find_granule(top)
+                *find_granule_or_sector(top)
             )
             whole.update(block for block in mine if granules.has_range(block.at, block.at + BLOCK))
         return whole

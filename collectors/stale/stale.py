@@ -16,12 +16,13 @@ from opwatch.collectors.space.lowest import find_free_landings
 from opwatch.collectors.space.mount_handle import open_mount
 from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.collectors.stale.readback import read_promise, read_use_count
-from opwatch.collectors.stale.sentinels import Sentinels, find_granule
+from opwatch.collectors.stale.sentinels import Sentinels
 from opwatch.errors import BadInput, NotEnoughData, OpwatchError
 from opwatch.foreign import parse_json, read_bytes, require_table
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.filesystems.kinds import find_filesystem
+from opwatch.trim.layers.kinds import find_granule_or_sector
 from opwatch.trim.layers.remap import Landing, keep_unmoved
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.estimate import estimate_share
@@ -179,7 +180,7 @@ class StaleMeasurement:
         return device
 
     def _make_device(self, landing: Landing, calibration: Calibration) -> ReadDevice:
-        size, offset = find_granule(self._stack.find_layer(landing.device))
+        size, offset = find_granule_or_sector(self._stack.find_layer(landing.device))
         whole = landing.extents.round_to_granules(size, offset).total_bytes
         return ReadDevice(
             landing,
@@ -218,7 +219,7 @@ class StaleMeasurement:
     def _run_sentinel(
         self, mount: Mount, names: Sequence[str]
     ) -> tuple[dict[str, ReadsAs | None], Count | None, str]:
-        granule = max(find_granule(self._stack.find_layer(name))[0] for name in names)
+        granule = max(find_granule_or_sector(self._stack.find_layer(name))[0] for name in names)
         size = min(max(_SENTINEL_BYTES, -(-4 * granule // BLOCK) * BLOCK), _SENTINEL_MOST)
         drive = self._find_device(names[0]) if len(names) == 1 else None
         before = read_use_count(drive) if drive else None
@@ -259,7 +260,9 @@ class StaleMeasurement:
         place = sentinels.find_extents(drive.name, inner=not planted)
         if planted:
             return not place - mapped
-        return not place.round_to_granules(*find_granule(self._stack.find_layer(drive.name))) & mapped
+        return (
+            not place.round_to_granules(*find_granule_or_sector(self._stack.find_layer(drive.name))) & mapped
+        )
 
     def _wait_for_count(
         self, drive: BlockDevice | None, before: int | None, written: int | None, trimmed: int

@@ -64,6 +64,11 @@ def find_granule(layer: Layer) -> tuple[int, int] | None:
     return find_kind(layer).find_granule(layer)
 
 
+def find_granule_or_sector(layer: Layer | None) -> tuple[int, int]:
+    """Return (bytes, offset) of a layer's discard units, or one sector if unknown."""
+    return (find_granule(layer) if layer else None) or (512, 0)
+
+
 def list_facts() -> tuple[type[LayerFacts], ...]:
     """Return the classes of facts of all kinds."""
     kinds = (*BY_KIND.values(), *_BY_PREFIX.values(), *_BY_TARGET.values())

@@ -1,1 +1,1 @@
-"""Collectors of raw data, one file per source. Collectors read absolute values and derive nothing."""
+"""Collectors of raw data, one file per source. They read absolute values, and derive and change nothing."""

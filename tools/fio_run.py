@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from opwatch.collectors.fio.options import has_option
 from opwatch.errors import BadInput
 from opwatch.fio.command import LOGS, FioPlan, is_fio, plan_command
 from opwatch.fio.comparison import compare_with_fio
@@ -25,6 +24,7 @@ from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.sinks.fio.comparison import build_row_document, format_rows
 from opwatch.sinks.terminal import open_stdout, print_message
+from opwatch.tools.acting.fio.options import has_option
 
 _CLOCK_OPTION = "log_alternate_epoch_clock_id"
 # A job file has some KiB, and a report with bins some 10 KiB per job.

@@ -10,7 +10,6 @@ from types import TracebackType
 from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.firmware.live import LiveWaf, find_drives
-from opwatch.collectors.sweep.bench import SweepClock
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.recording.schema import NOTE, PHASE_BEGAN, PHASE_ENDED
@@ -20,6 +19,7 @@ from opwatch.samples.entries import CountersRead, RunEntry
 from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.terminal import print_message
+from opwatch.tools.acting.sweep.bench import SweepClock
 from opwatch.tools.run_recorder import create_recording, make_header, warn_of_own_disk
 from opwatch.tools.watching import DiskWatcher
 from opwatch.trace.tracer_set import TracerSet

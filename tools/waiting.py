@@ -14,12 +14,12 @@ from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from opwatch.collectors.fio.child import MeteredChild
 from opwatch.cpu import CommandCpu
 from opwatch.errors import OpwatchError
 from opwatch.samples.end import End
 from opwatch.samples.entries import RunEntry
 from opwatch.sinks import terminal
+from opwatch.tools.acting.fio.child import MeteredChild
 
 if TYPE_CHECKING:
     from opwatch.collectors.block.uevents import BlockEvents

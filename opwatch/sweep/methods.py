@@ -64,7 +64,7 @@ METHODS = (
 )
 
 
-# Methods available to a sweep; collectors/sweep/offers.py gives the reason for the others.
+# Methods available to a sweep; tools/acting/sweep/offers.py gives the reason for the others.
 SWEEP_METHODS = ("window", "partition", "namespace", "max-address", "file", "fill")
 # Methods that preserve the file system.
 FILE_METHODS = ("file", "fill")

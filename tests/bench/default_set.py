@@ -15,9 +15,9 @@ from typing import Literal
 from opwatch import _native
 from opwatch.collectors.audit.live_discards import LiveDiscards, offers_discards
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.collectors.fio.fio import run_fio
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.acting.fio.fio import run_fio
 from opwatch.tools.commands.overhead import LOAD, enable_program_statistics
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.programs import FLOORS

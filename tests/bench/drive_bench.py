@@ -14,10 +14,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from opwatch.collectors.fio.fio import run_fio
 from opwatch.drive.spec import physical_bytes
 from opwatch.host.loop import LoopDevice
 from opwatch.host.process import run_tool
+from opwatch.tools.acting.fio.fio import run_fio
 from tests.kernel.support.guard import enter_own_namespace
 
 from .figure import choose_exit_status, choose_size

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from opwatch import _native
 from opwatch.collectors.block.blk import MAX_STAMPS, MAX_STAMPS_TOTAL, BlockTracer
-from opwatch.collectors.fio.fio import run_fio
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.acting.fio.fio import run_fio
 from opwatch.tools.commands.overhead import LOAD, CostMeter, enable_program_statistics
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace import abi

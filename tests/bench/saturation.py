@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from opwatch.collectors.fio.fio import run_fio
+from opwatch.tools.acting.fio.fio import run_fio
 from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
 
 from .default_set import attach_ours

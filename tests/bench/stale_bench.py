@@ -18,11 +18,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.fio.fio import run_fio
 from opwatch.drive import life
 from opwatch.drive.place import DriveFolder
 from opwatch.drive.spec import physical_bytes
 from opwatch.host.process import run_tool
+from opwatch.tools.acting.fio.fio import run_fio
 from opwatch.trim.space.extents import Extents
 from tests.kernel.support.guard import enter_own_namespace, guard_resource
 
@@ -109,8 +109,8 @@ def check_fragmented() -> bool:
 
 def count_held_bytes(place: DriveFolder, folder: str) -> int:
     """Return the bytes of the free extents that the drive's own map still holds."""
-    from opwatch.collectors.space.fitrim import require_mount
     from opwatch.collectors.space.free_space import read_free_space
+    from opwatch.tools.acting.trim.fitrim import require_mount
 
     bits = (place.mount / "valid-map").read_bytes()
     [free] = read_free_space(require_mount(folder)).extents.values()

@@ -21,14 +21,14 @@ from pathlib import Path
 
 from opwatch import _native
 from opwatch.collectors.audit.discards import DiscardTracer
-from opwatch.collectors.audit.trimming import make_tracer
-from opwatch.collectors.space.fitrim import FITRIM, require_mount
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.ftl import profiles
 from opwatch.host.device import Devices
 from opwatch.host.process import run_tool
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.acting.trim.fitrim import FITRIM, require_mount
 from opwatch.tools.commands.overhead import enable_program_statistics
+from opwatch.tools.runs.trimming import make_tracer
 from opwatch.trace.programs import FLOORS
 from opwatch.trim.audit.audit import ALL
 from opwatch.trim.audit.flow import Stage, sum_flows

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from opwatch import SCHEMA
 from opwatch.collectors.block.blk import BlockTracer, explain_probe_error
-from opwatch.collectors.fio.fio import run_fio
 from opwatch.errors import NotEnoughData, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.privilege import require_root
 from opwatch.host.scratch import ScratchDisk
 from opwatch.sinks.terminal import Writer, open_stdout
+from opwatch.tools.acting.fio.fio import run_fio
 from opwatch.tools.arguments import count_between, time_between
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.programs import FLOORS

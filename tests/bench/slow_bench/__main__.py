@@ -12,11 +12,11 @@ import sys
 from typing import Any
 
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.collectors.fio.fio import run_fio
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.owners.cells import OwnerGrouping
 from opwatch.sinks.terminal import open_stdout
+from opwatch.tools.acting.fio.fio import run_fio
 from opwatch.tools.commands.overhead import LOAD, CostMeter, TracingCost, enable_program_statistics
 from opwatch.tools.commands.watch import choose_leaves
 

@@ -13,11 +13,11 @@ from typing import NoReturn
 
 import pytest
 
-from opwatch.collectors.audit import fitrim_process
 from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.acting.trim import fitrim_process
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.flow import SenderKind, Stage, Trace, sum_flows
 from tests.kernel.support.load import BLKZEROOUT, discards, writes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.fio.fio import run_fio
+from opwatch.tools.acting.fio.fio import run_fio
 from tests.kernel.support.drives import MIB, create_drive
 from tests.kernel.support.load import reads, writes
 from tests.kernel.support.watching import run_opwatch

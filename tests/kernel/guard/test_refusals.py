@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.guard.disk_facts import collect_facts
-from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.errors import RefusedError
 from opwatch.guard.obstacles import Consent, find_obstacles
 from opwatch.host import loop
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.acting.guard.held_disk import HeldDisk
 from tests.kernel.host.test_mountspaces import mount_elsewhere
 from tests.kernel.support.drives import MIB, create_drive, run, run_plain_fio
 from tests.kernel.support.filesystems import make_filesystem, mount_device

@@ -16,11 +16,11 @@ import pytest
 from opwatch.collectors.history import changes
 from opwatch.collectors.history.changes import ChangeTracer
 from opwatch.collectors.history.recorder import HistoryRecorder
-from opwatch.collectors.space.fitrim import require_mount, trim_mount
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.recording.reading.history import read_history
+from opwatch.tools.acting.trim.fitrim import require_mount, trim_mount
 from opwatch.trim.history.changes import ChangeKind, DiskChange, decode_changes
 from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.space.extents import Extents

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.audit import fitrim_process
 from opwatch.host.usage import Mount
+from opwatch.tools.acting.trim import fitrim_process
 from opwatch.trim.audit.accounts import CounterEvidence, JudgedAccount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
 from opwatch.trim.audit.fitrim import FitrimAnswer

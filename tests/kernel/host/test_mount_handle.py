@@ -13,18 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.audit import fitrim_process, trimming
 from opwatch.collectors.space.device_handle import read_disk_sequence
-from opwatch.collectors.space.fitrim import require_mount, trim_mount
 from opwatch.collectors.space.mount_handle import open_mount, read_mount_number
 from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.collectors.stack.layers import LayerReader
-from opwatch.collectors.stale import sentinels
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host import loop
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.acting.stale import sentinels
+from opwatch.tools.acting.trim import fitrim_process
+from opwatch.tools.acting.trim.fitrim import require_mount, trim_mount
 from opwatch.tools.commands.trim.audit import audit_mount
+from opwatch.tools.runs import trimming
 from opwatch.trim.audit.fitrim import Asked
 from opwatch.trim.stack.layers import Stack
 from tests.kernel.support.filesystems import (

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.fio.runner import FioProcess
 from opwatch.errors import OpwatchError
 from opwatch.host.scratch import ScratchDisk
 from opwatch.load.fio_arguments import (
@@ -23,6 +22,7 @@ from opwatch.load.fio_arguments import (
     derive_seed,
 )
 from opwatch.load.workload import find_workload, list_workloads
+from opwatch.tools.acting.fio.runner import FioProcess
 from tests.kernel.support.drives import MIB
 
 
@@ -119,7 +119,7 @@ def test_error_quotes_the_message_of_fio() -> None:
 def test_fio_ends_when_its_parent_is_killed() -> None:
     code = (
         "import sys, time\n"
-        "from opwatch.collectors.fio.runner import FioProcess\n"
+        "from opwatch.tools.acting.fio.runner import FioProcess\n"
         "from opwatch.load.fio_arguments import LoadWindow, build_round_arguments\n"
         "from opwatch.load.workload import find_workload\n"
         "window = LoadWindow(sys.argv[1], 16 << 20)\n"

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.scenarios.untrimmed import make_untrimmed_place
 from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
 from opwatch.scenarios.experiment_file import read_experiments
 from opwatch.scenarios.experiment_journal import ExperimentState
+from opwatch.tools.acting.scenarios.untrimmed import make_untrimmed_place
 from tests.kernel.support.drives import MIB, create_drive
 from tests.kernel.support.trims import create_file, create_loop, mount_filesystem
 from tests.unit.scenarios.test_untrimmed import find_problems

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.space.free_space import read_free_space
+from opwatch.tools.acting.trim.fitrim import require_mount
 from opwatch.trim.space.extents import Extents
 from tests.kernel.support.drives import MIB, Drive, run
 from tests.requirements import skip_or_fail

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.guard.openers import find_openers
-from opwatch.collectors.sweep.partition import create_level_partition
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.journal.file import list_journals
 from opwatch.journal.state import SweepState
 from opwatch.journal.undo import PartitionUndo
+from opwatch.tools.acting.sweep.partition import create_level_partition
 from tests.kernel.guard.test_refusals import hold_disk
 from tests.kernel.support.drives import MIB, Drive, create_drive, run, run_plain_fio
 from tests.kernel.support.filesystems import make_filesystem, mount_device

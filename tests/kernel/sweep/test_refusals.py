@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opwatch.collectors.sweep.refusals import find_refusals
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.acting.sweep.refusals import find_refusals
 from tests.kernel.support.drives import create_drive
 from tests.kernel.support.filesystems import make_filesystem, mount_device
 

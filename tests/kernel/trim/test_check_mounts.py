@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.stack.layers import LayerReader
+from opwatch.tools.acting.trim.fitrim import require_mount
 from opwatch.tools.commands.trim.check import measure_free_space
 from tests.kernel.support import trims
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.audit import fitrim_process
 from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.host.scratch import ScratchDisk
 from opwatch.host.usage import Mount
+from opwatch.tools.acting.trim import fitrim_process
 from opwatch.trim.audit.audit import Asked, Audit
 from opwatch.trim.audit.fitrim import FitrimAnswer
 from opwatch.trim.audit.flow import Amount, Stage

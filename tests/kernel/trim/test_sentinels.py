@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.space.fitrim import require_mount, trim_mount
 from opwatch.collectors.space.free_space import sync_filesystem
 from opwatch.collectors.stack.layers import LayerReader
-from opwatch.collectors.stale.sentinels import Sentinels, choose_sizes
 from opwatch.errors import RefusedError, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.acting.stale.sentinels import Sentinels, choose_sizes
+from opwatch.tools.acting.trim.fitrim import require_mount, trim_mount
 from opwatch.trim.stale.sentinel import ReadsAs, find_common_state
 from tests.kernel.support.drives import MIB, create_drive
 from tests.kernel.support.filesystems import KINDS, fill_space, make_filesystem, mount_device
@@ -109,9 +109,9 @@ def test_no_sentinel_is_written_without_free_space(tmp_path: Path) -> None:
 
 def test_killed_run_leaves_no_sentinel_behind(tmp_path: Path) -> None:
     planting = (
-        "import sys,time\nfrom opwatch.collectors.stale.sentinels import *\n"
+        "import sys,time\nfrom opwatch.tools.acting.stale.sentinels import *\n"
         "from opwatch.collectors.stack.layers import LayerReader\n"
-        "from opwatch.collectors.space.fitrim import require_mount\n"
+        "from opwatch.tools.acting.trim.fitrim import require_mount\n"
         "mount = require_mount(sys.argv[1])\n"
         "one = Sentinels(mount, LayerReader().read_mount(mount), (8 << 20,))\n"
         "one.plant(); print('planted', flush=True); time.sleep(60)\n"

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.space.fitrim import require_mount, trim_mount
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.collectors.space.lowest import AddressMap, read_file_extents
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.acting.trim.fitrim import require_mount, trim_mount
 from opwatch.trim.space.extents import Extents
 from tests.kernel.support.drives import MIB, create_drive, run, run_plain_fio
 from tests.kernel.support.filesystems import (

@@ -19,7 +19,8 @@ MAX_POSITIONAL = 6
 LAYERS = ("opwatch", "opwatch.collectors", "opwatch.tools")
 # `python -m opwatch`, the command line.
 ENTRY_POINTS = ("opwatch.__main__",)
-# The core judges a trim from the collectors' evidence; collectors must not judge.
+# The core judges a trim from evidence; packages that gather the evidence must not judge.
+WITNESSES = ("opwatch.collectors.", "opwatch.tools.acting.")
 JUDGES = (
     *("opwatch.trim.audit.ledger", "opwatch.trim.audit.verdicts", "opwatch.trim.audit.losses"),
     "opwatch.trim.stale.report",
@@ -68,7 +69,7 @@ def list_judging_imports(modules: Mapping[str, str]) -> list[str]:
     return [
         f"{arrow.importer}:{arrow.line} imports {arrow.imported}"
         for arrow in find_imports(modules)
-        if find_layer(arrow.importer) == 1 and arrow.imported in JUDGES
+        if arrow.importer.startswith(WITNESSES) and arrow.imported in JUDGES
     ]
 
 
@@ -182,7 +183,7 @@ def test_no_module_imports_a_higher_layer() -> None:
     assert list_upward_imports(read_package()) == []
 
 
-def test_collectors_do_not_derive_results() -> None:
+def test_collectors_and_actions_do_not_derive_results() -> None:
     assert list_judging_imports(read_package()) == []
 
 
@@ -243,27 +244,33 @@ def test_no_file_repeats_its_folder() -> None:
     assert list_repeated_names(path for path in sources if path.parts[0] in parts) == []
 
 
+# Folders whose packages are the rows of a table of the architecture page, by the table's first heading.
+TABLES = {
+    "core: `opwatch/`": "opwatch",
+    "`collectors/`": "opwatch.collectors",
+    "`tools/`": "opwatch.tools",
+    "`tools/acting/`": "opwatch.tools.acting",
+}
+
+
 def read_package_tables(page: str) -> dict[str, set[str]]:
     """Return package -> allowed imports, from the tables of the architecture page."""
     allowed: dict[str, set[str]] = {}
-    prefix = ""
+    folder = ""
     for line in page.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("| core"):
-            prefix = "opwatch."
-        elif line.startswith("| `collectors/`"):
-            prefix = "opwatch.collectors."
-        elif not line.startswith("|"):
-            prefix = ""
-        elif prefix and cells[0].startswith("`"):
+        if not line.startswith("|"):
+            folder = ""
+        elif cells[0] in TABLES:
+            folder = TABLES[cells[0]]
+        elif folder and cells[0].startswith("`"):
             names = [name.strip() for name in cells[2].split(",") if name.strip()]
-            allowed[prefix + cells[0].strip("`")] = {prefix + name for name in names}
+            allowed[f"{folder}.{cells[0].strip('`')}"] = {f"{folder}.{name}" for name in names}
     return allowed
 
 
 def list_forbidden_imports(modules: Mapping[str, str], allowed: Mapping[str, set[str]]) -> list[str]:
-    """Return imports that no table allows, and packages that are in no table. A collector may import every
-    package of the core."""
+    """Return imports within a layer that no table allows, and packages that do not exist."""
     packages = {name for name in allowed if any(f"{module}.".startswith(f"{name}.") for module in modules)}
 
     def find_package(module: str) -> str | None:
@@ -275,22 +282,20 @@ def list_forbidden_imports(modules: Mapping[str, str], allowed: Mapping[str, set
         for arrow in find_imports(modules)
         if (importer := find_package(arrow.importer)) and (imported := find_package(arrow.imported))
         if importer != imported and find_layer(importer) == find_layer(imported)
-        if imported not in allowed[importer]
+        if not any(f"{imported}.".startswith(f"{name}.") for name in allowed[importer])
     }
     return sorted(forbidden) + sorted(f"{name} does not exist" for name in set(allowed) - packages)
 
 
 def list_missing_packages(modules: Mapping[str, str], allowed: Mapping[str, set[str]]) -> list[str]:
-    """Return packages of the core and of the collectors that are in no table."""
-    folders = {folder for name in modules if (folder := name.rpartition(".")[0])}
-    depths = {"opwatch": 2, "opwatch.collectors": 3}
+    """Return packages in folders with a table that are in no table."""
     packages = {
-        ".".join(folder.split(".")[:depth])
-        for folder in folders
-        for layer, depth in depths.items()
-        if LAYERS[find_layer(folder)] == layer and folder.count(".") >= depth - 1
+        ".".join(module.split(".")[: folder.count(".") + 2])
+        for module in modules
+        for folder in TABLES.values()
+        if module.startswith(f"{folder}.") and module.count(".") > folder.count(".") + 1
     }
-    return sorted(packages - set(allowed))
+    return sorted(packages - set(allowed) - set(LAYERS))
 
 
 def test_package_tables_are_read() -> None:
@@ -300,12 +305,27 @@ def test_package_tables_are_read() -> None:
     modules = {"opwatch.a.one": "from opwatch.b import two", "opwatch.b.two": "", "opwatch.c.three": ""}
     assert list_forbidden_imports(modules, allowed) == ["opwatch.a imports opwatch.b"]
     assert list_missing_packages(modules, allowed) == ["opwatch.c"]
+    inner: dict[str, set[str]] = {
+        "opwatch.tools.a": set(),
+        "opwatch.tools.acting": set(),
+        "opwatch.tools.acting.b": set(),
+    }
+    modules = {"opwatch.tools.acting.b.one": "from opwatch.tools.a import two", "opwatch.tools.a.two": ""}
+    assert list_forbidden_imports(modules, inner) == ["opwatch.tools.acting.b imports opwatch.tools.a"]
+    modules = {"opwatch.tools.acting.b.one": "", "opwatch.tools.a.two": "import opwatch.tools.acting.b.one"}
+    assert list_forbidden_imports(modules, inner) == ["opwatch.tools.a imports opwatch.tools.acting.b"]
+    assert list_forbidden_imports(modules, inner | {"opwatch.tools.a": {"opwatch.tools.acting"}}) == []
+    assert list_missing_packages(modules, {}) == [
+        "opwatch.tools.a",
+        "opwatch.tools.acting",
+        "opwatch.tools.acting.b",
+    ]
 
 
 def test_packages_import_what_the_architecture_page_allows() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     allowed = read_package_tables(page)
-    assert len(allowed) >= 40
+    assert len(allowed) >= 50
     # The extension is no Python package.
     native = allowed.pop("opwatch._native")
     assert native == set()

@@ -66,7 +66,7 @@ def _list_imported(program: str) -> set[str]:
         ("import opwatch.tools.commands.watch", HEAVY),
         ("import opwatch.tools.commands.trim.check", CHECK),
         (
-            "import opwatch.tools.commands.trim.audit, opwatch.collectors.audit.trimming; "
+            "import opwatch.tools.commands.trim.audit, opwatch.tools.runs.trimming; "
             "import opwatch.sinks.trim_audit, opwatch.trim.audit.ledger",
             AUDIT,
         ),
@@ -96,7 +96,7 @@ def test_garbage_collection_is_skipped_at_exit() -> None:
 LATE_IMPORTS = {
     # Importing the judging modules takes as long as a small trim, so the import happens during the trim.
     "opwatch.collectors.audit.accounts": 10,
-    "opwatch.collectors.audit.trimming": 3,
+    "opwatch.tools.runs.trimming": 3,
     "opwatch.tools.commands.trim.audit": 14,
     # The modules for NVMe and simulated drives are a sixth of a check's imports, and few stacks need them.
     "opwatch.collectors.firmware.simulated": 3,

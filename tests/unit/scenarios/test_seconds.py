@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from opwatch.codec import decode, encode
-from opwatch.collectors.sweep import seconds as module
-from opwatch.collectors.sweep.seconds import LevelSeconds
 from opwatch.errors import BadInput
 from opwatch.journal.results import LevelRecord
 from opwatch.sweep.outcome import LevelSecond
+from opwatch.tools.acting.sweep import seconds as module
+from opwatch.tools.acting.sweep.seconds import LevelSeconds
 from opwatch.trace.trust import Reading
 from tests.unit.support.samples import Op, make_sample
 from tests.unit.sweep.test_journal import RECORD

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.scenarios.mixed import MixPlace
 from opwatch.errors import BadInput, Unsupported
 from opwatch.load.plain import parse_plain_load
 from opwatch.load.sysbench import SysbenchResult, build_sysbench_arguments, parse_sysbench
 from opwatch.scenarios.mixed import MixConfiguration
+from opwatch.tools.acting.scenarios.mixed import MixPlace
 from opwatch.tools.cli import main
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from opwatch.collectors.sweep.bench import SweepBench, SweepClock, SweepStopped, require_alone
 from opwatch.errors import RefusedError
 from opwatch.samples.end import End
+from opwatch.tools.acting.sweep.bench import SweepBench, SweepClock, SweepStopped, require_alone
 
 
 class FakeClock:

@@ -9,9 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.collectors.addresses import highest as module
-from opwatch.collectors.addresses import line
-from opwatch.collectors.addresses.highest import HighestAddress, require_full_size
 from opwatch.collectors.space.scsi import ScsiAnswer
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, Unsupported
 from opwatch.host.device import BlockDevice
@@ -22,6 +19,9 @@ from opwatch.sweep.ata.commands import (
     make_read_native_command,
     make_set_max_command,
 )
+from opwatch.tools.acting.addresses import highest as module
+from opwatch.tools.acting.addresses import line
+from opwatch.tools.acting.addresses.highest import HighestAddress, require_full_size
 from tests.vm.guest.atadrive.ata import AtaDrive, DriveConfig, TaskFile
 from tests.vm.guest.atadrive.disk import ScsiDisk
 

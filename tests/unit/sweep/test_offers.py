@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.codec import decode, encode
-from opwatch.collectors.sweep import offers as offers_module
-from opwatch.collectors.sweep.offers import find_method_refusal, find_purge_refusal
 from opwatch.counters.decode.identify import (
     LENGTH,
     Controller,
@@ -30,6 +28,8 @@ from opwatch.sweep.methods import METHODS, SWEEP_METHODS
 from opwatch.sweep.namespace.offer import NamespaceOffer
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, plan_steps
 from opwatch.sweep.purges import PURGES, find_purge
+from opwatch.tools.acting.sweep import offers as offers_module
+from opwatch.tools.acting.sweep.offers import find_method_refusal, find_purge_refusal
 from tests.unit.sweep.namespace.test_offer import OFFER
 from tests.unit.sweep.namespace.test_sanitize import OFFER as SANITIZED
 from tests.unit.sweep.test_journal import REQUEST

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from opwatch.collectors.firmware.counting import CounterPoller
-from opwatch.collectors.sweep.level import LevelRun
 from opwatch.errors import RefusedError
 from opwatch.guard.budget import Health
 from opwatch.host.device import Devices
+from opwatch.tools.acting.sweep.level import LevelRun
 from tests.unit.sweep.test_journal import REQUEST
 
 

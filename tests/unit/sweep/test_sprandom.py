@@ -11,8 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from opwatch.codec import decode, encode
-from opwatch.collectors.fio.options import find_sprandom_refusal, has_option
-from opwatch.collectors.sweep.tracing import LevelTrace
 from opwatch.errors import Unsupported
 from opwatch.journal.request import SweepRequest
 from opwatch.load.fio_arguments import LoadWindow, build_sprandom_arguments
@@ -26,6 +24,8 @@ from opwatch.sweep.plan import (
     compute_sprandom_ratio,
     plan_steps,
 )
+from opwatch.tools.acting.fio.options import find_sprandom_refusal, has_option
+from opwatch.tools.acting.sweep.tracing import LevelTrace
 from opwatch.tools.cli import main
 from opwatch.tools.commands.sweep.arguments import drive_arguments
 from tests.unit.sweep.test_journal import REQUEST

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from opwatch.collectors.guard.held_disk import HeldDisk
-from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.errors import UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
@@ -14,6 +12,8 @@ from opwatch.journal.state import SweepState
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.sinks.terminal import print_message
 from opwatch.sweep.methods import FILE_METHODS
+from opwatch.tools.acting.guard.held_disk import HeldDisk
+from opwatch.tools.acting.guard.held_mount import HeldMount
 from opwatch.tools.commands.sweep import virtual
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     DRIVE_OPTIONS,

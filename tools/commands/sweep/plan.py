@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from opwatch.collectors.fio.options import find_sprandom_refusal
 from opwatch.collectors.guard.disk_facts import read_disk_identity
-from opwatch.collectors.sweep.offers import describe_purge
-from opwatch.collectors.sweep.refusals import find_refusals
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.load.workload import find_workload, require_data_only_writes, require_reach
@@ -21,6 +18,9 @@ from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_lev
 from opwatch.sweep.methods import FILE_METHODS, find_method
 from opwatch.sweep.plan import SweepPlan, SweepRefusal, SweepSpeed, plan_steps
 from opwatch.sweep.purges import DISCARD
+from opwatch.tools.acting.fio.options import find_sprandom_refusal
+from opwatch.tools.acting.sweep.offers import describe_purge
+from opwatch.tools.acting.sweep.refusals import find_refusals
 from opwatch.tools.arguments import parse_byte_size
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     add_allowance_argument,

@@ -8,14 +8,7 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 
-from opwatch.collectors.addresses.lowering import undo_highest
-from opwatch.collectors.erasing.password import undo_passwords
 from opwatch.collectors.guard.disk_facts import read_disk_identity
-from opwatch.collectors.guard.held_disk import HeldDisk
-from opwatch.collectors.namespaces.sanitizing import wait_for_sanitize
-from opwatch.collectors.sweep.files import undo_files
-from opwatch.collectors.sweep.namespace import undo_namespaces
-from opwatch.collectors.sweep.partition import undo_partitions
 from opwatch.errors import RefusedError
 from opwatch.guard.identity import DiskIdentity, list_differences
 from opwatch.host import privilege
@@ -25,6 +18,13 @@ from opwatch.journal.state import SweepState
 from opwatch.journal.undo import HighestUndo, parse_undo
 from opwatch.scenarios.experiment_file import has_experiment, reopen_experiment
 from opwatch.sweep.purges import SANITIZE
+from opwatch.tools.acting.addresses.lowering import undo_highest
+from opwatch.tools.acting.erasing.password import undo_passwords
+from opwatch.tools.acting.guard.held_disk import HeldDisk
+from opwatch.tools.acting.namespaces.sanitizing import wait_for_sanitize
+from opwatch.tools.acting.sweep.files import undo_files
+from opwatch.tools.acting.sweep.namespace import undo_namespaces
+from opwatch.tools.acting.sweep.partition import undo_partitions
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     add_consent_arguments,
     add_wear_arguments,

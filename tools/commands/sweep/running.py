@@ -7,13 +7,6 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from opwatch.collectors.firmware.counting import CounterPoller
-from opwatch.collectors.guard.held_disk import HeldDisk
-from opwatch.collectors.guard.held_mount import HeldMount
-from opwatch.collectors.pts.part import run_tests
-from opwatch.collectors.sweep.bench import NullKeeper, SweepBench
-from opwatch.collectors.sweep.health import read_health
-from opwatch.collectors.sweep.purging import require_discards
-from opwatch.collectors.sweep.sweeping import run_sweep
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.host.device import Presence
@@ -25,6 +18,13 @@ from opwatch.sinks.sweep.pts_document import build_pts_document
 from opwatch.sinks.sweep.pts_table import format_pts
 from opwatch.sinks.terminal import open_stdout
 from opwatch.sweep.outcome import LevelOutcome
+from opwatch.tools.acting.guard.held_disk import HeldDisk
+from opwatch.tools.acting.guard.held_mount import HeldMount
+from opwatch.tools.acting.pts.part import run_tests
+from opwatch.tools.acting.sweep.bench import NullKeeper, SweepBench
+from opwatch.tools.acting.sweep.health import read_health
+from opwatch.tools.acting.sweep.purging import require_discards
+from opwatch.tools.acting.sweep.sweeping import run_sweep
 from opwatch.tools.arguments import parse_file_name
 from opwatch.tools.commands.sweep.exit_status import choose_exit_status
 from opwatch.tools.commands.sweep.scenarios.on_drive import build_scenario_part

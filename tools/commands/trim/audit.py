@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit.discard_programs import Loading, make_loader
 from opwatch.collectors.block.contexts import ContextProbe
-from opwatch.collectors.space.fitrim import check_mount, require_mount
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.host.device import Devices, Presence
 from opwatch.host.privilege import require_root
 from opwatch.host.usage import Mount, Usage, read_usage
 from opwatch.sinks.terminal import print_message
+from opwatch.tools.acting.trim.fitrim import check_mount, require_mount
 from opwatch.tools.arguments import Once, parse_byte_size, parse_file_name, time_between
 from opwatch.trim.audit.fitrim import Asked
 from opwatch.trim.audit.programs import ProgramOptions
@@ -160,7 +160,7 @@ def audit_mount(
     """
     loading = Loading(make_loader(ProgramOptions(filesystem=mount.filesystem)))
     # Import this while the programs are being loaded.
-    from opwatch.collectors.audit import trimming
+    from opwatch.tools.runs import trimming
 
     evidence = trimming.trim_and_trace(
         mount,
@@ -284,8 +284,8 @@ def _resolve_watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str
 
 def _watch_discards(args: argparse.Namespace, contexts: ContextProbe) -> int:
     # Imported here to start our own trim without the import.
-    from opwatch.collectors.audit import trimming
     from opwatch.samples.end import End
+    from opwatch.tools.runs import trimming
     from opwatch.tools.waiting import Waiter
     from opwatch.trim.audit import ledger
     from opwatch.trim.audit.settling import quiet_after_watch

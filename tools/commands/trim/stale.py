@@ -7,10 +7,8 @@ import secrets
 from pathlib import Path
 
 from opwatch.collectors.history.stale import Comparison
-from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.signature import read_signature
-from opwatch.collectors.stale.stale import StaleMeasurement, read_physical_bytes
 from opwatch.errors import NotEnoughData, RefusedError, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import require_root
@@ -18,6 +16,8 @@ from opwatch.host.usage import Mount, Usage, read_usage
 from opwatch.sinks.terminal import open_stdout
 from opwatch.sinks.trim_history import build_history_document, format_history
 from opwatch.sinks.trim_stale import build_stale_document, format_stale_report
+from opwatch.tools.acting.stale.stale import StaleMeasurement, read_physical_bytes
+from opwatch.tools.acting.trim.fitrim import require_mount
 from opwatch.tools.arguments import Once, count_between, parse_byte_size, percentage_between, time_between
 from opwatch.trim.layers.remap import Landing
 from opwatch.trim.stack.layers import Stack

@@ -12,18 +12,18 @@ from unittest.mock import Mock
 
 import pytest
 
-from opwatch.collectors.addresses import line
-from opwatch.collectors.erasing import lockable, password
-from opwatch.collectors.erasing.lockable import LockableDrive, find_bridge_refusal
-from opwatch.collectors.erasing.password import erase_drive, undo_passwords
-from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.space.scsi import ScsiAnswer
-from opwatch.collectors.sweep import offers
-from opwatch.collectors.sweep.offers import describe_purge, find_purge_refusal
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.journal.file import JournalFile, create_sweep_journal, reopen_sweep_journal
 from opwatch.journal.state import SweepState
+from opwatch.tools.acting.addresses import line
+from opwatch.tools.acting.erasing import lockable, password
+from opwatch.tools.acting.erasing.lockable import LockableDrive, find_bridge_refusal
+from opwatch.tools.acting.erasing.password import erase_drive, undo_passwords
+from opwatch.tools.acting.guard.held_disk import HeldDisk
+from opwatch.tools.acting.sweep import offers
+from opwatch.tools.acting.sweep.offers import describe_purge, find_purge_refusal
 from tests.unit.sweep.test_journal import REQUEST
 from tests.unit.sweep.test_offers import encode_with_words, make_disk
 from tests.vm.guest.atadrive.ata import AtaDrive, DriveConfig, TaskFile

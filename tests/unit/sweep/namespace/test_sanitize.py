@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opwatch.collectors.namespaces import sanitizing
-from opwatch.collectors.namespaces.controller import HeldController
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.sanitize_log import (
@@ -32,6 +30,8 @@ from opwatch.sweep.namespace.sanitize import (
     format_sanitize_progress,
     list_sanitize_objections,
 )
+from opwatch.tools.acting.namespaces import sanitizing
+from opwatch.tools.acting.namespaces.controller import HeldController
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 RESUME = "opwatch sweep resume X"

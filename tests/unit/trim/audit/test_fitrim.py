@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.space.fitrim import check_mount, send_fitrim
 from opwatch.errors import RefusedError, UsageError
 from opwatch.host.usage import Mount, Usage
+from opwatch.tools.acting.trim.fitrim import check_mount, send_fitrim
 from opwatch.trim.audit.fitrim import Asked, FitrimAnswer
 from tests.unit.house.test_architecture import read_package
 
@@ -91,4 +91,4 @@ def test_single_module_issues_fitrim() -> None:
     calls = {
         name: source.count(", FITRIM,") for name, source in read_package().items() if ", FITRIM," in source
     }
-    assert calls == {"opwatch.collectors.space.fitrim": 1}
+    assert calls == {"opwatch.tools.acting.trim.fitrim": 1}

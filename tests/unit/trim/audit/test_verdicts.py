@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 from dataclasses import replace
 
-from opwatch.collectors.audit.trimming import stack_after
 from opwatch.sinks.wrapping import wrap_advice
+from opwatch.tools.runs.trimming import stack_after
 from opwatch.trim.audit.audit import Audit, ReadBack, Verdict
 from opwatch.trim.audit.flow import Flow, SenderKind, Stage
 from opwatch.trim.audit.ledger import build_audit

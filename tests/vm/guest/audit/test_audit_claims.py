@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.audit import trimming
 from opwatch.collectors.audit.discards import DiscardTracer
-from opwatch.collectors.space.fitrim import FITRIM
 from opwatch.collectors.stack.layers import LayerReader
+from opwatch.tools.acting.trim.fitrim import FITRIM
+from opwatch.tools.runs import trimming
 from opwatch.trim.audit import ledger
 from opwatch.trim.audit.audit import Audit, Verdict
 from opwatch.trim.audit.flow import Stage

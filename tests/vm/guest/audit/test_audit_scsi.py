@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.audit import fitrim_process
 from opwatch.host.usage import Mount
+from opwatch.tools.acting.trim import fitrim_process
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.accounts import CounterEvidence
 from opwatch.trim.audit.audit import Asked

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.sweep.namespace import require_namespaces
 from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
 from opwatch.journal.file import list_journals, reopen_sweep_journal
+from opwatch.tools.acting.sweep.namespace import require_namespaces
 from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.erasing.lockable import LockableDrive
 from opwatch.collectors.space.device_handle import open_device
 from opwatch.host.device import Devices
 from opwatch.journal.file import list_journals, reopen_sweep_journal
 from opwatch.journal.state import SweepState
 from opwatch.sweep.ata.security import AtaSecurity
+from opwatch.tools.acting.erasing.lockable import LockableDrive
 from tests.vm.guest.atadrive.ata import DriveConfig
 from tests.vm.guest.atadrive.security import ENABLED, ENHANCED, FROZEN, LOCKED, SUPPORTED, LockConfig
 from tests.vm.guest.atadrive.target import AtaDisk, connect_ata_disk

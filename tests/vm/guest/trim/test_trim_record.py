@@ -19,12 +19,12 @@ import pytest
 
 from opwatch.collectors.history.changes import ChangeTracer
 from opwatch.collectors.history.recorder import HistoryRecorder
-from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.collectors.space.lba_status import read_mapped_extents
 from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.host.device import Devices
 from opwatch.tools import cli
+from opwatch.tools.acting.trim.fitrim import require_mount
 from opwatch.trim.history.changes import ChangeKind, DiskChange, decode_changes
 from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.space.extents import Extents

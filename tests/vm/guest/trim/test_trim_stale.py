@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from opwatch.collectors.space.fitrim import require_mount
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.collectors.space.lba_status import read_mapped_extents
 from opwatch.collectors.space.lowest import find_landings
@@ -19,6 +18,7 @@ from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.host.device import Devices
 from opwatch.tools import cli
+from opwatch.tools.acting.trim.fitrim import require_mount
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.nullblk import NullBlk, create_null_blk
 from tests.vm.guest.support.scsidebug import load_scsi_debug

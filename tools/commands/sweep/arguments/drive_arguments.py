@@ -11,12 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
-from opwatch.collectors.fio.options import find_sprandom_refusal
 from opwatch.collectors.firmware.drive_folder import find_drive_folder
-from opwatch.collectors.guard.held_mount import HeldMount, read_room
-from opwatch.collectors.namespaces.controller import find_namespace_offer
-from opwatch.collectors.sweep.namespace import require_namespaces
-from opwatch.collectors.sweep.offers import find_method_refusal, find_purge_refusal
 from opwatch.drive import life
 from opwatch.drive.place import DriveFolder
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
@@ -32,6 +27,11 @@ from opwatch.sweep.methods import FILE_METHODS, find_method
 from opwatch.sweep.namespace.offer import find_level_refusal
 from opwatch.sweep.plan import SweepPace, compute_min_bytes
 from opwatch.sweep.purges import DISCARD, find_purge
+from opwatch.tools.acting.fio.options import find_sprandom_refusal
+from opwatch.tools.acting.guard.held_mount import HeldMount, read_room
+from opwatch.tools.acting.namespaces.controller import find_namespace_offer
+from opwatch.tools.acting.sweep.namespace import require_namespaces
+from opwatch.tools.acting.sweep.offers import find_method_refusal, find_purge_refusal
 from opwatch.tools.arguments import Once, count_between, parse_byte_size, time_between
 from opwatch.tools.commands.sweep.arguments.file_arguments import (
     FILE_LEVELS,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from opwatch.collectors.guard.held_mount import HeldMount, list_mount_objections, read_room
-from opwatch.collectors.space.fitrim import check_mount
 from opwatch.errors import RefusedError, UsageError
 from opwatch.guard.obstacles import Consent, drop_consent_obstacles, require_no_obstacles
 from opwatch.host.device import BlockDevice, Devices
@@ -15,6 +13,8 @@ from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.methods import FILE_METHODS
 from opwatch.sweep.plan import SweepRefusal
 from opwatch.sweep.room import FilesystemRoom, make_file_levels, make_fill_levels
+from opwatch.tools.acting.guard.held_mount import HeldMount, list_mount_objections, read_room
+from opwatch.tools.acting.trim.fitrim import check_mount
 from opwatch.tools.arguments import Once, parse_byte_size
 from opwatch.tools.commands.sweep.arguments.level_arguments import refuse_inapplicable
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from opwatch.collectors.pts.header import read_header
-from opwatch.collectors.sweep.offers import find_purge_refusal
 from opwatch.errors import Unsupported, UsageError
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice, Devices
@@ -17,6 +15,8 @@ from opwatch.pts.planning import bound_test_bytes, make_part_levels
 from opwatch.sweep.levels import LevelScale, OpLevel
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.purges import DISCARD, find_purge
+from opwatch.tools.acting.pts.header import read_header
+from opwatch.tools.acting.sweep.offers import find_purge_refusal
 from opwatch.tools.arguments import percentage_between
 from opwatch.tools.commands.sweep.arguments.drive_arguments import make_budget, make_sweep_identity
 from opwatch.tools.commands.sweep.arguments.level_arguments import LEVEL_DEFAULTS, refuse_inapplicable

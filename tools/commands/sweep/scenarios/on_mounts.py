@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.fio.sysbench import require_sysbench
-from opwatch.collectors.scenarios.mixed import MixPlace, make_mix_place, run_mix
-from opwatch.collectors.scenarios.untrimmed import make_untrimmed_place, plan_fillings, run_on_mount
-from opwatch.collectors.sweep.bench import SweepStopped
+from opwatch.tools.acting.fio.sysbench import require_sysbench
+from opwatch.tools.acting.scenarios.mixed import MixPlace, make_mix_place, run_mix
+from opwatch.tools.acting.scenarios.untrimmed import make_untrimmed_place, plan_fillings, run_on_mount
+from opwatch.tools.acting.sweep.bench import SweepStopped
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices

@@ -120,6 +120,17 @@ def add_color_argument(parser: Options) -> None:
     )
 
 
+def add_catalogue_argument(parser: Options) -> None:
+    parser.add_argument(
+        "--counters",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="your own catalogue entries (TOML), before those of /etc/opwatch/counters.d",
+    )
+
+
 class Once(argparse.Action):
     """An option that may be given once. argparse would silently keep the last value."""
 

@@ -19,7 +19,7 @@ from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.acting.fio.fio import run_fio
 from opwatch.tools.commands.overhead import LOAD, enable_program_statistics
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.live_watch import choose_leaves
 from opwatch.trace.programs import FLOORS
 
 from .figure import Figure, choose_size

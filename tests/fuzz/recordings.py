@@ -40,8 +40,8 @@ from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import TextLines
 from opwatch.sinks.trim_audit import write_json
-from opwatch.tools.audit_recorder import read_audits
-from opwatch.tools.waf_outcome import is_waf_recording, read_waf
+from opwatch.tools.runs.audit_recorder import read_audits
+from opwatch.tools.runs.waf_outcome import is_waf_recording, read_waf
 from opwatch.trim.audit import ledger
 from tests.unit.support.recordings import update_checksums
 

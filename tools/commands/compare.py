@@ -23,7 +23,7 @@ from opwatch.sinks.fio.comparison import build_runs_document, format_runs
 from opwatch.sinks.markdown_text import fenced
 from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.tools.arguments import parse_file_name
-from opwatch.tools.commands.replay import explain_no_intervals, list_notes, open_run
+from opwatch.tools.runs.replay import explain_no_intervals, list_notes, open_run
 from opwatch.trace.ops import OPS
 
 # Each run is labelled with one letter.

@@ -24,22 +24,11 @@ from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import SECTOR, Devices
 from opwatch.sinks.counters import build_counters_document, format_counters
 from opwatch.sinks.terminal import Writer, open_stdout
-from opwatch.tools.arguments import time_between
+from opwatch.tools.arguments import add_catalogue_argument, time_between
 
 # An exabyte, more than any drive's rating.
 _MAX_RATED_GB = 10**9
 _KIND = re.compile(r"(?:sat\+|scsi\+)?[a-z0-9]{2,12}(?:,[0-9]{1,4}(?:/[0-9]{1,3})?){0,3}")
-
-
-def add_catalogue_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--counters",
-        metavar="FILE",
-        type=Path,
-        action="append",
-        default=[],
-        help="your own catalogue entries (TOML), before those of /etc/opwatch/counters.d",
-    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,14 +20,14 @@ from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.rows import DEFAULT_FIELDS, SLOW_FIELDS, CsvRows, JsonRows
 from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.tools.arguments import parse_file_name
-from opwatch.tools.commands.replay import (
+from opwatch.tools.runs.replay import (
     Replay,
     add_bounds_arguments,
     interval,
     list_notes,
     open_run,
 )
-from opwatch.tools.run_recorder import show_notes_and_fio
+from opwatch.tools.runs.run_recorder import show_notes_and_fio
 
 FORMS = ("csv", "jsonl", "openmetrics", "parquet")
 _MAX_FIELDS = 1000

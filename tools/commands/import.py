@@ -20,7 +20,7 @@ from opwatch.imports.source import ImportedFile
 from opwatch.recording.schema import NOTE
 from opwatch.sinks.terminal import print_message
 from opwatch.tools.arguments import count_between, parse_file_name
-from opwatch.tools.run_recorder import create_recording, make_header, remove_on_error
+from opwatch.tools.runs.run_recorder import create_recording, make_header, remove_on_error
 
 READERS: dict[str, Callable[[bytes, str], ImportedFile]] = {
     "fio": parse_fio,

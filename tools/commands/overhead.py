@@ -20,7 +20,7 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.sinks.terminal import Writer, open_stdout
 from opwatch.tools.acting.fio.fio import run_fio
 from opwatch.tools.arguments import count_between, time_between
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.live_watch import choose_leaves
 from opwatch.trace.programs import FLOORS
 
 LOAD = ("--rw=randread", "--bs=4k", "--iodepth=32", "--ioengine=libaio", "--time_based")

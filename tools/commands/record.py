@@ -11,51 +11,19 @@ from opwatch.errors import UsageError
 from opwatch.host.privilege import drop_privileges
 from opwatch.samples.end import End
 from opwatch.sinks.terminal import print_message
-from opwatch.tools.arguments import parse_file_name, time_between
-from opwatch.tools.commands.watch import (
+from opwatch.tools.arguments import time_between
+from opwatch.tools.runs.live_watch import (
     add_device_argument,
+    add_every_argument,
     add_keeping_arguments,
-    add_measuring_arguments,
-    add_tracing_arguments,
+    add_recording_argument,
+    add_unseen_watch_arguments,
     attach_watch,
     make_run_recorder,
 )
-from opwatch.tools.run_recorder import RunRecorder
+from opwatch.tools.runs.run_recorder import RunRecorder
 
 INTERRUPTED = 7
-
-
-def add_recording_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the output file."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        type=parse_file_name,
-        metavar="FILE",
-        help="the new recording; opwatch replay FILE shows it",
-    )
-
-
-def add_every_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--every",
-        dest="interval",
-        type=time_between(0.01, 86400),
-        default=1.0,
-        metavar="T",
-        help="time between samples (1s)",
-    )
-
-
-def add_unseen_watch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a watch that is not shown."""
-    add_measuring_arguments(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="print which programs are attached, and how"
-    )
-    add_tracing_arguments(parser)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

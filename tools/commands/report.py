@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 from opwatch import units
 from opwatch.compare.comparison import RunComparison, compare_runs
 from opwatch.compare.pairing import DiskPairs, pair_disks
 from opwatch.counters.catalogue.families import load_standard_catalogue
 from opwatch.errors import OpwatchError, RefusedError, UsageError
+from opwatch.foreign import parse_json, read_bytes, require_table, starts_with
 from opwatch.report.run_picture import gather_run
 from opwatch.report.subject import ReportedRun, prepare_report
 from opwatch.safefile import safe_write
@@ -21,11 +23,18 @@ from opwatch.sinks.report.markdown import format_report
 from opwatch.sinks.report.overlay_section import MAX_OVERLAID
 from opwatch.sinks.report.page import REPORT_START, render_report
 from opwatch.sinks.report.single_figure import WIDTH, SingleFigure, plot_single_figures
+from opwatch.sinks.sweep.scenario_page import (
+    format_experiment_markdown,
+    plot_single_experiments,
+    render_experiments,
+)
 from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.tools.arguments import parse_file_name
-from opwatch.tools.commands.replay import Replay, add_bounds_arguments, list_notes, open_run
-from opwatch.tools.commands.sweep.scenarios.reporting import read_experiments, report_experiments
 from opwatch.tools.pictures.browser import find_browser
+from opwatch.tools.runs.replay import Replay, add_bounds_arguments, list_notes, open_run
+
+StoredExperiment = tuple[str, dict[str, Any]]
+_JSON_START = b"{"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -156,11 +165,45 @@ def _draw_pictures(folder: Path, figures: Iterable[SingleFigure]) -> int:
     return count
 
 
+def _read_experiments(paths: Sequence[Path]) -> list[StoredExperiment]:
+    """Return the documents if the files are JSON, or none if they are recordings. Raise UsageError for a
+    mixture."""
+    # An unreadable file is refused like a recording, with the same exit status.
+    are_json = [starts_with(path, _JSON_START) for path in paths]
+    if not any(are_json):
+        return []
+    if not all(are_json):
+        other = paths[are_json.index(False)]
+        raise UsageError(f"{other} is not a file of an experiment, but others are: report one kind at a time")
+    return [(path.name, require_table(parse_json(read_bytes(path), str(path)), str(path))) for path in paths]
+
+
+def _report_experiments(documents: Sequence[StoredExperiment], args: argparse.Namespace) -> int:
+    """Write the page, pictures or text, as requested."""
+    if args.json:
+        raise UsageError("--json: these files are JSON already (opwatch sweep show FILE --json)")
+    if args.dev or args.begin is not None or args.end is not None:
+        raise UsageError("--dev, --from, --to: an experiment is reported as a whole")
+    # Build everything before anything is written.
+    page, words = render_experiments(documents), list(format_experiment_markdown(documents))
+    if args.markdown:
+        open_stdout().write_lines(words)
+    if args.output:
+        _write_page(args.output, page)
+        if not args.quiet:
+            print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
+    if args.png:
+        count = _draw_pictures(args.png, plot_single_experiments(documents))
+        if not args.quiet:
+            print_message(f"{args.png}: {count} pictures")
+    return 0
+
+
 def run(args: argparse.Namespace) -> int:
     _check_options(args)
-    experiments = read_experiments(args.files)
+    experiments = _read_experiments(args.files)
     if experiments:
-        return report_experiments(experiments, args, _write_page, _draw_pictures)
+        return _report_experiments(experiments, args)
     with ExitStack() as stack:
         runs = [_read_run(stack, path, args) for path in args.files]
         comparison, pairs = _compare_runs(runs, args)

@@ -19,9 +19,9 @@ from opwatch.sinks.owners.table import Sort, format_owner_table
 from opwatch.sinks.terminal import COLUMNS, Writer, open_stdout, print_message
 from opwatch.sinks.tones import Span, Tone, is_colour_wanted
 from opwatch.tools.arguments import add_color_argument, count_between
-from opwatch.tools.commands.watch import add_device_argument, add_interval_arguments, attach_watch
 from opwatch.tools.keys.keyboard import Keyboard, has_keyboard
 from opwatch.tools.keys.owner_keys import OwnerKeys
+from opwatch.tools.runs.live_watch import add_device_argument, add_interval_arguments, attach_watch
 
 _ROWS = 20
 # Other lines of the screen: title and header above the owners; others, total and unexplained requests below.

@@ -12,12 +12,17 @@ from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.samples.end import End
 from opwatch.samples.measurement_run import MeasurementRun, RunPlan
-from opwatch.tools.arguments import Once, parse_file_name, percentage_between, time_between
-from opwatch.tools.commands.counters import add_catalogue_argument
-from opwatch.tools.progress import ProgressReporter
-from opwatch.tools.waf_outcome import WafQuestion, WafRun, show_waf
-from opwatch.tools.waf_recorder import WafRecorder
-from opwatch.tools.waiting import Waiter
+from opwatch.tools.arguments import (
+    Once,
+    add_catalogue_argument,
+    parse_file_name,
+    percentage_between,
+    time_between,
+)
+from opwatch.tools.runs.progress import ProgressReporter
+from opwatch.tools.runs.waf_outcome import WafQuestion, WafRun, show_waf
+from opwatch.tools.runs.waf_recorder import WafRecorder
+from opwatch.tools.runs.waiting import Waiter
 from opwatch.waf.trail import LONGEST_NS
 
 _DEFAULT_S = 60.0

@@ -19,7 +19,13 @@ from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.joined import JoinedRun
 from opwatch.recording.ring.ring import Ring, RingBounds
 from opwatch.samples.entries import RunEntry
-from opwatch.tools.run_recorder import LiveSource, RunRecorder, create_recording, make_header, remove_on_error
+from opwatch.tools.runs.run_recorder import (
+    LiveSource,
+    RunRecorder,
+    create_recording,
+    make_header,
+    remove_on_error,
+)
 
 # Same duration as the dashboard's own history. It is kept in memory, because a watched disk must not be
 # written.

@@ -22,7 +22,7 @@ from opwatch.tools.command import import_without_gc
 if TYPE_CHECKING:
     from opwatch.host.device import Leaf
     from opwatch.tools.dashboard.keeping import HourRecorder
-    from opwatch.tools.run_recorder import RunRecorder
+    from opwatch.tools.runs.run_recorder import RunRecorder
 
 
 _MAX_MESSAGES = 200

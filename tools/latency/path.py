@@ -13,8 +13,8 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.samples.selection import Selection
 from opwatch.sinks.latency.path import build_path_document, format_path_latency
 from opwatch.sinks.terminal import open_stdout
-from opwatch.tools.backends import attach_tracer
-from opwatch.tools.waiting import Waiter
+from opwatch.tools.runs.backends import attach_tracer
+from opwatch.tools.runs.waiting import Waiter
 
 
 def run_path_latency(disk: BlockDevice, args: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from opwatch.owners.cells import OwnerGrouping
 from opwatch.sinks.terminal import open_stdout
 from opwatch.tools.acting.fio.fio import run_fio
 from opwatch.tools.commands.overhead import LOAD, CostMeter, TracingCost, enable_program_statistics
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.live_watch import choose_leaves
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "without": {},

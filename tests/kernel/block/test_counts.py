@@ -13,8 +13,8 @@ import pytest
 
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.backends import attach_tracer
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.backends import attach_tracer
+from opwatch.tools.runs.live_watch import choose_leaves
 from tests.kernel.support.load import BLKZEROOUT, BLOCK, discards, flushes, reads, writes
 from tests.kernel.support.watching import (
     ATTEMPTS,

@@ -23,7 +23,7 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.live_watch import choose_leaves
 from tests.kernel.support.load import reads
 from tests.kernel.support.watching import parse_lines
 

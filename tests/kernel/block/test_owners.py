@@ -15,7 +15,7 @@ from opwatch.collectors.owners.cgroups import find_io_hierarchy
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKind, decode_cells
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.live_watch import choose_leaves
 from tests.kernel.support.load import reads
 from tests.kernel.support.watching import ATTEMPTS, run_opwatch
 

@@ -12,7 +12,7 @@ from opwatch.collectors.block import blk
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.live_watch import choose_leaves
 from opwatch.trace import abi
 from tests.kernel.block.test_counts import assert_nothing_lost
 from tests.kernel.support.load import BLOCK, reads

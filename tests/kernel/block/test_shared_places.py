@@ -12,7 +12,7 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.owners.cells import OwnerGrouping, OwnerKind
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.live_watch import choose_leaves
 from opwatch.trace.slow import Submitter
 from tests.kernel.block.test_scale import run_mixed
 from tests.kernel.support.load import reads

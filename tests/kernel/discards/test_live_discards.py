@@ -14,7 +14,7 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.overhead import enable_program_statistics
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.live_watch import choose_leaves
 from tests.kernel.support.load import reads
 from tests.kernel.support.trims import ATTEMPTS, MIB, mount_filesystem
 from tests.kernel.support.watching import parse_lines, run_opwatch

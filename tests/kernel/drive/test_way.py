@@ -15,8 +15,8 @@ from opwatch.collectors.firmware.own_latency import LatencyReader
 from opwatch.collectors.firmware.way import TransportWatch, compare_polls
 from opwatch.counters.latency.comparison import TransportTimes
 from opwatch.host.device import Devices
-from opwatch.tools.backends import attach_tracer
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.backends import attach_tracer
+from opwatch.tools.runs.live_watch import choose_leaves
 from opwatch.trace.trust import account_losses
 from tests.kernel.support.drives import Drive, create_drive, run_plain_fio
 from tests.kernel.support.load import reads, writes

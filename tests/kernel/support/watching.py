@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from opwatch.host.device import Devices
-from opwatch.tools.backends import attach_tracer
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.backends import attach_tracer
+from opwatch.tools.runs.live_watch import choose_leaves
 from opwatch.trace.account.losses import list_losses, tally_losses
 from opwatch.trace.derive import Interval, derive_interval
 from opwatch.trace.kernel_times import KernelTimes

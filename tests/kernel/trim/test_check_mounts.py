@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.tools.acting.trim.fitrim import require_mount
-from opwatch.tools.commands.trim.check import measure_free_space
+from opwatch.tools.runs.checking import measure_free_space
 from tests.kernel.support import trims
 
 

@@ -17,8 +17,8 @@ from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.lines import TextLines
 from opwatch.tools.commands import devices
-from opwatch.tools.commands.trim import check as trim_check
-from opwatch.tools.watching import DiskWatcher
+from opwatch.tools.runs import checking
+from opwatch.tools.runs.watching import DiskWatcher
 from opwatch.trace.tracer_set import TracerSet
 from opwatch.trim.check.deleted import DeletedFiles
 from opwatch.trim.check.prediction import FreeExtents
@@ -106,14 +106,14 @@ def test_devices_work_grows_linearly(trees: list[Tree]) -> None:
 
 
 def test_trim_check(trees: list[Tree], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trim_check, "measure_free_space", lambda *_: FreeExtents())
+    monkeypatch.setattr(checking, "measure_free_space", lambda *_: FreeExtents())
 
-    def check_all(run: trim_check.CheckRun) -> None:
+    def check_all(run: checking.CheckRun) -> None:
         assert len([run.check_subject(subject) for subject in run.find_all()]) >= 10
 
     runs = {}
     for tree in trees:
-        runs[id(tree)] = trim_check.CheckRun(0, tree.devices, _make_usage(tree), Schedule())
+        runs[id(tree)] = checking.CheckRun(0, tree.devices, _make_usage(tree), Schedule())
         runs[id(tree)].__dict__["deleted"] = DeletedFiles((), ())
     assert 5 < _measure_call_ratio(lambda tree: check_all(runs[id(tree)]), trees) <= MAX_RATIO
 

@@ -25,6 +25,8 @@ JUDGES = (
     *("opwatch.trim.audit.ledger", "opwatch.trim.audit.verdicts", "opwatch.trim.audit.losses"),
     "opwatch.trim.stale.report",
 )
+# One module per command, or one folder with a module per verb.
+COMMANDS = "opwatch.tools.commands"
 # Sinks format output; computing modules do not import them.
 OUTPUT_PACKAGE = "opwatch.sinks"
 
@@ -70,6 +72,21 @@ def list_judging_imports(modules: Mapping[str, str]) -> list[str]:
         f"{arrow.importer}:{arrow.line} imports {arrow.imported}"
         for arrow in find_imports(modules)
         if arrow.importer.startswith(WITNESSES) and arrow.imported in JUDGES
+    ]
+
+
+def list_imports_between_commands(modules: Mapping[str, str]) -> list[str]:
+    """Return imports of a command or its verbs by another command. Verbs of one command may share code."""
+
+    def find_command(module: str) -> str:
+        inside = module.startswith(f"{COMMANDS}.")
+        return module.removeprefix(f"{COMMANDS}.").partition(".")[0] if inside else ""
+
+    return [
+        f"{arrow.importer}:{arrow.line} imports {arrow.imported}"
+        for arrow in find_imports(modules)
+        if (importer := find_command(arrow.importer)) and (imported := find_command(arrow.imported))
+        if importer != imported
     ]
 
 
@@ -155,6 +172,17 @@ def test_rules_find_violations() -> None:
     assert not list_upward_imports({"opwatch.tools.b": "from opwatch import a", "opwatch.a": ""})
     judging = {"opwatch.collectors.a": "from opwatch.trim.audit.ledger import audit", JUDGES[0]: ""}
     assert list_judging_imports(judging) == ["opwatch.collectors.a:1 imports opwatch.trim.audit.ledger"]
+    commands = {
+        f"{COMMANDS}.a": f"from {COMMANDS} import b",
+        f"{COMMANDS}.b": "",
+        f"{COMMANDS}.c.one": f"from {COMMANDS}.c.two import f\nimport opwatch.tools.runs.r",
+        f"{COMMANDS}.c.two": f"def f():\n    from {COMMANDS}.a import g",
+        "opwatch.tools.runs.r": "",
+    }
+    assert list_imports_between_commands(commands) == [
+        f"{COMMANDS}.a:1 imports {COMMANDS}.b",
+        f"{COMMANDS}.c.two:2 imports {COMMANDS}.a",
+    ]
     around = {
         "opwatch.x.one": "from opwatch.y.two import f",
         "opwatch.y.two": "",
@@ -185,6 +213,10 @@ def test_no_module_imports_a_higher_layer() -> None:
 
 def test_collectors_and_actions_do_not_derive_results() -> None:
     assert list_judging_imports(read_package()) == []
+
+
+def test_no_command_imports_another() -> None:
+    assert list_imports_between_commands(read_package()) == []
 
 
 def test_imports_have_no_cycles() -> None:

@@ -35,7 +35,7 @@ CHECK = (
 # On most stacks an audit reads no drive pages, waits for no command, and traces no other requests.
 AUDIT = (
     *("ctypes", "datetime", "difflib", "shutil", "subprocess", "tomllib"),
-    *("opwatch.collectors.firmware.transports", "opwatch.counters", "opwatch.tools.waiting"),
+    *("opwatch.collectors.firmware.transports", "opwatch.counters", "opwatch.tools.runs.waiting"),
     *("opwatch.trace.abi", "opwatch.trim.space.btrfs", "opwatch.trim.space.lba_status"),
     # The thread pool for reading blocks imports all of logging; most callers that open a disk send a single
     # command.
@@ -72,7 +72,7 @@ def _list_imported(program: str) -> set[str]:
         ),
         (
             "import opwatch.tools.dashboard.showing",
-            ("textual", "opwatch.recording.reading.reader", "opwatch.tools.run_recorder"),
+            ("textual", "opwatch.recording.reading.reader", "opwatch.tools.runs.run_recorder"),
         ),
     ],
     ids=["version", "watch", "check", "audit", "dashboard"],
@@ -117,11 +117,12 @@ LATE_IMPORTS = {
     "opwatch.collectors.firmware.live": 3,
     "opwatch.samples.presenter": 2,
     # One of several, selected by an option.
-    "opwatch.tools.backends": 2,
+    "opwatch.tools.runs.backends": 2,
     "opwatch.tools.commands.counters": 4,
     # The dashboard needs textual, which is large and optional.
     "opwatch.tools.commands.replay": 1,
-    "opwatch.tools.commands.watch": 2,
+    "opwatch.tools.commands.watch": 1,
+    "opwatch.tools.runs.live_watch": 1,
     # textual takes half of the time to the first screen, and is imported while programs are loaded; the
     # module that keeps the last hour takes nearly as long, and is imported after the first interval is shown.
     "opwatch.tools.dashboard.showing": 2,

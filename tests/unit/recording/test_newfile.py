@@ -14,7 +14,7 @@ from opwatch.errors import OpwatchError, RefusedError
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.tools.cli import main
-from opwatch.tools.run_recorder import create_recording
+from opwatch.tools.runs.run_recorder import create_recording
 from tests.unit.support.recordings import HEADER
 
 REPORT = Path(__file__).parents[2] / "fixtures" / "good" / "fio" / "two.txt"

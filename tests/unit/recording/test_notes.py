@@ -23,7 +23,7 @@ from opwatch.recording.writing import notes
 from opwatch.recording.writing.file import RecordingFile
 from opwatch.recording.writing.notes import MAX_BYTES, NoteTaker, send_note
 from opwatch.recording.writing.recorder import Recorder
-from opwatch.tools.run_recorder import make_note_taker
+from opwatch.tools.runs.run_recorder import make_note_taker
 from tests.unit.support.recordings import HEADER, update_checksums
 from tests.unit.support.runs import generate_run
 

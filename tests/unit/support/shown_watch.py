@@ -16,7 +16,7 @@ from opwatch.samples.source import present_run
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import TextLines
 from opwatch.sinks.terminal import print_message
-from opwatch.tools.watching import DiskWatcher
+from opwatch.tools.runs.watching import DiskWatcher
 from tests.unit.support.recordings import record_run
 
 

@@ -16,8 +16,8 @@ from opwatch.quantities import parse_percentage
 from opwatch.sinks import wrapping
 from opwatch.times import format_duration, parse_time
 from opwatch.tools import cli
-from opwatch.tools.backends import attach_tracer
 from opwatch.tools.command_list import COMMANDS
+from opwatch.tools.runs.backends import attach_tracer
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from opwatch.errors import PermissionMissing, ProbeRejected
 from opwatch.owners.cells import OwnerGrouping
-from opwatch.tools import backends
-from opwatch.tools.backends import Attribution, attach_tracer
+from opwatch.tools.runs import backends
+from opwatch.tools.runs.backends import Attribution, attach_tracer
 
 
 class _RefusingTracer:

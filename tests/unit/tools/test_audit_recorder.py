@@ -17,8 +17,8 @@ from opwatch.recording.coding.audits import SeenAudit, decode_audit, encode_audi
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import AUDIT
 from opwatch.sinks.trim_audit import write_json, write_lines
-from opwatch.tools.audit_recorder import AuditRecorder, read_audits
 from opwatch.tools.cli import main
+from opwatch.tools.runs.audit_recorder import AuditRecorder, read_audits
 from opwatch.trim.audit import ledger
 from opwatch.trim.audit.audit import Verdict
 from tests.fuzz.audits import AuditFuzzer

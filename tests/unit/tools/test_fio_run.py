@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from opwatch.fio.report import parse_report
-from opwatch.tools.fio_run import RecordedFio, make_recorded_fio
+from opwatch.tools.runs.fio_run import RecordedFio, make_recorded_fio
 
 JOB = """\
 [global]

@@ -16,7 +16,7 @@ from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.tools.cli import main
-from opwatch.tools.waf_outcome import WafQuestion, read_waf
+from opwatch.tools.runs.waf_outcome import WafQuestion, read_waf
 from tests.unit.support.recordings import HEADER
 from tests.unit.support.runs import GeneratedRun
 

@@ -15,8 +15,8 @@ import pytest
 from opwatch.collectors.block.uevents import BlockEvents
 from opwatch.samples.end import End
 from opwatch.samples.entries import RunEntry
-from opwatch.tools import waiting
-from opwatch.tools.waiting import LiveRun, Waiter
+from opwatch.tools.runs import waiting
+from opwatch.tools.runs.waiting import LiveRun, Waiter
 
 BLOCK = b"add@/devices/virtual/block/loop7\0ACTION=add\0SUBSYSTEM=block\0SEQNUM=5\0"
 OTHER = b"add@/devices/virtual/net/veth1\0ACTION=add\0SUBSYSTEM=net\0SEQNUM=6\0"

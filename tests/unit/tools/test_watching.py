@@ -16,7 +16,7 @@ from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import TextLines
-from opwatch.tools.watching import DiskWatcher
+from opwatch.tools.runs.watching import DiskWatcher
 from opwatch.trace.tracer_set import TracerSet
 from tests.unit.samples.test_membership import remove_device, restack_device
 from tests.unit.support.shown_watch import ShownWatch, format_from_file

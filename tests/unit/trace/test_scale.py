@@ -10,7 +10,7 @@ import pytest
 
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage, find_mount, parse_mountinfo
-from opwatch.tools.commands.trim import check as trim_check
+from opwatch.tools.runs import checking
 from opwatch.trim.check.schedule import Schedule
 
 MOUNTS = 10_000
@@ -45,8 +45,8 @@ def format_mountinfo(count: int, seed: int = 1) -> str:
     return "\n".join(rows)
 
 
-def make_check(usage: Usage, tmp_path: Path) -> trim_check.CheckRun:
-    return trim_check.CheckRun(0, Devices(tmp_path, tmp_path), usage, Schedule())
+def make_check(usage: Usage, tmp_path: Path) -> checking.CheckRun:
+    return checking.CheckRun(0, Devices(tmp_path, tmp_path), usage, Schedule())
 
 
 def test_filesystems_are_found_in_two_visits_per_mount(

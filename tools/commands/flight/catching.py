@@ -12,7 +12,7 @@ from opwatch.rules.watch import Firing, RuleWatch
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.terminal import print_message
-from opwatch.tools.run_recorder import RunRecorder
+from opwatch.tools.runs.run_recorder import RunRecorder
 
 _MAX_AFTER_S = 120.0
 # Minimum distance between recordings if a rule fires all day, so the stored recordings cover hours. Each

@@ -15,8 +15,8 @@ from opwatch.samples.entry_parts import find_start_ns
 from opwatch.sinks.terminal import print_message
 from opwatch.tools.arguments import time_between
 from opwatch.tools.commands.flight.keep import add_ring_argument
-from opwatch.tools.commands.record import add_recording_argument
-from opwatch.tools.run_recorder import create_recording, remove_on_error
+from opwatch.tools.runs.live_watch import add_recording_argument
+from opwatch.tools.runs.run_recorder import create_recording, remove_on_error
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,9 +18,13 @@ from opwatch.sinks.terminal import print_message
 from opwatch.times import format_duration
 from opwatch.tools.arguments import count_between, parse_byte_size, time_between
 from opwatch.tools.commands.flight.catching import Catcher
-from opwatch.tools.commands.record import add_every_argument, add_unseen_watch_arguments
-from opwatch.tools.commands.watch import add_device_argument, attach_watch
-from opwatch.tools.run_recorder import RunRecorder, make_header
+from opwatch.tools.runs.live_watch import (
+    add_device_argument,
+    add_every_argument,
+    add_unseen_watch_arguments,
+    attach_watch,
+)
+from opwatch.tools.runs.run_recorder import RunRecorder, make_header
 
 DEFAULT_RING = Path("/var/lib/opwatch/flight")
 _KEEP_S = 900.0

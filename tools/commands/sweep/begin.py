@@ -47,7 +47,7 @@ from opwatch.tools.commands.sweep.scenarios.arguments import (
 )
 from opwatch.tools.commands.sweep.scenarios.on_drive import make_scenario_request
 from opwatch.tools.commands.sweep.scenarios.on_model import is_sweep
-from opwatch.tools.waiting import Waiter
+from opwatch.tools.runs.waiting import Waiter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

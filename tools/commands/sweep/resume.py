@@ -40,8 +40,8 @@ from opwatch.tools.commands.sweep.running import (
 )
 from opwatch.tools.commands.sweep.scenarios.on_mounts import finish_experiment
 from opwatch.tools.commands.sweep.virtual import print_experiment
-from opwatch.tools.progress import ProgressReporter
-from opwatch.tools.waiting import Waiter
+from opwatch.tools.runs.progress import ProgressReporter
+from opwatch.tools.runs.waiting import Waiter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

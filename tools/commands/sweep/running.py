@@ -28,9 +28,9 @@ from opwatch.tools.acting.sweep.sweeping import run_sweep
 from opwatch.tools.arguments import parse_file_name
 from opwatch.tools.commands.sweep.exit_status import choose_exit_status
 from opwatch.tools.commands.sweep.scenarios.on_drive import build_scenario_part
-from opwatch.tools.progress import ProgressReporter
-from opwatch.tools.sweep_recorder import SampledClock, SweepRecorder
-from opwatch.tools.waiting import Waiter
+from opwatch.tools.runs.progress import ProgressReporter
+from opwatch.tools.runs.sweep_recorder import SampledClock, SweepRecorder
+from opwatch.tools.runs.waiting import Waiter
 
 
 def add_recording_argument(parser: argparse.ArgumentParser, what: str) -> None:

@@ -20,7 +20,7 @@ from opwatch.tools.commands.sweep.arguments.level_arguments import VirtualSweep,
 from opwatch.tools.commands.sweep.exit_status import choose_exit_status
 from opwatch.tools.commands.sweep.running import require_new_file
 from opwatch.tools.commands.sweep.scenarios.on_model import make_scenario_run, run_requested_experiment
-from opwatch.tools.progress import LevelProgress
+from opwatch.tools.runs.progress import LevelProgress
 
 
 def run_experiment(args: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from opwatch.trim.audit.fitrim import Asked
 from opwatch.trim.audit.programs import ProgramOptions
 
 if TYPE_CHECKING:
-    from opwatch.tools.audit_recorder import AuditRecorder
+    from opwatch.tools.runs.audit_recorder import AuditRecorder
     from opwatch.trim.audit.audit import Audit, AuditEvidence, Verdict
     from opwatch.trim.stack.layers import Stack
 
@@ -193,7 +193,7 @@ def _make_recorder(args: argparse.Namespace, audited: Sequence[Mount | Stack]) -
     if not args.output:
         return nullcontext()
     # Imported here to start our own trim without the import.
-    from opwatch.tools.audit_recorder import AuditRecorder
+    from opwatch.tools.runs.audit_recorder import AuditRecorder
 
     return AuditRecorder(args.output, audited)
 
@@ -286,7 +286,7 @@ def _watch_discards(args: argparse.Namespace, contexts: ContextProbe) -> int:
     # Imported here to start our own trim without the import.
     from opwatch.samples.end import End
     from opwatch.tools.runs import trimming
-    from opwatch.tools.waiting import Waiter
+    from opwatch.tools.runs.waiting import Waiter
     from opwatch.trim.audit import ledger
     from opwatch.trim.audit.settling import quiet_after_watch
 

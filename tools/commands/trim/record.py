@@ -19,7 +19,7 @@ from opwatch.samples.end import End
 from opwatch.sinks.terminal import print_message
 from opwatch.sinks.trim_history import HistoryState, write_state
 from opwatch.tools.arguments import Once, parse_file_name, time_between
-from opwatch.tools.waiting import Waiter
+from opwatch.tools.runs.waiting import Waiter
 from opwatch.trim.history.history import NO_ROOM
 from opwatch.trim.history.sectormap import SectorState
 from opwatch.trim.history.validity import is_other_drive, make_history_name

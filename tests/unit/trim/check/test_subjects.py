@@ -6,7 +6,7 @@ import pytest
 
 from opwatch.errors import UsageError
 from opwatch.host.usage import Usage, parse_mountinfo
-from opwatch.tools.commands.trim.check import CheckRun
+from opwatch.tools.runs.checking import CheckRun
 from opwatch.trim.check.schedule import Schedule
 from tests.unit.support.sysfs import Tree
 

@@ -13,8 +13,8 @@ from opwatch.collectors.block import bcc
 from opwatch.collectors.block.bpftrace import QUEUE
 from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
-from opwatch.tools.backends import BACKENDS
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.backends import BACKENDS
+from opwatch.tools.runs.live_watch import choose_leaves
 from tests.kernel.support.load import flushes, reads, run_mixture, writes
 from tests.kernel.support.watching import Watched, find_losses, parse_lines, run_opwatch
 from tests.vm.guest.support import stacked, sysfs

@@ -10,7 +10,7 @@ import pytest
 
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.host.device import Devices
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.live_watch import choose_leaves
 from tests.kernel.support.load import BLKZEROOUT, discards, flushes, reads, writes
 from tests.kernel.support.watching import run_opwatch
 from tests.vm.guest.support import sysfs

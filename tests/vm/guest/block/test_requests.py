@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from opwatch.host.device import Devices
-from opwatch.tools.backends import attach_tracer
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.backends import attach_tracer
+from opwatch.tools.runs.live_watch import choose_leaves
 from opwatch.trace.tracing import Tracer
 from tests.kernel.support.load import discards, flushes, reads, writes
 from tests.vm.guest.support import stacked, sysfs

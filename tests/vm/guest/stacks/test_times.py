@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 
 from opwatch.host.device import Devices
-from opwatch.tools.backends import attach_tracer
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.backends import attach_tracer
+from opwatch.tools.runs.live_watch import choose_leaves
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.derive import derive_interval
 from opwatch.trace.kernel_times import derive_kernel_times

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 
 from opwatch.host.device import Devices
-from opwatch.tools.backends import attach_tracer
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.backends import attach_tracer
+from opwatch.tools.runs.live_watch import choose_leaves
 from opwatch.trace.derive import derive_interval
 from opwatch.trace.hist import Histogram
 from opwatch.trace.tracing import Tracer

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from opwatch.host.device import Devices, Leaf
-from opwatch.tools.backends import attach_tracer
-from opwatch.tools.commands.watch import choose_leaves
+from opwatch.tools.runs.backends import attach_tracer
+from opwatch.tools.runs.live_watch import choose_leaves
 from opwatch.trace.derive import derive_interval
 from opwatch.trace.kernel_times import derive_kernel_times
 from opwatch.trace.trust import GROUPS, LossAccount, account_losses

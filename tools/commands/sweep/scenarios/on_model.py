@@ -40,7 +40,7 @@ from opwatch.tools.commands.sweep.scenarios.on_mounts import (
     run_mixed_experiment,
     run_untrimmed_on_mount,
 )
-from opwatch.tools.progress import LevelProgress
+from opwatch.tools.runs.progress import LevelProgress
 
 # Options of sweeps with levels that the experiment sets itself.
 _LEVEL_OPTIONS = ("base", "reads")

@@ -12,10 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opwatch.tools.acting.fio.sysbench import require_sysbench
-from opwatch.tools.acting.scenarios.mixed import MixPlace, make_mix_place, run_mix
-from opwatch.tools.acting.scenarios.untrimmed import make_untrimmed_place, plan_fillings, run_on_mount
-from opwatch.tools.acting.sweep.bench import SweepStopped
 from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
@@ -49,11 +45,15 @@ from opwatch.sinks.sweep.scenario_document import (
 )
 from opwatch.sinks.terminal import print_message
 from opwatch.sweep.plan import StepKind, SweepPlan, SweepStep
+from opwatch.tools.acting.fio.sysbench import require_sysbench
+from opwatch.tools.acting.scenarios.mixed import MixPlace, make_mix_place, run_mix
+from opwatch.tools.acting.scenarios.untrimmed import make_untrimmed_place, plan_fillings, run_on_mount
+from opwatch.tools.acting.sweep.bench import SweepStopped
 from opwatch.tools.commands.sweep.arguments.drive_arguments import make_sweep_name
 from opwatch.tools.commands.sweep.arguments.level_arguments import MODEL_OPTIONS, refuse_inapplicable
 from opwatch.tools.commands.sweep.scenarios.arguments import parse_changes, parse_mix_workloads
-from opwatch.tools.progress import ProgressReporter
-from opwatch.tools.waiting import Waiter
+from opwatch.tools.runs.progress import ProgressReporter
+from opwatch.tools.runs.waiting import Waiter
 
 
 def run_mixed_experiment(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:

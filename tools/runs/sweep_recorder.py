@@ -20,8 +20,8 @@ from opwatch.samples.membership import Membership
 from opwatch.samples.selection import Selection
 from opwatch.sinks.terminal import print_message
 from opwatch.tools.acting.sweep.bench import SweepClock
-from opwatch.tools.run_recorder import create_recording, make_header, warn_of_own_disk
-from opwatch.tools.watching import DiskWatcher
+from opwatch.tools.runs.run_recorder import create_recording, make_header, warn_of_own_disk
+from opwatch.tools.runs.watching import DiskWatcher
 from opwatch.trace.tracer_set import TracerSet
 
 EVERY_S = 1.0

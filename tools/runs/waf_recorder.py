@@ -13,8 +13,8 @@ from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.samples.entries import CountersRead
 from opwatch.sinks.terminal import print_message
-from opwatch.tools.run_recorder import create_recording, make_header, make_note_taker, warn_of_own_disk
-from opwatch.tools.waf_outcome import WafQuestion
+from opwatch.tools.runs.run_recorder import create_recording, make_header, make_note_taker, warn_of_own_disk
+from opwatch.tools.runs.waf_outcome import WafQuestion
 
 
 class WafRecorder:

@@ -24,7 +24,7 @@ from opwatch.tools.acting.fio.child import MeteredChild
 if TYPE_CHECKING:
     from opwatch.collectors.block.uevents import BlockEvents
     from opwatch.host.device import Leaf
-    from opwatch.tools.watching import DiskWatcher
+    from opwatch.tools.runs.watching import DiskWatcher
 
 
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

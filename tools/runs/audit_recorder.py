@@ -21,7 +21,7 @@ from opwatch.recording.schema import AUDIT, NO_AUDIT, format_json, replace_inval
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.sinks.terminal import print_message
 from opwatch.sinks.trim_audit import write_json, write_lines
-from opwatch.tools.run_recorder import create_recording, make_header, make_note_taker, warn_of_own_disk
+from opwatch.tools.runs.run_recorder import create_recording, make_header, make_note_taker, warn_of_own_disk
 from opwatch.trim.audit import ledger
 from opwatch.trim.audit.audit import Audit
 from opwatch.trim.stack.layers import Stack

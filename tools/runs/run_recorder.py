@@ -31,8 +31,8 @@ from opwatch.samples.end import End
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.source import Source
 from opwatch.sinks.terminal import open_stdout, print_message
-from opwatch.tools.fio_run import RecordedFio, show_fio
-from opwatch.tools.fio_run import make_recorded_fio as make_recorded_fio
+from opwatch.tools.runs.fio_run import RecordedFio, show_fio
+from opwatch.tools.runs.fio_run import make_recorded_fio as make_recorded_fio
 
 _BOOT_ID_PATH = Path("/proc/sys/kernel/random/boot_id")
 _REASONS = {

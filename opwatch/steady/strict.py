@@ -280,16 +280,14 @@ def _check_drifts(window: SteadyWindow | None, rule: StrictRule) -> list[StrictC
     tail, waf = window.tail, window.waf
     return [
         _check_iops(window, proven, rule),
-        StrictCheck("p99", shown, *_evaluate_drift(tail, tail and tail.least, "least", rule.tail_drift)),
-        StrictCheck("WAF", proven, *_evaluate_drift(waf, waf and waf.most, "most", rule.drift)),
+        StrictCheck("p99", shown, *_evaluate_drift(tail and tail.least, "least", rule.tail_drift)),
+        StrictCheck("WAF", proven, *_evaluate_drift(waf and waf.most, "most", rule.drift)),
     ]
 
 
-def _evaluate_drift(
-    drift: LineDrift | None, share: float | None, bound: str, limit: float
-) -> tuple[str, bool | None]:
+def _evaluate_drift(share: float | None, bound: str, limit: float) -> tuple[str, bool | None]:
     """Return the measured value as text, and True if it is within the limit (None if not measured)."""
-    if drift is None or share is None:
+    if share is None:
         return "not measured", None
     return f"at {bound} {100 * share:.2g} %", share <= limit
 
@@ -302,7 +300,7 @@ def _check_iops(window: SteadyWindow, proven: str, rule: StrictRule) -> StrictCh
     """
     iops, waf = window.iops, window.waf
     if iops is None or iops.most <= rule.drift or waf is None:
-        return StrictCheck("IOPS", proven, *_evaluate_drift(iops, iops and iops.most, "most", rule.drift))
+        return StrictCheck("IOPS", proven, *_evaluate_drift(iops and iops.most, "most", rule.drift))
     wanted = (
         f"{proven}, or, with such a WAF, no visible drift beyond it and an error of at most "
         f"{100 * rule.noise:g} %"

@@ -18,7 +18,6 @@ LATENCY = Scale(bits=5, slots=1024)
 SIZE = Scale(bits=3, slots=256)
 STATUSES = 32
 MAX_TARGETS = 64
-SECTOR = 512
 WHOLE_DISK = (0, 2**64 - 1)
 
 # struct ow_target and struct ow_disk_key

@@ -55,8 +55,7 @@ def read_until_settled(read: Callable[[], list[Reading]], patience_s: float) -> 
     deadline = time.monotonic() + patience_s
     while True:
         readings = read()
-        quiet = all(r.before is None or _is_settled(r) for r in readings)
-        if quiet or time.monotonic() > deadline:
+        if all(map(_is_settled, readings)) or time.monotonic() > deadline:
             return readings
         time.sleep(0.002)
 

@@ -139,3 +139,18 @@ def test_extension_refuses_unknown_programs() -> None:
         native.Floor([("x" * 32, "", 0)])
     with pytest.raises(ValueError, match="33 programs"):
         native.Floor([Program("floor_issue")] * 33)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_any_number_of_program_sets_is_tried_in_order(count: int) -> None:
+    ways = [(Program(f"set{number}"),) for number in range(count)]
+    tried: list[ProgramSet] = []
+
+    def accept_last(way: ProgramSet) -> str:
+        tried.append(way)
+        if way is not ways[-1]:
+            raise RefusedError(errno.EINVAL, "cannot load", "log")
+        return "loaded"
+
+    assert load_first(ways, accept_last, RefusedError, ()) == ("loaded", ways[-1])
+    assert tried == ways

@@ -69,3 +69,13 @@ def test_any_bytes_are_decoded_as_records(seed: int) -> None:
 
 def test_records_left_out_are_counted_by_leaf() -> None:
     assert decode_dropped_counts(struct.pack("=64Q", *range(64))) == list(range(64))
+
+
+def test_values_above_63_bits_are_unknown() -> None:
+    """A recording stores signed 64-bit integers."""
+    assert decode_record(sector=2**63 - 1).sector == 2**63 - 1
+    assert decode_record(sector=2**63).sector is None
+    [one] = decode_slow(LAYOUT.pack(9, 20, 5, 8, 2**63 - 1, 4096, 1, 0, 0, PROCESS, b"x"))
+    assert one.cgroup == 2**63 - 1
+    [one] = decode_slow(LAYOUT.pack(9, 20, 5, 8, 2**63, 4096, 1, 0, 0, PROCESS, b"x"))
+    assert one.cgroup is None

@@ -44,6 +44,15 @@ def test_correlations_within_chance_have_no_decay() -> None:
     assert blocks._estimate_decay([1, 0.9, *[-0.2] * 10, *[0.0] * 108]) == 0
 
 
+def test_last_lag_is_followed_by_five_within_chance() -> None:
+    # Of 100 values, correlations below 0.283 are within chance.
+    small = [0.28] * 5
+    assert blocks._find_last_lag([1, *small, 0.9], 100) == 0
+    assert blocks._find_last_lag([1, 0.29, -0.29, *small, 0.9], 100) == 2
+    assert blocks._find_last_lag([1, 0.9, *small[1:], 0.9, *small], 100) == 6
+    assert blocks._find_last_lag([1, 0.9, 0.9, 0.9], 100) == 3
+
+
 def test_correlated_series_must_be_longer_by_the_sum_of_its_correlations() -> None:
     assert blocks._compute_length_factor(0.5, 0.5) == 3
     assert blocks._compute_length_factor(0.2, 0.8) == pytest.approx(3)
@@ -113,3 +122,19 @@ def test_lasting_correlation_needs_five_times_its_length() -> None:
 def test_p_value_of_0_is_1_and_of_a_huge_value_0() -> None:
     assert compute_p_value(0, 5) == 1
     assert compute_p_value(1e200, 5) == 0
+
+
+@pytest.mark.parametrize("freedom", [1, 5, 30, 1000])
+def test_p_value_near_0_follows_the_density(freedom: int) -> None:
+    density = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(
+        freedom * math.pi
+    )
+    assert 1 - compute_p_value(1e-3, freedom) == pytest.approx(2e-3 * density, rel=1e-5)
+
+
+def test_lasting_share_is_limited() -> None:
+    trend = estimate_correlation([float(at) for at in range(60)], 4)
+    assert trend.correlation == 0.999
+    # The first correlation of a trend of 60 values is 0.95, corrected by 0.064.
+    assert trend.worth == pytest.approx(60 / (1 + 2 * 1.014 / 0.001), rel=0.01)
+    assert trend.freedom == pytest.approx(120 * (1 - 0.95**2) / (4 + 2 * (1 + 0.95**2)))

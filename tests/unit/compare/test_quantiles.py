@@ -86,6 +86,8 @@ def test_added_intervals_are_sums() -> None:
     assert one.cpu and one.cpu.busy_s == pytest.approx(6.6)
     one.add(CountedInterval(1.0, {}))
     assert one.cpu is None
+    one.add(two)
+    assert one.cpu is None
 
 
 def test_error_of_cpu_time_is_that_of_the_most_cpus() -> None:

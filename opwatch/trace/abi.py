@@ -160,7 +160,7 @@ class Target:
     # Number of entries minus one if a disk has fewer entries than tags (a power of two), else 0.
     stamp_mask: int = 0
 
-    def pack(self, index: int = 0) -> bytes:
+    def pack(self, index: int) -> bytes:
         return _TARGET.pack(
             self.first_sector,
             self.last_sector,

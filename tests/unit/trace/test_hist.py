@@ -135,3 +135,21 @@ def test_octaves_count_everything_once(values: list[int]) -> None:
     assert sum(count for _, _, count in rows) == len(values)
     for low, high, count in rows:
         assert count == sum(low <= value <= high for value in values)
+
+
+@given(samples, samples)
+def test_growth_lists_the_slots_of_new_values(before: list[int], between: list[int]) -> None:
+    then, now = (
+        abi.view_words(Histogram.from_values(LATENCY, values).slot_counts)
+        for values in (before, before + between)
+    )
+    growth = hist.find_growth(now, then)
+    assert growth is not None
+    assert list(growth) == Histogram.from_values(LATENCY, between).list_hits()
+
+
+def test_growth_is_unknown_for_other_counters() -> None:
+    words, fewer = abi.view_words([1, 2]), abi.view_words([1, 1])
+    assert list(hist.find_growth(words, fewer) or ()) == [(1, 1)]
+    assert hist.find_growth(fewer, words) is None
+    assert hist.find_growth([1, 2], [1, 1]) is None

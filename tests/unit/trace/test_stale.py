@@ -11,6 +11,7 @@ from opwatch.trace.trust import Reading, account_losses
 from tests.unit.support.samples import Op, make_sample
 
 SECOND = 10**9
+EMPTY = StatSample(0, 0, {}, {})
 
 
 def make_reading(
@@ -102,3 +103,21 @@ def test_skipped_runs_explain_missed_and_unmatched_requests_together() -> None:
     account = account_losses(begin, end, 5)
     losses = list_losses(tally_losses(account, 0), account, is_blind=False, is_whole=True)
     assert [loss.is_explained for loss in losses] == [True]
+
+
+def test_tracer_counts_requests_in_flight_if_the_driver_keeps_no_statistics() -> None:
+    samples = [make_sample(at * SECOND, read=Op(scalars={"in_flight": 3})) for at in (1, 2)]
+    then, now = (Reading(sample, EMPTY, EMPTY) for sample in samples)
+    assert find_stall(then, now, None, missed=False) == Stall(3, SECOND, SECOND)
+
+
+@pytest.mark.parametrize(
+    ("is_blind", "is_whole", "count"), [(True, True, 1), (True, False, 0), (False, True, 0)]
+)
+def test_blind_kernel_without_statistics_hides_an_unknown_number(
+    count: int, *, is_blind: bool, is_whole: bool
+) -> None:
+    begin, end = (Reading(make_sample(at), EMPTY, EMPTY) for at in (0, 1))
+    account = account_losses(begin, end, 0)
+    losses = list_losses(tally_losses(account, 0), account, is_blind=is_blind, is_whole=is_whole)
+    assert [loss.is_explained for loss in losses] == [True] * count

@@ -138,3 +138,18 @@ def test_lasting_share_is_limited() -> None:
     # The first correlation of a trend of 60 values is 0.95, corrected by 0.064.
     assert trend.worth == pytest.approx(60 / (1 + 2 * 1.014 / 0.001), rel=0.01)
     assert trend.freedom == pytest.approx(120 * (1 - 0.95**2) / (4 + 2 * (1 + 0.95**2)))
+
+
+def test_correlation_length_uses_a_flat_top_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 60 values, correlations below 0.344 are within chance, so the window ends at twice lag 1."""
+    known = [1, 0.6, 0.3, *[0.0] * 20]
+    monkeypatch.setattr(blocks, "compute_autocorrelations", lambda *_: known)
+    # Full weight up to lag 1, two thirds at lag 2.
+    slope, spectrum = 2 * (0.6 + 2 * 0.2), 1 + 2 * (0.6 + 0.2)
+    length = blocks._find_correlation_length([0.0] * 60)
+    assert length == pytest.approx((slope / spectrum) ** (2 / 3) * 60 ** (1 / 3))
+
+
+def test_negative_correlation_has_no_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "compute_autocorrelations", lambda *_: [1, -0.6, 0.1, *[0.0] * 20])
+    assert blocks._find_correlation_length([0.0] * 60) == 0

@@ -229,3 +229,10 @@ def test_log_ratio_of_extreme_values() -> None:
     assert said.high is not None
     assert math.isfinite(said.high)
     assert Counter([said.statement]) == {Statement.NONE: 1}
+
+
+def test_missing_operation_is_exactly_0_per_second() -> None:
+    both = [dict(second) | {"write": {50_000: 100}} for second in make_steady_seconds()]
+    rows = compare_seconds(both, make_steady_seconds()).disks[0].rows
+    rates = [row.estimates[1] for row in rows if row.op == "write" and row.metric in ("iops", "mbps")]
+    assert [(rate.value, rate.low, rate.high) for rate in rates] == [(0, 0, 0)] * 2

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
 from opwatch.counters.reading import CounterReading, Proof
+from opwatch.waf import hostside
 from opwatch.waf.hostside import KERNEL, HostSide, measure_host_growth
 from opwatch.waf.live_figure import compute_current_waf, is_stale
 from opwatch.waf.measure import (
@@ -20,7 +22,7 @@ from opwatch.waf.measure import (
     rank_counters,
 )
 from opwatch.waf.span import IntervalBytes, Span
-from opwatch.waf.trail import SHUT_DOWN, Poll, Track, Trail
+from opwatch.waf.trail import LONGEST_NS, SHUT_DOWN, Poll, Track, Trail
 
 S = 10**9
 OCP, PLACED, HOST, PLACED_HOST = "log C0h written", "log 22h MBMW", "log 02h written", "log 22h HBMW"
@@ -35,17 +37,22 @@ def make_trail(
     nand: Mapping[str, Sequence[int | None]],
     host: Mapping[str, Sequence[int | None]] | None = None,
     *,
-    quantum: int = 1,
+    quantum: int | Mapping[str, int] = 1,
     took_ns: int = 0,
+    flying: Mapping[int, int] | None = None,
 ) -> Trail:
-    """Return a trail with a poll at each second, which took this long."""
+    """Return a trail with a poll at each second, which took this long. `flying`: bytes in flight, by poll."""
     trail = Trail()
     for second, written in enumerate(kernel):
         nand_now, host_now = (
-            tuple(make_reading(values[second], source, quantum) for source, values in counters.items())
+            tuple(
+                make_reading(values[second], source, quantum if isinstance(quantum, int) else quantum[source])
+                for source, values in counters.items()
+            )
             for counters in (nand, host or {})
         )
-        trail.add_poll(Poll(second * S, second * S + took_ns, written, written, host=host_now, nand=nand_now))
+        end_ns, in_flight = second * S + took_ns, (flying or {}).get(second, 0)
+        trail.add_poll(Poll(second * S, end_ns, written, written, in_flight, host=host_now, nand=nand_now))
     return trail
 
 
@@ -236,6 +243,110 @@ def test_host_that_the_kernel_does_not_count_has_the_count_of_the_drive() -> Non
     side = measure_side(make_trail([None] * len(QUIET), {OCP: QUIET}, {HOST: QUIET}))
     assert (side.span, side.source, side.agrees) == (Span(7000, 7000), HOST, None)
     assert not side.kernel.is_known and side.kernel.high == math.inf and side.why
+
+
+def test_finer_count_of_another_page_narrows_that_of_the_same_page() -> None:
+    shown = [written // 1000 * 1000 for written in QUIET]
+    coarse, fine = "log C0h host", HOST
+    trail = make_trail(
+        QUIET, {OCP: QUIET}, {fine: QUIET, coarse: shown}, quantum={OCP: 1, coarse: 1000, fine: 10}
+    )
+    side = measure_side(trail)
+    assert side.firmware == Span(7000 - 9, 7000 + 9)
+    # The page of the NAND writes is named, whatever the order of the counters.
+    assert side.firmware_source == coarse
+
+
+def test_page_of_unknown_age_that_shows_the_writes_is_fresh() -> None:
+    written = [0, 1000, 2000, 2000, 2000]
+    trail = make_trail(written, {PLACED: [3 * x for x in written]}, {PLACED_HOST: written})
+    measurement = Measurement(trail, 0, 2)
+    result = measurement.make_result()
+    assert result.stretch and result.stretch.host.fresh and result.stretch.whole
+    assert (result.waf, result.error, result.stretch.host.agrees) == (3.0, 0, True)
+    assert measurement.is_settled()
+    # The page does not show the work yet.
+    shown = [0, 0, 0, 0, 0]
+    late = Measurement(make_trail(written, {PLACED: shown}, {PLACED_HOST: shown}), 0, 2)
+    assert not late.is_settled()
+
+
+def test_marks_within_the_work_do_not_enclose_it() -> None:
+    """The kernel wrote nothing between the marks and the ends of the work, but others may have."""
+    trail = make_trail(QUIET, {OCP: QUIET}, {HOST: QUIET})
+    track, last = trail.nand[OCP], len(QUIET) - 1
+    measurement = Measurement(trail, 1, last - 1, refresh_ns=0)
+    begin, end = track.make_mark(1, 0), track.make_mark(last, 0)
+    host = measure_host_growth(trail, track, begin, end, make_period_function(0))
+    assert measurement._is_whole(begin, end, host)
+    assert not measurement._is_whole(track.make_mark(2, 0), end, host)
+    early = replace(end, poll=last - 2)
+    assert not measurement._is_whole(begin, early, host)
+
+
+# The pages lag, and change while the host is idle, so that all moments are exact.
+LAGGING_KERNEL = [0, 0, 1000, 1000, 1000, 5000, 5000, 5000]
+LAGGING_PAGE = [0, 0, 0, 1000, 1000, 1000, 5000, 5000]
+
+
+@pytest.mark.parametrize("quantum", [1, 10])
+def test_counts_between_changes_differ_by_at_most_the_step(quantum: int) -> None:
+    trail = make_trail(LAGGING_KERNEL, {}, {HOST: LAGGING_PAGE}, quantum=quantum)
+    track = trail.host[HOST]
+    begin, end = track.make_mark(3, LONGEST_NS), track.make_mark(7, LONGEST_NS)
+    compared = hostside._compare_counts(track, LONGEST_NS, begin, end)
+    assert compared == hostside._CountComparison(True, None, quantum - 1, quantum - 1)
+
+
+def test_writes_before_the_first_change_may_differ_too() -> None:
+    trail = make_trail(QUIET, {}, {HOST: QUIET})
+    track, last = trail.host[HOST], len(QUIET) - 1
+    begin, end = track.make_mark(1, 0), track.make_mark(last, 0)
+    # The first change is within 1000 bytes, of which the comparison covers none.
+    compared = hostside._compare_counts(track, 0, begin, end)
+    assert compared == hostside._CountComparison(None, None, 1000 + 1000, math.inf)
+
+
+def test_values_at_two_polls_are_compared_with_the_writes_between_them() -> None:
+    trail = make_trail(QUIET, {}, {HOST: QUIET})
+    track, last = trail.host[HOST], len(QUIET) - 1
+    exact = hostside._CountComparison(None, None, 0, 0)
+    begin, end = track.make_mark(1, 0), track.make_mark(last, 0)
+    assert set(hostside._compare_polls(trail, track, begin, end)) == {exact}
+    # A mark between polls 2 and 3: up to 1000 bytes are before poll 3.
+    within = track.make_mark(3, 0)
+    partial = hostside._CountComparison(None, None, 1000, math.inf)
+    assert set(hostside._compare_polls(trail, track, within, end)) == {exact, partial}
+
+
+def test_writes_in_flight_at_the_end_may_differ_too() -> None:
+    last = len(QUIET) - 1
+    trail = make_trail(QUIET, {}, {HOST: QUIET}, flying={last: 50})
+    track = trail.host[HOST]
+    begin, end = track.make_mark(1, 0), track.make_mark(last, 0)
+    # 50 bytes that the page may lack, and 50 after the comparison.
+    compared = set(hostside._compare_polls(trail, track, begin, end))
+    assert compared == {hostside._CountComparison(None, None, 100, math.inf)}
+
+
+@pytest.mark.parametrize(("shown", "is_same"), [(500, True), (5000, False)])
+def test_pages_that_change_together_are_one_if_they_show_the_writes(shown: int, *, is_same: bool) -> None:
+    kernel = [100 * second for second in range(30)]
+    # The changes enclose 300 to 2800 bytes of the kernel.
+    stepped = [0 if second < 2 else 100 if second < 6 else 100 + shown for second in range(30)]
+    trail = make_trail(kernel, {OCP: stepped}, {HOST: stepped})
+    nand, host = trail.nand[OCP], trail.host[HOST]
+    begin, end = nand.make_mark(2, LONGEST_NS), nand.make_mark(29, LONGEST_NS)
+    assert hostside._is_same_page(nand, host, begin, end) is is_same
+
+
+def test_idle_interval_without_two_values_adds_no_error() -> None:
+    # Idle for 10 s, and for 1 s in which a page of this age shows one value.
+    written = [*[0] * 11, 5000, 6000, 6000, 7000]
+    trail = make_trail(written, {OCP: [7] * len(written)}, quantum=10)
+    background = Measurement(trail, 0, 14, refresh_ns=S).measure_background(trail.nand[OCP])
+    assert (background.nand_bytes, background.idle_s, background.bytes_per_s) == (0, 9, 0)
+    assert background.error == pytest.approx(9 / 9)
 
 
 def test_current_figure_uses_the_last_minute() -> None:

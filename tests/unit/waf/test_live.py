@@ -6,7 +6,7 @@ from pathlib import Path
 from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.looks.nvme import collect_nvme
-from opwatch.counters.looks.sample import CommandKind
+from opwatch.counters.looks.sample import CommandKind, Refusal, RefusalKind
 from opwatch.counters.looks.transport import CachedIdentify, RecordingTransport, ReplayTransport
 from opwatch.counters.prove.report import make_report
 from opwatch.errors import UsageError
@@ -195,3 +195,20 @@ def test_repeated_polls_read_only_the_logs() -> None:
     ]
     evidence = collect_nvme(ReplayTransport(again.recorded_answers), CATALOGUE)
     assert evidence == drive.read_evidence()
+
+
+def test_first_reading_that_the_drive_refused_has_a_reason() -> None:
+    drive = VirtualDrive(OCP, 5)
+    drive.fails = {0xC0, 0x02}
+    trail = LiveTrail(lambda: CATALOGUE)
+    sample = read_drive(drive)
+    refused = replace(
+        sample,
+        answers=tuple(replace(given, answer=Refusal(RefusalKind.OTHER, "no")) for given in sample.answers),
+    )
+    trail.add_sample(refused)
+    assert trail.live_waf and trail.live_waf.waf is None and trail.live_waf.reason
+    # A drive that answers but has no counter has no figure.
+    other = LiveTrail(lambda: CATALOGUE)
+    other.add_sample(replace(sample, answers=()))
+    assert other.live_waf is None

@@ -19,12 +19,13 @@ from opwatch.trace.trust import Reading, account_losses
 from tests.unit.support.samples import Op, make_sample
 
 SECOND = 1_000_000_000
+NO_DRIFT = "statistics are off"
 BUSY = Op([1000, 2000, 70_000_000_000], [4096, 8192, 512], queue_ns=[10, 20, 30], statuses={7: 1, 10: 2})
 
 
 def make_observation(*, final: bool = False, **ops: Op) -> Observation:
     begin, end = make_sample(0), make_sample(SECOND, **ops)
-    account = account_losses(Reading(begin, None, None, "statistics are off"), Reading(end, None, None), 0)
+    account = account_losses(Reading(begin, None, None, NO_DRIFT), Reading(end, None, None), 0)
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     interval = derive_interval(begin, end)
     losses = list_losses(tally_losses(account, 0), account, is_blind=False, is_whole=final)
@@ -69,7 +70,7 @@ def test_busy_class_has_every_field() -> None:
 def test_unknown_drift_has_a_reason() -> None:
     account = write_document(make_observation(final=True))["trust"]
     assert account["drift"] == {}
-    assert account["no_drift"] == "statistics are off"
+    assert account["no_drift"] == NO_DRIFT
 
 
 @pytest.mark.parametrize("final", [False, True])

@@ -68,14 +68,18 @@ def test_observation_is_written_immediately(final: bool) -> None:
     assert len(stream.getvalue().splitlines()) > 6
 
 
+def _list_numbers(line: str) -> list[str]:
+    return re.findall(r"\d+(?:\.\d+)?", line)
+
+
 def test_ratio_is_missing_without_requests() -> None:
     """A driver without requests, or one that took all of them back."""
     for ratio in (0.0, None):
         none = DiscardSummary((), 4, 0, 4, 0, 4096, ratio, 1.0, 5.0, ())
         [line] = format_discards(none)
-        assert line.startswith("discards: 4 sent, no requests, 100.0 % in whole granules")
-    [line] = format_discards(DiscardSummary((), 4, 8, 4, 8, 4096, 2.0, 1.0, 5.0, ()))
-    assert "8 requests (x2.00), 8 ranges" in line
+        assert _list_numbers(line) == ["4", "100.0", "5"]
+    [line] = format_discards(DiscardSummary((), 4, 8, 4, 6, 4096, 2.0, 1.0, 5.0, ()))
+    assert _list_numbers(line) == ["4", "8", "2.00", "6", "100.0", "5"]
     assert format_discards(DiscardSummary((), 0, 0, 0, 0, 0, None, None, None, ())) == []
 
 

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from opwatch.errors import UsageError
 from opwatch.sinks.rows import DEFAULT_FIELDS, CsvRows, JsonRows, get_field
 from opwatch.tools import cli
-from tests.unit.sinks.test_jsonl import BUSY, make_observation
+from tests.unit.sinks.test_jsonl import BUSY, NO_DRIFT, make_observation
 from tests.unit.support.recordings import record_run
 from tests.unit.support.runs import generate_run
 
@@ -52,7 +53,8 @@ def test_table_has_a_row_per_interval_and_no_summary() -> None:
     assert int(row["ops.read.count"]) == 3
     # Without writes and without a drive reading the fields are empty, not 0.
     assert (row["ops.write.latency_ns.p99"], row["waf.waf"]) == ("", "")
-    assert json.loads(row["unexplained"]) == ["drift unknown: statistics are off"]
+    [reason] = json.loads(row["unexplained"])
+    assert NO_DRIFT in reason
 
 
 def test_json_rows_have_only_the_chosen_fields() -> None:
@@ -65,10 +67,10 @@ def test_json_rows_have_only_the_chosen_fields() -> None:
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("tim", "there is no field tim: schema, type, device"),
-        ("ops.raed.count", "ops has read, write"),
-        ("ops.read.count.x", "ops.read.count has no fields"),
-        ("", "there is no field"),
+        ("tim", r"\btim: schema, type, device\b"),
+        ("ops.raed.count", r"\bops\.raed\.count: ops\b.*\bread, write\b"),
+        ("ops.read.count.x", r"\bops\.read\.count\.x: ops\.read\.count\b"),
+        ("", ": schema, type, device"),
     ],
 )
 def test_a_field_that_does_not_exist_is_named(path: str, words: str) -> None:
@@ -132,7 +134,7 @@ def test_slow_requests_have_separate_rows(kept: str, capsys: pytest.CaptureFixtu
     assert len(chosen) == 10
     assert all(json.loads(line).keys() == {"device", "queue_ns"} for line in chosen)
     assert cli.main(["dump", kept, "-O", "openmetrics", "--slow"]) == 2
-    assert "--slow works with csv and jsonl only" in capsys.readouterr().err
+    assert re.search("--slow .*csv.*jsonl", capsys.readouterr().err)
 
 
 def test_dump_has_no_rows_without_slow_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

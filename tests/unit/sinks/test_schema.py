@@ -105,18 +105,13 @@ def test_every_name_in_the_schema_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"ops": 3}, "3 is not of type 'object'"),
-        ({"device": None}, "None is not of type 'string'"),
-        ({"schema": "opwatch/2"}, "'opwatch/1' was expected"),
-        ({"more": 1}, "'more' was unexpected"),
-        ({"begin_mono_ns": 1.5}, "1.5 is not of type 'integer'"),
-    ],
+    ("field", "value"),
+    [("ops", 3), ("device", None), ("schema", "opwatch/2"), ("more", 1), ("begin_mono_ns", 1.5)],
 )
-def test_other_line_is_invalid(change: dict[str, Any], words: str) -> None:
-    line = {**next(line for line in make_lines() if line["type"] == "interval"), **change}
-    assert any(words in problem for problem in find_problems(line))
+def test_other_line_is_invalid(field: str, value: object) -> None:
+    line = {**next(line for line in make_lines() if line["type"] == "interval"), field: value}
+    [problem] = find_problems(line)
+    assert f"'{field}'" in problem
 
 
 def test_line_with_unknown_fields_is_valid() -> None:

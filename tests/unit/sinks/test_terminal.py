@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import errno
 import fcntl
 import io
 import json
@@ -199,8 +200,9 @@ def test_full_pipe_is_abandoned_at_shutdown(full_pipe: tuple[int, io.TextIOWrapp
     _, stream = full_pipe
     threading.Timer(0.3, terminal.limit_blocking).start()
     begun = time.monotonic()
-    with pytest.raises(OutputLost, match="no process reads"):
+    with pytest.raises(OutputLost) as lost:
         Writer(stream).write_line("one more")
+    assert lost.value.__cause__ is None
     assert 0.3 + terminal.MAX_BLOCKED_S <= time.monotonic() - begun < 0.3 + terminal.MAX_BLOCKED_S + 3
     assert not fcntl.fcntl(stream.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK
 
@@ -212,10 +214,9 @@ def test_full_disk_is_reported_as_an_error() -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (
-        1,
-        "opwatch: cannot write the output: No space left on device\n",
-    )
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert line.startswith("opwatch: ") and os.strerror(errno.ENOSPC) in line
 
 
 def test_closed_pipe_is_not_an_error() -> None:

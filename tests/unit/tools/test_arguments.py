@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -14,7 +17,7 @@ from opwatch import __main__, __version__
 from opwatch.errors import UsageError
 from opwatch.quantities import parse_percentage
 from opwatch.sinks import wrapping
-from opwatch.times import format_duration, parse_time
+from opwatch.times import TIME_EXAMPLES, format_duration, parse_time
 from opwatch.tools import cli
 from opwatch.tools.command_list import COMMANDS
 from opwatch.tools.runs.backends import attach_tracer
@@ -33,8 +36,9 @@ def test_duration_is_parsed(text: str, seconds: float) -> None:
     ["", "s", "-1", "+1", "1e9", "inf", "nan", "1 0", "1,5", "10x", "1m30s", "٣", "1" * 400, "0x10", ".5"],
 )
 def test_invalid_duration_names_the_format(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is not a valid duration \(e\.g\. 90s, 10m, 1\.5h\)"):
+    with pytest.raises(UsageError) as refused:
         parse_time(text)
+    assert repr(text) in str(refused.value) and TIME_EXAMPLES in str(refused.value)
 
 
 @given(st.integers(1, 10**9))
@@ -48,49 +52,49 @@ def read_usage_error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
     assert status == 2
-    return capsys.readouterr().err
+    return " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["wacth"], "'wacth' is neither a command nor an interval; did you mean watch?"),
-        (["wacth", "--dev", "x"], "did you mean watch?"),
-        (["nvme0n1"], "a device goes after --dev"),
-        (["help", "wfa"], "did you mean waf?"),
-        (["trim", "chekc"], "did you mean check?"),
-        (["drive", "crate"], "did you mean create?"),
-        (["--waf", "-1"], "(10ms to 1d"),
-        (["0.001"], "(10ms to 1d"),
-        (["waf", "--dev", "x", "--until-error", "0.0001%"], "from 0.001% to 100%"),
-        (["waf", "--dev", "x", "--until-error", "1"], "from 0.001% to 100%"),
-        (["waf", "--dev", "x", "--poll", "2h"], "(10ms to 1h"),
-        (["waf", "--dev", "sda", "--dev", "sdb"], "one at a time: sda and sdb were given"),
-        (["trim", "record", "--dev", "sda", "--dev", "sda"], "one at a time"),
-        (["trim", "audit", "--dev", "sda", "--dev", "sdb"], "one at a time"),
-        (["trim", "stale", "--dev", "sda", "--dev", "sdb"], "one at a time"),
-        (["--dvev", "loop0"], "unknown option --dvev; did you mean --dev?"),
-        (["--dvev=loop0", "1"], "unknown option --dvev; did you mean --dev?"),
-        (["record", "-o", "x", "--dvev", "loop0"], "did you mean --dev?"),
-        (["counters", "--dvev", "loop0"], "did you mean --dev?"),
-        (["drive", "create", "--sise", "1G"], "did you mean --size?"),
-        (["--qqqqq"], "unknown option --qqqqq"),
-        (["--slow", "10"], "'10' has no unit: write 10ms or 10s"),
-        (["--slow", "1.5"], "write 1.5ms or 1.5s"),
-        (["--json", "--plain"], "not allowed with"),
-        (["1", "0"], "'0' is out of range (1 to 1000000000)"),
-        (["1", "1.5"], "'1.5' is not a whole number (1 to 1000000000)"),
-        (["overhead", "--pairs", "-1"], "'-1' is not a whole number (0 to "),
-        (["record", "-o", "-"], "a recording cannot be a stream"),
-        (["replay", "-"], "./-"),
-        (["trim", "stale", "--seed", "1_0", "/"], "'1_0' is not a whole number"),
-        (["trim", "stale", "--confidence", "95", "/"], "'95': write a percentage from 50% to 99.99%"),
+        (["wacth"], r"'wacth' .* watch\?"),
+        (["wacth", "--dev", "x"], r"'wacth' .* watch\?"),
+        (["nvme0n1"], r"'nvme0n1' .* --dev\b"),
+        (["help", "wfa"], r"wfa\b.* waf\?"),
+        (["trim", "chekc"], r"'chekc' .* check\?"),
+        (["drive", "crate"], r"'crate' .* create\?"),
+        (["--waf", "-1"], r"--waf: .*\(10ms to 1d\b"),
+        (["0.001"], r"'0\.001' .*\(10ms to 1d\b"),
+        (["waf", "--dev", "x", "--until-error", "0.0001%"], r"'0\.0001%': .* 0\.001% to 100%"),
+        (["waf", "--dev", "x", "--until-error", "1"], r"'1': .* 0\.001% to 100%"),
+        (["waf", "--dev", "x", "--poll", "2h"], r"'2h' .*\(10ms to 1h\b"),
+        (["waf", "--dev", "sda", "--dev", "sdb"], "--dev: .* sda .* sdb"),
+        (["trim", "record", "--dev", "sda", "--dev", "sda"], "--dev: .* sda .* sda"),
+        (["trim", "audit", "--dev", "sda", "--dev", "sdb"], "--dev: .* sda .* sdb"),
+        (["trim", "stale", "--dev", "sda", "--dev", "sdb"], "--dev: .* sda .* sdb"),
+        (["--dvev", "loop0"], r" --dvev; .* --dev\?"),
+        (["--dvev=loop0", "1"], r" --dvev; .* --dev\?"),
+        (["record", "-o", "x", "--dvev", "loop0"], r" --dvev; .* --dev\?"),
+        (["counters", "--dvev", "loop0"], r" --dvev; .* --dev\?"),
+        (["drive", "create", "--sise", "1G"], r" --sise; .* --size\?"),
+        (["--qqqqq"], " --qqqqq$"),
+        (["--slow", "10"], "'10' .* 10ms or 10s"),
+        (["--slow", "1.5"], r"'1\.5' .* 1\.5ms or 1\.5s"),
+        (["--json", "--plain"], "--plain: .* --json"),
+        (["1", "0"], r"'0' .*\(1 to 1000000000\)"),
+        (["1", "1.5"], r"'1\.5' .*\(1 to 1000000000\)"),
+        (["overhead", "--pairs", "-1"], r"'-1' .*\(0 to "),
+        (["record", "-o", "-"], r"-o.*: .* \./-"),
+        (["replay", "-"], r"\./-"),
+        (["trim", "stale", "--seed", "1_0", "/"], r"--seed: '1_0' .*\(0 to 18446744073709551615\)"),
+        (["trim", "stale", "--confidence", "95", "/"], r"'95': .* 50% to 99\.99%"),
     ],
 )
 def test_contradictory_arguments_name_the_remedy(
     argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert words in read_usage_error(argv, capsys)
+    assert re.search(words, read_usage_error(argv, capsys))
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("10ms", 0.01), ("2s", 2), ("0", 0), ("0.0", 0)])
@@ -117,7 +121,7 @@ def test_options_may_be_shortened_and_values_may_start_with_a_dash() -> None:
     ],
 )
 def test_every_command_reads_durations_alike(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'nonsense' is not a valid duration (" in read_usage_error(argv, capsys)
+    assert re.search(rf"'nonsense' .*{re.escape(TIME_EXAMPLES)}", read_usage_error(argv, capsys))
     place = argv.index("nonsense")
     _, args = cli.parse([*argv[:place], "10m", *argv[place + 1 :]])
     assert 600.0 in vars(args).values()
@@ -132,7 +136,7 @@ def test_every_command_reads_durations_alike(argv: list[str], capsys: pytest.Cap
     ],
 )
 def test_every_command_reads_sizes_alike(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'4X' is not a valid size (e.g. 4G or 512M" in read_usage_error(argv, capsys)
+    assert re.search("'4X' .*4G or 512M", read_usage_error(argv, capsys))
     place = argv.index("4X")
     _, args = cli.parse([*argv[:place], "4G", *argv[place + 1 :]])
     assert 4 << 30 in vars(args).values()
@@ -209,7 +213,8 @@ def test_version_on_a_full_device_is_an_error(option: str) -> None:
         argv = [sys.executable, "-m", "opwatch", option]
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "opwatch: cannot write the output: No space left on device\n"
+    [line] = done.stderr.splitlines()
+    assert line.startswith("opwatch: ") and os.strerror(errno.ENOSPC) in line
 
 
 @pytest.mark.parametrize("text", ["0.0001ms", "2h", "10us", "-1", "", "nan"])
@@ -222,5 +227,5 @@ def test_slow_limit_accepts_plausible_latencies(text: str, capsys: pytest.Captur
 
 @pytest.mark.parametrize("backend", ["bcc", "bpftrace"])
 def test_slow_requests_need_the_libbpf_backend(backend: str) -> None:
-    with pytest.raises(UsageError, match="--slow needs the libbpf backend"):
+    with pytest.raises(UsageError, match=r"--slow .*libbpf"):
         attach_tracer(backend, [], slow_ns=1)

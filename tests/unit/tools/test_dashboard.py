@@ -107,13 +107,13 @@ def test_pausing_and_moving_the_cursor_keep_the_map(size: tuple[int, int]) -> No
 
 def test_an_operation_without_requests_has_no_ticks() -> None:
     shown = render_after("d", View())
-    assert any("no discard requests in view" in line for line in shown)
+    assert any(line.strip("│ ").startswith("no discard ") for line in shown)
     assert not any("┤" in line for line in shown)
 
 
 def test_a_message_does_not_cover_the_keys() -> None:
     shown = render_after("o", View())
-    assert any("this is already a recording" in line for line in shown)
+    assert any(line.startswith("o: ") for line in shown)
     assert shown[-1].startswith("q quit")
 
 
@@ -207,14 +207,17 @@ def test_dashboard_is_the_default_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
     assert choice.is_dashboard_chosen(make_arguments())
     for option in ("plain", "json", "quiet"):
         assert not choice.is_dashboard_chosen(make_arguments(**{option: True}))
-    assert not choice.is_dashboard_chosen(make_arguments(), unless="COUNT works with lines only")
+    assert not choice.is_dashboard_chosen(make_arguments(), unless="COUNT")
 
 
-@pytest.mark.parametrize("name", ["stdin", "stdout", "stderr"])
+STREAMS = {"stdin": "standard input", "stdout": "standard output", "stderr": "standard error"}
+
+
+@pytest.mark.parametrize("name", STREAMS)
 def test_a_pipe_gets_lines(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     fake_terminals(monkeypatch, but=name)
     assert not choice.is_dashboard_chosen(make_arguments())
-    with pytest.raises(UsageError, match="is not a terminal"):
+    with pytest.raises(UsageError, match=f"--tui: {STREAMS[name]} "):
         choice.is_dashboard_chosen(make_arguments(tui=True))
 
 
@@ -248,7 +251,7 @@ class _EndlessSource:
         *entries, end = generate_run(8, seed=1)
         yield from entries
         if self._fails:
-            raise UsageError("the drive burns")
+            raise UsageError("burnt")
         while not self.stopped:
             time.sleep(0.01)
         yield end
@@ -306,7 +309,7 @@ def test_whole_recording_is_shown_until_a_key_moves_the_view() -> None:
 
 def test_failure_of_the_run_is_raised() -> None:
     past = WatchHistory()
-    with pytest.raises(UsageError, match="the drive burns"):
+    with pytest.raises(UsageError, match="burnt"):
         run_headless(DashboardRun(_EndlessSource(fails=True), RunPresenter(), past), "")
     assert past.disks["sda"].moments
 

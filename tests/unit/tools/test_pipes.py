@@ -3,6 +3,7 @@ ever. A path that cannot be looked at is refused, too."""
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -16,21 +17,21 @@ IOSTAT = Path(__file__).parents[2] / "fixtures" / "good" / "imports" / "iostat.j
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "says"),
+    ("words", "status"),
     [
-        (["counters", "--from", "PIPE"], 2, "regular file: pipe it in and read standard input with"),
-        (["report", "FILE", "-o", "PIPE"], 3, "regular file: name a new one"),
-        (["report", "PIPE", "--json"], 1, "regular file"),
-        (["replay", "PIPE"], 1, "regular file"),
-        (["compare", "PIPE", "PIPE"], 1, "regular file"),
-        (["dump", "PIPE", "-O", "csv"], 1, "regular file"),
-        (["import", "PIPE", "-o", "new.opw"], 1, "regular file"),
-        (["import", "FILE", "-o", "PIPE"], 3, "never overwrites a file"),
-        (["sweep", "show", "PIPE"], 1, "regular file"),
-        (["note", "PIPE", "words"], 1, "regular file"),
+        (["counters", "--from", "PIPE"], 2),
+        (["report", "FILE", "-o", "PIPE"], 3),
+        (["report", "PIPE", "--json"], 1),
+        (["replay", "PIPE"], 1),
+        (["compare", "PIPE", "PIPE"], 1),
+        (["dump", "PIPE", "-O", "csv"], 1),
+        (["import", "PIPE", "-o", "new.opw"], 1),
+        (["import", "FILE", "-o", "PIPE"], 3),
+        (["sweep", "show", "PIPE"], 1),
+        (["note", "PIPE", "words"], 1),
     ],
 )
-def test_a_pipe_is_refused_at_once(tmp_path: Path, words: list[str], status: int, says: str) -> None:
+def test_a_pipe_is_refused_at_once(tmp_path: Path, words: list[str], status: int) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     file = IOSTAT if words[0] == "import" else tmp_path / "run.opw"
@@ -39,7 +40,7 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path, words: list[str], status: int
     argv = [{"PIPE": str(pipe), "FILE": str(file)}.get(word, word) for word in words]
     answer = _run_command(tmp_path, argv)
     assert answer.returncode == status
-    assert says in answer.stderr
+    assert str(pipe) in answer.stderr
     assert "Traceback" not in answer.stderr
 
 
@@ -69,4 +70,4 @@ def test_path_that_cannot_be_looked_at_is_refused(
     monkeypatch.chdir(tmp_path)
     named = {"LONG": "a" * 300, "FILE": str(IOSTAT)}
     assert cli.main([named.get(word, word) for word in words]) in (1, 2, 3)
-    assert "File name too long" in capsys.readouterr().err
+    assert os.strerror(errno.ENAMETOOLONG) in capsys.readouterr().err

@@ -65,24 +65,24 @@ def test_replay_refuses_options_for_a_part(
 ) -> None:
     path = write_recording(tmp_path / "a.opw", QUESTION.to_json(), 3)
     assert main(["replay", str(path), *option]) == 2
-    assert "measures one interval" in capsys.readouterr().err
+    assert "opwatch waf" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "place"),
     [
-        ("{", "table events, waf"),
-        ("[]", "is not a table"),
-        ('{"origin": 5}', "origin: not text"),
-        ('{"origin": "a", "refresh_ns": -1}', "refresh_ns: not a number from 0"),
-        ('{"origin": "a", "target": "x"}', "target: not a number"),
-        ('{"origin": "a", "target": 0.1, "with_command": 1}', "with_command: not true or false"),
+        ("{", "JSON"),
+        ("[]", r"\bnot a table\b"),
+        ('{"origin": 5}', "origin: "),
+        ('{"origin": "a", "refresh_ns": -1}', "refresh_ns: "),
+        ('{"origin": "a", "target": "x"}', "target: "),
+        ('{"origin": "a", "target": 0.1, "with_command": 1}', "with_command: "),
     ],
 )
 def test_invalid_question_is_refused(tmp_path: Path, words: str, place: str) -> None:
     with (
         closing(RecordedRun(write_recording(tmp_path / "a.opw", words, 3))) as run,
-        pytest.raises(BadInput, match=place),
+        pytest.raises(BadInput, match=rf"a\.opw: table events, {WAF}\b.*{place}"),
     ):
         read_waf(run, load_standard_catalogue())
 
@@ -90,14 +90,14 @@ def test_invalid_question_is_refused(tmp_path: Path, words: str, place: str) -> 
 @pytest.mark.parametrize("look", [-1, 3, None])
 def test_missing_poll_is_refused(tmp_path: Path, look: int | None) -> None:
     path = write_recording(tmp_path / "a.opw", QUESTION.to_json(), 3, (WAF_BEGIN, look))
-    with closing(RecordedRun(path)) as run, pytest.raises(BadInput, match="waf begin: there is no poll"):
+    with closing(RecordedRun(path)) as run, pytest.raises(BadInput, match=rf"{WAF_BEGIN}: .*{look}$"):
         read_waf(run, load_standard_catalogue())
 
 
 def test_recording_without_a_reading_is_refused(tmp_path: Path) -> None:
     with (
         closing(RecordedRun(write_recording(tmp_path / "a.opw", QUESTION.to_json(), 0))) as run,
-        pytest.raises(NotEnoughData, match="before the first poll"),
+        pytest.raises(NotEnoughData, match=r"a\.opw: .*\bpoll\b"),
     ):
         read_waf(run, load_standard_catalogue())
 

@@ -150,19 +150,18 @@ def test_invalid_cpu_time_is_refused(tmp_path: Path, words: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("cut", "table header, counters is missing"),
-        ("trigger", "trigger 't' is not part"),
-        ("view", "view 'v' is not part"),
-        ("text", "table blocks, row 1: first is not a whole number"),
-        ("version", "version 99"),
-        ("other", "not an opwatch recording"),
+        ("cut", ": table header, counters "),
+        ("trigger", ": trigger 't' "),
+        ("view", ": view 'v' "),
+        ("text", ": table blocks, row 1: first "),
+        ("version", " version 99,"),
+        ("other", " not an opwatch recording$"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, name: str, words: str) -> None:
     path = unpack_recording(f"bad/recordings/{name}.opw.gz", tmp_path)
-    with pytest.raises(BadInput, match=words) as refused:
+    with pytest.raises(BadInput, match=f"{re.escape(str(path))}.*{words}"):
         read_entries(path)
-    assert str(path) in str(refused.value)
 
 
 @pytest.mark.parametrize("version", [-1, 0, 2, 6])
@@ -170,7 +169,7 @@ def test_recording_of_another_version_is_refused(tmp_path: Path, version: int) -
     path = unpack_recording("good/recordings/1.opw.gz", tmp_path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    with pytest.raises(BadInput, match=f"version {version}, but this opwatch reads version 1") as refused:
+    with pytest.raises(BadInput, match=rf" {version}, .* version 1\b") as refused:
         read_entries(path)
     assert not isinstance(refused.value, DamagedError)
 
@@ -201,7 +200,7 @@ def test_file_cut_at_any_page_opens_or_is_refused(tmp_path: Path) -> None:
                 kept.append(entry)
         first, *rest = [entry for entry in kept if entry not in run]
         assert isinstance(first, EventReported)
-        assert f"its last {len(whole) - length} bytes are missing" in first.event.text
+        assert f" {len(whole) - length} bytes " in first.event.text
         samples = [sample for entry in run for sample in get_samples(entry).values()]
         assert all(sample in samples for entry in rest for sample in get_samples(entry).values())
     # Files open from the page that holds the field names.
@@ -219,14 +218,15 @@ def test_any_file_name_works(two_minutes: Path, tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="not a regular file"):
-        RecordedRun(tmp_path)
     (tmp_path / "text.opw").write_text("this is no recording\n" * 500)
-    with pytest.raises(BadInput, match="not a database"):
-        RecordedRun(tmp_path / "text.opw")
     (tmp_path / "empty.opw").write_bytes(b"")
-    with pytest.raises(BadInput, match="not an opwatch recording"):
-        RecordedRun(tmp_path / "empty.opw")
+    for path, words in (
+        (tmp_path, "regular file"),
+        (tmp_path / "text.opw", "database"),
+        (tmp_path / "empty.opw", "opwatch recording"),
+    ):
+        with pytest.raises(BadInput, match=rf"{re.escape(str(path))} .*\b{words}\b"):
+            RecordedRun(path)
 
 
 def test_the_sql_of_the_document_knows_phases(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_a_block_without_an_end_is_refused(tmp_path: Path) -> None:
     update_checksums(connection)
     connection.commit()
     connection.close()
-    with pytest.raises(BadInput, match="9223372036854775807 entries are too many"):
+    with pytest.raises(BadInput, match=r"table blocks, row .* 9223372036854775807 "):
         read_entries(path)
 
 
@@ -301,12 +301,20 @@ def test_small_body_that_expands_too_far_is_refused(tmp_path: Path) -> None:
             (
                 "UPDATE blocks SET others = ?",
                 deflate_content(b'[4,"CountersRead",' + lists + b"]"),
-                "at most 1048576 are valid",
+                " 1048576 ",
             ),
-            ("UPDATE blocks SET others = ?", deflate_content(bytes(17 << 20)), "more than"),
-            ("UPDATE contents SET body = ?", deflate_content(bytes(5 << 20)), "more than"),
-            ("UPDATE facts SET body = ?", lists[: 2 << 20].decode(), "at most 1048576 are valid"),
-            ("UPDATE entries SET body = ?", lists[: 2 << 20].decode(), "at most 1048576 are valid"),
+            (
+                "UPDATE blocks SET others = ?",
+                deflate_content(bytes(17 << 20)),
+                rf"\bblock 1 .*\b{16 << 20}\b",
+            ),
+            (
+                "UPDATE contents SET body = ?",
+                deflate_content(bytes(5 << 20)),
+                rf"\btable contents, row 1 .*\b{4 << 20}\b",
+            ),
+            ("UPDATE facts SET body = ?", lists[: 2 << 20].decode(), " 1048576 "),
+            ("UPDATE entries SET body = ?", lists[: 2 << 20].decode(), " 1048576 "),
             ("UPDATE entries SET body = ?", lists[: 9 << 20].decode(), "too big"),
         )
     ):

@@ -248,7 +248,7 @@ def test_columns_survive_a_round_trip(rows: list[list[int]]) -> None:
     changes = Changes(iterate_rows(columns), "it")
     assert [changes.read_change() % MODULUS for _ in values] == [value % MODULUS for value in values]
     assert changes.is_at_end
-    with pytest.raises(BadInput, match="too few"):
+    with pytest.raises(BadInput, match=r"^it "):
         changes.read_change()
 
 
@@ -262,13 +262,13 @@ def test_packed_columns_need_the_bytes_of_their_noise() -> None:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        (b"", "ends inside a number"),
-        (b"\x06\x40\x00", "number of rows is 6"),
-        (b"\x02\x41\x00", "bits per column is 65"),
-        (b"\x02\x08\x00\x00", "ends inside a column"),
-        (b"\x02\x08\x00" + b"\xff" * 9, "ends inside a column"),
-        (b"\x02\x40\x00\x00", "extra data after its columns"),
-        (b"\x02\x02\x00\x01", "extra data after its columns"),
+        (b"", "number, after 0 bytes"),
+        (b"\x06\x40\x00", "rows is 6, .* 5 "),
+        (b"\x02\x41\x00", "column is 65, .* 64 "),
+        (b"\x02\x08\x00\x00", "inside a column"),
+        (b"\x02\x08\x00" + b"\xff" * 9, "inside a column"),
+        (b"\x02\x40\x00\x00", "extra data"),
+        (b"\x02\x02\x00\x01", "extra data"),
     ],
 )
 def test_malformed_columns_are_refused(raw: bytes, words: str) -> None:
@@ -295,7 +295,7 @@ def test_missing_anchor_is_reported() -> None:
     sample = make_random_sample(random.Random(5), [0] * WORDS)
     sample = replace(sample, reading=replace(sample.reading, no_witness=None))
     streams = FrameWriter().encode_sample(4, sample, 0, sample.anchor)
-    with pytest.raises(BadInput, match="entry 4 has no anchor"):
+    with pytest.raises(BadInput, match=r"\bentry 4 .*\banchor\b"):
         reader = FrameReader(Layout(), make_readers([streams], "it"), DISK)
         reader.advance()
         reader.read_sample(References(), "it")

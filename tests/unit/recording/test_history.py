@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import random
@@ -157,12 +158,12 @@ def test_other_files_are_left_unchanged(tmp_path: Path) -> None:
     record_run(run, generate_run(3))
     for path in (letter, run):
         content = path.read_bytes()
-        with pytest.raises(RefusedError, match="not a history"):
+        with pytest.raises(RefusedError, match=f"{path} .* -o "):
             HistoryFile(path)
-        with pytest.raises(OpwatchError, match="not a readable history"):
+        with pytest.raises(OpwatchError, match=f"{path} .*{path} "):
             read_history(path)
         assert path.read_bytes() == content
-    with pytest.raises(OpwatchError, match="No such file"):
+    with pytest.raises(OpwatchError, match=os.strerror(errno.ENOENT)):
         read_history(tmp_path / "none")
 
 
@@ -177,7 +178,7 @@ def test_a_planted_link_is_not_written_through(dangling: bool, tmp_path: Path) -
     if not dangling:
         target.write_bytes(gzip.decompress(KEPT.read_bytes()))
     link.symlink_to("target")
-    with pytest.raises(RefusedError, match="is a link"):
+    with pytest.raises(RefusedError, match=f"{link} .*link"):
         HistoryFile(link)
     assert {file.name for file in tmp_path.rglob("*")} == ({"link"} if dangling else {"target", "link"})
 
@@ -185,7 +186,7 @@ def test_a_planted_link_is_not_written_through(dangling: bool, tmp_path: Path) -
 def test_a_second_name_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "target").touch()
     (tmp_path / "name").hardlink_to(tmp_path / "target")
-    with pytest.raises(RefusedError, match="2 hard links"):
+    with pytest.raises(RefusedError, match=r"/name .*\b2\b"):
         HistoryFile(tmp_path / "name")
 
 
@@ -194,7 +195,7 @@ def test_planted_log_is_not_applied(kept: Path, tmp_path: Path) -> None:
     (tmp_path / "kept.history-wal").hardlink_to(tmp_path / "planted")
     file = HistoryFile(kept)
     assert file.saved
-    with pytest.raises(RefusedError, match=r"history-wal exists"):
+    with pytest.raises(RefusedError, match=r"\.history-wal "):
         file.replace_map(file.saved.drive, file.saved.look, file.saved.map)
     file.close()
     assert (tmp_path / "planted").read_bytes() == b"x"
@@ -205,20 +206,23 @@ def test_a_device_is_no_history(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (Path("/dev/zero"), pipe):
-        with pytest.raises(RefusedError, match="regular file"):
+        with pytest.raises(RefusedError, match=f"^{path} .*regular"):
             HistoryFile(path)
-        with pytest.raises(RefusedError, match="not a regular file"):
+        with pytest.raises(RefusedError, match=f"^{path} .*regular"):
             read_history(path)
 
 
 def test_no_folder_is_made(tmp_path: Path) -> None:
-    with pytest.raises(OpwatchError, match=r"directory .*none does not exist"):
+    with pytest.raises(OpwatchError, match=rf"{tmp_path}/none .* -o$"):
         HistoryFile(tmp_path / "none" / "x.history")
     assert list(tmp_path.iterdir()) == []
 
 
+DISK_FULL = "database or disk is full"
+
+
 def raise_disk_full(*_: object) -> None:
-    raise sqlite3.OperationalError("database or disk is full")
+    raise sqlite3.OperationalError(DISK_FULL)
 
 
 def test_unused_new_file_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +237,7 @@ def test_unused_new_file_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as full:
         full.setattr(HistoryFile, "_put_checkpoint", raise_disk_full)
         file = HistoryFile(path)
-        with pytest.raises(OpwatchError, match=f"{path} cannot be written: database or disk is full"):
+        with pytest.raises(OpwatchError, match=f"{path} .*: {DISK_FULL}"):
             file.replace_map(DRIVE, CHECKPOINT, SectorMap(DRIVE.sectors))
         file.abandon()
     assert os.listdir(tmp_path) == []
@@ -247,7 +251,7 @@ def test_history_on_a_full_disk_keeps_its_last_save(tmp_path: Path, monkeypatch:
     recording.change_map()
     before, runs = recording.look, join_runs(recording.map)
     monkeypatch.setattr(HistoryFile, "_put_checkpoint", raise_disk_full)
-    with pytest.raises(OpwatchError, match="database or disk is full"):
+    with pytest.raises(OpwatchError, match=DISK_FULL):
         recording.change_map()
     recording.file.close()
     saved, _ = read_history(tmp_path / "x")
@@ -337,7 +341,7 @@ def test_history_is_read_while_it_is_written_and_after_kill_9(tmp_path: Path) ->
                 assert join_runs(saved.map) == _repeat_changes(seed, saved)
                 assert saved.look.written >= newest
                 newest = saved.look.written
-            with pytest.raises(RefusedError, match="another opwatch"):
+            with pytest.raises(RefusedError, match=f"^{path}: "):
                 HistoryFile(path)
             os.kill(writer.pid, signal.SIGKILL)
         saved, alive = read_history(path)
@@ -413,13 +417,13 @@ def _set_changes(*runs: Run) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        (lambda path: execute_change(path, "DELETE FROM checkpoints"), "0 rows"),
-        (lambda path: execute_change(path, "DELETE FROM changes WHERE number = 4"), "row 5 follows 3"),
+        (lambda path: execute_change(path, "DELETE FROM checkpoints"), "table checkpoints .*0 "),
+        (lambda path: execute_change(path, "DELETE FROM changes WHERE number = 4"), "row 5 .* 3$"),
         (
             lambda path: execute_change(
                 path, "DELETE FROM changes WHERE number = (SELECT max(number) FROM changes)"
             ),
-            "ends before",
+            r"table changes .* before row \d+$",
         ),
         (lambda path: execute_change(path, "DELETE FROM shapes WHERE class = 'Checkpoint'"), "Checkpoint"),
         (
@@ -430,13 +434,13 @@ def _set_changes(*runs: Run) -> Callable[[Path], None]:
             lambda path: execute_change(
                 path, "UPDATE header SET value = replace(value, ',8,', ',0,') WHERE name = 'history'"
             ),
-            "granule",
+            "header.* granule",
         ),
-        (lambda path: execute_change(path, "UPDATE changes SET runs = x'313233'"), "multiple"),
-        (lambda path: execute_change(path, "UPDATE checkpoints SET first = 0"), "row 1 follows -1"),
-        (_set_changes((8, 8, 1)), "invalid run 8..8"),
-        (_set_changes((0, 1 << 63, 1)), "invalid run"),
-        (_set_changes((0, 8, 3)), "state 3"),
+        (lambda path: execute_change(path, "UPDATE changes SET runs = x'313233'"), r"\b3 bytes "),
+        (lambda path: execute_change(path, "UPDATE checkpoints SET first = 0"), "row 1 .* -1$"),
+        (_set_changes((8, 8, 1)), r" 8\.\.8 "),
+        (_set_changes((0, 1 << 63, 1)), rf" 0\.\.{1 << 63} "),
+        (_set_changes((0, 8, 3)), r" 0\.\.8 .*\b3$"),
     ],
     ids=range(11),
 )
@@ -444,7 +448,7 @@ def test_invalid_rows_are_refused_with_their_place(
     harm: Callable[[Path], None], words: str, kept: Path
 ) -> None:
     harm(kept)
-    with pytest.raises(OpwatchError, match=rf"{kept} is not a readable history: .*{words}"):
+    with pytest.raises(OpwatchError, match=rf"{kept} .*: {kept}: .*{words}"):
         read_history(kept)
     with pytest.raises(BadInput):
         read_history_file(kept)
@@ -463,7 +467,7 @@ def test_a_run_of_all_of_the_largest_disk_takes_no_time_and_no_memory() -> None:
         (1 << 13) + 1,
     )
     assert peak < 64 << 20
-    with pytest.raises(BadInput, match="too many times"):
+    with pytest.raises(BadInput, match=r"\bcover\b"):
         RunLoader(SectorMap(sectors)).load_runs(
             encode_runs([(0, sectors, at % 2 + 1) for at in range(100)]), "x"
         )

@@ -6,6 +6,7 @@ import gzip
 import importlib
 import json
 import random
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -91,15 +92,15 @@ def test_contents_that_are_missing_or_too_many_are_refused(tmp_path: Path) -> No
         [file] = iterate_files(run)
         for contents, size in (((77,), 3), (file.contents * 2, 3), (file.contents, 4)):
             changed = type(file)(file.name, size, contents)
-            with pytest.raises(BadInput, match=r"missing|has . bytes, not"):
+            with pytest.raises(BadInput, match=rf"\brow 77\b|\ba has \d bytes, not {size}$"):
                 read_stored_file(run, changed)
 
 
 def test_phases_contain_only_their_own_samples(tmp_path: Path) -> None:
-    path = write_recording(tmp_path / "a.opw", {}, ("warm up", 2, 6), ("steady", 6, 15))
+    path = write_recording(tmp_path / "a.opw", {}, ("warm", 2, 6), ("steady", 6, 15))
     with closing(RecordedRun(path)) as run:
         assert list_phases(run) == [
-            Phase("warm up", BEGIN_NS + 2 * S, BEGIN_NS + 6 * S),
+            Phase("warm", BEGIN_NS + 2 * S, BEGIN_NS + 6 * S),
             Phase("steady", BEGIN_NS + 6 * S, BEGIN_NS + 15 * S),
         ]
         moments = [find_start_ns(entry) for entry in select_phase(run, find_phase(run, "steady"))]
@@ -111,9 +112,9 @@ def test_phases_contain_only_their_own_samples(tmp_path: Path) -> None:
 def test_unknown_phase_lists_the_known_phases(tmp_path: Path) -> None:
     path = write_recording(tmp_path / "a.opw", {}, ("a", 1, 2), ("b", 2, 3), ("b", 4, 5))
     with closing(RecordedRun(path)) as run:
-        with pytest.raises(NotEnoughData, match=r"no phase 'c'; its phases: 'a', 'b'"):
+        with pytest.raises(NotEnoughData, match=r" 'c'; .*: 'a', 'b'"):
             find_phase(run, "c")
-        with pytest.raises(NotEnoughData, match="2 phases are named 'b'"):
+        with pytest.raises(NotEnoughData, match=r" 2 .* 'b'"):
             find_phase(run, "b")
 
 
@@ -161,7 +162,7 @@ def test_phases_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     whole = json.loads(capsys.readouterr().out)
     assert part != whole
     assert main(["compare", "--at-phase", "other", *paths]) == 6
-    assert "no phase 'other'; its phases: 'steady'" in capsys.readouterr().err
+    assert re.search(" 'other'; .*: 'steady'", " ".join(capsys.readouterr().err.split()))
 
 
 def test_two_phases_of_a_recording_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +179,7 @@ def test_two_phases_of_a_recording_are_compared(tmp_path: Path, capsys: pytest.C
         assert between["disks"][0]["runs"][at] == alone["disks"][0]["runs"][0]
     assert between["disks"][0]["runs"][0] != between["disks"][0]["runs"][1]
     assert main(["compare", path, path, path, *levels]) == 2
-    assert "2 times for 3 files" in capsys.readouterr().err
+    assert re.search(r"--at-phase .*\b2 .*\b3 ", " ".join(capsys.readouterr().err.split()))
 
 
 def test_files_and_phases_of_a_kept_recording_are_read(tmp_path: Path) -> None:

@@ -26,23 +26,24 @@ def test_log_of_a_running_recorder_is_kept(tmp_path: Path) -> None:
         assert (tmp_path / "a.opw-wal").exists()
         with pytest.raises(RefusedError) as refused:
             NewDatabase(path)
-    assert str(refused.value) == f"{path} is being written by another recorder: name another file"
-    with pytest.raises(RefusedError, match=r"a\.opw exists: a recording never overwrites a file"):
+    with pytest.raises(RefusedError, match=f"^{path} ") as refused_later:
         NewDatabase(path)
+    # The reasons differ while another process records.
+    assert str(refused.value).startswith(f"{path} ") and str(refused.value) != str(refused_later.value)
 
 
 def test_message_names_the_log_of_a_killed_recorder(tmp_path: Path) -> None:
     (tmp_path / "a.opw").write_bytes(b"x")
     (tmp_path / "a.opw-wal").write_bytes(b"x")
-    with pytest.raises(RefusedError, match=r"a\.opw exists"):
+    with pytest.raises(RefusedError, match=r"/a\.opw "):
         NewDatabase(tmp_path / "a.opw")
     (tmp_path / "a.opw").unlink()
-    with pytest.raises(RefusedError, match=r"a\.opw-wal exists and would become part"):
+    with pytest.raises(RefusedError, match=r"/a\.opw-wal "):
         NewDatabase(tmp_path / "a.opw")
 
 
 def test_folder_is_refused_as_a_file(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=r"is a folder: name a new file in it"):
+    with pytest.raises(RefusedError, match=f"^{tmp_path} .*folder"):
         NewDatabase(tmp_path)
 
 
@@ -50,14 +51,17 @@ def test_folder_is_refused_as_a_file(tmp_path: Path) -> None:
 def test_a_link_is_not_followed(tmp_path: Path, target: str) -> None:
     (tmp_path / "there").touch()
     (tmp_path / "a.opw").symlink_to(tmp_path / target)
-    with pytest.raises(RefusedError, match=r"a\.opw exists"):
+    with pytest.raises(RefusedError, match=r"/a\.opw "):
         NewDatabase(tmp_path / "a.opw")
     assert sorted(os.listdir(tmp_path)) == ["a.opw", "there"]
     assert (tmp_path / "there").stat().st_size == 0
 
 
+DISK_FULL = "database or disk is full"
+
+
 def raise_disk_full(*_: object) -> None:
-    raise sqlite3.OperationalError("database or disk is full")
+    raise sqlite3.OperationalError(DISK_FULL)
 
 
 @pytest.mark.parametrize("call", ["_write_header", "add_entry", "commit", "end_recording"])
@@ -67,7 +71,7 @@ def test_failed_import_on_a_full_disk_leaves_no_file(
     monkeypatch.setattr(RecordingWriter, call, raise_disk_full)
     path = tmp_path / "a.opw"
     assert main(["import", str(REPORT), "-o", str(path)]) == 1
-    assert f"cannot write {path}: database or disk is full" in capsys.readouterr().err
+    assert f"{path}: {DISK_FULL}" in " ".join(capsys.readouterr().err.split())
     assert os.listdir(tmp_path) == []
 
 
@@ -75,7 +79,7 @@ def test_a_recording_without_samples_on_a_full_disk_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RecordingWriter, "keep_clock", raise_disk_full)
-    with pytest.raises(OpwatchError, match="cannot write"):
+    with pytest.raises(OpwatchError, match=rf"/a\.opw: {DISK_FULL}"):
         create_recording(tmp_path / "a.opw", HEADER, read_anchor())
     assert os.listdir(tmp_path) == []
 

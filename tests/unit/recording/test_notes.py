@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sqlite3
@@ -21,7 +22,7 @@ from opwatch.recording.ring.ring import Ring, RingBounds
 from opwatch.recording.schema import NOTE
 from opwatch.recording.writing import notes
 from opwatch.recording.writing.file import RecordingFile
-from opwatch.recording.writing.notes import MAX_BYTES, NoteTaker, send_note
+from opwatch.recording.writing.notes import ACCEPTED, MAX_BYTES, NoteTaker, send_note
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.tools.runs.run_recorder import make_note_taker
 from tests.unit.support.recordings import HEADER, update_checksums
@@ -52,7 +53,7 @@ def test_note_is_stored_while_the_recording_runs(tmp_path: Path) -> None:
     recorder.add_entry(run[0])
     descriptor = os.open(path, os.O_RDONLY)
     before_ns = time.monotonic_ns()
-    send_note(descriptor, "a.opw", "the backup began\x1b \N{SNOWMAN}")
+    send_note(descriptor, "a.opw", text := "the backup began\x1b \N{SNOWMAN}")
     after_ns = time.monotonic_ns()
     os.close(descriptor)
     taker.close()
@@ -60,7 +61,7 @@ def test_note_is_stored_while_the_recording_runs(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.opw"]
     with closing(RecordedRun(path)) as kept:
         [note] = iterate_notes(kept)
-    assert note.text == "the backup began\x1b \N{SNOWMAN}"
+    assert note.text == text
     assert before_ns <= note.mono_ns <= after_ns
     assert note.at is not None
 
@@ -74,11 +75,11 @@ def test_a_ring_takes_notes_by_its_folder(tmp_path: Path) -> None:
         for entry in generate_run(3):
             recorder.add_entry(entry)
         with closing(RingFolder(tmp_path / "ring")) as again:
-            send_note(again.descriptor, "ring", "the backup began")
+            send_note(again.descriptor, "ring", "backup")
         taker.close()
         recorder.finish_recording("done")
     with closing(RingFolder(tmp_path / "ring")) as folder, closing(JoinedRun(folder)) as joined:
-        assert [(event.kind, event.words) for event in joined.events] == [(NOTE, "the backup began")]
+        assert [(event.kind, event.words) for event in joined.events] == [(NOTE, "backup")]
 
 
 def test_endless_recording_takes_notes_again_once_old_notes_are_gone(
@@ -92,7 +93,7 @@ def test_endless_recording_takes_notes_again_once_old_notes_are_gone(
             now[0] = moment
             send_note(descriptor, "a", "x")
         now[0] = 111
-        with pytest.raises(OpwatchError, match="already has 2 notes of the last 10s"):
+        with pytest.raises(OpwatchError, match=r"\b2 notes\b.* 10s\b"):
             send_note(descriptor, "a", "y")
         now[0] = 115.5
         send_note(descriptor, "a", "z")
@@ -107,32 +108,36 @@ def test_concurrent_notes_are_kept_in_order(tmp_path: Path) -> None:
 
 
 def test_refused_notes_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with take_notes(tmp_path / "a", lambda text: "its disk is full") as descriptor:
-        with pytest.raises(OpwatchError, match="a: its disk is full"):
+    with take_notes(tmp_path / "a", lambda text: "ENOSPC") as descriptor:
+        with pytest.raises(OpwatchError, match=r"^a: ENOSPC$"):
             send_note(descriptor, "a", "x")
         for text in ("", " \n", "x" * (MAX_BYTES + 1)):
-            with pytest.raises(UsageError, match="a note must have 1 to"):
+            with pytest.raises(UsageError, match=rf"\b{MAX_BYTES}\b"):
                 send_note(descriptor, "a", text)
     monkeypatch.setattr(notes, "MAX_NOTES", 1)
     with take_notes(tmp_path / "a", lambda text: None) as descriptor:
         send_note(descriptor, "a", "x" * MAX_BYTES)
-        with pytest.raises(OpwatchError, match="already has 1 notes, which is the limit"):
+        with pytest.raises(OpwatchError, match=r"\b1 notes\b"):
             send_note(descriptor, "a", "y")
 
 
 def test_note_for_another_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "b"
     other.touch()
-    refused = pytest.raises(OpwatchError, match="b: its recorder accepts no notes")
-    with take_notes(tmp_path / "a", pytest.fail), other.open() as file, refused:
+    with (
+        take_notes(tmp_path / "a", pytest.fail),
+        other.open() as file,
+        pytest.raises(OpwatchError, match=r"^b: ") as refused,
+    ):
         send_note(file.fileno(), "b", "x")
+    assert isinstance(refused.value.__cause__, ConnectionRefusedError)
 
 
 def test_second_recorder_with_a_name_reports_a_problem(tmp_path: Path) -> None:
     with take_notes(tmp_path / "a", pytest.fail):
         status = (tmp_path / "a").stat()
         second = NoteTaker(status.st_dev, status.st_ino, pytest.fail)
-        assert second.problem == "the recorder cannot accept notes: Address already in use"
+        assert second.problem and os.strerror(errno.EADDRINUSE) in second.problem
         second.close()
 
 
@@ -141,7 +146,7 @@ def test_another_user_is_refused_on_either_side(tmp_path: Path, monkeypatch: pyt
     with take_notes(tmp_path / "a", pytest.fail) as descriptor:
         # The first call is for the sender: another user holds the name.
         monkeypatch.setattr(notes, "_read_peer_uid", lambda peer: next(users))
-        with pytest.raises(RefusedError, match="another user's process answers"):
+        with pytest.raises(RefusedError, match=r"^a: "):
             send_note(descriptor, "a", "x")
     with take_notes(tmp_path / "a", pytest.fail) as descriptor:
         mine = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -149,7 +154,7 @@ def test_another_user_is_refused_on_either_side(tmp_path: Path, monkeypatch: pyt
         status = os.fstat(descriptor)
         with mine:
             mine.connect(notes._socket_name(status.st_dev, status.st_ino))
-            assert mine.recv(99) == b"the recording belongs to another user"
+            assert mine.recv(99) not in (b"", ACCEPTED)
 
 
 def test_silent_connection_does_not_block_other_notes(

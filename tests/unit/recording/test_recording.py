@@ -69,7 +69,7 @@ def test_decreasing_discard_counts_are_refused(tmp_path: Path, gone: str) -> Non
     }[gone]
     ended = replace(ended, discards={0: replace(sample, trace=fewer)})
     record_run(tmp_path / "run.opw", [begin, *ticks, ended])
-    with pytest.raises(BadInput, match=r"entry 11: place 0: a count of discards decreased"):
+    with pytest.raises(BadInput, match=r"run\.opw: entry 11: place 0: .*discards"):
         read_entries(tmp_path / "run.opw")
 
 
@@ -139,20 +139,21 @@ def test_pages_that_do_not_change_are_kept_once(tmp_path: Path) -> None:
 def test_recorder_stores_every_entry(tmp_path: Path) -> None:
     run, words = list(generate_run(20)), list[str]()
     recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), words.append)
-    recorder.add_event("command started", "fio job.fio")
+    began, ended = "command started", "command ended"
+    recorder.add_event(began, "fio job.fio")
     for entry in run:
         recorder.add_entry(entry)
-    recorder.add_event("command ended", "fio job.fio", 3)
-    recorder.finish_recording("the command has ended")
+    recorder.add_event(ended, "fio job.fio", 3)
+    recorder.finish_recording("ended")
     assert (words, recorder.problem, recorder.left_out) == ([], None, 0)
     recording = RecordedRun(tmp_path / "run.opw")
     assert list(recording.iter_entries()) == run
     assert [(event.kind, event.status) for event in recording.events] == [
-        ("command started", None),
-        ("command ended", 3),
+        (began, None),
+        (ended, 3),
     ]
     assert recording.trailer
-    assert recording.trailer.reason == "the command has ended"
+    assert recording.trailer.reason == "ended"
     recording.close()
 
 
@@ -202,7 +203,7 @@ def test_error_ends_the_recording_but_not_the_run(tmp_path: Path, monkeypatch: p
     recorder.add_event("note", "until here")
 
     def raise_disk_full(*_: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+        raise sqlite3.OperationalError("SQLITE_FULL")
 
     while recorder._waiting or recorder._samples:
         pass
@@ -212,7 +213,7 @@ def test_error_ends_the_recording_but_not_the_run(tmp_path: Path, monkeypatch: p
     recorder.finish_recording("done")
     assert len(words) == 1
     assert recorder.problem == words[0]
-    assert "disk is full" in words[0]
+    assert "SQLITE_FULL" in words[0]
     recording = RecordedRun(tmp_path / "run.opw")
     assert list(recording.iter_entries()) == run[:10]
     assert recording.trailer is None
@@ -225,14 +226,14 @@ def test_existing_files_and_links_are_refused(tmp_path: Path) -> None:
     (tmp_path / "link.opw").symlink_to(target)
     (tmp_path / "dangling.opw").symlink_to(tmp_path / "nothing")
     for name in ("target", "link.opw", "dangling.opw"):
-        with pytest.raises(RefusedError, match="exists"):
+        with pytest.raises(RefusedError, match=f"/{name} "):
             NewDatabase(tmp_path / name)
     assert target.read_text() == "precious"
     assert not (tmp_path / "nothing").exists()
     for side in ("-wal", "-journal", "-shm"):
         planted = tmp_path / f"new.opw{side}"
         planted.symlink_to(target)
-        with pytest.raises(RefusedError, match=side):
+        with pytest.raises(RefusedError, match=rf"/new\.opw{side} "):
             NewDatabase(tmp_path / "new.opw")
         planted.unlink()
     assert sorted(os.listdir(tmp_path)) == ["dangling.opw", "link.opw", "target"]
@@ -249,7 +250,7 @@ def test_file_that_is_swapped_during_opening_is_refused(
         return connect(*args, **options)  # type: ignore[call-overload]
 
     monkeypatch.setattr(sqlite3, "connect", swap_and_connect)
-    with pytest.raises(RefusedError, match="another user or process"):
+    with pytest.raises(RefusedError, match=r"/new\.opw "):
         NewDatabase(tmp_path / "new.opw")
     assert (tmp_path / "new.opw").read_bytes() == b""
 
@@ -265,13 +266,13 @@ def test_wal_that_is_planted_during_opening_is_refused(
         return connect(*args, **options)  # type: ignore[call-overload]
 
     monkeypatch.setattr(sqlite3, "connect", plant_and_connect)
-    with pytest.raises(RefusedError, match="another user or process"):
+    with pytest.raises(RefusedError, match=r"/new\.opw-wal "):
         NewDatabase(tmp_path / "new.opw")
 
 
 def test_recording_in_progress_is_reported(tmp_path: Path) -> None:
     recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), print)
-    with pytest.raises(BadInput, match="is being written"):
+    with pytest.raises(BadInput, match=r"/run\.opw .*\bwritten\b"):
         RecordedRun(tmp_path / "run.opw")
     recorder.finish_recording("done")
 

@@ -68,11 +68,11 @@ def test_joined_segments_equal_the_run(tmp_path: Path, seed: int) -> None:
             if chance.random() < 0.5:
                 request_segment(folder)
                 ring.run_maintenance()
-        ring.add_event("note", "the end", 10**12)
+        ring.add_event("note", "end", 10**12)
         ring.end_recording("done", 99, 0)
     with closing(RingFolder(folder.path)) as again, closing(JoinedRun(again)) as joined:
         assert list(joined.iter_entries()) == run
-        assert [event.words for event in joined.events] == ["the end"]
+        assert [event.words for event in joined.events] == ["end"]
         assert joined.header["tool"] == HEADER["tool"]
         assert joined.lost == []
         assert len(again.list_segments()) > 2
@@ -190,14 +190,14 @@ def test_false_header_is_refused(tmp_path: Path, lie: dict[str, str | int]) -> N
         for segment in (1, 2):
             header = HEADER | {"run": "r", "segment": segment, "carried": 0} | (lie if segment == 2 else {})
             RecordingFile(folder.new_path(), header).end_recording("done", 9, 0)
-        with pytest.raises(BadInput, match=f"0000000002.opw: table header, {next(iter(lie))} is not a count"):
+        with pytest.raises(BadInput, match=rf"/0000000002\.opw: table header, {next(iter(lie))} "):
             read_entries(folder)
 
 
 def test_second_recorder_of_a_ring_is_refused(folder: RingFolder) -> None:
     with (
         closing(RingFolder(folder.path)) as other,
-        pytest.raises(OpwatchError, match="already"),
+        pytest.raises(OpwatchError, match=f"{folder.path}: .*--ring"),
     ):
         other.lock_as_recorder()
     assert folder.is_owned()
@@ -213,17 +213,17 @@ def test_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     foreign.mkdir(mode=0o700)
     (tmp_path / "file").touch()
     for path, words in (
-        (planted, "symbolic link or not a folder"),
-        (tmp_path / "file", "symbolic link or not a folder"),
-        (open_to_all, "writable by other users"),
+        (planted, "link"),
+        (tmp_path / "file", "folder"),
+        (open_to_all, f"chmod 700 {open_to_all}$"),
     ):
-        with pytest.raises(RefusedError, match=words):
+        with pytest.raises(RefusedError, match=f"^{path} .*{words}"):
             RingFolder(path)
-    with pytest.raises(NotEnoughData, match="no flight recorder"):
+    with pytest.raises(NotEnoughData, match=f"^{tmp_path}/nothing .*--ring"):
         RingFolder(tmp_path / "nothing")
     if os.geteuid() == 0:
         os.chown(foreign, 65534, 65534)
-        with pytest.raises(RefusedError, match="belongs to user 65534"):
+        with pytest.raises(RefusedError, match=rf"^{foreign} .*\b65534\b"):
             RingFolder(foreign, make=True)
 
 

@@ -3,6 +3,7 @@ contradict."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def test_page_count_gives_bytes_when_host_pages_were_full() -> None:
     assert get_nand_reading("Crucial_CT250MX200SSD1 MU02").value == (593061801 + 334502269) * 16384
     # 174 TB do not fit in 208,645,945 pages: the page count has wrapped.
     refused = get_nand_reading("Crucial_CT250MX200SSD1 MU01")
-    assert refused.value is None and "cannot hold" in (refused.reason or "")
+    assert refused.value is None and f"{208_645_945 * 16384} bytes" in (refused.reason or "")
 
 
 def test_pages_of_unknown_size_give_only_a_ratio() -> None:
@@ -98,10 +99,7 @@ def test_pages_of_unknown_size_give_only_a_ratio() -> None:
     life = said.lifetime
     assert life and life.most is None and abs(life.ratio - (2525283724 + 1507252867) / 2525283724) < 1e-12
     assert said.readings["nand_written"].value is None and life.least < life.ratio
-    assert any(
-        line.startswith("lifetime WAF: 1.6 or more: 1.6 NAND pages per host page")
-        for line in format_counters(said)
-    )
+    assert any(re.match(r"lifetime WAF: 1\.6 .*: 1\.6 .*pages", line) for line in format_counters(said))
     assert build_counters_document(said, None)["lifetime_waf"]["of"] == "pages"
     none = tuple(a if a.id != 247 else replace(a, raw=0) for a in mx500.attributes)
     assert make_report(replace(mx500, attributes=none), CATALOGUE).lifetime is None
@@ -142,26 +140,26 @@ def make_acme_evidence(
 @pytest.mark.parametrize(
     ("evidence", "reason"),
     [
-        (make_acme_evidence(10**13, 100, None), "more than the interface can carry"),
-        (make_acme_evidence(10**13, None, 10**11), "more than 40000 times the capacity"),
+        (make_acme_evidence(10**13, 100, None), " in 100 hours "),
+        (make_acme_evidence(10**13, None, 10**11), " 40000 times "),
         # An implausible hour count does not make the value possible.
-        (make_acme_evidence(10**13, 10**6, 10**11), "more than 40000 times the capacity"),
+        (make_acme_evidence(10**13, 10**6, 10**11), " 40000 times "),
         (
             make_acme_evidence(10**11, 9000, 10**11, Attribute(173, "Avg_Write/Erase_Count", 11, "11")),
             "11 erases",
         ),
         (
             make_acme_evidence(10**11, 9000, None, Attribute(241, "Total_LBAs_Written", 777, "777")),
-            "in every unit",
+            "attribute 241 Total_LBAs_Written ",
         ),
         # 512,000 and 10^6 bytes are units of other protocols.
         (
             make_acme_evidence(10**9, 9000, None, Attribute(241, "Total_LBAs_Written", 10**6, "1")),
-            "in every unit",
+            "attribute 241 Total_LBAs_Written ",
         ),
         (
             make_acme_evidence(10**9, 9000, None, Attribute(241, "Total_LBAs_Written", 512000, "1")),
-            "in every unit",
+            "attribute 241 Total_LBAs_Written ",
         ),
     ],
 )
@@ -173,7 +171,7 @@ def test_statistics_beyond_the_drives_limits_are_refused(evidence: Evidence, rea
 def test_implausible_power_on_hours_are_ignored() -> None:
     kingdian = next(drive for name, drive in DRIVES.items() if name.startswith("KingDian"))
     hours = make_report(kingdian, CATALOGUE).readings["power_on_hours"]
-    assert hours.value is None and "not credible" in (hours.reason or "")
+    assert hours.value is None and f"{kingdian.power_on_hours} hours" in (hours.reason or "")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +211,7 @@ def test_numbers_of_any_length_end_soon() -> None:
         and parse_json_number(1e300) is None
         and parse_json_number(0.5) is None
     )
-    assert "write command" in (sanity.check_mean_write(10**4000, 10**3000, 512, None) or "")
+    assert sanity.check_mean_write(10**4000, 10**3000, 512, None)
     assert sanity.check_erase_maximum(10**4000, 10, 10**12)
 
 

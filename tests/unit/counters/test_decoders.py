@@ -185,10 +185,10 @@ def test_both_formats_of_nvme_cli_are_equal() -> None:
 
 
 def test_reports_of_two_drives_are_not_merged() -> None:
-    with pytest.raises(UsageError, match="disagree about the drive's model"):
+    with pytest.raises(UsageError, match=r"\bmodel\b"):
         merge_evidence(Evidence(drive=DriveFacts(model="a")), Evidence(drive=DriveFacts(model="b")))
     smart = Evidence(smart=SmartLog(data_units_written=1))
-    with pytest.raises(UsageError, match="disagree about the SMART log"):
+    with pytest.raises(UsageError, match=r"\bSMART\b"):
         merge_evidence(smart, Evidence(smart=SmartLog(data_units_written=2)))
 
 
@@ -217,7 +217,7 @@ def test_both_tables_of_attributes_are_read() -> None:
 def test_a_document_of_two_drives_is_refused() -> None:
     smart = {"avail_spare": 100, "data_units_written": 7, "host_write_commands": 9, "power_on_hours": 1}
     assert parse_nvme_json([smart, {"again": smart}]).smart
-    with pytest.raises(UsageError, match="two different"):
+    with pytest.raises(UsageError, match=r"\btwo\b.*\bsmart\b"):
         parse_nvme_json({"nvme0": smart, "nvme1": {**smart, "data_units_written": 8}})
     report_ = b"smartctl 7.4\n=== START OF INFORMATION SECTION ===\nDevice Model: A\n"
     with pytest.raises(UsageError, match="several"):
@@ -234,7 +234,9 @@ def test_a_vendor_page_with_another_host_than_02h_is_refused() -> None:
     assert make_report(replace(evidence, smart=smart), CATALOGUE).readings["nand_written"].value == 9000 << 25
     other = replace(smart, data_units_written=3 * 10**5)
     reading = make_report(replace(evidence, smart=other), CATALOGUE).readings["nand_written"]
-    assert reading.value is None and "host writes" in (reading.reason or "")
+    # Both counts of host writes are reported.
+    for count in (6000 << 25, 3 * 10**5 * 512_000):
+        assert reading.value is None and f"{count} bytes" in (reading.reason or "")
 
 
 def test_failed_page_loses_only_its_own_fields(tmp_path: Path) -> None:
@@ -243,7 +245,7 @@ def test_failed_page_loses_only_its_own_fields(tmp_path: Path) -> None:
     counters = make_report(read_recorded([tmp_path]), CATALOGUE)
     assert counters.readings["host_written"].value == 512_000_000
     assert counters.readings["nand_written"].value is None
-    assert any("all ones" in failure for failure in counters.failures)
+    assert any("C0h" in failure for failure in counters.failures)
 
 
 def test_a_page_is_known_by_guid_name_or_content() -> None:
@@ -251,7 +253,7 @@ def test_a_page_is_known_by_guid_name_or_content() -> None:
     assert decode_evidence("x.bin", smart).smart
     assert decode_evidence("x.bin", encode_page(a=(0, 8, 1))[:496] + CLOUD_GUID).ocp
     assert decode_evidence("log_0x09.bin", encode_page(a=(64, 16, 1))).endurance
-    with pytest.raises(UsageError, match="unknown log page"):
+    with pytest.raises(UsageError, match=r"^x\.bin: .*\blog-ca\.bin$"):
         decode_evidence("x.bin", encode_page(a=(64, 16, 1)))
 
 

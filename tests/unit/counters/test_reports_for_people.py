@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,7 +102,7 @@ def test_the_text_of_nvme_smart_log_is_read(text: str) -> None:
 
 
 def test_two_logs_in_the_same_text_are_refused() -> None:
-    with pytest.raises(UsageError, match="several `nvme smart-log`"):
+    with pytest.raises(UsageError, match=r"several .*smart-log"):
         decode_evidence("smart.txt", (OLD + NEW).encode())
 
 
@@ -273,7 +274,7 @@ def test_nvme_count_contradicted_by_its_commands_is_refused(
 ) -> None:
     said = make_smart_report(units, commands, model=model, vendor=vendor, mdts=131_072)
     reading = said.readings["host_written"]
-    assert reading.value is None and "write command" in (reading.reason or "")
+    assert reading.value is None and re.search(rf"\b{commands} write|\d KiB per write", reading.reason or "")
 
 
 def test_poll_does_not_use_a_lower_bound_as_a_count() -> None:

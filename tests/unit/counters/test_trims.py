@@ -87,9 +87,8 @@ def test_boot_drives_count_commands() -> None:
     page = ocp.decode_c0(encode_boot_page(977))
     assert isinstance(page, ocp.BootLog)
     evidence = Evidence(drive=DriveFacts(protocol="nvme"), boot=page)
-    assert find_trim_counts(evidence, load_trims()) == [
-        TrimCount("log C0h deallocate commands completed", 977, None)
-    ]
+    [count] = find_trim_counts(evidence, load_trims())
+    assert "C0h" in count.source and count == TrimCount(count.source, 977, None)
     unset = ocp.decode_c0(encode_boot_page((1 << 128) - 1))
     assert isinstance(unset, ocp.BootLog)
     assert unset.deallocate_commands is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def test_wear_byte_of_255_is_a_bound_with_a_serious_note(protocol: str) -> None:
     drive = report_evidence(make_worn_evidence(protocol))
     reading = build_counters_document(drive, None)["percentage_used"]
     assert (reading["value"], reading["lower_bound"]) == (255, True)
-    assert [note.says for note in drive.health if note.serious] == ["255 % or more of the rated life is used"]
+    [note] = [note for note in drive.health if note.serious]
+    assert note.says.startswith("255 % or more ")
     shown = "\n".join(format_counters(drive))
     assert "255 % or more" in shown and "HEALTH: 255 % or more" in shown
     assert drive.paces == ()
@@ -66,7 +68,7 @@ def test_statistics_that_an_attribute_of_wear_contradicts_are_refused() -> None:
     wear = Attribute(233, "Media_Wearout_Indicator", 0, "0", 98)
     drive = report_evidence(Evidence(INTEL_520, statistics=full, attributes=(wear,)))
     assert drive.readings["percentage_used"].value == 2
-    assert "255 % on new drives" in (drive.others["percentage_used"][0].reason or "")
+    assert re.search(r"\b233 .* 98 % .* 255 %", drive.others["percentage_used"][0].reason or "")
     assert not any(note.serious for note in drive.health)
     ids = {201: 0, 204: 0, 230: 100, 231: 0, 233: 20058, 234: 9}
     unnamed = tuple(Attribute(key, "Unknown_SSD_Attribute", raw, str(raw), 100) for key, raw in ids.items())
@@ -105,7 +107,7 @@ def test_exhausted_wear_attribute_is_a_bound() -> None:
     wear = Attribute(177, "Wear_Leveling_Count", 7065, "7065", 1)
     drive = report_evidence(Evidence(SAMSUNG, attributes=(wear,), power_on_hours=9000))
     assert build_counters_document(drive, None)["percentage_used"]["lower_bound"] is True
-    assert any(note.serious and "99 % or more" in note.says for note in drive.health)
+    assert any(note.serious and note.says.startswith("99 % ") for note in drive.health)
     assert drive.paces == ()
 
 

@@ -29,7 +29,7 @@ class Inner:
     ratio: Signed | None = None
 
     def find_flaw(self) -> str | None:
-        return None if self.count else "it counts nothing"
+        return None if self.count else "empty"
 
 
 @dataclass(frozen=True)
@@ -57,26 +57,24 @@ DOCUMENT: dict[str, Any] = {
 def test_value_is_encoded_by_its_type_and_decoded_again() -> None:
     assert json.loads(json.dumps(encode(VALUE))) == DOCUMENT
     assert decode(Outer, DOCUMENT, "it") == VALUE
-    assert decode(Outer, {**DOCUMENT, "of a later version": 1, "inner": [{"count": 2}]}, "it").inner == (
-        Inner(2),
-    )
+    assert decode(Outer, {**DOCUMENT, "later": 1, "inner": [{"count": 2}]}, "it").inner == (Inner(2),)
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"level": -1}, "it: level: not a number from 0"),
-        ({"level": True}, "it: level: not a 64-bit integer"),
-        ({"kind": "other"}, "it: kind: not 'outer'"),
-        ({"colour": "blue"}, "it: colour: not one of RED"),
-        ({"inner": [{}]}, "it: inner: count is missing"),
-        ({"inner": [{"count": 0}]}, "it: inner: it counts nothing"),
-        ({"inner": [{"count": 1, "ratio": "1"}]}, "it: inner: ratio: not a number"),
-        ({"points": [[1]]}, "it: points: 1 values instead of 2"),
-        ({"points": 5}, "it: points: not a list"),
-        ({"missing": {"a": 1}}, "it: missing: a: not text"),
+        ({"level": -1}, "level: .* 0$"),
+        ({"level": True}, "level: .*64-bit"),
+        ({"kind": "other"}, "kind: .* 'outer'"),
+        ({"colour": "blue"}, "colour: .* RED"),
+        ({"inner": [{}]}, r"inner: count\b"),
+        ({"inner": [{"count": 0}]}, "inner: empty$"),
+        ({"inner": [{"count": 1, "ratio": "1"}]}, "inner: ratio: "),
+        ({"points": [[1]]}, r"points: 1\b.*\b2$"),
+        ({"points": 5}, "points: .*list"),
+        ({"missing": {"a": 1}}, "missing: a: "),
     ],
 )
 def test_invalid_value_is_reported_with_its_place(change: dict[str, object], why: str) -> None:
-    with pytest.raises(BadInput, match=why):
+    with pytest.raises(BadInput, match=f"^it: {why}"):
         decode(Outer, DOCUMENT | change, "it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from contextlib import closing
@@ -23,7 +24,7 @@ def test_the_sums_of_all_cpus_are_read() -> None:
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: str(path.name))
 def test_invalid_cpu_times_are_refused(path: Path) -> None:
-    with pytest.raises(BadInput, match="no CPU times"):
+    with pytest.raises(BadInput, match=r"^/proc/stat "):
         parse_cpu_times(path.read_text())
 
 
@@ -62,8 +63,8 @@ def test_cpu_time_of_this_machine_grows_under_load() -> None:
 def test_missing_cpu_times_have_a_reason(tmp_path: Path) -> None:
     with closing(CpuClock(tmp_path / "stat")) as clock:
         assert clock.read_times() is None
-        assert clock.problem == f"{tmp_path}/stat: No such file or directory"
+        assert clock.problem == f"{tmp_path}/stat: {os.strerror(errno.ENOENT)}"
     (tmp_path / "stat").write_text("cpu  1 2 3\n")
     with closing(CpuClock(tmp_path / "stat")) as clock:
         assert clock.read_times() is None
-        assert str(clock.problem).startswith("/proc/stat has no CPU times")
+        assert str(clock.problem).startswith("/proc/stat ")

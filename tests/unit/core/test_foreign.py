@@ -66,7 +66,7 @@ def test_a_document_of_very_many_values_takes_little_memory(value: str) -> None:
     words, grown_mib = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    assert "more than 512 MiB of memory" in words
+    assert words.startswith("it ") and "512 MiB" in words
     assert int(grown_mib) < 100
 
 
@@ -87,9 +87,9 @@ def test_reading_is_bounded_by_size_and_file_type(tmp_path: Path) -> None:
     with big.open("wb") as file:
         file.truncate(1 << 40)
     os.mkfifo(pipe)
-    with pytest.raises(BadInput, match=f"{big} has more than"):
+    with pytest.raises(BadInput, match=f"{big} .* {foreign.MAX_BYTES} bytes"):
         foreign.read_text(big)
-    with pytest.raises(BadInput, match="regular file"):
+    with pytest.raises(BadInput, match=f"{pipe} .*regular"):
         foreign.read_text(pipe)
     big.write_bytes(b"M\xc3\xbcller\xc3")
     assert foreign.read_text(big) == "Müller\ufffd"

@@ -32,9 +32,9 @@ def test_a_planted_link_is_neither_followed_nor_replaced(tmp_path: Path) -> None
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     (tmp_path / "state").symlink_to(victim)
-    with pytest.raises(RefusedError, match="is a link"):
+    with pytest.raises(RefusedError, match=r"/state .*link"):
         safe_write(tmp_path / "state", b"mine")
-    with pytest.raises(RefusedError, match="is a link"):
+    with pytest.raises(RefusedError, match=r"/state .*link"):
         open_own_file(tmp_path / "state")
     assert victim.read_bytes() == b"precious"
     assert (tmp_path / "state").is_symlink()
@@ -42,7 +42,7 @@ def test_a_planted_link_is_neither_followed_nor_replaced(tmp_path: Path) -> None
 
 def test_dangling_link_is_refused_without_creating_a_file(tmp_path: Path) -> None:
     (tmp_path / "state").symlink_to(tmp_path / "made")
-    with pytest.raises(RefusedError, match="is a link"):
+    with pytest.raises(RefusedError, match=r"/state .*link"):
         open_own_file(tmp_path / "state")
     assert not (tmp_path / "made").exists()
 
@@ -51,7 +51,7 @@ def test_hard_link_is_not_written_through(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     (tmp_path / "state").hardlink_to(victim)
-    with pytest.raises(RefusedError, match="2 hard links"):
+    with pytest.raises(RefusedError, match=r"/state .*\b2\b"):
         open_own_file(tmp_path / "state")
     safe_write(tmp_path / "state", b"mine")
     assert (victim.read_bytes(), (tmp_path / "state").read_bytes()) == (b"precious", b"mine")
@@ -61,9 +61,9 @@ def test_hard_link_is_not_written_through(tmp_path: Path) -> None:
 def test_special_files_are_refused_immediately(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "state"
     os.mkfifo(path) if kind == "pipe" else path.mkdir()
-    with pytest.raises(RefusedError, match="regular file"):
+    with pytest.raises(RefusedError, match=f"{path} .*regular"):
         open_own_file(path)
-    with pytest.raises(RefusedError, match="regular file"):
+    with pytest.raises(RefusedError, match=f"{path} .*regular"):
         safe_write(path, b"mine")
 
 
@@ -72,7 +72,7 @@ def test_foreign_file_is_not_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.write_bytes(b"theirs")
     os.chown(path, 65534, 65534)
-    with pytest.raises(RefusedError, match="belongs to user 65534"):
+    with pytest.raises(RefusedError, match=rf"{path} .*\b65534\b"):
         open_own_file(path)
     assert path.read_bytes() == b"theirs"
 
@@ -83,13 +83,13 @@ def test_failed_write_keeps_the_old_content(tmp_path: Path, monkeypatch: pytest.
     def write_until_full(descriptor: int, content: bytes) -> int:
         calls.append(content)
         if len(calls) > 1:
-            raise OSError(errno.ENOSPC, "no space")
+            raise OSError(errno.ENOSPC, "full")
         return write(descriptor, content[:2])
 
     path = tmp_path / "state"
     safe_write(path, b"old")
     monkeypatch.setattr(os, "write", write_until_full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError, match="full"):
         safe_write(path, b"half")
     assert len(calls) == 2
     assert [entry.name for entry in tmp_path.iterdir()] == ["state"]

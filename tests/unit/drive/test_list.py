@@ -23,7 +23,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[DriveFolder]:
 
     def is_alive(place: DriveFolder) -> bool:
         if place.name == "hidden":
-            raise PermissionMissing("needs root")
+            raise PermissionMissing("root")
         return False
 
     monkeypatch.setattr(DriveFolder, "is_alive", is_alive)

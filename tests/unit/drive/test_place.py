@@ -72,7 +72,7 @@ def test_leftovers_of_a_killed_create_are_removed_with_the_drive(tmp_path: Path)
     # Other files stay and are named.
     place.create_folders()
     (place.folder / ".opwatch-notes.new").write_text("somebody's")
-    with pytest.raises(OpwatchError, match="not from opwatch"):
+    with pytest.raises(OpwatchError, match=str(place.folder)):
         place.remove_files()
 
 
@@ -150,7 +150,7 @@ def test_server_query_has_a_timeout(tmp_path: Path) -> None:
     place = DriveFolder("x", tmp_path)
     place.create_folders()
     assert run_with_timeout(place, lambda: 7, 5) == 7
-    with pytest.raises(OpwatchError, match="did not answer within 1 s"):
+    with pytest.raises(OpwatchError, match=r"\b1 s\b"):
         run_with_timeout(place, lambda: time.sleep(3), 1)
     with pytest.raises(ZeroDivisionError):
         run_with_timeout(place, lambda: 1 // 0, 5)

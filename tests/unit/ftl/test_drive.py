@@ -26,7 +26,7 @@ def test_geometry_matches_both_definitions() -> None:
     ("settings", "word"),
     [
         ({"user_bytes": 80 * MIB}, "spare"),
-        ({"iu_bytes": 5000}, "mapping unit"),
+        ({"iu_bytes": 5000}, "mapping"),
         ({"superblock_bytes": 3 * MIB}, "superblock"),
         ({"policy": 3}, "argument"),
         ({"colour": 1}, "colour"),

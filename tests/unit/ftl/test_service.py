@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,12 +115,12 @@ def test_every_profile_makes_a_drive(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("[drive", "drive profile"),
-        ("x = 1\n[drive]", "x"),
+        ("[drive", "mine: "),
+        ("x = 1\n[drive]", r"\bx\b"),
         ("[timing]", "drive"),
         ('[drive]\npolicy = "best"', "greedy"),
         ("[drive]\nuser_bytes = 1.5", "user_bytes"),
-        ("[drive]\nuser_bytes = 4096\n[timing]\ndies = 0", "timing.dies must be above 0"),
+        ("[drive]\nuser_bytes = 4096\n[timing]\ndies = 0", r"timing\.dies .*\b0"),
         ("[drive]\nuser_bytes = 4096\n[timing]\nhost_bytes_per_s = 0", "host_bytes_per_s"),
     ],
 )
@@ -130,14 +132,14 @@ def test_invalid_profile_error_names_the_key(text: str, word: str) -> None:
 def test_a_timing_that_no_drive_can_have_is_refused() -> None:
     drive = "[drive]\nuser_bytes = 17179869184\nphysical_bytes = 18382458880\n[timing]\n"
     for timing in ("jitter_permille = 1001", f"buffer_bytes = {1 << 62}"):
-        with pytest.raises(UsageError, match="mine: invalid timing"):
+        with pytest.raises(UsageError, match=r"mine: .*timing"):
             profiles.parse_profile("mine", drive + timing).create_drive()
 
 
 def test_an_unknown_profile_lists_the_known(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="ideal"):
         profiles.load_profile("no-such")
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match=f"{tmp_path}/none.toml: {os.strerror(errno.ENOENT)}"):
         profiles.load_profile(str(tmp_path / "none.toml"))
     own = tmp_path / "own.toml"
     own.write_text("[drive]\nuser_bytes = 4096\n")

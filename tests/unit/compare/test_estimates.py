@@ -15,6 +15,7 @@ from opwatch.compare.estimates import (
     MIN_INTERVALS,
     MIN_REQUESTS,
     MISSED_STATE_DIVISOR,
+    ONE_REQUEST,
     Estimate,
     OpEstimator,
     compute_influences,
@@ -74,8 +75,7 @@ def test_maximum_is_not_an_estimate() -> None:
     most = estimate_reads([{"read": {100_000: 99, 3_000_000: 1}}] * 20)["max"]
     assert most.value == 3_000_000
     assert not most.has_scatter
-    assert most.reason
-    assert "single request" in most.reason
+    assert most.reason == ONE_REQUEST
 
 
 def test_the_moments_of_the_samples_bound_a_rate() -> None:
@@ -98,8 +98,7 @@ def test_too_few_values_name_the_required_number() -> None:
 def test_trend_does_not_count_as_noise() -> None:
     growing = estimate_reads([{"read": {100_000: 1000 + 50 * second}} for second in range(60)])
     reason = growing["iops"].reason
-    assert reason
-    assert "variations last for" in reason
+    assert reason and re.search(r"\b\d+ of 60 intervals\b", reason)
 
 
 def test_a_long_run_is_added_up_exactly() -> None:
@@ -201,10 +200,7 @@ def test_correlated_run_names_the_required_length() -> None:
     series = [100 + 5 * value for value in make_correlated_series(random.Random(5), 60, 0.9)]
     estimate = estimate_mean(series)
     assert not estimate.has_scatter
-    assert re.fullmatch(
-        r"too correlated: 60 intervals are worth \d independent ones; record for at least \d+ min",
-        estimate.reason or "",
-    )
+    assert re.search(r"\b60 intervals .*\b\d independent .*\b\d+ min$", estimate.reason or "")
     assert estimate.correlation is not None and estimate.correlation > 0.7
     # The additional intervals are enough.
     longer = [100 + 5 * value for value in make_correlated_series(random.Random(5), 900, 0.9)]

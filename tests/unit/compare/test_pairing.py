@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -43,10 +44,7 @@ def test_single_busy_disks_are_paired_despite_their_names() -> None:
 def test_disks_are_paired_by_name_and_unpaired_disks_are_noted() -> None:
     pairs = pair_disks([make_run("sda", "sdb", "sdc"), make_run("sdd", "sdc", "sda")], (), FILES)
     assert list_device_pairs(pairs) == [("sda", "sda"), ("sdc", "sdc")]
-    assert pairs.notes == (
-        "sdb of a.opw: not in the other recordings, not compared",
-        "sdd of b.opw: not in the other recordings, not compared",
-    )
+    assert [note.partition(": ")[0] for note in pairs.notes] == ["sdb of a.opw", "sdd of b.opw"]
 
 
 def test_a_drive_is_its_serial_number() -> None:
@@ -57,7 +55,7 @@ def test_a_drive_is_its_serial_number() -> None:
         ("nvme1n1", "nvme0n1"),
     ]
     other = make_run("nvme0n1", "sda", serials={"nvme0n1": "S9"})
-    with pytest.raises(UsageError, match="no disk in common"):
+    with pytest.raises(UsageError, match=r"--dev nvme0n1/nvme0n1$"):
         pair_disks([before, other], (), FILES)
 
 
@@ -73,9 +71,9 @@ def test_requested_devices_are_selected() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ("sdb", "b.opw has no disk 'sdb'; its disks: sda, sdc"),
-        ("sda/sdb/sdc", "--dev sda/sdb/sdc names 3 disks for 2 recordings"),
-        ("/", "a.opw has no disk ''"),
+        ("sdb", r"b\.opw .* 'sdb'; .*: sda, sdc$"),
+        ("sda/sdb/sdc", r"--dev sda/sdb/sdc .*\b3 .*\b2 "),
+        ("/", r"a\.opw .* ''"),
     ],
 )
 def test_unknown_device_is_refused_with_the_available_devices(asked: str, words: str) -> None:
@@ -86,9 +84,9 @@ def test_unknown_device_is_refused_with_the_available_devices(asked: str, words:
 def test_runs_without_a_common_disk_name_the_option() -> None:
     with pytest.raises(UsageError) as error:
         pair_disks([make_run("sda", "sdb"), make_run("sdc")], (), FILES)
-    assert str(error.value).endswith("a.opw has sda, sdb; b.opw has sdc. Choose them: --dev sda/sdc")
+    assert re.search(r"a\.opw .*sda, sdb; b\.opw .*sdc\. .*--dev sda/sdc$", str(error.value))
 
 
 def test_run_without_requests_has_reasons() -> None:
-    with pytest.raises(NotEnoughData, match=r"^b\.opw has no requests"):
+    with pytest.raises(NotEnoughData, match=r"^b\.opw "):
         pair_disks([make_run("sda"), make_run(idle=("sda",))], (), FILES)

@@ -169,7 +169,7 @@ def test_output_path_is_required_and_checked(report: Shown) -> None:
 def test_a_pipe_without_a_writer_is_refused_and_not_waited_for(report: Shown, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     status, _, said = report("pipe", "-o", "a.html")
-    assert status != 0 and "is not a regular file" in said
+    assert status != 0 and said.startswith("opwatch: pipe ")
 
 
 def test_part_of_a_recording_is_reported(report: Shown) -> None:
@@ -195,14 +195,10 @@ def test_sentences_summarise_the_run(report: Shown) -> None:
     _, out, _ = report("a.opw", "--json")
     (document,) = json.loads(out)["runs"]
     assert document["is_accounted_for"]
-    assert document["sentences"][0].startswith(
-        "nvme0n1, 40.0 s: 159,440 reads (3,986 per second, 16.3 MB/s; median"
-    )
+    assert re.match(r"nvme0n1, 40\.0 s: 159,440 .*\b3,986 .* 16\.3 MB/s\b", document["sentences"][0])
     report("a.opw", "-o", "a.html", "-q")
     # A line of the page breaks between words, but not before a unit.
-    assert (
-        "40.0&nbsp;s: 159,440 reads (3,986 per second, 16.3&nbsp;MB/s; median" in Path("a.html").read_text()
-    )
+    assert re.search(r" 40\.0&nbsp;s: 159,440 .* 16\.3&nbsp;MB/s\b", Path("a.html").read_text())
     status, out, _ = report("idle.opw", "--markdown")
     assert status == 0
     assert "nvme0n1, 5\\.0 s" not in out
@@ -244,12 +240,12 @@ def test_a_cliff_is_named_marked_and_explained(report: Shown) -> None:
     assert step["ratio"] == pytest.approx(0.301, abs=0.01)
     assert change["is_steady"] is True
     cliff = next(words for words in run["sentences"] if "cliff" in words)
-    assert "writes fell from 2,026 per second to 610 per second, a cliff" in cliff
+    assert re.search(r"\bwrites\b.* 2,026 .* 610 ", cliff)
     assert report("a.opw", "-o", "a.html")[0] == 0
     text = Path("a.html").read_text()
     assert 'class="flag change"' in text
     assert ">cliff</span>" in text
-    assert "means of 30 and 40 intervals" in text
+    assert re.search(r"\b30 and 40 intervals", text)
 
 
 def test_reduced_load_is_not_a_cliff(report: Shown) -> None:
@@ -264,7 +260,7 @@ def test_reduced_load_is_not_a_cliff(report: Shown) -> None:
     assert (load["figure"], load["op"]) == ("queue depth", None)
     assert (load["before"], load["after"]) == (pytest.approx(0.81, abs=0.01), pytest.approx(0.244, abs=0.01))
     assert not any("cliff" in words for words in run["sentences"])
-    assert any("the load changed (queue depth 0.81 to 0.24)" in words for words in run["sentences"])
+    assert any(f"({load['figure']} 0.81 to 0.24)" in words for words in run["sentences"])
 
 
 @pytest.mark.parametrize(("phases", "examined"), [(8, True), (9, False)])
@@ -287,14 +283,14 @@ def test_a_stall_is_in_the_first_sentence(report: Shown) -> None:
     write_recording(Path("a.opw"), generate_entries([*seconds, *[{}] * 200]))
     _, out, _ = report("a.opw", "--json")
     (run,) = json.loads(out)["runs"]
-    assert run["sentences"][0].startswith("nvme0n1: writes stopped for 3 min 20 s from ")
-    assert "(10 min after the start), until the end: no request was in flight" in run["sentences"][0]
+    assert re.match(r"nvme0n1: writes .* 3 min 20 s .*\(10 min .*\bend\b", run["sentences"][0])
     assert not any("throughout" in words for words in run["sentences"])
     change = next(one for one in run["devices"][0]["changes"] if one["figure"] == "rate")
     (pause,) = change["pauses"]
     assert (pause["end_mono_ns"] - pause["begin_mono_ns"]) / 1e9 == pytest.approx(200, abs=3)
+    assert pause["in_flight"] == [0, 0]
     assert report("a.opw", "-o", "a.html")[0] == 0
-    assert "writes stopped for" in Path("a.html").read_text()
+    assert re.search(r"nvme0n1: writes .* 3&nbsp;min 20&nbsp;s ", Path("a.html").read_text())
 
 
 def test_program_event_is_described_in_words(report: Shown) -> None:
@@ -302,7 +298,7 @@ def test_program_event_is_described_in_words(report: Shown) -> None:
     _, out, _ = report("kept.opw", "--json")
     (run,) = json.loads(out)["runs"]
     (event,) = [event for event in run["events"] if event["kind"] == "command CPU"]
-    assert event["text"] == "1.25 s in user mode, 0.50 s in the kernel"
+    assert re.findall(r"\d\.\d+ s", event["text"]) == ["1.25 s", "0.50 s"]
 
 
 def test_markdown_is_not_full_of_escapes(report: Shown) -> None:

@@ -165,9 +165,14 @@ AS_JSON = {
     "evidence", [parse_smartctl_text(TABLE), parse_smartctl_text(BRIEF), parse_smartctl_json(AS_JSON)]
 )
 def test_failing_attributes_are_noted_even_if_the_drive_passes(evidence: Evidence) -> None:
-    notes = [note for note in report_evidence(evidence).health if "threshold" in note.says]
+    report = report_evidence(evidence)
+    notes = [note for note in report.health if note.source.startswith("attribute ")]
     assert [(note.source, note.serious) for note in notes] == [
         ("attribute 5 Reallocated_Sector_Ct", True),
         ("attribute 10 Spin_Retry_Count", False),
+        # Its raw value.
+        ("attribute 5 Reallocated_Sector_Ct", False),
     ]
-    assert json.dumps(build_counters_document(report_evidence(evidence), None)).count("failing now") == 1
+    assert "2040" in notes[2].says
+    document = json.loads(json.dumps(build_counters_document(report, None)))
+    assert [note["source"] for note in document["health"] if note["serious"]] == [notes[0].source]

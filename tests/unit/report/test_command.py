@@ -185,7 +185,7 @@ def test_recordings_without_intervals_are_refused(report: Shown) -> None:
         Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / f"{name}.opw.gz").read_bytes()))
         status, _, err = report("kept.opw", "-o", "x.html")
         assert status == 6
-        assert "opwatch replay shows it" in err
+        assert "opwatch replay" in err
         assert not Path("x.html").exists()
 
 

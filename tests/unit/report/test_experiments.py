@@ -171,9 +171,9 @@ def test_command_writes_a_page_of_all_experiments(tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--json"], "these files are JSON already"),
-        (["--markdown", "--from", "5"], "reported as a whole"),
-        (["--markdown", str(FIXTURES / "good" / "recordings" / "1-fio.opw.gz")], "one kind at a time"),
+        (["--json"], "opwatch: --json: "),
+        (["--markdown", "--from", "5"], "--from"),
+        (["--markdown", str(FIXTURES / "good" / "recordings" / "1-fio.opw.gz")], "/1-fio.opw.gz"),
     ],
 )
 def test_options_for_recordings_are_refused(

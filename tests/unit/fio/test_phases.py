@@ -54,5 +54,7 @@ def test_indistinguishable_jobs_have_no_phases() -> None:
 def test_a_job_without_rows_is_named() -> None:
     phases, why = find_job_phases(REPORT, [make_log(2, 5500, 6100)])
     assert [phase.name for phase in phases] == ["steady"]
-    assert why == "warm up: too short for a row in its logs"
-    assert find_job_phases(REPORT, []) == ([], "no job ran long enough for a row in its logs")
+    short, long = (job.name for job in REPORT.jobs)
+    assert why is not None and short in why and long not in why
+    phases, why = find_job_phases(REPORT, [])
+    assert phases == [] and why is not None and short not in why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_each_obstacle_is_refused(facts: GuardFacts, where: str, what: str) -> N
     assert reason.where == where
     assert what in reason.what
     assert reason.remedy
-    with pytest.raises(RefusedError, match="nothing was written"):
+    with pytest.raises(RefusedError, match=re.escape(str(reason))):
         require_no_obstacles([reason])
 
 
@@ -116,16 +117,16 @@ def test_unseen_users_are_accepted_only_for_loop_devices() -> None:
     unseen = replace(FACTS, is_virtual=True, unseen=("a container",))
     allowed = replace(CONSENT, allow_virtual=True)
     [reason] = find_obstacles(unseen, allowed)
-    assert "cannot see: a container" in reason.what
+    assert reason.what.endswith(f": {unseen.unseen[0]}")
     assert find_obstacles(replace(unseen, kind="loop"), allowed) == []
     [reason] = find_obstacles(replace(unseen, kind="loop", loops=(LoopUser("loop3", "gone"),)), allowed)
-    assert "loop3 may use it" in reason.what
+    assert "loop3" in reason.what and "(gone)" in reason.what
 
 
 @pytest.mark.parametrize("serial", ["s123", "S12", "S1234", "S123 ", "", "nvme0n1", "*"])
 def test_similar_serial_number_is_not_a_confirmation(serial: str) -> None:
     [reason] = find_obstacles(FACTS, replace(CONSENT, serial=serial))
-    assert f"--confirm {serial} is not its serial number" in reason.what
+    assert reason.what.startswith(f"--confirm {serial} ")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_the_same_drive_by_another_path_is_refused(mine: dict[str, str], other: 
     disk = replace(DISK, **mine)  # type: ignore[arg-type]  # one field a row of the table
     path = replace(DISK, **other)  # type: ignore[arg-type]  # one field a row of the table
     [reason] = find_obstacles(replace(FACTS, identity=disk, alike=(path,)), CONSENT)
-    assert "sdb is the same drive" in reason.what
+    assert "sdb" in reason.what
     assert "/sys/block/sdb/device/delete" in reason.remedy
 
 
@@ -151,11 +152,11 @@ def test_shared_serial_number_is_not_a_confirmation(change: dict[str, object]) -
     other = replace(DISK, name="nvme0n2", **change)  # type: ignore[arg-type]  # one field a row of the table
     shared = replace(FACTS, alike=(other,))
     [reason] = find_obstacles(shared, CONSENT)
-    assert "S123 is also that of nvme0n2" in reason.what
+    assert "S123" in reason.what and "nvme0n2" in reason.what
     assert reason.remedy == f"add --confirm {DISK.wwid}"
     assert find_obstacles(shared, replace(CONSENT, serial=DISK.wwid)) == []
     [reason] = find_obstacles(shared, replace(CONSENT, serial="eui.2"))
-    assert "not its serial number" in reason.what
+    assert reason.what.startswith("--confirm eui.2 ")
 
 
 def test_drives_with_only_a_shared_serial_number_are_refused() -> None:
@@ -169,7 +170,7 @@ def test_drives_with_only_a_shared_serial_number_are_refused() -> None:
 
 def test_a_wwid_confirms_only_where_a_serial_number_does_not() -> None:
     [reason] = find_obstacles(FACTS, replace(CONSENT, serial=DISK.wwid))
-    assert "not its serial number" in reason.what
+    assert reason.what.startswith(f"--confirm {DISK.wwid} ")
 
 
 def test_missing_consent_is_the_only_obstacle_of_a_plan() -> None:
@@ -182,7 +183,7 @@ def test_every_reason_is_reported() -> None:
     busy = replace(with_part(is_swap=True, mounts=("/a", "/b")), claimed=True)
     reasons = find_obstacles(busy, CONSENT)
     assert len(reasons) == 4
-    with pytest.raises(RefusedError, match="3 more reasons") as refused:
+    with pytest.raises(RefusedError, match=r"\(3 more ") as refused:
         require_no_obstacles(reasons)
     assert len(refused.value.log.split("\n")) == 3
 
@@ -225,7 +226,7 @@ def test_sequence_number_of_another_boot_is_not_accepted() -> None:
     loop = DiskIdentity("loop1", (7, 1), "boot-1", 5, 1 << 30, serial="diskseq-5")
     assert list_differences(loop, loop) == []
     [unlike] = list_differences(loop, replace(loop, boot="boot-2"))
-    assert "another boot" in unlike
+    assert "diskseq-5" in unlike
 
 
 def test_identity_is_read_back_as_written() -> None:

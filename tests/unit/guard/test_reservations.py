@@ -54,7 +54,7 @@ def test_truncated_answer_keeps_the_complete_keys() -> None:
 @pytest.mark.parametrize("name", ["short", "odd-length"])
 @pytest.mark.parametrize("decode", [decode_keys, decode_reservation])
 def test_damaged_data_is_refused(name: str, decode: Callable[[bytes], object]) -> None:
-    with pytest.raises(BadInput, match="persistent reservation data"):
+    with pytest.raises(BadInput, match=r"\d bytes"):
         decode(read_answer(name, BAD))
 
 
@@ -92,9 +92,10 @@ def test_registered_hosts_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
     none, two = read_answer("no-keys"), read_answer("two-keys")
     assert list_sharers(monkeypatch, none, read_answer("no-reservation")) == []
     [keys] = list_sharers(monkeypatch, two, read_answer("no-reservation"))
-    assert keys.startswith("it has 2 registered reservation keys (123ABCh, ")
+    assert " 2 " in keys and "(123ABCh, " in keys
     holder, _ = list_sharers(monkeypatch, two, read_answer("reservation"))
-    assert "write exclusive, registrants only, key 0000000000123ABCh" in holder
+    reservation = decode_reservation(read_answer("reservation"))
+    assert reservation and f"({reservation.kind}, key 0000000000123ABCh)" in holder
 
 
 @pytest.mark.parametrize(
@@ -114,4 +115,4 @@ def test_disk_without_reservation_support_has_none(sense: str, monkeypatch: pyte
 )
 def test_unknown_reservation_is_an_obstacle(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     [reason] = list_sharers(monkeypatch, error, error)
-    assert reason.startswith("its reservations are unknown")
+    assert reason.endswith(f"({error})")

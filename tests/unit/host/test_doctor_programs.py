@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -29,10 +32,10 @@ REJECTED = Attempt("", {}, ProbeRejected("cannot load: EACCES", LOG), LOG)
 
 
 def test_a_program_that_loads_is_fine() -> None:
-    assert diagnosis.check_program("rq_issue", TYPED, RAW) == make_ok(
-        "probe rq_issue", "loaded (tp_btf; raw_tp twin loads)"
-    )
-    assert "3 runs skipped" in diagnosis.check_program("rq_requeue", TYPED, RAW).finding
+    check = diagnosis.check_program("rq_issue", TYPED, RAW)
+    assert (check.name, check.state, check.fix, check.exit_status) == ("probe rq_issue", State.OK, None, 0)
+    assert re.findall("tp_btf|raw_tp", check.finding) == ["tp_btf", "raw_tp"]
+    assert re.search(r"\b3\b", diagnosis.check_program("rq_requeue", TYPED, RAW).finding)
 
 
 def test_a_program_without_its_tracepoint_is_missing() -> None:
@@ -42,7 +45,7 @@ def test_a_program_without_its_tracepoint_is_missing() -> None:
 
 def test_a_kernel_that_takes_only_the_twins_is_noted() -> None:
     check = diagnosis.check_program("rq_issue", RAW, RAW)
-    assert check.state is State.NOTE and "raw_tp twin" in check.finding
+    assert check.state is State.NOTE and "raw_tp" in check.finding
 
 
 def test_rejected_program_has_its_log_and_others_do_not() -> None:
@@ -62,7 +65,7 @@ def test_rejection_without_a_program_applies_to_all_programs() -> None:
 def test_rejected_twin_is_also_a_bug() -> None:
     check = diagnosis.check_program("rq_requeue", TYPED, REJECTED)
     assert (check.state, check.exit_status) == (State.PROBLEM, 1)
-    assert check.finding.startswith("loaded (tp_btf), but the raw_tp twin was rejected")
+    assert re.findall("tp_btf|raw_tp", check.finding) == ["tp_btf", "raw_tp"]
 
 
 @pytest.mark.parametrize(("error", "status"), [(PermissionMissing("x"), 4), (Unsupported("x"), 5)])
@@ -99,7 +102,8 @@ def test_every_program_is_tried_and_detached(tmp_path: Path, monkeypatch: pytest
     assert [check.name for check in checks] == [
         f"probe {name}" for name in (*REQUEST_PROGRAMS, *BIO_PROGRAMS)
     ]
-    assert all(check == make_ok(check.name, "loaded (tp_btf; raw_tp twin loads)") for check in checks)
+    assert {check.state for check in checks} == {State.OK}
+    assert all("(tp_btf; raw_tp " in check.finding for check in checks)
     assert FakeTracer.open == 0
 
 
@@ -111,7 +115,7 @@ def test_without_a_disk_the_request_programs_are_not_tried(
     tree.add_disk("zram0", "252:0")
     tree.add_disk("loop1", "7:1", sectors=0, tags=[128])
     first, *rest = probes.check_programs(tree.devices)
-    assert first.state is State.NOTE and "not tried" in first.finding
+    assert (first.state, first.name) == (State.NOTE, "probes rq_*")
     assert [check.name for check in rest] == [f"probe {name}" for name in BIO_PROGRAMS]
 
 
@@ -197,8 +201,8 @@ def test_tools_are_run_and_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(toolbox, "TIMEOUT_S", 2.5)
     checks = {check.name: check for check in toolbox.check_tools("x86_64")}
     assert checks["fio"] == make_ok("fio", "3.35")
-    assert "no answer within 2.5 s" in checks["nvme"].finding
+    assert "2.5 s" in checks["nvme"].finding
     assert "status 1" in checks["smartctl"].finding
-    assert "Exec format error" in checks["bpftrace"].finding
+    assert os.strerror(errno.ENOEXEC) in checks["bpftrace"].finding
     assert checks["biolatency"] == make_ok("biolatency", str(tmp_path / "biolatency"))
     assert checks["qemu"].fix == "sudo apt-get install qemu-system-x86"

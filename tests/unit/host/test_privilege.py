@@ -93,6 +93,7 @@ def test_bpftrace_is_ok_only_if_attaching_works() -> None:
     assert judge_trial(check, None, mount_helps=False).state is State.OK
     unmounted = judge_trial(check, "kfunc not available", mount_helps=True)
     assert (unmounted.state, unmounted.fix) == (State.NOTE, MOUNT)
-    lacking = judge_trial(check, "kfunc not available", mount_helps=False)
+    refusal = "kfunc not available"
+    lacking = judge_trial(check, refusal, mount_helps=False)
     assert (lacking.state, lacking.fix) == (State.NOTE, None)
-    assert "kfunc not available" in lacking.finding and "--backend bcc" in lacking.finding
+    assert refusal in lacking.finding and "--backend bcc" in lacking.finding

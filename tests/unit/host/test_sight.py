@@ -53,7 +53,8 @@ def test_hidepid_hides_processes_without_ptrace_capability(
     hold(True)
     assert _list_unseen(proc) == []
     hold(False)
-    assert _list_unseen(proc) == [f"processes of other users: {proc} hides them (hidepid)"]
+    [words] = _list_unseen(proc)
+    assert str(proc) in words and "hidepid" in words
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_root_of_a_user_namespace_does_not_see_all(tmp_path: Path, hold: Callabl
 
 def test_container_is_reported(tmp_path: Path) -> None:
     [words] = _list_unseen(_make_proc(tmp_path, pid="pid:[4026532000]"))
-    assert words == "processes outside this PID namespace, such as those of a container's host"
+    assert "PID namespace" in words
 
 
 def test_processes_that_may_not_be_looked_into_are_counted(
@@ -101,7 +102,8 @@ def test_processes_that_may_not_be_looked_into_are_counted(
         return real(path)
 
     monkeypatch.setattr(Path, "iterdir", list_or_deny)
-    assert find_deleted_files(proc).unseen == ("2 processes with unreadable open files",)
+    [words] = find_deleted_files(proc).unseen
+    assert words.startswith("2 processes ")
 
 
 def test_mounts_that_only_others_have_are_found_once(tmp_path: Path) -> None:
@@ -131,11 +133,10 @@ def test_unseen_mounts_are_listed_with_a_remedy_and_a_limit() -> None:
     ]
     unseen = Unseen(tuple(mounts), ("2 processes with unreadable open files",))
     text = "\n".join(format_unseen(unseen))
-    assert "/dev/loop0 is mounted at /m0 in the mount namespace of process 77, but not here" in " ".join(
-        text.split()
-    )
-    assert "opwatch trim check --dev /dev/loop9" in text and "loop10" not in text and "and 3 more" in text
-    assert "not seen   2 processes" in text and max(map(len, text.split("\n"))) <= 80
+    flat = " ".join(text.split())
+    assert all(str(mount) in flat for mount in mounts[:10])
+    assert "opwatch trim check --dev /dev/loop9" in text and "loop10" not in text and " 3 more" in text
+    assert unseen.processes[0] in flat and max(map(len, text.split("\n"))) <= 80
     assert len(build_unseen_document(unseen)["elsewhere"]) == 13
     assert list(format_unseen(Unseen((), ()))) == []
     assert build_unseen_document(Unseen((), ())) == {"elsewhere": [], "unseen": []}

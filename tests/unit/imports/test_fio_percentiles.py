@@ -11,6 +11,7 @@ import pytest
 
 from opwatch.fio.report import parse_report
 from opwatch.fio.results import FioLatency
+from opwatch.sinks.fio.comparison import TITLE
 from opwatch.tools.cli import main
 from tests.unit.sinks.test_schema import forbid_extra_fields
 
@@ -88,4 +89,4 @@ def test_percentiles_are_in_the_json_of_report_and_compare(
     assert one["rows"] == other["rows"] == run["fio"]
     page = tmp_path / "a.html"
     assert main(["report", "-q", recording, "-o", str(page)]) == 0
-    assert "Latencies measured by fio itself" in page.read_text()
+    assert TITLE in page.read_text()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from opwatch.compare.estimates import NOT_MEASURED
 from opwatch.errors import BadInput
 from opwatch.fio.report import parse_report
 from opwatch.imports.blkparse import parse_blkparse, parse_operation
@@ -44,6 +46,11 @@ def import_recording(
     return lines, text
 
 
+def list_missing(text: str) -> set[str]:
+    """Return the names of the figures that a replay reports as not available."""
+    return set(re.findall(r"not available: (\w+): ", text))
+
+
 def test_iostat_has_only_rates_and_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines, text = import_recording(GOOD / "iostat.json", tmp_path, capsys)
     intervals = [line for line in lines if line["type"] == "interval" and line["device"] == "loop3"]
@@ -60,8 +67,7 @@ def test_iostat_has_only_rates_and_means(tmp_path: Path, capsys: pytest.CaptureF
     assert [cpu["cpus"] for cpu in cpus] == [2, 2]
     assert [cpu["irq_s"] for cpu in cpus] == [None, None]
     assert all(1.9 < cpu["busy_cores"] < 2.1 for cpu in cpus)
-    assert "not available: irq: iostat includes it in the system time" in text
-    assert "not available: percentiles: iostat reports mean latencies only" in text
+    assert list_missing(text) >= {"irq", "percentiles"}
     assert "trust: issued" not in text
 
 
@@ -73,7 +79,7 @@ def test_iostat_without_avg_cpu_has_no_cpu_time(tmp_path: Path, capsys: pytest.C
     source.write_text(json.dumps(document))
     lines, text = import_recording(source, tmp_path, capsys)
     assert {line["cpu"] for line in lines} == {None}
-    assert "not available: cpu: avg-cpu or the number of CPUs is missing" in text
+    assert "cpu" in list_missing(text)
     assert not any("CPU time" in note for note in parse_iostat(source.read_bytes(), "it").notes)
 
 
@@ -117,7 +123,7 @@ def test_json_without_bins_has_no_percentiles(tmp_path: Path, capsys: pytest.Cap
     assert most is not None
     assert warm["ops"]["write"]["latency_ns"]["max"] == most.max_ns
     assert warm["ops"]["write"]["latency_ns"]["p99"] is None
-    assert "not available: percentiles: the report is JSON, and only JSON+ has histograms" in words
+    assert "percentiles" in list_missing(words)
 
 
 def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +140,7 @@ def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert ops["flush"]["latency_ns"]["mean"] == 1_440_783_972 - 1_436_440_136
     assert ops["write"]["errors"] == 0 and ops["write"]["sequential_ratio"] is None
     assert summary["trust"] is None
-    assert "not available: trust" in text
+    assert "trust" in list_missing(text)
 
 
 def test_rates_of_a_trace_match_blkparse() -> None:
@@ -153,7 +159,7 @@ def test_rates_of_a_trace_match_blkparse() -> None:
 def test_trace_contradicting_its_own_sums_is_refused(number: int) -> None:
     lines = (GOOD / "blkparse.txt").read_bytes().splitlines(keepends=True)
     lines.remove([line for line in lines if b" C " in line][number])
-    with pytest.raises(BadInput, match="import the whole output of blkparse"):
+    with pytest.raises(BadInput, match=r"summary counts \d+ of \d+ KiB"):
         parse_blkparse(b"".join(lines), "it")
 
 
@@ -170,7 +176,7 @@ def test_trace_lasts_from_its_first_to_its_last_event() -> None:
     lengths = [one.interval.seconds for one in news if isinstance(one, Observation) and not one.final]
     assert [one.interval.seconds for one in finals] == [2.25]
     assert lengths == [1, 1, 0.25]
-    with pytest.raises(BadInput, match="all events have the same time"):
+    with pytest.raises(BadInput, match="no rates"):
         parse_blkparse("\n".join(line.replace("7.75", "7.50") for line in lines[:2]).encode(), "it")
 
 
@@ -240,7 +246,7 @@ def test_imports_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     p99 = next(line for line in out.splitlines() if "p99 " in line)
     assert p99.split()[1:4] == ["-", "-", "-"]
-    assert "did not measure it" in " ".join(out.split())
+    assert NOT_MEASURED in " ".join(out.split())
 
 
 def test_unified_operations_with_a_discard_are_refused() -> None:
@@ -254,7 +260,7 @@ def test_other_time_formats_are_parsed() -> None:
     for second in (b"09", b"10", b"11"):
         raw = raw.replace(b"2026-11-22T17:50:" + second + b"+0000", b"11/22/2026 05:50:" + second + b" PM")
     assert parse_iostat(raw, "it").interval_ns == 10**9
-    with pytest.raises(BadInput, match="is not a known time format"):
+    with pytest.raises(BadInput, match=r"noon.*S_TIME_FORMAT=ISO"):
         parse_iostat(raw.replace(b"05:50:10 PM", b"noon"), "it")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -69,7 +71,7 @@ def test_named_load_becomes_fio_options() -> None:
 
 
 def test_read_only_load_is_refused_for_a_sweep() -> None:
-    with pytest.raises(UsageError, match=r"rndrd: it only reads.*mixed-io"):
+    with pytest.raises(UsageError, match=r"rndrd: .* mixed-io "):
         find_workload("rndrd")
 
 
@@ -87,7 +89,7 @@ def test_vdbench_file_contains_the_loads_of_its_runs() -> None:
 
 
 def test_file_with_several_loads_is_refused_for_a_sweep() -> None:
-    with pytest.raises(UsageError, match=r"mixed.vdb: it has 2 loads \(small, large\)"):
+    with pytest.raises(UsageError, match=r"mixed\.vdb: .* 2 .*\(small, large\)"):
         find_workload(str(GOOD / "mixed.vdb"))
     assert require_single_load([PlainLoad("a", 0, 100, 4096)], "it").name == "a"
 
@@ -157,7 +159,7 @@ def test_a_file_of_another_kind_is_refused(path: Path) -> None:
 
 
 def test_missing_file_is_named() -> None:
-    with pytest.raises(UsageError, match=r"nowhere.vdb: No such file"):
+    with pytest.raises(UsageError, match=rf"nowhere\.vdb: {os.strerror(errno.ENOENT)}"):
         find_workload("/nowhere.vdb")
 
 

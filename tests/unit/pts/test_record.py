@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -140,7 +141,9 @@ def test_recovery_lasts_until_the_rate_returns(last: tuple[int, ...], seconds: f
         format_pts(build_pts_document(make_request(order), {0: make_crossing_record(last)}, is_ended=True))
     )
     assert "stretch 3" in text
-    assert ("never reached 90 %" in text) is (seconds is None)
+    [words] = re.findall(r"reached 90 % [^.]*(?:\.\d s)?", " ".join(text.split()))
+    after = re.search(r"([\d.]+) s$", words)
+    assert (float(after[1]) if after else None) == seconds
 
 
 def make_documents() -> list[dict[str, Any]]:
@@ -185,7 +188,7 @@ def test_report_lists_its_deviations() -> None:
 
 
 def test_other_document_is_refused() -> None:
-    with pytest.raises(BadInput, match="not written by opwatch sweep run --test"):
+    with pytest.raises(BadInput, match=r"sweep run --test$"):
         list(format_pts({"type": "sweep"}))
     with pytest.raises(BadInput):
         list(format_pts(make_documents()[0] | {"parts": [{"name": 3}]}))
@@ -205,9 +208,9 @@ def test_journal_keeps_the_finished_parts(tmp_path: Path) -> None:
     assert state.request == request
     assert state.parts == {0: done}
     assert (state.remaining_levels, state.announced_bytes) == ((1,), 600)
-    with pytest.raises(BadInput, match="part 2 of the test does not exist"):
+    with pytest.raises(BadInput, match="part 2 "):
         parse_journal(raw + json.dumps({"entry": "part", **encode(done), "part": 2}).encode() + b"\n", "it")
-    with pytest.raises(BadInput, match="the number of levels"):
+    with pytest.raises(BadInput, match="number of levels"):
         first = entries[0] | {"levels": []}
         parse_journal(json.dumps(first).encode() + b"\n", "it")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from opwatch.samples.entries import DiskAdded, IntervalEnded, ProgramsSkipped, RunEnded, RunEntry
@@ -64,7 +66,7 @@ def test_skipped_programs_explain_only_that_many_requests() -> None:
     assert loss.is_explained
     explained, rest = find_losses(make_account(end, misses=2))
     assert (explained.is_explained, rest.is_explained) == (True, False)
-    assert "1 request more" in rest.words
+    assert re.search(r"\b1 request\b", rest.words)
 
 
 def test_skipped_programs_are_not_a_loss_on_a_complete_disk() -> None:
@@ -74,7 +76,7 @@ def test_skipped_programs_are_not_a_loss_on_a_complete_disk() -> None:
         make_idle_reading(make_sample(0), nothing_kept), make_idle_reading(make_sample(1), nothing_kept), 4
     )
     [loss] = find_losses(unknown)
-    assert (loss.is_explained, "up to 4 requests" in loss.words) == (True, True)
+    assert loss.is_explained and re.search(r"\b4 requests\b", loss.words)
 
 
 def test_request_without_room_in_the_map_is_a_single_loss() -> None:

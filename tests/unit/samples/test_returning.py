@@ -72,7 +72,7 @@ def test_named_loop_device_with_another_file_is_refused_once(tree: Tree, files: 
     assert change
     [(leaf, why)] = change.refused
     assert leaf.device.name == "loop0"
-    assert "another drive" in why and str(files[1]) in why and str(files[0]) in why
+    assert str(files[1]) in why and str(files[0]) in why
     assert (list_names(members), members.poll_changes(), members.find_absent()) == ([], None, "loop0")
     # The first file is still accepted later.
     bind_file(tree, files[0], 7)
@@ -129,7 +129,9 @@ def test_drive_without_identity_is_not_watched_again(tree: Tree) -> None:
     members.poll_changes()
     write_attributes(tree["loop0"].sysfs, {"size": "2048"})
     change = members.poll_changes()
-    assert change and "cannot be identified" in change.refused[0][1]
+    assert change
+    [(leaf, why)] = change.refused
+    assert leaf.device.name == "loop0" and "identified" in why
     assert list_names(members) == []
 
 

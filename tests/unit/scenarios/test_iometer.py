@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def test_other_gains_are_not_reproduced() -> None:
     assert verdicts[:3] == [ScenarioVerdict.NOT_REPRODUCED] * 3
     why = make_iometer_findings(SCENARIO, _make_result(1.9, 1.9), PROFILE)[2].why
     # The gain of a quarter from a tenth less use implies this much flash.
-    assert "1.34 times its visible size" in why
+    assert " 1.34 times " in why
 
 
 def test_missing_steady_state_or_interface_limit_leaves_the_verdict_open() -> None:
@@ -79,7 +80,7 @@ def test_missing_steady_state_or_interface_limit_leaves_the_verdict_open() -> No
 
 def test_read_faster_than_flash_leaves_the_verdict_open() -> None:
     word = make_iometer_findings(SCENARIO, _make_result(), PROFILE)[3]
-    assert word.verdict is ScenarioVerdict.UNTOLD and "without data" in word.why
+    assert word.verdict is ScenarioVerdict.UNTOLD and re.search(r" \d+ us: .* \d+ us ", word.why)
 
 
 def test_predicted_iops_follow_interface_and_flash_constants() -> None:
@@ -94,7 +95,7 @@ def test_predicted_iops_follow_interface_and_flash_constants() -> None:
 
 
 def test_profile_without_times_has_no_prediction() -> None:
-    with pytest.raises(UsageError, match="no command_ns"):
+    with pytest.raises(UsageError, match="command_ns"):
         predict_iops(profiles.load_profile("ideal"), WRITE_FULL, LEVELS[0], LOAD)
 
 

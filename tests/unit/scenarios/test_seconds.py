@@ -79,5 +79,5 @@ def test_journal_keeps_the_seconds() -> None:
     document = encode(record)
     assert decode(LevelRecord, document, "it") == record
     document["seconds"][0][2] = 0
-    with pytest.raises(BadInput, match="a second has a duration of 0"):
+    with pytest.raises(BadInput, match=r"\bsecond\b.* 0$"):
         decode(LevelRecord, document, "it")

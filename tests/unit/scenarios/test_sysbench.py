@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_sysbench_mode_matches_the_load(name: str, mode: str) -> None:
 def test_sequential_mix_is_not_a_sysbench_mode() -> None:
     load = parse_plain_load("rdpct=75,seekpct=0")
     assert load
-    with pytest.raises(Unsupported, match="no mode with 75 % reads and 0 % random accesses"):
+    with pytest.raises(Unsupported, match=r"75 % reads .* 0 % random "):
         build_sysbench_arguments(load, 1 << 20, 4, 7)
 
 
@@ -74,4 +75,4 @@ def _make_place(*_: object) -> object:
 def test_sysbench_is_refused_for_a_whole_drive(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sweep", "run", "--scenario", "write-saturation", "--dev", "nothing", "--load", "sysbench"]
     assert main(words) == 2
-    assert "--load: only with --on: " in capsys.readouterr().err
+    assert re.search(r"--load: .* --on: ", capsys.readouterr().err)

@@ -65,5 +65,5 @@ def test_single_level_fits_the_collector_with_the_least_spare(waf: float) -> Non
 
 
 def test_a_drive_that_does_not_amplify_has_no_fit() -> None:
-    with pytest.raises(NotEnoughData, match="no level amplifies"):
+    with pytest.raises(NotEnoughData):
         fit_spare([MeasuredLevel(CAPACITY, 1.0), MeasuredLevel(CAPACITY // 2, 1.001)])

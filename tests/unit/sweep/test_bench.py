@@ -53,7 +53,7 @@ def test_a_signal_ends_any_pause(seconds: float) -> None:
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 60])
 def test_vanished_drive_ends_any_pause(seconds: float) -> None:
-    with pytest.raises(RefusedError, match="has disappeared"):
+    with pytest.raises(RefusedError, match="disappeared"):
         make_bench(FakeClock(End.TICK), lambda: False).wait_unless_stopped(seconds)
 
 
@@ -71,5 +71,5 @@ def test_writes_of_the_sweep_itself_are_allowed(counted: int | None) -> None:
 
 
 def test_writes_by_another_process_end_the_sweep() -> None:
-    with pytest.raises(RefusedError, match="sda: another process wrote 20000000 bytes"):
+    with pytest.raises(RefusedError, match=r"sda: .*\b20000000 bytes"):
         require_alone(10**9 + 20_000_000, 10**9, "sda")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def test_drive_options_are_refused_for_a_model(
 ) -> None:
     assert main(["sweep", "run", "--virtual", "ideal", "--op", "28%", "--rounds", "5", "-q", *words]) == 2
     error = capsys.readouterr().err
-    assert words[0] in error and "only with --dev" in error
+    assert words[0] in error and " --dev" in error
 
 
 @pytest.mark.parametrize("verb", ["plan", "run"])
@@ -75,8 +76,8 @@ def test_list_shows_the_started_sweeps(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "20260102-000000-abcd.journal").write_text("{}\n")
     assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert f"3 levels, not done, 2 to go: opwatch sweep resume {REQUEST.name}" in text
-    assert "left in the kernel until it is resumed, or a reboot: partition 1: 1048576 bytes" in text
+    assert re.search(rf"3 levels, .* 2 to go: opwatch sweep resume {REQUEST.name}", text)
+    assert ": partition 1: 1048576 bytes" in text
     assert main(["sweep", "list", "--json", "--journals", str(tmp_path)]) == 0
     first, second = json.loads(capsys.readouterr().out)["sweeps"]
     assert (first["left"], first["is_ended"], first["problem"]) == (2, False, None)
@@ -102,4 +103,4 @@ def test_list_names_leftover_files(tmp_path: Path, capsys: pytest.CaptureFixture
         journal.append_entry("changed", {"undo": "files in .opwatch-sweep-20260101-000000-abcd"})
     assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "left at /data until it is resumed: files in .opwatch-sweep-20260101-000000-abcd" in text
+    assert re.search(r" /data .*: files in \.opwatch-sweep-20260101-000000-abcd", text)

@@ -153,8 +153,7 @@ def test_persistent_refusal_is_reported(bench_of: BenchOf) -> None:
     bench = bench_of(DriveConfig(is_stubborn=True))
     with pytest.raises(
         Unsupported,
-        match=r"refuses SET MAX ADDRESS EXT .status 51h, error 04h: command "
-        "aborted",
+        match=r"SET MAX ADDRESS EXT .status 51h, error 04h",
     ):
         bench.max_address.set_visible_bytes(LEVEL)
     assert bench.max_address.read_visible_bytes() == SIZE
@@ -163,7 +162,7 @@ def test_persistent_refusal_is_reported(bench_of: BenchOf) -> None:
 def test_second_change_is_not_retried_forever(bench_of: BenchOf) -> None:
     bench = bench_of(DriveConfig(has_area=False, has_accessible=True, is_once=True))
     bench.max_address.set_visible_bytes(SIZE)
-    with pytest.raises(Unsupported, match=r"refuses SET ACCESSIBLE MAX ADDRESS EXT .*already set once"):
+    with pytest.raises(Unsupported, match=r"SET ACCESSIBLE MAX ADDRESS EXT .*error 10h"):
         bench.max_address.set_visible_bytes(LEVEL)
     log = (bench.disk.sysfs.parent / "log").read_text()
     assert log.count("refused") == 1
@@ -171,14 +170,14 @@ def test_second_change_is_not_retried_forever(bench_of: BenchOf) -> None:
 
 def test_address_hidden_by_another_tool_stays_hidden(bench_of: BenchOf) -> None:
     bench = bench_of(DriveConfig(hidden=8192))
-    with pytest.raises(RefusedError, match="shows 12582912 of its 16777216 bytes"):
+    with pytest.raises(RefusedError, match=r"\b12582912 of .*\b16777216 bytes"):
         require_full_size(bench.max_address)
 
 
 def test_size_mismatch_with_the_kernel_is_noticed(bench_of: BenchOf) -> None:
     bench = bench_of(DriveConfig())
     (bench.disk.sysfs / "size").write_text("4096\n")
-    with pytest.raises(RefusedError, match="but the kernel uses 2097152"):
+    with pytest.raises(RefusedError, match=r"\b2097152\b"):
         require_full_size(bench.max_address)
     assert bench.max_address.rescan() == 2097152
     assert (bench.disk.sysfs / "device" / "rescan").read_text() == "1"
@@ -223,5 +222,5 @@ def test_bridge_that_returns_no_registers_is_reported(
 ) -> None:
     asked = bench_of(DriveConfig()).max_address
     monkeypatch.setattr(line, "send_scsi", lambda *_: EMPTY)
-    with pytest.raises(Unsupported, match="its registers are not returned"):
+    with pytest.raises(Unsupported, match="registers"):
         asked.read_native_bytes()

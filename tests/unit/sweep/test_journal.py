@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -109,7 +111,7 @@ def test_truncated_journal_continues_from_the_last_complete_entry(tmp_path: Path
         assert state.cut_bytes == size - whole
         assert len(state.records) >= last
         last = len(state.records)
-    with pytest.raises(BadInput, match="no first entry"):
+    with pytest.raises(BadInput, match=r"^it has no "):
         parse_journal(raw[: ends[0] - 1], "it")
 
 
@@ -160,7 +162,7 @@ def test_damage_in_the_middle_is_reported_with_its_line(line: bytes, tmp_path: P
 
 def test_second_writer_of_a_journal_is_refused(tmp_path: Path) -> None:
     path = write_journal(tmp_path)
-    with JournalFile(path), pytest.raises(RefusedError, match="is running"):
+    with JournalFile(path), pytest.raises(RefusedError, match=f"^{path.stem} "):
         reopen_sweep_journal(tmp_path, path.stem)
 
 
@@ -202,7 +204,9 @@ def test_a_full_disk_leaves_whole_entries(tmp_path: Path) -> None:
 
     argv = [sys.executable, "-c", _FULL, str(tmp_path), path.stem]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, preexec_fn=limit_file_size)
-    assert "make room, then opwatch sweep resume" in done.stdout
+    assert (
+        f"{os.strerror(errno.EFBIG)}: " in done.stdout and f"opwatch sweep resume {path.stem}" in done.stdout
+    )
     state = parse_journal(path.read_bytes(), "it")
     assert state.cut_bytes == 0
     assert 5 < len(state.stops) < 11
@@ -210,7 +214,7 @@ def test_a_full_disk_leaves_whole_entries(tmp_path: Path) -> None:
 
 def test_failure_to_create_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OpwatchError, match="cannot keep a journal"):
+    with pytest.raises(OpwatchError, match=re.escape(str(tmp_path / "file" / "sweeps"))):
         create_sweep_journal(tmp_path / "file" / "sweeps", REQUEST)
 
 
@@ -227,7 +231,7 @@ def test_life_limit_applies_to_the_whole_sweep(tmp_path: Path) -> None:
     [reason] = find_overruns(
         state.find_remaining_budget(None), state.find_health_baseline(now), now, 0, "nvme0n1"
     )
-    assert "2 % of its rated life" in reason.what and "--max-life" in reason.remedy
+    assert reason.what.startswith("2 % ") and "--max-life" in reason.remedy
     assert (
         find_overruns(
             state.find_remaining_budget(None, 2), state.find_health_baseline(now), now, 0, "nvme0n1"

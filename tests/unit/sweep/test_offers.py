@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -156,7 +157,7 @@ def test_namespace_is_replaced_without_an_objection(tmp_path: Path) -> None:
 
     assert find_refusal(OFFER) is None
     two = find_refusal(replace(OFFER, allocated=(1, 2), is_zoned=True))
-    assert (two or "").startswith("nvme0n1 has other namespaces than this one (1): 1, 2; and it has")
+    assert re.match(r"nvme0n1 .*\(1\): 1, 2; ", two or "")
 
 
 def test_drive_that_cannot_be_queried_is_refused(tmp_path: Path) -> None:
@@ -164,9 +165,7 @@ def test_drive_that_cannot_be_queried_is_refused(tmp_path: Path) -> None:
         raise OpwatchError("Identify needs CAP_SYS_ADMIN")
 
     refused = find_method_refusal(make_disk(tmp_path, "nvme0n1"), "namespace", refuse_identify)
-    assert refused == (
-        "cannot query whether nvme0n1 supports namespace management: Identify needs CAP_SYS_ADMIN"
-    )
+    assert refused and "nvme0n1" in refused and refused.endswith(": Identify needs CAP_SYS_ADMIN")
 
 
 @pytest.mark.parametrize(
@@ -250,7 +249,7 @@ def test_format_needs_a_single_plain_namespace(
 def test_format_is_unavailable_without_its_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     refused = find_purge_refusal(make_disk(tmp_path, "nvme0n1"), "format", lambda _: (DRIVE, ALONE))
-    assert refused == "nvme-cli is not installed"
+    assert refused and refused.startswith("nvme-cli ")
 
 
 @pytest.mark.parametrize(
@@ -282,9 +281,9 @@ def test_sanitize_is_offered_if_there_is_no_objection(
 
     assert find_refusal() is None
     look.return_value = replace(SANITIZED, namespaces=(1, 2))
-    assert (find_refusal() or "").startswith("nvme0n1 has other namespaces than this one (1)")
+    assert re.match(r"nvme0n1 .*\(1\).*: 1, 2", find_refusal() or "")
     look.side_effect = OpwatchError("log page 81h: no")
-    assert find_refusal() == "cannot query Sanitize on nvme0n1: log page 81h: no"
+    assert (find_refusal() or "").endswith(" nvme0n1: log page 81h: no")
 
 
 def test_plan_names_the_purge() -> None:
@@ -294,7 +293,7 @@ def test_plan_names_the_purge() -> None:
         discarded = 0 if way.name in ("format", "secure-erase") else 1 << 30
         [purge] = [step for step in steps if step.kind is StepKind.PURGE]
         assert (purge.what, purge.discard_bytes) == (way.what, discarded)
-    with pytest.raises(UsageError, match="unknown purge 'magic'"):
+    with pytest.raises(UsageError, match="'magic'"):
         find_purge("magic")
 
 
@@ -304,7 +303,7 @@ def test_journal_keeps_the_purge() -> None:
     for key in ("purge", "method"):
         with pytest.raises(BadInput, match="magic"):
             decode(SweepRequest, document | {key: "magic"}, "it")
-        with pytest.raises(BadInput, match=f"{key} is missing"):
+        with pytest.raises(BadInput, match=rf"\b{key} .*missing"):
             decode(SweepRequest, {name: document[name] for name in document.keys() - {key}}, "it")
 
 
@@ -329,7 +328,7 @@ def test_undo_is_parsed_from_its_text() -> None:
     ],
 )
 def test_a_change_that_is_not_known_is_not_undone(text: str) -> None:
-    with pytest.raises(BadInput, match="cannot undo"):
+    with pytest.raises(BadInput, match=re.escape(repr(text)[:100])):
         parse_undo(text)
 
 
@@ -337,6 +336,6 @@ def test_some_methods_depend_on_the_drive_and_others_do_not(tmp_path: Path) -> N
     disk = make_disk(tmp_path, "sda")
     ways = {method.name: find_method_refusal(disk, method.name) for method in METHODS}
     # A sweep by namespaces needs a drive with namespaces.
-    assert ways["namespace"] == "sda is not an NVMe drive and has no namespace management"
+    assert re.match("sda .*NVMe", ways["namespace"] or "")
     hanging = {"namespace", "max-address"}
     assert {name for name, refused in ways.items() if refused is None} == set(SWEEP_METHODS) - hanging

@@ -97,9 +97,9 @@ def test_plan_predicts_at_least_the_bytes_of_a_verdict(flash_bytes: int | None) 
 def test_plan_reports_too_few_rounds_for_a_verdict() -> None:
     [few] = _list_rounds(LEVELS[:1], SweepPace(most_rounds=10))
     assert (few.at_least, few.at_most) == (10, 10)
-    assert "no verdict before round 12" in few.what
+    assert "round 12" in few.what
     [enough] = _list_rounds(LEVELS[:1], SweepPace(most_rounds=12))
-    assert enough.what == "the workload"
+    assert "round" not in enough.what and few.what.startswith(enough.what)
 
 
 def test_plan_has_no_time_without_a_speed() -> None:

@@ -51,7 +51,7 @@ def start_level(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]
 def test_round_is_not_started_on_a_hot_drive(reads_pages: bool) -> None:
     run, announced = start_level(REQUEST.budget.celsius, reads_pages=reads_pages)
     trace: Any = None
-    with pytest.raises(RefusedError, match="70 °C; the limit is 70 °C"):
+    with pytest.raises(RefusedError, match=r"70 °C.* 70 °C"):
         run.begin_round(trace)
     assert announced == []
 

@@ -72,19 +72,19 @@ def test_a_verdict_that_was_not_reached_has_its_reason_and_no_number() -> None:
     [level] = parse_levels("0%", LevelScale(1 << 30), compute_flash_bytes(model))
     [outcome] = run_levels(model, [level], VirtualLoad(), replace(PACE, most_rounds=6), _ignore_progress)
     assert outcome.strict.state is StrictState.NOT_REACHED
-    assert outcome.figures.waf is None and "no steady state" in outcome.figures.missing["waf"]
+    assert outcome.figures.waf is None and "steady" in outcome.figures.missing["waf"]
 
 
 def test_writes_below_the_mapping_unit_are_refused() -> None:
-    with pytest.raises(UsageError, match="mapping unit of 16384"):
+    with pytest.raises(UsageError, match=r"--bs 4096: .*\b16384 bytes"):
         make_model(profiles.load_profile("qlc-client-1000"), 4096)
-    with pytest.raises(UsageError, match="power of two"):
+    with pytest.raises(UsageError, match="--bs 5000: "):
         make_model(profiles.load_profile("ideal"), 5000)
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
     broken = profiles.parse_profile("broken", "[drive]\nuser_bytes = 1073741824\nphysical_bytes = 4096\n")
-    with pytest.raises(UsageError, match="cannot create the model"):
+    with pytest.raises(UsageError, match=r"profile broken: "):
         make_model(broken, 4096)
 
 

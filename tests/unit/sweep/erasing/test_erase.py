@@ -158,7 +158,7 @@ def test_failed_erase_leaves_no_password_on_the_drive(
 def test_late_failed_erase_is_not_retried(bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lockable, "_AT_ONCE_S", 0.05)
     bench = bench_of(replace(ABLE, erase_fault="breaks", erase_s=0.1))
-    with pytest.raises(OpwatchError, match="failed after"):
+    with pytest.raises(OpwatchError, match=r"SECURITY ERASE UNIT failed after \d+ s "):
         bench.erase()
     assert bench.read_log().count('"erase begins"') == 1
 
@@ -182,7 +182,6 @@ def test_password_that_stays_is_reported_with_the_removal_commands(bench_of: Ben
         bench.erase()
     said = str(caught.value)
     assert "SECURITY ERASE UNIT failed" in said
-    assert "sda has the password opwatch and will be locked after a power cycle" in said
     assert f"opwatch sweep resume {bench.state.request.name}" in said
     assert "hdparm --user-master u --security-disable opwatch /dev/sda" in said
     assert bench.read_kept_undo() == UNDO
@@ -216,9 +215,7 @@ def test_drive_frozen_during_the_sweep_reports_the_thaw_command(bench_of: BenchO
     bench.state.undo.extend(UNDO)
     LockableDrive(bench.content, bench.disk).set_password()
     bench.drive.lock.word |= FROZEN
-    with pytest.raises(
-        OpwatchError, match=r"is frozen .*suspend and wake the machine.*--security-unlock opwatch"
-    ):
+    with pytest.raises(OpwatchError, match=r"\bsda\b.*\bfrozen\b.*--security-unlock opwatch"):
         bench.undo_changes()
     assert bench.state.undo == UNDO
 
@@ -235,10 +232,10 @@ def test_password_of_another_tool_is_left_alone(bench_of: BenchOf) -> None:
 def test_another_drive_is_neither_erased_nor_opened(bench_of: BenchOf) -> None:
     bench = bench_of(ABLE)
     bench.state.request = replace(REQUEST, identity=replace(REQUEST.identity, serial="other"))
-    with pytest.raises(RefusedError, match="reports serial number 'opw-hpa', not 'other'"):
+    with pytest.raises(RefusedError, match="'opw-hpa', not 'other'"):
         bench.erase()
     bench.state.undo.extend(UNDO)
-    with pytest.raises(RefusedError, match="reports serial number 'opw-hpa', not 'other'"):
+    with pytest.raises(RefusedError, match="'opw-hpa', not 'other'"):
         bench.undo_changes()
     assert (bench.has_content(), bench.drive.lock.word) == (True, SUPPORTED)
 
@@ -255,7 +252,7 @@ def test_refused_erase_leaves_the_drive_unchanged(word: int, bench_of: BenchOf) 
 def test_drive_with_a_hidden_area_is_not_erased(bench_of: BenchOf) -> None:
     bench = bench_of(ABLE)
     bench.drive.current -= 8192
-    with pytest.raises(RefusedError, match="shows 12582912 of its 16777216 bytes"):
+    with pytest.raises(RefusedError, match=r"\b12582912 of .*\b16777216 bytes"):
         bench.erase()
     assert bench.has_content()
 
@@ -279,7 +276,7 @@ def test_a_plan_has_the_drives_own_time(tmp_path: Path) -> None:
     words = {"w82": 2, "w128": 1}
     way = describe_purge(make_disk(tmp_path / "a", "sda", encode_with_words(**words, w89=30)), "secure-erase")
     assert way.seconds == 3600
-    assert way.what == "ATA SECURITY ERASE UNIT (password opwatch), 60 minutes as reported by the drive"
+    assert "SECURITY ERASE UNIT (password opwatch), 60 minutes " in way.what
     untold = describe_purge(make_disk(tmp_path / "b", "sda", encode_with_words(**words)), "secure-erase")
     assert untold.seconds is None
     assert describe_purge(make_disk(tmp_path / "c", "sda"), "secure-erase").seconds == 0
@@ -291,7 +288,7 @@ def test_purge_check_without_root_uses_sysfs(tmp_path: Path, monkeypatch: pytest
     )
     monkeypatch.setattr(offers, "probe_erasable", Mock(side_effect=PermissionMissing("no")))
     assert find_purge_refusal(able, "secure-erase") is None
-    assert "is frozen" in (find_purge_refusal(frozen, "secure-erase") or "")
+    assert "frozen" in (find_purge_refusal(frozen, "secure-erase") or "")
     # With root, the drive's current state counts, because the drive may be thawed by now.
     monkeypatch.setattr(offers, "probe_erasable", Mock())
     assert find_purge_refusal(frozen, "secure-erase") is None

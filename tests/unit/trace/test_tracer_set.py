@@ -96,7 +96,7 @@ def test_all_tracers_are_attached_or_none() -> None:
     attaching = FakeAttacher()
     attaching.fails = "no room"
     tracers = TracerSet(attaching)
-    with pytest.raises(OpwatchError, match="no room"):
+    with pytest.raises(OpwatchError, match=attaching.fails):
         tracers.add_leaves(make_leaves(70))
     assert [tracer.is_open for tracer in attaching.tracers] == [False]
     assert tracers.read() == {}
@@ -105,7 +105,7 @@ def test_all_tracers_are_attached_or_none() -> None:
 def test_number_of_tracers_is_limited() -> None:
     tracers = TracerSet(FakeAttacher())
     places = [tracers.add_leaves([make_leaf(f"disk{number}")])[0] for number in range(MAX_PARTS)]
-    with pytest.raises(OpwatchError, match="Restart opwatch"):
+    with pytest.raises(OpwatchError, match=rf"^{MAX_PARTS} "):
         tracers.add_leaves([make_leaf("late")])
     tracers.remove_leaf(places[0])
     tracers.add_leaves([make_leaf("late")])
@@ -114,10 +114,10 @@ def test_number_of_tracers_is_limited() -> None:
 def test_disks_beyond_the_limit_are_refused() -> None:
     tracers = TracerSet(FakeAttacher(), 100)
     first, *_ = tracers.add_leaves(make_leaves(99))
-    with pytest.raises(OpwatchError, match=r"101 disks are too many: .* at most 100"):
+    with pytest.raises(OpwatchError, match=r"^101 .*\b100\b"):
         tracers.add_leaves(make_leaves(2))
     tracers.add_leaves(make_leaves(1))
-    with pytest.raises(OpwatchError, match=r"101 disks are too many: .* at most 100"):
+    with pytest.raises(OpwatchError, match=r"^101 .*\b100\b"):
         tracers.add_leaves(make_leaves(1))
     tracers.remove_leaf(first)
     tracers.add_leaves(make_leaves(1))

@@ -59,7 +59,8 @@ def test_requests_only_the_kernel_counted_are_drift() -> None:
     verdict = make_account(Reading(make_sample(1, read=make_reads(23)), make_stat(29), make_stat(29)))
     assert verdict.drift["read"].drift == 6
     assert verdict.byte_drift["read"].drift == 6 * 4096
-    assert describe_losses(verdict) == ["not traced: 6 reads (24576 bytes), cause unknown"]
+    [loss] = describe_losses(verdict)
+    assert " 6 reads (24576 bytes)" in loss
 
 
 def test_requests_only_the_tracer_counted_are_negative_drift() -> None:
@@ -112,10 +113,12 @@ def test_each_loss_is_named(scalar: str, number: str) -> None:
 
 
 def test_missing_witness_is_a_reason_and_not_zero() -> None:
-    verdict = make_account(Reading(make_sample(1), None, None, "statistics are off"))
+    why = "statistics are off"
+    verdict = make_account(Reading(make_sample(1), None, None, why))
     assert verdict.drift == {}
-    assert verdict.no_drift == "statistics are off"
-    assert describe_losses(verdict) == ["drift unknown: statistics are off"]
+    assert verdict.no_drift == why
+    [loss] = describe_losses(verdict)
+    assert loss.endswith(f": {why}")
 
 
 def test_a_requeued_request_is_in_flight_once() -> None:
@@ -140,7 +143,7 @@ def test_requests_taken_back_are_counted_by_the_kernel_only() -> None:
     assert (verdict.taken_back, verdict.refused, verdict.completed, verdict.in_flight) == (5, 2, 10, 0)
     assert (verdict.drift["read"].drift, verdict.byte_drift["read"].drift) == (0, 0)
     assert describe_losses(verdict) == []
-    assert "  taken back for another path: 5, 2 before their issue" in format_trust(verdict, 0)
+    assert any(": 5, 2 " in line for line in format_trust(verdict, 0))
 
 
 def test_sequence_data_counts_when_the_sequence_ends() -> None:
@@ -174,7 +177,7 @@ def test_groups_without_driver_statistics_are_not_compared() -> None:
         Reading(make_sample(0), first, first), Reading(make_sample(1, read=make_reads(9)), first, first), 0
     )
     assert (verdict.drift, verdict.no_drift, describe_losses(verdict)) == ({}, None, [])
-    assert "  drift against the kernel: unknown, this driver keeps no statistics" in format_trust(verdict, 0)
+    assert any("drift" in line and ": unknown, " in line for line in format_trust(verdict, 0))
 
 
 def test_kernel_counts_cloned_flushes_as_reads() -> None:

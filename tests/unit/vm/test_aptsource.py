@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -160,8 +161,9 @@ def test_kernel_removed_from_every_suite_is_a_reason(tmp_path: Path, monkeypatch
     gone = Kernel("7.3", "7.3.", "Debian", ("gone", "expired", "moved"), "linux-image-amd64")
     with pytest.raises(FetchError) as caught:
         assets.get_kernel_image(gone)
-    assert "of gone; expired: " in str(caught.value)
-    assert "moved: it has no linux-image-amd64 of the 7.3. series" in str(caught.value)
+    said = str(caught.value)
+    assert " gone; expired: " in said
+    assert re.search(r"moved: .*\blinux-image-amd64\b.* 7\.3\. ", said)
 
 
 def test_kernel_image_may_be_in_the_modules_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

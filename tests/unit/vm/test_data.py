@@ -93,7 +93,7 @@ def test_ci_selects_files_by_tier_and_manual_runs_take_all() -> None:
     assert [suite.find_skip_reason(k, f, "ci") for k in (full, part) for f in (both, only)][:3] == [None] * 3
     assert "test_only" in (suite.find_skip_reason(part, only, "ci") or "")
     assert suite.find_skip_reason(part, only, "") is None
-    with pytest.raises(BenchError, match="can be ci"):
+    with pytest.raises(BenchError, match="'nightly'"):
         suite.find_skip_reason(full, both, "nightly")
 
 
@@ -104,7 +104,8 @@ def test_kernel_with_named_files_runs_only_those_files() -> None:
     named = suite.GuestFile(Path(f"{kernel.files[0]}.py"), (), 2, (kernel.tier,), 1.0)
     assert [suite.find_skip_reason(kernel, named, chosen) for chosen in ("", "ci")] == [None, None]
     other = replace(named, path=Path("test_other.py"))
-    assert "test_other is not among" in (suite.find_skip_reason(kernel, other, "") or "")
+    why = suite.find_skip_reason(kernel, other, "")
+    assert why and why.startswith("test_other ") and why.endswith(f" {kernel.name}")
 
 
 def test_every_tier_has_a_kernel() -> None:
@@ -130,7 +131,7 @@ def test_optional_missing_kernel_does_not_fail_the_run(
     monkeypatch.setenv("OPWATCH_REQUIRE", "kernel,vm")
     gone = FetchError("sid: it has no linux-image-amd64 of the 9.9. series")
     rolling = config.Kernel("9.9", "9.9.", "Debian", ("sid",), "linux-image-amd64", optional="it moves on")
-    with pytest.raises(pytest.skip.Exception, match=r"9\.9\. series; it may be missing: it moves on"):
+    with pytest.raises(pytest.skip.Exception, match=rf"9\.9\. .*: {rolling.optional}$"):
         conftest.skip_missing_kernel(rolling, gone)
     with pytest.raises(pytest.fail.Exception, match=r"9\.9\. series"):
         conftest.skip_missing_kernel(replace(rolling, optional=""), gone)

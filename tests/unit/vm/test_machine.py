@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -115,7 +116,7 @@ def test_run_aborted_by_the_emulator_is_repeated_once(
 
     assert retry_emulator_aborts(run_attempt) == "6.12"
     said = capsys.readouterr().err
-    assert "the emulator of kernel 6.12 gave up" in said
+    assert re.search(r"emulator .*\b6\.12\b", said)
     assert "Assertion `is_here' failed." in said
 
 

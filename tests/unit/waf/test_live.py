@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from opwatch.waf.live import CurrentWaf
 from opwatch.waf.live_figure import compute_current_waf, is_stale
 from opwatch.waf.live_trail import LiveTrail
 from opwatch.waf.polls import make_poll
-from opwatch.waf.trail import Poll
+from opwatch.waf.trail import SHUT_DOWN, Poll
 from tests.unit.support.drive_readings import read_drive
 from tests.unit.support.virtual_drive import CATALOGUE, OCP, Bench, VirtualDrive
 
@@ -54,7 +55,7 @@ def test_lost_counter_gives_a_reason() -> None:
     bench.poll_for(10)
     drive.shutdowns += 1
     bench.poll_for(2)
-    assert "lost power" in (compute_current_waf(bench.trail).reason or "")
+    assert compute_current_waf(bench.trail).reason == SHUT_DOWN
 
 
 def test_line_shows_waf_and_error() -> None:
@@ -71,24 +72,19 @@ def test_unchanged_pages_during_host_writes_are_reported() -> None:
     drive.rate = 50e6
     bench.poll_for(20)
     reason = compute_current_waf(bench.trail).reason or ""
-    assert "have not changed" in reason and "the host wrote" in reason and "GB" in reason
-    assert "wrote nothing" not in reason
-    assert "opwatch waf --refresh 10m" in reason
+    assert re.search(r"\b\d+ s .*\b[\d.]+ [GM]B;.* opwatch waf --refresh 10m", reason)
 
 
 def test_idle_host_is_reported() -> None:
     bench = Bench(VirtualDrive(OCP, 1))
     bench.poll_for(20)
-    assert "have not changed" not in (compute_current_waf(bench.trail).reason or "")
+    assert "--refresh" not in (compute_current_waf(bench.trail).reason or "")
 
 
 def test_single_poll_reports_too_few_readings() -> None:
     bench = Bench(VirtualDrive(OCP, 1))
     bench.poll_drive()
-    assert (
-        compute_current_waf(bench.trail).reason
-        == "the drive's counters were read only once so far; two polls are needed"
-    )
+    assert "once" in (compute_current_waf(bench.trail).reason or "")
 
 
 def test_poll_without_counters_is_noticed() -> None:
@@ -127,7 +123,7 @@ def test_failed_thread_reports_its_reason_instead_of_the_last_value() -> None:
     figure = trail.live_waf
     assert figure and figure.waf is None and figure.nand_bytes_per_s is None
     assert figure.reason == words
-    assert format_live(figure).startswith("WAF none: counters cannot be read: /etc")
+    assert format_live(figure).startswith(f"WAF none: {words[:30]}")
     # A drive added later reports the same reason once, even without a catalogue to interpret counters.
     assert failing.take_samples() == []
     failing.add_leaves(leaves)
@@ -155,7 +151,7 @@ def test_readings_and_polls_give_the_same_figure() -> None:
     assert figure == compute_current_waf(bench.trail)
     trail.add_sample(read_drive(drive, ("nvme0n1 1 2", "nvme0n2 7 3")))
     anew = trail.live_waf
-    assert anew and anew.reason == "the drive's counters were read only once so far; two polls are needed"
+    assert anew and anew.waf is None and "once" in (anew.reason or "")
 
 
 def test_failed_reading_has_a_reason_and_recovery_has_a_figure() -> None:
@@ -167,7 +163,7 @@ def test_failed_reading_has_a_reason_and_recovery_has_a_figure() -> None:
     drive.fails = {0xC0, 0x02}
     trail.add_sample(read_drive(drive))
     assert trail.live_waf and trail.live_waf.reason
-    assert trail.live_waf.reason.startswith("counters cannot be read: log page 02h: refused")
+    assert ": log page 02h: refused" in trail.live_waf.reason
     drive.fails = set()
     drive.advance_time(1)
     trail.add_sample(read_drive(drive))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.waf.span import (
+    MODE_CHANGED,
     IntervalBytes,
     Span,
     compute_amplification,
@@ -69,7 +70,7 @@ def test_too_few_bytes_report_the_missing_amount() -> None:
     ratio = compute_amplification(
         Span(3 << 30, 3 << 30).widen((1 << 30) - 1), Span(2 << 30, 2 << 30).widen(1 << 31)
     )
-    assert ratio.waf is None and "too coarse" in (ratio.reason or "")
+    assert ratio.waf is None and f": {ratio.needed_bytes} " in (ratio.reason or "")
     assert ratio.needed_bytes and ratio.needed_bytes > 100 << 30
 
 
@@ -80,7 +81,7 @@ def test_idle_host_has_no_waf() -> None:
 
 def test_unknown_bytes_have_no_waf() -> None:
     ratio = compute_amplification(Span(10**9, 10**9), Span(5, math.inf))
-    assert ratio.waf is None and "do not show" in (ratio.reason or "")
+    assert ratio.waf is None and "pages" in (ratio.reason or "")
 
 
 def test_span_arithmetic_is_exact() -> None:
@@ -117,9 +118,9 @@ def test_split_refuses_a_drive_that_changes_its_amplification(seed: int, begin: 
         nand = round(host * (1.0 if place < begin else 4.2) * chance.gauss(1, 0.01))
         intervals.append(IntervalBytes(host, nand, 1.0))
     parts = find_best_fit([fit_split(intervals)])
-    assert parts.a is None and "changed its behaviour" in (parts.reason or "")
+    assert (parts.a, parts.reason) == (None, MODE_CHANGED)
 
 
 def test_split_refuses_too_few_or_too_even_intervals() -> None:
-    assert "too few" in (fit_split([IntervalBytes(1, 1, 1.0)]).reason or "")
-    assert "too constant" in (fit_split([IntervalBytes(10**9, 2 * 10**9, 1.0)] * 20).reason or "")
+    assert "few" in (fit_split([IntervalBytes(1, 1, 1.0)]).reason or "")
+    assert "constant" in (fit_split([IntervalBytes(10**9, 2 * 10**9, 1.0)] * 20).reason or "")

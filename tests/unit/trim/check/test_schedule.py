@@ -136,7 +136,7 @@ def test_mount_outside_fstab_is_visited_by_the_second_list(m: Machine) -> None:
 def test_single_line_of_fstab_hides_all_other_mounts(m: Machine) -> None:
     [(code, observed)] = list_codes(m, make_schedule("UUID=0 / ext4 rw"))
     assert code == "timer-skips-mount"
-    assert "does not list it, so fstrim ignores /proc/self/mountinfo" in observed
+    assert observed.startswith("/etc/fstab ") and observed.endswith(" /proc/self/mountinfo")
 
 
 def test_the_root_filesystem_is_always_visited(tmp_path: Path) -> None:
@@ -162,13 +162,12 @@ def test_device_without_granularity_is_silently_skipped(tmp_path: Path) -> None:
     m.add_scsi_disk(queue=SSD_QUEUE | NO_DISCARD)
     m.add_mount("8:0")
     [(code, observed)] = list_codes(m, make_schedule())
-    assert code == "timer-skips-mount" and "silently skips it" in observed
+    assert code == "timer-skips-mount" and observed.startswith("sda ") and "discard_granularity" in observed
 
 
 def test_a_timer_that_is_off_skips_every_mount(m: Machine) -> None:
-    assert list_codes(m, make_schedule(active=False, unit_state="disabled")) == [
-        ("timer-off", "fstrim.timer is disabled, not active")
-    ]
+    [(code, observed)] = list_codes(m, make_schedule(active=False, unit_state="disabled"))
+    assert code == "timer-off" and "fstrim.timer" in observed and " disabled" in observed
     assert list_codes(m, make_schedule(container="lxc"))[0][0] == "timer-off"
     assert list_codes(m, Schedule(why_none="systemd is not running"))[0][0] == "timer-off"
 

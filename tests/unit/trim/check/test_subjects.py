@@ -31,8 +31,8 @@ def test_each_disk_filesystem_is_listed_once_at_a_visible_mount(tree: Tree) -> N
 
 def test_devices_without_a_medium_are_refused(tree: Tree) -> None:
     run = CheckRun(0, tree.devices, Usage(parse_mountinfo(MOUNTS), [], {}), Schedule())
-    with pytest.raises(UsageError, match="/dev/null is neither a block device"):
+    with pytest.raises(UsageError, match=r"^/dev/null .*; opwatch devices "):
         list(run.find_by_path("/dev/null"))
     tree.add_disk("zram7", "252:7", sectors=0)
-    with pytest.raises(UsageError, match="zram7 has no medium"):
+    with pytest.raises(UsageError, match=r"^zram7 "):
         list(run.find_on_device("zram7"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def make_history(*doubts: str) -> TrustedHistory:
 def test_exact_figure_is_labelled_exact() -> None:
     shown = make_report(12345, 0, make_history())
     text = "\n".join(format_history(shown))
-    assert "12.3 kB, 0.29 % of free space; exact: 12345 bytes" in text
+    assert "12.3 kB, 0.29 % " in text and "exact: 12345 bytes" in text
     assert "unknown  " not in text.replace("OP, WAF      unknown", "")
     document = build_history_document(shown)
     assert (document["exact"], document["unknown_bytes"]) == (True, 0)
@@ -47,22 +48,24 @@ def test_exact_figure_is_labelled_exact() -> None:
 
 
 def test_unknown_sectors_make_bounds() -> None:
-    shown = make_report(4096, 1 << 20, make_history("the disk was written to since the recording"))
+    doubt = "the disk was written to since the recording"
+    shown = make_report(4096, 1 << 20, make_history(doubt))
     lines = format_history(shown)
     text = "\n".join(lines)
     assert "stale        4.10 kB to 1.05 MB" in text
-    assert "unknown      1.05 MB, 25.00 % of free space" in text
+    assert "unknown      1.05 MB, 25.00 % " in text
     assert "exact" not in text
     assert all(len(line) <= 80 for line in lines)
     document = build_history_document(shown)
     assert (document["exact"], document["stale_bytes"]["value"]) == (False, None)
-    assert document["drives"][0]["doubts"] == ["the disk was written to since the recording"]
+    assert document["drives"][0]["doubts"] == [doubt]
 
 
 def test_disk_without_a_history_has_no_stale_figure() -> None:
     shown = make_report(0, FREE.total_bytes, None)
-    assert "no history given" in "\n".join(format_history(shown))
+    assert any(re.match(r"disk +sda: no ", line) for line in format_history(shown))
     [drive] = build_history_document(shown)["drives"]
+    assert len(drive["doubts"]) == 1
     assert (drive["stale_bytes"], drive["history"], drive["unknown_bytes"]) == (None, None, FREE.total_bytes)
 
 
@@ -81,8 +84,8 @@ def test_state_of_a_recording_includes_its_proof(slack: int | None, words: str) 
     assert "once: another" in out.getvalue()
     # The forgotten part is printed first, and the proof covers the time afterwards.
     if slack == 0:
-        assert "the kernel's counts since the last loss" in " ".join(out.getvalue().split())
-        assert out.getvalue().index("once: another") < out.getvalue().index("the recording matches")
+        before, proof = out.getvalue().split("\nproof ")
+        assert "once: another" in before and "loss" in proof
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
     out = io.StringIO()
     write_state(recorded, out, as_json=True)

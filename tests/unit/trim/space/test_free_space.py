@@ -60,7 +60,7 @@ def test_large_device_numbers_are_decoded() -> None:
 
 @pytest.mark.parametrize("path", sorted(BAD.glob("*.fsmap")), ids=lambda path: path.stem)
 def test_damaged_maps_are_refused(path: Path) -> None:
-    with pytest.raises(ValueError, match=r"filesystem map|block devices"):
+    with pytest.raises(BadInput):
         fsmap.decode_answer(path.read_bytes())
 
 
@@ -99,16 +99,16 @@ def pack_items(tree_items: list[btrfs.TreeItem]) -> bytes:
 def test_items_are_read_and_cut_ones_refused() -> None:
     rows = parse_items(read_trees()["chunk"])
     assert list(btrfs.parse_items(pack_items(rows) + b"rest", len(rows))) == rows
-    with pytest.raises(ValueError, match="item header"):
+    with pytest.raises(BadInput, match=r"header$"):
         list(btrfs.parse_items(pack_items(rows), len(rows) + 1))
-    with pytest.raises(ValueError, match="truncated tree item of"):
+    with pytest.raises(BadInput, match=r"\d+ bytes$"):
         list(btrfs.parse_items(pack_items(rows)[:-1], len(rows)))
 
 
 def test_a_raid10_of_no_mirrors_is_refused() -> None:
     # length, owner, stripe length, profile, three alignments, number of stripes and of mirrors
     head = struct.pack("<4Q3I2H", 1 << 30, 2, KIB64, 1 | 1 << 6, 4096, 4096, 4096, 2, 0)
-    with pytest.raises(ValueError, match="do not fit a chunk"):
+    with pytest.raises(BadInput, match=rf"^2 .* {KIB64} bytes .* {1 << 30} bytes$"):
         btrfs.parse_chunk(btrfs.TreeItem(256, btrfs.CHUNK_ITEM, 1 << 20, head + bytes(64)))
 
 
@@ -116,7 +116,7 @@ def test_a_raid10_of_no_mirrors_is_refused() -> None:
 def test_damaged_chunks_are_refused(damage: bytes) -> None:
     with pytest.raises(ValueError, match="chunk"):
         btrfs.parse_chunk(btrfs.TreeItem(256, btrfs.CHUNK_ITEM, 1 << 20, damage))
-    with pytest.raises(ValueError, match=r"not a device extent|invalid device extent"):
+    with pytest.raises(BadInput):
         btrfs.parse_dev_extent_bytes(btrfs.TreeItem(1, btrfs.DEV_EXTENT, 1 << 20, damage))
 
 
@@ -192,7 +192,7 @@ def test_f2fs_claims_no_segments_that_take_all_memory() -> None:
     assert int.from_bytes(damaged[20:24], "little") == 9
     damaged[20:24] = b"\xff\xff\xff\xff"
     begin = time.thread_time()
-    with pytest.raises(BadInput, match="not an f2fs superblock"):
+    with pytest.raises(BadInput):
         f2fs.parse_superblock(bytes(damaged))
     assert time.thread_time() - begin < 0.15
 
@@ -226,7 +226,7 @@ def test_maps_of_f2fs_with_segments_missing_are_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(BAD.glob("*.superblock")), ids=lambda path: path.stem)
 def test_invalid_superblock_of_f2fs_is_refused(path: Path) -> None:
-    with pytest.raises(ValueError, match="not an f2fs superblock"):
+    with pytest.raises(BadInput):
         f2fs.parse_superblock(path.read_bytes())
 
 
@@ -249,5 +249,5 @@ def test_groups_of_ext4_come_from_the_superblock() -> None:
 
 @pytest.mark.parametrize("raw", [b"", bytes(1024)])
 def test_invalid_superblock_of_ext4_is_refused(raw: bytes) -> None:
-    with pytest.raises(ValueError, match="not an ext4 superblock"):
+    with pytest.raises(BadInput):
         ext4.parse_groups(raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 from pathlib import Path
 
@@ -22,15 +23,15 @@ def test_node_of_another_device_type_is_refused(tmp_path: Path) -> None:
     for number in ("8:1", "1:3"):
         device = dataclasses.replace(_add_disk(tree, number), name="null")
         before = len(os.listdir("/proc/self/fd"))
-        with pytest.raises(RefusedError, match="/dev/null is no longer null"):
+        with pytest.raises(RefusedError, match=r"^/dev/null .*\bnull\b"):
             open_device(device)
-        with pytest.raises(RefusedError, match="/dev/null is no longer null"):
+        with pytest.raises(RefusedError, match=r"^/dev/null .*\bnull\b"):
             read_free(device)
         assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_no_node_is_an_error_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(OpwatchError, match="/dev/opwatch-none: No such file"):
+    with pytest.raises(OpwatchError, match=f"/dev/opwatch-none: {os.strerror(errno.ENOENT)}"):
         open_device(_add_disk(Tree(tmp_path), "8:1", "opwatch-none"))
 
 

@@ -69,7 +69,7 @@ def test_invalid_answer_is_refused(at: int, value: int) -> None:
 
 
 def test_answer_shorter_than_a_header_is_refused() -> None:
-    with pytest.raises(BadInput, match="returned 3 bytes; expected at least 312"):
+    with pytest.raises(BadInput, match=r"\b3 bytes.*\b312$"):
         decode_targets(b"abc")
 
 

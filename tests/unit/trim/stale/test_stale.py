@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch._native import Ftl
+from opwatch.errors import BadInput
 from opwatch.ftl import models
 from opwatch.sinks.trim_stale import build_stale_document, format_stale_report
 from opwatch.trim.layers.remap import Landing, map_down, merge_landings
@@ -127,7 +128,7 @@ def test_layer_that_cannot_be_followed_is_read_itself() -> None:
     assert landing.stopped and "pool" in landing.stopped
     raid = make_layer("md0", "9:0", Kind.MD, ("sda",))
     [landing] = map_down(Stack(None, (raid, DISK)), "md0", extents)
-    assert landing.stopped and "any mirror" in landing.stopped
+    assert landing.stopped and "mirror" in landing.stopped
     [landing] = map_down(Stack(None, (DISK,)), "sda", extents)
     assert landing.stopped is None
     mixed = make_layer("dm-3", "253:3", Kind.DM, ("sda",), table="0 8 linear 8:0 0\n8 8 error")
@@ -164,7 +165,7 @@ def test_file_maps_are_decoded() -> None:
     ],
 )
 def test_damaged_file_maps_are_refused(damaged: bytes) -> None:
-    with pytest.raises(ValueError, match="file map"):
+    with pytest.raises(BadInput):
         fiemap.decode_extents(damaged)
 
 
@@ -349,14 +350,15 @@ def test_bounds_include_unknown_parts_of_the_history() -> None:
     assert figures.holding_trimmed == Bounds(None, 450, 550)
     assert figures.op.value is None
     assert figures.op.low <= 1100 / 800 - 1 <= figures.op.high
-    assert "no data at all" in str(
-        estimate_spare_by_history(1100, Bounds(None, 0, 900), Bounds(None, 0, 9), 100, 0)
-    )
+    empty = estimate_spare_by_history(1100, Bounds(None, 0, 900), Bounds(None, 0, 9), 100, 0)
+    assert isinstance(empty, str) and "ratio" in empty
 
 
 def test_unknown_costs_are_refused_with_a_reason() -> None:
-    assert "T is too small" in str(estimate_spare(900, 600, Bounds(300.0, 280.0, 320.0), 0))
-    assert "whole drive is free" in str(estimate_spare(900, 0, Bounds(300.0, 280.0, 320.0), 0))
+    small_flash = estimate_spare(900, 600, Bounds(300.0, 280.0, 320.0), 0)
+    all_free = estimate_spare(900, 0, Bounds(300.0, 280.0, 320.0), 0)
+    assert isinstance(small_flash, str) and " T " in small_flash
+    assert isinstance(all_free, str) and " free " in all_free
 
 
 def make_report(**changes: object) -> StaleReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -70,7 +71,7 @@ def test_waf_is_none_without_host_writes() -> None:
     with create_drive() as one:
         info = json.loads(run_opwatch("drive", "info", one.name, "--json").stdout)
         assert info["waf"] is None
-        assert info["waf_reason"] == "the host has written nothing"
+        assert "nothing" in info["waf_reason"]
 
 
 def test_two_drives_are_independent() -> None:
@@ -121,7 +122,7 @@ def test_load_gets_io_errors_when_the_server_is_killed() -> None:
         one.kill_server()
         # The load gets I/O errors and does not hang.
         assert load.wait(10) != 0
-        with pytest.raises(OSError, match="Input/output error"):
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
             reads(one.device, 1, start=MIB)
         listed = run_opwatch("drive", "list").stdout
         assert f"{one.name:<16} {one.device:<12} dead" in listed
@@ -175,7 +176,7 @@ def test_sigterm_ends_the_server_cleanly() -> None:
         assert record
         os.kill(record.pid, 15)
         assert server.wait_for_end(one.place, 10)
-        with pytest.raises(OSError, match="Input/output error"):
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
             reads(one.device, 1)
         assert life.destroy_drive(one.name) == []
         assert not Path(f"/sys/block/{Path(one.device).name}/loop").exists()
@@ -188,7 +189,8 @@ def test_destroy_succeeds_while_the_device_is_open() -> None:
             notes = life.destroy_drive(one.name)
         finally:
             os.close(descriptor)
-        assert notes == [f"{one.device} fails all I/O and disappears when it is closed"]
+        [note] = notes
+        assert note.startswith(f"{one.device} ")
         assert not one.place.exists()
 
 
@@ -222,7 +224,7 @@ def test_create_with_invalid_sizes_leaves_no_drive() -> None:
         done = run_opwatch("drive", "create", "--name", name, *options)
         assert done.returncode == 2, done.stderr
         assert not DriveFolder(name).exists()
-    with pytest.raises(OpwatchError, match="unknown drive"):
+    with pytest.raises(OpwatchError, match=rf"\b{name};"):
         life.destroy_drive(name)
 
 

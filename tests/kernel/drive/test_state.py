@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -151,8 +153,8 @@ def test_destroy_reports_a_server_killed_while_saving(tmp_path: Path) -> None:
         _, said = destroying.communicate(timeout=60)
         assert destroying.returncode == 1, said
         assert said.count("\n") == 1
-        assert f"its server ended while saving the drive to {state}" in said
-        assert f"{state} does not exist, and all data on it is lost" in said
+        assert re.search(rf"\bsaving .* {re.escape(str(state))}\b", said)
+        assert re.search(rf"{re.escape(str(state))} .*\blost\b", said)
         assert not one.place.exists()
 
 
@@ -176,7 +178,7 @@ def test_state_file_of_another_version_is_refused(tmp_path: Path, version: int) 
     assert saved[8] == 1
     saved[8] = version
     state.write_bytes(saved)
-    with pytest.raises(OpwatchError, match="another version of opwatch"), create_drive(op=None, state=state):
+    with pytest.raises(OpwatchError, match=r"\bversion\b"), create_drive(op=None, state=state):
         pass
     assert state.read_bytes() == saved
 
@@ -192,7 +194,7 @@ def test_destroy_keeps_the_drive_when_there_is_no_room_to_save(tmp_path: Path) -
             )
             done = run_opwatch("drive", "destroy", one.name)
             assert done.returncode == 1
-            assert "No space left on device" in done.stderr
+            assert os.strerror(errno.ENOSPC) in done.stderr
             assert f"{small}/drive.state" in done.stderr
             assert os.listdir(small) == []
             # list and info agree: the drive is alive and keeps its own device.
@@ -214,7 +216,7 @@ def test_create_refuses_a_state_file_in_a_missing_folder(tmp_path: Path) -> None
     shutil.rmtree(tmp_path)
     done = run_opwatch("drive", "create", "--size", "64M", "--state", str(tmp_path / "x"))
     assert done.returncode == 2
-    assert "there is no folder" in done.stderr
+    assert done.stderr.rstrip().endswith(f" {tmp_path}")
 
 
 def test_create_refuses_a_state_file_that_exceeds_the_memory_limit(tmp_path: Path) -> None:
@@ -225,8 +227,8 @@ def test_create_refuses_a_state_file_that_exceeds_the_memory_limit(tmp_path: Pat
     create = ("drive", "create", "--name", name, "--state", str(state), "--memory")
     done = run_opwatch(*create, "32M")
     assert done.returncode == 1
-    assert f"--state {state}: the drive in the state file can need" in done.stderr
-    assert f"the limit is {32 * MIB} bytes" in done.stderr
+    assert f"--state {state}: " in done.stderr
+    assert f" {32 * MIB} bytes" in done.stderr
     assert not DriveFolder(name).exists()
     # Room for 64 MiB of data and its tables.
     try:
@@ -244,12 +246,9 @@ def test_destroy_suggests_mkdir_when_the_state_folder_is_gone(tmp_path: Path) ->
         folder.rmdir()
         done = run_opwatch("drive", "destroy", one.name)
         assert done.returncode == 1
-        assert f"not saved to {state}: No such file or directory" in done.stderr
+        assert f" {state}: {os.strerror(errno.ENOENT)}" in done.stderr
         assert f"mkdir -p {folder}" in done.stderr
-        assert (
-            f"destroy --no-save {one.name} discards all data on it, because {state} does not "
-            "exist" in done.stderr
-        )
+        assert f"destroy --no-save {one.name} " in done.stderr
         assert one.place.is_alive()
         folder.mkdir()
         done = run_opwatch("drive", "destroy", one.name)
@@ -269,7 +268,7 @@ def test_destroy_does_not_replace_another_file_at_the_state_path(tmp_path: Path)
         state.write_bytes(b"of somebody else")
         done = run_opwatch("drive", "destroy", one.name)
         assert done.returncode == 1
-        assert "File exists" in done.stderr
+        assert os.strerror(errno.EEXIST) in done.stderr
         assert state.read_bytes() == b"of somebody else"
         assert [path.name for path in folder.iterdir()] == [state.name]
         life.destroy_drive(one.name, save=False)
@@ -285,7 +284,7 @@ def test_no_save_leaves_the_state_file_unchanged(tmp_path: Path) -> None:
         writes(one.device, 5)
         done = run_opwatch("drive", "destroy", "--no-save", one.name)
         assert done.returncode == 0
-        assert f"was not saved: {state} has its last saved state" in done.stderr
+        assert f" not saved: {state} " in done.stderr
         assert not one.place.exists()
         assert find_loops(one.name) == []
     assert state.read_bytes() == before

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import struct
 import subprocess
@@ -37,6 +38,11 @@ def list_reasons(disk: ScratchDisk, named: str | None = None) -> list[str]:
     return [str(reason) for reason in find_obstacles(facts, consent)]
 
 
+def is_claim(reason: str, disk: ScratchDisk) -> bool:
+    """Return whether the reason is that the kernel holds the disk, which only lsblk can explain."""
+    return f"(lsblk /dev/{disk.name})" in reason
+
+
 def hold_disk(node: str, consent: Consent | None = None) -> HeldDisk:
     serial = collect_facts(Devices(), node, idle_s=0).identity.serial
     return HeldDisk(Devices(), node, consent or Consent(destroy=True, serial=serial, allow_virtual=True))
@@ -63,8 +69,8 @@ def test_mounted_disk_is_refused_by_every_name(disk: ScratchDisk, tmp_path: Path
     with mount_device(disk.node, point):
         for named in (disk.node, str(link), f"/dev/../dev/{disk.name}", disk.name):
             why = list_reasons(disk, named)
-            assert any(f"{disk.name}: it is mounted at {point}" in reason for reason in why)
-            assert any("the kernel reports that it is in use" in reason for reason in why)
+            assert any(reason.startswith(f"{disk.name}: ") and str(point) in reason for reason in why)
+            assert any(is_claim(reason, disk) for reason in why)
             with pytest.raises(RefusedError):
                 hold_disk(named)
 
@@ -84,8 +90,8 @@ def test_disk_of_a_mounted_partition_is_refused(disk: ScratchDisk, tmp_path: Pat
         make_filesystem("ext4", part)
         with mount_device(part, tmp_path):
             why = list_reasons(disk)
-            assert any(f"{disk.name}p1: it is mounted at {tmp_path}" in reason for reason in why)
-            assert any("the kernel reports that it is in use" in reason for reason in why)
+            assert any(reason.startswith(f"{disk.name}p1: ") and str(tmp_path) in reason for reason in why)
+            assert any(is_claim(reason, disk) for reason in why)
 
 
 def test_disk_of_a_swap_partition_is_refused(disk: ScratchDisk) -> None:
@@ -97,26 +103,29 @@ def test_disk_of_a_swap_partition_is_refused(disk: ScratchDisk) -> None:
             why = list_reasons(disk)
         finally:
             run("swapoff", part)
-        assert any(f"{disk.name}p1: it is swap" in reason for reason in why)
-        assert any("the kernel reports that it is in use" in reason for reason in why)
+        assert any(reason.endswith(f"; swapoff /dev/{disk.name}p1") for reason in why)
+        assert any(is_claim(reason, disk) for reason in why)
 
 
 def test_partition_and_partitioned_disk_are_refused(disk: ScratchDisk) -> None:
     with create_partition(disk) as part:
-        assert any("a sweep needs a whole disk" in reason for reason in list_reasons(disk, part))
-        assert any("delete the partition" in reason for reason in list_reasons(disk))
+        assert any(f" the disk itself, {disk.name}, " in reason for reason in list_reasons(disk, part))
+        assert any(
+            reason.startswith(f"{disk.name}p1: ") and f" {disk.name}; " in reason
+            for reason in list_reasons(disk)
+        )
 
 
 def test_disk_mounted_in_another_namespace_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
     make_filesystem("ext4", disk.node)
     with mount_elsewhere(disk.node, tmp_path) as process:
-        assert any(f"mount namespace of process {process}" in reason for reason in list_reasons(disk))
+        assert any(f"process {process}" in reason for reason in list_reasons(disk))
 
 
 def test_lazily_unmounted_disk_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
     make_filesystem("ext4", disk.node)
     with mount_elsewhere(disk.node, tmp_path, 'exec 3<"$1" && umount --lazy "$1"'):
-        assert any("the kernel reports that it is in use" in reason for reason in list_reasons(disk))
+        assert any(is_claim(reason, disk) for reason in list_reasons(disk))
 
 
 def _write_luks(node: str) -> None:
@@ -161,16 +170,17 @@ def test_disk_with_a_known_signature_is_refused(
     write: Callable[[str], object], name: str, disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(disk.node)
-    assert any(f"it contains data: {name}" in reason for reason in list_reasons(disk))
+    wipe = f"wipefs --all /dev/{disk.name} "
+    assert any(f": {name}" in reason and wipe in reason for reason in list_reasons(disk))
     # The answer does not depend on a terminal: a script gets the same one.
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(RefusedError, match="it contains data"):
+    with pytest.raises(RefusedError, match=wipe):
         hold_disk(disk.node)
 
 
 def test_disk_is_refused_when_blkid_is_missing(disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert any("blkid is not installed" in reason for reason in list_reasons(disk))
+    assert any("blkid" in reason for reason in list_reasons(disk))
 
 
 def test_disk_opened_by_a_process_is_refused(disk: ScratchDisk) -> None:
@@ -178,7 +188,7 @@ def test_disk_opened_by_a_process_is_refused(disk: ScratchDisk) -> None:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        assert any(f"process {process.pid} (sh) has it open" in reason for reason in list_reasons(disk))
+        assert any(f"process {process.pid} (sh) " in reason for reason in list_reasons(disk))
         process.communicate("\n", timeout=20)
     assert list_reasons(disk) == []
 
@@ -194,7 +204,7 @@ def test_disk_opened_through_a_node_outside_dev_is_refused(disk: ScratchDisk, tm
             process.wait()
             pytest.skip("devices cannot be opened on this file system")
         try:
-            assert any(f"process {process.pid} (sh) has it open" in reason for reason in list_reasons(disk))
+            assert any(f"process {process.pid} (sh) " in reason for reason in list_reasons(disk))
         finally:
             process.communicate("\n", timeout=20)
 
@@ -213,7 +223,7 @@ def test_disk_behind_a_loop_device_is_refused(disk: ScratchDisk) -> None:
     backing = os.open(disk.node, os.O_RDWR | os.O_CLOEXEC)
     with loop.attach_loop(backing) as upper:
         os.close(backing)
-        assert any(f"{upper.name} uses it as its backing file" in reason for reason in list_reasons(disk))
+        assert any(reason.endswith(f"; losetup --detach /dev/{upper.name}") for reason in list_reasons(disk))
 
 
 def test_loop_over_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
@@ -227,8 +237,8 @@ def test_loop_over_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Pa
     with loop.attach_loop(backing) as upper:
         os.close(backing)
         node.unlink()
-        assert any(f"{upper.name} uses it as its backing file" in reason for reason in list_reasons(disk))
-        assert [reason for reason in list_reasons(disk) if "may use it as its backing file" in reason] == []
+        assert any(reason.endswith(f"; losetup --detach /dev/{upper.name}") for reason in list_reasons(disk))
+        assert not any(f"{upper.name} may " in reason for reason in list_reasons(disk))
 
 
 def test_disk_mapped_by_a_process_is_refused_after_its_descriptor_was_closed(disk: ScratchDisk) -> None:
@@ -262,7 +272,7 @@ def test_disk_written_by_another_process_is_refused(disk: ScratchDisk) -> None:
             facts = collect_facts(Devices(), disk.node, idle_s=0.3)
             assert facts.foreign is not None
             assert facts.foreign.writes > 0
-            assert any("another process uses it" in reason for reason in list_reasons(disk))
+            assert any(re.search(r"\d writes .*\d in flight", reason) for reason in list_reasons(disk))
         finally:
             process.kill()
 
@@ -287,7 +297,7 @@ def test_only_the_exact_serial_number_confirms() -> None:
         assert serial is not None
         assert serial.startswith("OPW")
         for wrong in (serial.lower(), serial[:-1], f"{serial} ", Path(simulated.device).name, ""):
-            with pytest.raises(RefusedError, match="is not its serial number"):
+            with pytest.raises(RefusedError, match=re.escape(f": --confirm {wrong} is not ")):
                 hold_disk(simulated.device, Consent(destroy=True, serial=wrong, allow_virtual=True))
         for missing in (
             Consent(serial=serial, allow_virtual=True),
@@ -314,7 +324,7 @@ def test_reused_loop_number_is_refused_as_another_disk(disk: ScratchDisk) -> Non
         assert others[-1].name == name, "the number was not given again"
         present = collect_facts(Devices(), name, idle_s=0).identity
         consent = Consent(destroy=True, serial=present.serial, allow_virtual=True, planned=planned)
-        with pytest.raises(RefusedError, match="it is not the plan's drive") as refused:
+        with pytest.raises(RefusedError) as refused:
             hold_disk(name, consent)
         assert "diskseq" in f"{refused.value}{refused.value.log}"
     finally:
@@ -327,7 +337,7 @@ def test_held_disk_is_refused_when_its_size_changes(disk: ScratchDisk) -> None:
         os.truncate(disk.backing_path, 128 * MIB)
         # The kernel adopts the file's new size only on request.
         run("losetup", "--set-capacity", disk.node)
-        with pytest.raises(RefusedError, match="no longer the drive that was checked"):
+        with pytest.raises(RefusedError, match=r"\bno longer\b"):
             holding.require_ours()
 
 
@@ -339,4 +349,4 @@ def test_root_disk_of_the_host_is_refused() -> None:
     lowest = Devices().find_leaves(device)[0].device.disk
     facts = collect_facts(Devices(), f"/dev/{lowest.name}", idle_s=0)
     consent = Consent(destroy=True, serial=facts.identity.serial, allow_virtual=True)
-    assert any("this host runs from it (/)" in str(reason) for reason in find_obstacles(facts, consent))
+    assert any(" (/)" in reason.what for reason in find_obstacles(facts, consent))

@@ -87,6 +87,6 @@ def test_member_of_an_array_or_pool_is_refused(
 ) -> None:
     assert list_reasons(disk) == []
     write(disk.node)
-    assert any(f"it contains data: {name}" in reason for reason in list_reasons(disk))
+    assert any(f": {name}" in reason and "wipefs --all" in reason for reason in list_reasons(disk))
     run("wipefs", "--all", disk.node)
     assert list_reasons(disk) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -120,9 +121,9 @@ def test_recorded_state_is_dropped_when_the_disk_was_detached(tmp_path: Path) ->
             run("losetup", "--detach", node)
         assert measured["stale_bytes"] == {"value": None, "low": 0, "high": 64 * MIB}
         [doubt] = measured["drives"][0]["doubts"]
-        assert "no longer valid: the disk was removed" in doubt
+        assert "removed" in doubt
         assert done["unknown_bytes"] == 64 * MIB
-        assert "the disk was removed" in done["kept"]
+        assert "removed" in done["kept"]
 
 
 # --- refusals ---
@@ -155,9 +156,9 @@ def test_record_and_stale_refuse_unsuitable_files_and_disks(disk: ScratchDisk, t
     status, words = run_refused("record", "--dev", disk.node, "-o", str(path))
     assert (status, "not a history" in words) == (3, True), words
     status, words = run_refused("stale", "--dev", disk.node, "--history", str(path))
-    assert (status, "not a readable history" in words) == (1, True), words
+    assert (status, f"{path} is not" in words) == (1, True), words
     status, words = run_refused("stale", "--dev", disk.node, "--history", str(tmp_path / "none"))
-    assert (status, "No such file" in words) == (1, True), words
+    assert (status, os.strerror(errno.ENOENT) in words) == (1, True), words
     path.unlink()
     with start_recorder(disk.node, path):
         status, words = run_refused("record", "--dev", disk.node, "-o", str(path))
@@ -172,9 +173,9 @@ def test_record_and_stale_refuse_unsuitable_files_and_disks(disk: ScratchDisk, t
 def test_record_reports_unwritable_output_paths(disk: ScratchDisk, tmp_path: Path) -> None:
     none = tmp_path / "none"
     status, words = run_refused("record", "--dev", disk.node, "-o", str(none / "x"))
-    assert (status, f"{none} does not exist" in words, none.exists()) == (1, True, False), words
+    assert (status, f" {none} " in words, none.exists()) == (1, True, False), words
     status, words = run_refused("record", "--dev", disk.node, "-o", "")
-    assert (status, "file name is empty" in words) == (2, True), words
+    assert (status, "empty" in words) == (2, True), words
     with _mount_full(tmp_path / "full") as folder:
         status, words = run_refused("record", "--dev", disk.node, "-o", str(folder / "x"))
         assert (status, "disk is full" in words) == (1, True), words
@@ -262,7 +263,7 @@ def test_history_file_is_rewritten_after_outside_changes(
     finally:
         recording.close()
     assert len(lines) == 1
-    assert "opwatch rewrites it" in lines[0]
+    assert "rewrites" in lines[0]
     assert (
         _count_known(path)[SectorState.WRITTEN]
         == recording.history.map.collect_extents(SectorState.WRITTEN).total_bytes
@@ -274,7 +275,7 @@ def test_deleted_history_file_is_reported_once(disk: ScratchDisk, tmp_path: Path
     words = "for _ in 1 2 3; do rm -f $0; dd if=/dev/zero of=$1 bs=4k count=1 oflag=direct; sleep 1.2; done"
     command = ["--", "sh", "-c", words, str(path), disk.node]
     done = run_opwatch("trim", "record", "--dev", disk.node, "-o", str(path), *command)
-    assert (done.returncode, done.stderr.count("opwatch rewrites it")) == (0, 1), done.stderr
+    assert (done.returncode, done.stderr.count("rewrites")) == (0, 1), done.stderr
     assert path.exists()
 
 
@@ -328,7 +329,7 @@ def test_full_disk_ends_the_recording_but_not_the_command(disk: ScratchDisk, tmp
         )
         command = ["--", sys.executable, "-c", script, str(folder), disk.node, str(tmp_path / "done")]
         done = run_opwatch("trim", "record", "--dev", disk.node, "-o", str(folder / "x"), *command)
-        assert (done.returncode, "disk is full" in done.stderr) == (1, True), done.stderr
+        assert (done.returncode, "full" in done.stderr) == (1, True), done.stderr
         assert (tmp_path / "done").read_text() == "done"
         # The recording up to that point is valid.
         read_history(folder / "x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,10 +62,10 @@ def test_counter_is_silent_when_the_drive_ignores_trims() -> None:
     result, before, after = audit_new_filesystem("trim=ignore")
     assert result.verdict is Verdict.UNKNOWN
     assert sum_reasons(result) == {"advisory": None}
-    assert "B as in use, but at most" in result.reasons[0].observed
+    assert len(re.findall(r"\d B\b", result.reasons[0].observed)) >= 2
     account = find_counter(result)
     assert (account.bearing, account.account.amount_moved) == (CounterEvidence.SILENT, 0)
-    assert "did not move" in account.words
+    assert "not move" in account.words
     assert result.reached_bytes == after["trim_bytes"] - before["trim_bytes"] > 60 * MIB
 
 

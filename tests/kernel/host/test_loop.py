@@ -91,27 +91,28 @@ def test_reused_loop_number_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path
         assert device.identity != twin.identity
         assert device.identity.backing == twin.identity.backing
         monkeypatch.setattr(device, "identity", twin.identity)
-        with pytest.raises(RefusedError, match="different backing file"):
+        with pytest.raises(RefusedError, match="backing"):
             device.require_same()
         monkeypatch.setattr(device, "identity", device._read_identity())
         device.require_same()
         # A node of the same name in another /dev.
         device.node = str(tmp_path / device.name)
-        with pytest.raises(RefusedError, match="is not the node of"):
+        foreign = rf"{device.node} .*\b{device.identity.dev[0]}:{device.identity.dev[1]}\b"
+        with pytest.raises(RefusedError, match=foreign):
             device.require_same()
         os.mknod(device.node, 0o60600, os.makedev(*twin.identity.dev))
-        with pytest.raises(RefusedError, match="is not the node of"):
+        with pytest.raises(RefusedError, match=foreign):
             device.require_same()
 
 
 def test_open_refuses_the_node_of_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
     with create_memory_file() as file, loop.attach_loop(file) as device:
         monkeypatch.setattr(loop, "_device_number", lambda _: (7, 4711))
-        with pytest.raises(RefusedError, match="is not the node of block device 7:4711"):
+        with pytest.raises(RefusedError, match=r"\b7:4711\b"):
             loop.open_loop(device.node)
         with pytest.raises(Unsupported, match="mknod /dev/loop99887766 b 7 4711"):
             loop.open_loop("/dev/loop99887766")
-    with pytest.raises(OpwatchError, match="is not a loop device"):
+    with pytest.raises(OpwatchError, match=r"^/dev/null "):
         loop.open_loop("/dev/null")
 
 

@@ -72,7 +72,7 @@ def test_filesystem_mounted_over_the_point_is_not_trimmed(
     taken = [count_allocated(disk.backing_path) for disk in (planned, other)]
     cover_mount(point, other)
     try:
-        with pytest.raises(RefusedError, match="another filesystem is mounted there now instead of the ext4"):
+        with pytest.raises(RefusedError, match=r"\banother\b.* ext4\b"):
             if how == "by itself":
                 trim_mount(mount)
             else:
@@ -102,7 +102,7 @@ def test_trim_refuses_a_descriptor_of_another_mount(
         return descriptor
 
     monkeypatch.setattr(os, "open", open_and_unmount)
-    with pytest.raises(RefusedError, match=r"the ext4 of .* was unmounted|instead of the ext4 of"):
+    with pytest.raises(RefusedError, match=r"\bext4\b"):
         trim_mount(mount)
     assert count_allocated(other.backing_path) == taken
 
@@ -123,7 +123,7 @@ def test_audit_refuses_when_another_filesystem_is_mounted_over_the_point(
     monkeypatch.setattr(trimming, "_Witnesses", cover_and_continue)
     taken = count_allocated(other.backing_path)
     try:
-        with pytest.raises(RefusedError, match="another filesystem is mounted there now"):
+        with pytest.raises(RefusedError, match=r"\banother\b"):
             audit_mount(mount)
     finally:
         run("umount", str(point))
@@ -176,7 +176,7 @@ def test_a_link_in_the_place_of_a_sentinel_is_not_followed(
         link.symlink_to(victim)
         monkeypatch.setattr(os, "open", refuse_tmpfile)
         with sentinels.Sentinels(mount, LayerReader().read_mount(mount), (MIB,)) as planted:
-            with pytest.raises(OpwatchError, match="cannot create a file there"):
+            with pytest.raises(OpwatchError, match=rf"{point}: "):
                 planted.plant()
             link.unlink()
             planted.plant()  # created by name and unlinked at once
@@ -203,13 +203,13 @@ def test_raw_read_is_refused_when_the_disk_is_exchanged() -> None:
             life = read_disk_sequence(resolved)
             if life is None:
                 pytest.skip("this kernel numbers no disks (diskseq, Linux 5.15)")
-            with pytest.raises(RefusedError, match="is another disk now"):
+            with pytest.raises(RefusedError, match=r"\banother\b"):
                 RawDisk(device.name, life=life - 1)
             with RawDisk(device.name, life=life) as disk:
                 assert disk.read(0, 4096) == bytes(4096)
                 disk.require_same()
                 fcntl.ioctl(device.fileno(), _CHANGE_FD, files[1])
-                with pytest.raises(RefusedError, match="was replaced while opwatch read it"):
+                with pytest.raises(RefusedError, match=r"\breplaced\b"):
                     disk.require_same()
     finally:
         for file in files:
@@ -220,5 +220,5 @@ def test_a_node_of_another_device_is_not_read(monkeypatch: pytest.MonkeyPatch) -
     with ScratchDisk(MIB) as disk, ScratchDisk(MIB) as other:
         number = Devices().resolve(other.node)
         monkeypatch.setattr(Devices, "by_name", lambda *_: number)
-        with pytest.raises(RefusedError, match="has the device number"):
+        with pytest.raises(RefusedError, match=r"\bnumber \S*\d"):
             RawDisk(disk.name)

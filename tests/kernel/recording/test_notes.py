@@ -63,7 +63,7 @@ def test_a_note_is_shown_with_its_time(disk: ScratchDisk, tmp_path: Path, comman
         assert replayed.stdout == first + rest
     late = run_opwatch("note", str(path), "too late")
     assert late.returncode == 2
-    assert "is not being written" in late.stderr
+    assert f" {path} " in late.stderr
 
 
 def test_mistakes_are_reported(tmp_path: Path) -> None:

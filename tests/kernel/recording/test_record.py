@@ -136,7 +136,7 @@ def test_recording_contains_the_command_and_its_cpu_time(disk: ScratchDisk, tmp_
     samples = [one for entry in kept.iter_entries() for one in get_samples(entry).values()]
     assert all(one.cpu and one.cpu.cpus == os.cpu_count() for one in samples)
     assert kept.trailer
-    assert kept.trailer.reason == "the command has ended"
+    assert "command" in kept.trailer.reason
     kept.close()
 
 
@@ -148,7 +148,7 @@ def test_a_signal_leaves_a_valid_recording(
     argv = [*OPWATCH, "record", "--dev", disk.node, "-o", str(path), "--every", "0.1", *more]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as recorder:
         assert recorder.stderr
-        assert "recording into" in recorder.stderr.readline()
+        assert str(path) in recorder.stderr.readline()
         time.sleep(0.5)
         recorder.send_signal(signal.SIGINT)
         assert recorder.wait(60) == status
@@ -178,7 +178,7 @@ def test_killed_recorder_loses_at_most_a_second(disk: ScratchDisk, tmp_path: Pat
         assert kept
         replayed = run_opwatch("replay", "--json", str(path))
         assert replayed.returncode == 0, replayed.stderr
-        assert "has no end" in replayed.stderr
+        assert "killed" in replayed.stderr
         documents = parse_lines(replayed.stdout)
         assert documents.pop()["type"] == "summary"
         both = min(len(documents), len(shown))
@@ -236,11 +236,11 @@ def test_record_warns_when_its_file_is_on_the_watched_disk(tmp_path: Path) -> No
         with mount_device(small.node, point):
             done = run_opwatch("record", "--dev", small.node, "-o", str(point / "run.opw"), "--for", "0.1")
             assert done.returncode == 0, done.stderr
-            assert f"is stored on {small.name}, which is watched" in done.stderr
+            assert f" on {small.name}, " in done.stderr
             other = run_opwatch(
                 "record", "--dev", small.node, "-o", str(tmp_path / "run.opw"), "--for", "0.1"
             )
-            assert "which is watched" not in other.stderr
+            assert f" on {small.name}, " not in other.stderr
 
 
 def test_replay_refuses_other_files(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ def test_failed_write_of_a_flush_sequence_counts_as_a_single_error(server: Path,
     def run_workload() -> None:
         with open_direct(node, os.O_DSYNC) as disk:
             for index in range(11):
-                with pytest.raises(OSError, match="Input/output error"):
+                with pytest.raises(OSError, match=os.strerror(errno.EIO)):
                     os.pwritev(disk, [allocate_aligned(BLOCK)], FAIL_AT + index * BLOCK)
 
     with create_slow_disk(server, tmp_path / "mnt") as node:

@@ -59,7 +59,7 @@ def test_prediction_is_unsupported_for_other_drives() -> None:
         create_file(96 * MIB) as image,
         create_loop(image) as node,
         mount_filesystem(node, "ext4") as where,
-        pytest.raises(Unsupported, match="not on a simulated drive"),
+        pytest.raises(Unsupported, match="simulated"),
     ):
         make_untrimmed_place(Devices(), where)
 
@@ -95,7 +95,7 @@ def test_blocks_smaller_than_a_drive_unit_are_refused(tmp_path: Path) -> None:
     """mkfs.ext4's choice for a small drive: writes of 16 KiB start within a drive's unit and touch five."""
     with create_drive(256 * MIB, "7%") as made, create_mount(made.device, "-b", "1024") as where:
         before = made.read_truth()["host_write_bytes"]
-        with pytest.raises(Unsupported, match=r"blocks of 1024 bytes.*mkfs -b 4096"):
+        with pytest.raises(Unsupported, match=r"\b1024 bytes.*mkfs -b 4096"):
             make_untrimmed_place(Devices(), where)
         assert made.read_truth()["host_write_bytes"] == before
 

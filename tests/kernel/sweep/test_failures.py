@@ -58,9 +58,9 @@ def test_killed_fio_ends_the_sweep_and_resume_continues(tmp_path: Path) -> None:
             os.kill(find_fio(process), signal.SIGKILL)
             _, said = process.communicate(timeout=60)
             assert process.returncode == 1
-            assert "fio failed (signal 9)" in said
+            assert "(signal 9)" in said
         require_free(target)
-        assert "fio failed (signal 9)" in read_sweep_state(tmp_path).stops[0]
+        assert "(signal 9)" in read_sweep_state(tmp_path).stops[0]
         done = run_sweep("resume", target, tmp_path, list_journals(tmp_path)[0], "-q")
         assert done.returncode == _NOT_REACHED, done.stderr
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -174,7 +175,7 @@ def test_resume_after_a_kill_deletes_only_its_own_file(tmp_path: Path) -> None:
         again = make_arguments("resume", target, tmp_path, name)
         done = run_sweep(again)
         assert done.returncode == 1
-        assert f"{folder} cannot be deleted (Directory not empty)" in done.stderr
+        assert f"{folder} " in done.stderr and f"({os.strerror(errno.ENOTEMPTY)})" in done.stderr
         assert (folder / "theirs").exists()
         (folder / "theirs").unlink()
         done = run_sweep(again)
@@ -190,7 +191,7 @@ def test_dead_drive_ends_the_sweep_and_names_the_remaining_files(tmp_path: Path)
             _, said = process.communicate(timeout=60)
         assert process.returncode == 1, said
         assert f"{point}/.opwatch-sweep-" in said
-        assert "resume the sweep" in said and "Traceback" not in said
+        assert "resume" in said and "Traceback" not in said
         [undo] = read_sweep_state(tmp_path / "kept").undo
         assert undo.startswith("files in .opwatch-sweep-")
 

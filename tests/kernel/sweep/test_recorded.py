@@ -38,7 +38,7 @@ def test_levels_and_steps_are_phases_of_the_recording(tmp_path: Path) -> None:
         done = run_sweep("run", target, tmp_path, "--dev", target.device, "-o", str(kept), *_SHORT)
         assert done.returncode == _NOT_REACHED, done.stderr
         again = run_sweep("run", target, tmp_path, "--dev", target.device, "-o", str(kept), *_SHORT)
-        assert again.returncode == 2 and "exists already" in again.stderr
+        assert again.returncode == 2 and f" {kept}: " in again.stderr
     levels = parse_levels(done.stdout)
     with closing(RecordedRun(kept)) as run:
         phases = [phase.name for phase in list_phases(run)]

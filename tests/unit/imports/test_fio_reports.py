@@ -83,8 +83,8 @@ def test_bins_of_an_older_fio_match_our_slots() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: text.replace('"total_ios"', '"ios"'), "which fio 2.2 and later report"),
-        (lambda text: text + text, "several reports"),
+        (lambda text: text.replace('"total_ios"', '"ios"'), r"\b2\.2\b"),
+        (lambda text: text + text, "several"),
         (lambda text: text.replace('"jobs"', '"client_stats"'), "fio --client"),
         (lambda text: text.replace("fio-2.2.10", "fio-3.33"), "fio reports"),
     ],
@@ -98,11 +98,11 @@ def test_incomplete_reports_are_refused(change: Callable[[str], str], words: str
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("iops", 640.0, "fio reports 640 requests per second"),
-        ("bw", 2560, "fio reports 2560 KiB/s"),
-        ("total_ios", 1280, "fio reports 159.8"),
-        ("io_bytes", 1310720 * 4, "fio reports 639 KiB/s"),
-        ("runtime", 8008, "fio reports 159.8"),
+        ("iops", 640.0, r"\b640 requests\b"),
+        ("bw", 2560, r"\b2560 KiB/s"),
+        ("total_ios", 1280, r"\b159\.8"),
+        ("io_bytes", 1310720 * 4, r"\b639 KiB/s"),
+        ("runtime", 8008, r"\b159\.8"),
     ],
 )
 def test_a_report_that_disagrees_with_its_own_rates_is_refused(key: str, value: object, words: str) -> None:

@@ -109,11 +109,11 @@ def test_intact_experiment_is_read_and_damaged_experiments_are_refused() -> None
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"scenario": "no such"}, "its scenario is unknown"),
-        ({"places": []}, "it has no place"),
-        ({"places": [{"name": "a", "folder": "/a", "mark": "m", "used_bytes": 0}]}, "0 bytes of it are used"),
-        ({"loads": [{"name": "a", "rdpct": 101, "seekpct": 0, "xfersize": 4096}]}, "unknown load"),
-        ({"schema": "opwatch-sweep/1"}, "not an experiment journal"),
+        ({"scenario": "no such"}, "scenario"),
+        ({"places": []}, r"\bno place\b"),
+        ({"places": [{"name": "a", "folder": "/a", "mark": "m", "used_bytes": 0}]}, r"\b0 bytes\b"),
+        ({"loads": [{"name": "a", "rdpct": 101, "seekpct": 0, "xfersize": 4096}]}, r"\bload\b"),
+        ({"schema": "opwatch-sweep/1"}, r"\bjournal\b"),
     ],
 )
 def test_impossible_request_is_refused(change: dict[str, object], why: str) -> None:
@@ -125,7 +125,7 @@ def test_impossible_request_is_refused(change: dict[str, object], why: str) -> N
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"place": "three"}, "unknown place"),
+        ({"place": "three"}, r"\bplace\b"),
         ({"seconds": 0}, "duration of 0"),
         ({"members": {"a": [1]}}, "members: a: 1 values instead of 6"),
     ],

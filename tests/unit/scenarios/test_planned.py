@@ -42,8 +42,8 @@ def test_planned_fills_have_their_sizes(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        (("--scenario", "mixed-io"), 2, "needs a folder: --on NAME=DIR"),
-        (("--scenario", "mixed-io", "--on", "a=/"), 3, "root filesystem"),
+        (("--scenario", "mixed-io"), 2, ": --on NAME=DIR"),
+        (("--scenario", "mixed-io", "--on", "a=/"), 3, "root"),
         (("--scenario", "iometer-op10", "--on", "a=/"), 2, "--on"),
         (("--scenario", "untrimmed-cliff"), 2, "add --virtual"),
         (("--scenario", "free-space", "--virtual", "ideal", "--dev", "sda"), 2, "without --dev"),

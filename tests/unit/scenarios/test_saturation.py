@@ -189,7 +189,7 @@ def test_small_drive_gains_as_modelled(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (("--scenario", "nothing", "--virtual", "ideal"), "write-saturation"),
         (("--scenario", "write-saturation"), "add --virtual intel-520-240"),
-        (("--scenario", "write-saturation", "--virtual", "ideal", "--fill", "1"), "sets these itself"),
+        (("--scenario", "write-saturation", "--virtual", "ideal", "--fill", "1"), "itself"),
         (("--scenario", "write-saturation", "--virtual", "ideal", "--reads", "3%"), "without --scenario"),
     ],
 )

@@ -117,8 +117,8 @@ def test_sweep_without_fio_support_does_not_start(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--virtual", "ideal", "--sprandom"), "--sprandom: only with --dev"),
-        (("--dev", "sdzz", "--test", "iops", "--sprandom"), "--sprandom: not with --test"),
+        (("--virtual", "ideal", "--sprandom"), "with --dev"),
+        (("--dev", "sdzz", "--test", "iops", "--sprandom"), "with --test"),
     ],
 )
 def test_sprandom_needs_levels_of_a_drive(

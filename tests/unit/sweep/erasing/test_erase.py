@@ -140,9 +140,9 @@ def test_the_journal_has_the_password_before_the_drive_has(bench_of: BenchOf) ->
 @pytest.mark.parametrize(
     ("fault", "why", "has_content"),
     [
-        ("aborts", r"SECURITY ERASE UNIT failed after 0 s .status 51h, error 04h", True),
-        ("breaks", r"SECURITY ERASE UNIT failed after .* its contents are now unknown", False),
-        ("keeps", r"reports a complete erase but still has its password", True),
+        ("aborts", r"SECURITY ERASE UNIT .* 0 s .status 51h, error 04h", True),
+        ("breaks", r"SECURITY ERASE UNIT .*\bunknown\b", False),
+        ("keeps", r"\bstill .*\bpassword\b", True),
     ],
 )
 def test_failed_erase_leaves_no_password_on_the_drive(

@@ -18,6 +18,7 @@ from opwatch.sweep.ata.commands import (
 )
 from opwatch.sweep.ata.offers import decode_identify
 from opwatch.sweep.ata.security import (
+    THAW,
     AtaSecurity,
     EraseTime,
     decode_security,
@@ -114,14 +115,14 @@ def test_enhanced_erase_is_used_only_without_a_normal_erase(
     [
         ({"w128": 0x01}, None),
         ({"w128": 0x21}, None),
-        ({"w82": 0, "w128": 0x01}, "no security feature set (IDENTIFY word 82 bit 1 is 0)"),
-        ({"w128": 0x00}, "and none by word 128 (bit 0)"),
-        ({"w128": 0x09}, "suspend and wake the machine, or unplug the drive"),
-        ({"w128": 0x0B}, "is frozen until a power cycle"),
-        ({"w128": 0x07}, "is locked with an unknown password (IDENTIFY word 128 bit 2)"),
-        ({"w128": 0x03}, "already has an unknown password (IDENTIFY word 128 bit 1)"),
-        ({"w128": 0x01, "w85": 2}, "already has an unknown password"),
-        ({"w128": 0x11}, "too many wrong passwords (IDENTIFY word 128 bit 4)"),
+        ({"w82": 0, "w128": 0x01}, "(IDENTIFY word 82 bit 1 is 0)"),
+        ({"w128": 0x00}, "word 128 (bit 0)"),
+        ({"w128": 0x09}, THAW),
+        ({"w128": 0x0B}, "(IDENTIFY word 128 bit 3)"),
+        ({"w128": 0x07}, "(IDENTIFY word 128 bit 2)"),
+        ({"w128": 0x03}, "(IDENTIFY word 128 bit 1)"),
+        ({"w128": 0x01, "w85": 2}, "already"),
+        ({"w128": 0x11}, "(IDENTIFY word 128 bit 4)"),
     ],
 )
 def test_security_refusal_names_the_reason(words: dict[str, int], why: str | None) -> None:

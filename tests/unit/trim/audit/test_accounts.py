@@ -57,11 +57,11 @@ def test_whole_granules_also_prove_the_trim() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        (5, 5, "did not move"),
-        (5, 6, "counts something else as well"),
-        (5, 4, "wrong direction"),
-        (5, None, "could not be read again"),
-        (0, 100 * MIB // 512 + 1, "counts something else as well"),
+        (5, 5, "move"),
+        (5, 6, "something"),
+        (5, 4, "direction"),
+        (5, None, "again"),
+        (0, 100 * MIB // 512 + 1, "something"),
     ],
 )
 def test_other_counts_are_silent(before: int, after: int | None, words: str) -> None:
@@ -246,9 +246,9 @@ def test_sentinel_still_in_the_map_is_not_proof() -> None:
 @pytest.mark.parametrize(
     ("sentinel_map", "why"),
     [
-        (SentinelMap(0, 0, 0), "whole granule"),
-        (SentinelMap(MIB, MIB // 2, 0), "ignores writes"),
-        (SentinelMap(MIB, MIB, None), "could not be read again"),
+        (SentinelMap(0, 0, 0), "granule"),
+        (SentinelMap(MIB, MIB // 2, 0), "ignores"),
+        (SentinelMap(MIB, MIB, None), "again"),
     ],
 )
 def test_unusable_map_is_ignored_with_a_reason(sentinel_map: SentinelMap, why: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -287,10 +289,10 @@ def test_exit_statuses_match_fstrim(outlooks: list[Outlook], status: int) -> Non
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--all", "/"), "excludes mounts"),
-        (("/nonexistent",), "/nonexistent: No such file"),
-        (("--dev", "nope"), "nope: No such file"),
-        (("-m", "big", "/"), "'big' is not a valid size"),
+        (("--all", "/"), "excludes"),
+        (("/nonexistent",), f"/nonexistent: {os.strerror(errno.ENOENT)}"),
+        (("--dev", "nope"), f"nope: {os.strerror(errno.ENOENT)}"),
+        (("-m", "big", "/"), "'big' "),
     ],
 )
 def test_invalid_command_line_names_the_reason(

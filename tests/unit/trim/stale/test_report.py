@@ -57,10 +57,10 @@ def test_stale_report_has_the_share_and_the_cost() -> None:
 @pytest.mark.parametrize(
     ("judged", "flash", "why"),
     [
-        (JUDGED, None, "not on one known drive"),
-        (replace(JUDGED, drives=(DRIVE, DRIVE)), FLASH, "not on one known drive"),
+        (JUDGED, None, _NO_ONE_DRIVE),
+        (replace(JUDGED, drives=(DRIVE, DRIVE)), FLASH, _NO_ONE_DRIVE),
         (JUDGED, replace(FLASH, physical_bytes=None), "--physical SIZE"),
-        (JUDGED, replace(FLASH, physical_bytes=MIB), "T is too small"),
+        (JUDGED, replace(FLASH, physical_bytes=MIB), " T "),
     ],
 )
 def test_unknown_cost_has_a_reason(judged: StaleJudgement, flash: Flash | None, why: str) -> None:
@@ -73,9 +73,9 @@ def test_unknown_cost_has_a_reason(judged: StaleJudgement, flash: Flash | None, 
 @pytest.mark.parametrize(
     ("judged", "why"),
     [
-        (replace(JUDGED, share=estimate_share(0, 0, 10240, 0.95)), "no block could be read"),
-        (replace(JUDGED, judged_bytes=0), "not conclusive: it read as zeros"),
-        (replace(JUDGED, count=Count(90 * MIB, 99 * MIB, 99 * MIB, 9 * MIB)), "as in use (NUSE)"),
+        (replace(JUDGED, share=estimate_share(0, 0, 10240, 0.95)), "block"),
+        (replace(JUDGED, judged_bytes=0), "zeros"),
+        (replace(JUDGED, count=Count(90 * MIB, 99 * MIB, 99 * MIB, 9 * MIB)), "(NUSE)"),
     ],
 )
 def test_unknown_stale_space_has_a_reason(judged: StaleJudgement, why: str) -> None:

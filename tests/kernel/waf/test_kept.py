@@ -53,7 +53,7 @@ def test_killed_recorder_keeps_its_samples(tmp_path: Path) -> None:
         os.kill(run.pid, signal.SIGKILL)
         run.communicate()
     shown = run_opwatch("replay", "--json", str(path))
-    assert "killed" in shown.stderr
+    assert "was killed" in shown.stderr
     document = json.loads(shown.stdout)
     # The recording has the host's writes up to the last sample.
     assert sum(document["host_bytes_by_device"].values()) >= 40 * MIB

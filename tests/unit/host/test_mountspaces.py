@@ -98,7 +98,7 @@ def test_unreadable_namespaces_are_reported(proc: Path, monkeypatch: pytest.Monk
         + f"52 22 0:5 / {proc} rw - proc proc rw,hidepid=invisible\n"
     )
     *hidden, outside, empty, unreadable = survey_mounts([(7, 3)], (), proc).unseen
-    assert [str(proc) in words and "hidepid" in words for words in hidden] == [True] * bool(os.geteuid())
+    assert [str(proc) in words and "(hidepid)" in words for words in hidden] == [True] * bool(os.geteuid())
     assert "PID namespace" in outside
     assert "mnt:[99]" in empty
     assert unreadable.endswith(" process 7")

@@ -54,7 +54,7 @@ def test_hidepid_hides_processes_without_ptrace_capability(
     assert _list_unseen(proc) == []
     hold(False)
     [words] = _list_unseen(proc)
-    assert str(proc) in words and "hidepid" in words
+    assert str(proc) in words and "(hidepid)" in words
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ ANALYSIS_TOOLS := chdb==4.* pyspark==4.*
 
 help:
 	@echo "make demo        a live view, a trim and a sweep of a simulated SSD (root)"
-	@echo "make test        run every test that can run here (kernel tests need root)"
+	@echo "make test        run the tests (those of the kernel need root); make test-all adds guests"
 	@echo "make build       build the extension, and a .venv with opwatch"
 	@echo "make install     install opwatch [PREFIX=/usr/local]; make uninstall removes it"
 	@echo "make lint bench  the checks of CI; every figure against its bound"
@@ -113,11 +113,17 @@ uninstall:
 demo: build
 	@$(PY) -m opwatch.tools.demo
 
-# Unprivileged tests run in parallel; tests that trace the machine run one after the other.
+# Each file of the kernel tests uses disks of its own, so two files run at a time; more would disturb their times.
 test: build
 	$(call install_packages,$(LOAD_PACKAGES))
+	@echo "opwatch: 1 of 2: tests without privileges; about 4 minutes on two idle processors"
 	$(PY) -m pytest -n auto --maxprocesses 4 tests/unit
-	$(PY) -m pytest tests/native tests/kernel
+	@echo "opwatch: 2 of 2: tests of the C code, and of this kernel with loop devices; about 8 minutes"
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/native tests/kernel
+
+# Two guests at a time, about 45 minutes for each kernel of tests/vm/kernels.toml.
+test-all: test
+	$(MAKE) test-vm
 
 test-kernel: build
 	$(call install_packages,$(LOAD_PACKAGES))
@@ -285,4 +291,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: smoke format prose pictures help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks clean
+.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks clean

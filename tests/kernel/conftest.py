@@ -9,7 +9,6 @@ from opwatch.host.scratch import ScratchDisk
 from tests.kernel.support.guard import enter_own_namespace
 from tests.requirements import require_kernel
 
-
 # Folders with the longest files. Two workers take the files in order, so these come first.
 _LONGEST = ("tests/kernel/sweep/", "tests/kernel/scenarios/")
 

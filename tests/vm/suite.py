@@ -136,6 +136,8 @@ def run_file(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -
     the state of the guest."""
     chosen = devices.choose_devices(file.devices, devices.read_devices())
     env = {IN_GUEST: kernel.name, MISSING_FEATURES: json.dumps(kernel.lacks), "PYTHONUNBUFFERED": "1"}
+    # The tests need no plugin, and importing the installed ones takes several seconds under emulation.
+    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     with Machine(kernel, chosen, Shape(cpus=file.cpus, most_cpus=file.most_cpus)) as machine:
         try:
             done = machine.run(

@@ -106,6 +106,7 @@ _UNCHECKED = "counts"
 INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
 # Names in `header`: the first row of every file, and the drive of a history.
 FORMAT, HISTORY = "format", "history"
+FORMAT_ROW = (FORMAT, "opwatch recording")
 # Kinds of events that are parsed: another program's file, and the start and end of a phase.
 FILE, PHASE_BEGAN, PHASE_ENDED = "file", "phase began", "phase ended"
 NOTE = "note"
@@ -148,6 +149,11 @@ def list_columns(name: str) -> tuple[str, ...]:
 def build_insert(name: str) -> str:
     """Return the statement that adds a row to a table."""
     return f"INSERT INTO {name} VALUES ({', '.join('?' * len(list_declarations(name)))})"
+
+
+def add_row_check(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the row with its checksum, or the row if this table has no checksums."""
+    return (*row, compute_row_check(table, row)) if has_check(table) else row
 
 
 def compute_row_check(table: str, values: Iterable[object]) -> int:

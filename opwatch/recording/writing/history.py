@@ -19,10 +19,10 @@ from opwatch.recording.coding.runs import encode_runs
 from opwatch.recording.reading.history import UnusableHistoryError, explain_error, read_history_file
 from opwatch.recording.reading.write_ahead_log import is_being_written
 from opwatch.recording.schema import (
-    FORMAT,
+    FORMAT_ROW,
     HISTORY,
+    add_row_check,
     build_insert,
-    compute_row_check,
     format_json,
 )
 from opwatch.recording.writing.newfile import NewDatabase
@@ -115,8 +115,7 @@ class HistoryFile:
         with self._make_transaction():
             for table in _TABLES:
                 self._execute(f"DELETE FROM {table}")
-            rows = ((FORMAT, "opwatch recording"), (HISTORY, format_json(self._encoder.encode_fields(drive))))
-            for row in rows:
+            for row in (FORMAT_ROW, (HISTORY, format_json(self._encoder.encode_fields(drive)))):
                 self._insert_row("header", row)
             known = (run for run in map_.iter_runs() if run[2] != SectorState.UNKNOWN)
             self._map_bytes, self._grown = self._put_runs(known), 0
@@ -151,7 +150,7 @@ class HistoryFile:
         self._insert_row("checkpoints", (self._number, self._first, body))
 
     def _insert_row(self, table: str, row: tuple[Any, ...]) -> None:
-        self._execute(build_insert(table), (*row, compute_row_check(table, row)))
+        self._execute(build_insert(table), add_row_check(table, row))
 
     def _execute(self, statement: str, values: tuple[Any, ...] = ()) -> None:
         assert self._database

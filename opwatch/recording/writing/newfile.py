@@ -13,15 +13,15 @@ from opwatch.errors import BadInput, OpwatchError, RefusedError
 from opwatch.recording.reading.write_ahead_log import is_being_written, open_regular
 from opwatch.recording.schema import (
     APPLICATION_ID,
-    FORMAT,
+    FORMAT_ROW,
     INDEXES,
     PAGE_BYTES,
     TABLES,
     VERSION,
+    add_row_check,
     build_create_index,
     build_create_table,
     build_insert,
-    compute_row_check,
 )
 from opwatch.safefile import open_own_file
 
@@ -120,9 +120,8 @@ class NewDatabase:
                 _create_tables(connection)
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
             connection.execute("BEGIN IMMEDIATE")
-            row = (FORMAT, "opwatch recording")
             if self._is_new:
-                connection.execute(build_insert("header"), (*row, compute_row_check("header", row)))
+                connection.execute(build_insert("header"), add_row_check("header", FORMAT_ROW))
             else:
                 connection.execute("UPDATE header SET value = value")
             connection.execute("COMMIT")

@@ -21,10 +21,9 @@ from opwatch.recording.schema import (
     COUNTED,
     FILE,
     OTHERS,
+    add_row_check,
     build_insert,
-    compute_row_check,
     format_json,
-    has_check,
     replace_invalid,
 )
 from opwatch.recording.writing.newfile import NewDatabase
@@ -97,8 +96,7 @@ class RecordingWriter:
         self._execute("COMMIT")
 
     def _insert_row(self, table: str, row: tuple[Any, ...]) -> None:
-        check = (compute_row_check(table, row),) if has_check(table) else ()
-        self._execute(build_insert(table), row + check)
+        self._execute(build_insert(table), add_row_check(table, row))
 
     @property
     def entry_count(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from opwatch.recording.coding.blocks import compress_streams
 from opwatch.recording.coding.contents import deflate_content
-from opwatch.recording.schema import FILE, NOTE, OTHERS, VERSION, compute_row_check, has_check, list_columns
+from opwatch.recording.schema import FILE, NOTE, OTHERS, VERSION, add_row_check, list_columns
 from opwatch.samples.entries import DiskAdded
 from tests.unit.support.recordings import update_checksums
 from tests.unit.support.runs import GeneratedRun, S
@@ -25,7 +25,7 @@ def put_rows(connection: sqlite3.Connection, table: str, rows: Any) -> None:  # 
     """Add rows with their checksums."""
     names = list_columns(table)
     marks = ", ".join("?" * len(names))
-    checked = (tuple(row) + ((compute_row_check(table, row),) if has_check(table) else ()) for row in rows)
+    checked = (add_row_check(table, tuple(row)) for row in rows)
     connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", checked)
 
 

@@ -97,6 +97,16 @@ def _read_ata_features(disk: BlockDevice, what: str) -> AtaFeatures:
     return offers
 
 
+def _require_no_objections(disk: BlockDevice, queried: str, list_reasons: Callable[[], list[str]]) -> None:
+    """Raise _Unavailable with the objections of a query, or because the query fails."""
+    try:
+        reasons = list_reasons()
+    except OpwatchError as error:
+        raise _Unavailable(f"cannot query {queried} {disk.name}: {error}") from error
+    if reasons:
+        raise _Unavailable(f"{disk.name} {'; and it '.join(reasons)}")
+
+
 def _require_namespaces(
     disk: BlockDevice, ask: Identify, look: Callable[[BlockDevice], NamespaceOffer]
 ) -> None:
@@ -104,12 +114,7 @@ def _require_namespaces(
     if not controller.manages_namespaces:
         raise _Unavailable(f"{disk.name} does not support namespace management (OACS bit 3 is 0)")
     _require_alone(disk, namespace)
-    try:
-        reasons = list_objections(look(disk))
-    except OpwatchError as error:
-        raise _Unavailable(f"cannot query the namespaces of {disk.name}: {error}") from error
-    if reasons:
-        raise _Unavailable(f"{disk.name} {'; and it '.join(reasons)}")
+    _require_no_objections(disk, "the namespaces of", lambda: list_objections(look(disk)))
 
 
 def _require_max_address(disk: BlockDevice, _: Identify) -> None:
@@ -164,12 +169,7 @@ def _require_format(disk: BlockDevice, ask: Identify) -> None:
 
 def _require_sanitize(disk: BlockDevice, ask: Identify) -> None:
     _identify_nvme(disk, ask, "Sanitize")
-    try:
-        reasons = list_sanitize_objections(find_sanitize_offer(disk))
-    except OpwatchError as error:
-        raise _Unavailable(f"cannot query Sanitize on {disk.name}: {error}") from error
-    if reasons:
-        raise _Unavailable(f"{disk.name} {'; and it '.join(reasons)}")
+    _require_no_objections(disk, "Sanitize on", lambda: list_sanitize_objections(find_sanitize_offer(disk)))
 
 
 def _require_secure_erase(disk: BlockDevice, _: Identify) -> None:

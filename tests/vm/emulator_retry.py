@@ -13,7 +13,7 @@ _Outcome = TypeVar("_Outcome")
 ATTEMPTS = 3
 
 
-def retry_emulator_aborts(attempt: Callable[[], _Outcome]) -> _Outcome:
+def retry_emulator_failures(attempt: Callable[[], _Outcome]) -> _Outcome:
     """Return the result of `attempt`, retrying up to ATTEMPTS times when QEMU aborts on a failed assertion
     or loses the guest's timer. Such a failure ends the guest but says nothing about the tests. QEMU 10.0
     occasionally aborts when a PCI device is removed: a CPU still holds the number of a memory map section

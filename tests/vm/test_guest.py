@@ -10,7 +10,7 @@ import pytest
 
 from tests.vm import suite
 from tests.vm.config import Kernel
-from tests.vm.emulator_retry import retry_emulator_aborts
+from tests.vm.emulator_retry import retry_emulator_failures
 from tests.vm.errors import BenchError
 from tests.vm.suite import GuestFile
 
@@ -33,7 +33,7 @@ def test_tests_pass_in_the_guest(bootable: Kernel, file: GuestFile, report: Call
         pytest.skip(reason)
     name = f"{bootable.name} {file.path.stem}"
     try:
-        run = retry_emulator_aborts(lambda: suite.run_file(bootable, file, _write_output))
+        run = retry_emulator_failures(lambda: suite.run_file(bootable, file, _write_output))
     except BenchError as error:
         pytest.fail(f"{name}: {error}", pytrace=False)
     report(f"{name}: {run.format_line()}")

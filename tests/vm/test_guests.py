@@ -11,7 +11,7 @@ import pytest
 from tests.vm import devices, suite
 from tests.vm.boot.machine import Machine
 from tests.vm.config import Kernel
-from tests.vm.emulator_retry import retry_emulator_aborts
+from tests.vm.emulator_retry import retry_emulator_failures
 from tests.vm.errors import CommandTimeout, GuestHung, GuestLost, GuestPanic
 from tests.vm.run import main
 from tests.vm.suite import GuestFile
@@ -67,7 +67,7 @@ def test_lost_guest_raises_its_own_error(bootable: Kernel) -> None:
 
 
 def test_disk_is_unplugged_from_the_host(bootable: Kernel) -> None:
-    retry_emulator_aborts(lambda: _unplug_disk(bootable))
+    retry_emulator_failures(lambda: _unplug_disk(bootable))
 
 
 def _unplug_disk(kernel: Kernel) -> None:

@@ -12,7 +12,7 @@ from tests.vm.archive.assets import Emulator
 from tests.vm.boot import machine
 from tests.vm.boot.machine import Boot, Machine
 from tests.vm.config import Kernel, read_config
-from tests.vm.emulator_retry import ATTEMPTS, retry_emulator_aborts
+from tests.vm.emulator_retry import ATTEMPTS, retry_emulator_failures
 from tests.vm.errors import EmulatorFailed, GuestHung, GuestLost, GuestPanic
 
 # A fake QEMU. Each start takes the next word of the file. It can be killed at any point, so it replaces the
@@ -114,7 +114,7 @@ def test_run_aborted_by_the_emulator_is_repeated_once(
         with _make_machine(starts) as running:
             return running.release
 
-    assert retry_emulator_aborts(run_attempt) == "6.12"
+    assert retry_emulator_failures(run_attempt) == "6.12"
     said = capsys.readouterr().err
     assert re.search(r"emulator .*\b6\.12\b", said)
     assert "Assertion `is_here' failed." in said
@@ -141,7 +141,7 @@ def test_repeated_emulator_abort_is_a_failure(starts: Path) -> None:
             pass
 
     with pytest.raises(EmulatorFailed):
-        retry_emulator_aborts(run_attempt)
+        retry_emulator_failures(run_attempt)
     assert starts.read_text() == "ready"
 
 
@@ -153,5 +153,5 @@ def test_guest_that_ends_normally_is_not_run_again(starts: Path) -> None:
             pass
 
     with pytest.raises(GuestLost):
-        retry_emulator_aborts(run_attempt)
+        retry_emulator_failures(run_attempt)
     assert starts.read_text() == "ready"

@@ -6,14 +6,15 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
 from tests.vm.guest.atadrive.ata import DriveConfig
+from tests.vm.guest.atadrive.serve import serve_disk
+from tests.vm.guest.support.copies import run_server, send_signal
 from tests.vm.guest.support.shell import ensure_mounted, write_attribute
 from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
 from tests.vm.requirements import need_module
@@ -28,7 +29,7 @@ class AtaDisk:
 
     name: str
     log: Path
-    process: subprocess.Popen[bytes]
+    server: ForkProcess
 
     @property
     def node(self) -> str:
@@ -49,7 +50,7 @@ class AtaDisk:
 
     def lose_power(self) -> None:
         count = len(self.read_entries())
-        self.process.send_signal(signal.SIGUSR1)
+        send_signal(self.server, signal.SIGUSR1)
         write_attribute(SYS_BLOCK / self.name / "device/rescan", 1)
         wait_for("a loss of power", lambda: len(self.read_entries()) > count)
         write_attribute(SYS_BLOCK / self.name / "device/rescan", 1)
@@ -70,10 +71,8 @@ def connect_ata_disk(folder: Path, wishes: DriveConfig) -> Iterator[AtaDisk]:
         )
         write_attribute(store / "enable", 1)
         uio = _find_uio(f"tcm-user/7/drive/opwatch/{wishes.serial}")
-        argv = [sys.executable, "-m", "tests.vm.guest.atadrive.serve", uio, str(folder / "content")]
         log = folder / "drive.log"
-        process = subprocess.Popen([*argv, str(log), json.dumps(asdict(wishes))])
-        stack.callback(_kill_process, process)
+        server = stack.enter_context(run_server(serve_disk, uio, folder / "content", log, wishes))
         wait_for("the drive", log.exists)
         before = {path.name for path in SYS_BLOCK.glob("sd*")}
         _create_folder(stack, port.parent)
@@ -83,7 +82,7 @@ def connect_ata_disk(folder: Path, wishes: DriveConfig) -> Iterator[AtaDisk]:
         (port / "lun/lun_0/drive").symlink_to(store)
         stack.callback(os.unlink, port / "lun/lun_0/drive")
         wait_for("a disk", lambda: bool(_list_added(before)))
-        yield AtaDisk(_list_added(before)[0], log, process)
+        yield AtaDisk(_list_added(before)[0], log, server)
 
 
 def _list_added(before: set[str]) -> list[str]:
@@ -101,8 +100,3 @@ def _find_uio(name: str) -> str:
         path.parent.name for path in Path("/sys/class/uio").glob("*/name") if path.read_text().strip() == name
     ]
     return uio
-
-
-def _kill_process(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +15,8 @@ import pytest
 from opwatch.journal.file import list_journals, reopen_sweep_journal
 from opwatch.journal.state import SweepState
 from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.copies import run_opwatch, start_opwatch
+from tests.vm.guest.target import local
 from tests.vm.guest.target.drive import SERIAL
 from tests.vm.guest.target.host import ConnectedTarget, connect_target
 from tests.vm.guest.target.sanitize import CRYPTO, OVERWRITE, SanitizeOrders
@@ -25,8 +26,8 @@ DEVICES = ()
 # Sweeps on a target in Python.
 TIERS = ("full",)
 TIMEOUT_S = 1800
-WHOLE, USED = 32 << 20, 8 << 20
-_LEVEL = ("--op", "8M", "--settle", "0", "--fill", "1", "--rounds", "5", "--refresh", "0")
+WHOLE, USED = 32 << 20, 4 << 20
+_LEVEL = ("--op", "4M", "--settle", "0", "--fill", "1", "--rounds", "5", "--refresh", "0")
 _PURGE = ("--purge", "sanitize")
 _STOPPED, _NOT_PROVEN, _UNSUPPORTED = 7, 6, 5
 _BLOCK_ERASE, _CRYPTO_ERASE = 2, 4
@@ -37,16 +38,15 @@ _CONTENT = b"what somebody had written".ljust(4096, b".") * 256
 def make_arguments(verb: str, folder: Path, *more: str) -> list[str]:
     need_tool("fio")
     consent = ("--destroy", "--confirm", SERIAL, "--journals", str(folder))
-    return [sys.executable, "-m", "tests.vm.guest.target.local", "sweep", verb, *consent, *more]
+    return ["sweep", verb, *consent, *more]
 
 
-def run_opwatch(argv: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False)
+def run_locally(argv: list[str]) -> subprocess.CompletedProcess[str]:
+    return run_opwatch(*argv, main=local.main)
 
 
 def run_plan(target: ConnectedTarget) -> str:
-    argv = ["sweep", "plan", "--dev", *target.list_disks(), "--op", "8M", *_PURGE]
-    done = run_opwatch([sys.executable, "-m", "tests.vm.guest.target.local", *argv])
+    done = run_locally(["sweep", "plan", "--dev", *target.list_disks(), "--op", "4M", *_PURGE])
     assert done.returncode == 0, done.stderr
     return " ".join(done.stdout.split())
 
@@ -96,7 +96,7 @@ def test_drive_that_must_not_be_sanitized_is_left_alone(
     with connect_target(tmp_path / "target", controllers=controllers, sharing=sharing) as target:
         target.write_orders(sanitize=SanitizeOrders(offers=offers))
         assert why in run_plan(target)
-        done = run_opwatch(make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_PURGE, *_LEVEL))
+        done = run_locally(make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_PURGE, *_LEVEL))
         assert done.returncode in (_UNSUPPORTED, 3)
         assert why in done.stderr
         assert (read_new_entries(target), list_journals(tmp_path)) == ([], [])
@@ -107,7 +107,7 @@ def test_a_drive_with_another_namespace_is_left_alone(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         node = f"/dev/{target.find_controller()}"
         subprocess.run([nvme, "create-ns", node, "--nsze=4096", "--ncap=4096", "--flbas=0"], check=True)
-        done = run_opwatch(make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_PURGE, *_LEVEL))
+        done = run_locally(make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_PURGE, *_LEVEL))
         assert done.returncode == _UNSUPPORTED, done.stderr
         assert "has other namespaces than this one (1), which a sanitize would erase too: 1, 2" in (
             done.stderr
@@ -127,8 +127,8 @@ def test_each_level_starts_with_a_sanitize(tmp_path: Path) -> None:
         write_content(target)
         planned = run_plan(target)
         assert "sanitize the drive" in planned and "would be refused" not in planned
-        levels = ("--op", "8M,12M", *_LEVEL[2:])
-        done = run_opwatch(
+        levels = ("--op", "4M,6M", *_LEVEL[2:])
+        done = run_locally(
             make_arguments("run", tmp_path, "--dev", *target.list_disks(), "--json", *_PURGE, *levels)
         )
         assert done.returncode == _NOT_PROVEN, done.stderr
@@ -147,13 +147,12 @@ def test_signal_takes_effect_after_the_sanitize(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         target.write_orders(sanitize=SanitizeOrders(offers=CRYPTO, seconds=6))
         argv = make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_PURGE, *_LEVEL)
-        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        with start_opwatch(*argv, main=local.main) as sweep:
             wait_for_sanitize(target)
-            begun = time.monotonic()
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=120)
-        assert process.returncode == _STOPPED, said
-        assert time.monotonic() - begun > 4
+            sweep.send_signal(signal.SIGINT)
+            done = sweep.wait()
+        assert done.returncode == _STOPPED, done.stderr
+        # The target notes the end when it is asked for the progress after the end.
         assert read_new_entries(target) == [("sanitize", 0), ("sanitized", 0)]
         assert read_sanitize_kinds(target) == {_CRYPTO_ERASE}
         assert read_sweep_state(tmp_path).remaining_levels == (0,)
@@ -165,20 +164,20 @@ def test_resume_after_a_kill_waits_for_the_sanitize(tmp_path: Path) -> None:
         target.write_orders(sanitize=SanitizeOrders(seconds=3600))
         write_content(target)
         argv = make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_PURGE, *_LEVEL)
-        with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process:
+        with start_opwatch(*argv, main=local.main) as sweep:
             wait_for_sanitize(target)
-            process.send_signal(signal.SIGKILL)
-        assert process.returncode == -signal.SIGKILL
+            sweep.send_signal(signal.SIGKILL)
+            assert sweep.wait().returncode == -signal.SIGKILL
         # Meanwhile another run is refused.
         assert "is already being sanitized" in run_plan(target)
         argv = make_arguments("resume", tmp_path, list_journals(tmp_path)[0], "--json")
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as resumption:
-            time.sleep(15)
-            assert (resumption.poll(), read_new_entries(target)) == (None, [("sanitize", len(_CONTENT))])
+        with start_opwatch(*argv, main=local.main) as resumption:
+            time.sleep(8)
+            assert (resumption.is_running, read_new_entries(target)) == (True, [("sanitize", len(_CONTENT))])
             target.write_orders()
-            printed, _ = resumption.communicate(timeout=600)
-        assert resumption.returncode == _NOT_PROVEN
-        assert json.loads(printed)["is_ended"] is True
+            done = resumption.wait()
+        assert done.returncode == _NOT_PROVEN, done.stderr
+        assert json.loads(done.stdout)["is_ended"] is True
         # The level starts again, because the changes to the drive in the meantime are unknown.
         assert read_new_entries(target) == [
             ("sanitize", len(_CONTENT)),
@@ -193,7 +192,7 @@ def test_failed_sanitize_reports_the_drive_state_and_the_command_to_run(tmp_path
     with connect_target(tmp_path / "target") as target:
         target.write_orders(sanitize=SanitizeOrders(fails=True))
         write_content(target)
-        done = run_opwatch(make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_PURGE, *_LEVEL))
+        done = run_locally(make_arguments("run", tmp_path, "--dev", *target.list_disks(), *_PURGE, *_LEVEL))
         node = f"/dev/{target.find_controller()}"
         assert done.returncode == 1, done.stderr
         assert "the sanitize (block erase) failed. The drive refuses reads and writes" in done.stderr
@@ -202,10 +201,10 @@ def test_failed_sanitize_reports_the_drive_state_and_the_command_to_run(tmp_path
         assert read_new_entries(target) == [("sanitize", len(_CONTENT)), ("failed", len(_CONTENT))]
         assert "refuses reads and writes until one succeeds: run" in run_plan(target)
         again_argv = make_arguments("resume", tmp_path, list_journals(tmp_path)[0], "--json")
-        done = run_opwatch(again_argv)
+        done = run_locally(again_argv)
         assert (done.returncode, command in done.stderr) == (1, True), done.stderr
         target.write_orders()
         subprocess.run([nvme, *command.split()[1:]], check=True)
-        done = run_opwatch(again_argv)
+        done = run_locally(again_argv)
         assert done.returncode == _NOT_PROVEN, done.stderr
         assert [what for what, _ in read_new_entries(target)[2:]] == ["sanitize", "sanitized"] * 2

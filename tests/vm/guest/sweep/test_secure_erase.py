@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from tests.vm.guest.atadrive.ata import DriveConfig
 from tests.vm.guest.atadrive.security import ENABLED, ENHANCED, FROZEN, LOCKED, SUPPORTED, LockConfig
 from tests.vm.guest.atadrive.target import AtaDisk, connect_ata_disk
 from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.copies import run_opwatch, start_opwatch
 from tests.vm.requirements import need_tool
 
 DEVICES = ()
@@ -36,20 +35,16 @@ _FAILED, _REFUSED, _UNSUPPORTED, _NOT_PROVEN, _STOPPED = 1, 3, 5, 6, 7
 def make_arguments(verb: str, folder: Path, *more: str) -> list[str]:
     need_tool("fio")
     consent = ("--destroy", "--confirm", SERIAL, "--allow-virtual", "--journals", str(folder), "-q")
-    return [sys.executable, "-m", "opwatch", "sweep", verb, *consent, *more]
+    return ["sweep", verb, *consent, *more]
 
 
 def make_run_arguments(disk: AtaDisk, folder: Path) -> list[str]:
     return make_arguments("run", folder, "--dev", disk.name, "--purge", "secure-erase", *_LEVEL, "--json")
 
 
-def run_opwatch(argv: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv, capture_output=True, text=True, timeout=2400, check=False)
-
-
 def run_plan(disk: AtaDisk, *more: str) -> str:
-    argv = [sys.executable, "-m", "opwatch", "sweep", "plan", "--dev", disk.name, "--allow-virtual"]
-    done = run_opwatch([*argv, "--purge", "secure-erase", "--op", "4M", *more])
+    words = ("sweep", "plan", "--dev", disk.name, "--allow-virtual", "--purge", "secure-erase", "--op", "4M")
+    done = run_opwatch(*words, *more)
     assert done.returncode == 0, done.stderr
     # Lines are folded to the terminal's width.
     return " ".join(done.stdout.split())
@@ -114,7 +109,7 @@ def test_erase_removes_all_previous_contents(
         assert "6 minutes as reported by the drive" in run_plan(disk)
         [step] = [step for step in json.loads(run_plan(disk, "--json"))["steps"] if step["kind"] == "purge"]
         assert step["seconds"] == 360
-        done = run_opwatch(make_run_arguments(disk, tmp_path / "journals"))
+        done = run_opwatch(*make_run_arguments(disk, tmp_path / "journals"))
         assert done.returncode == _NOT_PROVEN, done.stderr
         assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [5]
         assert list_steps(disk) == ["password opwatch, high", "prepared", begins, "erased"]
@@ -135,11 +130,10 @@ def test_erase_removes_all_previous_contents(
 def test_signal_takes_effect_after_the_erase(number: signal.Signals, tmp_path: Path) -> None:
     with connect_ata_disk(tmp_path, make_config(erase_s=5.0)) as disk:
         fill_disk(disk)
-        argv = make_run_arguments(disk, tmp_path / "journals")
-        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with start_opwatch(*make_run_arguments(disk, tmp_path / "journals")) as sweep:
             sysfs.wait_for("an erase", lambda: "erase begins" in list_steps(disk), 300)
-            process.send_signal(number)
-            assert process.wait(timeout=300) == _STOPPED
+            sweep.send_signal(number)
+            assert sweep.wait().returncode == _STOPPED
         assert list_steps(disk)[-1] == "erased"
         assert not any(read_content(disk))
         assert not read_security(disk).has_password
@@ -151,18 +145,17 @@ def test_resume_removes_the_password_after_a_kill_before_the_erase(meanwhile: st
     folder = tmp_path / "journals"
     with connect_ata_disk(tmp_path, make_config(prepare_s=4.0)) as disk:
         content = fill_disk(disk)
-        argv = make_run_arguments(disk, folder)
-        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with start_opwatch(*make_run_arguments(disk, folder)) as sweep:
             sysfs.wait_for("a password", lambda: "prepared" in list_steps(disk), 300)
-            process.kill()
-            assert process.wait(timeout=300) == -signal.SIGKILL
+            sweep.send_signal(signal.SIGKILL)
+            assert sweep.wait().returncode == -signal.SIGKILL
         assert list_steps(disk) == ["password opwatch, high", "prepared"]
         assert (read_content(disk), read_sweep_state(folder).undo) == (content, UNDO)
         assert read_security(disk).has_password
         if meanwhile == "a loss of power":
             disk.lose_power()
             assert read_security(disk).is_locked
-        done = run_opwatch(make_arguments("resume", folder, list_journals(folder)[0], "--json"))
+        done = run_opwatch(*make_arguments("resume", folder, list_journals(folder)[0], "--json"))
         assert done.returncode == _NOT_PROVEN, done.stderr
         opened = ["unlocked"] * (meanwhile == "a loss of power")
         erased = ["password opwatch, high", "prepared", "erase begins", "erased"]
@@ -186,7 +179,7 @@ def test_frozen_or_password_protected_drive_is_refused_before_any_command(
         content = fill_disk(disk)
         refusals = json.loads(run_plan(disk, "--json"))["refusals"]
         assert [why in refusal["what"] for refusal in refusals] == [True]
-        done = run_opwatch(make_run_arguments(disk, tmp_path / "journals"))
+        done = run_opwatch(*make_run_arguments(disk, tmp_path / "journals"))
         assert done.returncode == _UNSUPPORTED, done.stderr
         assert why in done.stderr
         assert (list_steps(disk), list_journals(tmp_path / "journals")) == ([], [])
@@ -197,7 +190,7 @@ def test_locked_drive_is_refused(tmp_path: Path) -> None:
     """The guard cannot read a locked drive, so it may be the first to refuse."""
     with connect_ata_disk(tmp_path, make_config(state=SUPPORTED | ENABLED | LOCKED)) as disk:
         assert "is locked with an unknown password (IDENTIFY word 128 bit 2)" in run_plan(disk)
-        done = run_opwatch(make_run_arguments(disk, tmp_path / "journals"))
+        done = run_opwatch(*make_run_arguments(disk, tmp_path / "journals"))
         assert done.returncode in (_REFUSED, _UNSUPPORTED), done.stderr
         assert list_steps(disk) == []
 
@@ -205,7 +198,7 @@ def test_locked_drive_is_refused(tmp_path: Path) -> None:
 def test_failed_erase_leaves_no_password(tmp_path: Path) -> None:
     with connect_ata_disk(tmp_path, make_config(erase_fault="breaks", erase_s=2.0)) as disk:
         fill_disk(disk)
-        done = run_opwatch(make_run_arguments(disk, tmp_path / "journals"))
+        done = run_opwatch(*make_run_arguments(disk, tmp_path / "journals"))
         assert done.returncode == _FAILED, done.stderr
         assert "SECURITY ERASE UNIT failed after 2 s (status 51h, error 04h" in done.stderr
         assert list_steps(disk) == ["password opwatch, high", "prepared", "erase begins", "disabled"]

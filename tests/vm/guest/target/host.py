@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.copies import run_server
 from tests.vm.guest.target.drive import SERIAL
 from tests.vm.guest.target.identify import NQN
 from tests.vm.guest.target.sanitize import SanitizeOrders
+from tests.vm.guest.target.serve import serve_target
 from tests.vm.requirements import need_module
 
 _CLASS = Path("/sys/class/nvme")
@@ -66,18 +66,14 @@ def connect_target(folder: Path, *, controllers: int = 1, sharing: int = 0) -> I
     folder.mkdir()
     target = ConnectedTarget(folder)
     target.write_orders()
-    argv = [sys.executable, "-m", "tests.vm.guest.target.serve", str(folder), str(controllers), str(sharing)]
-    with subprocess.Popen(argv) as server:
-        try:
-            sysfs.wait_for("the target", (folder / "port").exists)
-            words = f"nqn={NQN},transport=tcp,traddr=127.0.0.1,trsvcid={(folder / 'port').read_text()}"
-            _write_text("/dev/nvme-fabrics", f"{words},nr_io_queues=2,keep_alive_tmo=120,ctrl_loss_tmo=0")
-            sysfs.wait_for("the target's disk", lambda: len(target.list_disks()) == 1)
-            yield target
-            (folder / "orders").write_text(json.dumps({"fail": {}, "hold": []}))
-            _write_text(str(_CLASS / target.find_controller() / "delete_controller"), "1")
-        finally:
-            server.kill()
+    with run_server(serve_target, folder, controllers, sharing):
+        sysfs.wait_for("the target", (folder / "port").exists)
+        words = f"nqn={NQN},transport=tcp,traddr=127.0.0.1,trsvcid={(folder / 'port').read_text()}"
+        _write_text("/dev/nvme-fabrics", f"{words},nr_io_queues=2,keep_alive_tmo=120,ctrl_loss_tmo=0")
+        sysfs.wait_for("the target's disk", lambda: len(target.list_disks()) == 1)
+        yield target
+        (folder / "orders").write_text(json.dumps({"fail": {}, "hold": []}))
+        _write_text(str(_CLASS / target.find_controller() / "delete_controller"), "1")
 
 
 def _write_text(path: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""opwatch with one refusal removed: python -m tests.vm.guest.target.local sweep ...
+"""opwatch with one refusal removed.
 
 The guard refuses a drive on a network because other hosts may reach the drive too. The target only
 listens on the guest's own 127.0.0.1.
@@ -9,9 +9,15 @@ from __future__ import annotations
 import sys
 
 from opwatch.collectors.guard import disk_facts
-from opwatch.tools.cli import main
+from opwatch.tools import cli
 
-if __name__ == "__main__":
+
+def main(arguments: list[str]) -> int:
+    """Run opwatch with these arguments and return the exit status."""
     others = tuple(name for name in disk_facts._NETWORKS if name != "nvme-tcp")
     vars(disk_facts)["_NETWORKS"] = others
-    sys.exit(main())
+    return cli.main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,12 +1,8 @@
-"""Serve the target on 127.0.0.1: python -m tests.vm.guest.target.serve FOLDER [CONTROLLERS [SHARING]].
-
-Reads `orders` in the folder, and writes `log` and `port`.
-"""
+"""Serve the target on 127.0.0.1."""
 
 from __future__ import annotations
 
 import socket
-import sys
 from pathlib import Path
 
 from tests.vm.guest.target.admin import TargetController
@@ -16,10 +12,8 @@ from tests.vm.guest.target.queue import TargetQueue
 CAPACITY, FIRST = 64 << 20, 32 << 20
 
 
-def main() -> None:
-    folder = Path(sys.argv[1])
-    controllers = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    sharing = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+def serve_target(folder: Path, controllers: int, sharing: int) -> None:
+    """Serve forever. Reads `orders` in the folder, and writes `log` and `port`."""
     drive = TargetDrive(CAPACITY, folder / "log", folder / "orders", controllers)
     blocks = FIRST // BLOCK
     drive.set_attached(drive.create_namespace(blocks, blocks, 0, sharing), attached=True)
@@ -33,7 +27,3 @@ def main() -> None:
             connection, _ = server.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             TargetQueue(connection, served).start()
-
-
-if __name__ == "__main__":
-    main()

@@ -16,6 +16,7 @@ from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.errors import OpwatchError
 from tests.requirements import require_nobody
 from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.copies import run_opwatch
 from tests.vm.guest.support.shell import run_command
 from tests.vm.guest.support.workload import Fio, run_fio
 from tests.vm.requirements import need_tool
@@ -36,8 +37,9 @@ def run_nvme(*argv: str) -> Any:  # noqa: ANN401
 
 
 def read_counters(disk: str) -> dict[str, Any]:
-    text = run_command(sys.executable, "-m", "opwatch", "counters", "--dev", disk, "--json")
-    document: dict[str, Any] = json.loads(text)
+    done = run_opwatch("counters", "--dev", disk, "--json")
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 

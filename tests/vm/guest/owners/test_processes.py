@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
 from tests.vm.guest.owners.owner_sums import assert_all_sums_match
 from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.copies import run_opwatch, start_opwatch
 from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
 from tests.vm.guest.support.shell import run_command
 from tests.vm.guest.support.stacked import create_zram
@@ -104,20 +104,17 @@ def test_bio_based_device_has_no_process_owner() -> None:
 
 
 def test_top_shows_the_largest_first() -> None:
-    with create_null_blk(IN_MEMORY) as disk:
-        tables = subprocess.Popen(
-            [sys.executable, "-m", "opwatch", "top", "--sort", "requests", "--dev", disk, "3", "3"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    with (
+        create_null_blk(IN_MEMORY) as disk,
+        start_opwatch("top", "--sort", "requests", "--dev", disk, "3", "2") as tables,
+    ):
         # top attaches some time after its start, so keep writing until the end.
-        while tables.poll() is None:
+        while tables.is_running:
             for count in (13, 211):
                 run_command(*build_write_command(disk, count, "oflag=direct"))
-        assert tables.stdout
-        shown = tables.stdout.read()
-    assert tables.returncode == 0
-    *rows, whole = [line.split() for line in shown.split("== ")[-1].splitlines()[2:] if line]
+        shown = tables.wait()
+    assert shown.returncode == 0, shown.stderr
+    *rows, whole = [line.split() for line in shown.stdout.split("== ")[-1].splitlines()[2:] if line]
     assert [row for row in rows if row[6] == "dd"]
     requests = [float(row[3]) for row in rows if row[6] != "other:"]
     assert requests == sorted(requests, reverse=True)
@@ -126,7 +123,8 @@ def test_top_shows_the_largest_first() -> None:
 
 def test_top_json_has_the_format_of_a_watch() -> None:
     with create_null_blk(IN_MEMORY) as disk:
-        text = run_command(sys.executable, "-m", "opwatch", "top", "--json", "--dev", disk, "0.5", "2")
-    lines = [json.loads(line) for line in text.splitlines()]
+        shown = run_opwatch("top", "--json", "--dev", disk, "0.5", "2")
+    assert shown.returncode == 0, shown.stderr
+    lines = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [line["type"] for line in lines] == ["interval", "interval", "summary"]
     assert all(line["owners"]["by"] == "process" for line in lines)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.vm.guest.support.copies import run_opwatch
 from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
-from tests.vm.guest.support.shell import ensure_mounted, run_command, write_attribute
+from tests.vm.guest.support.shell import ensure_mounted, write_attribute
 from tests.vm.guest.support.sysfs import SYS_BLOCK
 from tests.vm.guest.support.watcher import start_watch
 from tests.vm.guest.support.workload import Fio, hasten_write_back
@@ -29,8 +28,8 @@ Document = dict[str, Any]
 
 def watch_command(disk: str, *options: str, command: list[str]) -> list[Document]:
     """Run a command under a watch and return all lines that the watch printed."""
-    argv = [sys.executable, "-m", "opwatch", "--json", "--dev", disk, "--waf", "0", "--strict", *options]
-    done = subprocess.run([*argv, "--", *command], capture_output=True, text=True, check=False, timeout=900)
+    words = ("--json", "--dev", disk, "--waf", "0", "--strict", *options, "--", *command)
+    done = run_opwatch(*words)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"schema"')]
 
@@ -165,6 +164,6 @@ def test_replay_shows_the_same_slow_requests(tmp_path: Path) -> None:
         lines = watch_command(
             disk, "--slow", "1ms", "-o", str(kept), "0.5", command=job.build_argv(f"/dev/{disk}")
         )
-    again = run_command(sys.executable, "-m", "opwatch", "replay", "--json", str(kept))
-    assert [json.loads(line) for line in again.splitlines()] == lines
+    again = run_opwatch("replay", "--json", str(kept))
+    assert [json.loads(line) for line in again.stdout.splitlines()] == lines
     assert find_summary(lines)["slow"]["count"] == 53

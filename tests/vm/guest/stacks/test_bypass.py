@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.vm.guest.support.copies import run_opwatch
 from tests.vm.guest.support.shell import run_command
 from tests.vm.guest.support.stacked import create_zram
 from tests.vm.guest.support.watcher import start_watch
@@ -34,7 +33,6 @@ def test_pages_without_a_bio_are_counted_or_reported_as_missing() -> None:
 
 def test_plain_output_mentions_rw_page_when_the_kernel_has_page_calls() -> None:
     with create_zram(64 << 20) as disk:
-        argv = [sys.executable, "-m", "opwatch", "--dev", disk, "--waf", "0", "1", "--"]
-        argv += build_cached_read(disk)
-        text = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    assert ("rw_page" in text) is has_page_calls()
+        shown = run_opwatch("--dev", disk, "--waf", "0", "1", "--", *build_cached_read(disk))
+    assert shown.returncode == 0, shown.stderr
+    assert ("rw_page" in shown.stdout) is has_page_calls()

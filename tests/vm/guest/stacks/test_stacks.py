@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 
 import pytest
 
 from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.copies import run_opwatch
 from tests.vm.guest.support.exact import assert_explained, observe_disks
 from tests.vm.guest.support.nullblk import NullBlk, create_null_blk
 from tests.vm.guest.support.workload import Fio, run_fio
@@ -18,12 +18,6 @@ TIERS = ("full",)
 CPUS = 2
 MEMORY = NullBlk(size=96, memory_backed=1)
 WRITES = Fio("write", 503, iodepth=1)
-
-
-def run_opwatch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["python3", "-m", "opwatch", *arguments], capture_output=True, text=True, check=False
-    )
 
 
 def test_dm_is_counted_on_the_disk_below() -> None:

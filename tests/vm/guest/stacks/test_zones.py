@@ -6,7 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from tests.kernel.support.load import allocate_aligned, discards, open_direct, reads, writes
 from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.copies import run_opwatch
 from tests.vm.guest.support.events import trace_block_events
 from tests.vm.guest.support.exact import assert_explained, observe_disks
 from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
@@ -106,8 +106,8 @@ def test_strict_passes_on_bio_based_drivers(driver: str) -> None:
         program = (
             f"from tests.kernel.support.load import *; reads('/dev/{disk}', 101); writes('/dev/{disk}', 53)"
         )
-        argv = ["python3", "-m", "opwatch", "--strict", "--json", "-q", "--dev", disk, "--"]
-        done = subprocess.run([*argv, "python3", "-c", program], capture_output=True, text=True, check=False)
+        words = ("--strict", "--json", "-q", "--dev", disk, "--", "python3", "-c", program)
+        done = run_opwatch(*words)
         [watched] = observe_disks([disk], lambda: reads(f"/dev/{disk}", 31))
     assert done.returncode == 0, done.stderr
     [summary] = map(json.loads, done.stdout.splitlines())

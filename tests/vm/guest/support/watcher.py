@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from opwatch.tools import cli
+from tests.vm.guest.support.copies import end_copy, import_command, send_signal, start_copy
 from tests.vm.guest.support.sysfs import wait_for
 
 Document = dict[str, Any]
@@ -20,30 +21,30 @@ class Watcher:
     """A running opwatch. Stores every line as it is printed."""
 
     def __init__(self, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "opwatch", "--json", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        words = ["--json", *arguments]
+        import_command(words)
+        (output, stdout), (errors, stderr) = os.pipe(), os.pipe()
+        self._copy = start_copy(cli.main, words, stdout=stdout, stderr=stderr)
+        os.close(stdout)
+        os.close(stderr)
         self.lines: list[Document] = []
         self.words = ""
         self._readers = [
-            threading.Thread(target=self._read_lines, daemon=True),
-            threading.Thread(target=self._read_messages, daemon=True),
+            threading.Thread(target=self._read_lines, args=(output,), daemon=True),
+            threading.Thread(target=self._read_messages, args=(errors,), daemon=True),
         ]
         for reader in self._readers:
             reader.start()
 
-    def _read_lines(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            self.lines.append(json.loads(line))
+    def _read_lines(self, output: int) -> None:
+        with os.fdopen(output) as file:
+            for line in file:
+                self.lines.append(json.loads(line))
 
-    def _read_messages(self) -> None:
-        assert self._process.stderr
-        for line in self._process.stderr:
-            self.words += line
+    def _read_messages(self, errors: int) -> None:
+        with os.fdopen(errors) as file:
+            for line in file:
+                self.words += line
 
     def wait_for_line(self, what: str, is_it: Callable[[Document], bool]) -> Document:
         """Wait for the first line that matches, and return it."""
@@ -63,13 +64,15 @@ class Watcher:
         )
 
     def is_running(self) -> bool:
-        return self._process.poll() is None
+        return self._copy.is_alive()
 
     def interrupt_opwatch(self) -> int:
         """Interrupt opwatch and return its exit status."""
         if self.is_running():
-            self._process.send_signal(signal.SIGINT)
-        status = self._process.wait(120)
+            send_signal(self._copy, signal.SIGINT)
+        self._copy.join(600)
+        status = self._copy.exitcode
+        assert status is not None, f"opwatch does not end; messages: {self.words!r}"
         for reader in self._readers:
             reader.join(30)
         return status
@@ -79,9 +82,7 @@ class Watcher:
         return {line["device"]: line for line in self.lines if line["type"] == "summary"}
 
     def kill_opwatch(self) -> None:
-        if self.is_running():
-            self._process.kill()
-            self._process.wait()
+        end_copy(self._copy)
 
 
 @contextlib.contextmanager

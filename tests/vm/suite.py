@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import compileall
 import json
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 from tests.vm import devices, exactness
 from tests.vm.boot.machine import Machine
 from tests.vm.boot.qemu import Shape
-from tests.vm.config import HERE, Kernel
+from tests.vm.config import CHECKOUT, HERE, Kernel
 from tests.vm.errors import BenchError, CommandTimeout
 from tests.vm.report import results
 from tests.vm.report.results import Results
@@ -123,24 +124,38 @@ class Run:
         return f"{self.results.format_line()}; up after {self.boot_s:.1f} s, {self.tests_s:.0f} s of tests"
 
 
-def _make_pytest_arguments(file: GuestFile) -> list[str]:
+def _make_pytest_arguments(file: GuestFile, chosen: str) -> list[str]:
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-vv", "-ra", "--color=no"]
-    argv += ["--tb=short", "--durations=5", "--durations-min=1"]
+    # The conftest is for the host; its imports take seconds in a guest.
+    argv += ["--noconftest", "--tb=short", "--durations=5", "--durations-min=1"]
     argv += ["-o", f"faulthandler_timeout={file.timeout_s * _STACK_DUMP_SHARE:.0f}"]
+    if chosen:
+        argv += ["-m", "not manual"]
     return [*argv, f"--junitxml={_JUNIT}", str(file.path)]
 
 
-def run_file(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -> Run:
+def compile_modules() -> None:
+    """Compile the modules that tests import, because a guest would compile them at each run."""
+    for folder in (HERE, CHECKOUT / "tests" / "kernel" / "support"):
+        compileall.compile_dir(folder, quiet=2)
+
+
+def run_file(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object], chosen: str = "") -> Run:
     """Boot a guest and run the file's tests in it. Their output goes to the sink; after a failure, so does
-    the state of the guest."""
-    chosen = devices.choose_devices(file.devices, devices.read_devices())
+    the state of the guest. `chosen` is "ci" to leave out cases marked as manual, or "" for everything."""
+    compile_modules()
+    attached = devices.choose_devices(file.devices, devices.read_devices())
     env = {IN_GUEST: kernel.name, MISSING_FEATURES: json.dumps(kernel.lacks), "PYTHONUNBUFFERED": "1"}
     # The tests need no plugin, and importing the installed ones takes several seconds under emulation.
     env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    with Machine(kernel, chosen, Shape(cpus=file.cpus, most_cpus=file.most_cpus)) as machine:
+    with Machine(kernel, attached, Shape(cpus=file.cpus, most_cpus=file.most_cpus)) as machine:
         try:
             done = machine.run(
-                _make_pytest_arguments(file), timeout_s=file.timeout_s, env=env, stdout=sink, stderr=sink
+                _make_pytest_arguments(file, chosen),
+                timeout_s=file.timeout_s,
+                env=env,
+                stdout=sink,
+                stderr=sink,
             )
         except CommandTimeout:
             _print_diagnostics(machine, sink)

@@ -28,12 +28,13 @@ def _write_output(data: bytes) -> None:
 )
 def test_tests_pass_in_the_guest(bootable: Kernel, file: GuestFile, report: Callable[[str], None]) -> None:
     """Check that no test fails in the guest, and that all skips are listed in the support matrix."""
-    reason = suite.find_skip_reason(bootable, file, os.environ.get("OPWATCH_VM_TIER", ""))
+    chosen = os.environ.get("OPWATCH_VM_TIER", "")
+    reason = suite.find_skip_reason(bootable, file, chosen)
     if reason:
         pytest.skip(reason)
     name = f"{bootable.name} {file.path.stem}"
     try:
-        run = retry_emulator_failures(lambda: suite.run_file(bootable, file, _write_output))
+        run = retry_emulator_failures(lambda: suite.run_file(bootable, file, _write_output, chosen))
     except BenchError as error:
         pytest.fail(f"{name}: {error}", pytrace=False)
     report(f"{name}: {run.format_line()}")

@@ -162,7 +162,7 @@ def test_nvme_merges_pieces_that_a_lowered_limit_split() -> None:
 
 
 @pytest.mark.parametrize("serial", list(VIRTUAL))
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+@pytest.mark.parametrize("kind", ["ext4", pytest.param("xfs", marks=pytest.mark.manual)])
 def test_audit_in_a_guest_warns_that_the_host_may_drop_discards(serial: str, kind: str) -> None:
     """The trace is perfect whether the host frees or ignores: ACCEPTED, with the reason host-may-drop."""
     disk = sysfs.disk(serial)
@@ -183,7 +183,7 @@ def test_discards_are_not_sent_to_a_virtual_disk_without_support() -> None:
     assert result.claimed_bytes is None
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+@pytest.mark.parametrize("kind", ["ext4", pytest.param("xfs", marks=pytest.mark.manual)])
 def test_sata_discards_become_ata_commands(kind: str) -> None:
     disk = sysfs.disk("opw-ahci")
     with mount_filesystem(disk, kind) as point:

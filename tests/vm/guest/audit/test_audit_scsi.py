@@ -37,7 +37,9 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("granularity", "alignment"), [(1, 0), (8, 0), (2048, 0), (2048, 256)], ids=["1", "8", "2048", "2048+256"]
+    ("granularity", "alignment"),
+    [(1, 0), pytest.param(8, 0, marks=pytest.mark.manual), (2048, 0), (2048, 256)],
+    ids=["1", "8", "2048", "2048+256"],
 )
 def test_reached_bytes_equal_the_unmapped_blocks(granularity: int, alignment: int) -> None:
     """Granules of 512 B to 1 MiB, with and without an offset: exact by the device's own map."""
@@ -60,7 +62,7 @@ def test_reached_bytes_equal_the_unmapped_blocks(granularity: int, alignment: in
         assert sum_reasons(result)["device-rounds"] == completed - freed
 
 
-@pytest.mark.parametrize("alignment", [0, 8, 256])
+@pytest.mark.parametrize("alignment", [pytest.param(0, marks=pytest.mark.manual), 8, 256])
 def test_granules_start_at_the_reported_alignment(alignment: int) -> None:
     """ext4 splits its ranges at the borders of 8 MiB groups. Each border falls between two granules or costs
     a granule. For a whole disk, sysfs shows a different alignment than the kernel applies."""
@@ -80,7 +82,7 @@ def test_granules_start_at_the_reported_alignment(alignment: int) -> None:
     assert set(sum_reasons(result)) - {"advisory"} == {"device-rounds"}
 
 
-@pytest.mark.parametrize("longest", [2048, 4096, 10240])
+@pytest.mark.parametrize("longest", [2048, pytest.param(4096, marks=pytest.mark.manual), 10240])
 def test_long_discards_are_split_at_the_disks_granules(longest: int) -> None:
     """The linear target starts at sector 8 of a disk with 1 MiB granules. The granule across the first split
     of each long range stays allocated; later splits fall on the disk's granule boundaries."""
@@ -124,7 +126,12 @@ def test_misaligned_partition_loses_partial_granules() -> None:
 
 
 @pytest.mark.parametrize(
-    "commands", [{"lbpu": 1}, {"lbpu": 0, "lbpws": 1}, {"lbpu": 0, "lbpws": 0, "lbpws10": 1}]
+    "commands",
+    [
+        {"lbpu": 1},
+        {"lbpu": 0, "lbpws": 1},
+        pytest.param({"lbpu": 0, "lbpws": 0, "lbpws10": 1}, marks=pytest.mark.manual),
+    ],
 )
 def test_each_unmap_command_frees_the_reached_bytes(commands: dict[str, int]) -> None:
     """UNMAP, WRITE SAME (16) and WRITE SAME (10)."""
@@ -184,7 +191,7 @@ def test_discards_are_not_sent_to_a_fully_provisioned_disk() -> None:
     assert list(sum_reasons(result)) == ["scsi-full"]
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+@pytest.mark.parametrize("kind", ["ext4", pytest.param("xfs", marks=pytest.mark.manual)])
 def test_null_blk_receives_the_reached_bytes(kind: str) -> None:
     with create_null_blk(NullBlk(size=384, memory_backed=1, discard=1)) as disk:
         with mount_filesystem(disk, kind) as point:
@@ -208,7 +215,11 @@ def audit_with_proof(point: Path) -> Audit:
     return audit_mount(find_mount_at(point), Asked(), prove=True)
 
 
-@pytest.mark.parametrize(("granularity", "lbprz"), [(1, 1), (8, 0), (2048, 0)], ids=["1", "8", "2048"])
+@pytest.mark.parametrize(
+    ("granularity", "lbprz"),
+    [(1, 1), pytest.param(8, 0, marks=pytest.mark.manual), (2048, 0)],
+    ids=["1", "8", "2048"],
+)
 def test_sentinels_are_unmapped_by_the_trim(granularity: int, lbprz: int) -> None:
     """The sentinels are mapped before the trim and deallocated after it. If a device returns old data for
     deallocated blocks, reading alone would seem to contradict the trim."""

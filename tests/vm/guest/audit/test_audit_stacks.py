@@ -40,7 +40,7 @@ SIZE = 256 * MIB
 KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+@pytest.mark.parametrize("kind", ["ext4", pytest.param("xfs", marks=pytest.mark.manual)])
 def test_linear_target_frees_the_sent_bytes(kind: str) -> None:
     with full_loop() as loop, stacked.create_linear(loop) as top:
         result = audit_new_filesystem(top.name, kind, loop)

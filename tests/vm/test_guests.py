@@ -16,28 +16,29 @@ from tests.vm.errors import CommandTimeout, GuestHung, GuestLost, GuestPanic
 from tests.vm.run import main
 from tests.vm.suite import GuestFile
 
-BOOT_LIMIT_S = 20.0
-BOOTS = 3
+# Many times the usual duration on a busy machine, to find a boot that waits for something.
+BOOT_LIMIT_S = 150.0
+# A slow machine needs more than the first limit for the start of pytest.
+STUCK_LIMITS_S = (30.0, 120.0, 480.0)
 
 
 def test_boots_within_the_limit(bootable: Kernel, report: Callable[[str], None]) -> None:
-    """Take the shortest of several boots because other processes may hold the CPUs during one."""
-    boots: list[float] = []
-    while not boots or (min(boots) >= BOOT_LIMIT_S and len(boots) < BOOTS):
-        with Machine(bootable) as machine:
-            boots.append(machine.boot_s)
-            assert machine.release.startswith(bootable.series)
-            report(f"{bootable.name}: {machine.release} up after {machine.boot_s:.1f} s")
-    assert min(boots) < BOOT_LIMIT_S, boots
+    with Machine(bootable) as machine:
+        report(f"{bootable.name}: {machine.release} up after {machine.boot_s:.1f} s")
+        assert machine.release.startswith(bootable.series)
+        assert machine.boot_s < BOOT_LIMIT_S
 
 
 def test_stuck_test_file_shows_its_progress(bootable: Kernel, tmp_path: Path) -> None:
     path = tmp_path / "test_stuck.py"
     path.write_text("import time\ndef test_well(): pass\ndef test_stuck(): time.sleep(10000)\n")
-    said: list[bytes] = []
-    with pytest.raises(CommandTimeout):
-        suite.run_file(bootable, GuestFile(path, (), 2, (), 60.0), said.append)
-    output = b"".join(said).decode()
+    for limit_s in STUCK_LIMITS_S:
+        said: list[bytes] = []
+        with pytest.raises(CommandTimeout):
+            suite.run_file(bootable, GuestFile(path, (), 2, (), limit_s), said.append)
+        output = b"".join(said).decode()
+        if "::test_stuck" in output:
+            break
     assert "test_well PASSED" in output
     assert "test_stuck" in output
     assert "the guest after that" in output

@@ -12,7 +12,7 @@ SYS_BLOCK = Path("/sys/block")
 _SECTOR_BYTES = 512
 
 
-def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = 180.0) -> None:
+def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = 600.0) -> None:
     """Return as soon as `ready` is true; after the timeout, raise an error that names `what`."""
     deadline = time.monotonic() + timeout_s
     while not ready():

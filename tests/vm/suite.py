@@ -124,7 +124,8 @@ class Run:
         return f"{self.results.format_line()}; up after {self.boot_s:.1f} s, {self.tests_s:.0f} s of tests"
 
 
-def _make_pytest_arguments(file: GuestFile, chosen: str) -> list[str]:
+def make_pytest_arguments(file: GuestFile, chosen: str) -> list[str]:
+    """Return the command that runs the file's tests in a guest; `chosen` as in run_file()."""
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-vv", "-ra", "--color=no"]
     # The conftest is for the host; its imports take seconds in a guest.
     argv += ["--noconftest", "--tb=short", "--durations=5", "--durations-min=1"]
@@ -151,7 +152,7 @@ def run_file(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object], c
     with Machine(kernel, attached, Shape(cpus=file.cpus, most_cpus=file.most_cpus)) as machine:
         try:
             done = machine.run(
-                _make_pytest_arguments(file, chosen),
+                make_pytest_arguments(file, chosen),
                 timeout_s=file.timeout_s,
                 env=env,
                 stdout=sink,

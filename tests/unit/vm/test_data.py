@@ -97,6 +97,12 @@ def test_ci_selects_files_by_tier_and_manual_runs_take_all() -> None:
         suite.find_skip_reason(full, both, "nightly")
 
 
+def test_ci_leaves_out_manual_cases() -> None:
+    file = suite.GuestFile(Path("test_both.py"), (), 2, ("full",), 1.0)
+    assert "not manual" in suite.make_pytest_arguments(file, "ci")
+    assert "not manual" not in suite.make_pytest_arguments(file, "")
+
+
 def test_kernel_with_named_files_runs_only_those_files() -> None:
     stems = {file.path.stem for file in suite.list_guest_files()}
     kernel = next(kernel for kernel in config.read_config().kernels if kernel.files)

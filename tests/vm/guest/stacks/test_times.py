@@ -86,7 +86,7 @@ def test_partly_completed_request_counts_once_with_its_whole_size() -> None:
 
 
 def test_uncompleted_request_stays_in_flight() -> None:
-    stuck = NullBlk(irqmode=Irq.TIMER, completion_nsec=4 * TIMEOUT_NS)
+    stuck = NullBlk(irqmode=Irq.TIMER, completion_nsec=6 * TIMEOUT_NS)
     with (
         create_null_blk(stuck) as disk,
         closing(attach_tracer("libbpf", choose_leaves(Devices(), [disk])[0])) as tracer,
@@ -94,9 +94,9 @@ def test_uncompleted_request_stays_in_flight() -> None:
         [begin] = tracer.read()
         reader = threading.Thread(target=reads, args=(f"/dev/{disk}", 1))
         reader.start()
-        time.sleep(0.5)
+        sysfs.wait_for("the read", lambda: sysfs.read_attribute(disk, "inflight").split()[0] == "1")
         [then] = tracer.read()
-        time.sleep(2)
+        time.sleep(1)
         [now] = tracer.read()
         reader.join()
     watched = Watched(

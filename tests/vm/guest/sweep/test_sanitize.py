@@ -27,7 +27,7 @@ DEVICES = ()
 TIERS = ("full",)
 TIMEOUT_S = 1800
 WHOLE, USED = 32 << 20, 4 << 20
-_LEVEL = ("--op", "4M", "--settle", "0", "--fill", "1", "--rounds", "5", "--refresh", "0")
+_LEVEL = ("--op", "4M", "--settle", "0", "--fill", "1", "--rounds", "2", "--refresh", "0")
 _PURGE = ("--purge", "sanitize")
 _STOPPED, _NOT_PROVEN, _UNSUPPORTED = 7, 6, 5
 _BLOCK_ERASE, _CRYPTO_ERASE = 2, 4
@@ -85,7 +85,7 @@ def wait_for_sanitize(target: ConnectedTarget) -> None:
     ("offers", "controllers", "sharing", "why"),
     [
         (0, 1, 0, "does not support Sanitize (SANICAP is 0)"),
-        (OVERWRITE, 1, 0, "neither block erase nor crypto erase"),
+        pytest.param(OVERWRITE, 1, 0, "neither block erase nor crypto erase", marks=pytest.mark.manual),
         (CRYPTO, 2, 0, "other controllers in its subsystem"),
         (CRYPTO, 1, 1, "several controllers (NMIC)"),
     ],
@@ -132,7 +132,7 @@ def test_each_level_starts_with_a_sanitize(tmp_path: Path) -> None:
             make_arguments("run", tmp_path, "--dev", *target.list_disks(), "--json", *_PURGE, *levels)
         )
         assert done.returncode == _NOT_PROVEN, done.stderr
-        assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [5, 5]
+        assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [2, 2]
         # By the target's own map, the earlier contents and the first level's data are gone.
         first, gone, second, gone_again = read_new_entries(target)
         assert first == ("sanitize", len(_CONTENT))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.support.load import writes
 from tests.vm.guest.support import removal, stacked, sysfs
 from tests.vm.guest.support.exact import record_summary
 from tests.vm.guest.support.nullblk import NullBlk, create_null_blk
@@ -298,7 +299,7 @@ def test_watch_of_more_disks_than_a_tracer_holds_is_exact() -> None:
         names = [word for disk in disks for word in ("--dev", disk)]
         watcher = stack.enter_context(start_watch(*names, "--no-discards", "2"))
         for number, disk in enumerate(disks, 1):
-            run_command("dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=4k", f"count={number}", "oflag=direct")
+            writes(f"/dev/{disk}", number)
         assert watcher.interrupt_opwatch() == 0, watcher.words
     summaries = watcher.read_summaries()
     assert list(summaries) == disks

@@ -11,6 +11,7 @@ import pytest
 from opwatch.collectors.block import blk
 from tests.kernel.support.load import reads
 from tests.vm.guest.support import removal, stacked, sysfs
+from tests.vm.guest.support.copies import start_opwatch
 from tests.vm.guest.support.exact import assert_explained, observe_disks, run_and_check
 from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
 from tests.vm.guest.support.reading_checks import observe_readings
@@ -97,17 +98,16 @@ def _assert_all_fail(name: str, job: Fio) -> None:
 def test_watch_ends_when_its_disk_is_unplugged_under_load(device: str, serial: str) -> None:
     disk = sysfs.disk(serial)
     argv = Fio("randread", 1 << 30, iodepth=4).build_argv(f"/dev/{disk}")
-    command = ["python3", "-m", "opwatch", "--dev", disk, "-q", "0.2", "--", *argv]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        before = sysfs.read_stat(disk).reads
+    before = sysfs.read_stat(disk).reads
+    with start_opwatch("--dev", disk, "-q", "0.2", "--", *argv) as watch:
         sysfs.wait_for("reads", lambda: sysfs.read_stat(disk).reads > before + 100)
         time.sleep(1)
         removal.unplug_device(device, disk)
-        out, err = running.communicate(timeout=300)
-    assert running.returncode == 1
-    assert f"{disk} is gone" in err
-    assert "trust: issued" in out
-    assert "Traceback" not in err
+        done = watch.wait()
+    assert done.returncode == 1, done.stderr
+    assert f"{disk} is gone" in done.stderr
+    assert "trust: issued" in done.stdout
+    assert "Traceback" not in done.stderr
 
 
 def test_cpu_taken_offline_loses_no_request() -> None:

@@ -27,7 +27,7 @@ DEVICES = ()
 TIERS = ("full",)
 TIMEOUT_S = 1800
 WHOLE, USED = 32 << 20, 4 << 20
-_LEVEL = ("--op", "4M", "--settle", "0", "--fill", "1", "--rounds", "2", "--refresh", "0")
+_LEVEL = ("--op", "4M", "--settle", "0", "--fill", "1", "--rounds", "5", "--refresh", "0")
 _PURGE = ("--purge", "sanitize")
 _STOPPED, _NOT_PROVEN, _UNSUPPORTED = 7, 6, 5
 _BLOCK_ERASE, _CRYPTO_ERASE = 2, 4
@@ -132,7 +132,7 @@ def test_each_level_starts_with_a_sanitize(tmp_path: Path) -> None:
             make_arguments("run", tmp_path, "--dev", *target.list_disks(), "--json", *_PURGE, *levels)
         )
         assert done.returncode == _NOT_PROVEN, done.stderr
-        assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [2, 2]
+        assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [5, 5]
         # By the target's own map, the earlier contents and the first level's data are gone.
         first, gone, second, gone_again = read_new_entries(target)
         assert first == ("sanitize", len(_CONTENT))

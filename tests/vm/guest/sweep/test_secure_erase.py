@@ -28,7 +28,7 @@ TIERS = ("full",)
 TIMEOUT_S = 3600
 SERIAL = "opw-hpa"
 UNDO = ["password opwatch of the user, for an erase"]
-_LEVEL = ("--op", "4M", "--settle", "0", "--fill", "1", "--rounds", "2", "--refresh", "0")
+_LEVEL = ("--op", "4M", "--settle", "0", "--fill", "1", "--rounds", "5", "--refresh", "0")
 _FAILED, _REFUSED, _UNSUPPORTED, _NOT_PROVEN, _STOPPED = 1, 3, 5, 6, 7
 
 
@@ -111,7 +111,7 @@ def test_erase_removes_all_previous_contents(
         assert step["seconds"] == 360
         done = run_opwatch(*make_run_arguments(disk, tmp_path / "journals"))
         assert done.returncode == _NOT_PROVEN, done.stderr
-        assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [2]
+        assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [5]
         assert list_steps(disk) == ["password opwatch, high", "prepared", begins, "erased"]
         before, erased = (
             next(entry for entry in disk.read_entries() if entry["what"] == what)

@@ -51,6 +51,7 @@ enum ow_sender {
 struct ow_flow_key {
 	/* The whole disk; empty for filesystem events; for OW_FITRIM the caller's name. */
 	char disk[OW_DISK_NAME];
+	__u64 diskseq; /* distinguishes disks with the same name; 0 if unknown */
 	__u32 dev; /* partition or disk that the bio was sent to, in the kernel's dev_t encoding */
 	__u8 stage;
 	__u8 op;
@@ -83,6 +84,7 @@ struct ow_origin_key {
 	char disk[OW_DISK_NAME];
 	char comm[16];
 	__u64 cgroup;
+	__u64 diskseq;
 	__u32 dev;
 	__u8 op;
 	__u8 sender;

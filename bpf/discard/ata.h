@@ -33,7 +33,7 @@ static __always_inline int on_ata(struct ata_queued_cmd *qc, __u8 stage, bool is
 	if (key.op == OW_NR_OPS || !disk)
 		return 0;
 	key.status = is_done ? BPF_CORE_READ(qc, err_mask) : command;
-	bpf_probe_read_kernel(key.disk, OW_DISK_NAME, &disk->disk_name);
+	set_key_disk(&key, disk);
 	add_bytes(&key, BPF_CORE_READ(rq, __data_len));
 	return 0;
 }

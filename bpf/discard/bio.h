@@ -6,7 +6,8 @@
 struct bio_state {
 	__u64 end_sector; /* unchanged when the front is split off */
 	__u64 issued_ns;
-	char disk[OW_DISK_NAME]; /* the most recent target device */
+	char disk[OW_DISK_NAME]; /* the most recent target device, as in a flow's key */
+	__u64 diskseq;
 	__u32 dev;
 	__u32 bytes; /* without the parts that were split off, which complete separately */
 	__u32 sender;
@@ -50,6 +51,7 @@ static __always_inline struct bio_slot *find_bio_slot(__u64 address)
 static __always_inline void set_destination(struct bio_state *bio, const struct ow_flow_key *key)
 {
 	__builtin_memcpy(bio->disk, key->disk, OW_DISK_NAME);
+	bio->diskseq = key->diskseq;
 	bio->dev = key->dev;
 }
 

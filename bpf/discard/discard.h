@@ -64,6 +64,17 @@ static __always_inline __u32 classify_discard(__u32 cmd_flags)
 	return op == OP_VALUE(REQ_OP_SECURE_ERASE) ? OW_SECURE_ERASE : OW_NR_OPS;
 }
 
+static __always_inline __u64 read_diskseq(struct gendisk *disk)
+{
+	return bpf_core_field_exists(disk->diskseq) ? BPF_CORE_READ(disk, diskseq) : 0;
+}
+
+static __always_inline void set_key_disk(struct ow_flow_key *key, struct gendisk *disk)
+{
+	bpf_probe_read_kernel(key->disk, OW_DISK_NAME, &disk->disk_name);
+	key->diskseq = read_diskseq(disk);
+}
+
 /*
  * Uses helper calls in programs of every type. For each pointer that a typed program follows
  * directly, newer kernels search all their types (seen on 6.18), which takes longer than several
@@ -71,10 +82,8 @@ static __always_inline __u32 classify_discard(__u32 cmd_flags)
  */
 static __always_inline void set_key_device(struct ow_flow_key *key, struct block_device *bdev)
 {
-	struct gendisk *disk = BPF_CORE_READ(bdev, bd_disk);
-
 	key->dev = BPF_CORE_READ(bdev, bd_dev);
-	bpf_probe_read_kernel(key->disk, OW_DISK_NAME, &disk->disk_name);
+	set_key_disk(key, BPF_CORE_READ(bdev, bd_disk));
 }
 
 /* Fill the key of @bio at a stage. Returns false if @bio does not discard data. */
@@ -93,7 +102,8 @@ static __always_inline bool fill_key(struct ow_flow_key *key, struct bio *bio, _
 /* Count a bio of @bytes, of which @whole are in whole granules, for its sender. */
 static __always_inline void count_origin(const struct ow_flow_key *at, __u64 bytes, __u64 whole)
 {
-	struct ow_origin_key key = {.dev = at->dev, .op = at->op, .sender = at->sender};
+	struct ow_origin_key key = {
+		.diskseq = at->diskseq, .dev = at->dev, .op = at->op, .sender = at->sender};
 	struct ow_origin *origin, empty = {.min_bytes = ~0ULL};
 
 	__builtin_memcpy(key.disk, at->disk, OW_DISK_NAME);

@@ -9,18 +9,18 @@
 /* Offset of len in struct fstrim_range (start, len, minlen). */
 #define FITRIM_LEN 8
 
-/* Return the dev_t of an open file's filesystem in the running process, or 0 if there is no such
+/* Return the filesystem of an open file of the running process, or NULL if there is no such
  * file. */
-static __always_inline __u32 find_file_dev(__u32 fd)
+static __always_inline struct super_block *find_file_super_block(__u32 fd)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
 	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
 
 	if (fd >= BPF_CORE_READ(table, max_fds))
-		return 0;
+		return NULL;
 	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
-	return file ? BPF_CORE_READ(file, f_inode, i_sb, s_dev) : 0;
+	return file ? BPF_CORE_READ(file, f_inode, i_sb) : NULL;
 }
 
 static __always_inline __u8 convert_result(__s64 result)
@@ -31,11 +31,15 @@ static __always_inline __u8 convert_result(__s64 result)
 static __always_inline int on_ioctl(struct pt_regs *regs, __s64 result)
 {
 	struct ow_flow_key key = {.stage = OW_FITRIM, .op = OW_DISCARD};
+	struct super_block *sb;
 	__u64 claimed = 0;
 
 	if ((__u32)BPF_CORE_READ(regs, si) != FITRIM)
 		return 0;
-	key.dev = find_file_dev(BPF_CORE_READ(regs, di));
+	/* Reads of a NULL pointer, as of a filesystem without a block device, return 0. */
+	sb = find_file_super_block(BPF_CORE_READ(regs, di));
+	key.dev = BPF_CORE_READ(sb, s_dev);
+	key.diskseq = read_diskseq(BPF_CORE_READ(sb, s_bdev, bd_disk));
 	key.sender = classify_task();
 	key.status = convert_result(result);
 	if (!result && bpf_probe_read_user(&claimed, sizeof(claimed),

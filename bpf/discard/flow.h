@@ -44,7 +44,7 @@ static __always_inline bool is_same_key(const struct ow_flow_key *a, const struc
 {
 	const word *x = (const word *)a, *y = (const word *)b;
 
-	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
 }
 
 /* Allocate a cell for @key. Two CPUs at once may allocate two cells; the one in the hash map is

@@ -4,10 +4,12 @@
 #ifndef OPWATCH_DISCARD_FS_H
 #define OPWATCH_DISCARD_FS_H
 
-static __always_inline int on_extent(__u32 dev, __u8 stage, __u64 bytes)
+static __always_inline int on_extent(struct block_device *bdev, __u8 stage, __u64 bytes)
 {
-	struct ow_flow_key key = {.dev = dev, .stage = stage, .op = OW_DISCARD};
+	struct ow_flow_key key = {.stage = stage, .op = OW_DISCARD};
 
+	key.dev = BPF_CORE_READ(bdev, bd_dev);
+	key.diskseq = read_diskseq(BPF_CORE_READ(bdev, bd_disk));
 	key.sender = classify_task();
 	add_bytes(&key, bytes);
 	return 0;
@@ -15,7 +17,7 @@ static __always_inline int on_extent(__u32 dev, __u8 stage, __u64 bytes)
 
 static __always_inline int on_super_block(struct super_block *sb, __u8 stage, __u64 blocks)
 {
-	return on_extent(BPF_CORE_READ(sb, s_dev), stage,
+	return on_extent(BPF_CORE_READ(sb, s_bdev), stage,
 			 blocks << BPF_CORE_READ(sb, s_blocksize_bits));
 }
 
@@ -83,15 +85,13 @@ int discard_xfs_passed(__u64 *ctx)
 SEC("raw_tp/f2fs_issue_discard")
 int discard_f2fs_extent(__u64 *ctx)
 {
-	return on_extent(BPF_CORE_READ((struct block_device *)ctx[0], bd_dev), OW_FS_EXTENT,
-			 (__u64)(__u32)ctx[2] << 12);
+	return on_extent((struct block_device *)ctx[0], OW_FS_EXTENT, (__u64)(__u32)ctx[2] << 12);
 }
 
 SEC("raw_tp/f2fs_queue_discard")
 int discard_f2fs_queued(__u64 *ctx)
 {
-	return on_extent(BPF_CORE_READ((struct block_device *)ctx[0], bd_dev), OW_FS_QUEUED,
-			 (__u64)(__u32)ctx[2] << 12);
+	return on_extent((struct block_device *)ctx[0], OW_FS_QUEUED, (__u64)(__u32)ctx[2] << 12);
 }
 
 /* Called by all filesystems except XFS and f2fs, and by BLKDISCARD before about v6.10. */

@@ -94,7 +94,6 @@ static __always_inline int on_other_done(struct request *rq, __u32 bytes, bool r
 	__u64 address = (__u64)rq, *since, begin;
 	struct ow_flow_key key = {.stage = OW_BEHIND, .sender = OW_SENDER_OTHER};
 	struct ow_flow_cell *cell;
-	struct gendisk *disk;
 
 	if (!any_behind)
 		return 0;
@@ -103,8 +102,7 @@ static __always_inline int on_other_done(struct request *rq, __u32 bytes, bool r
 		return 0;
 	begin = *since;
 	bpf_map_delete_elem(&requests_behind, &address);
-	disk = BPF_CORE_READ(rq, q, disk);
-	bpf_probe_read_kernel(key.disk, OW_DISK_NAME, &disk->disk_name);
+	set_key_disk(&key, BPF_CORE_READ(rq, q, disk));
 	key.op = classify_op(READ(raw, rq, cmd_flags));
 	cell = find_flow(&key);
 	if (!cell)
@@ -228,7 +226,7 @@ int discard_nvme(__u64 *ctx)
 	if (key.status != NVME_DSM || !disk)
 		return 0;
 	bpf_probe_read_kernel(&ranges, 1, (void *)ctx[1] + NVME_DSM_RANGES);
-	bpf_probe_read_kernel(key.disk, OW_DISK_NAME, &disk->disk_name);
+	set_key_disk(&key, disk);
 	cell = find_flow(&key);
 	if (cell) {
 		__sync_fetch_and_add(&cell->flow.count, 1);
@@ -258,7 +256,7 @@ int discard_scsi(__u64 *ctx)
 	if (key.status != SCSI_WRITE_SAME && key.status != SCSI_UNMAP &&
 	    key.status != SCSI_WRITE_SAME_16)
 		return 0;
-	bpf_probe_read_kernel(key.disk, OW_DISK_NAME, &disk->disk_name);
+	set_key_disk(&key, disk);
 	add_bytes(&key, BPF_CORE_READ(rq, __data_len));
 	return 0;
 }

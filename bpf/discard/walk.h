@@ -40,9 +40,8 @@ static __noinline int fill_unknown_key(struct walk_state *w, __u64 address)
 {
 	struct bio *bio = (struct bio *)address;
 	struct request *rq = (struct request *)w->rq;
-	struct gendisk *disk = BPF_CORE_READ(rq, q, disk);
 
-	bpf_probe_read_kernel(w->key.disk, OW_DISK_NAME, &disk->disk_name);
+	set_key_disk(&w->key, BPF_CORE_READ(rq, q, disk));
 	w->key.dev = BPF_CORE_READ(bio, bi_bdev, bd_dev);
 	w->key.sender = OW_SENDER_OTHER;
 	return 0;
@@ -62,6 +61,7 @@ __noinline int count_range(struct walk_state *w, __u64 sector, __u64 bytes)
 		return 0; /* refused before the issue */
 	if (bio) {
 		__builtin_memcpy(w->key.disk, bio->disk, OW_DISK_NAME);
+		w->key.diskseq = bio->diskseq;
 		w->key.dev = bio->dev;
 		w->key.sender = bio->sender;
 	} else {

@@ -68,10 +68,13 @@ enum mq_rq_state {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+/* Since Linux kernel commit cf179948554a ("block: add disk sequence number") (in v5.15) each disk
+ * has a number that no other disk had since boot; its name and device number are used again. */
 struct gendisk {
 	int major;
 	int first_minor;
 	char disk_name[32];
+	__u64 diskseq;
 };
 
 struct request_queue {
@@ -225,6 +228,7 @@ struct pt_regs {
 
 struct super_block {
 	__u32 s_dev;
+	struct block_device *s_bdev;
 	unsigned char s_blocksize_bits;
 	void *s_fs_info;
 };

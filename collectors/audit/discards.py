@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from opwatch.closing import Closable
 from opwatch.collectors.audit.discard_programs import explain_load_error, make_loader, pack_granule
 from opwatch.collectors.block.diskstats import StatReader, is_idle
-from opwatch.host.device import BlockDevice
+from opwatch.host.device import BlockDevice, LiveAttribute
 from opwatch.trace.stat import StatSample
 from opwatch.trim.audit.flow import DiscardLoss, Flow, Stage, Trace, decode_flows, decode_origins
 from opwatch.trim.audit.programs import AUDIT_OPTIONS, CLAIM_PROGRAMS, ProgramOptions, find_absent
@@ -27,8 +27,26 @@ POLL_S = 0.05
 _STILL_S = 10.0
 
 
+class _Diskseq:
+    """A disk's sequence number, which no other disk has until the next boot (since Linux 5.15)."""
+
+    def __init__(self, disk: BlockDevice) -> None:
+        self._file = LiveAttribute(disk.sysfs / "diskseq")
+        self.first = self._file.read_text()
+
+    def is_unchanged(self) -> bool:
+        """Return False if the disk is gone or was replaced by another with the same name."""
+        return self._file.read_text() == self.first
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class DiscardTracer(Closable):
     """Follows discards from entry to completion.
+
+    Counts these disks only, and not another disk that gets the name and number of a disk that disappeared
+    (except on kernels without disk sequence numbers). Without disks, counts all.
 
     `granules` are (bytes, offset) per disk. `programs` come from loader() and determine the attached hooks.
     `chain` makes the block tracer call our issue and completion programs.
@@ -59,6 +77,10 @@ class DiscardTracer(Closable):
             self._native.close()
             raise explain_load_error(error) from error
         self._disks = {disk.name: disk for disk in disks}
+        self._diskseqs = {disk.name: _Diskseq(disk) for disk in disks}
+        first = [diskseq.first for diskseq in self._diskseqs.values()]
+        # None: all flows count.
+        self._counted = frozenset(map(int, filter(None, first))) if first and None not in first else None
         self._stats = {disk.name: StatReader(disk) for disk in disks}
         self._before = self._read_stats()
 
@@ -73,8 +95,8 @@ class DiscardTracer(Closable):
     def read_trace(self) -> Trace:
         """Return all counts so far."""
         return Trace(
-            flows=tuple(decode_flows(self._native.flows())),
-            origins=tuple(decode_origins(self._native.origins())),
+            flows=tuple(self._read_flows()),
+            origins=tuple(decode_origins(self._native.origins(), self._counted)),
             absent=self.list_missing(),
             loss=DiscardLoss(*self._native.loss()),
             misses=sum(program[4] for program in self._native.programs()),
@@ -129,10 +151,15 @@ class DiscardTracer(Closable):
         self._native.close()
         for stat in self._stats.values():
             stat.close()
+        for diskseq in self._diskseqs.values():
+            diskseq.close()
+
+    def _read_flows(self) -> list[Flow]:
+        return decode_flows(self._native.flows(), self._counted)
 
     def _select_own_flows(self) -> list[Flow]:
         """Return the flows of the watched disks only. Other disks may never become quiet."""
-        return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
+        return [flow for flow in self._read_flows() if flow.disk in self._stats]
 
     def _has_in_flight(self, flows: Sequence[Flow]) -> bool:
         """Return whether issued requests on the watched disks are incomplete, by our own count."""
@@ -147,11 +174,16 @@ class DiscardTracer(Closable):
         return {name: reader.read_stats() for name, reader in self._stats.items()}
 
     def _measure_growth(self) -> dict[str, tuple[int, int]]:
-        """Return the kernel's discard counts since the start, for disks with such counts."""
+        """Return the kernel's discard counts since the start, for disks with such counts.
+
+        The counts of a disk that disappeared are left out, because they may include another disk's.
+        """
         grown = {}
         for name, now in self._read_stats().items():
             before = self._before[name]
-            if before and now and "discard" in now.requests:
+            # Checked after the reading: until then the counts are the disk's own.
+            is_same = self._diskseqs[name].is_unchanged()
+            if before and now and is_same and "discard" in now.requests:
                 grown[name] = (
                     now.requests["discard"] - before.requests.get("discard", 0),
                     now.bytes["discard"] - before.bytes.get("discard", 0),

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -313,12 +313,37 @@ def trace_other_trims(
     quiet_s: float = POLL_S,
     *,
     is_early: MayFreeLater,
+    list_vanished: Callable[[], Collection[str]] = tuple,
 ) -> AuditEvidence:
-    """Trace the trims of other processes below a mount or device while `wait` runs."""
+    """Trace the trims of other processes below a mount or device while `wait` runs.
+
+    `list_vanished` returns the disks that disappeared or were replaced since the start.
+    """
     witnesses = _Witnesses(before, is_early)
     with make_tracer(before, ProgramOptions(claims=True)) as tracer:
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read_trace()
         tracer.start_closing()
-        return witnesses.add_to(AuditEvidence(before, before, trace, settled=settled), mount)
+        evidence = witnesses.add_to(AuditEvidence(before, before, trace, settled=settled), mount)
+        return _leave_out_later_state(evidence, list_vanished())
+
+
+def _leave_out_later_state(evidence: AuditEvidence, disks: Collection[str]) -> AuditEvidence:
+    """Return the evidence without the state of these disks after the trim, because another disk may have the
+    name by then."""
+    if not disks:
+        return evidence
+    layers = tuple(
+        layer
+        for layer in evidence.after.layers
+        if layer.device not in disks
+        and not (find_kind(layer).is_part_of_disk and any(name in disks for name in layer.below))
+    )
+    return replace(
+        evidence,
+        after=replace(evidence.after, layers=layers),
+        in_use={name: held for name, held in evidence.in_use.items() if name not in disks},
+        accounts=tuple(account for account in evidence.accounts if account.device not in disks),
+        files={name: file for name, file in evidence.files.items() if name not in disks},
+    )

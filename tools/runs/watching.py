@@ -274,6 +274,9 @@ class DiskWatcher:
         why = {departure.member: departure.why for departure in departures}
         rows = [row for row in self._rows if row.member in why]
         readings = self._tracers.read([row.place for row in rows])
+        # Another disk may have taken the place of a missing disk before the reading, and then counts in it.
+        gone = [member for member in why if why[member] is DepartureReason.GONE]
+        why |= {member: self._membership.find_absence(member) or DepartureReason.GONE for member in gone}
         samples, discards = self._make_samples(rows, readings), self._discards.read_samples()
         owners = self._owners.read_owners(samples)
         entries = [*self._read_drives(), *self._report_blind_contexts(samples), *self._collect_slow(samples)]

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
 from opwatch.trace.ops import OPS
 
-_FLOW = struct.Struct("=16sI4B6Q")
-_ORIGIN = struct.Struct("=16s16sQIBB2x5Q")
+_FLOW = struct.Struct("=16sQI4B6Q")
+_ORIGIN = struct.Struct("=16s16s2QIBB2x5Q")
 
 
 class Stage(enum.IntEnum):
@@ -121,8 +121,16 @@ def _format_dev(number: int) -> str:
     return f"{number >> 20}:{number & 0xFFFFF}"
 
 
-def decode_flows(raw: bytes) -> list[Flow]:
-    """Decode pairs of struct ow_flow_key and struct ow_flow; raise BadInput if the data is truncated."""
+def _is_known(diskseq: int, diskseqs: Collection[int] | None) -> bool:
+    return diskseqs is None or not diskseq or diskseq in diskseqs
+
+
+def decode_flows(raw: bytes, diskseqs: Collection[int] | None = None) -> list[Flow]:
+    """Decode pairs of struct ow_flow_key and struct ow_flow; raise BadInput if the data is truncated.
+
+    Leave out disks with other sequence numbers than `diskseqs`: they may have the name and device number of a
+    disk that was removed. With None, return all flows.
+    """
     if len(raw) % _FLOW.size:
         raise BadInput(f"{len(raw)} bytes are not a multiple of a flow's {_FLOW.size}")
     return [
@@ -135,12 +143,16 @@ def decode_flows(raw: bytes) -> list[Flow]:
             status=status,
             amount=Amount(*amount),
         )
-        for disk, dev, stage, op, who, status, *amount in _FLOW.iter_unpack(raw)
+        for disk, diskseq, dev, stage, op, who, status, *amount in _FLOW.iter_unpack(raw)
+        if _is_known(diskseq, diskseqs)
     ]
 
 
-def decode_origins(raw: bytes) -> list[Origin]:
-    """Decode pairs of struct ow_origin_key and struct ow_origin; raise BadInput if the data is truncated."""
+def decode_origins(raw: bytes, diskseqs: Collection[int] | None = None) -> list[Origin]:
+    """Decode pairs of struct ow_origin_key and struct ow_origin; raise BadInput if the data is truncated.
+
+    `diskseqs` is as in decode_flows().
+    """
     if len(raw) % _ORIGIN.size:
         raise BadInput(f"{len(raw)} bytes are not a multiple of an origin's {_ORIGIN.size}")
     return [
@@ -153,7 +165,8 @@ def decode_origins(raw: bytes) -> list[Origin]:
             SenderKind(who),
             *numbers,
         )
-        for disk, comm, cgroup, dev, op, who, *numbers in _ORIGIN.iter_unpack(raw)
+        for disk, comm, cgroup, diskseq, dev, op, who, *numbers in _ORIGIN.iter_unpack(raw)
+        if _is_known(diskseq, diskseqs)
     ]
 
 

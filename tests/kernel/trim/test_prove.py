@@ -16,6 +16,7 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
 from tests.kernel.support.drives import MIB, create_drive
+from tests.kernel.support.loops import add_loop, create_private_loop, remove_loop
 from tests.kernel.support.trims import (
     ATTEMPTS,
     create_folder,
@@ -191,6 +192,37 @@ def test_watch_ends_when_its_device_disappears() -> None:
     assert command.returncode == 1, said
     assert re.search(rf"\b{Path(node).name} .*\bgone\b", said)
     assert json.loads(output)["verdict"] == "NOT SENT"
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["bound to another file", "removed and added"])
+def test_watch_does_not_count_a_new_disk_with_the_old_number(is_removed: bool) -> None:
+    """The new disk gets its discards before the watch can notice that the old disk is gone."""
+    with create_private_loop() as number, create_folder() as home:
+        for name in ("old", "new"):
+            with (home / name).open("wb") as file:
+                file.truncate(64 * MIB)
+        node = f"/dev/loop{number}"
+        run("losetup", node, str(home / "old"))
+        program = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", node]
+        command = subprocess.Popen(
+            [*program, "--", "sleep", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert command.stderr
+        assert "following discards" in command.stderr.readline()
+        run("blkdiscard", "-f", "--length", str(MIB), node)
+        run("losetup", "--detach", node)
+        if is_removed:
+            remove_loop(number)
+            add_loop(number)
+        run("losetup", node, str(home / "new"))
+        run("blkdiscard", "-f", node)
+        output, said = command.communicate(timeout=60)
+    assert command.returncode == 1, said
+    assert re.search(rf"\bloop{number} .*\bgone\b", said)
+    document = json.loads(output)
+    assert (document["verdict"], document["reached_bytes"]) == ("ACCEPTED", MIB)
+    assert [origin["bytes"] for origin in document["origins"]] == [MIB]
+    assert document["trace"]["kernel_counted"] == {}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import TextLines
 from opwatch.tools.runs.watching import DiskWatcher
 from opwatch.trace.tracer_set import TracerSet
+from opwatch.trace.trust import Reading
 from tests.unit.samples.test_membership import remove_device, restack_device
 from tests.unit.support.shown_watch import ShownWatch, format_from_file
 from tests.unit.support.sysfs import Tree, make_machine, write_attributes
@@ -127,6 +128,27 @@ def test_replaced_disk_is_always_reported(tree: Tree) -> None:
     assert re.search(r"\d\d:\d\d:\d\d", doubt)
     assert doubt in summary["unexplained"]
     assert [line for line in unexplained if doubt in line]
+
+
+def test_disk_that_is_replaced_before_its_last_reading_is_reported(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan sees that the disk is gone; another one then has its number, and counts in the reading."""
+    write_attributes(tree["loop0"].sysfs, {"diskseq": "5"})
+    watch = Watch(tree, "loop0")
+    watch.scan_and_write()
+    read = TracerSet.read
+
+    def read_replaced(tracers: TracerSet, wanted: Collection[int] | None = None) -> dict[int, Reading]:
+        replaced = {"size": "2048", "diskseq": "6", "loop/backing_file": "/another"}
+        write_attributes(tree["loop0"].sysfs, replaced)
+        return read(tracers, wanted)
+
+    write_attributes(tree["loop0"].sysfs, {"size": "0"})
+    monkeypatch.setattr(TracerSet, "read", read_replaced)
+    watch.watching.scan_disks()
+    [left] = watch.read_documents("event")
+    assert left["event"] == "left" and "was replaced" in left["text"]
 
 
 def test_removed_path_does_not_end_the_watch(tree: Tree) -> None:

@@ -262,11 +262,9 @@ class _DiskPresence:
         for presence in self._presences.values():
             presence.close()
 
-    def find_vanished(self) -> str | None:
-        """Return the first missing or replaced disk, or None."""
-        return next(
-            (name for name, presence in self._presences.items() if not presence.is_same_device()), None
-        )
+    def list_vanished(self) -> list[str]:
+        """Return the missing or replaced disks."""
+        return [name for name, presence in self._presences.items() if not presence.is_same_device()]
 
 
 def _resolve_watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
@@ -306,14 +304,20 @@ def _watch_discards(args: argparse.Namespace, contexts: ContextProbe) -> int:
             end = End.TICK
             while end is End.TICK and time.monotonic() < until and not gone:
                 end = waiter.wait_until(min(until, time.monotonic() + _POLL_S))
-                gone = presences.find_vanished()
+                gone = next(iter(presences.list_vanished()), None)
             code = waiter.finish_command(stop=bool(args.seconds or gone))
             # The status of a command that we stopped ourselves is meaningless.
             status = code if end is not End.TICK else 0
 
         quiet_s = quiet_after_watch(stack)
         evidence = trimming.trace_other_trims(
-            stack, mount, wait_for_end, args.wait, quiet_s, is_early=ledger.is_contradicted
+            stack,
+            mount,
+            wait_for_end,
+            args.wait,
+            quiet_s,
+            is_early=ledger.is_contradicted,
+            list_vanished=presences.list_vanished,
         )
         audit = ledger.build_audit(evidence, name)
         _print_audit(args, audit, contexts, kept)

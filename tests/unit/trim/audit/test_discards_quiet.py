@@ -22,7 +22,7 @@ class StuckPrograms:
         assert granules == b""
 
     def flows(self) -> bytes:
-        return struct.pack("=16sI4B6Q", b"sda", 8 << 20, Stage.ISSUED, 3, 2, 0, 1, 4096, 1, 4096, 0, 0)
+        return struct.pack("=16sQI4B6Q", b"sda", 0, 8 << 20, Stage.ISSUED, 3, 2, 0, 1, 4096, 1, 4096, 0, 0)
 
 
 def wait_for_quiet(folder: Path, inflight: str, iostats: str) -> bool:
@@ -54,7 +54,7 @@ class StuckMapper:
     def flows(self) -> bytes:
         pairs = [(Stage.BIO, 8192), (Stage.BIO_DONE, self._ended)]
         parts = [
-            struct.pack("=16sI4B6Q", b"dm-0", 253 << 20, *(stage, 3, 0, 0, 1, size, 1, 0, 0, 0))
+            struct.pack("=16sQI4B6Q", b"dm-0", 0, 253 << 20, *(stage, 3, 0, 0, 1, size, 1, 0, 0, 0))
             for stage, size in pairs
         ]
         return b"".join(parts)

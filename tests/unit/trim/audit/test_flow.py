@@ -10,8 +10,10 @@ from opwatch.collectors.audit.discard_programs import pack_granule
 from opwatch.trim.audit.flow import Amount, SenderKind, Stage, Trace, decode_flows, decode_origins, sum_flows
 
 
-def encode_flow(disk: bytes, dev: int, stage: int, *numbers: int, who: int = 0, status: int = 0) -> bytes:
-    return struct.pack("=16sI4B6Q", disk, dev, stage, 3, who, status, *numbers)
+def encode_flow(
+    disk: bytes, dev: int, stage: int, *numbers: int, who: int = 0, status: int = 0, diskseq: int = 0
+) -> bytes:
+    return struct.pack("=16sQI4B6Q", disk, diskseq, dev, stage, 3, who, status, *numbers)
 
 
 def test_flow_is_decoded() -> None:
@@ -36,7 +38,7 @@ def test_truncated_entries_are_refused(decode: object) -> None:
 
 
 def test_origin_is_decoded() -> None:
-    raw = struct.pack("=16s16sQIBB2x5Q", b"sda", b"fstrim", 42, 8 << 20, 3, 2, 9, 900, 50, 200, 1)
+    raw = struct.pack("=16s16s2QIBB2x5Q", b"sda", b"fstrim", 42, 7, 8 << 20, 3, 2, 9, 900, 50, 200, 1)
     [origin] = decode_origins(raw)
     assert (origin.disk, origin.comm, origin.cgroup, origin.dev) == ("sda", "fstrim", 42, "8:0")
     assert (origin.who, origin.count, origin.bytes) == (SenderKind.OTHER, 9, 900)
@@ -58,3 +60,13 @@ def test_selection_uses_every_given_key() -> None:
 
 def test_granule_is_passed_in_sectors() -> None:
     assert struct.unpack("=16sII", pack_granule("sda", 1 << 20, 512)) == (b"sda" + b"\0" * 13, 2048, 1)
+
+
+def test_disks_with_other_sequence_numbers_are_left_out() -> None:
+    """A new disk has the name and the number of a removed one; a FITRIM of btrfs has no disk."""
+    raw = b"".join(encode_flow(b"sda", 1, 7, *[1] * 6, diskseq=diskseq) for diskseq in (5, 6, 0))
+    assert len(decode_flows(raw)) == 3
+    assert len(decode_flows(raw, {5})) == 2
+    assert len(decode_flows(raw, frozenset())) == 1
+    origin = struct.pack("=16s16s2QIBB2x5Q", b"sda", b"fstrim", 42, 6, 8 << 20, 3, 2, 9, 900, 50, 200, 1)
+    assert [len(decode_origins(origin, diskseqs)) for diskseqs in (None, {6}, {5})] == [1, 1, 0]

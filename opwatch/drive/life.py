@@ -167,12 +167,7 @@ def _build_server_arguments(wanted: DriveSpec) -> list[str]:
 
 def _make_drive(place: DriveFolder, wanted: DriveSpec) -> Record:
     state = str(wanted.state) if wanted.state else None
-    try:
-        pid = server.start_server(place, _build_server_arguments(wanted))
-    except OpwatchError as error:
-        if state is None or "state file" not in str(error):
-            raise
-        raise type(error)(f"--state {state}: {error}") from error
+    pid = server.start_server(place, _build_server_arguments(wanted), state=wanted.state)
     place.write_record(Record(place.name, "", pid, state, wanted.no_data))
     return _attach_device(place, Record(place.name, "", pid, state, wanted.no_data))
 

@@ -16,6 +16,8 @@ from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
 PROGRAM = Path(__file__).parent / "opwatch-drive-server"
 # The server's exit statuses are opwatch's. Its messages go to the drive's log.
 _ERRORS: dict[int, type[OpwatchError]] = {2: UsageError, 3: RefusedError, 5: Unsupported}
+# The server adds this to the status if the state file is at fault.
+_STATE_AT_FAULT = 64
 
 
 def require_program() -> None:
@@ -31,8 +33,13 @@ def require_program() -> None:
         raise Unsupported("this kernel has no loop devices (/dev/loop-control is missing); try modprobe loop")
 
 
-def start_server(place: DriveFolder, words: Sequence[str], timeout_s: float = 120) -> int:
-    """Start the server of a drive, wait until it is mounted, and return its PID."""
+def start_server(
+    place: DriveFolder, words: Sequence[str], timeout_s: float = 120, *, state: Path | None = None
+) -> int:
+    """Start the server of a drive, wait until it is mounted, and return its PID.
+
+    `state` is the state file in `words`, for error messages.
+    """
     ready, tell = os.pipe()
     lock = place.take_lock()
     argv = [str(PROGRAM), f"mount={place.mount}", f"ready-fd={tell}", *words]
@@ -51,7 +58,7 @@ def start_server(place: DriveFolder, words: Sequence[str], timeout_s: float = 12
         os.close(lock)
         os.close(tell)
     try:
-        _wait_ready(place, server, ready, timeout_s)
+        _wait_ready(place, server, ready, timeout_s, state)
     except BaseException:
         server.kill()
         server.wait()
@@ -65,15 +72,20 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def _wait_ready(place: DriveFolder, server: subprocess.Popen[bytes], ready: int, timeout_s: float) -> None:
+def _wait_ready(
+    place: DriveFolder, server: subprocess.Popen[bytes], ready: int, timeout_s: float, state: Path | None
+) -> None:
     readable, _, _ = select.select([ready], [], [], timeout_s)
     if not readable:
         raise OpwatchError(f"the drive's server did not start within {timeout_s:.0f} s")
     if not os.read(ready, 1):
         status = server.wait()
         said = place.log.read_text(errors="replace").strip().splitlines()
-        error = _ERRORS.get(status, OpwatchError)
-        raise error(said[-1] if said else f"the drive's server ended with status {status}")
+        # The status is negative after a signal.
+        is_state_at_fault = status > 0 and bool(status & _STATE_AT_FAULT)
+        error = _ERRORS.get(status & ~_STATE_AT_FAULT, OpwatchError)
+        words = said[-1] if said else f"the drive's server ended with status {status}"
+        raise error(f"--state {state}: {words}" if is_state_at_fault else words)
 
 
 def send_command(place: DriveFolder, words: str, timeout_s: float = 10) -> None:

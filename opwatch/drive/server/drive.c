@@ -18,19 +18,28 @@ static void run_tick(void *arg)
 	ow_timer_add(&drive->timer, ow_read_clock_ns() + TICK_NS, run_tick, drive);
 }
 
+/* Open the state file, if one is given, and load the drive in it, if it exists. */
+static int open_state(struct ow_drive *drive, const char **why)
+{
+	int ret;
+
+	if (!drive->options.state)
+		return 0;
+	ret = ow_state_file_open(&drive->file, drive->options.state, why);
+	if (!ret && drive->file.locked >= 0)
+		ret = ow_state_load(drive, why);
+	drive->is_state_at_fault = ret != 0;
+	return ret;
+}
+
 /* Create a new drive, or load the one in the state file. */
 static int open_ftl(struct ow_drive *drive, const char **why)
 {
 	struct ow_drive_options *options = &drive->options;
-	int ret;
+	int ret = open_state(drive, why);
 
-	if (options->state) {
-		ret = ow_state_file_open(&drive->file, options->state, why);
-		if (ret)
-			return ret;
-	}
-	if (drive->file.locked >= 0)
-		return ow_state_load(drive, why);
+	if (ret || drive->file.locked >= 0)
+		return ret;
 	*why = "not enough memory for the drive";
 	if (!options->pass_through) {
 		ret = ow_ftl_config_check(&options->config, why);

@@ -84,6 +84,7 @@ struct ow_drive {
 	struct ow_lateness lateness;
 	struct ow_times times;
 	struct ow_state_file file; /* needs the lock once the drive is open */
+	bool is_state_at_fault;	   /* the drive could not be opened because of its state file */
 };
 
 /* Set *@why to a sentence on failure. */

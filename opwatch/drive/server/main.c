@@ -3,7 +3,8 @@
 /*
  * opwatch-drive-server: one simulated drive as a file system. `opwatch drive create` starts the
  * server and attaches a loop device to the file "disk". Errors are one line on stderr. The exit
- * status is the same as opwatch's: 1 failure, 2 usage, 3 refused, 5 no FUSE.
+ * status is the same as opwatch's: 1 failure, 2 usage, 3 refused, 5 no FUSE. 64 is added if the
+ * state file is at fault.
  */
 #include "options.h"
 
@@ -15,7 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-enum { FAILURE = 1, USAGE = 2, REFUSED = 3, UNSUPPORTED = 5 };
+enum { FAILURE = 1, USAGE = 2, REFUSED = 3, UNSUPPORTED = 5, STATE_AT_FAULT = 64 };
 enum { FIRMWARE_NICENESS = -10 };
 
 static int report_failure(const char *what, int ret)
@@ -87,7 +88,7 @@ int main(int argc, char **argv)
 	raise_priority(&options.drive);
 	ret = ow_drive_open(&drive, &options.drive, &why);
 	if (ret)
-		return report_failure(why, ret);
+		return report_failure(why, ret) | (drive.is_state_at_fault ? STATE_AT_FAULT : 0);
 	ret = apply_faults(&drive, &options);
 	if (ret)
 		return ret;

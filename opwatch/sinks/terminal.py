@@ -257,10 +257,6 @@ class Writer:
             text = json.dumps(_replace_surrogates(document), indent=indent)
         self._write_text(text.replace("\x7f", "\\u007f") + "\n")
 
-    def write_partial(self, text: str) -> None:
-        """Print text without a line end; overwrite_line() can replace the text later."""
-        self._write_text(make_encodable(text, self._encoding))
-
     def overwrite_line(self, text: str) -> None:
         """Replace the unfinished line with this text. Only for a terminal."""
         self._write_text("\r\x1b[K" + make_encodable(text, self._encoding))

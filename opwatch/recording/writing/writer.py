@@ -98,10 +98,6 @@ class RecordingWriter:
     def _insert_row(self, table: str, row: tuple[Any, ...]) -> None:
         self._execute(build_insert(table), add_row_check(table, row))
 
-    @property
-    def entry_count(self) -> int:
-        return self._number
-
     def begin_transaction(self) -> None:
         self._execute("BEGIN")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from opwatch.trim.audit.audit import AuditEvidence, LeafProof, ProofLevel, Row, RowKind, Verdict
-from opwatch.trim.audit.flow import SenderKind, Stage
+from opwatch.trim.audit.flow import Stage
 from opwatch.trim.audit.proof import find_weakest_level
 from opwatch.trim.check.prediction import Outlook, predict_trim
 from opwatch.trim.filesystems.kinds import find_filesystem
@@ -197,16 +197,6 @@ def _is_discarded_once(evidence: AuditEvidence) -> bool:
         evidence.answer is not None
         and filesystem is not None
         and not find_filesystem(filesystem.kind).repeats_bytes
-    )
-
-
-def sum_foreign_bytes(evidence: AuditEvidence) -> int:
-    """Return the bytes discarded by other processes on the stack's disks."""
-    names = {layer.device[:16] for layer in evidence.before.find_leaves()}
-    return sum(
-        flow.amount.bytes
-        for flow in evidence.trace.flows
-        if flow.stage is Stage.BIO and flow.disk in names and flow.who is SenderKind.OTHER
     )
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from opwatch.host.scratch import ScratchDisk
 from tests.kernel.support.load import reads
+from tests.kernel.support.loops import create_private_loop
 
 PATIENCE_S = 60
 
@@ -121,57 +120,44 @@ def test_resized_partition_has_a_summary_per_range(disk: ScratchDisk) -> None:
     assert watch.process.returncode == 0
 
 
-def attach_loop(backing: Path, node: str = "--find") -> str:
-    backing.write_bytes(b"")
-    os.truncate(backing, 1 << 20)
-    done = subprocess.run(["losetup", "--show", node, backing], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def test_watch_ends_when_another_disk_takes_the_loop_device(tmp_path: Path) -> None:
+def test_watch_ends_when_another_disk_takes_the_loop_device() -> None:
     """The statistics continue as if nothing had happened; only a message reports the replacement."""
-    node = attach_loop(tmp_path / "first")
-    try:
-        with start_watch("--dev", node, "1", "--no-discards", "--return-within", "0") as watch:
-            # opwatch is stopped, so it only sees the final state.
-            watch.process.send_signal(signal.SIGSTOP)
-            subprocess.run(["losetup", "--detach", node], check=True)
-            own, node = node, ""
-            node = attach_loop(tmp_path / "second", own)
-            watch.process.send_signal(signal.SIGCONT)
-            err = watch.wait_for_end()
-    finally:
-        if node:
-            subprocess.run(["losetup", "--detach", node], check=True)
+    with (
+        create_private_loop(1 << 20) as loop,
+        start_watch("--dev", loop.node, "1", "--no-discards", "--return-within", "0") as watch,
+    ):
+        # opwatch is stopped, so it only sees the final state.
+        watch.process.send_signal(signal.SIGSTOP)
+        loop.detach()
+        loop.attach(loop.second)
+        watch.process.send_signal(signal.SIGCONT)
+        err = watch.wait_for_end()
     assert watch.process.returncode == 1
-    name = Path(node).name
-    assert re.search(rf"\b{name} .*\bgone\b", err)
-    [summary] = watch.list_summaries(name)
+    assert re.search(rf"\b{loop.name} .*\bgone\b", err)
+    [summary] = watch.list_summaries(loop.name)
     assert summary["leaving"]["why"] == "replaced"
     assert [line for line in summary["unexplained"] if "another" in line]
 
 
-def test_returning_disk_is_watched_again_but_a_replacement_is_not(tmp_path: Path) -> None:
-    node = attach_loop(tmp_path / "first")
-    name, own = Path(node).name, node
-    try:
-        with start_watch("--dev", node, "0.2", "--no-discards") as watch:
-            reads(node, 101)
-            subprocess.run(["losetup", "--detach", node], check=True)
-            watch.wait_for_event("left", name)
-            node = attach_loop(tmp_path / "second", own)
-            watch.wait_for_event("not_watched", name)
-            reads(node, 53)
-            subprocess.run(["losetup", "--detach", node], check=True)
-            subprocess.run(["losetup", own, tmp_path / "first"], check=True)
-            watch.wait_for_event("came", name)
-            reads(node, 67)
-            time.sleep(0.5)
-            err = watch.interrupt_opwatch()
-    finally:
-        subprocess.run(["losetup", "--detach", own], check=False)
+def test_returning_disk_is_watched_again_but_a_replacement_is_not() -> None:
+    with (
+        create_private_loop(1 << 20) as loop,
+        start_watch("--dev", loop.node, "0.2", "--no-discards") as watch,
+    ):
+        reads(loop.node, 101)
+        loop.detach()
+        watch.wait_for_event("left", loop.name)
+        loop.attach(loop.second)
+        watch.wait_for_event("not_watched", loop.name)
+        reads(loop.node, 53)
+        loop.detach()
+        loop.attach(loop.first)
+        watch.wait_for_event("came", loop.name)
+        reads(loop.node, 67)
+        time.sleep(0.5)
+        err = watch.interrupt_opwatch()
     assert watch.process.returncode == 0, err
-    first, second = watch.list_summaries(name)
+    first, second = watch.list_summaries(loop.name)
     assert (first["leaving"]["why"], second["leaving"]) == ("gone", None)
     assert _count_known_reads(first) >= 101
     # Nothing of the other file is counted; udev may read new disks.

@@ -85,7 +85,7 @@ def test_watch_prints_the_summary_when_its_disk_disappears(disk: ScratchDisk) ->
     reads(disk.node, 101)
     time.sleep(0.5)
     disk.detach()
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert re.search(rf"\b{disk.name} .*\bgone\b", err)
     last = parse_lines(out)[-1]
@@ -100,7 +100,7 @@ def test_no_empty_intervals_follow_a_sigstop(disk: ScratchDisk) -> None:
     process.send_signal(signal.SIGCONT)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     lengths = [line["interval_s"] for line in parse_lines(out) if line["type"] == "interval"]
     assert max(lengths) > 1.4
     # The first interval after the stop may be short because lines stay on their grid.
@@ -118,7 +118,7 @@ def test_overhead_detaches_its_disk_when_a_signal_ends_the_process(number: signa
         time.sleep(0.05)
     [disk] = _find_disks(process.pid)
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (-9 if number == signal.SIGKILL else 128 + number, b"")
     # fio has died with opwatch, although its 60 s are not over.
     deadline = time.monotonic() + 10
@@ -178,7 +178,7 @@ def test_interrupt_ends_with_the_summary_and_success(disk: ScratchDisk) -> None:
     process = start_watch(disk, "0.2")
     reads(disk.node, 103)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     last = parse_lines(out)[-1]
     assert last["type"] == "summary"
@@ -189,7 +189,7 @@ def test_watch_ends_silently_when_the_pipe_is_closed(disk: ScratchDisk) -> None:
     process = start_watch(disk, "0.1")
     assert process.stdout
     process.stdout.close()
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
     assert process.stderr
     assert process.stderr.read() == ""
 
@@ -211,7 +211,7 @@ def test_watch_ends_on_a_signal_while_the_output_pipe_is_full(
         time.sleep(0.05)
     time.sleep(0.5)
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     os.close(reading)
     assert process.returncode == 1
     assert err.startswith("opwatch: ") and "unread" in err and err.count("\n") == 1
@@ -229,7 +229,7 @@ def test_hangup_ends_the_watch_like_a_termination(disk: ScratchDisk) -> None:
     assert process.stdout
     assert json.loads(process.stdout.readline())["type"] == "interval"
     process.send_signal(signal.SIGHUP)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert parse_lines(out)[-1]["type"] == "summary"
 
@@ -242,7 +242,7 @@ def test_third_interrupt_kills_a_command_that_ignores_signals(disk: ScratchDisk)
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGKILL
     assert parse_lines(out)[-1]["type"] == "summary"
 

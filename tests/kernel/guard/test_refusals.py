@@ -27,6 +27,7 @@ from opwatch.tools.acting.guard.held_disk import HeldDisk
 from tests.kernel.host.test_mountspaces import mount_elsewhere
 from tests.kernel.support.drives import MIB, create_drive, run, run_plain_fio
 from tests.kernel.support.filesystems import make_filesystem, mount_device
+from tests.kernel.support.loops import create_private_loop
 
 ALLOWED = Consent(destroy=True, allow_virtual=True)
 
@@ -189,7 +190,7 @@ def test_disk_opened_by_a_process_is_refused(disk: ScratchDisk) -> None:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
         assert any(f"process {process.pid} (sh) " in reason for reason in list_reasons(disk))
-        process.communicate("\n", timeout=20)
+        process.communicate("\n", timeout=60)
     assert list_reasons(disk) == []
 
 
@@ -206,7 +207,7 @@ def test_disk_opened_through_a_node_outside_dev_is_refused(disk: ScratchDisk, tm
         try:
             assert any(f"process {process.pid} (sh) " in reason for reason in list_reasons(disk))
         finally:
-            process.communicate("\n", timeout=20)
+            process.communicate("\n", timeout=60)
 
 
 def test_disk_without_iostats_is_refused(disk: ScratchDisk) -> None:
@@ -258,7 +259,7 @@ def test_disk_mapped_by_a_process_is_refused_after_its_descriptor_was_closed(dis
         try:
             assert any(f"process {process.pid} " in reason for reason in list_reasons(disk))
         finally:
-            process.communicate("\n", timeout=20)
+            process.communicate("\n", timeout=60)
 
 
 def test_disk_written_by_another_process_is_refused(disk: ScratchDisk) -> None:
@@ -310,26 +311,17 @@ def test_only_the_exact_serial_number_confirms() -> None:
             assert holding.identity.serial == serial
 
 
-def test_reused_loop_number_is_refused_as_another_disk(disk: ScratchDisk) -> None:
+def test_reused_loop_number_is_refused_as_another_disk() -> None:
     """The plan names a loop device that is then detached, and the next loop device gets its number."""
-    planned = collect_facts(Devices(), disk.node, idle_s=0).identity
-    name = disk.name
-    disk.detach()
-    others = []
-    try:
-        for _ in range(64):
-            others.append(ScratchDisk(64 * MIB).__enter__())
-            if others[-1].name == name:
-                break
-        assert others[-1].name == name, "the number was not given again"
-        present = collect_facts(Devices(), name, idle_s=0).identity
+    with create_private_loop(64 * MIB) as loop:
+        planned = collect_facts(Devices(), loop.node, idle_s=0).identity
+        loop.detach()
+        loop.attach(loop.second)
+        present = collect_facts(Devices(), loop.node, idle_s=0).identity
         consent = Consent(destroy=True, serial=present.serial, allow_virtual=True, planned=planned)
         with pytest.raises(RefusedError) as refused:
-            hold_disk(name, consent)
+            hold_disk(loop.node, consent)
         assert "diskseq" in f"{refused.value}{refused.value.log}"
-    finally:
-        for other in others:
-            other.__exit__(None, None, None)
 
 
 def test_held_disk_is_refused_when_its_size_changes(disk: ScratchDisk) -> None:

@@ -20,6 +20,7 @@ from opwatch.recording.reading.history import read_history
 from opwatch.trim.history.sectormap import SectorState
 from tests.kernel.support.drives import MIB, run
 from tests.kernel.support.load import discards, flushes, reads, writes
+from tests.kernel.support.loops import create_private_loop
 from tests.kernel.support.recordings import record_load, run_command, start_recorder
 from tests.kernel.support.watching import ATTEMPTS, run_opwatch
 
@@ -109,16 +110,12 @@ def test_recording_is_continued_after_its_recorder_was_killed(disk: ScratchDisk,
 
 def test_recorded_state_is_dropped_when_the_disk_was_detached(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    with ScratchDisk(64 * MIB) as disk:
-        record_load(disk.node, path, lambda: writes(disk.node, 3))
-        node = disk.node
-        disk.detach()
-        run("losetup", node, str(disk.backing_path))
-        try:
-            measured = run_command("stale", "--dev", node, "--history", str(path))
-            done = run_command("record", "--dev", node, "-o", str(path), "--for", "0.2")
-        finally:
-            run("losetup", "--detach", node)
+    with create_private_loop(64 * MIB) as loop:
+        record_load(loop.node, path, lambda: writes(loop.node, 3))
+        loop.detach()
+        loop.attach(loop.first)
+        measured = run_command("stale", "--dev", loop.node, "--history", str(path))
+        done = run_command("record", "--dev", loop.node, "-o", str(path), "--for", "0.2")
         assert measured["stale_bytes"] == {"value": None, "low": 0, "high": 64 * MIB}
         [doubt] = measured["drives"][0]["doubts"]
         assert "removed" in doubt

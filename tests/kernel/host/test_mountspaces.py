@@ -30,7 +30,7 @@ def mount_elsewhere(node: str, point: Path, then: str = "") -> Iterator[int]:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
         yield process.pid
-        process.communicate("\n", timeout=20)
+        process.communicate("\n", timeout=60)
 
 
 @pytest.mark.parametrize("kind", ["ext4", "btrfs"])

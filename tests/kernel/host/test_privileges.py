@@ -14,6 +14,7 @@ import pytest
 
 from tests.kernel.support.drives import create_drive, make_name, run
 from tests.kernel.support.filesystems import make_filesystem, mount_device
+from tests.kernel.support.trims import create_folder
 from tests.requirements import require_nobody, skip_or_fail
 
 TOP = Path(__file__).parents[3]
@@ -41,20 +42,19 @@ def read_rows() -> list[tuple[str, str, str]]:
 
 
 @pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def words() -> Iterator[dict[str, str]]:
     """Yield values for the capitalised words: a drive of our own with a file system on it, and files."""
     if not shutil.which("setpriv"):
         skip_or_fail("kernel", "setpriv is not installed")
-    point = tmp_path_factory.mktemp("mount")
-    for folder in (point, *point.parents):
-        if folder.owner() == "root" and folder.is_relative_to("/tmp/pytest-of-root"):
-            folder.chmod(0o755)
-    open_folder = point.parent / "for-everybody"
-    open_folder.mkdir()
-    open_folder.chmod(0o1777)
-    (open_folder / "kept.opw").write_bytes(gzip.decompress(KEPT.read_bytes()))
-    (open_folder / "kept.opw").chmod(0o644)
-    with create_drive() as one:
+    # Each pytest of root closes the folder of tmp_path to other users.
+    with create_folder(Path("/tmp")) as home, create_drive() as one:
+        point, open_folder = home / "mount", home / "for-everybody"
+        home.chmod(0o755)
+        point.mkdir()
+        open_folder.mkdir()
+        open_folder.chmod(0o1777)
+        (open_folder / "kept.opw").write_bytes(gzip.decompress(KEPT.read_bytes()))
+        (open_folder / "kept.opw").chmod(0o644)
         make_filesystem("ext4", one.device)
         with mount_device(one.device, point):
             yield {

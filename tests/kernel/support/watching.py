@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from opwatch.host.device import Devices
@@ -85,7 +87,7 @@ def watch_disks(
     return watched
 
 
-def run_opwatch(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def run_opwatch(*arguments: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "opwatch", *arguments],
         capture_output=True,
@@ -93,6 +95,13 @@ def run_opwatch(*arguments: str, timeout: float = 60) -> subprocess.CompletedPro
         timeout=timeout,
         check=False,
     )
+
+
+def wait_for_file(path: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until a process has created a file, or has ended."""
+    end = time.monotonic() + 60
+    while not path.exists() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 def parse_lines(output: str) -> list[dict[str, Any]]:

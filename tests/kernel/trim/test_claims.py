@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from opwatch.collectors.audit.discards import DiscardTracer
+from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.host.usage import Mount
 from opwatch.tools.acting.trim import fitrim_process
@@ -47,8 +48,11 @@ def list_claims(tracer: DiscardTracer) -> list[tuple[int, Amount]]:
 def test_every_call_is_counted_once(functions: bool) -> None:
     """A prime number of calls: the first claims all free space, and ext4 claims nothing after that."""
     with ScratchDisk(SIZE) as disk, mount_filesystem(disk.node, "ext4") as point:
+        device = Devices().resolve(disk.node)
         for _ in range(ATTEMPTS):
-            with DiscardTracer([], following=ProgramOptions(functions=functions, claims=True)) as tracer:
+            with DiscardTracer(
+                [device], following=ProgramOptions(functions=functions, claims=True)
+            ) as tracer:
                 assert tracer.read_trace().claims_seen
                 call_fitrim(str(point), 7)
                 claims = list_claims(tracer)

@@ -16,7 +16,7 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
 from tests.kernel.support.drives import MIB, create_drive
-from tests.kernel.support.loops import add_loop, create_private_loop, remove_loop
+from tests.kernel.support.loops import create_private_loop
 from tests.kernel.support.trims import (
     ATTEMPTS,
     create_folder,
@@ -197,28 +197,23 @@ def test_watch_ends_when_its_device_disappears() -> None:
 @pytest.mark.parametrize("is_removed", [False, True], ids=["bound to another file", "removed and added"])
 def test_watch_does_not_count_a_new_disk_with_the_old_number(is_removed: bool) -> None:
     """The new disk gets its discards before the watch can notice that the old disk is gone."""
-    with create_private_loop() as number, create_folder() as home:
-        for name in ("old", "new"):
-            with (home / name).open("wb") as file:
-                file.truncate(64 * MIB)
-        node = f"/dev/loop{number}"
-        run("losetup", node, str(home / "old"))
-        program = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", node]
+    with create_private_loop(64 * MIB) as loop:
+        program = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", loop.node]
         command = subprocess.Popen(
             [*program, "--", "sleep", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert command.stderr
         assert "following discards" in command.stderr.readline()
-        run("blkdiscard", "-f", "--length", str(MIB), node)
-        run("losetup", "--detach", node)
+        run("blkdiscard", "-f", "--length", str(MIB), loop.node)
+        loop.detach()
         if is_removed:
-            remove_loop(number)
-            add_loop(number)
-        run("losetup", node, str(home / "new"))
-        run("blkdiscard", "-f", node)
+            loop.remove()
+            loop.add()
+        loop.attach(loop.second)
+        run("blkdiscard", "-f", loop.node)
         output, said = command.communicate(timeout=60)
     assert command.returncode == 1, said
-    assert re.search(rf"\bloop{number} .*\bgone\b", said)
+    assert re.search(rf"\b{loop.name} .*\bgone\b", said)
     document = json.loads(output)
     assert (document["verdict"], document["reached_bytes"]) == ("ACCEPTED", MIB)
     assert [origin["bytes"] for origin in document["origins"]] == [MIB]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.support.drives import MIB, create_drive
-from tests.kernel.support.watching import run_opwatch
+from tests.kernel.support.watching import run_opwatch, wait_for_file
 from tests.kernel.waf.test_waf import FAST, make_write_command
 from tests.requirements import require_drive
 
@@ -43,9 +43,7 @@ def test_killed_recorder_keeps_its_samples(tmp_path: Path) -> None:
     with create_drive(64 * MIB) as one:
         argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "-o", str(path), *FAST, "--for"]
         run = subprocess.Popen([*argv, "60"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 60
-        while not path.exists() and run.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_for_file(path, run)
         # Wait for the first samples, so that the writes fall between two samples.
         time.sleep(2)
         subprocess.run(["sh", "-c", make_write_command(one.device, 40)], check=True)

@@ -87,7 +87,7 @@ def test_slowly_refreshed_pages_are_reported_as_not_moved() -> None:
     with create_drive() as one:
         one.inject_faults("refresh=600")
         load = ["dd", "if=/dev/zero", f"of={one.device}", "bs=1M", "count=24", "oflag=direct", "status=none"]
-        slow = ["sh", "-c", f"sleep 1; {' '.join(load)}; sleep 2"]
+        slow = ["sh", "-c", f"sleep 3; {' '.join(load)}; sleep 3"]
         done = run_opwatch("--dev", one.device, "--json", "--waf", "0.5", "1", "--", *slow)
         summary = parse_lines(done.stdout)[-1]
         assert summary["waf"]["waf"] is None

@@ -17,7 +17,7 @@ import pytest
 
 from opwatch.host.scratch import ScratchDisk
 from tests.kernel.support.drives import MIB, Drive, create_drive, run
-from tests.kernel.support.watching import run_opwatch
+from tests.kernel.support.watching import run_opwatch, wait_for_file
 from tests.requirements import require_drive
 from tests.unit.tools.test_progress import run_on_terminal
 
@@ -187,21 +187,25 @@ def test_measurement_ends_when_the_drive_disappears() -> None:
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         time.sleep(1)
         assert run_opwatch("drive", "destroy", one.name).returncode == 0
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=60)
         assert process.returncode == 1
         assert "gone" in said
 
 
-def test_interrupt_prints_the_result_so_far() -> None:
+def test_interrupt_prints_the_result_so_far(tmp_path: Path) -> None:
+    kept = tmp_path / "a.opw"
     with create_drive() as one:
         argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "--for", "60", "--json", *FAST]
+        argv += ["-o", str(kept)]
         # A child inherits an ignored SIGINT; the command must be interruptible as on a terminal.
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, preexec_fn=_enable_interrupts)
+        wait_for_file(kept, process)
+        # The writes have to fall between two samples.
         time.sleep(1)
         run("sh", "-c", make_write_command(one.device))
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=10)
+        output, _ = process.communicate(timeout=60)
         assert process.returncode == 0
         assert json.loads(output)["waf"] >= 1
 

@@ -34,7 +34,7 @@ OP_LEVELS = "0,12,28%"
 PHYSICAL_BYTES = physical_bytes(USER_BYTES, OWN_OP)
 SECONDS = 15
 # A level without steady state by then is reported as unsteady, so the demo ends on a busy machine too.
-MAX_ROUNDS = 40
+MAX_ROUNDS = 60
 NOT_REACHED = 6
 # Exit statuses of fio, a shell and a sweep after an interrupt.
 INTERRUPTED = (128, 130, 7)

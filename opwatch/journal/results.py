@@ -8,7 +8,7 @@ from opwatch.steady.pts import judge_pts
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import VerdictInputs, judge_strict
 from opwatch.sweep.levels import OpLevel
-from opwatch.sweep.outcome import LevelFigures, LevelOutcome, LevelProbe, LevelSecond
+from opwatch.sweep.outcome import LevelFigures, LevelOutcome, LevelProbe, LevelSecond, add_verdict_error
 
 _MIN_ROUNDS = 5
 
@@ -26,14 +26,15 @@ class LevelRecord:
 
     def make_outcome(self, level: OpLevel) -> LevelOutcome:
         """Return the level's outcome: the record plus the verdicts derived from it."""
+        strict = judge_strict(self.rounds, self.ground)
         return LevelOutcome(
             level=level,
             rounds=self.rounds,
-            figures=self.figures,
+            figures=add_verdict_error(self.figures, strict),
             pts=judge_pts({"IOPS": [one.iops for one in self.rounds]})
             if len(self.rounds) >= _MIN_ROUNDS
             else None,
-            strict=judge_strict(self.rounds, self.ground),
+            strict=strict,
             probes=self.probes,
             seconds=self.seconds,
         )

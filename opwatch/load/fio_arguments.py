@@ -53,11 +53,26 @@ def build_round_arguments(
         share = max(-(-whole // _UNIT) * _UNIT, _UNIT)
         for _ in range(job.thread_count):
             words.append(f"--name=job{number}")
-            words += [f"--{key}={value}" for key, value in job.options.items() if key != "numjobs"]
+            words += [
+                f"--{key}={keep_hot_addresses(value) if key == 'random_distribution' else value}"
+                for key, value in job.options.items()
+                if key != "numjobs"
+            ]
             # Threads with the same seed would write the same addresses.
             words += [f"--randseed={seed + number}", f"--io_size={share}"]
             number += 1
     return words
+
+
+def keep_hot_addresses(distribution: str) -> str:
+    """Return a distribution with a fixed place for its hottest addresses.
+
+    By default, fio moves the hot addresses of zipf and pareto with the seed, and each round has another seed.
+    The hot data of one round would then be the cold data of the next.
+    """
+    kind, _, rest = distribution.partition(":")
+    is_moving = kind in ("zipf", "pareto") and not set(":,") & set(rest)
+    return f"{distribution}:0" if is_moving else distribution
 
 
 def build_fill_arguments(

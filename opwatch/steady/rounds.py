@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -29,6 +30,39 @@ class Round:
         if self.nand_bytes is None or not self.host_bytes:
             return None
         return self.nand_bytes / self.host_bytes
+
+
+class RoundSums:
+    """Running sums over rounds, from which any stretch of them is merged in constant time."""
+
+    def __init__(self, rounds: Sequence[Round]) -> None:
+        self.host_bytes = _accumulate(one.host_bytes for one in rounds)
+        self._seconds = _accumulate(one.seconds for one in rounds)
+        self._ios = _accumulate(one.ios for one in rounds)
+        self._tails = _accumulate(one.p99_ns or 0 for one in rounds)
+        self._nand = _accumulate(one.nand_bytes or 0 for one in rounds)
+        # Rounds without the value so far.
+        self._lost_tails = _accumulate(one.p99_ns is None for one in rounds)
+        self._lost_nand = _accumulate(one.nand_bytes is None for one in rounds)
+
+    def merge(self, begin: int, end: int) -> Round:
+        """Merge the rounds from `begin` to before `end`, as merge_rounds() does."""
+
+        def subtract(sums: Sequence[float]) -> float:
+            return sums[end] - sums[begin]
+
+        has_tails, has_nand = not subtract(self._lost_tails), not subtract(self._lost_nand)
+        return Round(
+            int(subtract(self.host_bytes)),
+            subtract(self._seconds),
+            int(subtract(self._ios)),
+            subtract(self._tails) / (end - begin) if has_tails else None,
+            int(subtract(self._nand)) if has_nand else None,
+        )
+
+
+def _accumulate(values: Iterable[float]) -> list[float]:
+    return list(itertools.accumulate(values, initial=0))
 
 
 def merge_rounds(rounds: Sequence[Round]) -> Round:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from opwatch.codec import Signed
@@ -54,6 +54,14 @@ class LevelFigures:
         A faster drive would then change nothing, and the IOPS are a lower bound for this drive.
         """
         return self.load_cpu_ratio is not None and self.load_cpu_ratio >= HOST_BOUND
+
+
+def add_verdict_error(figures: LevelFigures, strict: StrictVerdict) -> LevelFigures:
+    """Return the figures with the error of WAF by chance and by the rest of the approach added to its own."""
+    waf = strict.window.waf if strict.window else None
+    if figures.waf is None or waf is None:
+        return figures
+    return replace(figures, waf_error=(figures.waf_error or 0.0) + waf.error * figures.waf)
 
 
 class OpKind(NamedTuple):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from opwatch.ftl.models import predict_fifo_mixture
+from opwatch.steady.skew import UNIFORM, WritePart, compute_turnover
+from opwatch.steady.window import size_lookback
 from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.sweep.purges import DISCARD, FORMAT, SECURE_ERASE, PurgeMethod
 
@@ -126,17 +130,22 @@ class SweepPace:
     fill_passes: int = 2
     round_ratio: float = 0.1
     least_rounds: int = 5
-    most_rounds: int = 60
+    most_rounds: int = 100
     settle_s: float = 60.0
     sprandom: bool = False
     probe_s: float = 0.0
 
 
 def plan_steps(
-    levels: Sequence[OpLevel], method: str, pace: SweepPace, speed: SweepSpeed, purge: PurgeMethod = DISCARD
+    levels: Sequence[OpLevel],
+    method: str,
+    pace: SweepPace,
+    speed: SweepSpeed,
+    purge: PurgeMethod = DISCARD,
+    parts: tuple[WritePart, ...] = UNIFORM,
 ) -> tuple[SweepStep, ...]:
-    """Return all steps of a sweep, in order."""
-    steps = [step for level in levels for step in _plan_level(level, method, pace, speed, purge)]
+    """Return all steps of a sweep, in order. `parts` are the workload's, or empty if unknown."""
+    steps = [step for level in levels for step in _plan_level(level, method, pace, speed, purge, parts)]
     is_on_files = any(level.files for level in levels)
     last = SweepStep(
         StepKind.RESTORE,
@@ -146,10 +155,15 @@ def plan_steps(
 
 
 def _plan_level(
-    level: OpLevel, method: str, pace: SweepPace, speed: SweepSpeed, purge: PurgeMethod
+    level: OpLevel,
+    method: str,
+    pace: SweepPace,
+    speed: SweepSpeed,
+    purge: PurgeMethod,
+    parts: tuple[WritePart, ...],
 ) -> Iterable[SweepStep]:
     round_bytes = compute_round_size(level, pace)
-    least = _compute_min_rounds(level, round_bytes, pace)
+    least = _compute_min_rounds(level, round_bytes, pace, parts)
     limits = (
         _plan_file_level(level, level.files, speed)
         if level.files
@@ -283,6 +297,7 @@ def estimate_seconds_left(
     speed: SweepSpeed,
     rounds: int,
     purge: PurgeMethod = DISCARD,
+    parts: tuple[WritePart, ...] = UNIFORM,
 ) -> tuple[float, float] | None:
     """Return the least and the most time for these levels, given the finished rounds of the first level.
 
@@ -291,11 +306,11 @@ def estimate_seconds_left(
     here, *later = levels
     round_bytes = compute_round_size(here, pace)
     seconds = _estimate_seconds(round_bytes, speed.round_bytes_per_s)
-    times = [(step.seconds, step) for step in plan_steps(later, method, pace, speed, purge)]
+    times = [(step.seconds, step) for step in plan_steps(later, method, pace, speed, purge, parts)]
     if seconds is None or any(of_step is None for of_step, _ in times):
         return None
     most = max(pace.most_rounds - rounds, 1)
-    least = min(max(_compute_min_rounds(here, round_bytes, pace) - rounds, 1), most)
+    least = min(max(_compute_min_rounds(here, round_bytes, pace, parts) - rounds, 1), most)
     return (
         seconds * least + sum((of_step or 0.0) * step.at_least for of_step, step in times),
         seconds * most + sum((of_step or 0.0) * step.at_most for of_step, step in times),
@@ -308,15 +323,21 @@ def compute_min_bytes(level: OpLevel, method: str, pace: SweepPace) -> int:
     return sum(step.write_bytes * step.at_least for step in steps)
 
 
-def _compute_min_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:
+def _compute_min_rounds(
+    level: OpLevel, round_bytes: int, pace: SweepPace, parts: tuple[WritePart, ...]
+) -> int:
     """Return the number of rounds before the strict verdict can pass.
 
-    The host must first write T-U (or its upper bound), then the data in use, because the window must start
-    after the first use of the spare area.
+    The look-back starts after the first use of T-U (or of its upper bound) and the turnover of cold data,
+    whose length is that of a collector with a high WAF.
     """
-    before = -(-level.most_spare_bytes // round_bytes)
-    window = -(-level.active_bytes // round_bytes)
-    return before + max(pace.least_rounds, window)
+    spare_ratio = level.most_spare_bytes / level.active_bytes
+    turnover = compute_turnover(parts, spare_ratio, predict_fifo_mixture(1 + spare_ratio, parts))
+    size = size_lookback(spare_ratio, turnover if parts else None)
+    skipped, lookback = (
+        math.ceil(writes * level.active_bytes / round_bytes) for writes in (size.skipped, size.least)
+    )
+    return skipped + max(pace.least_rounds, lookback)
 
 
 def _estimate_seconds(n_bytes: int, bytes_per_s: float | None) -> float | None:

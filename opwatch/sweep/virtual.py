@@ -7,23 +7,22 @@ better. Both effects are computed and reported.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from opwatch.compare.student import find_critical_value
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.ftl.drive import Drive, Policy, TimedRun, Workload, Zone
 from opwatch.ftl.profiles import Profile
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.pts import PtsVerdict, judge_pts
 from opwatch.steady.rounds import Round, merge_rounds
+from opwatch.steady.skew import UNIFORM
 from opwatch.steady.strict import StrictState, StrictVerdict, VerdictInputs, judge_strict
 from opwatch.sweep.band import make_greedy_model
 from opwatch.sweep.figures import QUANTILES, compute_variation
 from opwatch.sweep.levels import OpLevel
-from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome
+from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome, add_verdict_error
 from opwatch.sweep.plan import SweepPace, compute_round_size
 
 _UNITS, _SUPERBLOCKS = 1 << 20, 512
@@ -161,7 +160,7 @@ def run_level(
     return LevelOutcome(
         level=level,
         rounds=tuple(course.rounds),
-        figures=_compute_figures(course, model, small),
+        figures=add_verdict_error(_compute_figures(course, model, small), course.strict),
         pts=_judge_pts(course.rounds),
         strict=course.strict,
         is_model=True,
@@ -187,7 +186,7 @@ def _run_rounds(
 def _judge_strict(drive: Drive, level: OpLevel, rounds: Sequence[Round]) -> StrictVerdict:
     counters = drive.read_counters()
     covered = counters["valid_bytes"] / level.usable_bytes
-    spread = WriteSpread(covered, 0.0, "the model's map; uniform by its generator")
+    spread = WriteSpread(covered, 0.0, "the model's map; uniform by its generator", UNIFORM)
     spare = counters["physical_bytes"] - level.usable_bytes
     return judge_strict(rounds, VerdictInputs(level.usable_bytes, spare, spread))
 
@@ -264,7 +263,7 @@ def _compute_figures(course: _LevelRun, model: ModelDrive, level: OpLevel) -> Le
         host=HostBytes(firmware=whole.host_bytes),
         nand_bytes=whole.nand_bytes,
         waf=whole.waf,
-        waf_error=_estimate_waf_error(rounds, whole, model, level),
+        waf_error=_estimate_model_error(whole, model, level),
         iops=whole.iops,
         iops_cv=compute_variation([one.iops for one in rounds]),
         latency_by_trace=_compute_percentiles(course.select_slots(first)),
@@ -272,17 +271,9 @@ def _compute_figures(course: _LevelRun, model: ModelDrive, level: OpLevel) -> Le
     )
 
 
-def _estimate_waf_error(
-    rounds: Sequence[Round], whole: Round, model: ModelDrive, level: OpLevel
-) -> float | None:
-    """Return the 95 % error of WAF: the error of the mean over rounds plus the error of the model's size."""
-    wafs = [one.waf for one in rounds if one.waf is not None]
-    if whole.waf is None or len(wafs) < 2 or level.alpha is None:
-        return None
-    mean = sum(wafs) / len(wafs)
-    variance = sum((waf - mean) ** 2 for waf in wafs) / (len(wafs) - 1)
-    chance = find_critical_value(0.05, len(wafs) - 1) * math.sqrt(variance / len(wafs))
-    return chance + model.error_ratio(level.alpha) * whole.waf
+def _estimate_model_error(whole: Round, model: ModelDrive, level: OpLevel) -> float | None:
+    """Return the error of WAF due to the model's size."""
+    return None if whole.waf is None or level.alpha is None else model.error_ratio(level.alpha) * whole.waf
 
 
 def _compute_percentiles(slots: Sequence[tuple[int, ...]]) -> dict[str, float]:

@@ -14,9 +14,11 @@ from opwatch.sinks.plain.cells import align_columns
 from opwatch.sinks.sweep.document import TYPE, FitDocument, OutcomeDocument, StepDocument, SweepDocument
 from opwatch.sinks.sweep.scenario_section import format_scenario
 from opwatch.sinks.wrapping import wrap_text
+from opwatch.steady.expect import SteadyExpectation
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.outcome import HOST_BOUND, LevelFigures
 from opwatch.sweep.result import ModelScale
+from opwatch.times import format_estimate
 
 _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "opwatch")
 _BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "life")
@@ -39,6 +41,7 @@ def format_sweep(document: dict[str, Any]) -> Iterator[str]:
     for level in sweep.levels:
         yield from _format_files(level)
         yield from _format_reasons(level)
+    yield from _format_not_excluded(sweep.levels)
     yield ""
     yield from align_columns(_SPREAD, [_format_spread(level) for level in sweep.levels])
     yield from _format_host_bound(sweep.levels)
@@ -163,10 +166,38 @@ def _format_reasons(level: OutcomeDocument) -> Iterator[str]:
     verdict, missing = level.opwatch, level.figures.missing
     if verdict.reason is not None:
         yield from wrap_text(f"{level.label}, {verdict.state}: {verdict.reason}")
+    if verdict.expected is not None:
+        yield from wrap_text(f"{level.label}: {format_expectation(verdict.expected)}")
     if _has_only_waf(level):
         yield from wrap_text(f"{level.label}: only its WAF is proven, which host noise does not affect")
     if level.figures.waf is None and "waf" in missing:
         yield from wrap_text(f"{level.label}, no WAF: {missing['waf']}")
+
+
+def format_expectation(expected: SteadyExpectation) -> str:
+    """Return in words where a level will settle, and after how many more drive writes."""
+    figures = []
+    if expected.waf is not None:
+        figures.append(f"WAF {units.format_with_error(expected.waf, expected.waf_error or 0.0)}")
+    if expected.iops is not None:
+        figures.append(f"{expected.iops:.0f} ± {expected.iops_error or 0.0:.0f} IOPS")
+    what = f"expected {' and '.join(figures)}" if figures else "the settled figures cannot be predicted"
+    if expected.drive_writes is None:
+        return f"{what}; whether and when it settles cannot be predicted"
+    time = "" if expected.seconds is None else f" ({format_estimate(expected.seconds)})"
+    return f"{what} after about {expected.drive_writes:.2g} more drive writes{time}"
+
+
+def _format_not_excluded(levels: Sequence[OutcomeDocument]) -> Iterator[str]:
+    """Yield what no look-back of the steady levels can exclude."""
+    steady = [one.opwatch for one in levels if one.opwatch.not_excluded is not None]
+    lookbacks = [one.lookback_drive_writes for one in steady if one.lookback_drive_writes is not None]
+    written = [one.written_drive_writes for one in steady if one.written_drive_writes is not None]
+    if lookbacks and written:
+        yield from wrap_text(
+            f"not excluded: cycles longer than {min(lookbacks):.2g} drive writes, and changes after "
+            f"{min(written):.2g} drive writes, such as the end of a larger cache"
+        )
 
 
 def _format_band(level: OutcomeDocument) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ def test_waf_of_a_file_matches_the_exact_model(policy: Policy, tmp_path: Path) -
     with create_drive(_SIZE, "12%", config=config) as target, mount_filesystem(target, tmp_path) as point:
         flash = target.read_truth()["physical_bytes"]
         # A sequentially filled FIFO oscillates for fifteen rounds before it reaches steady state.
-        pace = ("--op", "14,28%", "--rounds", "30", "--settle", "0", "--refresh", "0", "--fill", "1")
+        pace = ("--op", "14,28%", "--rounds", "60", "--settle", "0", "--refresh", "0", "--fill", "1")
         done = run_sweep(make_arguments("run", target, tmp_path, *make_place_options(target, point), *pace))
         assert done.returncode in (0, 6), done.stderr
     for level in parse_levels(done.stdout):

@@ -26,7 +26,7 @@ def test_waf_of_each_level_is_that_of_the_exact_model(policy: Policy, tmp_path: 
     with create_drive(_USER, "7%", config=config, no_data=True) as target:
         flash = target.read_truth()["physical_bytes"]
         sizes = [int(flash / (1 + op)) // 4096 * 4096 for op in _OPS]
-        levels = ("--op", ",".join(map(str, sizes)), "--rounds", "20")
+        levels = ("--op", ",".join(map(str, sizes)), "--rounds", "50")
         pace = ("--settle", "0", "--refresh", "0", "--fill", "1")
         done = run_sweep("run", target, tmp_path, "--dev", target.device, *levels, *pace)
         assert done.returncode in (0, 6), done.stderr

@@ -12,7 +12,8 @@ from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.saturation import evaluate_saturation
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.steady.rounds import Round
-from opwatch.steady.strict import SteadyWindow, StrictCheck, StrictState, StrictVerdict
+from opwatch.steady.strict import StrictCheck, StrictState, StrictVerdict
+from opwatch.steady.window import SteadyWindow
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
 from opwatch.tools.cli import main

@@ -34,8 +34,9 @@ def test_only_regions_with_start_positions_are_compared() -> None:
 
 
 def test_uniformity_needs_five_writes_per_region() -> None:
+    """Few writes are compared in fewer regions, and in no less than sixteen."""
     written = WriteMap(2560 * UNIT)
-    write_units(written, (0, 1278), (1, 1))
+    write_units(written, (0, 78), (1, 1))
     assert written.measure_spread().uneven_sigmas is None
     write_units(written, (1, 1))
     assert written.measure_spread().is_uniform is False

@@ -1,26 +1,29 @@
-"""The window that a verdict chooses, and the figures fitted to it, for series with known results."""
+"""The window that a verdict chooses, and the errors fitted to it, for series with known results."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean, linear_regression, stdev
 
 import pytest
 
+from opwatch.steady.approach import estimate_settled
 from opwatch.steady.coverage import WriteSpread
-from opwatch.steady.rounds import Round, merge_rounds
-from opwatch.steady.strict import SteadyWindow, StrictRule, StrictState, VerdictInputs, judge_strict
+from opwatch.steady.rounds import Round, RoundSums, merge_rounds
+from opwatch.steady.strict import StrictRule, StrictState, VerdictInputs, judge_strict
+from opwatch.steady.window import SteadyWindow
 
 GROUND = VerdictInputs(1000, 100, WriteSpread(1.0, 0.0, "test"))
 CALM = Round(100, 1.0, 100, 1e6, 200)
-# Student's t with 8 and 9 degrees of freedom at 5 %, from a table.
-T_8, T_9 = 2.306004, 2.262157
+# Rounds before the window: with a WAF of 2, the turnover takes 0.22 drive writes.
+BEFORE = [CALM] * 3
+# Student's t with 2 degrees of freedom at 5 %, from a table.
+T_2 = 4.302653
 
 
-def make_rounds(nand: Sequence[int]) -> list[Round]:
-    return [replace(CALM, nand_bytes=value) for value in nand]
+def make_rounds(nand: Sequence[float]) -> list[Round]:
+    return [replace(CALM, host_bytes=100, nand_bytes=round(200 * value)) for value in nand]
 
 
 def judge_window(rounds: Sequence[Round], ground: VerdictInputs = GROUND) -> SteadyWindow:
@@ -29,45 +32,47 @@ def judge_window(rounds: Sequence[Round], ground: VerdictInputs = GROUND) -> Ste
     return window
 
 
-def test_drift_bounds_are_those_of_a_least_squares_fit() -> None:
-    values = [95, 98, 96, 99, 97, 101, 100, 103, 102, 109]
-    line = linear_regression(range(10), values)
-    rest = sum((y - line.intercept - line.slope * x) ** 2 for x, y in enumerate(values))
-    # The squared distances of 0 to 9 from their mean sum up to 82.5.
-    error = T_8 * math.sqrt(rest / 8 / 82.5)
-    window = judge_window([CALM] + [replace(CALM, ios=value) for value in values])
-    assert window.first_round == 2 and window.rounds == 10
-    assert window.iops == pytest.approx(
-        (
-            (line.slope - error) * 9 / fmean(values),
-            (line.slope + error) * 9 / fmean(values),
-            T_9 * stdev(values) / math.sqrt(10) / fmean(values),
-        ),
-        rel=1e-6,
-    )
-    falling = judge_window([CALM] + [replace(CALM, ios=value) for value in reversed(values)])
-    assert falling.iops == pytest.approx(window.iops)
+def test_constant_series_has_no_error() -> None:
+    value = estimate_settled([5.0] * 30, 1.0)
+    assert value and value.mean == value.expected == 5.0
+    assert (value.error, value.is_approaching) == (0.0, False)
 
 
-def test_noise_without_a_slope_has_no_least_drift() -> None:
-    window = judge_window([CALM, *make_rounds([190, 210, 210, 190, 200, 200, 190, 210, 210, 190])])
-    assert window.waf and window.waf.least == 0 and window.waf.most > 0.02
+def test_error_by_chance_is_that_of_slow_waves() -> None:
+    """A single slow wave of amplitude a has all power in one of two waves: its mean error is t a / 2."""
+    wave = [1 + 0.01 * math.cos(2 * math.pi * (at + 0.5) / 30) for at in range(30)]
+    value = estimate_settled(wave, 1.0)
+    assert value and value.chance == pytest.approx(T_2 * 0.01 / 2)
+    # Three times the visible change from its lowest to its highest point.
+    assert value.change == pytest.approx(3 * 0.02, rel=0.01)
 
 
-def test_drift_of_exactly_the_limit_passes() -> None:
-    rule = StrictRule(drift=0.0, tail_drift=0.0)
-    assert judge_strict([CALM] * 12, GROUND, rule).state is StrictState.PASS
-    # IOPS without a slope need no proof if WAF has one.
-    noisy = [replace(CALM, ios=value) for value in (99, 101, 101, 99, 100, 100, 99, 101, 101, 99)]
-    assert judge_strict([CALM, *noisy], GROUND, rule).state is StrictState.PASS
+def test_fast_wave_is_no_change() -> None:
+    value = estimate_settled([1 + 0.01 * (-1) ** at for at in range(32)], 1.0)
+    assert value and value.change == 0 and value.chance < 0.002
+
+
+@pytest.mark.parametrize("constant", [0.35, 1.0])
+def test_exponential_approach_is_extrapolated_to_its_end(constant: float) -> None:
+    parts = [3 * (1 + 0.2 * math.exp(-(at + 0.5) / 32 / constant)) for at in range(32)]
+    value = estimate_settled(parts, 1.0)
+    assert value and value.is_approaching and value.constant == constant
+    assert value.expected == pytest.approx(3, rel=1e-3)
+    assert value.approach >= 1 - 3 / value.mean
+
+
+def test_too_few_parts_have_no_estimate() -> None:
+    assert estimate_settled([1.0] * 4, 1.0) is None
+    assert estimate_settled([1.0] * 5, 1.0) is not None
+    assert estimate_settled([0.0] * 9, 1.0) is None
 
 
 def test_writes_and_coverage_of_exactly_the_limit_pass() -> None:
     ground = replace(GROUND, spread=WriteSpread(0.999, 0.0, "test"))
-    verdict = judge_strict([CALM] * 11, ground)
-    assert verdict.state is StrictState.PASS
-    less = judge_strict([CALM] * 11, replace(ground, active_bytes=999, spare_bytes=102))
-    assert next(check.name for check in less.checks if not check.is_met) == "host writes"
+    assert judge_strict([CALM] * 33, ground).state is StrictState.PASS
+    assert judge_strict([CALM] * 32, ground).window is None
+    less = judge_strict([CALM] * 40, replace(ground, spread=WriteSpread(0.9989, 0.0, "test")))
+    assert [check.name for check in less.checks if not check.is_met] == ["coverage"]
 
 
 def test_window_has_at_least_five_rounds() -> None:
@@ -77,38 +82,40 @@ def test_window_has_at_least_five_rounds() -> None:
     assert judge_strict([large] * 5, GROUND).window is None
 
 
-def test_window_starts_after_the_first_use_of_the_spare_area() -> None:
-    assert judge_window([CALM] * 11).first_round == 2
-    assert judge_strict([CALM] * 11, replace(GROUND, spare_bytes=101)).window is None
-    assert judge_window([CALM] * 11, replace(GROUND, spare_bytes=101, written_bytes=1)).first_round == 2
+def test_window_starts_after_the_spare_area_and_the_turnover() -> None:
+    assert judge_window([CALM] * 33).first_round == 4
+    # A WAF of 8 collects superblocks with fewer stale pages: the spare area takes longer than the turnover.
+    steep = [replace(CALM, nand_bytes=800)] * 33
+    assert judge_window(steep, replace(GROUND, spare_bytes=300)).first_round == 4
+    assert judge_strict(steep, replace(GROUND, spare_bytes=301)).window is None
+    written = replace(GROUND, spare_bytes=301, written_bytes=1)
+    assert judge_window(steep, written).first_round == 4
 
 
-def test_rounds_are_merged_into_ten_parts() -> None:
-    """Twenty rounds that alternate make ten equal parts, and no other number of equal parts above five."""
-    ground = replace(GROUND, active_bytes=2000)
-    window = judge_window([CALM, *make_rounds([180, 220] * 10)], ground)
-    assert window.rounds == 20 and window.waf == (0, 0, 0)
+def test_shortest_window_without_a_failure_is_chosen() -> None:
+    assert judge_window([CALM] * 103).rounds == 30
+    # Thirty rounds with one fast cycle per fifteen rounds are too few, sixty are not.
+    cycle = [1 + 0.02 * math.sin(2 * math.pi * at / 15) for at in range(120)]
+    verdict = judge_strict([*BEFORE, *make_rounds([100 * one for one in cycle])], GROUND)
+    assert verdict.state is StrictState.PASS and verdict.window and verdict.window.rounds > 30
+    never = judge_strict([*BEFORE, *make_rounds([100 + at for at in range(120)])], GROUND)
+    assert never.state is StrictState.NOT_REACHED and never.window and never.window.rounds == 30
 
 
-def test_shortest_window_without_drift_is_chosen() -> None:
-    assert judge_window([CALM] * 50).rounds == 10
-    # The error of ten alternating rounds is too large. Twenty make ten equal parts.
-    verdict = judge_strict([CALM, CALM, *make_rounds([180, 220] * 24)], GROUND)
-    assert verdict.state is StrictState.PASS and verdict.window
-    assert (verdict.window.first_round, verdict.window.rounds) == (31, 20)
+def test_variable_that_is_0_in_one_part_has_an_error() -> None:
+    window = judge_window([*BEFORE, *make_rounds([0.0] + [1.0] * 29)])
+    assert window.waf and window.waf.error > 0.02
+    assert judge_window([*BEFORE, *make_rounds([0.0] * 30)]).waf is None
 
 
-def test_longest_window_is_four_times_the_data_in_use() -> None:
-    forty = judge_strict([CALM, *make_rounds([180, 180, 220, 220] * 30)], GROUND)
-    assert forty.state is StrictState.PASS and forty.window and forty.window.rounds == 40
-    # Eighty rounds would be needed. The shortest window is reported.
-    never = judge_strict([CALM, *make_rounds(([180] * 4 + [220] * 4) * 15)], GROUND)
-    assert never.state is StrictState.NOT_REACHED and never.window and never.window.rounds == 10
-
-
-def test_variable_that_is_0_in_one_part_has_a_drift() -> None:
-    assert judge_window([CALM, *make_rounds([0] + [200] * 9)]).waf
-    assert judge_window([CALM, *make_rounds([0] * 10)]).waf is None
+def test_running_sums_merge_like_the_rounds() -> None:
+    rounds = [
+        Round(100 + at, 1.5, 10 * at, None if at == 5 else 1e6 * at, None if at == 9 else at)
+        for at in range(12)
+    ]
+    sums = RoundSums(rounds)
+    for begin, end in ((0, 12), (0, 5), (6, 9), (10, 12)):
+        assert sums.merge(begin, end) == merge_rounds(rounds[begin:end])
 
 
 def test_merged_rounds_are_sums_with_the_mean_of_the_tails() -> None:
@@ -131,10 +138,13 @@ def test_rounds_and_inputs_that_cannot_be_divided_by_are_flawed() -> None:
 
 
 def test_report_has_the_reason_and_the_rounds_of_the_window() -> None:
-    passed = judge_strict([CALM] * 12, GROUND).to_report()
-    assert (passed.state, passed.reason, passed.window) == (StrictState.PASS, None, (3, 12))
-    assert passed.is_waf_proven and passed.iops_error_ratio == 0
-    verdict = judge_strict([CALM] * 6 + [replace(CALM, ios=90)] * 6, GROUND)
+    passed = judge_strict([CALM] * 40, GROUND).to_report()
+    assert (passed.state, passed.reason, passed.window) == (StrictState.PASS, None, (4, 40))
+    assert passed.is_waf_proven and passed.iops_error_ratio == passed.waf_error_ratio == 0
+    assert passed.written_drive_writes == 4 and passed.turnover_drive_writes == pytest.approx(
+        0.222, abs=0.001
+    )
+    verdict = judge_strict([CALM] * 20 + [replace(CALM, ios=90)] * 20, GROUND)
     report = verdict.to_report()
     assert report.reason == verdict.reason != ""
     assert report.is_waf_proven and report.checks == verdict.checks
@@ -143,30 +153,31 @@ def test_report_has_the_reason_and_the_rounds_of_the_window() -> None:
 
 
 def draw_line(rise: float) -> list[float]:
-    """Return factors around 1 on a line that rises by this share."""
-    return [1 + rise * (x - 4.5) / 9 for x in range(10)]
+    """Return factors around 1 on a line that rises by this share over ten parts."""
+    return [1 + rise * (at // 3 - 4.5) / 9 for at in range(30)]
 
 
-# Symmetric, so without a slope.
-NOISE = (1, -1, -1, 1, 0, 0, 1, -1, -1, 1)
+@pytest.mark.parametrize(("is_met", "rise"), [(True, 0.0999), (False, 0.1001)])
+def test_default_limit_of_the_tail_is_the_documented_one(rise: float, *, is_met: bool) -> None:
+    rounds = [replace(CALM, p99_ns=1e6 * factor) for factor in draw_line(rise)]
+    checks = {check.name: check.is_met for check in judge_strict([*BEFORE, *rounds], GROUND).checks}
+    assert checks == dict.fromkeys(checks, True) | {"p99": is_met}
 
 
-@pytest.mark.parametrize(
-    ("is_met", "name", "rounds"),
-    [
-        (True, "IOPS", [replace(CALM, ios=round(1e6 * y)) for y in draw_line(0.0199)]),
-        (False, "IOPS", [replace(CALM, ios=round(1e6 * y)) for y in draw_line(0.0201)]),
-        (True, "WAF", [replace(CALM, nand_bytes=round(1e6 * y)) for y in draw_line(0.0199)]),
-        (False, "WAF", [replace(CALM, nand_bytes=round(1e6 * y)) for y in draw_line(0.0201)]),
-        (True, "p99", [replace(CALM, p99_ns=1e6 * y) for y in draw_line(0.0999)]),
-        (False, "p99", [replace(CALM, p99_ns=1e6 * y) for y in draw_line(0.1001)]),
-        # The error of the mean is 2.262 / sqrt(10) standard deviations of sqrt(8 / 9): 0.6744 of the noise.
-        (True, "IOPS", [replace(CALM, ios=round(1e6 * (1 + 0.0735 * y))) for y in NOISE]),
-        (False, "IOPS", [replace(CALM, ios=round(1e6 * (1 + 0.0748 * y))) for y in NOISE]),
-    ],
-)
-def test_default_limits_of_the_drift_are_those_documented(
-    name: str, rounds: list[Round], *, is_met: bool
-) -> None:
-    checks = {check.name: check.is_met for check in judge_strict([CALM, *rounds], GROUND).checks}
-    assert checks == dict.fromkeys(checks, True) | {name: is_met}
+@pytest.mark.parametrize("name", ["IOPS", "WAF"])
+def test_error_of_exactly_the_limit_passes(name: str) -> None:
+    noise = [1 + 0.002 * (-1) ** (at * at // 3) for at in range(30)]
+    rounds = [
+        *BEFORE,
+        *(
+            [replace(CALM, ios=round(1e6 * one)) for one in noise]
+            if name == "IOPS"
+            else make_rounds([1000 * one for one in noise])
+        ),
+    ]
+    window = judge_window(rounds)
+    value = window.iops if name == "IOPS" else window.waf
+    assert value and value.error > 0
+    for limit, is_met in ((value.error, True), (value.error * 0.999, False)):
+        verdict = judge_strict(rounds, GROUND, StrictRule(error=limit, noise=0.0))
+        assert {check.name: check.is_met for check in verdict.checks}[name] is is_met

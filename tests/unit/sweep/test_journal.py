@@ -50,7 +50,7 @@ REQUEST = SweepRequest(
 )
 RECORD = LevelRecord(
     place=1,
-    rounds=tuple(Round(100 << 20, 1.5 + at / 100, 25600, 1e6, 3 * (100 << 20)) for at in range(30)),
+    rounds=tuple(Round(100 << 20, 1.5 + at / 100, 25600, 1e6, 3 * (100 << 20)) for at in range(40)),
     ground=VerdictInputs(976 << 20, 224 << 20, WriteSpread(1.0, -0.5, "fio"), spare_is_bound=True),
     figures=LevelFigures(
         host=HostBytes(None, 5, 6),

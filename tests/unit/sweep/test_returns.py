@@ -13,7 +13,7 @@ from opwatch.sweep.outcome import LevelFigures, LevelOutcome
 from opwatch.sweep.returns import compute_level_gains, estimate_life_years, find_min_write_rate, format_advice
 
 SCALE = LevelScale(1 << 40)
-VERDICT = judge_strict([Round(100, 1.0, 100, 1e6, 200)] * 12, VerdictInputs(1000, 100, WriteSpread(1, 0, "")))
+VERDICT = judge_strict([Round(100, 1.0, 100, 1e6, 200)] * 40, VerdictInputs(1000, 100, WriteSpread(1, 0, "")))
 
 
 def make_outcomes(*figures: tuple[float | None, float | None]) -> list[LevelOutcome]:
@@ -106,7 +106,7 @@ def test_possible_amplification_prevents_an_all_clear() -> None:
 def make_drifting_outcome(host_bytes: int, waf: float, drift: int = 0) -> LevelOutcome:
     """A level with drifting IOPS and the given bytes per round; with `drift` the NAND bytes drift too."""
     rounds = [
-        Round(host_bytes, 1.0, 100 + 20 * at, 1e6, int(waf * host_bytes) + at * drift) for at in range(12)
+        Round(host_bytes, 1.0, 100 + 20 * at, 1e6, int(waf * host_bytes) + at * drift) for at in range(40)
     ]
     [one] = make_outcomes((1000, waf))
     verdict = judge_strict(rounds, VerdictInputs(1000, 100, WriteSpread(1, 0, "")))
@@ -142,7 +142,7 @@ def test_missing_figures_are_not_a_gain() -> None:
 
 def test_gain_within_host_noise_is_unknown() -> None:
     draw = random.Random(3)
-    noisy = [Round(100, 1.0, round(1000 * draw.gauss(1, 0.04)), 1e6, 200) for _ in range(12)]
+    noisy = [Round(100, 1.0, round(1000 * draw.gauss(1, 0.03)), 1e6, 200) for _ in range(60)]
     verdict = judge_strict(noisy, VerdictInputs(1000, 100, WriteSpread(1, 0, "")))
     levels = [replace(one, strict=verdict) for one in make_outcomes((1000, 3.0), (1025, 2.99))]
     [step] = compute_level_gains(levels)

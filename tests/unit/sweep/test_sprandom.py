@@ -15,6 +15,7 @@ from opwatch.errors import Unsupported
 from opwatch.journal.request import SweepRequest
 from opwatch.load.fio_arguments import LoadWindow, build_sprandom_arguments
 from opwatch.steady.coverage import WriteMap
+from opwatch.steady.skew import UNIFORM
 from opwatch.sweep.levels import LevelScale, OpLevel
 from opwatch.sweep.plan import (
     StepKind,
@@ -144,8 +145,7 @@ def test_spread_of_a_random_fill_comes_from_the_trace(
     trace._covered, trace._even = WriteMap(1 << 20), WriteMap(1 << 20)
     trace._covered.record_write(0, 1 << 19, counted=False)
     trace._changes = SimpleNamespace() if is_traced else None  # type: ignore[assignment]  # whether there is one
-    spread = trace.measure_spread(filled_ratio, is_uniform=True)
-    assert spread
+    spread = trace.measure_spread(filled_ratio, parts=UNIFORM)
     assert (spread.source, spread.coverage_ratio) == (source, ratio)
     trace._changes = None
-    assert trace.measure_spread(None, is_uniform=True) is None
+    assert trace.measure_spread(None, parts=UNIFORM).coverage_ratio is None

@@ -54,7 +54,7 @@ def test_a_small_model_of_a_large_drive_is_within_its_error() -> None:
     limit = models.predict_fifo(level.alpha)
     figures = outcome.figures
     assert figures.waf and figures.waf_error
-    assert abs(figures.waf - limit) <= figures.waf_error < 0.01 * limit
+    assert abs(figures.waf - limit) <= figures.waf_error < 0.03 * limit
 
 
 def test_full_size_model_has_no_scale_error() -> None:

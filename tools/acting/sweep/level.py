@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from opwatch.collectors.firmware.counting import POLL_S
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.journal.results import LevelRecord
+from opwatch.load.distribution import find_write_parts
 from opwatch.load.fio_arguments import (
     LOGS,
     LoadWindow,
@@ -76,6 +77,7 @@ class LevelRun:
         self._request = request
         self._window = LoadWindow("", 0)
         self._round_bytes = compute_round_size(self._level, request.pace)
+        self._parts = find_write_parts(request.pattern, self._level.load_bytes)
         self._filled, self._fill_s = 0, 0.0
         self._probing = LevelProbing(bench, place, self._show_step, self._name_phase)
         self._evidence: list[RoundEvidence] = []
@@ -257,7 +259,9 @@ class LevelRun:
         )
         levels = [request.levels[place] for place in self._bench.state.remaining_levels]
         purge = describe_purge(self._bench.disk, request.purge)
-        left = estimate_seconds_left(levels, request.method, request.pace, speed, rounds, purge)
+        left = estimate_seconds_left(
+            levels, request.method, request.pace, speed, rounds, purge=purge, parts=self._parts
+        )
         return f", {format_estimate(left[0])} to {format_estimate(left[1])} left" if left else ""
 
     def end_round(self, trace: LevelTrace) -> bool:
@@ -314,20 +318,17 @@ class LevelRun:
         if not self._request.pace.fill_passes:
             return make_verdict_inputs(level, self._measure_round_spread(trace))
         filled = None if self._request.pace.sprandom else self._filled / level.load_bytes
-        return make_verdict_inputs(
-            level, trace.measure_spread(filled, is_uniform=self._request.pattern.is_uniform)
-        )
+        return make_verdict_inputs(level, trace.measure_spread(filled, parts=self._parts))
 
-    def _measure_round_spread(self, trace: LevelTrace) -> WriteSpread | None:
+    def _measure_round_spread(self, trace: LevelTrace) -> WriteSpread:
         """Return the distribution of the rounds' writes on a drive without a fill.
 
         Uniform random writes leave a share untouched that shrinks exponentially with each turn. The trace
         checks whether they are uniform.
         """
         turns = sum(one.host_bytes for one in self._rounds) / self._level.load_bytes
-        is_uniform = self._request.pattern.is_uniform
-        covered = -math.expm1(-turns) if is_uniform else 0.0
-        return trace.measure_spread(covered, is_uniform=is_uniform, by=f"{turns:.3g} random passes")
+        covered = -math.expm1(-turns) if self._request.pattern.is_uniform else 0.0
+        return trace.measure_spread(covered, parts=self._parts, by=f"{turns:.3g} random passes")
 
     def _is_enough(self, trace: LevelTrace) -> bool:
         """Return whether the drive is in measurable steady state, or has done the maximum of rounds."""

@@ -11,6 +11,7 @@ from opwatch.errors import OpwatchError
 from opwatch.host.device import SECTOR, BlockDevice, Devices, Leaf
 from opwatch.steady.coverage import WriteMap, WriteSpread
 from opwatch.steady.placing import FileMap, FileRun
+from opwatch.steady.skew import WritePart, is_uniform
 from opwatch.trace.derive import Interval, derive_interval
 from opwatch.trace.trust import Reading
 from opwatch.trim.history.changes import RECORD, ChangeKind
@@ -79,21 +80,24 @@ class LevelTrace:
                         self._covered.record_write(begin, length, counted=False)
 
     def measure_spread(
-        self, filled_ratio: float | None, *, is_uniform: bool, by: str = "fio's fill"
-    ) -> WriteSpread | None:
+        self, filled_ratio: float | None, *, parts: tuple[WritePart, ...], by: str = "fio's fill"
+    ) -> WriteSpread:
         """Return the distribution of the writes.
 
-        `filled_ratio` is the share written at least once by fio's count. It is used if the trace saw less, as
-        on kernels that skip program runs. None for a random fill, where only the trace knows the coverage.
+        `parts` are those of the workload; if they are empty, the trace measures them. `filled_ratio` is the
+        share written at least once by fio's count. It is used if the trace saw less, as on kernels that skip
+        program runs. None for a random fill, where only the trace knows the coverage.
         """
-        seen_ratio = self._covered.measure_spread().coverage_ratio
-        sigmas = self._even.measure_spread().uneven_sigmas if is_uniform else None
+        seen_ratio = self._covered.coverage_ratio
+        even = self._even.measure_spread()
+        sigmas = even.uneven_sigmas if is_uniform(parts) else None
+        parts = parts or even.parts
         if filled_ratio is None and not self._changes:
-            return None
+            return WriteSpread(None, sigmas, "nothing was traced", parts)
         if filled_ratio is None or (self._changes and seen_ratio >= filled_ratio):
-            return WriteSpread(seen_ratio, sigmas, "block trace")
+            return WriteSpread(seen_ratio, sigmas, "block trace", parts)
         traced = "" if not self._changes else f"; the block trace has {100 * seen_ratio:.4g} %"
-        return WriteSpread(filled_ratio, sigmas, f"{by}{traced}")
+        return WriteSpread(filled_ratio, sigmas, f"{by}{traced}", parts)
 
     def read_settled(self) -> Reading | None:
         return self._tracer.read_settled()[0] if self._tracer else None

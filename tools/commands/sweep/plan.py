@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from opwatch.collectors.guard.disk_facts import read_disk_identity
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices
+from opwatch.load.distribution import find_write_parts
 from opwatch.load.workload import find_workload, require_data_only_writes, require_reach
 from opwatch.pts.planning import bound_test_bytes, plan_part_steps
 from opwatch.scenarios.scenario import load_scenario
@@ -257,12 +258,13 @@ def _plan_device(args: argparse.Namespace) -> SweepPlan:
             purge=purge.name,
             levels=levels,
         )
+    parts = find_write_parts(pattern, levels[0].load_bytes)
     return SweepPlan(
         target=_describe_target(devices, device),
         method=method,
         workload=pattern.name,
         levels=levels,
-        steps=plan_steps(levels, method, pace, _make_speed(args), purge),
+        steps=plan_steps(levels, method, pace, _make_speed(args), purge, parts),
         refusals=(*refused, *_list_sprandom_refusals(args)),
         life_bytes=args.rated,
         life_reason="--rated SIZE gives the rated endurance",

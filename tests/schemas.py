@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from opwatch.codec import Signed, list_choices, list_fields
+from opwatch.sinks.sweep.advice_document import AdviceDocument
 from opwatch.sinks.sweep.document import PlanDocument, SweepDocument
 from opwatch.sinks.sweep.pts_document import PtsDocument
 from tests.section import DOCS
@@ -23,6 +24,7 @@ from tests.section import DOCS
 Schema = dict[str, Any]
 DOCUMENTS: Mapping[str, tuple[type, ...]] = {
     "sweep.json": (SweepDocument, PlanDocument),
+    "sweep-advice.json": (AdviceDocument,),
     "sweep-test.json": (PtsDocument,),
 }
 _WIDTH = 118

@@ -182,7 +182,8 @@ class Parser(argparse.ArgumentParser):
         # A word with a space is text. Options may be abbreviated.
         if len(option) < 3 or not option.startswith("--") or " " in option:
             return
-        if not any(name.startswith(option) for name in known):
+        is_known = any(name.startswith(option) for name in known) if self.allow_abbrev else option in known
+        if not is_known:
             self.error(f"unknown option {option}{suggest_name(option, known)}")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:

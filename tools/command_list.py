@@ -95,6 +95,7 @@ COMMANDS = {
             "plan": "show the steps, bytes and time of a sweep, and what prevents it; writes nothing",
             "run": "measure a drive at levels of over-provisioning (destroys its data), or simulate that",
             "resume": "continue a sweep that was stopped by a signal, a crash or a loss of power",
+            "advise": "answer how much over-provisioning a sweep shows to be enough, and what more would buy",
             "list": "list methods, SNIA's tests, published experiments, simulated drives, and sweeps started "
             "here",
             "show": "print the table of a sweep, test or experiment from its JSON document",

@@ -2,14 +2,17 @@
 amplification.
 
 A drive is loaded under the live view, a filesystem on the drive is trimmed, and the drive is swept at three
-levels of over-provisioning to a proven steady state. Takes less than two minutes and leaves nothing behind.
+levels of over-provisioning to a proven steady state. Takes less than two minutes, and leaves only the page of
+the sweep.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+import tempfile
 from fractions import Fraction
+from pathlib import Path
 from types import FrameType
 
 from opwatch.collectors.firmware.simulated import find_simulated
@@ -21,6 +24,7 @@ from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.loop import LoopDevice
 from opwatch.host.process import run_tool
+from opwatch.journal.file import list_journals
 from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.tools import cli
 from opwatch.tools.demo_drive import CLAIMS, create_temporary_drive, get_journal_folder, remove_leftovers
@@ -33,6 +37,8 @@ OWN_OP = Fraction(7, 100)
 OP_LEVELS = "0,12,28%"
 PHYSICAL_BYTES = physical_bytes(USER_BYTES, OWN_OP)
 SECONDS = 15
+# Rated erase cycles of the flash, and what it has to do: more than it can without more spare area.
+CYCLES, DAILY, LIFE = 3000, "200MB", "5y"
 # A level without steady state by then is reported as unsteady, so the demo ends on a busy machine too.
 MAX_ROUNDS = 60
 NOT_REACHED = 6
@@ -84,6 +90,22 @@ def sweep_levels(device: LoopDevice, name: str) -> None:
     status = cli.main(["sweep", "run", *words, *pace])
     # On a busy host a level may not get steady; the table reports it.
     require_status(0 if status == NOT_REACHED else status, "sweep")
+    show_answer(get_journal_folder(name))
+
+
+def show_answer(folder: Path) -> None:
+    """Answer how much spare area is enough, and make the page of the sweep."""
+    [sweep] = list_journals(folder)
+    # On the flash of this drive, each byte of which endures this many writes.
+    endurance = CYCLES * PHYSICAL_BYTES
+    words = [sweep, "--daily", DAILY, "--life", LIFE, "--endurance", f"{endurance // 10**9}GB"]
+    print_paragraph("how much is enough? opwatch sweep advise " + " ".join(words))
+    status = cli.main(["sweep", "advise", *words, "--journals", str(folder)])
+    if status in INTERRUPTED:
+        raise KeyboardInterrupt
+    page = Path(tempfile.gettempdir()) / "opwatch-demo.html"
+    print_paragraph(f"the same as a page: opwatch report {sweep} -o {page}")
+    require_status(cli.main(["report", sweep, "--journals", str(folder), "-o", str(page)]), "report")
 
 
 def require_status(status: int, what: str) -> None:

@@ -58,12 +58,12 @@ def drop_consent_obstacles(reasons: Sequence[Obstacle]) -> list[Obstacle]:
     return [reason for reason in reasons if reason not in (NO_DESTROY, NO_CONFIRM)]
 
 
-def require_no_obstacles(reasons: Sequence[Obstacle]) -> None:
+def require_no_obstacles(reasons: Sequence[Obstacle], *, is_begun: bool = False) -> None:
     """Raise RefusedError if there are obstacles. The first is in the message, the others are one per line
-    below."""
+    below. `is_begun`: something may have been written before."""
     if reasons:
         error = RefusedError(
-            f"nothing was written: {reasons[0]}"
+            f"{'the sweep stops here' if is_begun else 'nothing was written'}: {reasons[0]}"
             + (f" ({len(reasons) - 1} more reasons below)" if len(reasons) > 1 else "")
         )
         error.log = "\n".join(str(reason) for reason in reasons[1:])

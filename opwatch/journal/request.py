@@ -24,7 +24,8 @@ class SweepRequest:
     The seeds of all rounds derive from `secret`. `refresh_s` is the refresh period of the drive's log pages,
     and `patience_s` the time to wait for a refresh. With a PTS `test`, each part of the test takes the place
     of a level. `place` is the location of the sweep's files, or None for a sweep of a whole drive. `scenario`
-    is the published experiment that these levels reproduce, or None.
+    is the published experiment that these levels reproduce, or None. `superblock_pages` is the drive's
+    superblock size in pages, which only a simulated drive reports, or None.
     """
 
     name: str
@@ -43,6 +44,7 @@ class SweepRequest:
     test: PtsOrder | None = None
     place: FilesPlace | None = None
     scenario: str | None = None
+    superblock_pages: int | None = None
 
     def bound_planned_bytes(self, places: Iterable[int]) -> int:
         """Return the predictable upper bound of the bytes written by levels or parts of a test."""

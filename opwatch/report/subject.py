@@ -12,7 +12,7 @@ from opwatch.recording.reading.event_words import format_event
 from opwatch.recording.reading.notes import iterate_notes
 from opwatch.recording.reading.phases import Phase, count_simultaneous, list_phases
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.schema import FILE, NOTE, PHASE_BEGAN, PHASE_ENDED
+from opwatch.recording.schema import FILE, NOTE, PHASE_BEGAN, PHASE_ENDED, SWEEP
 from opwatch.report.changes import MetricChanges, find_disk_changes
 from opwatch.report.drive_timeline import DriveTimeline, build_drive_timeline
 from opwatch.report.run_picture import RunPicture
@@ -23,7 +23,7 @@ _UNEXAMINED = (
     f"more than {_MAX_SIMULTANEOUS} phases are open at the same time, so changes are searched in the whole "
     "run instead of in each phase"
 )
-_UNMARKED_KINDS = (FILE, NOTE, PHASE_BEGAN, PHASE_ENDED)
+_UNMARKED_KINDS = (FILE, NOTE, PHASE_BEGAN, PHASE_ENDED, SWEEP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class ReportedRun:
     """A recording prepared for a report.
 
     `ending` states how the recording ended, or that it did not. `changes` holds the named changes per disk
-    label; `fio` the results that fio measured for the same run.
+    label; `fio` the results that fio measured for the same run. `is_of_sweep`: the run is a sweep, of which a
+    mean over fills and levels says nothing.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ReportedRun:
     ending: str
     anchor: Callable[[int], datetime | None]
     fio: tuple[JobComparison, ...] = ()
+    is_of_sweep: bool = False
 
     def to_wall_time(self, at_ns: int) -> datetime | None:
         """Return the local time of a moment, or None if the recording has no wall clock."""
@@ -120,6 +122,7 @@ def prepare_report(
         ending=_describe_end(run),
         anchor=run.to_wall_time,
         fio=tuple(compare_with_fio(run)),
+        is_of_sweep=any(event.kind == SWEEP for event in run.events),
     )
     examined = phases if is_examined else ()
     changes = {

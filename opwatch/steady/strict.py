@@ -164,6 +164,17 @@ class StrictVerdict:
         others = [check for check in self.checks if check.name not in _TIME_CHECKS]
         return self.window is not None and all(check.is_met for check in others)
 
+    @property
+    def iops_error_ratio(self) -> float | None:
+        """Return the error of the window's IOPS as a share, or None without a window."""
+        return self.window.iops.error if self.window and self.window.iops else None
+
+    @property
+    def window_rounds(self) -> tuple[int, int] | None:
+        """Return the first and last round of the window, counted from 1, or None without a window."""
+        window = self.window
+        return (window.first_round, window.first_round + window.rounds - 1) if window else None
+
     def expect_settled(self) -> SteadyExpectation | None:
         """Return where the level will settle, or None if it passed. For skewed writes, this may take a
         second.
@@ -186,9 +197,9 @@ class StrictVerdict:
         return StrictReport(
             state=self.state,
             reason=self.reason or None,
-            window=(window.first_round, window.first_round + window.rounds - 1) if window else None,
+            window=self.window_rounds,
             is_waf_proven=self.is_amplification_proven,
-            iops_error_ratio=window.iops.error if window and window.iops else None,
+            iops_error_ratio=self.iops_error_ratio,
             waf_error_ratio=window.waf.error if window and window.waf else None,
             written_drive_writes=known.history.drive_writes if known else None,
             turnover_drive_writes=known.turnover if known else None,

@@ -105,6 +105,12 @@ def compute_band(alpha: float, superblock_pages: int | None = None) -> ModelBand
     )
 
 
+def compute_usual_range(alpha: float, superblock_pages: int | None = None) -> tuple[float, float]:
+    """Return the WAF of greedy, with small superblocks if their size is not known, and of FIFO."""
+    pages = superblock_pages or _SMALL_SUPERBLOCK
+    return make_greedy_model(pages).waf(alpha), models.predict_fifo(alpha)
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuredLevel:
     """The input of a fit for a level; `waf_error` is absolute."""
@@ -156,6 +162,18 @@ def fit_spare(levels: Sequence[MeasuredLevel], superblock_pages: int | None = No
     alike = tuple(other.name for other, error, _ in fits if len(known) == 1 or error <= limit)
     predicted = tuple(model.waf(flash / level.usable_bytes) for level in levels)
     return SpareFit(model, flash, predicted, None if len(known) == 1 else miss, alike)
+
+
+def fit_small_superblocks(levels: Sequence[MeasuredLevel]) -> float | None:
+    """Return the T that explains the levels if greedy collects superblocks of few pages, or None without
+    amplification.
+
+    Such a collector has a lower WAF than one of large superblocks, so less spare area explains the same WAF.
+    """
+    known = [level for level in levels if level.waf > 1.005]
+    if not known:
+        return None
+    return _fit_class(make_greedy_model(_SMALL_SUPERBLOCK), known)[2]
 
 
 def _fit_class(model: CollectorModel, levels: Sequence[MeasuredLevel]) -> tuple[CollectorModel, float, float]:

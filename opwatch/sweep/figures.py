@@ -17,6 +17,7 @@ from opwatch.steady.rounds import Round
 from opwatch.steady.strict import VerdictInputs
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelProbe, OpKind
+from opwatch.sweep.tails import estimate_percentile_errors, split_parts
 from opwatch.trace.derive import Interval
 from opwatch.waf.measure import MeasuredWaf
 
@@ -172,11 +173,22 @@ def compute_figures(evidence: WindowEvidence) -> LevelFigures:
         iops_worst_second=min(seconds) if len(seconds) > 1 else None,
         latency_by_trace=_collect_traced_quantiles(evidence, missing),
         latency_by_fio=_collect_fio_quantiles(evidence.rounds, missing),
+        latency_error_ratio=_estimate_latency_errors(evidence.rounds),
         cpu_ns_per_io=1e9 * sum(one.cpu_s for one in evidence.rounds) / ios if ios else None,
+        cpu_error_ratio=_estimate_cpu_error(evidence.rounds),
         load_cpu_ratio=_find_busiest_share(evidence.rounds),
         temperature_c=evidence.celsius,
         missing=missing,
     )
+
+
+def _estimate_cpu_error(rounds: Sequence[RoundEvidence]) -> float | None:
+    """Return the relative error of CPU time per I/O by chance, or None for too few rounds."""
+    parts = [
+        (sum(one.cpu_s for one in part), sum(sum(one.report.total.requests.values()) for one in part))
+        for part in split_parts(list(rounds))
+    ]
+    return compute_probe_error([cpu_s / ios for cpu_s, ios in parts if ios])
 
 
 def _find_busiest_share(rounds: Sequence[RoundEvidence]) -> float | None:
@@ -226,6 +238,20 @@ def _collect_fio_quantiles(rounds: Iterable[RoundEvidence], missing: dict[str, s
     return _drop_unknown(
         {name: find_quantile(bins, share) for name, share in QUANTILES.items()}, "fio", missing
     )
+
+
+def _estimate_latency_errors(rounds: Sequence[RoundEvidence]) -> dict[str, float]:
+    """Return the errors of percentiles by chance, which fio's rounds show. The trace has one histogram."""
+    counts = [
+        sum((one.count_latencies() for one in part), Counter[int]()) for part in split_parts(list(rounds))
+    ]
+
+    def find_percentiles(parts: Sequence[Counter[int]]) -> dict[str, float]:
+        bins = sum(parts, Counter[int]())
+        found = {name: find_quantile(bins, share) for name, share in QUANTILES.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    return estimate_percentile_errors(counts, find_percentiles)
 
 
 def _collect_traced_quantiles(evidence: WindowEvidence, missing: dict[str, str]) -> dict[str, float]:

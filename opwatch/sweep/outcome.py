@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 from opwatch.codec import Signed
 from opwatch.steady.pts import PtsVerdict
-from opwatch.steady.rounds import Round
-from opwatch.steady.strict import StrictVerdict
+from opwatch.steady.rounds import Round, merge_rounds
+from opwatch.steady.strict import StrictState, StrictVerdict
 from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.ranges import ValueRange
 
 # A load thread that is on a CPU for this share of its time limits the rate.
 HOST_BOUND = 0.9
+# The width of a histogram slot of the trace, and of fio, as a share of the value.
+_TRACE_SLOT, _FIO_SLOT = 0.0156, 0.008
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class LevelFigures:
     """The figures of the verdict's window.
 
     A figure that is None has its reason in `missing`, under its name. Percentiles are in nanoseconds under
-    names such as "p99.9". `load_cpu_ratio` is the share of time that fio's busiest thread was on a CPU.
+    names such as "p99.9". `latency_error_ratio` and `cpu_error_ratio` are errors of chance (95 %) as shares.
+    `load_cpu_ratio` is the share of time that fio's busiest thread was on a CPU.
     """
 
     host: HostBytes = HostBytes()
@@ -42,7 +46,9 @@ class LevelFigures:
     iops_worst_second: float | None = None
     latency_by_trace: Mapping[str, float] = field(default_factory=dict)
     latency_by_fio: Mapping[str, float] = field(default_factory=dict)
+    latency_error_ratio: Mapping[str, float] = field(default_factory=dict, metadata={"added": True})
     cpu_ns_per_io: float | None = None
+    cpu_error_ratio: float | None = field(default=None, metadata={"added": True})
     load_cpu_ratio: float | None = None
     temperature_c: Signed | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +60,18 @@ class LevelFigures:
         A faster drive would then change nothing, and the IOPS are a lower bound for this drive.
         """
         return self.load_cpu_ratio is not None and self.load_cpu_ratio >= HOST_BOUND
+
+    def find_latency(self, percentile: str) -> float | None:
+        """Return a percentile in nanoseconds from the trace, or else from fio, or None without both."""
+        return self.latency_by_trace.get(percentile, self.latency_by_fio.get(percentile))
+
+    def find_latency_range(self, percentile: str) -> ValueRange | None:
+        """Return a percentile with its error: the slot's width, and chance as far as it is known."""
+        value = self.find_latency(percentile)
+        if value is None:
+            return None
+        slot = _TRACE_SLOT if percentile in self.latency_by_trace else _FIO_SLOT
+        return ValueRange(value, value * (slot + self.latency_error_ratio.get(percentile, 0.0)))
 
 
 def add_verdict_error(figures: LevelFigures, strict: StrictVerdict) -> LevelFigures:
@@ -120,8 +138,8 @@ class LevelSecond(NamedTuple):
 class LevelOutcome:
     """The outcome of one level.
 
-    `pts` is None if fewer than five rounds were done. `is_model` marks a simulated drive in virtual time.
-    Only some sweeps have `probes`.
+    `pts` is None if fewer than five rounds were done, or if the outcome was read from a document. `is_model`
+    marks a simulated drive in virtual time. Only some sweeps have `probes`.
     """
 
     level: OpLevel
@@ -132,3 +150,33 @@ class LevelOutcome:
     is_model: bool = False
     probes: tuple[LevelProbe, ...] = ()
     seconds: tuple[LevelSecond, ...] = ()
+
+    @property
+    def proven_figures(self) -> LevelFigures:
+        """Return the figures that describe the drive.
+
+        Without a steady state that is none, except for a WAF with a separate proof.
+        """
+        if self.strict.state is not StrictState.NOT_REACHED:
+            return self.figures
+        if not self.strict.is_amplification_proven:
+            return LevelFigures()
+        return LevelFigures(waf=self.figures.waf, waf_error=self.figures.waf_error)
+
+    def find_waf(self) -> ValueRange | None:
+        """Return the WAF with its error, or None if it does not describe the drive."""
+        figures = self.proven_figures
+        return None if figures.waf is None else ValueRange(figures.waf, figures.waf_error or 0.0)
+
+    def find_iops(self) -> ValueRange | None:
+        """Return the IOPS with the error of their mean, or None if they do not describe the drive."""
+        iops = self.proven_figures.iops
+        if iops is None:
+            return None
+        return ValueRange(iops, iops * (self.strict.iops_error_ratio or 0.0))
+
+    def find_window(self) -> Round | None:
+        """Return the rounds of the verdict's window as one, or None without a window."""
+        first, last = self.strict.window_rounds or (0, 0)
+        rounds = self.rounds[first - 1 : last] if first else ()
+        return merge_rounds(rounds) if rounds else None

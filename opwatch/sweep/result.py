@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opwatch.errors import NotEnoughData
 from opwatch.steady.strict import StrictState
-from opwatch.sweep.band import MeasuredLevel, ModelBand, SpareFit, compute_band, fit_spare
+from opwatch.sweep.band import (
+    MeasuredLevel,
+    ModelBand,
+    SpareFit,
+    compute_band,
+    fit_small_superblocks,
+    fit_spare,
+)
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.returns import (
     LevelGain,
     compute_level_gains,
     estimate_life_years,
     find_min_write_rate,
-    format_advice,
 )
 
 
@@ -51,6 +57,10 @@ class SweepResult:
     model: ModelScale | None = None
     is_uniform: bool = True
 
+    def with_endurance(self, endurance_bytes: int | None) -> SweepResult:
+        """Return the result for a drive that endures this many NAND bytes, or the same for None."""
+        return self if endurance_bytes is None else replace(self, endurance_bytes=endurance_bytes)
+
     def select_steady(self) -> Sequence[LevelOutcome]:
         """Return the levels in steady state or without a failed check.
 
@@ -72,6 +82,12 @@ class SweepResult:
         except NotEnoughData:
             return None
 
+    def find_least_flash_bytes(self, fit: SpareFit) -> float | None:
+        """Return the T of small superblocks, or None if the superblocks are known or greedy does not fit."""
+        if self.superblock_pages is not None or not any("greedy" in name for name in fit.alike):
+            return None
+        return fit_small_superblocks([self._make_measured_level(one) for one in self._select_with_waf()])
+
     def find_band(self, outcome: LevelOutcome, fit: SpareFit | None) -> ModelBand | None:
         """Return the models' WAF range for the known T, or else the fitted T."""
         if not self.is_uniform:
@@ -85,24 +101,15 @@ class SweepResult:
         return fit.model.waf(fit.flash_bytes / outcome.level.active_bytes) if fit else None
 
     def compute_gains(self) -> tuple[LevelGain, ...]:
-        return compute_level_gains(self.select_steady(), self.endurance_bytes)
+        """Return the steps between the levels of which IOPS or WAF describe the drive."""
+        usable = [one for one in self.outcomes if one.find_waf() or one.find_iops()]
+        return compute_level_gains(usable, self.endurance_bytes)
 
     def estimate_years(self, outcome: LevelOutcome) -> float | None:
-        if outcome.strict.state is StrictState.NOT_REACHED:
-            return None
-        return estimate_life_years(outcome, self.endurance_bytes, find_min_write_rate(self.select_steady()))
-
-    def format_advice(self) -> str:
-        restless = [one for one in self.outcomes if one.strict.state is StrictState.NOT_REACHED]
-        return format_advice(self.select_steady(), restless)
+        return estimate_life_years(outcome, self.endurance_bytes, find_min_write_rate(self.outcomes))
 
     def _select_with_waf(self) -> Sequence[LevelOutcome]:
-        return [
-            one
-            for one in self.outcomes
-            if one.figures.waf is not None
-            and (one.strict.state is not StrictState.NOT_REACHED or one.strict.is_amplification_proven)
-        ]
+        return [one for one in self.outcomes if one.find_waf()]
 
     def _make_measured_level(self, outcome: LevelOutcome) -> MeasuredLevel:
         figures = outcome.figures

@@ -24,11 +24,13 @@ from opwatch.sweep.figures import QUANTILES, compute_variation
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome, add_verdict_error
 from opwatch.sweep.plan import SweepPace, compute_round_size
+from opwatch.sweep.tails import estimate_percentile_errors
 
 _UNITS, _SUPERBLOCKS = 1 << 20, 512
 _MIN_BEYOND = 10
-# A bout starts and ends with an empty queue. Bouts therefore span several rounds, and are split at intervals.
-_FIRST_S, _BOUT_ROUNDS, _INTERVALS = 0.05, 5, 200
+# A bout has as many I/Os as a round, so that the empty queue at its start and end does not count. It is split
+# at intervals.
+_FIRST_S, _BOUT_ROUNDS, _INTERVALS = 0.05, 1, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,7 @@ def _compute_figures(course: _LevelRun, model: ModelDrive, level: OpLevel) -> Le
         iops=whole.iops,
         iops_cv=compute_variation([one.iops for one in rounds]),
         latency_by_trace=_compute_percentiles(course.select_slots(first)),
+        latency_error_ratio=estimate_percentile_errors(course.select_slots(first), _compute_percentiles),
         missing=missing,
     )
 

@@ -12,6 +12,7 @@ from opwatch.waf.measure import (
     make_period_function,
     rank_counters,
 )
+from opwatch.waf.span import NO_HOST_WRITES
 from opwatch.waf.trail import Moment, Track, Trail
 
 # Windows to try, the shortest first, before all polls are used.
@@ -87,6 +88,9 @@ def _make_current_waf(trail: Trail, stretch: MeasuredInterval | None, begin: int
     reason = waf.reason
     if waf.waf is None:
         reason = explain_stalled_page(trail, stretch.track, begin) or reason
+    if reason == NO_HOST_WRITES:
+        # A watch shows this beside intervals that are newer than the poll.
+        reason = f"no host writes in the {window:.0f} s before the last poll of the drive's counters"
     return CurrentWaf(
         waf=waf.waf,
         waf_error=waf.error,

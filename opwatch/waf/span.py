@@ -77,6 +77,9 @@ def compute_needed_bytes(host_error: int, nand_error: int, waf: float, target: f
     return math.ceil((host_error * (1 + target) + nand_error / max(waf, 1e-9)) / target)
 
 
+NO_HOST_WRITES = "the host wrote nothing in the interval; all NAND writes are the drive's own"
+
+
 def compute_amplification(nand: Span, host: Span, target: float = 0.01) -> Amplification:
     """Return NAND bytes per host byte. `needed_bytes` are the additional bytes for a relative error of
     `target`."""
@@ -86,8 +89,7 @@ def compute_amplification(nand: Span, host: Span, target: float = 0.01) -> Ampli
     likely = nand.best_estimate / host.best_estimate if host.best_estimate and nand.best_estimate else 1.0
     more = max(compute_needed_bytes(host.error, nand.error, likely, target) - host.best_estimate, 0)
     if not host.high:
-        reason = "the host wrote nothing in the interval; all NAND writes are the drive's own"
-        return Amplification(None, None, host, nand, reason, more)
+        return Amplification(None, None, host, nand, NO_HOST_WRITES, more)
     waf = nand.best_estimate / host.best_estimate if host.best_estimate else 0.0
     low, high = nand.low / host.high, nand.high / host.low if host.low else math.inf
     error = max(high - waf, waf - low)

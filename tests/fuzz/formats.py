@@ -40,6 +40,7 @@ from opwatch.load.workload import parse_job_file, parse_workload
 from opwatch.samples.presenter import RunPresenter
 from opwatch.scenarios.experiment_journal import parse_experiment
 from opwatch.settings import parse_toml
+from opwatch.sinks.sweep.page import build_sweep_report, format_sweep_markdown, prepare_sweep, render_sweep
 from opwatch.sinks.sweep.table import format_sweep as sweep_lines
 from opwatch.trim.check.schedule import parse_fstab, parse_properties
 from opwatch.trim.stack.causes import PACKAGED as CAUSES
@@ -257,6 +258,10 @@ class FormatFuzzer:
                     break
                 place = place[key]
         list(sweep_lines(document))
+        sweep = prepare_sweep("mine", document)
+        render_sweep(sweep)
+        list(format_sweep_markdown(sweep))
+        build_sweep_report(sweep)
 
     def _fuzz_profile(self) -> None:
         text = self._damage_settings([self._random.choice(self._profiles).decode()])

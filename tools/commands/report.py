@@ -1,4 +1,4 @@
-"""`opwatch report FILE... -o PAGE`: recordings as one self-contained page."""
+"""`opwatch report FILE... -o PAGE`: recordings, or a sweep, as one self-contained page."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from opwatch import units
 from opwatch.compare.comparison import RunComparison, compare_runs
 from opwatch.compare.pairing import DiskPairs, pair_disks
 from opwatch.counters.catalogue.families import load_standard_catalogue
-from opwatch.errors import OpwatchError, RefusedError, UsageError
+from opwatch.errors import BadInput, OpwatchError, RefusedError, UsageError
 from opwatch.foreign import parse_json, read_bytes, require_table, starts_with
+from opwatch.journal.file import FOLDER
 from opwatch.report.run_picture import gather_run
 from opwatch.report.subject import ReportedRun, prepare_report
 from opwatch.safefile import safe_write
@@ -30,6 +31,8 @@ from opwatch.sinks.sweep.scenario_page import (
 )
 from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.tools.arguments import parse_file_name
+from opwatch.tools.commands.sweep.reporting import report_sweep
+from opwatch.tools.commands.sweep.source import SweepSource, find_recorded_sweep, find_sweep
 from opwatch.tools.pictures.browser import find_browser
 from opwatch.tools.runs.replay import Replay, add_bounds_arguments, list_notes, open_run
 
@@ -39,15 +42,16 @@ _JSON_START = b"{"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "opwatch report FILE... -o PAGE.html | --png DIR | --markdown | --json [--from T] [--to T] [-q]"
+        "opwatch report FILE... -o PAGE.html | --png DIR | --markdown | --json [--from T] [--to T] [-q]\n"
+        "       opwatch report SWEEP -o PAGE.html | --png DIR | --markdown | --json [--journals DIR] [-q]"
     )
     parser.add_argument(
         "files",
         nargs="+",
         type=parse_file_name,
         metavar="FILE",
-        help=f"a recording; or up to {MAX_OVERLAID} recordings, drawn over each other and compared; or files "
-        "kept by sweep run --scenario -o",
+        help=f"a recording; or up to {MAX_OVERLAID} recordings, drawn over each other and compared; or a "
+        "sweep: its name, JSON document or recording; or files kept by sweep run --scenario -o",
     )
     parser.add_argument(
         "--dev",
@@ -68,6 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_file_name,
         metavar="DIR",
         help="write each plot as a PNG into this new folder, with or without a page (needs Chromium)",
+    )
+    parser.add_argument(
+        "--journals", metavar="DIR", type=Path, help=f"the folder of the journals of sweeps ({FOLDER})"
     )
     add_bounds_arguments(parser)
     form = parser.add_mutually_exclusive_group()
@@ -137,6 +144,15 @@ def _read_run(stack: ExitStack, path: Path, args: argparse.Namespace) -> Reporte
     return prepare_report(kept, picture, load_standard_catalogue, path.name)
 
 
+def _find_recorded_sweep(path: Path) -> SweepSource | None:
+    """Return the sweep that a recording is of, or None. A recording with damaged entries is shown without."""
+    try:
+        return find_recorded_sweep(path)
+    except BadInput as error:
+        print_message(f"without the levels of the sweep: {error}")
+        return None
+
+
 def _compare_runs(
     runs: list[ReportedRun], args: argparse.Namespace
 ) -> tuple[RunComparison, DiskPairs] | tuple[None, None]:
@@ -201,11 +217,18 @@ def _report_experiments(documents: Sequence[StoredExperiment], args: argparse.Na
 
 def run(args: argparse.Namespace) -> int:
     _check_options(args)
+    sweep = find_sweep(args.files, args.journals)
+    if sweep:
+        return report_sweep(sweep, None, args, _write_page, _draw_pictures)
     experiments = _read_experiments(args.files)
     if experiments:
         return _report_experiments(experiments, args)
     with ExitStack() as stack:
         runs = [_read_run(stack, path, args) for path in args.files]
+        if len(runs) == 1 and args.begin is None and args.end is None:
+            recorded = _find_recorded_sweep(args.files[0])
+            if recorded:
+                return report_sweep(recorded, runs[0], args, _write_page, _draw_pictures)
         comparison, pairs = _compare_runs(runs, args)
         if args.json:
             open_stdout().write_json(build_report_document(runs, comparison))

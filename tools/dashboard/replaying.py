@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.schema import FILE, NOTE, PHASE_BEGAN, PHASE_ENDED
+from opwatch.recording.schema import FILE, NOTE, PHASE_BEGAN, PHASE_ENDED, SWEEP
 from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.source import Source
 from opwatch.sinks.dashboard.history import WatchHistory
@@ -18,7 +18,7 @@ def show_file(source: Source, run: RecordedRun, *, interval_s: float, is_coloure
     """Show a recording, with its events as marks."""
     past = WatchHistory(_MAX_INTERVALS)
     for event in run.events:
-        if event.kind != FILE and event.mono_ns:
+        if event.kind not in (FILE, SWEEP) and event.mono_ns:
             past.add_mark(event.mono_ns, f"{_WORDS.get(event.kind, event.kind + ': ')}{event.words}")
     DashboardRun(
         source,

@@ -17,7 +17,7 @@ from opwatch.recording.reading.notes import iterate_notes
 from opwatch.recording.reading.reader import RecordedRun, is_damage
 from opwatch.recording.reading.steps import IntervalSteps
 from opwatch.recording.reading.window import close_run, merge_intervals, select_window
-from opwatch.recording.schema import FILE, NOTE
+from opwatch.recording.schema import FILE, NOTE, SWEEP
 from opwatch.samples.entries import DiskAdded, IntervalEnded, RunEnded, RunEntry
 from opwatch.samples.entry_parts import find_start_ns
 from opwatch.times import parse_time
@@ -185,7 +185,9 @@ def list_notes(run: RecordedRun, *, verbose: bool = False, with_damage: bool = T
     notes = []
     if verbose:
         notes = [f"{name}: {value}" for name, value in run.header.items() if name not in _LAYOUT_FIELDS]
-        notes += [f"{event.kind}: {event.words}" for event in run.events if event.kind not in (FILE, NOTE)]
+        notes += [
+            f"{event.kind}: {event.words}" for event in run.events if event.kind not in (FILE, NOTE, SWEEP)
+        ]
         notes += [f"file: {file.name}, {file.size} bytes" for file in iterate_files(run)]
     notes += [note.format_line() for note in iterate_notes(run)]
     if run.damage:

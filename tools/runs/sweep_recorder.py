@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from opwatch.codec import encode
 from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.firmware.live import LiveWaf, find_drives
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.recording.schema import NOTE, PHASE_BEGAN, PHASE_ENDED
+from opwatch.journal.results import LevelRecord
+from opwatch.journal.state import SCHEMA, SweepState
+from opwatch.recording.schema import NOTE, PHASE_BEGAN, PHASE_ENDED, SWEEP, format_json
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.samples.end import End
 from opwatch.samples.entries import CountersRead, RunEntry
@@ -34,8 +39,8 @@ class SweepRecorder:
     reason for missing entries, or None.
     """
 
-    def __init__(self, path: Path, disk: BlockDevice, name: str) -> None:
-        self._path, self._disk, self._name = path, disk, name
+    def __init__(self, path: Path, disk: BlockDevice, state: SweepState) -> None:
+        self._path, self._disk, self._state = path, disk, state
         self._stack = ExitStack()
         self._why = "interrupted"
 
@@ -46,7 +51,8 @@ class SweepRecorder:
             stack.callback(lambda: self._recorder.finish_recording(self._why))
             self._watching = self._start_watching(stack)
             warn_of_own_disk(self._recorder, self._path, (self._disk.name,))
-            self._recorder.add_event(NOTE, f"sweep {self._name}")
+            self._recorder.add_event(NOTE, f"sweep {self._state.request.name}")
+            self._record_state()
             self._record_entries(self._watching.make_initial_entries())
             self._stack = stack.pop_all()
         return self
@@ -93,6 +99,24 @@ class SweepRecorder:
     def record_phase(self, phase: str, begin_ns: int, end_ns: int) -> None:
         self._recorder.add_event(PHASE_BEGAN, phase, mono_ns=begin_ns)
         self._recorder.add_event(PHASE_ENDED, phase, mono_ns=end_ns)
+
+    def record_outcome(self, record: LevelRecord) -> None:
+        """Record a finished level as in the journal, without its seconds, which the samples contain."""
+        self._record_entry("outcome", encode(replace(record, seconds=())))
+
+    def record_completion(self) -> None:
+        """Record that all levels are finished."""
+        self._record_entry("end", {})
+
+    def _record_state(self) -> None:
+        """Record the request, and the levels that were finished before. A test has no levels."""
+        self._record_entry("request", {"schema": SCHEMA, **encode(self._state.request)})
+        for record in self._state.records.values():
+            self.record_outcome(record)
+
+    def _record_entry(self, entry: str, fields: dict[str, Any]) -> None:
+        if not self._state.request.test:
+            self._recorder.add_event(SWEEP, format_json({"entry": entry, **fields}))
 
     def _record_entries(self, entries: list[RunEntry]) -> None:
         for entry in entries:

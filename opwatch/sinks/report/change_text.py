@@ -9,8 +9,9 @@ from opwatch.report.changes import P99, RATE, WAF, MetricChanges, find_simultane
 from opwatch.report.levels import CHANCE, MIN_STEP, STEADY, Pause, Steadiness, Step
 from opwatch.report.loads import LoadChange, LoadFigure
 from opwatch.report.subject import ReportedRun
+from opwatch.sinks.blocks import TextTable
 from opwatch.sinks.report.plots import amounts
-from opwatch.sinks.report.tables import TextTable, format_clock
+from opwatch.sinks.report.tables import format_clock
 
 _PLURALS = {"read": "reads", "write": "writes"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from opwatch.compare.comparison import ComparedDisk, RunComparison
 from opwatch.compare.cpu import COMMAND_IO, CPU, CPU_IO, CPU_METRICS
 from opwatch.compare.estimates import QUANTILES, Estimate
+from opwatch.sinks.blocks import TextTable
 from opwatch.sinks.compare import (
     Footnotes,
     explain_error_rate,
@@ -16,7 +17,6 @@ from opwatch.sinks.compare import (
     label_run,
 )
 from opwatch.sinks.report.plots import amounts, markup
-from opwatch.sinks.report.tables import TextTable
 
 _TITLES = {
     "iops": "per second",

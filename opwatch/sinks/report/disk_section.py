@@ -9,6 +9,7 @@ from opwatch.report.bins import MAX_BINS, thin_bins
 from opwatch.report.changes import P99, RATE, WAF, MetricChanges
 from opwatch.report.run_picture import DiskPicture
 from opwatch.report.subject import ReportedRun
+from opwatch.sinks.blocks import TextTable
 from opwatch.sinks.lines import format_discards, format_trust
 from opwatch.sinks.owners.labels import format_owner
 from opwatch.sinks.report.change_text import build_change_table, name_step
@@ -21,7 +22,7 @@ from opwatch.sinks.report.plots.scales import EXTENT, make_time_axis
 from opwatch.sinks.report.plots.spread_figures import Latencies, Sizes, plot_latency_curve, plot_sizes
 from opwatch.sinks.report.plots.time_figures import plot_heat, plot_rates, plot_slow_requests
 from opwatch.sinks.report.plots.traces import Backdrop, OpTrace
-from opwatch.sinks.report.tables import TextTable, build_op_table, build_slow_table, number_flags
+from opwatch.sinks.report.tables import build_op_table, build_slow_table, number_flags
 from opwatch.trace.unavailable import TRUST
 from opwatch.units import shorten
 

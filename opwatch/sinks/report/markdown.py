@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from opwatch.compare.comparison import RunComparison
 from opwatch.report.subject import ReportedRun
+from opwatch.sinks.blocks import TextTable, format_markdown_table
 from opwatch.sinks.compare_markdown import format_markdown
-from opwatch.sinks.markdown_text import escaped, escaped_cell
+from opwatch.sinks.markdown_text import escaped
 from opwatch.sinks.report.change_text import build_change_table
 from opwatch.sinks.report.owner_table import build_owner_table, explain_missing_owners
 from opwatch.sinks.report.page import format_lead, list_facts
 from opwatch.sinks.report.sentences import describe_trust, summarize_run
 from opwatch.sinks.report.tables import (
-    TextTable,
     build_event_table,
     build_fio_table,
     build_op_table,
@@ -24,19 +24,8 @@ from opwatch.sinks.report.tables import (
 
 
 def _format_table(table: TextTable | None, title: str) -> Iterator[str]:
-    if not table:
-        return
-    yield from (f"**{escaped(title)}**", "")
-    yield _format_cells(table.head)
-    yield _format_cells(
-        ["---" if place < table.words else "---:" for place in range(len(table.head))], plain=True
-    )
-    yield from (_format_cells(row) for row in table.rows)
-    yield ""
-
-
-def _format_cells(words: Sequence[str], *, plain: bool = False) -> str:
-    return "| " + " | ".join(word if plain else escaped_cell(word) for word in words) + " |"
+    if table:
+        yield from (f"**{escaped(title)}**", "", *format_markdown_table(table), "")
 
 
 def format_report(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> Iterator[str]:

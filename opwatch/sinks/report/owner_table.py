@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from opwatch.owners.sample import OwnerCounts, Owners
 from opwatch.report.run_picture import DiskPicture
+from opwatch.sinks.blocks import TextTable
 from opwatch.sinks.owners.labels import format_full_table
 from opwatch.sinks.owners.shares import OwnedShare, rank_shares
 from opwatch.sinks.owners.table import Sort, rank_owners
 from opwatch.sinks.report.plots import amounts
-from opwatch.sinks.report.tables import TextTable
 from opwatch.trace.unavailable import OWNERS, TRUST
 
 # An owner gets a row if it is among the first by bytes, requests, time or latency.

@@ -102,6 +102,11 @@ def _render_trust(run: ReportedRun) -> str:
 def _render_run(run: ReportedRun) -> Iterator[str]:
     lead = markup.render_paragraph(format_lead(run), "lead")
     yield f"<header><h1>{markup.escape_text(run.name)}</h1>{lead}</header>\n"
+    yield from render_run_sections(run)
+
+
+def render_run_sections(run: ReportedRun) -> Iterator[str]:
+    """Yield the sections of a recording."""
     yield markup.render_list(summarize_run(run), "summary")
     yield _render_trust(run)
     yield "".join(markup.render_paragraph(f"Note: {note}") for note in run.notes)

@@ -135,7 +135,7 @@ def summarize_run(run: ReportedRun) -> list[str]:
         sentences += describe_owners(disk)
         sentences += describe_changes(run, disk.label, run.changes[disk.label])
         sentences += describe_slow_requests(run, disk)
-    for course in run.drives.values():
+    for course in () if run.is_of_sweep else run.drives.values():
         sentences += describe_drive(course)
     return sentences
 

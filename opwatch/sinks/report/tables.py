@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from opwatch.fio.comparison import MeasuredRow
 from opwatch.report.run_picture import DiskPicture
@@ -11,6 +10,7 @@ from opwatch.report.subject import ReportedRun, RunMark
 from opwatch.samples.observation import Observation
 from opwatch.samples.slow import SlowRequest
 from opwatch.samples.slow_tally import select_slowest
+from opwatch.sinks.blocks import TextTable
 from opwatch.sinks.fio.comparison import TITLE, describe_error
 from opwatch.sinks.jsonl import build_op_document
 from opwatch.sinks.report.plots import amounts
@@ -21,15 +21,6 @@ _OPS = (
     *("operation", "requests", "per second", "MB/s", "mean", "p50", "p90", "p99", "p99.9", "longest"),
     *("queue depth", "median size", "sequential", "errors"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """Rows of text under a header. The first `words` columns are names, all others numbers."""
-
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    words: int = 1
 
 
 def _format_maximum(latency: Latency) -> str:

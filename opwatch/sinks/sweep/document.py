@@ -9,15 +9,18 @@ from typing import Any, Final, Literal
 from opwatch import SCHEMA
 from opwatch.codec import Signed, encode
 from opwatch.guard.identity import DiskIdentity
+from opwatch.sinks.sweep.advice_text import summarize_advice
 from opwatch.steady.pts import PtsReport
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictReport
+from opwatch.sweep.advice.advice import advise
+from opwatch.sweep.advice.targets import SweepTargets
 from opwatch.sweep.band import ModelBand, SpareFit
 from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome, LevelSecond
 from opwatch.sweep.plan import StepKind, SweepPlan, SweepRefusal
 from opwatch.sweep.result import ModelScale, SweepResult
-from opwatch.sweep.returns import LevelGain
+from opwatch.sweep.returns import LevelGain, StepWorth
 
 TYPE: Final = "sweep"
 
@@ -65,7 +68,10 @@ class OutcomeDocument(LevelDocument):
 
 @dataclass(frozen=True, slots=True)
 class FitDocument:
-    """The spare area that explains the WAF of all levels, at `level`."""
+    """The spare area that explains the WAF of all levels, at `level`.
+
+    `least_spare_ratio` is that of superblocks of 64 pages, if the drive's superblocks are not known.
+    """
 
     flash_bytes: int
     level: str
@@ -73,11 +79,15 @@ class FitDocument:
     collector: str
     alike: tuple[str, ...]
     rms_ratio: float | None
+    least_spare_ratio: Signed | None = field(default=None, metadata={"added": True})
 
 
 @dataclass(frozen=True, slots=True)
 class StepDocument:
-    """The gain of a step between neighbouring levels."""
+    """The gain of a step between neighbouring levels.
+
+    `lost_bytes` is the capacity that the step gives up, and `worth` what the step is worth for that.
+    """
 
     begin: str
     end: str
@@ -88,6 +98,10 @@ class StepDocument:
     waf_per_percent: Signed | None
     years: Signed | None
     is_gain: bool | None
+    iops_error_ratio: float | None = field(default=None, metadata={"added": True})
+    waf_error_ratio: float | None = field(default=None, metadata={"added": True})
+    lost_bytes: int | None = field(default=None, metadata={"added": True})
+    worth: StepWorth | None = field(default=None, metadata={"added": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +118,7 @@ class SweepDocument:
     method: str
     workload: str
     is_uniform: bool = field(default=True, metadata={"added": True})
+    superblock_pages: int | None = field(default=None, metadata={"added": True})
     model: ModelScale | None = None
     levels: tuple[OutcomeDocument, ...]
     fit: FitDocument | None
@@ -173,13 +188,14 @@ def build_result_document(result: SweepResult) -> dict[str, Any]:
             method=result.method,
             workload=result.workload,
             is_uniform=result.is_uniform,
+            superblock_pages=result.superblock_pages,
             model=result.model,
             levels=tuple(_build_outcome(result, outcome, fit) for outcome in result.outcomes),
             fit=_build_fit(result, fit) if fit else None,
-            returns=tuple(map(_build_step, result.compute_gains())),
+            returns=tuple(map(build_step, result.compute_gains())),
             endurance_bytes=result.endurance_bytes,
             endurance_reason=None if has_endurance else result.endurance_reason,
-            advice=result.format_advice(),
+            advice=summarize_advice(advise(result, SweepTargets())),
         )
     )
     return document
@@ -219,6 +235,7 @@ def _build_outcome(result: SweepResult, outcome: LevelOutcome, fit: SpareFit | N
 
 def _build_fit(result: SweepResult, fit: SpareFit) -> FitDocument:
     largest = max((outcome.level for outcome in result.outcomes), key=lambda level: level.usable_bytes)
+    least = result.find_least_flash_bytes(fit)
     return FitDocument(
         flash_bytes=round(fit.flash_bytes),
         level=largest.label,
@@ -226,10 +243,11 @@ def _build_fit(result: SweepResult, fit: SpareFit) -> FitDocument:
         collector=fit.model.name,
         alike=tuple(fit.alike),
         rms_ratio=fit.rms_ratio,
+        least_spare_ratio=None if least is None else least / largest.active_bytes - 1,
     )
 
 
-def _build_step(step: LevelGain) -> StepDocument:
+def build_step(step: LevelGain) -> StepDocument:
     return StepDocument(
         begin=step.begin.level.label,
         end=step.end.level.label,
@@ -240,6 +258,10 @@ def _build_step(step: LevelGain) -> StepDocument:
         waf_per_percent=step.waf_per_percent,
         years=step.years,
         is_gain=step.is_gain,
+        iops_error_ratio=step.iops.error_ratio if step.iops else None,
+        waf_error_ratio=step.writes.error_ratio if step.writes else None,
+        lost_bytes=step.lost_bytes,
+        worth=step.worth,
     )
 
 

@@ -22,6 +22,7 @@ def make_result(state: SweepState, outcomes: Sequence[LevelOutcome]) -> SweepRes
         method=request.method,
         workload=request.pattern.name,
         outcomes=tuple(outcomes),
+        superblock_pages=request.superblock_pages,
         # Ballast is written only once, so that the drive does not see a uniform workload.
         is_uniform=request.pattern.is_uniform and not any(level.ballast_bytes for level in request.levels),
     )
@@ -38,6 +39,10 @@ def build_sweep_document(state: SweepState, outcomes: Sequence[LevelOutcome]) ->
 
 
 def format_sweep_state(state: SweepState, answer: dict[str, Any]) -> Iterator[str]:
-    """Yield the tables of the document, and the name of the sweep."""
+    """Yield the tables of the document, the name of the sweep, and the commands that answer from it."""
+    name = state.request.name
     yield from table.format_sweep(answer)
-    yield from wrap_text(f"sweep {state.request.name}, workload {state.request.pattern.name}")
+    yield from wrap_text(f"sweep {name}, workload {state.request.pattern.name}")
+    yield from wrap_text(
+        f"for targets: opwatch sweep advise {name}; as a page: opwatch report {name} -o FILE"
+    )

@@ -80,6 +80,8 @@ def test_each_obstacle_is_refused(facts: GuardFacts, where: str, what: str) -> N
     assert reason.remedy
     with pytest.raises(RefusedError, match=re.escape(str(reason))):
         require_no_obstacles([reason])
+    with pytest.raises(RefusedError, match="the sweep stops here"):
+        require_no_obstacles([reason], is_begun=True)
 
 
 @pytest.mark.parametrize("use", [{"mounts": ("/mnt",)}, {"holders": ("dm-0",)}, {"is_swap": True}])

@@ -19,6 +19,9 @@ from tests.unit.compare.counted_disk import generate_entries, write_recording
 from tests.unit.report.page_layout import inspect_page
 from tests.unit.support.recordings import record_run
 from tests.unit.support.sample_run import make_sample_run
+from tests.unit.support.sweeps import make_journal_entries
+from tests.unit.sweep.test_advise_command import write_document
+from tests.unit.sweep.test_advise_command import write_recording as write_sweep
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "good" / "recordings"
 
@@ -62,6 +65,18 @@ def test_pages_are_whole_at_every_width(chromium: Browser, tmp_path: Path) -> No
             assert len(look.plots) >= 4
             assert [plot["name"] for plot in look.plots if not plot["traces"]] == []
             assert all(min(plot["size"]) > 100 for plot in look.plots)
+
+
+def test_sweep_pages_are_whole_at_every_width(chromium: Browser, tmp_path: Path) -> None:
+    levels = "0,3,7,10,14,20,28,50,100,150,200%"
+    recorded = write_sweep(tmp_path / "s.opw", make_journal_entries(levels))
+    for source in (recorded, write_document(tmp_path / "s.json")):
+        page = tmp_path / "s.html"
+        assert main(["report", source, "-o", str(page), "-q"]) == 0
+        for width in (1280, 390):
+            look = inspect_page(chromium, page, width)
+            assert (look.problems, look.console, look.requests) == ([], [], []), (source, width)
+            assert [plot["name"] for plot in look.plots if not plot["traces"]] == []
 
 
 def test_layout_problems_are_noticed(chromium: Browser, tmp_path: Path) -> None:

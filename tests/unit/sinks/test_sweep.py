@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from opwatch.errors import BadInput
+from opwatch.ftl.models import predict_greedy
 from opwatch.sinks.sweep.document import build_plan_document, build_result_document
 from opwatch.sinks.sweep.plan import format_plan
 from opwatch.sinks.sweep.table import format_sweep
@@ -250,7 +251,7 @@ def test_unsteady_level_has_no_figures_or_conclusions() -> None:
     assert "5.71 ±" in text and "3.52 ±" not in text
     assert f"7 %, {StrictState.NOT_REACHED}: " in text
     assert shown["returns"] == [] and shown["fit"]["rms_ratio"] is None
-    assert shown["advice"] == SweepResult("sda", "window", "w", (steady,)).format_advice()
+    assert shown["advice"].startswith("One level cannot show what more OP gives.")
     assert all(len(line) <= 80 for line in text.split("\n"))
 
 
@@ -266,10 +267,26 @@ def test_level_disturbed_by_a_busy_host_keeps_only_its_waf() -> None:
     text = "\n".join(format_sweep(shown))
     row = next(line for line in text.split("\n") if line.startswith("7 %") and line.endswith("no"))
     assert "3.52 ± 0.01" in row and "4321" not in text
-    assert any(line.startswith("7 %: ") and "WAF" in line for line in text.split("\n"))
-    # The fit uses both levels, but the IOPS of one level show no gain.
-    assert shown["fit"]["rms_ratio"] is not None and shown["returns"] == []
+    assert "7 %: only its WAF is proven, which host noise does not affect" in text
+    # The fit uses both levels, and so does the step, by WAF alone.
+    assert shown["fit"]["rms_ratio"] is not None
+    [step] = shown["returns"]
+    assert step["iops_ratio"] is None and step["waf_ratio"] == pytest.approx(3.522 / 5.713)
+    assert step["worth"] == "pays" and "rests on WAF alone" in shown["advice"]
     # Older documents lack the field and show no WAF.
     for level in shown["levels"]:
         del level["opwatch"]["is_waf_proven"]
     assert "3.52 ±" not in "\n".join(format_sweep(shown))
+
+
+def test_spare_area_is_a_range_if_superblocks_are_not_known() -> None:
+    """Greedy with superblocks of 64 pages needs less spare area for the same WAF than with large ones."""
+    alphas = [(1 << 40) * 1.125 / level.usable_bytes for level in parse_levels("0,7,28%", SCALE)]
+    result = _make_result(*(predict_greedy(alpha, 64) for alpha in alphas))
+    fit = build_result_document(result)["fit"]
+    assert fit["least_spare_ratio"] == pytest.approx(0.125, abs=0.001) and fit["spare_ratio"] > 0.133
+    assert "with 64 pages each, 12.5 %" in " ".join(
+        " ".join(format_sweep(build_result_document(result))).split()
+    )
+    known = build_result_document(replace(result, superblock_pages=64))["fit"]
+    assert "least_spare_ratio" not in known and known["spare_ratio"] == pytest.approx(0.125, abs=0.001)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import re
 import resource
 import subprocess
@@ -31,8 +32,8 @@ from opwatch.journal.state import SweepState, parse_journal
 from opwatch.load.workload import find_workload
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round
-from opwatch.steady.strict import VerdictInputs
-from opwatch.sweep.levels import LevelScale, parse_levels
+from opwatch.steady.strict import StrictState, VerdictInputs
+from opwatch.sweep.levels import LevelScale, OpLevel, parse_levels
 from opwatch.sweep.outcome import HostBytes, LevelFigures
 from opwatch.sweep.plan import SweepPace
 
@@ -248,3 +249,20 @@ def test_resume_command_names_the_journal_folder(tmp_path: Path) -> None:
     for name in ("", "../x", ".x", "y" * 200, "other"):
         with pytest.raises(UsageError, match=f"available: {REQUEST.name}"):
             reopen_sweep_journal(tmp_path, name)
+
+
+def test_waf_of_a_level_has_the_error_of_chance() -> None:
+    """Counters without an error give the exact WAF of the window, which is not that of the level."""
+    draw = random.Random(1)
+    waf, host = 3.0, 1 << 30
+    rounds = tuple(Round(host, 1.0, 1000, 1e6, round(host * waf * draw.gauss(1, 0.004))) for _ in range(60))
+    ground = VerdictInputs(10 * host, host, WriteSpread(1.0, 0.0, "test"))
+    record = LevelRecord(0, rounds, ground, LevelFigures(waf=waf, waf_error=0.0))
+    outcome = record.make_outcome(OpLevel("0 %", 1 << 40, LevelScale(1 << 40)))
+    error = outcome.figures.waf_error
+    assert outcome.strict.window and error is not None
+    assert outcome.strict.state is StrictState.PASS and 0 < error < 0.02 * waf
+    inexact = LevelRecord(0, rounds, ground, LevelFigures(waf=waf, waf_error=0.05))
+    assert inexact.make_outcome(outcome.level).figures.waf_error == pytest.approx(0.05 + error)
+    unknown = LevelRecord(0, rounds, ground, LevelFigures(missing={"waf": "no pages"}))
+    assert unknown.make_outcome(outcome.level).figures.waf_error is None

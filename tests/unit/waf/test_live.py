@@ -19,7 +19,7 @@ from opwatch.waf.live_trail import LiveTrail
 from opwatch.waf.polls import make_poll
 from opwatch.waf.trail import SHUT_DOWN, Poll
 from tests.unit.support.drive_readings import read_drive
-from tests.unit.support.virtual_drive import CATALOGUE, OCP, Bench, VirtualDrive
+from tests.unit.support.virtual_drive import CATALOGUE, FDP, OCP, Bench, VirtualDrive
 
 
 def test_newest_window_with_enough_precision_is_shown() -> None:
@@ -79,6 +79,17 @@ def test_idle_host_is_reported() -> None:
     bench = Bench(VirtualDrive(OCP, 1))
     bench.poll_for(20)
     assert "--refresh" not in (compute_current_waf(bench.trail).reason or "")
+
+
+def test_idle_host_is_reported_up_to_the_last_poll() -> None:
+    """A watch shows the reason beside newer intervals, in which the host may write."""
+    bench = Bench(VirtualDrive(FDP, 1))
+    bench.poll_for(20)
+    figure = compute_current_waf(bench.trail)
+    assert (
+        figure.reason
+        == f"no host writes in the {figure.window_s:.0f} s before the last poll of the drive's counters"
+    )
 
 
 def test_single_poll_reports_too_few_readings() -> None:

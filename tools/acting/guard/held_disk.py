@@ -86,7 +86,8 @@ class HeldDisk:
         if self.own_part:
             facts = remove_own_part(facts, self.own_part)
         require_no_obstacles(
-            find_obstacles(facts, replace(self._consent, planned=self._make_expected_identity()))
+            find_obstacles(facts, replace(self._consent, planned=self._make_expected_identity())),
+            is_begun=self.is_purged,
         )
 
     def _make_expected_identity(self) -> DiskIdentity:

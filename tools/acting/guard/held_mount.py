@@ -103,7 +103,9 @@ class HeldMount:
         if device is None:
             raise RefusedError(f"{self.device.name} has disappeared; another drive may have its name now")
         consent = replace(self._consent, planned=self.identity)
-        require_no_obstacles(list_mount_objections(self.devices, device, self.mount, consent)[1])
+        require_no_obstacles(
+            list_mount_objections(self.devices, device, self.mount, consent)[1], is_begun=True
+        )
 
     def _is_same(self, mount: Mount, number: int | None) -> bool:
         return (mount.number, mount.point, mount.dev) == (number, self.mount.point, self.mount.dev)

@@ -15,6 +15,7 @@ from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.budget import Health
 from opwatch.host.device import BlockDevice, Presence
 from opwatch.journal.file import JournalFile
+from opwatch.journal.results import LevelRecord
 from opwatch.journal.state import SweepState
 from opwatch.samples.end import End
 from opwatch.samples.measurement_run import Clock, ProgressSink
@@ -52,6 +53,8 @@ class SweepKeeper(Protocol):
     def record_start(self, phase: str) -> None: ...
     def record_end(self, phase: str) -> None: ...
     def record_phase(self, phase: str, begin_ns: int, end_ns: int) -> None: ...
+    def record_outcome(self, record: LevelRecord) -> None: ...
+    def record_completion(self) -> None: ...
 
 
 class NullKeeper:
@@ -67,6 +70,12 @@ class NullKeeper:
         """Do nothing."""
 
     def record_phase(self, phase: str, begin_ns: int, end_ns: int) -> None:
+        """Do nothing."""
+
+    def record_outcome(self, record: LevelRecord) -> None:
+        """Do nothing."""
+
+    def record_completion(self) -> None:
         """Do nothing."""
 
 

@@ -20,7 +20,8 @@ def require_free(bench: SweepBench) -> None:
 
 def require_healthy(bench: SweepBench, now: Health) -> None:
     budget, spent = bench.state.request.budget, bench.state.announced_bytes
-    require_no_obstacles(find_overruns(budget, bench.before, now, spent, bench.disk.name))
+    overruns = find_overruns(budget, bench.before, now, spent, bench.disk.name)
+    require_no_obstacles(overruns, is_begun=spent > 0)
 
 
 def prepare_drive(bench: SweepBench, place: int, say: Callable[[str], None], phase: str) -> None:

@@ -22,6 +22,7 @@ def _run_level(bench: SweepBench, place: int) -> None:
     level = LevelRun(bench, place)
     record = level.run()
     bench.journal.append_entry("outcome", encode(record))
+    bench.keeper.record_outcome(record)
     bench.state.records[place] = record
     if level.is_cut_short:
         bench.require_not_stopped(End.SIGNAL)
@@ -39,6 +40,7 @@ def run_remaining(bench: SweepBench, do: Callable[[int], None]) -> None:
             bench.claim.require_ours()
             discard_space(bench)
             journal.append_entry("end", {})
+            bench.keeper.record_completion()
             state.is_ended = True
     except OpwatchError as error:
         reason = "a signal" if isinstance(error, SweepStopped) else str(error)

@@ -55,9 +55,7 @@ def run_remaining_levels(
     disk, quiet = claim.disk, args.quiet
     require_discards(disk)
     with ExitStack() as stack:
-        kept = (
-            stack.enter_context(SweepRecorder(args.output, disk, state.request.name)) if args.output else None
-        )
+        kept = stack.enter_context(SweepRecorder(args.output, disk, state)) if args.output else None
         counting = stack.enter_context(closing(CounterPoller(claim.devices, disk, load_catalogue(()))))
         presence = stack.enter_context(closing(Presence(disk)))
         talk = stack.enter_context(closing(ProgressReporter(quiet=quiet)))

@@ -106,6 +106,12 @@ def draw_vertical_lines(bars: Iterable[tuple[int, int, int]], kind: str) -> str:
     return f'<path class="range {kind}" d="{path}"/>' if path else ""
 
 
+def draw_errors(bars: Iterable[tuple[int, int, int]], kind: str) -> str:
+    """Return error bars from (place, low, high)."""
+    path = "".join(f"M{x} {low}V{high}" for x, low, high in bars if low != high)
+    return f'<path class="error {kind}" d="{path}"/>' if path else ""
+
+
 def draw_boxes(areas: Iterable[tuple[int, int, int, int]], kind: str) -> str:
     """Return filled boxes: (left, top, width, height)."""
     path = "".join(f"M{x} {y}h{width}v{height}h-{width}z" for x, y, width, height in areas)

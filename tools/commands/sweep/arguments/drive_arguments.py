@@ -209,6 +209,7 @@ def make_level_request(
         purge=purge,
         place=mount.place if mount else None,
         scenario=scenario,
+        superblock_pages=_find_superblock_pages(disk),
     )
 
 
@@ -265,6 +266,17 @@ def choose_levels(
 
 def find_flash_bytes(disk: BlockDevice) -> int | None:
     """Return the total flash size, which only a simulated drive reports, or None."""
+    return _read_truth(disk, "physical_bytes")
+
+
+def _find_superblock_pages(disk: BlockDevice) -> int | None:
+    """Return the mapping units per superblock, which only a simulated drive reports, or None."""
+    n_bytes, unit = _read_truth(disk, "superblock_bytes"), _read_truth(disk, "iu_bytes")
+    return n_bytes // unit if n_bytes and unit else None
+
+
+def _read_truth(disk: BlockDevice, name: str) -> int | None:
+    """Return a number of a simulated drive, or None for other drives."""
     folder = find_drive_folder(disk)
     if not folder:
         return None
@@ -272,5 +284,5 @@ def find_flash_bytes(disk: BlockDevice) -> int | None:
         truth = life.read_true_counters(DriveFolder(folder.parent.name, folder.parent.parent))
     except OpwatchError:
         return None
-    physical = truth.get("physical_bytes")
-    return physical if isinstance(physical, int) else None
+    value = truth.get(name)
+    return value if isinstance(value, int) else None

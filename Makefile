@@ -246,6 +246,7 @@ bench-drive: build build/ftl_speed
 	$(PY) -m tests.bench.stale_bench
 	$(PY) -m tests.bench.history_bench
 	$(PY) -m tests.bench.seeds_bench.cliff
+	$(PY) -m tests.bench.seeds_bench.cpu
 
 # Runs the targets that documents name and CI does not run otherwise, once and with tiny sizes: each has to start and
 # to end; figures are not judged. tests/unit/house/test_make.py lists the targets that are left out, with the reasons.

@@ -52,6 +52,15 @@ class SlcFull(IntEnum):
     FOLD = 1
 
 
+class ServiceOp(IntEnum):
+    """A command of the host; mirrors enum ow_service_op."""
+
+    READ = 0
+    WRITE = 1
+    TRIM = 2
+    FLUSH = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """Sizes in bytes, and over-provisioning by both common definitions."""
@@ -208,6 +217,10 @@ class Drive:
             tuple(ServiceBucket(*values) for values in _INTERVAL.iter_unpack(intervals)),
             _SLOTS.unpack(slots),
         )
+
+    def submit(self, op: ServiceOp, start_bytes: int, len_bytes: int, arrive_ns: int) -> int:
+        """Send one command, and return the virtual time of its completion. Commands arrive in order."""
+        return self._service.submit(op, start_bytes, len_bytes, arrive_ns)
 
     def now_ns(self) -> int:
         """Return the virtual time of the latest completion, which may be after the end of the run."""

@@ -61,6 +61,13 @@ class Profile:
         """Return the same flash with a smaller size visible to the host: more over-provisioning."""
         return replace(self, drive=dict(self.drive) | {"user_bytes": user_bytes})
 
+    def has_parts_of(self, other: Profile) -> bool:
+        """Return whether both have the same parts and policies, so that they differ in size at most.
+
+        Throttling and endurance are left out: the first begins late, and the second has no effect on speed.
+        """
+        return _list_parts(self) == _list_parts(other)
+
     def create_drive(self) -> Drive:
         """Create the drive. Raises UsageError for impossible settings or timing."""
         try:
@@ -69,6 +76,13 @@ class Profile:
             if error.errno != errno.EINVAL:
                 raise
             raise UsageError(f"drive profile {self.name}: {error.strerror}") from error
+
+
+def _list_parts(profile: Profile) -> tuple[dict[str, int], dict[str, int]]:
+    left_out = {*_SCALED_KEYS, "endurance_cycles"}
+    drive = {key: value for key, value in profile.drive.items() if key not in left_out}
+    timing = {key: value for key, value in profile.timing.items() if not key.startswith("throttle_")}
+    return drive, timing
 
 
 def list_profiles() -> list[str]:

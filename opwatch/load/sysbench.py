@@ -43,11 +43,13 @@ def build_sysbench_arguments(
     seconds: float | None = None,
     events: int = 0,
     most_per_s: int = 0,
+    fsync_every: int = 0,
 ) -> list[str]:
-    """Return sysbench's arguments for the load in the folder's only file, bypassing the page cache.
+    """Return sysbench's arguments for the load in the folder's only file.
 
-    The run is limited by `seconds` or by `events`, and to `most_per_s` I/Os per second (0 means no limit).
-    Raises Unsupported for a load without a sysbench mode.
+    The load bypasses the page cache, or with `fsync_every` goes through it and is synced after that many
+    requests, as sysbench does by default. The run is limited by `seconds` or by `events`, and to `most_per_s`
+    I/Os per second (0 means no limit). Raises Unsupported for a load without a sysbench mode.
     """
     mode = _MODES.get((load.rdpct, load.seekpct))
     ratio: tuple[str, ...] = ()
@@ -58,11 +60,16 @@ def build_sysbench_arguments(
             f"--load sysbench: {load.name}: sysbench has no mode with {load.rdpct} % reads and "
             f"{load.seekpct} % random accesses: use --workload rndwr, rndrd, rndrw, seqrewr or seqrd, or fio"
         )
-    # Disable fsync, because sysbench would otherwise flush after every 100 requests and at the end.
+    # By default sysbench is buffered, and flushes after every 100 requests and at the end.
+    cache = (
+        (f"--file-fsync-freq={fsync_every}", "--file-fsync-end=on")
+        if fsync_every
+        else ("--file-extra-flags=direct", "--file-fsync-freq=0", "--file-fsync-end=off")
+    )
     return [
         *("fileio", "--file-num=1", f"--file-total-size={n_bytes}", f"--file-test-mode={mode}", *ratio),
-        *(f"--file-block-size={load.xfersize}", "--file-io-mode=sync", "--file-extra-flags=direct"),
-        *("--file-fsync-freq=0", "--file-fsync-end=off", f"--threads={threads}", f"--rand-seed={seed}"),
+        *(f"--file-block-size={load.xfersize}", "--file-io-mode=sync", *cache),
+        *(f"--threads={threads}", f"--rand-seed={seed}"),
         *("--rand-type=uniform", f"--time={0 if seconds is None else max(round(seconds), 1)}"),
         *(f"--events={events}", f"--rate={most_per_s}", "run"),
     ]

@@ -1,4 +1,8 @@
-"""The claims of a published experiment as data, and their verdicts from measured values. Pure."""
+"""The claims of a published experiment as data, and their verdicts from measured values. Pure.
+
+A claim is the author's; only claims are reproduced or not. A check compares our own model with theory, and
+agrees or differs.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +27,42 @@ class ScenarioVerdict(StrEnum):
         return "undetermined" if self is ScenarioVerdict.UNTOLD else self.value
 
 
+class CheckVerdict(StrEnum):
+    """Whether the model agrees with theory."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    OPEN = "not checked"
+
+
 class Finding(NamedTuple):
     """A result published by the author, and whether this run reproduces it."""
 
     what: str
     verdict: ScenarioVerdict
     why: str
+
+
+class SelfCheck(NamedTuple):
+    """A prediction of ours, and whether this run agrees with it."""
+
+    what: str
+    verdict: CheckVerdict
+    why: str
+
+
+class Judgement(NamedTuple):
+    """What a run says about an experiment: verdicts on the author's claims, and results of our own checks."""
+
+    findings: tuple[Finding, ...]
+    checks: tuple[SelfCheck, ...] = ()
+
+
+_CHECKED = {
+    ScenarioVerdict.REPRODUCED: CheckVerdict.AGREES,
+    ScenarioVerdict.NOT_REPRODUCED: CheckVerdict.DIFFERS,
+    ScenarioVerdict.UNTOLD: CheckVerdict.OPEN,
+}
 
 
 class ClaimKind(StrEnum):
@@ -81,14 +115,16 @@ _Pair = tuple[MeasuredValue, ExpectedRange | None]
 
 @dataclass(frozen=True, slots=True)
 class PublishedClaim:
-    """A published claim, or a prediction; the fields are the keys in the experiment's file.
+    """A published claim, or a check of ours; the fields are the keys in the experiment's file.
 
     `measured` names the amounts, divided by those of `over` if given. `expected` is a name in the evidence,
     or a range; `published` are two figures to divide instead. `unless`, `refuted_by` and `excuses` map flags
     to reasons: the first leaves the verdict open, the second refutes the claim, and the third leaves it open
     where the values refute the claim. `inside`, `outside` (if different) and `missing` are the other reasons.
     All may name texts, `value`, `low` and `high` of the last amount, and `worst` and `within` in percent.
-    `on` is "model" or "drive" if the claim applies to only one of them.
+    `on` is "model" or "drive" if the claim applies to only one of them, `drives` names the profiles of the
+    drives that it is about, if not all, and `except_drives` those that it is not about. A claim `per_level`
+    is judged for each level after the first.
     """
 
     what: str
@@ -105,6 +141,9 @@ class PublishedClaim:
     refuted_by: Mapping[str, str] = field(default_factory=dict)
     excuses: Mapping[str, str] = field(default_factory=dict)
     on: str = ""
+    drives: Sequence[str] = ()
+    except_drives: Sequence[str] = ()
+    per_level: bool = False
 
     def judge(self, evidence: ScenarioEvidence) -> Finding:
         """Return the verdict on the claim, with the reason."""
@@ -178,10 +217,11 @@ def _find_reason(reasons: Mapping[str, str], flags: Mapping[str, bool]) -> str:
 
 
 def _divide(upper: MeasuredValue, lower: MeasuredValue) -> MeasuredValue:
-    """Return the quotient. If one of the values is limited, so is the quotient."""
-    if upper.value is None or not lower.value:
+    """Return the quotient with its error. If one of the values is limited, so is the quotient."""
+    if upper.value is None or not upper.value or not lower.value:
         return MeasuredValue(None)
-    return MeasuredValue(upper.value / lower.value, limit=upper.limit or lower.limit)
+    value, ratio = upper.value / lower.value, math.hypot(upper.error / upper.value, lower.error / lower.value)
+    return MeasuredValue(value, value * ratio, limit=upper.limit or lower.limit)
 
 
 def parse_claims(rows: Iterable[Mapping[str, Any]]) -> tuple[PublishedClaim, ...]:
@@ -189,8 +229,24 @@ def parse_claims(rows: Iterable[Mapping[str, Any]]) -> tuple[PublishedClaim, ...
     return tuple(PublishedClaim(**{**row, "kind": ClaimKind(row["kind"])}) for row in rows)
 
 
-def judge_claims(
-    claims: Iterable[PublishedClaim], evidence: ScenarioEvidence, on: str = ""
-) -> tuple[Finding, ...]:
-    """Return the verdicts on all claims that apply to a "model", or to a "drive"."""
-    return tuple(claim.judge(evidence) for claim in claims if claim.on in ("", on))
+def select_claims(
+    claims: Iterable[PublishedClaim], on: str = "", drive: str = ""
+) -> tuple[PublishedClaim, ...]:
+    """Return the claims about a "model", or a "drive", and about the drive of this profile."""
+    return tuple(
+        claim
+        for claim in claims
+        if claim.on in ("", on)
+        and (not claim.drives or drive in claim.drives)
+        and drive not in claim.except_drives
+    )
+
+
+def judge_claims(claims: Iterable[PublishedClaim], evidence: ScenarioEvidence) -> tuple[Finding, ...]:
+    """Return the verdicts on these claims, in their order."""
+    return tuple(claim.judge(evidence) for claim in claims)
+
+
+def make_self_check(finding: Finding) -> SelfCheck:
+    """Return the same judgement in the words of a check."""
+    return SelfCheck(finding.what, _CHECKED[finding.verdict], finding.why)

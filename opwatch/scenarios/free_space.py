@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opwatch.scenarios.claims import Finding, MeasuredValue, ScenarioEvidence, judge_claims, make_range
+from opwatch.scenarios.claims import Judgement, MeasuredValue, ScenarioEvidence, make_range
 from opwatch.scenarios.saturation import find_steady_iops
 from opwatch.scenarios.scenario import Scenario
 from opwatch.scenarios.spare import infer_flash_bytes
@@ -40,16 +40,23 @@ class FilledDrive:
     """The results for all files."""
 
     points: tuple[FilePoint, ...]
-    statements: tuple[Finding, ...]
+    judgement: Judgement
     # The flash available to files with which, by the FIFO model, the author's drive would have slowed down as
     # published.
     flash_as_published: float | None
 
 
 def evaluate_free_space(
-    scenario: Scenario, whole: Sequence[LevelOutcome], reserved: Sequence[LevelOutcome], io_bytes: int
+    scenario: Scenario,
+    whole: Sequence[LevelOutcome],
+    reserved: Sequence[LevelOutcome],
+    io_bytes: int,
+    on: str = "model",
 ) -> FilledDrive:
-    """Return both lines, smallest file first. Rates were published for the author's number of files only."""
+    """Return both lines on a "model" or a "drive", smallest file first.
+
+    Rates were published for the author's number of files only.
+    """
     first, published = _compute_rate(whole[0], io_bytes), scenario.published_rates
     known = published if len(published) == len(whole) else ()
     points = tuple(
@@ -57,7 +64,7 @@ def evaluate_free_space(
         for place, (one, other) in enumerate(zip(whole, reserved, strict=True))
     )
     flash = infer_flash_bytes(points[0].used_bytes, points[-1].used_bytes, points[-1].published)
-    return FilledDrive(points, judge_claims(scenario.claims, _make_evidence(points, flash)), flash)
+    return FilledDrive(points, scenario.judge(_make_evidence(points, flash), on), flash)
 
 
 def _compute_rate(outcome: LevelOutcome, io_bytes: int) -> float | None:

@@ -14,7 +14,7 @@ from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl.drive import Drive, Workload, Zone
 from opwatch.ftl.profiles import Profile
-from opwatch.scenarios.claims import Finding, MeasuredValue, ScenarioEvidence, judge_claims, make_range
+from opwatch.scenarios.claims import Judgement, MeasuredValue, ScenarioEvidence, make_range
 from opwatch.scenarios.saturation import compute_steady_error_ratio, find_steady_iops, predict_gain
 from opwatch.scenarios.scenario import Scenario
 from opwatch.scenarios.spare import infer_flash_bytes
@@ -257,15 +257,15 @@ def _compute_max_gain(rates: Sequence[OpRate]) -> float:
     return max(new[-1] / rest[0], 1.0)
 
 
-def make_iometer_findings(scenario: Scenario, result: IometerResult, profile: Profile) -> tuple[Finding, ...]:
+def make_iometer_findings(scenario: Scenario, result: IometerResult, profile: Profile) -> Judgement:
     """Compare the gains with the prediction from the profile and with the author's results."""
     evidence = _make_evidence(result, scenario.published, _require_timing(profile, "read_ns"))
-    return judge_claims(scenario.claims, evidence, "model")
+    return scenario.judge(evidence, "model")
 
 
 def make_drive_findings(
     scenario: Scenario, result: IometerResult, outcomes: Sequence[LevelOutcome]
-) -> tuple[Finding, ...]:
+) -> Judgement:
     """Compare this drive's gain with models of garbage collection and with the author's results."""
     evidence = _make_evidence(result, scenario.published, None)
     gain, model = result.find_gain(WRITE_FULL).gain, predict_gain(outcomes[0], outcomes[-1])
@@ -277,7 +277,7 @@ def make_drive_findings(
         expected={**evidence.expected, "modelled write gain": [model]},
         flags={**evidence.flags, **flags},
     )
-    return judge_claims(scenario.claims, evidence, "drive")
+    return scenario.judge(evidence, "drive")
 
 
 def find_published_gain(published: Fields, op: str) -> float | None:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.scenarios.claims import Finding, MeasuredValue, PublishedClaim, ScenarioEvidence, judge_claims
+from opwatch.scenarios.claims import Judgement, MeasuredValue, ScenarioEvidence
+from opwatch.scenarios.scenario import Scenario
 
 # If fio keeps a whole processor busy, or leaves the members idle, fio is the bottleneck.
 _BUSY_RATIO = 0.9
@@ -76,7 +77,8 @@ class MemberCount(NamedTuple):
 class MixRate:
     """The result of a load on a configuration.
 
-    `members` maps devices without kernel statistics to None. `cpu_ratio` is fio's share of a processor.
+    `members` maps devices without kernel statistics to None. `cpu_ratio` is fio's share of a processor, None
+    in virtual time. `error_ratio` is the relative error of the rate, known in virtual time.
     """
 
     load: MixLoad
@@ -85,8 +87,9 @@ class MixRate:
     moved_bytes: int
     seconds: float
     mean_ns: float | None
-    cpu_ratio: float
+    cpu_ratio: float | None
     members: dict[str, MemberCount | None]
+    error_ratio: float | None = None
 
     @property
     def iops(self) -> float:
@@ -139,9 +142,7 @@ def parse_mix_loads(published: Fields) -> tuple[MixLoad, ...]:
     )
 
 
-def make_mix_findings(
-    configurations: Sequence[MixConfiguration], claims: Sequence[PublishedClaim]
-) -> tuple[Finding, ...]:
+def make_mix_findings(scenario: Scenario, configurations: Sequence[MixConfiguration]) -> Judgement:
     """Compare the published ratios between sets with the measured ones."""
     rates = {
         f"{rate.load.name} on {one.kind}": rate
@@ -150,12 +151,12 @@ def make_mix_findings(
         if rate.iops
     }
     amounts = {name: [MeasuredValue(rate.iops, limit=_find_limit(rate))] for name, rate in rates.items()}
-    return judge_claims(claims, ScenarioEvidence(amounts))
+    return scenario.judge(ScenarioEvidence(amounts), "drive")
 
 
 def _find_limit(rate: MixRate) -> str:
     """Return what else than the members limits a rate, or nothing."""
-    if rate.cpu_ratio >= _BUSY_RATIO:
+    if rate.cpu_ratio is not None and rate.cpu_ratio >= _BUSY_RATIO:
         return f"fio used {rate.cpu_ratio:.2f} of a CPU, which is the limit"
     active = rate.active_ratio or 0.0
     if active >= _BUSY_RATIO:

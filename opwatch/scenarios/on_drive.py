@@ -23,12 +23,12 @@ def make_drive_levels(
     A free-space experiment has every level twice; the second time a part of the drive is reserved.
     """
     scale = LevelScale(size_bytes, OpShare.WHOLE)
-    if not scenario.drive_levels:
+    if not scenario.levels:
         raise UsageError(
             f"--scenario {scenario.name}: does not run on a whole drive (--dev): use --virtual, or "
             "--on NAME=DIR for a scenario on filesystems"
         )
-    whole = parse_levels(text or scenario.drive_levels, scale, flash_bytes)
+    whole = parse_levels(text or scenario.levels, scale, flash_bytes)
     if scenario.kind is ScenarioKind.IOMETER and len(whole) < 2:
         raise UsageError("--op: give at least two levels, because gains compare the last with the first")
     if not scenario.reserved_ratio:

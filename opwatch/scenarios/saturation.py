@@ -1,20 +1,28 @@
 """Write saturation: random writes, starting on a purged drive. Pure.
 
-Determines the position of the cliff, the steady-state rate, and whether more over-provisioning brings the
-gain that models predict.
+Determines the position of the cliff, later steps, the steady-state rate and how the rate varies, and what
+more over-provisioning gains. The author's claims about these are judged apart from our own checks with
+models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from opwatch import units
+from opwatch.report.levels import LevelSeries, find_levels
 from opwatch.scenarios.claims import (
     ExpectedRange,
+    Finding,
+    Judgement,
     MeasuredValue,
     PublishedClaim,
     ScenarioEvidence,
     ScenarioVerdict,
+    make_self_check,
+    select_claims,
 )
 from opwatch.scenarios.scenario import Scenario
 from opwatch.steady.rounds import Round, merge_rounds
@@ -27,6 +35,9 @@ _FRESH_WAF = 1.02
 # At or above this share of the fresh rate, garbage collection is not the bottleneck.
 _LIMIT_RATIO = 0.98
 _BY_WAF = ", by WAF only: its IOPS, or the first level's, are not in steady state"
+_BASELINE = "the other levels are compared with it"
+# The time of the second step in the review's chart of the Intel 520.
+_SECOND_STEP_S = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,8 @@ class SaturationLevel:
 
     `gain` is steady-state IOPS relative to the first level, with its error; None without steady state.
     `is_by_waf` is True if it is based on WAF, because the IOPS of this or the first level are not steady,
-    whereas both WAFs are. `expected_gain` is the range that the models predict.
+    whereas both WAFs are. `expected_gain` is the range that the models predict. `likeness` is the verdict on
+    the author's claim about this level.
     """
 
     label: str
@@ -61,85 +73,189 @@ class SaturationLevel:
     why: str
 
 
-def evaluate_saturation(
-    scenario: Scenario, outcomes: Sequence[LevelOutcome], scale: float, *, has_cache: bool = False
-) -> list[SaturationLevel]:
-    """Return the levels of the experiment, each compared with the first.
+class SaturationResult(NamedTuple):
+    """The levels, and what they say about the author's claims and about our models."""
+
+    levels: tuple[SaturationLevel, ...]
+    judgement: Judgement
+
+
+class SaturationTarget(NamedTuple):
+    """What was written to: a "model" or a "drive", and for a model its profile's name and abilities.
 
     `scale` is the model's size relative to the drive. With `has_cache`, cells are first written in a faster
-    mode and moved later, so the flash size does not determine the start of garbage collection.
+    mode and moved later, so the flash size does not determine the start of garbage collection. With
+    `has_throttle`, the profile itself sets a second step.
     """
-    [claim] = scenario.claims
-    return [_evaluate_level(claim, outcomes[0], one, scale, has_cache=has_cache) for one in outcomes]
+
+    on: str = "model"
+    profile: str = ""
+    scale: float = 1.0
+    has_cache: bool = False
+    has_throttle: bool = False
 
 
-def _evaluate_level(
-    claim: PublishedClaim, first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cache: bool
+def evaluate_saturation(
+    scenario: Scenario, outcomes: Sequence[LevelOutcome], target: SaturationTarget
+) -> SaturationResult:
+    """Return the levels of the experiment, each compared with the first, and the verdicts."""
+    levels = [_evaluate_level(outcomes[0], one, target) for one in outcomes]
+    whole = _make_run_evidence(outcomes[0], levels[0], target)
+    claims, checks = (
+        select_claims(one, target.on, target.profile) for one in (scenario.claims, scenario.checks)
+    )
+    per_level = [
+        _make_level_evidence(outcome, level) for outcome, level in zip(outcomes[1:], levels[1:], strict=True)
+    ]
+    return SaturationResult(
+        (levels[0], *(_add_verdict(*pair, claims) for pair in zip(levels[1:], per_level, strict=True))),
+        Judgement(
+            tuple(_judge_each(claims, whole, per_level)),
+            tuple(map(make_self_check, _judge_each(checks, whole, per_level))),
+        ),
+    )
+
+
+def _judge_each(
+    claims: Sequence[PublishedClaim], whole: ScenarioEvidence, per_level: Sequence[ScenarioEvidence]
+) -> list[Finding]:
+    return [
+        claim.judge(evidence) for claim in claims for evidence in (per_level if claim.per_level else [whole])
+    ]
+
+
+def _add_verdict(
+    level: SaturationLevel, evidence: ScenarioEvidence, claims: Sequence[PublishedClaim]
 ) -> SaturationLevel:
+    """Return the level with the verdict on the first claim about it."""
+    for claim in claims:
+        if claim.per_level:
+            _, verdict, why = claim.judge(evidence)
+            return replace(level, likeness=verdict, why=why)
+    return replace(level, why="the author claims nothing about it")
+
+
+def _evaluate_level(first: LevelOutcome, outcome: LevelOutcome, target: SaturationTarget) -> SaturationLevel:
+    """Return the figures of a level, as yet without a verdict."""
     place = _find_first_collecting(outcome.rounds)
-    fresh = _compute_rate(outcome.rounds[:place])
     gain, error = _compute_gain(first, outcome)
     by_waf = gain is None
     if by_waf:
         gain, error = _compute_gain_by_waf(first, outcome)
     by_waf = by_waf and gain is not None
-    expected = predict_gain(first, outcome)
-    if gain == 1.0 and error == 0.0:
-        likeness, why = ScenarioVerdict.REPRODUCED, _describe_baseline(is_by_waf=by_waf and outcome is first)
-    else:
-        measured = MeasuredValue(gain, error or 0.0)
-        words = _BY_WAF if by_waf else ""
-        evidence = _make_evidence(outcome, None if by_waf else fresh, measured, expected, words)
-        _, likeness, why = claim.judge(evidence)
     return SaturationLevel(
         label=outcome.level.label,
-        fresh_iops=fresh,
-        cliff=_find_cliff(outcome.rounds, place, scale),
-        predicted_cliff_bytes=None if has_cache else outcome.level.flash_bytes,
+        fresh_iops=_compute_rate(outcome.rounds[:place]),
+        cliff=_find_cliff(outcome.rounds, place, target.scale),
+        predicted_cliff_bytes=None if target.has_cache else outcome.level.flash_bytes,
         steady_iops=find_steady_iops(outcome),
         iops_cv=outcome.figures.iops_cv,
         gain=gain,
         gain_error=error,
-        expected_gain=expected,
+        expected_gain=predict_gain(first, outcome),
         is_by_waf=by_waf,
-        likeness=likeness,
-        why=why,
+        likeness=ScenarioVerdict.UNTOLD,
+        why=_describe_state(outcome, is_by_waf=by_waf) if gain is not None else _explain_no_gain(outcome),
     )
 
 
-def _describe_baseline(*, is_by_waf: bool) -> str:
+def _describe_state(outcome: LevelOutcome, *, is_by_waf: bool) -> str:
     how = "its WAF is in steady state, its IOPS are not" if is_by_waf else "in steady state"
-    return f"{how}; the other levels are compared with it"
+    return f"{how}; {_BASELINE}"
 
 
-def _make_evidence(
-    outcome: LevelOutcome,
-    fresh: float | None,
-    gain: MeasuredValue,
-    expected: ExpectedRange | None,
-    by_waf: str,
-) -> ScenarioEvidence:
-    state, iops = outcome.strict.state, outcome.figures.iops or 0.0
-    is_less = expected is not None and gain.value is not None and gain.value < expected.low
-    texts = {
-        "level": outcome.level.label,
-        "by WAF": by_waf,
-        "less or more": "less" if is_less else "more",
-        "why no gain": "the first level, its baseline, did not reach steady state"
-        if state is StrictState.PASS
-        else f"{state.value}: {outcome.strict.reason}",
-    }
-    flags = {
-        "no model": expected is None,
-        "no gain": gain.value is None,
-        "as fast as new": is_less and bool(fresh) and iops >= _LIMIT_RATIO * (fresh or 0.0),
-    }
+def _explain_no_gain(outcome: LevelOutcome) -> str:
+    state = outcome.strict.state
+    if state is StrictState.PASS:
+        return "the first level, its baseline, did not reach steady state"
+    return f"{state.value}: {outcome.strict.reason}"
+
+
+def _make_level_evidence(outcome: LevelOutcome, level: SaturationLevel) -> ScenarioEvidence:
+    """Return what a level gains, and what limits that."""
+    expected, iops = level.expected_gain, outcome.figures.iops or 0.0
+    is_less = expected is not None and level.gain is not None and level.gain < expected.low
+    fresh = None if level.is_by_waf else level.fresh_iops
     return ScenarioEvidence(
-        amounts={"gain": [gain]},
+        amounts={"gain": [MeasuredValue(level.gain, level.gain_error or 0.0)]},
         expected={"modelled gain": [expected]},
-        texts=texts,
-        flags=flags,
+        texts={
+            # Levels of the review are named after their over-provisioning, others are a share.
+            "level": level.label if level.label.endswith("OP") else f"{level.label} left unused",
+            "by WAF": _BY_WAF if level.is_by_waf else "",
+            "less or more": "less" if is_less else "more",
+            "why no gain": _explain_no_gain(outcome),
+        },
+        flags={
+            "no model": expected is None,
+            "no gain": level.gain is None,
+            "as fast as new": is_less and bool(fresh) and iops >= _LIMIT_RATIO * (fresh or 0.0),
+        },
     )
+
+
+def _make_run_evidence(
+    outcome: LevelOutcome, level: SaturationLevel, target: SaturationTarget
+) -> ScenarioEvidence:
+    """Return the course of the first level: the cliff, later steps, and the dispersion in steady state."""
+    cliff, flash = level.cliff, outcome.level.flash_bytes
+    steps = list_later_steps(outcome.rounds, target.scale)
+    dispersion = None if level.steady_iops is None or level.iops_cv is None else 100 * level.iops_cv
+    at_flash = (
+        MeasuredValue(cliff.host_bytes / flash, cliff.within_bytes / flash)
+        if cliff and flash
+        else MeasuredValue(None)
+    )
+    capacity = outcome.level.scale.capacity_bytes
+    return ScenarioEvidence(
+        amounts={
+            "cliff / capacity": [MeasuredValue(cliff.host_bytes / capacity if cliff else None)],
+            "cliff / flash": [at_flash],
+            "second step / 1500 s": [MeasuredValue(step / _SECOND_STEP_S) for step in steps[:1]],
+            "second steps": [MeasuredValue(len(steps))],
+            "dispersion": [MeasuredValue(dispersion)],
+        },
+        texts={
+            "cliff": units.format_capacity(round(cliff.host_bytes)) if cliff else "",
+            "second step": f"at {steps[0]:.0f} s" if steps else "none was found",
+            "dispersion": "an unknown amount" if dispersion is None else f"{dispersion:.2g} %",
+        },
+        flags={
+            "cache": target.has_cache,
+            "no cliff": cliff is None,
+            "throttle in the profile": target.has_throttle,
+            "on a model": target.on == "model",
+        },
+    )
+
+
+def list_later_steps(rounds: Sequence[Round], scale: float) -> list[float]:
+    """Return the times at which the drive became lastingly slower after the cliff, in seconds of the drive.
+
+    Garbage collection slows down the host, but not the flash, so the rate of NAND writes is examined if it
+    was counted, and IOPS otherwise.
+    """
+    place = _find_first_collecting(rounds)
+    if place is None:
+        return []
+    later = rounds[place:]
+    begins = [sum(one.seconds for one in rounds[:place])]
+    for one in later:
+        begins.append(begins[-1] + one.seconds)
+    nand = [one.nand_bytes for one in later if one.nand_bytes is not None]
+    found = find_levels(
+        LevelSeries(
+            over=nand if len(nand) == len(later) else [one.ios for one in later],
+            under=[one.seconds for one in later],
+            begins_ns=list(range(len(later))),
+            ends_ns=list(range(1, len(later) + 1)),
+        )
+    )
+    return [
+        begins[min(step.at_ns, len(later))] / scale
+        for step in found.steps
+        if step.after.value < step.before.value
+    ]
 
 
 def _find_first_collecting(rounds: Sequence[Round]) -> int | None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl.drive import Drive, Workload, Zone
+from opwatch.scenarios.untrimmed_load import FileWriter, make_writer
 from opwatch.sweep.virtual import ModelDrive, find_mapping_unit, make_drive
 
 _MAX_PARTS = 8
@@ -28,8 +29,9 @@ _PARTS_OF_ROUND = 200
 class UntrimmedSetup:
     """Parameters of the experiment, in bytes of the drive.
 
-    Files, never-written addresses, the smaller file system of the second run, and the rounds with their
-    duration. A drive of another size than `capacity_bytes` uses the same shares by default.
+    The bytes and the number of files, never-written addresses, the smaller file system of the second run, and
+    the rounds with their duration. Requests between two syncs of all files; 0 for direct I/O. A drive of
+    another size than `capacity_bytes` uses the same shares by default.
     """
 
     capacity_bytes: int
@@ -40,9 +42,21 @@ class UntrimmedSetup:
     round_s: float
     rest_s: float
     published_cliff_bytes: int
+    files: int
+    fsync_every: int
     io_bytes: int
     queue_depth: int
     seed: int
+
+    @property
+    def workload(self) -> str:
+        """Return the rounds in words."""
+        how = (
+            f"through the page cache, synced after each {self.fsync_every}"
+            if self.fsync_every
+            else f"queue depth {self.queue_depth}"
+        )
+        return f"{self.rounds} rounds of {self.round_s:g} s, random writes of {self.io_bytes} bytes, {how}"
 
 
 def parse_untrimmed_setup(fields: Fields, io_bytes: int, queue_depth: int, seed: int) -> UntrimmedSetup:
@@ -51,6 +65,11 @@ def parse_untrimmed_setup(fields: Fields, io_bytes: int, queue_depth: int, seed:
         raise UsageError(
             f"--set rounds={rounds}, round_s={round_s:g}: 1 to {_MAX_ROUNDS} rounds of at most "
             f"{_MAX_ROUND_S} s each"
+        )
+    if fields.read_count("fsync_every") and queue_depth > 1:
+        raise UsageError(
+            f"--depth {queue_depth}: one thread writes through the page cache; direct I/O has a queue (--set "
+            "fsync_every=0)"
         )
     return UntrimmedSetup(
         capacity_bytes=max(fields.read_count("capacity_bytes"), 1),
@@ -61,6 +80,8 @@ def parse_untrimmed_setup(fields: Fields, io_bytes: int, queue_depth: int, seed:
         round_s=round_s,
         rest_s=fields.read_amount("rest_s"),
         published_cliff_bytes=fields.read_count("published_cliff_bytes"),
+        files=max(fields.read_count("files"), 1),
+        fsync_every=fields.read_count("fsync_every"),
         io_bytes=io_bytes,
         queue_depth=queue_depth,
         seed=seed,
@@ -280,17 +301,15 @@ def _run_filling(filling: Filling, setup: UntrimmedSetup, model: ModelDrive) -> 
     _write_filling(drive, filling)
     drive.stay_idle(setup.rest_s * model.ratio)
     foretold = predict_cliff(filling, model)
-    load = Workload(filling.files, rng=setup.seed)
+    writer = make_writer(drive, filling.files, setup)
     rounds, cliff, written = [], None, 0.0
     for _ in range(setup.rounds):
-        before = drive.save() if cliff is None else b""
-        again = Workload(filling.files, rng=load.rng)
-        one = _run_round(drive, load, setup, model)
+        before, again = (drive.save(), writer.copy_to(drive)) if cliff is None else (b"", writer)
+        one = _run_round(drive, writer, setup, model)
         rounds.append(one)
         if cliff is None and _read_relocated(drive):
-            cliff = written + _locate_cliff(
-                Drive.load_saved(before, model.profile.timing), again, setup, model
-            )
+            earlier = Drive.load_saved(before, model.profile.timing)
+            cliff = written + _locate_cliff(earlier, again.copy_to(earlier), setup, model)
         written += one.host_bytes
     return UntrimmedRun(
         filling.name,
@@ -312,28 +331,18 @@ def _write_filling(drive: Drive, filling: Filling) -> None:
             drive.core.trim(zone.start_bytes, zone.len_bytes)
 
 
-def _run_round(drive: Drive, load: Workload, setup: UntrimmedSetup, model: ModelDrive) -> WrittenRound:
+def _run_round(drive: Drive, writer: FileWriter, setup: UntrimmedSetup, model: ModelDrive) -> WrittenRound:
     before, begun_ns = drive.read_counters()["host_write_bytes"], drive.now_ns()
-    _run_workload(drive, load, setup, setup.round_s * model.ratio)
+    writer.write_for(setup.round_s * model.ratio)
     written = drive.read_counters()["host_write_bytes"] - before
     return WrittenRound(written / model.ratio, (drive.now_ns() - begun_ns) / 1e9 / model.ratio)
-
-
-def _run_workload(drive: Drive, load: Workload, setup: UntrimmedSetup, seconds: float) -> None:
-    drive.run_timed(
-        load,
-        seconds,
-        io_bytes=setup.io_bytes,
-        queue_depth=setup.queue_depth,
-        interval_ns=max(round(seconds * 1e9), 1),
-    )
 
 
 def _read_relocated(drive: Drive) -> int:
     return drive.read_counters()["nand_write_gc_bytes"]
 
 
-def _locate_cliff(drive: Drive, load: Workload, setup: UntrimmedSetup, model: ModelDrive) -> float:
+def _locate_cliff(drive: Drive, writer: FileWriter, setup: UntrimmedSetup, model: ModelDrive) -> float:
     """Return the bytes that a round writes before the first relocation, by repeating the round in short
     parts.
 
@@ -341,7 +350,7 @@ def _locate_cliff(drive: Drive, load: Workload, setup: UntrimmedSetup, model: Mo
     """
     begin = drive.read_counters()["host_write_bytes"]
     while not _read_relocated(drive):
-        _run_workload(drive, load, setup, setup.round_s * model.ratio / _PARTS_OF_ROUND)
+        writer.write_for(setup.round_s * model.ratio / _PARTS_OF_ROUND)
     return (drive.read_counters()["host_write_bytes"] - begin) / model.ratio
 
 

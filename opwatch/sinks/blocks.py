@@ -33,12 +33,15 @@ class Section:
 
 
 def format_blocks(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield the lines of blocks."""
+    """Yield the lines of blocks. Each table but the first is set off by an empty line."""
+    is_first = True
     for block in blocks:
-        if isinstance(block, TextTable):
-            yield from align_columns(block.head, block.rows)
-        else:
+        if isinstance(block, str):
             yield from wrap_text(block)
+            continue
+        yield from ([] if is_first else [""])
+        is_first = False
+        yield from align_columns(block.head, block.rows)
 
 
 def format_sections(sections: Iterable[Section]) -> Iterator[str]:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 from .drive_runs import ON_DRIVE, run_on_drive, run_on_sets
 
-# Maps a scenario to the profile of the simulated drive.
-_RUNS = {
-    "write-saturation": "intel-520-240",
-    "free-space": "fusionio-duo-320",
-    "iometer-op10": "wd-blue-1tb",
-    "untrimmed-cliff": "intel-545s-256",
+# Maps a scenario to the profile of the simulated drive, and more words.
+_DIRECT = ("--set", "fsync_every=0", "--set", "round_s=5s", "--depth", "16")
+_RUNS: Mapping[str, tuple[str, ...]] = {
+    "write-saturation": ("intel-520-240",),
+    "free-space": ("fusionio-duo-320",),
+    "iometer-op10": ("wd-blue-1tb",),
+    "untrimmed-cliff": ("intel-545s-256", *_DIRECT),
+    "mixed-io": ("hard-disks",),
 }
 # Maps a picture in docs/seeds to a plot of the page.
 _KEPT = {
@@ -24,12 +26,13 @@ _KEPT = {
     "seed-free-space.png": "free-space.png",
     "seed-iometer-op10.png": "iometer.png",
     "seed-untrimmed-cliff.png": "untrimmed-cliff.png",
+    "seed-mixed-io.png": "mixed.png",
 }
 _KEPT_OF_DRIVES = {
     "seed-write-saturation-drive.png": "saturation-2.png",
     "seed-free-space-drive.png": "free-space.png",
     "seed-iometer-op10-drive.png": "iometer.png",
-    "seed-mixed-io.png": "mixed.png",
+    "seed-mixed-io-sets.png": "mixed.png",
 }
 
 
@@ -40,14 +43,14 @@ def draw_experiments(run: Callable[..., None], everything: Path, kept: Path) -> 
     for folder in (virtual, real):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-    for scenario, profile in _RUNS.items():
+    for scenario, words in _RUNS.items():
         run(
             "sweep",
             "run",
             "--scenario",
             scenario,
             "--virtual",
-            profile,
+            *words,
             "-o",
             str(virtual / f"{scenario}.json"),
         )

@@ -24,6 +24,13 @@ from opwatch.sinks.report.markdown import format_report
 from opwatch.sinks.report.overlay_section import MAX_OVERLAID
 from opwatch.sinks.report.page import REPORT_START, render_report
 from opwatch.sinks.report.single_figure import WIDTH, SingleFigure, plot_single_figures
+from opwatch.sinks.sweep.page import (
+    build_sweep_report,
+    format_sweep_markdown,
+    plot_single_levels,
+    prepare_sweep,
+    render_sweep,
+)
 from opwatch.sinks.sweep.scenario_page import (
     format_experiment_markdown,
     plot_single_experiments,
@@ -31,10 +38,9 @@ from opwatch.sinks.sweep.scenario_page import (
 )
 from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.tools.arguments import parse_file_name
-from opwatch.tools.commands.sweep.reporting import report_sweep
-from opwatch.tools.commands.sweep.source import SweepSource, find_recorded_sweep, find_sweep
 from opwatch.tools.pictures.browser import find_browser
 from opwatch.tools.runs.replay import Replay, add_bounds_arguments, list_notes, open_run
+from opwatch.tools.runs.sweep_source import SweepSource, find_recorded_sweep, find_sweep
 
 StoredExperiment = tuple[str, dict[str, Any]]
 _JSON_START = b"{"
@@ -88,11 +94,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _check_options(args: argparse.Namespace) -> None:
     goes_out = args.json or args.markdown
-    if len(args.files) > MAX_OVERLAID:
-        raise UsageError(
-            f"{len(args.files)} recordings: a plot can distinguish at most {MAX_OVERLAID}; opwatch compare "
-            "takes more"
-        )
     if args.dev and len(args.files) == 1:
         raise UsageError("--dev works only with several recordings; the report of one has all disks")
     if not (args.output or args.png or goes_out):
@@ -215,20 +216,50 @@ def _report_experiments(documents: Sequence[StoredExperiment], args: argparse.Na
     return 0
 
 
+def _report_sweep(source: SweepSource, run: ReportedRun | None, args: argparse.Namespace) -> int:
+    """Write the page, pictures or text, as requested. `run` is the sweep's recording, or None."""
+    if run is None and (args.begin is not None or args.end is not None):
+        raise UsageError("--from, --to: a sweep is reported as a whole")
+    # Build everything before anything is written.
+    sweep = prepare_sweep(source.name, source.document)
+    page = render_sweep(sweep, run) if args.output else ""
+    if args.json:
+        recorded = build_report_document([run], None) if run else {}
+        open_stdout().write_json(build_sweep_report(sweep) | {"runs": recorded.get("runs", [])})
+    elif args.markdown:
+        lines = list(format_sweep_markdown(sweep))
+        lines += ["", *format_report([run], None)] if run else []
+        open_stdout().write_lines(lines)
+    if args.output:
+        _write_page(args.output, page)
+        if not args.quiet:
+            print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
+    if args.png:
+        count = _draw_pictures(args.png, plot_single_levels(sweep))
+        if not args.quiet:
+            print_message(f"{args.png}: {count} pictures")
+    return 0
+
+
 def run(args: argparse.Namespace) -> int:
     _check_options(args)
     sweep = find_sweep(args.files, args.journals)
     if sweep:
-        return report_sweep(sweep, None, args, _write_page, _draw_pictures)
+        return _report_sweep(sweep, None, args)
     experiments = _read_experiments(args.files)
     if experiments:
         return _report_experiments(experiments, args)
+    if len(args.files) > MAX_OVERLAID:
+        raise UsageError(
+            f"{len(args.files)} recordings: a plot can distinguish at most {MAX_OVERLAID}; opwatch compare "
+            "takes more"
+        )
     with ExitStack() as stack:
         runs = [_read_run(stack, path, args) for path in args.files]
         if len(runs) == 1 and args.begin is None and args.end is None:
             recorded = _find_recorded_sweep(args.files[0])
             if recorded:
-                return report_sweep(recorded, runs[0], args, _write_page, _draw_pictures)
+                return _report_sweep(recorded, runs[0], args)
         comparison, pairs = _compare_runs(runs, args)
         if args.json:
             open_stdout().write_json(build_report_document(runs, comparison))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from opwatch import units
 from opwatch.report.changes import P99, RATE, WAF, MetricChanges, find_simultaneous, select_stepped
-from opwatch.report.levels import CHANCE, MIN_STEP, STEADY, Pause, Steadiness, Step
+from opwatch.report.levels import CHANCE, MIN_STEP, STEADY, Level, Pause, Steadiness, Step
 from opwatch.report.loads import LoadChange, LoadFigure
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.blocks import TextTable
@@ -27,6 +27,16 @@ def format_level(change: MetricChanges, value: float) -> str:
     if change.figure == RATE:
         return f"{amounts.format_rate(value)} per second"
     return amounts.format_latency(value) if change.figure == P99 else f"{value:.2f}"
+
+
+def format_usual_range(change: MetricChanges, level: Level) -> str:
+    """Return the range of most intervals of a level.
+
+    The level's value weighs intervals by their seconds or bytes, so it can be outside the percentiles of the
+    intervals. The range includes it.
+    """
+    low, high = min(level.usual_low, level.value), max(level.usual_high, level.value)
+    return f"at least 90 % of the intervals {format_level(change, low)} to {format_level(change, high)}"
 
 
 def name_step(change: MetricChanges, step: Step) -> str:
@@ -126,8 +136,7 @@ def _build_rows(run: ReportedRun, change: MetricChanges) -> Iterator[list[str]]:
     rest = levels.rest
     if rest:
         level = rest.level
-        spread = f"{format_level(change, level.usual_low)} to {format_level(change, level.usual_high)}"
-        value = f"{format_level(change, level.value)}, 90 % of the intervals {spread}"
+        value = f"{format_level(change, level.value)}, {format_usual_range(change, level)}"
         yield [
             name,
             _name_steadiness(rest),

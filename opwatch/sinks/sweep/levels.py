@@ -9,6 +9,7 @@ from opwatch.codec import encode
 from opwatch.journal.state import SweepState
 from opwatch.sinks.sweep import table
 from opwatch.sinks.sweep.document import build_result_document as document_of
+from opwatch.sinks.sweep.drive_scenario import build_scenario_part
 from opwatch.sinks.wrapping import wrap_text
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.result import SweepResult
@@ -35,6 +36,7 @@ def build_sweep_document(state: SweepState, outcomes: Sequence[LevelOutcome]) ->
         "created": request.created,
         "disk": encode(identity),
         "is_ended": state.is_ended,
+        **build_scenario_part(request, outcomes),
     }
 
 

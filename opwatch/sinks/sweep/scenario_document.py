@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from opwatch import SCHEMA
-from opwatch.scenarios.claims import Finding
+from opwatch.scenarios.claims import Judgement
 from opwatch.scenarios.free_space import FilledDrive
 from opwatch.scenarios.iometer import NO_CPU, IometerResult, OpRate
 from opwatch.scenarios.mixed import MixConfiguration, MixRate
-from opwatch.scenarios.saturation import SaturationLevel
+from opwatch.scenarios.mixed_model import PublishedRate, PublishedRates
+from opwatch.scenarios.saturation import SaturationResult
 from opwatch.scenarios.scenario import Scenario
 from opwatch.scenarios.untrimmed import UntrimmedRun
 
@@ -28,18 +29,27 @@ def build_scenario_head(scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def build_statements(statements: Iterable[Finding]) -> list[dict[str, Any]]:
-    return [statement._asdict() for statement in statements]
+def build_judgement(judgement: Judgement) -> dict[str, Any]:
+    """Return the verdicts on the author's claims, and the results of our own checks beside them."""
+    return {
+        "statements": [finding._asdict() for finding in judgement.findings],
+        "checks": [check._asdict() for check in judgement.checks],
+    }
 
 
 def build_saturation_fields(
-    scenario: Scenario, levels: Sequence[SaturationLevel], time_ratio: float
+    scenario: Scenario, result: SaturationResult, time_ratio: float, alike: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the fields that a saturation adds to the document of its sweep. `time_ratio` is the duration of
-    the rounds divided by the drive time they represent."""
+    """Return the fields that a saturation adds to the document of its sweep.
+
+    `time_ratio` is the duration of the rounds divided by the drive time they represent. `alike` names the
+    other profiles of the experiment that differ from this one in size alone.
+    """
     return build_scenario_head(scenario) | {
         "time_ratio": time_ratio,
-        "levels": [asdict(level) for level in levels],
+        "levels": [asdict(level) for level in result.levels],
+        "differs_in_size_only_from": list(alike),
+        **build_judgement(result.judgement),
     }
 
 
@@ -49,7 +59,7 @@ def build_free_space_fields(scenario: Scenario, result: FilledDrive) -> dict[str
     return build_scenario_head(scenario) | {
         "reserved_ratio": scenario.reserved_ratio,
         "points": [point._asdict() for point in result.points],
-        "statements": build_statements(result.statements),
+        **build_judgement(result.judgement),
         "flash_as_published": result.flash_as_published,
     }
 
@@ -57,7 +67,7 @@ def build_free_space_fields(scenario: Scenario, result: FilledDrive) -> dict[str
 def build_experiment_document(
     scenario: Scenario, target: str, workload: str, model: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the fields common to all experiments. Results and statements are added by the caller."""
+    """Return the fields common to all experiments. Results and judgement are added by the caller."""
     return {
         "schema": SCHEMA,
         "type": TYPE,
@@ -68,8 +78,8 @@ def build_experiment_document(
     }
 
 
-def build_untrimmed_fields(runs: Sequence[UntrimmedRun], statements: Iterable[Finding]) -> dict[str, Any]:
-    return {"runs": [_build_untrimmed_run(run) for run in runs], "statements": build_statements(statements)}
+def build_untrimmed_fields(runs: Sequence[UntrimmedRun], judgement: Judgement) -> dict[str, Any]:
+    return {"runs": [_build_untrimmed_run(run) for run in runs], **build_judgement(judgement)}
 
 
 def _build_untrimmed_run(run: UntrimmedRun) -> dict[str, Any]:
@@ -90,7 +100,7 @@ def _build_untrimmed_run(run: UntrimmedRun) -> dict[str, Any]:
 
 
 def build_iometer_fields(
-    scenario: Scenario, result: IometerResult, io_bytes: int, statements: Iterable[Finding]
+    scenario: Scenario, result: IometerResult, io_bytes: int, judgement: Judgement
 ) -> dict[str, Any]:
     return {
         "rates": [_build_rate(rate, io_bytes) for rate in result.rates],
@@ -100,7 +110,7 @@ def build_iometer_fields(
         ],
         "published": scenario.published.table,
         "is_at_rest": result.is_at_rest,
-        "statements": build_statements(statements),
+        **build_judgement(judgement),
     }
 
 
@@ -124,8 +134,11 @@ def _build_missing(rate: OpRate) -> dict[str, str]:
 
 
 def build_mixed_fields(
-    configurations: Sequence[MixConfiguration], statements: Iterable[Finding]
+    configurations: Sequence[MixConfiguration],
+    judgement: Judgement,
+    published: PublishedRates | None = None,
 ) -> dict[str, Any]:
+    """Return the rates of all configurations, beside the author's if these are his sets."""
     return {
         "configurations": [
             {
@@ -134,15 +147,18 @@ def build_mixed_fields(
                 "device": one.device,
                 "kind": one.kind,
                 "file_bytes": one.file_bytes,
-                "rates": [_build_mix_rate(rate) for rate in one.rates],
+                "rates": [
+                    _build_mix_rate(rate, (published or {}).get((rate.load.name, one.name)))
+                    for rate in one.rates
+                ],
             }
             for one in configurations
         ],
-        "statements": build_statements(statements),
+        **build_judgement(judgement),
     }
 
 
-def _build_mix_rate(rate: MixRate) -> dict[str, Any]:
+def _build_mix_rate(rate: MixRate, published: PublishedRate | None) -> dict[str, Any]:
     return {
         "load": rate.load.name,
         "rdpct": rate.load.rdpct,
@@ -154,7 +170,9 @@ def _build_mix_rate(rate: MixRate) -> dict[str, Any]:
         "iops": rate.iops,
         "bytes_per_s": rate.moved_bytes / rate.seconds,
         "mean_ns": rate.mean_ns,
+        "error_ratio": rate.error_ratio,
         "cpu_ratio": rate.cpu_ratio,
+        "published": published and published._asdict(),
         "members": [
             {"name": name} | (count._asdict() | {"mean_ns": count.mean_ns} if count else {})
             for name, count in rate.members.items()

@@ -148,18 +148,34 @@ def _plot_iometer(document: Fields) -> Iterator[Figure]:
 
 
 def _plot_mixed(document: Fields) -> Iterator[Figure]:
-    """Yield a plot of I/Os per second by load, with one colour per configuration."""
+    """Yield a plot of I/Os per second per size and order of the loads, with one colour per configuration.
+
+    Loads in order have a hundred times the rates of random ones, so they are not drawn together.
+    """
     configurations = document.read_subtables("configurations")[:MAX_COLOURS]
-    rates = [
-        {rate.read_text("load"): rate.read_amount("iops") for rate in one.read_subtables("rates")}
-        for one in configurations
-    ]
-    groups = list(dict.fromkeys(load for row in rates for load in row))
-    bars = [
-        _Bars(f"run{place}", one.read_text("name"), [row.get(group) for group in groups])
-        for place, (one, row) in enumerate(zip(configurations, rates, strict=True))
-    ]
-    yield from _plot_bars("I/Os per second", "I/Os per second", groups, bars)
+    rates = [one.read_subtables("rates") for one in configurations]
+    groups = list(dict.fromkeys(_find_load_group(rate) for row in rates for rate in row))
+    for group in groups:
+        selected = [
+            {
+                rate.read_text("load"): rate.read_amount("iops")
+                for rate in row
+                if _find_load_group(rate) == group
+            }
+            for row in rates
+        ]
+        loads = list(dict.fromkeys(load for row in selected for load in row))
+        bars = [
+            _Bars(f"run{place}", one.read_text("name"), [row.get(load) for load in loads])
+            for place, (one, row) in enumerate(zip(configurations, selected, strict=True))
+        ]
+        n_bytes, is_random = group
+        title = f"I/Os per second, {n_bytes / 1024:g} KiB {'random' if is_random else 'in order'}"
+        yield from _plot_bars(title, "I/Os per second", loads, bars)
+
+
+def _find_load_group(rate: Fields) -> tuple[int, bool]:
+    return rate.read_count("xfersize"), rate.read_count("seekpct") > 0
 
 
 def _plot_bars(title: str, unit: str, groups: Sequence[str], bars: Sequence[_Bars]) -> Iterator[Figure]:

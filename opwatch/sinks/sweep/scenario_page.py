@@ -1,4 +1,4 @@
-"""Experiments as one page: the author's findings with verdicts, plots, and tables."""
+"""Experiments as one page: verdicts on the author's claims, our own checks, plots, and tables."""
 
 from __future__ import annotations
 
@@ -6,23 +6,34 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from opwatch.codec import decode
 from opwatch.fields import Fields
 from opwatch.foreign import require_table
-from opwatch.scenarios.claims import Finding, ScenarioVerdict
+from opwatch.scenarios.claims import Finding, ScenarioVerdict, SelfCheck
 from opwatch.scenarios.scenario import ScenarioKind
 from opwatch.sinks.markdown_text import as_text, fenced
 from opwatch.sinks.report.page import render_page
 from opwatch.sinks.report.plots import markup
 from opwatch.sinks.report.plots.figure import Figure
 from opwatch.sinks.report.single_figure import SingleFigure
+from opwatch.sinks.sweep.document import SweepDocument
+from opwatch.sinks.sweep.page import render_blocks
 from opwatch.sinks.sweep.scenario_document import TYPE
 from opwatch.sinks.sweep.scenario_figures import FIGURES
-from opwatch.sinks.sweep.scenario_section import find_holder, format_experiment
+from opwatch.sinks.sweep.scenario_section import (
+    find_holder,
+    format_experiment,
+    format_model,
+    list_experiment_blocks,
+    read_checks,
+    read_findings,
+)
 from opwatch.sinks.sweep.table import format_sweep as sweep_lines
+from opwatch.sinks.sweep.table import make_level_table
 
 # Heights of a picture with and without a note of several lines, and the length of such a note.
 _HIGH, _LOW, _LONG_NOTE = 520, 440, 150
-_VERDICTS = ("author's finding", "here", "why")
+_CLAIMS, _CHECKS = ("author's claim", "here", "why"), ("check of our own model", "result", "why")
 
 
 def render_experiments(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
@@ -56,58 +67,67 @@ def format_experiment_markdown(documents: Sequence[tuple[str, Mapping[str, Any]]
     """Yield the verdicts and tables as Markdown, for a ticket."""
     for name, document in documents:
         fields = _check_document(document)
-        scenario, verdicts = fields.read_subtable("scenario"), _list_findings(fields)
-        yield f"## {as_text(scenario.read_text('name'))}: {_summarize_findings(verdicts)}"
+        holder = find_holder(fields)
+        findings, checks = read_findings(holder), read_checks(holder)
+        title = fields.read_subtable("scenario").read_text("name")
+        yield f"## {as_text(title)}: {_summarize_findings(findings)}"
         yield f"From {as_text(name)}."
         yield ""
-        for one in verdicts:
-            yield f"- {as_text(one.what)}: **{one.verdict.label}**; {as_text(one.why)}"
+        for finding in findings:
+            yield f"- {as_text(finding.what)}: **{finding.verdict.label}**; {as_text(finding.why)}"
+        yield ""
+        if checks:
+            yield "Checks of our own model:"
+            yield ""
+        for check in checks:
+            yield f"- {as_text(check.what)}: {check.verdict.value}; {as_text(check.why)}"
         yield ""
         yield from fenced(_format_document(document))
 
 
 def _render_experiment(name: str, document: Mapping[str, Any]) -> Iterator[str]:
     fields = _check_document(document)
-    scenario, verdicts = fields.read_subtable("scenario"), _list_findings(fields)
-    words = _summarize_findings(verdicts)
+    scenario, holder = fields.read_subtable("scenario"), find_holder(fields)
+    findings = read_findings(holder)
+    words = _summarize_findings(findings)
     yield f"<section><h2>{markup.escape_text(scenario.read_text('name'))}: {markup.escape_text(words)}</h2>"
     yield markup.render_paragraph(scenario.read_text("title"), "lead")
     yield markup.render_paragraph(f"{scenario.read_text('source')}. {scenario.read_text('remark')}")
     yield markup.render_paragraph(
         f"{fields.read_text('target')}, {fields.read_text('workload')}; from {name}"
     )
-    yield markup.render_table(
-        _VERDICTS, [(one.what, one.verdict.label, one.why) for one in verdicts], words=3
-    )
+    yield _render_judgement(findings, read_checks(holder))
     figures = "".join(figure.render_html() for figure in plot_experiment(document))
     yield f"<div class=plots>{figures}</div>" if figures else ""
-    yield f"{markup.render_preformatted(_format_document(document))}</section>\n"
+    yield from _render_tables(fields)
+    yield "</section>\n"
 
 
-def _list_findings(document: Fields) -> list[Finding]:
-    """Return the findings in document order. The first level of a saturation is its baseline."""
-    if _read_kind(document) is ScenarioKind.SATURATION:
-        return [
-            Finding(
-                f"{level.read_text('label')} left unused gains what the collector models predict",
-                level.read_member("likeness", ScenarioVerdict),
-                level.read_text("why"),
-            )
-            for level in document.read_subtable("scenario").read_subtables("levels")[1:]
-        ]
-    return [
-        Finding(row.read_text("what"), row.read_member("verdict", ScenarioVerdict), row.read_text("why"))
-        for row in find_holder(document).read_subtables("statements")
-    ]
+def _render_judgement(findings: Sequence[Finding], checks: Sequence[SelfCheck]) -> str:
+    """Return the author's claims, and apart from them our own checks."""
+    claims = [(one.what, one.verdict.label, one.why) for one in findings]
+    page = markup.render_table(_CLAIMS, claims, words=3, whole=1) if claims else ""
+    if checks:
+        rows = [(one.what, one.verdict.value, one.why) for one in checks]
+        page += markup.render_table(_CHECKS, rows, words=3, whole=1)
+    return page
+
+
+def _render_tables(document: Fields) -> Iterator[str]:
+    blocks = list(list_experiment_blocks(document))
+    if document.table.get("type") != TYPE:
+        blocks.append(make_level_table(decode(SweepDocument, document.table, document.where)))
+    elif document.table.get("model") is not None:
+        yield markup.render_paragraph(format_model(document.read_subtable("model")))
+    yield render_blocks(blocks)
 
 
 def _summarize_findings(findings: Sequence[Finding]) -> str:
-    """Return a one-word summary, with counts if the verdicts differ."""
+    """Return the verdicts on the author's claims with their counts; checks of ours do not count."""
     counts = Counter(one.verdict for one in findings)
-    there = [verdict for verdict in ScenarioVerdict if counts[verdict]] or [ScenarioVerdict.UNTOLD]
-    if len(there) == 1:
-        return there[0].label
-    return ", ".join(f"{counts[verdict]} {verdict.label}" for verdict in there)
+    some = [f"{counts[verdict]} {verdict.label}" for verdict in ScenarioVerdict if counts[verdict]]
+    claims = "1 claim" if len(findings) == 1 else f"{len(findings)} claims"
+    return f"{claims} of the author: {', '.join(some)}" if some else "no claim of the author was judged"
 
 
 def _read_kind(document: Fields) -> ScenarioKind:

@@ -1,4 +1,4 @@
-"""An experiment as lines: source, tables of its kind, and verdicts.
+"""An experiment as lines: source, tables of its kind, verdicts on the author's claims, and our own checks.
 
 Built from the document, so new and stored experiments look the same.
 """
@@ -12,9 +12,10 @@ from typing import Any
 from opwatch import units
 from opwatch.fields import Fields
 from opwatch.foreign import require_table
-from opwatch.scenarios.claims import ScenarioVerdict
+from opwatch.scenarios.claims import CheckVerdict, Finding, ScenarioVerdict, SelfCheck, make_self_check
 from opwatch.scenarios.scenario import ScenarioKind
-from opwatch.sinks.plain.cells import align_columns, get_number
+from opwatch.sinks.blocks import Block, TextTable, format_blocks
+from opwatch.sinks.plain.cells import get_number
 from opwatch.sinks.sweep.scenario_document import TYPE
 from opwatch.sinks.wrapping import wrap_text
 
@@ -55,8 +56,8 @@ def _decimal(path: str, form: str, factor: float = 1) -> Cell:
     return _number(path, lambda value: form.format(factor * value))
 
 
-def _format_table(columns: Columns, rows: Sequence[Fields]) -> Iterator[str]:
-    return align_columns(tuple(columns), [tuple(cell(row) for cell in columns.values()) for row in rows])
+def _make_table(columns: Columns, rows: Sequence[Fields]) -> TextTable:
+    return TextTable(tuple(columns), [tuple(cell(row) for cell in columns.values()) for row in rows])
 
 
 def _format_gain(gain: float | None, error: float | None, form: str) -> str:
@@ -88,13 +89,24 @@ _LEVELS: Columns = {
 }
 
 
-def _format_saturation(scenario: Fields) -> Iterator[str]:
-    """Yield the drop of each level, and whether the level gains as published."""
+def _read_names(fields: Fields, key: str) -> list[str]:
+    """Return a list of names; documents of earlier versions have none."""
+    return [fields.check_text(name, key) for name in fields.read_list(key)] if key in fields.table else []
+
+
+def _list_saturation(scenario: Fields) -> Iterator[Block]:
+    """Yield the levels, the reason for each level without a gain, and which other profiles are the same."""
     levels = scenario.read_subtables("levels", "a level")
-    yield from _format_table(_LEVELS, levels)
-    for level in levels:
-        verdict = level.read_member("likeness", ScenarioVerdict).label
-        yield from wrap_text(f"{level.read_text('label')}, {verdict}: {level.read_text('why')}")
+    yield _make_table(_LEVELS, levels)
+    alike = _read_names(scenario, "differs_in_size_only_from")
+    if alike:
+        yield (
+            f"This profile differs from {', '.join(alike)} in size alone: it says nothing about other "
+            "differences between these drives"
+        )
+    for level in levels[1:]:
+        if get_number(level, "gain") is None:
+            yield f"{level.read_text('label')}: {level.read_text('why')}"
 
 
 _POINTS: Columns = {
@@ -107,8 +119,8 @@ _POINTS: Columns = {
 }
 
 
-def _format_free_space(scenario: Fields) -> Iterator[str]:
-    yield from _format_table(_POINTS, scenario.read_subtables("points", "a file"))
+def _list_free_space(scenario: Fields) -> Iterator[Block]:
+    yield _make_table(_POINTS, scenario.read_subtables("points", "a file"))
 
 
 def name_run(row: Fields) -> str:
@@ -138,17 +150,14 @@ def find_published_gain(holder: Fields, op: str) -> float | None:
     return rows[-1][1] / rows[0][1] if len(rows) > 1 and rows[0][1] else None
 
 
-def _format_iometer(holder: Fields) -> Iterator[str]:
+def _list_iometer(holder: Fields) -> Iterator[Block]:
     """Yield the measured rates, the published rates, and the ratios of both."""
     rates = holder.read_subtables("rates", "a rate")
     published = holder.read_subtable("published")
-    cells = sorted(tuple(cell(rate) for cell in _RATES.values()) for rate in rates)
-    yield from align_columns(tuple(_RATES), cells)
-    for reason in dict.fromkeys(reason for rate in rates for reason in _explain_missing(rate)):
-        yield from wrap_text(reason)
+    yield TextTable(tuple(_RATES), sorted(tuple(cell(rate) for cell in _RATES.values()) for rate in rates))
+    yield from dict.fromkeys(reason for rate in rates for reason in _explain_missing(rate))
     if any(get_number(rate, "cpu_ratio") is not None for rate in rates):
-        yield from wrap_text("CPU: fio's share of one CPU, including generating random data")
-    yield ""
+        yield "CPU: fio's share of one CPU, including generating random data"
     levels = list(dict.fromkeys(rate.read_text("level") for rate in rates))
     rows = [
         (f"{op}, published", level, *(f"{value:g}" for value in row))
@@ -156,8 +165,7 @@ def _format_iometer(holder: Fields) -> Iterator[str]:
         for level, row in zip(levels, published.read_amount_lists(op, _FIGURES), strict=False)
     ]
     if rows:
-        yield from align_columns(tuple(_RATES), rows)
-        yield ""
+        yield TextTable(tuple(_RATES), rows)
 
     def format_published(gain: Fields) -> str:
         return _format_gain(find_published_gain(holder, gain.read_text("op")), None, ".3f")
@@ -168,7 +176,7 @@ def _format_iometer(holder: Fields) -> Iterator[str]:
         "predicted": _decimal("foretold", "x {:.2f}"),
         "published": format_published,
     }
-    yield from _format_table(gains, holder.read_subtables("gains", "a ratio"))
+    yield _make_table(gains, holder.read_subtables("gains", "a ratio"))
 
 
 def _explain_missing(rate: Fields) -> Iterator[str]:
@@ -194,16 +202,15 @@ _RUNS: Columns = {
 }
 
 
-def _format_untrimmed(document: Fields) -> Iterator[str]:
+def _list_untrimmed(document: Fields) -> Iterator[Block]:
     """Yield the runs, and their rounds side by side, with speeds in MB/s."""
     runs = document.read_subtables("runs", "a run")
-    yield from _format_table(_RUNS, runs)
-    yield from wrap_text(
+    yield _make_table(_RUNS, runs)
+    yield (
         "stale: free space of the filesystem that the drive still holds as data; room: flash without "
         "data; predicted, came at: bytes written until data is moved; first, last: MB/s of the first "
         "round and of the last tenth"
     )
-    yield ""
     names = [run.read_text("name").partition(" ")[0] for run in runs]
     header = ("round", *(f"{name} {unit}" for name in names for unit in ("GB", "MB/s")))
     rounds = zip_longest(*(run.read_subtables("rounds", "a round") for run in runs))
@@ -211,7 +218,7 @@ def _format_untrimmed(document: Fields) -> Iterator[str]:
         (str(number), *(cell for one in row for cell in _format_round(one)))
         for number, row in enumerate(rounds, 1)
     ]
-    yield from align_columns(header, rows)
+    yield TextTable(header, rows)
 
 
 def _format_round(one: Fields | None) -> tuple[str, str]:
@@ -224,42 +231,56 @@ _MIX_RATES: Columns = {
     "IOPS": _decimal("iops", "{:.0f}"),
     "MB/s": _megabytes("bytes_per_s"),
     "mean": _number("mean_ns", units.format_ns),
-    "CPU": _decimal("cpu_ratio", "{:.2f}"),
+}
+_CPU: Columns = {"CPU": _decimal("cpu_ratio", "{:.2f}")}
+_PUBLISHED: Columns = {
+    "IOPS ±": _decimal("error_ratio", "{:.1f} %", 100),
+    "there": _decimal("published.iops", "{:.0f}"),
+    "MB/s there": _megabytes("published.bytes_per_s"),
 }
 _MEMBERS = ("load", "member", "reads/s", "writes/s", "MB/s", "mean", "busy", "per I/O")
 
 
-def _format_mixed(document: Fields) -> Iterator[str]:
+def _list_mixed(document: Fields) -> Iterator[Block]:
     """Yield all configurations side by side, then the members of each."""
     configurations = document.read_subtables("configurations", "a configuration")
-    for one in configurations:
-        size = units.format_capacity(one.read_count("file_bytes"))
-        where = f"{one.read_text('folder')}, on {one.read_text('device')} ({one.read_text('kind')})"
-        yield from wrap_text(f"{one.read_text('name')}: a file of {size} in {where}")
-    yield ""
+    is_model = document.table.get("model") is not None
+    yield from (_describe_configuration(one, is_model=is_model) for one in configurations)
     rates = [
         (rate.read_text("load"), one.read_text("name"), rate)
         for one in configurations
         for rate in one.read_subtables("rates", "a rate")
     ]
     loads = list(dict.fromkeys(load for load, _, _ in rates))
-    yield from align_columns(
-        ("load", "configuration", *_MIX_RATES),
+    columns = {**_MIX_RATES, **(_PUBLISHED if is_model else _CPU)}
+    yield TextTable(
+        ("load", "configuration", *columns),
         [
-            (load, name, *(cell(rate) for cell in _MIX_RATES.values()))
+            (load, name, *(cell(rate) for cell in columns.values()))
             for load, name, rate in sorted(rates, key=lambda row: loads.index(row[0]))
         ],
+        words=2,
     )
+    if is_model:
+        yield "there: the author's figures; - where none was found"
     for one in configurations:
-        yield ""
-        yield f"members of {one.read_text('name')}, by the kernel's count:"
+        how = "" if is_model else ", by the kernel's count"
+        yield f"Members of {one.read_text('name')}{how}:"
         rows = [row for rate in one.read_subtables("rates", "a rate") for row in _format_members(rate)]
-        yield from align_columns(_MEMBERS, rows)
-    yield from wrap_text(
-        "mean: latency of the load's I/Os as measured by fio, and of a member's requests; CPU: fio's "
-        "share of one CPU; busy: share of the time with requests; per I/O: the member's requests per "
-        "I/O of the load"
+        yield TextTable(_MEMBERS, rows, words=2)
+    yield (
+        "mean: latency of the load's I/Os, and of a member's requests; busy: share of the time with "
+        "requests; per I/O: the member's requests per I/O of the load"
+        + ("" if is_model else "; CPU: fio's share of one CPU")
     )
+
+
+def _describe_configuration(one: Fields, *, is_model: bool) -> str:
+    size, kind = units.format_capacity(one.read_count("file_bytes")), one.read_text("kind")
+    if is_model:
+        return f"{one.read_text('name')}: {one.read_text('device')} as {kind}, {size} in use"
+    where = f"{one.read_text('folder')}, on {one.read_text('device')} ({kind})"
+    return f"{one.read_text('name')}: a file of {size} in {where}"
 
 
 def _format_members(rate: Fields) -> Iterator[tuple[str, ...]]:
@@ -283,13 +304,19 @@ def _format_members(rate: Fields) -> Iterator[tuple[str, ...]]:
         )
 
 
-_TABLES: Mapping[ScenarioKind, Callable[[Fields], Iterator[str]]] = {
-    ScenarioKind.SATURATION: _format_saturation,
-    ScenarioKind.FREE_SPACE: _format_free_space,
-    ScenarioKind.IOMETER: _format_iometer,
-    ScenarioKind.UNTRIMMED: _format_untrimmed,
-    ScenarioKind.MIXED: _format_mixed,
+_BLOCKS: Mapping[ScenarioKind, Callable[[Fields], Iterator[Block]]] = {
+    ScenarioKind.SATURATION: _list_saturation,
+    ScenarioKind.FREE_SPACE: _list_free_space,
+    ScenarioKind.IOMETER: _list_iometer,
+    ScenarioKind.UNTRIMMED: _list_untrimmed,
+    ScenarioKind.MIXED: _list_mixed,
 }
+
+
+def list_experiment_blocks(document: Fields) -> Iterator[Block]:
+    """Yield the tables of an experiment, without its verdicts."""
+    holder = find_holder(document)
+    yield from _BLOCKS[document.read_subtable("scenario").read_member("kind", ScenarioKind)](holder)
 
 
 def format_scenario(scenario: Fields) -> Iterator[str]:
@@ -297,10 +324,8 @@ def format_scenario(scenario: Fields) -> Iterator[str]:
     kind = scenario.read_member("kind", ScenarioKind)
     if kind in (ScenarioKind.UNTRIMMED, ScenarioKind.MIXED):
         raise scenario.make_error("its kind has no levels")
-    yield from _format_head(scenario)
-    yield from _TABLES[kind](scenario)
-    if kind is not ScenarioKind.SATURATION:
-        yield from _format_statements(scenario)
+    yield from format_blocks([*_list_head(scenario), *_BLOCKS[kind](scenario)])
+    yield from _format_judgement(scenario)
 
 
 def format_experiment(document: dict[str, Any]) -> Iterator[str]:
@@ -310,33 +335,69 @@ def format_experiment(document: dict[str, Any]) -> Iterator[str]:
     if fields.table.get("type") != TYPE:
         raise fields.make_error(f"type is not {TYPE}: it was not written by opwatch sweep run --scenario")
     scenario = fields.read_subtable("scenario")
-    yield from _format_head(scenario)
-    yield from wrap_text(f"{fields.read_text('target')}, {fields.read_text('workload')}")
-    if fields.table.get("model") is not None:
-        yield from _format_model(fields.read_subtable("model"))
     kind = scenario.read_member("kind", ScenarioKind)
     if kind in (ScenarioKind.SATURATION, ScenarioKind.FREE_SPACE):
         raise scenario.make_error("its kind has levels")
+    yield from format_blocks(_list_head(scenario))
+    yield from wrap_text(f"{fields.read_text('target')}, {fields.read_text('workload')}")
+    if fields.table.get("model") is not None:
+        yield from wrap_text(format_model(fields.read_subtable("model")))
     yield ""
-    yield from _TABLES[kind](fields)
-    yield ""
-    yield from _format_statements(fields)
+    yield from format_blocks(_BLOCKS[kind](fields))
+    yield from _format_judgement(fields)
 
 
-def _format_head(scenario: Fields) -> Iterator[str]:
-    yield from wrap_text(f"scenario {scenario.read_text('name')}: {scenario.read_text('title')}")
-    yield from wrap_text(f"source: {scenario.read_text('source')}. {scenario.read_text('remark')}")
+def _list_head(scenario: Fields) -> Iterator[str]:
+    yield f"scenario {scenario.read_text('name')}: {scenario.read_text('title')}"
+    yield f"source: {scenario.read_text('source')}. {scenario.read_text('remark')}"
 
 
-def _format_model(model: Fields) -> Iterator[str]:
+def format_model(model: Fields) -> str:
+    """Return what is simulated, and where its constants are from."""
     text = f"A MODEL of {model.read_text('profile')} in virtual time, not a drive"
     if model.read_amount("ratio") != 1:
         text += f", simulated at {100 * model.read_amount('ratio'):.2g} % of its size"
-    yield from wrap_text(f"{text}. Its constants: {model.read_text('source')}.")
+    return f"{text}. Its constants: {model.read_text('source')}."
 
 
-def _format_statements(holder: Fields) -> Iterator[str]:
-    """Yield the verdicts, each with the reason."""
-    for statement in holder.read_subtables("statements", "a statement"):
-        verdict = statement.read_member("verdict", ScenarioVerdict).label
-        yield from wrap_text(f"{statement.read_text('what')}: {verdict}; {statement.read_text('why')}")
+def read_findings(holder: Fields) -> list[Finding]:
+    """Return the verdicts on the author's claims. Earlier documents of a saturation have none."""
+    if "statements" not in holder.table and "levels" in holder.table:
+        return []
+    return [
+        Finding(row.read_text("what"), row.read_member("verdict", ScenarioVerdict), row.read_text("why"))
+        for row in holder.read_subtables("statements", "a statement")
+    ]
+
+
+def read_checks(holder: Fields) -> list[SelfCheck]:
+    """Return the results of our own checks. In earlier documents a saturation has them in its levels."""
+    if "checks" in holder.table:
+        return [
+            SelfCheck(row.read_text("what"), row.read_member("verdict", CheckVerdict), row.read_text("why"))
+            for row in holder.read_subtables("checks", "a check")
+        ]
+    levels = [] if "statements" in holder.table else holder.read_subtables("levels", "a level")
+    return [
+        make_self_check(
+            Finding(
+                f"{level.read_text('label')} gains what the collector models predict",
+                level.read_member("likeness", ScenarioVerdict),
+                level.read_text("why"),
+            )
+        )
+        for level in levels[1:]
+    ]
+
+
+def _format_judgement(holder: Fields) -> Iterator[str]:
+    """Yield the verdicts on the author's claims, and apart from them our own checks."""
+    findings, checks = read_findings(holder), read_checks(holder)
+    yield ""
+    yield "claims of the author:" if findings else "no claim of the author was judged"
+    for finding in findings:
+        yield from wrap_text(f"{finding.verdict.label}: {finding.what}; {finding.why}", "- ")
+    if checks:
+        yield "checks of our own model:"
+    for check in checks:
+        yield from wrap_text(f"{check.verdict.value}: {check.what}; {check.why}", "- ")

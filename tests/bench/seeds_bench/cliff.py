@@ -14,6 +14,7 @@ from opwatch.scenarios.untrimmed_findings import NEAR_RATIO
 from opwatch.sweep.virtual import make_model
 from tests.bench.figure import choose_exit_status, choose_size
 
+_DEPTH = 16
 SEEDS = range(2, choose_size(22, 3))
 # Rounds, and seconds per round: enough for a drive's largest spare area.
 PROFILES = {"intel-545s-256": (80, 5), "intel-520-240": (80, 5), "enterprise-nvme-1920": (80, 10)}
@@ -23,8 +24,8 @@ def main() -> int:
     scenario = load_scenario("untrimmed-cliff")
     holds = True
     for name, (rounds, round_s) in PROFILES.items():
-        chosen = scenario.with_setup({"rounds": rounds, "round_s": round_s})
-        setup = parse_untrimmed_setup(chosen.setup, chosen.io_bytes, chosen.queue_depth, 1)
+        chosen = scenario.with_setup({"rounds": rounds, "round_s": round_s, "fsync_every": 0})
+        setup = parse_untrimmed_setup(chosen.setup, chosen.io_bytes, _DEPTH, 1)
         errors = [
             run.error_ratio
             for run in run_layouts(setup, make_model(profiles.load_profile(name), 4096), SEEDS)

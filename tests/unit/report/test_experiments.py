@@ -11,6 +11,7 @@ import pytest
 
 from opwatch.errors import BadInput
 from opwatch.sinks.report.page import REPORT_START
+from opwatch.sinks.report.plots.markup import escape_text
 from opwatch.sinks.sweep.scenario_page import format_experiment_markdown, plot_experiment, render_experiments
 from opwatch.tools.cli import main
 from tests.fuzz.experiments import run as fuzzed
@@ -26,21 +27,45 @@ def _read_document(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "verdict"),
+    ("name", "claims"),
     [
-        ("write-saturation", "write-saturation: reproduced"),
-        ("free-space", "free-space: 2 reproduced, 1 not reproduced"),
-        ("iometer-op10", "iometer-op10: 2 reproduced, 1 not reproduced, 1 undetermined"),
-        ("untrimmed-cliff", "untrimmed-cliff: 3 reproduced, 1 undetermined"),
-        ("mixed-io", "mixed-io: reproduced"),
+        ("write-saturation", "4 claims of the author: 2 reproduced, 2 undetermined"),
+        ("free-space", "2 claims of the author: 1 reproduced, 1 not reproduced"),
+        ("iometer-op10", "3 claims of the author: 1 reproduced, 1 not reproduced, 1 undetermined"),
+        ("untrimmed-cliff", "3 claims of the author: 2 reproduced, 1 undetermined"),
+        ("mixed-io", "2 claims of the author: 2 reproduced"),
+        # A document of an earlier version, whose levels were compared with models only.
+        ("write-saturation-by-model", "no claim of the author was judged"),
     ],
 )
-def test_section_starts_with_its_verdict(name: str, verdict: str) -> None:
+def test_headline_counts_the_claims_of_the_author_alone(name: str, claims: str) -> None:
     document = _read_document(name)
-    assert f"<h2>{verdict}</h2>" in render_experiments([(name, document)])
-    words = list(format_experiment_markdown([(name, document)]))
-    assert words[0] == f"## {verdict}"
-    assert any("**reproduced**" in line for line in words)
+    title = f"{name.removesuffix('-by-model')}: {claims}"
+    assert f"<h2>{title}</h2>" in render_experiments([(name, document)])
+    assert next(format_experiment_markdown([(name, document)])) == f"## {title}"
+
+
+def test_checks_of_the_model_are_a_table_of_their_own() -> None:
+    for name in ("write-saturation", "write-saturation-by-model"):
+        page = render_experiments([(name, _read_document(name))])
+        assert page.count("check of our own model</th>") == 1
+        assert "left unused gains what the collector models predict" not in page
+        words = list(format_experiment_markdown([(name, _read_document(name))]))
+        checks = words[words.index("Checks of our own model:") :]
+        assert any("agrees; " in line for line in checks)
+        assert not any("**reproduced**" in line for line in checks)
+
+
+@pytest.mark.parametrize("name", [path.stem for path in GOOD])
+def test_page_has_tables_and_says_each_verdict_once(name: str) -> None:
+    document = _read_document(name)
+    page = render_experiments([(name, document)])
+    assert "<pre>" not in page and page.count("<table>") >= 2
+    holder = document["scenario"] if document["type"] == "sweep" else document
+    for statement in holder.get("statements", []):
+        assert page.count(escape_text(statement["what"])) == 1
+    # A verdict is a phrase that no column breaks.
+    assert name == "write-saturation-by-model" or '<td class=v data-of="here">' in page
 
 
 def test_no_word_of_a_foreign_experiment_leaves_its_code_block() -> None:
@@ -57,7 +82,7 @@ def test_no_word_of_a_foreign_experiment_leaves_its_code_block() -> None:
 
 def test_levels_of_a_saturation_have_colours_and_names() -> None:
     """Plots by time and by bytes; normal and raised over-provisioning are drawn together."""
-    time, size = plot_experiment(_read_document("write-saturation"))
+    time, size = plot_experiment(_read_document("write-saturation-by-model"))
     assert [kind for kind, _ in time.legend] == ["run0", "run1", "run2"]
     assert [re.findall(r"\d[\d.,]*\d", name) for _, name in size.legend] == [
         ["6.9", "9,533", "1.1"],
@@ -71,7 +96,7 @@ def test_levels_of_a_saturation_have_colours_and_names() -> None:
 
 
 def test_level_that_falls_by_half_is_marked_at_the_drop() -> None:
-    document = _read_document("write-saturation")
+    document = _read_document("write-saturation-by-model")
     for level in document["levels"]:
         one = {"host_bytes": 1 << 20, "p99_ns": None, "nand_bytes": None}
         fast, slow = (one | {"seconds": seconds, "ios": 256} for seconds in (0.01, 0.05))
@@ -84,7 +109,7 @@ def test_level_that_falls_by_half_is_marked_at_the_drop() -> None:
 
 def test_dots_are_seconds_if_seconds_were_counted() -> None:
     """Steps are found in seconds too, and are placed by time and by bytes."""
-    document = _read_document("write-saturation")
+    document = _read_document("write-saturation-by-model")
     for level in document["levels"]:
         rates = [1000] * 30 + [200] * 30
         begins = [sum(rates[:at]) * 4096 for at in range(60)]
@@ -103,7 +128,7 @@ def test_dots_are_seconds_if_seconds_were_counted() -> None:
 
 def test_seconds_of_some_rounds_are_not_drawn_for_all_rounds() -> None:
     """Rounds shorter than a second have no seconds, so only the few longer rounds would be visible."""
-    document = _read_document("write-saturation")
+    document = _read_document("write-saturation-by-model")
     for level in document["levels"]:
         level["seconds"] = [[5.0, 4096, 1.0, 1, 4096]] * 2
     time, _ = plot_experiment(document)
@@ -113,7 +138,7 @@ def test_seconds_of_some_rounds_are_not_drawn_for_all_rounds() -> None:
 
 def test_short_rounds_are_drawn_beside_seconds_of_longer_rounds() -> None:
     """A new drive finishes a round in less than a second; in steady state a round takes many seconds."""
-    document = _read_document("write-saturation")
+    document = _read_document("write-saturation-by-model")
     document["scenario"]["time_ratio"] = 1.0
     for level in document["levels"]:
         one = {"p99_ns": None, "nand_bytes": None, "host_bytes": 4096000, "ios": 1000}
@@ -146,8 +171,15 @@ def test_free_space_lines_are_drawn_beside_the_published_line() -> None:
 def test_ratios_are_bars_side_by_side() -> None:
     (figure,) = plot_experiment(_read_document("iometer-op10"))
     assert [name for _, name in figure.legend] == ["here", "predicted", "published"]
-    (figure,) = plot_experiment(_read_document("mixed-io"))
-    assert [name for _, name in figure.legend] == ["my md-raid1", "tenth"]
+    # Random loads and loads in order are of different heights.
+    for name, sets in (("mixed-io", 2), ("mixed-io-model", 5)):
+        figures = plot_experiment(_read_document(name))
+        assert [figure.title for figure in figures] == [
+            "I/Os per second, 8 KiB random",
+            "I/Os per second, 8 KiB in order",
+            "I/Os per second, 128 KiB in order",
+        ]
+        assert all(len(figure.legend) == sets for figure in figures)
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)

@@ -9,9 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
+from opwatch.report.changes import WAF, MetricChanges
 from opwatch.report.levels import MAX_STEPS, LevelSeries, find_levels
 from opwatch.report.pauses import find_pauses
 from opwatch.report.periods import find_period
+from opwatch.sinks.report.change_text import format_usual_range
 
 S = 10**9
 Noise = Callable[[random.Random, int], list[float]]
@@ -210,3 +212,15 @@ def test_slow_fall_is_not_a_cliff() -> None:
     ]
     steps = find_levels(make_series(values)).steps
     assert all(step.is_gradual and not step.is_cliff for step in steps)
+
+
+def test_quoted_value_is_inside_its_own_range() -> None:
+    """One interval with most of the bytes moves the mean, and none of the percentiles."""
+    under = [1.0] * 39 + [60.0]
+    over = [2.0 + 0.04 * (at % 4) for at in range(39)] + [60.0 * 1.7]
+    levels = find_levels(LevelSeries(over, under, list(range(40)), list(range(1, 41))))
+    assert levels.rest is not None
+    level = levels.rest.level
+    assert level.value < level.usual_low
+    words = format_usual_range(MetricChanges(WAF, None, None, levels, None, 1.0), level)
+    assert words == f"at least 90 % of the intervals {level.value:.2f} to {level.usual_high:.2f}"

@@ -7,12 +7,16 @@ from dataclasses import replace
 import pytest
 
 from opwatch.scenarios.claims import (
+    CheckVerdict,
     ClaimKind,
     ExpectedRange,
+    Finding,
     MeasuredValue,
     PublishedClaim,
     ScenarioEvidence,
     ScenarioVerdict,
+    make_self_check,
+    select_claims,
 )
 from opwatch.scenarios.scenario import list_scenarios, load_scenario
 
@@ -66,6 +70,12 @@ def test_quotient_of_two_amounts_is_compared_with_that_of_two_published_figures(
     assert _judge(claim, MeasuredValue(2.0))[0] is ScenarioVerdict.NOT_REPRODUCED
 
 
+def test_error_of_a_quotient_is_that_of_both_values() -> None:
+    claim = PublishedClaim("a / b", ClaimKind.RATIO, "", measured="a", over="b", expected=[1, 1])
+    assert _judge(claim, MeasuredValue(2.2, error=0.21))[0] is ScenarioVerdict.REPRODUCED
+    assert _judge(claim, MeasuredValue(2.2, error=0.19))[0] is ScenarioVerdict.NOT_REPRODUCED
+
+
 def test_amount_without_expected_range_leaves_the_verdict_open() -> None:
     claim = PublishedClaim("a", ClaimKind.RATIO, "", measured="a", expected="one")
     assert _judge(claim, MeasuredValue(1.0))[0] is ScenarioVerdict.REPRODUCED
@@ -103,4 +113,20 @@ def test_every_scenario_can_be_read(name: str) -> None:
     scenario = load_scenario(name)
     assert scenario.source and (scenario.levels.endswith("%") or scenario.setup.table)
     assert scenario.claims
-    assert all(claim.measured or claim.kind is ClaimKind.ABSENT for claim in scenario.claims)
+    claims = (*scenario.claims, *scenario.checks)
+    assert all(claim.measured or claim.kind is ClaimKind.ABSENT for claim in claims)
+
+
+def test_check_has_words_of_its_own() -> None:
+    """A check that agrees is no result of the author's that was reproduced."""
+    assert not {one.value for one in CheckVerdict} & {one.value for one in ScenarioVerdict}
+    made = [make_self_check(Finding("it", verdict, "so")).verdict for verdict in ScenarioVerdict]
+    assert made == [CheckVerdict.AGREES, CheckVerdict.DIFFERS, CheckVerdict.OPEN]
+
+
+def test_claim_about_some_drives_is_judged_for_these_alone() -> None:
+    about = replace(RATIO, drives=("one",))
+    others = replace(RATIO, except_drives=("one",))
+    assert select_claims([about, others], "model", "one") == (about,)
+    assert select_claims([about, others], "model", "two") == (others,)
+    assert select_claims([replace(RATIO, on="drive")], "model") == ()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.ftl import models
-from opwatch.scenarios.claims import ScenarioVerdict
+from opwatch.scenarios.claims import CheckVerdict, ScenarioVerdict
 from opwatch.scenarios.free_space import FilledDrive, evaluate_free_space
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.steady.strict import StrictState, StrictVerdict
@@ -33,14 +33,17 @@ def _make_outcomes(*iops: float | None) -> list[LevelOutcome]:
 
 
 def _list_verdicts(result: FilledDrive) -> list[ScenarioVerdict]:
-    return [statement.verdict for statement in result.statements]
+    return [finding.verdict for finding in result.judgement.findings]
 
 
 def _make_free_space(
-    whole: Sequence[float | None], reserved: Sequence[float | None], published: Sequence[float] = (10, 8, 4)
+    whole: Sequence[float | None],
+    reserved: Sequence[float | None],
+    published: Sequence[float] = (10, 8, 4),
+    on: str = "drive",
 ) -> FilledDrive:
     scenario = replace(load_scenario("free-space"), published_rates=tuple(published))
-    return evaluate_free_space(scenario, _make_outcomes(*whole), _make_outcomes(*reserved), 4096)
+    return evaluate_free_space(scenario, _make_outcomes(*whole), _make_outcomes(*reserved), 4096, on)
 
 
 def test_published_result_is_reproduced() -> None:
@@ -53,8 +56,21 @@ def test_published_result_is_reproduced() -> None:
 
 def test_diverging_lines_are_not_equal() -> None:
     result = _make_free_space((1000.0, 800.0, 400.0), (1000.0, 850.0, 400.0))
-    assert result.statements[0].verdict is ScenarioVerdict.NOT_REPRODUCED
-    assert "6.2 % apart" in result.statements[0].why
+    assert result.judgement.findings[0].verdict is ScenarioVerdict.NOT_REPRODUCED
+    assert "6.2 % apart" in result.judgement.findings[0].why
+
+
+def test_lines_of_a_model_coincide_by_construction_which_is_no_claim() -> None:
+    rates = (1000.0, 800.0, 400.0)
+    result = _make_free_space(rates, rates, on="model")
+    assert [finding.what for finding in result.judgement.findings] == [
+        "the larger the file, the slower",
+        "by as much as published",
+    ]
+    [check] = result.judgement.checks
+    assert check.verdict is CheckVerdict.AGREES and "by construction" in check.why
+    # On a drive it is the author's claim, and nothing is checked beside it.
+    assert _make_free_space(rates, rates).judgement.checks == ()
 
 
 def test_rates_that_rise_again_are_not_a_fall() -> None:
@@ -64,7 +80,7 @@ def test_rates_that_rise_again_are_not_a_fall() -> None:
 
 
 def test_constant_rates_leave_the_verdict_open() -> None:
-    fall = _make_free_space((1000.0, 1000.0, 999.0), (1000.0, 1000.0, 999.0)).statements[1]
+    fall = _make_free_space((1000.0, 1000.0, 999.0), (1000.0, 1000.0, 999.0)).judgement.findings[1]
     assert fall.verdict is ScenarioVerdict.UNTOLD and "interface" in fall.why
 
 
@@ -77,7 +93,9 @@ def test_missing_steady_state_leaves_the_verdict_open() -> None:
 
 def test_unpublished_levels_have_no_comparison() -> None:
     result = _make_free_space((1000.0, 800.0, 400.0), (1000.0, 800.0, 400.0), published=(10, 4))
-    assert result.statements[2].verdict is ScenarioVerdict.UNTOLD and result.flash_as_published is None
+    assert (
+        result.judgement.findings[2].verdict is ScenarioVerdict.UNTOLD and result.flash_as_published is None
+    )
 
 
 @pytest.mark.parametrize("flash", [350 << 20, 420 << 20, 700 << 20])
@@ -100,7 +118,8 @@ def test_lines_coincide_on_a_small_drive(tmp_path: Path, capsys: pytest.CaptureF
     rates = [point["whole"] for point in scenario["points"]]
     assert rates == sorted(rates, reverse=True)
     assert all(abs(point["apart_ratio"]) < 0.03 for point in scenario["points"])
-    assert [one["verdict"] for one in scenario["statements"]][:2] == ["reproduced", "reproduced"]
+    assert scenario["statements"][0]["verdict"] == "reproduced"
+    assert [one["verdict"] for one in scenario["checks"]] == ["agrees"]
     assert main(["sweep", "show", str(kept)]) == 0
     assert capsys.readouterr().out == shown
 

@@ -11,7 +11,7 @@ from opwatch.codec import decode, encode
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.journal.results import LevelRecord
-from opwatch.scenarios.claims import ScenarioVerdict
+from opwatch.scenarios.claims import CheckVerdict, ScenarioVerdict
 from opwatch.scenarios.iometer import combine_drive_probes, make_drive_findings
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels
 from opwatch.scenarios.scenario import load_scenario
@@ -54,7 +54,12 @@ def _make_outcomes(
 
 def _list_verdicts(outcomes: list[LevelOutcome]) -> list[ScenarioVerdict]:
     result = combine_drive_probes(outcomes)
-    return [word.verdict for word in make_drive_findings(SCENARIO, result, outcomes)]
+    return [finding.verdict for finding in make_drive_findings(SCENARIO, result, outcomes).findings]
+
+
+def _check_models(outcomes: list[LevelOutcome]) -> CheckVerdict:
+    [check] = make_drive_findings(SCENARIO, combine_drive_probes(outcomes), outcomes).checks
+    return check.verdict
 
 
 def test_rates_come_from_probes_and_steady_state() -> None:
@@ -70,13 +75,13 @@ def test_rates_come_from_probes_and_steady_state() -> None:
 @pytest.mark.parametrize(
     ("gain", "verdict"),
     [
-        (2.3, ScenarioVerdict.REPRODUCED),
-        (1.2, ScenarioVerdict.NOT_REPRODUCED),
-        (4.0, ScenarioVerdict.NOT_REPRODUCED),
+        (2.3, CheckVerdict.AGREES),
+        (1.2, CheckVerdict.DIFFERS),
+        (4.0, CheckVerdict.DIFFERS),
     ],
 )
-def test_gain_is_compared_with_models_of_its_flash(gain: float, verdict: ScenarioVerdict) -> None:
-    assert _list_verdicts(_make_outcomes(gain))[0] is verdict
+def test_gain_is_compared_with_models_of_its_flash(gain: float, verdict: CheckVerdict) -> None:
+    assert _check_models(_make_outcomes(gain)) is verdict
 
 
 def test_unknown_flash_size_has_no_prediction() -> None:
@@ -84,9 +89,9 @@ def test_unknown_flash_size_has_no_prediction() -> None:
     result = combine_drive_probes(outcomes)
     assert result.find_gain(WRITE_FULL).foretold is None
     # The published result is still compared.
-    assert _list_verdicts(outcomes)[0] is ScenarioVerdict.UNTOLD
-    assert _list_verdicts(outcomes)[2] is ScenarioVerdict.REPRODUCED
-    assert _list_verdicts(_make_outcomes(1.01, None))[2] is ScenarioVerdict.NOT_REPRODUCED
+    assert _check_models(outcomes) is CheckVerdict.OPEN
+    assert _list_verdicts(outcomes)[1] is ScenarioVerdict.REPRODUCED
+    assert _list_verdicts(_make_outcomes(1.01, None))[1] is ScenarioVerdict.NOT_REPRODUCED
 
 
 def test_without_steady_state_rate_and_gain_are_missing() -> None:
@@ -94,7 +99,7 @@ def test_without_steady_state_rate_and_gain_are_missing() -> None:
     result = combine_drive_probes(outcomes)
     assert result.find_rate(WRITE_FULL).iops is None and not result.is_at_rest
     assert result.find_gain(WRITE_FULL).gain is None
-    assert _list_verdicts(outcomes)[0] is ScenarioVerdict.UNTOLD
+    assert _check_models(outcomes) is CheckVerdict.OPEN
 
 
 def test_table_has_the_cpu_share_of_fio() -> None:
@@ -136,7 +141,7 @@ def test_single_level_has_no_gain() -> None:
     [(0.01, ScenarioVerdict.REPRODUCED), (0.2, ScenarioVerdict.UNTOLD), (None, ScenarioVerdict.UNTOLD)],
 )
 def test_noisy_reads_are_not_reported_as_equal(error: float | None, verdict: ScenarioVerdict) -> None:
-    assert _list_verdicts(_make_outcomes(2.3, error=error))[1] is verdict
+    assert _list_verdicts(_make_outcomes(2.3, error=error))[0] is verdict
 
 
 def test_probe_error_is_the_error_of_the_mean_of_its_parts() -> None:

@@ -38,7 +38,7 @@ def _make_mix_set(kind: str, iops: float, cpu: float = 0.2, **more: MemberCount 
 
 
 def _list_verdicts(*sets: MixConfiguration) -> list[ScenarioVerdict]:
-    return [statement.verdict for statement in make_mix_findings(sets, SCENARIO.claims)]
+    return [finding.verdict for finding in make_mix_findings(SCENARIO, sets).findings]
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_sets_are_compared_like_the_published_sets() -> None:
 def test_rate_limited_by_the_cpu_leaves_the_verdict_open() -> None:
     sets = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, cpu=0.95))
     assert _list_verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
-    assert "fio used 0.95 " in make_mix_findings(sets, SCENARIO.claims)[0].why
+    assert "of a CPU, which is the limit" in make_mix_findings(SCENARIO, sets).findings[0].why
 
 
 def test_idle_members_leave_the_verdict_open() -> None:
     idle = COUNT._replace(active_ms=400)
     sets = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, sdb=idle))
     assert _list_verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
-    assert " 68 % " in make_mix_findings(sets, SCENARIO.claims)[0].why
+    assert "busy 68 % of the time" in make_mix_findings(SCENARIO, sets).findings[0].why
     uncounted = (_make_mix_set("md-raid1", 200), _make_mix_set("md-raid10", 200, sdb=None))
     assert _list_verdicts(*uncounted) == [ScenarioVerdict.UNTOLD] * 2
 
@@ -97,7 +97,7 @@ def test_counts_of_a_member_are_differences() -> None:
 def test_document_is_valid_and_table_fits_in_80_columns() -> None:
     sets = [_make_mix_set("md-raid1", 200, sdb=None), replace(_make_mix_set("md-raid10", 400), name="tenth")]
     document = build_experiment_document(SCENARIO, "two", "some loads", None)
-    document |= build_mixed_fields(sets, make_mix_findings(sets, SCENARIO.claims))
+    document |= build_mixed_fields(sets, make_mix_findings(SCENARIO, sets))
     assert find_problems(document) == []
     shown = list(format_experiment(document))
     assert all(len(line) <= 80 for line in shown)
@@ -119,8 +119,8 @@ def test_numbers_out_of_range_are_refused(changes: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        ((), 2, ": --on NAME=DIR"),
-        (("--virtual", "ideal"), 2, "model"),
+        ((), 2, "needs a folder for each configuration: --on NAME=DIR"),
+        (("--virtual", "ideal"), 2, "--virtual hard-disks"),
         (("--on", "here"), 2, "write NAME=DIR"),
         (("--on", "a=/", "--on", "a=/tmp"), 2, " name a "),
         (("--on", "a=/nowhere/at/all"), 2, os.strerror(errno.ENOENT)),

@@ -12,7 +12,7 @@ from opwatch.errors import UsageError
 from opwatch.journal.request import SweepRequest
 from opwatch.scenarios.claims import ScenarioVerdict
 from opwatch.scenarios.on_drive import choose_drive_pace, make_drive_levels, split_outcomes
-from opwatch.scenarios.saturation import evaluate_saturation, find_steady_iops
+from opwatch.scenarios.saturation import SaturationTarget, evaluate_saturation, find_steady_iops
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.tools.cli import main
 from tests.unit.sweep.test_journal import RECORD, REQUEST
@@ -65,12 +65,12 @@ def test_journal_keeps_the_experiments_name() -> None:
 
 def test_unsteady_figures_are_not_a_steady_rate() -> None:
     outcome = RECORD.make_outcome(make_drive_levels(SATURATION, GIB, None)[0])
-    [level] = evaluate_saturation(SATURATION, [outcome], 1.0)
+    [level] = evaluate_saturation(SATURATION, [outcome], SaturationTarget("drive")).levels
     assert find_steady_iops(outcome) is None
     # Only the WAF is proven.
     assert level.is_by_waf and re.search(r"WAF .* IOPS are not\b", level.why)
     unproven = replace(outcome, strict=replace(outcome.strict, window=None))
-    [level] = evaluate_saturation(SATURATION, [unproven], 1.0)
+    [level] = evaluate_saturation(SATURATION, [unproven], SaturationTarget("drive")).levels
     assert level.gain is None
     assert level.likeness is ScenarioVerdict.UNTOLD
 

@@ -34,16 +34,17 @@ def test_planned_fills_have_their_sizes(capsys: pytest.CaptureFixture[str]) -> N
     steps = plan["steps"]
     assert isinstance(steps, list)
     assert [step["kind"] for step in steps] == ["fill", "fill", "round"] * 3
-    assert steps[0]["write_bytes"] == pytest.approx(140e9, rel=1e-3)
-    assert steps[1]["write_bytes"] == pytest.approx(111e9, rel=1e-2)
+    assert steps[0]["write_bytes"] == pytest.approx(140 << 30, rel=1e-3)
+    assert steps[1]["write_bytes"] == pytest.approx(100.7e9, rel=1e-2)
     assert steps[2]["at_most"] == 7
 
 
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        (("--scenario", "mixed-io"), 2, ": --on NAME=DIR"),
-        (("--scenario", "mixed-io", "--on", "a=/"), 3, "root"),
+        (("--scenario", "mixed-io"), 2, "needs a folder for each set (--on NAME=DIR)"),
+        (("--scenario", "mixed-io", "--virtual", "ideal"), 2, "--virtual hard-disks"),
+        (("--scenario", "mixed-io", "--on", "a=/"), 3, "root filesystem"),
         (("--scenario", "iometer-op10", "--on", "a=/"), 2, "--on"),
         (("--scenario", "untrimmed-cliff"), 2, "add --virtual"),
         (("--scenario", "free-space", "--virtual", "ideal", "--dev", "sda"), 2, "without --dev"),

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.scenarios.claims import ScenarioVerdict
-from opwatch.scenarios.saturation import evaluate_saturation
+from opwatch.ftl import profiles
+from opwatch.scenarios.claims import CheckVerdict, Finding, ScenarioVerdict
+from opwatch.scenarios.saturation import (
+    SaturationLevel,
+    SaturationResult,
+    SaturationTarget,
+    evaluate_saturation,
+    list_later_steps,
+)
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictCheck, StrictState, StrictVerdict
@@ -63,8 +70,24 @@ def _make_outcome(
     return LevelOutcome(_make_level(percent), (*(FRESH,) * fresh, moving, moving), figures, None, verdict)
 
 
+def _evaluate(outcomes: list[LevelOutcome], target: SaturationTarget) -> SaturationResult:
+    return evaluate_saturation(SATURATION, outcomes, target)
+
+
+def _list_levels(
+    *outcomes: LevelOutcome, scale: float = 1.0, has_cache: bool = False
+) -> list[SaturationLevel]:
+    return list(_evaluate(list(outcomes), SaturationTarget(scale=scale, has_cache=has_cache)).levels)
+
+
+def _check_gain(*outcomes: LevelOutcome) -> tuple[CheckVerdict, str]:
+    """Return whether the second level gains what the models predict."""
+    first, *_ = _evaluate(list(outcomes), SaturationTarget()).judgement.checks
+    return first.verdict, first.why
+
+
 def test_cliff_is_where_moves_exceed_writes() -> None:
-    [level] = evaluate_saturation(SATURATION, [_make_outcome("7%", 1000.0)], 0.5)
+    [level] = _list_levels(_make_outcome("7%", 1000.0), scale=0.5)
     assert level.cliff is not None and level.predicted_cliff_bytes == FLASH
     # For a model of half the size: twice the bytes and twice the time.
     assert level.cliff.host_bytes == 2 * FLASH
@@ -86,16 +109,12 @@ def _make_disturbed_outcome(percent: str, waf: float | None) -> LevelOutcome:
 
 
 def test_busy_host_makes_the_gain_use_waf() -> None:
-    first, second, third = evaluate_saturation(
-        SATURATION,
-        [
-            _make_disturbed_outcome("7%", 7.4),
-            _make_disturbed_outcome("18%", 3.1),
-            _make_disturbed_outcome("35%", None),
-        ],
-        1.0,
+    first, second, third = _list_levels(
+        _make_disturbed_outcome("7%", 7.4),
+        _make_disturbed_outcome("18%", 3.1),
+        _make_disturbed_outcome("35%", None),
     )
-    assert first.likeness is ScenarioVerdict.REPRODUCED and first.is_by_waf
+    assert first.likeness is ScenarioVerdict.UNTOLD and first.is_by_waf and "compared with it" in first.why
     assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
     assert second.gain_error == pytest.approx((0.01 / 7.4 + 0.01 / 3.1) * 7.4 / 3.1)
     assert second.likeness is ScenarioVerdict.REPRODUCED and "by WAF only" in second.why
@@ -103,82 +122,168 @@ def test_busy_host_makes_the_gain_use_waf() -> None:
     assert third.gain is None and third.likeness is ScenarioVerdict.UNTOLD
 
 
-@pytest.mark.parametrize(
-    ("part", "likeness"), [(0.995, ScenarioVerdict.REPRODUCED), (0.97, ScenarioVerdict.NOT_REPRODUCED)]
-)
-def test_model_error_is_at_least_a_percent(part: float, likeness: ScenarioVerdict) -> None:
+@pytest.mark.parametrize(("part", "verdict"), [(0.995, CheckVerdict.AGREES), (0.97, CheckVerdict.DIFFERS)])
+def test_model_error_is_at_least_a_percent(part: float, verdict: CheckVerdict) -> None:
     """The models assume many superblocks, with none open or reserved."""
-    [_, second] = evaluate_saturation(
-        SATURATION, [_make_disturbed_outcome("7%", 7.4), _make_disturbed_outcome("18%", 3.1)], 1.0
-    )
+    _, second = _list_levels(_make_disturbed_outcome("7%", 7.4), _make_disturbed_outcome("18%", 3.1))
     assert second.expected_gain
     exact = replace(_make_disturbed_outcome("7%", 7.4), figures=LevelFigures(waf=7.4, waf_error=0.0))
     waf = 7.4 / (part * second.expected_gain.low)
     other = replace(_make_disturbed_outcome("18%", waf), figures=LevelFigures(waf=waf, waf_error=0.0))
-    [_, level] = evaluate_saturation(SATURATION, [exact, other], 1.0)
-    assert level.likeness is likeness
+    assert _check_gain(exact, other)[0] is verdict
 
 
 def test_steady_level_is_compared_by_the_common_figure() -> None:
     at_rest = replace(_make_outcome("7%", 1000.0), figures=LevelFigures(iops=1000.0, waf=7.4, waf_error=0.0))
-    [_, second] = evaluate_saturation(SATURATION, [at_rest, _make_disturbed_outcome("18%", 3.1)], 1.0)
+    _, second = _list_levels(at_rest, _make_disturbed_outcome("18%", 3.1))
     assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
 
 
 def test_drive_with_a_cache_has_no_predicted_cliff() -> None:
-    [level] = evaluate_saturation(SATURATION, [_make_outcome("7%", 1000.0)], 1.0, has_cache=True)
+    [level] = _list_levels(_make_outcome("7%", 1000.0), has_cache=True)
     assert level.cliff is not None and level.predicted_cliff_bytes is None
 
 
 def test_drive_without_relocation_has_no_cliff() -> None:
     outcome = replace(_make_outcome("7%", 1000.0), rounds=(FRESH,) * 20)
-    [level] = evaluate_saturation(SATURATION, [outcome], 1.0)
-    assert level.cliff is None
+    result = _evaluate([outcome], SaturationTarget("drive"))
+    assert result.levels[0].cliff is None
+    assert _find_claim(result, "drops once").verdict is ScenarioVerdict.NOT_REPRODUCED
 
 
 @pytest.mark.parametrize(
-    ("iops", "likeness", "why"),
+    ("iops", "verdict", "why"),
     [
-        (2400.0, ScenarioVerdict.REPRODUCED, "within"),
-        (1500.0, ScenarioVerdict.NOT_REPRODUCED, "less"),
-        (4000.0, ScenarioVerdict.NOT_REPRODUCED, "more"),
+        (2400.0, CheckVerdict.AGREES, "predicted x 2.3"),
+        (1500.0, CheckVerdict.DIFFERS, "less"),
+        (4000.0, CheckVerdict.DIFFERS, "more"),
     ],
 )
-def test_gain_is_compared_with_the_models(iops: float, likeness: ScenarioVerdict, why: str) -> None:
-    first, second = evaluate_saturation(
-        SATURATION, [_make_outcome("7%", 1000.0), _make_outcome("18%", iops)], 1.0
-    )
-    assert (first.gain, first.likeness) == (1.0, ScenarioVerdict.REPRODUCED)
-    assert second.gain == pytest.approx(iops / 1000)
-    assert second.likeness is likeness and why in second.why
+def test_gain_is_checked_against_the_models(iops: float, verdict: CheckVerdict, why: str) -> None:
+    outcomes = (_make_outcome("7%", 1000.0), _make_outcome("18%", iops))
+    first, second = _list_levels(*outcomes)
+    assert first.gain == 1.0 and second.gain == pytest.approx(iops / 1000)
+    # The author has no figure: any gain is what was found.
+    assert second.likeness is ScenarioVerdict.REPRODUCED
+    checked, reason = _check_gain(*outcomes)
+    assert checked is verdict and why in reason
 
 
-def test_level_limited_by_its_interface_leaves_the_verdict_open() -> None:
-    _, second = evaluate_saturation(
-        SATURATION, [_make_outcome("7%", 9000.0), _make_outcome("18%", 9900.0)], 1.0
-    )
-    assert second.likeness is ScenarioVerdict.UNTOLD and "interface" in second.why
+def test_level_limited_by_its_interface_is_not_checked() -> None:
+    checked, why = _check_gain(_make_outcome("7%", 9000.0), _make_outcome("18%", 9900.0))
+    assert checked is CheckVerdict.OPEN and "interface" in why
 
 
 def test_level_without_a_steady_state_is_not_compared() -> None:
     tired = _make_outcome("7%", None, NOT_REACHED)
-    first, second = evaluate_saturation(SATURATION, [tired, _make_outcome("18%", 2400.0)], 1.0)
+    first, second = _list_levels(tired, _make_outcome("18%", 2400.0))
     assert (first.gain, second.gain) == (None, None)
     assert first.likeness is second.likeness is ScenarioVerdict.UNTOLD
     assert first.why.startswith(StrictState.NOT_REACHED.value) and "first" in second.why
+
+
+def _find_claim(result: SaturationResult, words: str) -> Finding:
+    [finding] = [one for one in result.judgement.findings if words in one.what]
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("iops", "verdict"),
+    [(1005.0, ScenarioVerdict.REPRODUCED), (4200.0, ScenarioVerdict.NOT_REPRODUCED)],
+)
+def test_drive_that_gained_nothing_in_the_review_must_gain_nothing(
+    iops: float, verdict: ScenarioVerdict
+) -> None:
+    outcomes = [_make_outcome("26%", 1000.0), _make_outcome("44%", iops)]
+    result = _evaluate(outcomes, SaturationTarget(profile="smart-optimus-400"))
+    assert _find_claim(result, "improves nothing").verdict is verdict
+    assert result.levels[1].likeness is verdict
+    assert not any("is faster" in one.what for one in result.judgement.findings)
+
+
+def test_step_set_from_the_chart_is_no_evidence_for_the_chart() -> None:
+    outcomes = [_make_outcome("7%", 1000.0), _make_outcome("18%", 2400.0)]
+    target = SaturationTarget(profile="intel-520-240", has_throttle=True)
+    step = _find_claim(_evaluate(outcomes, target), "1500 s")
+    assert step.verdict is ScenarioVerdict.UNTOLD and "no evidence" in step.why
+    # A profile without throttling does not show the step that the review saw.
+    other = _evaluate(outcomes, SaturationTarget(profile="corsair-neutron-gtx-240"))
+    assert _find_claim(other, "second step").verdict is ScenarioVerdict.NOT_REPRODUCED
+
+
+@pytest.mark.parametrize(
+    ("profile", "words", "tight", "wide"),
+    [
+        ("", "scatter", ScenarioVerdict.NOT_REPRODUCED, ScenarioVerdict.REPRODUCED),
+        ("smart-optimus-400", "tight", ScenarioVerdict.REPRODUCED, ScenarioVerdict.NOT_REPRODUCED),
+    ],
+)
+def test_scatter_of_a_drive_is_judged_from_its_seconds(
+    profile: str, words: str, tight: ScenarioVerdict, wide: ScenarioVerdict
+) -> None:
+    for dispersion, verdict in ((0.02, tight), (0.12, wide)):
+        outcome = _make_outcome("7%", 1000.0)
+        outcome = replace(outcome, figures=replace(outcome.figures, iops_cv=dispersion))
+        found = _find_claim(_evaluate([outcome], SaturationTarget("drive", profile)), words)
+        assert found.verdict is verdict
+        # A model has no firmware whose seconds scatter.
+        model = _find_claim(_evaluate([outcome], SaturationTarget("model", profile)), words)
+        assert model.verdict is ScenarioVerdict.UNTOLD
+
+
+def _make_course(*parts: tuple[int, float, float]) -> list[Round]:
+    """Return rounds of 1 MiB: their number, their WAF, and MB of flash written per second."""
+    return [
+        Round(
+            1 << 20, waf * (1 << 20) / rate / 1e6 * (1 + (at % 5) / 100), 256, nand_bytes=int(waf * (1 << 20))
+        )
+        for n_rounds, waf, rate in parts
+        for at in range(n_rounds)
+    ]
+
+
+def test_slower_flash_after_the_cliff_is_a_second_step() -> None:
+    rounds = _make_course((40, 1.0, 100.0), (40, 3.0, 100.0), (60, 4.0, 70.0))
+    begin_s = sum(one.seconds for one in rounds[:80])
+    [step] = list_later_steps(rounds, 0.5)
+    assert step == pytest.approx(2 * begin_s, rel=0.05)
+
+
+def test_rising_write_amplification_alone_is_no_second_step() -> None:
+    """The host becomes slower, the flash does not."""
+    assert list_later_steps(_make_course((40, 1.0, 100.0), (40, 2.0, 100.0), (60, 5.0, 100.0)), 1.0) == []
+    assert list_later_steps(_make_course((40, 1.0, 100.0)), 1.0) == []
+
+
+def test_drives_of_the_review_have_their_own_levels() -> None:
+    scale = LevelScale(400_088_457_216, OpShare.WHOLE, OpBase.VISIBLE, 4096)
+    optimus = SATURATION.make_tested_levels("smart-optimus-400", scale, None)
+    # No level uses more than the drive shows.
+    assert optimus[0].usable_bytes == 400_088_457_216 and all(
+        level.usable_bytes <= scale.capacity_bytes for level in optimus
+    )
+    assert list(SATURATION.drives["ocz-vertex4-256"]) == ["normal OP", "48 GB OP", "96 GB OP"]
+    assert len(SATURATION.drives) == 7
+    for name, levels in SATURATION.drives.items():
+        sold = profiles.load_profile(name).drive["user_bytes"]
+        assert levels["normal OP"] == sold == max(levels.values())
+        if "96 GB OP" in levels:
+            assert (256 << 30) - levels["96 GB OP"] == 96_000_000_000
 
 
 def test_small_drive_gains_as_modelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drive, kept = tmp_path / "small.toml", tmp_path / "kept.json"
     drive.write_text(DRIVE)
     words = ("--scenario", "write-saturation", "--virtual", str(drive), "-q", "-o", str(kept))
-    assert main(["sweep", "run", *words, "--op", "7,18%"]) == 0
+    assert main(["sweep", "run", *words, "--op", "0,11.85%"]) == 0
     shown = capsys.readouterr().out
     assert all(len(line) <= 80 for line in shown.splitlines())
     scenario = json.loads(kept.read_text())["scenario"]
     for level in scenario["levels"]:
         assert abs(level["cliff"]["host_bytes"] / level["predicted_cliff_bytes"] - 1) < 0.02
-        assert level["likeness"] == "reproduced"
+    assert [level["likeness"] for level in scenario["levels"]] == ["cannot be told", "reproduced"]
+    assert [check["verdict"] for check in scenario["checks"]] == ["agrees", "agrees"]
+    assert scenario["differs_in_size_only_from"] == []
     assert scenario["levels"][1]["gain"] == pytest.approx(2.45, rel=0.05)
     # `show` prints the kept document with the same output.
     assert main(["sweep", "show", str(kept)]) == 0

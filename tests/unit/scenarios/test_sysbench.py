@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from opwatch.errors import BadInput, Unsupported
 from opwatch.load.plain import parse_plain_load
 from opwatch.load.sysbench import SysbenchResult, build_sysbench_arguments, parse_sysbench
-from opwatch.scenarios.mixed import MixConfiguration
+from opwatch.scenarios.mixed import MixConfiguration, MixLoad
 from opwatch.tools.acting.scenarios.mixed import MixPlace
+from opwatch.tools.acting.scenarios.unnamed_file import FileLoad
 from opwatch.tools.cli import main
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -48,6 +50,29 @@ def test_sysbench_mode_matches_the_load(name: str, mode: str) -> None:
     words = build_sysbench_arguments(load, 1 << 20, 4, 7, seconds=1.6)
     assert f"--file-test-mode={mode}" in words and "--time=2" in words and "--events=0" in words
     assert ("--file-rw-ratio=3" in words) == (mode == "rndrw")
+
+
+def test_buffered_load_is_synced_as_sysbench_does_by_default() -> None:
+    load = parse_plain_load("rndwr")
+    assert load
+    direct, buffered = (
+        build_sysbench_arguments(load, 1 << 20, 1, 7, events=9, fsync_every=every) for every in (0, 100)
+    )
+    assert "--file-extra-flags=direct" in direct and "--file-fsync-freq=0" in direct
+    assert "--file-fsync-freq=100" in buffered and "--file-fsync-end=on" in buffered
+    assert not any("direct" in word for word in buffered)
+
+
+def test_fio_writes_through_the_page_cache_like_sysbench() -> None:
+    load = FileLoad(
+        "/f", 1 << 20, MixLoad("rndwr", 0, 100, 16384), 1, 7, total_bytes=1 << 20, fsync_every=100
+    )
+    buffered = dict(word.removeprefix("--").partition("=")[::2] for word in load.build_fio_words())
+    assert (buffered["direct"], buffered["ioengine"], buffered["fsync"]) == ("0", "psync", "100")
+    direct = dict(
+        word.removeprefix("--").partition("=")[::2] for word in replace(load, fsync_every=0).build_fio_words()
+    )
+    assert direct["direct"] == "1" and "fsync" not in direct
 
 
 def test_sequential_mix_is_not_a_sysbench_mode() -> None:

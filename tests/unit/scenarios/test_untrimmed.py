@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from opwatch.ftl import profiles
-from opwatch.scenarios.claims import ScenarioVerdict
+from opwatch.scenarios.claims import CheckVerdict, ScenarioVerdict
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.scenarios.untrimmed import (
     RelocationSample,
@@ -37,7 +37,8 @@ MODEL = make_model(PROFILE, 4096)
 
 def _make_setup(**changes: float) -> UntrimmedSetup:
     scenario = SCENARIO.with_setup(changes)
-    return parse_untrimmed_setup(scenario.setup, scenario.io_bytes, scenario.queue_depth, 1)
+    depth = scenario.queue_depth if scenario.setup.table["fsync_every"] else 16
+    return parse_untrimmed_setup(scenario.setup, scenario.io_bytes, depth, 1)
 
 
 def find_problems(answer: dict[str, Any]) -> list[str]:
@@ -48,30 +49,55 @@ def find_problems(answer: dict[str, Any]) -> list[str]:
     return [f"{list(error.path)}: {error.message}" for error in validator.iter_errors(answer)]
 
 
-def test_published_result_of_the_untrimmed_drive_is_reproduced() -> None:
-    setup = _make_setup()
-    runs = run_untrimmed(setup, MODEL)
-    verdicts = [statement.verdict for statement in make_findings(SCENARIO, runs, setup, PROFILE)]
-    assert verdicts[:3] == [ScenarioVerdict.REPRODUCED] * 3
-    # The profile cannot tell whether the flash or the cache ends at 5 GB.
-    assert verdicts[3] is ScenarioVerdict.UNTOLD
-    untrimmed, shrunk, trimmed = runs
-    assert untrimmed.free_bytes == pytest.approx(116e9, rel=0.01)
-    assert untrimmed.stale_bytes == pytest.approx(111e9, rel=0.01)
+# Direct I/O with a queue, as much as the drive can take: the rounds reach the cliff.
+DIRECT: dict[str, float] = {"fsync_every": 0, "round_s": 5}
+
+
+def test_sizes_are_those_of_the_author() -> None:
+    """140 GiB of 256 GB are files; he prints the rest as 100 and 50 GB."""
+    untrimmed, shrunk, trimmed = run_untrimmed(_make_setup(rounds=1), MODEL)
+    assert untrimmed.free_bytes == pytest.approx(105.7e9, rel=0.001)
+    assert shrunk.free_bytes == pytest.approx(49.4e9, rel=0.001)
+    assert untrimmed.stale_bytes == pytest.approx(100.7e9, rel=0.001)
     assert trimmed.free_bytes == untrimmed.free_bytes and trimmed.stale_bytes == 0
+
+
+def test_full_cache_slows_down_both_runs_so_it_is_not_what_the_author_saw() -> None:
+    setup = _make_setup()
+    assert (setup.round_s, setup.queue_depth, setup.io_bytes, setup.fsync_every) == (10, 1, 16384, 100)
+    runs = run_untrimmed(setup, MODEL)
+    assert all(run.cliff_bytes is None for run in runs)
+    fall, rest, place = make_findings(SCENARIO, runs, setup, PROFILE).findings
+    assert fall.verdict is ScenarioVerdict.UNTOLD and "cache" in fall.why
+    assert rest.verdict is ScenarioVerdict.NOT_REPRODUCED and "alike" in rest.why
+    assert place.verdict is ScenarioVerdict.UNTOLD
+
+
+def test_untrimmed_drive_without_room_collapses_and_the_shrunk_one_does_not() -> None:
+    setup = _make_setup(**DIRECT)
+    runs = run_untrimmed(setup, MODEL)
+    judgement = make_findings(SCENARIO, runs, setup, PROFILE)
+    assert [one.verdict for one in judgement.findings] == [
+        ScenarioVerdict.REPRODUCED,
+        ScenarioVerdict.REPRODUCED,
+        # The profile cannot tell whether the flash or the cache ends at 5 GB.
+        ScenarioVerdict.UNTOLD,
+    ]
+    assert [one.verdict for one in judgement.checks] == [CheckVerdict.AGREES]
+    _, shrunk, trimmed = runs
     assert shrunk.cliff_bytes is None and trimmed.cliff_bytes is None
 
 
 @pytest.mark.parametrize("name", ["intel-545s-256", "intel-520-240", "wd-blue-1tb"])
 def test_cliff_is_at_the_predicted_place_in_any_layout(name: str) -> None:
     model = make_model(profiles.load_profile(name), 4096)
-    setup = _make_setup(rounds=100, round_s=10)
+    setup = _make_setup(rounds=100, round_s=10, fsync_every=0)
     for run in run_layouts(setup, model, range(2, 6)):
         assert run.error_ratio is not None and abs(run.error_ratio) < NEAR_RATIO / 2
 
 
 def test_trimmed_space_lasts_as_long_as_predicted() -> None:
-    *_, trimmed = run_untrimmed(_make_setup(rounds=100), MODEL)
+    *_, trimmed = run_untrimmed(_make_setup(rounds=100, **DIRECT), MODEL)
     assert trimmed.error_ratio is not None and abs(trimmed.error_ratio) < NEAR_RATIO / 2
 
 
@@ -95,27 +121,30 @@ def test_drive_without_a_cache_has_room_for_unwritten_bytes() -> None:
 
 def test_too_few_rounds_leave_the_verdict_open() -> None:
     setup = _make_setup(rounds=2)
-    words = make_findings(SCENARIO, run_untrimmed(setup, MODEL), setup, PROFILE)
-    assert words[0].verdict is words[2].verdict is ScenarioVerdict.UNTOLD
-    assert "rounds" in words[0].why
+    judgement = make_findings(SCENARIO, run_untrimmed(setup, MODEL), setup, PROFILE)
+    assert judgement.findings[0].verdict is ScenarioVerdict.UNTOLD
+    assert judgement.checks[0].verdict is CheckVerdict.OPEN
+    assert "more or longer rounds" in judgement.findings[0].why
 
 
 def test_drive_that_relocates_while_idle_has_no_prediction() -> None:
-    setup = _make_setup()
+    setup = _make_setup(**DIRECT)
     runs = run_untrimmed(setup, MODEL)
     busy = [replace(runs[0], idle_bytes=0.1 * runs[0].foretold.room_bytes), *runs[1:]]
-    word = make_findings(SCENARIO, busy, setup, PROFILE)[2]
-    assert word.verdict is ScenarioVerdict.UNTOLD and "idle" in word.why
+    [check] = make_findings(SCENARIO, busy, setup, PROFILE).checks
+    assert check.verdict is CheckVerdict.OPEN and "while idle" in check.why
 
 
 def test_untimed_or_short_device_runs_have_no_speed() -> None:
-    runs = run_untrimmed(_make_setup(), MODEL)
-    assert make_device_findings(SCENARIO, runs, is_timed=True)[0].verdict is ScenarioVerdict.REPRODUCED
-    at_once = make_device_findings(SCENARIO, runs, is_timed=False)[0]
-    assert at_once.verdict is ScenarioVerdict.UNTOLD and "--timing" in at_once.why
+    runs = run_untrimmed(_make_setup(**DIRECT), MODEL)
+    assert (
+        make_device_findings(SCENARIO, runs, is_timed=True).findings[0].verdict is ScenarioVerdict.REPRODUCED
+    )
+    at_once = make_device_findings(SCENARIO, runs, is_timed=False).findings[0]
+    assert at_once.verdict is ScenarioVerdict.UNTOLD and "--timing real" in at_once.why
     short = [replace(run, rounds=tuple(one._replace(seconds=0.1) for one in run.rounds)) for run in runs]
-    word = make_device_findings(SCENARIO, short, is_timed=True)[0]
-    assert word.verdict is ScenarioVerdict.UNTOLD and "short" in word.why
+    word = make_device_findings(SCENARIO, short, is_timed=True).findings[0]
+    assert word.verdict is ScenarioVerdict.UNTOLD and "too short" in word.why
 
 
 def test_start_of_relocation_is_between_two_readings() -> None:
@@ -164,7 +193,8 @@ def test_command_writes_a_valid_document(tmp_path: Path, capsys: pytest.CaptureF
         (("--virtual", "intel-545s-256", "--set", "rounds=many"), "whole"),
         (("--virtual", "intel-545s-256", "--set", "rounds=0"), "1 to"),
         (("--virtual", "intel-545s-256", "--set", "filesystem_bytes=1TB"), "more than"),
-        (("--virtual", "intel-545s-256", "--op", "7%"), "levels"),
+        (("--virtual", "intel-545s-256", "--op", "7%"), "has levels"),
+        (("--virtual", "intel-545s-256", "--depth", "16"), "--set fsync_every=0"),
         ((), "add --virtual intel-545s-256"),
     ],
 )

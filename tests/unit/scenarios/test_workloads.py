@@ -38,7 +38,7 @@ def _plan_workload(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ),
         (
             ["--scenario", "untrimmed-cliff", "--workload", "4k-100-random"],
-            "random writes of 4096 bytes, queue depth 16",
+            "36 rounds of 10 s, random writes of 4096 bytes, through the page cache, synced after each 100",
         ),
         (
             ["--scenario", "iometer-op10", "--workload", str(LOADS / "whole-drive.icf")],

@@ -48,7 +48,10 @@ def create_unnamed_file(folder: str, n_bytes: int) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class FileLoad:
-    """A load in the file at `path`, limited by `seconds` or by `total_bytes`; a rate of 0 means no limit."""
+    """A load in the file at `path`, limited by `seconds` or by `total_bytes`; a rate of 0 means no limit.
+
+    With `fsync_every` it goes through the page cache, and is synced after that many requests.
+    """
 
     path: str
     file_bytes: int
@@ -58,9 +61,15 @@ class FileLoad:
     seconds: float | None = None
     total_bytes: int = 0
     most_bytes_per_s: int = 0
+    fsync_every: int = 0
 
     def build_fio_words(self) -> list[str]:
-        words = ["--name=load", *_build_common_words(self.path, self.file_bytes, self.threads)]
+        words = ["--name=load", *_build_common_words(self.path, self.file_bytes)]
+        words += (
+            ["--direct=0", "--ioengine=psync", f"--fsync={self.fsync_every}", "--end_fsync=1"]
+            if self.fsync_every
+            else _build_direct_words(self.threads)
+        )
         words += [*self.load.build_fio_options(), f"--randseed={self.seed}"]
         if self.seconds is not None:
             words += ["--time_based", f"--runtime={self.seconds:g}"]
@@ -78,19 +87,25 @@ class FileLoad:
             seconds=self.seconds,
             events=self.total_bytes // load.xfersize,
             most_per_s=-(-self.most_bytes_per_s // load.xfersize),
+            fsync_every=self.fsync_every,
         )
 
 
-def _build_common_words(path: str, n_bytes: int, depth: int) -> list[str]:
+def _build_common_words(path: str, n_bytes: int) -> list[str]:
     return [
-        *("--thread", f"--filename={path}", f"--size={n_bytes}", "--direct=1"),
-        *("--ioengine=libaio", f"--iodepth={depth}", "--allow_file_create=0", "--randrepeat=0"),
+        *("--thread", f"--filename={path}", f"--size={n_bytes}"),
+        *("--allow_file_create=0", "--randrepeat=0"),
     ]
+
+
+def _build_direct_words(depth: int) -> list[str]:
+    return ["--direct=1", "--ioengine=libaio", f"--iodepth={depth}"]
 
 
 def fill_file(path: str, n_bytes: int, depth: int, time: SweepClock) -> None:
     """Write all of the file: unwritten blocks have no data, so reads of them would not reach a drive."""
-    words = ["--name=fill", "--rw=write", "--bs=1M", *_build_common_words(path, n_bytes, depth)]
+    words = ["--name=fill", "--rw=write", "--bs=1M", *_build_common_words(path, n_bytes)]
+    words += _build_direct_words(depth)
     with FioProcess(words) as process:
         _await_end(process, time, None, _LONG_S)
         process.wait_for_result()

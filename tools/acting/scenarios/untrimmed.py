@@ -44,6 +44,7 @@ _ROOM_TIMES = 1.5
 # Without simulated timing, the write rate is limited so that the free flash lasts this long.
 _ROOM_S = 5
 _TICK_S = 0.01
+_FILL_DEPTH = 16
 # The cliff starts when the drive moves this share of the written bytes. Single pages that the file system
 # rewrites often do not count.
 _MOVING_RATIO = 0.1
@@ -209,14 +210,14 @@ class _MountRuns:
 
     def run(self, name: str, whole: float, *, is_trimmed: bool) -> UntrimmedRun:
         """Run in this share of the file system."""
-        point, depth = self.place.mount.point, self.setup.queue_depth
+        point = self.place.mount.point
         _trim_place(self.place)
         n_bytes, copied = _compute_sizes(self.place, self.setup, whole)
         with create_unnamed_file(point, n_bytes) as path:
             self.talk.show_progress(f"{name}: files and copies")
-            fill_file(path, n_bytes, depth, self.time)
+            fill_file(path, n_bytes, _FILL_DEPTH, self.time)
             with create_unnamed_file(point, copied) as copies:
-                fill_file(copies, copied, depth, self.time)
+                fill_file(copies, copied, _FILL_DEPTH, self.time)
             # As umount does: deleted files become free space in the file system.
             _sync_place(self.place)
             if is_trimmed:
@@ -230,9 +231,10 @@ class _MountRuns:
                 path,
                 n_bytes,
                 MixLoad("rndwr", 0, 100, self.setup.io_bytes),
-                depth,
+                self.setup.queue_depth,
                 self.setup.seed * 10_000,
                 total_bytes=self.round_bytes,
+                fsync_every=self.setup.fsync_every,
                 # Without timing, speed is meaningless, so limit it to keep the polls close together.
                 most_bytes_per_s=0 if self.place.is_timed else max(room // _ROOM_S, _MIB),
             )

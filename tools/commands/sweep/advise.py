@@ -20,7 +20,7 @@ from opwatch.sweep.advice.advice import AdviceKind, SweepAdvice, advise
 from opwatch.sweep.advice.price import CapacityPrice
 from opwatch.sweep.advice.targets import SweepTargets
 from opwatch.tools.arguments import Once
-from opwatch.tools.commands.sweep.source import SweepSource, load_sweep
+from opwatch.tools.runs.sweep_source import SweepSource, load_sweep
 
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6}
 _NS, _MAX_LATENCY_NS = {"us": 1e3, "ms": 1e6, "s": 1e9}, 60e9

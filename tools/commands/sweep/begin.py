@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "       opwatch sweep run --virtual PROFILE [--op LEVELS] [options]\n"
         "       opwatch sweep run --scenario NAME --virtual PROFILE [--op LEVELS] [options]\n"
         "       opwatch sweep run --scenario NAME --dev D --destroy --confirm SERIAL [options]\n"
-        "       opwatch sweep run --scenario mixed-io --on NAME=DIR [--on NAME=DIR] [options]"
+        "       opwatch sweep run --scenario mixed-io --virtual hard-disks|--on NAME=DIR... [options]"
     )
     add_drive_arguments(parser)
     add_model_arguments(parser)

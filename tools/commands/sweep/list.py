@@ -72,6 +72,7 @@ def _build_document(kept: Sequence[StoredSweep]) -> dict[str, object]:
                 "title": load_scenario(name).title,
                 "source": load_scenario(name).source,
                 "setup": load_scenario(name).setup.table,
+                "profile": load_scenario(name).profile,
             }
             for name in list_scenarios()
         ],
@@ -171,8 +172,9 @@ def _format_methods() -> Iterator[str]:
         yield from wrap_text(test.title, f"  {test.name:<22} ")
     yield "published experiments (--scenario):"
     for name in list_scenarios():
-        yield from wrap_text(load_scenario(name).title, f"  {name:<22} ")
-        setup = [f"--set {key}={value}" for key, value in load_scenario(name).setup.table.items()]
+        scenario = load_scenario(name)
+        yield from wrap_text(f"{scenario.title} (--virtual {scenario.profile})", f"  {name:<22} ")
+        setup = [f"--set {key}={value}" for key, value in scenario.setup.table.items()]
         yield from wrap_text(" ".join(setup), " " * 25) if setup else ()
     yield "simulated drives (--virtual):"
     for name in profiles.list_profiles():

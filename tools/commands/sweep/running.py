@@ -27,7 +27,6 @@ from opwatch.tools.acting.sweep.purging import require_discards
 from opwatch.tools.acting.sweep.sweeping import run_sweep
 from opwatch.tools.arguments import parse_file_name
 from opwatch.tools.commands.sweep.exit_status import choose_exit_status
-from opwatch.tools.commands.sweep.scenarios.on_drive import build_scenario_part
 from opwatch.tools.runs.progress import ProgressReporter
 from opwatch.tools.runs.sweep_recorder import SampledClock, SweepRecorder
 from opwatch.tools.runs.waiting import Waiter
@@ -100,7 +99,7 @@ def print_result(state: SweepState, *, json: bool) -> int:
 
 def print_outcomes(state: SweepState, outcomes: list[LevelOutcome], *, json: bool) -> int:
     """Print the table or the document; return the exit status."""
-    answer = build_sweep_document(state, outcomes) | build_scenario_part(state.request, outcomes)
+    answer = build_sweep_document(state, outcomes)
     if json:
         open_stdout().write_json(answer, indent=2)
     else:

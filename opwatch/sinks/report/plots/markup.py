@@ -50,12 +50,17 @@ def render_pairs(rows: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def render_table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
+def render_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1, whole: int | None = None
+) -> str:
     """Return a table. The first `words` columns are text, all others numbers.
 
-    On a narrow screen each row becomes a card, in which each cell is labelled with its column.
+    The column `whole` holds a short phrase, which is not broken. On a narrow screen each row becomes a card,
+    in which each cell is labelled with its column.
     """
     kinds = ["" if place < words else " class=n" for place in range(len(head))]
+    if whole is not None:
+        kinds[whole] = " class=v"
     titles = "".join(
         f"<th scope=col{kind}>{escape_text(name)}</th>" for name, kind in zip(head, kinds, strict=True)
     )

@@ -11,7 +11,17 @@ from opwatch.errors import UsageError
 from opwatch.ftl.profiles import Profile
 from opwatch.scenarios.free_space import evaluate_free_space
 from opwatch.scenarios.iometer import make_iometer_findings, run_iometer
-from opwatch.scenarios.saturation import evaluate_saturation
+from opwatch.scenarios.mixed import MixLoad
+from opwatch.scenarios.mixed_model import (
+    ModelSet,
+    SetSetup,
+    judge_mixed_model,
+    parse_model_sets,
+    parse_published_rates,
+    parse_set_setup,
+    run_mixed_model,
+)
+from opwatch.scenarios.saturation import SaturationTarget, evaluate_saturation
 from opwatch.scenarios.scenario import Scenario, ScenarioKind
 from opwatch.scenarios.untrimmed import make_fillings, parse_untrimmed_setup, run_untrimmed
 from opwatch.scenarios.untrimmed_findings import make_findings
@@ -19,12 +29,13 @@ from opwatch.sinks.sweep.scenario_document import (
     build_experiment_document,
     build_free_space_fields,
     build_iometer_fields,
+    build_mixed_fields,
     build_saturation_fields,
     build_untrimmed_fields,
 )
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.outcome import LevelOutcome
-from opwatch.sweep.plan import SweepPace, SweepPlan, SweepSpeed, plan_steps
+from opwatch.sweep.plan import StepKind, SweepPace, SweepPlan, SweepSpeed, SweepStep, plan_steps
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, compute_flash_bytes, find_mapping_unit, make_model
 from opwatch.tools.commands.sweep.arguments.level_arguments import (
@@ -35,12 +46,13 @@ from opwatch.tools.commands.sweep.arguments.level_arguments import (
 )
 from opwatch.tools.commands.sweep.scenarios.arguments import read_scenario
 from opwatch.tools.commands.sweep.scenarios.on_mounts import (
+    choose_loads,
     make_filling_steps,
     plan_on_mounts,
     run_mixed_experiment,
     run_untrimmed_on_mount,
 )
-from opwatch.tools.runs.progress import LevelProgress
+from opwatch.tools.runs.progress import LevelProgress, ProgressReporter
 
 # Options of sweeps with levels that the experiment sets itself.
 _LEVEL_OPTIONS = ("base", "reads")
@@ -65,11 +77,20 @@ class ScenarioRun:
     def build_fields(self, outcomes: list[LevelOutcome]) -> dict[str, object]:
         """Return the experiment's fields of the document, after the levels were run."""
         if self.scenario.kind is ScenarioKind.SATURATION:
-            ratio, has_cache = self.sweep.model.ratio, bool(self.sweep.profile.drive.get("slc_bytes"))
-            levels = evaluate_saturation(self.scenario, outcomes, ratio, has_cache=has_cache)
-            return build_saturation_fields(self.scenario, levels, ratio)
+            return self._evaluate_saturation(outcomes)
         lines = evaluate_free_space(self.scenario, outcomes, self._run_reserved(), self.sweep.load.io_bytes)
         return build_free_space_fields(self.scenario, lines)
+
+    def _evaluate_saturation(self, outcomes: list[LevelOutcome]) -> dict[str, object]:
+        sold, ratio = self.sweep.profile, self.sweep.model.ratio
+        target = SaturationTarget(
+            profile=sold.name,
+            scale=ratio,
+            has_cache=bool(sold.drive.get("slc_bytes")),
+            has_throttle=bool(sold.timing.get("throttle_after_ns")),
+        )
+        result = evaluate_saturation(self.scenario, outcomes, target)
+        return build_saturation_fields(self.scenario, result, ratio, _list_alike(self.scenario, sold))
 
     def _run_reserved(self) -> list[LevelOutcome]:
         """Return the same levels on a drive that shows less capacity, with a different seed."""
@@ -88,6 +109,14 @@ class ScenarioRun:
         return run_levels(smaller, sweep.levels, load, sweep.pace, lambda level, rounds: None)
 
 
+def _list_alike(scenario: Scenario, profile: Profile) -> list[str]:
+    """Return the profiles of the experiment's other drives that differ from this one in size alone."""
+    if profile.name not in scenario.drives:
+        return []
+    others = (load_profile(name) for name in scenario.drives if name != profile.name)
+    return [other.name for other in others if other.has_parts_of(profile)]
+
+
 def make_scenario_run(args: argparse.Namespace) -> ScenarioRun:
     """Return the run requested by `--scenario`. Raise UsageError for options fixed by the experiment."""
     scenario = read_scenario(args)
@@ -96,13 +125,11 @@ def make_scenario_run(args: argparse.Namespace) -> ScenarioRun:
     refuse_inapplicable(args, _LEVEL_OPTIONS, "a sweep without --scenario")
     if make_pace(args) != SweepPace() or args.share != OpShare.USED.value:
         raise UsageError("--fill, --round, --rounds, --share: a scenario sets these itself")
-    unit = find_mapping_unit(sold)
-    bs = args.bs or max(scenario.io_bytes, unit)
-    levels = _parse_levels(scenario, sold, make_model(sold, bs), args)
-    profile = _resize_profile(sold, levels, unit) if scenario.levels_of_flash else sold
+    bs = args.bs or max(scenario.io_bytes, find_mapping_unit(sold))
+    model = make_model(sold, bs)
+    levels = _parse_levels(scenario, sold, model, args)
     load = VirtualLoad(bs, args.depth or scenario.queue_depth, seed=args.seed or VirtualLoad().seed)
-    model = _scale_times(make_model(profile, bs))
-    return ScenarioRun(scenario, VirtualSweep(profile, model, levels, load, scenario.model_pace))
+    return ScenarioRun(scenario, VirtualSweep(sold, _scale_times(model), levels, load, scenario.model_pace))
 
 
 def _require_profile(scenario: Scenario, args: argparse.Namespace) -> Profile:
@@ -117,16 +144,9 @@ def _parse_levels(
     scenario: Scenario, profile: Profile, model: ModelDrive, args: argparse.Namespace
 ) -> tuple[OpLevel, ...]:
     flash = compute_flash_bytes(model)
-    capacity = flash if scenario.levels_of_flash else profile.drive["user_bytes"]
-    base = OpBase.FLASH if scenario.levels_of_flash else OpBase.VISIBLE
-    scale = LevelScale(capacity, OpShare.WHOLE, base, find_mapping_unit(profile))
-    return parse_levels(args.op or scenario.levels, scale, flash)
-
-
-def _resize_profile(profile: Profile, levels: tuple[OpLevel, ...], unit: int) -> Profile:
-    """Return the profile with the same flash, showing enough of it for every level."""
-    most = -(-max(level.usable_bytes for level in levels) // unit) * unit
-    return profile.with_user_bytes(max(most, profile.drive["user_bytes"]))
+    scale = LevelScale(profile.drive["user_bytes"], OpShare.WHOLE, OpBase.VISIBLE, find_mapping_unit(profile))
+    tested = () if args.op else scenario.make_tested_levels(profile.name, scale, flash)
+    return tested or parse_levels(args.op or scenario.levels, scale, flash)
 
 
 def _scale_times(model: ModelDrive) -> ModelDrive:
@@ -145,7 +165,7 @@ def run_requested_experiment(args: argparse.Namespace) -> dict[str, Any]:
             "--fill, --round, --rounds: a scenario sets these itself (change it with --set KEY=VALUE)"
         )
     if scenario.kind is ScenarioKind.MIXED:
-        return run_mixed_experiment(scenario, args)
+        return (_run_mixed if args.virtual else run_mixed_experiment)(scenario, args)
     return (_run_iometer if scenario.kind is ScenarioKind.IOMETER else _run_untrimmed)(scenario, args)
 
 
@@ -169,9 +189,7 @@ def _run_untrimmed(scenario: Scenario, args: argparse.Namespace) -> dict[str, An
     profile, model, load = _make_model(scenario, args)
     setup = parse_untrimmed_setup(scenario.setup, load.io_bytes, load.queue_depth, load.seed)
     runs = run_untrimmed(setup, model)
-    document = _build_document(
-        scenario, profile, model, f"{setup.rounds} rounds of {setup.round_s:g} s, {load.name}"
-    )
+    document = _build_document(scenario, profile, model, setup.workload)
     return document | build_untrimmed_fields(runs, make_findings(scenario, runs, setup, profile))
 
 
@@ -188,8 +206,64 @@ def _run_iometer(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]
     return document | build_iometer_fields(scenario, result, load.io_bytes, found)
 
 
+def _parse_mixed(
+    scenario: Scenario, args: argparse.Namespace
+) -> tuple[SetSetup, tuple[ModelSet, ...], tuple[MixLoad, ...]]:
+    """Return what `--virtual` runs for the sets of the experiment."""
+    refuse_inapplicable(args, ["on", "op", "bs", "depth"], "a scenario with levels")
+    if args.virtual != scenario.profile:
+        raise UsageError(
+            f"--virtual {args.virtual}: scenario {scenario.name} simulates the author's sets of hard disks "
+            f"(--virtual {scenario.profile}); for other sets, name filesystems on them (--on NAME=DIR)"
+        )
+    return parse_set_setup(scenario.setup), parse_model_sets(scenario.sets), choose_loads(scenario, args)
+
+
+def _run_mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
+    setup, sets, loads = _parse_mixed(scenario, args)
+    with closing(ProgressReporter(quiet=args.quiet)) as talk:
+        results = run_mixed_model(sets, loads, setup, args.seed or 1, talk.show_progress)
+    published = parse_published_rates(scenario.published, sets)
+    sheets = {one.sheet.name: one.sheet.source for one in sets}
+    model = {
+        "profile": scenario.profile,
+        "ratio": 1.0,
+        "source": "; ".join(f"{name}: {source}" for name, source in sheets.items()),
+    }
+    cache = "with" if setup.has_write_cache else "without"
+    workload = (
+        f"{len(loads)} loads of {setup.ios} I/Os, {setup.threads} threads, chunks of "
+        f"{setup.chunk_bytes / 1024:g} KiB, disks {cache} write cache"
+    )
+    document = build_experiment_document(scenario, f"{len(sets)} sets (simulated)", workload, model)
+    return document | build_mixed_fields(results, judge_mixed_model(scenario, results, published), published)
+
+
 def _describe_both(load: VirtualLoad) -> str:
     return f"random reads and writes of {load.io_bytes} bytes, queue depth {load.queue_depth}"
+
+
+def _plan_mixed(scenario: Scenario, args: argparse.Namespace) -> SweepPlan:
+    if args.virtual is None:
+        raise UsageError(
+            f"--scenario {scenario.name} needs a folder for each set (--on NAME=DIR), or --virtual "
+            f"{scenario.profile}"
+        )
+    setup, sets, loads = _parse_mixed(scenario, args)
+    return SweepPlan(
+        target=f"{len(sets)} sets (simulated)",
+        method="virtual time",
+        workload=scenario.title,
+        levels=(),
+        steps=tuple(
+            SweepStep(StepKind.ROUND, f"{one.name}: {load.name}, {setup.ios} I/Os", seconds=None)
+            for one in sets
+            for load in loads
+        ),
+        is_model=True,
+        bytes_reason="a model writes nothing",
+        life_reason="hard disks do not wear out by writes",
+    )
 
 
 def plan_experiment(args: argparse.Namespace) -> SweepPlan:
@@ -198,7 +272,7 @@ def plan_experiment(args: argparse.Namespace) -> SweepPlan:
     if args.on:
         return plan_on_mounts(scenario, args)
     if scenario.kind is ScenarioKind.MIXED:
-        raise UsageError(f"--scenario {scenario.name} needs a folder: --on NAME=DIR")
+        return _plan_mixed(scenario, args)
     profile, model, load = _make_model(scenario, args)
     if scenario.kind is ScenarioKind.IOMETER:
         levels = _parse_levels(scenario, profile, model, args)
@@ -225,7 +299,7 @@ def plan_experiment(args: argparse.Namespace) -> SweepPlan:
     return SweepPlan(
         target=f"{profile.name} (simulated)",
         method="files",
-        workload=load.name,
+        workload=setup.workload,
         levels=(),
         steps=steps,
         is_model=True,

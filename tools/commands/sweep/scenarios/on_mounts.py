@@ -58,14 +58,8 @@ from opwatch.tools.runs.waiting import Waiter
 
 def run_mixed_experiment(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     """Run the experiment, and return the JSON document."""
-    if args.virtual is not None:
-        raise UsageError(
-            f"--scenario {scenario.name}: there is no model of a set of drives; make the sets on drives or "
-            "on simulated ones (opwatch drive create), make filesystems on them, and name these with --on "
-            "NAME=DIR"
-        )
     refuse_inapplicable(args, [*MODEL_OPTIONS, "op"], "a scenario on simulated flash")
-    setup, loads = parse_mix_setup(scenario.setup), _choose_loads(scenario, args)
+    setup, loads = parse_mix_setup(scenario.setup), choose_loads(scenario, args)
     devices = Devices()
     # Inspect all places before anything is written.
     places = [
@@ -143,7 +137,7 @@ def plan_on_mounts(scenario: Scenario, args: argparse.Namespace) -> SweepPlan:
     """Return the plan of an experiment on existing filesystems. Reads them, and writes nothing."""
     folders = _parse_folders(args.on, scenario.name)
     if scenario.kind is ScenarioKind.MIXED:
-        setup, loads = parse_mix_setup(scenario.setup), _choose_loads(scenario, args)
+        setup, loads = parse_mix_setup(scenario.setup), choose_loads(scenario, args)
         places = [make_mix_place(Devices(), name, folder, setup).configuration for name, folder in folders]
         steps = [step for one in places for step in _make_mix_steps(one, loads, setup)]
         target = ", ".join(f"{one.name} ({one.kind})" for one in places)
@@ -168,7 +162,8 @@ def plan_on_mounts(scenario: Scenario, args: argparse.Namespace) -> SweepPlan:
     )
 
 
-def _choose_loads(scenario: Scenario, args: argparse.Namespace) -> tuple[MixLoad, ...]:
+def choose_loads(scenario: Scenario, args: argparse.Namespace) -> tuple[MixLoad, ...]:
+    """Return the published loads, or those of `--workload`."""
     return (
         parse_mix_loads(scenario.published) if args.workload is None else parse_mix_workloads(args.workload)
     )
@@ -241,7 +236,7 @@ class _MountExperiment:
         workload = f"{len(loads)} loads of {setup.run_s:g} s, {outstanding} I/Os outstanding{self._loader}"
         names = ", ".join(one.name for one in results)
         document = build_experiment_document(self.scenario, names, workload, None)
-        return document | build_mixed_fields(results, make_mix_findings(results, self.scenario.claims))
+        return document | build_mixed_fields(results, make_mix_findings(self.scenario, results))
 
     def _keep_rate(self, place: str, rate: MixRate) -> None:
         _append_entry(self.journal, "rate", make_rate_entry(place, rate))
@@ -265,10 +260,9 @@ class _MountExperiment:
             keep=lambda run, n_bytes: _append_entry(self.journal, "run", make_run_entry(run, n_bytes)),
             loader=request.loader,
         )
-        load = f"random writes of {setup.io_bytes} bytes, queue depth {setup.queue_depth}{self._loader}"
         target = f"{place.mount.filesystem} on {place.device}, a simulated drive"
         found = make_device_findings(self.scenario, runs, is_timed=place.is_timed)
-        document = build_experiment_document(self.scenario, target, f"{setup.rounds} rounds of {load}", None)
+        document = build_experiment_document(self.scenario, target, setup.workload + self._loader, None)
         return document | build_untrimmed_fields(runs, found)
 
     @property

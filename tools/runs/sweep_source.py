@@ -19,7 +19,6 @@ from opwatch.recording.schema import SWEEP
 from opwatch.sinks.sweep.document import TYPE
 from opwatch.sinks.sweep.levels import build_sweep_document
 from opwatch.sinks.sweep.pts_document import TYPE as TEST_TYPE
-from opwatch.tools.commands.sweep.scenarios.on_drive import build_scenario_part
 
 _JSON_START, _JOURNAL_START = b"{", b'{"entry":"request"'
 # The request and one outcome. A recording without an outcome has no level to show.
@@ -130,6 +129,4 @@ def _make_source(name: str, state: SweepState) -> SweepSource:
     outcomes = state.list_outcomes()
     if not outcomes:
         raise BadInput(f"{name}: no level of the sweep is finished yet")
-    return SweepSource(
-        name, build_sweep_document(state, outcomes) | build_scenario_part(state.request, outcomes)
-    )
+    return SweepSource(name, build_sweep_document(state, outcomes))

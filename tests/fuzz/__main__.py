@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from tests.bench.figure import choose_size
 from tests.fuzz import (
     audits,
     counters,
@@ -67,7 +68,7 @@ def main() -> int:
     inputs, seed, begin = (words + [10_000_000, time.time_ns() % (1 << 32), 0][len(words) :])[:3]
     # Garbage collection must not count as time of an input.
     gc.disable()
-    rules.BOUND.seconds = rules.STRICT_S
+    rules.BOUND.seconds = choose_size(rules.STRICT_S, rules.LENIENT_S)
     done, since = begin, time.process_time()
     while done < inputs:
         count = min(_ROUND, inputs - done)

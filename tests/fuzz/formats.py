@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import random
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from opwatch import foreign
 from opwatch.collectors.block.bpftrace import MapAssembler, decode_maps
@@ -133,6 +135,15 @@ def _shrink_report(path: Path) -> bytes:
     return json.dumps(shrink_lists(json.loads(path.read_bytes()))).encode()
 
 
+def _show_sweep(document: dict[str, Any]) -> None:
+    """Show the document of a sweep in all its forms."""
+    list(sweep_lines(document))
+    sweep = prepare_sweep("mine", document)
+    render_sweep(sweep)
+    list(format_sweep_markdown(sweep))
+    build_sweep_report(sweep)
+
+
 class FormatFuzzer:
     """Sequence of inputs from a seed. `targets` are chosen at random."""
 
@@ -147,6 +158,9 @@ class FormatFuzzer:
         self._fio_logs = [(path.name, path.read_bytes()) for path in sorted(FIO.glob("*.log"))]
         self._imports = [*self._list_files(), *_list_runs()]
         self._kept = KEPT_SWEEP.read_bytes()
+        begin = time.thread_time()
+        _show_sweep(json.loads(self._kept))
+        self._sound_s = time.thread_time() - begin
         self.targets: dict[str, Callable[[], object]] = {
             "mountinfo": self._fuzz_mountinfo,
             "swaps": lambda: parse_swaps(self._damage_text(_SWAPS)),
@@ -178,7 +192,7 @@ class FormatFuzzer:
         names = [only] if only else list(self.targets)
         for _ in range(inputs):
             name = self._random.choice(names)
-            with RefusedOrValid(name):
+            with RefusedOrValid(name, self._sound_s if name == "kept sweep" else 0.0):
                 self.targets[name]()
 
     def _list_files(self) -> list[Import]:
@@ -257,11 +271,7 @@ class FormatFuzzer:
                     place[key] = self._random.choice(_OTHERS)
                     break
                 place = place[key]
-        list(sweep_lines(document))
-        sweep = prepare_sweep("mine", document)
-        render_sweep(sweep)
-        list(format_sweep_markdown(sweep))
-        build_sweep_report(sweep)
+        _show_sweep(document)
 
     def _fuzz_profile(self) -> None:
         text = self._damage_settings([self._random.choice(self._profiles).decode()])

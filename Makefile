@@ -114,13 +114,16 @@ uninstall:
 demo: build
 	@$(PY) -m opwatch.tools.demo
 
-# Tests that trace the machine run one after the other: another test may get the number of a removed disk.
+# Each file of the kernel tests uses disks of its own, so several files run at a time. 0: one after the other.
+KERNEL_WORKERS := 4
+PARALLEL = -n $(KERNEL_WORKERS) --dist loadfile --no-loadscope-reorder
+
 test: build
 	$(call install_packages,$(LOAD_PACKAGES))
 	@echo "opwatch: 1 of 2: tests without privileges; about 4 minutes on two idle processors"
 	$(PY) -m pytest -n auto --maxprocesses 4 tests/unit
-	@echo "opwatch: 2 of 2: tests of the C code, and of this kernel with loop devices; about 25 minutes"
-	$(PY) -m pytest tests/native tests/kernel
+	@echo "opwatch: 2 of 2: tests of the C code, and of this kernel with loop devices; about 12 minutes"
+	$(PY) -m pytest $(PARALLEL) tests/native tests/kernel
 
 # Two guests at a time, about 45 minutes for each kernel of tests/vm/kernels.toml.
 test-all: test
@@ -128,7 +131,7 @@ test-all: test
 
 test-kernel: build
 	$(call install_packages,$(LOAD_PACKAGES))
-	OPWATCH_REQUIRE=kernel $(PY) -m pytest tests/kernel
+	OPWATCH_REQUIRE=kernel $(PY) -m pytest $(PARALLEL) tests/kernel
 
 # All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme, or with
 # TIER=ci the tier that kernels.toml names for each kernel. At most two guests run at a time (slots.py).

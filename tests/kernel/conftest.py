@@ -9,6 +9,14 @@ from opwatch.host.scratch import ScratchDisk
 from tests.kernel.support.guard import enter_own_namespace
 from tests.requirements import require_kernel
 
+# Folders with the longest files. The workers take the files in order, so these come first.
+_LONGEST = ("tests/kernel/sweep/", "tests/kernel/scenarios/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the items so that the longest files come first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_namespace() -> None:

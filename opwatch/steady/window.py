@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from opwatch.compare.student import find_critical_value
 from opwatch.steady.approach import EXPLAINED, SettledValue, estimate_settled
+from opwatch.steady.locked import measure_locked_cycle
 from opwatch.steady.rounds import Round, RoundSums
 
 _PARTS, _TAIL_PARTS = 32, 10
@@ -26,6 +27,8 @@ _LARGELY = 0.5
 _MISSED_END, _MISSED_DRIFT = 0.25, 0.25
 # Relative standard deviation of a look-back that is not considered.
 _VIOLENT = 0.25
+# Drive writes of a round from which a cycle may be in step with the rounds.
+_COARSE_ROUND = 0.02
 _CHANCE = 0.05
 
 
@@ -140,13 +143,16 @@ def _merge_window(history: RoundHistory, count: int, size: LookbackSize) -> Stea
     whole = history.sums.merge(first, len(history.rounds))
     longest = size.constant * history.active_bytes / max(whole.host_bytes, 1)
     parts = _merge_parts(history, first, _PARTS)
+    # Small rounds sample every cycle that lasts longer than a collection at many phases.
+    is_coarse = whole.host_bytes >= _COARSE_ROUND * count * history.active_bytes
+    rounds = history.rounds[first:] if is_coarse else ()
     return SteadyWindow(
         first_round=first + 1,
         rounds=count,
         whole=whole,
-        iops=_settle([part.iops for part in parts], longest),
+        iops=_settle([part.iops for part in parts], longest, [one.iops for one in rounds]),
         tail=_fit_drift([part.p99_ns for part in _merge_parts(history, first, _TAIL_PARTS)]),
-        waf=_settle([part.waf for part in parts], longest),
+        waf=_settle([part.waf for part in parts], longest, [one.waf for one in rounds]),
     )
 
 
@@ -159,9 +165,15 @@ def _merge_parts(history: RoundHistory, first: int, most: int) -> list[Round]:
     ]
 
 
-def _settle(values: Sequence[float | None], longest: float) -> SettledValue | None:
-    known = [value for value in values if value is not None]
-    return estimate_settled(known, longest) if len(known) == len(values) else None
+def _settle(
+    parts: Sequence[float | None], longest: float, rounds: Sequence[float | None]
+) -> SettledValue | None:
+    """Return the settled value of the parts, with the error that a cycle in step with the rounds may hide."""
+    known, singles = ([value for value in values if value is not None] for values in (parts, rounds))
+    if len(known) < len(parts) or (value := estimate_settled(known, longest)) is None:
+        return None
+    locked = measure_locked_cycle(singles) if len(singles) == len(rounds) else 0.0
+    return value._replace(change=max(value.change, locked - value.chance))
 
 
 def _include_longer(

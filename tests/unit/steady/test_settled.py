@@ -12,6 +12,7 @@ import pytest
 
 from opwatch.ftl import profiles
 from opwatch.steady.coverage import WriteSpread
+from opwatch.steady.locked import measure_locked_cycle
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictState, StrictVerdict, VerdictInputs, judge_strict
 from opwatch.sweep.levels import LevelScale, parse_levels
@@ -78,6 +79,32 @@ def test_throttle_cycles_do_not_pass_between_two_phases(period: float) -> None:
     assert abs(expected.iops - (100_000 * 2 + 60_000) / 3) <= expected.iops_error
     # WAF is proven separately.
     assert verdict.is_amplification_proven
+
+
+@pytest.mark.parametrize(
+    ("period", "share", "phase"),
+    [(4.04, 0.41, 0.92), (4.0, 0.42, 0.6), (4.0, 0.36, 0.06), (2.01, 0.31, 0.79)],
+)
+def test_cycle_in_step_with_the_rounds_does_not_pass(period: float, share: float, phase: float) -> None:
+    """Each part of a longer look-back averages the same phases, which are not those of a whole cycle."""
+    slow = [(at / period + phase) % 1 < share for at in range(60)]
+    rounds = [
+        replace(one, host_bytes=USED // 4, ios=50_000 if slow[at] else 100_000, nand_bytes=None)
+        for at, one in enumerate(_make_rounds([3.0] * 60))
+    ]
+    for count in range(12, len(rounds) + 1):
+        verdict = judge_strict(rounds[:count], GROUND)
+        if verdict.window and verdict.state is not StrictState.NOT_REACHED:
+            assert verdict.window.whole.iops == pytest.approx(100_000 - 50_000 * share, rel=0.02), count
+
+
+def test_cycle_in_step_is_averaged_when_its_phases_drift() -> None:
+    """After 100 cycles of 4.04 rounds, 101 phases were measured."""
+    values = [0.5 if at / 4.04 % 1 < 0.65 else 1.0 for at in range(808)]
+    assert measure_locked_cycle(values) < 0.01
+    assert measure_locked_cycle(values[:40]) > 0.1
+    draw = random.Random(3)
+    assert measure_locked_cycle([draw.gauss(1, 0.05) for _ in range(60)]) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -36,6 +36,16 @@ def format_megabytes(bytes_per_second: float) -> str:
     return _format_digits(bytes_per_second / 1e6)
 
 
+def format_plain(value: float, digits: int = 2) -> str:
+    """Format a number of 0 or more with this many significant digits, without an exponent: 0.31, 19, 268.
+    Less than 0.005 is "<0.01".
+    """
+    if 0 < value < 0.005:
+        return "<0.01"
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e" in text else text
+
+
 def format_with_error(value: float, error: float) -> str:
     """Format a ratio with as many digits as its error allows: 2.31 ± 0.04."""
     if not error:

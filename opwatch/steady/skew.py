@@ -17,7 +17,8 @@ _LACKING_RATIO = 0.01
 # Parts whose densities differ by less than this factor are merged.
 _ALIKE = 1.3
 _HALVINGS = 60
-_MOST_TURNOVER = 1e6
+# Drive writes after which data that still lack stale pages count as static: no drive lives that long.
+STATIC_AFTER = 300.0
 
 
 class WritePart(NamedTuple):
@@ -60,9 +61,25 @@ def is_uniform(parts: Sequence[WritePart]) -> bool:
     return len(parts) == 1
 
 
-@functools.lru_cache(4096)
+class Turnover(NamedTuple):
+    """The drive writes until cold data hold as many stale pages as in steady state.
+
+    Data that are never written have no turnover. `static_ratio` is the share of space that is written, but
+    too rarely to turn over within 300 drive writes, and that counts as static too.
+    """
+
+    drive_writes: float
+    static_ratio: float
+
+
 def compute_turnover(parts: tuple[WritePart, ...], spare_ratio: float, waf: float | None = None) -> float:
-    """Return the drive writes until the cold data hold as many stale pages as they will in steady state.
+    """Return the drive writes until the cold data hold as many stale pages as they will in steady state."""
+    return find_turnover(parts, spare_ratio, waf).drive_writes
+
+
+@functools.lru_cache(4096)
+def find_turnover(parts: tuple[WritePart, ...], spare_ratio: float, waf: float | None = None) -> Turnover:
+    """Return the turnover of the parts, from the coldest to the hottest.
 
     `spare_ratio` is (T-U)/U. A block is collected when a share of 1/WAF of its pages is stale, so a lower
     present WAF gives a longer time. The spare area limits that share too: it cannot hold more stale pages.
@@ -71,19 +88,17 @@ def compute_turnover(parts: tuple[WritePart, ...], spare_ratio: float, waf: floa
     cold = sum(part.space_ratio for part in parts if part.density <= 1) or 1.0
     share = min(2 * spare_ratio / cold, 1 / max(waf or 1.0, 1.0), 1 - 1e-3)
     allowed = _LACKING_RATIO * spare_ratio
-
-    def compute_lack(turns: float) -> float:
-        return sum(
-            part.space_ratio * max(share + math.expm1(-part.density * turns), 0.0)
-            for part in parts
-            # Data that are never written hold no stale pages in steady state either.
-            if part.density
-        )
-
-    low, high = 0.0, 1.0
-    while compute_lack(high) > allowed and high < _MOST_TURNOVER:
-        high *= 2
+    written = [part for part in parts if part.density]
+    static = 0.0
+    while written and _compute_lack(written, share, STATIC_AFTER) > allowed:
+        static += written.pop(0).space_ratio
+    low, high = 0.0, STATIC_AFTER
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if compute_lack(middle) > allowed else (low, middle)
-    return high
+        low, high = (middle, high) if _compute_lack(written, share, middle) > allowed else (low, middle)
+    return Turnover(high, static)
+
+
+def _compute_lack(parts: Iterable[WritePart], share: float, turns: float) -> float:
+    """Return the stale space that the parts still lack after this many drive writes."""
+    return sum(part.space_ratio * max(share + math.expm1(-part.density * turns), 0.0) for part in parts)

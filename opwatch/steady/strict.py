@@ -19,7 +19,7 @@ from opwatch.steady.approach import SettledValue
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.expect import LevelKnowledge, SteadyExpectation, expect_settled
 from opwatch.steady.rounds import Round
-from opwatch.steady.skew import WritePart, compute_turnover, is_uniform
+from opwatch.steady.skew import STATIC_AFTER, Turnover, WritePart, find_turnover, is_uniform
 from opwatch.steady.window import (
     LineDrift,
     LookbackSize,
@@ -28,6 +28,7 @@ from opwatch.steady.window import (
     find_windows,
     size_lookback,
 )
+from opwatch.units import format_capacity, format_plain
 
 # Checks that depend on timing.
 _TIME_CHECKS = ("IOPS", "p99")
@@ -88,6 +89,7 @@ class StrictReport:
     waf_error_ratio: float | None = field(default=None, metadata={"added": True})
     written_drive_writes: float | None = field(default=None, metadata={"added": True})
     turnover_drive_writes: float | None = field(default=None, metadata={"added": True})
+    static_ratio: float | None = field(default=None, metadata={"added": True})
     lookback_drive_writes: float | None = field(default=None, metadata={"added": True})
     expected: SteadyExpectation | None = field(default=None, metadata={"added": True})
     not_excluded: str | None = field(default=None, metadata={"added": True})
@@ -123,12 +125,17 @@ class VerdictInputs:
 
 @dataclass(frozen=True, slots=True)
 class VerdictEvidence:
-    """What a verdict is derived from. `windows` are in order of length; `turnover` is None if unknown."""
+    """What a verdict is derived from.
+
+    `turnover` is None if unknown. `static_ratio` of the space is written, but too rarely to turn over.
+    `windows` are in order of length.
+    """
 
     history: RoundHistory
     ground: VerdictInputs
     rule: StrictRule
     turnover: float | None
+    static_ratio: float
     windows: tuple[SteadyWindow, ...]
 
     @property
@@ -203,6 +210,7 @@ class StrictVerdict:
             waf_error_ratio=window.waf.error if window and window.waf else None,
             written_drive_writes=known.history.drive_writes if known else None,
             turnover_drive_writes=known.turnover if known else None,
+            static_ratio=known.static_ratio if known else None,
             lookback_drive_writes=lookback,
             expected=self.expect_settled(),
             not_excluded=None if self.state is StrictState.NOT_REACHED else _describe_limits(known, lookback),
@@ -214,9 +222,16 @@ def _describe_limits(known: VerdictEvidence | None, lookback: float | None) -> s
     """Return what the look-back of a level cannot exclude."""
     if not known or lookback is None:
         return None
+    static = (
+        f"; {format_plain(100 * known.static_ratio)} % of the data would turn over after more than "
+        f"{STATIC_AFTER:.0f} drive writes and count as static"
+        if known.static_ratio
+        else ""
+    )
+    length, written = format_plain(lookback, 3), format_plain(known.history.drive_writes, 3)
     return (
-        f"a cycle longer than the look-back of {lookback:.3g} drive writes, and a change after the "
-        f"{known.history.drive_writes:.3g} drive writes of this level, such as the end of a larger cache"
+        f"a cycle longer than the look-back of {length} drive writes, and a change after the "
+        f"{written} drive writes of this level, such as the end of a larger cache{static}"
     )
 
 
@@ -229,9 +244,9 @@ def judge_strict(
     """
     rule = rule or StrictRule()
     history = RoundHistory(rounds, ground.active_bytes, ground.written_bytes)
-    turnover = _find_turnover(rounds, ground)
+    turnover, static_ratio = _find_turnover(rounds, ground) or (None, 0.0)
     windows = find_windows(history, size_lookback(ground.spare_ratio, turnover))
-    evidence = VerdictEvidence(history, ground, rule, turnover, tuple(windows))
+    evidence = VerdictEvidence(history, ground, rule, turnover, static_ratio, tuple(windows))
     window = _choose_window(windows, rule)
     checks = (
         _check_host_writes(evidence),
@@ -247,15 +262,15 @@ def judge_strict(
     return StrictVerdict(state, checks, window, evidence)
 
 
-def _find_turnover(rounds: Sequence[Round], ground: VerdictInputs) -> float | None:
-    """Return the drive writes of the turnover at the present WAF, or None if the spread is unknown."""
+def _find_turnover(rounds: Sequence[Round], ground: VerdictInputs) -> Turnover | None:
+    """Return the turnover at the present WAF, or None if the spread is unknown."""
     if not ground.parts:
         return None
     wafs = [one.waf for one in rounds[-_RECENT:] if one.waf is not None]
     waf = sum(wafs) / len(wafs) if wafs else None
     if waf is None and is_uniform(ground.parts):
         waf = predict_fifo(1 + ground.spare_ratio)
-    return compute_turnover(ground.parts, ground.spare_ratio, waf)
+    return find_turnover(ground.parts, ground.spare_ratio, waf)
 
 
 def _choose_window(windows: Sequence[SteadyWindow], rule: StrictRule) -> SteadyWindow | None:
@@ -273,8 +288,8 @@ def _check_host_writes(known: VerdictEvidence) -> StrictCheck:
     bound = " at most" if ground.spare_is_bound else ""
     return StrictCheck(
         "host writes",
-        f"{needed} bytes: the spare area (T-U{bound}) plus the bytes in use",
-        f"{written} bytes",
+        f"{format_capacity(needed)}: the spare area (T-U{bound}) plus the bytes in use",
+        f"{format_capacity(written)}",
         written >= needed,
     )
 
@@ -286,8 +301,10 @@ def _check_spread(known: VerdictEvidence) -> Iterator[StrictCheck]:
     covered = spread.coverage_ratio if spread else None
     yield StrictCheck(
         "coverage",
-        f"at least {100 * least:.4g} %",
-        f"{100 * covered:.4g} % ({spread.source})" if spread and covered is not None else "not measured",
+        f"at least {format_plain(100 * least, 4)} %",
+        f"{format_plain(100 * covered, 4)} % ({spread.source})"
+        if spread and covered is not None
+        else "not measured",
         None if covered is None else covered >= least,
     )
     if spread and is_uniform(known.ground.parts):
@@ -298,8 +315,8 @@ def _check_spread(known: VerdictEvidence) -> Iterator[StrictCheck]:
     else:
         yield StrictCheck(
             "turnover",
-            f"{turnover:.3g} drive writes, in which the coldest data that matter turn over",
-            f"{known.history.drive_writes:.3g} drive writes",
+            f"{format_plain(turnover, 3)} drive writes, in which the coldest data that matter turn over",
+            f"{format_plain(known.history.drive_writes, 3)} drive writes",
             known.history.drive_writes >= turnover,
         )
 
@@ -307,9 +324,10 @@ def _check_spread(known: VerdictEvidence) -> Iterator[StrictCheck]:
 def _report_short(known: VerdictEvidence) -> Iterator[StrictCheck]:
     """Yield failed checks, because the rounds are too few for a look-back."""
     size = known.size
-    wanted = f"a look-back of {size.least:.3g} drive writes after the first {size.skipped:.3g}"
+    length, begin = format_plain(size.least, 3), format_plain(size.skipped, 3)
+    wanted = f"a look-back of {length} drive writes after the first {begin}"
     for name in ("IOPS", "p99", "WAF"):
-        yield StrictCheck(name, wanted, f"{known.history.drive_writes:.3g} drive writes", False)
+        yield StrictCheck(name, wanted, f"{format_plain(known.history.drive_writes, 3)} drive writes", False)
 
 
 def _check_settled(window: SteadyWindow, rule: StrictRule) -> list[StrictCheck]:
@@ -326,13 +344,13 @@ def _evaluate_tail(drift: LineDrift | None, limit: float) -> tuple[str, bool | N
     """Return the measured value as text, and True if it is within the limit (None if not measured)."""
     if drift is None:
         return "not measured", None
-    return f"at least {100 * drift.least:.2g} %", drift.least <= limit
+    return f"at least {format_plain(100 * drift.least)} %", drift.least <= limit
 
 
 def _evaluate_error(value: SettledValue | None, limit: float) -> tuple[str, bool | None]:
     if value is None:
         return "not measured", None
-    return f"± {100 * value.error:.2g} %", value.error <= limit
+    return f"± {format_plain(100 * value.error)} %", value.error <= limit
 
 
 def _check_iops(window: SteadyWindow, proven: str, rule: StrictRule) -> StrictCheck:
@@ -346,4 +364,4 @@ def _check_iops(window: SteadyWindow, proven: str, rule: StrictRule) -> StrictCh
         return StrictCheck("IOPS", proven, *_evaluate_error(iops, rule.error))
     wanted = f"{proven}, or, with such a WAF and without a visible change, of at most {100 * rule.noise:g} %"
     rests = waf.error <= rule.error and iops.error <= rule.noise and iops.visible_change <= rule.error
-    return StrictCheck("IOPS", wanted, f"± {100 * iops.error:.2g} %", rests)
+    return StrictCheck("IOPS", wanted, f"± {format_plain(100 * iops.error)} %", rests)

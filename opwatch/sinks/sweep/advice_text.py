@@ -67,7 +67,7 @@ def format_target_value(kind: TargetKind, value: ValueRange) -> str:
     if kind is TargetKind.LIFE:
         return f"a life of {figures.format_life_range(value)}"
     if kind is TargetKind.P99:
-        return f"a p99 of {_format_time(value.value)} ± {100 * value.error_ratio:.2g} %"
+        return f"a p99 of {_format_time(value.value)} ± {units.format_plain(100 * value.error_ratio)} %"
     return f"{figures.format_count(value)} IOPS"
 
 
@@ -76,7 +76,7 @@ def format_wanted(kind: TargetKind, wanted: float) -> str:
     if kind is TargetKind.P99:
         return f"a p99 of at most {_format_time(wanted)}"
     if kind is TargetKind.LIFE:
-        return f"a life of at least {wanted:.3g} years"
+        return f"a life of at least {units.format_plain(wanted, 3)} years"
     return f"at least {format_target_value(kind, ValueRange(wanted, 0.0))}"
 
 
@@ -202,7 +202,11 @@ def _describe_nearest(nearest: LevelAdvice | None) -> str:
 
 
 def _format_shortfall(factor: float) -> str:
-    return f"off by {100 * (factor - 1):.2g} %" if factor < 1.995 else f"off by a factor of {factor:.2g}"
+    return (
+        f"off by {units.format_plain(100 * (factor - 1))} %"
+        if factor < 1.995
+        else f"off by a factor of {units.format_plain(factor)}"
+    )
 
 
 def _describe_undecided(level: LevelAdvice, unjudged: Sequence[TargetCheck]) -> Iterator[str]:

@@ -14,8 +14,8 @@ def format_number(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 
 
-def format_percent(ratio: float | None, form: str = "{:.2g} %") -> str:
-    return "-" if ratio is None else form.format(100 * ratio)
+def format_percent(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{units.format_plain(100 * ratio)} %"
 
 
 def format_waf(waf: float | None, error: float | None) -> str:
@@ -36,7 +36,7 @@ def format_latency_range(value: ValueRange | None) -> str:
     if value is None:
         return "-"
     text = units.format_ns(value.value)
-    return f"{text} ± {100 * value.error_ratio:.2g} %"
+    return f"{text} ± {units.format_plain(100 * value.error_ratio)} %"
 
 
 def format_life(years: float | None) -> str:
@@ -57,8 +57,12 @@ def format_life_range(years: ValueRange | None) -> str:
     return f"{shown} ± {error:.{digits}f} {unit}" if round(error, digits) else f"{shown} {unit}"
 
 
+def format_gain(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{100 * ratio:+.2f} %"
+
+
 def format_growth(ratio: float | None) -> str:
-    return format_percent(None if ratio is None else ratio - 1, "{:+.1f} %")
+    return "-" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 
 def format_growth_range(ratio: ValueRange | None) -> str:
@@ -82,4 +86,4 @@ def format_expectation(expected: SteadyExpectation) -> str:
     if expected.drive_writes is None:
         return f"{what}; whether and when it settles cannot be predicted"
     time = "" if expected.seconds is None else f" ({format_estimate(expected.seconds)})"
-    return f"{what} after about {expected.drive_writes:.2g} more drive writes{time}"
+    return f"{what} after about {units.format_plain(expected.drive_writes)} more drive writes{time}"

@@ -297,7 +297,7 @@ def _flag_spare(outcome: LevelOutcome, x: AxisScale, total: float) -> list[Flag]
 def _describe_course(outcome: LevelOutcome) -> str:
     strict = outcome.strict
     if strict.state is StrictState.NOT_REACHED:
-        return f"Not reached: {strict.reason}."
+        return "Not reached."
     if strict.state is StrictState.UNPROVEN:
-        return f"Unproven: {strict.reason}."
+        return "Unproven."
     return ""

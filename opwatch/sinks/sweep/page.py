@@ -31,6 +31,7 @@ from opwatch.sweep.result import SweepResult
 from opwatch.sweep.returns import sort_levels
 
 _HEIGHT = 440
+_STATE = ("level", "rounds", "window", "drive writes", "look-back", "turnover")
 _INVALID_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
@@ -159,7 +160,9 @@ def _list_sections(sweep: ReportedSweep) -> Iterator[Section]:
     """Yield the tables, without repeating in other words what the answer says."""
     # The tables of the document have the levels, and say why a life is missing.
     left_out = {"Levels"} if sweep.result.endurance_bytes else {"Levels", LIFE_TITLE}
-    yield from (section for section in build_sections(sweep.document) if section.title != "Gains")
+    yield from (
+        section for section in build_sections(sweep.document, has_reasons=False) if section.title != "Gains"
+    )
     for section in build_advice_sections(sweep.result, sweep.advice, None):
         if section.title not in left_out:
             yield section
@@ -167,17 +170,18 @@ def _list_sections(sweep: ReportedSweep) -> Iterator[Section]:
 
 
 def _build_state(sweep: ReportedSweep) -> Iterator[Block]:
-    """Yield the verdicts on each level, and the conditions that are not met."""
+    """Yield the rounds behind each level's verdict, and the conditions that are not met."""
     rows, conditions = [], []
     for level in sweep.document.levels:
         strict, window = level.opwatch, level.opwatch.window
         rows.append(
             (
                 level.label,
-                "-" if level.pts is None else "pass" if level.pts.is_steady else "not reached",
-                strict.state.value,
                 f"{len(level.rounds)}",
                 f"{window[0]} to {window[1]}" if window else "-",
+                _format_turns(strict.written_drive_writes),
+                _format_turns(strict.lookback_drive_writes),
+                _format_turns(strict.turnover_drive_writes),
             )
         )
         conditions += [
@@ -191,9 +195,13 @@ def _build_state(sweep: ReportedSweep) -> Iterator[Block]:
             for check in strict.checks
             if not check.is_met
         ]
-    yield TextTable(("level", "SNIA PTS", "opwatch", "rounds", "window"), rows, words=3)
+    yield TextTable(_STATE, rows)
     if conditions:
         yield TextTable(("level", "condition", "required", "measured", "met"), conditions, words=5)
+
+
+def _format_turns(drive_writes: float | None) -> str:
+    return "-" if drive_writes is None else units.format_plain(drive_writes, 3)
 
 
 def _list_facts(sweep: ReportedSweep) -> list[tuple[str, str]]:

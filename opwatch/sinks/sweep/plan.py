@@ -73,5 +73,5 @@ def _format_totals(plan: SweepPlan) -> Iterator[str]:
     if plan.life_ratio is None:
         yield from wrap_text(f"share of rated life: unknown: {plan.life_reason}")
     else:
-        begin, end = (f"{100 * share:.3g} %" for share in plan.life_ratio)
+        begin, end = (f"{units.format_plain(100 * share, 3)} %" for share in plan.life_ratio)
         yield from wrap_text(f"share of rated life: {begin} to {end}")

@@ -12,6 +12,7 @@ from opwatch.sinks.sweep.advice_text import summarize_advice
 from opwatch.sinks.sweep.document import FitDocument, OutcomeDocument, StepDocument, SweepDocument
 from opwatch.sinks.sweep.figures import (
     format_expectation,
+    format_gain,
     format_growth,
     format_life,
     format_number,
@@ -21,6 +22,7 @@ from opwatch.sinks.sweep.figures import (
 from opwatch.sinks.sweep.reading import decode_sweep, restore_result
 from opwatch.sinks.sweep.scenario_section import format_scenario
 from opwatch.sinks.wrapping import wrap_text
+from opwatch.steady.skew import STATIC_AFTER
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.advice.advice import advise
 from opwatch.sweep.advice.targets import SweepTargets
@@ -50,11 +52,11 @@ def format_sweep(document: dict[str, Any]) -> Iterator[str]:
         yield from format_scenario(Fields(dict(sweep.scenario), f"{where}: scenario"))
 
 
-def build_sections(sweep: SweepDocument) -> list[Section]:
-    """Return the tables of a sweep with their remarks."""
+def build_sections(sweep: SweepDocument, *, has_reasons: bool = True) -> list[Section]:
+    """Return the tables of a sweep with their remarks, without the reasons of verdicts if not wanted."""
     levels = sweep.levels
     sections = [
-        Section("Levels", [make_level_table(sweep), *_explain(levels)]),
+        Section("Levels", [make_level_table(sweep), *_explain(levels, has_reasons=has_reasons)]),
         Section(
             "Latency and variation",
             [TextTable(_SPREAD, [_format_spread(level) for level in levels]), *_explain_host_bound(levels)],
@@ -84,11 +86,14 @@ def format_model(model: ModelScale) -> str:
     if model.ratio == 1:
         return text
     real = model.real_superblock_pages
+    instead = (
+        "" if real == model.superblock_pages else f" instead of {'large ones' if real is None else real}"
+    )
+    error = format_percent(max(model.error_ratios, default=0.0))
     return (
-        f"{text} Simulated at {100 * model.ratio:.2g} % of its size, with superblocks of "
-        f"{model.superblock_pages} pages instead of {'large ones' if real is None else real}: this makes WAF "
-        f"uncertain by up to {100 * max(model.error_ratios, default=0.0):.2g} %, which the errors below "
-        "include."
+        f"{text} Simulated at {format_percent(model.ratio)} of its size, with superblocks of "
+        f"{model.superblock_pages} pages{instead}: this makes WAF uncertain by up to {error}, which the "
+        "errors below include."
     )
 
 
@@ -130,7 +135,7 @@ def _format_spread(level: OutcomeDocument) -> tuple[str, ...]:
     error = None if figures.iops is None else level.opwatch.iops_error_ratio
     return (
         level.label,
-        "<0.01 %" if error is not None and error < 1e-4 else format_percent(error),
+        format_percent(error),
         format_percent(figures.iops_cv),
         format_number(figures.iops_worst_second, "{:.0f}"),
         *(units.format_ns(figures.find_latency(name)) for name in ("p50", "p99.9", "p99.99", "p99.999")),
@@ -149,10 +154,12 @@ def _explain_host_bound(levels: Sequence[OutcomeDocument]) -> Iterator[str]:
         )
 
 
-def _explain(levels: Sequence[OutcomeDocument]) -> Iterator[str]:
+def _explain(levels: Sequence[OutcomeDocument], *, has_reasons: bool) -> Iterator[str]:
     for level in levels:
         yield from _format_files(level)
-        yield from _format_reasons(level)
+        if has_reasons and level.opwatch.reason is not None:
+            yield f"{level.label}, {level.opwatch.state}: {level.opwatch.reason}"
+        yield from _format_remarks(level)
     yield from _format_not_excluded(levels)
 
 
@@ -169,16 +176,20 @@ def _format_files(level: OutcomeDocument) -> Iterator[str]:
         )
 
 
-def _format_reasons(level: OutcomeDocument) -> Iterator[str]:
+def _format_remarks(level: OutcomeDocument) -> Iterator[str]:
+    """Yield the expectation of a level, and why it has not all figures."""
     verdict, missing = level.opwatch, level.figures.missing
-    if verdict.reason is not None:
-        yield f"{level.label}, {verdict.state}: {verdict.reason}"
     if verdict.expected is not None:
         yield f"{level.label}: {format_expectation(verdict.expected)}"
     if _has_only_waf(level):
         yield f"{level.label}: only its WAF is proven, which host noise does not affect"
-    if level.figures.waf is None and "waf" in missing:
+    if level.figures.waf is None and not _repeats(missing.get("waf"), verdict.reason):
         yield f"{level.label}, no WAF: {missing['waf']}"
+
+
+def _repeats(text: str | None, reason: str | None) -> bool:
+    """Return True if the text says nothing besides the reason of a verdict."""
+    return text is None or (reason is not None and reason in text)
 
 
 def _format_not_excluded(levels: Sequence[OutcomeDocument]) -> Iterator[str]:
@@ -187,9 +198,15 @@ def _format_not_excluded(levels: Sequence[OutcomeDocument]) -> Iterator[str]:
     lookbacks = [one.lookback_drive_writes for one in steady if one.lookback_drive_writes is not None]
     written = [one.written_drive_writes for one in steady if one.written_drive_writes is not None]
     if lookbacks and written:
+        length, end = units.format_plain(min(lookbacks)), units.format_plain(min(written))
         yield (
-            f"not excluded: cycles longer than {min(lookbacks):.2g} drive writes, and changes after "
-            f"{min(written):.2g} drive writes, such as the end of a larger cache"
+            f"not excluded: cycles longer than {length} drive writes, and changes after {end} drive writes, "
+            "such as the end of a larger cache"
+        )
+    if static := max((one.static_ratio or 0.0 for one in steady), default=0.0):
+        yield (
+            f"counted as static: {format_percent(static)} of the data, which would turn over after more than "
+            f"{STATIC_AFTER:.0f} drive writes"
         )
 
 
@@ -219,7 +236,11 @@ def _explain_no_fit(sweep: SweepDocument) -> str:
 
 def _format_fit(fit: FitDocument) -> str:
     classes, rms = " or ".join(fit.alike) or fit.collector, fit.rms_ratio
-    quality = "from one level, which any collector fits" if rms is None else f"off by {100 * rms:.2g} % (rms)"
+    quality = (
+        "from one level, which any collector fits"
+        if rms is None
+        else f"off by {units.format_plain(100 * rms)} % (rms)"
+    )
     text = (
         f"behaves like {100 * fit.spare_ratio:.1f} % of spare area, (T-U)/U, at level {fit.level}, {classes} "
         f"class; the fit is {quality}"
@@ -238,10 +259,10 @@ def _format_step(step: StepDocument) -> tuple[str, ...]:
         step.begin,
         step.end,
         format_growth(step.iops_ratio),
-        format_percent(step.iops_per_percent, "{:+.2f} %"),
+        format_gain(step.iops_per_percent),
         format_growth(step.waf_ratio),
         # The document has the decrease of WAF.
-        format_percent(None if step.waf_per_percent is None else -step.waf_per_percent, "{:+.2f} %"),
+        format_gain(None if step.waf_per_percent is None else -step.waf_per_percent),
         plus + format_life(step.years),
         step.worth or "-",
     )

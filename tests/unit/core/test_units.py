@@ -52,3 +52,19 @@ def test_size_is_rounded_with_its_unit(n_bytes: int | None, text: str) -> None:
 )
 def test_capacity_is_rounded_with_its_unit(n_bytes: int, text: str) -> None:
     assert units.format_capacity(n_bytes) == text
+
+
+def test_plain_numbers_have_no_exponents() -> None:
+    values = (0.0, 1e-7, 0.004, 0.0312, 0.31, 1.0, 19.4, 268.3, 41234.0)
+    assert [units.format_plain(value) for value in values] == [
+        "0",
+        "<0.01",
+        "<0.01",
+        "0.031",
+        "0.31",
+        "1",
+        "19",
+        "268",
+        "41234",
+    ]
+    assert units.format_plain(999.96, 4) == "1000"

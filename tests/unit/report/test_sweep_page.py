@@ -17,13 +17,16 @@ from opwatch.sinks.report.plots.scales import EXTENT
 from opwatch.sinks.sweep.document import build_result_document
 from opwatch.sinks.sweep.level_figures import plot_levels, plot_rounds
 from opwatch.sinks.sweep.page import format_sweep_markdown, prepare_sweep, render_sweep
+from opwatch.sinks.sweep.table import format_sweep
+from opwatch.steady.strict import judge_strict
 from opwatch.sweep.advice.advice import advise
 from opwatch.sweep.advice.targets import SweepTargets
+from opwatch.sweep.outcome import LevelFigures
 from opwatch.sweep.result import SweepResult
 from opwatch.tools.cli import main
 from tests.section import DOCS
 from tests.unit.report.pages import ParsedPage
-from tests.unit.support.sweeps import make_journal_entries, make_sweep, spoil_iops, write_journal
+from tests.unit.support.sweeps import make_ground, make_journal_entries, make_sweep, spoil_iops, write_journal
 from tests.unit.sweep.test_advise_command import write_document, write_recording
 
 LEVELS, TAILS = "0,7,28%", (9e6, 6e6, 4e6)
@@ -88,6 +91,20 @@ def test_level_without_steady_state_is_named_with_its_reason() -> None:
     assert "rests on WAF alone" in text
     unmet = [check for check in result.outcomes[0].strict.checks if not check.is_met]
     assert unmet and all(check.wanted in text and check.measured in text for check in unmet)
+
+
+def test_reason_of_a_verdict_is_printed_once() -> None:
+    result = make_sweep("0%")
+    [outcome] = result.outcomes
+    strict = judge_strict(outcome.rounds[:8], make_ground(outcome.rounds))
+    figures = LevelFigures(missing={"waf": f"no steady state: {strict.reason}"})
+    short = replace(outcome, strict=strict, figures=figures)
+    document = build_result_document(replace(result, outcomes=(short,)))
+    assert strict.checks[0].is_met is False
+    sweep = prepare_sweep("s.json", document)
+    table = " ".join(" ".join(format_sweep(document)).split())
+    for text in (render_sweep(sweep), "\n".join(format_sweep_markdown(sweep)), table):
+        assert text.count("the spare area (T-U) plus the bytes in use") == 1
 
 
 def test_expected_waf_of_a_level_that_is_not_steady_is_drawn_apart() -> None:

@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from opwatch.steady.coverage import WriteMap
-from opwatch.steady.skew import UNIFORM, WritePart, compute_turnover, merge_parts
+from opwatch.steady.coverage import WriteMap, WriteSpread
+from opwatch.steady.rounds import Round
+from opwatch.steady.skew import UNIFORM, WritePart, compute_turnover, find_turnover, merge_parts
 from opwatch.steady.strict import StrictState, VerdictInputs, judge_strict
 from tests.unit.steady.test_strict import CALM
 
@@ -31,6 +32,26 @@ def test_cold_data_turn_over_slower_than_hot_data() -> None:
 def test_data_that_are_never_written_do_not_turn_over() -> None:
     static = merge_parts([WritePart(0.3, 0.0), WritePart(0.7, 1.0)])
     assert static[0] == (0.3, 0.0) and compute_turnover(static, 0.15, 4.0) < 1
+
+
+def test_data_that_take_longer_than_a_drive_lives_count_as_static() -> None:
+    rare = (WritePart(0.5, 0.0001), WritePart(0.3, 0.05), WritePart(0.2, 0.9499))
+    assert find_turnover(rare, 0.15, 4.0).static_ratio == 0.5
+    # The rest turns over as if the static data were never written.
+    assert find_turnover(rare, 0.15, 4.0).drive_writes == pytest.approx(
+        compute_turnover((WritePart(0.5, 0.0), *rare[1:]), 0.15, 4.0), rel=1e-3
+    )
+    assert find_turnover(HOT, 0.15, 4.2).static_ratio == 0
+    zipf = merge_parts(WritePart(1, rank**-2.0) for rank in range(1, 20_000))
+    assert compute_turnover(zipf, 0.28) <= 300
+
+
+def test_static_data_are_named_by_the_verdict() -> None:
+    rare = (WritePart(0.5, 0.0001), WritePart(0.5, 0.9999))
+    ground = VerdictInputs(1000, 150, WriteSpread(1.0, None, "test", rare))
+    report = judge_strict([Round(100, 1.0, 100, 1e6, 250)] * 60, ground).to_report()
+    assert report.state is StrictState.PASS and report.static_ratio == 0.5
+    assert report.not_excluded and "50 %" in report.not_excluded
 
 
 def test_similar_parts_are_merged_and_sum_to_one() -> None:

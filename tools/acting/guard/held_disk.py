@@ -31,7 +31,8 @@ class HeldDisk:
     def __init__(self, devices: Devices, named: str, consent: Consent) -> None:
         self.devices, self._consent = devices, consent
         self.facts = collect_facts(devices, named)
-        require_no_obstacles(find_obstacles(self.facts, consent))
+        # Only a sweep that has begun, and may have written, has a planned disk already.
+        require_no_obstacles(find_obstacles(self.facts, consent), is_begun=consent.planned is not None)
         self.identity = self.facts.identity
         # Look the disk up by number: the given name may belong to another disk by now.
         disk = devices.by_number(*self.identity.dev)

@@ -162,7 +162,8 @@ def undo_namespaces(devices: Devices, consent: Consent, journal: JournalFile, st
         with HeldController(find_drive_controller(state.disk_identity)) as controller:
             controller.require_drive(state.disk_identity)
             require_no_obstacles(
-                find_obstacles(_collect_leftover_facts(devices, controller, state.disk_identity), consent)
+                find_obstacles(_collect_leftover_facts(devices, controller, state.disk_identity), consent),
+                is_begun=True,
             )
             try:
                 disk = restore_namespace(devices, controller, undo)

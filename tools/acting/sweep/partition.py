@@ -141,7 +141,8 @@ def undo_partitions(
         part = _find_partition(devices, disk, undo)
         if part:
             facts = collect_facts(devices, named)
-            require_no_obstacles(find_obstacles(remove_own_part(facts, part.name), consent))
+            obstacles = find_obstacles(remove_own_part(facts, part.name), consent)
+            require_no_obstacles(obstacles, is_begun=True)
             descriptor = open_device(disk)
             try:
                 _delete_partition(descriptor, disk)

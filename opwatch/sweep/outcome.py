@@ -75,11 +75,14 @@ class LevelFigures:
 
 
 def add_verdict_error(figures: LevelFigures, strict: StrictVerdict) -> LevelFigures:
-    """Return the figures with the error of WAF by chance and by the rest of the approach added to its own."""
-    waf = strict.window.waf if strict.window else None
-    if figures.waf is None or waf is None:
+    """Return the figures with the error of WAF by chance and by the rest of the approach added to its own.
+
+    If WAF was not measured in each round, IOPS show how far garbage collection is from its steady state.
+    """
+    settled = strict.window and (strict.window.waf or strict.window.iops)
+    if figures.waf is None or not settled:
         return figures
-    return replace(figures, waf_error=(figures.waf_error or 0.0) + waf.error * figures.waf)
+    return replace(figures, waf_error=(figures.waf_error or 0.0) + settled.error * figures.waf)
 
 
 class OpKind(NamedTuple):

@@ -9,6 +9,7 @@ import pytest
 
 from opwatch.fio.logs import parse_log
 from opwatch.fio.results import FioJob, FioLatency, FioOperation, FioReport
+from opwatch.steady.strict import judge_strict
 from opwatch.sweep.figures import (
     RoundEvidence,
     WindowEvidence,
@@ -19,6 +20,8 @@ from opwatch.sweep.figures import (
     sum_iops_by_second,
 )
 from opwatch.sweep.levels import LevelScale, OpLevel
+from opwatch.sweep.outcome import LevelFigures, add_verdict_error
+from tests.unit.support.sweeps import make_ground, make_sweep
 
 
 def make_operation(requests: int, bins: tuple[tuple[int, int], ...]) -> FioOperation:
@@ -120,3 +123,16 @@ def test_busiest_thread_shows_a_limit_of_the_host() -> None:
 
 def _set_cpu(job: FioJob, percent: float) -> FioJob:
     return replace(job, user_cpu_percent=percent, system_cpu_percent=5.0)
+
+
+def test_waf_without_a_value_per_round_has_the_error_of_iops() -> None:
+    """The counters of a whole window do not show whether WAF still changes within it."""
+    [outcome] = make_sweep("0%").outcomes
+    rounds = [
+        replace(one, nand_bytes=None, ios=round(one.ios * (1 + 0.1 * (-1) ** at)))
+        for at, one in enumerate(outcome.rounds)
+    ]
+    strict = judge_strict(rounds, make_ground(rounds))
+    assert strict.window and strict.window.iops and strict.window.iops.error > 0.001
+    figures = add_verdict_error(LevelFigures(waf=4.0, waf_error=0.01), strict)
+    assert figures.waf_error == pytest.approx(0.01 + 4 * strict.window.iops.error)

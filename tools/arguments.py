@@ -143,8 +143,9 @@ class Once(argparse.Action):
     ) -> None:
         first = getattr(namespace, self.dest)
         if first is not None:
-            complaint = f"only one at a time: {first} and {values} were given; run the command once for each"
-            raise argparse.ArgumentError(self, complaint)
+            # Parsed numbers are not what the user wrote.
+            given = f"{first} and {values} were given; " if isinstance(values, str) else ""
+            raise argparse.ArgumentError(self, f"only one at a time: {given}run the command once for each")
         setattr(namespace, self.dest, values)
 
 

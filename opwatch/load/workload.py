@@ -249,11 +249,31 @@ def parse_job_file(raw: bytes, where: str) -> LoadPattern:
     return _build_pattern(Path(where).stem, f"from {where}", jobs, where)
 
 
+def _require_same_range(tables: Sequence[Mapping[str, str]], where: str) -> None:
+    """Raise BadInput if jobs write to different parts or files: the sweep gives all jobs the same range."""
+    for table in tables:
+        for key in ("offset", "offset_increment"):
+            if table.get(key, "0").strip("0%") != "":
+                raise BadInput(
+                    f"{where}: {key}={table[key]!r:.60} limits a job to a part of the drive, but each job "
+                    "gets all bytes in use: describe hot and cold parts by random_distribution=zoned:..."
+                )
+    for key in ("filename", "size", "filesize"):
+        values = list(dict.fromkeys(table.get(key, "") for table in tables))
+        if len(values) > 1:
+            first, second = (value or "none" for value in values[:2])
+            raise BadInput(
+                f"{where}: jobs differ in {key} ({first:.60}, {second:.60}), but each job gets all bytes "
+                "in use"
+            )
+
+
 def _build_pattern(
     name: str, description: str, tables: Sequence[Mapping[str, str]], where: str
 ) -> LoadPattern:
     if not 1 <= len(tables) <= _MAX_JOBS:
         raise BadInput(f"{where}: it has {len(tables)} jobs, not 1 to {_MAX_JOBS}")
+    _require_same_range(tables, where)
     jobs, left_out = [], set()
     for table in tables:
         options = dict(_DEFAULTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from opwatch import units
@@ -180,7 +181,9 @@ def _format_remarks(level: OutcomeDocument) -> Iterator[str]:
     """Yield the expectation of a level, and why it has not all figures."""
     verdict, missing = level.opwatch, level.figures.missing
     if verdict.expected is not None:
-        yield f"{level.label}: {format_expectation(verdict.expected)}"
+        # A proven WAF is in the table, with a smaller error.
+        expected = replace(verdict.expected, waf=None) if verdict.is_waf_proven else verdict.expected
+        yield f"{level.label}: {format_expectation(expected)}"
     if _has_only_waf(level):
         yield f"{level.label}: only its WAF is proven, which host noise does not affect"
     if level.figures.waf is None and not _repeats(missing.get("waf"), verdict.reason):

@@ -101,6 +101,27 @@ def test_uniform_loads_are_recognised() -> None:
     assert uniform == {"random-4k", "pts-enterprise", "pts-client", "mixed-70-30"}
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        ("offset=50%", "", "offset"),
+        ("offset_increment=1g", "", "offset_increment"),
+        ("size=1%", "size=99%", "size"),
+        ("filename=/dev/sda", "filename=/dev/sdb", "filename"),
+        ("filename=/dev/sda", "", "filename"),
+    ],
+)
+def test_jobs_that_write_to_different_parts_are_refused(first: str, second: str, named: str) -> None:
+    text = f"[a]\nrw=randwrite\n{first}\n[b]\nrw=randwrite\n{second}\n"
+    with pytest.raises(BadInput, match=rf"x\.fio: .*{named}"):
+        parse_job_file(text.encode(), "x.fio")
+
+
+def test_jobs_with_the_same_range_are_accepted() -> None:
+    text = b"[global]\noffset=0\nsize=100%\nfilename=/dev/sda\n[a]\nrw=randwrite\n[b]\nrw=randwrite\n"
+    assert len(parse_job_file(text, "x.fio").jobs) == 2
+
+
 def test_fio_job_file_loses_the_options_of_the_sweep(tmp_path: Path) -> None:
     file = tmp_path / "mine.fio"
     file.write_bytes(USERS)

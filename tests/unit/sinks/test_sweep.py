@@ -268,6 +268,8 @@ def test_level_disturbed_by_a_busy_host_keeps_only_its_waf() -> None:
     row = next(line for line in text.split("\n") if line.startswith("7 %") and line.endswith("no"))
     assert "3.52 ± 0.01" in row and "4321" not in text
     assert "7 %: only its WAF is proven, which host noise does not affect" in text
+    # The proven WAF is not expected again, with another error.
+    assert "expected" in text and "expected WAF" not in text
     # The fit uses both levels, and so does the step, by WAF alone.
     assert shown["fit"]["rms_ratio"] is not None
     [step] = shown["returns"]

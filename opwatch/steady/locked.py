@@ -6,6 +6,8 @@ Neither shows how long the fast phase really is, because the pauses between roun
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 
 # Relative change between neighbouring rounds, from which a cycle matters.
@@ -13,7 +15,7 @@ _LEAST_JUMP = 0.02
 # Share of the largest earlier difference at which a series counts as repeating itself.
 _REPEATED = 0.35
 # Distances whose differences exceed the least one by this factor are alike.
-_ALIKE = 1.5
+_ALIKE, _ROUNDING = 1.5, 1e-9
 _MOST_LAG, _LEAST_PAIRS = 200, 4
 
 
@@ -36,10 +38,20 @@ def measure_locked_cycle(values: Sequence[float]) -> float:
 
 def _count_phases(values: Sequence[float]) -> int | None:
     """Return after how many rounds the series repeats itself, or None if it does not."""
-    count = len(values)
+    count, mean = len(values), sum(values) / len(values)
     most = min(count // 2, count - _LEAST_PAIRS, _MOST_LAG)
+    centred = [value - mean for value in values]
+    squares = list(itertools.accumulate((value * value for value in centred), initial=0.0))
+    # The mean squared difference at each distance, from sums that need no loop in Python.
     differences = [
-        sum((one - other) ** 2 for one, other in zip(values, values[lag:], strict=False)) / (count - lag)
+        max(
+            squares[-1]
+            - squares[lag]
+            + squares[count - lag]
+            - 2 * sum(map(operator.mul, centred, centred[lag:])),
+            0.0,
+        )
+        / (count - lag)
         for lag in range(1, most + 1)
     ]
     repeats: list[tuple[int, float]] = []
@@ -51,4 +63,6 @@ def _count_phases(values: Sequence[float]) -> int | None:
     if not repeats:
         return None
     least = min(difference for _, difference in repeats)
-    return next(lag for lag, difference in repeats if difference <= _ALIKE * least)
+    # Differences of an exact repetition are no more than rounding errors.
+    alike = _ALIKE * least + _ROUNDING * largest
+    return next(lag for lag, difference in repeats if difference <= alike)

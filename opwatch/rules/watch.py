@@ -10,6 +10,7 @@ from opwatch.rules.parse import parse_rule
 from opwatch.rules.rule import CPU, CPU_IO, METRICS, STALL, WAF, LimitKind, Rule, Unit
 from opwatch.samples.observation import Event, Observation
 from opwatch.trace.derive import OpInterval
+from opwatch.units import format_plain
 
 # Rules without a number: events of a disk.
 ERROR, GONE = "error", "gone"
@@ -163,8 +164,8 @@ def _format_value(metric: str, value: float) -> str:
             scale, name = next((one for one in _TIMES if value >= one[0]), (1.0, "ns"))
             return f"{value / scale:.3g} {name}"
         case Unit.PER_S:
-            return f"{value:.4g}/s"
+            return f"{format_plain(value, 4)}/s"
         case Unit.MB_PER_S:
-            return f"{value:.3g} MB/s"
+            return f"{format_plain(value, 3)} MB/s"
         case _:
             return f"{value:.3g}"

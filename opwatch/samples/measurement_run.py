@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from opwatch.samples.end import End
-from opwatch.units import format_capacity
+from opwatch.units import format_capacity, format_plain
 from opwatch.waf.measure import Measurement
 from opwatch.waf.span import Amplification
 from opwatch.waf.trail import LONGEST_NS, Poll, Trail
@@ -202,7 +202,9 @@ class MeasurementRun:
             return
         self._talked = self._pastime.now()
         if so_far and so_far.waf:
-            self._talk.print_message(f"WAF {so_far.waf:.3g} ± {100 * so_far.relative_error:.2g} % so far")
+            self._talk.print_message(
+                f"WAF {so_far.waf:.3g} ± {format_plain(100 * so_far.relative_error)} % so far"
+            )
         else:
             self._talk.print_message(so_far.reason if so_far and so_far.reason else "no result yet")
 

@@ -144,7 +144,7 @@ def _format_waf_result(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if measured.waf is None or measured.error is None or stretch is None:
         yield "WAF", f"none: {measured.reason}"
         return
-    percent = f" ({100 * measured.error / measured.waf:.2g} %)" if measured.error else ""
+    percent = f" ({units.format_plain(100 * measured.error / measured.waf)} %)" if measured.error else ""
     over = f"over {measured.interval_s:.1f} s"
     if outcome.with_command:
         over += ", the whole command" if stretch.whole else ", not just the command"

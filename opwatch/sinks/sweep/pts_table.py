@@ -109,7 +109,7 @@ def _format_verdict(part: PtsPartDocument) -> Iterator[str]:
     rows = [
         (
             fit.variable.partition(", ")[2],
-            f"{fit.average:.5g}",
+            units.format_plain(fit.average, 5),
             _format_excursion(fit, fit.measured_data_excursion, fit.allowed_data_excursion),
             _format_excursion(fit, fit.measured_slope_excursion, fit.allowed_slope_excursion),
             fit.least_squares_formula,
@@ -122,7 +122,8 @@ def _format_verdict(part: PtsPartDocument) -> Iterator[str]:
 def _format_excursion(fit: PtsFit, measured: float, allowed: float) -> str:
     """Return the measured and the allowed value in percent of the average."""
     average = fit.average or 1.0
-    return f"{100 * measured / average:.3g}/{100 * allowed / average:.3g} %"
+    shares = (units.format_plain(100 * value / average, 3) for value in (measured, allowed))
+    return f"{'/'.join(shares)} %"
 
 
 def _format_matrix(part: PtsPartDocument) -> Iterator[str]:

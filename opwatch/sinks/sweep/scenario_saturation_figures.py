@@ -202,7 +202,7 @@ def _format_name(course: _LevelCurve) -> str:
     rest, scatter = get_number(course.facts, "steady_iops"), get_number(course.facts, "iops_cv")
     if rest is None:
         return f"{course.label}: not in steady state"
-    spread = "" if scatter is None else f", dispersion {100 * scatter:.2g} % (CV)"
+    spread = "" if scatter is None else f", dispersion {units.format_plain(100 * scatter)} % (CV)"
     return f"{course.label}: steady at {rest:,.0f}{spread}"
 
 

@@ -356,7 +356,7 @@ def format_model(model: Fields) -> str:
     """Return what is simulated, and where its constants are from."""
     text = f"A MODEL of {model.read_text('profile')} in virtual time, not a drive"
     if model.read_amount("ratio") != 1:
-        text += f", simulated at {100 * model.read_amount('ratio'):.2g} % of its size"
+        text += f", simulated at {units.format_plain(100 * model.read_amount('ratio'))} % of its size"
     return f"{text}. Its constants: {model.read_text('source')}."
 
 

@@ -82,8 +82,9 @@ def format_expectation(expected: SteadyExpectation) -> str:
         figures.append(f"WAF {units.format_with_error(expected.waf, expected.waf_error or 0.0)}")
     if expected.iops is not None:
         figures.append(f"{expected.iops:.0f} ± {expected.iops_error or 0.0:.0f} IOPS")
-    what = f"expected {' and '.join(figures)}" if figures else "the settled figures cannot be predicted"
+    what = f"expected {' and '.join(figures)}" if figures else "its settled figures cannot be predicted"
     if expected.drive_writes is None:
         return f"{what}; whether and when it settles cannot be predicted"
     time = "" if expected.seconds is None else f" ({format_estimate(expected.seconds)})"
-    return f"{what} after about {units.format_plain(expected.drive_writes)} more drive writes{time}"
+    needed = f"about {units.format_plain(expected.drive_writes)} more drive writes{time}"
+    return f"{what} after {needed}" if figures else f"a proof needs {needed}; {what}"

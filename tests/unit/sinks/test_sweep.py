@@ -18,8 +18,10 @@ import pytest
 from opwatch.errors import BadInput
 from opwatch.ftl.models import predict_greedy
 from opwatch.sinks.sweep.document import build_plan_document, build_result_document
+from opwatch.sinks.sweep.figures import format_expectation
 from opwatch.sinks.sweep.plan import format_plan
 from opwatch.sinks.sweep.table import format_sweep
+from opwatch.steady.expect import SteadyExpectation
 from opwatch.steady.strict import StrictState, judge_strict
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
@@ -279,6 +281,13 @@ def test_level_disturbed_by_a_busy_host_keeps_only_its_waf() -> None:
     for level in shown["levels"]:
         del level["opwatch"]["is_waf_proven"]
     assert "3.52 ±" not in "\n".join(format_sweep(shown))
+
+
+def test_level_without_an_expected_figure_reports_the_writes_of_a_proof() -> None:
+    expected = SteadyExpectation(drive_writes=404.8, seconds=1108.0)
+    assert format_expectation(expected).startswith("a proof needs about 405 more drive writes (18.5 min)")
+    known = replace(expected, waf=4.2, waf_error=0.4)
+    assert format_expectation(known) == "expected WAF 4.2 ± 0.4 after about 405 more drive writes (18.5 min)"
 
 
 def test_spare_area_is_a_range_if_superblocks_are_not_known() -> None:

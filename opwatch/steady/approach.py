@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -187,13 +188,13 @@ def _measure_waves(parts: Sequence[float]) -> tuple[float, float]:
 
 
 def _project(parts: Sequence[float], number: int) -> float:
-    return sum(value * wave for value, wave in zip(parts, _make_wave(number, len(parts)), strict=True))
+    return sum(map(operator.mul, parts, _make_wave(number, len(parts))))
 
 
 def _fit_decay(parts: Sequence[float], shape: _Shape, flat: float) -> _Fit:
     """Return the least-squares fit of a settled value plus a decay, relative to the mean of the parts."""
     count = len(parts)
-    size = sum(value * decay for value, decay in zip(parts, shape.values, strict=True)) / shape.squares
+    size = sum(map(operator.mul, parts, shape.values)) / shape.squares
     rest = max(flat - size * size * shape.squares, 0.0)
     variance = rest / (count - 3) if count > 3 else rest
     error = math.sqrt(variance * (1 / count + shape.mean * shape.mean / shape.squares))

@@ -188,7 +188,7 @@ def _measure_waves(parts: Sequence[float]) -> tuple[float, float]:
 
 
 def _project(parts: Sequence[float], number: int) -> float:
-    return sum(map(operator.mul, parts, _make_wave(number, len(parts))))
+    return math.fsum(map(operator.mul, parts, _make_wave(number, len(parts))))
 
 
 def _fit_decay(parts: Sequence[float], shape: _Shape, flat: float) -> _Fit:

@@ -18,6 +18,7 @@ from opwatch.recording.writing.history import HistoryFile
 from opwatch.trim.history.changes import HistoryLoss
 from opwatch.trim.history.counter_base import CounterBase
 from opwatch.trim.history.history import History
+from opwatch.trim.history.requests import RequestRow, join_rows, select_requests
 from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
 from opwatch.trim.history.sectormap import SECTOR, SectorState
 from opwatch.trim.history.validity import Conditions, explain_invalid_map, is_other_drive
@@ -109,6 +110,9 @@ class HistoryRecorder:
         self._bases = [CounterBase(low, high) for low, high in zip(before, after, strict=True)]
         self._recorded = [0, 0]
         self._loss = HistoryLoss()
+        # Requests since the last save, and whether the next one follows them.
+        self._requests: list[RequestRow] = []
+        self._follows = False
         self._since_wall_ns = time.time_ns()
         self._notes: tuple[str, ...] = ()
         self.history = History(
@@ -189,6 +193,7 @@ class HistoryRecorder:
             self._end_record("its paths have changed, so the order of changes is unknown")
 
     def _discard_map(self, why: str) -> None:
+        self._follows = False
         self.history.discard_map(why, time.monotonic_ns())
         self._since_wall_ns, self._notes = time.time_ns(), ()
 
@@ -197,6 +202,7 @@ class HistoryRecorder:
         for _ in range(_DRAINS):
             raw, more = self._tracer.drain_changes()
             written, discarded = self.history.apply_changes(raw)
+            self._keep_requests(raw)
             self._recorded[0] += written
             self._recorded[1] += discarded
             if not more:
@@ -214,6 +220,16 @@ class HistoryRecorder:
         self._forget_unrecorded(writes > 0, discards > 0, "more changes at once than the buffer can hold")
         self._narrow_bases()
         return True
+
+    def _keep_requests(self, raw: bytes) -> None:
+        row = select_requests(raw, follows=self._follows)
+        if row:
+            self._requests.append(row)
+            self._follows = True
+
+    def _take_requests(self) -> RequestRow | None:
+        rows, self._requests = self._requests, []
+        return join_rows(rows) if rows else None
 
     def _narrow_bases(self) -> None:
         """Compare the recorded counts with the kernel's counts a moment later."""
@@ -233,6 +249,7 @@ class HistoryRecorder:
         self._forget_unrecorded(wrong[0], wrong[1], _UNSEEN)
 
     def _forget_unrecorded(self, writes: bool, discards: bool, why: str) -> None:
+        self._follows = self._follows and not (writes or discards)
         if writes and discards:
             self._discard_map(why)
         else:
@@ -270,7 +287,7 @@ class HistoryRecorder:
         if not self._file.is_unchanged or not map_.log_is_whole or self._file.has_grown:
             self._rewrite_file()
             return
-        self._file.add_changes(look, runs)
+        self._file.add_changes(look, runs, self._take_requests())
         self._last, map_.log = look, []
 
     def _rewrite_file(self) -> None:
@@ -281,6 +298,9 @@ class HistoryRecorder:
             self._file = self._open_file(self._file.path)
         self._last = self.make_checkpoint()
         self._file.replace_map(self.drive, self._last, self.history.map)
+        requests = self._take_requests()
+        if requests:
+            self._file.add_changes(self._last, (), requests)
         self.history.map.log, self.history.map.log_is_whole = [], True
         if disturbed and not self.was_disturbed:
             self.was_disturbed = True

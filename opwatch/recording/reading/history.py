@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError
 from opwatch.recording.coding.plain import PlainDecoder
+from opwatch.recording.coding.requests import decode_requests
 from opwatch.recording.coding.runs import RunLoader
 from opwatch.recording.reading.opening import CheckedFile, parse_small_document, read_shapes
 from opwatch.recording.schema import HISTORY
+from opwatch.trim.history.requests import RecordedRequests, RequestRow
 from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
 from opwatch.trim.history.sectormap import SectorMap
 
 _MAX_HEADER_ROWS, _MAX_HEADER_BYTES = 256, 1 << 20
+# Requests of a history in memory. Writers keep fewer.
+_MAX_REQUESTS = 1 << 25
 
 
 class UnusableHistoryError(BadInput):
@@ -37,13 +43,73 @@ def read_history_file(path: Path) -> tuple[SavedHistory, bool]:
     if path.exists() and not path.is_file():
         raise RefusedError(f"{path} is not a regular file, so it cannot be a history")
     with closing(CheckedFile(path, may_be_written=True)) as file:
-        header = dict(file.iter_rows("header", f"LIMIT {_MAX_HEADER_ROWS}", most_bytes=_MAX_HEADER_BYTES))
-        if HISTORY not in header:
-            raise BadInput(f"{path} is a recording without a history")
+        drive_text = _read_drive_text(file)
         try:
-            return _parse_history(file, str(header[HISTORY])), file.is_being_written
+            return _parse_history(file, drive_text), file.is_being_written
         except BadInput as error:
             raise UnusableHistoryError(str(error)) from error
+
+
+def read_requests(path: Path) -> tuple[SavedHistory, RecordedRequests]:
+    """Return (content of a history, all requests that it keeps). Raise OpwatchError if it is damaged or cut,
+    and BadInput if it keeps none."""
+    try:
+        if path.exists() and not path.is_file():
+            raise RefusedError(f"{path} is not a regular file, so it cannot be a history")
+        with closing(CheckedFile(path, may_be_written=True)) as file:
+            saved = _parse_history(file, _read_drive_text(file))
+            if saved.is_salvaged:
+                raise BadInput(file.damage or "it is damaged")
+            return saved, _join_requests(saved, list(_iter_request_rows(file, saved.look)))
+    except OSError as error:
+        raise explain_error(error, path) from error
+    except BadInput as error:
+        raise OpwatchError(f"{path} is not a readable history: {error}") from error
+
+
+def _read_drive_text(file: CheckedFile) -> str:
+    header = dict(file.iter_rows("header", f"LIMIT {_MAX_HEADER_ROWS}", most_bytes=_MAX_HEADER_BYTES))
+    if HISTORY not in header:
+        raise BadInput(f"{file.name} is a recording without a history")
+    return str(header[HISTORY])
+
+
+def _iter_request_rows(file: CheckedFile, look: Checkpoint) -> Iterator[RequestRow]:
+    expected, total = look.first_requests, 0
+    for number, _, size, body in file.iter_rows("contents", "ORDER BY content"):
+        where = f"{file.name}: table contents, row {number}"
+        if number != expected:
+            raise BadInput(f"{where} follows {expected - 1}: requests are missing")
+        row = decode_requests(size, body, where)
+        total += len(row.kinds)
+        if total > _MAX_REQUESTS:
+            raise BadInput(f"{where}: more than {_MAX_REQUESTS} requests")
+        yield row
+        expected += 1
+    if expected != look.last_requests + 1:
+        raise BadInput(
+            f"{file.name}: table contents ends before row {look.last_requests}: requests are missing"
+        )
+
+
+def _join_requests(saved: SavedHistory, rows: list[RequestRow]) -> RecordedRequests:
+    if not rows:
+        raise BadInput("it has no requests: record again with opwatch trim record")
+    sectors, lengths, seconds, gaps = array("Q"), array("I"), 0.0, 0
+    end_ns = rows[0].begin_ns
+    for row in rows:
+        gaps += not row.follows
+        # Time between two recordings does not count.
+        seconds += max(row.end_ns - (end_ns if row.follows else row.begin_ns), 0) / 1e9
+        end_ns = row.end_ns
+        sectors.extend(row.sectors)
+        lengths.extend(row.lengths)
+    last = max(start + length for start, length in zip(sectors, lengths, strict=True))
+    if last > saved.drive.sectors:
+        raise BadInput(f"a request ends at sector {last}, beyond the disk's {saved.drive.sectors}")
+    kinds = b"".join(row.kinds for row in rows)
+    # The first row starts the first recording, or is the oldest that was kept.
+    return RecordedRequests(saved.drive, sectors, lengths, kinds, seconds, gaps - (not rows[0].follows))
 
 
 def explain_error(error: OSError, path: Path) -> OpwatchError:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from opwatch.errors import BadInput, OpwatchError, RefusedError
 from opwatch.recording.coding.plain import PlainEncoder
+from opwatch.recording.coding.requests import MAX_ROW_REQUESTS, encode_requests
 from opwatch.recording.coding.runs import encode_runs
 from opwatch.recording.reading.history import UnusableHistoryError, explain_error, read_history_file
 from opwatch.recording.reading.write_ahead_log import is_being_written
@@ -27,6 +30,7 @@ from opwatch.recording.schema import (
 )
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.safefile import open_own_file
+from opwatch.trim.history.requests import RequestRow
 from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
 from opwatch.trim.history.sectormap import Run, SectorMap, SectorState
 
@@ -34,6 +38,8 @@ from opwatch.trim.history.sectormap import Run, SectorMap, SectorState
 _CHUNK_RUNS = 1 << 16
 # Growth in bytes and as a multiple of the map's size after which the whole map is written again.
 _GROWTH_BYTES, _GROWTH, _MOST_GROWTH_BYTES = 1 << 20, 2, 64 << 20
+# Deflated bytes of the requests that are kept. The oldest rows make room for new ones.
+_REQUEST_BYTES = 64 << 20
 _TABLES = ("header", "shapes", "checkpoints", "changes")
 
 
@@ -66,6 +72,9 @@ class HistoryFile:
         # Changes are numbered on when a history is continued, so that no earlier row can be taken for one.
         self._number = self.saved.number if self.saved else 0
         self._first, self._map_bytes, self._grown = 1, 0, 0
+        # Sizes of the rows of requests, the last of which has this number.
+        self._request_sizes: deque[int] = deque()
+        self._last_requests = self.saved.look.last_requests if self.saved else 0
 
     def _read_saved(self) -> None:
         try:
@@ -85,6 +94,7 @@ class HistoryFile:
                 self._database = None
             elif not self._database and self.saved and not self.saved.is_salvaged:
                 self._database = NewDatabase(self.path, continues=True)
+                self._read_request_sizes()
             if self._database:
                 self._write_map(drive, look, map_)
             else:
@@ -98,6 +108,7 @@ class HistoryFile:
         """Write the map under another name, so that a kill leaves no incomplete history."""
         new = self.path.with_name(f".opwatch-{os.urandom(8).hex()}.new")
         self._database = NewDatabase(new)
+        self._request_sizes.clear()
         try:
             self._write_map(drive, look, map_)
             self._database.close()
@@ -123,11 +134,40 @@ class HistoryFile:
             for name, fields in self._encoder.shapes.items():
                 self._insert_row("shapes", (name, format_json(fields)))
 
-    def add_changes(self, look: Checkpoint, runs: Iterable[Run]) -> None:
-        """Write the runs that changed since the last save, and their new checkpoint."""
+    def add_changes(self, look: Checkpoint, runs: Iterable[Run], requests: RequestRow | None = None) -> None:
+        """Write the runs that changed since the last save, the requests since then, and a new checkpoint."""
         with self._explain_errors(), self._make_transaction():
             self._grown += self._put_runs(runs)
+            if requests:
+                self._put_requests(requests)
             self._put_checkpoint(look)
+
+    def _put_requests(self, row: RequestRow) -> None:
+        for at in range(0, len(row.kinds), MAX_ROW_REQUESTS):
+            part = slice(at, at + MAX_ROW_REQUESTS)
+            size, body = encode_requests(
+                row._replace(
+                    follows=row.follows or at > 0,
+                    sectors=row.sectors[part],
+                    lengths=row.lengths[part],
+                    kinds=row.kinds[part],
+                )
+            )
+            self._last_requests += 1
+            self._insert_row("contents", (self._last_requests, None, size, body))
+            self._request_sizes.append(len(body))
+        while sum(self._request_sizes) > _REQUEST_BYTES and len(self._request_sizes) > 1:
+            self._execute("DELETE FROM contents WHERE content = ?", (self._first_requests,))
+            self._request_sizes.popleft()
+
+    @property
+    def _first_requests(self) -> int:
+        return self._last_requests - len(self._request_sizes) + 1
+
+    def _read_request_sizes(self) -> None:
+        assert self._database
+        rows = self._database.connection.execute("SELECT length(body) FROM contents ORDER BY content")
+        self._request_sizes = deque(size for (size,) in rows)
 
     @property
     def has_grown(self) -> bool:
@@ -145,6 +185,7 @@ class HistoryFile:
         return size
 
     def _put_checkpoint(self, look: Checkpoint) -> None:
+        look = replace(look, first_requests=self._first_requests, last_requests=self._last_requests)
         self._execute("DELETE FROM checkpoints")
         body = format_json(self._encoder.encode_fields(look))
         self._insert_row("checkpoints", (self._number, self._first, body))

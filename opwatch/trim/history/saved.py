@@ -33,7 +33,8 @@ class Checkpoint:
     """The moment for which the map is correct, and the evidence to verify later that it still applies:
     `boot`, `diskseq`, `slept_ns` (the machine's total sleep) and the kernel's counts for the disk, in
     sectors, must be unchanged. A slack is the number of sectors that may have been missed unnoticed, None if
-    unknown."""
+    unknown. Requests are in the rows `first_requests` to `last_requests` of the file, in none if the last one
+    is below the first."""
 
     mono_ns: int
     wall_ns: int
@@ -47,6 +48,8 @@ class Checkpoint:
     since_wall_ns: int
     forgotten: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    first_requests: int = field(default=1, metadata={"added": True})
+    last_requests: int = field(default=0, metadata={"added": True})
 
     def detect_changes(self, counts: tuple[int, int]) -> tuple[bool, bool]:
         """Return (was written, was discarded): whether the disk may have changed unrecorded, given the

@@ -19,7 +19,7 @@ from opwatch.collectors.history.recorder import HistoryRecorder
 from opwatch.collectors.space.free_space import read_free_space
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.recording.reading.history import read_history
+from opwatch.recording.reading.history import read_history, read_requests
 from opwatch.tools.acting.trim.fitrim import require_mount, trim_mount
 from opwatch.trim.history.changes import ChangeKind, DiskChange, decode_changes
 from opwatch.trim.history.sectormap import SectorState
@@ -49,6 +49,25 @@ def read_own_map(one: Drive) -> Extents:
 
 
 # --- the programs ---
+
+
+def test_history_keeps_every_request_in_order(disk: ScratchDisk, tmp_path: Path) -> None:
+    path = tmp_path / "disk.history"
+    recorder = HistoryRecorder(Devices(), Devices().resolve(disk.node), path)
+    try:
+        writes(disk.node, 29, size=8192, step=8192)
+        discards(disk.node, 13)
+        assert recorder.process_changes()
+        recorder.save_changes()
+        writes(disk.node, 5)
+    finally:
+        recorder.close()
+    saved, requests = read_requests(path)
+    assert saved.drive == recorder.drive and not requests.gaps
+    expected = [(at * 16, 16, ChangeKind.WRITE) for at in range(29)]
+    expected += [(at * 2048, 1024, ChangeKind.DISCARD) for at in range(13)]
+    expected += [(at * 8, 8, ChangeKind.WRITE) for at in range(5)]
+    assert list(zip(requests.sectors, requests.lengths, requests.kinds, strict=True)) == expected
 
 
 def record_changes(disk: ScratchDisk, load: Callable[[], None]) -> list[DiskChange]:

@@ -1,0 +1,59 @@
+"""Requests of a disk's history: a header, then first sectors, numbers of sectors and kinds, deflated."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from opwatch.errors import BadInput
+from opwatch.trim.history.changes import ChangeKind
+from opwatch.trim.history.requests import RequestRow, from_little_endian, to_little_endian
+from opwatch.trim.history.saved import MAX_SECTOR
+
+# Begin and end in nanoseconds, number of requests, whether they follow the previous row.
+_HEADER = struct.Struct("<QQIB")
+_SECTOR_BYTES, _LENGTH_BYTES, _REQUEST_BYTES = 8, 4, 13
+MAX_ROW_REQUESTS = 1 << 20
+MAX_ROW_BYTES = _HEADER.size + MAX_ROW_REQUESTS * _REQUEST_BYTES
+_RAW_DEFLATE = -15
+# The fastest level: addresses of random writes hardly compress further.
+_LEVEL = 1
+_LAST_KIND = ChangeKind.ERASE
+
+
+def encode_requests(row: RequestRow) -> tuple[int, bytes]:
+    """Return (size, deflated bytes) of a row of at most MAX_ROW_REQUESTS."""
+    raw = b"".join(
+        (
+            _HEADER.pack(row.begin_ns, row.end_ns, len(row.kinds), row.follows),
+            to_little_endian(row.sectors),
+            to_little_endian(row.lengths),
+            row.kinds,
+        )
+    )
+    packer = zlib.compressobj(_LEVEL, wbits=_RAW_DEFLATE)
+    return len(raw), packer.compress(raw) + packer.flush()
+
+
+def decode_requests(size: int, body: bytes, where: str) -> RequestRow:
+    """Return a row. Raise BadInput for rows that encode_requests() never writes."""
+    if not _HEADER.size <= size <= MAX_ROW_BYTES:
+        raise BadInput(f"{where}: {size} bytes of requests")
+    unpacker = zlib.decompressobj(wbits=_RAW_DEFLATE)
+    try:
+        raw = unpacker.decompress(body, size)
+    except zlib.error as error:
+        raise BadInput(f"{where}: {error}") from error
+    if len(raw) != size or (not unpacker.eof and unpacker.decompress(unpacker.unconsumed_tail, 1)):
+        raise BadInput(f"{where}: not {size} bytes of requests")
+    begin_ns, end_ns, count, follows = _HEADER.unpack_from(raw)
+    if size != _HEADER.size + count * _REQUEST_BYTES or not count or begin_ns > end_ns or follows > 1:
+        raise BadInput(f"{where}: invalid header of requests")
+    at = _HEADER.size
+    sectors = from_little_endian("Q", raw[at : at + count * _SECTOR_BYTES])
+    at += count * _SECTOR_BYTES
+    lengths = from_little_endian("I", raw[at : at + count * _LENGTH_BYTES])
+    kinds = raw[at + count * _LENGTH_BYTES :]
+    if max(sectors) > MAX_SECTOR or not min(lengths) or max(kinds) > _LAST_KIND:
+        raise BadInput(f"{where}: invalid request")
+    return RequestRow(begin_ns, end_ns, bool(follows), sectors, lengths, kinds)

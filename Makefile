@@ -240,7 +240,7 @@ fuzz: build
 
 build/ftl_speed: tests/bench/ftl_speed.c $(wildcard opwatch/ftl/*/*.[ch])
 	@mkdir -p build
-	$(CC) -std=gnu11 -O3 -Wall -Wextra -Werror -Iopwatch $< $(wildcard opwatch/ftl/*/*.c) -o $@
+	$(CC) -std=gnu11 -O3 -Wall -Wextra -Werror -Iopwatch $< $(wildcard opwatch/ftl/*/*.c) -o $@ -lm
 
 bench-drive: build build/ftl_speed
 	$(PY) -m tests.bench.ftl_oracles

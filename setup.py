@@ -79,7 +79,7 @@ def build_drive_server(target: Path) -> None:
     # Replace the file atomically, so that a running server keeps its own copy.
     new = target.with_suffix(".new")
     options = ["-std=gnu11", "-O3", *WARNINGS, *HARDENING, "-pthread", *include]
-    subprocess.check_call([*compiler, *options, *files, "-o", str(new), *flags], cwd=ROOT)
+    subprocess.check_call([*compiler, *options, *files, "-o", str(new), *flags, "-lm"], cwd=ROOT)
     new.replace(target)
 
 
@@ -138,6 +138,7 @@ setup(
             sources=list_sources("opwatch/_native") + list_sources("opwatch/ftl"),
             include_dirs=["bpf", "build/bpf", "opwatch"],
             extra_compile_args=["-std=gnu11", "-O3", *WARNINGS],
+            libraries=["m"],
             optional=os.environ.get("OPWATCH_BPF", "auto") != "require",
         )
     ],

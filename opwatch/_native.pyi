@@ -233,6 +233,40 @@ class Service:
     ) -> tuple[bytes, bytes, FtlLoadState]:
         """Return struct ow_service_bucket records, the latency slots as u64, and the workload's state."""
 
+# kind, random_percent, align, blocks, ranks, power, center, normal_width, position, sizes, zones: the fields
+# of struct ow_host_shape (ftl/host/host.h), with arrays as bytes
+HostShape = tuple[int, int, int, int, int, float, float, int, int, bytes, bytes]
+# weight, read_percent, flush_every, write, read
+HostJob = tuple[float, int, int, HostShape, HostShape]
+
+class HostLoad:
+    """A host's load on a drive: requests of jobs, or struct ow_host_record, repeated endlessly. Raise OSError
+    with EINVAL for impossible ones."""
+
+    def __init__(
+        self,
+        drive: Ftl,
+        jobs: Sequence[HostJob],
+        records: bytes | None,
+        used_bytes: int,
+        queue_depth: int,
+        seed: int,
+    ) -> None: ...
+    def run(self, host_bytes: int, /) -> tuple[int, int, int]:
+        """Write that many bytes without a clock. Return requests, host bytes and NAND bytes."""
+    def play(self, clock: Service, host_bytes: int, /) -> tuple[int, int, int, int, bytes]:
+        """Write that many bytes in a closed loop that continues across calls. Return requests, host bytes,
+        NAND bytes, virtual nanoseconds, and the latency slots as u64."""
+    def draw(self, count: int, /) -> list[tuple[int, int, int]]:
+        """Return the next requests (operation, offset, length) without executing them."""
+
+def scale_requests(
+    sectors: Buffer, lengths: Buffer, trims: Buffer, units: int, count: int, unit_bytes: int, /
+) -> tuple[bytes, bytes, bytes | None]:
+    """Scale requests of a disk of `units`, as u64, u32 and bool, to `count` units that stand for all of them.
+    Return struct ow_host_record, the writes of each chosen unit as u32, and the chosen units as sorted u64,
+    or None if all are."""
+
 # --- privileges ---
 
 def limit_capabilities(keep: int) -> None:

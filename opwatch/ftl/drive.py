@@ -158,7 +158,7 @@ class Drive:
         core: Ftl | None = None,
     ) -> None:
         self.core = core or Ftl(dict(settings))
-        self._service = Service(self.core, dict(timing or {}))
+        self.clock = Service(self.core, dict(timing or {}))
 
     @classmethod
     def load_saved(cls, saved: bytes, timing: Mapping[str, int] | None = None) -> Drive:
@@ -199,7 +199,7 @@ class Drive:
     ) -> TimedRun:
         """Keep `queue_depth` I/Os outstanding for `seconds` of virtual time."""
         count = max(1, round(seconds * 1e9 / interval_ns))
-        intervals, slots, state = self._service.run(
+        intervals, slots, state = self.clock.run(
             io_bytes=io_bytes,
             queue_depth=queue_depth,
             read_ppm=read_ppm,
@@ -220,15 +220,15 @@ class Drive:
 
     def submit(self, op: ServiceOp, start_bytes: int, len_bytes: int, arrive_ns: int) -> int:
         """Send one command, and return the virtual time of its completion. Commands arrive in order."""
-        return self._service.submit(op, start_bytes, len_bytes, arrive_ns)
+        return self.clock.submit(op, start_bytes, len_bytes, arrive_ns)
 
     def now_ns(self) -> int:
         """Return the virtual time of the latest completion, which may be after the end of the run."""
-        return self._service.now_ns()
+        return self.clock.now_ns()
 
     def stay_idle(self, seconds: float) -> None:
         """Leave the drive without I/O for `seconds` of virtual time."""
-        self._service.pause(round(seconds * 1e9))
+        self.clock.pause(round(seconds * 1e9))
 
 
 def compute_amplification(begin: Mapping[str, int], end: Mapping[str, int]) -> float | None:

@@ -31,6 +31,12 @@ extern const struct ow_py_field ow_py_ftl_counter_fields[];
 int ow_py_set_fields(void *base, const struct ow_py_field *fields, PyObject *values);
 PyObject *ow_py_get_fields(const void *base, const struct ow_py_field *fields);
 
+struct ow_service;
+
+/* The type Ftl. */
+extern PyTypeObject *ow_py_drive_type;
+/* Return the clock, or NULL with an exception unless it is a Service of @drive. */
+struct ow_service *ow_py_get_service(PyObject *object, PyObject *drive);
 /* Return the drive, or NULL with an exception if another thread uses it. */
 struct ow_ftl *ow_py_get_drive(PyObject *object);
 /* Parse a workload and its state. ow_py_build_workload_state() returns the state. */

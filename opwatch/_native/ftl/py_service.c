@@ -40,7 +40,8 @@ struct service_object {
 	PyObject *drive; /* the Ftl that the service keeps alive */
 };
 
-static PyTypeObject *drive_type;
+PyTypeObject *ow_py_drive_type;
+static PyTypeObject *service_type;
 
 static PyObject *service_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -51,7 +52,7 @@ static PyObject *service_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
 	ow_service_config_init(&config);
 	if ((kwargs && PyDict_Size(kwargs)) ||
-	    !PyArg_ParseTuple(args, "O!O!", drive_type, &drive, &PyDict_Type, &values))
+	    !PyArg_ParseTuple(args, "O!O!", ow_py_drive_type, &drive, &PyDict_Type, &values))
 		return PyErr_Occurred() ? NULL
 					: PyErr_Format(PyExc_TypeError, "Service(ftl, config)");
 	if (ow_py_set_fields(&config, config_fields, values))
@@ -77,6 +78,17 @@ static void service_dealloc(PyObject *object)
 	Py_XDECREF(self->drive);
 	type->tp_free(object);
 	Py_DECREF(type);
+}
+
+struct ow_service *ow_py_get_service(PyObject *object, PyObject *drive)
+{
+	struct service_object *self = (struct service_object *)object;
+
+	if (!PyObject_TypeCheck(object, service_type) || self->drive != drive) {
+		PyErr_SetString(PyExc_TypeError, "not the clock of this drive");
+		return NULL;
+	}
+	return self->service;
 }
 
 static PyObject *service_submit(PyObject *object, PyObject *args)
@@ -199,7 +211,11 @@ static PyType_Spec service_spec = {
 
 int ow_py_add_service(PyObject *module)
 {
-	/* Keep the type forever: a service checks the type of its drive. */
-	drive_type = (PyTypeObject *)PyObject_GetAttrString(module, "Ftl");
-	return drive_type ? ow_py_add_type(module, &service_spec) : -1;
+	/* Keep the types forever: a service checks the type of its drive, and a host that of its
+	 * clock. */
+	ow_py_drive_type = (PyTypeObject *)PyObject_GetAttrString(module, "Ftl");
+	if (!ow_py_drive_type || ow_py_add_type(module, &service_spec))
+		return -1;
+	service_type = (PyTypeObject *)PyObject_GetAttrString(module, "Service");
+	return service_type ? 0 : -1;
 }

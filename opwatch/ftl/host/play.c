@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+/* A host at work on the drive, until it has written a given amount. */
+#include "ftl/core/core.h"
+#include "host.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* fio sums no more than this many terms of zipf's zeta. */
+#define ZIPF_MAX_GEN 10000000UL
+
+static double sum_zeta(uint64_t ranks, double theta)
+{
+	double sum = 0;
+
+	for (uint64_t i = 1; i <= ranks && i <= ZIPF_MAX_GEN; i++)
+		sum += pow(1.0 / i, theta);
+	return sum;
+}
+
+static bool is_sound(const struct ow_host_shape *shape, uint64_t used_bytes)
+{
+	uint64_t weights = 0, all = 0;
+
+	if (!shape->align || shape->align % OW_FTL_SECTOR_BYTES || !shape->blocks ||
+	    shape->ranks < shape->blocks || !shape->size_count ||
+	    shape->blocks > used_bytes / shape->align || shape->kind > OW_HOST_NORMAL ||
+	    !(shape->center >= 0 && shape->center <= 1))
+		return false;
+	if (shape->kind == OW_HOST_ZIPF && (!(shape->power > 0) || shape->power == 1))
+		return false;
+	if (shape->kind == OW_HOST_PARETO && !(shape->power > 0))
+		return false;
+	for (uint32_t i = 0; i < shape->size_count; i++) {
+		if (!shape->sizes[i].bytes || shape->sizes[i].bytes % OW_FTL_SECTOR_BYTES ||
+		    shape->sizes[i].weights < weights)
+			return false;
+		weights = shape->sizes[i].weights;
+	}
+	for (uint32_t i = 0; i < shape->zone_count; i++) {
+		if (!shape->zones[i].blocks || shape->zones[i].first > shape->blocks ||
+		    shape->zones[i].blocks > shape->blocks - shape->zones[i].first ||
+		    shape->zones[i].weights < all)
+			return false;
+		all = shape->zones[i].weights;
+	}
+	return weights && (all || !shape->zone_count);
+}
+
+static void prepare_shape(struct ow_host_shape *shape)
+{
+	double zeta2;
+
+	if (shape->kind != OW_HOST_ZIPF)
+		return;
+	zeta2 = 1.0 + pow(0.5, shape->power);
+	shape->zeta = sum_zeta(shape->ranks, shape->power);
+	shape->eta =
+		(1.0 - pow(2.0 / shape->ranks, 1.0 - shape->power)) / (1.0 - zeta2 / shape->zeta);
+}
+
+static bool has_sound_records(const struct ow_host *host)
+{
+	uint64_t written = 0;
+
+	for (uint64_t i = 0; i < host->record_count; i++) {
+		const struct ow_host_record *record = &host->records[i];
+		uint64_t len = record->op_and_len & ~(0xffULL << 56);
+		uint32_t op = record->op_and_len >> 56;
+
+		if (op != OW_SERVICE_WRITE && op != OW_SERVICE_TRIM)
+			return false;
+		if (record->offset_bytes > host->used_bytes ||
+		    len > host->used_bytes - record->offset_bytes ||
+		    (record->offset_bytes | len) % OW_FTL_SECTOR_BYTES)
+			return false;
+		written += op == OW_SERVICE_WRITE ? len : 0;
+	}
+	return written;
+}
+
+int ow_host_prepare(struct ow_host *host, const struct ow_ftl *ftl)
+{
+	if (!host->queue_depth || host->queue_depth > 65536 || !host->used_bytes ||
+	    host->used_bytes > ftl->config.user_bytes || (!host->job_count && !host->record_count))
+		return -EINVAL;
+	if (host->record_count && !has_sound_records(host))
+		return -EINVAL;
+	for (uint32_t i = 0; i < host->job_count; i++) {
+		struct ow_host_job *job = &host->jobs[i];
+
+		if (!(job->weight > 0) || job->read_percent > 99 ||
+		    !is_sound(&job->write, host->used_bytes) ||
+		    !is_sound(&job->read, host->used_bytes))
+			return -EINVAL;
+		prepare_shape(&job->write);
+		prepare_shape(&job->read);
+		host->weight_sum += job->weight;
+	}
+	host->heap = calloc(host->queue_depth, sizeof(*host->heap));
+	return host->heap ? 0 : -ENOMEM;
+}
+
+void ow_host_release(struct ow_host *host)
+{
+	for (uint32_t i = 0; i < host->job_count; i++) {
+		struct ow_host_job *job = &host->jobs[i];
+
+		free(job->write.sizes);
+		free(job->write.zones);
+		free(job->read.sizes);
+		free(job->read.zones);
+	}
+	free(host->jobs);
+	free(host->heap);
+}
+
+static void draw_ahead(struct ow_host *host, const struct ow_ftl *ftl, uint64_t at)
+{
+	struct ow_service_io *io = &host->ahead[at % OW_HOST_AHEAD];
+
+	ow_host_draw(host, io);
+	__builtin_prefetch(ftl->l2p + (io->offset_bytes >> ftl->iu_shift), 1);
+	io = &host->ahead[(at + OW_HOST_AHEAD / 2) % OW_HOST_AHEAD];
+	__builtin_prefetch(ftl->bits + (ftl->l2p[io->offset_bytes >> ftl->iu_shift] >> 6), 1);
+}
+
+static void start(struct ow_host *host, const struct ow_ftl *ftl, uint64_t now_ns)
+{
+	if (host->is_started)
+		return;
+	host->is_started = true;
+	for (uint32_t i = 0; i < host->queue_depth; i++)
+		host->heap[i] = now_ns;
+	for (uint64_t i = 0; i < OW_HOST_AHEAD; i++)
+		draw_ahead(host, ftl, i);
+}
+
+static struct ow_service_io take_io(struct ow_host *host, const struct ow_ftl *ftl)
+{
+	struct ow_service_io io = host->ahead[host->ahead_at % OW_HOST_AHEAD];
+
+	draw_ahead(host, ftl, host->ahead_at + OW_HOST_AHEAD);
+	host->ahead_at++;
+	return io;
+}
+
+static uint64_t sum_nand_bytes(const struct ow_ftl *ftl)
+{
+	struct ow_ftl_counters counters;
+
+	ow_ftl_get_counters(ftl, &counters);
+	return counters.nand_write_bytes;
+}
+
+static int do_io(struct ow_ftl *ftl, const struct ow_service_io *io)
+{
+	switch (io->op) {
+	case OW_SERVICE_WRITE:
+		return ow_ftl_write(ftl, io->offset_bytes, io->len_bytes, io->stream);
+	case OW_SERVICE_TRIM:
+		return ow_ftl_trim(ftl, io->offset_bytes, io->len_bytes);
+	case OW_SERVICE_FLUSH:
+		return ow_ftl_flush(ftl);
+	}
+	return 0;
+}
+
+int ow_host_run(struct ow_host *host, struct ow_ftl *ftl, uint64_t bytes,
+		struct ow_host_progress *progress)
+{
+	uint64_t begin = ftl->counters.host_write_bytes, nand = sum_nand_bytes(ftl);
+	int ret = 0;
+
+	start(host, ftl, 0);
+	while (!ret && ftl->counters.host_write_bytes - begin < bytes) {
+		struct ow_service_io io = take_io(host, ftl);
+
+		ret = do_io(ftl, &io);
+		progress->ios++;
+	}
+	progress->host_bytes = ftl->counters.host_write_bytes - begin;
+	progress->nand_bytes = sum_nand_bytes(ftl) - nand;
+	return ret;
+}
+
+/* Replace the earliest completion time in the heap of outstanding requests by @done_ns. */
+static void replace_earliest(uint64_t *heap, uint32_t count, uint64_t done_ns)
+{
+	uint32_t at = 0, child;
+
+	while ((child = 2 * at + 1) < count) {
+		if (child + 1 < count && heap[child + 1] < heap[child])
+			child++;
+		if (heap[child] >= done_ns)
+			break;
+		heap[at] = heap[child];
+		at = child;
+	}
+	heap[at] = done_ns;
+}
+
+int ow_host_play(struct ow_host *host, struct ow_service *service, struct ow_ftl *ftl,
+		 uint64_t bytes, struct ow_host_progress *progress)
+{
+	uint64_t begin = ftl->counters.host_write_bytes, nand = sum_nand_bytes(ftl), done, since;
+	int ret = 0;
+
+	if (!host->is_started)
+		ow_service_sync(service, ftl);
+	start(host, ftl, ow_service_get_now_ns(service));
+	since = host->heap[0];
+	while (ftl->counters.host_write_bytes - begin < bytes) {
+		struct ow_service_io io = take_io(host, ftl);
+
+		io.arrive_ns = host->heap[0];
+		ret = ow_service_submit(service, ftl, &io, &done);
+		if (ret)
+			break;
+		/* A flush belongs to the write before, so fio does not count it. */
+		if (io.op != OW_SERVICE_FLUSH) {
+			progress->ios++;
+			progress->slots[ow_service_find_slot(done - io.arrive_ns)]++;
+		}
+		replace_earliest(host->heap, host->queue_depth, done);
+	}
+	progress->ns = host->heap[0] - since;
+	progress->host_bytes = ftl->counters.host_write_bytes - begin;
+	progress->nand_bytes = sum_nand_bytes(ftl) - nand;
+	return ret;
+}

@@ -236,7 +236,7 @@ class Service:
 # kind, random_percent, align, blocks, ranks, power, center, normal_width, position, sizes, zones: the fields
 # of struct ow_host_shape (ftl/host/host.h), with arrays as bytes
 HostShape = tuple[int, int, int, int, int, float, float, int, int, bytes, bytes]
-# weight, read_percent, flush_every, write, read
+# weight, read_ppm, flush_every, write, read
 HostJob = tuple[float, int, int, HostShape, HostShape]
 
 class HostLoad:

@@ -85,7 +85,7 @@ class HostJob:
     write: HostShape
     read: HostShape
     weight: float = 1.0
-    read_percent: int = 0
+    read_ppm: int = 0
     flush_every: int = 0
 
 
@@ -116,7 +116,7 @@ class HostLoad:
 
     def __post_init__(self) -> None:
         jobs = [
-            (job.weight, job.read_percent, job.flush_every, job.write.to_native(), job.read.to_native())
+            (job.weight, job.read_ppm, job.flush_every, job.write.to_native(), job.read.to_native())
             for job in self.jobs
         ]
         self.core = _native.HostLoad(

@@ -21,6 +21,7 @@ from opwatch.scenarios.spare import infer_flash_bytes
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.band import make_greedy_model
 from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.model_load import VirtualLoad
 from opwatch.sweep.outcome import (
     KINDS,
     READ_EMPTY,
@@ -33,7 +34,7 @@ from opwatch.sweep.outcome import (
 )
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
-from opwatch.sweep.virtual import ModelDrive, VirtualLoad, find_mapping_unit, make_drive
+from opwatch.sweep.virtual import ModelDrive, find_mapping_unit, make_drive
 
 # Rates that differ by less are considered equal.
 _ALIKE_RATIO = 0.03

@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.model_load import ModelLoad
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPace
-from opwatch.sweep.virtual import ModelDrive, VirtualLoad, run_level
+from opwatch.sweep.virtual import ModelDrive, run_level
 
 
 def run_levels(
     model: ModelDrive,
     levels: Sequence[OpLevel],
-    load: VirtualLoad,
+    load: ModelLoad,
     pace: SweepPace,
     progress: Callable[[OpLevel, int], None],
 ) -> list[LevelOutcome]:

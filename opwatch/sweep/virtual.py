@@ -7,45 +7,34 @@ better. Both effects are computed and reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.ftl.drive import Drive, Policy, TimedRun, Workload, Zone
 from opwatch.ftl.profiles import Profile
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.pts import PtsVerdict, judge_pts
-from opwatch.steady.rounds import Round, merge_rounds
+from opwatch.steady.rounds import Round
 from opwatch.steady.skew import UNIFORM
 from opwatch.steady.strict import StrictState, StrictVerdict, VerdictInputs, judge_strict
 from opwatch.sweep.band import make_greedy_model
 from opwatch.sweep.figures import QUANTILES, compute_variation
 from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.model_jobs import UsedBytes
+from opwatch.sweep.model_load import ModelLoad, StartedLoad
 from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome, add_verdict_error
 from opwatch.sweep.plan import SweepPace, compute_round_size
 from opwatch.sweep.tails import estimate_percentile_errors
 
 _UNITS, _SUPERBLOCKS = 1 << 20, 512
 _MIN_BEYOND = 10
-# A bout has as many I/Os as a round, so that the empty queue at its start and end does not count. It is split
-# at intervals.
-_FIRST_S, _BOUT_ROUNDS, _INTERVALS = 0.05, 1, 200
-
-
-@dataclass(frozen=True, slots=True)
-class VirtualLoad:
-    """Random writes, optionally mixed with random reads."""
-
-    io_bytes: int = 4096
-    queue_depth: int = 32
-    read_ratio: float = 0.0
-    seed: int = 1
-
-    @property
-    def name(self) -> str:
-        reads = f", {100 * self.read_ratio:g} % reads" if self.read_ratio else ""
-        return f"random writes of {self.io_bytes} bytes{reads}, queue depth {self.queue_depth}"
+# Units of the smallest model, and pages of its superblocks.
+_LEAST_UNITS, _LEAST_PAGES = 1 << 13, 64
+# Rounds after which not each one is judged, because a verdict takes as long as a round of a small model.
+_JUDGED_ROUNDS = 50
+# A number of blocks with a large odd part is visited at random by fio's hash, a power of two exactly once.
+_LARGE_ODD = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +69,52 @@ def find_mapping_unit(profile: Profile) -> int:
 
 
 def make_model(profile: Profile, io_bytes: int) -> ModelDrive:
-    """Return the model of a profile at its simulated size."""
+    """Return the model of a profile at its simulated size, for requests of one size."""
     unit = find_mapping_unit(profile)
     if io_bytes < unit or io_bytes & (io_bytes - 1):
         raise UsageError(
             f"--bs {io_bytes}: the model of {profile.name} needs a power of two, and at least its "
             f"mapping unit of {unit} bytes"
         )
-    units = _UNITS
+    return _shrink_profile(profile, _UNITS)
+
+
+def make_load_model(profile: Profile, load: ModelLoad) -> ModelDrive:
+    """Return the model of a profile for any load. It has no more units than the disk of a history.
+
+    The write buffer is scaled too, because it holds the hottest data back.
+    """
+    unit = find_mapping_unit(profile)
+    whole, units = profile.drive["user_bytes"] // unit, _UNITS
+    most = load.find_most_units(unit)
+    if most is not None:
+        if most < _LEAST_UNITS:
+            raise UsageError(f"{load.name}: {most} units of {unit} bytes are too few for a model")
+        units = min(most, units)
+    elif load.is_hashed:
+        # A number of blocks that differs by a power of two has the same odd part, see find_used_bytes().
+        while whole > units:
+            whole = whole // 2
+        units = whole
+    model = _shrink_profile(profile, units)
+    buffer = model.profile.drive.get("buffer_bytes", 0)
+    if not buffer or model.ratio == 1:
+        return model
+    drive = dict(model.profile.drive) | {"buffer_bytes": max(round(buffer * model.ratio) // unit, 1) * unit}
+    return replace(model, profile=replace(model.profile, drive=drive))
+
+
+def _shrink_profile(profile: Profile, units: int) -> ModelDrive:
+    """Return the model of a profile with at most that many mapping units."""
+    unit = find_mapping_unit(profile)
     own = profile.drive.get("superblock_bytes")
     own_pages = own // unit if own else None
     whole = profile.drive["user_bytes"]
     if whole <= units * unit:
         pages = make_drive(profile).core.config()["superblock_bytes"] // unit
         return ModelDrive(profile, 1.0, whole // unit // pages, pages, own_pages)
-    pages = min(units // _SUPERBLOCKS, own_pages or units)
+    pages = max(1 << (units // _SUPERBLOCKS).bit_length() - 1, _LEAST_PAGES)
+    pages = min(pages, own_pages or units)
     small = profile.scale_to(units * unit)
     small = replace(small, drive=dict(small.drive) | {"superblock_bytes": pages * unit})
     return ModelDrive(small, units * unit / whole, units // pages, pages, own_pages)
@@ -113,38 +133,19 @@ def compute_flash_bytes(model: ModelDrive) -> int:
     return round(make_drive(model.profile).read_geometry().physical_bytes / model.ratio)
 
 
-class _Burst(NamedTuple):
-    """An uninterrupted run of the workload: the rounds completed in it, and all its latencies."""
-
-    rounds: list[Round]
-    slots: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class _LevelRun:
-    """The results of a level's rounds.
-
-    The last bout may contain further rounds, run before the verdict.
-    """
+    """The results of a level's rounds, with the latencies of each round."""
 
     rounds: list[Round]
-    bouts: list[_Burst]
+    slots: list[tuple[int, ...]]
     strict: StrictVerdict
-
-    def select_slots(self, first: int) -> list[tuple[int, ...]]:
-        """Return the latencies of the bouts that contain any round from `first` on."""
-        kept, begin = [], 0
-        for bout in self.bouts:
-            if begin + len(bout.rounds) > first and begin < len(self.rounds):
-                kept.append(bout.slots)
-            begin += len(bout.rounds)
-        return kept
 
 
 def run_level(
     model: ModelDrive,
     level: OpLevel,
-    load: VirtualLoad,
+    load: ModelLoad,
     pace: SweepPace,
     progress: Callable[[OpLevel, int], bool],
 ) -> LevelOutcome:
@@ -152,90 +153,87 @@ def run_level(
 
     `progress` is called after every round and returns whether to continue.
     """
+    used = find_used_bytes(model, level, load)
     unit = find_mapping_unit(model.profile)
-    used = max(round(level.usable_bytes * model.ratio) // unit, 1) * unit
     drive = make_drive(model.profile)
     for _ in range(pace.fill_passes):
-        drive.run_load(Workload((Zone(0, used),), sequential=True), used // unit)
-    small = replace(level, usable_bytes=used, flash_bytes=drive.read_geometry().physical_bytes)
-    course = _run_rounds(drive, small, load, pace, lambda count: progress(level, count))
+        drive.run_load(Workload((Zone(0, used.model),), sequential=True), used.model // unit)
+    started = load.start(drive, used)
+    for begin, length in started.free:
+        drive.core.trim(begin, length)
+    small = replace(level, usable_bytes=used.model, flash_bytes=drive.read_geometry().physical_bytes)
+    course = _run_rounds(drive, small, started, pace, lambda count: progress(level, count))
+    figures = _compute_figures(course, model, small, load.timing_reason)
     return LevelOutcome(
         level=level,
         rounds=tuple(course.rounds),
-        figures=add_verdict_error(_compute_figures(course, model, small), course.strict),
-        pts=_judge_pts(course.rounds),
+        figures=add_verdict_error(figures, course.strict),
+        pts=None if load.timing_reason else _judge_pts(course.rounds),
         strict=course.strict,
         is_model=True,
     )
 
 
-def _run_rounds(
-    drive: Drive, level: OpLevel, load: VirtualLoad, pace: SweepPace, goes_on: Callable[[int], bool]
-) -> _LevelRun:
-    player = _BurstRunner(drive, load, level.usable_bytes, compute_round_size(level, pace))
-    rounds: list[Round] = []
-    bouts: list[_Burst] = []
-    while True:
-        bouts.append(player.run_burst())
-        for one in bouts[-1].rounds:
-            rounds.append(one)
-            strict = _judge_strict(drive, level, rounds)
-            enough = len(rounds) >= pace.least_rounds and strict.state is StrictState.PASS
-            if enough or len(rounds) >= pace.most_rounds or not goes_on(len(rounds)):
-                return _LevelRun(rounds, bouts, strict)
+def find_used_bytes(model: ModelDrive, level: OpLevel, load: ModelLoad) -> UsedBytes:
+    """Return the bytes in use at a level, of the real drive and of the model.
 
-
-def _judge_strict(drive: Drive, level: OpLevel, rounds: Sequence[Round]) -> StrictVerdict:
-    counters = drive.read_counters()
-    covered = counters["valid_bytes"] / level.usable_bytes
-    spread = WriteSpread(covered, 0.0, "the model's map; uniform by its generator", UNIFORM)
-    spare = counters["physical_bytes"] - level.usable_bytes
-    return judge_strict(rounds, VerdictInputs(level.usable_bytes, spare, spread))
-
-
-class _BurstRunner:
-    """Plays the workload in bouts of several rounds.
-
-    The virtual clock accepts a duration, not a byte count, so rounds are cut out of a bout by bytes.
+    fio's hash visits every block once if their number is a power of two, and else some several times. The
+    model's number of blocks is like the drive's in that.
     """
+    unit = find_mapping_unit(model.profile)
+    units = max(round(level.usable_bytes * model.ratio) // unit, 1)
+    real = level.usable_bytes // unit
+    is_exact = units and real % units == 0 and (real // units).bit_count() == 1
+    while load.is_hashed and not is_exact and _find_odd_part(real) >= _LARGE_ODD > _find_odd_part(units):
+        units -= 1
+    return UsedBytes(level.usable_bytes, units * unit)
 
-    def __init__(self, drive: Drive, load: VirtualLoad, used_bytes: int, round_bytes: int) -> None:
-        self._drive, self._load, self._round_bytes = drive, load, round_bytes
-        self._state = Workload((Zone(0, used_bytes),), rng=load.seed)
-        self._seconds = _FIRST_S
-        # Work done since the last complete round.
-        self._begun = Round(0, 0.0, 0, None, 0)
 
-    def run_burst(self) -> _Burst:
-        interval_ns = max(round(self._seconds * 1e9) // _INTERVALS, 1)
-        begun_ns = self._drive.now_ns()
-        run = self._drive.run_timed(
-            self._state,
-            interval_ns * _INTERVALS / 1e9,
-            io_bytes=self._load.io_bytes,
-            queue_depth=self._load.queue_depth,
-            read_ppm=round(self._load.read_ratio * 1e6),
-            interval_ns=interval_ns,
+def _find_odd_part(number: int) -> int:
+    return number // (number & -number)
+
+
+def _run_rounds(
+    drive: Drive, level: OpLevel, started: StartedLoad, pace: SweepPace, goes_on: Callable[[int], bool]
+) -> _LevelRun:
+    wanted, step = compute_round_size(level, pace), started.step_bytes
+    round_bytes = -(-wanted // step) * step
+    rounds: list[Round] = []
+    slots: list[tuple[int, ...]] = []
+    while True:
+        done = started.host.play(round_bytes)
+        tail_ns = TimedRun(1, (), done.slots).latency_ns(0.99)
+        rounds.append(
+            Round(
+                host_bytes=round(done.host_bytes / started.padding_ratio),
+                seconds=done.ns / 1e9,
+                ios=done.ios,
+                p99_ns=None if tail_ns is None else float(tail_ns),
+                nand_bytes=done.nand_bytes,
+            )
         )
-        parts = [
-            Round(one.host_write_bytes, interval_ns / 1e9, one.ios, None, one.nand_write_bytes)
-            for one in run.intervals
-        ]
-        # I/Os submitted in time but completed after the end, possibly delayed by garbage collection.
-        late = sum(run.latency_slots) - sum(one.ios for one in run.intervals)
-        drained_s = (self._drive.now_ns() - begun_ns - interval_ns * _INTERVALS) / 1e9
-        parts.append(Round(0, max(drained_s, 0.0), late, None, 0))
-        written = sum(part.host_bytes for part in parts)
-        spent_s = sum(part.seconds for part in parts)
-        self._seconds = _BOUT_ROUNDS * self._round_bytes * spent_s / max(written, 1)
-        return _Burst(list(self._cut_rounds(parts, run.latency_ns(0.99))), run.latency_slots)
+        slots.append(done.slots)
+        count = len(rounds)
+        is_last = not goes_on(count) or count >= pace.most_rounds
+        if not is_last and (count < pace.least_rounds or count % -(-count // _JUDGED_ROUNDS)):
+            continue
+        strict = _judge_strict(drive, level, started, rounds)
+        if is_last or strict.state is StrictState.PASS:
+            return _LevelRun(rounds, slots, strict)
 
-    def _cut_rounds(self, parts: Sequence[Round], tail_ns: int | None) -> Iterator[Round]:
-        for part in parts:
-            self._begun = merge_rounds([self._begun, part])
-            if self._begun.host_bytes >= self._round_bytes:
-                yield replace(self._begun, p99_ns=None if tail_ns is None else float(tail_ns))
-                self._begun = Round(0, 0.0, 0, None, 0)
+
+def _judge_strict(
+    drive: Drive, level: OpLevel, started: StartedLoad, rounds: Sequence[Round]
+) -> StrictVerdict:
+    counters = drive.read_counters()
+    active, covered = level.usable_bytes, counters["valid_bytes"] / level.usable_bytes
+    if started.host.records is not None:
+        # What the recorded requests trim is spare area too.
+        active, covered = counters["valid_bytes"], 1.0
+    is_even = len(started.parts) == len(UNIFORM)
+    source = "the model's map; uniform by its generator" if is_even else "the model's map"
+    spread = WriteSpread(covered, 0.0 if is_even else None, source, started.parts)
+    return judge_strict(rounds, VerdictInputs(active, counters["physical_bytes"] - active, spread))
 
 
 def _judge_pts(rounds: Sequence[Round]) -> PtsVerdict | None:
@@ -245,7 +243,9 @@ def _judge_pts(rounds: Sequence[Round]) -> PtsVerdict | None:
         return None
 
 
-def _compute_figures(course: _LevelRun, model: ModelDrive, level: OpLevel) -> LevelFigures:
+def _compute_figures(
+    course: _LevelRun, model: ModelDrive, level: OpLevel, timing_reason: str | None
+) -> LevelFigures:
     missing = {
         "cpu_ns_per_io": "a model in virtual time uses no host CPU",
         "load_cpu_ratio": "a model in virtual time uses no host CPU",
@@ -260,7 +260,16 @@ def _compute_figures(course: _LevelRun, model: ModelDrive, level: OpLevel) -> Le
         return LevelFigures(missing=missing | dict.fromkeys(names, reason))
     first = window.first_round - 1
     rounds = course.rounds[first:]
-    whole = window.whole
+    whole, slots = window.whole, course.slots[first:]
+    if timing_reason:
+        missing |= dict.fromkeys(("iops", "iops_cv", "latency_by_trace"), timing_reason)
+        return LevelFigures(
+            host=HostBytes(firmware=whole.host_bytes),
+            nand_bytes=whole.nand_bytes,
+            waf=whole.waf,
+            waf_error=_estimate_model_error(whole, model, level),
+            missing=missing,
+        )
     return LevelFigures(
         host=HostBytes(firmware=whole.host_bytes),
         nand_bytes=whole.nand_bytes,
@@ -268,8 +277,8 @@ def _compute_figures(course: _LevelRun, model: ModelDrive, level: OpLevel) -> Le
         waf_error=_estimate_model_error(whole, model, level),
         iops=whole.iops,
         iops_cv=compute_variation([one.iops for one in rounds]),
-        latency_by_trace=_compute_percentiles(course.select_slots(first)),
-        latency_error_ratio=estimate_percentile_errors(course.select_slots(first), _compute_percentiles),
+        latency_by_trace=_compute_percentiles(slots),
+        latency_error_ratio=estimate_percentile_errors(slots, _compute_percentiles),
         missing=missing,
     )
 

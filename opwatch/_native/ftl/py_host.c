@@ -61,7 +61,7 @@ static int parse_job(PyObject *tuple, struct ow_host_job *job)
 	PyObject *write, *read;
 
 	if (!tuple || !PyTuple_Check(tuple) ||
-	    !PyArg_ParseTuple(tuple, "dIIOO", &job->weight, &job->read_percent, &job->flush_every,
+	    !PyArg_ParseTuple(tuple, "dIIOO", &job->weight, &job->read_ppm, &job->flush_every,
 			      &write, &read)) {
 		if (!PyErr_Occurred())
 			PyErr_SetString(PyExc_TypeError, "a job is a tuple");

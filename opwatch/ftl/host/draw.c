@@ -144,7 +144,7 @@ void ow_host_draw(struct ow_host *host, struct ow_service_io *io)
 		job->written = 0;
 		io->op = OW_SERVICE_FLUSH;
 		io->offset_bytes = io->len_bytes = 0;
-	} else if (job->read_percent && ow_rng_below(&host->rng, 100) < job->read_percent) {
+	} else if (job->read_ppm && ow_rng_below(&host->rng, 1000000) < job->read_ppm) {
 		io->op = OW_SERVICE_READ;
 		draw_range(&job->read, host->used_bytes, &host->rng, io);
 	} else {

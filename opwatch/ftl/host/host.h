@@ -43,7 +43,7 @@ struct ow_host_shape {
 struct ow_host_job {
 	struct ow_host_shape write, read;
 	double weight; /* requests relative to the other jobs */
-	uint32_t read_percent;
+	uint32_t read_ppm;
 	uint32_t flush_every; /* writes; 0: never */
 	uint32_t written;     /* since the last flush */
 	uint32_t padding;

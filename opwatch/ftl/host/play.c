@@ -91,7 +91,7 @@ int ow_host_prepare(struct ow_host *host, const struct ow_ftl *ftl)
 	for (uint32_t i = 0; i < host->job_count; i++) {
 		struct ow_host_job *job = &host->jobs[i];
 
-		if (!(job->weight > 0) || job->read_percent > 99 ||
+		if (!(job->weight > 0) || job->read_ppm >= 1000000 ||
 		    !is_sound(&job->write, host->used_bytes) ||
 		    !is_sound(&job->read, host->used_bytes))
 			return -EINVAL;

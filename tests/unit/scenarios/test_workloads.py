@@ -55,9 +55,10 @@ def test_named_load_is_available_on_a_model(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--workload", "seqwr"], " 0 % "),
-        (["--workload", "rndrd"], "rndrd only reads"),
-        (["--workload", "random-4k"], "'random-4k' "),
+        (["--scenario", "free-space", "--workload", "seqwr"], " 0 % "),
+        (["--workload", "rndrd"], "rndrd: it only reads"),
+        (["--scenario", "free-space", "--workload", "random-4k"], "'random-4k' "),
+        (["--workload", "random-5k"], "'random-5k'"),
         (["--workload", str(LOADS / "mixed.vdb")], " 2 loads"),
         (["--scenario", "free-space", "--workload", "rndrw"], "60 % "),
     ],

@@ -18,7 +18,8 @@ from opwatch.steady.strict import StrictState, StrictVerdict, VerdictInputs, jud
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
-from opwatch.sweep.virtual import VirtualLoad, compute_flash_bytes, make_model
+from opwatch.sweep.model_load import VirtualLoad
+from opwatch.sweep.virtual import compute_flash_bytes, make_model
 from tests.bench.steady_bench.flash import FlashCase, make_flash_series
 from tests.bench.steady_bench.outcomes import judge_series
 from tests.bench.steady_bench.series import KINDS, MadeSeries, make_series

@@ -48,7 +48,6 @@ def test_unproven_steady_state_is_not_a_success(
         ("--max-temperature", "70"),
         ("--max-write", "1G"),
         ("--settle", "1"),
-        ("--workload", "zipf"),
         ("--purge", "format"),
         ("--journals", "/nowhere"),
         ("--refresh", "1"),

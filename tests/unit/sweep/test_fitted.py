@@ -11,11 +11,12 @@ from opwatch.ftl import profiles
 from opwatch.ftl.drive import Policy
 from opwatch.sweep.fitted import fit_profile
 from opwatch.sweep.levels import LevelScale, parse_levels
+from opwatch.sweep.model_load import VirtualLoad
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.result import SweepResult
 from opwatch.sweep.side_by_side import run_levels
-from opwatch.sweep.virtual import VirtualLoad, compute_flash_bytes, make_model
+from opwatch.sweep.virtual import compute_flash_bytes, make_model
 
 USER = 4 << 30
 TIMING = {

@@ -9,9 +9,10 @@ from opwatch.ftl import models, profiles
 from opwatch.ftl.drive import Policy
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, parse_levels
+from opwatch.sweep.model_load import VirtualLoad
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
-from opwatch.sweep.virtual import VirtualLoad, compute_flash_bytes, make_model
+from opwatch.sweep.virtual import compute_flash_bytes, make_model
 
 PACE = SweepPace()
 

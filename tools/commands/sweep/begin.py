@@ -10,7 +10,6 @@ from opwatch.host.device import Devices
 from opwatch.journal.file import FOLDER, create_sweep_journal
 from opwatch.journal.state import SweepState
 from opwatch.scenarios.scenario import load_scenario
-from opwatch.sinks.terminal import print_message
 from opwatch.sweep.methods import FILE_METHODS
 from opwatch.tools.acting.guard.held_disk import HeldDisk
 from opwatch.tools.acting.guard.held_mount import HeldMount
@@ -36,6 +35,7 @@ from opwatch.tools.commands.sweep.arguments.pts_arguments import (
 )
 from opwatch.tools.commands.sweep.running import (
     add_recording_argument,
+    print_left_out,
     print_result,
     require_new_file,
     run_remaining_levels,
@@ -121,9 +121,7 @@ def _run_on_drive(args: argparse.Namespace, waiter: Waiter) -> SweepState:
         claim = HeldDisk(Devices(), args.dev, make_consent(args))
         request = make_request(args, claim.disk, claim.identity)
     if request.pattern.left_out and not args.quiet:
-        print_message(
-            f"{request.pattern.name}: the sweep sets these itself: {', '.join(request.pattern.left_out)}"
-        )
+        print_left_out(request.pattern)
     with claim, create_sweep_journal(args.journals or FOLDER, request) as journal:
         state = SweepState(request)
         run_remaining_levels(claim, journal, state, waiter, args)

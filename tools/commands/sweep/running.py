@@ -13,10 +13,11 @@ from opwatch.host.device import Presence
 from opwatch.journal.file import JournalFile
 from opwatch.journal.logs_folder import create_logs_folder
 from opwatch.journal.state import SweepState
+from opwatch.load.workload import LoadPattern
 from opwatch.sinks.sweep.levels import build_sweep_document, format_sweep_state
 from opwatch.sinks.sweep.pts_document import build_pts_document
 from opwatch.sinks.sweep.pts_table import format_pts
-from opwatch.sinks.terminal import open_stdout
+from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.tools.acting.guard.held_disk import HeldDisk
 from opwatch.tools.acting.guard.held_mount import HeldMount
@@ -40,6 +41,11 @@ def require_new_file(path: Path | None) -> None:
     """Raise UsageError before the sweep if the output file exists."""
     if path and path.exists():
         raise UsageError(f"-o {path}: the file exists already; name a new one")
+
+
+def print_left_out(pattern: LoadPattern) -> None:
+    """Print the options of a user's workload that a sweep sets itself."""
+    print_message(f"{pattern.name}: the sweep sets these itself: {', '.join(pattern.left_out)}")
 
 
 def run_remaining_levels(

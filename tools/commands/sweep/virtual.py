@@ -14,11 +14,12 @@ from opwatch.sinks.sweep.document import build_result_document
 from opwatch.sinks.sweep.scenario_section import format_experiment
 from opwatch.sinks.sweep.table import format_sweep
 from opwatch.sinks.terminal import open_stdout
+from opwatch.sweep.model_load import PatternLoad
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.tools.commands.sweep.arguments.level_arguments import VirtualSweep, make_virtual_sweep
 from opwatch.tools.commands.sweep.exit_status import choose_exit_status
-from opwatch.tools.commands.sweep.running import require_new_file
+from opwatch.tools.commands.sweep.running import print_left_out, require_new_file
 from opwatch.tools.commands.sweep.scenarios.on_model import make_scenario_run, run_requested_experiment
 from opwatch.tools.runs.progress import LevelProgress
 
@@ -45,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     experiment = make_scenario_run(args) if args.scenario else None
     sweep = experiment.sweep if experiment else make_virtual_sweep(args)
     require_new_file(args.output)
+    if isinstance(sweep.load, PatternLoad) and sweep.load.pattern.left_out and not args.quiet:
+        print_left_out(sweep.load.pattern)
     with closing(LevelProgress(sweep.pace.most_rounds, quiet=args.quiet)) as progress:
         outcomes = run_levels(sweep.model, sweep.levels, sweep.load, sweep.pace, progress.show_round)
     result = SweepResult(
@@ -56,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         endurance_bytes=sweep.endurance_bytes,
         endurance_reason="the profile has no limit of erase cycles",
         model=_make_scale(sweep),
+        is_uniform=sweep.load.is_uniform,
     )
     answer = build_result_document(result)
     if experiment:

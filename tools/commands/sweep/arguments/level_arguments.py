@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.errors import UsageError
-from opwatch.foreign import read_bytes
+from opwatch.foreign import read_bytes, starts_with
 from opwatch.ftl import profiles
 from opwatch.journal.file import FOLDER, MAX_BYTES
-from opwatch.journal.state import parse_journal
+from opwatch.journal.state import SweepState, parse_journal
+from opwatch.load.workload import find_workload
+from opwatch.recording.reading.history import read_requests
+from opwatch.recording.reading.opening import MAGIC
 from opwatch.sinks.sweep.levels import make_result
 from opwatch.sweep.fitted import PREFIX, fit_profile
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import find_method
+from opwatch.sweep.model_jobs import make_host_jobs
+from opwatch.sweep.model_load import HistoryLoad, ModelLoad, PatternLoad, VirtualLoad
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.purges import PURGES
-from opwatch.sweep.virtual import ModelDrive, VirtualLoad, compute_flash_bytes, find_mapping_unit, make_model
+from opwatch.sweep.replay import prepare_requests
+from opwatch.sweep.virtual import (
+    ModelDrive,
+    compute_flash_bytes,
+    find_mapping_unit,
+    find_used_bytes,
+    make_load_model,
+    make_model,
+)
 from opwatch.tools.arguments import Once, count_between, parse_byte_size, percentage_between
+from opwatch.trim.history.saved import HistoryDrive
+from opwatch.trim.history.sectormap import SectorState
 
 DEFAULT_LEVELS = "0,7,10,20,28,50%"
 DEFAULT_METHOD, DEFAULT_WORKLOAD = "window", "random-4k"
@@ -33,6 +48,8 @@ LEVEL_DEFAULTS = {
     "sprandom": False,
     "workload": None,
 }
+# Rounds of a level with a skewed load, whose cold data take many drive writes to turn over.
+_SKEWED_ROUNDS = 1000
 MODEL_OPTIONS = ("base", "bs", "depth", "reads", "seed")
 
 
@@ -43,7 +60,7 @@ class VirtualSweep:
     profile: profiles.Profile
     model: ModelDrive
     levels: tuple[OpLevel, ...]
-    load: VirtualLoad
+    load: ModelLoad
     pace: SweepPace
 
     @property
@@ -110,8 +127,8 @@ def add_load_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workload",
         metavar="W",
-        help="the workload: a name (random-4k; with a model or scenario also rndwr, 4k-100-random or "
-        "rdpct=0,xfersize=8k), or a file (.toml, .fio, .vdb or .icf)",
+        help="the workload: a name (random-4k, zipf, rndwr, 4k-100-random or rdpct=0,xfersize=8k), a file "
+        "(.toml, .fio, .vdb or .icf) or, with a model, a history of trim record",
     )
 
 
@@ -177,6 +194,12 @@ def load_profile(text: str) -> profiles.Profile:
     """Return the drive profile of a name, a file, or a sweep that measured a real drive."""
     if not text.startswith(PREFIX):
         return profiles.load_profile(text)
+    state = _read_measured(text)
+    return fit_profile(make_result(state, state.list_outcomes()), text.removeprefix(PREFIX))
+
+
+def _read_measured(text: str) -> SweepState:
+    """Return the sweep that `--virtual fitted:SWEEP` names."""
     name = text.removeprefix(PREFIX)
     path = Path(name) if "/" in name else FOLDER / f"{name}.journal"
     try:
@@ -188,31 +211,76 @@ def load_profile(text: str) -> profiles.Profile:
         ) from error
     if state.request.test:
         raise UsageError(f"--virtual {text}: this is an SNIA test, which has no levels to fit a drive to")
-    return fit_profile(make_result(state, state.list_outcomes()), name)
+    return state
 
 
 def make_virtual_sweep(args: argparse.Namespace) -> VirtualSweep:
     """Return the sweep requested by `--virtual`. Raise UsageError if impossible."""
     if find_method(args.method).name != DEFAULT_METHOD:
         raise UsageError(f"--method {args.method}: on a simulated drive only {DEFAULT_METHOD} works")
-    profile = load_profile(args.virtual)
-    bs = find_mapping_unit(profile) if args.bs is None else args.bs
-    model = make_model(profile, bs)
+    profile, unit = load_profile(args.virtual), find_mapping_unit(load_profile(args.virtual))
+    load = _make_load(args, unit)
+    if isinstance(load, VirtualLoad):
+        model = make_model(profile, load.io_bytes)
+    else:
+        model = make_load_model(profile, load)
     flash = compute_flash_bytes(model)
     visible = profile.drive["user_bytes"]
     base = OpBase(args.base or OpBase.VISIBLE)
-    scale = LevelScale(
-        flash if base is OpBase.FLASH else visible, OpShare(args.share), base, find_mapping_unit(profile)
-    )
+    scale = LevelScale(flash if base is OpBase.FLASH else visible, OpShare(args.share), base, unit)
     levels = parse_levels(args.op or DEFAULT_LEVELS, scale, flash)
     for level in levels:
         # A window rounded to the model's unit must not exceed the visible size.
-        if level.usable_bytes > visible + find_mapping_unit(profile):
+        if level.usable_bytes > visible + unit:
             raise UsageError(
                 f"--op {level.label} uses {level.usable_bytes} bytes, but the visible size is only {visible}"
             )
+    if isinstance(load, PatternLoad):
+        for level in levels:
+            make_host_jobs(load.pattern, find_used_bytes(model, level, load))
+    pace = make_pace(args)
+    if not load.is_uniform and args.rounds is None:
+        pace = replace(pace, most_rounds=_SKEWED_ROUNDS)
+    return VirtualSweep(profile, model, levels, load, pace)
+
+
+def _make_load(args: argparse.Namespace, unit_bytes: int) -> ModelLoad:
     usual = VirtualLoad()
-    load = VirtualLoad(
-        bs, args.depth or usual.queue_depth, args.reads or usual.read_ratio, args.seed or usual.seed
-    )
-    return VirtualSweep(profile, model, levels, load, make_pace(args))
+    seed = args.seed or usual.seed
+    if args.workload is None:
+        bs, depth = args.bs or unit_bytes, args.depth or usual.queue_depth
+        return VirtualLoad(bs, depth, args.reads or usual.read_ratio, seed)
+    refuse_inapplicable(args, ["bs", "reads"], "a load of one size, not with --workload")
+    if _is_history(args.workload):
+        refuse_inapplicable(args, ["seed"], "random offsets: a history is repeated as it was")
+        return _make_history_load(args)
+    return PatternLoad(find_workload(args.workload), args.depth, seed)
+
+
+def _is_history(text: str) -> bool:
+    """Return whether a workload names a recording, by its suffix or its first bytes."""
+    return text.endswith(".history") or starts_with(Path(text), MAGIC)
+
+
+def _make_history_load(args: argparse.Namespace) -> HistoryLoad:
+    path = Path(args.workload)
+    saved, recorded = read_requests(path)
+    if args.virtual.startswith(PREFIX):
+        _require_same_drive(args.virtual, path, saved.drive)
+    # Each repetition begins as the recording ended.
+    requests = prepare_requests(recorded, saved.map.collect_extents(SectorState.TRIMMED))
+    if not requests.written_bytes:
+        raise UsageError(f"{path}: the history has no writes, only trims: record while data are written")
+    return HistoryLoad(requests, path.name, args.depth or VirtualLoad().queue_depth)
+
+
+def _require_same_drive(virtual: str, path: Path, drive: HistoryDrive) -> None:
+    """Raise UsageError if a sweep measured another drive than a history recorded, as far as known."""
+    measured = _read_measured(virtual).disk_identity
+    pairs = ((measured.wwid, drive.wwid), (measured.serial, drive.serial))
+    one, other = next(((one, other) for one, other in pairs if one and other), (None, None))
+    if one != other:
+        raise UsageError(
+            f"{path} is the history of {drive.name} ({other}), but {virtual} measured {measured.name} "
+            f"({one}): use a history of that drive"
+        )

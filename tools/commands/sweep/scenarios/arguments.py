@@ -74,18 +74,22 @@ def _parse_value(key: str, text: str) -> float:
 
 
 def expand_workload(args: argparse.Namespace) -> argparse.Namespace:
-    """Return the arguments with a model's `--workload` expanded into single options.
+    """Return the arguments with a `--workload` of one size expanded into single options.
 
     Options that were given explicitly take precedence. Loads on filesystems stay unparsed until the
-    filesystems are inspected.
+    filesystems are inspected, and other workloads of a sweep until its model is known.
     """
     if args.workload is None or (args.dev is not None and args.scenario is None) or _is_mixed(args):
         return args
+    if args.scenario is None:
+        plain = parse_plain_loads(args.workload)
+        if len(plain) != 1 or plain[0].seekpct != 100 or plain[0].rdpct == 100:
+            return args
     load = require_single_load(_parse_plain_loads(args.workload), args.workload)
     if load.seekpct != 100:
         raise UsageError(
             f"--workload {args.workload}: {load.seekpct} % of its offsets are random, but a model supports "
-            "only 100 %; scenario mixed-io and sweeps of a drive (--dev) accept it"
+            "only 100 %; scenario mixed-io and sweeps without --scenario accept it"
         )
     if args.scenario is not None and load.rdpct:
         raise UsageError(
@@ -93,8 +97,6 @@ def expand_workload(args: argparse.Namespace) -> argparse.Namespace:
             f"{args.scenario} sets reads and writes itself: name a load that only writes, for its size "
             "and depth"
         )
-    if load.rdpct == 100:
-        raise UsageError(f"--workload {args.workload} only reads, but a sweep needs writes")
     reads = load.rdpct / 100 if load.rdpct else None
     given = {
         "bs": args.bs or load.xfersize,
@@ -120,7 +122,7 @@ def _parse_plain_loads(words: str) -> list[PlainLoad]:
     loads = parse_plain_loads(words)
     if not loads:
         raise UsageError(
-            f"--workload: {words!r:.60} works only with --dev; without a drive use a name of sysbench "
+            f"--workload: {words!r:.60} works only without --scenario; a scenario takes a name of sysbench "
             "(rndwr), SIZE-N-random, vdbench's rdpct=75,seekpct=100,xfersize=8k,threads=16, or a file "
             ".vdb or .icf"
         )

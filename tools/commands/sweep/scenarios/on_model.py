@@ -34,10 +34,11 @@ from opwatch.sinks.sweep.scenario_document import (
     build_untrimmed_fields,
 )
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
+from opwatch.sweep.model_load import VirtualLoad
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import StepKind, SweepPace, SweepPlan, SweepSpeed, SweepStep, plan_steps
 from opwatch.sweep.side_by_side import run_levels
-from opwatch.sweep.virtual import ModelDrive, VirtualLoad, compute_flash_bytes, find_mapping_unit, make_model
+from opwatch.sweep.virtual import ModelDrive, compute_flash_bytes, find_mapping_unit, make_model
 from opwatch.tools.commands.sweep.arguments.level_arguments import (
     VirtualSweep,
     load_profile,
@@ -73,12 +74,13 @@ class ScenarioRun:
 
     scenario: Scenario
     sweep: VirtualSweep
+    load: VirtualLoad
 
     def build_fields(self, outcomes: list[LevelOutcome]) -> dict[str, object]:
         """Return the experiment's fields of the document, after the levels were run."""
         if self.scenario.kind is ScenarioKind.SATURATION:
             return self._evaluate_saturation(outcomes)
-        lines = evaluate_free_space(self.scenario, outcomes, self._run_reserved(), self.sweep.load.io_bytes)
+        lines = evaluate_free_space(self.scenario, outcomes, self._run_reserved(), self.load.io_bytes)
         return build_free_space_fields(self.scenario, lines)
 
     def _evaluate_saturation(self, outcomes: list[LevelOutcome]) -> dict[str, object]:
@@ -105,7 +107,7 @@ class ScenarioRun:
         # Use the same flash at the same scale, because another scale would have a different model error.
         small = round(shown * sweep.model.ratio) // unit * unit
         smaller = replace(sweep.model, profile=sweep.model.profile.with_user_bytes(small))
-        load = replace(sweep.load, seed=sweep.load.seed + 1)
+        load = replace(self.load, seed=self.load.seed + 1)
         return run_levels(smaller, sweep.levels, load, sweep.pace, lambda level, rounds: None)
 
 
@@ -129,7 +131,8 @@ def make_scenario_run(args: argparse.Namespace) -> ScenarioRun:
     model = make_model(sold, bs)
     levels = _parse_levels(scenario, sold, model, args)
     load = VirtualLoad(bs, args.depth or scenario.queue_depth, seed=args.seed or VirtualLoad().seed)
-    return ScenarioRun(scenario, VirtualSweep(sold, _scale_times(model), levels, load, scenario.model_pace))
+    sweep = VirtualSweep(sold, _scale_times(model), levels, load, scenario.model_pace)
+    return ScenarioRun(scenario, sweep, load)
 
 
 def _require_profile(scenario: Scenario, args: argparse.Namespace) -> Profile:

@@ -96,6 +96,7 @@ def _make_threads(job: LoadJob, used: UsedBytes) -> list[HostJob]:
     if options.get("random_generator") == "lfsr":
         raise UsageError("random_generator=lfsr: a model draws blocks independently: use tausworthe64")
     _require_no_map(options)
+    _find_depth(job)
     write, read = (_make_shape(options, direction, used) for direction in (_WRITE, _READ))
     # To the whole percent, as fio takes it.
     read_percent = round(100 * (1 - job.write_share))

@@ -233,9 +233,9 @@ class Service:
     ) -> tuple[bytes, bytes, FtlLoadState]:
         """Return struct ow_service_bucket records, the latency slots as u64, and the workload's state."""
 
-# kind, random_percent, align, blocks, ranks, power, center, normal_width, position, sizes, zones: the fields
-# of struct ow_host_shape (ftl/host/host.h), with arrays as bytes
-HostShape = tuple[int, int, int, int, int, float, float, int, int, bytes, bytes]
+# kind, random_percent, align, blocks, ranks, power, center, normal_width, position, sizes, zones and
+# differences: the fields of struct ow_host_shape (ftl/host/host.h), with arrays as bytes
+HostShape = tuple[int, int, int, int, int, float, float, int, int, bytes, bytes, bytes]
 # weight, read_ppm, flush_every, write, read
 HostJob = tuple[float, int, int, HostShape, HostShape]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from opwatch import _native
 from opwatch.ftl.drive import Drive
+from opwatch.ftl.fio_hash import find_colliding_differences
 
 _SIZE, _ZONE, _SLOTS = struct.Struct("=2Q"), struct.Struct("=3Q"), struct.Struct("=1920Q")
 _WHOLE = 100
@@ -65,7 +67,12 @@ class HostShape:
             self.position,
             _pack_weighted(_SIZE, self.sizes),
             _pack_weighted(_ZONE, self.zones),
+            array("Q", self._find_differences()).tobytes(),
         )
+
+    def _find_differences(self) -> list[int]:
+        is_scaled = self.kind is not AddressKind.UNIFORM and self.blocks != self.ranks
+        return find_colliding_differences(self.ranks) if is_scaled else []
 
 
 def _pack_weighted(layout: struct.Struct, rows: Iterable[Sequence[int]]) -> bytes:

@@ -1,7 +1,8 @@
 """Convert the fio options of a workload into jobs of the simulated host, or refuse an option by name. Pure.
 
 Distributions are fio's own, hash included. A model with fewer blocks than the drive draws ranks of the
-drive's blocks and merges neighbouring ranks, so that shares of space and of writes are the drive's.
+drive's blocks and merges ranks that share a block there (opwatch/ftl/fio_hash.py), and then neighbouring
+ones, so that shares of space and of writes are the drive's.
 """
 
 from __future__ import annotations
@@ -43,12 +44,6 @@ class UsedBytes:
 
     real: int
     model: int
-
-
-def has_hashed_addresses(pattern: LoadPattern) -> bool:
-    """Return whether fio scatters addresses by a hash, which depends on the number of blocks."""
-    kinds = (job.options.get("random_distribution", "random").partition(":")[0] for job in pattern.jobs)
-    return any(kind in _HASHED for kind in kinds)
 
 
 def find_queue_depth(pattern: LoadPattern) -> int:

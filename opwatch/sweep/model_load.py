@@ -15,7 +15,6 @@ from opwatch.sweep.model_jobs import (
     UsedBytes,
     find_queue_depth,
     find_timing_reason,
-    has_hashed_addresses,
     make_host_jobs,
 )
 from opwatch.sweep.replay import find_parts
@@ -39,16 +38,13 @@ class StartedLoad:
 class ModelLoad(Protocol):
     """A load that a model drive takes.
 
-    `timing_reason` is why there are no IOPS and latencies, or None. `is_hashed` is True if addresses depend
-    on the number of blocks.
+    `timing_reason` is why there are no IOPS and latencies, or None.
     """
 
     @property
     def name(self) -> str: ...
     @property
     def is_uniform(self) -> bool: ...
-    @property
-    def is_hashed(self) -> bool: ...
     @property
     def timing_reason(self) -> str | None: ...
     def find_most_units(self, unit_bytes: int) -> int | None:
@@ -75,10 +71,6 @@ class VirtualLoad:
     @property
     def is_uniform(self) -> bool:
         return True
-
-    @property
-    def is_hashed(self) -> bool:
-        return False
 
     @property
     def timing_reason(self) -> str | None:
@@ -116,10 +108,6 @@ class PatternLoad:
         return self.pattern.is_uniform
 
     @property
-    def is_hashed(self) -> bool:
-        return has_hashed_addresses(self.pattern)
-
-    @property
     def timing_reason(self) -> str | None:
         return find_timing_reason(self.pattern)
 
@@ -146,10 +134,6 @@ class HistoryLoad:
 
     @property
     def is_uniform(self) -> bool:
-        return False
-
-    @property
-    def is_hashed(self) -> bool:
         return False
 
     @property

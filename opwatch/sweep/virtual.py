@@ -33,8 +33,6 @@ _MIN_BEYOND = 10
 _LEAST_UNITS, _LEAST_PAGES = 1 << 13, 64
 # Rounds after which not each one is judged, because a verdict takes as long as a round of a small model.
 _JUDGED_ROUNDS = 50
-# A number of blocks with a large odd part is visited at random by fio's hash, a power of two exactly once.
-_LARGE_ODD = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +83,11 @@ def make_load_model(profile: Profile, load: ModelLoad) -> ModelDrive:
     The write buffer is scaled too, because it holds the hottest data back.
     """
     unit = find_mapping_unit(profile)
-    whole, units = profile.drive["user_bytes"] // unit, _UNITS
-    most = load.find_most_units(unit)
+    units, most = _UNITS, load.find_most_units(unit)
     if most is not None:
         if most < _LEAST_UNITS:
             raise UsageError(f"{load.name}: {most} units of {unit} bytes are too few for a model")
         units = min(most, units)
-    elif load.is_hashed:
-        # A number of blocks that differs by a power of two has the same odd part, see find_used_bytes().
-        while whole > units:
-            whole = whole // 2
-        units = whole
     model = _shrink_profile(profile, units)
     buffer = model.profile.drive.get("buffer_bytes", 0)
     if not buffer or model.ratio == 1:
@@ -153,7 +145,7 @@ def run_level(
 
     `progress` is called after every round and returns whether to continue.
     """
-    used = find_used_bytes(model, level, load)
+    used = find_used_bytes(model, level)
     unit = find_mapping_unit(model.profile)
     drive = make_drive(model.profile)
     for _ in range(pace.fill_passes):
@@ -174,23 +166,10 @@ def run_level(
     )
 
 
-def find_used_bytes(model: ModelDrive, level: OpLevel, load: ModelLoad) -> UsedBytes:
-    """Return the bytes in use at a level, of the real drive and of the model.
-
-    fio's hash visits every block once if their number is a power of two, and else some several times. The
-    model's number of blocks is like the drive's in that.
-    """
+def find_used_bytes(model: ModelDrive, level: OpLevel) -> UsedBytes:
+    """Return the bytes in use at a level, of the real drive and of the model."""
     unit = find_mapping_unit(model.profile)
-    units = max(round(level.usable_bytes * model.ratio) // unit, 1)
-    real = level.usable_bytes // unit
-    is_exact = units and real % units == 0 and (real // units).bit_count() == 1
-    while load.is_hashed and not is_exact and _find_odd_part(real) >= _LARGE_ODD > _find_odd_part(units):
-        units -= 1
-    return UsedBytes(level.usable_bytes, units * unit)
-
-
-def _find_odd_part(number: int) -> int:
-    return number // (number & -number)
+    return UsedBytes(level.usable_bytes, max(round(level.usable_bytes * model.ratio) // unit, 1) * unit)
 
 
 def _run_rounds(

@@ -33,12 +33,12 @@ static void *copy_array(const Py_buffer *view, size_t size, uint32_t *count)
 static int parse_shape(PyObject *tuple, struct ow_host_shape *shape)
 {
 	unsigned long long align, blocks, ranks, width, position;
-	Py_buffer sizes, zones;
+	Py_buffer sizes, zones, differences;
 
 	if (!PyTuple_Check(tuple) ||
-	    !PyArg_ParseTuple(tuple, "IIKKKddKKy*y*", &shape->kind, &shape->random_percent, &align,
-			      &blocks, &ranks, &shape->power, &shape->center, &width, &position,
-			      &sizes, &zones)) {
+	    !PyArg_ParseTuple(tuple, "IIKKKddKKy*y*y*", &shape->kind, &shape->random_percent,
+			      &align, &blocks, &ranks, &shape->power, &shape->center, &width,
+			      &position, &sizes, &zones, &differences)) {
 		if (!PyErr_Occurred())
 			PyErr_SetString(PyExc_TypeError, "a shape is a tuple");
 		return -1;
@@ -51,9 +51,13 @@ static int parse_shape(PyObject *tuple, struct ow_host_shape *shape)
 	shape->sizes = copy_array(&sizes, sizeof(*shape->sizes), &shape->size_count);
 	if (shape->sizes)
 		shape->zones = copy_array(&zones, sizeof(*shape->zones), &shape->zone_count);
+	if (shape->zones)
+		shape->differences = copy_array(&differences, sizeof(*shape->differences),
+						&shape->difference_count);
 	PyBuffer_Release(&sizes);
 	PyBuffer_Release(&zones);
-	return shape->zones ? 0 : -1;
+	PyBuffer_Release(&differences);
+	return shape->differences ? 0 : -1;
 }
 
 static int parse_job(PyObject *tuple, struct ow_host_job *job)

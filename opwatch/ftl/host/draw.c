@@ -71,11 +71,40 @@ uint64_t ow_host_draw_block(struct ow_host_shape *shape, uint64_t *rng)
 	default:
 		return shape->zone_count ? draw_zone(shape, rng) : ow_rng_below(rng, shape->blocks);
 	}
-	/* Neighbouring ranks share a block if this drive has fewer blocks. */
-	if (shape->blocks != shape->ranks)
-		rank = (ow_u128)rank * shape->blocks / shape->ranks;
-	block = (rank * GOLDEN_RATIO + (uint64_t)(shape->blocks * shape->center)) % shape->blocks;
-	return block;
+	if (shape->blocks == shape->ranks)
+		return (rank * GOLDEN_RATIO + (uint64_t)(shape->blocks * shape->center)) %
+		       shape->blocks;
+	block = ow_host_scale_rank(shape, ow_host_find_hottest(shape, rank));
+	/* Scatter: an odd step that has no factor in common with the number of blocks. */
+	return ((ow_u128)block * shape->step + (uint64_t)(shape->blocks * shape->center)) %
+	       shape->blocks;
+}
+
+/* Return the hottest rank that leads to the same block of the real drive as @rank. */
+uint64_t ow_host_find_hottest(const struct ow_host_shape *shape, uint64_t rank)
+{
+	uint64_t block = rank * GOLDEN_RATIO % shape->ranks;
+
+	for (uint32_t i = 0; i < shape->difference_count; i++) {
+		uint64_t hotter = rank - shape->differences[i];
+
+		/* The largest difference comes first. */
+		if (shape->differences[i] <= rank && hotter * GOLDEN_RATIO % shape->ranks == block)
+			return hotter;
+	}
+	return rank;
+}
+
+/* Return the block of this drive for a rank: the blocks of hotter ranks, scaled. */
+uint64_t ow_host_scale_rank(const struct ow_host_shape *shape, uint64_t rank)
+{
+	double at = (double)rank / shape->ranks * OW_HOST_PARTS, below;
+	uint32_t part = at < OW_HOST_PARTS - 1 ? at : OW_HOST_PARTS - 1;
+	uint64_t block;
+
+	below = shape->own[part] + (shape->own[part + 1] - shape->own[part]) * (at - part);
+	block = below * shape->blocks / shape->ranks;
+	return block < shape->blocks ? block : shape->blocks - 1;
 }
 
 static uint64_t draw_size(const struct ow_host_shape *shape, uint64_t *rng)

@@ -36,8 +36,17 @@ struct ow_host_shape {
 	uint32_t size_count;
 	uint32_t zone_count;
 	struct ow_host_zone *zones; /* none: all blocks */
-	uint64_t position;	    /* in bytes, of requests in order */
-	double zeta, eta;	    /* of zipf, computed */
+	/*
+	 * Differences of ranks that may lead to the same block of @ranks. With fewer blocks than
+	 * ranks, ranks of one block are taken together, and then neighbouring ones.
+	 */
+	uint64_t *differences;
+	uint32_t difference_count;
+	uint32_t padding;
+	double *own;	   /* blocks that the ranks below each part lead to, computed */
+	uint64_t position; /* in bytes, of requests in order */
+	double zeta, eta;  /* of zipf, computed */
+	uint64_t step;	   /* between blocks of neighbouring ranks, computed */
 };
 
 struct ow_host_job {
@@ -87,6 +96,11 @@ struct ow_host_progress {
 int ow_host_prepare(struct ow_host *host, const struct ow_ftl *ftl);
 void ow_host_release(struct ow_host *host);
 void ow_host_draw(struct ow_host *host, struct ow_service_io *io);
+/* Parts of the ranks in which the share of ranks with a block of their own is measured. */
+#define OW_HOST_PARTS 4096
+
+uint64_t ow_host_find_hottest(const struct ow_host_shape *shape, uint64_t rank);
+uint64_t ow_host_scale_rank(const struct ow_host_shape *shape, uint64_t rank);
 /* Draw a block of a job's writes (or reads), for tests of the distributions. */
 uint64_t ow_host_draw_block(struct ow_host_shape *shape, uint64_t *rng);
 

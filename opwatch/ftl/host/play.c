@@ -49,16 +49,61 @@ static bool is_sound(const struct ow_host_shape *shape, uint64_t used_bytes)
 	return weights && (all || !shape->zone_count);
 }
 
-static void prepare_shape(struct ow_host_shape *shape)
+/* Ranks of a part that are looked at. */
+#define SAMPLES 128
+
+static uint64_t find_divisor(uint64_t a, uint64_t b)
+{
+	while (b) {
+		uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* Measure how many ranks have a block of their own, and choose the step between blocks. */
+static int prepare_scale(struct ow_host_shape *shape)
+{
+	double sum = 0;
+
+	shape->own = calloc(OW_HOST_PARTS + 1, sizeof(*shape->own));
+	if (!shape->own)
+		return -ENOMEM;
+	for (uint32_t part = 0; part < OW_HOST_PARTS; part++) {
+		double first = (double)shape->ranks * part / OW_HOST_PARTS;
+		double size = (double)shape->ranks / OW_HOST_PARTS;
+		uint32_t own = 0;
+
+		for (uint32_t i = 0; i < SAMPLES; i++) {
+			uint64_t rank = first + size * (i + 0.5) / SAMPLES;
+
+			own += ow_host_find_hottest(shape, rank) == rank;
+		}
+		shape->own[part] = sum;
+		sum += size * own / SAMPLES;
+	}
+	shape->own[OW_HOST_PARTS] = sum;
+	shape->step = (uint64_t)(shape->blocks * 0.6180339887) | 1;
+	while (find_divisor(shape->step, shape->blocks) != 1)
+		shape->step += 2;
+	return 0;
+}
+
+static int prepare_shape(struct ow_host_shape *shape)
 {
 	double zeta2;
 
+	if (shape->kind != OW_HOST_RANDOM && shape->blocks != shape->ranks && prepare_scale(shape))
+		return -ENOMEM;
 	if (shape->kind != OW_HOST_ZIPF)
-		return;
+		return 0;
 	zeta2 = 1.0 + pow(0.5, shape->power);
 	shape->zeta = sum_zeta(shape->ranks, shape->power);
 	shape->eta =
 		(1.0 - pow(2.0 / shape->ranks, 1.0 - shape->power)) / (1.0 - zeta2 / shape->zeta);
+	return 0;
 }
 
 static bool has_sound_records(const struct ow_host *host)
@@ -95,12 +140,20 @@ int ow_host_prepare(struct ow_host *host, const struct ow_ftl *ftl)
 		    !is_sound(&job->write, host->used_bytes) ||
 		    !is_sound(&job->read, host->used_bytes))
 			return -EINVAL;
-		prepare_shape(&job->write);
-		prepare_shape(&job->read);
+		if (prepare_shape(&job->write) || prepare_shape(&job->read))
+			return -ENOMEM;
 		host->weight_sum += job->weight;
 	}
 	host->heap = calloc(host->queue_depth, sizeof(*host->heap));
 	return host->heap ? 0 : -ENOMEM;
+}
+
+static void release_shape(struct ow_host_shape *shape)
+{
+	free(shape->sizes);
+	free(shape->zones);
+	free(shape->differences);
+	free(shape->own);
 }
 
 void ow_host_release(struct ow_host *host)
@@ -108,10 +161,8 @@ void ow_host_release(struct ow_host *host)
 	for (uint32_t i = 0; i < host->job_count; i++) {
 		struct ow_host_job *job = &host->jobs[i];
 
-		free(job->write.sizes);
-		free(job->write.zones);
-		free(job->read.sizes);
-		free(job->read.zones);
+		release_shape(&job->write);
+		release_shape(&job->read);
 	}
 	free(host->jobs);
 	free(host->heap);

@@ -106,7 +106,7 @@ def build_simulator(folder: Path) -> Path:
     target = folder / "uneven-ftl"
     if not target.exists() or target.stat().st_mtime < _SOURCE.stat().st_mtime:
         folder.mkdir(parents=True, exist_ok=True)
-        command = ["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", target, _SOURCE, "-lm"]
+        command: list[str | Path] = ["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", target, _SOURCE, "-lm"]
         subprocess.run(command, check=True)
     return target
 
@@ -115,8 +115,8 @@ def simulate_level(
     program: Path, case: UnevenCase, profile: profiles.Profile, level: OpLevel, seed: int = 1
 ) -> float:
     """Return the WAF of the independent simulator for the same drive, level and load."""
-    load, model = make_case_model(case, profile)
-    units = find_used_bytes(model, level, load).model // UNIT
+    _, model = make_case_model(case, profile)
+    units = find_used_bytes(model, level).model // UNIT
     spare = compute_flash_bytes(model) * model.ratio / UNIT / units - 1
     policy = "fifo" if profile.drive["policy"] == Policy.FIFO else "greedy"
     pages = model.superblock_pages

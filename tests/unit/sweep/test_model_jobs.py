@@ -196,3 +196,13 @@ def test_jobs_that_differ_have_no_iops() -> None:
 def test_synchronous_engines_have_one_request_per_thread() -> None:
     pattern = parse_job_file(b"[a]\nrw=randwrite\nioengine=psync\nnumjobs=3\niodepth=8\n", "sync.fio")
     assert find_queue_depth(pattern) == 3
+
+
+@pytest.mark.parametrize("real", [54_784, 1 << 16, 51_200])
+def test_fewer_blocks_leave_the_same_share_unwritten(real: int) -> None:
+    places = {rank * GOLDEN_RATIO % 2**64 % real for rank in range(real)}
+    blocks = real // 16
+    requests = draw_requests(
+        "rw=randwrite\nrandom_distribution=zipf:0.3", blocks, 60 * blocks, real_blocks=real
+    )
+    assert len(count_blocks(requests)) / blocks == pytest.approx(len(places) / real, abs=0.01)

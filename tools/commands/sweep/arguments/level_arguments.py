@@ -237,7 +237,7 @@ def make_virtual_sweep(args: argparse.Namespace) -> VirtualSweep:
             )
     if isinstance(load, PatternLoad):
         for level in levels:
-            make_host_jobs(load.pattern, find_used_bytes(model, level, load))
+            make_host_jobs(load.pattern, find_used_bytes(model, level))
     pace = make_pace(args)
     if not load.is_uniform and args.rounds is None:
         pace = replace(pace, most_rounds=_SKEWED_ROUNDS)

@@ -244,6 +244,7 @@ build/ftl_speed: tests/bench/ftl_speed.c $(wildcard opwatch/ftl/*/*.[ch])
 
 bench-drive: build build/ftl_speed
 	$(PY) -m tests.bench.ftl_oracles
+	$(PY) -m tests.bench.uneven_bench
 	build/ftl_speed $(if $(OPWATCH_SMOKE),smoke)
 	$(PY) -m tests.bench.drive_bench
 	$(PY) -m tests.bench.stale_bench

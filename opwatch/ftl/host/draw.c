@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Requests of fio's jobs. The distributions are those of fio's lib/zipf.c, lib/gauss.c and io_u.c.
- */
+/* Requests of fio's jobs, with the distributions of fio's lib/zipf.c, lib/gauss.c and io_u.c. */
 #include "ftl/core/rng.h"
 #include "host.h"
 

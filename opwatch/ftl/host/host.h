@@ -113,15 +113,17 @@ int ow_host_run(struct ow_host *host, struct ow_ftl *ftl, uint64_t bytes,
 int ow_host_play(struct ow_host *host, struct ow_service *service, struct ow_ftl *ftl,
 		 uint64_t bytes, struct ow_host_progress *progress);
 
-/* Recorded requests of a disk, in sectors. */
+/*
+ * Recorded requests of a disk, in sectors. A partly written unit is written, a partly trimmed one
+ * is not trimmed.
+ */
 struct ow_host_requests {
 	const uint64_t *sectors;
 	const uint32_t *lengths;
 	const uint8_t *trims; /* bool */
 	uint64_t count;
-	uint64_t units;		   /* of the disk */
-	uint32_t sectors_per_unit; /* a partly written unit is written, a partly trimmed one is not
-				    */
+	uint64_t units; /* of the disk */
+	uint32_t sectors_per_unit;
 	uint32_t padding;
 };
 

@@ -50,8 +50,7 @@ CASES = (
     _make_case("zipf:1.3", "zipf", "1.3", warm=80),
     _make_case("pareto:0.1", "pareto", "0.1", warm=60),
     _make_case("pareto:0.2", "pareto", "0.2"),
-    # Its edges are hardly ever written, so that it takes long to settle.
-    _make_case("normal:10", "normal", "10", warm=200),
+    _make_case("zoned:90/10:10/90", "zones", "90/10", "10/90", warm=60),
     _make_case("zoned:80/20:20/80", "zones", "80/20", "20/80"),
     _make_case("zoned:99/1:1/99", "zones", "99/1", "1/99", warm=120),
     _make_case("zoned:50/5:30/15:20/80", "zones", "50/5", "30/15", "20/80"),

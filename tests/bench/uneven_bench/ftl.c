@@ -9,7 +9,7 @@
  *
  * WARM and MEASURED are in drive writes. A load is one of
  *
- *     zipf THETA | pareto H | normal DEVIATION    with the hash of fio
+ *     zipf THETA | pareto H    with the hash of fio
  *     zones SHARE/SPACE...                        in per cent
  *     mixed LOAD_OF_HALF                          half sequential, half random, by bytes
  *     sizes PAGES/SHARE...                        random, of several sizes
@@ -136,11 +136,6 @@ static void scatter(void)
 		target[rank] = rank * 0x61C8864680B583EBull % units;
 }
 
-static double bell(double x)
-{
-	return 0.5 * (1 + erf(x * 12 / sqrt(2.0)));
-}
-
 static void shape_ranks(const char *kind, double value)
 {
 	double sum = 0;
@@ -148,15 +143,8 @@ static void shape_ranks(const char *kind, double value)
 	for (uint32_t rank = 0; rank < units; rank++) {
 		if (!strcmp(kind, "zipf"))
 			sum += pow(rank + 1.0, -value);
-		else if (!strcmp(kind, "pareto"))
+		else /* pareto */
 			sum = pow((rank + 1.0) / units, log(1 - value) / log(value));
-		else /* the mean of twelve even numbers, moved by an even one */
-			for (int step = 0; step < 50; step++) {
-				double shift = (step + 0.5) / 50 * value / 100 - value / 200;
-
-				sum += bell((rank + 1.0) / units - 0.5 - shift) -
-				       bell((double)rank / units - 0.5 - shift);
-			}
 		summed[rank] = sum;
 	}
 	for (uint32_t rank = 0; rank < units; rank++)

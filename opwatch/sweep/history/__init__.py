@@ -1,0 +1,1 @@
+"""Predictions from the recorded writes of a real system."""

@@ -1,0 +1,128 @@
+"""A recorded history in the mapping units of a model, and whether it is long enough to predict from. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opwatch.errors import NotEnoughData
+
+# Marks a trim in the number of units of a change (OW_FTL_CHANGE_TRIM in ftl.h).
+TRIM = 1 << 31
+# Share of the last quarter's writes that may go to places not written before. A larger share means that most
+# of what this system rewrites was not recorded yet.
+_MAX_FRESH_RATIO = 0.4
+# A history with fewer writes has no statistics.
+_MIN_WRITES = 256
+
+
+class UnitRange(NamedTuple):
+    """Mapping units from `first` up to, and without, `last`."""
+
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryModel:
+    """A disk of `units` mapping units, and what a system changed on it.
+
+    `changes` has two 32-bit numbers per change: the first unit and the number of units, or'ed with TRIM for a
+    trim. `free` had no live data at the start of the recording, as far as known; `unmapped` is what the drive
+    itself did not hold then. Both are sorted.
+    """
+
+    units: int
+    changes: array[int]
+    free: tuple[UnitRange, ...] = ()
+    unmapped: tuple[UnitRange, ...] = ()
+
+    def iter_changes(self) -> Iterator[tuple[int, int, bool]]:
+        """Yield (first unit, units, whether it is a trim)."""
+        for first, count in zip(self.changes[::2], self.changes[1::2], strict=True):
+            yield first, count & ~TRIM, count >= TRIM
+
+    def count_written(self) -> int:
+        """Return the units written, each as often as it was written."""
+        return sum(count for count in self.changes[1::2] if count < TRIM)
+
+    def count_trimmed(self) -> int:
+        return sum(count - TRIM for count in self.changes[1::2] if count >= TRIM)
+
+    def find_written(self) -> bytearray:
+        """Return 1 for each unit that was written, and 0 for the others."""
+        written = bytearray(self.units)
+        for first, count, is_trim in self.iter_changes():
+            if not is_trim:
+                written[first : first + count] = b"\1" * count
+        return written
+
+    def list_spare(self) -> list[UnitRange]:
+        """Return the free space that was never written, which can be given up without moving data."""
+        written = self.find_written()
+        return join_units(unit for one in self.free for unit in range(*one) if not written[unit])
+
+    def compute_fresh_ratio(self) -> float:
+        """Return the share of the last quarter's writes that went to places not written before."""
+        written, done, fresh = bytearray(self.units), 0, 0
+        late = 3 * self.count_written() // 4
+        for first, count, is_trim in self.iter_changes():
+            if is_trim:
+                continue
+            if done >= late:
+                fresh += written.count(0, first, first + count)
+            written[first : first + count] = b"\1" * count
+            done += count
+        return fresh / (done - late) if done > late else 1.0
+
+    def require_enough(self) -> float:
+        """Return the fresh ratio. Raise NotEnoughData for a history that is too short to predict from."""
+        if len(self.changes) // 2 < _MIN_WRITES:
+            raise NotEnoughData(
+                f"the history has {len(self.changes) // 2} changes in the model, and {_MIN_WRITES} are needed: "
+                "record for longer"
+            )
+        fresh = self.compute_fresh_ratio()
+        if fresh > _MAX_FRESH_RATIO:
+            raise NotEnoughData(
+                f"the history is too short: {100 * fresh:.0f} % of the writes in its last quarter went to places "
+                f"that it had not seen written before, and at most {100 * _MAX_FRESH_RATIO:.0f} % may: record "
+                "for several times as long"
+            )
+        return fresh
+
+
+def join_units(units: Iterable[int]) -> list[UnitRange]:
+    """Return sorted units as ranges."""
+    ranges: list[UnitRange] = []
+    for unit in units:
+        if ranges and ranges[-1].last == unit:
+            ranges[-1] = UnitRange(ranges[-1].first, unit + 1)
+        else:
+            ranges.append(UnitRange(unit, unit + 1))
+    return ranges
+
+
+def take_units(ranges: Iterable[UnitRange], count: int) -> list[UnitRange]:
+    """Return the first `count` units of the ranges."""
+    taken: list[UnitRange] = []
+    for one in ranges:
+        if count <= 0:
+            break
+        taken.append(UnitRange(one.first, min(one.last, one.first + count)))
+        count -= taken[-1].count
+    return taken
+
+
+def encode_trims(ranges: Iterable[UnitRange]) -> bytes:
+    """Return trims of the ranges, as changes."""
+    changes = array("I")
+    for one in ranges:
+        changes.extend((one.first, one.count | TRIM))
+    return changes.tobytes()

@@ -1,0 +1,160 @@
+"""What a change would do to the WAF of a recorded system, as a band. Pure.
+
+The drive's flash and its collector are unknown. Each assumed collector gets the flash with which it
+reproduces the WAF that the drive reported for the time of the history; then the change is made in the model.
+The band reaches over all collectors for which that flash is plausible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opwatch.errors import NotEnoughData
+from opwatch.sweep.history.model import HistoryModel
+from opwatch.sweep.history.replaying import (
+    ASSUMED_COLLECTORS,
+    AssumedCollector,
+    ReplayedChange,
+    replay_until_steady,
+)
+from opwatch.sweep.ranges import ValueRange
+
+# Flash that drives have for data, relative to the visible capacity, if the user does not give it.
+PLAUSIBLE_SPARE = (0.03, 0.6)
+# With a known flash, a collector's own may have this many times more or less spare area.
+_SPARE_FACTOR = 1.6
+# Widening of a band: differences between drives and all models, a share of the predicted change (as a logarithm),
+# and a share of the writes to places that the history has not seen before.
+_MARGIN, _CHANGE_MARGIN, _FRESH_MARGIN = 0.03, 0.08, 0.1
+# A fit ends within this distance of the WAF above 1, or after this many replays.
+_FIT_ERROR, _FIT_STEPS = 0.015, 7
+# Below this WAF no change can gain anything worth the name.
+NOTHING_TO_GAIN = 1.02
+
+
+class WafBand(NamedTuple):
+    """The range within which a WAF is expected."""
+
+    low: float
+    high: float
+
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
+
+    @property
+    def width_ratio(self) -> float:
+        """Return the width relative to the middle."""
+        return (self.high - self.low) / self.middle
+
+    def widen(self, ratio: float, before: float) -> WafBand:
+        """Return the band widened to both sides, for a WAF of `before` without the change. A drive that does
+        not compress has a WAF of at least 1."""
+        low = self.low * (1 - ratio - _CHANGE_MARGIN * abs(math.log(self.low / before)))
+        high = self.high * (1 + ratio + _CHANGE_MARGIN * abs(math.log(self.high / before)))
+        return WafBand(max(low, 1.0), max(high, 1.0))
+
+
+class FittedCollector(NamedTuple):
+    """A collector, the flash with which it behaves like the drive, and its WAF there."""
+
+    collector: AssumedCollector
+    flash_units: int
+    waf: float
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedChanges:
+    """The bands of the present state and of each change, in order, and the collectors behind them."""
+
+    present: WafBand
+    bands: tuple[WafBand, ...]
+    fitted: tuple[FittedCollector, ...]
+
+
+def predict_changes(
+    model: HistoryModel, changes: Sequence[ReplayedChange], waf: ValueRange | None, flash_units: int | None
+) -> PredictedChanges:
+    """Return the bands.
+
+    `waf` is what the drive reported for the history, and `flash_units` its flash; at least one is needed.
+    Raise NotEnoughData if the history is too short, or if no collector explains the drive.
+    """
+    margin = _MARGIN + _FRESH_MARGIN * model.require_enough() + (waf.error_ratio if waf else 0.0)
+    with ThreadPoolExecutor() as pool:
+        if waf:
+            fits = list(pool.map(lambda one: fit_flash(model, one, waf.value), ASSUMED_COLLECTORS))
+            fitted = _select_plausible([one for one in fits if one], model.units, flash_units)
+        elif flash_units:
+            fitted = tuple(pool.map(lambda one: _run_known(model, one, flash_units), ASSUMED_COLLECTORS))
+        else:
+            raise NotEnoughData("neither the drive's WAF nor its flash is known: give --waf or --physical")
+        if not fitted:
+            raise NotEnoughData(
+                f"no collector with {100 * PLAUSIBLE_SPARE[0]:.0f} to {100 * PLAUSIBLE_SPARE[1]:.0f} % of spare "
+                "area has the given WAF under these writes: check that it was measured during the history"
+            )
+        jobs = [(one, change) for change in changes for one in fitted]
+        wafs = list(
+            pool.map(
+                lambda job: replay_until_steady(model, job[0].collector, job[0].flash_units, job[1]), jobs
+            )
+        )
+    count = len(fitted)
+    now = _make_band([one.waf for one in fitted])
+    before = waf.value if waf else now.middle
+    bands = [_make_band(wafs[at : at + count]).widen(margin, before) for at in range(0, len(wafs), count)]
+    present = WafBand(waf.low, waf.high) if waf else now.widen(margin, before)
+    return PredictedChanges(present, tuple(bands), fitted)
+
+
+def _make_band(wafs: Iterable[float]) -> WafBand:
+    ordered = sorted(wafs)
+    return WafBand(ordered[0], ordered[-1])
+
+
+def _run_known(model: HistoryModel, collector: AssumedCollector, flash_units: int) -> FittedCollector:
+    flash = max(flash_units, collector.find_least_flash(model.units))
+    return FittedCollector(collector, flash, replay_until_steady(model, collector, flash))
+
+
+def _select_plausible(
+    fits: Sequence[FittedCollector], units: int, flash_units: int | None
+) -> tuple[FittedCollector, ...]:
+    """Return the collectors whose flash is like the known one, or the nearest if none is."""
+    if flash_units is None or not fits:
+        return tuple(fits)
+    known = math.log(max(flash_units / units - 1, 1e-3))
+    distances = [abs(math.log(one.flash_units / units - 1) - known) for one in fits]
+    least = max(min(distances), math.log(_SPARE_FACTOR))
+    return tuple(one for one, distance in zip(fits, distances, strict=True) if distance <= least)
+
+
+def fit_flash(model: HistoryModel, collector: AssumedCollector, waf: float) -> FittedCollector | None:
+    """Return the flash with which this collector has the given WAF, or None if no plausible flash does."""
+    wanted = math.log(max(waf - 1, 1e-3))
+
+    def replay(log_spare: float) -> tuple[float, float]:
+        flash = model.units + round(math.exp(log_spare))
+        return log_spare, math.log(max(replay_until_steady(model, collector, flash) - 1, 1e-4))
+
+    least = collector.find_least_flash(model.units) - model.units
+    edges = (max(PLAUSIBLE_SPARE[0] * model.units, least), PLAUSIBLE_SPARE[1] * model.units)
+    low, high = replay(math.log(edges[0])), replay(math.log(edges[1]))
+    if not high[1] <= wanted <= low[1]:
+        return None
+    best = min(low, high, key=lambda one: abs(one[1] - wanted))
+    for _ in range(_FIT_STEPS):
+        if abs(best[1] - wanted) < _FIT_ERROR:
+            break
+        # Interpolate, but leave either end by a tenth, because the curve bends.
+        share = min(max((low[1] - wanted) / (low[1] - high[1]), 0.1), 0.9)
+        best = replay(low[0] + share * (high[0] - low[0]))
+        low, high = (best, high) if best[1] > wanted else (low, best)
+    return FittedCollector(
+        collector, model.units + round(math.exp(best[0])), 1 + math.exp(best[1])
+    )

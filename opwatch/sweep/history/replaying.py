@@ -1,0 +1,107 @@
+"""Replay a history over and over on simulated flash until write amplification is steady.
+
+Each assumed collector is one that drives may have. None is the drive's own: their range is the answer.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opwatch.ftl.drive import Drive, GcFrontier, Policy, compute_amplification
+from opwatch.sweep.history.model import HistoryModel, UnitRange, encode_trims
+
+UNIT_BYTES = 4096
+# A replay ends when the last third of its passes agrees with the third before to this ratio, but not before
+# and not after these many writes of the disk.
+_AGREEMENT, _LEAST_DISKS, _MOST_DISKS = 0.004, 3.0, 20.0
+_MIN_PASSES = 3
+# Superblocks that a model needs beyond the disk's size: frontiers, collection, and one to choose from.
+_MIN_SPARE_SUPERBLOCKS = 6
+
+
+class AssumedCollector(NamedTuple):
+    """A way to collect, and the pages of a superblock in the model."""
+
+    name: str
+    settings: Mapping[str, int]
+    superblock_pages: int
+
+    def find_least_flash(self, units: int) -> int:
+        """Return the smallest flash, in units, on which this collector works."""
+        return units + _MIN_SPARE_SUPERBLOCKS * self.superblock_pages
+
+
+_ONE = {"policy": Policy.GREEDY, "gc_frontier": GcFrontier.SHARED}
+_TWO = {"policy": Policy.GREEDY, "gc_frontier": GcFrontier.COMMON}
+# FIFO hardly depends on the size of superblocks. Greedy collection does if files die as a whole.
+ASSUMED_COLLECTORS = (
+    AssumedCollector("greedy, one frontier, small superblocks", _ONE, 64),
+    AssumedCollector("greedy, one frontier, large superblocks", _ONE, 256),
+    AssumedCollector("greedy, a frontier for moved data, small superblocks", _TWO, 64),
+    AssumedCollector("greedy, a frontier for moved data, large superblocks", _TWO, 256),
+    AssumedCollector(
+        "greedy among five, one frontier",
+        {"policy": Policy.D_CHOICES, "policy_arg": 5, "gc_frontier": GcFrontier.SHARED},
+        64,
+    ),
+    AssumedCollector("FIFO, one frontier", {"policy": Policy.FIFO, "gc_frontier": GcFrontier.SHARED}, 64),
+    AssumedCollector(
+        "FIFO, a frontier for moved data", {"policy": Policy.FIFO, "gc_frontier": GcFrontier.COMMON}, 256
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedChange:
+    """What is done to the disk before the replay: units given up for good, and whether free space is trimmed
+    at the start of each pass."""
+
+    given_up: tuple[UnitRange, ...] = ()
+    trims_free: bool = False
+
+
+UNCHANGED = ReplayedChange()
+
+
+def replay_until_steady(
+    model: HistoryModel, collector: AssumedCollector, flash_units: int, change: ReplayedChange = UNCHANGED
+) -> float:
+    """Return the WAF of the history on this flash, repeated until the WAF is steady."""
+    drive = Drive(
+        {
+            "user_bytes": model.units * UNIT_BYTES,
+            "physical_bytes": flash_units * UNIT_BYTES,
+            "superblock_bytes": collector.superblock_pages * UNIT_BYTES,
+        }
+        | dict(collector.settings)
+    )
+    drive.core.replay(array("I", (0, model.units)).tobytes())
+    drive.core.replay(encode_trims((*model.unmapped, *change.given_up)))
+    changes, trims = model.changes.tobytes(), encode_trims(model.free) if change.trims_free else b""
+    per_pass, wafs = model.count_written(), list[float]()
+    while not _is_steady(wafs, per_pass * len(wafs) / model.units):
+        drive.core.replay(trims)
+        begin = drive.read_counters()
+        drive.core.replay(changes)
+        wafs.append(compute_amplification(begin, drive.read_counters()) or 1.0)
+    return _mean(wafs[-_third(wafs) :])
+
+
+def _is_steady(wafs: Sequence[float], disks: float) -> bool:
+    if disks > _MOST_DISKS:
+        return True
+    if len(wafs) < _MIN_PASSES or disks < _LEAST_DISKS:
+        return False
+    count = _third(wafs)
+    return abs(_mean(wafs[-count:]) / _mean(wafs[-2 * count : -count]) - 1) < _AGREEMENT
+
+
+def _third(wafs: Sequence[float]) -> int:
+    return max(len(wafs) // 3, 1)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

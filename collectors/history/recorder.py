@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from opwatch.collectors.history.changes import ChangeTracer, DiskCounts, find_request_disk
+from opwatch.collectors.history.free_space import read_disk_free_space
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.foreign import read_text
@@ -125,6 +126,7 @@ class HistoryRecorder:
         kept = self._keep_proven(saved, after)
         self.kept = kept if knew else "the file had no known sectors"
         self._settled = True
+        self._keep_free_space(settled=False)
         self._rewrite_file()
 
     def _read_counts(self) -> tuple[int, int]:
@@ -308,6 +310,11 @@ class HistoryRecorder:
                 f"{self._file.path}: another process deleted, replaced or truncated it: opwatch rewrites it"
             )
 
+    def _keep_free_space(self, *, settled: bool) -> None:
+        free = read_disk_free_space(self._devices, self.device, settled=settled)
+        if free:
+            self._file.keep_free_space(free)
+
     def count_missed_runs(self) -> int:
         """Return the program runs skipped by the kernel because of another run on the same CPU."""
         return sum(program[4] for program in self._tracer.list_programs())
@@ -315,8 +322,11 @@ class HistoryRecorder:
     def close(self) -> None:
         """Save all known changes and detach."""
         try:
-            if self._presence.is_same_device() and self.process_changes() and self._settled:
-                self._rewrite_file()
+            if self._presence.is_same_device():
+                # The sync writes, so the changes come second.
+                self._keep_free_space(settled=True)
+                if self.process_changes() and self._settled:
+                    self._rewrite_file()
         finally:
             self._tracer.close()
             self._counts.close()

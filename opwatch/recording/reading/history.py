@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError
+from opwatch.recording.coding.free_space import FREE_ROW, decode_free_space
 from opwatch.recording.coding.plain import PlainDecoder
 from opwatch.recording.coding.requests import decode_requests
 from opwatch.recording.coding.runs import RunLoader
 from opwatch.recording.reading.opening import CheckedFile, parse_small_document, read_shapes
 from opwatch.recording.schema import HISTORY
 from opwatch.trim.history.requests import RecordedRequests, RequestRow
-from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
+from opwatch.trim.history.saved import Checkpoint, DiskFreeSpace, HistoryDrive, SavedHistory
 from opwatch.trim.history.sectormap import SectorMap
 
 _MAX_HEADER_ROWS, _MAX_HEADER_BYTES = 256, 1 << 20
@@ -76,7 +77,9 @@ def _read_drive_text(file: CheckedFile) -> str:
 
 def _iter_request_rows(file: CheckedFile, look: Checkpoint) -> Iterator[RequestRow]:
     expected, total = look.first_requests, 0
-    for number, _, size, body in file.iter_rows("contents", "ORDER BY content"):
+    for number, _, size, body in file.iter_rows(
+        "contents", "WHERE content > ? ORDER BY content", (FREE_ROW,)
+    ):
         where = f"{file.name}: table contents, row {number}"
         if number != expected:
             raise BadInput(f"{where} follows {expected - 1}: requests are missing")
@@ -90,6 +93,22 @@ def _iter_request_rows(file: CheckedFile, look: Checkpoint) -> Iterator[RequestR
         raise BadInput(
             f"{file.name}: table contents ends before row {look.last_requests}: requests are missing"
         )
+
+
+def read_free_space(path: Path) -> DiskFreeSpace | None:
+    """Return the free space at the end of a history's recording, or None if the file has none."""
+    try:
+        with closing(CheckedFile(path, may_be_written=True)) as file:
+            look = _parse_history(file, _read_drive_text(file)).look
+            if look.free_wall_ns is None:
+                return None
+            for _, _, size, body in file.iter_rows("contents", "WHERE content = ?", (FREE_ROW,)):
+                return decode_free_space(look.free_wall_ns, size, body, f"{file.name}: free space")
+            raise BadInput("the row of its free space is missing")
+    except OSError as error:
+        raise explain_error(error, path) from error
+    except BadInput as error:
+        raise OpwatchError(f"{path} is not a readable history: {error}") from error
 
 
 def _join_requests(saved: SavedHistory, rows: list[RequestRow]) -> RecordedRequests:

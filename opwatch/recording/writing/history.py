@@ -17,6 +17,7 @@ from typing import Any
 
 from opwatch.errors import BadInput, OpwatchError, RefusedError
 from opwatch.recording.coding.plain import PlainEncoder
+from opwatch.recording.coding.free_space import FREE_ROW, encode_free_space
 from opwatch.recording.coding.requests import MAX_ROW_REQUESTS, encode_requests
 from opwatch.recording.coding.runs import encode_runs
 from opwatch.recording.reading.history import UnusableHistoryError, explain_error, read_history_file
@@ -31,7 +32,7 @@ from opwatch.recording.schema import (
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.safefile import open_own_file
 from opwatch.trim.history.requests import RequestRow
-from opwatch.trim.history.saved import Checkpoint, HistoryDrive, SavedHistory
+from opwatch.trim.history.saved import Checkpoint, DiskFreeSpace, HistoryDrive, SavedHistory
 from opwatch.trim.history.sectormap import Run, SectorMap, SectorState
 
 # Rows of `changes` have about a megabyte at most.
@@ -74,6 +75,7 @@ class HistoryFile:
         self._first, self._map_bytes, self._grown = 1, 0, 0
         # Sizes of the rows of requests, the last of which has this number.
         self._request_sizes: deque[int] = deque()
+        self._free: DiskFreeSpace | None = None
         self._last_requests = self.saved.look.last_requests if self.saved else 0
 
     def _read_saved(self) -> None:
@@ -130,6 +132,7 @@ class HistoryFile:
                 self._insert_row("header", row)
             known = (run for run in map_.iter_runs() if run[2] != SectorState.UNKNOWN)
             self._map_bytes, self._grown = self._put_runs(known), 0
+            self._put_free_space()
             self._put_checkpoint(look)
             for name, fields in self._encoder.shapes.items():
                 self._insert_row("shapes", (name, format_json(fields)))
@@ -166,7 +169,9 @@ class HistoryFile:
 
     def _read_request_sizes(self) -> None:
         assert self._database
-        rows = self._database.connection.execute("SELECT length(body) FROM contents ORDER BY content")
+        rows = self._database.connection.execute(
+            f"SELECT length(body) FROM contents WHERE content > {FREE_ROW} ORDER BY content"
+        )
         self._request_sizes = deque(size for (size,) in rows)
 
     @property
@@ -184,8 +189,22 @@ class HistoryFile:
             size += len(raw)
         return size
 
+    def keep_free_space(self, free: DiskFreeSpace) -> None:
+        """Write this free space with the next map."""
+        self._free = free
+
+    def _put_free_space(self) -> None:
+        self._execute("DELETE FROM contents WHERE content = ?", (FREE_ROW,))
+        if self._free:
+            self._insert_row("contents", (FREE_ROW, None, *encode_free_space(self._free)))
+
     def _put_checkpoint(self, look: Checkpoint) -> None:
-        look = replace(look, first_requests=self._first_requests, last_requests=self._last_requests)
+        look = replace(
+            look,
+            first_requests=self._first_requests,
+            last_requests=self._last_requests,
+            free_wall_ns=self._free.wall_ns if self._free else None,
+        )
         self._execute("DELETE FROM checkpoints")
         body = format_json(self._encoder.encode_fields(look))
         self._insert_row("checkpoints", (self._number, self._first, body))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from opwatch.trim.history.sectormap import SectorMap
+from opwatch.trim.space.extents import Extents
 
 MAX_SECTOR = 1 << 41
 
@@ -34,7 +35,7 @@ class Checkpoint:
     `boot`, `diskseq`, `slept_ns` (the machine's total sleep) and the kernel's counts for the disk, in
     sectors, must be unchanged. A slack is the number of sectors that may have been missed unnoticed, None if
     unknown. Requests are in the rows `first_requests` to `last_requests` of the file, in none if the last one
-    is below the first."""
+    is below the first. `free_wall_ns` is when the free space was read, None if it is not in the file."""
 
     mono_ns: int
     wall_ns: int
@@ -50,6 +51,7 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
     first_requests: int = field(default=1, metadata={"added": True})
     last_requests: int = field(default=0, metadata={"added": True})
+    free_wall_ns: int | None = field(default=None, metadata={"added": True})
 
     def detect_changes(self, counts: tuple[int, int]) -> tuple[bool, bool]:
         """Return (was written, was discarded): whether the disk may have changed unrecorded, given the
@@ -58,6 +60,15 @@ class Checkpoint:
             counts[0] != self.written or self.written_slack != 0,
             counts[1] != self.discarded or self.discarded_slack != 0,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFreeSpace:
+    """Free space of the mounted filesystems on a disk at a moment. `left_out_bytes` are in too small pieces."""
+
+    wall_ns: int
+    extents: Extents
+    left_out_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from opwatch.errors import BadInput, OpwatchError, RefusedError
-from opwatch.recording.coding.plain import PlainEncoder
 from opwatch.recording.coding.free_space import FREE_ROW, encode_free_space
+from opwatch.recording.coding.plain import PlainEncoder
 from opwatch.recording.coding.requests import MAX_ROW_REQUESTS, encode_requests
 from opwatch.recording.coding.runs import encode_runs
 from opwatch.recording.reading.history import UnusableHistoryError, explain_error, read_history_file

@@ -25,7 +25,7 @@ class UnitRange(NamedTuple):
     last: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return self.last - self.first
 
 
@@ -85,15 +85,15 @@ class HistoryModel:
         """Return the fresh ratio. Raise NotEnoughData for a history that is too short to predict from."""
         if len(self.changes) // 2 < _MIN_WRITES:
             raise NotEnoughData(
-                f"the history has {len(self.changes) // 2} changes in the model, and {_MIN_WRITES} are needed: "
-                "record for longer"
+                f"the history is too short: {len(self.changes) // 2} changes in the model, and {_MIN_WRITES} are "
+                "needed: record for longer"
             )
         fresh = self.compute_fresh_ratio()
         if fresh > _MAX_FRESH_RATIO:
             raise NotEnoughData(
-                f"the history is too short: {100 * fresh:.0f} % of the writes in its last quarter went to places "
-                f"that it had not seen written before, and at most {100 * _MAX_FRESH_RATIO:.0f} % may: record "
-                "for several times as long"
+                f"the history is too short: {100 * fresh:.0f} % of the writes in its last quarter went to "
+                "places that it had not seen written before, and at most "
+                f"{100 * _MAX_FRESH_RATIO:.0f} % may: record for several times as long"
             )
         return fresh
 
@@ -116,7 +116,7 @@ def take_units(ranges: Iterable[UnitRange], count: int) -> list[UnitRange]:
         if count <= 0:
             break
         taken.append(UnitRange(one.first, min(one.last, one.first + count)))
-        count -= taken[-1].count
+        count -= taken[-1].size
     return taken
 
 
@@ -124,5 +124,5 @@ def encode_trims(ranges: Iterable[UnitRange]) -> bytes:
     """Return trims of the ranges, as changes."""
     changes = array("I")
     for one in ranges:
-        changes.extend((one.first, one.count | TRIM))
+        changes.extend((one.first, one.size | TRIM))
     return changes.tobytes()

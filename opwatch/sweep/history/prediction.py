@@ -27,8 +27,8 @@ from opwatch.sweep.ranges import ValueRange
 PLAUSIBLE_SPARE = (0.03, 0.6)
 # With a known flash, a collector's own may have this many times more or less spare area.
 _SPARE_FACTOR = 1.6
-# Widening of a band: differences between drives and all models, a share of the predicted change (as a logarithm),
-# and a share of the writes to places that the history has not seen before.
+# Widening of a band: differences between drives and all models, a share of the predicted change (as a
+# logarithm), and a share of the writes to places that the history has not seen before.
 _MARGIN, _CHANGE_MARGIN, _FRESH_MARGIN = 0.03, 0.08, 0.1
 # A fit ends within this distance of the WAF above 1, or after this many replays.
 _FIT_ERROR, _FIT_STEPS = 0.015, 7
@@ -95,8 +95,9 @@ def predict_changes(
             raise NotEnoughData("neither the drive's WAF nor its flash is known: give --waf or --physical")
         if not fitted:
             raise NotEnoughData(
-                f"no collector with {100 * PLAUSIBLE_SPARE[0]:.0f} to {100 * PLAUSIBLE_SPARE[1]:.0f} % of spare "
-                "area has the given WAF under these writes: check that it was measured during the history"
+                f"no collector with {100 * PLAUSIBLE_SPARE[0]:.0f} to {100 * PLAUSIBLE_SPARE[1]:.0f} % of "
+                "spare area has the given WAF under these writes: check that it was measured during the "
+                "history"
             )
         jobs = [(one, change) for change in changes for one in fitted]
         wafs = list(
@@ -155,6 +156,4 @@ def fit_flash(model: HistoryModel, collector: AssumedCollector, waf: float) -> F
         share = min(max((low[1] - wanted) / (low[1] - high[1]), 0.1), 0.9)
         best = replay(low[0] + share * (high[0] - low[0]))
         low, high = (best, high) if best[1] > wanted else (low, best)
-    return FittedCollector(
-        collector, model.units + round(math.exp(best[0])), 1 + math.exp(best[1])
-    )
+    return FittedCollector(collector, model.units + round(math.exp(best[0])), 1 + math.exp(best[1]))

@@ -42,7 +42,11 @@ class Compared:
         return self.bands[place].low <= self.outcome.waf <= self.bands[place].high
 
     def describe(self) -> str:
-        what = "trim" if self.outcome.trims else f"{100 * self.outcome.op_units / self.case.units:.0f} % given up"
+        what = (
+            "trim"
+            if self.outcome.trims
+            else f"{100 * self.outcome.op_units / self.case.units:.0f} % given up"
+        )
         bands = " and ".join(f"{band.low:.2f} to {band.high:.2f}" for band in self.bands)
         settings = ", ".join(f"{key} {int(value)}" for key, value in self.case.settings.items())
         return (
@@ -94,7 +98,10 @@ def main() -> int:
             for one in result:
                 if not all(map(one.is_within, (0, 1))):
                     print(f"outside: {one.describe()}", flush=True)
-    holds = [_report_bands(compared, place, name) for place, name in enumerate(("WAF known", "WAF and flash known"))]
+    holds = [
+        _report_bands(compared, place, name)
+        for place, name in enumerate(("WAF known", "WAF and flash known"))
+    ]
     print(f"{refused.total()} of {count} systems refused")
     return choose_exit_status(holds=all(holds))
 
@@ -109,7 +116,8 @@ def _report_bands(compared: list[Compared], place: int, name: str) -> bool:
     deciles = statistics.quantiles(widths, n=10)
     print(
         f"{name}: {within} of {len(compared)} within the band ({100 * within / len(compared):.1f} %), "
-        f"relative width: median {100 * statistics.median(widths):.1f} %, 90 % of them up to {100 * deciles[8]:.0f} %"
+        f"relative width: median {100 * statistics.median(widths):.1f} %, "
+        f"90 % of them up to {100 * deciles[8]:.0f} %"
     )
     for kind in sorted({one.case.kind for one in compared}):
         some = [one for one in compared if one.case.kind == kind]

@@ -1,12 +1,12 @@
-"""Drives with a known answer: the flash core itself, with policies and geometries that no prediction assumes."""
+"""Drives with a known answer: the flash core with policies and geometries that no prediction assumes."""
 
 from __future__ import annotations
 
 import copy
 import random
 from array import array
-from dataclasses import dataclass
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from opwatch.ftl.drive import Drive, GcFrontier, Policy, compute_amplification
 
@@ -160,7 +160,7 @@ def _measure_change(system: LiveSystem, given_up: Sequence[int], trims: bool, pe
 
 
 def _run_periods(system: LiveSystem, count: int, trims: bool, period: int) -> None:
-    """Write at least this many units, in whole periods, each of which begins with a trim of all free space."""
+    """Write at least this many units, in whole periods that begin with a trim of all free space if `trims`."""
     written = 0
     while written < count:
         if trims:

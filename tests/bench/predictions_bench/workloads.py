@@ -166,7 +166,11 @@ class FilesLoad(Workload):
 
     def _delete(self) -> Iterator[tuple[int, int]]:
         count = len(self._files)
-        at = self.draw.randrange(max(3 * count // 4, 0), count) if self._is_young else self.draw.randrange(count)
+        at = (
+            self.draw.randrange(max(3 * count // 4, 0), count)
+            if self._is_young
+            else self.draw.randrange(count)
+        )
         self._files[at], self._files[-1] = self._files[-1], self._files[at]
         for first, units in self._files.pop():
             self._free[first : first + units] = b"\1" * units

@@ -66,6 +66,11 @@ def test_impossible_free_space_is_refused(pairs: list[tuple[int, int]]) -> None:
 
 def test_damaged_bytes_are_refused() -> None:
     size, body = encode_free_space(FREE)
-    for wrong_size, wrong_body in ((size + 16, body), (size - 1, body), (size, body[:-6]), (size, b"x" + body)):
+    for wrong_size, wrong_body in (
+        (size + 16, body),
+        (size - 1, body),
+        (size, body[:-6]),
+        (size, b"x" + body),
+    ):
         with pytest.raises(BadInput, match="here"):
             decode_free_space(1, wrong_size, wrong_body, "here")

@@ -200,9 +200,6 @@ class Ftl:
         position: int,
         /,
     ) -> FtlLoadState: ...
-    def replay(self, changes: Buffer, places: Buffer | None = None, /) -> None:
-        """Apply changes of two 32-bit numbers, the first unit and the number of units, of which the highest
-        bit marks a trim. `places` has a number per unit: the unit that takes its place."""
 
 class Service:
     """The drive's timing model; the dict has the fields of struct ow_service_config."""

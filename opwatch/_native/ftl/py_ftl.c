@@ -215,35 +215,6 @@ static PyObject *ftl_run(PyObject *self, PyObject *args)
 	return ret ? ow_py_raise(ret, "run") : ow_py_build_workload_state(&load);
 }
 
-static PyObject *ftl_replay(PyObject *self, PyObject *args)
-{
-	struct ow_py_ftl *object = (struct ow_py_ftl *)self;
-	struct ow_ftl *ftl = ow_py_get_drive(self);
-	Py_buffer changes, places = {0};
-	PyObject *result = NULL;
-	struct ow_ftl_config config;
-	int ret;
-
-	if (!ftl || !PyArg_ParseTuple(args, "y*|z*", &changes, &places))
-		return NULL;
-	ow_ftl_get_config(ftl, &config);
-	if (changes.len % sizeof(struct ow_ftl_change)) {
-		PyErr_SetString(PyExc_ValueError, "changes are not whole records");
-	} else if (places.buf && (uint64_t)places.len != config.user_bytes / config.iu_bytes * 4) {
-		PyErr_SetString(PyExc_ValueError, "places are not one number per unit");
-	} else {
-		object->is_busy = 1;
-		Py_BEGIN_ALLOW_THREADS ret = ow_ftl_replay(
-			ftl, changes.buf, changes.len / sizeof(struct ow_ftl_change), places.buf);
-		Py_END_ALLOW_THREADS object->is_busy = 0;
-		result = raise_or_none(ret, "replay");
-	}
-	PyBuffer_Release(&changes);
-	if (places.obj)
-		PyBuffer_Release(&places);
-	return result;
-}
-
 /* A growing buffer to save to, or a buffer to load from. Neither needs the GIL. */
 struct saved_state {
 	char *data;
@@ -356,7 +327,6 @@ static PyMethodDef ftl_methods[] = {
 	{"counters", ftl_counters, METH_NOARGS, NULL},
 	{"config", ftl_config, METH_NOARGS, NULL},
 	{"run", ftl_run, METH_VARARGS, NULL},
-	{"replay", ftl_replay, METH_VARARGS, NULL},
 	{"save", ftl_save, METH_NOARGS, NULL},
 	{"load", ftl_load, METH_VARARGS | METH_CLASS, NULL},
 	{"check", ftl_check, METH_NOARGS, NULL},

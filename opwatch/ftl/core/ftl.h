@@ -190,21 +190,6 @@ void ow_ftl_set_trim_mode(struct ow_ftl *ftl, enum ow_ftl_trim_mode mode);
 /* Run @pages requests of @workload. Same code as the commands, without a call per page. */
 int ow_ftl_run(struct ow_ftl *ftl, struct ow_ftl_workload *workload, uint64_t pages);
 
-/* A recorded change in units: a write, or a trim with OW_FTL_CHANGE_TRIM set in @units. */
-#define OW_FTL_CHANGE_TRIM 0x80000000u
-
-struct ow_ftl_change {
-	uint32_t first;
-	uint32_t units;
-};
-
-/*
- * Replay @count changes. @places is NULL, or has for each recorded unit the unit that takes its
- * place. Returns -EINVAL, before the first change, for changes or places beyond the drive.
- */
-int ow_ftl_replay(struct ow_ftl *ftl, const struct ow_ftl_change *changes, size_t count,
-		  const uint32_t *places);
-
 /*
  * Save and load the complete state. @put and @get move @len bytes and return 0 or -errno. A loaded
  * drive continues exactly as the saved one would have. Loading returns -EBADMSG for inconsistent

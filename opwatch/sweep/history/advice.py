@@ -47,6 +47,8 @@ class RecordedSystem:
 
     `unit_bytes` is the size on the disk that a unit of the model stands for. `free_bytes` is None if no free
     space was recorded. `written_bytes` were written in `seconds`, `discarded_bytes` discarded.
+    `padding_ratio` is the written units over the written bytes, because a write of less than a unit programs
+    it as a whole. `gaps` counts the times at which requests may be missing.
     """
 
     name: str
@@ -56,6 +58,7 @@ class RecordedSystem:
     written_bytes: int
     discarded_bytes: int
     free_bytes: int | None
+    padding_ratio: float = 1.0
     gaps: int = 0
 
     @property
@@ -180,7 +183,20 @@ def _predict(
         ReplayedChange(tuple(take_units(spare, round(one.given_up_bytes / system.unit_bytes))), one.trims)
         for one in changes
     ]
-    return predict_changes(system.model, replayed, facts.waf, flash)
+    padding = _find_padding(system, facts)
+    waf = ValueRange(facts.waf.value / padding, facts.waf.error / padding) if facts.waf else None
+    predicted = predict_changes(system.model, replayed, waf, flash)
+    return replace(
+        predicted,
+        present=predicted.present.scale(padding),
+        bands=tuple(band.scale(padding) for band in predicted.bands),
+    )
+
+
+def _find_padding(system: RecordedSystem, facts: DriveFacts) -> float:
+    """Return the padding of partial units, or 1 if the WAF shows that the drive joins them in its buffer."""
+    is_joined = facts.waf and facts.waf.value < system.padding_ratio
+    return 1.0 if is_joined else system.padding_ratio
 
 
 def _find_objection(system: RecordedSystem, change: ProposedChange) -> tuple[ChangeWorth, str] | None:

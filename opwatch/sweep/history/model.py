@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from opwatch.errors import NotEnoughData
+from opwatch.ftl.drive import ServiceOp
 
-# Marks a trim in the number of units of a change (OW_FTL_CHANGE_TRIM in ftl.h).
+UNIT_BYTES = 4096
+# Marks a trim in the number of units of a change.
 TRIM = 1 << 31
+# Place of the operation in struct ow_host_record.
+_OP_SHIFT = 56
 # Share of the last quarter's writes that may go to places not written before. A larger share means that most
 # of what this system rewrites was not recorded yet.
 _MAX_FRESH_RATIO = 0.4
@@ -34,14 +38,19 @@ class HistoryModel:
     """A disk of `units` mapping units, and what a system changed on it.
 
     `changes` has two 32-bit numbers per change: the first unit and the number of units, or'ed with TRIM for a
-    trim. `free` had no live data at the start of the recording, as far as known; `unmapped` is what the drive
-    itself did not hold then. Both are sorted.
+    trim; `records` are the same as struct ow_host_record. `free` has no live data between two repetitions of
+    the history, as far as known. `unmapped` is what the drive itself did not hold at its start. Both are
+    sorted.
     """
 
     units: int
     changes: array[int]
     free: tuple[UnitRange, ...] = ()
     unmapped: tuple[UnitRange, ...] = ()
+    records: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "records", encode_records(self.iter_changes()))
 
     def iter_changes(self) -> Iterator[tuple[int, int, bool]]:
         """Yield (first unit, units, whether it is a trim)."""
@@ -85,8 +94,8 @@ class HistoryModel:
         """Return the fresh ratio. Raise NotEnoughData for a history that is too short to predict from."""
         if len(self.changes) // 2 < _MIN_WRITES:
             raise NotEnoughData(
-                f"the history is too short: {len(self.changes) // 2} changes in the model, and {_MIN_WRITES} are "
-                "needed: record for longer"
+                f"the history is too short: {len(self.changes) // 2} changes in the model, and "
+                f"{_MIN_WRITES} are needed: record for longer"
             )
         fresh = self.compute_fresh_ratio()
         if fresh > _MAX_FRESH_RATIO:
@@ -120,9 +129,10 @@ def take_units(ranges: Iterable[UnitRange], count: int) -> list[UnitRange]:
     return taken
 
 
-def encode_trims(ranges: Iterable[UnitRange]) -> bytes:
-    """Return trims of the ranges, as changes."""
-    changes = array("I")
-    for one in ranges:
-        changes.extend((one.first, one.size | TRIM))
-    return changes.tobytes()
+def encode_records(changes: Iterable[tuple[int, int, bool]]) -> bytes:
+    """Return changes (first unit, units, whether it is a trim) as struct ow_host_record."""
+    words = array("Q")
+    for first, count, is_trim in changes:
+        op = ServiceOp.TRIM if is_trim else ServiceOp.WRITE
+        words.extend((first * UNIT_BYTES, op << _OP_SHIFT | count * UNIT_BYTES))
+    return words.tobytes()

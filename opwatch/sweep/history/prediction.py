@@ -51,6 +51,9 @@ class WafBand(NamedTuple):
         """Return the width relative to the middle."""
         return (self.high - self.low) / self.middle
 
+    def scale(self, ratio: float) -> WafBand:
+        return WafBand(self.low * ratio, self.high * ratio)
+
     def widen(self, ratio: float, before: float) -> WafBand:
         """Return the band widened to both sides, for a WAF of `before` without the change. A drive that does
         not compress has a WAF of at least 1."""

@@ -5,15 +5,14 @@ Each assumed collector is one that drives may have. None is the drive's own: the
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opwatch.ftl.drive import Drive, GcFrontier, Policy, compute_amplification
-from opwatch.sweep.history.model import HistoryModel, UnitRange, encode_trims
+from opwatch.ftl.drive import Drive, GcFrontier, Policy
+from opwatch.ftl.host_load import HostLoad
+from opwatch.sweep.history.model import UNIT_BYTES, HistoryModel, UnitRange, encode_records
 
-UNIT_BYTES = 4096
 # A replay ends when the last third of its passes agrees with the third before to this ratio, but not before
 # and not after these many writes of the disk.
 _AGREEMENT, _LEAST_DISKS, _MOST_DISKS = 0.004, 3.0, 20.0
@@ -78,15 +77,15 @@ def replay_until_steady(
         }
         | dict(collector.settings)
     )
-    drive.core.replay(array("I", (0, model.units)).tobytes())
-    drive.core.replay(encode_trims((*model.unmapped, *change.given_up)))
-    changes, trims = model.changes.tobytes(), encode_trims(model.free) if change.trims_free else b""
+    drive.fill_drive()
+    for one in (*model.unmapped, *change.given_up):
+        drive.core.trim(one.first * UNIT_BYTES, one.size * UNIT_BYTES)
+    trims = [(one.first, one.size, True) for one in model.free] if change.trims_free else []
+    host = HostLoad(drive, model.units * UNIT_BYTES, records=encode_records(trims) + model.records)
     per_pass, wafs = model.count_written(), list[float]()
     while not _is_steady(wafs, per_pass * len(wafs) / model.units):
-        drive.core.replay(trims)
-        begin = drive.read_counters()
-        drive.core.replay(changes)
-        wafs.append(compute_amplification(begin, drive.read_counters()) or 1.0)
+        done = host.run(per_pass * UNIT_BYTES)
+        wafs.append(done.nand_bytes / done.host_bytes)
     return _mean(wafs[-_third(wafs) :])
 
 

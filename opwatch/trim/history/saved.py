@@ -64,7 +64,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class DiskFreeSpace:
-    """Free space of the mounted filesystems on a disk at a moment. `left_out_bytes` are in too small pieces."""
+    """Free space of the mounted filesystems on a disk. `left_out_bytes` more are in too small pieces."""
 
     wall_ns: int
     extents: Extents

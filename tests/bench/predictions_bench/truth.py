@@ -89,12 +89,17 @@ class LiveSystem:
     def __init__(self, case: Case) -> None:
         self.case, self.load = case, case.make_workload()
         self.drive = case.make_drive()
-        self.drive.core.replay(array("I", (0, case.units)).tobytes())
+        self.drive.fill_drive()
         self.run(int(_AGE * case.active))
 
     def run(self, count: int) -> array[int]:
         changes = self.load.write_units(count)
-        self.drive.core.replay(changes.tobytes())
+        core = self.drive.core
+        for first, units in zip(changes[::2], changes[1::2], strict=True):
+            if units < TRIM:
+                core.write(first * UNIT, units * UNIT)
+            else:
+                core.trim(first * UNIT, (units - TRIM) * UNIT)
         return changes
 
     def measure(self, count: int) -> tuple[float, array[int]]:
@@ -104,10 +109,8 @@ class LiveSystem:
         return compute_amplification(begin, self.drive.read_counters()) or 1.0, changes
 
     def trim_units(self, units: Iterable[int]) -> None:
-        changes = array("I")
         for first, last in join_units(units):
-            changes.extend((first, (last - first) | TRIM))
-        self.drive.core.replay(changes.tobytes())
+            self.drive.core.trim(first * UNIT, (last - first) * UNIT)
 
     def list_free(self) -> list[int]:
         return [*self.load.list_free(), *self.case.free]
@@ -160,7 +163,7 @@ def _measure_change(system: LiveSystem, given_up: Sequence[int], trims: bool, pe
 
 
 def _run_periods(system: LiveSystem, count: int, trims: bool, period: int) -> None:
-    """Write at least this many units, in whole periods that begin with a trim of all free space if `trims`."""
+    """Write at least this many units, in whole periods, each after a trim of all free space if `trims`."""
     written = 0
     while written < count:
         if trims:

@@ -1,4 +1,4 @@
-"""`opwatch sweep advise SWEEP`: the smallest over-provisioning that meets targets, and what more buys."""
+"""`opwatch sweep advise`: how much over-provisioning is enough, from a sweep, or from a recorded history."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from opwatch.journal.file import FOLDER
 from opwatch.quantities import parse_size
 from opwatch.sinks.sweep.advice_document import build_advice_document
 from opwatch.sinks.sweep.advice_table import format_advice
+from opwatch.sinks.sweep.history_document import build_history_advice
+from opwatch.sinks.sweep.history_text import format_history_advice
 from opwatch.sinks.sweep.reading import decode_sweep, restore_result
 from opwatch.sinks.terminal import open_stdout
 from opwatch.sweep.advice.advice import AdviceKind, SweepAdvice, advise
 from opwatch.sweep.advice.price import CapacityPrice
 from opwatch.sweep.advice.targets import SweepTargets
+from opwatch.sweep.history.advice import HistoryAdvice, HistoryAnswer
+from opwatch.sweep.ranges import ValueRange
 from opwatch.tools.arguments import Once
+from opwatch.tools.runs.history_advice import DEFAULT_LEVELS, HistoryQuestion, answer_question
 from opwatch.tools.runs.sweep_source import SweepSource, load_sweep
 
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6}
 _NS, _MAX_LATENCY_NS = {"us": 1e3, "ms": 1e6, "s": 1e9}, 60e9
 _MAX_IOPS, _MAX_YEARS, _MAX_PRICE = 10**9, 100.0, 10**7
-_YEAR_DAYS = 365.25
+_YEAR_DAYS, _MAX_WAF = 365.25, 100
 _CURRENCY = r"[$€£¥]|[A-Za-z]{3}"
 _PRICE = rf"({_CURRENCY})?\s*([0-9]{{1,9}}(?:\.[0-9]{{1,4}})?)\s*({_CURRENCY})?"
 
@@ -33,11 +38,18 @@ _PRICE = rf"({_CURRENCY})?\s*([0-9]{{1,9}}(?:\.[0-9]{{1,4}})?)\s*({_CURRENCY})?"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     # An abbreviation such as --price would hide what the price is for.
     parser.allow_abbrev = False
+    parser.usage = (
+        "opwatch sweep advise (SWEEP | --history FILE [SWEEP] [--waf R] [--physical SIZE] [--op LEVELS]) "
+        "[--daily SIZE] [--life T] [--iops N] [--p99 T] [--price-per-tb P] [--endurance SIZE] [--dev D] "
+        "[--journals DIR] [--json]"
+    )
     parser.add_argument(
         "sweep",
+        nargs="?",
         metavar="SWEEP",
         help="a sweep's name, its JSON document (sweep run --json, or --virtual -o), or its recording (-o)",
     )
+    _add_history_arguments(parser)
     parser.add_argument(
         "--daily",
         action=Once,
@@ -77,7 +89,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
 
 
+def _add_history_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--history",
+        action=Once,
+        metavar="FILE",
+        type=Path,
+        help="answer from the writes of a real system (opwatch trim record) instead of a sweep; with a "
+        "SWEEP of the same drive the bands are narrower",
+    )
+    parser.add_argument(
+        "--waf",
+        action=Once,
+        metavar="R",
+        type=_parse_waf,
+        help="the write amplification that opwatch waf measured while the history was recorded, e.g. 2.9 or "
+        "2.9+-0.1",
+    )
+    parser.add_argument(
+        "--physical",
+        action=Once,
+        metavar="SIZE",
+        type=_parse_bytes,
+        help="the drive's flash for data, if known, e.g. 2048GiB: the bands are narrower",
+    )
+    parser.add_argument(
+        "--op",
+        action=Once,
+        metavar="LEVELS",
+        help="the levels to predict from a history, as of opwatch sweep run "
+        f"({DEFAULT_LEVELS.replace('%', '%%')})",
+    )
+
+
 def run(args: argparse.Namespace) -> int:
+    if args.history is not None:
+        return _answer_history(args)
+    for name in ("waf", "physical", "op"):
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name} needs --history: a sweep has its own levels and WAF")
+    if args.sweep is None:
+        raise UsageError("name a sweep, or the history of a real system with --history")
     targets = SweepTargets(args.daily, args.life, args.iops, args.p99)
     # Refuse what is wrong with the command before the sweep is read.
     targets.require_sound()
@@ -93,6 +145,42 @@ def run(args: argparse.Namespace) -> int:
     else:
         open_stdout().write_lines(format_advice(result, advice, args.price_per_tb))
     return choose_exit_status(advice)
+
+
+def _answer_history(args: argparse.Namespace) -> int:
+    for name in ("iops", "p99"):
+        if getattr(args, name) is not None:
+            raise UsageError(
+                f"--{name} needs a sweep: the writes of a history have no latencies of the drive"
+            )
+    if args.sweep is None and args.journals is not None:
+        raise UsageError("--journals needs a SWEEP")
+    question = HistoryQuestion(
+        path=args.history,
+        levels=args.op or DEFAULT_LEVELS,
+        targets=SweepTargets(args.daily, args.life),
+        waf=args.waf,
+        flash_bytes=args.physical,
+        endurance_bytes=args.endurance,
+        device=args.dev,
+        sweep=None if args.sweep is None else load_sweep(args.sweep, args.journals),
+    )
+    system, facts, advice = answer_question(question)
+    if args.json:
+        document = build_history_advice(system, facts, advice, args.price_per_tb)
+        open_stdout().write_json(document, indent=2)
+    else:
+        open_stdout().write_lines(format_history_advice(system, facts, advice, args.price_per_tb))
+    return choose_history_status(advice)
+
+
+def choose_history_status(advice: HistoryAdvice) -> int:
+    """Return 0 for an answer, 1 if no change meets the target, and 6 if the history does not decide."""
+    if advice.answer is HistoryAnswer.NONE:
+        return OpwatchError.exit_status
+    if advice.answer is HistoryAnswer.UNDECIDED or not any(one.waf for one in advice.changes):
+        return NotEnoughData.exit_status
+    return 0
 
 
 def choose_exit_status(advice: SweepAdvice) -> int:
@@ -130,6 +218,21 @@ def _parse_bytes(text: str) -> int:
     if not n_bytes:
         raise argparse.ArgumentTypeError(f"{text!r} is nothing: write a size above 0")
     return n_bytes
+
+
+def _parse_waf(text: str) -> ValueRange:
+    number = r"([0-9]{1,4}(?:\.[0-9]{1,6})?)"
+    read = re.fullmatch(rf"{number}\s*(?:(?:\+-|±)\s*{number})?", text.strip(), re.ASCII)
+    if not read:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a write amplification: write it as opwatch waf does, e.g. 2.9 or 2.9+-0.1"
+        )
+    waf = ValueRange(float(read[1]), float(read[2] or 0))
+    if not 1 <= waf.value <= _MAX_WAF or waf.error >= waf.value:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is out of range (1 to {_MAX_WAF}): no model here describes drives that compress"
+        )
+    return waf
 
 
 def _parse_life(text: str) -> float:

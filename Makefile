@@ -32,6 +32,7 @@ help:
 	@echo "make smoke       check that benchmarks and fuzzers run, with tiny sizes (root)"
 	@echo "make bench-trim  the cost of following a trim, relative to fstrim"
 	@echo "make bench-steady  judge 400 new series with a known mean [SERIES= SEED=]"
+	@echo "make bench-predictions  predict changes of made-up systems, make them, compare [SYSTEMS= SEED=]"
 	@echo "make bench-saturation  IOPS of null_blk in a guest under tracers [KERNEL=6.12]"
 	@echo "make test-kernel run only the tests that need root"
 	@echo "make test-kills  kill record, flight, sweep at any moment [KILLS=50] [SEED=14]"
@@ -263,6 +264,7 @@ smoke: build
 	$(call smoke_run,bench)
 	$(call smoke_run,bench-trim)
 	$(call smoke_run,bench-steady)
+	$(call smoke_run,bench-predictions)
 	$(call smoke_run,trim-stacks SEEDS=6)
 	$(call smoke_run,waf-runs)
 	$(call smoke_run,learn-counters ROWS=tests/fixtures/good/smart_rows/drives.jsonl OUT=build/smoke-rules.toml)
@@ -280,6 +282,9 @@ bench-trim: build
 # Judges SERIES=400 new series with the steady-state rule, for docs/method-sweep.md; some minutes. SEED repeats a run.
 bench-steady: build
 	$(PY) -m tests.bench.steady_bench $(SERIES) $(SEED)
+
+bench-predictions: build
+	$(PY) -m tests.bench.predictions_bench $(SYSTEMS) $(SEED)
 
 # Random stacks of SEEDS=FIRST:LAST: on this machine as root, or with KERNEL= in a guest that has more layers.
 trim-stacks: build
@@ -302,4 +307,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks clean
+.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks clean

@@ -18,12 +18,14 @@ from typing import Any, Literal
 from opwatch.codec import Signed, list_choices, list_fields
 from opwatch.sinks.sweep.advice_document import AdviceDocument
 from opwatch.sinks.sweep.document import PlanDocument, SweepDocument
+from opwatch.sinks.sweep.history_document import HistoryAdviceDocument
 from opwatch.sinks.sweep.pts_document import PtsDocument
 from tests.section import DOCS
 
 Schema = dict[str, Any]
 DOCUMENTS: Mapping[str, tuple[type, ...]] = {
     "sweep.json": (SweepDocument, PlanDocument),
+    "history-advice.json": (HistoryAdviceDocument,),
     "sweep-advice.json": (AdviceDocument,),
     "sweep-test.json": (PtsDocument,),
 }

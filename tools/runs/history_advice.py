@@ -12,7 +12,7 @@ from opwatch.host.device import Devices
 from opwatch.recording.reading.history import read_free_space, read_requests
 from opwatch.sinks.sweep.reading import decode_sweep, restore_result
 from opwatch.sweep.advice.targets import SweepTargets
-from opwatch.sweep.history.advice import DriveFacts, HistoryAdvice, RecordedSystem, advise_system
+from opwatch.sweep.history.advice import HistoryAdvice, KnownDrive, RecordedSystem, advise_system
 from opwatch.sweep.history.system import build_system
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.ranges import ValueRange
@@ -38,14 +38,14 @@ class HistoryQuestion:
     sweep: SweepSource | None
 
 
-def answer_question(question: HistoryQuestion) -> tuple[RecordedSystem, DriveFacts, HistoryAdvice]:
+def answer_question(question: HistoryQuestion) -> tuple[RecordedSystem, KnownDrive, HistoryAdvice]:
     """Return the recorded system, what is known of its drive, and the answer. Raise what is wrong with the
     file, its drive or the numbers before any replay."""
     saved, recorded = read_requests(question.path)
     drive, name = saved.drive, question.path.name
     if question.device is not None:
         require_same_drive(drive, question.device, name)
-    facts = DriveFacts(question.waf, question.flash_bytes, question.endurance_bytes)
+    facts = KnownDrive(question.waf, question.flash_bytes, question.endurance_bytes)
     if question.sweep:
         facts = _add_sweep_facts(facts, question.sweep, drive, name)
     capacity = drive.sectors * SECTOR
@@ -79,7 +79,7 @@ def _describe_drive(drive: HistoryDrive) -> str:
     return f"{drive.name} ({lasting}, {drive.sectors * SECTOR} bytes)" if lasting else drive.name
 
 
-def _add_sweep_facts(facts: DriveFacts, sweep: SweepSource, drive: HistoryDrive, name: str) -> DriveFacts:
+def _add_sweep_facts(facts: KnownDrive, sweep: SweepSource, drive: HistoryDrive, name: str) -> KnownDrive:
     """Return the facts with the flash that a sweep of the same drive behaves like, and its endurance."""
     identity = sweep.read_identity()
     if identity is None:
@@ -92,7 +92,7 @@ def _add_sweep_facts(facts: DriveFacts, sweep: SweepSource, drive: HistoryDrive,
     if flash is None and fit and fit.rms_ratio is not None:
         flash = round(fit.flash_bytes)
     endurance = result.endurance_bytes if facts.endurance_bytes is None else facts.endurance_bytes
-    return DriveFacts(facts.waf, flash, endurance)
+    return KnownDrive(facts.waf, flash, endurance)
 
 
 def _find_difference(identity: DiskIdentity, drive: HistoryDrive) -> str | None:

@@ -13,9 +13,9 @@ from opwatch.sweep.advice.targets import SweepTargets, TargetVerdict
 from opwatch.sweep.history.advice import (
     ChangeAdvice,
     ChangeWorth,
-    DriveFacts,
     HistoryAdvice,
     HistoryAnswer,
+    KnownDrive,
     RecordedSystem,
 )
 from opwatch.sweep.history.prediction import WafBand
@@ -81,7 +81,7 @@ class HistoryAdviceDocument:
 
 
 def build_history_advice(
-    system: RecordedSystem, facts: DriveFacts, advice: HistoryAdvice, price: CapacityPrice | None
+    system: RecordedSystem, facts: KnownDrive, advice: HistoryAdvice, price: CapacityPrice | None
 ) -> dict[str, Any]:
     document: dict[str, Any] = encode(
         HistoryAdviceDocument(

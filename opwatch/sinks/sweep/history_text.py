@@ -12,9 +12,9 @@ from opwatch.sweep.advice.targets import TargetVerdict
 from opwatch.sweep.history.advice import (
     ChangeAdvice,
     ChangeWorth,
-    DriveFacts,
     HistoryAdvice,
     HistoryAnswer,
+    KnownDrive,
     RecordedSystem,
 )
 from opwatch.sweep.history.prediction import WafBand
@@ -27,7 +27,7 @@ _MIN_DIGITS_WAF = 10
 
 
 def format_history_advice(
-    system: RecordedSystem, facts: DriveFacts, advice: HistoryAdvice, price: CapacityPrice | None
+    system: RecordedSystem, facts: KnownDrive, advice: HistoryAdvice, price: CapacityPrice | None
 ) -> Iterator[str]:
     """Yield the answer: sentences, the table of changes, and what is assumed."""
     head: list[Block] = [describe_history(system)]
@@ -157,7 +157,7 @@ def _format_life_band(years: WafBand | None) -> str:
     return f"{figures.format_life(years.low)} to {figures.format_life(years.high)}"
 
 
-def describe_assumptions(system: RecordedSystem, facts: DriveFacts, advice: HistoryAdvice) -> Iterator[str]:
+def describe_assumptions(system: RecordedSystem, facts: KnownDrive, advice: HistoryAdvice) -> Iterator[str]:
     """Yield what the bands rest on."""
     model = system.model
     static = 100 * model.find_written().count(0) / model.units
@@ -174,8 +174,8 @@ def describe_assumptions(system: RecordedSystem, facts: DriveFacts, advice: Hist
         )
     else:
         yield (
-            f"A trim is one of all {units.format_capacity(system.free_bytes)} of free space per {period}; OP "
-            "takes free space that was not written."
+            f"A trim frees all {units.format_capacity(system.free_bytes)} of free space, once every {period}; "
+            "OP takes free space that was not written."
         )
     if advice.collectors:
         source = "the WAF given" if facts.waf else "the flash given"

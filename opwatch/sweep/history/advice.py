@@ -72,7 +72,7 @@ class RecordedSystem:
 
 
 @dataclass(frozen=True, slots=True)
-class DriveFacts:
+class KnownDrive:
     """What is known of the drive: the WAF that it reported, its flash and its NAND endurance."""
 
     waf: ValueRange | None = None
@@ -142,7 +142,7 @@ def list_changes(levels: Sequence[OpLevel]) -> list[ProposedChange]:
 
 
 def advise_system(
-    system: RecordedSystem, facts: DriveFacts, levels: Sequence[OpLevel], targets: SweepTargets
+    system: RecordedSystem, facts: KnownDrive, levels: Sequence[OpLevel], targets: SweepTargets
 ) -> HistoryAdvice:
     """Return the answer. Raise NotEnoughData if nothing can be said."""
     fresh = system.model.require_enough()
@@ -171,7 +171,7 @@ def advise_system(
 
 
 def _predict(
-    system: RecordedSystem, facts: DriveFacts, changes: Sequence[ProposedChange]
+    system: RecordedSystem, facts: KnownDrive, changes: Sequence[ProposedChange]
 ) -> PredictedChanges:
     """Return the bands, without a model if the drive hardly amplifies: then no change can gain anything."""
     if facts.waf and facts.waf.high < NOTHING_TO_GAIN:
@@ -193,7 +193,7 @@ def _predict(
     )
 
 
-def _find_padding(system: RecordedSystem, facts: DriveFacts) -> float:
+def _find_padding(system: RecordedSystem, facts: KnownDrive) -> float:
     """Return the padding of partial units, or 1 if the WAF shows that the drive joins them in its buffer."""
     is_joined = facts.waf and facts.waf.value < system.padding_ratio
     return 1.0 if is_joined else system.padding_ratio
@@ -213,7 +213,7 @@ def _find_objection(system: RecordedSystem, change: ProposedChange) -> tuple[Cha
 
 def _describe(
     system: RecordedSystem,
-    facts: DriveFacts,
+    facts: KnownDrive,
     targets: SweepTargets,
     change: ProposedChange,
     present: WafBand,
@@ -230,7 +230,7 @@ def _describe(
 
 
 def _estimate_life(
-    system: RecordedSystem, facts: DriveFacts, targets: SweepTargets, waf: WafBand
+    system: RecordedSystem, facts: KnownDrive, targets: SweepTargets, waf: WafBand
 ) -> WafBand | None:
     """Return the years that the drive lasts at the daily amount, or None without its endurance."""
     daily = SweepTargets(daily_bytes=targets.daily_bytes or system.daily_bytes)
@@ -242,7 +242,9 @@ def _check_life(targets: SweepTargets, years: WafBand | None) -> TargetCheck | N
     if targets.life_years is None:
         return None
     value = ValueRange(years.middle, (years.high - years.low) / 2) if years else None
-    return judge_value(TargetKind.LIFE, targets.life_years, value, "the drive's NAND endurance is unknown")
+    return judge_value(
+        TargetKind.LIFE, targets.life_years, value, "the drive's NAND endurance is unknown (--endurance)"
+    )
 
 
 def _choose(advice: HistoryAdvice) -> HistoryAdvice:

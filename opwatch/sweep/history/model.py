@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from opwatch.errors import NotEnoughData
 from opwatch.ftl.drive import ServiceOp
+from opwatch.sweep.history.exchange import UnitChange, make_passes
 
 UNIT_BYTES = 4096
 # Marks a trim in the number of units of a change.
@@ -38,8 +39,8 @@ class HistoryModel:
     """A disk of `units` mapping units, and what a system changed on it.
 
     `changes` has two 32-bit numbers per change: the first unit and the number of units, or'ed with TRIM for a
-    trim; `records` are the same as struct ow_host_record. `free` has no live data between two repetitions of
-    the history, as far as known. `unmapped` is what the drive itself did not hold at its start. Both are
+    trim; `passes` are repetitions of them, as struct ow_host_record. `free` has no live data between two
+    repetitions, as far as known. `unmapped` is what the drive itself did not hold at the start. Both are
     sorted.
     """
 
@@ -47,15 +48,15 @@ class HistoryModel:
     changes: array[int]
     free: tuple[UnitRange, ...] = ()
     unmapped: tuple[UnitRange, ...] = ()
-    records: bytes = field(init=False, repr=False)
+    passes: tuple[bytes, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "records", encode_records(self.iter_changes()))
+        passes = make_passes(list(self.iter_changes()), self.units)
+        object.__setattr__(self, "passes", tuple(map(encode_records, passes)))
 
-    def iter_changes(self) -> Iterator[tuple[int, int, bool]]:
-        """Yield (first unit, units, whether it is a trim)."""
+    def iter_changes(self) -> Iterator[UnitChange]:
         for first, count in zip(self.changes[::2], self.changes[1::2], strict=True):
-            yield first, count & ~TRIM, count >= TRIM
+            yield UnitChange(first, count & ~TRIM, count >= TRIM)
 
     def count_written(self) -> int:
         """Return the units written, each as often as it was written."""

@@ -26,10 +26,10 @@ from opwatch.sweep.ranges import ValueRange
 # Flash that drives have for data, relative to the visible capacity, if the user does not give it.
 PLAUSIBLE_SPARE = (0.03, 0.6)
 # With a known flash, a collector's own may have this many times more or less spare area.
-_SPARE_FACTOR = 1.6
+_SPARE_FACTOR = 2.0
 # Widening of a band: differences between drives and all models, a share of the predicted change (as a
 # logarithm), and a share of the writes to places that the history has not seen before.
-_MARGIN, _CHANGE_MARGIN, _FRESH_MARGIN = 0.03, 0.08, 0.1
+_MARGIN, _CHANGE_MARGIN, _FRESH_MARGIN = 0.03, 0.06, 0.05
 # A fit ends within this distance of the WAF above 1, or after this many replays.
 _FIT_ERROR, _FIT_STEPS = 0.015, 7
 # Below this WAF no change can gain anything worth the name.

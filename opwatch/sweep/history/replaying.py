@@ -80,8 +80,10 @@ def replay_until_steady(
     drive.fill_drive()
     for one in (*model.unmapped, *change.given_up):
         drive.core.trim(one.first * UNIT_BYTES, one.size * UNIT_BYTES)
-    trims = [(one.first, one.size, True) for one in model.free] if change.trims_free else []
-    host = HostLoad(drive, model.units * UNIT_BYTES, records=encode_records(trims) + model.records)
+    free = [(one.first, one.size, True) for one in model.free] if change.trims_free else []
+    trims = encode_records(free)
+    records = b"".join(trims + one for one in model.passes)
+    host = HostLoad(drive, model.units * UNIT_BYTES, records=records)
     per_pass, wafs = model.count_written(), list[float]()
     while not _is_steady(wafs, per_pass * len(wafs) / model.units):
         done = host.run(per_pass * UNIT_BYTES)

@@ -174,8 +174,8 @@ def describe_assumptions(system: RecordedSystem, facts: KnownDrive, advice: Hist
         )
     else:
         yield (
-            f"A trim frees all {units.format_capacity(system.free_bytes)} of free space, once every {period}; "
-            "OP takes free space that was not written."
+            f"A trim frees all {units.format_capacity(system.free_bytes)} of free space, once every "
+            f"{period}; OP takes free space that was not written."
         )
     if advice.collectors:
         source = "the WAF given" if facts.waf else "the flash given"

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from opwatch.errors import NotEnoughData
 from opwatch.ftl.drive import ServiceOp
-from opwatch.sweep.history.exchange import UnitChange, make_passes
 
 UNIT_BYTES = 4096
 # Marks a trim in the number of units of a change.
@@ -21,6 +20,14 @@ _OP_SHIFT = 56
 _MAX_FRESH_RATIO = 0.4
 # A history with fewer writes has no statistics.
 _MIN_WRITES = 256
+
+
+class UnitChange(NamedTuple):
+    """A write or a trim of mapping units."""
+
+    first: int
+    size: int
+    is_trim: bool
 
 
 class UnitRange(NamedTuple):
@@ -39,7 +46,7 @@ class HistoryModel:
     """A disk of `units` mapping units, and what a system changed on it.
 
     `changes` has two 32-bit numbers per change: the first unit and the number of units, or'ed with TRIM for a
-    trim; `passes` are repetitions of them, as struct ow_host_record. `free` has no live data between two
+    trim; `records` are the same as struct ow_host_record. `free` has no live data between two
     repetitions, as far as known. `unmapped` is what the drive itself did not hold at the start. Both are
     sorted.
     """
@@ -48,11 +55,10 @@ class HistoryModel:
     changes: array[int]
     free: tuple[UnitRange, ...] = ()
     unmapped: tuple[UnitRange, ...] = ()
-    passes: tuple[bytes, ...] = field(init=False, repr=False)
+    records: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        passes = make_passes(list(self.iter_changes()), self.units)
-        object.__setattr__(self, "passes", tuple(map(encode_records, passes)))
+        object.__setattr__(self, "records", encode_records(self.iter_changes()))
 
     def iter_changes(self) -> Iterator[UnitChange]:
         for first, count in zip(self.changes[::2], self.changes[1::2], strict=True):
@@ -130,8 +136,8 @@ def take_units(ranges: Iterable[UnitRange], count: int) -> list[UnitRange]:
     return taken
 
 
-def encode_records(changes: Iterable[tuple[int, int, bool]]) -> bytes:
-    """Return changes (first unit, units, whether it is a trim) as struct ow_host_record."""
+def encode_records(changes: Iterable[UnitChange]) -> bytes:
+    """Return changes as struct ow_host_record."""
     words = array("Q")
     for first, count, is_trim in changes:
         op = ServiceOp.TRIM if is_trim else ServiceOp.WRITE

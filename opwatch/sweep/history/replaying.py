@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from opwatch.ftl.drive import Drive, GcFrontier, Policy
 from opwatch.ftl.host_load import HostLoad
-from opwatch.sweep.history.model import UNIT_BYTES, HistoryModel, UnitRange, encode_records
+from opwatch.sweep.history.model import UNIT_BYTES, HistoryModel, UnitChange, UnitRange, encode_records
 
 # A replay ends when the last third of its passes agrees with the third before to this ratio, but not before
 # and not after these many writes of the disk.
@@ -80,10 +80,8 @@ def replay_until_steady(
     drive.fill_drive()
     for one in (*model.unmapped, *change.given_up):
         drive.core.trim(one.first * UNIT_BYTES, one.size * UNIT_BYTES)
-    free = [(one.first, one.size, True) for one in model.free] if change.trims_free else []
-    trims = encode_records(free)
-    records = b"".join(trims + one for one in model.passes)
-    host = HostLoad(drive, model.units * UNIT_BYTES, records=records)
+    trims = [UnitChange(one.first, one.size, True) for one in model.free] if change.trims_free else []
+    host = HostLoad(drive, model.units * UNIT_BYTES, records=encode_records(trims) + model.records)
     per_pass, wafs = model.count_written(), list[float]()
     while not _is_steady(wafs, per_pass * len(wafs) / model.units):
         done = host.run(per_pass * UNIT_BYTES)

@@ -33,6 +33,14 @@ def read_answer(words: list[str], capsys: pytest.CaptureFixture[str], status: in
     return answer
 
 
+def run_words(words: list[str]) -> int | str | None:
+    """Return the exit status, also of words that the parser refuses."""
+    try:
+        return main(["sweep", "advise", *words])
+    except SystemExit as error:
+        return error.code
+
+
 def find_change(answer: dict[str, Any], label: str) -> dict[str, Any]:
     found: dict[str, Any] = next(one for one in answer["changes"] if one["label"] == label)
     return found
@@ -78,12 +86,14 @@ def test_drive_that_does_not_amplify_gains_nothing(history: str, capsys: pytest.
     assert {one["worth"] for one in answer["changes"] if one["waf"]} == {"nothing"}
 
 
-def test_exit_status_tells_whether_a_change_meets_the_target(history: str) -> None:
+def test_exit_status_tells_whether_a_change_meets_the_target(
+    history: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     ask = ["sweep", "advise", "--history", history, *WAF, "--op", "10%", "--daily", "1GB", "--life", "1y"]
     assert main([*ask, "--endurance", "5TB"]) == 0
     assert main([*ask, "--endurance", "700GB"]) == 0
     assert main([*ask, "--endurance", "100GB"]) == 1
-    assert main(ask) == 6
+    assert read_answer([*ask[2:]], capsys, 6)["sentences"][0].endswith("(--endurance).")
 
 
 def test_page_fits_80_columns(history: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +108,6 @@ def test_page_fits_80_columns(history: str, capsys: pytest.CaptureFixture[str]) 
         ([], 6, "without the drive's WAF or its flash"),
         ([*WAF, "--iops", "20k"], 2, "--iops needs a sweep"),
         ([*WAF, "--p99", "5ms"], 2, "--p99 needs a sweep"),
-        ([*WAF, "--life", "5y"], 6, "--endurance"),
         ([*WAF, "--op", "7"], 2, "write a percentage with its sign"),
         ([*WAF, "--op", "7,7%"], 2, "are the same"),
         ([*WAF, "--price-per-tb", "cheap"], 2, "is not a price"),
@@ -114,7 +123,7 @@ def test_page_fits_80_columns(history: str, capsys: pytest.CaptureFixture[str]) 
 def test_bad_questions_are_refused(
     history: str, words: list[str], status: int, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["sweep", "advise", "--history", history, *words]) == status
+    assert run_words(["--history", history, *words]) == status
     shown = " ".join(capsys.readouterr().err.split())
     assert reason in shown
 
@@ -147,7 +156,7 @@ def test_short_histories_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert main(["sweep", "advise", "--history", str(path), *WAF]) == 6
         assert reason in " ".join(capsys.readouterr().err.split())
     path = write_history(
-        tmp_path / "small", make_requests(400, active=64), None, replace(DRIVE, sectors=8192)
+        tmp_path / "small", make_requests(400, active=64), None, replace(DRIVE, sectors=1 << 15)
     )
     assert main(["sweep", "advise", "--history", str(path), *WAF]) == 6
     assert "too small" in capsys.readouterr().err

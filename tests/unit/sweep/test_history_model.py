@@ -1,0 +1,85 @@
+"""The model of a recorded history against exact models, and the flash that it is fitted with."""
+
+from __future__ import annotations
+
+import random
+from array import array
+
+import pytest
+
+from opwatch.errors import NotEnoughData
+from opwatch.ftl.models import predict_fifo, predict_fifo_mixture, predict_greedy
+from opwatch.sweep.history.model import TRIM, HistoryModel, UnitRange, join_units, take_units
+from opwatch.sweep.history.prediction import WafBand, fit_flash, predict_changes
+from opwatch.sweep.history.replaying import ASSUMED_COLLECTORS, ReplayedChange, replay_until_steady
+from opwatch.sweep.ranges import ValueRange
+
+UNITS = 1 << 14
+GREEDY, FIFO = (
+    next(one for one in ASSUMED_COLLECTORS if one.name.startswith(name)) for name in ("greedy", "FIFO")
+)
+
+
+def make_model(active: int = UNITS, turns: float = 12.0, free: tuple[UnitRange, ...] = ()) -> HistoryModel:
+    draw, changes = random.Random(3), array("I")
+    for _ in range(int(turns * active)):
+        changes.extend((draw.randrange(active), 1))
+    return HistoryModel(UNITS, changes, free)
+
+
+@pytest.mark.parametrize("spare", [0.15, 0.3])
+def test_uniform_history_has_the_waf_of_the_exact_models(spare: float) -> None:
+    model, flash = make_model(), round(UNITS * (1 + spare))
+    assert replay_until_steady(model, FIFO, flash) == pytest.approx(predict_fifo(1 + spare), rel=0.03)
+    assert replay_until_steady(model, GREEDY, flash) == pytest.approx(predict_greedy(1 + spare, 64), rel=0.03)
+
+
+def test_units_given_up_and_trimmed_are_spare_area() -> None:
+    half, flash = UNITS // 2, round(1.2 * UNITS)
+    model = make_model(half, free=(UnitRange(3 * UNITS // 4, UNITS),))
+    static = predict_fifo_mixture(1.2, ((0.5, 1.0), (0.5, 0.0)))
+    assert replay_until_steady(model, FIFO, flash) == pytest.approx(static, rel=0.04)
+    trimmed = predict_fifo_mixture(1.2 / 0.75, ((2 / 3, 1.0), (1 / 3, 0.0)))
+    for change in (ReplayedChange(trims_free=True), ReplayedChange(model.free)):
+        assert replay_until_steady(model, FIFO, flash, change) == pytest.approx(trimmed, rel=0.04)
+
+
+def test_fit_finds_the_flash_that_explains_the_waf() -> None:
+    model = make_model()
+    fitted = fit_flash(model, FIFO, predict_fifo(1.25))
+    assert fitted and fitted.flash_units / UNITS == pytest.approx(1.25, rel=0.01)
+    assert fitted.waf == pytest.approx(predict_fifo(1.25), rel=0.02)
+    assert fit_flash(model, FIFO, 1.01) is None and fit_flash(model, FIFO, 60.0) is None
+
+
+def test_band_contains_every_collector_and_no_waf_below_1() -> None:
+    model = make_model(UNITS // 2, 6.0, (UnitRange(UNITS // 2, UNITS),))
+    waf = ValueRange(2.5, 0.0)
+    predicted = predict_changes(model, [ReplayedChange(trims_free=True)], waf, None)
+    [band] = predicted.bands
+    for one in predicted.fitted:
+        after = replay_until_steady(model, one.collector, one.flash_units, ReplayedChange(trims_free=True))
+        assert band.low <= after <= band.high
+    assert 1 <= band.low < band.high < 2.5 and predicted.present == WafBand(2.5, 2.5)
+    wider = predict_changes(model, [ReplayedChange(trims_free=True)], ValueRange(2.5, 0.25), None).bands[0]
+    assert wider.low <= band.low < band.high < wider.high
+
+
+def test_fresh_ratio_is_the_share_of_late_writes_to_new_places() -> None:
+    fresh = HistoryModel(UNITS, array("I", [word for unit in range(4000) for word in (unit, 1)]))
+    assert fresh.compute_fresh_ratio() == 1.0
+    with pytest.raises(NotEnoughData, match="100 % of the writes"):
+        fresh.require_enough()
+    # A place is new with a probability of e^-3 at three quarters, and of e^-4 at the end.
+    assert make_model(turns=4).compute_fresh_ratio() == pytest.approx(0.031, abs=0.005)
+    with pytest.raises(NotEnoughData, match="too short"):
+        HistoryModel(UNITS, array("I", (0, 1))).require_enough()
+
+
+def test_spare_space_is_free_and_never_written() -> None:
+    changes = array("I", (10, 5, 20, 4 | TRIM))
+    model = HistoryModel(64, changes, (UnitRange(8, 12), UnitRange(18, 30)))
+    assert model.list_spare() == [UnitRange(8, 10), UnitRange(18, 30)]
+    assert (model.count_written(), model.count_trimmed()) == (5, 4)
+    assert take_units(model.list_spare(), 5) == [UnitRange(8, 10), UnitRange(18, 21)]
+    assert join_units([1, 2, 5]) == [UnitRange(1, 3), UnitRange(5, 6)]

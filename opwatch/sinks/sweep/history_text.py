@@ -18,8 +18,9 @@ from opwatch.sweep.history.advice import (
     RecordedSystem,
 )
 from opwatch.sweep.history.prediction import WafBand
+from opwatch.sweep.history.replaying import ASSUMED_COLLECTORS
 from opwatch.sweep.returns import MIN_GAIN
-from opwatch.times import format_duration
+from opwatch.times import format_estimate
 
 _COLUMNS = ("change", "WAF", "life", "gives up", "worth")
 _NOTHING_MORE = 0.02
@@ -33,17 +34,27 @@ def format_history_advice(
     head: list[Block] = [describe_history(system)]
     answer: list[Block] = list(describe_history_advice(system, advice, price))
     table: list[Block] = [TextTable(_COLUMNS, list(_build_rows(advice, price)))]
-    table += [f"{one.change.label}: {one.reason}." for one in advice.changes if one.reason]
+    table += list(_list_reasons(advice))
     notes: list[Block] = list(describe_assumptions(system, facts, advice))
     yield from format_sections(
         [Section("", head), Section("", answer), Section("", table), Section("", notes)]
     )
 
 
+def _list_reasons(advice: HistoryAdvice) -> Iterator[str]:
+    """Yield why changes have no band, each reason once."""
+    labels: dict[str, list[str]] = {}
+    for one in advice.changes:
+        if one.reason:
+            labels.setdefault(one.reason, []).append(one.change.label)
+    for reason, names in labels.items():
+        yield f"{', '.join(names)}: {reason}."
+
+
 def describe_history(system: RecordedSystem) -> str:
     """Return what was recorded, in one sentence."""
     return (
-        f"{system.name}: {format_duration(system.seconds)} of a disk of "
+        f"{system.name}: {format_estimate(system.seconds)} of a disk of "
         f"{units.format_capacity(system.capacity_bytes)}, "
         f"{units.format_capacity(system.written_bytes)} written "
         f"({units.format_capacity(system.daily_bytes)} per day), "
@@ -161,7 +172,7 @@ def describe_assumptions(system: RecordedSystem, facts: KnownDrive, advice: Hist
     """Yield what the bands rest on."""
     model = system.model
     static = 100 * model.find_written().count(0) / model.units
-    period = format_duration(system.seconds)
+    period = format_estimate(system.seconds)
     yield (
         f"Assumed: the writes go on as in these {period}; the {static:.0f} % of the disk that was not "
         "written in that time holds data that are never written; space that no recorded discard freed "
@@ -181,8 +192,8 @@ def describe_assumptions(system: RecordedSystem, facts: KnownDrive, advice: Hist
         source = "the WAF given" if facts.waf else "the flash given"
         known = " and a flash like the one given" if facts.waf and facts.flash_bytes else ""
         yield (
-            f"The bands reach over {len(advice.collectors)} ways of garbage collection, each with {source}"
-            f"{known}. {100 * advice.fresh_ratio:.0f} % of the writes in the last quarter went to places not "
+            f"The bands reach over the models of garbage collection that have {source}{known}: "
+            f"{len(advice.collectors)} of {len(ASSUMED_COLLECTORS)}. {100 * advice.fresh_ratio:.0f} % of the writes in the last quarter went to places not "
             "written before."
         )
     if system.gaps:

@@ -26,7 +26,7 @@ from opwatch.sweep.ranges import ValueRange
 # Flash that drives have for data, relative to the visible capacity, if the user does not give it.
 PLAUSIBLE_SPARE = (0.03, 0.6)
 # With a known flash, a collector's own may have this many times more or less spare area.
-_SPARE_FACTOR = 2.0
+_SPARE_FACTOR = 2.5
 # Widening of a band: differences between drives and all models, a share of the predicted change (as a
 # logarithm), and a share of the writes to places that the history has not seen before.
 _MARGIN, _CHANGE_MARGIN, _FRESH_MARGIN = 0.03, 0.06, 0.05

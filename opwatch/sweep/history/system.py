@@ -6,15 +6,18 @@ from array import array
 
 from opwatch.errors import NotEnoughData
 from opwatch.ftl.drive import ServiceOp
-from opwatch.ftl.recorded import SECTOR, ScaledRequests, iter_records, scale_requests
+from opwatch.ftl.recorded import SECTOR, DiskRequests, ScaledRequests, iter_records, scale_requests
 from opwatch.sweep.history.advice import RecordedSystem
 from opwatch.sweep.history.model import TRIM, UNIT_BYTES, HistoryModel, UnitRange
 from opwatch.sweep.replay import prepare_requests
 from opwatch.trim.history.requests import RecordedRequests
 from opwatch.trim.history.saved import DiskFreeSpace
 
-# Units of a model: enough for superblocks of 256 units, and few enough for some hundred replays in seconds.
-_UNITS = 1 << 15
+# Units of a model: enough for superblocks of 256 units, and few enough for some hundred replays in seconds. A
+# history with few requests needs more units, so that enough of its requests are in the model.
+_UNITS = (1 << 15, 1 << 16, 1 << 17, 1 << 18)
+_ENOUGH_RECORDS = 1 << 13
+_RECORD_BYTES = 16
 # A disk smaller than this has too few units for the superblocks of the models.
 _LEAST_UNITS = 1 << 13
 
@@ -32,7 +35,7 @@ def build_system(name: str, recorded: RecordedRequests, free: DiskFreeSpace | No
     requests = prepare_requests(recorded, extents)
     if not requests.written_bytes:
         raise NotEnoughData(f"{name}: nothing was written during the history: record while the system works")
-    scaled = scale_requests(requests, _UNITS, UNIT_BYTES)
+    scaled = _scale(requests)
     if not scaled.pass_bytes:
         raise NotEnoughData(f"{name}: the writes of the history are too few for a model: record for longer")
     return RecordedSystem(
@@ -46,6 +49,14 @@ def build_system(name: str, recorded: RecordedRequests, free: DiskFreeSpace | No
         padding_ratio=scaled.padding_ratio,
         gaps=recorded.gaps,
     )
+
+
+def _scale(requests: DiskRequests) -> ScaledRequests:
+    for units in _UNITS:
+        scaled = scale_requests(requests, units, UNIT_BYTES)
+        if len(scaled.records) >= _ENOUGH_RECORDS * _RECORD_BYTES or scaled.units < units:
+            break
+    return scaled
 
 
 def _build_model(scaled: ScaledRequests) -> HistoryModel:

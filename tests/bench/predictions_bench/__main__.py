@@ -4,7 +4,8 @@
 
 Each system is a drive of an unknown collector, superblock size and spare area under a workload without an
 end. The prediction knows a recording of it and the WAF that the drive reported; in the second column also the
-drive's flash. Fails if less than 95 % of the measured WAFs are within their bands, or if the bands are wide.
+drive's flash. Fails if less than 95 % of the measured WAFs are within the first band, or less than 90 % within
+the second, or if the median band is wider than a quarter of its middle.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.bench.figure import choose_exit_status, choose_size
 
 from .truth import UNIT, Case, LiveSystem, Outcome, Present, draw_case, make_changes, record_present
 
-_WITHIN_RATIO, _MAX_WIDTH = 0.95, 0.15
+_WITHIN_RATIOS, _MAX_WIDTH = (0.95, 0.9), 0.25
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _report_bands(compared: list[Compared], place: int, name: str) -> bool:
             f"median width {100 * width:.1f} %, median change of WAF "
             f"{100 * statistics.median(one.outcome.waf / one.before - 1 for one in some):+.0f} %"
         )
-    return within >= _WITHIN_RATIO * len(compared) and statistics.median(widths) <= _MAX_WIDTH
+    return within >= _WITHIN_RATIOS[place] * len(compared) and statistics.median(widths) <= _MAX_WIDTH
 
 
 if __name__ == "__main__":

@@ -193,7 +193,8 @@ def describe_assumptions(system: RecordedSystem, facts: KnownDrive, advice: Hist
         known = " and a flash like the one given" if facts.waf and facts.flash_bytes else ""
         yield (
             f"The bands reach over the models of garbage collection that have {source}{known}: "
-            f"{len(advice.collectors)} of {len(ASSUMED_COLLECTORS)}. {100 * advice.fresh_ratio:.0f} % of the writes in the last quarter went to places not "
+            f"{len(advice.collectors)} of {len(ASSUMED_COLLECTORS)}. "
+            f"{100 * advice.fresh_ratio:.0f} % of the writes in the last quarter went to places not "
             "written before."
         )
     if system.gaps:

@@ -4,8 +4,8 @@
 
 Each system is a drive of an unknown collector, superblock size and spare area under a workload without an
 end. The prediction knows a recording of it and the WAF that the drive reported; in the second column also the
-drive's flash. Fails if less than 95 % of the measured WAFs are within the first band, or less than 90 % within
-the second, or if the median band is wider than a quarter of its middle.
+drive's flash. Fails if less than 95 % of the measured WAFs are within the first band, or less than 90 %
+within the second, or if the median band is wider than a quarter of its middle.
 """
 
 from __future__ import annotations

@@ -158,14 +158,14 @@ def advise_system(
             advised.append(_describe(system, facts, targets, change, predicted.present, next(bands)))
     years = _estimate_life(system, facts, targets, predicted.present)
     advice = HistoryAdvice(
-        HistoryAnswer.NO_TARGETS,
-        targets,
-        predicted.present,
-        years,
-        _check_life(targets, years),
-        tuple(advised),
-        tuple(one.collector.name for one in predicted.fitted),
-        fresh,
+        answer=HistoryAnswer.NO_TARGETS,
+        targets=targets,
+        present=predicted.present,
+        present_years=years,
+        present_check=_check_life(targets, years),
+        changes=tuple(advised),
+        collectors=tuple(one.collector.name for one in predicted.fitted),
+        fresh_ratio=fresh,
     )
     return _choose(advice)
 
@@ -226,7 +226,14 @@ def _describe(
     elif gain.high - 1 <= MIN_GAIN:
         worth = ChangeWorth.NOTHING
     years = _estimate_life(system, facts, targets, band)
-    return ChangeAdvice(change, worth, band, gain, years, _check_life(targets, years))
+    return ChangeAdvice(
+        change=change,
+        worth=worth,
+        waf=band,
+        gain=gain,
+        years=years,
+        check=_check_life(targets, years),
+    )
 
 
 def _estimate_life(

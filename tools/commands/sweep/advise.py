@@ -96,7 +96,7 @@ def _add_history_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="answer from the writes of a real system (opwatch trim record) instead of a sweep; with a "
-        "SWEEP of the same drive the bands are narrower",
+        "SWEEP of the same drive the bands can be narrower",
     )
     parser.add_argument(
         "--waf",
@@ -111,7 +111,7 @@ def _add_history_arguments(parser: argparse.ArgumentParser) -> None:
         action=Once,
         metavar="SIZE",
         type=_parse_bytes,
-        help="the drive's flash for data, if known, e.g. 2048GiB: the bands are narrower",
+        help="the drive's flash for data, if known, e.g. 2048GiB; it can narrow the bands",
     )
     parser.add_argument(
         "--op",

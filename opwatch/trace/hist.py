@@ -25,6 +25,8 @@ with contextlib.suppress(ImportError):
 _RATIO_STEPS = 100_000
 # Number of slots compared at once.
 _BLOCK_SLOTS = 64
+# As many counters as the largest scale has slots.
+_ZEROS = memoryview(bytes(8 * 1024)).cast("Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Histogram:
     def slot_counts(self) -> Sequence[int]:
         """One count per slot. Computed on demand, because intervals rarely need all counts."""
         if self._counts is None:
-            slots, running = self._rank_slots()
+            slots, running = self.rank_slots()
             counts = [0] * self._size
             for slot, now, then in zip(slots, running, [0, *running], strict=False):
                 counts[slot] = now - then
@@ -104,16 +106,15 @@ class Histogram:
             counts[scale.find_slot(value)] += 1
         return cls(scale, counts)
 
-    def _rank_slots(self) -> Ranks:
+    def rank_slots(self) -> Ranks:
         """Return the slots in use, a few of a thousand, and the running totals up to each slot."""
         if self._ranks is None:
-            counts = _to_list(self.slot_counts)
-            self._ranks = list(compress(range(len(counts)), counts)), list(accumulate(filter(None, counts)))
+            self._ranks = _rank_counts(self.slot_counts)
         return self._ranks
 
     @property
     def total(self) -> int:
-        _, running = self._rank_slots()
+        _, running = self.rank_slots()
         return running[-1] if running else 0
 
     def subtract(self, earlier: Histogram) -> Histogram:
@@ -131,7 +132,7 @@ class Histogram:
 
     def find_quantile(self, ratio: float, at_most: int | None = None) -> Quantile | None:
         """Return the nearest-rank quantile, or None if empty. `at_most` is the true maximum, if known."""
-        slots, running = self._ranks or self._rank_slots()
+        slots, running = self._ranks or self.rank_slots()
         if not running or not running[-1]:
             return None
         # Use integer arithmetic, so that rounding of ratio * total cannot change the rank.
@@ -145,17 +146,17 @@ class Histogram:
 
     def list_hits(self) -> list[tuple[int, int]]:
         """Return (slot, count) for each slot in use."""
-        slots, _ = self._rank_slots()
+        slots, _ = self.rank_slots()
         return [(slot, self.slot_counts[slot]) for slot in slots]
 
     def top_slot(self) -> int | None:
         """Return the highest slot in use, or None if empty."""
-        slots, _ = self._rank_slots()
+        slots, _ = self.rank_slots()
         return slots[-1] if slots else None
 
     def counts_by_slot(self) -> dict[int, int]:
         """Return the counts of the slots in use."""
-        slots, _ = self._rank_slots()
+        slots, _ = self.rank_slots()
         return {slot: self.slot_counts[slot] for slot in slots}
 
     def list_octaves(self) -> list[tuple[int, int, int]]:
@@ -171,6 +172,15 @@ class Histogram:
             (1 << octave >> 1, (1 << octave) - 1, rows.get(octave, 0))
             for octave in range(min(rows), max(rows) + 1)
         ]
+
+
+def _rank_counts(counts: Sequence[int]) -> Ranks:
+    if _of_views and _is_native(counts) and len(counts) <= len(_ZEROS):
+        ranks = _of_views(counts, _ZEROS[: len(counts)])
+        if ranks:
+            return ranks
+    values = _to_list(counts)
+    return list(compress(range(len(values)), values)), list(accumulate(filter(None, values)))
 
 
 def _to_list(counts: Sequence[int]) -> list[int]:

@@ -67,6 +67,30 @@ def tally_losses(whole: LossAccount, in_flight_at_start: int, flush_queues: int 
     return +tally
 
 
+@dataclass(frozen=True, slots=True)
+class LostRequests:
+    """The minimum numbers of a run's lost requests, with a known cause and without."""
+
+    explained: int
+    unexplained: int
+
+
+def count_lost_requests(tally: Tally, *, is_blind: bool) -> LostRequests:
+    """Return the numbers of lost requests in a run's tally, each request once.
+
+    Missing bytes of a group count as one request. `is_blind`: the kernel is known to skip programs while PID 1
+    is current.
+    """
+    untraced = tally[_UNMATCHED, _ANY]
+    untraced += sum(tally[_MISSED, group] + bool(tally[_MISSED_BYTES, group]) for group in _NAMES)
+    explained = untraced if is_blind else min(untraced, tally[_SKIPPED, _ANY])
+    extra = sum(tally[_EXTRA, group] + bool(tally[_EXTRA_BYTES, group]) for group in GROUPS)
+    return LostRequests(
+        explained=explained + tally[_UNREMEMBERED, _ANY],
+        unexplained=untraced - explained + extra + tally[_CLOCK_BACK, _ANY],
+    )
+
+
 def list_losses(tally: Tally, trust: LossAccount, *, is_blind: bool, is_whole: bool) -> tuple[Loss, ...]:
     """Return the losses of an interval.
 

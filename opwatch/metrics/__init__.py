@@ -1,0 +1,1 @@
+"""Metrics: one table of families, their samples, and three exposition formats."""

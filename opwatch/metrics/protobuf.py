@@ -1,0 +1,173 @@
+"""Prometheus protobuf: delimited messages `io.prometheus.client.MetricFamily`, written field by field.
+
+A histogram has native buckets and classic buckets in one message, and the server stores those it is
+configured for."""
+
+from __future__ import annotations
+
+import struct
+
+from opwatch.metrics.buckets import (
+    CLASSIC_BOUNDS,
+    NATIVE_SCHEMA,
+    ZERO_THRESHOLD_S,
+    accumulate_classic,
+    count_native,
+)
+from opwatch.metrics.family import (
+    DurationCounts,
+    LabelValues,
+    MetricFamily,
+    MetricKind,
+    MetricRow,
+    MetricSamples,
+)
+from opwatch.metrics.label_text import clean_label
+from opwatch.metrics.table import FAMILIES
+
+_DOUBLE = struct.Struct("<d")
+# MetricType in metrics.proto, and the field of a Metric with the value.
+_TYPES = {MetricKind.COUNTER: 0, MetricKind.GAUGE: 1, MetricKind.HISTOGRAM: 4}
+_VALUE_TAGS = {MetricKind.COUNTER: b"\x1a\x09\x09", MetricKind.GAUGE: b"\x12\x09\x09"}
+# Native buckets with at most this many empty ones between them share a span.
+_MAX_GAP = 2
+
+
+def _encode_varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _encode_signed(value: int) -> bytes:
+    return _encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def _encode_block(tag: int, content: bytes) -> bytes:
+    """Return a length-delimited field with a number below 16."""
+    return bytes((tag << 3 | 2,)) + _encode_varint(len(content)) + content
+
+
+def _encode_labels(family: MetricFamily, values: LabelValues) -> bytes:
+    pairs = (
+        _encode_block(1, name.encode()) + _encode_block(2, clean_label(value).encode())
+        for name, value in zip(family.labels, values, strict=True)
+    )
+    return b"".join(_encode_block(1, pair) for pair in pairs)
+
+
+def _encode_head(family: MetricFamily) -> bytes:
+    unit = _encode_block(5, family.unit.encode()) if family.unit else b""
+    return (
+        _encode_block(1, family.name.encode())
+        + _encode_block(2, family.help.encode())
+        + bytes((0x18, _TYPES[family.kind]))
+        + unit
+    )
+
+
+# The bound of each classic bucket, with the field's tag.
+_BOUNDS = tuple(b"\x11" + _DOUBLE.pack(bound) for bound in CLASSIC_BOUNDS)
+_NATIVE_HEAD = b"\x28" + _encode_signed(NATIVE_SCHEMA) + b"\x31" + _DOUBLE.pack(ZERO_THRESHOLD_S)
+
+
+def _encode_classic(counts: DurationCounts) -> bytes:
+    buckets = []
+    for count, bound in zip(accumulate_classic(counts), _BOUNDS, strict=True):
+        bucket = (b"\x08" + _encode_varint(count) if count else b"") + bound
+        buckets.append(b"\x1a" + bytes((len(bucket),)) + bucket)
+    return b"".join(buckets)
+
+
+def _encode_native(counts: DurationCounts) -> bytes:
+    zero, buckets = count_native(counts)
+    spans: list[list[int]] = []
+    deltas = bytearray()
+    following = before = 0
+    for index, count in buckets:
+        gap = index - following
+        if spans and gap <= _MAX_GAP:
+            spans[-1][1] += gap + 1
+            for _ in range(gap):
+                deltas += _encode_signed(-before)
+                before = 0
+        else:
+            spans.append([gap, 1])
+        deltas += _encode_signed(count - before)
+        before, following = count, index + 1
+    parts = [_NATIVE_HEAD]
+    if zero:
+        parts.append(b"\x38" + _encode_varint(zero))
+    for offset, length in spans:
+        parts.append(_encode_block(12, b"\x08" + _encode_signed(offset) + b"\x10" + _encode_varint(length)))
+    if deltas:
+        parts.append(_encode_block(13, bytes(deltas)))
+    return b"".join(parts)
+
+
+def _encode_histogram(counts: DurationCounts, *, with_classic_buckets: bool) -> bytes:
+    """Return the value of a Metric. Without known buckets, only the number and the sum are encoded."""
+    parts = [b"\x08" + _encode_varint(counts.total), b"\x11" + _DOUBLE.pack(counts.sum_s)]
+    if counts.has_buckets:
+        if with_classic_buckets:
+            parts.append(_encode_classic(counts))
+        parts.append(_encode_native(counts))
+    return _encode_block(7, b"".join(parts))
+
+
+class _ProtobufFamily:
+    """The encoded parts of a family's previous answer, by label values."""
+
+    __slots__ = ("family", "head", "histograms", "prefixes")
+
+    def __init__(self, family: MetricFamily) -> None:
+        self.family = family
+        self.head = _encode_head(family)
+        self.prefixes: dict[LabelValues, bytes] = {}
+        self.histograms: dict[LabelValues, tuple[int, float, bool, bytes]] = {}
+
+    def encode_rows(self, rows: list[MetricRow], *, with_classic_buckets: bool) -> bytes:
+        """Return the delimited message. Of rows with equal labels, the first counts."""
+        known, self.prefixes = self.prefixes, {}
+        histograms, self.histograms = self.histograms, {}
+        parts = [self.head]
+        tag = _VALUE_TAGS.get(self.family.kind, b"")
+        for labels, value in rows:
+            if labels in self.prefixes:
+                continue
+            prefix = known.get(labels) or _encode_labels(self.family, labels)
+            self.prefixes[labels] = prefix
+            if isinstance(value, DurationCounts):
+                key = value.total, value.sum_s, with_classic_buckets
+                before = histograms.get(labels)
+                # Counters only grow: with an equal number and sum, nothing changed.
+                if before is None or before[:3] != key:
+                    encoded = _encode_histogram(value, with_classic_buckets=with_classic_buckets)
+                    before = *key, encoded
+                self.histograms[labels] = before
+                content = prefix + before[3]
+            else:
+                content = prefix + tag + _DOUBLE.pack(value)
+            parts.append(_encode_block(4, content))
+        message = b"".join(parts)
+        return _encode_varint(len(message)) + message
+
+
+class ProtobufEncoder:
+    """Encodes one answer after the other."""
+
+    def __init__(self) -> None:
+        self._families = [_ProtobufFamily(family) for family in FAMILIES]
+
+    def encode(self, samples: MetricSamples, *, with_classic_buckets: bool = True) -> bytes:
+        """Return the answer."""
+        return b"".join(
+            encoded.encode_rows(rows, with_classic_buckets=with_classic_buckets)
+            for encoded in self._families
+            if (rows := samples.rows.get(encoded.family.name))
+        )

@@ -14,13 +14,13 @@ from opwatch.metrics.family import DurationCounts
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.hist import Histogram
 
-# Two bounds per octave, from 4.1 us to 6.4 s.
+# Two bounds per octave, from 6.1 us to 6.4 s.
 _FIRST_OCTAVE, _LAST_OCTAVE = 12, 32
 CLASSIC_SLOTS = tuple(
     LATENCY.find_slot(bound << octave >> 1) - 1
     for octave in range(_FIRST_OCTAVE, _LAST_OCTAVE + 1)
     for bound in (2, 3)
-)
+)[1:]
 # The highest value in each bucket, in seconds.
 CLASSIC_BOUNDS = tuple(LATENCY.high_edge(slot) / 1e9 for slot in CLASSIC_SLOTS)
 # Native buckets grow by 2^(1/8).

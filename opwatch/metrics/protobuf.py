@@ -31,11 +31,18 @@ _TYPES = {MetricKind.COUNTER: 0, MetricKind.GAUGE: 1, MetricKind.HISTOGRAM: 4}
 _VALUE_TAGS = {MetricKind.COUNTER: b"\x1a\x09\x09", MetricKind.GAUGE: b"\x12\x09\x09"}
 # Native buckets with at most this many empty ones between them share a span.
 _MAX_GAP = 2
+_BYTES = tuple(bytes((value,)) for value in range(0x80))
+# The signed values that take one byte; a negative index counts from the end.
+_SMALL = (*_BYTES[0::2], *_BYTES[:0:-2])
 
 
 def _encode_varint(value: int) -> bytes:
     if value < 0x80:
-        return bytes((value,))
+        return _BYTES[value]
+    if value < 0x4000:
+        return b"%c%c" % (value & 0x7F | 0x80, value >> 7)
+    if value < 0x200000:
+        return b"%c%c%c" % (value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14)
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -45,12 +52,14 @@ def _encode_varint(value: int) -> bytes:
 
 
 def _encode_signed(value: int) -> bytes:
+    if -0x40 <= value < 0x40:
+        return _SMALL[value]
     return _encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def _encode_block(tag: int, content: bytes) -> bytes:
     """Return a length-delimited field with a number below 16."""
-    return bytes((tag << 3 | 2,)) + _encode_varint(len(content)) + content
+    return b"%c%b%b" % (tag << 3 | 2, _encode_varint(len(content)), content)
 
 
 def _encode_labels(family: MetricFamily, values: LabelValues) -> bytes:
@@ -77,28 +86,35 @@ _NATIVE_HEAD = b"\x28" + _encode_signed(NATIVE_SCHEMA) + b"\x31" + _DOUBLE.pack(
 
 
 def _encode_classic(counts: DurationCounts) -> bytes:
-    buckets = []
+    parts = []
+    # Buckets without durations of their own repeat the count of the bucket before.
+    before, head = 0, b"\x1a\x09"
     for count, bound in zip(accumulate_classic(counts), _BOUNDS, strict=True):
-        bucket = (b"\x08" + _encode_varint(count) if count else b"") + bound
-        buckets.append(b"\x1a" + bytes((len(bucket),)) + bucket)
-    return b"".join(buckets)
+        if count != before:
+            encoded = _encode_varint(count)
+            before, head = count, b"\x1a%c\x08%b" % (10 + len(encoded), encoded)
+        parts.append(head)
+        parts.append(bound)
+    return b"".join(parts)
 
 
 def _encode_native(counts: DurationCounts) -> bytes:
     zero, buckets = count_native(counts)
+    # Spans of (gap before, length), and the difference of each bucket from the one before.
     spans: list[list[int]] = []
-    deltas = bytearray()
+    deltas: list[int] = []
     following = before = 0
     for index, count in buckets:
         gap = index - following
         if spans and gap <= _MAX_GAP:
             spans[-1][1] += gap + 1
-            for _ in range(gap):
-                deltas += _encode_signed(-before)
-                before = 0
+            if gap:
+                deltas += (-before, *(0,) * (gap - 1), count)
+            else:
+                deltas.append(count - before)
         else:
             spans.append([gap, 1])
-        deltas += _encode_signed(count - before)
+            deltas.append(count - before)
         before, following = count, index + 1
     parts = [_NATIVE_HEAD]
     if zero:
@@ -106,7 +122,7 @@ def _encode_native(counts: DurationCounts) -> bytes:
     for offset, length in spans:
         parts.append(_encode_block(12, b"\x08" + _encode_signed(offset) + b"\x10" + _encode_varint(length)))
     if deltas:
-        parts.append(_encode_block(13, bytes(deltas)))
+        parts.append(_encode_block(13, b"".join(map(_encode_signed, deltas))))
     return b"".join(parts)
 
 
@@ -121,39 +137,37 @@ def _encode_histogram(counts: DurationCounts, *, with_classic_buckets: bool) -> 
 
 
 class _ProtobufFamily:
-    """The encoded parts of a family's previous answer, by label values."""
+    """The encoded metrics of a family's previous answer, by label values."""
 
-    __slots__ = ("family", "head", "histograms", "prefixes")
+    __slots__ = ("family", "head", "known", "tag")
 
     def __init__(self, family: MetricFamily) -> None:
         self.family = family
         self.head = _encode_head(family)
-        self.prefixes: dict[LabelValues, bytes] = {}
-        self.histograms: dict[LabelValues, tuple[int, float, bool, bytes]] = {}
+        self.tag = _VALUE_TAGS.get(family.kind, b"")
+        # The labels, the value or what identifies it, and the whole metric.
+        self.known: dict[LabelValues, tuple[bytes, object, bytes]] = {}
 
     def encode_rows(self, rows: list[MetricRow], *, with_classic_buckets: bool) -> bytes:
         """Return the delimited message. Of rows with equal labels, the first counts."""
-        known, self.prefixes = self.prefixes, {}
-        histograms, self.histograms = self.histograms, {}
+        known, self.known = self.known, {}
         parts = [self.head]
-        tag = _VALUE_TAGS.get(self.family.kind, b"")
         for labels, value in rows:
-            if labels in self.prefixes:
+            if labels in self.known:
                 continue
-            prefix = known.get(labels) or _encode_labels(self.family, labels)
-            self.prefixes[labels] = prefix
+            prefix, before, encoded = known.get(labels) or (_encode_labels(self.family, labels), None, b"")
             if isinstance(value, DurationCounts):
-                key = value.total, value.sum_s, with_classic_buckets
-                before = histograms.get(labels)
                 # Counters only grow: with an equal number and sum, nothing changed.
-                if before is None or before[:3] != key:
-                    encoded = _encode_histogram(value, with_classic_buckets=with_classic_buckets)
-                    before = *key, encoded
-                self.histograms[labels] = before
-                content = prefix + before[3]
+                now: object = value.total, value.sum_s, with_classic_buckets
+                if now != before:
+                    content = _encode_histogram(value, with_classic_buckets=with_classic_buckets)
+                    encoded = _encode_block(4, prefix + content)
             else:
-                content = prefix + tag + _DOUBLE.pack(value)
-            parts.append(_encode_block(4, content))
+                now = value
+                if now != before:
+                    encoded = _encode_block(4, prefix + self.tag + _DOUBLE.pack(value))
+            self.known[labels] = prefix, now, encoded
+            parts.append(encoded)
         message = b"".join(parts)
         return _encode_varint(len(message)) + message
 

@@ -14,7 +14,7 @@ IO_DURATION = MetricFamily(
     "opwatch_io_duration_seconds",
     _HISTOGRAM,
     "seconds",
-    "Time of completed requests from their first issue to the driver to their completion.",
+    "Time from the first issue of a request to its completion.",
     ("device", "op"),
     absent="buckets are absent if the source of the counts has no distribution",
 )
@@ -45,8 +45,8 @@ UNEXPLAINED = MetricFamily(
     "opwatch_unexplained_requests_total",
     _COUNTER,
     "",
-    "Requests that opwatch and the kernel's statistics count differently for no known reason. "
-    "If it grows, do not trust the device's other counts of that time.",
+    "Difference from the kernel's request counts without a known reason. If it grows, do not trust other "
+    "counts of that time.",
     ("device",),
     absent="the kernel has no statistics of the device to compare with",
 )
@@ -54,7 +54,7 @@ UNTRACED = MetricFamily(
     "opwatch_untraced_requests_total",
     _COUNTER,
     "",
-    "Requests not traced for a known reason: the table of requests was full, or the kernel skipped a run.",
+    "Requests not traced for a known reason.",
     ("device",),
     absent="the kernel has no statistics of the device to compare with",
 )
@@ -69,7 +69,7 @@ WATCH_REFUSED = MetricFamily(
     "opwatch_watch_refused_info",
     _GAUGE,
     "",
-    "Always 1: the reason why the device's requests are not counted.",
+    "Why the device's requests are not counted; always 1.",
     ("device", "reason"),
     absent="the device is watched",
 )
@@ -77,7 +77,7 @@ QUEUE_DURATION = MetricFamily(
     "opwatch_queue_duration_seconds",
     _HISTOGRAM,
     "seconds",
-    "Time of requests in the queue before their first issue to the driver.",
+    "Time of requests in the queue before their first issue.",
     ("device", "op"),
     source="--queue",
 )
@@ -87,8 +87,7 @@ HOST_WRITTEN = MetricFamily(
     "opwatch_host_written_bytes_total",
     _COUNTER,
     "bytes",
-    "Bytes that the host wrote, by the drive's own counter (source=firmware) and by the kernel's since boot "
-    "(source=kernel).",
+    "Bytes that the host wrote: by the drive's counter, and by the kernel's since boot.",
     (*_DRIVE, "source"),
     absent="source=firmware: the counter is refused, see opwatch_firmware_refused",
 )
@@ -96,8 +95,7 @@ HOST_READ = MetricFamily(
     "opwatch_host_read_bytes_total",
     _COUNTER,
     "bytes",
-    "Bytes that the host read, by the drive's own counter (source=firmware) and by the kernel's since boot "
-    "(source=kernel).",
+    "Bytes that the host read: by the drive's counter, and by the kernel's since boot.",
     (*_DRIVE, "source"),
     absent="source=firmware: the counter is refused, or the drive has none",
 )
@@ -105,7 +103,7 @@ MEDIA_WRITTEN = MetricFamily(
     "opwatch_media_written_bytes_total",
     _COUNTER,
     "bytes",
-    "Bytes that the drive wrote to its media (NAND).",
+    "Bytes that the drive wrote to its NAND.",
     _DRIVE,
     absent="the counter's unit is not proven, see opwatch_firmware_refused",
 )
@@ -113,7 +111,7 @@ QUANTUM = MetricFamily(
     "opwatch_firmware_quantum_bytes",
     _GAUGE,
     "bytes",
-    "Step of a byte counter of the drive: differences below about a hundred steps say little.",
+    "Step of the drive's counter; differences below 100 steps are inaccurate.",
     (*_DRIVE, "counter"),
     absent="the counter is refused",
 )
@@ -121,8 +119,7 @@ REFUSED = MetricFamily(
     "opwatch_firmware_refused",
     _GAUGE,
     "",
-    "Always 1: a byte counter of the drive is not served, and the reason. Numbers in the reason are replaced "
-    "by N.",
+    "Why a byte counter of the drive is not exported, with N in place of numbers; always 1.",
     (*_DRIVE, "counter", "reason"),
     absent="the counter is served",
 )
@@ -130,7 +127,7 @@ READ_TIMESTAMP = MetricFamily(
     "opwatch_firmware_read_timestamp_seconds",
     _GAUGE,
     "seconds",
-    "Unix time of the last successful reading of the drive's counters.",
+    "Unix time of the last successful reading of the drive.",
     _DRIVE,
     absent="the drive was never read",
 )
@@ -138,7 +135,7 @@ READ_FAILURES = MetricFamily(
     "opwatch_firmware_read_failures_total",
     _COUNTER,
     "",
-    "Failed readings of the drive's counters, by reason: timeout, refused, permission.",
+    "Failed readings of the drive.",
     (*_DRIVE, "reason"),
 )
 
@@ -147,14 +144,14 @@ ASLEEP = MetricFamily(
     "opwatch_drive_asleep",
     _GAUGE,
     "",
-    "1 if the drive was in standby at the last attempt and was not read, else 0.",
+    "1 if the drive was in standby and was not read, else 0.",
     _DRIVE,
 )
 SPARE = MetricFamily(
     "opwatch_spare_ratio",
     _GAUGE,
     "ratio",
-    "Spare capacity left, as a share of the initial spare.",
+    "Share of the spare capacity left.",
     _DRIVE,
     absent=_UNREPORTED,
 )
@@ -162,7 +159,7 @@ SPARE_THRESHOLD = MetricFamily(
     "opwatch_spare_threshold_ratio",
     _GAUGE,
     "ratio",
-    "Spare capacity below which the drive warns.",
+    "Share of the spare capacity below which the drive warns.",
     _DRIVE,
     absent=_UNREPORTED,
 )
@@ -170,7 +167,7 @@ ENDURANCE_USED = MetricFamily(
     "opwatch_endurance_used_ratio",
     _GAUGE,
     "ratio",
-    "Share of the rated endurance used, as the drive reports it; it may exceed 1.",
+    "Share of the rated endurance used; may exceed 1.",
     _DRIVE,
     absent=_UNREPORTED,
 )
@@ -178,8 +175,8 @@ ENDURANCE_END = MetricFamily(
     "opwatch_endurance_end_timestamp_seconds",
     _GAUGE,
     "seconds",
-    "Unix time at which the rated endurance is used up at the average pace of the drive's life, if it stays "
-    "powered on: not before `early`, not after `late`.",
+    "Unix time when the rated endurance is used up at the drive's average pace: not before early, not after "
+    "late.",
     (*_DRIVE, "bound"),
     absent="the drive reports no wear or power-on time; bound=late: no wear yet",
 )
@@ -195,7 +192,7 @@ MEDIA_ERRORS = MetricFamily(
     "opwatch_media_errors_total",
     _COUNTER,
     "",
-    "Unrecovered data integrity errors.",
+    "Unrecovered media and data errors.",
     _DRIVE,
     absent=_UNREPORTED,
 )
@@ -219,7 +216,7 @@ CRITICAL_WARNING = MetricFamily(
     "opwatch_critical_warning",
     _GAUGE,
     "",
-    "1 if the drive raises this critical warning (NVMe): spare, temperature, reliability, read_only, backup.",
+    "1 if the drive raises this critical warning, else 0.",
     (*_DRIVE, "kind"),
     absent=_UNREPORTED,
 )
@@ -227,7 +224,7 @@ DRIVE_INFO = MetricFamily(
     "opwatch_drive_info",
     _GAUGE,
     "",
-    "Always 1: the drive's identity. `class` is ssd or hdd.",
+    "The drive's identity; always 1.",
     (*_DRIVE, "model", "firmware", "wwid", "transport", "class"),
 )
 DRIVE_CAPACITY = MetricFamily(
@@ -244,7 +241,7 @@ TRIM_VERDICT = MetricFamily(
     "opwatch_trim_verdict",
     _GAUGE,
     "",
-    "Always 1: the result of the last check of a trim of the mounted filesystem.",
+    "Verdict of the filesystem's last trim check; always 1.",
     ("mountpoint", "verdict"),
     source="--trim",
 )
@@ -281,8 +278,7 @@ OWNER_BYTES = MetricFamily(
     "opwatch_owner_io_bytes_total",
     _COUNTER,
     "bytes",
-    "Bytes of completed requests by the control group that issued them, write-back included. With `other`, "
-    "they add up to the device's bytes.",
+    "Bytes of completed requests by the control group that issued them, write-back included.",
     _OWNER,
     source="--by cgroup",
 )
@@ -302,10 +298,19 @@ OWNER_SECONDS = MetricFamily(
     _OWNER,
     source="--by cgroup",
 )
+OWNER_DEPARTED = MetricFamily(
+    "opwatch_owner_departed_bytes",
+    _GAUGE,
+    "bytes",
+    "Bytes of control groups that left the ten busiest. With them, the owners add up to the device's bytes.",
+    ("device", "op"),
+    source="--by cgroup",
+    absent="no control group has left",
+)
 
 # The exporter itself.
 BUILD_INFO = MetricFamily(
-    "opwatch_exporter_build_info", _GAUGE, "", "Always 1: the version of opwatch.", ("version",)
+    "opwatch_exporter_build_info", _GAUGE, "", "Version of opwatch; always 1.", ("version",)
 )
 START_TIMESTAMP = MetricFamily(
     "opwatch_exporter_start_timestamp_seconds", _GAUGE, "seconds", "Unix time at which the exporter started."
@@ -314,7 +319,7 @@ CPU_SECONDS = MetricFamily(
     "opwatch_exporter_cpu_seconds_total",
     _COUNTER,
     "seconds",
-    "CPU time of the exporter, and of the broker if there is one.",
+    "CPU time of the exporter and its broker.",
 )
 RESIDENT_MEMORY = MetricFamily(
     "opwatch_exporter_resident_memory_bytes", _GAUGE, "bytes", "Resident memory of the exporter."
@@ -323,13 +328,13 @@ SAMPLE_AGE = MetricFamily(
     "opwatch_exporter_sample_age_seconds",
     _GAUGE,
     "seconds",
-    "Age of the kernel counters in this answer. Answers within a second share one reading.",
+    "Age of the kernel's counters in this answer.",
 )
 SERIES_DROPPED = MetricFamily(
     "opwatch_exporter_series_dropped_total",
     _COUNTER,
     "",
-    "Series left out of answers because of --series-limit, summed over the answers.",
+    "Series left out of answers by --series-limit.",
 )
 BROKER_UP = MetricFamily(
     "opwatch_exporter_broker_up",
@@ -375,6 +380,7 @@ FAMILIES = (
     OWNER_BYTES,
     OWNER_REQUESTS,
     OWNER_SECONDS,
+    OWNER_DEPARTED,
     BUILD_INFO,
     START_TIMESTAMP,
     CPU_SECONDS,
@@ -387,6 +393,7 @@ FAMILIES = (
 # If an answer has more series than --series-limit, whole families are left out in this order. Families that
 # are not listed say whether the others can be trusted, and are always served.
 DROP_ORDER = (
+    OWNER_DEPARTED,
     OWNER_SECONDS,
     OWNER_REQUESTS,
     OWNER_BYTES,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from opwatch.counters.reading import CounterReading, DriveFacts, Report
+if TYPE_CHECKING:
+    from opwatch.counters.decode.smart_log import SmartLog
+    from opwatch.counters.looks.reading import PollReport
+    from opwatch.counters.reading import CounterReading, DriveFacts, Report
+
 
 # The byte counters, by their label and their name in a report.
 BYTE_COUNTERS = {"host": "host_written", "host_read": "host_read", "media": "nand_written"}
@@ -74,11 +79,12 @@ class DriveReading:
     """The last successful reading of a drive, and what happened since.
 
     `counters` are by the labels of BYTE_COUNTERS; a refused counter has its reason. `read_at_s` is the Unix
-    time of the reading, None if the drive was never read. `failures` counts failed readings. `is_asleep`:
-    the last attempt found the drive in standby. `kernel_written_bytes` and `kernel_read_bytes` are the
-    kernel's counts since boot."""
+    time of the reading, None if the drive was never read. `failures` counts failed readings. `is_asleep`: the
+    last attempt found the drive in standby. `kernel_written_bytes` and `kernel_read_bytes` are the kernel's
+    counts since boot. `highest` are the largest values of the counters so far.
+    """
 
-    identity: DriveLabels
+    labels: DriveLabels
     counters: Mapping[str, CounterReading] = field(default_factory=dict)
     health: DriveHealth = field(default_factory=DriveHealth)
     read_at_s: float | None = None
@@ -86,27 +92,55 @@ class DriveReading:
     is_asleep: bool = False
     kernel_written_bytes: int | None = None
     kernel_read_bytes: int | None = None
+    highest: Mapping[str, int] = field(default_factory=dict)
+
+    def with_failure(self, reason: FailureReason) -> DriveReading:
+        """Return the reading after another attempt that failed."""
+        return replace(self, failures={**self.failures, reason: self.failures.get(reason, 0) + 1})
+
+    def as_asleep(self) -> DriveReading:
+        """Return the reading after an attempt that found the drive in standby, and did not wake it."""
+        return replace(self, is_asleep=True)
+
+    def update_values(self, now: DriveReading) -> DriveReading:
+        """Return a newer reading of the same drive, with the failures so far.
+
+        A counter that decreased is refused until it exceeds its largest value, unless the firmware changed.
+        """
+        highest = dict(self.highest) if self.labels.firmware == now.labels.firmware else {}
+        counters = dict(now.counters)
+        for name, counter in now.counters.items():
+            if counter.value is None:
+                continue
+            if counter.value < highest.get(name, 0):
+                counters[name] = counter.without_value("the drive reported a larger value before")
+            highest[name] = max(counter.value, highest.get(name, 0))
+        return replace(now, counters=counters, failures=self.failures, highest=highest)
 
 
-def take_byte_counters(report: Report) -> dict[str, CounterReading]:
-    """Return the byte counters of a report, by their label."""
-    return {label: report.readings[name] for label, name in BYTE_COUNTERS.items() if name in report.readings}
+def make_drive_reading(labels: DriveLabels, poll: PollReport, read_at_s: float) -> DriveReading:
+    """Return the reading of a poll that was not denied, at a Unix time."""
+    readings = poll.report.readings
+    return DriveReading(
+        labels=labels,
+        counters={label: readings[name] for label, name in BYTE_COUNTERS.items() if name in readings},
+        health=make_health(poll.report, poll.evidence.smart),
+        read_at_s=read_at_s,
+    )
 
 
-def take_health(
-    report: Report, *, media_errors: int | None = None, critical_warning: int | None = None
-) -> DriveHealth:
-    """Return the health values of a report. The two others are fields of log page 02h."""
+def make_health(report: Report, smart: SmartLog | None) -> DriveHealth:
+    """Return the health values of a report, and of log page 02h if it was read."""
     used, hours = report.readings.get("percentage_used"), _read_value(report, "power_on_hours")
     return DriveHealth(
         spare_percent=_read_value(report, "available_spare"),
         spare_threshold_percent=_read_value(report, "spare_threshold"),
         used_percent=used.value if used else None,
         temperature_celsius=_read_value(report, "temperature"),
-        media_errors=media_errors,
+        media_errors=smart.media_errors if smart else None,
         power_on_hours=hours,
         power_cycles=_read_value(report, "power_cycles"),
-        critical_warning=critical_warning,
+        critical_warning=smart.critical_warning if smart else None,
         hours_left=predict_hours_left(used, hours) if used and hours else None,
     )
 

@@ -45,7 +45,7 @@ _WITH_QUANTUM = ("host", "media")
 
 def add_drive_metrics(samples: MetricSamples, reading: DriveReading) -> None:
     """Add the metrics of a drive. A refused counter has a reason in place of a value."""
-    identity = reading.identity
+    identity = reading.labels
     drive = identity.device, identity.serial
     _add_identity(samples, identity)
     samples.add(ASLEEP, int(reading.is_asleep), *drive)

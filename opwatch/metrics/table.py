@@ -16,7 +16,6 @@ IO_DURATION = MetricFamily(
     "seconds",
     "Time from the first issue of a request to its completion.",
     ("device", "op"),
-    absent="buckets are absent if the source of the counts has no distribution",
 )
 IO_BYTES = MetricFamily(
     "opwatch_io_bytes_total",
@@ -422,3 +421,26 @@ DROP_ORDER = (
 )
 # Values of labels that come from a fixed set.
 WARNING_KINDS = ("spare", "temperature", "reliability", "read_only", "backup")
+# Labels, and their values.
+LABELS = {
+    "device": "the kernel's name of the disk or partition",
+    "op": "read, write, flush, discard, write_zeroes, secure_erase, other; of owners: read, write, discard",
+    "serial": "the drive's serial number: a drive that gets another name keeps it",
+    "source": "firmware: the drive's own counter; kernel: the kernel's counter, from 0 at boot",
+    "counter": "host, host_read or media: bytes written by the host, read by the host, and written to NAND",
+    "reason": "a sentence; of failed readings: timeout, refused, permission; of trims: a code of the audit",
+    "model": "the drive's model",
+    "firmware": "the version of the drive's firmware",
+    "wwid": "the drive's worldwide identifier",
+    "transport": "nvme, ata or scsi",
+    "class": "ssd or hdd",
+    "kind": "spare, temperature, reliability, read_only, backup",
+    "bound": "of the end of endurance: early, late; of stale bytes: low, high",
+    "mountpoint": "where the filesystem is mounted",
+    "verdict": "of a check: reaches, part, nothing, unknown; of an audit: such as proven, partial, not_sent",
+    "layer": "the block device or filesystem that lost the bytes",
+    "cgroup": "the path of a control group, shortened in the middle to 256 characters; or other",
+    "pod_uid": "the UID of the control group's Kubernetes pod, as in kube_pod_info; or empty",
+    "container_id": "the ID of the control group's container; or empty",
+    "version": "of opwatch",
+}

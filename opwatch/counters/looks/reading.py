@@ -20,10 +20,12 @@ class PollReport:
     """All counters of one poll.
 
     The report lists failures. `denied` is the reason why the drive's own counters were not read, or None.
+    `evidence` is what the report is made from.
     """
 
     report: Report
     denied: OpwatchError | None
+    evidence: Evidence
 
 
 def make_poll_report(sample: FirmwareSample, catalogue: Catalogue) -> PollReport:
@@ -38,7 +40,8 @@ def make_poll_report(sample: FirmwareSample, catalogue: Catalogue) -> PollReport
         evidence = replace(evidence, failures=(*evidence.failures, str(denied)))
     facts = {column.name: getattr(evidence.drive, column.name) for column in fields(evidence.drive)}
     known = {name: value for name, value in facts.items() if value is not None}
-    return PollReport(make_report(replace(evidence, drive=replace(sample.drive, **known)), catalogue), denied)
+    evidence = replace(evidence, drive=replace(sample.drive, **known))
+    return PollReport(make_report(evidence, catalogue), denied, evidence)
 
 
 def _collect_evidence(sample: FirmwareSample, catalogue: Catalogue) -> Evidence:

@@ -78,8 +78,8 @@ class LostRequests:
 def count_lost_requests(tally: Tally, *, is_blind: bool) -> LostRequests:
     """Return the numbers of lost requests in a run's tally, each request once.
 
-    Missing bytes of a group count as one request. `is_blind`: the kernel is known to skip programs while PID 1
-    is current.
+    Missing bytes of a group count as one request. `is_blind`: the kernel is known to skip programs while
+    PID 1 is current.
     """
     untraced = tally[_UNMATCHED, _ANY]
     untraced += sum(tally[_MISSED, group] + bool(tally[_MISSED_BYTES, group]) for group in _NAMES)

@@ -417,6 +417,11 @@ DROP_ORDER = (
     MEDIA_WRITTEN,
     HOST_WRITTEN,
     QUANTUM,
+    UNTRACED,
+    ASLEEP,
+    READ_FAILURES,
+    READ_TIMESTAMP,
+    DRIVE_INFO,
     IO_BYTES,
 )
 # Values of labels that come from a fixed set.

@@ -1,0 +1,147 @@
+"""Metrics of a drive's counters."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.counters.looks.reading import make_poll_report
+from opwatch.counters.reading import CounterReading, Proof
+from opwatch.metrics.drive_reading import (
+    DriveHealth,
+    DriveLabels,
+    DriveReading,
+    FailureReason,
+    make_drive_reading,
+    mask_numbers,
+    predict_hours_left,
+)
+from opwatch.metrics.drives import add_drive_metrics
+from opwatch.metrics.family import MetricSamples, MetricValue
+from opwatch.metrics.table import (
+    ASLEEP,
+    CRITICAL_WARNING,
+    ENDURANCE_END,
+    HOST_READ,
+    HOST_WRITTEN,
+    MEDIA_WRITTEN,
+    QUANTUM,
+    READ_FAILURES,
+    READ_TIMESTAMP,
+    REFUSED,
+    SPARE,
+)
+from tests.unit.support.drive_readings import read_drive
+from tests.unit.support.metric_answers import make_counter, make_reading
+from tests.unit.support.virtual_drive import CATALOGUE, OCP, VirtualDrive
+
+DRIVE = ("nvme0n1", "S64GNE0R700001X")
+
+
+def collect(reading: DriveReading) -> dict[str, dict[tuple[str, ...], MetricValue]]:
+    """Return the values by family and labels without device and serial."""
+    samples = MetricSamples()
+    add_drive_metrics(samples, reading)
+    assert all(labels[:2] == DRIVE for rows in samples.rows.values() for labels, _ in rows)
+    return {name: {labels[2:]: value for labels, value in rows} for name, rows in samples.rows.items()}
+
+
+def test_reported_values_have_series() -> None:
+    rows = collect(make_reading())
+    assert rows[HOST_WRITTEN.name] == {("firmware",): 10**14, ("kernel",): 123456789012}
+    assert rows[HOST_READ.name] == {("firmware",): 2 * 10**14, ("kernel",): 223456789012}
+    assert rows[MEDIA_WRITTEN.name] == {(): 3 * 10**14}
+    assert rows[QUANTUM.name] == {("host",): 512_000, ("media",): 1}
+    assert rows[SPARE.name] == {(): 1.0}
+    assert rows[READ_FAILURES.name] == dict.fromkeys([("timeout",), ("refused",), ("permission",)], 0)
+    assert rows[CRITICAL_WARNING.name] == {
+        ("spare",): 1,
+        ("temperature",): 0,
+        ("reliability",): 1,
+        ("read_only",): 0,
+        ("backup",): 0,
+    }
+    assert rows[ENDURANCE_END.name] == {("early",): 1.78e9 + 3.6e8, ("late",): 1.78e9 + 7.2e8}
+    assert REFUSED.name not in rows
+
+
+def test_refused_counter_has_a_reason_in_place_of_a_value() -> None:
+    reading = make_reading()
+    counters = {
+        "host": make_counter(None, reason="1234567 bytes in 2,000 commands"),
+        "media": make_counter(5),
+    }
+    rows = collect(DriveReading(reading.labels, counters))
+    assert rows[REFUSED.name] == {("host", "N bytes in N commands"): 1}
+    assert rows[MEDIA_WRITTEN.name] == {(): 5}
+    assert HOST_WRITTEN.name not in rows
+    assert rows[QUANTUM.name] == {("media",): 1}
+
+
+def test_drive_that_was_never_read_has_its_identity_and_failures() -> None:
+    reading = DriveReading(make_reading().labels).with_failure(FailureReason.TIMEOUT)
+    rows = collect(reading.with_failure(FailureReason.TIMEOUT).as_asleep())
+    assert rows[READ_FAILURES.name]["timeout",] == 2
+    assert rows[ASLEEP.name] == {(): 1}
+    assert not {READ_TIMESTAMP.name, SPARE.name, HOST_WRITTEN.name, REFUSED.name} & set(rows)
+
+
+def test_counter_that_decreases_is_refused_until_it_exceeds_its_largest_value() -> None:
+    labels, empty = make_reading().labels, DriveReading(make_reading().labels)
+    values = []
+    reading = empty.with_failure(FailureReason.REFUSED)
+    for value in (10, 20, 15, 19, 20, 30):
+        reading = reading.update_values(DriveReading(labels, {"host": make_counter(value)}))
+        values.append(reading.counters["host"].value)
+    assert values == [10, 20, None, None, 20, 30]
+    assert reading.failures == {FailureReason.REFUSED: 1}
+
+
+def test_counters_may_restart_with_a_new_firmware() -> None:
+    old, new = (make_reading(firmware=version).labels for version in ("1", "2"))
+    reading = DriveReading(old).update_values(DriveReading(old, {"media": make_counter(10)}))
+    assert reading.update_values(DriveReading(new, {"media": make_counter(5)})).counters["media"].value == 5
+
+
+def make_used(percent: int | None, *, at_least: bool = False) -> CounterReading:
+    return CounterReading(percent, "percent", 1, "log 02h", Proof.SPEC, at_least=at_least)
+
+
+@pytest.mark.parametrize("wear", [0.4, 3.5, 12.2, 57.9, 99.5])
+@pytest.mark.parametrize("hours", [100.5, 8760.2, 43800.9])
+def test_true_end_is_within_the_bounds(wear: float, hours: float) -> None:
+    left = (100 - wear) * hours / wear
+    for percent in (int(wear), int(wear) + 1):
+        bounds = predict_hours_left(make_used(percent), int(hours))
+        assert bounds
+        early, late = bounds
+        assert early <= left <= (late if late is not None else float("inf"))
+
+
+def test_end_is_unknown_without_wear() -> None:
+    assert predict_hours_left(make_used(None), 100) is None
+    assert predict_hours_left(make_used(255, at_least=True), 100) is None
+    assert predict_hours_left(make_used(0), 0) is None
+    assert predict_hours_left(make_used(0), 1000) == (99_000, None)
+    assert predict_hours_left(make_used(120), 1000) == (0, 0)
+
+
+def test_only_plain_numbers_are_masked() -> None:
+    assert (
+        mask_numbers("log 02h: 1,234 of 5.5 TB in sda1, nothing at 3")
+        == "log 02h: N of N TB in sda1, nothing at N"
+    )
+    assert mask_numbers("wrapped at 2^32 sectors") == mask_numbers("wrapped at 4^16 sectors")
+
+
+def test_poll_of_a_drive_becomes_a_reading() -> None:
+    drive = VirtualDrive(OCP, 1)
+    poll = make_poll_report(read_drive(drive), CATALOGUE)
+    labels = DriveLabels.from_facts("nvme0n1", poll.report.drive, wwid="eui.1")
+    reading = make_drive_reading(labels, poll, 1.7e9)
+    assert reading.counters["host"].value == poll.report.readings["host_written"].value
+    assert reading.counters["media"] == poll.report.readings["nand_written"]
+    assert poll.evidence.smart
+    assert reading.health.media_errors == poll.evidence.smart.media_errors
+    assert reading.health.critical_warning == poll.evidence.smart.critical_warning
+    assert reading.labels.model == poll.report.drive.model
+    assert isinstance(reading.health, DriveHealth)

@@ -307,6 +307,17 @@ OWNER_DEPARTED = MetricFamily(
     absent="no control group has left",
 )
 
+# The machine, in recordings only: a server has it from other exporters.
+MACHINE_CPU = MetricFamily(
+    "opwatch_cpu_seconds_total",
+    _COUNTER,
+    "seconds",
+    "CPU time of the machine during the intervals of a device.",
+    ("device", "mode"),
+    source="dump -O openmetrics",
+    absent="the recording has no CPU times",
+)
+
 # The exporter itself.
 BUILD_INFO = MetricFamily(
     "opwatch_exporter_build_info", _GAUGE, "", "Version of opwatch; always 1.", ("version",)
@@ -380,6 +391,7 @@ FAMILIES = (
     OWNER_REQUESTS,
     OWNER_SECONDS,
     OWNER_DEPARTED,
+    MACHINE_CPU,
     BUILD_INFO,
     START_TIMESTAMP,
     CPU_SECONDS,
@@ -447,5 +459,6 @@ LABELS = {
     "cgroup": "the path of a control group, shortened in the middle to 256 characters; or other",
     "pod_uid": "the UID of the control group's Kubernetes pod, as in kube_pod_info; or empty",
     "container_id": "the ID of the control group's container; or empty",
+    "mode": "user, system, irq or steal",
     "version": "of opwatch",
 }

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from opwatch.cpu import CpuUse
-from opwatch.trace.account.losses import Loss
+from opwatch.trace.account.losses import Loss, LostRequests
 from opwatch.trace.derive import Interval
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.surplus import SurplusBounds
@@ -136,6 +136,7 @@ class Observation:
     kernel_times: KernelTimes | None = None
     cpu: CpuUse | None = None
     losses: tuple[Loss, ...] = ()
+    lost: LostRequests | None = None
     stall: Stall | None = None
 
     @property

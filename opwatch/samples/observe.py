@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opwatch.cpu import compute_cpu_use
 from opwatch.samples.observation import Arrival, Leaving, Observation
 from opwatch.samples.sample import DiskSample
-from opwatch.trace.account.losses import Loss, Tally, list_losses, tally_losses
+from opwatch.trace.account.losses import Loss, LostRequests, Tally, list_losses, tally_losses
 from opwatch.trace.account.stall import Stall, count_stale
 from opwatch.trace.derive import derive_interval
 from opwatch.trace.kernel_times import derive_kernel_times
@@ -32,6 +32,7 @@ def observe_interval(
     slow: SlowIo | None = None,
     owners: Owners | None = None,
     losses: tuple[Loss, ...] = (),
+    lost: LostRequests | None = None,
     stall: Stall | None = None,
 ) -> Observation:
     """Return the observation of the time between two samples of one disk, with the given additional data.
@@ -60,6 +61,7 @@ def observe_interval(
         kernel_times=derive_kernel_times(then.reading.after, now.reading.after),
         cpu=compute_cpu_use(then.cpu, now.cpu, now.anchor.mono_ns - then.anchor.mono_ns),
         losses=losses,
+        lost=lost,
         stall=stall,
     )
 

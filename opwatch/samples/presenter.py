@@ -24,7 +24,7 @@ from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.samples.observe import list_losses_between, observe_interval, tally_losses_since
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.slow_tally import SlowTally
-from opwatch.trace.account.losses import Tally
+from opwatch.trace.account.losses import Tally, count_lost_requests
 from opwatch.trace.account.stall import Stall, count_stale, find_stall
 from opwatch.trace.contexts import describe_missing
 from opwatch.trace.derive import derive_interval
@@ -241,6 +241,7 @@ class RunPresenter:
             slow=disk.slow.take_interval() if disk.slow else None,
             owners=_compare_owners(disk.last, now),
             losses=list_losses_between(disk.last.sample, now.sample, lost, is_blind=self._is_blind),
+            lost=count_lost_requests(lost, is_blind=self._is_blind),
             stall=disk.stall,
         )
         disk.last, disk.is_news = now, False

@@ -29,28 +29,6 @@ _LOWEST, _OCTAVES = 10, 24
 _RULER = "1u        1m        1s".ljust(_OCTAVES)
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A metric family of OpenMetrics. The name of a family with a unit ends in that unit."""
-
-    name: str
-    kind: str
-    help: str
-    unit: str = ""
-
-
-REQUESTS = Family("opwatch_requests", "counter", "Completed requests.")
-BYTES = Family("opwatch_transferred_bytes", "counter", "Bytes of the completed requests.", "bytes")
-ERRORS = Family("opwatch_errors", "counter", "Requests completed with an error.")
-LATENCY = Family(
-    "opwatch_latency_seconds",
-    "summary",
-    "Time from issue to completion; quantiles are those of each interval.",
-    "seconds",
-)
-DEPTH = Family("opwatch_queue_depth", "gauge", "Mean number of requests in flight during each interval.")
-
-
 def _choose_time_tone(text: str) -> Tone:
     return _BY_UNIT.get(text[-1:], Tone.PLAIN)
 
@@ -65,16 +43,13 @@ class TableColumn:
 
     `cell` formats the values at `paths`, of which the first names the column in exports and is a dash if it
     is None. `room` is for a mark before the value. `least` is the width of a terminal that shows the column.
-    `family` is its metric; a counter adds up the values at `total`. `is_usual`: `opwatch dump` exports it
-    unless fields are selected.
+    `is_usual`: `opwatch dump` exports it unless fields are selected.
     """
 
     name: str
     width: int
     paths: tuple[str, ...]
     cell: Callable[..., str]
-    family: Family | None = None
-    total: str = ""
     tone: Callable[[str], Tone] | None = None
     is_usual: bool = False
     heading: str = ""
@@ -113,7 +88,7 @@ def _format_errors(errors: float) -> str:
 
 def _make_time_column(name: str, key: str, *, is_usual: bool = False) -> TableColumn:
     paths = (f"{_LATENCY}.{key}",)
-    return TableColumn(name, 5, paths, units.format_ns, LATENCY, tone=_choose_time_tone, is_usual=is_usual)
+    return TableColumn(name, 5, paths, units.format_ns, tone=_choose_time_tone, is_usual=is_usual)
 
 
 def draw_latency_shape(histogram: Histogram) -> str:
@@ -129,8 +104,8 @@ def draw_latency_shape(histogram: Histogram) -> str:
     return "".join(_BARS[-(-count * (len(_BARS) - 1) // most)] if count else " " for count in counts)
 
 
-RATE = TableColumn("/s", 6, ("per_s",), units.format_rate, REQUESTS, "count", is_usual=True)
-MEGABYTES = TableColumn("MB/s", 6, ("bytes_per_s",), units.format_megabytes, BYTES, "bytes", is_usual=True)
+RATE = TableColumn("/s", 6, ("per_s",), units.format_rate, is_usual=True)
+MEGABYTES = TableColumn("MB/s", 6, ("bytes_per_s",), units.format_megabytes, is_usual=True)
 P99 = _make_time_column("p99", "p99", is_usual=True)
 TIMES = (
     _make_time_column("mean", "mean", is_usual=True),
@@ -142,7 +117,6 @@ TIMES = (
         _make_time_column("max", "max", is_usual=True),
         paths=(f"{_LATENCY}.max", f"{_LATENCY}.max_slack"),
         cell=_format_maximum,
-        family=None,
         room=1,
     ),
 )
@@ -152,10 +126,10 @@ COLUMNS = (
     RATE,
     MEGABYTES,
     *TIMES,
-    TableColumn("qd", 6, ("queue_depth",), "{:.1f}".format, DEPTH, gap=0),
+    TableColumn("qd", 6, ("queue_depth",), "{:.1f}".format, gap=0),
     TableColumn("size", 4, ("size_bytes.p50",), _format_size),
     TableColumn("seq%", 4, ("sequential_ratio",), _format_percent),
-    TableColumn("err", 3, ("errors",), _format_errors, ERRORS, "errors", tone=_choose_error_tone),
+    TableColumn("err", 3, ("errors",), _format_errors, tone=_choose_error_tone),
     TableColumn("mean size", 9, ("bytes", "count"), _format_size, gap=2, least=WIDE),
     TableColumn("bars", _OCTAVES, ("latency_shape",), str, heading=_RULER, gap=2, least=WIDE),
     TableColumn("await", 6, ("await_ns",), units.format_ns, tone=_choose_time_tone, least=WIDER),

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import copy
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opwatch.errors import UsageError
 from opwatch.recording.reading.models import list_models
 from opwatch.recording.reading.reader import RecordedRun
+from opwatch.samples.entries import CountersRead, RunEntry
 from opwatch.samples.observation import Sink
 from opwatch.samples.presenter import RunPresenter
-from opwatch.samples.source import present_run
+from opwatch.samples.source import Source, present_run
 from opwatch.sinks.export.openmetrics import OpenMetrics
 from opwatch.sinks.export.parquet import ParquetRows, ParquetSet
 from opwatch.sinks.jsonl import JsonLines
@@ -28,6 +31,10 @@ from opwatch.tools.runs.replay import (
     open_run,
 )
 from opwatch.tools.runs.run_recorder import show_notes_and_fio
+
+if TYPE_CHECKING:
+    from opwatch.counters.looks.sample import FirmwareSample
+    from opwatch.metrics.drive_reading import DriveReading
 
 FORMS = ("csv", "jsonl", "openmetrics", "parquet")
 _MAX_FIELDS = 1000
@@ -121,10 +128,40 @@ def _make_text_sink(args: argparse.Namespace) -> Sink:
     return JsonRows(sys.stdout, args.fields) if args.fields else JsonLines(sys.stdout)
 
 
+class _ReadingsAsMetrics:
+    """A recording as a source, with its readings of drives given to the metrics."""
+
+    def __init__(self, kept: RecordedRun, source: Source, metrics: OpenMetrics) -> None:
+        self._kept, self._source, self._metrics = kept, source, metrics
+        self._readings: dict[str, DriveReading] = {}
+
+    def iter_entries(self) -> Iterator[RunEntry]:
+        for entry in self._source.iter_entries():
+            if isinstance(entry, CountersRead):
+                self._add_reading(entry.sample)
+            yield entry
+
+    def _add_reading(self, sample: FirmwareSample) -> None:
+        # Import on demand, because most recordings have no readings and the import takes long.
+        from opwatch.counters.catalogue.families import load_standard_catalogue
+        from opwatch.metrics.drive_polls import update_reading
+
+        at = self._kept.to_wall_time(sample.end_ns)
+        if at is None:
+            return
+        before = self._readings.get(sample.disk)
+        reading = update_reading(before, sample, load_standard_catalogue(), at.timestamp())
+        self._readings[sample.disk] = reading
+        self._metrics.write_reading(at, reading)
+
+
 def _show_recording(kept: RecordedRun, args: argparse.Namespace, sink: Sink) -> None:
     for note in list_notes(kept, with_damage=False):
         print_message(note)
-    present_run(Replay(kept, args), RunPresenter(), sink, print_message)
+    source: Source = Replay(kept, args)
+    if isinstance(sink, OpenMetrics):
+        source = _ReadingsAsMetrics(kept, source, sink)
+    present_run(source, RunPresenter(), sink, print_message)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,57 +1,102 @@
-"""Observations in the text format of OpenMetrics 1.0 with timestamps, for Prometheus and compatible tools.
+"""A recording in OpenMetrics 1.0 with timestamps: the metrics of `opwatch exporter`, for backfilling.
 
-Counters are absolute and start at 0 at the first interval. The format keeps all points of a family together,
-so nothing can be written before the end; until then the points are kept as arrays of numbers.
+Counters start at 0 at the begin of the first interval. The format keeps all points of a family together, so
+nothing can be written before the end; until then the points are kept as arrays of numbers.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TextIO
 
-from opwatch.cpu import CpuUse
+from opwatch.metrics.buckets import CLASSIC_BOUNDS, accumulate_classic, count_durations
+from opwatch.metrics.drive_reading import DriveReading
+from opwatch.metrics.drives import add_drive_metrics
+from opwatch.metrics.family import DurationCounts, LabelValues, MetricFamily, MetricKind, MetricSamples
+from opwatch.metrics.kernel import DATA_OPS
+from opwatch.metrics.table import (
+    FAMILIES,
+    IO_BYTES,
+    IO_DURATION,
+    IO_ERRORS,
+    IO_IN_FLIGHT,
+    MACHINE_CPU,
+    QUEUE_DURATION,
+    UNEXPLAINED,
+    UNTRACED,
+)
+from opwatch.metrics.text import format_head, format_number, format_pairs, list_bucket_names
 from opwatch.samples.observation import Event, Observation
-from opwatch.sinks.columns import COLUMNS, LATENCY, Family, read_figures
-from opwatch.sinks.jsonl import build_op_document
 from opwatch.sinks.terminal import Writer
 from opwatch.trace import unavailable
-from opwatch.trace.derive import QUANTILES, OpInterval, make_idle_op
+from opwatch.trace.derive import Latency, OpInterval, make_idle_op
 from opwatch.trace.unavailable import TRUST
-from opwatch.units import replace_unprintable
 
-_NS = 1e-9
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-
-
-WAF = Family("opwatch_write_amplification_ratio", "gauge", "NAND bytes per host byte written.", "ratio")
-WAF_ERROR = Family(
-    "opwatch_write_amplification_error_ratio", "gauge", "Half the width of its error interval.", "ratio"
-)
-UNEXPLAINED = Family("opwatch_unexplained", "gauge", "Unexplained differences from the kernel's statistics.")
-CPU = Family(
-    "opwatch_cpu_seconds", "counter", "CPU time of the machine during the intervals of a device.", "seconds"
-)
-# Counters first, each kind in the order of the columns.
-_OF_OPS = sorted(
-    dict.fromkeys(column.family for column in COLUMNS if column.family), key=lambda one: one.kind != "counter"
-)
-FAMILIES = (*_OF_OPS, WAF, WAF_ERROR, UNEXPLAINED, CPU)
 _IDLE = make_idle_op()
+_TICKS_PER_S = 100
+# Timestamps of a metric must increase.
+_STEP_S = 1e-6
 
 
 @dataclass(slots=True)
-class _Points:
-    """Values of one sample name with one set of labels, and the times. The label text is stored only once."""
+class _NumberPoints:
+    """Values of a counter or gauge, and their times."""
 
-    labels: str
     moments: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
 
     def add_point(self, at: float, value: float) -> None:
+        if not self.moments or at > self.moments[-1]:
+            self.moments.append(at)
+            self.values.append(value)
+
+    def iterate_lines(self, family: MetricFamily, labels: LabelValues) -> Iterator[str]:
+        name = f"{family.name}{{{format_pairs(family.labels, labels)}}}"
+        for at, value in zip(self.moments, self.values, strict=True):
+            yield f"{name} {format_number(value)} {at:.6f}"
+
+
+@dataclass(slots=True)
+class _DurationPoints:
+    """Points of a histogram: what each adds to the buckets in use, and the sum so far in ns."""
+
+    has_buckets: bool
+    moments: array[float] = field(default_factory=lambda: array("d"))
+    sums_ns: array[float] = field(default_factory=lambda: array("d"))
+    # End of each point's part of the two arrays below.
+    ends: array[int] = field(default_factory=lambda: array("Q"))
+    buckets: array[int] = field(default_factory=lambda: array("B"))
+    increases: array[int] = field(default_factory=lambda: array("Q"))
+
+    def add_point(self, at: float, counts: DurationCounts, sum_ns: int) -> None:
+        totals = [*(accumulate_classic(counts) if self.has_buckets else ()), counts.total]
+        before = 0
+        for bucket, total in enumerate(totals):
+            if total > before:
+                self.buckets.append(bucket)
+                self.increases.append(total - before)
+                before = total
         self.moments.append(at)
-        self.values.append(value)
+        self.ends.append(len(self.buckets))
+        self.sums_ns.append((self.sums_ns[-1] if self.sums_ns else 0) + sum_ns)
+
+    def iterate_lines(self, family: MetricFamily, labels: LabelValues) -> Iterator[str]:
+        pairs = format_pairs(family.labels, labels)
+        *names, of_count, of_sum = list_bucket_names(family, pairs, has_buckets=self.has_buckets)
+        counts = [0] * (len(CLASSIC_BOUNDS) + 1 if self.has_buckets else 1)
+        begin = 0
+        for at, end, sum_ns in zip(self.moments, self.ends, self.sums_ns, strict=True):
+            for place in range(begin, end):
+                counts[self.buckets[place]] += self.increases[place]
+            begin, total = end, 0
+            for name, count in zip(names, counts, strict=True):
+                total += count
+                yield f"{name} {total} {at:.6f}"
+            yield f"{of_count} {total} {at:.6f}"
+            yield f"{of_sum} {format_number(sum_ns / 1e9)} {at:.6f}"
 
 
 class OpenMetrics:
@@ -59,12 +104,11 @@ class OpenMetrics:
 
     def __init__(self, stream: TextIO) -> None:
         self._writer = Writer(stream)
-        self._families: dict[Family, dict[str, dict[str, _Points]]] = {family: {} for family in FAMILIES}
-        self._totals: dict[tuple[str, str, str, str], float] = {}
+        self._numbers: dict[str, dict[LabelValues, _NumberPoints]] = {}
+        self._durations: dict[str, dict[LabelValues, _DurationPoints]] = {}
+        self._totals: dict[tuple[str, LabelValues], int] = {}
         self._ops: dict[str, dict[str, None]] = {}
-        self._cpu: dict[tuple[str, str], float] = {}
         self._newest: dict[str, float] = {}
-        self._absent: dict[str, dict[str, str]] = {}
 
     def begin_output(self, notes: list[str]) -> None:
         """Do nothing: notes are messages, and the command prints them to stderr."""
@@ -75,115 +119,110 @@ class OpenMetrics:
     def write_observation(self, observation: Observation) -> None:
         if observation.final:
             return
-        at = observation.at.timestamp()
-        device = observation.device
-        # Timestamps of a metric must increase.
-        if at <= self._newest.get(device, float("-inf")):
-            at = self._newest[device] + 1e-6
+        at, device = observation.at.timestamp(), observation.device
+        begin = at - observation.interval.seconds
+        newest = self._newest.get(device)
+        if newest is not None:
+            begin, at = newest, max(at, newest + _STEP_S)
         self._newest[device] = at
-        of_device = {"device": device}
-        # A metric missing in the source has no series, because a 0 would claim a measurement of zero.
-        self._absent[device] = observation.missing_fields
-        # Counters of idle operations still exist.
         ops = observation.interval.ops
-        seen = self._ops[device] = self._ops.get(device, {}) | dict.fromkeys(ops)
-        for name in seen:
-            self._put_op(at, {**of_device, "op": name}, ops.get(name) or _IDLE)
-        if observation.live and observation.live.waf is not None:
-            self._add_point(WAF, "", at, of_device, observation.live.waf)
-            if observation.live.waf_error is not None:
-                self._add_point(WAF_ERROR, "", at, of_device, observation.live.waf_error)
-        if TRUST not in observation.missing_fields:
-            self._add_point(UNEXPLAINED, "", at, of_device, len(observation.unexplained))
+        # Counters of idle operations still exist.
+        known = self._ops[device] = self._ops.get(device, {}) | dict.fromkeys(ops)
+        for op in known:
+            self._put_op(begin, at, (device, op), ops.get(op) or _IDLE, observation)
+        self._put_device(begin, at, device, observation)
 
-        if observation.cpu:
-            self._put_cpu(at, device, observation.cpu)
-
-    def _put_cpu(self, at: float, device: str, cpu: CpuUse) -> None:
-        spent = {"user": cpu.user_s, "system": cpu.system_s, "steal": cpu.steal_s}
-        if unavailable.IRQ not in self._absent[device]:
-            spent["irq"] = cpu.irq_s
-        for mode, seconds in spent.items():
-            total = self._cpu[device, mode] = round(self._cpu.get((device, mode), 0.0) + seconds, 2)
-            self._add_point(CPU, "_total", at, {"device": device, "mode": mode}, total)
+    def write_reading(self, at: datetime, reading: DriveReading) -> None:
+        """Add a reading of a drive's counters."""
+        samples = MetricSamples()
+        add_drive_metrics(samples, reading)
+        for name, rows in samples.rows.items():
+            points = self._numbers.setdefault(name, {})
+            for labels, value in rows:
+                if not isinstance(value, DurationCounts):
+                    points.setdefault(labels, _NumberPoints()).add_point(at.timestamp(), value)
 
     def finish_output(self) -> None:
         """Write all families, each with its samples together."""
-        for family, samples in self._families.items():
-            if samples:
-                self._writer.write_line(f"# TYPE {family.name} {family.kind}")
-                if family.unit:
-                    self._writer.write_line(f"# UNIT {family.name} {family.unit}")
-                self._writer.write_line(f"# HELP {family.name} {family.help}")
-                for line in _format_family(family, samples):
+        for family in FAMILIES:
+            points: dict[LabelValues, _NumberPoints] | dict[LabelValues, _DurationPoints] | None
+            is_histogram = family.kind is MetricKind.HISTOGRAM
+            points = self._durations.get(family.name) if is_histogram else self._numbers.get(family.name)
+            if points:
+                for line in format_head(family, is_openmetrics=True).splitlines():
                     self._writer.write_line(line)
+                for labels, series in points.items():
+                    for line in series.iterate_lines(family, labels):
+                        self._writer.write_line(line)
         self._writer.write_line("# EOF")
 
-    def _put_op(self, at: float, labels: Mapping[str, str], op: OpInterval) -> None:
-        absent = self._absent[labels["device"]]
-        figures = read_figures(build_op_document(op, 0.0, absent))
-        # Without a histogram, the sum has no matching count.
-        if unavailable.PERCENTILES not in absent:
-            self._add_total(LATENCY, "_count", at, labels, op.latency.histogram.total)
-            self._add_total(LATENCY, "_sum", at, labels, (op.latency.mean or 0) * op.count * _NS)
-        for column in COLUMNS:
-            path = column.total or column.paths[0]
-            value, quantile = figures.get(path), QUANTILES.get(path.rpartition(".")[2])
-            if column.family is None or value is None:
-                continue
-            if column.total:
-                self._add_total(column.family, "_total", at, labels, value)
-            elif column.family is not LATENCY:
-                self._add_point(column.family, "", at, labels, value)
-            elif quantile:
-                self._add_point(LATENCY, "", at, {**labels, "quantile": str(quantile)}, value * _NS)
-
-    def _add_total(
-        self, family: Family, suffix: str, at: float, labels: Mapping[str, str], by: float
+    def _put_op(
+        self, begin: float, at: float, labels: LabelValues, op: OpInterval, observation: Observation
     ) -> None:
-        key = (family.name, suffix, labels["device"], labels["op"])
-        self._totals[key] = self._totals.get(key, 0) + by
-        self._add_point(family, suffix, at, labels, self._totals[key])
+        absent = observation.missing_fields
+        has_buckets = unavailable.PERCENTILES not in absent
+        self._put_durations(IO_DURATION, begin, at, labels, op.latency, None if has_buckets else op.count)
+        if labels[1] in DATA_OPS:
+            self._put_total(IO_BYTES, begin, at, labels, op.bytes)
+        if unavailable.ERRORS not in absent:
+            self._put_total(IO_ERRORS, begin, at, labels, op.errors)
+        if op.queue is not None or labels in self._durations.get(QUEUE_DURATION.name, ()):
+            self._put_durations(QUEUE_DURATION, begin, at, labels, op.queue or _IDLE.latency, None)
 
-    def _add_point(
-        self, family: Family, suffix: str, at: float, labels: Mapping[str, str], value: float
+    def _put_device(self, begin: float, at: float, device: str, observation: Observation) -> None:
+        absent = observation.missing_fields
+        # A metric missing in the source has no series, because a 0 would claim a measurement of zero.
+        if unavailable.DEPTH not in absent:
+            in_flight = sum(op.in_flight for op in observation.interval.ops.values())
+            self._find_points(IO_IN_FLIGHT, (device,)).add_point(at, in_flight)
+        if TRUST not in absent and not observation.trust.no_drift and observation.lost:
+            self._put_total(UNEXPLAINED, begin, at, (device,), observation.lost.unexplained)
+            self._put_total(UNTRACED, begin, at, (device,), observation.lost.explained)
+        if cpu := observation.cpu:
+            spent = {"user": cpu.user_s, "system": cpu.system_s, "steal": cpu.steal_s}
+            if unavailable.IRQ not in absent:
+                spent["irq"] = cpu.irq_s
+            for mode, seconds in spent.items():
+                ticks = round(seconds * _TICKS_PER_S)
+                self._put_total(MACHINE_CPU, begin, at, (device, mode), ticks, per_unit=_TICKS_PER_S)
+
+    def _find_points(self, family: MetricFamily, labels: LabelValues) -> _NumberPoints:
+        return self._numbers.setdefault(family.name, {}).setdefault(labels, _NumberPoints())
+
+    def _put_total(
+        self,
+        family: MetricFamily,
+        begin: float,
+        at: float,
+        labels: LabelValues,
+        by: int,
+        *,
+        per_unit: int = 1,
     ) -> None:
-        # A metric is identified by its labels; in a summary, by all labels except the quantile.
-        metric = _format_labels({name: word for name, word in labels.items() if name != "quantile"})
-        text = suffix + _format_labels(labels)
-        points = self._families[family].setdefault(metric, {})
-        if text not in points:
-            points[text] = _Points(text)
-        points[text].add_point(at, value)
+        """Add a point of a counter that grew by a number. A new counter also gets its start, 0."""
+        points, key = self._find_points(family, labels), (family.name, labels)
+        if key not in self._totals:
+            points.add_point(begin, 0)
+        total = self._totals[key] = self._totals.get(key, 0) + by
+        points.add_point(at, total / per_unit if per_unit > 1 else total)
 
-
-def _format_labels(labels: Mapping[str, str]) -> str:
-    pairs = ",".join(
-        f'{name}="{replace_unprintable(value).translate(_ESCAPES)}"' for name, value in labels.items()
-    )
-    return f"{{{pairs}}}"
-
-
-def _format_family(family: Family, metrics: Mapping[str, Mapping[str, _Points]]) -> Iterator[str]:
-    """Yield the lines metric by metric in time order, with samples of the same time together."""
-    for samples in metrics.values():
-        places = dict.fromkeys(samples, 0)
-        while True:
-            left = [
-                points.moments[places[text]] for text, points in samples.items() if _has_point(points, places)
-            ]
-            if not left:
-                break
-            now = min(left)
-            for text, points in samples.items():
-                if _has_point(points, places) and points.moments[places[text]] == now:
-                    yield f"{family.name}{text} {_format_number(points.values[places[text]])} {now:.6f}"
-                    places[text] += 1
-
-
-def _has_point(points: _Points, places: Mapping[str, int]) -> bool:
-    return places[points.labels] < len(points.moments)
-
-
-def _format_number(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(value)
+    def _put_durations(
+        self,
+        family: MetricFamily,
+        begin: float,
+        at: float,
+        labels: LabelValues,
+        latency: Latency,
+        count: int | None,
+    ) -> None:
+        """Add a point of a histogram. With a `count`, the source has no distribution."""
+        series = self._durations.setdefault(family.name, {})
+        if labels not in series:
+            series[labels] = _DurationPoints(has_buckets=count is None)
+            series[labels].add_point(begin, count_durations(_IDLE.latency.histogram, 0), 0)
+        counts = count_durations(latency.histogram, 0)
+        if count is not None:
+            counts = DurationCounts((), (count,), 0.0, has_buckets=False)
+        # The mean is the quotient of two integers, so the sum is exact up to 2^53 ns.
+        sum_ns = round((latency.mean or 0) * counts.total)
+        series[labels].add_point(at, counts, sum_ns)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from opwatch.counters.looks.reading import make_poll_report
-from opwatch.counters.reading import CounterReading, Proof
+from opwatch.counters.looks.sample import FirmwareSample, Refusal, RefusalKind, SmartctlOutput
+from opwatch.counters.reading import CounterReading, DriveFacts, Proof
+from opwatch.metrics.drive_polls import update_reading
 from opwatch.metrics.drive_reading import (
     DriveHealth,
     DriveLabels,
@@ -145,3 +150,55 @@ def test_poll_of_a_drive_becomes_a_reading() -> None:
     assert reading.health.critical_warning == poll.evidence.smart.critical_warning
     assert reading.labels.model == poll.report.drive.model
     assert isinstance(reading.health, DriveHealth)
+
+
+def test_polls_update_a_reading() -> None:
+    drive = VirtualDrive(OCP, 1)
+    first = update_reading(None, read_drive(drive), CATALOGUE, 1.0, wwid="eui.1")
+    drive.advance_time(60)
+    sample = read_drive(drive)
+    second = update_reading(first, sample, CATALOGUE, 2.0)
+    assert (first.read_at_s, second.read_at_s) == (1.0, 2.0)
+    assert second.kernel_written_bytes == sample.after
+    before, after = (one.counters["host"].value for one in (first, second))
+    assert before is not None
+    assert after is not None
+    assert after >= before
+
+
+def make_refused(kind: RefusalKind, serial: str | None = None) -> FirmwareSample:
+    return FirmwareSample(
+        disk="nvme0n1",
+        drive=DriveFacts(name="nvme0n1", serial=serial),
+        begin_ns=1,
+        end_ns=2,
+        before=None,
+        after=None,
+        refused=Refusal(kind, "refused"),
+    )
+
+
+def test_failed_polls_keep_the_values_and_are_counted() -> None:
+    first = make_reading()
+    second = update_reading(first, make_refused(RefusalKind.PERMISSION), CATALOGUE, 5.0)
+    third = update_reading(second, make_refused(RefusalKind.OTHER, DRIVE[1]), CATALOGUE, 6.0)
+    assert third.counters == first.counters
+    assert third.read_at_s == first.read_at_s
+    assert third.failures == {FailureReason.PERMISSION: 1, FailureReason.REFUSED: 1}
+
+
+def test_another_drive_under_the_same_name_starts_without_values() -> None:
+    other = update_reading(make_reading(), make_refused(RefusalKind.OTHER, "S2"), CATALOGUE, 5.0)
+    assert other.labels.serial == "S2"
+    assert (other.counters, other.read_at_s) == ({}, None)
+
+
+def test_sleeping_drive_keeps_its_values() -> None:
+    message = {"string": "Device is in STANDBY mode, exit(2)", "severity": "information"}
+    document = {"smartctl": {"exit_status": 2, "messages": [message]}}
+    asleep = SmartctlOutput(2, json.dumps(document).encode())
+    sample = replace(make_refused(RefusalKind.OTHER), refused=None, smartctl=asleep)
+    reading = update_reading(make_reading(), sample, CATALOGUE, 5.0)
+    assert reading.is_asleep
+    assert reading.counters == make_reading().counters
+    assert not reading.failures

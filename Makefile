@@ -220,7 +220,7 @@ docs: build
 	mandoc -T lint -W warning docs/man/opwatch.1
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html
 
-bench: bench-tracing bench-drive bench-counters bench-mounts bench-dashboard
+bench: bench-tracing bench-drive bench-counters bench-mounts bench-dashboard bench-metrics
 
 bench-tracing: build
 	$(call install_packages,$(BENCH_PACKAGES))
@@ -302,9 +302,12 @@ bench-mounts: build
 bench-dashboard: build
 	$(PY) -m tests.bench.dashboard_bench
 
+bench-metrics: build
+	$(PY) -m tests.bench.metrics_bench
+
 clean:
 	find opwatch tools collectors -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks clean
+.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics clean

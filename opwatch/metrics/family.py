@@ -24,9 +24,9 @@ class MetricKind(StrEnum):
 class MetricFamily:
     """A family: its name as exposed (a counter's ends in `_total`), its base unit, and its labels in order.
 
-    `source` names the option that adds the family, empty for the default set; `absent` says when a series is
-    missing, empty if it is always there.
-    """
+    `source` names the option that adds the family, empty for the default set; `absent` says when a series
+    is missing, empty if it is always there. `note` is for the documentation alone: `help` is in every
+    answer, so it is short."""
 
     name: str
     kind: MetricKind
@@ -35,6 +35,7 @@ class MetricFamily:
     labels: tuple[str, ...] = ()
     source: str = ""
     absent: str = ""
+    note: str = ""
 
     @property
     def stem(self) -> str:

@@ -69,7 +69,7 @@ class OwnerRanking:
     def update_counts(self, owners: OwnerSample, sample: TargetSample) -> None:
         """Add what the owners did since the last sample, or since the disk was attached. Samples come in
         order."""
-        now = owners, _drop_histograms(sample)
+        now = owners, drop_histograms(sample)
         if self._last is None:
             self._last = OwnerSample(owners.by, ()), _make_zero(now[1])
         (then, begin), (_, end) = self._last, now
@@ -185,7 +185,7 @@ def _subtract(counts: OwnedCounts, less: OwnedCounts) -> OwnedCounts:
     return OwnedCounts(*(more - part for more, part in zip(counts, less, strict=True)))
 
 
-def _drop_histograms(sample: TargetSample) -> TargetSample:
+def drop_histograms(sample: TargetSample) -> TargetSample:
     """Return the sample without its histograms, which take most of its memory."""
     ops = {
         op: counts._replace(

@@ -14,7 +14,7 @@ IO_DURATION = MetricFamily(
     "opwatch_io_duration_seconds",
     _HISTOGRAM,
     "seconds",
-    "Time from the first issue of a request to its completion.",
+    "Time of completed requests from their first issue.",
     ("device", "op"),
 )
 IO_BYTES = MetricFamily(
@@ -36,7 +36,7 @@ IO_IN_FLIGHT = MetricFamily(
     "opwatch_io_in_flight",
     _GAUGE,
     "",
-    "Requests issued to the driver and not completed.",
+    "Requests in the driver.",
     ("device",),
     absent="the source of the counts does not see the issue of requests",
 )
@@ -44,9 +44,9 @@ UNEXPLAINED = MetricFamily(
     "opwatch_unexplained_requests_total",
     _COUNTER,
     "",
-    "Difference from the kernel's request counts without a known reason. If it grows, do not trust other "
-    "counts of that time.",
+    "Unexplained difference from the kernel's count.",
     ("device",),
+    note="If it grows, do not trust the device's other counts of that time.",
     absent="the kernel has no statistics of the device to compare with",
 )
 UNTRACED = MetricFamily(
@@ -56,27 +56,29 @@ UNTRACED = MetricFamily(
     "Requests not traced for a known reason.",
     ("device",),
     absent="the kernel has no statistics of the device to compare with",
+    note="The table of requests in flight was full, or the kernel skipped a run of the program.",
 )
 WATCHED = MetricFamily(
     "opwatch_watched",
     _GAUGE,
     "",
-    "1 if the device's requests are counted, else 0.",
+    "1 if requests are counted, else 0.",
     ("device",),
 )
 WATCH_REFUSED = MetricFamily(
     "opwatch_watch_refused_info",
     _GAUGE,
     "",
-    "Why the device's requests are not counted; always 1.",
+    "Why requests are not counted.",
     ("device", "reason"),
     absent="the device is watched",
+    note="The value is always 1.",
 )
 QUEUE_DURATION = MetricFamily(
     "opwatch_queue_duration_seconds",
     _HISTOGRAM,
     "seconds",
-    "Time of requests in the queue before their first issue.",
+    "Time of requests before their first issue.",
     ("device", "op"),
     source="--queue",
 )
@@ -86,17 +88,19 @@ HOST_WRITTEN = MetricFamily(
     "opwatch_host_written_bytes_total",
     _COUNTER,
     "bytes",
-    "Bytes that the host wrote: by the drive's counter, and by the kernel's since boot.",
+    "Bytes that the host wrote.",
     (*_DRIVE, "source"),
     absent="source=firmware: the counter is refused, see opwatch_firmware_refused",
+    note="The kernel's counter starts at 0 at boot.",
 )
 HOST_READ = MetricFamily(
     "opwatch_host_read_bytes_total",
     _COUNTER,
     "bytes",
-    "Bytes that the host read: by the drive's counter, and by the kernel's since boot.",
+    "Bytes that the host read.",
     (*_DRIVE, "source"),
     absent="source=firmware: the counter is refused, or the drive has none",
+    note="The kernel's counter starts at 0 at boot.",
 )
 MEDIA_WRITTEN = MetricFamily(
     "opwatch_media_written_bytes_total",
@@ -110,23 +114,25 @@ QUANTUM = MetricFamily(
     "opwatch_firmware_quantum_bytes",
     _GAUGE,
     "bytes",
-    "Step of the drive's counter; differences below 100 steps are inaccurate.",
+    "Step of the drive's byte counter.",
     (*_DRIVE, "counter"),
     absent="the counter is refused",
+    note="Differences below a hundred steps are inaccurate.",
 )
 REFUSED = MetricFamily(
     "opwatch_firmware_refused",
     _GAUGE,
     "",
-    "Why a byte counter of the drive is not exported, with N in place of numbers; always 1.",
+    "Why a byte counter of the drive is not exported.",
     (*_DRIVE, "counter", "reason"),
     absent="the counter is served",
+    note="The value is always 1. Numbers in the reason are replaced by N, so that it stays the same.",
 )
 READ_TIMESTAMP = MetricFamily(
     "opwatch_firmware_read_timestamp_seconds",
     _GAUGE,
     "seconds",
-    "Unix time of the last successful reading of the drive.",
+    "Unix time of the last reading of the drive.",
     _DRIVE,
     absent="the drive was never read",
 )
@@ -143,8 +149,9 @@ ASLEEP = MetricFamily(
     "opwatch_drive_asleep",
     _GAUGE,
     "",
-    "1 if the drive was in standby and was not read, else 0.",
+    "1 if the drive was in standby, else 0.",
     _DRIVE,
+    note="A drive in standby is not read.",
 )
 SPARE = MetricFamily(
     "opwatch_spare_ratio",
@@ -158,7 +165,7 @@ SPARE_THRESHOLD = MetricFamily(
     "opwatch_spare_threshold_ratio",
     _GAUGE,
     "ratio",
-    "Share of the spare capacity below which the drive warns.",
+    "Spare capacity below which the drive warns.",
     _DRIVE,
     absent=_UNREPORTED,
 )
@@ -166,17 +173,19 @@ ENDURANCE_USED = MetricFamily(
     "opwatch_endurance_used_ratio",
     _GAUGE,
     "ratio",
-    "Share of the rated endurance used; may exceed 1.",
+    "Share of the rated endurance used.",
     _DRIVE,
     absent=_UNREPORTED,
+    note="It may exceed 1.",
 )
 ENDURANCE_END = MetricFamily(
     "opwatch_endurance_end_timestamp_seconds",
     _GAUGE,
     "seconds",
-    "Unix time when the rated endurance is used up at the drive's average pace: not before early, not after "
-    "late.",
+    "Unix time when the rated endurance is used up.",
     (*_DRIVE, "bound"),
+    note="At the average pace of the drive's life, if it stays powered on: not before bound=early, not after "
+    "bound=late.",
     absent="the drive reports no wear or power-on time; bound=late: no wear yet",
 )
 TEMPERATURE = MetricFamily(
@@ -215,7 +224,7 @@ CRITICAL_WARNING = MetricFamily(
     "opwatch_critical_warning",
     _GAUGE,
     "",
-    "1 if the drive raises this critical warning, else 0.",
+    "1 if the drive raises this warning, else 0.",
     (*_DRIVE, "kind"),
     absent=_UNREPORTED,
 )
@@ -223,8 +232,9 @@ DRIVE_INFO = MetricFamily(
     "opwatch_drive_info",
     _GAUGE,
     "",
-    "The drive's identity; always 1.",
+    "Identity of the drive.",
     (*_DRIVE, "model", "firmware", "wwid", "transport", "class"),
+    note="The value is always 1.",
 )
 DRIVE_CAPACITY = MetricFamily(
     "opwatch_drive_capacity_bytes",
@@ -240,15 +250,16 @@ TRIM_VERDICT = MetricFamily(
     "opwatch_trim_verdict",
     _GAUGE,
     "",
-    "Verdict of the filesystem's last trim check; always 1.",
+    "Verdict on the filesystem's trims.",
     ("mountpoint", "verdict"),
     source="--trim",
+    note="The value is always 1. The verdict is that of the last check.",
 )
 TRIM_TIMESTAMP = MetricFamily(
     "opwatch_trim_timestamp_seconds",
     _GAUGE,
     "seconds",
-    "Unix time of the last check.",
+    "Unix time of the last trim check.",
     ("mountpoint",),
     source="--trim",
 )
@@ -256,8 +267,9 @@ STALE_BYTES = MetricFamily(
     "opwatch_stale_bytes",
     _GAUGE,
     "bytes",
-    "Free space of the filesystem that the drive still holds as data: at least `low`, at most `high`.",
+    "Free space that the drive still holds as data.",
     ("mountpoint", "bound"),
+    note="At least bound=low, at most bound=high.",
     source="--trim",
     absent="stale space was not measured",
 )
@@ -265,8 +277,7 @@ TRIM_LOST = MetricFamily(
     "opwatch_trim_lost_bytes_total",
     _COUNTER,
     "bytes",
-    "Bytes of trims that did not reach the drive, summed over the checks, by the layer that lost them and by "
-    "the code of the cause.",
+    "Bytes of trims that did not reach the drive.",
     ("mountpoint", "layer", "reason"),
     source="--trim",
     absent="nothing was lost, or the number of bytes is unknown",
@@ -277,15 +288,16 @@ OWNER_BYTES = MetricFamily(
     "opwatch_owner_io_bytes_total",
     _COUNTER,
     "bytes",
-    "Bytes of completed requests by the control group that issued them, write-back included.",
+    "Bytes of completed requests by control group.",
     _OWNER,
     source="--by cgroup",
+    note="Write-back belongs to the control group that wrote the pages.",
 )
 OWNER_REQUESTS = MetricFamily(
     "opwatch_owner_io_requests_total",
     _COUNTER,
     "",
-    "Completed requests by the control group that issued them.",
+    "Completed requests by control group.",
     _OWNER,
     source="--by cgroup",
 )
@@ -293,7 +305,7 @@ OWNER_SECONDS = MetricFamily(
     "opwatch_owner_io_seconds_total",
     _COUNTER,
     "seconds",
-    "Summed durations of completed requests by the control group that issued them.",
+    "Summed time of completed requests by control group.",
     _OWNER,
     source="--by cgroup",
 )
@@ -301,8 +313,9 @@ OWNER_DEPARTED = MetricFamily(
     "opwatch_owner_departed_bytes",
     _GAUGE,
     "bytes",
-    "Bytes of control groups that left the ten busiest. With them, the owners add up to the device's bytes.",
+    "Bytes of control groups that left the ten busiest.",
     ("device", "op"),
+    note="With them, the bytes of all owners add up to the device's.",
     source="--by cgroup",
     absent="no control group has left",
 )
@@ -320,7 +333,12 @@ MACHINE_CPU = MetricFamily(
 
 # The exporter itself.
 BUILD_INFO = MetricFamily(
-    "opwatch_exporter_build_info", _GAUGE, "", "Version of opwatch; always 1.", ("version",)
+    "opwatch_exporter_build_info",
+    _GAUGE,
+    "",
+    "Version of opwatch.",
+    ("version",),
+    note="The value is always 1.",
 )
 START_TIMESTAMP = MetricFamily(
     "opwatch_exporter_start_timestamp_seconds", _GAUGE, "seconds", "Unix time at which the exporter started."

@@ -277,9 +277,10 @@ TRIM_LOST = MetricFamily(
     "opwatch_trim_lost_bytes_total",
     _COUNTER,
     "bytes",
-    "Bytes of trims that did not reach the drive.",
+    "Free bytes that a trim does not free on the drive.",
     ("mountpoint", "layer", "reason"),
     source="--trim",
+    note="It grows by what a check finds beyond the check before.",
     absent="nothing was lost, or the number of bytes is unknown",
 )
 
@@ -473,7 +474,7 @@ LABELS = {
     "bound": "of the end of endurance: early, late; of stale bytes: low, high",
     "mountpoint": "where the filesystem is mounted",
     "verdict": "of a check: reaches, part, nothing, unknown; of an audit: such as proven, partial, not_sent",
-    "layer": "the block device or filesystem that lost the bytes",
+    "layer": "the kind of layer that loses the bytes, such as filesystem, crypt, md or nvme",
     "cgroup": "the path of a control group, shortened in the middle to 256 characters; or other",
     "pod_uid": "the UID of the control group's Kubernetes pod, as in kube_pod_info; or empty",
     "container_id": "the ID of the control group's container; or empty",

@@ -51,6 +51,11 @@ _CANDIDATES = {
     count: [table for table in _HAS_NUMBER if len(list_declarations(table)) == count]
     for count in {len(list_declarations(table)) for table in _HAS_NUMBER}
 }
+# Positions of the columns with integers, which may be NULL. SQLite would store any other value there, too.
+_INTEGER_PLACES = {
+    table: [place for place, column in enumerate(list_declarations(table)) if column.split()[1] == "INTEGER"]
+    for table in _HAS_NUMBER
+}
 _MAX_PAYLOAD = 8 << 20
 _PART = 1 << 20
 # Maximum number of contradictions in memory. A recorder leaves none, damage a few.
@@ -203,7 +208,10 @@ class _PageReader:
                 row = (_to_signed(rowid), *values[1:]) if values[0] is None else ()
             else:
                 row = values
-            if row and row[-1] == compute_row_check(table, row[:-1]):
+            has_integers = row and all(
+                row[place] is None or isinstance(row[place], int) for place in _INTEGER_PLACES[table]
+            )
+            if has_integers and row[-1] == compute_row_check(table, row[:-1]):
                 fitting.append((table, _to_signed(rowid), row))
         return end - at, fitting[0] if len(fitting) == 1 else None
 

@@ -16,7 +16,7 @@ from opwatch.errors import BadInput
 from opwatch.recording.reading.opening import DamagedError
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.salvage import collect_rows
-from opwatch.recording.schema import INDEXES, PAGE_BYTES, TABLES, has_check
+from opwatch.recording.schema import CHECK, INDEXES, PAGE_BYTES, TABLES, compute_row_check, has_check
 from opwatch.samples.entries import EventReported, RunEnded, RunEntry
 from opwatch.samples.entry_parts import get_samples
 from opwatch.samples.sample import DiskSample
@@ -142,6 +142,24 @@ def test_every_row_that_is_left_of_a_cut_file_is_collected(whole: Path, tmp_path
             if table != "entries":
                 assert {row[0] for row in rows} == rowids, table
     assert sum(map(len, left.values())) > 20
+
+
+@pytest.mark.parametrize(("table", "column"), [("blocks", "last"), ("frames", "block")])
+def test_rows_with_text_in_place_of_a_number_are_left_out(
+    whole: Path, tmp_path: Path, table: str, column: str
+) -> None:
+    path = tmp_path / "typed.opw"
+    shutil.copy(whole, path)
+    with closing(sqlite3.connect(path)) as typed:
+        rowid = typed.execute(f"SELECT max(rowid) FROM {table}").fetchone()[0]
+        typed.execute(f"UPDATE {table} SET {column} = 'x' WHERE rowid = ?", (rowid,))
+        row = typed.execute(f"SELECT * FROM {table} WHERE rowid = ?", (rowid,)).fetchone()
+        check = (compute_row_check(table, row[:-1]), rowid)
+        typed.execute(f"UPDATE {table} SET {CHECK.split()[0]} = ? WHERE rowid = ?", check)
+        typed.commit()
+    with closing(collect_rows(path, path.stat().st_size)) as there:
+        rowids = {row[0] for row in there.execute(f"SELECT rowid FROM {table}")}
+    assert rowid not in rowids
 
 
 @pytest.mark.parametrize("share", SHARES)

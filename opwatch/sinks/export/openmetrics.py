@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate, islice
 from typing import TextIO
 
 from opwatch.metrics.buckets import CLASSIC_BOUNDS, accumulate_classic, count_durations
@@ -39,6 +40,7 @@ _IDLE = make_idle_op()
 _TICKS_PER_S = 100
 # Timestamps of a metric must increase.
 _STEP_S = 1e-6
+_LINES_AT_ONCE = 1000
 
 
 @dataclass(slots=True)
@@ -91,12 +93,10 @@ class _DurationPoints:
         for at, end, sum_ns in zip(self.moments, self.ends, self.sums_ns, strict=True):
             for place in range(begin, end):
                 counts[self.buckets[place]] += self.increases[place]
-            begin, total = end, 0
-            for name, count in zip(names, counts, strict=True):
-                total += count
-                yield f"{name} {total} {at:.6f}"
-            yield f"{of_count} {total} {at:.6f}"
-            yield f"{of_sum} {format_number(sum_ns / 1e9)} {at:.6f}"
+            begin, moment, totals = end, f"{at:.6f}", list(accumulate(counts))
+            yield from [f"{name} {total} {moment}" for name, total in zip(names, totals, strict=True)]
+            yield f"{of_count} {totals[-1]} {moment}"
+            yield f"{of_sum} {format_number(sum_ns / 1e9)} {moment}"
 
 
 class OpenMetrics:
@@ -149,11 +149,11 @@ class OpenMetrics:
             is_histogram = family.kind is MetricKind.HISTOGRAM
             points = self._durations.get(family.name) if is_histogram else self._numbers.get(family.name)
             if points:
-                for line in format_head(family, is_openmetrics=True).splitlines():
-                    self._writer.write_line(line)
+                self._writer.write_lines(format_head(family, is_openmetrics=True).splitlines())
                 for labels, series in points.items():
-                    for line in series.iterate_lines(family, labels):
-                        self._writer.write_line(line)
+                    lines = series.iterate_lines(family, labels)
+                    while some := list(islice(lines, _LINES_AT_ONCE)):
+                        self._writer.write_lines(some)
         self._writer.write_line("# EOF")
 
     def _put_op(

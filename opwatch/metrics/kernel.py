@@ -19,6 +19,7 @@ from opwatch.samples.observe import tally_losses_since
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.abi import OpSample
 from opwatch.trace.account.losses import LostRequests, Tally, count_lost_requests
+from opwatch.trace.trust import Reading
 from opwatch.trace.unavailable import DEPTH, ERRORS, PERCENTILES, TRUST, list_unavailable
 
 # Operations with series from the first answer on. The others get theirs with their first request, and
@@ -72,11 +73,21 @@ def add_disk_metrics(
                 queue = count_durations(counts.queue, counts.queue_sum_ns)
                 samples.add(QUEUE_DURATION, queue, device, op)
     if DEPTH not in absent:
-        samples.add(IO_IN_FLIGHT, sum(counts.in_flight for counts in reading.ops.values()), device)
+        samples.add(IO_IN_FLIGHT, count_in_flight(sample.reading), device)
     if losses is not None:
         samples.add(UNEXPLAINED, losses.unexplained, device)
         samples.add(UNTRACED, losses.explained, device)
     samples.add(WATCHED, 1, device)
+
+
+def count_in_flight(reading: Reading) -> int:
+    """Return the requests in flight. After missed completions the tracer counts too many, unless the kernel,
+    which does not count flushes, had none before and after the sample."""
+    ops = reading.sample.ops
+    before, after = reading.before, reading.after
+    if before and after and after.requests and not before.in_flight and not after.in_flight:
+        return ops["flush"].in_flight
+    return sum(counts.in_flight for counts in ops.values())
 
 
 def _count_io(counts: OpSample, *, has_buckets: bool) -> DurationCounts:

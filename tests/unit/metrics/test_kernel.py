@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from opwatch.metrics.family import DurationCounts, MetricSamples
-from opwatch.metrics.kernel import LossCounter, add_disk_metrics, add_refused_disk
+from opwatch.metrics.kernel import LossCounter, add_disk_metrics, add_refused_disk, count_in_flight
 from opwatch.metrics.table import (
     IO_BYTES,
     IO_DURATION,
@@ -118,3 +118,15 @@ def test_losses_are_unknown_without_the_kernels_count() -> None:
     assert counter.update(now) == LostRequests(0, 0)
     samples = collect(now, counter.update(now))
     assert samples.rows[UNEXPLAINED.name] == [(("sda",), 0)]
+
+
+def test_requests_of_missed_completions_are_not_in_flight() -> None:
+    sample = make_sample(1, read=Op(scalars={"in_flight": 3}), flush=Op(scalars={"in_flight": 1}))
+    idle, busy = (StatSample(0, 0, {"read": 9}, {"read": 9}, in_flight) for in_flight in (0, 2))
+    assert count_in_flight(Reading(sample, idle, idle)) == 1
+    assert count_in_flight(Reading(sample, busy, idle)) == 4
+    assert count_in_flight(Reading(sample, idle, busy)) == 4
+    assert count_in_flight(Reading(sample, None, None)) == 4
+    # Some drivers do not count requests.
+    uncounted = StatSample(0, 0, {}, {})
+    assert count_in_flight(Reading(sample, uncounted, uncounted)) == 4

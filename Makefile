@@ -302,6 +302,7 @@ bench-mounts: build
 bench-dashboard: build
 	$(PY) -m tests.bench.dashboard_bench
 
+.PHONY: bench-metrics
 bench-metrics: build
 	$(PY) -m tests.bench.metrics_bench
 

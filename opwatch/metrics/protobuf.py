@@ -100,22 +100,23 @@ def _encode_classic(counts: DurationCounts) -> bytes:
 
 def _encode_native(counts: DurationCounts) -> bytes:
     zero, buckets = count_native(counts)
-    # Spans of (gap before, length), and the difference of each bucket from the one before.
-    spans: list[list[int]] = []
+    # The difference of each bucket from the one before, and spans of (gap before, length).
     deltas: list[int] = []
-    following = before = 0
+    spans: list[tuple[int, int]] = []
+    following = before = length = offset = 0
     for index, count in buckets:
         gap = index - following
-        if spans and gap <= _MAX_GAP:
-            spans[-1][1] += gap + 1
-            if gap:
-                deltas += (-before, *(0,) * (gap - 1), count)
-            else:
-                deltas.append(count - before)
-        else:
-            spans.append([gap, 1])
-            deltas.append(count - before)
-        before, following = count, index + 1
+        if gap and length and gap <= _MAX_GAP:
+            deltas += (-before, *(0,) * (gap - 1))
+            before, length = 0, length + gap
+        elif gap:
+            if length:
+                spans.append((offset, length))
+            offset, length = gap, 0
+        deltas.append(count - before)
+        before, following, length = count, index + 1, length + 1
+    if length:
+        spans.append((offset, length))
     parts = [_NATIVE_HEAD]
     if zero:
         parts.append(b"\x38" + _encode_varint(zero))

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import KernelTransport
@@ -21,7 +21,7 @@ from opwatch.counters.looks.sample import (
     SmartctlOutput,
     make_refusal,
 )
-from opwatch.counters.looks.transport import CachedIdentify, RecordingTransport
+from opwatch.counters.looks.transport import CachedIdentify, RecordingTransport, Transport
 from opwatch.counters.reading import DriveFacts, Report
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.host.details import read_identity
@@ -87,6 +87,35 @@ def read_smartctl_output(node: Path, kind: str | None = None) -> SmartctlOutput:
     return ask_smartctl(node, kind)
 
 
+class PageReader(Transport, Protocol):
+    """The log pages and Identify structures of one drive, from construction to close()."""
+
+    def close(self) -> None: ...
+
+
+class DriveAccess(Protocol):
+    """How a drive's own counters are read. Calls block for as long as the drive does.
+
+    They raise OpwatchError on failure, and TimeoutError if the access itself gave up waiting.
+    """
+
+    def open_pages(self, disk: BlockDevice) -> PageReader:
+        """Return a reader of an NVMe namespace. Raise PermissionMissing or Unsupported."""
+
+    def read_smartctl(self, disk: BlockDevice) -> SmartctlOutput:
+        """Return a report in smartctl's format of another drive, without waking it."""
+
+
+class OwnAccess:
+    """Reads drives by the node in /dev, with the privileges of this process."""
+
+    def open_pages(self, disk: BlockDevice) -> PageReader:
+        return KernelTransport(Path("/dev") / disk.name)
+
+    def read_smartctl(self, disk: BlockDevice) -> SmartctlOutput:
+        return read_smartctl_output(Path("/dev") / disk.name)
+
+
 class CounterPoller:
     """One drive whose counters are polled.
 
@@ -95,8 +124,12 @@ class CounterPoller:
     writes.
     """
 
-    def __init__(self, devices: Devices, disk: BlockDevice, catalogue: Catalogue) -> None:
+    def __init__(
+        self, devices: Devices, disk: BlockDevice, catalogue: Catalogue, access: DriveAccess | None = None
+    ) -> None:
+        """`access` reads the drive, by default this process itself."""
         self.disk = disk
+        self._access: DriveAccess = access or OwnAccess()
         self.denied: OpwatchError | None = None
         self.reads_pages = True
         self.counted_on = find_counting_devices(devices, disk)
@@ -140,7 +173,7 @@ class CounterPoller:
                 raise Unsupported(why)
             self.reads_pages = False
             return
-        transport = KernelTransport(Path("/dev") / disk.name)
+        transport = self._access.open_pages(disk)
         self._close = transport.close
         self._nsid = disk.read_number("nsid") or int(re.sub(r".*n", "", disk.name))
         self._transport = CachedIdentify(transport)
@@ -209,7 +242,7 @@ class CounterPoller:
                 raise self._refused
             if self._transport:
                 return self._ask_pages(self._transport), None, None
-            return (), read_smartctl_output(Path("/dev") / self.disk.name), None
+            return (), self._access.read_smartctl(self.disk), None
         except OpwatchError as error:
             return (), None, make_refusal(error)
         except ImportError as error:

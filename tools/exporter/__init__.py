@@ -1,0 +1,1 @@
+"""The exporter: an HTTP server for metrics of this machine's disks, and what it reads."""

@@ -1,0 +1,110 @@
+"""Waiting for descriptors, signals, other threads and times, in one thread."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from types import FrameType
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class EventLoop:
+    """Calls what was registered until stop(). Handlers run one at a time, and must not block.
+
+    Signals are delivered between handlers. call_soon() may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._soon: deque[Callable[[], None]] = deque()
+        # Times of periodic calls, each as [next time, call]. A call returns the seconds until the next.
+        self._timers: list[tuple[list[float], Callable[[], float]]] = []
+        self._is_stopped = False
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.watch(self._read, READ, self._drain_wakes)
+        self._old_wakeup = -1
+        self._old_handlers: list[tuple[signal.Signals, object]] = []
+
+    def watch(self, source: int | socket.socket, events: int, call: Callable[[int], None]) -> None:
+        """Call `call` with the events that are ready, until unwatch()."""
+        self._selector.register(source, events, call)
+
+    def change_events(self, source: int | socket.socket, events: int) -> None:
+        key = self._selector.get_key(source)
+        if key.events != events:
+            self._selector.modify(source, events, key.data)
+
+    def unwatch(self, source: int | socket.socket) -> None:
+        self._selector.unregister(source)
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Have the loop make a call, from any thread."""
+        self._soon.append(call)
+        try:
+            os.write(self._write, b"\0")
+        except BlockingIOError:
+            pass  # The loop wakes anyway, because the pipe is full.
+        except OSError:
+            self._soon.clear()  # The loop was closed before a slow thread came back.
+
+    def call_every(self, call: Callable[[], float]) -> None:
+        """Call in each turn whose time has come. `call` returns the seconds until its next time."""
+        self._timers.append(([time.monotonic()], call))
+
+    def handle_signals(self, handlers: dict[signal.Signals, Callable[[], None]]) -> None:
+        """Call these handlers from the loop when their signals come, until close()."""
+        self._old_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number, call in handlers.items():
+            self._old_handlers.append((number, signal.signal(number, self._make_handler(call))))
+
+    def _make_handler(self, call: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
+        return lambda _number, _frame: self._soon.append(call)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def run(self) -> None:
+        """Run until stop()."""
+        while not self._is_stopped:
+            while self._soon and not self._is_stopped:
+                self._soon.popleft()()
+            if self._is_stopped:
+                return
+            wait_s = self._run_timers()
+            for key, events in self._selector.select(max(0.0, wait_s)):
+                # An earlier handler of this turn may have closed the descriptor.
+                if self._selector.get_map().get(key.fileobj) == key:
+                    key.data(events)
+
+    def _run_timers(self) -> float:
+        """Make the calls that are due. Return the seconds until the next is."""
+        for due, call in self._timers:
+            if time.monotonic() >= due[0]:
+                due[0] = time.monotonic() + call()
+        if self._soon:
+            return 0.0
+        return min((due[0] for due, _ in self._timers), default=time.monotonic() + 60) - time.monotonic()
+
+    def _drain_wakes(self, _events: int) -> None:
+        try:
+            while os.read(self._read, 4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        """Restore the signals, and release the loop's own descriptors."""
+        if self._old_handlers:
+            signal.set_wakeup_fd(self._old_wakeup)
+            for number, handler in self._old_handlers:
+                signal.signal(number, handler)  # type: ignore[arg-type]
+            self._old_handlers.clear()
+        self._selector.close()
+        for descriptor in (self._read, self._write):
+            os.close(descriptor)

@@ -34,6 +34,9 @@ COMMANDS = {
     ),
     "devices": CommandEntry(_MACHINE, "list block devices: their layers, queue limits and discard support"),
     "doctor": CommandEntry(_MACHINE, "show what is missing for tracing, and the command that fixes it"),
+    "exporter": CommandEntry(
+        _MACHINE, "serve metrics of all disks and their drives to Prometheus, over HTTP or HTTPS"
+    ),
     "overhead": CommandEntry(_MACHINE, "measure what tracing costs on this machine"),
     "record": CommandEntry(_RECORDINGS, "keep everything that a watch knows in a file", runs_program=True),
     "note": CommandEntry(_RECORDINGS, "add a note to a recording while it is written"),

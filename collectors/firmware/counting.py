@@ -13,7 +13,7 @@ from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.looks.nvme import collect_nvme
-from opwatch.counters.looks.reading import make_poll_report
+from opwatch.counters.looks.reading import PollReport, make_poll_report
 from opwatch.counters.looks.sample import (
     DriveAnswer,
     FirmwareSample,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from opwatch.waf.trail import Poll
 
 
-_WRITE_SECTORS = 6
+_READ_SECTORS, _WRITE_SECTORS = 2, 6
 # Interval between polls of an idle drive, or of one with log pages.
 POLL_S, _SMARTCTL_POLL_S = 1.0, 10.0
 # Maximum delay until the kernel counts a completed write.
@@ -185,18 +185,25 @@ class CounterPoller:
 
     def read_report(self) -> Report:
         """Return all current counters. The report lists failures."""
-        return self._derive_report(self.read_sample())
+        return self.derive_poll_report(self.read_sample()).report
 
     def read_written(self) -> dict[str, int]:
         """Return the bytes written since boot by the kernel's count, for disks with statistics."""
-        written = {}
+        return self._read_bytes(_WRITE_SECTORS)
+
+    def sum_read_bytes(self) -> int | None:
+        """Return the bytes read from the drive since boot by the kernel's count, or None if unknown."""
+        return self._sum_disks(self._read_bytes(_READ_SECTORS))
+
+    def _read_bytes(self, sectors_field: int) -> dict[str, int]:
+        moved = {}
         for name, disks in self._disks.items():
             if any(disk.read_number("queue/iostats") == 0 for disk in disks):
                 continue  # Does not advance with iostats off
             fields = [(disk.read_attribute("stat") or "").split() for disk in disks]
-            if all(len(field) > _WRITE_SECTORS for field in fields):
-                written[name] = sum(int(field[_WRITE_SECTORS]) for field in fields) * SECTOR
-        return written
+            if all(len(field) > sectors_field for field in fields):
+                moved[name] = sum(int(field[sectors_field]) for field in fields) * SECTOR
+        return moved
 
     def _sum_disks(self, parts: dict[str, int]) -> int | None:
         return sum(parts.values()) if len(parts) == len(self._disks) else None
@@ -259,10 +266,11 @@ class CounterPoller:
                 collect_nvme(self._last, self._catalogue, self._nsid)
         return self._last.recorded_answers
 
-    def _derive_report(self, sample: FirmwareSample) -> Report:
+    def derive_poll_report(self, sample: FirmwareSample) -> PollReport:
+        """Return all counters of a poll of this drive."""
         derived = make_poll_report(sample, self._catalogue)
         self.latest, self.denied = derived.report, derived.denied
-        return self.latest
+        return derived
 
     def poll_counters(self, keep: Callable[[FirmwareSample], None] = lambda _: None) -> Poll:
         """Poll and return the result in the form of a trail. `keep` receives the raw sample."""
@@ -271,7 +279,7 @@ class CounterPoller:
 
         sample = self.read_sample()
         keep(sample)
-        return make_poll_from_sample(sample, self._derive_report(sample))
+        return make_poll_from_sample(sample, self.derive_poll_report(sample).report)
 
     def close(self) -> None:
         self._close()

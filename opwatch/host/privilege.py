@@ -9,6 +9,7 @@ import contextlib
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import opwatch
@@ -67,14 +68,18 @@ _RECORDER_CAPABILITIES = (
 )
 
 
-def drop_privileges() -> None:
-    """Drop every capability not needed by a recorder. Call before threads are started; processes started
-    later are limited as well."""
+# An exporter writes no files.
+EXPORTER_CAPABILITIES = (_DAC_READ_SEARCH, _SYS_RAWIO, _SYS_ADMIN, _SYS_RESOURCE, _PERFMON, _BPF)
+
+
+def drop_privileges(kept: Iterable[int] = _RECORDER_CAPABILITIES) -> None:
+    """Drop every capability not needed by a recorder, or all but the `kept` ones. Call before threads are
+    started; processes started later are limited as well."""
     # If the kernel cannot limit capabilities, keep all.
     with contextlib.suppress(ImportError, OSError):
         from opwatch import _native
 
-        _native.limit_capabilities(sum(1 << number for number in _RECORDER_CAPABILITIES))
+        _native.limit_capabilities(sum(1 << number for number in kept))
 
 
 def require_root(what: str, needs: str, command: str, otherwise: str = "") -> None:

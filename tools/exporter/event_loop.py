@@ -14,6 +14,17 @@ from types import FrameType
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
+class LoopTimer:
+    """A call that is repeated. It returns the seconds until its next time."""
+
+    def __init__(self, call: Callable[[], float]) -> None:
+        self.call, self.due_s = call, time.monotonic()
+
+    def hasten(self, seconds: float = 0.0) -> None:
+        """Make the next call after these seconds at the latest. From the loop's thread only."""
+        self.due_s = min(self.due_s, time.monotonic() + seconds)
+
+
 class EventLoop:
     """Calls what was registered until stop(). Handlers run one at a time, and must not block.
 
@@ -23,8 +34,7 @@ class EventLoop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._soon: deque[Callable[[], None]] = deque()
-        # Times of periodic calls, each as [next time, call]. A call returns the seconds until the next.
-        self._timers: list[tuple[list[float], Callable[[], float]]] = []
+        self._timers: list[LoopTimer] = []
         self._is_stopped = False
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.watch(self._read, READ, self._drain_wakes)
@@ -53,9 +63,11 @@ class EventLoop:
         except OSError:
             self._soon.clear()  # The loop was closed before a slow thread came back.
 
-    def call_every(self, call: Callable[[], float]) -> None:
-        """Call in each turn whose time has come. `call` returns the seconds until its next time."""
-        self._timers.append(([time.monotonic()], call))
+    def call_every(self, call: Callable[[], float]) -> LoopTimer:
+        """Make a call soon, and again after the seconds that it returns."""
+        timer = LoopTimer(call)
+        self._timers.append(timer)
+        return timer
 
     def handle_signals(self, handlers: dict[signal.Signals, Callable[[], None]]) -> None:
         """Call these handlers from the loop when their signals come, until close()."""
@@ -77,19 +89,21 @@ class EventLoop:
             if self._is_stopped:
                 return
             wait_s = self._run_timers()
-            for key, events in self._selector.select(max(0.0, wait_s)):
+            for key, events in self._selector.select(max(0.0, wait_s) if self._timers else None):
                 # An earlier handler of this turn may have closed the descriptor.
                 if self._selector.get_map().get(key.fileobj) == key:
                     key.data(events)
 
     def _run_timers(self) -> float:
         """Make the calls that are due. Return the seconds until the next is."""
-        for due, call in self._timers:
-            if time.monotonic() >= due[0]:
-                due[0] = time.monotonic() + call()
+        for timer in self._timers:
+            if time.monotonic() >= timer.due_s:
+                # Set before the call, which may hasten the next one.
+                timer.due_s = float("inf")
+                timer.hasten(timer.call())
         if self._soon:
             return 0.0
-        return min((due[0] for due, _ in self._timers), default=time.monotonic() + 60) - time.monotonic()
+        return min((timer.due_s for timer in self._timers), default=0.0) - time.monotonic()
 
     def _drain_wakes(self, _events: int) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from opwatch.tools.exporter.event_loop import READ, WRITE, EventLoop
@@ -35,7 +35,7 @@ class Handler(Protocol):
 
     def handle(self, request: HttpRequest, peer: str, answer: Answer) -> None: ...
     @property
-    def headers(self) -> dict[str, str]:
+    def headers(self) -> Mapping[str, str]:
         """Return the headers of every answer."""
 
     def check_connection(self, connection: socket.socket) -> str | None:

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
+
+from opwatch.metrics.formats import ExpositionFormat
 
 # More entries are not read; Prometheus sends six.
 _MAX_ENTRIES = 32
-
-
-class Exposition(Enum):
-    """A format that scrapers may ask for, with its Content-Type."""
-
-    TEXT = "text/plain; version=0.0.4; charset=utf-8"
-    OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    PROTOBUF = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +61,19 @@ def _is_text(wish: _Wish) -> bool:
     return wish.kind == "text/plain" and wish.parameters.get("version", "0.0.4") == "0.0.4"
 
 
-_MATCHES: dict[Exposition, Callable[[_Wish], bool]] = {
-    Exposition.PROTOBUF: _is_protobuf,
-    Exposition.OPENMETRICS: _is_openmetrics,
-    Exposition.TEXT: _is_text,
+_MATCHES: dict[ExpositionFormat, Callable[[_Wish], bool]] = {
+    ExpositionFormat.PROTOBUF: _is_protobuf,
+    ExpositionFormat.OPENMETRICS: _is_openmetrics,
+    ExpositionFormat.TEXT: _is_text,
 }
 
 
-def choose_exposition(accept: str) -> Exposition:
+def choose_exposition(accept: str) -> ExpositionFormat:
     """Return the format with the highest weight, the first of equals.
 
     Every other scraper gets text 0.0.4, because one that asked for nothing we have can still read it.
     """
-    best, best_weight = Exposition.TEXT, 0
+    best, best_weight = ExpositionFormat.TEXT, 0
     for wish in _parse_wishes(accept):
         for exposition, matches in _MATCHES.items():
             if wish.weight > best_weight and matches(wish):

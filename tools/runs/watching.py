@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from opwatch.clock import read_anchor
 from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.arrivals import UnwatchedCounts
-from opwatch.collectors.block.bypass import find_refused_clones, find_uncounted_pages, find_uncounted_remaps
 from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.block.owners import LiveOwners
 from opwatch.collectors.block.slow import LiveSlowRequests
 from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.cpu import CpuClock
 from opwatch.errors import OpwatchError
-from opwatch.host.device import BlockDevice, Leaf
+from opwatch.host.device import Leaf
 from opwatch.owners.cells import OwnerGrouping
 from opwatch.samples.entries import (
     CountersRead,
@@ -33,6 +32,7 @@ from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.sinks.terminal import print_message
 from opwatch.times import format_duration
+from opwatch.tools.runs.disk_facts import describe_watched_disk, read_in_flight
 from opwatch.trace.surplus import SurplusBounds, compute_bounds, narrow_bounds
 from opwatch.trace.tracer_set import TracerSet
 from opwatch.trace.trust import Reading, account_losses
@@ -200,7 +200,7 @@ class DiskWatcher:
         if not are_late:
             self._add_discards(leaves, may_fail=not self._discards.is_required)
         # Read before the first sample: requests that end in between were in flight at attach time as well.
-        in_flight = {place: _read_in_flight(leaf.device) for place, leaf in leaves.items()}
+        in_flight = {place: read_in_flight(leaf.device) for place, leaf in leaves.items()}
         readings = self._tracers.read_first(places)
         misses, anchor, cpu = self._tracers.read_misses(), read_anchor(), self._cpu.read_times()
         owners = self._owners.read_owners(places)
@@ -248,24 +248,9 @@ class DiskWatcher:
             print_message(f"the senders of discards on {names} are unknown: {error}")
 
     def _build_facts(self, member: Member, in_flight: int) -> WatchedDisk:
-        kind = "requests" if member.leaf.device.disk.is_request_based else "bios"
         no_cpu = [f"{CPU}: {self._cpu.problem}"] if self._cpu.problem else []
-        return WatchedDisk(
-            device=member.leaf.device.name,
-            origin=member.leaf.origin.name,
-            level=f"{kind} by {self._tracers.hooks}",
-            backend=self._tracers.backend,
-            lacks=(
-                *self._tracers.lacks,
-                *self._slow.explain_missing(member.leaf),
-                *find_uncounted_pages(member.leaf),
-                *find_uncounted_remaps(member.leaf),
-                *find_refused_clones(member.leaf),
-                *no_cpu,
-            ),
-            in_flight=in_flight,
-            flush_queues=len(member.leaf.device.hardware_queues),
-        )
+        lacks = (*self._slow.explain_missing(member.leaf), *no_cpu)
+        return describe_watched_disk(member.leaf, self._tracers, in_flight, lacks)
 
     def _read_drives(self) -> list[RunEntry]:
         return [CountersRead(sample) for sample in self._live.take_samples()]
@@ -371,8 +356,3 @@ def _describe_arrival(member: Member, arrival: Arrival) -> str:
         what = "is back (the same drive)"
     lost = "; ".join(arrival.unexplained)
     return f"{leaf.device.name} {what} and is watched" + (f"; {lost}" if lost else "")
-
-
-def _read_in_flight(device: BlockDevice) -> int:
-    """Return the requests in flight now, as counted by the kernel."""
-    return sum(int(field) for field in (device.disk.read_attribute("inflight") or "").split())

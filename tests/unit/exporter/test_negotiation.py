@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch.tools.exporter.negotiation import Exposition, accepts_gzip, choose_exposition
+from opwatch.metrics.formats import ExpositionFormat
+from opwatch.tools.exporter.negotiation import accepts_gzip, choose_exposition
 
 _PROTO = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 # What Prometheus 2.42 sends, without and with its flag for native histograms.
@@ -26,23 +27,23 @@ _PROMETHEUS_3 = (
 @pytest.mark.parametrize(
     ("accept", "expected"),
     [
-        ("", Exposition.TEXT),
-        ("*/*", Exposition.TEXT),
-        ("text/html,application/xhtml+xml,*/*;q=0.8", Exposition.TEXT),
-        (_PROMETHEUS_TEXT, Exposition.OPENMETRICS),
-        (_PROMETHEUS_NATIVE, Exposition.PROTOBUF),
-        (_PROMETHEUS_3, Exposition.PROTOBUF),
-        (f"{_PROTO.replace('delimited', 'text')}", Exposition.TEXT),
-        ("application/openmetrics-text;version=2.0.0", Exposition.TEXT),
-        ("application/openmetrics-text;q=0,text/plain", Exposition.TEXT),
-        ("application/openmetrics-text;q=0.2,text/plain;q=0.3", Exposition.TEXT),
-        ("application/openmetrics-text;q=nan,text/plain;q=0.3", Exposition.TEXT),
-        ('APPLICATION/OpenMetrics-Text; Version="1.0.0"', Exposition.OPENMETRICS),
-        (";;;,,,=;q", Exposition.TEXT),
-        ("application/openmetrics-text;q=٣", Exposition.TEXT),
+        ("", ExpositionFormat.TEXT),
+        ("*/*", ExpositionFormat.TEXT),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", ExpositionFormat.TEXT),
+        (_PROMETHEUS_TEXT, ExpositionFormat.OPENMETRICS),
+        (_PROMETHEUS_NATIVE, ExpositionFormat.PROTOBUF),
+        (_PROMETHEUS_3, ExpositionFormat.PROTOBUF),
+        (f"{_PROTO.replace('delimited', 'text')}", ExpositionFormat.TEXT),
+        ("application/openmetrics-text;version=2.0.0", ExpositionFormat.TEXT),
+        ("application/openmetrics-text;q=0,text/plain", ExpositionFormat.TEXT),
+        ("application/openmetrics-text;q=0.2,text/plain;q=0.3", ExpositionFormat.TEXT),
+        ("application/openmetrics-text;q=nan,text/plain;q=0.3", ExpositionFormat.TEXT),
+        ('APPLICATION/OpenMetrics-Text; Version="1.0.0"', ExpositionFormat.OPENMETRICS),
+        (";;;,,,=;q", ExpositionFormat.TEXT),
+        ("application/openmetrics-text;q=٣", ExpositionFormat.TEXT),
     ],
 )
-def test_format_with_the_highest_weight_is_chosen(accept: str, expected: Exposition) -> None:
+def test_format_with_the_highest_weight_is_chosen(accept: str, expected: ExpositionFormat) -> None:
     assert choose_exposition(accept) is expected
 
 

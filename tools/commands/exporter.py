@@ -1,0 +1,154 @@
+"""`opwatch exporter [--web.listen-address A]...`: serve metrics of all disks to Prometheus."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from pathlib import Path
+
+from opwatch.errors import OpwatchError, UsageError
+from opwatch.host.privilege import EXPORTER_CAPABILITIES, drop_privileges
+from opwatch.owners.cells import OwnerGrouping
+from opwatch.sinks.terminal import print_message
+from opwatch.tools.arguments import count_between, time_between
+from opwatch.tools.exporter.access import DirectAccess, HostAccess
+from opwatch.tools.exporter.disk_counters import CountingOptions
+from opwatch.tools.exporter.exporter import Exporter, ExporterOptions
+from opwatch.tools.exporter.listening import (
+    DEFAULT_PORT,
+    format_address,
+    open_listeners,
+    parse_address,
+    take_systemd_sockets,
+)
+
+_DRIVES_S, _DEADLINE_S = 60.0, 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "opwatch exporter [--web.listen-address A]... [--dev D]... [options]"
+    _add_web_arguments(parser)
+    what = parser.add_argument_group("what to export")
+    what.add_argument(
+        "--dev",
+        action="append",
+        metavar="D",
+        help="this disk, partition, dm or md device (a name, node or link); may be given several times "
+        "(default: all disks)",
+    )
+    what.add_argument(
+        "--queue",
+        action="store_true",
+        help="also export how long requests wait in the block layer before they are issued",
+    )
+    what.add_argument(
+        "--by",
+        choices=("cgroup",),
+        help="also export the ten busiest control groups of each disk, and the rest as `other`",
+    )
+    what.add_argument(
+        "--drives-every",
+        type=time_between(1, 86400, none=True),
+        default=_DRIVES_S,
+        metavar="T",
+        help="time between polls of a drive's own counters (1m; at least 5m for drives behind smartctl and "
+        "10m for rotating ones; 0: none)",
+    )
+    what.add_argument(
+        "--drive-deadline",
+        type=time_between(0.1, 600),
+        default=_DEADLINE_S,
+        metavar="T",
+        help="count a poll as failed after this time, and poll other drives (10s)",
+    )
+    what.add_argument(
+        "--series-limit",
+        type=count_between(1, 10**6),
+        default=4000,
+        metavar="N",
+        help="most series of an answer; docs/metrics.md lists which go first (4000)",
+    )
+
+
+def _add_web_arguments(parser: argparse.ArgumentParser) -> None:
+    web = parser.add_argument_group("web server")
+    web.add_argument(
+        "--web.listen-address",
+        dest="listen",
+        action="append",
+        metavar="A",
+        help=f"address to listen on, as HOST:PORT, [IPv6]:PORT or :PORT; may be given several times "
+        f"(:{DEFAULT_PORT})",
+    )
+    web.add_argument(
+        "--web.config.file",
+        dest="web_config",
+        type=Path,
+        metavar="FILE",
+        help="TLS, client certificates, passwords and headers, in the format of Prometheus' exporters; read "
+        "again at SIGHUP",
+    )
+    web.add_argument(
+        "--web.systemd-socket",
+        dest="systemd_socket",
+        action="store_true",
+        help="use the sockets that systemd passes, instead of listening",
+    )
+
+
+def _open_listeners(args: argparse.Namespace) -> list[socket.socket]:
+    if args.systemd_socket:
+        if args.listen:
+            raise UsageError("--web.systemd-socket and --web.listen-address exclude each other")
+        return take_systemd_sockets(os.environ)
+    for text in args.listen or ():
+        parse_address(text)
+    return open_listeners(args.listen or [f":{DEFAULT_PORT}"])
+
+
+def _make_options(args: argparse.Namespace) -> ExporterOptions:
+    by = OwnerGrouping(args.by) if args.by else None
+    return ExporterOptions(
+        names=args.dev,
+        counting=CountingOptions(args.queue, by),
+        drives_every_s=args.drives_every,
+        deadline_s=args.drive_deadline,
+        series_limit=args.series_limit,
+        web_config=args.web_config,
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    options = _make_options(args)
+    access: HostAccess = DirectAccess()
+    listeners = _open_listeners(args)
+    drop_privileges(EXPORTER_CAPABILITIES)
+    try:
+        exporter = Exporter(options, access, listeners, print_message)
+    except OpwatchError:
+        for listener in listeners:
+            listener.close()
+        raise
+    try:
+        _show_start(exporter, listeners)
+        exporter.run()
+    finally:
+        exporter.close()
+        access.close()
+    return 0
+
+
+def _show_start(exporter: Exporter, listeners: list[socket.socket]) -> None:
+    for note in exporter.disks.notes:
+        print_message(note)
+    scheme = "https" if exporter.has_tls else "http"
+    count = len(exporter.disks.leaves)
+    for listener in listeners:
+        address = listener.getsockname()
+        where = f"{scheme}://{format_address(address)}" if isinstance(address, tuple) else f"{address}"
+        print_message(f"serving the metrics of {count} disk{'s' * (count != 1)} at {where}/metrics")
+    if os.geteuid() == 0:
+        print_message(
+            "running as root without the broker; with opwatch-broker, the exporter needs no privileges"
+        )

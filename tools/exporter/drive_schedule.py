@@ -1,0 +1,223 @@
+"""Polls of the drives' own counters: each in a thread with a deadline, on a schedule, never at a scrape."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from opwatch.errors import PermissionMissing
+from opwatch.host.device import BlockDevice
+from opwatch.metrics.drive_reading import DriveHealth, DriveReading, FailureReason
+from opwatch.metrics.drives import add_drive_metrics
+from opwatch.metrics.family import MetricSamples
+
+# Polls at a time, without those that missed their deadline.
+MAX_POLLS = 4
+# Drives that left and are remembered, so that their counters go on if they come back.
+_MAX_MEMORIES = 4096
+# Start the first polls apart, so that the drives of a host are not all asked at once.
+_FIRST_SPREAD_S = 0.2
+
+
+class DrivePoller(Protocol):
+    """One drive, with calls that block for as long as the drive does. All are made in threads, one at a
+    time."""
+
+    def poll_drive(self) -> DriveReading:
+        """Return a new reading; `is_asleep` if the drive was in standby. Raise OpwatchError on failure."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolledDisk:
+    """A disk with a drive behind it. A disk that comes back, or another under its name, has another `key`.
+
+    `every_s` is the time between polls; `labelled` the reading before the first poll.
+    """
+
+    disk: BlockDevice
+    key: str
+    every_s: float
+    labelled: DriveReading
+    open_poller: Callable[[], DrivePoller]
+
+
+class _PolledDrive:
+    """The state of a drive in the schedule. Used by the loop's thread alone, except the poller."""
+
+    def __init__(self, polled: PolledDisk, due_s: float, reading: DriveReading) -> None:
+        self.polled, self.due_s, self.reading = polled, due_s, reading
+        # The kernel's counts restart with each registration of the disk; these are the sums before.
+        self.kernel_before = reading.kernel_written_bytes or 0, reading.kernel_read_bytes or 0
+        self.poller: DrivePoller | None = None
+        # Time at which the running poll began, None without one.
+        self.since_s: float | None = None
+        # The running poll missed its deadline, and was counted.
+        self.is_late = self.is_gone = False
+
+
+class DriveSchedule:
+    """Polls drives until stop(). Methods are called in the loop's thread, and never wait for a drive."""
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], None],
+        deadline_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._call_soon, self._deadline_s, self._clock = call_soon, deadline_s, clock
+        self._drives: dict[str, _PolledDrive] = {}
+        # The last reading of drives that left, by identity.
+        self._memories: dict[tuple[str, str], DriveReading] = {}
+        self._is_stopped = False
+
+    def set_disks(self, disks: Sequence[PolledDisk]) -> None:
+        """Poll these disks from now on. Those already polled keep their readings."""
+        wanted = {polled.key: polled for polled in disks}
+        for key in self._drives.keys() - wanted.keys():
+            self._remove(self._drives.pop(key))
+        now = self._clock()
+        for place, (key, polled) in enumerate(wanted.items()):
+            if key not in self._drives:
+                due_s = now + place * _FIRST_SPREAD_S
+                self._drives[key] = _PolledDrive(polled, due_s, self._recall(polled.labelled))
+
+    def _recall(self, labelled: DriveReading) -> DriveReading:
+        """Return what is known of a drive that was here before, under any name, or the given reading."""
+        memory = self._memories.pop(_identify(labelled), None)
+        if memory is None:
+            return labelled
+        return replace(memory, labels=replace(memory.labels, device=labelled.labels.device))
+
+    def _remove(self, drive: _PolledDrive) -> None:
+        drive.is_gone = True
+        if drive.reading.labels.serial:
+            self._memories[_identify(drive.reading)] = drive.reading
+            if len(self._memories) > _MAX_MEMORIES:
+                del self._memories[next(iter(self._memories))]
+        if drive.since_s is None and drive.poller:
+            drive.poller.close()
+
+    def run_due(self) -> float:
+        """Start the polls that are due, and count those that are late. Return the seconds until the next
+        call."""
+        now = self._clock()
+        for drive in self._drives.values():
+            if drive.since_s is not None and not drive.is_late and now - drive.since_s >= self._deadline_s:
+                drive.is_late = True
+                drive.reading = drive.reading.with_failure(FailureReason.TIMEOUT)
+        running = sum(drive.since_s is not None and not drive.is_late for drive in self._drives.values())
+        waiting = sorted(
+            (drive for drive in self._drives.values() if drive.since_s is None), key=lambda drive: drive.due_s
+        )
+        for drive in waiting[: MAX_POLLS - running]:
+            if drive.due_s > now or self._is_stopped:
+                break
+            drive.since_s, drive.is_late = now, False
+            # The next time does not depend on how long the drive takes.
+            drive.due_s = now + drive.polled.every_s
+            threading.Thread(
+                target=self._poll_drive, args=(drive,), name=f"drive {drive.polled.disk.name}", daemon=True
+            ).start()
+        return self._find_wait(now)
+
+    def _find_wait(self, now: float) -> float:
+        times = [now + 60.0]
+        for drive in self._drives.values():
+            if drive.since_s is None or drive.due_s > now:
+                times.append(drive.due_s)
+            if drive.since_s is not None and not drive.is_late:
+                times.append(drive.since_s + self._deadline_s)
+        return max(0.05, min(times) - now)
+
+    def _poll_drive(self, drive: _PolledDrive) -> None:
+        """Poll a drive in its own thread, and hand the result to the loop."""
+        outcome: DriveReading | Exception
+        try:
+            if drive.poller is None:
+                drive.poller = drive.polled.open_poller()
+            outcome = drive.poller.poll_drive()
+        # A failure of any kind is the drive's, not the exporter's.
+        except Exception as error:
+            outcome = error
+        self._call_soon(lambda: self._end_poll(drive, outcome))
+
+    def _end_poll(self, drive: _PolledDrive, outcome: DriveReading | Exception) -> None:
+        was_late, drive.since_s, drive.is_late = drive.is_late, None, False
+        if drive.is_gone:
+            # The device is gone or belongs to another drive: the answer may be that one's.
+            if drive.poller:
+                drive.poller.close()
+            return
+        if isinstance(outcome, DriveReading):
+            drive.reading = _accept(drive.reading, _add_kernel_bytes(outcome, *drive.kernel_before))
+        elif not was_late:
+            drive.reading = drive.reading.with_failure(_classify(outcome))
+
+    def add_metrics(self, samples: MetricSamples) -> None:
+        """Add the last readings of all drives."""
+        for drive in self._drives.values():
+            add_drive_metrics(samples, drive.reading)
+
+    def stop(self) -> None:
+        """Start no more polls. Threads in the middle of a command end with the process."""
+        self._is_stopped = True
+
+    @property
+    def readings(self) -> Mapping[str, DriveReading]:
+        """Return the last reading of each drive by its device's name."""
+        return {drive.polled.disk.name: drive.reading for drive in self._drives.values()}
+
+
+def _identify(reading: DriveReading) -> tuple[str, str]:
+    """Return the identity of a drive under any name. Namespaces of a drive share its serial number."""
+    return reading.labels.serial, reading.labels.wwid
+
+
+def _accept(before: DriveReading, now: DriveReading) -> DriveReading:
+    """Return the reading after a successful poll."""
+    if now.is_asleep:
+        return before.as_asleep()
+    if before.labels.serial and before.labels.serial != now.labels.serial:
+        # Another drive answered under the name.
+        return now
+    return before.update_values(replace(now, health=_refuse_decreases(before.health, now.health)))
+
+
+def _refuse_decreases(before: DriveHealth, now: DriveHealth) -> DriveHealth:
+    """Return the health without counters that decreased."""
+    return replace(
+        now,
+        media_errors=_refuse_decrease(before.media_errors, now.media_errors),
+        power_on_hours=_refuse_decrease(before.power_on_hours, now.power_on_hours),
+        power_cycles=_refuse_decrease(before.power_cycles, now.power_cycles),
+    )
+
+
+def _refuse_decrease(before: int | None, now: int | None) -> int | None:
+    return None if before is not None and now is not None and now < before else now
+
+
+def _add_kernel_bytes(reading: DriveReading, written: int, read: int) -> DriveReading:
+    """Return a reading with the kernel's counts of earlier registrations of the disk added."""
+
+    def add(now: int | None, earlier: int) -> int | None:
+        return None if now is None else now + earlier
+
+    return replace(
+        reading,
+        kernel_written_bytes=add(reading.kernel_written_bytes, written),
+        kernel_read_bytes=add(reading.kernel_read_bytes, read),
+    )
+
+
+def _classify(error: Exception) -> FailureReason:
+    if isinstance(error, PermissionMissing):
+        return FailureReason.PERMISSION
+    if isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError):
+        return FailureReason.TIMEOUT
+    return FailureReason.REFUSED

@@ -1,0 +1,184 @@
+"""The exporter: disks, drives and the server in one loop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opwatch import __version__
+from opwatch.collectors.block.uevents import BlockEvents
+from opwatch.errors import OpwatchError
+from opwatch.host.device import Devices
+from opwatch.metrics.exporter_state import ExporterState, add_exporter_metrics
+from opwatch.metrics.family import MetricSamples
+from opwatch.metrics.formats import ExpositionFormat, MetricEncoder
+from opwatch.metrics.series_limit import DEFAULT_SERIES_LIMIT, SeriesLimit
+from opwatch.tools.exporter.access import HostAccess
+from opwatch.tools.exporter.disk_counters import RETRY_S, CountingOptions, DiskCounters
+from opwatch.tools.exporter.drive_poller import DriveFinder
+from opwatch.tools.exporter.drive_schedule import DriveSchedule
+from opwatch.tools.exporter.event_loop import READ, EventLoop
+from opwatch.tools.exporter.http_server import HttpServer
+from opwatch.tools.exporter.site import ExporterSite
+from opwatch.tools.exporter.web_config import WebConfig, read_web_config
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+# A reading serves all scrapes within this time.
+FRESH_S = 1.0
+# Time between scans for disks, if the kernel sends no events.
+_SCAN_S, _HINTED_SCAN_S = 10.0, 0.05
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterOptions:
+    """What an exporter serves. `names` are the devices, None for all disks; `drives_every_s` is 0 to leave
+    the drives' own counters out."""
+
+    names: Sequence[str] | None = None
+    counting: CountingOptions = field(default_factory=CountingOptions)
+    drives_every_s: float = 60.0
+    deadline_s: float = 10.0
+    series_limit: int = DEFAULT_SERIES_LIMIT
+    web_config: Path | None = None
+
+
+class Exporter:
+    """Serves metrics from construction to close()."""
+
+    def __init__(
+        self,
+        options: ExporterOptions,
+        access: HostAccess,
+        listeners: Sequence[socket.socket],
+        say: Callable[[str], None],
+    ) -> None:
+        """Attach to the disks, and start to listen. Raise OpwatchError if either fails."""
+        self._options, self._access, self._say = options, access, say
+        self._started_s = time.time()
+        self.loop = EventLoop()
+        # Subscribe before listing the disks, so that no later arrival is missed.
+        self._events = BlockEvents()
+        devices = Devices()
+        self.disks = DiskCounters(access, devices, options.names, options.counting, self.loop.call_soon, say)
+        self._finder = DriveFinder(devices, access.drives, options.drives_every_s)
+        self.drives = DriveSchedule(self.loop.call_soon, options.deadline_s)
+        self._encoder, self._limit = MetricEncoder(), SeriesLimit(options.series_limit)
+        self._cached: MetricSamples | None = None
+        self._read_s = float("-inf")
+        self.site = ExporterSite(self.collect, self._find_unready)
+        tls = self._load_web_config()
+        self.disks.start()
+        self._server = HttpServer(self.loop, listeners, self.site, tls)
+        self._find_drives()
+        self._drive_timer = self.loop.call_every(self.drives.run_due)
+        self._scan_timer = self.loop.call_every(self._scan_disks)
+        self.loop.call_every(self._retry_refused)
+        if self._events.fileno() >= 0:
+            self.loop.watch(self._events.fileno(), READ, lambda _: self._hear_events())
+
+    @property
+    def has_tls(self) -> bool:
+        return self._server.tls is not None
+
+    def run(self) -> None:
+        """Serve until SIGINT or SIGTERM. SIGHUP reads the web config again."""
+        stop = self.loop.stop
+        handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGHUP: self._reload_web_config}
+        self.loop.handle_signals(handlers)
+        self.loop.run()
+
+    def collect(self, form: ExpositionFormat) -> bytes:
+        """Return the metrics in a format, with counters read within the last second."""
+        now = time.monotonic()
+        if self._cached is None or now - self._read_s >= FRESH_S:
+            self._cached, self._read_s = self._read_disks(), now
+        samples = MetricSamples()
+        samples.merge(self._cached)
+        self.drives.add_metrics(samples)
+        add_exporter_metrics(samples, self._describe_state(now))
+        is_native = form is ExpositionFormat.PROTOBUF
+        with_classic = self._limit.apply(samples, has_native_buckets=is_native)
+        return self._encoder.encode(samples, form, with_classic_buckets=with_classic)
+
+    def _read_disks(self) -> MetricSamples:
+        if self.disks.scan_disks():
+            self._find_drives()
+            self._scan_timer.hasten(_HINTED_SCAN_S)
+        samples = MetricSamples()
+        self.disks.add_metrics(samples)
+        return samples
+
+    def _describe_state(self, now: float) -> ExporterState:
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
+        return ExporterState(
+            version=__version__,
+            started_at_s=self._started_s,
+            cpu_s=time.process_time(),
+            resident_bytes=resident,
+            sample_age_s=now - self._read_s,
+            is_broker_up=self._access.is_broker_up,
+        )
+
+    def _find_unready(self) -> str | None:
+        return None if self.disks.is_ready else "programs are being attached to disks"
+
+    def _find_drives(self) -> None:
+        if self._options.drives_every_s:
+            self.drives.set_disks(self._finder.find_drives(self.disks.leaves))
+
+    def _scan_disks(self) -> float:
+        if self.disks.scan_disks():
+            self._find_drives()
+            self._drive_timer.hasten()
+        return _HINTED_SCAN_S if self.disks.is_unsettled else _SCAN_S
+
+    def _hear_events(self) -> None:
+        if self._events.drain_events():
+            self._scan_timer.hasten(_HINTED_SCAN_S)
+
+    def _retry_refused(self) -> float:
+        self.disks.retry_refused()
+        return RETRY_S
+
+    def _load_web_config(self) -> SSLContext | None:
+        """Use the web config, and return the TLS context, None without TLS."""
+        config = read_web_config(self._options.web_config) if self._options.web_config else WebConfig()
+        context, logins = None, None
+        if config.tls:
+            from opwatch.tools.exporter.tls import make_tls_context
+
+            context = make_tls_context(config.tls)
+        if config.users:
+            from opwatch.tools.exporter.passwords import LoginChecker
+
+            logins = LoginChecker(config.users, self.loop.call_soon)
+        self.site.apply_config(config, logins)
+        return context
+
+    def _reload_web_config(self) -> None:
+        """Read the web config again. A file that is not valid changes nothing."""
+        if self._options.web_config is None:
+            self._say("SIGHUP: there is no --web.config.file to read again")
+            return
+        try:
+            self._server.tls = self._load_web_config()
+        except OpwatchError as error:
+            self._say(f"the old web config stays in use: {error}")
+        else:
+            self._say(f"{self._options.web_config} was read again")
+
+    def close(self) -> None:
+        self.drives.stop()
+        self._server.close()
+        self.disks.close()
+        self._events.close()
+        self.loop.close()

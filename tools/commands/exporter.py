@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import socket
 from pathlib import Path
 
-from opwatch.errors import OpwatchError, UsageError
-from opwatch.host.privilege import EXPORTER_CAPABILITIES, drop_privileges
-from opwatch.owners.cells import OwnerGrouping
-from opwatch.sinks.terminal import print_message
+from opwatch.errors import UsageError
 from opwatch.tools.arguments import count_between, time_between
-from opwatch.tools.exporter.access import DirectAccess, HostAccess
-from opwatch.tools.exporter.disk_counters import CountingOptions
-from opwatch.tools.exporter.exporter import Exporter, ExporterOptions
-from opwatch.tools.exporter.listening import (
-    DEFAULT_PORT,
-    format_address,
-    open_listeners,
-    parse_address,
-    take_systemd_sockets,
-)
+from opwatch.tools.exporter.launch import LaunchOptions, replace_process
+from opwatch.tools.exporter.listening import DEFAULT_PORT, parse_address
 
 _DRIVES_S, _DEADLINE_S = 60.0, 10.0
 
@@ -97,58 +84,21 @@ def _add_web_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _open_listeners(args: argparse.Namespace) -> list[socket.socket]:
-    if args.systemd_socket:
-        if args.listen:
-            raise UsageError("--web.systemd-socket and --web.listen-address exclude each other")
-        return take_systemd_sockets(os.environ)
+def run(args: argparse.Namespace) -> int:
+    if args.systemd_socket and args.listen:
+        raise UsageError("--web.systemd-socket and --web.listen-address exclude each other")
     for text in args.listen or ():
         parse_address(text)
-    return open_listeners(args.listen or [f":{DEFAULT_PORT}"])
-
-
-def _make_options(args: argparse.Namespace) -> ExporterOptions:
-    by = OwnerGrouping(args.by) if args.by else None
-    return ExporterOptions(
-        names=args.dev,
-        counting=CountingOptions(args.queue, by),
-        drives_every_s=args.drives_every,
-        deadline_s=args.drive_deadline,
-        series_limit=args.series_limit,
-        web_config=args.web_config,
-    )
-
-
-def run(args: argparse.Namespace) -> int:
-    options = _make_options(args)
-    access: HostAccess = DirectAccess()
-    listeners = _open_listeners(args)
-    drop_privileges(EXPORTER_CAPABILITIES)
-    try:
-        exporter = Exporter(options, access, listeners, print_message)
-    except OpwatchError:
-        for listener in listeners:
-            listener.close()
-        raise
-    try:
-        _show_start(exporter, listeners)
-        exporter.run()
-    finally:
-        exporter.close()
-        access.close()
-    return 0
-
-
-def _show_start(exporter: Exporter, listeners: list[socket.socket]) -> None:
-    for note in exporter.disks.notes:
-        print_message(note)
-    scheme = "https" if exporter.has_tls else "http"
-    count = len(exporter.disks.leaves)
-    for listener in listeners:
-        address = listener.getsockname()
-        where = f"{scheme}://{format_address(address)}" if isinstance(address, tuple) else f"{address}"
-        print_message(f"serving the metrics of {count} disk{'s' * (count != 1)} at {where}/metrics")
-    if os.geteuid() == 0:
-        print_message(
-            "running as root without the broker; with opwatch-broker, the exporter needs no privileges"
+    replace_process(
+        LaunchOptions(
+            listen=tuple(args.listen or [f":{DEFAULT_PORT}"]),
+            dev=tuple(args.dev or ()),
+            web_config=str(args.web_config or ""),
+            systemd_socket=args.systemd_socket,
+            queue=args.queue,
+            by=args.by or "",
+            drives_every_s=args.drives_every,
+            deadline_s=args.drive_deadline,
+            series_limit=args.series_limit,
         )
+    )

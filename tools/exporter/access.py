@@ -7,12 +7,14 @@ without privileges.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from opwatch.collectors.firmware.counting import DriveAccess, OwnAccess
 from opwatch.host.device import Leaf
 from opwatch.owners.cells import OwnerGrouping
 from opwatch.trace.tracing import Tracer
+
+if TYPE_CHECKING:
+    from opwatch.collectors.firmware.counting import DriveAccess
 
 
 class HostAccess(Protocol):
@@ -42,8 +44,12 @@ class DirectAccess:
 
     is_broker_up: bool | None = None
 
-    def __init__(self) -> None:
-        self.drives: DriveAccess = OwnAccess()
+    @property
+    def drives(self) -> DriveAccess:
+        # Imported late, because hosts without drives do not need it.
+        from opwatch.collectors.firmware.counting import OwnAccess
+
+        return OwnAccess()
 
     def attach_tracer(self, leaves: Sequence[Leaf], *, queue_time: bool, by: OwnerGrouping | None) -> Tracer:
         # Imported late, because other kinds of access do not need the tracer.

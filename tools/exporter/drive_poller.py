@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from opwatch.collectors.firmware.counting import DriveAccess
 from opwatch.collectors.firmware.drive_folder import find_drive_folder
 from opwatch.errors import Unsupported
 from opwatch.host.device import BlockDevice, Devices, Leaf
@@ -16,7 +15,7 @@ from opwatch.metrics.drive_reading import DriveLabels, DriveReading, make_drive_
 from opwatch.tools.exporter.drive_schedule import PolledDisk
 
 if TYPE_CHECKING:
-    from opwatch.collectors.firmware.counting import CounterPoller
+    from opwatch.collectors.firmware.counting import CounterPoller, DriveAccess
     from opwatch.counters.catalogue.families import Catalogue
 
 # Shortest times between polls. The commands of smartctl stall a SATA drive's queue, and some drives reset
@@ -96,7 +95,8 @@ class FirmwarePoller:
 class DriveFinder:
     """Finds the drives behind watched disks."""
 
-    def __init__(self, devices: Devices, access: DriveAccess, every_s: float) -> None:
+    def __init__(self, devices: Devices, access: Callable[[], DriveAccess], every_s: float) -> None:
+        """`access` returns how drives are read, once there are any."""
         self._devices, self._access, self._every_s = devices, access, every_s
         self._catalogues = _Catalogues()
 
@@ -130,7 +130,7 @@ class DriveFinder:
             key=f"{disk.name} {disk.read_attribute('diskseq')} {labels.serial}",
             every_s=self._choose_interval(disk, labels),
             labelled=DriveReading(labels),
-            open_poller=lambda: FirmwarePoller(self._devices, disk, self._access, self._catalogues, labels),
+            open_poller=lambda: FirmwarePoller(self._devices, disk, self._access(), self._catalogues, labels),
         )
 
     def _choose_interval(self, disk: BlockDevice, labels: DriveLabels) -> float:

@@ -26,7 +26,6 @@ from opwatch.tools.exporter.drive_schedule import DriveSchedule
 from opwatch.tools.exporter.event_loop import READ, EventLoop
 from opwatch.tools.exporter.http_server import HttpServer
 from opwatch.tools.exporter.site import ExporterSite
-from opwatch.tools.exporter.web_config import WebConfig, read_web_config
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -69,7 +68,7 @@ class Exporter:
         self._events = BlockEvents()
         devices = Devices()
         self.disks = DiskCounters(access, devices, options.names, options.counting, self.loop.call_soon, say)
-        self._finder = DriveFinder(devices, access.drives, options.drives_every_s)
+        self._finder = DriveFinder(devices, lambda: access.drives, options.drives_every_s)
         self.drives = DriveSchedule(self.loop.call_soon, options.deadline_s)
         self._encoder, self._limit = MetricEncoder(), SeriesLimit(options.series_limit)
         self._cached: MetricSamples | None = None
@@ -151,7 +150,12 @@ class Exporter:
 
     def _load_web_config(self) -> SSLContext | None:
         """Use the web config, and return the TLS context, None without TLS."""
-        config = read_web_config(self._options.web_config) if self._options.web_config else WebConfig()
+        if self._options.web_config is None:
+            return None
+        # Imported late, as all that only some exporters need.
+        from opwatch.tools.exporter.web_config import read_web_config
+
+        config = read_web_config(self._options.web_config)
         context, logins = None, None
         if config.tls:
             from opwatch.tools.exporter.tls import make_tls_context

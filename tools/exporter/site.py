@@ -13,10 +13,10 @@ from opwatch.tools.exporter.http_request import HttpRequest
 from opwatch.tools.exporter.http_response import HttpResponse, make_error
 from opwatch.tools.exporter.http_server import Answer
 from opwatch.tools.exporter.negotiation import choose_exposition
-from opwatch.tools.exporter.web_config import RateLimit, WebConfig
 
 if TYPE_CHECKING:
     from opwatch.tools.exporter.passwords import LoginChecker
+    from opwatch.tools.exporter.web_config import RateLimit, WebConfig
 
 _REALM = {"WWW-Authenticate": 'Basic realm="opwatch", charset="UTF-8"'}
 # For a page without anything to load.
@@ -57,7 +57,7 @@ class ExporterSite:
         self, collect: Callable[[ExpositionFormat], bytes], find_unready: Callable[[], str | None]
     ) -> None:
         self._collect, self._find_unready = collect, find_unready
-        self._config = WebConfig()
+        self._config: WebConfig | None = None
         self._logins: LoginChecker | None = None
         self._budget: RequestBudget | None = None
 
@@ -70,11 +70,11 @@ class ExporterSite:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return self._config.headers
+        return self._config.headers if self._config else {}
 
     def check_connection(self, connection: socket.socket) -> str | None:
         """Return the reason to refuse a client by its certificate, or None."""
-        allowed = self._config.tls.allowed_sans if self._config.tls else ()
+        allowed = self._config.tls.allowed_sans if self._config and self._config.tls else ()
         if not allowed:
             return None
         from ssl import SSLSocket
@@ -119,7 +119,7 @@ class ExporterSite:
     def _show_start(self, _request: HttpRequest) -> HttpResponse:
         page = _START.format(version=__version__).encode()
         policy = {"Content-Security-Policy": _POLICY}
-        return HttpResponse(200, page, "text/html; charset=utf-8", policy | dict(self._config.headers))
+        return HttpResponse(200, page, "text/html; charset=utf-8", policy | dict(self.headers))
 
     def _show_metrics(self, request: HttpRequest) -> HttpResponse:
         form = choose_exposition(request.headers.get("accept", ""))

@@ -6,6 +6,7 @@ import errno
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from opwatch.tools.exporter.event_loop import READ, WRITE, EventLoop
@@ -22,6 +23,8 @@ MAX_CONNECTIONS = 64
 HEAD_S, WRITE_S, IDLE_S = 10.0, 20.0, 150.0
 _RECEIVED_BYTES = 16384
 _MAX_ACCEPTS = 16
+# Reads of unwanted bytes before a connection is closed.
+_MAX_DROPS = 8
 # The first byte of a TLS record for a handshake.
 _TLS_HANDSHAKE = 0x16
 # Time without new connections after the process ran out of descriptors.
@@ -257,6 +260,7 @@ class HttpServer:
             return
         one.output = memoryview(b"")
         if one.closes or one.ended:
+            _say_goodbye(one.socket)
             self._close(one)
             return
         self._watch(one, READ)
@@ -316,3 +320,16 @@ def _has_decrypted(connection: socket.socket) -> bool:
     """Return True if TLS holds bytes that the kernel has already handed over."""
     pending = getattr(connection, "pending", None)
     return pending is not None and pending() > 0
+
+
+def _say_goodbye(connection: socket.socket) -> None:
+    """End the output, and drop what the client sent that nobody reads: closing a connection with unread bytes
+    would reset it, and the client might lose the answer."""
+    with suppress(OSError):
+        if unwrap := getattr(connection, "unwrap", None):
+            unwrap()
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
+        for _ in range(_MAX_DROPS):
+            if not socket.socket.recv(connection, _RECEIVED_BYTES):
+                return

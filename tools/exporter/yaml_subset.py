@@ -40,7 +40,7 @@ YamlValue = YamlText | list["YamlValue"] | dict[str, "YamlValue"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _YamlLine:
     number: int
     indent: int
     text: str
@@ -57,7 +57,7 @@ def parse_yaml(text: str) -> YamlValue:
     """Return the document, an empty mapping if there is none. Raise YamlError."""
     if len(text) > MAX_BYTES:
         raise YamlError(1, f"the file has more than {MAX_BYTES} bytes")
-    parser = _Parser(text)
+    parser = _YamlParser(text)
     value = parser.parse_block(0, 0)
     parser.require_end()
     return {} if isinstance(value, YamlText) and value.is_null else value
@@ -83,7 +83,7 @@ def _strip_comment(text: str) -> str:
     return text.rstrip()
 
 
-class _Parser:
+class _YamlParser:
     def __init__(self, text: str) -> None:
         self._raw = text.split("\n")
         self._at = 0
@@ -97,7 +97,7 @@ class _Parser:
         if line and line.text == "---" and line.indent == 0:
             self._at += 1
 
-    def _peek(self) -> _Line | None:
+    def _peek(self) -> _YamlLine | None:
         """Return the next line with content, or None at the end."""
         while self._at < len(self._raw):
             raw = self._raw[self._at].removesuffix("\r")
@@ -106,7 +106,7 @@ class _Parser:
                 indent = len(stripped) - len(stripped.lstrip(" "))
                 if stripped[indent] == "\t":
                     raise YamlError(self._at + 1, "a tab cannot indent; use blanks")
-                return _Line(self._at + 1, indent, stripped[indent:])
+                return _YamlLine(self._at + 1, indent, stripped[indent:])
             self._at += 1
         return None
 
@@ -156,7 +156,7 @@ class _Parser:
             raise YamlError(line.number, f"unexpected text {line.text[:40]!r}; check the indentation")
         return members
 
-    def _parse_member(self, rest: str, line: _Line, depth: int) -> YamlValue:
+    def _parse_member(self, rest: str, line: _YamlLine, depth: int) -> YamlValue:
         if block := re.fullmatch(r"\|([-+]?)", rest):
             return self._parse_literal(line, block[1])
         if rest:
@@ -166,7 +166,7 @@ class _Parser:
         is_list = following and following.indent == line.indent and (following.text + " ").startswith("- ")
         return self.parse_block(line.indent + (0 if is_list else 1), depth + 1)
 
-    def _parse_literal(self, line: _Line, chomp: str) -> YamlText:
+    def _parse_literal(self, line: _YamlLine, chomp: str) -> YamlText:
         """Return a text over several lines, as keys and certificates are."""
         rows: list[str] = []
         indent: int | None = None

@@ -17,7 +17,7 @@ PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesi
 
 # Sources of the extension: it is rebuilt if any of them changes.
 NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_native/* opwatch/_native/*/* opwatch/ftl/*/*.[ch] \
-	opwatch/drive/server/*.[ch] opwatch/drive/server/*/*.[ch])
+	opwatch/drive/server/*.[ch] opwatch/drive/server/*/*.[ch] tools/broker/*.[ch])
 
 # Readers of Parquet, needed by test-analysis only.
 ANALYSIS_TOOLS := chdb==4.* pyspark==4.*
@@ -308,7 +308,8 @@ bench-metrics: build
 
 clean:
 	find opwatch tools collectors -name __pycache__ -prune -exec rm -rf {} +
-	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
+	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server \
+		tools/broker/opwatch-broker
 
 
 .PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics clean

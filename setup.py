@@ -55,8 +55,10 @@ PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
 DRIVE_SERVER = "opwatch/drive/opwatch-drive-server"
+BROKER = "opwatch/tools/broker/opwatch-broker"
+BPF_FOLDERS = r"/_native/(block|common|discards|history)/"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
-# The drive server runs as root and reads files written by other users.
+# Both programs run as root, or with capabilities, and read what other users write.
 HARDENING = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fstack-protector-strong", "-fPIE", "-pie"]
 HARDENING += ["-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack"]
 
@@ -68,27 +70,50 @@ def build_drive_server(target: Path) -> None:
         print("opwatch: built without the simulated drive, because libfuse3-dev >= 3.12 is missing")
         return
     flags = subprocess.check_output(query, text=True).split()
-    compiler = os.environ.get("CC", "cc").split()
     files = [
         *list_sources("opwatch/drive/server"),
         *list_sources("opwatch/ftl"),
         "opwatch/_native/host/privileges.c",
     ]
-    include = ["-Iopwatch"]
+    compile_program(target, files, ["-O3", "-Iopwatch"], flags)
+
+
+def build_broker(target: Path) -> None:
+    """Build the broker from the plain C library. Needs the skeletons of the BPF programs."""
+    files = [
+        *list_sources("tools/broker"),
+        *(name for name in list_sources("opwatch/_native") if is_for_broker(name)),
+    ]
+    include = ["-Iopwatch", "-Ibpf", "-Ibuild/bpf", f'-DOPWATCH_VERSION="{read_version()}"']
+    compile_program(target, files, ["-O2", *include], ["-lbpf", "-lelf", "-lz"])
+
+
+def is_for_broker(source: str) -> bool:
+    plain = r"/_native/(block|common|nvme|host)/(?!py_)"
+    return bool(re.search(plain, source)) and not source.endswith("/contexts.c")
+
+
+def compile_program(target: Path, files: list[str], options: list[str], libraries: list[str]) -> None:
+    """Compile a program, and replace the file atomically, so that a running one keeps its own copy."""
+    compiler = os.environ.get("CC", "cc").split()
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Replace the file atomically, so that a running server keeps its own copy.
     new = target.with_suffix(".new")
-    options = ["-std=gnu11", "-O3", *WARNINGS, *HARDENING, "-pthread", *include]
-    subprocess.check_call([*compiler, *options, *files, "-o", str(new), *flags, "-lm"], cwd=ROOT)
+    words = [*compiler, "-std=gnu11", *WARNINGS, *HARDENING, "-pthread", *options]
+    subprocess.check_call([*words, *files, "-o", str(new), *libraries], cwd=ROOT)
     new.replace(target)
 
 
 class BuildNative(build_ext):
-    """Compiles the BPF objects into skeletons, then the extension, then the drive server."""
+    """Compiles the BPF objects into skeletons, then the extension, the drive server and the broker."""
+
+    has_skeletons = False
 
     def run(self) -> None:
         super().run()
-        build_drive_server((ROOT if self.inplace else Path(self.build_lib).absolute()) / DRIVE_SERVER)
+        top = ROOT if self.inplace else Path(self.build_lib).absolute()
+        build_drive_server(top / DRIVE_SERVER)
+        if self.has_skeletons:
+            build_broker(top / BROKER)
 
     def build_extension(self, ext: Extension) -> None:
         wanted = os.environ.get("OPWATCH_BPF", "auto")
@@ -97,14 +122,13 @@ class BuildNative(build_ext):
             raise SystemExit("opwatch: the tracer needs " + ", ".join(missing))
         if missing:
             print("opwatch: built without the tracer; missing:", ", ".join(missing))
-            ext.sources = [
-                s for s in ext.sources if not re.search(r"/_native/(block|common|discards|history)/", s)
-            ]
+            ext.sources = [s for s in ext.sources if not re.search(BPF_FOLDERS, s)]
         else:
             env = os.environ | {"PATH": PATH}
             subprocess.check_call(["make", "-s", "-C", str(ROOT / "bpf")], env=env)
             ext.define_macros.append(("OPWATCH_HAVE_BPF", "1"))
             ext.libraries += ["bpf", "elf", "z"]
+            self.has_skeletons = True
         super().build_extension(ext)
 
 

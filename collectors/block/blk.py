@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from opwatch.collectors.block.diskstats import StatReader
 from opwatch.errors import (
@@ -27,9 +27,6 @@ from opwatch.trace.programs import ProgramSet, list_program_sets, load_first
 from opwatch.trace.slow import SlowRecord, decode_dropped_counts, decode_slow
 from opwatch.trace.tracing import SettledReadings, read_until_settled
 from opwatch.trace.trust import Reading
-
-if TYPE_CHECKING:
-    from opwatch._native import Tracer
 
 # An I/O scheduler enabled later uses separate tags: 2 * BLKDEV_DEFAULT_RQ.
 SCHEDULER_TAGS = 256
@@ -154,6 +151,60 @@ def _append_target(leaf: Leaf, leaves: Sequence[Leaf], targets: list[abi.Target]
     return replace(targets[first], first_sector=first_sector, last_sector=last_sector, next=0)
 
 
+class LoadedTracer(Protocol):
+    """Loaded programs and their counters, as opwatch._native.Tracer has them."""
+
+    @property
+    def lanes(self) -> tuple[int, int]: ...
+    @property
+    def max_owners(self) -> int: ...
+    def sample(self, target: int) -> bytes: ...
+    def programs(self) -> list[tuple[str, int, int, int, int]]: ...
+    def slow(self) -> tuple[bytes, bytes]: ...
+    def owners(self, target: int, /) -> bytes: ...
+    def evict_owners(self, keep: int, max_kept: int, idle_ns: int, /) -> bytes: ...
+    def chain(self, issued: int, done: int, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class TracerLoader(Protocol):
+    """Loads the programs, in this process or in another."""
+
+    @property
+    def rejected(self) -> type[Exception]:
+        """The exception for programs that the kernel refuses, with (errno, what, log) as arguments."""
+
+    def load(
+        self, plan: Plan, programs: ProgramSet, *, queue_time: bool, slow_ns: int, by: int
+    ) -> LoadedTracer: ...
+
+
+class ExtensionLoader:
+    """Loads the programs into the kernel by the extension, with the privileges of this process."""
+
+    def __init__(self) -> None:
+        try:
+            from opwatch._native import ProbeError, Tracer
+        except ImportError as error:
+            raise TracerMissing from error
+        self._tracer = Tracer
+        self.rejected: type[Exception] = ProbeError
+
+    def load(
+        self, plan: Plan, programs: ProgramSet, *, queue_time: bool, slow_ns: int, by: int
+    ) -> LoadedTracer:
+        return self._tracer(
+            abi.pack_targets(plan.targets),
+            plan.disk_keys,
+            plan.stamps,
+            plan.bios,
+            queue_time=queue_time,
+            programs=programs,
+            slow_ns=slow_ns,
+            by=by,
+        )
+
+
 class BlockTracer:
     """Tracer with our programs, attached from construction until close(). Reads absolute samples, one per
     leaf."""
@@ -170,7 +221,9 @@ class BlockTracer:
         raw_tp: bool = False,
         slow_ns: int = 0,
         by: OwnerGrouping | None = None,
+        loader: TracerLoader | None = None,
     ) -> None:
+        """`loader` loads the programs, by default this process itself."""
         self.leaves = list(leaves)
         self.plan = make_plan(self.leaves)
         ways = list_program_sets(
@@ -183,7 +236,17 @@ class BlockTracer:
         )
         if raw_tp:
             del ways["tp_btf"]
-        self._native, way = self._load_first([*ways.values()], queue_time=queue_time, slow_ns=slow_ns, by=by)
+        loader = loader or ExtensionLoader()
+
+        def load_variant(way: ProgramSet) -> LoadedTracer:
+            return loader.load(
+                self.plan, way, queue_time=queue_time, slow_ns=slow_ns, by=by.number if by else 0
+            )
+
+        try:
+            self._native, way = load_first([*ways.values()], load_variant, loader.rejected, _FINAL)
+        except loader.rejected as error:
+            raise explain_probe_error(error) from error
         self._hooks = next(name for name in ways if ways[name] is way)
         self.notes = self._make_lane_notes()
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
@@ -194,32 +257,6 @@ class BlockTracer:
         # Earlier activity of owners that were evicted and returned.
         self.earlier: list[Mapping[Cell, Earlier]] = []
         self._lives = [OwnerTotals() for _ in self.leaves]
-
-    def _load_first(
-        self, ways: Sequence[ProgramSet], *, queue_time: bool, slow_ns: int, by: OwnerGrouping | None
-    ) -> tuple[Tracer, ProgramSet]:
-        """Return the programs of the first variant that the kernel accepts, attached."""
-        try:
-            from opwatch._native import ProbeError, Tracer
-        except ImportError as error:
-            raise TracerMissing from error
-
-        def load_variant(way: ProgramSet) -> Tracer:
-            return Tracer(
-                abi.pack_targets(self.plan.targets),
-                self.plan.disk_keys,
-                self.plan.stamps,
-                self.plan.bios,
-                queue_time=queue_time,
-                programs=way,
-                slow_ns=slow_ns,
-                by=by.number if by else 0,
-            )
-
-        try:
-            return load_first(ways, load_variant, ProbeError, _FINAL)
-        except ProbeError as error:
-            raise explain_probe_error(error) from error
 
     def _make_lane_notes(self) -> list[str]:
         lanes, cpus = self._native.lanes

@@ -32,6 +32,21 @@ def _make_status_error(status: int, what: str) -> OpwatchError:
     return OpwatchError(f"{what}: the drive refused it with status {status & 0x7FF:03X}h ({name})")
 
 
+def run_nvme_command(call: Callable[[], tuple[int, bytes]], what: str) -> bytes:
+    """Return the data of a command that returns its NVMe status and data. Raise OpwatchError for `what`."""
+    try:
+        status, data = call()
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise PermissionMissing(f"{what} needs CAP_SYS_ADMIN") from error
+        if error.errno == errno.ENOTTY:
+            raise Unsupported(f"{what}: this device accepts no NVMe commands") from error
+        raise OpwatchError(f"{what}: {os.strerror(error.errno or 0)}") from error
+    if status:
+        raise _make_status_error(status, what)
+    return data
+
+
 class KernelTransport:
     """Sends read-only commands by ioctl to a controller or namespace.
 
@@ -50,34 +65,21 @@ class KernelTransport:
         except OSError as error:
             raise OpwatchError(f"{node}: {error.strerror}") from error
 
-    def _run_command(self, call: Callable[[], tuple[int, bytes]], what: str) -> bytes:
-        try:
-            status, data = call()
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM):
-                raise PermissionMissing(f"{what} needs CAP_SYS_ADMIN") from error
-            if error.errno == errno.ENOTTY:
-                raise Unsupported(f"{what}: this device accepts no NVMe commands") from error
-            raise OpwatchError(f"{what}: {os.strerror(error.errno or 0)}") from error
-        if status:
-            raise _make_status_error(status, what)
-        return data
-
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
         def request_log() -> tuple[int, bytes]:
             answer: tuple[int, bytes] = self._native.nvme_get_log(self._fd, lid, length, lsi, uuid_index)
             return answer
 
-        return self._run_command(request_log, f"log page {lid:02X}h")
+        return run_nvme_command(request_log, f"log page {lid:02X}h")
 
     def get_namespace_log(self, lid: int, length: int, nsid: int) -> bytes:
         """Read a page of one namespace. Allowed only for D0h, which Amazon provides per volume."""
-        return self._run_command(
+        return run_nvme_command(
             lambda: self._native.nvme_get_log(self._fd, lid, length, 0, 0, nsid), f"log page {lid:02X}h"
         )
 
     def identify(self, cns: int, nsid: int) -> bytes:
-        return self._run_command(
+        return run_nvme_command(
             lambda: self._native.nvme_identify(self._fd, cns, nsid), f"Identify {cns:02X}h"
         )
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* The processes of the broker. */
+#ifndef OPWATCH_BROKER_PROCESS_H
+#define OPWATCH_BROKER_PROCESS_H
+
+#include <linux/types.h>
+#include <sys/types.h>
+
+/* Make this process end with its parent, which had this PID at the fork. Returns 0, or -ESRCH if
+ * the parent has ended already. */
+int ow_end_with_parent(pid_t parent);
+
+/* Return the effective capabilities of this process: a mask of 1 << CAP_... */
+__u64 ow_read_capabilities(void);
+
+/* Let programs that this process executes keep these of its capabilities, a mask. */
+void ow_pass_on_capabilities(__u64 mask);
+
+/* Return freed memory to the kernel, and unmap pages of programs and libraries that only the start
+ * needed; the kernel maps them again on demand. */
+void ow_release_memory(void);
+
+#endif

@@ -40,6 +40,7 @@ help:
 	@echo "make test-arm64  run a smoke test on arm64 in QEMU"
 	@echo "make fuzz        fuzz the simulated drive: ten million operations"
 	@echo "make fuzz-state  fuzz saved drives: a million damaged files"
+	@echo "make fuzz-broker  fuzz the broker: a million requests [INPUTS=] [SEED=]"
 	@echo "make fuzz-counters [INPUTS=10000000]; make fuzz-all [INPUTS=10000000]"
 	@echo "make fuzz-recordings  read 100,000 hostile and 1,100 damaged recordings"
 	@echo "make test-analysis  query a data set with DuckDB, Spark, ClickHouse (needs java)"
@@ -82,6 +83,7 @@ build: packages .venv/built
 # Installs a wheel of this checkout in a separate virtual environment below PREFIX. sudo searches /usr/local/bin.
 PREFIX ?= /usr/local
 OWN := $(PREFIX)/lib/opwatch
+UNITS := opwatch-broker.service opwatch-broker.socket opwatch-exporter.service opwatch-flight.service
 
 .PHONY: install install-files uninstall
 install: build
@@ -99,18 +101,23 @@ install-files:
 		|| echo "opwatch: installed without the dashboard: textual cannot be fetched" >&2
 	@$(OWN)/bin/python -m pip install -q --disable-pip-version-check 'duckdb>=2,<3' 2>/dev/null \
 		|| echo "opwatch: installed without Parquet: duckdb cannot be fetched" >&2
-	@mkdir -p $(PREFIX)/bin $(PREFIX)/share/man/man1
+	@mkdir -p $(PREFIX)/bin $(PREFIX)/sbin $(PREFIX)/share/man/man1 $(PREFIX)/share/man/man8
 	@ln -sfn $(OWN)/bin/opwatch $(PREFIX)/bin/opwatch
 	@install -m 644 docs/man/opwatch.1 $(PREFIX)/share/man/man1/opwatch.1
-	@mkdir -p $(PREFIX)/lib/systemd/system
-	@sed 's|/usr/local/bin/opwatch|$(PREFIX)/bin/opwatch|' tools/opwatch-flight.service \
-		> $(PREFIX)/lib/systemd/system/opwatch-flight.service
+	@install -m 644 docs/man/opwatch-broker.8 $(PREFIX)/share/man/man8/opwatch-broker.8
+	@install -m 755 $(OWN)/lib/python*/site-packages/opwatch/tools/broker/opwatch-broker $(PREFIX)/sbin/
+	@mkdir -p $(PREFIX)/lib/systemd/system $(PREFIX)/lib/sysusers.d
+	@for unit in $(UNITS); do \
+		sed 's|/usr/local/|$(PREFIX)/|' tools/deploy/systemd/$$unit > $(PREFIX)/lib/systemd/system/$$unit; \
+	done
+	@install -m 644 tools/deploy/systemd/opwatch.sysusers.conf $(PREFIX)/lib/sysusers.d/opwatch.conf
 	@$(PREFIX)/bin/opwatch --version
 
 uninstall:
 	rm -rf $(OWN)
-	rm -f $(PREFIX)/bin/opwatch $(PREFIX)/share/man/man1/opwatch.1 \
-		$(PREFIX)/lib/systemd/system/opwatch-flight.service
+	rm -f $(PREFIX)/bin/opwatch $(PREFIX)/share/man/man1/opwatch.1 $(PREFIX)/lib/sysusers.d/opwatch.conf \
+		$(PREFIX)/sbin/opwatch-broker $(PREFIX)/share/man/man8/opwatch-broker.8 \
+		$(UNITS:%=$(PREFIX)/lib/systemd/system/%)
 
 demo: build
 	@$(PY) -m opwatch.tools.demo
@@ -217,7 +224,7 @@ docs: build
 	$(PY) -m tests.causes --write
 	$(PY) -m tests.schemas --write
 	@mkdir -p build/docs
-	mandoc -T lint -W warning docs/man/opwatch.1
+	mandoc -T lint -W warning docs/man/opwatch.1 docs/man/opwatch-broker.8
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html
 
 bench: bench-tracing bench-drive bench-counters bench-mounts bench-dashboard bench-metrics
@@ -229,6 +236,10 @@ bench-tracing: build
 # Manual, an hour: a million saved drives with wrong values and a valid checksum, under the sanitizers.
 fuzz-state: build
 	$(MAKE) -C tests/native fuzz-state STATE_INPUTS=$(or $(INPUTS),1000000)
+
+# Manual, two minutes: a million random and damaged requests to the broker, under the sanitizers. SEED starts others.
+fuzz-broker: build
+	$(MAKE) -C tests/native fuzz-broker BROKER_INPUTS=$(or $(INPUTS),1000000) SEED=$(or $(SEED),1)
 
 # Manual: IOPS of null_blk at saturation in a guest, for the table of docs/overhead.md.
 bench-saturation: build
@@ -270,6 +281,7 @@ smoke: build
 	$(call smoke_run,learn-counters ROWS=tests/fixtures/good/smart_rows/drives.jsonl OUT=build/smoke-rules.toml)
 	$(call smoke_run,fuzz INPUTS=1000)
 	$(call smoke_run,fuzz-state INPUTS=100)
+	$(call smoke_run,fuzz-broker INPUTS=5000)
 	$(call smoke_run,fuzz-counters INPUTS=1000)
 	$(call smoke_run,fuzz-all INPUTS=100)
 	$(call smoke_run,fuzz-recordings INPUTS=100 DAMAGED=5)
@@ -312,4 +324,4 @@ clean:
 		tools/broker/opwatch-broker
 
 
-.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics clean
+.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics fuzz-broker clean

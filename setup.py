@@ -167,6 +167,9 @@ setup(
         )
     ],
     cmdclass={"build_ext": BuildNative},
-    data_files=[("share/man/man1", ["docs/man/opwatch.1"])],
+    data_files=[
+        ("share/man/man1", ["docs/man/opwatch.1"]),
+        ("share/man/man8", ["docs/man/opwatch-broker.8"]),
+    ],
     entry_points={"console_scripts": ["opwatch = opwatch.__main__:main"]},
 )

@@ -27,24 +27,19 @@ _STATUS = {
 }
 
 
-def _make_status_error(status: int, what: str) -> OpwatchError:
+def make_status_error(status: int, what: str) -> OpwatchError:
+    """Return an error for the NVMe status of the command `what`."""
     name = _STATUS.get(status & 0x7FF, "see the NVMe specification")
     return OpwatchError(f"{what}: the drive refused it with status {status & 0x7FF:03X}h ({name})")
 
 
-def run_nvme_command(call: Callable[[], tuple[int, bytes]], what: str) -> bytes:
-    """Return the data of a command that returns its NVMe status and data. Raise OpwatchError for `what`."""
-    try:
-        status, data = call()
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM):
-            raise PermissionMissing(f"{what} needs CAP_SYS_ADMIN") from error
-        if error.errno == errno.ENOTTY:
-            raise Unsupported(f"{what}: this device accepts no NVMe commands") from error
-        raise OpwatchError(f"{what}: {os.strerror(error.errno or 0)}") from error
-    if status:
-        raise _make_status_error(status, what)
-    return data
+def make_command_error(error: OSError, what: str) -> OpwatchError:
+    """Return an error that says why the command `what` was not sent."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return PermissionMissing(f"{what} needs CAP_SYS_ADMIN")
+    if error.errno == errno.ENOTTY:
+        return Unsupported(f"{what}: this device accepts no NVMe commands")
+    return OpwatchError(f"{what}: {os.strerror(error.errno or 0)}")
 
 
 class KernelTransport:
@@ -65,21 +60,30 @@ class KernelTransport:
         except OSError as error:
             raise OpwatchError(f"{node}: {error.strerror}") from error
 
+    def _run_command(self, call: Callable[[], tuple[int, bytes]], what: str) -> bytes:
+        try:
+            status, data = call()
+        except OSError as error:
+            raise make_command_error(error, what) from error
+        if status:
+            raise make_status_error(status, what)
+        return data
+
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
         def request_log() -> tuple[int, bytes]:
             answer: tuple[int, bytes] = self._native.nvme_get_log(self._fd, lid, length, lsi, uuid_index)
             return answer
 
-        return run_nvme_command(request_log, f"log page {lid:02X}h")
+        return self._run_command(request_log, f"log page {lid:02X}h")
 
     def get_namespace_log(self, lid: int, length: int, nsid: int) -> bytes:
         """Read a page of one namespace. Allowed only for D0h, which Amazon provides per volume."""
-        return run_nvme_command(
+        return self._run_command(
             lambda: self._native.nvme_get_log(self._fd, lid, length, 0, 0, nsid), f"log page {lid:02X}h"
         )
 
     def identify(self, cns: int, nsid: int) -> bytes:
-        return run_nvme_command(
+        return self._run_command(
             lambda: self._native.nvme_identify(self._fd, cns, nsid), f"Identify {cns:02X}h"
         )
 

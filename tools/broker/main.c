@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "_native/host/privileges.h"
@@ -190,6 +192,15 @@ static int block_signals(void)
 	return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/* Wait until the processes have detached the programs, but not for a drive that hangs. */
+static void wait_for_processes(void)
+{
+	const struct timespec pause = {.tv_nsec = 10000000};
+
+	for (int i = 0; i < 200 && waitpid(-1, NULL, WNOHANG) >= 0; i++)
+		nanosleep(&pause, NULL);
+}
+
 static int serve(struct ow_server_config *config)
 {
 	int others[] = {config->listener, config->stop, -1, -1};
@@ -210,6 +221,9 @@ static int serve(struct ow_server_config *config)
 	}
 	ow_release_memory();
 	err = ow_serve(config);
+	close(config->tracing);
+	close(config->starter);
+	wait_for_processes();
 	if (!err)
 		return 0;
 	fprintf(stderr, "opwatch-broker: one of its processes has ended (%s)\n", strerror(-err));

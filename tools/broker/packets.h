@@ -27,7 +27,7 @@ struct ow_answer {
 	__u32 call;
 	__u32 pad;
 	struct ow_reply reply;
-	char data[OW_REPLY_MAX];
+	char data[OW_REPLY_MAX] __attribute__((aligned(8)));
 };
 
 /* Send a job without waiting. Returns 0 or -errno. */

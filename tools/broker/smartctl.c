@@ -20,8 +20,7 @@
 /* Bit 0 of the exit status: the options were not understood. */
 #define USAGE 1
 
-/* The options of opwatch/collectors/firmware/smart.py. smartctl before 7.5 does not know genstats.
- */
+/* As in opwatch/collectors/firmware/smart.py. smartctl before 7.5 does not know genstats. */
 #define COMMON_OPTIONS "smartctl", "--json=c", "-x", "-n", "standby,0"
 static char *const options[] = {COMMON_OPTIONS, "-l", "genstats", NULL};
 static char *const old_options[] = {COMMON_OPTIONS, NULL};

@@ -20,7 +20,7 @@ from tests.kernel.support.exporting import start_exporter
 from tests.requirements import skip_or_fail
 
 TOP = Path(__file__).parents[3]
-UNIT = TOP / "tools" / "opwatch-flight.service"
+UNIT = TOP / "tools/deploy/systemd/opwatch-flight.service"
 _IPC_LOCK = 1 << 14
 # Capabilities that a recorder never keeps: to change users, networks, modules or nodes, or to ptrace.
 _NEVER = {"SETPCAP": 8, "SETUID": 7, "NET_ADMIN": 12, "SYS_MODULE": 16, "SYS_PTRACE": 19, "MKNOD": 27}

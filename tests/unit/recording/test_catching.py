@@ -187,7 +187,7 @@ def test_recording_name_is_recognised_for_removal(tmp_path: Path) -> None:
 
 
 def test_unit_of_systemd_has_rules_that_can_be_read() -> None:
-    unit = (Path(__file__).parents[3] / "tools" / "opwatch-flight.service").read_text()
+    unit = (Path(__file__).parents[3] / "tools/deploy/systemd/opwatch-flight.service").read_text()
     [line] = re.findall("^ExecStart=(.*)", unit, re.MULTILINE)
     command, args = cli.parse(shlex.split(line)[1:])
     assert command.run is flight.run

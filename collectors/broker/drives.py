@@ -39,6 +39,8 @@ def _make_report_error(disk: BlockDevice, error: BrokerError) -> OpwatchError:
         return Unsupported("smartctl is not installed; opwatch doctor names its package")
     if error.errno in (errno.EACCES, errno.EPERM):
         return PermissionMissing(f"{disk.name}: opwatch-broker may not read it; it needs CAP_SYS_RAWIO")
+    if error.errno == errno.ENOTTY:
+        return Unsupported(f"{disk.name} is neither a SATA nor a SAS drive: smartctl cannot read it")
     return OpwatchError(f"{disk.name}: smartctl by opwatch-broker: {error.strerror}")
 
 

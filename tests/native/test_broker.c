@@ -3,6 +3,7 @@
 /* The broker's server: what it refuses, and that a drive that hangs delays no other request. */
 #include "broker_host.h"
 
+#include <sys/stat.h>
 #include <time.h>
 
 #define HANGS 1
@@ -404,12 +405,60 @@ static void test_names_are_found_in_files(void)
 	CHECK(ow_allow_user(&allowed, "1") == -E2BIG);
 }
 
+/* Write a script and run it as smartctl. Returns the error. */
+static int run_script(const char *text, int timeout_ms, struct ow_answer *out)
+{
+	char path[] = "/tmp/opwatch-smartctl-XXXXXX";
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	CHECK(!fchmod(fd, 0700));
+	close(fd);
+	out->reply = (struct ow_reply){};
+	ow_run_report(path, "sdx", timeout_ms, out);
+	unlink(path);
+	return out->reply.error;
+}
+
+static bool is_text(const struct ow_answer *out, const char *text)
+{
+	return out->reply.length == strlen(text) && !memcmp(out->data, text, out->reply.length);
+}
+
+static void test_smartctl_gets_fixed_words(void)
+{
+	static struct ow_answer out;
+
+	CHECK(run_script("#!/bin/sh\nread x; echo $# $* $PATH$HOME; exit 4\n", 10000, &out) == 0);
+	CHECK(out.reply.status == 4);
+	CHECK(strstr(out.data, "7 --json=c -x -n standby,0 -l genstats /dev/sdx") == out.data);
+	/* An older smartctl refuses genstats with status 1. */
+	CHECK(run_script("#!/bin/sh\n[ $# = 5 ] && echo old || exit 1\n", 10000, &out) == 0);
+	CHECK(out.reply.status == 0 && is_text(&out, "old\n"));
+}
+
+static void test_output_and_time_of_smartctl_are_limited(void)
+{
+	static struct ow_answer out;
+	long begin = read_ms();
+
+	CHECK(run_script("#!/bin/sh\nexec sleep 1000\n", 300, &out) == ETIMEDOUT);
+	CHECK(read_ms() - begin < 60000);
+	CHECK(run_script("#!/bin/sh\nexec cat /dev/zero\n", 60000, &out) == E2BIG);
+	CHECK(out.reply.length == 0);
+	out.reply = (struct ow_reply){};
+	ow_run_report("/nonexistent/smartctl", "sdx", 10000, &out);
+	CHECK(out.reply.error == ENOEXEC);
+}
+
 int main(void)
 {
 	struct broker_host host;
 
 	signal(SIGPIPE, SIG_IGN);
 	test_names_are_found_in_files();
+	test_smartctl_gets_fixed_words();
+	test_output_and_time_of_smartctl_are_limited();
 	start(&host);
 	test_greeting_has_the_sizes_of_the_structures(&host);
 	test_rubbish_disconnects(&host);

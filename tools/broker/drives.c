@@ -19,6 +19,12 @@ static bool is_nvme(const char *name)
 	return !strncmp(name, "nvme", 4);
 }
 
+/* SCSI, SAS and SATA */
+static bool is_scsi(const char *name)
+{
+	return !strncmp(name, "sd", 2);
+}
+
 /* Prepare a read-only command. Its answer goes to @data. Returns 0 or -errno. */
 static int prepare_command(const struct ow_drive_request *request, struct nvme_admin_cmd *cmd,
 			   void *data)
@@ -66,7 +72,7 @@ void ow_run_drive_command(const struct ow_drive_request *request, struct ow_answ
 	char name[OW_DISK_NAME];
 	int err = ow_find_disk(request->major, request->minor, name);
 
-	if (!err && is_nvme(name) == wants_report)
+	if (!err && !(wants_report ? is_scsi(name) : is_nvme(name)))
 		err = -ENOTTY;
 	if (!err && wants_report)
 		ow_run_smartctl(name, answer);
@@ -91,12 +97,12 @@ static void work_for_drive(int link, ow_drive_command command)
 	free(answer);
 }
 
-/* Only smartctl is executed, which is for other drives. */
+/* Only the process of a drive that is read by smartctl executes a program. */
 static void refuse_calls(const struct ow_drive_start *start)
 {
 	char name[OW_DISK_NAME];
 
-	if (ow_find_disk(start->major, start->minor, name) || is_nvme(name))
+	if (ow_find_disk(start->major, start->minor, name) || !is_scsi(name))
 		ow_refuse_foreign_calls();
 }
 

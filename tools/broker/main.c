@@ -101,7 +101,8 @@ static int parse_options(int argc, char **argv, struct options *ret)
 	return status;
 }
 
-static int open_socket(const struct options *options)
+/* Sets @options->socket to NULL if systemd passed the socket. */
+static int open_socket(struct options *options)
 {
 	int fd = ow_take_listener();
 
@@ -112,8 +113,10 @@ static int open_socket(const struct options *options)
 		      stderr);
 		return fd;
 	}
-	if (fd >= 0)
+	if (fd >= 0) {
+		options->socket = NULL;
 		return fd;
+	}
 	fd = ow_open_listener(options->socket, &options->allowed);
 	if (fd == -EADDRINUSE)
 		fprintf(stderr, "opwatch-broker: %s: another broker listens there\n",
@@ -246,5 +249,8 @@ int main(int argc, char **argv)
 	if (config.listener < 0 || config.stop < 0)
 		return FAILURE;
 	config.allowed = options.allowed;
-	return serve(&config);
+	status = serve(&config);
+	if (options.socket)
+		unlink(options.socket);
+	return status;
 }

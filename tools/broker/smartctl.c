@@ -18,7 +18,8 @@
 
 #define TIMEOUT_MS 60000
 /* Bit 0 of the exit status: the options were not understood. */
-#define USAGE 1
+#define USAGE	     1
+#define NOT_EXECUTED 127
 
 /* As in opwatch/collectors/firmware/smart.py. smartctl before 7.5 does not know genstats. */
 #define COMMON_OPTIONS "smartctl", "--json=c", "-x", "-n", "standby,0"
@@ -62,17 +63,17 @@ static void execute(const char *program, char *const *words, const char *disk, i
 	argv[n++] = node;
 	argv[n] = NULL;
 	if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(null, 2) < 0)
-		_exit(127);
+		_exit(NOT_EXECUTED);
 	ow_pass_on_capabilities(1ULL << CAP_SYS_RAWIO | 1ULL << CAP_SYS_ADMIN);
 	execve(program, argv, environment);
-	_exit(127);
+	_exit(NOT_EXECUTED);
 }
 
 /* Read until the end of the output. Returns 0, -E2BIG if it is too long, or -ETIMEDOUT. */
-static int read_output(int pipe_end, struct ow_answer *answer)
+static int read_output(int pipe_end, int timeout_ms, struct ow_answer *answer)
 {
 	struct pollfd readable = {.fd = pipe_end, .events = POLLIN};
-	long deadline = read_clock_ms() + TIMEOUT_MS, left;
+	long deadline = read_clock_ms() + timeout_ms, left;
 	ssize_t n;
 
 	answer->reply.length = 0;
@@ -93,7 +94,7 @@ static int read_output(int pipe_end, struct ow_answer *answer)
 }
 
 /* Returns the exit status or -errno. */
-static int run_program(const char *program, char *const *words, const char *disk,
+static int run_program(const char *program, char *const *words, const char *disk, int timeout_ms,
 		       struct ow_answer *answer)
 {
 	int ends[2], status = 0, err;
@@ -105,7 +106,7 @@ static int run_program(const char *program, char *const *words, const char *disk
 	if (pid == 0)
 		execute(program, words, disk, ends[1]);
 	close(ends[1]);
-	err = pid < 0 ? -errno : read_output(ends[0], answer);
+	err = pid < 0 ? -EAGAIN : read_output(ends[0], timeout_ms, answer);
 	close(ends[0]);
 	if (pid < 0)
 		return err;
@@ -115,25 +116,30 @@ static int run_program(const char *program, char *const *words, const char *disk
 		;
 	if (err)
 		return err;
-	return WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : -ENOEXEC;
+	return WIFEXITED(status) && WEXITSTATUS(status) != NOT_EXECUTED ? WEXITSTATUS(status)
+									: -ENOEXEC;
 }
 
-void ow_run_smartctl(const char *disk, struct ow_answer *answer)
+void ow_run_report(const char *program, const char *disk, int timeout_ms, struct ow_answer *answer)
 {
-	const char *program = find_program();
-	int status;
+	int status = run_program(program, options, disk, timeout_ms, answer);
 
-	if (!program) {
-		answer->reply.error = ENOENT;
-		return;
-	}
-	status = run_program(program, options, disk, answer);
 	if (status > 0 && status & USAGE)
-		status = run_program(program, old_options, disk, answer);
+		status = run_program(program, old_options, disk, timeout_ms, answer);
 	if (status >= 0) {
 		answer->reply.status = status;
 		return;
 	}
 	answer->reply.error = -status;
 	answer->reply.length = 0;
+}
+
+void ow_run_smartctl(const char *disk, struct ow_answer *answer)
+{
+	const char *program = find_program();
+
+	if (program)
+		ow_run_report(program, disk, TIMEOUT_MS, answer);
+	else
+		answer->reply.error = ENOENT;
 }

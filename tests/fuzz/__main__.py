@@ -16,6 +16,7 @@ from collections.abc import Callable
 from tests.bench.figure import choose_size
 from tests.fuzz import (
     audits,
+    broker,
     counters,
     experiments,
     formats,
@@ -42,6 +43,7 @@ TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
     "audits": (lambda inputs, seed: audits.AuditFuzzer(seed).run_inputs(inputs), 0.05),
     "history": (history.run, 0.05),
     "loads": (loads.run, 0.05),
+    "broker": (broker.run, 0.02),
     "recordings": (lambda inputs, seed: recordings.RecordingFuzzer(seed).run_inputs(inputs), 0.01),
 }
 _ROUND = 100_000

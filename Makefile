@@ -40,6 +40,7 @@ help:
 	@echo "make test-arm64  run a smoke test on arm64 in QEMU"
 	@echo "make fuzz        fuzz the simulated drive: ten million operations"
 	@echo "make fuzz-state  fuzz saved drives: a million damaged files"
+	@echo "make fuzz-web    fuzz the exporter: a million requests [INPUTS=]"
 	@echo "make fuzz-broker  fuzz the broker: a million requests [INPUTS=] [SEED=]"
 	@echo "make fuzz-counters [INPUTS=10000000]; make fuzz-all [INPUTS=10000000]"
 	@echo "make fuzz-recordings  read 100,000 hostile and 1,100 damaged recordings"
@@ -161,6 +162,10 @@ exactness: build
 	$(PY) -m tests.vm.exactness
 
 # Manual or weekly: ten million damaged pages and reports, a quarter of an hour of one core.
+# Manual: a million requests and web configs for the exporter.
+fuzz-web: build
+	$(PY) -m tests.fuzz.web $(or $(INPUTS),1000000)
+
 fuzz-counters: build
 	$(PY) -m tests.fuzz.counters $(or $(INPUTS),10000000)
 
@@ -283,6 +288,7 @@ smoke: build
 	$(call smoke_run,fuzz-state INPUTS=100)
 	$(call smoke_run,fuzz-broker INPUTS=5000)
 	$(call smoke_run,fuzz-counters INPUTS=1000)
+	$(call smoke_run,fuzz-web INPUTS=1000)
 	$(call smoke_run,fuzz-all INPUTS=100)
 	$(call smoke_run,fuzz-recordings INPUTS=100 DAMAGED=5)
 	$(call smoke_run,docs)
@@ -324,4 +330,4 @@ clean:
 		tools/broker/opwatch-broker
 
 
-.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics fuzz-broker clean
+.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web clean

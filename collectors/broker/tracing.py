@@ -25,6 +25,8 @@ from opwatch.trace.programs import ProgramSet
 
 # Longer than the broker's own limit, after which it answers ETIMEDOUT.
 _TIMEOUT_S = 35
+# Counters are read at once, and a reader such as a scrape does not wait longer.
+_READ_TIMEOUT_S = 2
 
 
 class ProgramsRejected(Exception):
@@ -89,11 +91,11 @@ class BrokerTracer:
 
     def _ask(self, kind: RequestKind, arguments: bytes) -> Reply:
         try:
-            return self._connection.call(kind, arguments)
+            return self._connection.call(kind, arguments, _READ_TIMEOUT_S)
         except BrokerError as error:
             raise OpwatchError(f"opwatch-broker cannot read the tracer: {error.strerror}") from error
         except TimeoutError as error:
-            raise OpwatchError(f"opwatch-broker did not answer within {_TIMEOUT_S} s") from error
+            raise OpwatchError(f"opwatch-broker did not answer within {_READ_TIMEOUT_S} s") from error
 
     def sample(self, target: int) -> bytes:
         return unpack_sample(self._ask(RequestKind.READ_SAMPLE, pack_tracer(self._handle, target)).data)

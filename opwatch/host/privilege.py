@@ -70,6 +70,8 @@ _RECORDER_CAPABILITIES = (
 
 # An exporter writes no files.
 EXPORTER_CAPABILITIES = (_DAC_READ_SEARCH, _SYS_RAWIO, _SYS_ADMIN, _SYS_RESOURCE, _PERFMON, _BPF)
+# With the broker it only reads certificates again.
+EXPORTER_WITH_BROKER = (_DAC_READ_SEARCH,)
 
 
 def drop_privileges(kept: Iterable[int] = _RECORDER_CAPABILITIES) -> None:

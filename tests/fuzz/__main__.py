@@ -28,6 +28,7 @@ from tests.fuzz import (
     rules,
     trim,
     trim_tables,
+    web,
 )
 
 # Shares by cost per input, so that all targets take about the same time.
@@ -44,6 +45,7 @@ TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
     "history": (history.run, 0.05),
     "loads": (loads.run, 0.05),
     "broker": (broker.run, 0.02),
+    "web": (web.run, 0.1),
     "recordings": (lambda inputs, seed: recordings.RecordingFuzzer(seed).run_inputs(inputs), 0.01),
 }
 _ROUND = 100_000

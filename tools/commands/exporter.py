@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from opwatch.collectors.broker.protocol import SOCKET
 from opwatch.errors import UsageError
 from opwatch.tools.arguments import count_between, time_between
-from opwatch.tools.exporter.launch import LaunchOptions, replace_process
+from opwatch.tools.exporter.launch import NO_BROKER, LaunchOptions, replace_process
 from opwatch.tools.exporter.listening import DEFAULT_PORT, parse_address
 
 _DRIVES_S, _DEADLINE_S = 60.0, 10.0
@@ -48,6 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_DEADLINE_S,
         metavar="T",
         help="count a poll as failed after this time, and poll other drives (10s)",
+    )
+    what.add_argument(
+        "--broker",
+        default="",
+        metavar="SOCKET",
+        help=f"read the kernel and the drives through opwatch-broker at this socket, or `{NO_BROKER}` "
+        f"({SOCKET} if it exists)",
     )
     what.add_argument(
         "--series-limit",
@@ -100,5 +108,6 @@ def run(args: argparse.Namespace) -> int:
             drives_every_s=args.drives_every,
             deadline_s=args.drive_deadline,
             series_limit=args.series_limit,
+            broker=args.broker,
         )
     )

@@ -67,7 +67,7 @@ class RequestReader:
         end = _END.search(self._pending, 0, MAX_HEAD_BYTES + 4)
         if not end:
             return self._judge_incomplete()
-        head = bytes(self._pending[: end.start()])
+        head = bytes(self._pending[: end.end()])
         del self._pending[: end.end()]
         return parse_head(head)
 
@@ -108,8 +108,8 @@ def _parse_request_line(line: bytes) -> _RequestLine | BadRequest:
 
 
 def parse_head(head: bytes) -> HttpRequest | BadRequest:
-    """Return the request of a complete head, given without its blank line."""
-    first, *lines = [line.removesuffix(b"\r") for line in head.split(b"\n")]
+    """Return the request of a complete head, given with its blank line."""
+    first, *lines = [line.removesuffix(b"\r") for line in head.split(b"\n")[:-2]]
     line = _parse_request_line(first)
     if isinstance(line, BadRequest):
         return line

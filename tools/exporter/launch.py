@@ -14,7 +14,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NoReturn
 
-from opwatch.host.privilege import EXPORTER_CAPABILITIES, drop_privileges
+from opwatch.collectors.broker.protocol import SOCKET
+from opwatch.errors import OpwatchError
+from opwatch.host.privilege import EXPORTER_CAPABILITIES, EXPORTER_WITH_BROKER, drop_privileges
 from opwatch.metrics.series_limit import DEFAULT_SERIES_LIMIT
 from opwatch.owners.cells import OwnerGrouping
 from opwatch.tools.exporter.access import DirectAccess, HostAccess
@@ -22,6 +24,7 @@ from opwatch.tools.exporter.disk_counters import CountingOptions
 from opwatch.tools.exporter.exporter import Exporter, ExporterOptions
 from opwatch.tools.exporter.listening import format_address, open_listeners, take_systemd_sockets
 
+NO_BROKER = "none"
 # Read by the C library when the new process starts. Threads that poll drives are few and short, and do not
 # need memory areas of their own; large samples are given back at once.
 _ENVIRONMENT = {
@@ -44,6 +47,8 @@ class LaunchOptions:
     drives_every_s: float = 60.0
     deadline_s: float = 10.0
     series_limit: int = DEFAULT_SERIES_LIMIT
+    # A socket, or NO_BROKER; empty for the usual socket if there is one.
+    broker: str = ""
 
     def to_words(self) -> list[str]:
         """Return the options as words of a command line."""
@@ -83,11 +88,27 @@ def replace_process(options: LaunchOptions) -> NoReturn:
     os.execve(sys.executable, [*argv, *options.to_words()], environment)
 
 
+def open_access(broker: str, say: Callable[[str], None]) -> HostAccess:
+    """Return the access by the broker if there is one, else by this process itself."""
+    if broker == NO_BROKER or (not broker and not Path(SOCKET).exists()):
+        return DirectAccess()
+    # Imported late, because an exporter without the broker does not need it.
+    from opwatch.tools.exporter.broker_access import BrokerAccess
+
+    try:
+        return BrokerAccess(broker or SOCKET)
+    except OpwatchError as error:
+        if broker or os.geteuid() != 0:
+            raise
+        say(f"running without the broker: {error}")
+        return DirectAccess()
+
+
 def run_exporter(options: LaunchOptions, say: Callable[[str], None]) -> int:
     """Serve until a signal. Return the exit status, or raise OpwatchError if the start fails."""
-    access: HostAccess = DirectAccess()
+    access = open_access(options.broker, say)
     listeners = take_systemd_sockets(os.environ) if options.systemd_socket else open_listeners(options.listen)
-    drop_privileges(EXPORTER_CAPABILITIES)
+    drop_privileges(EXPORTER_CAPABILITIES if access.is_broker_up is None else EXPORTER_WITH_BROKER)
     try:
         exporter = Exporter(_make_exporter_options(options), access, listeners, say)
     except BaseException:
@@ -96,6 +117,8 @@ def run_exporter(options: LaunchOptions, say: Callable[[str], None]) -> int:
         raise
     try:
         _announce(exporter, listeners, say)
+        if access.is_broker_up is None and os.geteuid() == 0:
+            say("running as root without the broker; with opwatch-broker, the exporter needs no privileges")
         exporter.run()
     finally:
         exporter.close()
@@ -123,5 +146,3 @@ def _announce(exporter: Exporter, listeners: Sequence[socket.socket], say: Calla
         address = listener.getsockname()
         where = f"{scheme}://{format_address(address)}" if isinstance(address, tuple) else f"{address}"
         say(f"serving the metrics of {count} disk{'s' * (count != 1)} at {where}/metrics")
-    if os.geteuid() == 0:
-        say("running as root without the broker; with opwatch-broker, the exporter needs no privileges")

@@ -74,6 +74,7 @@ def test_requests_of_one_stream_are_taken_one_by_one_however_it_is_cut() -> None
     ("data", "status"),
     [
         (b"GET /\r\n\r\n", 400),
+        (b"GET / HTTP/1.0\r\r\n\r\n", 400),
         (b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),

@@ -161,11 +161,11 @@ exactness: build
 	OPWATCH_REQUIRE=vm $(PY) -m pytest tests/vm -m notes_rows -n 2 --maxschedchunk 1
 	$(PY) -m tests.vm.exactness
 
-# Manual or weekly: ten million damaged pages and reports, a quarter of an hour of one core.
 # Manual: a million requests and web configs for the exporter.
 fuzz-web: build
 	$(PY) -m tests.fuzz.web $(or $(INPUTS),1000000)
 
+# Manual or weekly: ten million damaged pages and reports, a quarter of an hour of one core.
 fuzz-counters: build
 	$(PY) -m tests.fuzz.counters $(or $(INPUTS),10000000)
 

@@ -7,16 +7,18 @@ from pathlib import Path
 
 from opwatch.collectors.broker.protocol import SOCKET
 from opwatch.errors import UsageError
+from opwatch.sinks.terminal import print_message
 from opwatch.tools.arguments import count_between, time_between
-from opwatch.tools.exporter.launch import NO_BROKER, LaunchOptions, replace_process
+from opwatch.tools.exporter.launch import NO_BROKER, LaunchOptions, start_exporter
 from opwatch.tools.exporter.listening import DEFAULT_PORT, parse_address
 
-_DRIVES_S, _DEADLINE_S = 60.0, 10.0
+_DRIVES_S, _DEADLINE_S, _PUSH_S = 60.0, 10.0, 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "opwatch exporter [--web.listen-address A]... [--dev D]... [options]"
     _add_web_arguments(parser)
+    _add_push_arguments(parser)
     what = parser.add_argument_group("what to export")
     what.add_argument(
         "--dev",
@@ -92,12 +94,35 @@ def _add_web_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_push_arguments(parser: argparse.ArgumentParser) -> None:
+    push = parser.add_argument_group("push")
+    push.add_argument(
+        "--otlp",
+        default="",
+        metavar="URL",
+        help="also push to this OTLP receiver over HTTP, as JSON; headers are taken from the variable "
+        "OTEL_EXPORTER_OTLP_HEADERS",
+    )
+    push.add_argument(
+        "--otlp-every",
+        type=time_between(1, 86400),
+        default=_PUSH_S,
+        metavar="T",
+        help="time between pushes (1m)",
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     if args.systemd_socket and args.listen:
         raise UsageError("--web.systemd-socket and --web.listen-address exclude each other")
     for text in args.listen or ():
         parse_address(text)
-    replace_process(
+    if args.otlp:
+        # Imported late, because most exporters push nothing.
+        from opwatch.tools.exporter.otlp_push import parse_otlp_url
+
+        parse_otlp_url(args.otlp)
+    return start_exporter(
         LaunchOptions(
             listen=tuple(args.listen or [f":{DEFAULT_PORT}"]),
             dev=tuple(args.dev or ()),
@@ -109,5 +134,8 @@ def run(args: argparse.Namespace) -> int:
             deadline_s=args.drive_deadline,
             series_limit=args.series_limit,
             broker=args.broker,
-        )
+            otlp=args.otlp,
+            otlp_every_s=args.otlp_every,
+        ),
+        print_message,
     )

@@ -30,10 +30,14 @@ from opwatch.tools.exporter.site import ExporterSite
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from opwatch.tools.exporter.otlp_push import OtlpPusher
+
 # A reading serves all scrapes within this time.
 FRESH_S = 1.0
 # Time between scans for disks, if the kernel sends no events.
 _SCAN_S, _HINTED_SCAN_S = 10.0, 0.05
+# Longest wait at the end for what is to be pushed.
+_LAST_PUSH_S = 1.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -48,6 +52,8 @@ class ExporterOptions:
     deadline_s: float = 10.0
     series_limit: int = DEFAULT_SERIES_LIMIT
     web_config: Path | None = None
+    otlp: str = ""
+    otlp_every_s: float = 60.0
 
 
 class Exporter:
@@ -81,6 +87,7 @@ class Exporter:
         self._drive_timer = self.loop.call_every(self.drives.run_due)
         self._scan_timer = self.loop.call_every(self._scan_disks)
         self.loop.call_every(self._retry_refused)
+        self._pusher = self._start_pushing() if options.otlp else None
         if self._events.fileno() >= 0:
             self.loop.watch(self._events.fileno(), READ, lambda _: self._hear_events())
 
@@ -97,6 +104,12 @@ class Exporter:
 
     def collect(self, form: ExpositionFormat) -> bytes:
         """Return the metrics in a format, with counters read within the last second."""
+        is_native = form is ExpositionFormat.PROTOBUF
+        samples, with_classic = self._gather(is_native=is_native)
+        return self._encoder.encode(samples, form, with_classic_buckets=with_classic)
+
+    def _gather(self, *, is_native: bool) -> tuple[MetricSamples, bool]:
+        """Return all samples, and whether classic buckets are within the limit of series."""
         now = time.monotonic()
         if self._cached is None or now - self._read_s >= FRESH_S:
             self._cached, self._read_s = self._read_disks(), now
@@ -104,9 +117,7 @@ class Exporter:
         samples.merge(self._cached)
         self.drives.add_metrics(samples)
         add_exporter_metrics(samples, self._describe_state(now))
-        is_native = form is ExpositionFormat.PROTOBUF
-        with_classic = self._limit.apply(samples, has_native_buckets=is_native)
-        return self._encoder.encode(samples, form, with_classic_buckets=with_classic)
+        return samples, self._limit.apply(samples, has_native_buckets=is_native)
 
     def _read_disks(self) -> MetricSamples:
         if self.disks.scan_disks():
@@ -148,6 +159,25 @@ class Exporter:
         self.disks.retry_refused()
         return RETRY_S
 
+    def _start_pushing(self) -> OtlpPusher:
+        # Imported late, as all that only some exporters need.
+        from opwatch.tools.exporter.otlp_document import encode_document
+        from opwatch.tools.exporter.otlp_push import OtlpPusher, parse_otlp_headers, parse_otlp_url
+
+        headers = parse_otlp_headers(os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", ""))
+        pusher = OtlpPusher(parse_otlp_url(self._options.otlp), headers, self._say)
+        host = os.uname().nodename
+        resource = {"service.name": "opwatch", "service.instance.id": host, "host.name": host}
+        start_ns = round(self._started_s * 1e9)
+
+        def push() -> float:
+            samples, _ = self._gather(is_native=True)
+            pusher.push(encode_document(samples, resource, __version__, start_ns, time.time_ns()))
+            return self._options.otlp_every_s
+
+        self.loop.call_every(push)
+        return pusher
+
     def _load_web_config(self) -> SSLContext | None:
         """Use the web config, and return the TLS context, None without TLS."""
         if self._options.web_config is None:
@@ -182,6 +212,8 @@ class Exporter:
 
     def close(self) -> None:
         self.drives.stop()
+        if self._pusher:
+            self._pusher.close(_LAST_PUSH_S)
         self._server.close()
         self.disks.close()
         self._events.close()

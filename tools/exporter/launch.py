@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NoReturn
 
 from opwatch.collectors.broker.protocol import SOCKET
 from opwatch.errors import OpwatchError
@@ -49,6 +48,8 @@ class LaunchOptions:
     series_limit: int = DEFAULT_SERIES_LIMIT
     # A socket, or NO_BROKER; empty for the usual socket if there is one.
     broker: str = ""
+    otlp: str = ""
+    otlp_every_s: float = 60.0
 
     def to_words(self) -> list[str]:
         """Return the options as words of a command line."""
@@ -81,11 +82,15 @@ class LaunchOptions:
         return cls(**values)  # type: ignore[arg-type]
 
 
-def replace_process(options: LaunchOptions) -> NoReturn:
-    """Replace this process by an exporter with these options."""
+def start_exporter(options: LaunchOptions, say: Callable[[str], None]) -> int:
+    """Replace this process by an exporter, or be one if the interpreter cannot be started again. Return the
+    exit status."""
     argv = [sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "opwatch.tools.exporter.lean"]
-    environment = {**_ENVIRONMENT, **os.environ}
-    os.execve(sys.executable, [*argv, *options.to_words()], environment)
+    try:
+        os.execve(sys.executable, [*argv, *options.to_words()], {**_ENVIRONMENT, **os.environ})
+    except OSError:
+        # A user without access to the interpreter's folder, to which the privileges were dropped.
+        return run_exporter(options, say)
 
 
 def open_access(broker: str, say: Callable[[str], None]) -> HostAccess:
@@ -134,6 +139,8 @@ def _make_exporter_options(options: LaunchOptions) -> ExporterOptions:
         deadline_s=options.deadline_s,
         series_limit=options.series_limit,
         web_config=Path(options.web_config) if options.web_config else None,
+        otlp=options.otlp,
+        otlp_every_s=options.otlp_every_s,
     )
 
 

@@ -129,11 +129,14 @@ LATE_IMPORTS = {
     "opwatch.tools.dashboard.showing": 2,
     # The exporter stays below the memory of other exporters: TLS takes 5 MB, firmware decoders 2 MB, passwords
     # and the command line 1 MB each, and most exporters need only some.
+    "opwatch.tools.commands.exporter": 1,
     "opwatch.tools.exporter.access": 2,
     "opwatch.tools.exporter.drive_poller": 4,
-    "opwatch.tools.exporter.exporter": 3,
+    "opwatch.tools.exporter.exporter": 5,
     "opwatch.tools.exporter.http_server": 2,
+    "opwatch.tools.exporter.launch": 1,
     "opwatch.tools.exporter.lean": 1,
+    "opwatch.tools.exporter.otlp_push": 2,
     "opwatch.tools.exporter.site": 2,
 }
 

@@ -38,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also export the ten busiest control groups of each disk, and the rest as `other`",
     )
     what.add_argument(
+        "--trim",
+        action="store_true",
+        help="also predict each hour whether a trim of each filesystem would reach its drive; nothing is "
+        "trimmed or written",
+    )
+    what.add_argument(
         "--drives-every",
         type=time_between(1, 86400, none=True),
         default=_DRIVES_S,
@@ -134,6 +140,7 @@ def run(args: argparse.Namespace) -> int:
             deadline_s=args.drive_deadline,
             series_limit=args.series_limit,
             broker=args.broker,
+            trim=args.trim,
             otlp=args.otlp,
             otlp_every_s=args.otlp_every,
         ),

@@ -243,6 +243,7 @@ class DiskCounters:
 
     def _lose_group(self, group: DiskGroup, reason: str) -> None:
         """Give up a group whose tracer does not answer. retry_refused() attaches again."""
+        self._say(f"the tracer is lost and will be attached again: {reason}")
         self._groups.remove(group)
         self._refused |= {disk.member.name: reason for disk in group.disks}
         self._run_thread("detach", group.close)

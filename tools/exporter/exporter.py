@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from opwatch.tools.exporter.otlp_push import OtlpPusher
+    from opwatch.tools.exporter.trim_schedule import TrimSchedule
 
 # A reading serves all scrapes within this time.
 FRESH_S = 1.0
@@ -52,6 +53,7 @@ class ExporterOptions:
     deadline_s: float = 10.0
     series_limit: int = DEFAULT_SERIES_LIMIT
     web_config: Path | None = None
+    trim: bool = False
     otlp: str = ""
     otlp_every_s: float = 60.0
 
@@ -87,6 +89,7 @@ class Exporter:
         self._drive_timer = self.loop.call_every(self.drives.run_due)
         self._scan_timer = self.loop.call_every(self._scan_disks)
         self.loop.call_every(self._retry_refused)
+        self._trims = self._start_trim_checks() if options.trim else None
         self._pusher = self._start_pushing() if options.otlp else None
         if self._events.fileno() >= 0:
             self.loop.watch(self._events.fileno(), READ, lambda _: self._hear_events())
@@ -116,6 +119,8 @@ class Exporter:
         samples = MetricSamples()
         samples.merge(self._cached)
         self.drives.add_metrics(samples)
+        if self._trims:
+            self._trims.add_metrics(samples)
         add_exporter_metrics(samples, self._describe_state(now))
         return samples, self._limit.apply(samples, has_native_buckets=is_native)
 
@@ -158,6 +163,14 @@ class Exporter:
     def _retry_refused(self) -> float:
         self.disks.retry_refused()
         return RETRY_S
+
+    def _start_trim_checks(self) -> TrimSchedule:
+        # Imported late, as all that only some exporters need.
+        from opwatch.tools.exporter.trim_schedule import TrimSchedule
+
+        trims = TrimSchedule(self.loop.call_soon, self._say)
+        self.loop.call_every(trims.run_check)
+        return trims
 
     def _start_pushing(self) -> OtlpPusher:
         # Imported late, as all that only some exporters need.

@@ -48,6 +48,7 @@ class LaunchOptions:
     series_limit: int = DEFAULT_SERIES_LIMIT
     # A socket, or NO_BROKER; empty for the usual socket if there is one.
     broker: str = ""
+    trim: bool = False
     otlp: str = ""
     otlp_every_s: float = 60.0
 
@@ -139,6 +140,7 @@ def _make_exporter_options(options: LaunchOptions) -> ExporterOptions:
         deadline_s=options.deadline_s,
         series_limit=options.series_limit,
         web_config=Path(options.web_config) if options.web_config else None,
+        trim=options.trim,
         otlp=options.otlp,
         otlp_every_s=options.otlp_every_s,
     )

@@ -132,7 +132,7 @@ LATE_IMPORTS = {
     "opwatch.tools.commands.exporter": 1,
     "opwatch.tools.exporter.access": 2,
     "opwatch.tools.exporter.drive_poller": 4,
-    "opwatch.tools.exporter.exporter": 5,
+    "opwatch.tools.exporter.exporter": 6,
     "opwatch.tools.exporter.http_server": 2,
     "opwatch.tools.exporter.launch": 1,
     "opwatch.tools.exporter.lean": 1,

@@ -106,8 +106,8 @@ def take_systemd_sockets(environment: Mapping[str, str]) -> list[socket.socket]:
     count = environment.get("LISTEN_FDS", "")
     if environment.get("LISTEN_PID") != str(os.getpid()) or not re.fullmatch("[1-9][0-9]{0,2}", count):
         raise UsageError(
-            "--web.systemd-socket: systemd passed no socket; start opwatch-exporter.socket, not the service "
-            "alone"
+            "--web.systemd-socket: systemd passed no socket; start the exporter by a socket unit, not by its "
+            "service alone"
         )
     listeners = []
     for number in range(_FIRST_FD, _FIRST_FD + int(count)):

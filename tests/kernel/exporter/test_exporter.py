@@ -143,7 +143,7 @@ def test_hung_drive_delays_no_scrape_and_no_other_drive() -> None:
                     find(samples, "media_written_bytes_total", one) is not None for one in devices
                 )
             )
-            hung.inject_faults("log-slow=02:30s")
+            hung.inject_faults("log-slow=02:15s")
 
             def count_timeouts(samples: dict[Series, float]) -> float:
                 return sum(
@@ -162,7 +162,7 @@ def test_hung_drive_delays_no_scrape_and_no_other_drive() -> None:
             after = exporter.wait_for(lambda samples: (find(samples, name, devices[1]) or 0) > fresh + 2)
             assert count_timeouts(after) == 1
             assert find(after, name, devices[0]) == find(before, name, devices[0])
-            hung.inject_faults("clear")
+            # The process ends with its thread's command.
             assert exporter.stop() == 0
 
 

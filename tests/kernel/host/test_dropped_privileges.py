@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +14,8 @@ import pytest
 
 from opwatch.host.scratch import ScratchDisk
 from tests.kernel.support.drives import create_drive
-from tests.kernel.support.exporting import start_exporter
-from tests.requirements import skip_or_fail
 
 TOP = Path(__file__).parents[3]
-UNIT = TOP / "tools/deploy/systemd/opwatch-flight.service"
 _IPC_LOCK = 1 << 14
 # Capabilities that a recorder never keeps: to change users, networks, modules or nodes, or to ptrace.
 _NEVER = {"SETPCAP": 8, "SETUID": 7, "NET_ADMIN": 12, "SYS_MODULE": 16, "SYS_PTRACE": 19, "MKNOD": 27}
@@ -82,23 +77,3 @@ def test_recorder_drops_unneeded_capabilities(command: str, disk: ScratchDisk, t
         finally:
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
-
-
-def test_exporter_drops_unneeded_capabilities(disk: ScratchDisk) -> None:
-    with start_exporter("--dev", disk.name) as exporter:
-        pid = exporter.process.pid
-        assert {status["NoNewPrivs"] for status in read_statuses(pid)} == {"1"}
-        writing = {"DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5}
-        for mask in read_capabilities(pid):
-            assert [name for name, number in (_NEVER | writing).items() if mask >> number & 1] == []
-
-
-def test_flight_unit_is_confined() -> None:
-    if not shutil.which("systemd-analyze"):
-        skip_or_fail("kernel", "systemd-analyze is not installed")
-    argv = ["systemd-analyze", "security", "--offline=true", "--threshold=25", str(UNIT)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if "unrecognized option" in done.stderr:
-        skip_or_fail("kernel", "this systemd-analyze scores no files (it takes version 250)")
-    [score] = re.findall(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
-    assert (float(score) <= 2.5, done.returncode) == (True, 0), done.stdout

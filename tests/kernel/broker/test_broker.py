@@ -33,7 +33,6 @@ from opwatch.trace.tracing import Tracer
 from opwatch.trace.trust import Reading
 from tests.kernel.support.broker import NOBODY, PROGRAM, run_broker, wait_for_broker
 from tests.kernel.support.load import reads
-from tests.requirements import skip_or_fail
 from tests.tracked import ROOT
 
 _CAPABILITIES = {"server": 0, "tracing": 1 << 39 | 1 << 38 | 1 << 24, "starter": 1 << 21 | 1 << 17}
@@ -66,14 +65,19 @@ def attach(path: str, leaves: Sequence[Leaf], by: OwnerGrouping | None = None) -
     return BrokerAccess(path).attach_tracer(leaves, queue_time=False, by=by)
 
 
-def start_client(path: str, disk: str, **options: object) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-P", "-c", _CLIENT, path, disk]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        return subprocess.Popen(argv, env=environment, **pipes, **options)  # type: ignore[call-overload,no-any-return]
-    except PermissionError as error:
-        skip_or_fail("kernel", f"user {NOBODY} cannot run {sys.executable}: {error.strerror}")
+def start_client(path: str, disk: str, *, user: int = 0, groups: Sequence[int] = ()) -> subprocess.Popen[str]:
+    """Start the client, as another user without any capability unless `user` is root."""
+    membership = ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
+    become = ["setpriv", f"--reuid={user}", f"--regid={user}", *membership, "--bounding-set=-all"]
+    argv = [*(become if user else ()), sys.executable, "-P", "-c", _CLIENT, path, disk]
+    return subprocess.Popen(
+        argv,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd="/",
+    )
 
 
 def sum_histograms(reading: Reading) -> dict[str, tuple[int, int, int]]:
@@ -99,10 +103,9 @@ def test_counts_equal_those_of_a_tracer_in_this_process(disk: ScratchDisk) -> No
 
 
 def test_user_without_privileges_counts_through_the_broker(disk: ScratchDisk) -> None:
-    nobody = {"user": NOBODY, "group": 0, "extra_groups": []}
     with (
         run_broker("--user", str(NOBODY)) as broker,
-        start_client(broker.socket, disk.name, **nobody) as client,
+        start_client(broker.socket, disk.name, user=NOBODY) as client,
     ):
         assert client.stdout
         assert client.stdout.readline() == "attached\n"
@@ -114,19 +117,17 @@ def test_user_without_privileges_counts_through_the_broker(disk: ScratchDisk) ->
 
 @pytest.mark.parametrize("options", [(), ("--user", "65533"), ("--group", "65533", "--group", "65532")])
 def test_other_users_are_refused(disk: ScratchDisk, options: Sequence[str]) -> None:
-    nobody = {"user": NOBODY, "group": 0, "extra_groups": []}
     with (
         run_broker(*options) as broker,
-        start_client(broker.socket, disk.name, **nobody) as client,
+        start_client(broker.socket, disk.name, user=NOBODY) as client,
     ):
         assert json.loads(client.communicate("\n", timeout=60)[0]) == {"error": "PermissionMissing"}
 
 
 def test_members_of_an_allowed_group_are_served(disk: ScratchDisk) -> None:
-    member = {"user": NOBODY, "group": 0, "extra_groups": [65533]}
     with (
         run_broker("--group", "65533") as broker,
-        start_client(broker.socket, disk.name, **member) as client,
+        start_client(broker.socket, disk.name, user=NOBODY, groups=[65533]) as client,
     ):
         assert client.communicate("\n", timeout=60)[0].startswith("attached\n")
 
@@ -291,7 +292,7 @@ def test_counters_beyond_the_memory_limit_are_refused(disk: ScratchDisk) -> None
 
 def test_second_broker_on_the_same_socket_is_refused() -> None:
     with run_broker() as broker:
-        argv = [PROGRAM, "--socket", broker.socket]
+        argv = [str(PROGRAM), "--socket", broker.socket]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
         assert (done.returncode, "another broker listens" in done.stderr) == (1, True)
         BrokerAccess(broker.socket)
@@ -308,7 +309,7 @@ def test_socket_left_by_a_killed_broker_is_replaced(tmp_path: Path) -> None:
 
 def test_file_that_is_no_socket_is_kept(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    argv = [PROGRAM, "--socket", tmp_path / "file"]
+    argv = [str(PROGRAM), "--socket", str(tmp_path / "file")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, "is not a socket" in done.stderr) == (1, True)
     assert (tmp_path / "file").read_text() == "mine"

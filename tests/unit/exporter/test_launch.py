@@ -1,0 +1,81 @@
+"""Options pass unchanged to the exporter's process, and addresses are read or refused."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import fields, replace
+
+import pytest
+
+from opwatch.errors import OpwatchError, UsageError
+from opwatch.tools.exporter.launch import LaunchOptions
+from opwatch.tools.exporter.listening import (
+    format_address,
+    open_listeners,
+    parse_address,
+    take_systemd_sockets,
+)
+
+
+def test_options_survive_as_words() -> None:
+    plain = LaunchOptions()
+    assert LaunchOptions.from_words(plain.to_words()) == plain
+    changed = LaunchOptions(
+        listen=("[::1]:0", ":9"),
+        dev=("a=b", "c d\n"),
+        web_config="/x=y",
+        systemd_socket=True,
+        queue=True,
+        by="cgroup",
+        drives_every_s=0.0,
+        deadline_s=0.5,
+        series_limit=7,
+        broker="none",
+        trim=True,
+        otlp="http://a?b=c",
+        otlp_every_s=5.0,
+    )
+    assert LaunchOptions.from_words(changed.to_words()) == changed
+    # Each option was changed above.
+    assert all(getattr(plain, one.name) != getattr(changed, one.name) for one in fields(plain))
+    assert replace(changed, queue=False) != changed
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(":9854", ("", 9854)), ("a.example:0", ("a.example", 0)), ("[fe80::1%eth0]:80", ("fe80::1%eth0", 80))],
+)
+def test_address_is_read(text: str, expected: tuple[str, int]) -> None:
+    assert parse_address(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "9854", "a", "a:", "::1:80", "[::1]", ":65536", ":-1", ":٣", "a:80 "])
+def test_text_that_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_address(text)
+
+
+def test_each_address_is_listened_on() -> None:
+    listeners = open_listeners(["127.0.0.1:0", "localhost:0"])
+    try:
+        for listener in listeners:
+            address = listener.getsockname()
+            with socket.create_connection(address[:2], 5):
+                pass
+            assert format_address(address).endswith(f":{address[1]}")
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def test_one_address_in_use_opens_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OpwatchError, match="another process"):
+            open_listeners(["127.0.0.1:0", f"127.0.0.1:{port}"])
+
+
+@pytest.mark.parametrize("environment", [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_FDS": "x"}])
+def test_missing_systemd_socket_is_reported(environment: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="systemd"):
+        take_systemd_sockets(environment)

@@ -54,13 +54,19 @@ def _make_version_1_note(hierarchy: IoHierarchy) -> str:
 class LiveOwners:
     """Reads counts by owner from the tracers. Empty if `by` is None."""
 
-    def __init__(self, tracers: TracerSet, by: OwnerGrouping | None) -> None:
-        self._tracers, self._by = tracers, by
+    def __init__(self, tracers: TracerSet, by: OwnerGrouping | None, max_names: int = _MAX_NAMES) -> None:
+        """`max_names` bounds the names kept of owners, besides those of the last reading."""
+        self._tracers, self._by, self._max_names = tracers, by, max_names
         self._names: dict[OwnerKey, str] = {}
         self._groups: dict[int, str] = {}
         # Control group of each process.
         self._inside: dict[OwnerKey, str] = {}
         self._looked = float("-inf")
+
+    @property
+    def name_count(self) -> int:
+        """Return the number of names kept."""
+        return len(self._names) + len(self._groups) + len(self._inside)
 
     def read_owners(self, places: Collection[int]) -> dict[int, OwnerSample]:
         """Return the owners at the last readings of these places."""
@@ -96,7 +102,7 @@ class LiveOwners:
     def _resolve_names(self, cells: Mapping[int, ReadCells]) -> None:
         """Resolve the names of new owners. Owners keep their names after exit."""
         keys = {key for owned in cells.values() for key, _ in owned.cells if key}
-        if len(self._names) > _MAX_NAMES:
+        if len(self._names) > self._max_names:
             self._names = {key: name for key, name in self._names.items() if key in keys}
             self._inside = {key: group for key, group in self._inside.items() if key in keys}
         new = keys - self._names.keys()
@@ -108,7 +114,9 @@ class LiveOwners:
         unnamed = {key for key in new if key.kind is OwnerKind.CGROUP}
         now = time.monotonic()
         if unnamed - {key for key in unnamed if key.number in self._groups} and now - self._looked > _NAMES_S:
-            self._groups |= find_io_hierarchy().read_names()
+            # Groups that vanished are kept for requests that complete later, but not without end.
+            earlier = self._groups if len(self._groups) <= self._max_names else {}
+            self._groups = earlier | find_io_hierarchy().read_names()
             self._looked = now
         self._names |= {key: self._groups[key.number] for key in unnamed if key.number in self._groups}
 

@@ -29,6 +29,8 @@ from opwatch.trace.trust import Reading
 _RETURN_S = float("inf")
 # Time before another attempt to attach to disks that were refused, or whose tracer was lost.
 RETRY_S = 30.0
+# Names kept of control groups, besides those that had requests at the last reading.
+_MAX_OWNER_NAMES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class DiskGroup:
         except BaseException:
             self._tracers.close()
             raise
-        self._owners = LiveOwners(self._tracers, options.by)
+        self._owners = LiveOwners(self._tracers, options.by, _MAX_OWNER_NAMES)
         misses, anchor = self._tracers.read_misses(), read_anchor()
         self.disks: list[_WatchedDisk] = []
         for place, member, flying in zip(places, members, in_flight, strict=True):

@@ -127,7 +127,7 @@ LATE_IMPORTS = {
     # textual takes half of the time to the first screen, and is imported while programs are loaded; the
     # module that keeps the last hour takes nearly as long, and is imported after the first interval is shown.
     "opwatch.tools.dashboard.showing": 2,
-    # The exporter stays below the memory of other exporters: TLS takes 5 MB, firmware decoders 2 MB, passwords
+    # The exporter uses less memory than others: TLS takes 5 MB, firmware decoders 2 MB, passwords
     # and the command line 1 MB each, and most exporters need only some.
     "opwatch.tools.commands.exporter": 1,
     "opwatch.tools.exporter.access": 2,

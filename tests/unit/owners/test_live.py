@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
+from opwatch.collectors.block import owners
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.block.owners import LiveOwners, make_group_notes
 from opwatch.collectors.owners.processes import NamedProcess, find_process
@@ -88,3 +91,28 @@ def test_missing_group_accounting_is_noted(tmp_path: Path) -> None:
     assert "write +io" in note
     control.write_text("io memory\n")
     assert get_group_note(OwnerGrouping.CGROUP) == []
+
+
+def test_names_of_groups_that_come_and_go_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = iter(range(1000))
+    clock = iter(range(0, 100_000, 10))
+    monkeypatch.setattr(owners, "find_io_hierarchy", lambda: _ChangingHierarchy(next(batch)))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    tracer = FakeOwnerTracer(ReadCells({}, {}))
+    live = LiveOwners(cast("TracerSet", _FakeTracerSet(tracer)), OwnerGrouping.CGROUP, max_names=200)
+    for number in range(50):
+        keys = [OwnerKey(OwnerKind.CGROUP, number * 100 + index, 0) for index in range(100)]
+        tracer.owned = [ReadCells({(key, "read"): ONE for key in keys}, {})]
+        [sample] = live.read_owners([7]).values()
+        assert {row.name for row in sample.rows} == {f"/{key.number}" for key in keys}
+        assert live.name_count <= 600
+
+
+class _ChangingHierarchy:
+    """A hundred groups, others at each reading."""
+
+    def __init__(self, batch: int) -> None:
+        self._batch = batch
+
+    def read_names(self) -> dict[int, str]:
+        return {number: f"/{number}" for number in range(self._batch * 100, self._batch * 100 + 100)}

@@ -21,7 +21,7 @@ from opwatch.errors import (
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.privilege import make_permission_error
 from opwatch.owners.cells import OwnerGrouping, ReadCells, decode_cells, decode_forgotten, fit_cells
-from opwatch.owners.lives import Cell, Earlier, OwnerTotals
+from opwatch.owners.lives import MAX_PAST, Cell, Earlier, OwnerTotals
 from opwatch.trace import abi
 from opwatch.trace.programs import ProgramSet, list_program_sets, load_first
 from opwatch.trace.slow import SlowRecord, decode_dropped_counts, decode_slow
@@ -42,6 +42,8 @@ _OWNED_S = 0.05
 # Above this number, idle owners are evicted to make room for new processes. If half of the table is still in
 # use, only this many of the largest stay, so short-lived processes cannot fill the table.
 _KEPT_OWNERS, _IDLE_NS = 512, 30 * 10**9
+# OW_MAX_OWNERS of bpf/abi/owners.h.
+_MAX_OWNERS = 8192
 # Missing privileges or memory affect all kinds of programs equally.
 _FINAL = (errno.EPERM, errno.ENOMEM)
 
@@ -205,6 +207,20 @@ class ExtensionLoader:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class OwnerLimits:
+    """How many owners stay in the tracer's table and in memory.
+
+    Owners above `kept` that were idle for `idle_ns` are evicted, and the smallest if there are more than
+    `most`. `remembered` evicted owners per disk continue their counts if they come back.
+    """
+
+    kept: int = _KEPT_OWNERS
+    most: int = _MAX_OWNERS
+    idle_ns: int = _IDLE_NS
+    remembered: int = MAX_PAST
+
+
 class BlockTracer:
     """Tracer with our programs, attached from construction until close(). Reads absolute samples, one per
     leaf."""
@@ -256,6 +272,7 @@ class BlockTracer:
         self.owned: list[ReadCells] = []
         # Earlier activity of owners that were evicted and returned.
         self.earlier: list[Mapping[Cell, Earlier]] = []
+        self._owner_limits = OwnerLimits()
         self._lives = [OwnerTotals() for _ in self.leaves]
 
     def _make_lane_notes(self) -> list[str]:
@@ -288,8 +305,15 @@ class BlockTracer:
             )
         self.owned, self.earlier = owned, earlier
         if self._has_owners:
-            self.evict_owners(_KEPT_OWNERS, self._native.max_owners // 2, _IDLE_NS)
+            limits = self._owner_limits
+            most = min(limits.most, self._native.max_owners // 2)
+            self.evict_owners(limits.kept, most, limits.idle_ns)
         return readings
+
+    def limit_owners(self, limits: OwnerLimits) -> None:
+        """Keep fewer owners from now on. Call before the first reading."""
+        self._owner_limits = limits
+        self._lives = [OwnerTotals(limits.remembered) for _ in self.leaves]
 
     def evict_owners(self, keep: int, most: int, idle_ns: int) -> None:
         """Evict owners and keep their counts: idle ones above `keep`, the smallest above `most`."""

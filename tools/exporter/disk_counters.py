@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from opwatch.clock import read_anchor
+from opwatch.collectors.block.blk import BlockTracer, OwnerLimits
 from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.block.owners import LiveOwners
 from opwatch.errors import OpwatchError
@@ -30,7 +31,9 @@ _RETURN_S = float("inf")
 # Time before another attempt to attach to disks that were refused, or whose tracer was lost.
 RETRY_S = 30.0
 # Names kept of control groups, besides those that had requests at the last reading.
-_MAX_OWNER_NAMES = 1024
+_MAX_OWNER_NAMES = 512
+# The ranking adds growths, so an owner that comes back needs no memory of what it did before.
+_OWNER_LIMITS = OwnerLimits(kept=64, most=256, idle_ns=10 * 10**9, remembered=256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,9 @@ class DiskGroup:
         self._options = options
         self._tracers = TracerSet(attach, MAX_DISKS)
         places = self._tracers.add_leaves([member.leaf for member in members])
+        for tracer, _ in self._tracers.with_places():
+            if options.by and isinstance(tracer, BlockTracer):
+                tracer.limit_owners(_OWNER_LIMITS)
         try:
             in_flight = [read_in_flight(member.leaf.device) for member in members]
             readings = self._tracers.read_first(places)

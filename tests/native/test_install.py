@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -30,6 +31,23 @@ def run_make(*targets: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def check_daemons(prefix: Path) -> None:
+    """Check that the broker runs, and that every unit starts a program that was installed."""
+    broker = prefix / "sbin/opwatch-broker"
+    version = subprocess.run([broker, "--version"], capture_output=True, text=True, check=True)
+    assert version.stdout == f"opwatch-broker {__version__}\n"
+    units = sorted((prefix / "lib/systemd/system").iterdir())
+    assert [unit.name for unit in units] == [
+        *("opwatch-broker.service", "opwatch-broker.socket"),
+        *("opwatch-exporter.service", "opwatch-flight.service"),
+    ]
+    started = {
+        line.split()[0] for unit in units for line in re.findall(r"^ExecStart=(.*)", unit.read_text(), re.M)
+    }
+    assert started == {str(broker), str(prefix / "bin/opwatch")}
+    assert (prefix / "lib/sysusers.d/opwatch.conf").exists()
 
 
 @pytest.mark.skipif(not (ROOT / ".venv/bin/python").exists(), reason="make build has made no .venv here")
@@ -68,8 +86,9 @@ def test_installed_command_runs_and_uninstall_removes_every_file(tmp_path: Path)
         check=True,
     )
     assert all(Path(file).is_relative_to(prefix) for file in modules.stdout.split())
-    manual = prefix / "share/man/man1/opwatch.1"
-    assert manual.read_bytes() == (ROOT / "docs/man/opwatch.1").read_bytes()
+    for manual in ("man1/opwatch.1", "man8/opwatch-broker.8"):
+        assert (prefix / "share/man" / manual).read_bytes() == (ROOT / f"docs/man/{manual[5:]}").read_bytes()
+    check_daemons(prefix)
     run_make("uninstall", f"PREFIX={prefix}")
     assert [path for path in prefix.rglob("*") if not path.is_dir() or path.is_symlink()] == [other]
     assert not (prefix / "lib/opwatch").exists()

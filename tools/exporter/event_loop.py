@@ -14,6 +14,10 @@ from types import FrameType
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
+# Longest time between the calls of a timer, also if one fails. / Pause after a failure.
+_LAST_RESORT_S, _AFTER_ERROR_S = 3600.0, 0.02
+
+
 class LoopTimer:
     """A call that is repeated. It returns the seconds until its next time."""
 
@@ -31,7 +35,12 @@ class EventLoop:
     Signals are delivered between handlers. call_soon() may be called from any thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, report: Callable[[str], None] | None = None) -> None:
+        """`report` is told of errors of handlers, after which the loop goes on. Without it they end the
+        loop."""
+        self._report = report
+        # The last error, so that one that comes again and again is reported once.
+        self._trouble = ""
         self._selector = selectors.DefaultSelector()
         self._soon: deque[Callable[[], None]] = deque()
         self._timers: list[LoopTimer] = []
@@ -85,14 +94,14 @@ class EventLoop:
         """Run until stop()."""
         while not self._is_stopped:
             while self._soon and not self._is_stopped:
-                self._soon.popleft()()
+                self._make_call(self._soon.popleft())
             if self._is_stopped:
                 return
             wait_s = self._run_timers()
             for key, events in self._selector.select(max(0.0, wait_s) if self._timers else None):
                 # An earlier handler of this turn may have closed the descriptor.
                 if self._selector.get_map().get(key.fileobj) == key:
-                    key.data(events)
+                    self._make_call(lambda key=key, events=events: key.data(events))  # type: ignore[misc]
 
     def _run_timers(self) -> float:
         """Make the calls that are due. Return the seconds until the next is."""
@@ -100,10 +109,25 @@ class EventLoop:
             if time.monotonic() >= timer.due_s:
                 # Set before the call, which may hasten the next one.
                 timer.due_s = float("inf")
-                timer.hasten(timer.call())
-        if self._soon:
+                self._make_call(lambda timer=timer: timer.hasten(timer.call()))  # type: ignore[misc]
+                timer.hasten(_LAST_RESORT_S)
+        if self._soon or self._is_stopped:
             return 0.0
         return min((timer.due_s for timer in self._timers), default=0.0) - time.monotonic()
+
+    def _make_call(self, call: Callable[[], None]) -> None:
+        """Make a call. A bug in it must not end the service of everything else."""
+        try:
+            call()
+        except Exception as error:
+            if self._report is None:
+                raise
+            trouble = f"{type(error).__name__}: {error}"
+            if trouble != self._trouble:
+                self._trouble = trouble
+                self._report(f"a part of the exporter failed, and the rest goes on: {trouble}")
+            # A handler whose descriptor stays ready is called again at once.
+            time.sleep(_AFTER_ERROR_S)
 
     def _drain_wakes(self, _events: int) -> None:
         try:

@@ -71,7 +71,7 @@ class Exporter:
         """Attach to the disks, and start to listen. Raise OpwatchError if either fails."""
         self._options, self._access, self._say = options, access, say
         self._started_s = time.time()
-        self.loop = EventLoop()
+        self.loop = EventLoop(say)
         # Subscribe before listing the disks, so that no later arrival is missed.
         self._events = BlockEvents()
         devices = Devices()
@@ -81,7 +81,7 @@ class Exporter:
         self._encoder, self._limit = MetricEncoder(), SeriesLimit(options.series_limit)
         self._cached: MetricSamples | None = None
         self._read_s = float("-inf")
-        self.site = ExporterSite(self.collect, self._find_unready)
+        self.site = ExporterSite(self.collect, self._find_unready, say)
         tls = self._load_web_config()
         self.disks.start()
         self._server = HttpServer(self.loop, listeners, self.site, tls)

@@ -54,9 +54,13 @@ class ExporterSite:
     yet."""
 
     def __init__(
-        self, collect: Callable[[ExpositionFormat], bytes], find_unready: Callable[[], str | None]
+        self,
+        collect: Callable[[ExpositionFormat], bytes],
+        find_unready: Callable[[], str | None],
+        report: Callable[[str], None] | None = None,
     ) -> None:
-        self._collect, self._find_unready = collect, find_unready
+        """`report` is told of a page that cannot be made. Without it the error is raised."""
+        self._collect, self._find_unready, self._report = collect, find_unready, report
         self._config: WebConfig | None = None
         self._logins: LoginChecker | None = None
         self._budget: RequestBudget | None = None
@@ -114,7 +118,13 @@ class ExporterSite:
             return make_error(404, "the pages are /, /metrics, /-/healthy and /-/ready")
         if request.method not in ("GET", "HEAD"):
             return make_error(405, "only GET and HEAD are answered", {"Allow": "GET, HEAD"})
-        return page(request)
+        try:
+            return page(request)
+        except Exception as error:
+            if self._report is None:
+                raise
+            self._report(f"{request.path} cannot be made: {type(error).__name__}: {error}")
+            return make_error(500, "this page cannot be made because of a bug; the exporter's log has more")
 
     def _show_start(self, _request: HttpRequest) -> HttpResponse:
         page = _START.format(version=__version__).encode()

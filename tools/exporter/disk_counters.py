@@ -156,8 +156,8 @@ class DiskCounters:
 
     @property
     def is_ready(self) -> bool:
-        """Return True if the counters of every disk can be read, or have been refused for good reason."""
-        return not self._attaching
+        """Return True if there are counters to read, or no disk to watch."""
+        return bool(self._groups) or not self._membership.members
 
     def add_metrics(self, samples: MetricSamples) -> None:
         """Read all disks now. A disk that cannot be read has a reason in place of counters."""

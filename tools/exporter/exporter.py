@@ -144,7 +144,7 @@ class Exporter:
         )
 
     def _find_unready(self) -> str | None:
-        return None if self.disks.is_ready else "programs are being attached to disks"
+        return None if self.disks.is_ready else "no disk is watched; /metrics has the reasons"
 
     def _find_drives(self) -> None:
         if self._options.drives_every_s:

@@ -119,7 +119,7 @@ def test_new_disk_is_attached_beside_scrapes(tree: Tree) -> None:
             pass
         # The kernel takes its time, and scrapes go on.
         assert bench.list_watched() == before
-        assert not bench.counters.is_ready
+        assert bench.counters.is_ready
         bench.access.may_attach.set()
         bench.end_attaching()
         assert bench.list_watched() == before | {"sdq": 1}
@@ -153,6 +153,7 @@ def test_refused_disk_has_a_reason_until_it_can_be_watched(tree: Tree) -> None:
         assert bench.list_watched() == {"sda": 0}
         [(labels, _)] = bench.read().rows["opwatch_watch_refused_info"]
         assert labels == ("sda", "no room")
+        assert not bench.counters.is_ready
         # Each trouble is reported once.
         assert len(bench.messages) == 2
         bench.access.fails = ""

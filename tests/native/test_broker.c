@@ -257,6 +257,16 @@ static void test_idle_process_ends(const struct broker_host *host)
 	close(fd);
 }
 
+static void test_processes_of_idle_drives_make_room_for_others(const struct broker_host *host)
+{
+	union ow_request works = make_drive(30, 1);
+	int fd = connect_host(host);
+
+	for (works.drive.major = 1000; works.drive.major < 1200; works.drive.major++)
+		CHECK(ask(fd, &works) == 0);
+	close(fd);
+}
+
 static void test_calls_of_a_client_are_limited(const struct broker_host *host)
 {
 	int fd = connect_host(host), busy = 0, late = 0;
@@ -464,6 +474,7 @@ int main(void)
 	test_rubbish_disconnects(&host);
 	test_process_that_dies_is_started_again(&host);
 	test_idle_process_ends(&host);
+	test_processes_of_idle_drives_make_room_for_others(&host);
 	test_tracers_belong_to_their_client(&host);
 	test_tracer_of_a_client_that_left_is_closed(&host);
 	test_client_that_does_not_read_is_dropped(&host);

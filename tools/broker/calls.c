@@ -50,21 +50,41 @@ static int start_drive(struct server *s, const struct ow_drive_start *drive, int
 	return link;
 }
 
+static void close_link(struct link *link)
+{
+	close(link->fd);
+	link->fd = -1;
+}
+
+/* Return a link without a process, or end that of an idle drive. Returns -EBUSY if all drives are
+ * busy. */
+static int find_free_link(struct server *s)
+{
+	int idle = -EBUSY;
+
+	for (int i = TRACING + 1; i < NR_LINKS; i++) {
+		if (s->links[i].fd < 0)
+			return i;
+		if (!s->links[i].nr_calls)
+			idle = i;
+	}
+	if (idle >= 0)
+		close_link(&s->links[idle]);
+	return idle;
+}
+
 static int find_drive(struct server *s, const struct ow_drive_request *request)
 {
 	struct ow_drive_start drive = {request->major, request->minor};
-	int free_link = -EBUSY;
+	int link;
 
-	for (int i = TRACING + 1; i < NR_LINKS; i++) {
-		const struct link *link = &s->links[i];
-
-		if (link->fd >= 0 && link->drive.major == drive.major &&
-		    link->drive.minor == drive.minor)
-			return i;
-		if (link->fd < 0 && free_link < 0)
-			free_link = i;
+	for (link = TRACING + 1; link < NR_LINKS; link++) {
+		if (s->links[link].fd >= 0 && s->links[link].drive.major == drive.major &&
+		    s->links[link].drive.minor == drive.minor)
+			return link;
 	}
-	return free_link < 0 ? free_link : start_drive(s, &drive, free_link);
+	link = find_free_link(s);
+	return link < 0 ? link : start_drive(s, &drive, link);
 }
 
 /* The last entries are for closing the tracers of clients that have left. */
@@ -150,8 +170,7 @@ static int lose_link(struct server *s, int link)
 {
 	if (link == TRACING)
 		return -EPIPE;
-	close(s->links[link].fd);
-	s->links[link].fd = -1;
+	close_link(&s->links[link]);
 	for (int i = 0; i < MAX_CALLS; i++) {
 		struct call *call = &s->calls[i];
 		int client = call->client;
@@ -240,8 +259,7 @@ static int64_t check_idle(struct server *s, int64_t now, int64_t next)
 			next = get_earlier(next, end);
 			continue;
 		}
-		close(link->fd);
-		link->fd = -1;
+		close_link(link);
 	}
 	return next;
 }

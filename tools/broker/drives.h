@@ -27,8 +27,8 @@ void ow_run_drive_command(const struct ow_drive_request *request, struct ow_answ
 /* Run smartctl on a disk, and fill the answer with its output and exit status. A disk that sleeps
  * is not woken. */
 void ow_run_smartctl(const char *disk, struct ow_answer *answer);
-/* The same by the program at this path. Fails with ETIMEDOUT if it takes longer, with E2BIG if it prints too
- * much. */
+/* The same by the program at this path. Fails with ETIMEDOUT if it takes longer, with E2BIG if it
+ * prints too much. */
 void ow_run_report(const char *program, const char *disk, int timeout_ms, struct ow_answer *answer);
 
 #endif

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opwatch.errors import UsageError
-from opwatch.recording.reading.models import list_models
+from opwatch.recording.reading.drives import list_drives
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.samples.entries import CountersRead, RunEntry
+from opwatch.samples.drive_status import DriveStatuses
+from opwatch.samples.entries import RunEntry
 from opwatch.samples.observation import Sink
 from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.source import Source, present_run
 from opwatch.sinks.export.openmetrics import OpenMetrics
 from opwatch.sinks.export.parquet import ParquetRows, ParquetSet
+from opwatch.sinks.export.table import read_origin
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.rows import DEFAULT_FIELDS, SLOW_FIELDS, CsvRows, JsonRows
 from opwatch.sinks.terminal import open_stdout, print_message
@@ -26,6 +28,7 @@ from opwatch.tools.arguments import parse_file_name
 from opwatch.tools.runs.replay import (
     Replay,
     add_bounds_arguments,
+    choose_row_interval,
     interval,
     list_notes,
     open_run,
@@ -38,18 +41,21 @@ if TYPE_CHECKING:
 
 FORMS = ("csv", "jsonl", "openmetrics", "parquet")
 _MAX_FIELDS = 1000
+# The default interval of a data set: recorded at 1 s, minutes take a sixteenth of the space.
+_MINUTE_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "opwatch dump FILE... [INTERVAL] -O csv|jsonl|openmetrics|parquet [-o FOLDER] [-f FIELD,...] "
-        "[--slow] [--from T] [--to T]"
+        "[--as-recorded] [--slow] [--from T] [--to T]"
     )
     parser.add_argument(
         "files",
         nargs="+",
         metavar="FILE",
-        help="one or more recordings; a duration after them is the INTERVAL between rows (as recorded)",
+        help="one or more recordings; a duration after them is the INTERVAL between rows (as recorded; "
+        "parquet: 1m)",
     )
     add_bounds_arguments(parser)
     parser.add_argument(
@@ -67,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_file_name,
         metavar="FOLDER",
         help="the new folder of the data set (parquet)",
+    )
+    parser.add_argument(
+        "--as-recorded",
+        action="store_true",
+        help="parquet: a row per recorded interval instead of a row per minute",
     )
     parser.add_argument(
         "-f",
@@ -113,6 +124,12 @@ def _check_options(args: argparse.Namespace, files: list[Path]) -> None:
         raise UsageError("openmetrics takes a single FILE; use parquet for several")
     if args.form == "parquet" and not args.output:
         raise UsageError("parquet needs a new folder: name it with -o")
+    if args.as_recorded and args.form != "parquet":
+        raise UsageError(
+            f"--as-recorded works with parquet only; {args.form} has the recorded intervals anyway"
+        )
+    if args.as_recorded and args.interval:
+        raise UsageError("--as-recorded and an INTERVAL contradict each other: give one of them")
     if args.output and args.form != "parquet":
         raise UsageError(
             f"-o works with parquet only; {args.form} goes to standard output (redirect it with >)"
@@ -164,6 +181,30 @@ def _show_recording(kept: RecordedRun, args: argparse.Namespace, sink: Sink) -> 
     present_run(source, RunPresenter(), sink, print_message)
 
 
+class _WatchedDrives(Replay):
+    """A recording that also reports its entries to `drives`."""
+
+    def __init__(self, run: RecordedRun, args: argparse.Namespace, drives: DriveStatuses) -> None:
+        super().__init__(run, args)
+        self._drives = drives
+
+    def iter_entries(self) -> Iterator[RunEntry]:
+        for entry in super().iter_entries():
+            self._drives.process_entry(entry)
+            yield entry
+
+
+def _add_rows(kept: RecordedRun, name: str, args: argparse.Namespace, target: ParquetSet) -> None:
+    """Add a recording to a data set, by default in intervals of a minute."""
+    drives = DriveStatuses(list_drives(kept).items())
+    args.interval = args.interval or (None if args.as_recorded else choose_row_interval(kept, _MINUTE_S))
+    for note in list_notes(kept, with_damage=False):
+        print_message(note)
+    rows = ParquetRows(target, read_origin(name, kept.header), drives)
+    present_run(_WatchedDrives(kept, args, drives), RunPresenter(), rows, print_message)
+    rows.finish_output()
+
+
 def run(args: argparse.Namespace) -> int:
     files = _choose_files(args)
     _check_options(args, files)
@@ -180,12 +221,12 @@ def run(args: argparse.Namespace) -> int:
                     _show_recording(kept, of_this, text)
                     if isinstance(text, JsonLines) and not (args.begin or args.end):
                         show_notes_and_fio(kept, open_stdout().write_lines, as_json=True)
-                    continue
-                whole = (
-                    ParquetRows(target, path.name, list_models(kept)) if target else OpenMetrics(sys.stdout)
-                )
-                _show_recording(kept, of_this, whole)
-                whole.finish_output()
+                elif target:
+                    _add_rows(kept, path.name, of_this, target)
+                else:
+                    metrics = OpenMetrics(sys.stdout)
+                    _show_recording(kept, of_this, metrics)
+                    metrics.finish_output()
         if target:
             target.commit()
     return 0

@@ -179,6 +179,11 @@ def _get_interval_ns(run: RecordedRun) -> int:
     return value if isinstance(value, int) and 0 < value <= _MAX_STEP_S * 10**9 else 10**9
 
 
+def choose_row_interval(run: RecordedRun, wanted_s: float) -> float:
+    """Return the wanted interval, or the recorded one if that is longer."""
+    return max(wanted_s, _get_interval_ns(run) / 1e9)
+
+
 def list_notes(run: RecordedRun, *, verbose: bool = False, with_damage: bool = True) -> list[str]:
     """Return messages to print before a recording is shown. Without `with_damage`, the damage that entries()
     reports is left out."""

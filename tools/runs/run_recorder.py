@@ -35,6 +35,7 @@ from opwatch.tools.runs.fio_run import RecordedFio, show_fio
 from opwatch.tools.runs.fio_run import make_recorded_fio as make_recorded_fio
 
 _BOOT_ID_PATH = Path("/proc/sys/kernel/random/boot_id")
+_MACHINE_ID_PATH = Path("/etc/machine-id")
 _REASONS = {
     End.COUNT: "the requested time or number of intervals is over",
     End.SIGNAL: "a signal",
@@ -53,15 +54,16 @@ def make_header(every_s: float | None) -> dict[str, str | int]:
         "kernel": system.release,
         "machine": system.machine,
         "host": system.nodename,
-        "boot": _read_boot_id(),
+        "machine_id": _read_id(_MACHINE_ID_PATH),
+        "boot": _read_id(_BOOT_ID_PATH),
         "command_line": shlex.join(["opwatch", *sys.argv[1:]]),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _read_boot_id() -> str:
+def _read_id(path: Path) -> str:
     try:
-        return read_text(_BOOT_ID_PATH).strip()
+        return read_text(path).strip()
     except OSError:
         return ""
 

@@ -1,47 +1,22 @@
-"""A Hive-partitioned Parquet data set in a new folder: `day=D/model=M/*.parquet`, written by DuckDB."""
+"""A Hive-partitioned Parquet data set in a new folder: `day=D/shard=S/*.parquet`."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import re
 import shutil
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from opwatch.errors import OpwatchError, RefusedError, Unsupported
-from opwatch.host.privilege import DUCKDB, build_install_command
+from opwatch.errors import OpwatchError, RefusedError
+from opwatch.samples.drive_status import DriveStatuses
 from opwatch.samples.observation import Event, Observation
-from opwatch.sinks.export.table import COLUMNS, build_rows
+from opwatch.sinks.export.duckdb_writer import DuckdbWriter, quote_sql
+from opwatch.sinks.export.table import RowOrigin, build_rows
 
-# Maximum rows per part, which bounds the memory use. A part is written as one file per day and model.
+# Maximum rows per part, which bounds the memory use. A part is written as one file per day and shard.
 _MAX_ROWS = 100_000
-UNKNOWN = "unknown"
-_COPY = """
-COPY (
-  SELECT {names}, strftime(time, '%Y-%m-%d') AS day, model
-  FROM read_json(
-    {source}, format = 'newline_delimited', columns = {columns}, maximum_object_size = 16777216
-  )
-) TO {target} (
-  FORMAT parquet, COMPRESSION zstd, PARTITION_BY (day, model), OVERWRITE_OR_IGNORE,
-  FILENAME_PATTERN {pattern}
-)
-"""
-
-
-def import_duckdb() -> Any:  # noqa: ANN401
-    """Return the DuckDB module, which is not a dependency of opwatch."""
-    try:
-        return importlib.import_module("duckdb")
-    except ImportError as error:
-        raise Unsupported(
-            "writing Parquet needs DuckDB, which is not installed: "
-            f"{build_install_command(DUCKDB)}, or dump CSV"
-        ) from error
+DAY = "strftime(time, '%Y-%m-%d')"
 
 
 class ParquetSet:
@@ -52,43 +27,36 @@ class ParquetSet:
     """
 
     def __init__(self, folder: Path) -> None:
-        duckdb = import_duckdb()
-        if os.path.lexists(folder):
-            raise _make_exists_error(folder)
+        self._writer = DuckdbWriter()
         self._folder, self._parts = folder, 0
         # A sibling of the target, so a rename suffices; not hidden, so users can find leftovers of a killed
         # dump.
         self._unfinished = folder.with_name(f"{folder.name}.unfinished-{os.urandom(4).hex()}")
         try:
+            if os.path.lexists(folder):
+                raise _make_exists_error(folder)
             self._unfinished.mkdir(mode=0o700)
         except OSError as error:
+            self._writer.close()
             raise OpwatchError(f"{folder} cannot be created: {error.strerror}") from error
-        self._scratch = Path(tempfile.mkdtemp(prefix="opwatch-"))
-        self._connection = duckdb.connect(":memory:")
-        self._error: type[Exception] = duckdb.Error
-        for setting in ("threads = 1", "memory_limit = '128MB'", "preserve_insertion_order = true"):
-            self._connection.execute(f"SET {setting}")
-        self._connection.execute("SET temp_directory = ?", [str(self._scratch)])
+        except OpwatchError:
+            self._writer.close()
+            raise
 
-    def add_file(self, lines: Path) -> None:
-        """Add a file of JSON documents, one per row, with COLUMNS and `model`."""
+    def add_file(self, lines: Path, shard: str) -> None:
+        """Add a file of JSON documents, one per row, with COLUMNS, all of one shard."""
         self._parts += 1
-        kinds = {**COLUMNS, "model": "VARCHAR"}
-        statement = _COPY.format(
-            names=", ".join(COLUMNS),
-            source=_quote_sql(str(lines)),
-            columns="{" + ", ".join(f"{name}: {_quote_sql(kind)}" for name, kind in kinds.items()) + "}",
-            target=_quote_sql(str(self._unfinished)),
-            pattern=_quote_sql(f"part-{self._parts:05}-{{i}}"),
-        )
-        try:
-            self._connection.execute(statement)
-        except self._error as error:
-            raise OpwatchError(f"{self._folder} cannot be written: {error}") from error
+        options = {
+            "PARTITION_BY": "(day, shard)",
+            "OVERWRITE_OR_IGNORE": "true",
+            "FILENAME_PATTERN": quote_sql(f"part-{self._parts:05}-{{i}}"),
+        }
+        partitions = {"day": DAY, "shard": quote_sql(shard)}
+        self._writer.copy_rows(lines, self._unfinished, options, partitions=partitions)
 
     def make_scratch_path(self, name: str) -> Path:
         """Return a path for temporary rows."""
-        return self._scratch / name
+        return self._writer.make_scratch_path(name)
 
     def commit(self) -> None:
         """Rename the data set to its final name."""
@@ -103,9 +71,8 @@ class ParquetSet:
             raise OpwatchError(f"{self._folder} cannot be created: {error.strerror}") from error
 
     def close(self) -> None:
-        self._connection.close()
-        for folder in (self._scratch, self._unfinished):
-            shutil.rmtree(folder, ignore_errors=True)
+        self._writer.close()
+        shutil.rmtree(self._unfinished, ignore_errors=True)
 
 
 def _make_exists_error(folder: Path) -> RefusedError:
@@ -113,10 +80,10 @@ def _make_exists_error(folder: Path) -> RefusedError:
 
 
 class ParquetRows:
-    """Rows of one recording for a data set. `models` maps devices to drive models, as far as known."""
+    """Rows of one recording for a data set. `drives` has taken the run's entries so far."""
 
-    def __init__(self, target: ParquetSet, recording: str, models: Mapping[str, str]) -> None:
-        self._target, self._recording, self._models = target, recording, models
+    def __init__(self, target: ParquetSet, origin: RowOrigin, drives: DriveStatuses) -> None:
+        self._target, self._origin, self._drives = target, origin, drives
         self._path = target.make_scratch_path("rows.json")
         self._file: IO[str] | None = None
         self._count = 0
@@ -132,9 +99,9 @@ class ParquetRows:
             return
         if self._file is None:
             self._file = self._path.open("w", encoding="utf-8")
-        model = self._models.get(observation.device)
-        for row in build_rows(self._recording, model, observation):
-            json.dump({**row, "model": encode_folder_name(model)}, self._file)
+        status = self._drives.find_status(observation.device)
+        for row in build_rows(self._origin, status, observation):
+            json.dump(row, self._file)
             self._file.write("\n")
             self._count += 1
         if self._count >= _MAX_ROWS:
@@ -145,16 +112,6 @@ class ParquetRows:
         if self._file:
             self._file.close()
             self._file = None
-            self._target.add_file(self._path)
+            self._target.add_file(self._path, self._origin.shard)
             self._path.unlink()
             self._count = 0
-
-
-def encode_folder_name(model: str | None) -> str:
-    """Return a model as a path component. It needs no escapes, because readers disagree about their
-    meaning."""
-    return re.sub(r"[^A-Za-z0-9.-]+", "_", (model or "").strip()).strip("_.") or UNKNOWN
-
-
-def _quote_sql(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -8,15 +8,17 @@ import json
 import os
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from opwatch.host.privilege import DUCKDB, build_install_command
+from opwatch.recording.reading.reader import RecordedRun
 from opwatch.sinks.export import parquet
 from opwatch.sinks.export.parquet import ParquetRows
-from opwatch.sinks.export.table import COLUMNS
+from opwatch.sinks.export.table import COLUMNS, compute_shard
 from opwatch.tools import cli
 from opwatch.tools.commands import dump
 
@@ -48,7 +50,7 @@ def run_dump(*options: str) -> int:
 @pytest.fixture
 def runs(folder: Path) -> Any:  # noqa: ANN401
     """Yield a connection with the documented views and macros, over a data set of both recordings."""
-    assert run_dump("1.opw", "2.opw", "-O", "parquet", "-o", "runs") == 0
+    assert run_dump("1.opw", "2.opw", "-O", "parquet", "-o", "runs", "--as-recorded") == 0
     connection = importlib.import_module("duckdb").connect(":memory:")
     connection.execute("SET threads = 1")
     connection.execute(STATEMENTS[0])
@@ -81,17 +83,66 @@ def test_rows_read_back_match_replay(runs: Any, capsys: pytest.CaptureFixture[st
         assert len(rows) > 20
 
 
-def test_parquet_is_partitioned_by_drive_model(runs: Any, folder: Path) -> None:  # noqa: ANN401
-    models = set(runs.execute("SELECT DISTINCT device, model, drive_model FROM runs").fetchall())
-    unknown = (parquet.UNKNOWN, None)
-    assert models == {("nvme0n1", "A_Model", "A Model"), ("sda", *unknown), ("sdb", *unknown)}
-    assert {path.name for path in (folder / "runs").iterdir()} == {"day=2025-10-09"}
+def test_parquet_is_partitioned_by_day_and_shard_of_the_host(runs: Any, folder: Path) -> None:  # noqa: ANN401
+    [host] = runs.execute("SELECT DISTINCT host FROM runs").fetchone()
+    shard = compute_shard(host)
+    assert {path.relative_to(folder / "runs") for path in (folder / "runs").glob("*/*")} == {
+        Path("day=2025-10-09", f"shard={shard}")
+    }
+    [by_sql] = runs.execute("SELECT sha256(host)[:2] FROM runs LIMIT 1").fetchone()
+    assert by_sql == shard
     assert (folder / "runs").stat().st_mode & 0o077 == 0
     kinds = {name: kind for name, kind, *_ in runs.execute("DESCRIBE runs").fetchall()}
     assert {name: kinds[name] for name in COLUMNS} == {
         name: kind.replace("count ", '"count" ') if '"count"' in kinds[name] else kind
         for name, kind in COLUMNS.items()
     }
+
+
+def test_rows_are_sorted_by_model_host_device_op_and_time(runs: Any, folder: Path) -> None:  # noqa: ANN401
+    files = sorted((folder / "runs").rglob("*.parquet"))
+    assert len(files) == 2
+    for path in files:
+        rows = runs.execute(f"SELECT model, host, device, op, time FROM read_parquet('{path}')").fetchall()
+        assert rows == sorted(rows, key=lambda row: (row[0] is None, row[0] or "", *row[1:]))
+        assert len({row[2] for row in rows}) == 3
+    slots = runs.execute("SELECT list_transform(latency, lambda hit: hit.slot) FROM runs").fetchall()
+    assert all(row == sorted(row) for [row] in slots)
+    assert any(len(row) > 5 for [row] in slots)
+
+
+def test_rows_name_the_machine_and_the_drive(runs: Any) -> None:  # noqa: ANN401
+    columns = "device, model, serial, firmware, opwatch_version"
+    drives = {row[0]: row[1:] for row in runs.execute(f"SELECT DISTINCT {columns} FROM runs").fetchall()}
+    assert drives["nvme0n1"][0] == "A Model"
+    assert drives["sda"][:3] == (None, None, None)
+    hosts = runs.execute("SELECT DISTINCT host, boot_id FROM runs").fetchall()
+    with closing(RecordedRun(Path("1.opw"))) as run:
+        assert hosts == [(run.header.get("host"), run.header.get("boot"))]
+
+
+def test_missing_values_have_a_reason(runs: Any) -> None:  # noqa: ANN401
+    query = """
+        SELECT count(*) FROM runs
+        WHERE op = 'write' AND (media_bytes IS NULL) <> list_contains([l.field FOR l IN lacks], 'media_bytes')
+    """
+    assert runs.execute(query).fetchone() == (0,)
+    reasons = runs.execute("SELECT DISTINCT l.reason FROM (SELECT unnest(lacks) AS l FROM runs)").fetchall()
+    assert reasons
+    assert all(reason for [reason] in reasons)
+
+
+def test_dump_has_a_row_per_minute_by_default(folder: Path) -> None:
+    duckdb = importlib.import_module("duckdb")
+    for name, options in (("minutes", ()), ("recorded", ("--as-recorded",)), ("seconds", ())):
+        interval = ("2",) if name == "seconds" else ()
+        assert run_dump("2.opw", *interval, "-O", "parquet", "-o", name, *options) == 0
+    query = "SELECT count(*), sum(requests), sum(bytes) FROM read_parquet('{}/*/*/*.parquet')"
+    minutes, recorded, seconds = (
+        duckdb.sql(query.format(name)).fetchall()[0] for name in ("minutes", "recorded", "seconds")
+    )
+    assert minutes[1:] == recorded[1:] == seconds[1:]
+    assert minutes[0] < seconds[0] < recorded[0]
 
 
 def test_quantiles_in_sql_match_opwatch(runs: Any) -> None:  # noqa: ANN401
@@ -120,7 +171,7 @@ def test_quantiles_of_a_day_match_those_of_the_summary(
     summary = next(tree for tree in trees if tree["device"] == "nvme0n1")
     for op in ("read", "write"):
         latency = summary["ops"][op]["latency_ns"]
-        assert rows["A_Model", op] == [latency["p50"], latency["p99"]]
+        assert rows["A Model", op] == [latency["p50"], latency["p99"]]
 
 
 def test_query_over_all_recordings_counts_every_request(runs: Any) -> None:  # noqa: ANN401
@@ -131,29 +182,15 @@ def test_query_over_all_recordings_counts_every_request(runs: Any) -> None:  # n
 
 def test_rows_are_written_part_by_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "_MAX_ROWS", 8)
-    assert run_dump("2.opw", "-O", "parquet", "-o", "parts") == 0
+    assert run_dump("2.opw", "-O", "parquet", "-o", "parts", "--as-recorded") == 0
     assert len(list((folder / "parts").rglob("*.parquet"))) > 2
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    assert run_dump("2.opw", "-O", "parquet", "-o", "whole") == 0
+    assert run_dump("2.opw", "-O", "parquet", "-o", "whole", "--as-recorded") == 0
     duckdb = importlib.import_module("duckdb")
     query = "SELECT * FROM read_parquet('{}/*/*/*.parquet', hive_partitioning = true) ORDER BY ALL"
     parts, whole = (duckdb.sql(query.format(name)).fetchall() for name in ("parts", "whole"))
     assert parts == whole
-
-
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("../../etc", "etc"),
-        ("a/b=c %41\n", "a_b_c_41"),
-        ("Ünter 1.5-T", "nter_1.5-T"),
-        ("..", parquet.UNKNOWN),
-        (None, parquet.UNKNOWN),
-    ],
-)
-def test_model_name_cannot_escape_the_folder(model: str | None, name: str) -> None:
-    assert parquet.encode_folder_name(model) == name
 
 
 @pytest.mark.parametrize(
@@ -163,6 +200,8 @@ def test_model_name_cannot_escape_the_folder(model: str | None, name: str) -> No
         (("1.opw", "-O", "csv", "-o", "new"), 2),
         (("1.opw", "-O", "parquet", "-o", "new", "-f", "time"), 2),
         (("1.opw", "2.opw", "-O", "openmetrics"), 2),
+        (("1.opw", "-O", "csv", "--as-recorded"), 2),
+        (("1.opw", "9", "-O", "parquet", "-o", "new", "--as-recorded"), 2),
         (("1.opw", "3x", "-O", "csv"), 2),
         (("1.opw", "nothing.opw", "-O", "parquet", "-o", "new"), 2),
         (("1.opw", "-O", "parquet", "-o", "full"), 3),

@@ -50,6 +50,7 @@ COMMANDS = {
         "continuously keep the last few minutes of a watch, and dump them into a recording",
         {
             "dump": "write the contents of the ring into a recording",
+            "archive": "write the rows that wait in the ring's folder into an archive",
             "note": "add a note, with its time, to the ring of a running recorder",
             "status": "show what the ring covers, and whether a recorder writes to it",
         },

@@ -40,21 +40,33 @@ def select_window(entries: Iterable[RunEntry], begin_ns: int, end_ns: int | None
 
 def merge_intervals(entries: Iterable[RunEntry], steps: IntervalSteps) -> Iterator[RunEntry]:
     """Yield the run at longer intervals. Samples are absolute, so intermediate samples can be left out."""
-    inside: IntervalEnded | None = None
+    merger = IntervalMerger(steps)
     for entry in entries:
-        at_ns = find_start_ns(entry)
+        yield from merger.merge_entry(entry)
+
+
+class IntervalMerger:
+    """Takes the entries of a run in order, and returns the entries of the run at longer intervals."""
+
+    def __init__(self, steps: IntervalSteps) -> None:
+        self._steps = steps
+        self._inside: IntervalEnded | None = None
+
+    def merge_entry(self, entry: RunEntry) -> Iterator[RunEntry]:
+        """Yield the entries to show now: none inside of an interval."""
+        at_ns, steps = find_start_ns(entry), self._steps
         if isinstance(entry, DiskAdded):
             steps.start_at(at_ns)
         if isinstance(entry, IntervalEnded) and steps.due_ns is not None and entry.samples:
-            inside = None if steps.ends_interval(at_ns) else entry
-            if inside:
-                continue
+            self._inside = None if steps.ends_interval(at_ns) else entry
+            if self._inside:
+                return
             steps.start_next(at_ns)
-        if isinstance(entry, DiskRemoved) and inside:
-            inside = _remove_disk(inside, entry.place)
-        if isinstance(entry, RunEnded) and inside and not entry.with_rest:
+        if isinstance(entry, DiskRemoved) and self._inside:
+            self._inside = _remove_disk(self._inside, entry.place)
+        if isinstance(entry, RunEnded) and self._inside and not entry.with_rest:
             # Show an incomplete last interval, unless the end includes it.
-            yield inside
+            yield self._inside
         yield entry
 
 

@@ -1,4 +1,4 @@
-"""`opwatch flight [dump|note|status]`: keep the last few minutes, and save them after an incident."""
+"""`opwatch flight [dump|archive|note|status]`: keep the last few minutes, and save them after an incident."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "opwatch flight [--keep T] [--dev D]... [--every T] [options]\n"
         "       opwatch flight dump -o FILE [--last T] [--ring DIR]\n"
+        "       opwatch flight archive -o DIR [--ring DIR]\n"
         "       opwatch flight note TEXT... [--ring DIR]\n"
         "       opwatch flight status [--json] [--ring DIR]"
     )

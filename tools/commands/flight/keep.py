@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opwatch import units
 from opwatch.errors import OpwatchError, UsageError
@@ -26,6 +27,9 @@ from opwatch.tools.runs.live_watch import (
 )
 from opwatch.tools.runs.run_recorder import RunRecorder, make_header
 
+if TYPE_CHECKING:
+    from opwatch.tools.commands.flight.archiving import Archiver
+
 DEFAULT_RING = Path("/var/lib/opwatch/flight")
 _KEEP_S = 900.0
 _AFTER_S = 30.0
@@ -34,6 +38,10 @@ _MAX_BYTES = parse_size("64M")
 _MIN_BYTES = parse_size("9M")
 _MAX_SAMPLES = 1 << 20
 _MAX_CAUGHT = 20
+# Drives need not be polled as often as in a live view, because their counters are absolute.
+_ARCHIVE_WAF_S = 600.0
+# The folder in the ring's folder with the rows that wait for the archive.
+SPOOL = "archive"
 
 
 def add_ring_argument(parser: argparse.ArgumentParser, *, is_verb: bool = True) -> None:
@@ -82,7 +90,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --when: keep the newest N recordings and remove older ones (20)",
     )
+    parser.add_argument(
+        "--archive",
+        type=Path,
+        metavar="DIR",
+        help="also write a row per minute and operation into Parquet files below this folder, for the "
+        "history of a fleet (needs DuckDB; polls drives every 10m unless --waf is given)",
+    )
+    parser.add_argument(
+        "--archive-every",
+        choices=("hour", "day"),
+        default=None,
+        help="with --archive: write a file per hour (the default) or per day, in UTC",
+    )
     add_unseen_watch_arguments(parser)
+
+
+def _check_archive(args: argparse.Namespace) -> None:
+    """Check at the start that the archive can be written."""
+    if args.archive is None:
+        if args.archive_every:
+            raise UsageError("--archive-every needs --archive DIR")
+        return
+    # Imported here because most recorders have no archive.
+    from opwatch.sinks.export.archive import make_archive_folder
+    from opwatch.sinks.export.duckdb_writer import require_duckdb
+
+    require_duckdb()
+    make_archive_folder(args.archive)
+    if args.waf is None:
+        args.waf = max(_ARCHIVE_WAF_S, args.interval)
+
+
+def _make_archiver(args: argparse.Namespace) -> Archiver | None:
+    if args.archive is None:
+        return None
+    from opwatch.sinks.export.table import read_origin
+    from opwatch.tools.commands.flight.archiving import Archiver
+
+    origin = read_origin("flight", make_header(args.interval))
+    return Archiver(
+        origin,
+        round(args.interval * 1e9),
+        spool=args.ring / SPOOL,
+        archive=args.archive,
+        period=args.archive_every or "hour",
+    )
 
 
 def _make_bounds(args: argparse.Namespace) -> RingBounds:
@@ -103,8 +156,10 @@ def run(args: argparse.Namespace) -> int:
             "a rule about waf needs the drive's counters: name the drive with --dev, or add --waf T"
         )
     drop_privileges()
+    _check_archive(args)
     with ExitStack() as stack:
         folder = stack.enter_context(closing(_open_ring(args.ring)))
+        archiver = _make_archiver(args)
         live = attach_watch(args, stack)
         kept = stack.enter_context(RunRecorder(live, Ring(folder, make_header(args.interval), bounds)))
         if args.when:
@@ -119,8 +174,12 @@ def run(args: argparse.Namespace) -> int:
         for entry in kept.iter_entries():
             if catcher:
                 catcher.process_entry(entry)
+            if archiver:
+                archiver.process_entry(entry)
             if kept.problem:
                 break
+        if archiver:
+            archiver.finish()
     if catcher:
         catcher.write_pending()
     if live.gone:

@@ -19,8 +19,9 @@ PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesi
 NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_native/* opwatch/_native/*/* opwatch/ftl/*/*.[ch] \
 	opwatch/drive/server/*.[ch] opwatch/drive/server/*/*.[ch] tools/broker/*.[ch])
 
-# Readers of Parquet, needed by test-analysis only.
+# Readers of Parquet, needed by test-analysis, test-fleet and bench-fleet only.
 ANALYSIS_TOOLS := chdb==4.* pyspark==4.*
+TABLE_TOOLS := deltalake==1.* pyiceberg==0.12.* pyarrow==26.* sqlalchemy==2.*
 
 help:
 	@echo "make demo        a live view, a trim and a sweep of a simulated SSD (root)"
@@ -45,6 +46,8 @@ help:
 	@echo "make fuzz-counters [INPUTS=10000000]; make fuzz-all [INPUTS=10000000]"
 	@echo "make fuzz-recordings  read 100,000 hostile and 1,100 damaged recordings"
 	@echo "make test-analysis  query a data set with DuckDB, Spark, ClickHouse (needs java)"
+	@echo "make test-fleet  simulated fleets: slow drives in ten, tables of Delta and Iceberg [SEED=100]"
+	@echo "make bench-fleet  questions about 8,000 drives, in three engines (needs java)"
 	@echo "make learn-counters ROWS=FILE [OUT=FILE]  learn units of uncatalogued drives"
 	@echo "make pictures    make the pictures of the docs on a simulated drive (root)"
 	@echo "make waf-runs    compare 3,600 runs with the true values, for docs/method-waf.md"
@@ -198,6 +201,15 @@ test-analysis: build
 	@$(PY) -m pip install -q --disable-pip-version-check $(ANALYSIS_TOOLS)
 	$(PY) -m tests.analysis
 
+# Simulated fleets; ten minutes.
+test-fleet: build
+	@$(PY) -m pip install -q --disable-pip-version-check $(TABLE_TOOLS)
+	OPWATCH_SEED=$(or $(SEED),100) $(PY) -m pytest tests/fleet -n 0 -s --durations=0 --durations-min=5
+
+bench-fleet: build
+	$(if $(OPWATCH_SMOKE),,@$(PY) -m pip install -q --disable-pip-version-check $(ANALYSIS_TOOLS))
+	$(PY) -m tests.bench.fleet_parquet_bench
+
 lint: build
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
@@ -281,6 +293,7 @@ smoke: build
 	$(call smoke_run,bench-trim)
 	$(call smoke_run,bench-steady)
 	$(call smoke_run,bench-predictions)
+	$(call smoke_run,bench-fleet)
 	$(call smoke_run,trim-stacks SEEDS=6)
 	$(call smoke_run,waf-runs)
 	$(call smoke_run,learn-counters ROWS=tests/fixtures/good/smart_rows/drives.jsonl OUT=build/smoke-rules.toml)
@@ -330,4 +343,4 @@ clean:
 		tools/broker/opwatch-broker
 
 
-.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web clean
+.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web test-fleet bench-fleet clean

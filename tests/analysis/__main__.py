@@ -1,7 +1,8 @@
 """Check that DuckDB, Spark and ClickHouse (chdb) give equal answers for a data set of `opwatch dump -O
 parquet`.
 
-The queries are the one in docs/schema/analysis.md, and the most frequent histogram slots.
+The queries are the one in docs/schema/analysis.md and the most frequent histogram slots. On a simulated fleet
+they are the questions of tools/deploy/sql.
 
     make test-analysis
 """
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from opwatch.tools import cli
+from tests.fleet.engines import QUESTIONS, compare_answers, open_engine
+from tests.fleet.parquet_fleet import FleetPlan, make_fleet
 
 ROOT = Path(__file__).parents[2]
 RECORDING = ROOT / "tests" / "fixtures" / "good" / "recordings" / "1.opw.gz"
@@ -89,6 +92,25 @@ def by_clickhouse(folder: Path) -> tuple[Rows, Rows]:
     return answers[0], answers[1]
 
 
+def compare_engines(folder: Path) -> int:
+    """Ask each engine the questions about a fleet. Return the number of answers that differ."""
+    plan = FleetPlan(
+        40, 3, rows=96, seed=4, slow=2, jumps=2, lost=4, has_histograms=True, has_bad_firmware=True
+    )
+    make_fleet(folder, plan)
+    with open_engine("duckdb", folder) as engine:
+        wanted = {question: engine.ask(question) for question in QUESTIONS}
+    different = 0
+    for name in ("clickhouse", "spark"):
+        with open_engine(name, folder) as engine:
+            for question in QUESTIONS:
+                differences = compare_answers(wanted[question], engine.ask(question))
+                different += bool(differences) or not wanted[question]
+                verdict = "; ".join(differences[:3]) if differences else "the same"
+                print(f"{name}: {question}: {len(wanted[question])} rows, {verdict}")
+    return different
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -109,7 +131,9 @@ def main() -> int:
         print(f"{reader}: {len(rows[0])} and {len(rows[1])} rows, {'the same' if is_same else 'other ones'}")
         if not is_same:
             print(rows, wanted, sep="\n")
-    return int(any(rows != wanted or not rows[0] or not rows[1] for rows in answers.values()))
+    is_different = any(rows != wanted or not rows[0] or not rows[1] for rows in answers.values())
+    with tempfile.TemporaryDirectory() as name:
+        return int(is_different or compare_engines(Path(name) / "fleet") > 0)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import pytest
 
 from opwatch.errors import OpwatchError
 from opwatch.recording.ring.folder import RingFolder
-from opwatch.samples.entries import IntervalEnded
+from opwatch.samples.entries import RunEntry
 from opwatch.sinks.export.archive import convert_spool
 from opwatch.sinks.export.duckdb_writer import DuckdbWriter
 from opwatch.sinks.export.spool import RowSpool, close_leftovers, extract_rows, list_spooled, lock_spool
@@ -186,18 +186,15 @@ def test_other_files_of_the_spool_stay(spool: Path, rows: RowSpool, tmp_path: Pa
 
 
 def test_minutes_of_a_run_sum_to_the_run() -> None:
-    collector = RowCollector(ORIGIN, S)
-    run = GeneratedRun()
-    entries = [run.add_disk(0, "nvme0n1"), *(run.make_interval_entry([0]) for _ in range(150))]
-    entries.append(run.make_end_entry([0]))
-    batches = [batch for entry in entries if (batch := collector.collect_rows(entry))]
+    collector, run = RowCollector(ORIGIN, S), GeneratedRun()
+    begin = run.add_disk(0, "nvme0n1")
+    entries: list[RunEntry] = [begin, *(run.make_interval_entry([0]) for _ in range(150))]
+    end = run.make_end_entry([0])
+    batches = [batch for entry in [*entries, end] if (batch := collector.collect_rows(entry))]
     reads = [row for _, rows in batches for row in rows if row["op"] == "read"]
     assert [round(row["interval_s"]) for row in reads] == [60, 60, 30]
-    first = next(entry for entry in entries if isinstance(entry, IntervalEnded))
-    assert first.samples[0].disk.device == reads[0]["device"]
-    last = entries[-1].samples[0].reading.sample.ops["read"].ends  # type: ignore[union-attr]
-    begin = entries[0].sample.reading.sample.ops["read"].ends  # type: ignore[union-attr]
-    assert sum(row["requests"] for row in reads) == last - begin > 0
+    first, last = (sample.reading.sample.ops["read"].ends for sample in (begin.sample, end.samples[0]))
+    assert sum(row["requests"] for row in reads) == last - first > 0
 
 
 @pytest.fixture
@@ -217,7 +214,7 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
         def wait(self, timeout: float | None = None) -> int:
             return 0
 
-    monkeypatch.setattr(archiving.subprocess, "Popen", SameProcess)
+    monkeypatch.setattr(subprocess, "Popen", SameProcess)
     yield seen
 
 

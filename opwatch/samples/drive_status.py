@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 
+from opwatch.counters.catalogue.families import Catalogue, load_standard_catalogue
 from opwatch.counters.looks.reading import make_poll_report
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.counters.reading import CounterReading, DriveFacts, Report
@@ -82,9 +83,6 @@ class DriveStatuses:
         return DriveStatus(facts, DatedCounter(), DatedCounter())
 
     def _add_sample(self, sample: FirmwareSample) -> None:
-        # Import on demand, because the import takes long.
-        from opwatch.counters.catalogue.families import Catalogue, load_standard_catalogue
-
         drive = self._drives.get(sample.disk)
         if drive is None or drive.counted_on != sample.counted_on:
             drive = self._drives[sample.disk] = _Drive(sample.drive, sample.counted_on)

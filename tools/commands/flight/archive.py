@@ -12,7 +12,8 @@ from opwatch.sinks.export.archive import convert_spool, make_archive_folder
 from opwatch.sinks.export.duckdb_writer import require_duckdb
 from opwatch.sinks.export.spool import close_leftovers, lock_spool
 from opwatch.sinks.terminal import print_message
-from opwatch.tools.commands.flight.keep import SPOOL, add_ring_argument
+from opwatch.tools.commands.flight.archiving import SPOOL
+from opwatch.tools.commands.flight.keep import add_ring_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,6 +22,8 @@ from opwatch.sinks.export.spool import RowSpool, close_leftovers, list_spooled
 from opwatch.sinks.export.table import RowOrigin, build_rows
 from opwatch.sinks.terminal import print_message
 
+# The folder in the ring's folder with the rows that wait for the archive.
+SPOOL = "archive"
 ROW_NS = 60 * 10**9
 # The start of a row's time, within which rows belong to one file.
 PERIODS = {"hour": "%Y-%m-%d %H", "day": "%Y-%m-%d"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from opwatch import units
 from opwatch.errors import OpwatchError, UsageError
@@ -15,9 +14,13 @@ from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.incidents import IncidentFolder
 from opwatch.recording.ring.ring import Ring, RingBounds
 from opwatch.rules.watch import RuleWatch
+from opwatch.sinks.export.archive import make_archive_folder
+from opwatch.sinks.export.duckdb_writer import require_duckdb
+from opwatch.sinks.export.table import read_origin
 from opwatch.sinks.terminal import print_message
 from opwatch.times import format_duration
 from opwatch.tools.arguments import count_between, parse_byte_size, time_between
+from opwatch.tools.commands.flight.archiving import SPOOL, Archiver
 from opwatch.tools.commands.flight.catching import Catcher
 from opwatch.tools.runs.live_watch import (
     add_device_argument,
@@ -26,9 +29,6 @@ from opwatch.tools.runs.live_watch import (
     attach_watch,
 )
 from opwatch.tools.runs.run_recorder import RunRecorder, make_header
-
-if TYPE_CHECKING:
-    from opwatch.tools.commands.flight.archiving import Archiver
 
 DEFAULT_RING = Path("/var/lib/opwatch/flight")
 _KEEP_S = 900.0
@@ -40,8 +40,6 @@ _MAX_SAMPLES = 1 << 20
 _MAX_CAUGHT = 20
 # Drives need not be polled as often as in a live view, because their counters are absolute.
 _ARCHIVE_WAF_S = 600.0
-# The folder in the ring's folder with the rows that wait for the archive.
-SPOOL = "archive"
 
 
 def add_ring_argument(parser: argparse.ArgumentParser, *, is_verb: bool = True) -> None:
@@ -106,16 +104,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_unseen_watch_arguments(parser)
 
 
-def _check_archive(args: argparse.Namespace) -> None:
-    """Check at the start that the archive can be written."""
+def _prepare_archive(args: argparse.Namespace) -> None:
+    """Check at the start that the archive can be written, and set how often drives are polled."""
     if args.archive is None:
         if args.archive_every:
             raise UsageError("--archive-every needs --archive DIR")
         return
-    # Imported here because most recorders have no archive.
-    from opwatch.sinks.export.archive import make_archive_folder
-    from opwatch.sinks.export.duckdb_writer import require_duckdb
-
     require_duckdb()
     make_archive_folder(args.archive)
     if args.waf is None:
@@ -125,12 +119,8 @@ def _check_archive(args: argparse.Namespace) -> None:
 def _make_archiver(args: argparse.Namespace) -> Archiver | None:
     if args.archive is None:
         return None
-    from opwatch.sinks.export.table import read_origin
-    from opwatch.tools.commands.flight.archiving import Archiver
-
-    origin = read_origin("flight", make_header(args.interval))
     return Archiver(
-        origin,
+        read_origin("flight", make_header(args.interval)),
         round(args.interval * 1e9),
         spool=args.ring / SPOOL,
         archive=args.archive,
@@ -151,12 +141,12 @@ def _make_bounds(args: argparse.Namespace) -> RingBounds:
 def run(args: argparse.Namespace) -> int:
     bounds, rules = _make_bounds(args), RuleWatch.from_texts(args.when)
     args.count, catcher = None, None
+    _prepare_archive(args)
     if rules.needs_drives and (args.waf == 0 or not (args.dev or args.waf)):
         raise UsageError(
             "a rule about waf needs the drive's counters: name the drive with --dev, or add --waf T"
         )
     drop_privileges()
-    _check_archive(args)
     with ExitStack() as stack:
         folder = stack.enter_context(closing(_open_ring(args.ring)))
         archiver = _make_archiver(args)

@@ -115,6 +115,8 @@ class SimulatedDrive:
         self._rests: dict[int, float] = {}
         self.media_bytes = plan.used_ratio * plan.model.life_bytes
         self.host_bytes = self.media_bytes / (plan.model.waf * host.waf_factor)
+        # The drive's own count is lower if its firmware is wrong.
+        self.true_host_bytes = self.host_bytes
         self.host_read_bytes = 2.0 * self.host_bytes
         # The kernel's count starts at 0, as after a boot.
         self.kernel_written = self.kernel_read = 0
@@ -210,6 +212,7 @@ class SimulatedDrive:
         self.kernel_written += n_writes * WRITE_BYTES
         self.kernel_read += n_reads * READ_BYTES
         wrong = plan.find_fault(FaultKind.WRONG_UNIT, self.now_s)
+        self.true_host_bytes += n_writes * WRITE_BYTES
         self.host_bytes += n_writes * WRITE_BYTES * (0.5 if wrong else 1.0)
         self.host_read_bytes += n_reads * READ_BYTES
         self.media_bytes += n_writes * WRITE_BYTES * self.waf

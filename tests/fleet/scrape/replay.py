@@ -183,7 +183,7 @@ def write_replay(fleet: FleetPlan, days: float, file: TextIO) -> list[DriveTruth
                 truth = by_serial.setdefault(drive.plan.serial, DriveTruth(drive))
                 truth.times_s.append(now_s)
                 truth.devices.append(drive.device)
-                truth.host_bytes.append(drive.host_bytes)
+                truth.host_bytes.append(drive.true_host_bytes)
                 truth.media_bytes.append(drive.media_bytes)
             if is_up:
                 text.add(build_samples(host.drives), WARM_UP_FAMILIES if is_warm_up else RULE_FAMILIES, now_s)

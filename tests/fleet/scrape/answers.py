@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
+from opwatch import __version__
 from opwatch.metrics import table
 from opwatch.metrics.buckets import count_durations, count_without_buckets
 from opwatch.metrics.family import MetricSamples
@@ -15,6 +17,7 @@ from .plan import FaultKind
 
 # Codes of causes and reasons, as the exporter writes them.
 LOST_LAYER, LOST_REASON = "crypt", "crypt-no-discards"
+CONTAINER = "0123456789abcdef" * 4
 NEVER_PROVEN = "the unit of the counter is not proven for this model"
 NO_LONGER_PROVEN = "the counter went backwards by N"
 
@@ -101,3 +104,31 @@ def _add_trim(samples: MetricSamples, drive: SimulatedDrive) -> None:
     samples.add(table.STALE_BYTES, drive.trim_lost_shown + (1 << 20), mountpoint, "high")
     if drive.trim_lost_shown:
         samples.add(table.TRIM_LOST, drive.trim_lost_shown, mountpoint, LOST_LAYER, LOST_REASON)
+
+
+def add_owners(samples: MetricSamples, drives: Iterable[SimulatedDrive]) -> None:
+    """Add the requests by control group: a pod has two thirds of each count, and `other` has the rest."""
+    for drive in drives:
+        pod = f"00000000-0000-4000-8000-{drive.host.seed:012x}"
+        path = f"kubepods.slice/kubepods-pod{pod.replace('-', '_')}.slice/cri-containerd-{CONTAINER}.scope"
+        for op, count in drive.operations.items():
+            n_bytes, requests = count.n_bytes * 2 // 3, count.requests * 2 // 3
+            for labels, shares in (
+                ((path, pod, CONTAINER), (n_bytes, requests, count.sum_ns * 2 / 3e9)),
+                (("other", "", ""), (count.n_bytes - n_bytes, count.requests - requests, count.sum_ns / 3e9)),
+            ):
+                owner_labels = (drive.device, op, *labels)
+                samples.add(table.OWNER_BYTES, shares[0], *owner_labels)
+                samples.add(table.OWNER_REQUESTS, shares[1], *owner_labels)
+                samples.add(table.OWNER_SECONDS, shares[2], *owner_labels)
+
+
+def add_exporter(samples: MetricSamples, begin_s: float) -> None:
+    """Add the families about an exporter that started at `begin_s`."""
+    samples.add(table.BUILD_INFO, 1, __version__)
+    samples.add(table.START_TIMESTAMP, begin_s)
+    samples.add(table.CPU_SECONDS, time.process_time())
+    samples.add(table.RESIDENT_MEMORY, 20_000_000)
+    samples.add(table.SAMPLE_AGE, 0.0)
+    samples.add(table.SERIES_DROPPED, 0)
+    samples.add(table.BROKER_UP, 1)

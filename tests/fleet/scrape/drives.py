@@ -102,8 +102,15 @@ class SimulatedDrive:
     """A drive and the counters that a host keeps about it."""
 
     def __init__(
-        self, host: HostPlan, plan: DrivePlan, begin_s: float, *, has_histograms: bool = True
+        self,
+        host: HostPlan,
+        plan: DrivePlan,
+        begin_s: float,
+        *,
+        has_histograms: bool = True,
+        page_every_s: float = PAGE_EVERY_S,
     ) -> None:
+        self._page_every_s = page_every_s
         self.host, self.plan = host, plan
         # The name may change at a reboot; the serial does not.
         self.device = plan.device
@@ -128,18 +135,18 @@ class SimulatedDrive:
         self.is_asleep = False
         self._media_shown = self.media_bytes
         self._media_at_s = begin_s
-        self._next_read_s = begin_s + self._draw.uniform(0, PAGE_EVERY_S)
+        self._next_read_s = begin_s + self._draw.uniform(0, self._page_every_s)
         self.page: ReadPage | None = None
         self._read_page()
 
     def advance(self, to_s: float) -> None:
         """Let time pass. A moment in the past changes nothing."""
         while self.now_s < to_s:
-            step_s = min(to_s - self.now_s, PAGE_EVERY_S, max(self._next_read_s - self.now_s, 1e-3))
+            step_s = min(to_s - self.now_s, self._page_every_s, max(self._next_read_s - self.now_s, 1e-3))
             self._run(step_s)
             self.now_s += step_s
             if self.now_s >= self._next_read_s:
-                self._next_read_s += PAGE_EVERY_S
+                self._next_read_s += self._page_every_s
                 self._poll()
 
     def reboot(self) -> None:
@@ -249,7 +256,7 @@ class SimulatedDrive:
     def _poll(self) -> None:
         if self.is_asleep:
             return
-        if self._draw.random() < OUTAGES_PER_DAY * PAGE_EVERY_S / DAY_S:
+        if self._draw.random() < OUTAGES_PER_DAY * self._page_every_s / DAY_S:
             self._outage_end_s = self.now_s + self._draw.uniform(HOUR_S, MAX_OUTAGE_S)
         is_unreadable = self.plan.find_fault(FaultKind.UNREADABLE, self.now_s) is not None
         if is_unreadable or self.now_s < self._outage_end_s or self._draw.random() < FAILED_READS:

@@ -17,8 +17,8 @@ from opwatch.metrics import table
 from opwatch.metrics.family import DurationCounts, MetricFamily, MetricSamples
 
 from .answers import build_samples
-from .drives import SimulatedDrive
-from .plan import DAY_S, FleetPlan, HostPlan
+from .drives import PAGE_EVERY_S, SimulatedDrive
+from .plan import DAY_S, DrivePlan, FleetPlan, HostPlan
 
 # Differences with a week before reach this far back, and are read in windows of 30 minutes.
 WARM_UP_DAYS = 8
@@ -70,17 +70,33 @@ class DriveTruth:
 class HostReplay:
     """A host that is stepped through virtual time, with its reboots and replaced drives."""
 
-    def __init__(self, plan: HostPlan, begin_s: float, *, has_histograms: bool = False) -> None:
+    def __init__(
+        self,
+        plan: HostPlan,
+        begin_s: float,
+        *,
+        has_histograms: bool = False,
+        page_every_s: float = PAGE_EVERY_S,
+    ) -> None:
         self.plan = plan
         self._has_histograms = has_histograms
+        self._page_every_s = page_every_s
         self.drives = [self._make_drive(number, begin_s) for number in range(len(plan.drives))]
         self._reboots = list(plan.reboots)
         self._swaps = list(plan.swaps)
         self._down_until_s = begin_s
 
     def _make_drive(self, number: int, begin_s: float) -> SimulatedDrive:
-        plan = self.plan.drives[number]
-        return SimulatedDrive(self.plan, plan, begin_s, has_histograms=self._has_histograms)
+        return self._start_drive(self.plan.drives[number], begin_s)
+
+    def _start_drive(self, plan: DrivePlan, begin_s: float) -> SimulatedDrive:
+        return SimulatedDrive(
+            self.plan,
+            plan,
+            begin_s,
+            has_histograms=self._has_histograms,
+            page_every_s=self._page_every_s,
+        )
 
     def advance(self, to_s: float) -> bool:
         """Move the host to a moment. Return false if it is down then."""
@@ -113,7 +129,7 @@ class HostReplay:
         if old.plan.faults:
             return
         plan = dataclasses.replace(old.plan, serial=f"{old.plan.serial}R", used_ratio=0.0, age_s=0.0)
-        new = SimulatedDrive(self.plan, plan, moment, has_histograms=self._has_histograms)
+        new = self._start_drive(plan, moment)
         new.device = old.device
         self.drives[number] = new
 

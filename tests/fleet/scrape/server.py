@@ -18,7 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opwatch.metrics.formats import ExpositionFormat, MetricEncoder
 
-from .answers import build_samples
+from .answers import add_exporter, add_owners, build_samples
+from .drives import PAGE_EVERY_S
 from .plan import FleetPlan, make_fleet
 from .replay import HostReplay
 
@@ -42,6 +43,7 @@ class LiveHost:
     def __init__(self, replay: HostReplay, *, with_classic_buckets: bool) -> None:
         self.replay = replay
         self.n_scrapes = 0
+        self._begin_s = time.time()
         self._with_classic_buckets = with_classic_buckets
         self._encoder = MetricEncoder()
         self._lock = threading.Lock()
@@ -52,6 +54,8 @@ class LiveHost:
             self.n_scrapes += 1
             self.replay.advance(time.time())
             samples = build_samples(self.replay.drives)
+            add_owners(samples, self.replay.drives)
+            add_exporter(samples, self._begin_s)
             return self._encoder.encode(samples, form, with_classic_buckets=self._with_classic_buckets)
 
     def count_exact_reads(self) -> Counter[int]:
@@ -92,13 +96,20 @@ class FleetServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
 
-    def __init__(self, plan: FleetPlan, port: int = 0, *, with_classic_buckets: bool = True) -> None:
+    def __init__(
+        self,
+        plan: FleetPlan,
+        port: int = 0,
+        *,
+        with_classic_buckets: bool = True,
+        page_every_s: float = PAGE_EVERY_S,
+    ) -> None:
         super().__init__(("127.0.0.1", port), FleetHandler)
         self.plan = plan
         now_s = time.time()
         self.hosts = [
             LiveHost(
-                HostReplay(host, now_s - _PAST_S, has_histograms=True),
+                HostReplay(host, now_s - _PAST_S, has_histograms=True, page_every_s=page_every_s),
                 with_classic_buckets=with_classic_buckets,
             )
             for host in plan.hosts
@@ -119,9 +130,11 @@ class FleetServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def serve_fleet(plan: FleetPlan, *, with_classic_buckets: bool = True) -> Iterator[FleetServer]:
+def serve_fleet(
+    plan: FleetPlan, *, with_classic_buckets: bool = True, page_every_s: float = PAGE_EVERY_S
+) -> Iterator[FleetServer]:
     """Serve a fleet on a free port until the block ends."""
-    server = FleetServer(plan, with_classic_buckets=with_classic_buckets)
+    server = FleetServer(plan, with_classic_buckets=with_classic_buckets, page_every_s=page_every_s)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -42,7 +42,7 @@ class Panel:
 def _build_options(panel: Panel) -> Json:
     if panel.kind == "timeseries":
         return {
-            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+            "legend": {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": True},
             "tooltip": {"mode": "multi", "sort": "desc"},
         }
     if panel.kind == "stat":
@@ -58,13 +58,20 @@ def _build_options(panel: Panel) -> Json:
         return {
             "calculate": False,
             "cellGap": 0,
-            "color": {"mode": "scheme", "scheme": "Oranges", "steps": 64, "exponent": 0.5},
+            "color": {
+                "mode": "scheme",
+                "scheme": "Oranges",
+                "fill": "dark-orange",
+                "steps": 64,
+                "exponent": 0.5,
+                "reverse": False,
+            },
             "exemplars": {"color": "rgba(255,0,255,0.7)"},
             "filterValues": {"le": 1e-9},
             "legend": {"show": True},
             "rowsFrame": {"layout": "auto"},
             "showValue": "never",
-            "tooltip": {"show": True, "yHistogram": True},
+            "tooltip": {"mode": "single", "yHistogram": True},
             "yAxis": {"unit": panel.unit, "axisPlacement": "left"},
         }
     return {"showHeader": True, "cellHeight": "sm"}
@@ -155,7 +162,6 @@ def build_variable(name: str, label: str, query: str, *, many: bool = False) -> 
         "type": "query",
         "datasource": DATASOURCE,
         "query": {"query": query, "refId": name},
-        "definition": query,
         "refresh": 2,
         "sort": 1,
         "multi": many,

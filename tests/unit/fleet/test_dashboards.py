@@ -55,7 +55,7 @@ def test_variables_are_defined_before_use(name: str) -> None:
     assert used <= {*variables, *builtin}
     for number, variable in enumerate(dashboard["templating"]["list"]):
         earlier = set(variables[:number])
-        assert set(_VARIABLE.findall(variable.get("definition", ""))) <= earlier
+        assert set(_VARIABLE.findall(json.dumps(variable["query"]))) <= earlier
 
 
 @pytest.mark.parametrize("name", NAMES)

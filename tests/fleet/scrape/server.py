@@ -42,7 +42,7 @@ class LiveHost:
 
     def __init__(self, replay: HostReplay, *, with_classic_buckets: bool) -> None:
         self.replay = replay
-        self.n_scrapes = 0
+        self._frozen_s: float | None = None
         self._begin_s = time.time()
         self._with_classic_buckets = with_classic_buckets
         self._encoder = MetricEncoder()
@@ -51,12 +51,24 @@ class LiveHost:
     def build_answer(self, form: ExpositionFormat) -> bytes:
         """Advance the drives to the present and return the encoded answer."""
         with self._lock:
-            self.n_scrapes += 1
-            self.replay.advance(time.time())
+            self.replay.advance(self._find_now())
             samples = build_samples(self.replay.drives)
             add_owners(samples, self.replay.drives)
             add_exporter(samples, self._begin_s)
             return self._encoder.encode(samples, form, with_classic_buckets=self._with_classic_buckets)
+
+    def advance(self) -> None:
+        """Advance the drives to the present."""
+        with self._lock:
+            self.replay.advance(self._find_now())
+
+    def freeze(self, moment_s: float) -> None:
+        """Let the drives stand still from a moment on."""
+        with self._lock:
+            self._frozen_s = moment_s
+
+    def _find_now(self) -> float:
+        return time.time() if self._frozen_s is None else self._frozen_s
 
     def count_exact_reads(self) -> Counter[int]:
         """Return the true latencies of all reads so far, in the slots of `drives.EXACT`."""
@@ -114,6 +126,12 @@ class FleetServer(ThreadingHTTPServer):
             )
             for host in plan.hosts
         ]
+
+    def freeze(self) -> None:
+        """Let all drives stand still from now on, so that counts can be compared."""
+        now_s = time.time()
+        for host in self.hosts:
+            host.freeze(now_s)
 
     def make_scrape_config(self, interval_s: int, *, extra: str = "") -> str:
         """Return a configuration of Prometheus that scrapes each host under its own name."""

@@ -2,7 +2,7 @@
 
     make test-fleet
 
-Packages come from the npm registry. A literal of a type may have no unknown field, so that typing errors show.
+Packages come from the npm registry. The compiler refuses fields that a type does not have.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ NATIVE := setup.py pyproject.toml bpf/Makefile $(wildcard bpf/*/* opwatch/_nativ
 ANALYSIS_TOOLS := chdb==4.* pyspark==4.*
 TABLE_TOOLS := deltalake==1.* pyiceberg==0.12.* pyarrow==26.* sqlalchemy==2.*
 
+# Validates manifests, needed by test-fleet only. Prometheus and VictoriaMetrics are unpacked, not installed.
+FLEET_TOOLS := PyYAML==6.* kubernetes-validate==1.*
+
 help:
 	@echo "make demo        a live view, a trim and a sweep of a simulated SSD (root)"
 	@echo "make test        run the tests (those of the kernel need root); make test-all adds guests"
@@ -45,6 +48,7 @@ help:
 	@echo "make fuzz-broker  fuzz the broker: a million requests [INPUTS=] [SEED=]"
 	@echo "make fuzz-counters [INPUTS=10000000]; make fuzz-all [INPUTS=10000000]"
 	@echo "make fuzz-recordings  read 100,000 hostile and 1,100 damaged recordings"
+	@echo "make test-fleet  rules, dashboards and manifests of a fleet; make bench-fleet: their figures"
 	@echo "make test-analysis  query a data set with DuckDB, Spark, ClickHouse (needs java)"
 	@echo "make test-fleet  simulated fleets: slow drives in ten, tables of Delta and Iceberg [SEED=100]"
 	@echo "make bench-fleet  questions about 8,000 drives, in three engines (needs java)"
@@ -209,6 +213,12 @@ test-fleet: build
 bench-fleet: build
 	$(if $(OPWATCH_SMOKE),,@$(PY) -m pip install -q --disable-pip-version-check $(ANALYSIS_TOOLS))
 	$(PY) -m tests.bench.fleet_parquet_bench
+# Manual: rules, dashboards and manifests of a simulated fleet, with servers of Debian and types of npm.
+	@$(PY) -m pip install -q --disable-pip-version-check $(FLEET_TOOLS)
+	OPWATCH_REQUIRE=fleet $(PY) -m pytest -n 0 --durations=5 tests/fleet
+# Manual: one Prometheus and 200 hosts, six minutes; false alarms over ten days of 2,000 drives, half an hour.
+	$(PY) -m tests.bench.fleet_scrapes
+	$(PY) -m tests.bench.fleet_alerts
 
 lint: build
 	$(PY) -m ruff format --check .
@@ -304,6 +314,7 @@ smoke: build
 	$(call smoke_run,fuzz-web INPUTS=1000)
 	$(call smoke_run,fuzz-all INPUTS=100)
 	$(call smoke_run,fuzz-recordings INPUTS=100 DAMAGED=5)
+	$(call smoke_run,bench-fleet)
 	$(call smoke_run,docs)
 	$(call smoke_run,prose)
 

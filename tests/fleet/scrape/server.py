@@ -63,9 +63,10 @@ class LiveHost:
             self.replay.advance(self._find_now())
 
     def freeze(self, moment_s: float) -> None:
-        """Let the drives stand still from a moment on."""
+        """Advance the drives to a moment, and let them stand still."""
         with self._lock:
             self._frozen_s = moment_s
+            self.replay.advance(moment_s)
 
     def _find_now(self) -> float:
         return time.time() if self._frozen_s is None else self._frozen_s

@@ -50,7 +50,14 @@ def _list_shape() -> tuple[tuple[float, float], ...]:
         (math.exp(_SIGMA * normal.inv_cdf(rank)), (high - low) * (1 - _TAIL))
         for rank, (low, high) in zip(_RANKS, pairwise(edges), strict=True)
     ]
-    tail = [(_TAIL_FACTOR * multiple, share * _TAIL / (1 - _TAIL)) for multiple, share in body]
+    # Every third value stands for its neighbours too.
+    tail = [
+        (
+            _TAIL_FACTOR * body[index][0],
+            sum(share for _, share in body[index - 1 : index + 2]) * _TAIL / (1 - _TAIL),
+        )
+        for index in range(1, len(body), 3)
+    ]
     mean = sum(multiple * share for multiple, share in (*body, *tail))
     return tuple((multiple / mean, share) for multiple, share in (*body, *tail))
 
@@ -119,7 +126,8 @@ class SimulatedDrive:
         self._draw = random.Random(plan.seed)
         self.operations = {name: OperationCount() for name in ("read", "write", "discard")}
         self.exact_reads: Counter[int] = Counter()
-        self._rests: dict[int, float] = {}
+        # Parts of requests that were not counted yet, by operation and representative value.
+        self._rests = {name: [0.5] * len(_list_shape()) for name in self.operations}
         self.media_bytes = plan.used_ratio * plan.model.life_bytes
         self.host_bytes = self.media_bytes / (plan.model.waf * host.waf_factor)
         # The drive's own count is lower if its firmware is wrong.
@@ -234,23 +242,24 @@ class SimulatedDrive:
 
     def _count(self, name: str, requests: int, size: int, mean_ns: float) -> None:
         count = self.operations[name]
-        count.requests += requests
-        count.n_bytes += requests * size
         if not self.has_histograms:
+            count.requests += requests
+            count.n_bytes += requests * size
             count.sum_ns += requests * mean_ns
             return
-        first = 1000 * len(name)
-        for number, (multiple, share) in enumerate(_list_shape(), first):
-            wanted = requests * share + self._rests.get(number, 0.5)
+        rests, slots, exact = self._rests[name], count.slots, name == "read"
+        scale_ns = mean_ns * self._draw.uniform(0.97, 1.03)
+        for number, (multiple, share) in enumerate(_list_shape()):
+            wanted = requests * share + rests[number]
             times = int(wanted)
-            self._rests[number] = wanted - times
+            rests[number] = wanted - times
             if times:
-                value = int(mean_ns * multiple * self._draw.uniform(0.97, 1.03))
-                count.slots[LATENCY.find_slot(value)] += times
+                value = int(scale_ns * multiple)
+                slots[LATENCY.find_slot(value)] += times
                 count.sum_ns += times * value
-                if name == "read":
+                count.requests += times
+                if exact:
                     self.exact_reads[EXACT.find_slot(value)] += times
-        count.requests = sum(count.slots)
         count.n_bytes = count.requests * size
 
     def _poll(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import sys
 import threading
 import time
 from collections import Counter
@@ -127,6 +128,11 @@ class FleetServer(ThreadingHTTPServer):
             )
             for host in plan.hosts
         ]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignore clients that hang up, as a server does whose timeout is over; report all other errors."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     def freeze(self) -> None:
         """Let all drives stand still from now on, so that counts can be compared."""

@@ -96,9 +96,6 @@ def measure_server(program: str) -> list[Figure]:
     extra = "" if is_old else "    scrape_native_histograms: true\n"
     plan = make_fleet(1, n_hosts=HOSTS, n_disks=DISKS, begin_s=time.time() - 1800)
     with tempfile.TemporaryDirectory() as folder, serve_fleet(plan) as fleet:
-        # The first scrape brings the drives to the present, which takes longer.
-        for host in fleet.hosts:
-            host.advance()
         config = fleet.make_scrape_config(EVERY_S, extra=extra)
         with run_prometheus(Path(folder), config, *options, program=program) as server:
             time.sleep(2 * EVERY_S)

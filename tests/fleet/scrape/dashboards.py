@@ -81,7 +81,7 @@ def _list_fleet_latency() -> list[Panel]:
                 for q, name in ((0.5, "p50"), (0.99, "p99"), (0.999, "p99.9"))
             ),
             "s",
-            "Quantiles of the merged histograms of all drives.",
+            "Quantiles of the merged histograms. Disks without a model are always included.",
             12,
         ),
         Panel("heatmap", "Read latencies", (Query(query_heat('op="read"', OF_MODEL)),), "s", width=12),

@@ -115,9 +115,8 @@ class SimulatedDrive:
         begin_s: float,
         *,
         has_histograms: bool = True,
-        page_every_s: float = PAGE_EVERY_S,
     ) -> None:
-        self._page_every_s = page_every_s
+        self._page_every_s: float = PAGE_EVERY_S
         self.host, self.plan = host, plan
         # The name may change at a reboot; the serial does not.
         self.device = plan.device
@@ -156,6 +155,11 @@ class SimulatedDrive:
             if self.now_s >= self._next_read_s:
                 self._next_read_s += self._page_every_s
                 self._poll()
+
+    def set_page_interval(self, page_every_s: float) -> None:
+        """Read the drive's pages at another interval from now on."""
+        self._page_every_s = page_every_s
+        self._next_read_s = self.now_s + page_every_s
 
     def reboot(self) -> None:
         """Restart the counts of the kernel and of the tracer."""

@@ -11,8 +11,8 @@ READS = 'op="read"'
 BY_FIRMWARE = 'source="firmware"'
 ANY = 'job=~".+"'
 OF_DRIVE = 'instance="$host",device="$device"'
-# Devices of the selected models.
-OF_MODEL = 'and on (job, instance, device) opwatch_drive_info{model=~"$model"}'
+# Devices of the selected models, and those whose model is unknown, such as virtual disks.
+OF_MODEL = 'unless on (job, instance, device) opwatch_drive_info{model!~"$model"}'
 MODEL_OF = "* on (job, instance, device) group_left (model) opwatch_drive_info"
 
 

@@ -17,7 +17,7 @@ from opwatch.metrics import table
 from opwatch.metrics.family import DurationCounts, MetricFamily, MetricSamples
 
 from .answers import build_samples
-from .drives import PAGE_EVERY_S, SimulatedDrive
+from .drives import SimulatedDrive
 from .plan import DAY_S, DrivePlan, FleetPlan, HostPlan
 
 # Differences with a week before reach this far back, and are read in windows of 30 minutes.
@@ -76,11 +76,9 @@ class HostReplay:
         begin_s: float,
         *,
         has_histograms: bool = False,
-        page_every_s: float = PAGE_EVERY_S,
     ) -> None:
         self.plan = plan
         self._has_histograms = has_histograms
-        self._page_every_s = page_every_s
         self.drives = [self._make_drive(number, begin_s) for number in range(len(plan.drives))]
         self._reboots = list(plan.reboots)
         self._swaps = list(plan.swaps)
@@ -95,7 +93,6 @@ class HostReplay:
             plan,
             begin_s,
             has_histograms=self._has_histograms,
-            page_every_s=self._page_every_s,
         )
 
     def advance(self, to_s: float) -> bool:

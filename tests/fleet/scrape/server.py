@@ -25,7 +25,7 @@ from .plan import FleetPlan, make_fleet
 from .replay import HostReplay
 
 # History of each drive before the first scrape, so that counters do not start at 0.
-_PAST_S = 1800
+PAST_S = 1800.0
 
 
 def choose_format(accept: str) -> ExpositionFormat:
@@ -41,8 +41,11 @@ def choose_format(accept: str) -> ExpositionFormat:
 class LiveHost:
     """A host in real time. Answers are built one after the other, whatever the number of clients."""
 
-    def __init__(self, replay: HostReplay, *, with_classic_buckets: bool) -> None:
+    def __init__(self, replay: HostReplay, *, with_classic_buckets: bool, page_every_s: float) -> None:
         self.replay = replay
+        replay.advance(time.time())
+        for drive in replay.drives:
+            drive.set_page_interval(page_every_s)
         self._frozen_s: float | None = None
         self._begin_s = time.time()
         self._with_classic_buckets = with_classic_buckets
@@ -57,11 +60,6 @@ class LiveHost:
             add_owners(samples, self.replay.drives)
             add_exporter(samples, self._begin_s)
             return self._encoder.encode(samples, form, with_classic_buckets=self._with_classic_buckets)
-
-    def advance(self) -> None:
-        """Advance the drives to the present."""
-        with self._lock:
-            self.replay.advance(self._find_now())
 
     def freeze(self, moment_s: float) -> None:
         """Advance the drives to a moment, and let them stand still."""
@@ -117,14 +115,16 @@ class FleetServer(ThreadingHTTPServer):
         *,
         with_classic_buckets: bool = True,
         page_every_s: float = PAGE_EVERY_S,
+        past_s: float = PAST_S,
     ) -> None:
         super().__init__(("127.0.0.1", port), FleetHandler)
         self.plan = plan
         now_s = time.time()
         self.hosts = [
             LiveHost(
-                HostReplay(host, now_s - _PAST_S, has_histograms=True, page_every_s=page_every_s),
+                HostReplay(host, now_s - past_s, has_histograms=True),
                 with_classic_buckets=with_classic_buckets,
+                page_every_s=page_every_s,
             )
             for host in plan.hosts
         ]
@@ -156,10 +156,16 @@ class FleetServer(ThreadingHTTPServer):
 
 @contextmanager
 def serve_fleet(
-    plan: FleetPlan, *, with_classic_buckets: bool = True, page_every_s: float = PAGE_EVERY_S
+    plan: FleetPlan,
+    *,
+    with_classic_buckets: bool = True,
+    page_every_s: float = PAGE_EVERY_S,
+    past_s: float = PAST_S,
 ) -> Iterator[FleetServer]:
     """Serve a fleet on a free port until the block ends."""
-    server = FleetServer(plan, with_classic_buckets=with_classic_buckets, page_every_s=page_every_s)
+    server = FleetServer(
+        plan, with_classic_buckets=with_classic_buckets, page_every_s=page_every_s, past_s=past_s
+    )
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -178,7 +184,7 @@ def main() -> int:
     parser.add_argument("--faulty", type=int, default=0, help="disks with each kind of fault")
     args = parser.parse_args()
     plan = make_fleet(
-        args.seed, n_hosts=args.hosts, n_disks=args.disks, begin_s=time.time() - 1800, faulty=args.faulty
+        args.seed, n_hosts=args.hosts, n_disks=args.disks, begin_s=time.time() - PAST_S, faulty=args.faulty
     )
     server = FleetServer(plan, args.port)
     for drive in plan.list_drives():

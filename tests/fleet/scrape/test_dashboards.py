@@ -19,12 +19,14 @@ from .alerts import RULES
 from .dashboards import FOLDER
 from .engines import EngineMissingError, Server, find_program, run_prometheus
 from .expressions import insert_variables, list_queries
-from .plan import MODELS, DrivePlan, FaultKind, FleetPlan, make_fleet
+from .plan import HOUR_S, MODELS, DrivePlan, FaultKind, FleetPlan, make_fleet
 from .server import serve_fleet
 
 SCRAPE_S = 2
 # Long enough for ten scrapes in each rate, and for many page reads.
 SETTLE_S = 60
+# Lost trims are counted once per hour.
+PAST_S = 3 * HOUR_S
 
 
 @pytest.fixture(scope="module", params=["native", "classic"])
@@ -39,7 +41,7 @@ def scraped(
     plan = make_fleet_with_lossy_drive()
     folder = tmp_path_factory.mktemp("prometheus")
     options = ("--enable-feature=native-histograms",) if request.param == "native" else ()
-    with serve_fleet(plan, page_every_s=3) as fleet:
+    with serve_fleet(plan, page_every_s=3, past_s=PAST_S) as fleet:
         config = f"rule_files: [{RULES}]\n" + fleet.make_scrape_config(SCRAPE_S)
         with run_prometheus(folder, config, *options) as server:
             time.sleep(SETTLE_S)
@@ -54,7 +56,8 @@ def find_lossy_drive(plan: FleetPlan) -> DrivePlan | None:
 
 def make_fleet_with_lossy_drive() -> FleetPlan:
     """Return the first fleet with a drive for every panel."""
-    begin_s = time.time() - 1800
+    # Each fault has begun an hour after this moment.
+    begin_s = time.time() - PAST_S
     plans = (make_fleet(seed, n_hosts=6, n_disks=3, begin_s=begin_s, faulty=1) for seed in count())
     return next(plan for plan in plans if find_lossy_drive(plan))
 

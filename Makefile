@@ -206,6 +206,8 @@ test-analysis: build
 	$(PY) -m tests.analysis
 
 # Simulated fleets; ten minutes.
+.PHONY: test-fleet bench-fleet
+# Manual: rules, dashboards and manifests of a simulated fleet, with servers of Debian and types of npm.
 test-fleet: build
 	@$(PY) -m pip install -q --disable-pip-version-check $(TABLE_TOOLS)
 	OPWATCH_SEED=$(or $(SEED),100) $(PY) -m pytest tests/fleet -n 0 -s --durations=0 --durations-min=5

@@ -381,33 +381,10 @@ def _list_drive_latency() -> list[Panel]:
     return latency
 
 
-def _list_drive_wear() -> list[Panel]:
-    """Return the panels about write amplification and health."""
+def _list_drive_health() -> list[Panel]:
+    """Return single values about endurance, spare and health."""
     end = f"1000 * opwatch_endurance_end_timestamp_seconds{{{OF_DRIVE}}}"
     return [
-        Panel(
-            "timeseries",
-            "Write amplification with its error",
-            (
-                Query(query_waf(OF_DRIVE, -1), "at least"),
-                Query(query_waf(OF_DRIVE), "ratio"),
-                Query(query_waf(OF_DRIVE, 1), "at most"),
-            ),
-            description=f"{_WAF_NOTE} The bounds come from the steps of both counters.",
-            width=12,
-        ),
-        Panel(
-            "timeseries",
-            "Bytes of host and NAND per second",
-            (
-                Query(
-                    f"rate(opwatch_host_written_bytes_total{{{OF_DRIVE}}}[$waf_window])", "host, {{source}}"
-                ),
-                Query(f"rate(opwatch_media_written_bytes_total{{{OF_DRIVE}}}[$waf_window])", "NAND"),
-            ),
-            "Bps",
-            width=12,
-        ),
         Panel(
             "stat",
             "Rated endurance ends",
@@ -462,6 +439,36 @@ def _list_drive_wear() -> list[Panel]:
             3,
             4,
         ),
+    ]
+
+
+def _list_drive_wear() -> list[Panel]:
+    """Return the panels about write amplification and wear."""
+    return [
+        Panel(
+            "timeseries",
+            "Write amplification with its error",
+            (
+                Query(query_waf(OF_DRIVE, -1), "at least"),
+                Query(query_waf(OF_DRIVE), "ratio"),
+                Query(query_waf(OF_DRIVE, 1), "at most"),
+            ),
+            description=f"{_WAF_NOTE} The bounds come from the steps of both counters.",
+            width=12,
+        ),
+        Panel(
+            "timeseries",
+            "Bytes of host and NAND per second",
+            (
+                Query(
+                    f"rate(opwatch_host_written_bytes_total{{{OF_DRIVE}}}[$waf_window])", "host, {{source}}"
+                ),
+                Query(f"rate(opwatch_media_written_bytes_total{{{OF_DRIVE}}}[$waf_window])", "NAND"),
+            ),
+            "Bps",
+            width=12,
+        ),
+        *_list_drive_health(),
     ]
 
 

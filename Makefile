@@ -48,10 +48,9 @@ help:
 	@echo "make fuzz-broker  fuzz the broker: a million requests [INPUTS=] [SEED=]"
 	@echo "make fuzz-counters [INPUTS=10000000]; make fuzz-all [INPUTS=10000000]"
 	@echo "make fuzz-recordings  read 100,000 hostile and 1,100 damaged recordings"
-	@echo "make test-fleet  rules, dashboards and manifests of a fleet; make bench-fleet: their figures"
 	@echo "make test-analysis  query a data set with DuckDB, Spark, ClickHouse (needs java)"
-	@echo "make test-fleet  simulated fleets: slow drives in ten, tables of Delta and Iceberg [SEED=100]"
-	@echo "make bench-fleet  questions about 8,000 drives, in three engines (needs java)"
+	@echo "make test-fleet  rules, dashboards, manifests and queries of simulated fleets [SEED=100]"
+	@echo "make bench-fleet  figures of simulated fleets (needs java)"
 	@echo "make learn-counters ROWS=FILE [OUT=FILE]  learn units of uncatalogued drives"
 	@echo "make pictures    make the pictures of the docs on a simulated drive (root)"
 	@echo "make waf-runs    compare 3,600 runs with the true values, for docs/method-waf.md"
@@ -169,6 +168,7 @@ exactness: build
 	$(PY) -m tests.vm.exactness
 
 # Manual: a million requests and web configs for the exporter.
+.PHONY: fuzz-web
 fuzz-web: build
 	$(PY) -m tests.fuzz.web $(or $(INPUTS),1000000)
 
@@ -205,20 +205,17 @@ test-analysis: build
 	@$(PY) -m pip install -q --disable-pip-version-check $(ANALYSIS_TOOLS)
 	$(PY) -m tests.analysis
 
-# Simulated fleets; ten minutes.
-.PHONY: test-fleet bench-fleet
-# Manual: rules, dashboards and manifests of a simulated fleet, with servers of Debian and types of npm.
+# Rules, dashboards and manifests of a simulated fleet, slow drives in ten fleets, and tables of Delta and Iceberg, with
+# servers of Debian and types of npm; a quarter of an hour.
 test-fleet: build
-	@$(PY) -m pip install -q --disable-pip-version-check $(TABLE_TOOLS)
-	OPWATCH_SEED=$(or $(SEED),100) $(PY) -m pytest tests/fleet -n 0 -s --durations=0 --durations-min=5
+	@$(PY) -m pip install -q --disable-pip-version-check $(TABLE_TOOLS) $(FLEET_TOOLS)
+	OPWATCH_REQUIRE=fleet OPWATCH_SEED=$(or $(SEED),100) $(PY) -m pytest tests/fleet -n 0 -s --durations=0 --durations-min=5
 
+# Questions about 8,000 drives; one Prometheus and 200 hosts, six minutes; false alarms over ten days of 2,000 drives,
+# half an hour.
 bench-fleet: build
 	$(if $(OPWATCH_SMOKE),,@$(PY) -m pip install -q --disable-pip-version-check $(ANALYSIS_TOOLS))
 	$(PY) -m tests.bench.fleet_parquet_bench
-# Manual: rules, dashboards and manifests of a simulated fleet, with servers of Debian and types of npm.
-	@$(PY) -m pip install -q --disable-pip-version-check $(FLEET_TOOLS)
-	OPWATCH_REQUIRE=fleet $(PY) -m pytest -n 0 --durations=5 tests/fleet
-# Manual: one Prometheus and 200 hosts, six minutes; false alarms over ten days of 2,000 drives, half an hour.
 	$(PY) -m tests.bench.fleet_scrapes
 	$(PY) -m tests.bench.fleet_alerts
 
@@ -305,7 +302,6 @@ smoke: build
 	$(call smoke_run,bench-trim)
 	$(call smoke_run,bench-steady)
 	$(call smoke_run,bench-predictions)
-	$(call smoke_run,bench-fleet)
 	$(call smoke_run,trim-stacks SEEDS=6)
 	$(call smoke_run,waf-runs)
 	$(call smoke_run,learn-counters ROWS=tests/fixtures/good/smart_rows/drives.jsonl OUT=build/smoke-rules.toml)
@@ -356,4 +352,4 @@ clean:
 		tools/broker/opwatch-broker
 
 
-.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-predictions bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web test-fleet bench-fleet clean
+.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web test-fleet bench-fleet bench-predictions clean

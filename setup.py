@@ -75,7 +75,7 @@ def build_drive_server(target: Path) -> None:
         *list_sources("opwatch/ftl"),
         "opwatch/_native/host/privileges.c",
     ]
-    compile_program(target, files, ["-O3", "-Iopwatch"], flags)
+    compile_program(target, files, ["-O3", "-Iopwatch"], [*flags, "-lm"])
 
 
 def build_broker(target: Path) -> None:

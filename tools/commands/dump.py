@@ -14,7 +14,7 @@ from opwatch.errors import UsageError
 from opwatch.recording.reading.drives import list_drives
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.drive_status import DriveStatuses
-from opwatch.samples.entries import RunEntry
+from opwatch.samples.entries import CountersRead, RunEntry
 from opwatch.samples.observation import Sink
 from opwatch.samples.presenter import RunPresenter
 from opwatch.samples.source import Source, present_run

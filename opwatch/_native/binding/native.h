@@ -14,7 +14,7 @@ PyObject *ow_py_raise(int err, const char *what);
 int ow_py_add_counts(PyObject *module);
 int ow_py_add_ftl(PyObject *module);
 int ow_py_add_service(PyObject *module); /* call after ow_py_add_ftl(): uses the Ftl type */
-int ow_py_add_host(PyObject *module); /* call after ow_py_add_service() */
+int ow_py_add_host(PyObject *module);	 /* call after ow_py_add_service() */
 int ow_py_add_nvme(PyObject *module);
 int ow_py_add_privileges(PyObject *module);
 int ow_py_add_programs(PyObject *module); /* also adds ProbeError, which the tracers raise */

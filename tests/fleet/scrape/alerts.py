@@ -27,6 +27,7 @@ FAULTS = {
     "OpwatchSpareFalling": FaultKind.SPARE_FALLS,
     "OpwatchEnduranceEndsSoon": FaultKind.WEARS_OUT,
     "OpwatchDriveUnreadable": FaultKind.UNREADABLE,
+    "OpwatchTrimBlocked": FaultKind.BLOCKED_TRIMS,
     "OpwatchTrimLost": FaultKind.LOST_TRIMS,
     "OpwatchCounterNoLongerTrusted": FaultKind.UNTRUSTED,
     "OpwatchHostCounterTooLow": FaultKind.WRONG_UNIT,

@@ -12,8 +12,7 @@ from opwatch.metrics.family import MetricSamples
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.hist import Histogram
 
-from .drives import SimulatedDrive
-from .plan import FaultKind
+from .drives import ROUNDED_SHARE, SimulatedDrive
 
 # Codes of causes and reasons, as the exporter writes them.
 LOST_LAYER, LOST_REASON = "crypt", "crypt-no-discards"
@@ -97,8 +96,9 @@ def _add_health(samples: MetricSamples, drive: SimulatedDrive) -> None:
 def _add_trim(samples: MetricSamples, drive: SimulatedDrive) -> None:
     """Add the filesystem of the drive, which is mounted below its serial number."""
     mountpoint = f"/data/{drive.plan.serial}"
-    is_lossy = drive.plan.find_fault(FaultKind.LOST_TRIMS, drive.now_s) is not None
-    samples.add(table.TRIM_VERDICT, 1, mountpoint, "nothing" if is_lossy else "reaches")
+    share = drive.lost_share
+    verdict = "nothing" if share == 1 else "part" if share > ROUNDED_SHARE else "reaches"
+    samples.add(table.TRIM_VERDICT, 1, mountpoint, verdict)
     samples.add(table.TRIM_TIMESTAMP, drive.now_s // 3600 * 3600, mountpoint)
     samples.add(table.STALE_BYTES, drive.trim_lost_shown, mountpoint, "low")
     samples.add(table.STALE_BYTES, drive.trim_lost_shown + (1 << 20), mountpoint, "high")

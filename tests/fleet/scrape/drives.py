@@ -165,7 +165,11 @@ class SimulatedDrive:
         """Restart the counts of the kernel and of the tracer."""
         self.operations = {name: OperationCount() for name in self.operations}
         self.kernel_written = self.kernel_read = self.unexplained = 0
-        self.trim_lost_bytes = self.trim_lost_shown = 0
+        # The first check after a boot reports all free space that the drive still holds.
+        if self.lost_share == 1.0:
+            self.trim_lost_bytes = self.trim_lost_shown = self.plan.model.capacity_bytes // 4
+        else:
+            self.trim_lost_bytes = self.trim_lost_shown = 0
         self.failures = dict.fromkeys(self.failures, 0)
 
     @property
@@ -188,6 +192,13 @@ class SimulatedDrive:
         if change and change[0] <= self.now_s:
             waf *= change[1]
         return waf * (jump.factor if jump else 1.0)
+
+    @property
+    def lost_share(self) -> float:
+        """Return the share of discarded bytes that does not reach the drive."""
+        if self.host.never_trims or self.plan.find_fault(FaultKind.BLOCKED_TRIMS, self.now_s):
+            return 1.0
+        return 0.6 if self.plan.find_fault(FaultKind.LOST_TRIMS, self.now_s) else ROUNDED_SHARE
 
     @property
     def is_media_refused(self) -> bool:
@@ -235,8 +246,7 @@ class SimulatedDrive:
         self.host_bytes += n_writes * WRITE_BYTES * (0.5 if wrong else 1.0)
         self.host_read_bytes += n_reads * READ_BYTES
         self.media_bytes += n_writes * WRITE_BYTES * self.waf
-        is_lossy = plan.find_fault(FaultKind.LOST_TRIMS, self.now_s) is not None
-        self.trim_lost_bytes += int(DISCARD_BYTES * n_discards * (0.6 if is_lossy else ROUNDED_SHARE))
+        self.trim_lost_bytes += int(DISCARD_BYTES * n_discards * self.lost_share)
         if int(self.now_s // HOUR_S) != int((self.now_s + step_s) // HOUR_S):
             self.trim_lost_shown = self.trim_lost_bytes
         if plan.find_fault(FaultKind.SPARE_FALLS, self.now_s):

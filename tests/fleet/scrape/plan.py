@@ -21,6 +21,7 @@ class FaultKind(StrEnum):
     SLOW = "slow"
     WAF_JUMP = "waf_jump"
     LOST_TRIMS = "lost_trims"
+    BLOCKED_TRIMS = "blocked_trims"
     UNTRUSTED = "untrusted"
     UNEXPLAINED = "unexplained"
     WRONG_UNIT = "wrong_unit"
@@ -107,8 +108,8 @@ class DrivePlan:
 class HostPlan:
     """A host: its disks, its load, and the events that are no faults.
 
-    `reboots` are (moment, downtime), `swaps` are (moment, number of the drive that is replaced), and
-    `waf_change` is (moment, factor) of a new workload.
+    `never_trims` is true if trims do not arrive on purpose. `reboots` are (moment, downtime), `swaps` are
+    (moment, number of the drive that is replaced), and `waf_change` is (moment, factor) of a new workload.
     """
 
     name: str
@@ -118,6 +119,7 @@ class HostPlan:
     waf_factor: float
     write_share: float
     drives: tuple[DrivePlan, ...]
+    never_trims: bool = False
     reboots: tuple[tuple[float, float], ...] = ()
     swaps: tuple[tuple[float, int], ...] = ()
     waf_change: tuple[float, float] | None = None
@@ -220,6 +222,8 @@ def make_fleet(
                 draw.uniform(0.75, 1.6),
                 draw.uniform(0.2, 0.6),
                 drives,
+                # Some hosts do without trims on purpose.
+                draw.random() < 0.05 and not any(drive.faults for drive in drives),
                 _draw_reboots(draw, begin_s, days),
                 _draw_swaps(draw, begin_s, days, n_disks),
                 _draw_change(draw, begin_s, days),

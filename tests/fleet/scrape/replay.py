@@ -42,6 +42,7 @@ RULE_FAMILIES = (
     table.CRITICAL_WARNING,
     table.DRIVE_INFO,
     table.TRIM_LOST,
+    table.TRIM_VERDICT,
 )
 # Series that no rule reads, although it reads others of their family.
 _UNREAD = {

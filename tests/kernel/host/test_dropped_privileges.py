@@ -14,6 +14,7 @@ import pytest
 
 from opwatch.host.scratch import ScratchDisk
 from tests.kernel.support.drives import create_drive
+from tests.kernel.support.exporting import start_exporter
 
 TOP = Path(__file__).parents[3]
 _IPC_LOCK = 1 << 14
@@ -77,3 +78,12 @@ def test_recorder_drops_unneeded_capabilities(command: str, disk: ScratchDisk, t
         finally:
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
+
+
+def test_exporter_drops_unneeded_capabilities(disk: ScratchDisk) -> None:
+    with start_exporter("--dev", disk.name) as exporter:
+        pid = exporter.process.pid
+        assert {status["NoNewPrivs"] for status in read_statuses(pid)} == {"1"}
+        writing = {"DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5}
+        for mask in read_capabilities(pid):
+            assert [name for name, number in (_NEVER | writing).items() if mask >> number & 1] == []

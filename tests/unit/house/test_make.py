@@ -15,7 +15,7 @@ NOT_SMOKED = {
     "uninstall": "tests/native/test_install.py runs it",
     "pictures": "takes minutes and Chromium; CI type-checks its modules",
     "test-analysis": "downloads 500 MB of readers; CI type-checks its module",
-    "test-fleet": "downloads servers and types; CI runs the tests of the same files without servers",
+    "test-fleet": "downloads servers, types and readers of tables; CI type-checks its modules",
     "test-arm64": "emulates another architecture for minutes",
 }
 # A named target starts a line in a code block or an inline code span; in the manual a font change comes

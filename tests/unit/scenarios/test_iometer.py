@@ -23,8 +23,8 @@ from opwatch.scenarios.iometer import (
 from opwatch.scenarios.scenario import load_scenario
 from opwatch.scenarios.spare import infer_flash_bytes
 from opwatch.sweep.levels import LevelScale, OpShare, parse_levels
-from opwatch.sweep.outcome import KINDS, READ_FULL, WRITE_EMPTY, WRITE_FULL
 from opwatch.sweep.model_load import VirtualLoad
+from opwatch.sweep.outcome import KINDS, READ_FULL, WRITE_EMPTY, WRITE_FULL
 from opwatch.tools.cli import main
 from tests.unit.scenarios.test_saturation import DRIVE
 from tests.unit.scenarios.test_untrimmed import find_problems

@@ -16,9 +16,9 @@ from opwatch.steady.locked import measure_locked_cycle
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictState, StrictVerdict, VerdictInputs, judge_strict
 from opwatch.sweep.levels import LevelScale, parse_levels
+from opwatch.sweep.model_load import VirtualLoad
 from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
-from opwatch.sweep.model_load import VirtualLoad
 from opwatch.sweep.virtual import compute_flash_bytes, make_model
 from tests.bench.steady_bench.flash import FlashCase, make_flash_series
 from tests.bench.steady_bench.outcomes import judge_series

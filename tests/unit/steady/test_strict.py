@@ -96,7 +96,7 @@ def test_rounds_without_noise_pass() -> None:
 @pytest.mark.parametrize(
     ("rounds", "ground", "reason"),
     [
-        ([CALM] * 10, GROUND, "host writes: 1000 bytes, required 1100"),
+        ([CALM] * 10, GROUND, "host writes: 1.00 kB, required 1.10 kB"),
         ([CALM] * 40, replace(GROUND, spread=WriteSpread(0.998, 0.0, "test")), "coverage: 99.8 %"),
         (
             [CALM] * 40,

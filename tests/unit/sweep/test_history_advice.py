@@ -65,7 +65,7 @@ def test_answer_has_a_band_for_each_possible_change(history: str, capsys: pytest
 def test_known_flash_never_widens_a_band(history: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--history", history, *WAF, "--op", "10%"]
     wide = read_answer(words, capsys)
-    narrow = read_answer([*words, "--physical", str(int(UNITS * 4096 * 1.2)) + "B"], capsys)
+    narrow = read_answer([*words, "--physical", str(int(UNITS * 4096 * 1.4)) + "B"], capsys)
     for label in ("trim", "10 % OP"):
         one, other = find_change(wide, label)["waf"], find_change(narrow, label)["waf"]
         assert one["low"] <= other["low"] < other["high"] <= one["high"]

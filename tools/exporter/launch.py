@@ -86,7 +86,8 @@ class LaunchOptions:
 def start_exporter(options: LaunchOptions, say: Callable[[str], None]) -> int:
     """Replace this process by an exporter, or be one if the interpreter cannot be started again. Return the
     exit status."""
-    argv = [sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "opwatch.tools.exporter.lean"]
+    # -P: import nothing from the current folder, which may belong to another user.
+    argv = [sys.executable, "-P", "-m", "opwatch.tools.exporter.lean"]
     try:
         os.execve(sys.executable, [*argv, *options.to_words()], {**_ENVIRONMENT, **os.environ})
     except OSError:

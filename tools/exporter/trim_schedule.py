@@ -16,7 +16,8 @@ from opwatch.metrics.trims import LossKey, LostBytesCounter, TrimState, add_trim
 
 TRIM_EVERY_S = 3600.0
 _DEADLINE_S = 300.0
-_PROBE = ("-m", "opwatch.tools.exporter.trim_probe")
+# -P: import nothing from the current folder.
+_PROBE = ("-P", "-m", "opwatch.tools.exporter.trim_probe")
 _MAX_MOUNTS = 1000
 
 
@@ -49,7 +50,7 @@ class TrimSchedule:
         self,
         call_soon: Callable[[Callable[[], None]], None],
         say: Callable[[str], None],
-        command: Sequence[str] = (sys.executable, *(["-P"] if sys.flags.safe_path else []), *_PROBE),
+        command: Sequence[str] = (sys.executable, *_PROBE),
     ) -> None:
         self._call_soon, self._say, self._command = call_soon, say, command
         self._states: list[TrimState] = []

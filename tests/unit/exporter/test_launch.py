@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +72,12 @@ def test_each_address_is_listened_on() -> None:
             listener.close()
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 70])
+def test_invalid_host_name_is_refused(host: str) -> None:
+    with pytest.raises(UsageError, match="host name"):
+        open_listeners([f"{host}:0"])
+
+
 def test_one_address_in_use_opens_none() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -79,3 +89,29 @@ def test_one_address_in_use_opens_none() -> None:
 def test_missing_systemd_socket_is_reported(environment: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="systemd"):
         take_systemd_sockets(environment)
+
+
+def test_missing_descriptor_of_systemd_is_reported() -> None:
+    child = os.fork()
+    if not child:
+        try:
+            os.closerange(3, 4)
+            take_systemd_sockets({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"})
+        except UsageError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_exporter_imports_nothing_from_the_current_folder(tmp_path: Path) -> None:
+    script, folder = tmp_path / "bin" / "opwatch", tmp_path / "work"
+    for path in (script.parent, folder):
+        path.mkdir()
+    script.write_text("from opwatch.__main__ import main\nmain()\n")
+    (folder / "socket.py").write_text(f"open({str(tmp_path / 'planted')!r}, 'w')\n")
+    command = [sys.executable, str(script), "exporter", "--broker", str(tmp_path / "no.sock")]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+    assert b"no broker listens" in done.stderr
+    assert not (tmp_path / "planted").exists()

@@ -52,6 +52,8 @@ def _listen(text: str) -> list[socket.socket]:
         return [_listen_everywhere(text, port)]
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except UnicodeError:
+        raise UsageError(f"cannot listen on {text}: {host!r} is not a valid host name") from None
     except OSError as error:
         raise UsageError(f"cannot listen on {text}: {error.strerror}") from None
     listeners: list[socket.socket] = []
@@ -111,8 +113,11 @@ def take_systemd_sockets(environment: Mapping[str, str]) -> list[socket.socket]:
         )
     listeners = []
     for number in range(_FIRST_FD, _FIRST_FD + int(count)):
-        os.set_inheritable(number, False)
-        listener = socket.socket(fileno=number)
+        try:
+            os.set_inheritable(number, False)
+            listener = socket.socket(fileno=number)
+        except OSError as error:
+            raise UsageError(f"--web.systemd-socket: descriptor {number}: {error.strerror}") from None
         if listener.type != socket.SOCK_STREAM or not listener.getsockopt(
             socket.SOL_SOCKET, socket.SO_ACCEPTCONN
         ):

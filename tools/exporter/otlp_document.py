@@ -60,8 +60,10 @@ def _make_metric(family: MetricFamily, rows: list[MetricRow], times: _Json) -> _
 
 
 def _make_number(value: float) -> _Json:
-    # 64-bit integers are texts in JSON.
-    return {"asInt": str(value)} if isinstance(value, int) else {"asDouble": value}
+    # 64-bit integers are texts in JSON. Drives have counters of 128 bits.
+    if isinstance(value, int) and value < 1 << 63:
+        return {"asInt": str(value)}
+    return {"asDouble": float(value)}
 
 
 def _make_histogram(counts: DurationCounts) -> _Json:

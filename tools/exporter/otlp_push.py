@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -24,6 +25,8 @@ _TIMEOUT_S = 10.0
 _RETRIED = (429, 502, 503, 504)
 _DEFAULT_PATH = "/v1/metrics"
 _MAX_ANSWER_BYTES = 4096
+_IN_PATH = re.compile(r"[\x21-\x7e]*")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,12 @@ def parse_otlp_url(text: str) -> OtlpTarget:
         raise UsageError(
             "--otlp: put a password into the variable OTEL_EXPORTER_OTLP_HEADERS, not into the URL"
         )
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError:
+        raise UsageError(f"--otlp {text!r}: {parts.hostname!r} is not a valid host name") from None
+    if not _IN_PATH.fullmatch(parts.path + parts.query):
+        raise UsageError(f"--otlp {text!r}: write characters that are not plain ASCII as %XX")
     path = parts.path if parts.path not in ("", "/") else _DEFAULT_PATH
     path += f"?{parts.query}" if parts.query else ""
     is_tls = parts.scheme == "https"
@@ -61,10 +70,14 @@ def parse_otlp_headers(text: str) -> dict[str, str]:
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = pair.partition("=")
         value = unquote(value.strip())
-        if not equals or not name.strip() or not value.isprintable() or not value.isascii():
+        if not equals or not _HEADER_NAME.fullmatch(name.strip()) or not _is_plain(value):
             raise UsageError("OTEL_EXPORTER_OTLP_HEADERS is not NAME=VALUE,NAME=VALUE")
         headers[name.strip()] = value
     return headers
+
+
+def _is_plain(value: str) -> bool:
+    return value.isprintable() and value.isascii()
 
 
 def _choose_jitter() -> float:

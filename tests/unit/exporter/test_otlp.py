@@ -125,6 +125,7 @@ def test_document_has_every_kind_of_metric() -> None:
     counts[0], counts[300], counts[301], counts[330] = 1, 2, 3, 4
     samples.add(IO_DURATION, count_durations(Histogram(LATENCY, counts), 5 * 10**9), "sda", "read")
     samples.add(IO_BYTES, 2**60 + 1, "sda", "read")
+    samples.add(IO_BYTES, 2**80, "sda", "write")
     samples.add(TEMPERATURE, 30, "sda", "S\udcff1")
     document = json.loads(encode_document(samples, {"host.name": "a"}, "1.0", 1, 2))
     [resource] = document["resourceMetrics"]
@@ -133,6 +134,8 @@ def test_document_has_every_kind_of_metric() -> None:
     counter = metrics["opwatch_io_bytes"]["sum"]
     assert (counter["isMonotonic"], counter["aggregationTemporality"]) == (True, 2)
     assert counter["dataPoints"][0]["asInt"] == str(2**60 + 1)
+    # No integer of OTLP has more than 63 bits.
+    assert counter["dataPoints"][1]["asDouble"] == 2**80
     assert metrics["opwatch_io_bytes"]["unit"] == "By"
     assert metrics["opwatch_temperature_celsius"]["gauge"]["dataPoints"][0]["asInt"] == "30"
     [point] = metrics["opwatch_io_duration_seconds"]["exponentialHistogram"]["dataPoints"]
@@ -145,7 +148,11 @@ def test_document_has_every_kind_of_metric() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "localhost:4318", "ftp://a", "http://", "http://u:p@a", "http://a:99999"]
+    "text",
+    [
+        *("", "localhost:4318", "ftp://a", "http://", "http://u:p@a", "http://a:99999"),
+        *("http://a..b/", "http://a/é", "http://a/b c"),
+    ],
 )
 def test_address_that_is_not_a_receiver_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--otlp"):
@@ -156,6 +163,6 @@ def test_addresses_and_headers_are_read() -> None:
     assert parse_otlp_url("https://a/x?y=1") == OtlpTarget(True, "a", 443, "/x?y=1")
     assert parse_otlp_url("http://[::1]:4318/") == OtlpTarget(False, "::1", 4318, "/v1/metrics")
     assert parse_otlp_headers("a=b%20c, D=e=f") == {"a": "b c", "D": "e=f"}
-    for text in ("a", "a=b%0d%0aX: y"):
+    for text in ("a", "a=b%0d%0aX: y", "a b=c", "é=c"):
         with pytest.raises(UsageError):
             parse_otlp_headers(text)

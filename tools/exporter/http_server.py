@@ -117,10 +117,13 @@ class HttpServer:
             self._loop.unwatch(listener)
 
     def _evict(self) -> bool:
-        """End the connection that has been waiting for its client for the longest time, if there is one."""
-        waiting = [one for one in self._connections.values() if not one.is_busy and not one.output]
+        """End the connection that has been waiting for its client for the longest time, if there is one.
+
+        Clients that read an answer come last, because a scrape does. They do not stay either: clients that
+        read only a little at a time could otherwise keep all others out."""
+        waiting = [one for one in self._connections.values() if not one.is_busy]
         if waiting:
-            self._close(min(waiting, key=lambda one: one.since))
+            self._close(min(waiting, key=lambda one: (bool(one.output), one.since)))
         return bool(waiting)
 
     def _add_connection(self, accepted: socket.socket, peer: str) -> None:

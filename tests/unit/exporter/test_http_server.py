@@ -170,6 +170,19 @@ def test_new_client_replaces_the_one_that_waits_longest() -> None:
         assert silent[0].recv(1) == b""
 
 
+def test_clients_that_do_not_read_their_answers_keep_no_others_out() -> None:
+    with serve(most=4) as (server, address), contextlib.ExitStack() as stack:
+        for _ in range(4):
+            lazy = stack.enter_context(socket.create_connection(address, 10))
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            lazy.sendall(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n" * 5)
+            lazy.recv(1)
+        for _ in range(3):
+            with socket.create_connection(address, 10) as client:
+                assert ask(client)[0] == 200
+        assert server.connection_count <= 4
+
+
 def test_clients_that_vanish_leave_nothing_behind() -> None:
     with serve() as (server, address):
         for data in (

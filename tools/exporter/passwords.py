@@ -15,7 +15,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from queue import Full, Queue
+from queue import SimpleQueue
 
 from opwatch.errors import Unsupported
 
@@ -88,7 +88,7 @@ class LoginChecker:
         # Digests of headers, keyed by a secret, with their verdicts. The oldest are dropped.
         self._secret = os.urandom(16)
         self._results: OrderedDict[bytes, bool] = OrderedDict()
-        self._waiting: Queue[tuple[bytes, str, bytes, Verdict] | None] = Queue(_MAX_WAITING)
+        self._waiting: SimpleQueue[tuple[bytes, str, bytes, Verdict] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._check_waiting, name="passwords", daemon=True)
         self._thread.start()
 
@@ -105,10 +105,9 @@ class LoginChecker:
             self._results.move_to_end(digest)
             verdict(known)
             return True
-        try:
-            self._waiting.put_nowait((digest, name, password, verdict))
-        except Full:
+        if self._waiting.qsize() >= _MAX_WAITING:
             return False
+        self._waiting.put((digest, name, password, verdict))
         return True
 
     def _check_waiting(self) -> None:
@@ -130,12 +129,8 @@ class LoginChecker:
         verdict(is_right)
 
     def close(self) -> None:
-        """End the thread after its current checks."""
-        try:
-            self._waiting.put_nowait(None)
-        except Full:
-            self._waiting.get()
-            self._waiting.put(None)
+        """End the thread after the checks that are waiting. Each still gets its verdict."""
+        self._waiting.put(None)
 
 
 def parse_basic(authorization: str) -> tuple[str, bytes] | None:

@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -201,3 +202,20 @@ def test_login_is_taken_from_the_header() -> None:
     assert parse_basic("basic " + base64.b64encode(b":").decode()) == ("", b"")
     assert parse_basic("Basic " + base64.b64encode(b"ab").decode()) is None
     assert parse_basic("Basic \xff") is None
+
+
+def test_each_waiting_check_gets_its_verdict_when_the_users_change() -> None:
+    verdicts: list[bool] = []
+    checker = LoginChecker({"a": _HASH}, lambda call: call())
+    is_full = False
+    for number in range(100_000):
+        login = base64.b64encode(b"a:%d" % number).decode()
+        if not checker.check(f"Basic {login}", verdicts.append):
+            is_full = True
+            break
+    checker.close()
+    deadline = time.monotonic() + 20
+    while len(verdicts) < number and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert is_full
+    assert verdicts == [False] * number

@@ -103,6 +103,8 @@ class Exporter:
         stop = self.loop.stop
         handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGHUP: self._reload_web_config}
         self.loop.handle_signals(handlers)
+        # Blocked by start_exporter().
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         self.loop.run()
 
     def collect(self, form: ExpositionFormat) -> bytes:

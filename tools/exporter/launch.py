@@ -7,6 +7,7 @@ one that imports this module alone.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -86,6 +87,8 @@ class LaunchOptions:
 def start_exporter(options: LaunchOptions, say: Callable[[str], None]) -> int:
     """Replace this process by an exporter, or be one if the interpreter cannot be started again. Return the
     exit status."""
+    # A reload that comes before the exporter serves waits until then, instead of ending the process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     # -P: import nothing from the current folder, which may belong to another user.
     argv = [sys.executable, "-P", "-m", "opwatch.tools.exporter.lean"]
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -115,3 +116,18 @@ def test_exporter_imports_nothing_from_the_current_folder(tmp_path: Path) -> Non
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
     assert b"no broker listens" in done.stderr
     assert not (tmp_path / "planted").exists()
+
+
+def test_reload_during_the_start_does_not_end_the_exporter(tmp_path: Path) -> None:
+    path = str(tmp_path / "broker.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
+        listener.settimeout(60)
+        command = [sys.executable, "-m", "opwatch", "exporter", "--broker", path]
+        # Once it is connected, the exporter waits for the broker's answer.
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as exporter, listener.accept()[0]:
+            exporter.send_signal(signal.SIGHUP)
+            _, message = exporter.communicate(timeout=60)
+    assert exporter.returncode == 1
+    assert b"does not answer" in message

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from opwatch.errors import UsageError
 from opwatch.quantities import parse_count, parse_percentage, parse_size
 from opwatch.times import parse_time
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 IU_BYTES = 4096
 _MAX_SECONDS, _MAX_ERASES = 999_999, 10**9
@@ -20,6 +23,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 def parse_op(text: str) -> Fraction:
     """Parse an over-provisioning into (T-U)/U. The % is required, so that 7 and 0.07 cannot be confused."""
+    # Imported late, because it takes 0.4 MB, and processes that only read drives do not need it.
+    from fractions import Fraction
+
     try:
         ratio = Fraction(*parse_percentage(text))
     except UsageError as error:

@@ -26,11 +26,12 @@ from opwatch.tools.exporter.listening import format_address, open_listeners, tak
 
 NO_BROKER = "none"
 # Read by the C library when the new process starts. Threads that poll drives are few and short, and do not
-# need memory areas of their own; large samples are given back at once.
+# need memory areas of their own; large samples are given back at once. Tracebacks do without columns.
 _ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": "65536",
     "MALLOC_TRIM_THRESHOLD_": "131072",
+    "PYTHONNODEBUGRANGES": "1",
 }
 
 

@@ -41,6 +41,16 @@ AUDIT = (
     # command.
     *("concurrent", "logging", "mmap"),
 )
+# Each takes 0.2 to 5 MB of an exporter's memory for as long as it runs.
+EXPORTER = (
+    "argparse",
+    "decimal",
+    "encodings.idna",
+    "http.client",
+    "ssl",
+    "opwatch.drive.spec",
+    "opwatch.sinks",
+)
 # Our modules cost time in every command.
 ALL_HEAVY = (
     *HEAVY,
@@ -74,8 +84,14 @@ def _list_imported(program: str) -> set[str]:
             "import opwatch.tools.dashboard.showing",
             ("textual", "opwatch.recording.reading.reader", "opwatch.tools.runs.run_recorder"),
         ),
+        (
+            "import opwatch.tools.exporter.lean; from opwatch.tools.exporter import listening; "
+            "listening.open_listeners(['127.0.0.1:0'])",
+            EXPORTER,
+        ),
+        ("import opwatch.drive.place, opwatch.drive.process", ("decimal", "fractions")),
     ],
-    ids=["version", "watch", "check", "audit", "dashboard"],
+    ids=["version", "watch", "check", "audit", "dashboard", "exporter", "drive"],
 )
 def test_start_imports_only_needed_modules(program: str, spared: tuple[str, ...]) -> None:
     # An interpreter imports some modules itself, for example for a .pth file.
@@ -128,8 +144,9 @@ LATE_IMPORTS = {
     # module that keeps the last hour takes nearly as long, and is imported after the first interval is shown.
     "opwatch.tools.dashboard.showing": 2,
     # The exporter uses less memory than others: TLS takes 5 MB, firmware decoders 2 MB, passwords
-    # and the command line 1 MB each, and most exporters need only some.
+    # and the command line 1 MB each, fractions 0.4 MB, and most exporters need only some.
     "opwatch.tools.commands.exporter": 1,
+    "opwatch.drive.spec": 1,
     "opwatch.tools.exporter.access": 2,
     "opwatch.tools.exporter.drive_poller": 4,
     "opwatch.tools.exporter.exporter": 6,

@@ -51,6 +51,7 @@ help:
 	@echo "make test-analysis  query a data set with DuckDB, Spark, ClickHouse (needs java)"
 	@echo "make test-fleet  rules, dashboards, manifests and queries of simulated fleets [SEED=100]"
 	@echo "make bench-fleet  figures of simulated fleets (needs java)"
+	@echo "make bench-exporter  the exporter beside Debian's node_exporter (root)"
 	@echo "make learn-counters ROWS=FILE [OUT=FILE]  learn units of uncatalogued drives"
 	@echo "make pictures    make the pictures of the docs on a simulated drive (root)"
 	@echo "make waf-runs    compare 3,600 runs with the true values, for docs/method-waf.md"
@@ -345,6 +346,11 @@ bench-dashboard: build
 .PHONY: bench-metrics
 bench-metrics: build
 	$(PY) -m tests.bench.metrics_bench
+
+# Manual, ten minutes: figures of the exporter beside Debian's node_exporter, for docs/overhead.md.
+.PHONY: bench-exporter
+bench-exporter: build
+	$(PY) -m tests.bench.exporter_bench
 
 clean:
 	find opwatch tools collectors -name __pycache__ -prune -exec rm -rf {} +

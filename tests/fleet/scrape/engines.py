@@ -1,4 +1,4 @@
-"""Prometheus, promtool and VictoriaMetrics for the tests: found on PATH, or unpacked from Debian's packages.
+"""Servers and exporters for the tests and benchmarks: found on PATH, or unpacked from Debian's packages.
 
 Unpacking (`apt-get download`, `dpkg -x`) needs no privilege and starts no service.
 """
@@ -20,7 +20,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 UNPACKED = ROOT / "build" / "fleet" / "debian"
-_PACKAGES = {"prometheus": "prometheus", "promtool": "prometheus", "victoria-metrics": "victoria-metrics"}
+_PACKAGES = {
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "prometheus-node-exporter": "prometheus-node-exporter",
+    "victoria-metrics": "victoria-metrics",
+}
 
 
 class EngineMissingError(Exception):

@@ -8,6 +8,7 @@ from tests.tracked import ROOT, list_tracked
 
 # Targets that neither CI nor `make smoke` runs, and the reasons.
 NOT_SMOKED = {
+    "bench-exporter": "downloads node_exporter and needs root for minutes; CI type-checks its module",
     "bench-saturation": "boots a guest of its own for minutes; CI type-checks its module",
     "exactness": "boots a guest of every kernel; CI runs the same tests on the kernels of its tier",
     "format": "changes the checkout; `make lint` runs the same tools",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -150,13 +151,13 @@ class CpuComparison:
             )
 
 
-def make_memory_figures(name: str, ours: Memory, peer: Memory, extra: str = "") -> Iterator[Figure]:
-    for kind, mine, theirs, most in (
-        ("RSS", ours.rss, peer.rss, _MAX_RSS_MB),
-        ("PSS", ours.pss, peer.pss, _MAX_PSS_MB),
-    ):
-        text = f"node_exporter {theirs / _MB:.1f} MB, ratio {mine / theirs:.2f}{extra}"
-        yield Figure(f"{kind} {name}, MB", mine / _MB, most, text)
+def make_memory_figures(name: str, ours: Memory, peer: Memory | None = None) -> Iterator[Figure]:
+    for kind, most in (("rss", _MAX_RSS_MB), ("pss", _MAX_PSS_MB)):
+        mine, text = getattr(ours, kind), ""
+        if peer:
+            theirs = getattr(peer, kind)
+            text = f"node_exporter {theirs / _MB:.1f} MB, ratio {mine / theirs:.2f}"
+        yield Figure(f"{kind.upper()} of {name}, MB", mine / _MB, most, text)
 
 
 def measure_answers(ours: MeteredServer, peer: MeteredServer, devices: Sequence[str]) -> Iterator[Figure]:
@@ -229,30 +230,35 @@ def measure_owners(devices: Sequence[str]) -> Figure:
         return measure_growth(server, name, come_and_go)
 
 
-def measure_main(devices: Sequence[str], log: Path) -> tuple[list[Figure], Memory]:
-    """Return the figures beside node_exporter, and its memory."""
-    figures: list[Figure] = []
+def measure_main(devices: Sequence[str], log: Path) -> Iterator[Figure]:
+    """Yield the figures beside node_exporter."""
     with run_exporter(devices) as ours, run_node_exporter(devices, log) as peer:
         for server in (ours, peer):
             settle(server, devices)
-        compared = CpuComparison(ours, peer, devices)
         begin = ours.read_memory().rss
+        compared = CpuComparison(ours, peer, devices)
         compared.measure_rounds(ROUNDS)
-        memory = peer.read_memory()
-        grown = f"; {(ours.read_memory().rss - begin) / _KB:+.0f} KB over {ROUNDS * len(_MAX_SIZES)} scrapes"
-        name = f"with {len(devices)} disks and their drives' pages"
-        figures += make_memory_figures(name, ours.read_memory(), memory, grown)
-        figures += compared.make_figures(ROUNDS)
-        figures += measure_answers(ours, peer, devices)
+        memory, text = ours.read_memory(), f"the drives' pages read, {ROUNDS * len(_MAX_SIZES)} fresh scrapes"
+        yield from compared.make_figures(ROUNDS)
+        yield from make_memory_figures(f"{len(devices)} disks, {text}", memory, peer.read_memory())
+        text = f"after {WARM_UP * len(_MAX_SIZES)} others"
+        name = f"growth over {ROUNDS * len(_MAX_SIZES)} fresh scrapes, KB"
+        yield Figure(name, (memory.rss - begin) / _KB, _MAX_GROWTH_KB, text)
+        yield from measure_answers(ours, peer, devices)
+
+
+def measure_repetition(devices: Sequence[str]) -> Figure:
+    """Measure the growth over scrapes without pauses."""
+    with run_exporter(devices) as server:
+        settle(server, devices)
         name = f"{SCRAPES:,} scrapes without pauses"
-        figures.append(measure_growth(ours, name, lambda: scrape_often(ours, SCRAPES // 2)))
-    return figures, memory
+        return measure_growth(server, name, lambda: scrape_often(server, SCRAPES // 2))
 
 
-def measure_variants(devices: Sequence[str], peer: Memory, folder: Path) -> Iterator[Figure]:
+def measure_variants(devices: Sequence[str], folder: Path) -> Iterator[Figure]:
     """Yield the memory of other ways to run the exporter."""
     with run_exporter(devices, "--drives-every", "0") as server:
-        yield from make_memory_figures(f"with {len(devices)} disks, no pages", settle(server, devices), peer)
+        yield from make_memory_figures(f"{len(devices)} disks, no pages", settle(server, devices))
     with run_exporter(devices) as server:
         plain = settle(server, devices)
     with run_exporter(devices, "--web.config.file", str(write_web_config(folder)), has_tls=True) as server:
@@ -261,7 +267,7 @@ def measure_variants(devices: Sequence[str], peer: Memory, folder: Path) -> Iter
     yield Figure("RSS that TLS adds, MB", (secure.rss - plain.rss) / _MB, _MAX_TLS_MB, text)
     with run_broker() as broker:
         with run_exporter(devices, "--broker", broker.socket) as server:
-            yield from make_memory_figures("with the broker", settle(server, devices), peer)
+            yield from make_memory_figures(f"{len(devices)} disks by the broker", settle(server, devices))
             pids = broker.list_pids()
             memory = read_memory(*pids)
         text = f"{len(pids)} processes, their shared pages counted in each; PSS {memory.pss / _MB:.1f} MB"
@@ -278,25 +284,33 @@ def write_web_config(folder: Path) -> Path:
     return config
 
 
+def measure_figures(devices: Sequence[str], folder: Path) -> Iterator[Figure]:
+    yield from measure_main(devices, folder / "node_exporter.log")
+    yield from measure_variants(devices, folder)
+    yield measure_owners(devices)
+    yield measure_repetition(devices)
+
+
 def main() -> int:
     if os.geteuid() != 0:
         print("exporter_bench: needs root, to attach to disks", file=sys.stderr)
         return 2
+    # A request to end leaves no server and no drive behind, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    head = [
+        f"Measured by `make bench-exporter` on {describe_machine()}, load {os.getloadavg()[0]:.1f} before,",
+        f"Python {sys.version.split()[0]}, beside node_exporter {read_version()}.",
+        "",
+    ]
+    print("\n".join([*head, *format_table([])]), flush=True)
+    figures: list[Figure] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         devices = [stack.enter_context(create_drive()).device for _ in range(DISKS)]
-        load = os.getloadavg()[0]
-        figures, peer = measure_main(devices, folder / "node_exporter.log")
-        figures += measure_variants(devices, peer, folder)
-        figures.append(measure_owners(devices))
-    lines = [
-        f"Measured by `make bench-exporter` on {describe_machine()}, load {load:.1f} before,",
-        f"Python {sys.version.split()[0]}, beside node_exporter {read_version()}.",
-        "",
-        *format_table(figures),
-    ]
-    print("\n".join(lines))
-    SECTION.write_body("\n".join(lines))
+        for figure in measure_figures(devices, folder):
+            print(format_table([figure])[-1], flush=True)
+            figures.append(figure)
+    SECTION.write_body("\n".join([*head, *format_table(figures)]))
     return choose_exit_status(holds=all(figure.is_within_bound for figure in figures))
 
 

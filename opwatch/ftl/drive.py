@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Iterator, Mapping
+import sys
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -134,13 +137,28 @@ class TimedRun:
 
     def latency_ns(self, ratio: float) -> int | None:
         """Return the latency percentile for `ratio` at 3 % resolution, or None if there were no I/Os."""
-        total = sum(self.latency_slots)
-        passed = 0
-        for slot, count in enumerate(self.latency_slots):
-            passed += count
-            if count and passed >= ratio * total:
-                return _convert_slot_to_ns(slot + 1) - 1
-        return None
+        return find_latencies_ns(self.latency_slots, (ratio,))[0]
+
+
+def find_latencies_ns(slots: Sequence[int], ratios: Iterable[float]) -> list[int | None]:
+    """Return the latency percentile for each ratio at 3 % resolution, or None if there were no I/Os."""
+    passed = list(itertools.accumulate(slots))
+    total = passed[-1]
+    return [
+        # A slot without I/Os is never the answer, not even for a ratio of 0.
+        _convert_slot_to_ns(bisect_left(passed, max(ratio * total, 1)) + 1) - 1 if total else None
+        for ratio in ratios
+    ]
+
+
+def pack_slots(slots: bytes) -> int:
+    """Return the latency slots of a run as one integer. Sums of such integers hold the sums of all slots."""
+    return int.from_bytes(slots, sys.byteorder)
+
+
+def unpack_slots(packed: int) -> tuple[int, ...]:
+    """Return the number of I/Os per latency slot."""
+    return _SLOTS.unpack(packed.to_bytes(_SLOTS.size, sys.byteorder))
 
 
 def _convert_slot_to_ns(slot: int) -> int:

@@ -10,10 +10,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from opwatch import _native
-from opwatch.ftl.drive import Drive
+from opwatch.ftl.drive import Drive, pack_slots
 from opwatch.ftl.fio_hash import find_colliding_differences
 
-_SIZE, _ZONE, _SLOTS = struct.Struct("=2Q"), struct.Struct("=3Q"), struct.Struct("=1920Q")
+_SIZE, _ZONE = struct.Struct("=2Q"), struct.Struct("=3Q")
 _WHOLE = 100
 
 
@@ -97,13 +97,16 @@ class HostJob:
 
 
 class HostProgress(NamedTuple):
-    """What a host did. Without a clock, `ns` is 0 and `slots` are empty."""
+    """What a host did. Without a clock, `ns` is 0 and there are no latencies.
+
+    `packed_slots` are the latencies in the form of opwatch.ftl.drive.pack_slots().
+    """
 
     ios: int
     host_bytes: int
     nand_bytes: int
     ns: int = 0
-    slots: tuple[int, ...] = ()
+    packed_slots: int = 0
 
 
 @dataclass(slots=True)
@@ -137,7 +140,7 @@ class HostLoad:
     def play(self, host_bytes: int) -> HostProgress:
         """Write at least that many bytes in virtual time, with `queue_depth` requests outstanding."""
         ios, host, nand, ns, slots = self.core.play(self.drive.clock, host_bytes)
-        return HostProgress(ios, host, nand, ns, _SLOTS.unpack(slots))
+        return HostProgress(ios, host, nand, ns, pack_slots(slots))
 
     def draw(self, count: int) -> list[tuple[int, int, int]]:
         """Return the next requests (ServiceOp, offset, length) without executing them."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from opwatch.errors import NotEnoughData, UsageError
-from opwatch.ftl.drive import Drive, Policy, TimedRun, Workload, Zone
+from opwatch.ftl.drive import Drive, Policy, Workload, Zone, find_latencies_ns, unpack_slots
 from opwatch.ftl.profiles import Profile
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.pts import PtsVerdict, judge_pts
@@ -127,10 +127,10 @@ def compute_flash_bytes(model: ModelDrive) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _LevelRun:
-    """The results of a level's rounds, with the latencies of each round."""
+    """The results of a level's rounds, with the latencies of each round as one integer."""
 
     rounds: list[Round]
-    slots: list[tuple[int, ...]]
+    slots: list[int]
     strict: StrictVerdict
 
 
@@ -178,10 +178,10 @@ def _run_rounds(
     wanted, step = compute_round_size(level, pace), started.step_bytes
     round_bytes = -(-wanted // step) * step
     rounds: list[Round] = []
-    slots: list[tuple[int, ...]] = []
+    slots: list[int] = []
     while True:
         done = started.host.play(round_bytes)
-        tail_ns = TimedRun(1, (), done.slots).latency_ns(0.99)
+        [tail_ns] = find_latencies_ns(unpack_slots(done.packed_slots), (0.99,))
         rounds.append(
             Round(
                 host_bytes=round(done.host_bytes / started.padding_ratio),
@@ -191,7 +191,7 @@ def _run_rounds(
                 nand_bytes=done.nand_bytes,
             )
         )
-        slots.append(done.slots)
+        slots.append(done.packed_slots)
         count = len(rounds)
         is_last = not goes_on(count) or count >= pace.most_rounds
         if not is_last and (count < pace.least_rounds or count % -(-count // _JUDGED_ROUNDS)):
@@ -267,13 +267,12 @@ def _estimate_model_error(whole: Round, model: ModelDrive, level: OpLevel) -> fl
     return None if whole.waf is None or level.alpha is None else model.error_ratio(level.alpha) * whole.waf
 
 
-def _compute_percentiles(slots: Sequence[tuple[int, ...]]) -> dict[str, float]:
+def _compute_percentiles(slots: Sequence[int]) -> dict[str, float]:
     """Return the percentiles over all I/Os of the window; omit percentiles with too few I/Os beyond."""
-    summed = tuple(sum(counts) for counts in zip(*slots, strict=True))
-    run, total = TimedRun(1, (), summed), sum(summed)
-    figures = {}
-    for name, ratio in QUANTILES.items():
-        latency = run.latency_ns(ratio)
-        if latency is not None and total * (1 - ratio) >= _MIN_BEYOND:
-            figures[name] = float(latency)
-    return figures
+    summed = unpack_slots(sum(slots))
+    total = sum(summed)
+    wanted = {name: ratio for name, ratio in QUANTILES.items() if total * (1 - ratio) >= _MIN_BEYOND}
+    latencies = find_latencies_ns(summed, wanted.values())
+    return {
+        name: float(latency) for name, latency in zip(wanted, latencies, strict=True) if latency is not None
+    }

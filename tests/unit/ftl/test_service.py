@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from opwatch.errors import UsageError
 from opwatch.ftl import models, profiles
-from opwatch.ftl.drive import Drive, Workload
+from opwatch.ftl.drive import Drive, Workload, find_latencies_ns, pack_slots, unpack_slots
 
 GIB = 1 << 30
 
@@ -33,6 +34,21 @@ def test_slots_cover_every_latency() -> None:
     assert p50 is not None
     assert p999 is not None
     assert 0 < p50 <= p999
+
+
+def test_percentile_is_the_end_of_the_slot_in_which_its_share_is_reached() -> None:
+    # Slot 5 has latencies of 5 ns, and slot 64 those from 64 to 65 ns.
+    slots = [0] * 5 + [90] + [0] * 58 + [9, 0, 1] + [0] * 10
+    assert find_latencies_ns(slots, (0, 0.9, 0.91, 0.99, 0.991, 1)) == [5, 5, 65, 65, 69, 69]
+    assert find_latencies_ns([0] * 100, (0, 0.5, 1)) == [None] * 3
+
+
+def test_sum_of_packed_slots_has_the_sum_of_each_slot() -> None:
+    layout = struct.Struct("=1920Q")
+    one, other = [(7 * slot + 1) << 40 for slot in range(1920)], list(range(1920))
+    summed = sum(pack_slots(layout.pack(*slots)) for slots in (one, other, other))
+    assert unpack_slots(summed) == tuple(a + 2 * b for a, b in zip(one, other, strict=True))
+    assert unpack_slots(0) == (0,) * 1920
 
 
 def test_write_saturation_has_a_plateau_a_cliff_and_a_level() -> None:

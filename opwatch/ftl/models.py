@@ -6,7 +6,11 @@ superblocks and bad blocks are not part of T.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 
@@ -62,16 +66,32 @@ def predict_greedy(alpha: float, superblock_pages: int) -> float:
     Victims hold `level` or `level` - 1 valid pages. Above `level`, a superblock loses pages at a rate
     proportional to its valid count i, so it spends a share proportional to 1/i of its life at i.
     """
-    harmonic = 0.0
-    for level in range(superblock_pages, 0, -1):
-        rate = superblock_pages / (alpha * level) - 1.0
-        if abs(rate) > 1e-12:
-            excess = superblock_pages - level - superblock_pages * harmonic / alpha
-            share = excess / rate
-            if level < superblock_pages and -1e-12 <= share <= 1.0 + 1e-12:
-                return superblock_pages / (superblock_pages - level + share)
-        harmonic += 1.0 / level
-    return 1.0
+    reciprocals = _sum_reciprocals(superblock_pages)
+
+    def compute_share(stale: int) -> tuple[float, float]:
+        """Return the excess and the rate, whose ratio is the share of victims with `level` - 1 pages."""
+        level = superblock_pages - stale
+        return stale - superblock_pages * reciprocals[stale] / alpha, superblock_pages / (alpha * level) - 1.0
+
+    def is_reached(stale: int) -> bool:
+        # The rate grows with every stale page, and from where it is positive, the excess falls.
+        excess, rate = compute_share(stale)
+        return rate > 1e-12 and excess <= rate * (1.0 + 1e-12)
+
+    stales = range(1, superblock_pages)
+    at = bisect_left(stales, True, key=is_reached)
+    if at == len(stales):
+        return 1.0
+    excess, rate = compute_share(stales[at])
+    share = excess / rate
+    # Less flash than user capacity has no equilibrium.
+    return superblock_pages / (stales[at] + share) if share >= -1e-12 else 1.0
+
+
+@functools.lru_cache(8)
+def _sum_reciprocals(most: int) -> array[float]:
+    """Return the sums of the reciprocals of whole numbers from `most` down: of none, one, two, ..."""
+    return array("d", itertools.accumulate((1.0 / number for number in range(most, 0, -1)), initial=0.0))
 
 
 def predict_d_choices(alpha: float, superblock_pages: int, choices: int) -> float:
@@ -140,9 +160,11 @@ def find_effective_alpha(
 
 
 def _find_root(function: Callable[[float], float], low: float, high: float, steps: int = 200) -> float:
-    """Find the root of a falling function in (low, high) by bisection."""
+    """Find the root of a falling function in (low, high) by bisection, down to neighbouring numbers."""
     for _ in range(steps):
         middle = (low + high) / 2.0
+        if not low < middle < high:
+            break
         if function(middle) > 0.0:
             low = middle
         else:

@@ -44,6 +44,8 @@ def compute_two_choices_waf(alpha: float) -> float:
     low, high = 1e-6, 1e6
     for _ in range(100):
         rate = math.sqrt(low * high)
+        if not low < rate < high:
+            break
         if _compute_mean_validity(rate) > 1 / alpha:
             low = rate
         else:

@@ -58,3 +58,27 @@ def test_static_partition_matches_published_values() -> None:
 def test_effective_alpha_inverts() -> None:
     assert models.find_effective_alpha(models.predict_fifo(1.13)) == pytest.approx(1.13, rel=1e-6)
     assert models.find_effective_alpha(0.9) is None
+
+
+def _search_greedy(alpha: float, pages: int) -> float:
+    """Return the same as predict_greedy(), by trying every number of valid pages of a victim."""
+    harmonic = 0.0
+    for level in range(pages, 0, -1):
+        rate = pages / (alpha * level) - 1.0
+        share = (pages - level - pages * harmonic / alpha) / rate if rate else -1.0
+        if level < pages and 0 <= share <= 1:
+            return pages / (pages - level + share)
+        harmonic += 1.0 / level
+    return 1.0
+
+
+@pytest.mark.parametrize("pages", [1, 2, 3, 64, 257, 2048])
+def test_greedy_finds_the_valid_pages_of_a_victim_at_every_spare_area(pages: int) -> None:
+    for spare in (3e-5, 0.001, 0.0123, 0.07, 0.28, 0.5, 1.0, 3.0, 30.0):
+        assert models.predict_greedy(1 + spare, pages) == pytest.approx(
+            _search_greedy(1 + spare, pages), rel=1e-9
+        )
+
+
+def test_greedy_has_no_amplification_without_flash_for_the_data() -> None:
+    assert models.predict_greedy(0.9, 64) == 1.0

@@ -25,12 +25,16 @@ from typing import Any, TextIO
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.errors import OpwatchError
 from opwatch.fio.comparison import compare_with_fio
+from opwatch.ftl.drive import ServiceOp
+from opwatch.ftl.recorded import iter_records, scale_requests
 from opwatch.recording.coding.audits import SeenAudit
 from opwatch.recording.coding.blocks import compress_columns, expand_columns, join_streams, split_streams
 from opwatch.recording.coding.contents import deflate_content
 from opwatch.recording.coding.frames import Streams
+from opwatch.recording.coding.free_space import FREE_ROW
+from opwatch.recording.coding.requests import decode_requests, encode_requests
 from opwatch.recording.reading.command import find_command_cpu
-from opwatch.recording.reading.history import read_history_file
+from opwatch.recording.reading.history import read_free_space, read_history_file, read_requests
 from opwatch.recording.reading.notes import iterate_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import close_run
@@ -40,9 +44,11 @@ from opwatch.samples.presenter import RunPresenter
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import TextLines
 from opwatch.sinks.trim_audit import write_json
+from opwatch.sweep.replay import prepare_requests
 from opwatch.tools.runs.audit_recorder import read_audits
 from opwatch.tools.runs.waf_outcome import is_waf_recording, read_waf
 from opwatch.trim.audit import ledger
+from opwatch.trim.history.requests import RequestRow
 from tests.unit.support.recordings import update_checksums
 
 from .history import check_map
@@ -69,6 +75,7 @@ _PLAIN: tuple[Any, ...] = (
 )
 # Share of modified files with correct checksums, which a forged file can have too.
 _SEALED = 0.9
+_UNIT_BYTES = 4096
 # Table, column, row, value.
 Cell = tuple[str, str, int, Any]
 
@@ -78,6 +85,7 @@ class RecordingFuzzer:
 
     def __init__(self, seed: int, chance: random.Random | None = None) -> None:
         self._random = chance or random.Random(seed)
+        self._requests = gzip.decompress((GOOD / "1-requests.opw.gz").read_bytes())
         self._good = [gzip.decompress(path.read_bytes()) for path in sorted(GOOD.glob("*.opw.gz"))]
         self.targets: dict[str, Callable[[], bytes]] = {
             "bytes": self._make_damaged_file,
@@ -85,6 +93,7 @@ class RecordingFuzzer:
             "rows": self._rearrange_rows,
             "blobs": self._change_blobs,
             "documents": self._change_documents,
+            "requests": self._change_requests,
             "tables": self._change_tables,
         }
 
@@ -128,9 +137,12 @@ class RecordingFuzzer:
 
     def _change_rows(self, change: Callable[[sqlite3.Connection], None]) -> bytes:
         """Return a valid file with modified rows."""
+        return self._change_file(change, self._random.choice(self._good))
+
+    def _change_file(self, change: Callable[[sqlite3.Connection], None], good: bytes) -> bytes:
         connection = sqlite3.connect(":memory:", isolation_level=None)
         try:
-            connection.deserialize(self._random.choice(self._good))
+            connection.deserialize(good)
             for _ in range(self._random.randrange(1, 4)):
                 change(connection)
             # A table may have been dropped.
@@ -295,6 +307,38 @@ class RecordingFuzzer:
             changed[at] = self._replace_value(changed[at])
         return changed
 
+    def _change_requests(self) -> bytes:
+        """Replace, add and remove requests of a history."""
+
+        def change_row(connection: sqlite3.Connection) -> None:
+            rows = connection.execute("SELECT * FROM contents WHERE content > ?", (FREE_ROW,)).fetchall()
+            number, _, size, body, _ = self._random.choice(rows)
+            # A row that was changed before may be invalid.
+            with contextlib.suppress(OpwatchError):
+                size, body = encode_requests(self._change_request(decode_requests(size, body, "it")))
+                statement = "UPDATE contents SET size = ?, body = ? WHERE content = ?"
+                connection.execute(statement, (size, body, number))
+
+        return self._change_file(change_row, self._requests)
+
+    def _change_request(self, row: RequestRow) -> RequestRow:
+        """Return the row with other requests, or other times."""
+        chance = self._random
+        sectors, lengths, kinds = row.sectors[:], row.lengths[:], bytearray(row.kinds)
+        at, kind = chance.randrange(len(kinds)), chance.random()
+        if kind < 0.3:
+            sectors[at] = chance.choice((0, sectors[at] + 7, (1 << 41) - 1, 1 << 41, (1 << 64) - 1))
+        elif kind < 0.6:
+            lengths[at] = chance.choice((0, 1, lengths[at] * 1000, (1 << 32) - 1))
+        elif kind < 0.8:
+            kinds[at] = chance.choice((*range(8), 255))
+        elif kind < 0.9:
+            for column in (sectors, lengths, kinds):
+                del column[at:]
+        else:
+            row = row._replace(begin_ns=chance.choice((0, row.end_ns + 1, (1 << 64) - 1)))
+        return row._replace(sectors=sectors, lengths=lengths, kinds=bytes(kinds))
+
     def _change_tables(self) -> bytes:
         """Add foreign tables, or change the form of ours."""
 
@@ -335,7 +379,7 @@ def show_recording(path: Path, sink: Sink) -> None:
     try:
         recording = RecordedRun(path)
     except OpwatchError:
-        check_map(read_history_file(path)[0].map)
+        _show_history(path)
         return
     try:
         story = RunPresenter()
@@ -355,6 +399,23 @@ def show_recording(path: Path, sink: Sink) -> None:
                 write_json([ledger.build_audit(audited.evidence, audited.subject)], _NullOutput())
     finally:
         recording.close()
+
+
+def _show_history(path: Path) -> None:
+    """Read a history, and check what a model drive would repeat."""
+    saved, _ = read_history_file(path)
+    check_map(saved.map)
+    # Older histories have no requests, and their maps are read all the same.
+    with contextlib.suppress(OpwatchError):
+        read_free_space(path)
+        requests = prepare_requests(read_requests(path)[1])
+        scaled = scale_requests(requests, 1 << 10, _UNIT_BYTES)
+        assert 0 < scaled.units <= 1 << 10
+        written = 0
+        for op, offset, length in iter_records(scaled.records):
+            assert offset + length <= scaled.units * _UNIT_BYTES
+            written += length if op is ServiceOp.WRITE else 0
+        assert written == scaled.pass_bytes
 
 
 def _inflate_raw(raw: bytes) -> bytes:

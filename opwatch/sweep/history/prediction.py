@@ -17,9 +17,11 @@ from opwatch.errors import NotEnoughData
 from opwatch.sweep.history.model import HistoryModel
 from opwatch.sweep.history.replaying import (
     ASSUMED_COLLECTORS,
+    AgedDrive,
     AssumedCollector,
     ReplayedChange,
-    replay_until_steady,
+    age_drive,
+    replay_change,
 )
 from opwatch.sweep.ranges import ValueRange
 
@@ -63,11 +65,11 @@ class WafBand(NamedTuple):
 
 
 class FittedCollector(NamedTuple):
-    """A collector, the flash with which it behaves like the drive, and its WAF there."""
+    """A collector, the flash with which it behaves like the drive, and its present state with this flash."""
 
     collector: AssumedCollector
     flash_units: int
-    waf: float
+    aged: AgedDrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +105,9 @@ def predict_changes(
                 "history"
             )
         jobs = [(one, change) for change in changes for one in fitted]
-        wafs = list(
-            pool.map(
-                lambda job: replay_until_steady(model, job[0].collector, job[0].flash_units, job[1]), jobs
-            )
-        )
+        wafs = list(pool.map(lambda job: replay_change(model, job[0].aged, job[1]), jobs))
     count = len(fitted)
-    now = _make_band([one.waf for one in fitted])
+    now = _make_band([one.aged.waf for one in fitted])
     before = waf.value if waf else now.middle
     bands = [_make_band(wafs[at : at + count]).widen(margin, before) for at in range(0, len(wafs), count)]
     present = WafBand(waf.low, waf.high) if waf else now.widen(margin, before)
@@ -123,7 +121,7 @@ def _make_band(wafs: Iterable[float]) -> WafBand:
 
 def _run_known(model: HistoryModel, collector: AssumedCollector, flash_units: int) -> FittedCollector:
     flash = max(flash_units, collector.find_least_flash(model.units))
-    return FittedCollector(collector, flash, replay_until_steady(model, collector, flash))
+    return FittedCollector(collector, flash, age_drive(model, collector, flash))
 
 
 def _select_plausible(
@@ -142,21 +140,29 @@ def fit_flash(model: HistoryModel, collector: AssumedCollector, waf: float) -> F
     """Return the flash with which this collector has the given WAF, or None if no plausible flash does."""
     wanted = math.log(max(waf - 1, 1e-3))
 
-    def replay(log_spare: float) -> tuple[float, float]:
-        flash = model.units + round(math.exp(log_spare))
-        return log_spare, math.log(max(replay_until_steady(model, collector, flash) - 1, 1e-4))
+    def age(log_spare: float) -> _Trial:
+        aged = age_drive(model, collector, model.units + round(math.exp(log_spare)))
+        return _Trial(log_spare, math.log(max(aged.waf - 1, 1e-4)), aged)
 
     least = collector.find_least_flash(model.units) - model.units
     edges = (max(PLAUSIBLE_SPARE[0] * model.units, least), PLAUSIBLE_SPARE[1] * model.units)
-    low, high = replay(math.log(edges[0])), replay(math.log(edges[1]))
-    if not high[1] <= wanted <= low[1]:
+    low, high = age(math.log(edges[0])), age(math.log(edges[1]))
+    if not high.log_excess <= wanted <= low.log_excess:
         return None
-    best = min(low, high, key=lambda one: abs(one[1] - wanted))
+    best = min(low, high, key=lambda one: abs(one.log_excess - wanted))
     for _ in range(_FIT_STEPS):
-        if abs(best[1] - wanted) < _FIT_ERROR:
+        if abs(best.log_excess - wanted) < _FIT_ERROR:
             break
         # Interpolate, but leave either end by a tenth, because the curve bends.
-        share = min(max((low[1] - wanted) / (low[1] - high[1]), 0.1), 0.9)
-        best = replay(low[0] + share * (high[0] - low[0]))
-        low, high = (best, high) if best[1] > wanted else (low, best)
-    return FittedCollector(collector, model.units + round(math.exp(best[0])), 1 + math.exp(best[1]))
+        share = min(max((low.log_excess - wanted) / (low.log_excess - high.log_excess), 0.1), 0.9)
+        best = age(low.log_spare + share * (high.log_spare - low.log_spare))
+        low, high = (best, high) if best.log_excess > wanted else (low, best)
+    return FittedCollector(collector, model.units + round(math.exp(best.log_spare)), best.aged)
+
+
+class _Trial(NamedTuple):
+    """A drive with some spare area, and the logarithm of its WAF above 1."""
+
+    log_spare: float
+    log_excess: float
+    aged: AgedDrive

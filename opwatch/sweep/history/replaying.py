@@ -5,7 +5,7 @@ Each assumed collector is one that drives may have. None is the drive's own: the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,13 +62,15 @@ class ReplayedChange:
     trims_free: bool = False
 
 
-UNCHANGED = ReplayedChange()
+class AgedDrive(NamedTuple):
+    """A model of the drive as it is now: the state of the flash, and its steady WAF."""
+
+    saved: bytes
+    waf: float
 
 
-def replay_until_steady(
-    model: HistoryModel, collector: AssumedCollector, flash_units: int, change: ReplayedChange = UNCHANGED
-) -> float:
-    """Return the WAF of the history on this flash, repeated until the WAF is steady."""
+def age_drive(model: HistoryModel, collector: AssumedCollector, flash_units: int) -> AgedDrive:
+    """Fill this flash, repeat the history until the WAF is steady, and return the drive."""
     drive = Drive(
         {
             "user_bytes": model.units * UNIT_BYTES,
@@ -78,10 +80,30 @@ def replay_until_steady(
         | dict(collector.settings)
     )
     drive.fill_drive()
-    for one in (*model.unmapped, *change.given_up):
-        drive.core.trim(one.first * UNIT_BYTES, one.size * UNIT_BYTES)
+    _trim_units(drive, model.unmapped)
+    waf = _repeat_until_steady(drive, model, model.records)
+    return AgedDrive(drive.save(), waf)
+
+
+def replay_change(model: HistoryModel, aged: AgedDrive, change: ReplayedChange) -> float:
+    """Return the WAF of the history, repeated until the WAF is steady, after a change to a copy of the drive.
+
+    The change starts from the present state, because some collectors have two steady states: FIFO
+    moves a log if its turnover is shorter than the log's, which a high WAF itself causes.
+    """
+    drive = Drive.load_saved(aged.saved)
+    _trim_units(drive, change.given_up)
     trims = [UnitChange(one.first, one.size, True) for one in model.free] if change.trims_free else []
-    host = HostLoad(drive, model.units * UNIT_BYTES, records=encode_records(trims) + model.records)
+    return _repeat_until_steady(drive, model, encode_records(trims) + model.records)
+
+
+def _trim_units(drive: Drive, ranges: Iterable[UnitRange]) -> None:
+    for one in ranges:
+        drive.core.trim(one.first * UNIT_BYTES, one.size * UNIT_BYTES)
+
+
+def _repeat_until_steady(drive: Drive, model: HistoryModel, records: bytes) -> float:
+    host = HostLoad(drive, model.units * UNIT_BYTES, records=records)
     per_pass, wafs = model.count_written(), list[float]()
     while not _is_steady(wafs, per_pass * len(wafs) / model.units):
         done = host.run(per_pass * UNIT_BYTES)

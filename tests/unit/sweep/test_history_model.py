@@ -8,10 +8,11 @@ from array import array
 import pytest
 
 from opwatch.errors import NotEnoughData
+from opwatch.ftl.drive import Drive, compute_amplification
 from opwatch.ftl.models import predict_fifo, predict_fifo_mixture, predict_greedy
-from opwatch.sweep.history.model import TRIM, HistoryModel, UnitRange, join_units, take_units
+from opwatch.sweep.history.model import TRIM, UNIT_BYTES, HistoryModel, UnitRange, join_units, take_units
 from opwatch.sweep.history.prediction import WafBand, fit_flash, predict_changes
-from opwatch.sweep.history.replaying import ASSUMED_COLLECTORS, ReplayedChange, replay_until_steady
+from opwatch.sweep.history.replaying import ASSUMED_COLLECTORS, ReplayedChange, age_drive, replay_change
 from opwatch.sweep.ranges import ValueRange
 
 UNITS = 1 << 14
@@ -30,25 +31,70 @@ def make_model(active: int = UNITS, turns: float = 12.0, free: tuple[UnitRange, 
 @pytest.mark.parametrize("spare", [0.15, 0.3])
 def test_uniform_history_has_the_waf_of_the_exact_models(spare: float) -> None:
     model, flash = make_model(), round(UNITS * (1 + spare))
-    assert replay_until_steady(model, FIFO, flash) == pytest.approx(predict_fifo(1 + spare), rel=0.03)
-    assert replay_until_steady(model, GREEDY, flash) == pytest.approx(predict_greedy(1 + spare, 64), rel=0.03)
+    assert age_drive(model, FIFO, flash).waf == pytest.approx(predict_fifo(1 + spare), rel=0.03)
+    assert age_drive(model, GREEDY, flash).waf == pytest.approx(predict_greedy(1 + spare, 64), rel=0.03)
 
 
 def test_units_given_up_and_trimmed_are_spare_area() -> None:
     half, flash = UNITS // 2, round(1.2 * UNITS)
     model = make_model(half, free=(UnitRange(3 * UNITS // 4, UNITS),))
     static = predict_fifo_mixture(1.2, ((0.5, 1.0), (0.5, 0.0)))
-    assert replay_until_steady(model, FIFO, flash) == pytest.approx(static, rel=0.04)
+    aged = age_drive(model, FIFO, flash)
+    assert aged.waf == pytest.approx(static, rel=0.04)
     trimmed = predict_fifo_mixture(1.2 / 0.75, ((2 / 3, 1.0), (1 / 3, 0.0)))
     for change in (ReplayedChange(trims_free=True), ReplayedChange(model.free)):
-        assert replay_until_steady(model, FIFO, flash, change) == pytest.approx(trimmed, rel=0.04)
+        assert replay_change(model, aged, change) == pytest.approx(trimmed, rel=0.04)
+
+
+def write_log_and_random(turns: float, seed: int) -> array[int]:
+    """Return writes of a log in order in a circle, and random ones beside it, on 80 % of the disk."""
+    draw, changes = random.Random(seed), array("I")
+    edge, last = 5 * UNITS // 8, 4 * UNITS // 5
+    for place in range(0, int(turns * edge), 8):
+        changes.extend((place % edge, 8))
+        for _ in range(5):
+            changes.extend((draw.randrange(edge, last), 1))
+    return changes
+
+
+def write_units(drive: Drive, changes: array[int]) -> float:
+    begin = drive.read_counters()
+    for first, count in zip(changes[::2], changes[1::2], strict=True):
+        drive.core.write(first * UNIT_BYTES, count * UNIT_BYTES)
+    return compute_amplification(begin, drive.read_counters()) or 1.0
+
+
+def test_change_starts_from_the_present_state_when_the_collector_has_two() -> None:
+    """FIFO moves a log that lives longer than a turnover, and its moves shorten the turnover."""
+    free, flash = UnitRange(4 * UNITS // 5, UNITS), round(1.3 * UNITS)
+    drive = Drive(
+        {
+            "user_bytes": UNITS * UNIT_BYTES,
+            "physical_bytes": flash * UNIT_BYTES,
+            "superblock_bytes": FIFO.superblock_pages * UNIT_BYTES,
+        }
+        | dict(FIFO.settings)
+    )
+    drive.fill_drive()
+    before = write_units(drive, write_log_and_random(10.0, 1))
+    drive.core.trim(free.first * UNIT_BYTES, free.size * UNIT_BYTES)
+    write_units(drive, write_log_and_random(10.0, 2))
+    after = write_units(drive, write_log_and_random(10.0, 3))
+
+    changes = write_log_and_random(1.0, 4)
+    model = HistoryModel(UNITS, changes, (free,))
+    aged = age_drive(model, FIFO, flash)
+    assert aged.waf == pytest.approx(before, rel=0.03)
+    assert replay_change(model, aged, ReplayedChange(model.free)) == pytest.approx(after, rel=0.03)
+    never_held = HistoryModel(UNITS, changes, (free,), (free,))
+    assert age_drive(never_held, FIFO, flash).waf < 0.8 * after
 
 
 def test_fit_finds_the_flash_that_explains_the_waf() -> None:
     model = make_model()
     fitted = fit_flash(model, FIFO, predict_fifo(1.25))
     assert fitted and fitted.flash_units / UNITS == pytest.approx(1.25, rel=0.01)
-    assert fitted.waf == pytest.approx(predict_fifo(1.25), rel=0.02)
+    assert fitted.aged.waf == pytest.approx(predict_fifo(1.25), rel=0.02)
     assert fit_flash(model, FIFO, 1.01) is None and fit_flash(model, FIFO, 60.0) is None
 
 
@@ -58,7 +104,7 @@ def test_band_contains_every_collector_and_no_waf_below_1() -> None:
     predicted = predict_changes(model, [ReplayedChange(trims_free=True)], waf, None)
     [band] = predicted.bands
     for one in predicted.fitted:
-        after = replay_until_steady(model, one.collector, one.flash_units, ReplayedChange(trims_free=True))
+        after = replay_change(model, one.aged, ReplayedChange(trims_free=True))
         assert band.low <= after <= band.high
     assert 1 <= band.low < band.high < 2.5 and predicted.present == WafBand(2.5, 2.5)
     wider = predict_changes(model, [ReplayedChange(trims_free=True)], ValueRange(2.5, 0.25), None).bands[0]

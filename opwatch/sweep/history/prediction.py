@@ -32,8 +32,12 @@ _SPARE_FACTOR = 2.5
 # Widening of a band: differences between drives and all models, a share of the predicted change (as a
 # logarithm), and a share of the writes to places that the history has not seen before.
 _MARGIN, _CHANGE_MARGIN, _FRESH_MARGIN = 0.03, 0.06, 0.05
-# A fit ends within this distance of the WAF above 1, or after this many replays.
-_FIT_ERROR, _FIT_STEPS = 0.015, 7
+# A fit ends within this distance of the WAF above 1 (as a logarithm), or after this many replays. A collector
+# that stays further than the last from it, because its WAF jumps or its spare area would not be plausible, is
+# left out.
+_FIT_ERROR, _FIT_STEPS, _MAX_FIT_ERROR = 0.015, 9, math.log(1.5)
+# WAFs are compared as if they were at least this much above 1.
+_LEAST_EXCESS = 1e-3
 # Below this WAF no change can gain anything worth the name.
 NOTHING_TO_GAIN = 1.02
 
@@ -70,6 +74,7 @@ class FittedCollector(NamedTuple):
     collector: AssumedCollector
     flash_units: int
     aged: AgedDrive
+    is_within: bool = True  # between the WAFs with the least and the most plausible flash
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,10 @@ def predict_changes(
     with ThreadPoolExecutor() as pool:
         if waf:
             fits = list(pool.map(lambda one: fit_flash(model, one, waf.value), ASSUMED_COLLECTORS))
-            fitted = _select_plausible([one for one in fits if one], model.units, flash_units)
+            # Collectors at the edge of their range stand beside others, and explain nothing alone.
+            is_explained = any(one.is_within for one in fits if one)
+            near = [one for one in fits if one and is_explained]
+            fitted = _select_plausible(near, model.units, flash_units)
         elif flash_units:
             fitted = tuple(pool.map(lambda one: _run_known(model, one, flash_units), ASSUMED_COLLECTORS))
         else:
@@ -105,13 +113,22 @@ def predict_changes(
                 "history"
             )
         jobs = [(one, change) for change in changes for one in fitted]
-        wafs = list(pool.map(lambda job: replay_change(model, job[0].aged, job[1]), jobs))
+        changed = list(pool.map(lambda job: replay_change(model, job[0].aged, job[1]), jobs))
     count = len(fitted)
     now = _make_band([one.aged.waf for one in fitted])
     before = waf.value if waf else now.middle
+    wafs = [
+        _scale_excess(after, one.aged.waf, waf.value) if waf else after
+        for after, (one, _) in zip(changed, jobs, strict=True)
+    ]
     bands = [_make_band(wafs[at : at + count]).widen(margin, before) for at in range(0, len(wafs), count)]
     present = WafBand(waf.low, waf.high) if waf else now.widen(margin, before)
     return PredictedChanges(present, tuple(bands), fitted)
+
+
+def _scale_excess(after: float, before: float, reported: float) -> float:
+    """Return a model's WAF after a change for a drive that reported another WAF before than the model has."""
+    return 1 + (after - 1) * max(reported - 1, _LEAST_EXCESS) / max(before - 1, _LEAST_EXCESS)
 
 
 def _make_band(wafs: Iterable[float]) -> WafBand:
@@ -137,27 +154,30 @@ def _select_plausible(
 
 
 def fit_flash(model: HistoryModel, collector: AssumedCollector, waf: float) -> FittedCollector | None:
-    """Return the flash with which this collector has the given WAF, or None if no plausible flash does."""
-    wanted = math.log(max(waf - 1, 1e-3))
+    """Return the plausible flash with which this collector is nearest to the given WAF, or None if even the
+    nearest is too far from it."""
+    wanted = math.log(max(waf - 1, _LEAST_EXCESS))
 
     def age(log_spare: float) -> _Trial:
         aged = age_drive(model, collector, model.units + round(math.exp(log_spare)))
-        return _Trial(log_spare, math.log(max(aged.waf - 1, 1e-4)), aged)
+        return _Trial(log_spare, math.log(max(aged.waf - 1, _LEAST_EXCESS)), aged)
 
     least = collector.find_least_flash(model.units) - model.units
     edges = (max(PLAUSIBLE_SPARE[0] * model.units, least), PLAUSIBLE_SPARE[1] * model.units)
-    low, high = age(math.log(edges[0])), age(math.log(edges[1]))
-    if not high.log_excess <= wanted <= low.log_excess:
-        return None
-    best = min(low, high, key=lambda one: abs(one.log_excess - wanted))
-    for _ in range(_FIT_STEPS):
-        if abs(best.log_excess - wanted) < _FIT_ERROR:
-            break
+    trials = [low, high] = [age(math.log(edge)) for edge in edges]
+    is_within = high.log_excess <= wanted <= low.log_excess
+    while is_within and len(trials) < _FIT_STEPS and abs(trials[-1].log_excess - wanted) > _FIT_ERROR:
         # Interpolate, but leave either end by a tenth, because the curve bends.
         share = min(max((low.log_excess - wanted) / (low.log_excess - high.log_excess), 0.1), 0.9)
-        best = age(low.log_spare + share * (high.log_spare - low.log_spare))
-        low, high = (best, high) if best.log_excess > wanted else (low, best)
-    return FittedCollector(collector, model.units + round(math.exp(best.log_spare)), best.aged)
+        trials.append(age(low.log_spare + share * (high.log_spare - low.log_spare)))
+        low, high = (trials[-1], high) if trials[-1].log_excess > wanted else (low, trials[-1])
+    # The WAF may jump between two sizes of flash, and the last one is then not the nearest.
+    best = min(trials, key=lambda one: abs(one.log_excess - wanted))
+    if abs(best.log_excess - wanted) > _MAX_FIT_ERROR:
+        return None
+    return FittedCollector(
+        collector, model.units + round(math.exp(best.log_spare)), best.aged, is_within=is_within
+    )
 
 
 class _Trial(NamedTuple):

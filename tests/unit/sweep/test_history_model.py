@@ -111,6 +111,29 @@ def test_band_contains_every_collector_and_no_waf_below_1() -> None:
     assert wider.low <= band.low < band.high < wider.high
 
 
+def test_collector_at_the_edge_of_its_range_is_kept_beside_others() -> None:
+    free = (UnitRange(UNITS // 2, UNITS),)
+    model, change = make_model(UNITS // 2, 6.0, free), ReplayedChange(tuple(take_units(free, UNITS // 8)))
+    edge = age_drive(model, FIFO, round(1.6 * UNITS))
+    excess = (edge.waf - 1) / 1.2
+    predicted = predict_changes(model, [change], ValueRange(1 + excess, 0.0), None)
+    [fifo] = [one for one in predicted.fitted if one.collector is FIFO]
+    assert not fifo.is_within and fifo.flash_units == round(1.6 * UNITS) and fifo.aged.waf == edge.waf
+    # Its WAF above 1 falls by the same factor for the drive, whose own is lower.
+    after = replay_change(model, edge, change)
+    assert predicted.bands[0].high > 1 + (after - 1) / 1.2
+    assert predicted.bands[0].high == pytest.approx(1 + (after - 1) / 1.2, rel=0.08)
+    assert fit_flash(model, FIFO, 1 + (edge.waf - 1) / 1.6) is None
+
+
+def test_waf_is_refused_when_it_is_in_the_range_of_no_collector() -> None:
+    model = make_model(UNITS, 6.0)
+    highest = age_drive(model, FIFO, round(1.03 * UNITS)).waf
+    assert fit_flash(model, FIFO, 1.2 * highest)
+    with pytest.raises(NotEnoughData, match="no collector"):
+        predict_changes(model, [], ValueRange(1.2 * highest, 0.0), None)
+
+
 def test_fresh_ratio_is_the_share_of_late_writes_to_new_places() -> None:
     fresh = HistoryModel(UNITS, array("I", [word for unit in range(4000) for word in (unit, 1)]))
     assert fresh.compute_fresh_ratio() == 1.0

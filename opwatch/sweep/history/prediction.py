@@ -1,8 +1,8 @@
 """What a change would do to the WAF of a recorded system, as a band. Pure.
 
-The drive's flash and its collector are unknown. Each assumed collector gets the flash with which it
-reproduces the WAF that the drive reported for the time of the history; then the change is made in the model.
-The band reaches over all collectors for which that flash is plausible.
+The drive's flash and its collector are unknown. Each assumed collector gets the plausible flash with which it
+comes nearest to the WAF that the drive reported for the time of the history; then the change is made in the
+model. The band reaches over all collectors that come near enough.
 """
 
 from __future__ import annotations

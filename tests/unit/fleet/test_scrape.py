@@ -15,10 +15,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from opwatch.metrics import table
-from opwatch.metrics.family import DurationCounts
+from opwatch.metrics.family import DurationCounts, MetricSamples
+from opwatch.metrics.formats import ExpositionFormat, MetricEncoder
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.hist import Histogram
-from tests.fleet.scrape.answers import build_samples
+from tests.fleet.scrape.answers import add_exporter, add_owners, build_samples
 from tests.fleet.scrape.drives import EXACT, PAGE_EVERY_S, SimulatedDrive
 from tests.fleet.scrape.plan import (
     DAY_S,
@@ -33,6 +34,7 @@ from tests.fleet.scrape.plan import (
 )
 from tests.fleet.scrape.replay import HostReplay, write_replay
 from tests.fleet.scrape.server import choose_format, serve_fleet
+from tests.section import DOCS
 
 BEGIN_S = 20_000 * DAY_S
 
@@ -234,3 +236,34 @@ def test_server_answers_for_each_host_with_growing_counters() -> None:
             totals[str(number)] = int(bytes_read)
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/2/metrics", timeout=30)
+
+
+def count_series(samples: MetricSamples) -> tuple[int, int]:
+    """Return the series of an answer with native histograms, and with classic buckets."""
+    text = MetricEncoder().encode(samples, ExpositionFormat.TEXT).decode()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    # A native histogram is one series, and so is the _count of a classic one.
+    parts_of_histograms = ("opwatch_io_duration_seconds_bucket", "opwatch_io_duration_seconds_sum")
+    return sum(not line.startswith(parts_of_histograms) for line in lines), len(lines)
+
+
+def test_series_per_disk_are_those_of_the_guide() -> None:
+    plan = make_fleet(1, n_hosts=1, n_disks=8, begin_s=BEGIN_S)
+    replay = HostReplay(plan.hosts[0], BEGIN_S, has_histograms=True)
+    replay.advance(BEGIN_S + HOUR_S)
+    samples = build_samples(replay.drives)
+    native, classic = count_series(samples)
+    add_owners(samples, replay.drives)
+    with_owners, _ = count_series(samples)
+    add_exporter(samples, BEGIN_S)
+    per_host = count_series(samples)[0] - with_owners
+    # The simulated drives have a pod and `other`.
+    per_group = (with_owners - native) // 8 // 2
+    page = " ".join((DOCS / "fleet.md").read_text().split())
+    assert f"A disk has {native // 8} series with native histograms." in page
+    assert (
+        f"adds {per_group} for each control group: up to ten, and `other`. A host has {per_host} more" in page
+    )
+    assert f"are {classic // 8} series per disk instead of {native // 8}." in page
+    least, most = native + per_host, native + 8 * 11 * per_group + per_host
+    assert f"| 1 | {round(least, -1)} to {round(most, -1):,} |" in page

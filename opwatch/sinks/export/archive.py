@@ -15,12 +15,17 @@ from opwatch.sinks.export.spool import SpooledRows, extract_rows, list_spooled
 _UNFINISHED = ".unfinished"
 
 
+def _make_unfinished_path(folder: Path, name: str) -> Path:
+    """Return a path that no other user of the folder can have planted a link at."""
+    return folder / f"{name}.{os.urandom(8).hex()}{_UNFINISHED}"
+
+
 def make_archive_folder(folder: Path) -> None:
     """Create the folder of an archive, or raise OpwatchError if no file can be added to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".opwatch-{os.getpid()}{_UNFINISHED}"
-        probe.touch(0o600)
+        probe = _make_unfinished_path(folder, ".opwatch")
+        probe.touch(0o600, exist_ok=False)
         probe.unlink()
     except OSError as error:
         raise OpwatchError(f"cannot write to the archive {folder}: {error.strerror}") from error
@@ -53,12 +58,15 @@ def convert_spool(spool: Path, archive: Path) -> tuple[list[Path], list[str]]:
 def _write_file(writer: DuckdbWriter, rows: SpooledRows, target: Path) -> int:
     """Write a file completely or not at all. Return the bytes of rows that were incomplete."""
     lines = writer.make_scratch_path("rows.json")
-    unfinished = target.with_name(target.name + _UNFINISHED)
+    unfinished = _make_unfinished_path(target.parent, target.name)
     try:
         lost = extract_rows(rows.path, lines)
         if not lines.stat().st_size:
             return lost
         target.parent.mkdir(parents=True, exist_ok=True)
+        # Of an earlier attempt that was killed.
+        for leftover in target.parent.glob(f"{target.name}.*{_UNFINISHED}"):
+            leftover.unlink()
         writer.copy_rows(lines, unfinished, {}, partitions={})
         _sync_path(unfinished)
         unfinished.rename(target)

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,7 @@ import pytest
 from opwatch.errors import OpwatchError
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.samples.entries import RunEntry
-from opwatch.sinks.export.archive import convert_spool
+from opwatch.sinks.export.archive import convert_spool, make_archive_folder
 from opwatch.sinks.export.duckdb_writer import DuckdbWriter
 from opwatch.sinks.export.spool import RowSpool, close_leftovers, extract_rows, list_spooled, lock_spool
 from opwatch.sinks.export.table import COLUMNS, RowOrigin, compute_shard
@@ -118,6 +119,26 @@ def test_killed_conversion_writes_no_row_twice(
     convert_spool(spool, tmp_path / "fleet")
     assert read_requests(tmp_path / "fleet") == [1]
     assert list((tmp_path / "fleet").rglob("*.unfinished")) == []
+
+
+def test_planted_links_in_an_archive_are_not_followed(
+    tmp_path: Path, spool: Path, rows: RowSpool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder may belong to the user that uploads it, and the recorder is root."""
+    fleet, precious = tmp_path / "fleet", tmp_path / "precious"
+    rows.add_rows(NOON, [make_row(1)])
+    rows.close_file()
+    [waiting] = list_spooled(spool)
+    folder = fleet / f"day={waiting.day}" / f"shard={waiting.shard}"
+    folder.mkdir(parents=True)
+    precious.write_text("precious")
+    (folder / f"{waiting.stem}.parquet.unfinished").symlink_to(precious)
+    (fleet / f".opwatch-{os.getpid()}.unfinished").symlink_to(tmp_path / "created")
+    make_archive_folder(fleet)
+    convert_spool(spool, fleet)
+    assert precious.read_text() == "precious"
+    assert not (tmp_path / "created").exists()
+    assert read_requests(fleet) == [1]
 
 
 def test_full_disk_keeps_the_earlier_rows_whole(spool: Path, rows: RowSpool, tmp_path: Path) -> None:
@@ -265,6 +286,21 @@ def test_spool_that_cannot_be_written_is_reported_once(
     archiver.finish()
     lines = [line for line in capsys.readouterr().err.splitlines() if "No space left" in line]
     assert len(lines) == 1
+
+
+def test_folder_that_disappears_does_not_end_the_thread(
+    tmp_path: Path, spool: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    monkeypatch.setattr(archiving, "ROW_NS", S)
+    archiver = Archiver(ORIGIN, S, spool=spool, archive=tmp_path / "fleet", period="hour")
+    spool.rename(tmp_path / "away")
+    for entry in generate_run(5):
+        archiver.process_entry(entry)
+    archiver.finish()
+    assert failures == []
+    assert str(spool) in capsys.readouterr().err
 
 
 def run_archive(ring: Path, fleet: Path) -> int:

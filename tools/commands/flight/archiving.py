@@ -109,7 +109,7 @@ class Archiver:
         self._start_writing()
         while batch := self._queue.get():
             yield batch
-            if list_spooled(self._folder) and time.monotonic() >= self._tried + _RETRY_S:
+            if time.monotonic() >= self._tried + _RETRY_S:
                 self._start_writing()
 
     def _write_batches(self) -> None:
@@ -139,13 +139,20 @@ class Archiver:
 
     def _start_writing(self) -> None:
         """Start a process that converts the closed files, unless one runs."""
-        if (self._writing and self._writing.poll() is None) or not list_spooled(self._folder):
-            return
-        self._tried = time.monotonic()
+        try:
+            if (self._writing and self._writing.poll() is None) or not list_spooled(self._folder):
+                return
+            self._tried = time.monotonic()
+            self._writing = self._start_process()
+        except OSError as error:
+            self._tried = time.monotonic()
+            print_message(f"the rows of {self._folder} cannot be written now: {error.strerror}")
+
+    def _start_process(self) -> subprocess.Popen[bytes]:
         # -P: import nothing from the current folder.
         argv = [sys.executable, "-P", "-m", "opwatch", "flight", "archive", "--quiet"]
         argv += ["-o", str(self._archive), "--ring", str(self._folder.parent)]
-        self._writing = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     def _report_loss(self, rows: int, why: str) -> None:
         self._lost += rows

@@ -54,6 +54,13 @@ def test_unit_holds_only_capabilities_it_needs(name: str) -> None:
         assert "AmbientCapabilities" not in read_settings(f"{name}.service")
 
 
+def test_exporter_is_restarted_after_every_end() -> None:
+    # SIGHUP, by which it is reloaded, is a clean end for Restart=on-failure.
+    settings = read_settings("opwatch-exporter.service")
+    assert "-HUP" in settings["ExecReload"][0]
+    assert settings["Restart"] == ["always"]
+
+
 def test_users_of_units_are_created() -> None:
     broker, exporter = (read_settings(f"opwatch-{name}.service") for name in ("broker", "exporter"))
     assert {*broker["User"], *exporter["User"]} == list_users()

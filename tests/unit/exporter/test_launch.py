@@ -75,7 +75,7 @@ def test_each_address_is_listened_on() -> None:
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 70])
 def test_invalid_host_name_is_refused(host: str) -> None:
-    with pytest.raises(UsageError, match="host name"):
+    with pytest.raises(UsageError, match="cannot listen on"):
         open_listeners([f"{host}:0"])
 
 
@@ -131,9 +131,3 @@ def test_reload_during_the_start_does_not_end_the_exporter(tmp_path: Path) -> No
             _, message = exporter.communicate(timeout=60)
     assert exporter.returncode == 1
     assert b"does not answer" in message
-
-
-@pytest.mark.parametrize("name", ["a..b", "x" * 64, "\u00fc" * 100])
-def test_name_that_no_host_can_have_is_reported(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot listen on"):
-        open_listeners([f"{name}:0"])

@@ -16,8 +16,8 @@ PAGE = ROOT / "docs" / "metrics.md"
 _WIDTH = 120
 _INTRODUCTION = f"""
 `opwatch exporter` serves these metrics, and `opwatch dump -O openmetrics` writes those that a recording
-has. The formats are Prometheus text 0.0.4, OpenMetrics 1.0 and Prometheus protobuf. [fleet.md](fleet.md) is the
-guide for many hosts.
+has. The formats are Prometheus text 0.0.4, OpenMetrics 1.0 and Prometheus protobuf. [fleet.md](fleet.md) is
+the guide for many hosts.
 
 Counters are absolute, and no value is a ratio of two counters: divide rates in the query. A value that is
 unknown has no series, and never a 0. All times are in seconds, all sizes in bytes.

@@ -140,6 +140,15 @@ static inline uint32_t ow_count_valid(const struct ow_ftl *ftl, uint32_t sb)
 	return ftl->valid[sb] & OW_VALID_MASK;
 }
 
+static inline uint64_t ow_sum_nand_bytes(const struct ow_ftl *ftl)
+{
+	uint64_t pages = 0;
+
+	for (int cause = 0; cause < OW_CAUSES; cause++)
+		pages += ftl->pages_by[cause];
+	return pages << ftl->iu_shift;
+}
+
 static inline uint32_t ow_frontier_count_room(const struct ow_ftl *ftl,
 					      const struct ow_frontier *front)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A host at work on the drive, until it has written a given amount. */
 #include "ftl/core/core.h"
+#include "ftl/service/queue.h"
 #include "host.h"
 
 #include <errno.h>
@@ -198,65 +199,29 @@ static struct ow_service_io take_io(struct ow_host *host, const struct ow_ftl *f
 	return io;
 }
 
-static uint64_t sum_nand_bytes(const struct ow_ftl *ftl)
-{
-	struct ow_ftl_counters counters;
-
-	ow_ftl_get_counters(ftl, &counters);
-	return counters.nand_write_bytes;
-}
-
-static int do_io(struct ow_ftl *ftl, const struct ow_service_io *io)
-{
-	switch (io->op) {
-	case OW_SERVICE_WRITE:
-		return ow_ftl_write(ftl, io->offset_bytes, io->len_bytes, io->stream);
-	case OW_SERVICE_TRIM:
-		return ow_ftl_trim(ftl, io->offset_bytes, io->len_bytes);
-	case OW_SERVICE_FLUSH:
-		return ow_ftl_flush(ftl);
-	}
-	return 0;
-}
-
 int ow_host_run(struct ow_host *host, struct ow_ftl *ftl, uint64_t bytes,
 		struct ow_host_progress *progress)
 {
-	uint64_t begin = ftl->counters.host_write_bytes, nand = sum_nand_bytes(ftl);
+	uint64_t begin = ftl->counters.host_write_bytes, nand = ow_sum_nand_bytes(ftl);
 	int ret = 0;
 
 	start(host, ftl, 0);
 	while (!ret && ftl->counters.host_write_bytes - begin < bytes) {
 		struct ow_service_io io = take_io(host, ftl);
 
-		ret = do_io(ftl, &io);
+		if (io.op != OW_SERVICE_READ)
+			ret = ow_service_execute(ftl, &io);
 		progress->ios++;
 	}
 	progress->host_bytes = ftl->counters.host_write_bytes - begin;
-	progress->nand_bytes = sum_nand_bytes(ftl) - nand;
+	progress->nand_bytes = ow_sum_nand_bytes(ftl) - nand;
 	return ret;
-}
-
-/* Replace the earliest completion time in the heap of outstanding requests by @done_ns. */
-static void replace_earliest(uint64_t *heap, uint32_t count, uint64_t done_ns)
-{
-	uint32_t at = 0, child;
-
-	while ((child = 2 * at + 1) < count) {
-		if (child + 1 < count && heap[child + 1] < heap[child])
-			child++;
-		if (heap[child] >= done_ns)
-			break;
-		heap[at] = heap[child];
-		at = child;
-	}
-	heap[at] = done_ns;
 }
 
 int ow_host_play(struct ow_host *host, struct ow_service *service, struct ow_ftl *ftl,
 		 uint64_t bytes, struct ow_host_progress *progress)
 {
-	uint64_t begin = ftl->counters.host_write_bytes, nand = sum_nand_bytes(ftl), done, since;
+	uint64_t begin = ftl->counters.host_write_bytes, nand = ow_sum_nand_bytes(ftl), done, since;
 	int ret = 0;
 
 	if (!host->is_started)
@@ -275,10 +240,10 @@ int ow_host_play(struct ow_host *host, struct ow_service *service, struct ow_ftl
 			progress->ios++;
 			progress->slots[ow_service_find_slot(done - io.arrive_ns)]++;
 		}
-		replace_earliest(host->heap, host->queue_depth, done);
+		ow_replace_earliest(host->heap, host->queue_depth, done);
 	}
 	progress->ns = host->heap[0] - since;
 	progress->host_bytes = ftl->counters.host_write_bytes - begin;
-	progress->nand_bytes = sum_nand_bytes(ftl) - nand;
+	progress->nand_bytes = ow_sum_nand_bytes(ftl) - nand;
 	return ret;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A closed loop: the host keeps queue_depth I/Os outstanding and submits one per completion. */
 #include "ftl/core/core.h"
+#include "queue.h"
 #include "service.h"
 #include "workload.h"
 
@@ -20,22 +21,6 @@ uint64_t ow_service_find_slot_ns(uint32_t slot)
 	return slot < 32 ? slot : (32ULL + slot % 32) << (slot / 32 - 1);
 }
 
-/* Replace the earliest completion time in the heap of outstanding I/Os by @done_ns. */
-static void replace_earliest(uint64_t *heap, uint32_t count, uint64_t done_ns)
-{
-	uint32_t at = 0, child;
-
-	while ((child = 2 * at + 1) < count) {
-		if (child + 1 < count && heap[child + 1] < heap[child])
-			child++;
-		if (heap[child] >= done_ns)
-			break;
-		heap[at] = heap[child];
-		at = child;
-	}
-	heap[at] = done_ns;
-}
-
 static void record_latency(struct ow_service_run *run, uint64_t since_start_ns, uint64_t latency_ns)
 {
 	struct ow_service_bucket *bucket;
@@ -53,21 +38,12 @@ static void record_latency(struct ow_service_run *run, uint64_t since_start_ns, 
 		bucket->latency_max_ns = latency_ns;
 }
 
-static uint64_t sum_nand_bytes(const struct ow_ftl *ftl)
-{
-	uint64_t pages = 0;
-
-	for (int cause = 0; cause < OW_CAUSES; cause++)
-		pages += ftl->pages_by[cause];
-	return pages << ftl->iu_shift;
-}
-
 /* Add the bytes written since the last call to the interval in which the I/O arrived. */
 static void record_bytes(struct ow_service_run *run, const struct ow_ftl *ftl,
 			 uint64_t since_start_ns, uint64_t *host, uint64_t *nand)
 {
 	struct ow_service_bucket *bucket = &run->buckets[since_start_ns / run->bucket_ns];
-	uint64_t all = sum_nand_bytes(ftl);
+	uint64_t all = ow_sum_nand_bytes(ftl);
 
 	bucket->host_write_bytes += ftl->counters.host_write_bytes - *host;
 	bucket->nand_write_bytes += all - *nand;
@@ -132,7 +108,7 @@ static int run_queue(struct ow_service *service, struct ow_ftl *ftl, struct ow_f
 {
 	uint64_t start = ow_service_get_now_ns(service),
 		 length = run->bucket_ns * run->bucket_count;
-	uint64_t host = ftl->counters.host_write_bytes, nand = sum_nand_bytes(ftl), done;
+	uint64_t host = ftl->counters.host_write_bytes, nand = ow_sum_nand_bytes(ftl), done;
 	struct ahead ahead = {.at = 0};
 	int ret = 0;
 
@@ -152,7 +128,7 @@ static int run_queue(struct ow_service *service, struct ow_ftl *ftl, struct ow_f
 		load->trims += io.op == OW_SERVICE_TRIM;
 		record_latency(run, done - start, done - io.arrive_ns);
 		record_bytes(run, ftl, io.arrive_ns - start, &host, &nand);
-		replace_earliest(heap, run->queue_depth, done);
+		ow_replace_earliest(heap, run->queue_depth, done);
 	}
 	load->rng = ahead.rng[ahead.at % AHEAD];
 	load->position = ahead.position[ahead.at % AHEAD];

@@ -301,7 +301,7 @@ int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pa
 	return ret;
 }
 
-static int do_command(struct ow_ftl *ftl, const struct ow_service_io *io)
+int ow_service_execute(struct ow_ftl *ftl, const struct ow_service_io *io)
 {
 	switch (io->op) {
 	case OW_SERVICE_READ:
@@ -328,7 +328,7 @@ int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
 	if (io->arrive_ns > service->last_done_ns)
 		ret = ow_service_pause(service, ftl, io->arrive_ns - service->last_done_ns);
 	if (!ret)
-		ret = do_command(ftl, io);
+		ret = ow_service_execute(ftl, io);
 	if (ret)
 		return ret;
 	at = max_ns(io->arrive_ns, service->controller_free_ns) + config->command_ns;

@@ -76,6 +76,8 @@ void ow_service_config_init(struct ow_service_config *config);
 int ow_service_create(struct ow_service **service, const struct ow_service_config *config);
 void ow_service_destroy(struct ow_service *service);
 
+/* Execute @io on @ftl without a clock. Returns 0 or -errno. */
+int ow_service_execute(struct ow_ftl *ftl, const struct ow_service_io *io);
 /* Execute @io on @ftl and set *@done_ns to its completion time. Returns 0 or -errno. */
 int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
 		      const struct ow_service_io *io, uint64_t *done_ns);

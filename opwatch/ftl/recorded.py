@@ -38,13 +38,6 @@ class DiskRequests:
         pairs = zip(self.lengths, self.trims, strict=True)
         return sum(length for length, trims in pairs if not trims) * SECTOR
 
-    def without_trims(self) -> DiskRequests:
-        """Return the writes alone."""
-        kept = [at for at, trims in enumerate(self.trims) if not trims]
-        sectors = array("Q", [self.sectors[at] for at in kept])
-        lengths = array("I", [self.lengths[at] for at in kept])
-        return DiskRequests(self.disk_bytes, sectors, lengths, bytes(len(kept)), self.free)
-
 
 @dataclass(frozen=True, slots=True)
 class ScaledRequests:

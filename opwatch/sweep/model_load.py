@@ -10,14 +10,13 @@ from opwatch.ftl.host_load import HostJob, HostLoad, HostShape
 from opwatch.ftl.recorded import DiskRequests, ScaledRequests, scale_requests
 from opwatch.load.distribution import find_write_parts
 from opwatch.load.workload import LoadPattern
-from opwatch.steady.skew import UNIFORM, WritePart, is_uniform
+from opwatch.steady.skew import UNIFORM, WritePart, is_uniform, merge_parts
 from opwatch.sweep.model_jobs import (
     UsedBytes,
     find_queue_depth,
     find_timing_reason,
     make_host_jobs,
 )
-from opwatch.sweep.replay import find_parts
 
 
 @dataclass(slots=True)
@@ -147,7 +146,7 @@ class HistoryLoad:
         unit = drive.core.config()["iu_bytes"]
         scaled: ScaledRequests = scale_requests(self.requests, used.model // unit, unit)
         host = HostLoad(drive, scaled.units * unit, records=scaled.records, queue_depth=self.queue_depth)
-        parts = find_parts(scaled)
+        parts = _find_parts(scaled)
         return StartedLoad(
             host,
             parts if not is_uniform(parts) else UNIFORM,
@@ -155,3 +154,9 @@ class HistoryLoad:
             scaled.padding_ratio,
             tuple((begin * unit, (end - begin) * unit) for begin, end in scaled.free),
         )
+
+
+def _find_parts(scaled: ScaledRequests) -> tuple[WritePart, ...]:
+    """Return the shares of space and of writes of the units, by their number of writes."""
+    parts = (WritePart(units, units * writes) for writes, units in scaled.density.items())
+    return merge_parts(parts) or UNIFORM

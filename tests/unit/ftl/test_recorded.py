@@ -83,12 +83,6 @@ def test_sequential_writes_and_trims_stay_in_order() -> None:
     assert [op for op, _, _ in records] == [ServiceOp.WRITE, ServiceOp.TRIM] * 32
 
 
-def test_writes_alone_leave_out_trims() -> None:
-    requests = make_requests(16, (8, 16, 0), (64, 8, 1), (0, 8, 0)).without_trims()
-    assert list(requests.sectors) == [8, 0] and requests.trims == bytes(2)
-    assert requests.written_bytes == 3 * UNIT
-
-
 def test_requests_beyond_the_disk_are_refused() -> None:
     with pytest.raises(ValueError, match="beyond the disk"):
         scale_requests(make_requests(16, (120, 16, 0)), 8, UNIT)

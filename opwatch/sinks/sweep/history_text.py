@@ -24,7 +24,6 @@ from opwatch.times import format_estimate
 
 _COLUMNS = ("change", "WAF", "life", "gives up", "worth")
 _NOTHING_MORE = 0.02
-_MIN_DIGITS_WAF = 10
 
 
 def format_history_advice(

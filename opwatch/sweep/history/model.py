@@ -46,9 +46,9 @@ class HistoryModel:
     """A disk of `units` mapping units, and what a system changed on it.
 
     `changes` has two 32-bit numbers per change: the first unit and the number of units, or'ed with TRIM for a
-    trim; `records` are the same as struct ow_host_record. `free` has no live data between two
-    repetitions, as far as known. `unmapped` is what the drive itself did not hold at the start. Both are
-    sorted.
+    trim; `records` are the same as struct ow_host_record. `written_units` counts each unit as often as it
+    was written. `free` has no live data between two repetitions, as far as known. `unmapped` is what the
+    drive itself did not hold at the start. Both are sorted.
     """
 
     units: int
@@ -56,20 +56,15 @@ class HistoryModel:
     free: tuple[UnitRange, ...] = ()
     unmapped: tuple[UnitRange, ...] = ()
     records: bytes = field(init=False, repr=False)
+    written_units: int = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "records", encode_records(self.iter_changes()))
+        object.__setattr__(self, "written_units", sum(one for one in self.changes[1::2] if one < TRIM))
 
     def iter_changes(self) -> Iterator[UnitChange]:
         for first, count in zip(self.changes[::2], self.changes[1::2], strict=True):
             yield UnitChange(first, count & ~TRIM, count >= TRIM)
-
-    def count_written(self) -> int:
-        """Return the units written, each as often as it was written."""
-        return sum(count for count in self.changes[1::2] if count < TRIM)
-
-    def count_trimmed(self) -> int:
-        return sum(count - TRIM for count in self.changes[1::2] if count >= TRIM)
 
     def find_written(self) -> bytearray:
         """Return 1 for each unit that was written, and 0 for the others."""
@@ -87,7 +82,7 @@ class HistoryModel:
     def compute_fresh_ratio(self) -> float:
         """Return the share of the last quarter's writes that went to places not written before."""
         written, done, fresh = bytearray(self.units), 0, 0
-        late = 3 * self.count_written() // 4
+        late = 3 * self.written_units // 4
         for first, count, is_trim in self.iter_changes():
             if is_trim:
                 continue

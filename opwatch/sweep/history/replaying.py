@@ -104,7 +104,7 @@ def _trim_units(drive: Drive, ranges: Iterable[UnitRange]) -> None:
 
 def _repeat_until_steady(drive: Drive, model: HistoryModel, records: bytes) -> float:
     host = HostLoad(drive, model.units * UNIT_BYTES, records=records)
-    per_pass, wafs = model.count_written(), list[float]()
+    per_pass, wafs = model.written_units, list[float]()
     while not _is_steady(wafs, per_pass * len(wafs) / model.units):
         done = host.run(per_pass * UNIT_BYTES)
         wafs.append(done.nand_bytes / done.host_bytes)

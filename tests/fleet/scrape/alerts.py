@@ -7,7 +7,6 @@ rules inserted, is a range query over the days of a replay, and `for` is applied
 from __future__ import annotations
 
 import re
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -109,11 +108,6 @@ class AlertResult:
     injected: int = 0
     found: set[str] = field(default_factory=set)
     delays_s: list[float] = field(default_factory=list)
-
-    @property
-    def median_delay_s(self) -> float | None:
-        """Return the median time from the fault to the alarm, or None without an alarm."""
-        return statistics.median(self.delays_s) if self.delays_s else None
 
 
 class TruthIndex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import copy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,18 +145,28 @@ def _make_text_sink(args: argparse.Namespace) -> Sink:
     return JsonRows(sys.stdout, args.fields) if args.fields else JsonLines(sys.stdout)
 
 
-class _ReadingsAsMetrics:
-    """A recording as a source, with its readings of drives given to the metrics."""
+class _OverheardRun:
+    """A source whose entries are given to `listen`, too, before they are shown."""
 
-    def __init__(self, kept: RecordedRun, source: Source, metrics: OpenMetrics) -> None:
-        self._kept, self._source, self._metrics = kept, source, metrics
-        self._readings: dict[str, DriveReading] = {}
+    def __init__(self, source: Source, listen: Callable[[RunEntry], None]) -> None:
+        self._source, self._listen = source, listen
 
     def iter_entries(self) -> Iterator[RunEntry]:
         for entry in self._source.iter_entries():
-            if isinstance(entry, CountersRead):
-                self._add_reading(entry.sample)
+            self._listen(entry)
             yield entry
+
+
+class _ReadingMetrics:
+    """Writes the readings of drives in a recording as metrics."""
+
+    def __init__(self, kept: RecordedRun, metrics: OpenMetrics) -> None:
+        self._kept, self._metrics = kept, metrics
+        self._readings: dict[str, DriveReading] = {}
+
+    def process_entry(self, entry: RunEntry) -> None:
+        if isinstance(entry, CountersRead):
+            self._add_reading(entry.sample)
 
     def _add_reading(self, sample: FirmwareSample) -> None:
         # Import on demand, because most recordings have no readings and the import takes long.
@@ -177,21 +187,8 @@ def _show_recording(kept: RecordedRun, args: argparse.Namespace, sink: Sink) -> 
         print_message(note)
     source: Source = Replay(kept, args)
     if isinstance(sink, OpenMetrics):
-        source = _ReadingsAsMetrics(kept, source, sink)
+        source = _OverheardRun(source, _ReadingMetrics(kept, sink).process_entry)
     present_run(source, RunPresenter(), sink, print_message)
-
-
-class _WatchedDrives(Replay):
-    """A recording that also reports its entries to `drives`."""
-
-    def __init__(self, run: RecordedRun, args: argparse.Namespace, drives: DriveStatuses) -> None:
-        super().__init__(run, args)
-        self._drives = drives
-
-    def iter_entries(self) -> Iterator[RunEntry]:
-        for entry in super().iter_entries():
-            self._drives.process_entry(entry)
-            yield entry
 
 
 def _add_rows(kept: RecordedRun, name: str, args: argparse.Namespace, target: ParquetSet) -> None:
@@ -201,7 +198,8 @@ def _add_rows(kept: RecordedRun, name: str, args: argparse.Namespace, target: Pa
     for note in list_notes(kept, with_damage=False):
         print_message(note)
     rows = ParquetRows(target, read_origin(name, kept.header), drives)
-    present_run(_WatchedDrives(kept, args, drives), RunPresenter(), rows, print_message)
+    source = _OverheardRun(Replay(kept, args), drives.process_entry)
+    present_run(source, RunPresenter(), rows, print_message)
     rows.finish_output()
 
 

@@ -240,25 +240,22 @@ def _compute_figures(
     first = window.first_round - 1
     rounds = course.rounds[first:]
     whole, slots = window.whole, course.slots[first:]
-    if timing_reason:
-        missing |= dict.fromkeys(("iops", "iops_cv", "latency_by_trace"), timing_reason)
-        return LevelFigures(
-            host=HostBytes(firmware=whole.host_bytes),
-            nand_bytes=whole.nand_bytes,
-            waf=whole.waf,
-            waf_error=_estimate_model_error(whole, model, level),
-            missing=missing,
-        )
-    return LevelFigures(
+    figures = LevelFigures(
         host=HostBytes(firmware=whole.host_bytes),
         nand_bytes=whole.nand_bytes,
         waf=whole.waf,
         waf_error=_estimate_model_error(whole, model, level),
+        missing=missing,
+    )
+    if timing_reason:
+        reasons = dict.fromkeys(("iops", "iops_cv", "latency_by_trace"), timing_reason)
+        return replace(figures, missing=missing | reasons)
+    return replace(
+        figures,
         iops=whole.iops,
         iops_cv=compute_variation([one.iops for one in rounds]),
         latency_by_trace=_compute_percentiles(slots),
         latency_error_ratio=estimate_percentile_errors(slots, _compute_percentiles),
-        missing=missing,
     )
 
 

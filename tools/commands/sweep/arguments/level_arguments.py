@@ -218,7 +218,8 @@ def make_virtual_sweep(args: argparse.Namespace) -> VirtualSweep:
     """Return the sweep requested by `--virtual`. Raise UsageError if impossible."""
     if find_method(args.method).name != DEFAULT_METHOD:
         raise UsageError(f"--method {args.method}: on a simulated drive only {DEFAULT_METHOD} works")
-    profile, unit = load_profile(args.virtual), find_mapping_unit(load_profile(args.virtual))
+    profile = load_profile(args.virtual)
+    unit = find_mapping_unit(profile)
     load = _make_load(args, unit)
     if isinstance(load, VirtualLoad):
         model = make_model(profile, load.io_bytes)

@@ -131,11 +131,16 @@ def open_journal(path: Path, parse: Callable[[bytes, str], _State]) -> tuple[Jou
 
 
 def list_journals(folder: Path = FOLDER, suffix: str = _SUFFIX) -> list[str]:
-    """Return the names of all sweeps, oldest first. Raises BadInput if the folder cannot be read."""
+    """Return the names of all sweeps, oldest first.
+
+    Raises PermissionMissing if the folder belongs to another user, BadInput if it cannot be read otherwise.
+    """
     try:
         return sorted(path.stem for path in folder.iterdir() if path.suffix == suffix)
     except FileNotFoundError:
         return []
+    except PermissionError as error:
+        raise PermissionMissing(f"sweeps in {folder} can be read by root only") from error
     except OSError as error:
         raise BadInput(f"{folder}: {error.strerror}") from error
 
@@ -168,7 +173,7 @@ def make_journal_path(folder: Path, name: str, suffix: str = _SUFFIX) -> Path:
 def _format_known(folder: Path) -> str:
     try:
         return f"available: {', '.join(list_journals(folder)) or 'none'}"
-    except BadInput as error:
+    except OpwatchError as error:
         return str(error)
 
 

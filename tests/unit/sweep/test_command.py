@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from opwatch.codec import encode
-from opwatch.journal.file import create_sweep_journal
+from opwatch.journal.file import FOLDER, create_sweep_journal
 from opwatch.journal.state import SweepState
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.room import FilesPlace
@@ -89,6 +91,26 @@ def test_list_reports_an_unreadable_folder(tmp_path: Path, capsys: pytest.Captur
     assert main(["sweep", "list", "--journals", str(tmp_path / "file")]) == 1
     out, err = capsys.readouterr()
     assert "--method" in out and str(tmp_path / "file") in err
+
+
+def test_list_without_root_shows_what_needs_no_journals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iterate = Path.iterdir
+
+    def refuse(path: Path) -> Iterator[Path]:
+        if path in (FOLDER, tmp_path):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return iterate(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert main(["sweep", "list"]) == 0
+    out, err = capsys.readouterr()
+    assert "--method" in out and "root" in err
+    assert main(["sweep", "list", "--json"]) == 0
+    assert "root" in json.loads(capsys.readouterr().out)["problem"]
+    # Whoever names a folder asks for its sweeps.
+    assert main(["sweep", "list", "--journals", str(tmp_path)]) == 4
 
 
 def test_list_distinguishes_no_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

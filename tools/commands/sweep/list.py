@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opwatch import SCHEMA
 from opwatch.codec import encode
-from opwatch.errors import BadInput
+from opwatch.errors import BadInput, PermissionMissing
 from opwatch.ftl import profiles
 from opwatch.journal.file import FOLDER, read_states
 from opwatch.journal.request import SweepRequest
@@ -16,7 +16,7 @@ from opwatch.journal.state import SweepState
 from opwatch.scenarios.experiment_file import read_experiments
 from opwatch.scenarios.experiment_journal import ExperimentState
 from opwatch.scenarios.scenario import list_scenarios, load_scenario
-from opwatch.sinks.terminal import open_stdout
+from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.sinks.wrapping import wrap_text
 from opwatch.steady.pts_tests import HEADER_FIELDS, PTS_TESTS, STEADY_FIELDS
 from opwatch.sweep.methods import METHODS
@@ -35,19 +35,26 @@ def run(args: argparse.Namespace) -> int:
     folder = args.journals or FOLDER
     try:
         kept, done, problem = list(read_states(folder)), list(read_experiments(folder)), None
-    except BadInput as error:
+    except (BadInput, PermissionMissing) as error:
         kept, done, problem = [], [], error
     if args.json:
         open_stdout().write_json(
-            _build_document(kept) | {"experiments": [_build_experiment(*one) for one in done]}
+            _build_document(kept)
+            | {
+                "experiments": [_build_experiment(*one) for one in done],
+                "problem": str(problem) if problem else None,
+            }
         )
     else:
         stored = [*_format_sweeps(kept), *_format_experiments(done)]
         empty = [] if stored or problem else [f"no sweeps in {folder}"]
         open_stdout().write_lines([*_format_methods(), *stored, *empty])
-    # The rest of the list needs no journals, so it is printed first.
-    if problem:
+    if not problem:
+        return 0
+    # The rest of the list needs no journals. It is all that most users of the usual folder want.
+    if isinstance(problem, BadInput) or args.journals:
         raise problem
+    print_message(f"not listed: {problem}")
     return 0
 
 

@@ -319,8 +319,9 @@ def test_socket_of_systemd_is_used(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen()
-        words = f'export LISTEN_PID=$$ LISTEN_FDS=1; exec 3<&{listener.fileno()}; exec "{PROGRAM}"'
-        process = subprocess.Popen(["/bin/sh", "-c", words], pass_fds=[listener.fileno()])
+        # Pass the listener as standard input: dash cannot redirect from descriptors above 9.
+        words = f'export LISTEN_PID=$$ LISTEN_FDS=1; exec 3<&0 0</dev/null; exec "{PROGRAM}"'
+        process = subprocess.Popen(["/bin/sh", "-c", words], stdin=listener)
     with process:
         wait_for_broker(path)
         process.terminate()

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opwatch.collectors.firmware.drive_folder import find_drive_folder
@@ -128,6 +129,7 @@ class DriveFinder:
         return PolledDisk(
             disk=disk,
             key=f"{disk.name} {disk.read_attribute('diskseq')} {labels.serial}",
+            registration=_read_inode(disk.sysfs),
             every_s=self._choose_interval(disk, labels),
             labelled=DriveReading(labels),
             open_poller=lambda: FirmwarePoller(self._devices, disk, self._access(), self._catalogues, labels),
@@ -141,3 +143,11 @@ class DriveFinder:
 
 def _is_drive(disk: BlockDevice) -> bool:
     return (disk.sysfs / "device").exists() or find_drive_folder(disk) is not None
+
+
+def _read_inode(folder: Path) -> int | None:
+    try:
+        return folder.stat().st_ino
+    except OSError:
+        # The disk is gone already.
+        return None

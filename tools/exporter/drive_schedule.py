@@ -36,11 +36,14 @@ class DrivePoller(Protocol):
 class PolledDisk:
     """A disk with a drive behind it. A disk that comes back, or another under its name, has another `key`.
 
-    `every_s` is the time between polls; `labelled` the reading before the first poll.
+    `registration` is the inode of the disk's entry in sysfs, None if unknown: a new entry has new kernel
+    statistics. `every_s` is the time between polls; `labelled` the reading before the first poll, with the
+    identity in sysfs.
     """
 
     disk: BlockDevice
     key: str
+    registration: int | None
     every_s: float
     labelled: DriveReading
     open_poller: Callable[[], DrivePoller]
@@ -49,15 +52,27 @@ class PolledDisk:
 class _PolledDrive:
     """The state of a drive in the schedule. Used by the loop's thread alone, except the poller."""
 
-    def __init__(self, polled: PolledDisk, due_s: float, reading: DriveReading) -> None:
-        self.polled, self.due_s, self.reading = polled, due_s, reading
+    def __init__(self, polled: PolledDisk, due_s: float, earlier: _PolledDrive | None) -> None:
+        """`earlier` is the state of the same drive when it left."""
+        self.polled, self.due_s, self.reading = polled, due_s, polled.labelled
         # The kernel's counts restart with each registration of the disk; these are the sums before.
-        self.kernel_before = reading.kernel_written_bytes or 0, reading.kernel_read_bytes or 0
+        self.kernel_before = 0, 0
+        if earlier:
+            labels = replace(earlier.reading.labels, device=polled.labelled.labels.device)
+            self.reading = replace(earlier.reading, labels=labels)
+            is_same_entry = polled.registration is not None
+            is_same_entry = is_same_entry and polled.registration == earlier.polled.registration
+            self.kernel_before = earlier.kernel_before if is_same_entry else _get_kernel_bytes(self.reading)
         self.poller: DrivePoller | None = None
         # Time at which the running poll began, None without one.
         self.since_s: float | None = None
         # The running poll missed its deadline, and was counted.
         self.is_late = self.is_gone = False
+
+    def close_poller(self) -> None:
+        if self.poller:
+            self.poller.close()
+            self.poller = None
 
 
 class DriveSchedule:
@@ -71,8 +86,8 @@ class DriveSchedule:
     ) -> None:
         self._call_soon, self._deadline_s, self._clock = call_soon, deadline_s, clock
         self._drives: dict[str, _PolledDrive] = {}
-        # The last reading of drives that left, by identity.
-        self._memories: dict[tuple[str, str], DriveReading] = {}
+        # Drives that left, by identity.
+        self._memories: dict[tuple[str, str], _PolledDrive] = {}
         self._is_stopped = False
 
     def set_disks(self, disks: Sequence[PolledDisk]) -> None:
@@ -84,23 +99,21 @@ class DriveSchedule:
         for place, (key, polled) in enumerate(wanted.items()):
             if key not in self._drives:
                 due_s = now + place * _FIRST_SPREAD_S
-                self._drives[key] = _PolledDrive(polled, due_s, self._recall(polled.labelled))
+                self._drives[key] = _PolledDrive(polled, due_s, self._recall(polled))
 
-    def _recall(self, labelled: DriveReading) -> DriveReading:
-        """Return what is known of a drive that was here before, under any name, or the given reading."""
-        memory = self._memories.pop(_identify(labelled), None)
-        if memory is None:
-            return labelled
-        return replace(memory, labels=replace(memory.labels, device=labelled.labels.device))
+    def _recall(self, polled: PolledDisk) -> _PolledDrive | None:
+        """Return the state of a drive that was here before, under any name, or None."""
+        identity = _identify(polled)
+        return self._memories.pop(identity, None) if identity else None
 
     def _remove(self, drive: _PolledDrive) -> None:
         drive.is_gone = True
-        if drive.reading.labels.serial:
-            self._memories[_identify(drive.reading)] = drive.reading
+        if identity := _identify(drive.polled):
+            self._memories[identity] = drive
             if len(self._memories) > _MAX_MEMORIES:
                 del self._memories[next(iter(self._memories))]
-        if drive.since_s is None and drive.poller:
-            drive.poller.close()
+        if drive.since_s is None:
+            drive.close_poller()
 
     def run_due(self) -> float:
         """Start the polls that are due, and count those that are late. Return the seconds until the next
@@ -150,10 +163,11 @@ class DriveSchedule:
         was_late, drive.since_s, drive.is_late = drive.is_late, None, False
         if drive.is_gone:
             # The device is gone or belongs to another drive: the answer may be that one's.
-            if drive.poller:
-                drive.poller.close()
+            drive.close_poller()
             return
         if isinstance(outcome, DriveReading):
+            if not outcome.is_asleep and not _is_same_drive(drive.reading, outcome):
+                drive.reading, drive.kernel_before = DriveReading(outcome.labels), (0, 0)
             drive.reading = _accept(drive.reading, _add_kernel_bytes(outcome, *drive.kernel_before))
         elif not was_late:
             drive.reading = drive.reading.with_failure(_classify(outcome))
@@ -173,18 +187,29 @@ class DriveSchedule:
         return {drive.polled.disk.name: drive.reading for drive in self._drives.values()}
 
 
-def _identify(reading: DriveReading) -> tuple[str, str]:
-    """Return the identity of a drive under any name. Namespaces of a drive share its serial number."""
-    return reading.labels.serial, reading.labels.wwid
+def _identify(polled: PolledDisk) -> tuple[str, str] | None:
+    """Return the identity of a drive under any name, or None if it has no worldwide name.
+
+    Serial numbers alone are not unique: namespaces of a drive share one, and some bridges give all drives the
+    same.
+    """
+    labels = polled.labelled.labels
+    return (labels.serial, labels.wwid) if labels.wwid else None
+
+
+def _is_same_drive(before: DriveReading, now: DriveReading) -> bool:
+    """Return False if another drive answered under the name."""
+    return before.labels.serial in ("", now.labels.serial)
+
+
+def _get_kernel_bytes(reading: DriveReading) -> tuple[int, int]:
+    return reading.kernel_written_bytes or 0, reading.kernel_read_bytes or 0
 
 
 def _accept(before: DriveReading, now: DriveReading) -> DriveReading:
     """Return the reading after a successful poll."""
     if now.is_asleep:
         return before.as_asleep()
-    if before.labels.serial and before.labels.serial != now.labels.serial:
-        # Another drive answered under the name.
-        return now
     return before.update_values(replace(now, health=_refuse_decreases(before.health, now.health)))
 
 

@@ -77,10 +77,21 @@ class Bench:
         return self.schedule.readings[name]
 
 
-def make_disk(drive: FakeDrive, serial: str = "S1", *, name: str = "sda", key: str = "1") -> PolledDisk:
+def make_disk(
+    drive: FakeDrive,
+    serial: str = "S1",
+    *,
+    name: str = "sda",
+    key: str = "1",
+    wwid: str | None = None,
+    registration: int | None = None,
+) -> PolledDisk:
+    """Return a disk, with a worldwide name made from its serial number unless one is given."""
     disk = BlockDevice(name, (8, 0), Path("/nowhere"))
-    labelled = DriveReading(DriveLabels(name, serial=serial))
-    return PolledDisk(disk, f"{name} {key}", 60.0, labelled, lambda: drive)
+    wwid = f"naa.{serial}" if wwid is None else wwid
+    labelled = DriveReading(DriveLabels(name, serial=serial, wwid=wwid))
+    registration = int(key) if registration is None else registration
+    return PolledDisk(disk, f"{name} {key}", registration, 60.0, labelled, lambda: drive)
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -182,6 +193,61 @@ def test_drive_that_returns_under_another_name_goes_on() -> None:
     assert reading.failures == {FailureReason.REFUSED: 1}
     bench.poll(second, make_reading("S1", 5500, kernel=20, name="sdc"))
     assert bench.read("sdc").counters["host"].value is None
+
+
+def test_kernel_bytes_are_not_added_twice_when_a_medium_returns_to_the_same_disk() -> None:
+    bench, drive = Bench(), FakeDrive()
+    bench.schedule.set_disks([make_disk(drive, key="1")])
+    bench.poll(drive, make_reading("S1", 5000, kernel=900))
+    bench.schedule.set_disks([])
+    bench.schedule.set_disks([make_disk(drive, key="2", registration=1)])
+    bench.poll(drive, make_reading("S1", 6000, kernel=1000))
+    assert bench.read().kernel_written_bytes == 1000
+    # Another registration starts at 0, with everything before as its base.
+    for key, kernel, expected in (("3", 50, 1050), ("4", 60, 1060)):
+        bench.schedule.set_disks([])
+        bench.schedule.set_disks([make_disk(drive, key=key, registration=3)])
+        bench.poll(drive, make_reading("S1", 7000, kernel=kernel))
+        assert bench.read().kernel_written_bytes == expected
+
+
+def test_drive_whose_bridge_has_another_serial_is_recognised_when_it_returns() -> None:
+    bench, drive = Bench(), FakeDrive()
+    bench.schedule.set_disks([make_disk(drive, "BRIDGE")])
+    bench.poll(drive, make_reading("S1", 5000, kernel=900))
+    bench.schedule.set_disks([])
+    bench.schedule.set_disks([make_disk(drive, "BRIDGE", name="sdc", key="2")])
+    assert bench.read("sdc").labels.serial == "S1"
+    bench.poll(drive, make_reading("S1", 6000, kernel=10, name="sdc"))
+    assert bench.read("sdc").kernel_written_bytes == 910
+    # A sleeping drive does not report its own serial number.
+    bench.poll(drive, DriveReading(DriveLabels("sdc", serial="BRIDGE"), is_asleep=True))
+    assert bench.read("sdc").counters["host"].value == 6000
+
+
+def test_drive_without_worldwide_name_inherits_nothing_from_another_with_its_serial() -> None:
+    bench, first, second = Bench(), FakeDrive(), FakeDrive()
+    bench.schedule.set_disks([make_disk(first, "0123", wwid="")])
+    bench.poll(first, make_reading("0123", 5000, kernel=900))
+    bench.schedule.set_disks([])
+    bench.schedule.set_disks([make_disk(second, "0123", name="sdc", key="2", wwid="")])
+    assert bench.read("sdc").read_at_s is None
+    bench.poll(second, make_reading("0123", 100, kernel=10, name="sdc"))
+    assert bench.read("sdc").counters["host"].value == 100
+    assert bench.read("sdc").kernel_written_bytes == 10
+
+
+def test_another_drive_that_answers_behind_a_returned_bridge_starts_at_its_own_counts() -> None:
+    bench, drive = Bench(), FakeDrive()
+    bench.schedule.set_disks([make_disk(drive, "BRIDGE")])
+    bench.poll(drive, make_reading("S1", 5000, kernel=900))
+    bench.schedule.set_disks([])
+    bench.schedule.set_disks([make_disk(drive, "BRIDGE", key="2")])
+    bench.poll(drive, make_reading("S2", 100, kernel=10))
+    assert bench.read().kernel_written_bytes == 10
+    assert bench.read().counters["host"].value == 100
+    bench.poll(drive, make_reading("S2", 200, kernel=20))
+    assert bench.read().kernel_written_bytes == 20
 
 
 def test_another_drive_under_the_name_starts_at_its_own_counts() -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # The byte counters, by their label and their name in a report.
 BYTE_COUNTERS = {"host": "host_written", "host_read": "host_read", "media": "nand_written"}
+# Fields of DriveHealth that only increase.
+_HEALTH_COUNTERS = ("media_errors", "power_on_hours", "power_cycles")
 _NUMBER = re.compile(r"(?<![\w.])\d[\d.,]*(?!\w)")
 
 
@@ -81,7 +83,7 @@ class DriveReading:
     `counters` are by the labels of BYTE_COUNTERS; a refused counter has its reason. `read_at_s` is the Unix
     time of the reading, None if the drive was never read. `failures` counts failed readings. `is_asleep`: the
     last attempt found the drive in standby. `kernel_written_bytes` and `kernel_read_bytes` are the kernel's
-    counts since boot. `highest` are the largest values of the counters so far.
+    counts since boot. `highest` are the largest values of the counters so far, by their names here.
     """
 
     labels: DriveLabels
@@ -105,17 +107,28 @@ class DriveReading:
     def update_values(self, now: DriveReading) -> DriveReading:
         """Return a newer reading of the same drive, with the failures so far.
 
-        A counter that decreased is refused until it exceeds its largest value, unless the firmware changed.
+        A counter that decreased is left out until it reaches its largest value again, unless the firmware
+        changed. A byte counter then has a reason.
         """
         highest = dict(self.highest) if self.labels.firmware == now.labels.firmware else {}
-        counters = dict(now.counters)
-        for name, counter in now.counters.items():
-            if counter.value is None:
-                continue
-            if counter.value < highest.get(name, 0):
-                counters[name] = counter.without_value("the drive reported a larger value before")
-            highest[name] = max(counter.value, highest.get(name, 0))
-        return replace(now, counters=counters, failures=self.failures, highest=highest)
+
+        def has_decreased(name: str, value: int | None) -> bool:
+            if value is None:
+                return False
+            highest[name] = max(value, highest.get(name, 0))
+            return value < highest[name]
+
+        counters = {
+            name: counter.without_value("the drive reported a larger value before")
+            if has_decreased(name, counter.value)
+            else counter
+            for name, counter in now.counters.items()
+        }
+        missing = dict.fromkeys(
+            name for name in _HEALTH_COUNTERS if has_decreased(name, getattr(now.health, name))
+        )
+        health = replace(now.health, **missing) if missing else now.health
+        return replace(now, counters=counters, health=health, failures=self.failures, highest=highest)
 
 
 def make_drive_reading(labels: DriveLabels, poll: PollReport, read_at_s: float) -> DriveReading:

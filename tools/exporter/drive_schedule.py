@@ -10,7 +10,7 @@ from typing import Protocol
 
 from opwatch.errors import PermissionMissing
 from opwatch.host.device import BlockDevice
-from opwatch.metrics.drive_reading import DriveHealth, DriveReading, FailureReason
+from opwatch.metrics.drive_reading import DriveReading, FailureReason
 from opwatch.metrics.drives import add_drive_metrics
 from opwatch.metrics.family import MetricSamples
 
@@ -210,21 +210,7 @@ def _accept(before: DriveReading, now: DriveReading) -> DriveReading:
     """Return the reading after a successful poll."""
     if now.is_asleep:
         return before.as_asleep()
-    return before.update_values(replace(now, health=_refuse_decreases(before.health, now.health)))
-
-
-def _refuse_decreases(before: DriveHealth, now: DriveHealth) -> DriveHealth:
-    """Return the health without counters that decreased."""
-    return replace(
-        now,
-        media_errors=_refuse_decrease(before.media_errors, now.media_errors),
-        power_on_hours=_refuse_decrease(before.power_on_hours, now.power_on_hours),
-        power_cycles=_refuse_decrease(before.power_cycles, now.power_cycles),
-    )
-
-
-def _refuse_decrease(before: int | None, now: int | None) -> int | None:
-    return None if before is not None and now is not None and now < before else now
+    return before.update_values(now)
 
 
 def _add_kernel_bytes(reading: DriveReading, written: int, read: int) -> DriveReading:

@@ -107,6 +107,16 @@ def test_counters_may_restart_with_a_new_firmware() -> None:
     assert reading.update_values(DriveReading(new, {"media": make_counter(5)})).counters["media"].value == 5
 
 
+@pytest.mark.parametrize("name", ["media_errors", "power_on_hours", "power_cycles"])
+def test_health_counter_that_decreased_is_left_out_until_it_is_as_large_again(name: str) -> None:
+    labels = make_reading().labels
+    reading, served = DriveReading(labels), []
+    for value in (50, 40, 41, 50, 60):
+        reading = reading.update_values(DriveReading(labels, health=DriveHealth(**{name: value})))  # type: ignore[arg-type]
+        served.append(getattr(reading.health, name))
+    assert served == [50, None, None, 50, 60]
+
+
 def make_used(percent: int | None, *, at_least: bool = False) -> CounterReading:
     return CounterReading(percent, "percent", 1, "log 02h", Proof.SPEC, at_least=at_least)
 

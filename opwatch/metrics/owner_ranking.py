@@ -2,7 +2,10 @@
 
 Each exported counter is a sum of growths, so that it never decreases. A control group that enters the ten
 starts at zero: what it did before stays in `other`. One that leaves takes its sum along, because `other`
-would show it as a burst; if it comes back, it continues from that sum."""
+would show it as a burst; if it comes back, it continues from that sum.
+
+Control groups are distinguished by their path as a label value. Paths that a format would write the same are
+one control group here, because servers refuse an answer with duplicate series."""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from opwatch.metrics.family import LabelValues, MetricSamples
-from opwatch.metrics.label_text import shorten_label
+from opwatch.metrics.label_text import clean_label, shorten_label
 from opwatch.metrics.table import OWNER_BYTES, OWNER_DEPARTED, OWNER_REQUESTS, OWNER_SECONDS
 from opwatch.owners.cells import OwnedCounts, OwnerKind, add_counts
 from opwatch.owners.containers import find_container
@@ -35,6 +38,14 @@ _NOTHING = OwnedCounts()
 _NO_LATENCIES, _NO_SIZES = Histogram(LATENCY, ()), Histogram(SIZE, ())
 
 Sums = dict[str, OwnedCounts]
+
+
+@dataclass(slots=True)
+class _PathGrowth:
+    """What the control groups of a path label did in an interval. `path` is the unshortened path of one."""
+
+    path: str
+    ops: Sums = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -74,10 +85,10 @@ class OwnerRanking:
             self._last = OwnerSample(owners.by, ()), _make_zero(now[1])
         (then, begin), (_, end) = self._last, now
         growth = compare_owners(then, owners, begin, end)
-        by_name = _group_by_name(growth)
-        self._update_ranks(by_name, (end.end_ns - begin.end_ns) / 1e9)
-        self._choose_members(by_name, end.end_ns)
-        self._add_growth(by_name, growth)
+        by_label = _group_by_label(growth)
+        self._update_ranks(by_label, (end.end_ns - begin.end_ns) / 1e9)
+        self._choose_members(by_label, end.end_ns)
+        self._add_growth(by_label, growth)
         self._last = now
 
     def add_metrics(self, samples: MetricSamples, device: str) -> None:
@@ -88,12 +99,12 @@ class OwnerRanking:
         for op, counts in self._departed.items():
             samples.add(OWNER_DEPARTED, counts.bytes, device, op)
 
-    def _update_ranks(self, by_name: Mapping[str, Sums], elapsed_s: float) -> None:
+    def _update_ranks(self, by_label: Mapping[str, _PathGrowth], elapsed_s: float) -> None:
         kept = 0.5 ** (max(elapsed_s, 0.0) / _MEMORY_S)
         for rank in self._ranks.values():
             rank.score *= kept
-        for name, ops in by_name.items():
-            total = add_counts(ops.values())
+        for name, grown in by_label.items():
+            total = add_counts(grown.ops.values())
             rank = self._ranks.setdefault(name, _Rank())
             rank.score += total.bytes + total.requests * _REQUEST_BYTES
         if len(self._ranks) > _MAX_CANDIDATES:
@@ -101,10 +112,10 @@ class OwnerRanking:
             for name in others[: len(self._ranks) - _MAX_CANDIDATES]:
                 del self._ranks[name]
 
-    def _choose_members(self, by_name: Mapping[str, Sums], now_ns: int) -> None:
+    def _choose_members(self, by_label: Mapping[str, _PathGrowth], now_ns: int) -> None:
         """Replace members by busier control groups. Only those that did something in this interval enter."""
         waiting = sorted(
-            (name for name in by_name if name in self._ranks and name not in self._members),
+            (name for name in by_label if name in self._ranks and name not in self._members),
             key=lambda name: -self._ranks[name].score,
         )
         for name in waiting:
@@ -113,7 +124,9 @@ class OwnerRanking:
             sums = self._ranks[name].sums
             for op, counts in sums.items():
                 self._departed[op] = _subtract(self._departed[op], counts)
-            self._members[name] = _Member(_make_labels(name), now_ns, self._start_sums(sums))
+            self._members[name] = _Member(
+                _make_labels(name, by_label[name].path), now_ns, self._start_sums(sums)
+            )
 
     @staticmethod
     def _start_sums(earlier: Sums) -> Sums:
@@ -133,12 +146,12 @@ class OwnerRanking:
             self._departed[op] = add_counts((self._departed.get(op, _NOTHING), counts))
         return True
 
-    def _add_growth(self, by_name: Mapping[str, Sums], growth: Owners) -> None:
+    def _add_growth(self, by_label: Mapping[str, _PathGrowth], growth: Owners) -> None:
         for op in OWNER_OPS:
             rest = [growth.other.get(op, _NOTHING)]
             rest += [one.ops.get(op, _NOTHING) for one in growth.owners if not _is_named(one)]
-            for name, ops in by_name.items():
-                counts = ops.get(op)
+            for name, grown in by_label.items():
+                counts = grown.ops.get(op)
                 if counts is None:
                     continue
                 member = self._members.get(name)
@@ -162,23 +175,23 @@ def _is_named(one: OwnerCounts) -> bool:
     return one.key.kind is OwnerKind.CGROUP and bool(one.name)
 
 
-def _group_by_name(growth: Owners) -> dict[str, Sums]:
-    """Return the growth of the exported operations by path: a service that restarts has a new control group
-    with the same path."""
-    by_name: dict[str, Sums] = {}
+def _group_by_label(growth: Owners) -> dict[str, _PathGrowth]:
+    """Return the growth of the exported operations by path label: a service that restarts has a new control
+    group with the same path."""
+    by_label: dict[str, _PathGrowth] = {}
     for one in growth.owners:
         ops = {op: counts for op, counts in one.ops.items() if op in OWNER_OPS}
         if ops and one.name and _is_named(one):
-            sums = by_name.setdefault(one.name, {})
+            grown = by_label.setdefault(shorten_label(clean_label(one.name)), _PathGrowth(one.name))
             for op, counts in ops.items():
-                sums[op] = add_counts((sums.get(op, _NOTHING), counts))
-    return by_name
+                grown.ops[op] = add_counts((grown.ops.get(op, _NOTHING), counts))
+    return by_label
 
 
-def _make_labels(name: str) -> LabelValues:
-    container = find_container(name)
+def _make_labels(label: str, path: str) -> LabelValues:
+    container = find_container(path)
     pod = container.pod if container and container.pod else ""
-    return shorten_label(name), pod, shorten_label(container.number or "") if container else ""
+    return label, pod, shorten_label(container.number or "") if container else ""
 
 
 def _subtract(counts: OwnedCounts, less: OwnedCounts) -> OwnedCounts:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from opwatch.metrics.family import MetricSamples, MetricValue
+from opwatch.metrics.formats import ExpositionFormat, encode
 from opwatch.metrics.owner_ranking import MAX_OWNERS, OwnerRanking
 from opwatch.metrics.table import OWNER_BYTES, OWNER_DEPARTED, OWNER_REQUESTS, OWNER_SECONDS
 from opwatch.owners.cells import OwnedCounts, OwnerGrouping, OwnerKind, add_counts
@@ -244,3 +245,18 @@ def test_long_names_are_shortened() -> None:
     names = list_owners(ranking)
     assert len(names) == 4
     assert max(map(len, names)) == 256
+
+
+def test_paths_that_a_format_writes_the_same_are_one_series() -> None:
+    disk, ranking = Disk(), OwnerRanking()
+    for path in ("/a\x1b", "/a\\x1b", "/a\udcff", "/a\\udcff"):
+        disk.do_io(path, 5)
+    ranking.update_counts(*disk.take_sample())
+    samples = MetricSamples()
+    ranking.add_metrics(samples, "sda")
+    text = encode(samples, ExpositionFormat.TEXT).decode()
+    lines = [line.rpartition(" ")[0] for line in text.splitlines()]
+    series = [line for line in lines if line.startswith(OWNER_REQUESTS.name)]
+    assert len(series) == len(set(series)) == 6
+    assert max(value for _, value in samples.rows[OWNER_REQUESTS.name]) == 10
+    check_sums(disk, collect(ranking))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from opwatch.samples.membership import Change, Member, Membership
 from opwatch.samples.sample import MAX_DISKS, DiskSample, WatchedDisk
 from opwatch.samples.selection import Selection
 from opwatch.tools.exporter.access import HostAccess
+from opwatch.tools.exporter.threads import start_thread
 from opwatch.tools.runs.disk_facts import describe_watched_disk, read_in_flight
 from opwatch.trace.tracer_set import MAX_PARTS, TracerSet
 from opwatch.trace.tracing import Tracer
@@ -172,13 +172,24 @@ class DiskCounters:
 
     def scan_disks(self) -> bool:
         """Look for disks that came or left, and return True if there were any."""
+        before = self._membership.registered
         change = self._membership.poll_changes()
+        self._drop_refusals(before)
         if change is None:
             return False
         self._refused |= {leaf.device.name: reason for leaf, reason in change.refused}
         self._remove_disks(change)
         self._start_attaching(list(change.came))
         return True
+
+    def _drop_refusals(self, before: Mapping[str, int]) -> None:
+        """Forget the refusals of devices that are not the same as at the scan before."""
+        now = self._membership.registered
+        self._refused = {
+            name: reason
+            for name, reason in self._refused.items()
+            if name in now and now[name] == before.get(name)
+        }
 
     @property
     def is_unsettled(self) -> bool:
@@ -204,7 +215,7 @@ class DiskCounters:
                 group.remove_disk(disk)
             if not group.disks:
                 self._groups.remove(group)
-                self._run_thread("detach", group.close)
+                self._detach(group)
         for member in gone:
             member.close()
 
@@ -229,12 +240,16 @@ class DiskCounters:
                 made = error
             self._call_soon(lambda: self._end_attaching(members, made))
 
-        self._run_thread("attach", attach)
+        try:
+            start_thread("attach", attach)
+        except OpwatchError as error:
+            self._end_attaching(members, error)
 
     def _end_attaching(self, members: list[Member], made: DiskGroup | Exception) -> None:
         self._attaching = [member for member in self._attaching if member not in members]
         if isinstance(made, Exception):
-            for member in members:
+            # A disk may have left meanwhile.
+            for member in [member for member in members if member in self._membership.members]:
                 if self._refused.get(member.name) != str(made):
                     self._say(f"{member.name} is not watched: {made}")
                 self._refused[member.name] = str(made)
@@ -247,18 +262,22 @@ class DiskCounters:
         if made.disks:
             self._groups.append(made)
         else:
-            self._run_thread("detach", made.close)
+            self._detach(made)
 
     def _lose_group(self, group: DiskGroup, reason: str) -> None:
         """Give up a group whose tracer does not answer. retry_refused() attaches again."""
         self._say(f"the tracer is lost and will be attached again: {reason}")
         self._groups.remove(group)
         self._refused |= {disk.member.name: reason for disk in group.disks}
-        self._run_thread("detach", group.close)
+        self._detach(group)
 
     @staticmethod
-    def _run_thread(name: str, call: Callable[[], None]) -> None:
-        threading.Thread(target=call, name=name, daemon=True).start()
+    def _detach(group: DiskGroup) -> None:
+        """Close a group in a thread, because the kernel takes its time."""
+        try:
+            start_thread("detach", group.close)
+        except OpwatchError:
+            group.close()
 
     def close(self) -> None:
         for group in self._groups:

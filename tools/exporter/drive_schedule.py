@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from opwatch.errors import PermissionMissing
+from opwatch.errors import OpwatchError, PermissionMissing
 from opwatch.host.device import BlockDevice
 from opwatch.metrics.drive_reading import DriveReading, FailureReason
 from opwatch.metrics.drives import add_drive_metrics
 from opwatch.metrics.family import MetricSamples
+from opwatch.tools.exporter.threads import start_thread
 
 # Polls at a time, without those that missed their deadline.
 MAX_POLLS = 4
@@ -133,10 +133,16 @@ class DriveSchedule:
             drive.since_s, drive.is_late = now, False
             # The next time does not depend on how long the drive takes.
             drive.due_s = now + drive.polled.every_s
-            threading.Thread(
-                target=self._poll_drive, args=(drive,), name=f"drive {drive.polled.disk.name}", daemon=True
-            ).start()
+            self._start_poll(drive)
         return self._find_wait(now)
+
+    def _start_poll(self, drive: _PolledDrive) -> None:
+        try:
+            start_thread(f"drive {drive.polled.disk.name}", lambda: self._poll_drive(drive))
+        except OpwatchError:
+            # The next poll may succeed.
+            drive.since_s = None
+            drive.reading = drive.reading.with_failure(FailureReason.REFUSED)
 
     def _find_wait(self, now: float) -> float:
         times = [now + 60.0]

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from opwatch.errors import UsageError
 from opwatch.tools.exporter.http_response import compress
+from opwatch.tools.exporter.threads import start_thread
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -112,8 +113,7 @@ class OtlpPusher:
         self.sent = 0
         # The last trouble, so that each is reported once.
         self._trouble = ""
-        self._thread = threading.Thread(target=self._send_until_stopped, name="otlp", daemon=True)
-        self._thread.start()
+        start_thread("otlp", self._send_until_stopped)
 
     def push(self, document: bytes) -> None:
         """Buffer a document. The oldest ones make room."""

@@ -12,12 +12,12 @@ import ctypes
 import hashlib
 import hmac
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 
 from opwatch.errors import Unsupported
+from opwatch.tools.exporter.threads import start_thread
 
 # libxcrypt, by the names of Debian and of Fedora.
 _LIBRARIES = ("libcrypt.so.1", "libcrypt.so.2", "libcrypt.so")
@@ -89,8 +89,7 @@ class LoginChecker:
         self._secret = os.urandom(16)
         self._results: OrderedDict[bytes, bool] = OrderedDict()
         self._waiting: SimpleQueue[tuple[bytes, str, bytes, Verdict] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._check_waiting, name="passwords", daemon=True)
-        self._thread.start()
+        start_thread("passwords", self._check_waiting)
 
     def check(self, authorization: str, verdict: Verdict) -> bool:
         """Give the verdict now or later. Return False if too many checks are waiting."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from opwatch.errors import BadInput
+from opwatch.errors import BadInput, OpwatchError
 from opwatch.foreign import parse_json
 from opwatch.metrics.family import MetricSamples
 from opwatch.metrics.trims import LossKey, LostBytesCounter, TrimState, add_trim_metrics
+from opwatch.tools.exporter.threads import start_thread
 
 TRIM_EVERY_S = 3600.0
 _DEADLINE_S = 300.0
@@ -62,7 +62,10 @@ class TrimSchedule:
         """Start a check, unless the last one still runs. Return the seconds until the next."""
         if not self._is_running:
             self._is_running = True
-            threading.Thread(target=self._run, name="trim", daemon=True).start()
+            try:
+                start_thread("trim", self._run)
+            except OpwatchError as error:
+                self._end_check(None, str(error))
         return TRIM_EVERY_S
 
     def _run(self) -> None:

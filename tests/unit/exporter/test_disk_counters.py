@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
 
+import pytest
+
 from opwatch.collectors.firmware.counting import DriveAccess, OwnAccess
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Leaf
@@ -168,3 +170,53 @@ def test_nothing_is_retried_while_all_is_well(tree: Tree) -> None:
         bench.counters.retry_refused()
         assert len(bench.access.tracers) == 1
         assert bench.calls.empty()
+
+
+def test_disk_is_attached_later_if_the_system_has_no_thread_for_it(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with run_counters(tree) as bench:
+        before = bench.list_watched()
+        add_disk(tree, "sdq")
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            while bench.counters.scan_disks() or bench.counters.is_unsettled:
+                pass
+            assert bench.list_watched() == before | {"sdq": 0}
+            remove_device(tree, "sdb")
+            assert bench.counters.scan_disks()
+        bench.counters.retry_refused()
+        bench.end_attaching()
+        assert bench.list_watched()["sdq"] == 1
+
+
+def test_refused_disk_that_leaves_during_its_attachment_is_forgotten(tree: Tree) -> None:
+    with run_counters(tree) as bench:
+        before = bench.list_watched()
+        bench.access.may_attach.clear()
+        bench.access.fails = "no room"
+        add_disk(tree, "sdq")
+        while bench.counters.scan_disks() or bench.counters.is_unsettled:
+            pass
+        remove_device(tree, "sdq")
+        bench.counters.scan_disks()
+        bench.access.may_attach.set()
+        bench.end_attaching()
+        assert bench.list_watched() == before
+
+
+def test_refusal_of_another_disk_under_a_name_ends_with_that_disk(tree: Tree) -> None:
+    add_disk(tree, "sdq")
+    with run_counters(tree, "sdq") as bench:
+        remove_device(tree, "sdq")
+        assert bench.counters.scan_disks()
+        tree.add_disk("sdq", "259:98", tags=(64,), attributes={"diskseq": "98", "wwid": "naa.98"})
+        while bench.counters.scan_disks() or bench.counters.is_unsettled:
+            pass
+        assert bench.list_watched() == {"sdq": 0}
+        remove_device(tree, "sdq")
+        bench.counters.scan_disks()
+        assert bench.list_watched() == {}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
+
+import pytest
 
 from opwatch.counters.reading import CounterReading, Proof
 from opwatch.errors import OpwatchError, PermissionMissing
@@ -286,3 +289,17 @@ def test_nothing_waits_for_a_drive() -> None:
     bench.end_poll()
     assert bench.calls.empty()
     assert bench.schedule.readings == {}
+
+
+def test_drive_is_polled_again_after_the_system_had_no_thread_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    bench, drive = Bench(), FakeDrive()
+    bench.schedule.set_disks([make_disk(drive)])
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        bench.run()
+        assert bench.read().failures == {FailureReason.REFUSED: 1}
+    bench.poll(drive, make_reading("S1", 512))
+    assert bench.read().counters["host"].value == 512

@@ -198,9 +198,11 @@ class Exporter:
         if self._options.web_config is None:
             return None
         # Imported late, as all that only some exporters need.
-        from opwatch.tools.exporter.web_config import read_web_config
+        from opwatch.tools.exporter.web_config import read_web_config, require_kept_protection
 
         config = read_web_config(self._options.web_config)
+        if self.site.config:
+            require_kept_protection(self.site.config, config)
         context, logins = None, None
         if config.tls:
             from opwatch.tools.exporter.tls import make_tls_context

@@ -61,7 +61,7 @@ class ExporterSite:
     ) -> None:
         """`report` is told of a page that cannot be made. Without it the error is raised."""
         self._collect, self._find_unready, self._report = collect, find_unready, report
-        self._config: WebConfig | None = None
+        self.config: WebConfig | None = None
         self._logins: LoginChecker | None = None
         self._budget: RequestBudget | None = None
 
@@ -69,16 +69,16 @@ class ExporterSite:
         """Use a web config from now on, with a checker if it has users."""
         if self._logins:
             self._logins.close()
-        self._config, self._logins = config, logins
+        self.config, self._logins = config, logins
         self._budget = RequestBudget(config.rate_limit) if config.rate_limit else None
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return self._config.headers if self._config else {}
+        return self.config.headers if self.config else {}
 
     def check_connection(self, connection: socket.socket) -> str | None:
         """Return the reason to refuse a client by its certificate, or None."""
-        allowed = self._config.tls.allowed_sans if self._config and self._config.tls else ()
+        allowed = self.config.tls.allowed_sans if self.config and self.config.tls else ()
         if not allowed:
             return None
         from ssl import SSLSocket

@@ -73,6 +73,19 @@ class WebConfig:
     rate_limit: RateLimit | None = None
 
 
+def require_kept_protection(old: WebConfig, new: WebConfig) -> None:
+    """Raise BadInput if a config read again would open the server to clients that the old one keeps out.
+
+    An editor or a deployment may leave an empty or incomplete file for a moment.
+    """
+    for key, is_lost in (
+        ("tls_server_config", old.tls and not new.tls),
+        ("basic_auth_users", old.users and not new.users),
+    ):
+        if is_lost:
+            raise BadInput(f"{key} is gone from the file; restart the exporter to serve without it")
+
+
 class _Section:
     """A mapping of the file whose members are taken one by one; what is left is unknown."""
 

@@ -206,6 +206,21 @@ def test_hangup_reads_the_web_config_again(disk: ScratchDisk, tmp_path: Path) ->
         assert [exporter.fetch()[0] for _ in range(3)] == [200, 429, 429]
 
 
+def test_hangup_does_not_drop_passwords_that_left_the_web_config(disk: ScratchDisk, tmp_path: Path) -> None:
+    file = tmp_path / "web.yml"
+    file.write_text(
+        "basic_auth_users:\n  alice: $2y$04$abcdefghijklmnopqrstuuLt5YyuJwNfU4KZQzBtUoRPaYwOqm4AK\n"
+    )
+    with start_exporter("--dev", disk.name, "--web.config.file", str(file)) as exporter:
+        file.write_text("")
+        exporter.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10
+        while "basic_auth_users is gone" not in exporter.read_messages():
+            assert time.monotonic() < deadline, exporter.read_messages()
+            time.sleep(0.05)
+        assert exporter.fetch()[0] == 401
+
+
 def test_port_in_use_is_reported(disk: ScratchDisk) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

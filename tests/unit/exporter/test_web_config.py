@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import BadInput
-from opwatch.tools.exporter.web_config import RateLimit, WebConfig, parse_web_config
+from opwatch.tools.exporter.web_config import (
+    RateLimit,
+    WebConfig,
+    parse_web_config,
+    require_kept_protection,
+)
 from opwatch.tools.exporter.yaml_subset import YamlText, YamlValue, parse_yaml
 
 _HASH = "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
@@ -170,3 +175,17 @@ def test_deep_nesting_is_refused() -> None:
 )
 def test_subset_of_yaml_is_read(text: str, expected: object) -> None:
     assert simplify(parse_yaml(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("tls_server_config:\n  cert_file: a\n  key_file: b\n", "tls_server_config"),
+        (f"basic_auth_users:\n  alice: {_HASH}\n", "basic_auth_users"),
+    ],
+)
+def test_config_read_again_must_not_open_the_server(text: str, key: str) -> None:
+    require_kept_protection(parse(text), parse(text))
+    require_kept_protection(parse(""), parse(text))
+    with pytest.raises(BadInput, match=key):
+        require_kept_protection(parse(text), parse(""))

@@ -101,23 +101,23 @@ static int parse_options(int argc, char **argv, struct options *ret)
 	return status;
 }
 
-/* Sets @options->socket to NULL if systemd passed the socket. */
-static int open_socket(struct options *options)
+/* Returns the socket that systemd passed, -ENOENT if there is none, or -EINVAL. */
+static int take_socket(void)
 {
 	int fd = ow_take_listener();
 
-	if (fd == -EINVAL) {
+	if (fd == -EINVAL)
 		fputs("opwatch-broker: the socket that systemd passed is not one listening Unix "
 		      "socket of "
 		      "type SOCK_SEQPACKET: use ListenSequentialPacket=\n",
 		      stderr);
-		return fd;
-	}
-	if (fd >= 0) {
-		options->socket = NULL;
-		return fd;
-	}
-	fd = ow_open_listener(options->socket, &options->allowed);
+	return fd;
+}
+
+static int open_socket(const struct options *options)
+{
+	int fd = ow_open_listener(options->socket, &options->allowed);
+
 	if (fd == -EADDRINUSE)
 		fprintf(stderr, "opwatch-broker: %s: another broker listens there\n",
 			options->socket);
@@ -204,18 +204,25 @@ static void wait_for_processes(void)
 		nanosleep(&pause, NULL);
 }
 
+static int start_processes(struct ow_server_config *config)
+{
+	int others[] = {config->stop, -1, -1, -1}, nr = 1;
+
+	if (config->listener >= 0)
+		others[nr++] = config->listener;
+	config->tracing = start_process(ow_run_tracing, TO_TRACE | TO_RAISE_LIMITS, others);
+	others[nr] = config->tracing;
+	config->starter = start_process(run_starter, TO_READ_PAGES, others);
+	if (config->tracing >= 0 && config->starter >= 0)
+		return 0;
+	fputs("opwatch-broker: cannot start its processes\n", stderr);
+	return FAILURE;
+}
+
 static int serve(struct ow_server_config *config)
 {
-	int others[] = {config->listener, config->stop, -1, -1};
 	int err;
 
-	config->tracing = start_process(ow_run_tracing, TO_TRACE | TO_RAISE_LIMITS, others);
-	others[2] = config->tracing;
-	config->starter = start_process(run_starter, TO_READ_PAGES, others);
-	if (config->tracing < 0 || config->starter < 0) {
-		fputs("opwatch-broker: cannot start its processes\n", stderr);
-		return FAILURE;
-	}
 	err = ow_limit_capabilities(0);
 	err = err ? err : ow_refuse_foreign_calls();
 	if (err) {
@@ -245,12 +252,18 @@ int main(int argc, char **argv)
 	if (!config.capabilities)
 		return MISSING_PRIVILEGE;
 	config.stop = block_signals();
-	config.listener = open_socket(&options);
-	if (config.listener < 0 || config.stop < 0)
-		return FAILURE;
+	config.listener = take_socket();
 	config.allowed = options.allowed;
+	if (config.listener == -EINVAL || config.stop < 0 || start_processes(&config))
+		return FAILURE;
+	if (config.listener >= 0)
+		return serve(&config);
+	/* Opened after the forks: if the broker is killed, a process that has not run since its
+	 * fork would keep the socket open, and the next broker would be refused. */
+	config.listener = open_socket(&options);
+	if (config.listener < 0)
+		return FAILURE;
 	status = serve(&config);
-	if (options.socket)
-		unlink(options.socket);
+	unlink(options.socket);
 	return status;
 }

@@ -22,16 +22,15 @@ class RequestKind(enum.IntEnum):
     """enum ow_request_kind."""
 
     HELLO = 1
-    LIST_DISKS = 2
-    OPEN_TRACER = 3
-    CLOSE_TRACER = 4
-    READ_SAMPLE = 5
-    READ_OWNERS = 6
-    EVICT_OWNERS = 7
-    READ_PROGRAMS = 8
-    GET_LOG = 9
-    IDENTIFY = 10
-    RUN_SMARTCTL = 11
+    OPEN_TRACER = 2
+    CLOSE_TRACER = 3
+    READ_SAMPLE = 4
+    READ_OWNERS = 5
+    EVICT_OWNERS = 6
+    READ_PROGRAMS = 7
+    GET_LOG = 8
+    IDENTIFY = 9
+    RUN_SMARTCTL = 10
 
 
 _HEADER = struct.Struct("=HHI")
@@ -44,7 +43,6 @@ _PROGRAM = struct.Struct("=32s48sI")
 _MAX_PROGRAMS = 32
 _REPLY = struct.Struct("=4I")
 _HELLO = struct.Struct("=4IQ24s")
-_LISTED = struct.Struct("=IIQ32s")
 _OPENED = struct.Struct("=4I")
 _PROGRAM_INFO = struct.Struct("=32sI4xQQQ")
 _PACKED_SAMPLE = struct.Struct("=QQII")
@@ -71,14 +69,6 @@ class Hello(NamedTuple):
     owner_bytes: int
     capabilities: int
     release: str
-
-
-class ListedDisk(NamedTuple):
-    """struct ow_listed_disk."""
-
-    dev: tuple[int, int]
-    sectors: int
-    name: str
 
 
 class OpenedTracer(NamedTuple):
@@ -121,15 +111,6 @@ def decode_hello(raw: bytes) -> Hello:
             f"opwatch-broker {hello.release} is of another version: restart it after an upgrade of opwatch"
         )
     return hello
-
-
-def decode_disks(raw: bytes) -> list[ListedDisk]:
-    disks = []
-    for major, minor, sectors, name in _iter_entries(_LISTED, raw):
-        assert isinstance(major, int) and isinstance(minor, int)
-        assert isinstance(sectors, int) and isinstance(name, bytes)
-        disks.append(ListedDisk((major, minor), sectors, _decode_text(name)))
-    return disks
 
 
 def decode_opened(reply: Reply) -> OpenedTracer:

@@ -35,7 +35,6 @@ def make_packed_sample(present: int) -> bytes:
 _DECODERS: tuple[tuple[bytes, Callable[[bytes], object]], ...] = (
     (make_reply(5, b"data"), protocol.decode_reply),
     (make_hello(), protocol.decode_hello),
-    (struct.pack("=IIQ32s", 8, 16, 99, b"sdb") * 3, protocol.decode_disks),
     (
         struct.pack("=4I", 2, 2, 0, 0),
         lambda raw: protocol.decode_opened(protocol.Reply(1, 0, 3, raw)),

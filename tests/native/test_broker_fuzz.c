@@ -92,7 +92,6 @@ static size_t make_request(union ow_request *request)
 			request->drive.length = 4 * (draw() % 2049);
 		break;
 	case OW_HELLO:
-	case OW_LIST_DISKS:
 		break;
 	default:
 		request->tracer.handle = draw() % 20;

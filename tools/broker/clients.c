@@ -101,20 +101,6 @@ static void greet(struct server *s, int client, __u32 tag)
 	ow_reply(s, client, &(struct ow_reply){.tag = tag, .length = sizeof(hello)}, &hello);
 }
 
-static void list_disks(struct server *s, int client, __u32 tag)
-{
-	struct ow_listed_disk *disks = (void *)s->answer.data;
-	struct ow_reply reply = {.tag = tag};
-	int n = ow_list_disks(disks, OW_MAX_LISTED);
-
-	if (n < 0) {
-		ow_reply_error(s, client, tag, -n);
-		return;
-	}
-	reply.length = n * sizeof(*disks);
-	ow_reply(s, client, &reply, disks);
-}
-
 static int count_bits(__u32 bits)
 {
 	return __builtin_popcount(bits);
@@ -176,8 +162,6 @@ void ow_serve_client(struct server *s, int client)
 		ow_drop_client(s, client);
 	else if (request.header.kind == OW_HELLO)
 		greet(s, client, request.header.tag);
-	else if (request.header.kind == OW_LIST_DISKS)
-		list_disks(s, client, request.header.tag);
 	else
 		pass_on(s, client, &request);
 }

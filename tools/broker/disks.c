@@ -3,7 +3,6 @@
 #include "disks.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -70,40 +69,6 @@ int ow_find_disk(__u32 major, __u32 minor, char name[OW_DISK_NAME])
 	if (!copy_value(text, "DEVNAME=", name, OW_DISK_NAME) || !is_plain_name(name))
 		return -ENODEV;
 	return 0;
-}
-
-static bool fill_listed(const char *name, struct ow_listed_disk *ret)
-{
-	char path[320], text[64];
-
-	if (strlen(name) >= sizeof(ret->name))
-		return false;
-	*ret = (struct ow_listed_disk){};
-	snprintf(path, sizeof(path), "/sys/block/%s/dev", name);
-	if (read_text(path, text, sizeof(text)) ||
-	    sscanf(text, "%u:%u", &ret->major, &ret->minor) != 2)
-		return false;
-	snprintf(path, sizeof(path), "/sys/block/%s/size", name);
-	if (!read_text(path, text, sizeof(text)))
-		ret->sectors = strtoull(text, NULL, 10);
-	snprintf(ret->name, sizeof(ret->name), "%s", name);
-	return true;
-}
-
-int ow_list_disks(struct ow_listed_disk *ret, int max)
-{
-	DIR *folder = opendir("/sys/block");
-	const struct dirent *entry;
-	int n = 0;
-
-	if (!folder)
-		return -errno;
-	while (n < max && (entry = readdir(folder))) {
-		if (entry->d_name[0] != '.')
-			n += fill_listed(entry->d_name, &ret[n]);
-	}
-	closedir(folder);
-	return n;
 }
 
 int ow_open_disk(__u32 major, __u32 minor)

@@ -11,9 +11,6 @@
  * -ENOTBLK for a partition. Opens no device. */
 int ow_find_disk(__u32 major, __u32 minor, char name[OW_DISK_NAME]);
 
-/* List at most @max whole disks. Returns their number or -errno. Opens no device. */
-int ow_list_disks(struct ow_listed_disk *ret, int max);
-
 /* Open a whole disk for reading, and make sure that the node in /dev is this disk. Returns a
  * descriptor or -errno. May block for as long as the disk does. */
 int ow_open_disk(__u32 major, __u32 minor);

@@ -12,7 +12,6 @@ size_t ow_request_bytes(unsigned int kind)
 {
 	static const size_t bytes[OW_NR_KINDS] = {
 		[OW_HELLO] = sizeof(struct ow_plain_request),
-		[OW_LIST_DISKS] = sizeof(struct ow_plain_request),
 		[OW_OPEN_TRACER] = sizeof(struct ow_open_request),
 		[OW_CLOSE_TRACER] = sizeof(struct ow_tracer_request),
 		[OW_READ_SAMPLE] = sizeof(struct ow_tracer_request),
@@ -81,7 +80,6 @@ bool ow_is_request(const union ow_request *request, ssize_t bytes)
 		return false;
 	switch (request->header.kind) {
 	case OW_HELLO:
-	case OW_LIST_DISKS:
 		return true;
 	case OW_OPEN_TRACER:
 		return is_open_request(&request->open);

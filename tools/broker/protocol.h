@@ -18,7 +18,6 @@
 
 enum ow_request_kind {
 	OW_HELLO = 1,
-	OW_LIST_DISKS,
 	OW_OPEN_TRACER,
 	OW_CLOSE_TRACER,
 	OW_READ_SAMPLE,
@@ -37,7 +36,7 @@ struct ow_request_header {
 	__u32 tag; /* copied to the reply */
 };
 
-/* A request without arguments: OW_HELLO, OW_LIST_DISKS. */
+/* A request without arguments: OW_HELLO. */
 struct ow_plain_request {
 	struct ow_request_header header;
 };
@@ -110,15 +109,6 @@ struct ow_hello {
 	__u32 owner_bytes;  /* sizeof(struct ow_owner_sample) */
 	__u64 capabilities; /* 1 << CAP_... that the broker has; others' requests fail with EPERM */
 	char release[24];
-};
-
-/* Reply to OW_LIST_DISKS: entries of this type. */
-#define OW_MAX_LISTED 512
-struct ow_listed_disk {
-	__u32 major;
-	__u32 minor;
-	__u64 sectors; /* of 512 bytes */
-	char name[32];
 };
 
 /* Reply to OW_OPEN_TRACER: this, and after an error the end of the verifier's log instead. */

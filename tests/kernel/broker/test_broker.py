@@ -20,7 +20,7 @@ import pytest
 
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.broker.connection import BrokerConnection, BrokerError
-from opwatch.collectors.broker.protocol import RequestKind, decode_disks, pack_drive, pack_open, pack_request
+from opwatch.collectors.broker.protocol import RequestKind, pack_drive, pack_open, pack_request
 from opwatch.collectors.broker.tracing import BrokerLoader
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.host.device import Devices, Leaf
@@ -217,15 +217,6 @@ def test_tracer_of_a_killed_client_is_closed(disk: ScratchDisk) -> None:
         while count_maps(broker.tracing_pid) > before and time.monotonic() < deadline:
             time.sleep(0.05)
         assert count_maps(broker.tracing_pid) == before
-
-
-def test_disks_are_listed(disk: ScratchDisk) -> None:
-    with run_broker() as broker, closing(BrokerConnection(broker.socket, 5)) as connection:
-        listed = {entry.name: entry for entry in decode_disks(connection.call(RequestKind.LIST_DISKS).data)}
-    assert set(listed) == {path.name for path in Path("/sys/block").iterdir()}
-    assert listed[disk.name].sectors * 512 == 256 << 20
-    number = os.stat(disk.node).st_rdev
-    assert listed[disk.name].dev == (os.major(number), os.minor(number))
 
 
 def test_disk_that_is_no_nvme_drive_gets_no_command(disk: ScratchDisk) -> None:

@@ -117,6 +117,8 @@ class Exporter:
         """Return all samples, and whether classic buckets are within the limit of series."""
         now = time.monotonic()
         if self._cached is None or now - self._read_s >= FRESH_S:
+            # Released first, so that two readings never take memory at the same time.
+            self._cached = None
             self._cached, self._read_s = self._read_disks(), now
         samples = MetricSamples()
         samples.merge(self._cached)

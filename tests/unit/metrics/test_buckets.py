@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import tracemalloc
 from bisect import bisect_left
 from itertools import accumulate, pairwise
 
@@ -85,3 +86,16 @@ def test_counts_in_the_kernels_words_and_in_lists_are_equal() -> None:
 def test_counts_without_distribution_have_number_and_sum() -> None:
     counts = count_without_buckets(12, 3_000_000_000)
     assert (counts.total, counts.sum_s, counts.has_buckets) == (12, 3.0, False)
+
+
+def test_counts_take_few_bytes_for_each_slot() -> None:
+    histogram = Histogram.from_values(LATENCY, draw_values(3))
+    histogram.rank_slots()
+    tracemalloc.start()
+    try:
+        counts = count_durations(histogram, 1)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(counts.slots) > 500
+    assert kept < 12 * len(counts.slots)

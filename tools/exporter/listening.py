@@ -22,7 +22,8 @@ def parse_address(text: str) -> tuple[str, int]:
     match = re.fullmatch(rf"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\[\]:]*)):({_PORT})", text, re.ASCII)
     if not match or int(match[3]) > 65535:
         raise UsageError(
-            f"{text!r} is not an address to listen on: write :9854, 127.0.0.1:9854 or [::1]:9854"
+            f"{text!r} is not an address to listen on: write :9854, 127.0.0.1:9854 or [::1]:9854, "
+            "with a port up to 65535"
         )
     return match[1] or match[2] or "", int(match[3])
 

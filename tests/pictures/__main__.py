@@ -1,4 +1,4 @@
-"""Draw the pictures of README, tour and experiments from new runs, and every page for inspection.
+"""Draw the pictures of README, tour, dashboards and experiments from new runs, and every page for inspection.
 
     python -m tests.pictures [RECORDING]
 
@@ -18,6 +18,7 @@ from opwatch.errors import OpwatchError
 from opwatch.tools import cli
 from opwatch.tools.pictures.browser import Browser, find_browser
 
+from .boards import draw_boards
 from .experiments import draw_experiments
 from .run import record_run
 from .screen import draw_screen, read_past
@@ -65,6 +66,7 @@ def main() -> int:
         disk = next(iter(past.disks.values())).name
     for name, picture in _KEPT.items():
         shutil.copy(str(picture).format(disk=disk), KEPT / name)
+    draw_boards(chromium, ALL, KEPT)
     draw_experiments(_run_opwatch, ALL, KEPT)
     return 0
 

@@ -52,8 +52,8 @@ class Browser:
         """Return a running browser for several pictures."""
         return open_browser_session(self.path, [*_OPTIONS, *self._list_sandbox_options()])
 
-    def write_picture(self, page: Path, target: Path, width: int, height: int) -> None:
-        """Write a page as PNG, at double size for sharp lines."""
+    def write_picture(self, page: Path, target: Path, width: int, height: int | None) -> None:
+        """Write a page as PNG, at double size for sharp lines. Without a height, all of the page is drawn."""
         with self.open_session() as session:
             session.write_picture(page, target, width, height)
 

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import fcntl
 import json
+import math
 import os
 import select
 import signal
@@ -34,8 +35,18 @@ class BrowserSession:
         self._page = self._send_command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self._send_command("Page.enable")
 
-    def write_picture(self, page: Path, target: Path, width: int, height: int) -> None:
-        """Write a page as PNG, at double size for sharp lines."""
+    def write_picture(self, page: Path, target: Path, width: int, height: int | None) -> None:
+        """Write a page as PNG, at double size for sharp lines. Without a height, all of the page is drawn."""
+        self._set_size(width, height or 1)
+        self._send_command("Page.navigate", url=page.absolute().as_uri())
+        self._wait_for_message(lambda message: message.get("method") == "Page.loadEventFired")
+        if height is None:
+            content = self._send_command("Page.getLayoutMetrics")["cssContentSize"]
+            self._set_size(width, math.ceil(content["height"]))
+        data = self._send_command("Page.captureScreenshot", format="png")["data"]
+        target.write_bytes(base64.b64decode(data))
+
+    def _set_size(self, width: int, height: int) -> None:
         self._send_command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -43,10 +54,6 @@ class BrowserSession:
             deviceScaleFactor=2,
             mobile=False,
         )
-        self._send_command("Page.navigate", url=page.absolute().as_uri())
-        self._wait_for_message(lambda message: message.get("method") == "Page.loadEventFired")
-        data = self._send_command("Page.captureScreenshot", format="png")["data"]
-        target.write_bytes(base64.b64decode(data))
 
     def _send_command(self, method: str, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401
         self._number += 1

@@ -342,8 +342,23 @@ def _list_host_exporter() -> list[Panel]:
             "CPU", f"rate(opwatch_exporter_cpu_seconds_total{{{OF_HOST}}}[$__rate_interval])", "percentunit"
         ),
         make_stat("Up for", f"time() - opwatch_exporter_start_timestamp_seconds{{{OF_HOST}}}", "s"),
-        make_stat("Version", f"opwatch_exporter_build_info{{{OF_HOST}}}"),
-        make_stat("Broker", f"opwatch_exporter_broker_up{{{OF_HOST}}} or vector(-1)"),
+        Panel(
+            "stat",
+            "Version",
+            (Query(f"opwatch_exporter_build_info{{{OF_HOST}}}", "{{version}}"),),
+            width=4,
+            height=4,
+            text="name",
+        ),
+        Panel(
+            "stat",
+            "Broker answers",
+            (Query(f"opwatch_exporter_broker_up{{{OF_HOST}}}"),),
+            "bool_yes_no",
+            width=4,
+            height=4,
+            nothing="not used",
+        ),
     ]
 
 

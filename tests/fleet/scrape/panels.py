@@ -34,6 +34,10 @@ class Panel:
     height: int = 8
     # Colours of stats: (value from which, colour).
     steps: tuple[tuple[float, str], ...] = ()
+    # What a stat shows: its value, or the legend of its series.
+    text: str = "auto"
+    # What a panel shows if no series exists.
+    nothing: str = ""
     # Columns that a table hides.
     hidden: tuple[str, ...] = ()
     names: tuple[tuple[str, str], ...] = ()
@@ -52,7 +56,7 @@ def _build_options(panel: Panel) -> Json:
             "justifyMode": "auto",
             "orientation": "auto",
             "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-            "textMode": "auto",
+            "textMode": panel.text,
         }
     if panel.kind == "heatmap":
         return {
@@ -109,6 +113,8 @@ def build_panel(panel: Panel, number: int, x: int, y: int) -> Json:
     """Return a panel at its place."""
     steps = [{"color": "green", "value": None}, *({"color": c, "value": v} for v, c in panel.steps)]
     defaults: Json = {"unit": panel.unit, "thresholds": {"mode": "absolute", "steps": steps}}
+    if panel.nothing:
+        defaults["noValue"] = panel.nothing
     if panel.kind == "timeseries":
         defaults["custom"] = {"drawStyle": "line", "lineWidth": 1, "fillOpacity": 5, "showPoints": "never"}
     built = {

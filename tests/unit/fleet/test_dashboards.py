@@ -23,7 +23,7 @@ from tests.fleet.scrape.expressions import (
 NAMES = ("opwatch-fleet", "opwatch-host", "opwatch-drive")
 LABELS = SERVER_LABELS | {label for family in table.FAMILIES for label in family.labels}
 # Units of @grafana/data that the dashboards use.
-UNITS = {"short", "s", "bytes", "Bps", "iops", "percentunit", "celsius", "dateTimeFromNow"}
+UNITS = {"bool_yes_no", "short", "s", "bytes", "Bps", "iops", "percentunit", "celsius", "dateTimeFromNow"}
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 
 
@@ -101,3 +101,11 @@ def test_metrics_and_labels_are_found_in_an_expression() -> None:
     assert find_metrics(expression) == {"opwatch_x_total", "opwatch_z"}
     assert find_labels(expression) == {"a", "b", "c", "d", "e"}
     assert insert_variables("x[$w] + $x_y", {"w": "5m", "x_y": "1"}) == "x[5m] + 1"
+
+
+def test_the_host_shows_the_version_and_a_missing_broker_in_words() -> None:
+    panels = {panel["title"]: panel for panel in read_dashboard("opwatch-host")["panels"]}
+    version, broker = panels["Version"], panels["Broker answers"]
+    assert version["options"]["textMode"] == "name" and version["targets"][0]["legendFormat"] == "{{version}}"
+    assert broker["fieldConfig"]["defaults"]["noValue"] == "not used"
+    assert "vector" not in broker["targets"][0]["expr"]

@@ -85,7 +85,8 @@ def render_chart(*settings: str) -> list[dict[str, Any]]:
     helm = shutil.which("helm")
     if not helm:
         pytest.skip("helm is not installed")
-    argv = [helm, "template", "opwatch", str(CHART), "--namespace", "opwatch"]
+    # A helm that was built without a version assumes an old Kubernetes.
+    argv = [helm, "template", "opwatch", str(CHART), "--namespace", "opwatch", "--kube-version", VERSIONS[-1]]
     argv += [word for setting in settings for word in ("--set", setting)]
     return read_manifests(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
 

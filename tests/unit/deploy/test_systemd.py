@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,19 @@ def test_unit_is_confined(name: str) -> None:
         skip_or_fail("systemd", "this systemd-analyze scores no files (it takes version 250)")
     [score] = re.findall(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
     assert 10 * float(score) <= MOST_EXPOSED[name], done.stdout
+
+
+def test_systemd_knows_every_setting_of_the_units(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        skip_or_fail("systemd", "systemd-analyze is not installed")
+    for path in (*UNITS.glob("*.service"), *UNITS.glob("*.socket")):
+        # The programs are not installed here.
+        text = re.sub(r"/usr/local/s?bin/[\w-]+", "/bin/true", path.read_text())
+        (tmp_path / path.name).write_text(text)
+    argv = ["systemd-analyze", "verify", "--man=no", *map(str, sorted(tmp_path.iterdir()))]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    # It also reports faults of this machine's units.
+    assert [line for line in done.stderr.splitlines() if "opwatch-" in line] == []
 
 
 @pytest.mark.parametrize("name", MOST_EXPOSED)

@@ -2,13 +2,14 @@
 
     python -m tests.bench.fleet_alerts
 
-Five fleets of 400 drives, each with two drives per kind of fault, and with reboots, renamed and replaced
-drives, idle drives, failed page reads, and changes of the workload that are no faults. Takes about half an
-hour.
+Six fleets of 400 drives, each with two drives per kind of fault, and with reboots, renamed and replaced
+drives, idle drives, failed page reads, and changes of the workload that are no faults. Takes about 36 minutes
+on two idle processors. Six fleets without a false alarm show that the rate is below its bound.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ from .figure import choose_exit_status, choose_size
 
 SECTION = Section("fleet-alerts.md", "false alarms")
 DAYS = choose_size(10.0, 1.5)
-SEEDS = choose_size(range(1, 6), range(1, 2))
+SEEDS = choose_size(range(1, 7), range(1, 2))
 HOSTS = choose_size(50, 3)
 DISKS = 8
 FAULTY = choose_size(2, 1)
@@ -32,6 +33,7 @@ FAULT_BEGIN_S = choose_size(3 * DAY_S, DAY_S // 4)
 BEGIN_S = 20_000 * DAY_S
 # False alarms per 1,000 drives and week, for alerts above info.
 BOUND = 1.0
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,23 @@ class AlertSummary:
         return 1000 * self.false / self.drive_weeks
 
     @property
+    def highest_rate(self) -> float:
+        """Return the upper bound of the true rate."""
+        return 1000 * bound_mean(self.false) / self.drive_weeks
+
+    @property
     def is_within_bound(self) -> bool:
         return self.severity == "info" or self.false_rate <= BOUND
+
+
+def bound_mean(events: int) -> float:
+    """Return the highest mean of a Poisson distribution that agrees with the number of events."""
+    low, high = 0.0, 10.0 + 3.0 * events
+    while high - low > 1e-6:
+        mean = (low + high) / 2
+        chance = sum(math.exp(-mean) * mean**count / math.factorial(count) for count in range(events + 1))
+        low, high = (mean, high) if chance > 1 - CONFIDENCE else (low, mean)
+    return high
 
 
 def summarize_alert(results: Sequence[AlertResult], drive_weeks: float) -> AlertSummary:
@@ -78,8 +95,9 @@ def summarize_alert(results: Sequence[AlertResult], drive_weeks: float) -> Alert
 def format_summaries(summaries: Iterable[AlertSummary]) -> list[str]:
     """Return the summaries as a Markdown table."""
     lines = [
-        "| alert | severity | false alarms | per 1,000 drives and week | faults found | median delay |",
-        "|---|---|---|---|---|---|",
+        "| alert | severity | false alarms | per 1,000 drives and week | at most "
+        "| faults found | median delay |",
+        "|---|---|---|---|---|---|---|",
     ]
     for summary in summaries:
         found = f"{summary.found} of {summary.injected}" if summary.injected else "not injected"
@@ -87,7 +105,7 @@ def format_summaries(summaries: Iterable[AlertSummary]) -> list[str]:
         missed = "" if summary.is_within_bound else " **missed**"
         lines.append(
             f"| {summary.name} | {summary.severity} | {summary.false} | {summary.false_rate:.2f}{missed} "
-            f"| {found} | {delay} |"
+            f"| {summary.highest_rate:.2f} | {found} | {delay} |"
         )
     return lines
 

@@ -64,7 +64,7 @@ def test_heat_cells_are_the_growth_between_bounds() -> None:
         ("", {"le": "+Inf"}, [(0.0, 4.0), (600.0, 0.0)]),
     ]
     first, second = list_cells(series)
-    assert first == (0.0, pytest.approx(0.001 / 2**0.5), 0.001, 0.25)
+    assert first == pytest.approx((0.0, 0.001 / 2**0.5, 0.001, 0.25))
     assert second == (0.0, 0.001, 0.002, 0.75)
 
 

@@ -30,10 +30,7 @@ def compute_autocorrelations(series: Sequence[float], most_lag: int) -> list[flo
     variance = math.fsum(value * value for value in off)
     if not variance:
         return [0.0] * (most_lag + 1)
-    return [
-        math.fsum(x * y for x, y in zip(off, off[lag:], strict=False)) / variance
-        for lag in range(most_lag + 1)
-    ]
+    return [math.fsum(map(mul, off, off[lag:])) / variance for lag in range(most_lag + 1)]
 
 
 def _find_last_lag(correlations: Sequence[float], count: int) -> int:

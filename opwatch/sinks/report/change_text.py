@@ -8,6 +8,7 @@ from opwatch import units
 from opwatch.report.changes import P99, RATE, WAF, MetricChanges, find_simultaneous, select_stepped
 from opwatch.report.levels import CHANCE, MIN_STEP, STEADY, Level, Pause, Steadiness, Step
 from opwatch.report.loads import LoadChange, LoadFigure
+from opwatch.report.periods import Period
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.blocks import TextTable
 from opwatch.sinks.report.plots import amounts
@@ -146,11 +147,16 @@ def _build_rows(run: ReportedRun, change: MetricChanges) -> Iterator[list[str]]:
         ]
     if change.period:
         length = amounts.format_duration(change.period.intervals * change.interval_s)
-        how = (
-            f"autocorrelation {change.period.likeness:.2f} at a lag of {change.period.intervals} intervals "
-            f"(by chance at most {change.period.limit:.2f}), and again at twice the lag"
-        )
-        yield [name, "period", "in the last level", f"every {length}", how]
+        yield [name, "period", "in the last level", f"every {length}", _explain_period(change.period)]
+
+
+def _explain_period(period: Period) -> str:
+    if period.pulses:
+        return f"{period.pulses.hits} of {period.pulses.cycles} cycles have a short peak or dip"
+    return (
+        f"autocorrelation {period.likeness:.2f} at a lag of {period.intervals} intervals "
+        f"(by chance at most {period.limit:.2f}), and again at twice the lag"
+    )
 
 
 def build_change_table(run: ReportedRun, changes: Sequence[MetricChanges]) -> TextTable | None:

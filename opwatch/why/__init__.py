@@ -1,0 +1,1 @@
+"""Find the causes of slow requests, with evidence. Pure."""

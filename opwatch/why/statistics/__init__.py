@@ -1,0 +1,1 @@
+"""Test witnesses of slow periods against chance, without deciding a cause. Pure."""

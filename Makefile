@@ -36,6 +36,7 @@ help:
 	@echo "make smoke       check that benchmarks and fuzzers run, with tiny sizes (root)"
 	@echo "make bench-trim  the cost of following a trim, relative to fstrim"
 	@echo "make bench-steady  judge 400 new series with a known mean [SERIES= SEED=]"
+	@echo "make bench-why   search periods in 1,600 new series [SERIES= SEED=]"
 	@echo "make bench-predictions  predict changes of made-up systems, make them, compare [SYSTEMS= SEED=]"
 	@echo "make bench-saturation  IOPS of null_blk in a guest under tracers [KERNEL=6.12]"
 	@echo "make test-kernel run only the tests that need root"
@@ -303,6 +304,7 @@ smoke: build
 	$(call smoke_run,bench-trim)
 	$(call smoke_run,bench-steady)
 	$(call smoke_run,bench-predictions)
+	$(call smoke_run,bench-why)
 	$(call smoke_run,trim-stacks SEEDS=6)
 	$(call smoke_run,waf-runs)
 	$(call smoke_run,learn-counters ROWS=tests/fixtures/good/smart_rows/drives.jsonl OUT=build/smoke-rules.toml)
@@ -323,6 +325,10 @@ bench-trim: build
 # Judges SERIES=400 new series with the steady-state rule, for docs/method-sweep.md; some minutes. SEED repeats a run.
 bench-steady: build
 	$(PY) -m tests.bench.steady_bench $(SERIES) $(SEED)
+
+# Searches periods in SERIES=200 new series of noise, and of noise with stalls, for each of four correlations.
+bench-why: build
+	$(PY) -m tests.bench.why_statistics $(SERIES) $(SEED)
 
 bench-predictions: build
 	$(PY) -m tests.bench.predictions_bench $(SYSTEMS) $(SEED)
@@ -358,4 +364,4 @@ clean:
 		tools/broker/opwatch-broker
 
 
-.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web test-fleet bench-fleet bench-predictions clean
+.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-why bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web test-fleet bench-fleet bench-predictions clean

@@ -56,6 +56,9 @@ class Tracer:
     @property
     def max_owners(self) -> int:
         """Return the maximum number of owners; 0 if the tracer does not count owners."""
+    @property
+    def throttle_error(self) -> int:
+        """Return the errno if the kernel refuses the program for the time in io.max, else 0."""
     def sample(self, target: int) -> bytes:
         """Return one struct ow_sample: absolute counters, summed over CPUs."""
     def programs(self) -> list[ProgramInfo]: ...

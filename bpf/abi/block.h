@@ -104,12 +104,28 @@ struct ow_requeue_counts {
 	__u64 requeued; /* requeued by the driver; stays in flight and is issued again */
 };
 
+/*
+ * Written by the issue program, with queue time: waits before the request enters the queue. They
+ * are those of the bio that the request was allocated for. Throttling (io.max) ends at
+ * block_bio_queue, and admission (wbt, iocost, io.latency, a free tag) at block_io_start.
+ */
+struct ow_wait_counts {
+	__u64 throttle_known; /* requests with a known throttle time, 0 included */
+	__u64 throttled;      /* of these, requests that had to wait */
+	__u64 throttle_sum_ns;
+	__u64 throttle_max_ns;
+	__u64 admission_known; /* requests with a known admission time */
+	__u64 admission_sum_ns;
+	__u64 admission_max_ns;
+};
+
 /* Starts with the counters for every request, which fill one cache line if aligned. */
 struct ow_counts {
 	struct ow_issue_counts issue;
 	struct ow_complete_counts complete;
 	struct ow_entry_counts entry;
 	struct ow_requeue_counts requeue;
+	struct ow_wait_counts wait;
 };
 
 /* Padded to whole cache lines. */
@@ -169,6 +185,23 @@ struct ow_stamp {
 	__u64 rq;
 	__u64 time; /* issue time << OW_FLAG_BITS | flags; in queue_stamps: ns */
 };
+
+/* An unknown wait. */
+#define OW_NO_WAIT (~0ULL)
+
+/* Waits of a bio after block_bio_queue, by a hash of its address, and of its request after
+ * block_io_start, by a hash of its tag. Another one with the same hash replaces it. */
+struct ow_wait {
+	__u64 key;	    /* address of the bio or request; 0: none */
+	__u64 submitted_ns; /* of a bio: time of block_bio_queue */
+	__u64 throttle_ns;  /* OW_NO_WAIT if not measured */
+	__u64 admission_ns; /* of a request */
+};
+
+#define OW_WAIT_BITS 16
+#define OW_WAITS     (1 << OW_WAIT_BITS)
+/* Maximum number of bios that are throttled at a time. */
+#define OW_THROTTLED_BIOS (1 << 15)
 
 /* A disk to count, or a sector range of it. Targets on the same disk are linked and share its
  * stamps. */

@@ -11,6 +11,7 @@
 #include "lib/disk.h"
 #include "target.h"
 #include "inflight.h"
+#include "waits.h"
 #include "owners.h"
 #include "slow.h"
 #include "rq.h"

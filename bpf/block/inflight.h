@@ -86,10 +86,11 @@ static __always_inline struct ow_stamp *get_queue_entry(__s64 index)
 
 /* Store the time at which @rq enters the queue. Shared entries are not used, because requests would
  * overwrite each other's times. */
-static __always_inline void store_queue_time(const struct rq_location *at, struct request *rq)
+static __always_inline void store_queue_time(const struct rq_location *at, struct request *rq,
+					     __u64 now)
 {
 	struct ow_stamp *stamp = at->shares_entry ? NULL : get_queue_entry(at->stamp);
-	__u64 key = (__u64)rq, now = bpf_ktime_get_ns();
+	__u64 key = (__u64)rq;
 
 	if (stamp) {
 		stamp->time = now;

@@ -43,23 +43,26 @@ static __always_inline bool find_rq_target(struct rq_location *at, struct reques
 	return true;
 }
 
-/* Count the queue time from our timestamp, or from the kernel's without block_io_start. */
-static __always_inline void measure_queue_time(struct ow_entry_counts *c, struct rq_location *at,
+/* Count the queue time from our timestamp, or from the kernel's without block_io_start, and the
+ * waits before. */
+static __always_inline void measure_queue_time(struct ow_counts *c, struct rq_location *at,
 					       struct request *rq, __u64 now, bool raw)
 {
 	__u64 since;
 
 	if (own_queue_stamp) {
 		since = take_queue_time(at, rq);
+		count_request_waits(&c->wait, at, rq);
 	} else {
 		/*
 		 * Before Linux kernel commit da4c8c3d0975 ("block: cache current nsec time in
 		 * struct blk_plug") (in v6.9) this is the clock at allocation, not a cached time.
 		 */
 		since = READ(raw, rq, start_time_ns);
+		count_bio_waits(&c->wait, rq, at->key.op, since);
 	}
 	if (since && since <= now)
-		count_queue_time(c, &at->key, now - since);
+		count_queue_time(&c->entry, &at->key, now - since);
 }
 
 static __always_inline int on_issue(struct request *rq, struct gendisk *disk, bool raw)
@@ -80,7 +83,7 @@ static __always_inline int on_issue(struct request *rq, struct gendisk *disk, bo
 		    next_sector_after(READ(raw, rq, cmd_flags), at.sector, bytes));
 	now = bpf_ktime_get_ns();
 	if (queue_time)
-		measure_queue_time(&c->entry, &at, rq, now, raw);
+		measure_queue_time(c, &at, rq, now, raw);
 	if (store_issue_time(&at, rq, now))
 		c->issue.issue_sum_ns += now + OW_TIME_MARK;
 	else
@@ -296,9 +299,13 @@ static __always_inline int on_requeue(struct request *rq, bool raw)
 static __always_inline int on_queue(struct request *rq, bool raw)
 {
 	struct rq_location at;
+	__u64 now;
 
-	if (find_rq_target(&at, rq, get_request_disk(rq, raw), raw))
-		store_queue_time(&at, rq);
+	if (!find_rq_target(&at, rq, get_request_disk(rq, raw), raw))
+		return 0;
+	now = bpf_ktime_get_ns();
+	store_queue_time(&at, rq, now);
+	store_request_waits(&at, rq, now);
 	return 0;
 }
 

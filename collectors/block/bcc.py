@@ -29,6 +29,7 @@ from opwatch.trace import abi
 from opwatch.trace.abi import HOT_OPS, LATENCY, OPS, SIZE, STATUSES, OpSample
 from opwatch.trace.tracing import SettledReadings, read_until_settled
 from opwatch.trace.trust import Reading
+from opwatch.trace.unavailable import ADMISSION, THROTTLE
 
 # Path of Debian's python3-bpfcc. A virtual environment does not search it.
 SYSTEM_PACKAGES = "/usr/lib/python3/dist-packages"
@@ -42,7 +43,9 @@ _MAX_READS = 4
 _CELL = -(-_COUNTS // 8) * 8
 _ROW = len(OPS) * _CELL
 _HIST = LATENCY.slots + SIZE.slots
-_MAXIMA = [OpSample._fields.index(name) - _FIRST for name in ("max_ns", "queue_max_ns", "behind_max_ns")]
+_NO_WAITS = tuple(f"{name}: the bcc backend does not trace bios" for name in (THROTTLE, ADMISSION))
+_MAXIMUM_NAMES = ("max_ns", "queue_max_ns", "behind_max_ns", "throttle_max_ns", "admission_max_ns")
+_MAXIMA = [OpSample._fields.index(name) - _FIRST for name in _MAXIMUM_NAMES]
 _MARKER = OpSample._fields.index("next_sector") - _FIRST
 _TIME_SUMS = [OpSample._fields.index(name) - _FIRST for name in TIME_SUMS]
 
@@ -119,7 +122,6 @@ class BccTracer:
 
     backend = "bcc"
     hooks = "raw_tp"
-    lacks: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     def __init__(self, leaves: Sequence[Leaf], *, queue_time: bool = False) -> None:
@@ -133,6 +135,7 @@ class BccTracer:
             raise privilege.make_permission_error("bcc", f"{' and '.join(lacking)}, or root")
         self.leaves = list(leaves)
         self._queue_time = queue_time
+        self.lacks = _NO_WAITS if queue_time else ()
         # The kernel numbers possible CPUs from 0, and rows are indexed by that number.
         self._cpus = _count_possible_cpus(Path("/sys/devices/system/cpu/possible").read_text())
         self._plan = make_plan(self.leaves, may_share=False)

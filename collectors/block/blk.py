@@ -27,6 +27,7 @@ from opwatch.trace.programs import ProgramSet, list_program_sets, load_first
 from opwatch.trace.slow import SlowRecord, decode_dropped_counts, decode_slow
 from opwatch.trace.tracing import SettledReadings, read_until_settled
 from opwatch.trace.trust import Reading
+from opwatch.trace.unavailable import THROTTLE
 
 # An I/O scheduler enabled later uses separate tags: 2 * BLKDEV_DEFAULT_RQ.
 SCHEDULER_TAGS = 256
@@ -160,6 +161,8 @@ class LoadedTracer(Protocol):
     def lanes(self) -> tuple[int, int]: ...
     @property
     def max_owners(self) -> int: ...
+    @property
+    def throttle_error(self) -> int: ...
     def sample(self, target: int) -> bytes: ...
     def programs(self) -> list[tuple[str, int, int, int, int]]: ...
     def slow(self) -> tuple[bytes, bytes]: ...
@@ -226,7 +229,6 @@ class BlockTracer:
     leaf."""
 
     backend = "libbpf"
-    lacks: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     def __init__(
@@ -265,6 +267,7 @@ class BlockTracer:
             raise explain_probe_error(error) from error
         self._hooks = next(name for name in ways if ways[name] is way)
         self.notes = self._make_lane_notes()
+        self.lacks: Sequence[str] = explain_throttle_error(self._native.throttle_error)
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
         self._counted = [SettledReadings(stat.read_with_ticks) for stat in self._stats]
         self._has_owners = by is not None
@@ -365,6 +368,19 @@ class BlockTracer:
         self._native.close()
         for stat in self._stats:
             stat.close()
+
+
+def explain_throttle_error(number: int) -> tuple[str, ...]:
+    """Return why the time in io.max is not measured, empty if there is no error."""
+    if not number:
+        return ()
+    if number == errno.ESRCH:
+        return (f"{THROTTLE}: this kernel has no io.max, or its types do not name __blk_throtl_bio",)
+    name = errno.errorcode.get(number, str(number))
+    return (
+        f"{THROTTLE}: the kernel refuses a program at the exit of __blk_throtl_bio ({name}), so it is "
+        "unknown for how long io.max holds requests back",
+    )
 
 
 def explain_probe_error(error: Exception) -> OpwatchError:

@@ -78,6 +78,7 @@ class OpenedTracer(NamedTuple):
     lanes: int
     cpus: int
     max_owners: int
+    throttle_error: int
 
 
 def _decode_text(raw: bytes) -> str:
@@ -116,8 +117,7 @@ def decode_hello(raw: bytes) -> Hello:
 def decode_opened(reply: Reply) -> OpenedTracer:
     if len(reply.data) != _OPENED.size:
         raise OpwatchError("opwatch-broker sent a reply of a wrong length")
-    lanes, cpus, max_owners, _ = _OPENED.unpack(reply.data)
-    return OpenedTracer(reply.status, lanes, cpus, max_owners)
+    return OpenedTracer(reply.status, *_OPENED.unpack(reply.data))
 
 
 def decode_programs(raw: bytes) -> list[tuple[str, int, int, int, int]]:

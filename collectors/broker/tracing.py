@@ -88,6 +88,7 @@ class BrokerTracer:
         self._handle = opened.handle
         self.lanes = (opened.lanes, opened.cpus)
         self.max_owners = opened.max_owners
+        self.throttle_error = opened.throttle_error
 
     def _ask(self, kind: RequestKind, arguments: bytes) -> Reply:
         try:

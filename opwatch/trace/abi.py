@@ -73,6 +73,14 @@ class OpSample(NamedTuple):
     abandoned: int
     # struct ow_requeue_counts
     requeued: int
+    # struct ow_wait_counts
+    throttle_known: int
+    throttled: int
+    throttle_sum_ns: int
+    throttle_max_ns: int
+    admission_known: int
+    admission_sum_ns: int
+    admission_max_ns: int
     # Histograms
     latency: Histogram
     queue: Histogram
@@ -80,7 +88,7 @@ class OpSample(NamedTuple):
     statuses: memoryview
 
 
-_SCALARS = 39
+_SCALARS = 46
 _OP_WORDS = _SCALARS + 2 * LATENCY.slots + SIZE.slots + STATUSES
 # Names of the plain counters, and the number of slots of each histogram after them.
 SCALARS = OpSample._fields[:_SCALARS]

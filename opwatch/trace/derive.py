@@ -28,6 +28,25 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Time before the request entered the queue, in ns, over requests for which it is known.
+
+    `waited`: requests that waited at all, None if not counted. `max` is None unless the interval has the
+    largest value since attach; no request waited longer than `max_limit`.
+    """
+
+    known: int
+    waited: int | None
+    sum_ns: int
+    max: int | None
+    max_limit: int
+
+    @property
+    def mean(self) -> float | None:
+        return self.sum_ns / self.known if self.known else None
+
+
+@dataclass(frozen=True, slots=True)
 class OpInterval:
     """One operation between two samples."""
 
@@ -43,6 +62,9 @@ class OpInterval:
     in_flight: int
     latency: Latency
     queue: Latency | None
+    # Before the queue: in io.max, then in wbt, iocost, io.latency or for a free tag. None if not measured.
+    throttle: Wait | None
+    admission: Wait | None
     sizes: Histogram
 
     @property
@@ -110,6 +132,32 @@ def _derive_queue_time(begin: OpSample, end: OpSample) -> Latency | None:
     )
 
 
+def _derive_throttle(begin: OpSample, end: OpSample) -> Wait | None:
+    if not end.throttle_known:
+        return None
+    waited = end.throttled - begin.throttled
+    limit = end.throttle_max_ns if waited else 0
+    return Wait(
+        end.throttle_known - begin.throttle_known,
+        waited,
+        end.throttle_sum_ns - begin.throttle_sum_ns,
+        limit if end.throttle_max_ns > begin.throttle_max_ns or not waited else None,
+        limit,
+    )
+
+
+def _derive_admission(begin: OpSample, end: OpSample) -> Wait | None:
+    if not end.admission_known:
+        return None
+    return Wait(
+        end.admission_known - begin.admission_known,
+        None,
+        end.admission_sum_ns - begin.admission_sum_ns,
+        end.admission_max_ns if end.admission_max_ns > begin.admission_max_ns else None,
+        end.admission_max_ns,
+    )
+
+
 def _count_statuses(begin: OpSample, end: OpSample) -> dict[str, int]:
     counts: dict[str, int] = {}
     for status, (before, after) in enumerate(zip(begin.statuses, end.statuses, strict=True)):
@@ -137,6 +185,8 @@ def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int = 0) -
         in_flight=max(end.in_flight - stale, 0),
         latency=_derive_latency(end.latency.subtract(begin.latency), sum_ns, begin.max_ns, end.max_ns, count),
         queue=_derive_queue_time(begin, end),
+        throttle=_derive_throttle(begin, end),
+        admission=_derive_admission(begin, end),
         sizes=end.sizes.subtract(begin.sizes),
     )
 
@@ -161,6 +211,8 @@ def make_idle_op() -> OpInterval:
         in_flight=0,
         latency=nothing,
         queue=None,
+        throttle=None,
+        admission=None,
         sizes=Histogram(SIZE, []),
     )
 

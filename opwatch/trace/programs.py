@@ -43,6 +43,8 @@ REQUEST_PROGRAMS = ("rq_issue", "rq_complete", "rq_requeue", "rq_queue")
 # queue entry.
 SLOW_PROGRAMS = ("rq_slow", "rq_submit", "rq_getrq")
 BIO_PROGRAMS = ("bio_queue", "bio_complete")
+# With queue times, notes when a bio is submitted, for its waits before it has a request.
+BIO_SUBMITTED = "bio_submitted"
 # Replaces bio_complete if owners are counted.
 OWNED_BIO = "bio_owned"
 # Completion programs are attached before issue programs, so that no completion of a traced issue is missed.
@@ -53,6 +55,7 @@ _ORDER = (
     "bio_complete",
     "bio_owned",
     "rq_queue",
+    BIO_SUBMITTED,
     "rq_submit",
     "rq_getrq",
     "rq_issue",
@@ -79,6 +82,8 @@ def list_program_sets(
     wanted = {*(REQUEST_PROGRAMS if requests else ()), *(BIO_PROGRAMS if bios else ())}
     if not queue_time:
         wanted.discard("rq_queue")
+    elif requests:
+        wanted.add(BIO_SUBMITTED)
     if (slow or owners) and requests:
         wanted.add("rq_slow")
         wanted.discard("rq_complete")

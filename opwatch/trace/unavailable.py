@@ -8,7 +8,21 @@ from collections.abc import Iterable
 ERRORS, ISSUED, DEPTH, MAXIMUM, TRUST = "errors", "issued", "queue_depth", "max", "trust"
 PERCENTILES, SEQUENTIAL, OWNERS = "percentiles", "sequential", "owners"
 CPU, IRQ = "cpu", "irq"
-NAMES = (ERRORS, ISSUED, DEPTH, MAXIMUM, TRUST, PERCENTILES, SEQUENTIAL, OWNERS, CPU, IRQ)
+THROTTLE, ADMISSION = "throttle", "admission"
+NAMES = (
+    ERRORS,
+    ISSUED,
+    DEPTH,
+    MAXIMUM,
+    TRUST,
+    PERCENTILES,
+    SEQUENTIAL,
+    OWNERS,
+    CPU,
+    IRQ,
+    THROTTLE,
+    ADMISSION,
+)
 
 
 def list_unavailable(lacks: Iterable[str]) -> dict[str, str]:

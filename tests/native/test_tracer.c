@@ -54,6 +54,8 @@ static struct ow_tracer_config make_config(const struct ow_target *target, bool 
 	add_program(&config.programs, target->bio_based ? "bio_complete" : "rq_complete", "", raw);
 	if (queue)
 		add_program(&config.programs, "rq_queue", "btf_trace_block_io_start", raw);
+	if (queue)
+		add_program(&config.programs, "bio_submitted", "", raw);
 	add_program(&config.programs, target->bio_based ? "bio_queue" : "rq_issue", "", raw);
 	return config;
 }
@@ -68,6 +70,8 @@ static void check_load_and_read(const struct ow_tracer_config *config, int progr
 	if (err)
 		fprintf(stderr, "%s\n", log_text);
 	CHECK(!err && sample);
+	/* The program for the time in io.max comes on top, if the kernel allows it. */
+	programs += config->queue_time && !ow_tracer_throttle_error(tracer);
 	CHECK(ow_tracer_programs(tracer, info) == programs);
 	ow_tracer_sample(tracer, 0, sample);
 	CHECK(sample->begin_ns <= sample->end_ns);
@@ -84,7 +88,7 @@ static void test_every_variant_loads(void)
 		struct ow_tracer_config bios = make_config(&bio_based, false, raw);
 
 		check_load_and_read(&plain, 2);
-		check_load_and_read(&queue, 3);
+		check_load_and_read(&queue, 4);
 		check_load_and_read(&bios, 2);
 	}
 }

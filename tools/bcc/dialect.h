@@ -76,6 +76,11 @@ enum {
 #define on_part(at, rq, bytes, raw)		     ((void)0)
 #define forget_submitter(at, rq)		     ((void)0)
 
+/* Only the libbpf programs measure waits before block_io_start. */
+#define store_request_waits(at, rq, now)      ((void)0)
+#define count_request_waits(c, at, rq)	      ((void)0)
+#define count_bio_waits(c, rq, op, queued_ns) ((void)0)
+
 typedef __u64 ow_status_counts[OW_NR_STATUS];
 
 BPF_F_TABLE("array", __u32, struct ow_full_row, rows, OWB_ROWS, BPF_F_MMAPABLE);

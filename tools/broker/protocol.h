@@ -117,7 +117,7 @@ struct ow_opened {
 	__u32 nr_lanes;
 	__u32 nr_cpus;
 	__u32 max_owners;
-	__u32 reserved;
+	__u32 throttle_error; /* errno if the kernel refuses the program for the time in io.max */
 };
 
 /* Reply to OW_READ_SAMPLE: this, and a struct ow_op_sample per bit set in @ops, lowest first.

@@ -94,9 +94,9 @@ static int open_tracer(struct tracing *t, const struct ow_open_request *open)
 		return err;
 	}
 	slot->nr_targets = open->nr_targets;
-	opened = (struct ow_opened){ow_tracer_nr_lanes(slot->tracer),
-				    ow_tracer_nr_cpus(slot->tracer),
-				    ow_tracer_max_owners(slot->tracer), 0};
+	opened = (struct ow_opened){
+		ow_tracer_nr_lanes(slot->tracer), ow_tracer_nr_cpus(slot->tracer),
+		ow_tracer_max_owners(slot->tracer), -ow_tracer_throttle_error(slot->tracer)};
 	memcpy(t->answer->data, &opened, sizeof(opened));
 	t->answer->reply.length = sizeof(opened);
 	t->answer->reply.status = slot - t->slots;

@@ -70,5 +70,8 @@ def _attach_own(
             raise
         # A failure that is unrelated to owners is raised here.
         plain = make_tracer(None)
-        plain.lacks = (f"{OWNERS}: {error}",)
+        plain.lacks = (
+            *plain.lacks,
+            f"{OWNERS}: {error}",
+        )
         return plain

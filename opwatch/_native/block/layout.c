@@ -94,6 +94,8 @@ struct map_sizes ow_compute_map_sizes(const struct ow_tracer_config *config,
 		.stamps = stamps,
 		.queue_stamps = config->queue_time ? stamps : 1,
 		.hashed_queue_stamps = config->queue_time ? OW_HASHED_ENTRIES : 1,
+		.waits = config->queue_time ? OW_WAITS : 1,
+		.throttled = config->queue_time ? OW_THROTTLED_BIOS : 1,
 		.bios = config->nr_bios ? config->nr_bios : 1,
 		.submitters = submitters ? stamps : 1,
 		.hashed_submitters = submitters ? OW_HASHED_ENTRIES : 1,
@@ -120,6 +122,7 @@ static __u64 sum_map_bytes(const struct ow_tracer_config *config, const struct o
 	       n.statuses * sizeof(__u64[OW_NR_STATUS]) +
 	       (__u64)(n.stamps + n.queue_stamps) * sizeof(struct ow_stamp) +
 	       n.hashed_queue_stamps * HASH_ENTRY_BYTES(__u64[2]) +
+	       n.waits * sizeof(struct ow_wait) + n.throttled * HASH_ENTRY_BYTES(__u64[2]) +
 	       n.bios * HASH_ENTRY_BYTES(__u64[4]) + n.slow_ring +
 	       (__u64)n.submitters * sizeof(struct ow_submitter) +
 	       n.hashed_submitters * HASH_ENTRY_BYTES(struct ow_submitter) +

@@ -204,6 +204,13 @@ static PyObject *tracer_get_max_owners(PyObject *self, void *Py_UNUSED(closure))
 	return tracer ? PyLong_FromUnsignedLong(ow_tracer_max_owners(tracer)) : NULL;
 }
 
+static PyObject *tracer_get_throttle_error(PyObject *self, void *Py_UNUSED(closure))
+{
+	struct ow_tracer *tracer = get_tracer(self);
+
+	return tracer ? PyLong_FromLong(-ow_tracer_throttle_error(tracer)) : NULL;
+}
+
 static void tracer_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
@@ -227,6 +234,7 @@ static PyMethodDef tracer_methods[] = {
 static PyGetSetDef tracer_getset[] = {
 	{"lanes", tracer_get_lanes, NULL, NULL, NULL},
 	{"max_owners", tracer_get_max_owners, NULL, NULL, NULL},
+	{"throttle_error", tracer_get_throttle_error, NULL, NULL, NULL},
 	{},
 };
 

@@ -48,12 +48,17 @@ static void add_completions(struct ow_counts *to, const struct ow_counts *from)
 static void add_issues(struct ow_counts *to, const struct ow_counts *from)
 {
 	__u64 queue_max_ns = get_larger(to->entry.queue_max_ns, from->entry.queue_max_ns);
+	__u64 throttle_max_ns = get_larger(to->wait.throttle_max_ns, from->wait.throttle_max_ns);
+	__u64 admission_max_ns = get_larger(to->wait.admission_max_ns, from->wait.admission_max_ns);
 
 	add_words((__u64 *)&to->issue, (const __u64 *)&from->issue,
 		  sizeof(to->issue) / sizeof(__u64));
 	add_words((__u64 *)&to->entry, (const __u64 *)&from->entry,
 		  sizeof(to->entry) / sizeof(__u64));
+	add_words((__u64 *)&to->wait, (const __u64 *)&from->wait, sizeof(to->wait) / sizeof(__u64));
 	to->entry.queue_max_ns = queue_max_ns;
+	to->wait.throttle_max_ns = throttle_max_ns;
+	to->wait.admission_max_ns = admission_max_ns;
 	to->issue.next_sector = 0;
 }
 

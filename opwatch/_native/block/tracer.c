@@ -27,6 +27,8 @@ static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 	err = err
 		      ?: bpf_map__set_max_entries(skel->maps.hashed_queue_stamps,
 						  n->hashed_queue_stamps);
+	err = err ?: bpf_map__set_max_entries(skel->maps.waits, n->waits);
+	err = err ?: bpf_map__set_max_entries(skel->maps.throttled, n->throttled);
 	err = err ?: bpf_map__set_max_entries(skel->maps.submitters, n->submitters);
 	err = err ?: bpf_map__set_max_entries(skel->maps.hashed_submitters, n->hashed_submitters);
 	err = err ?: bpf_map__set_max_entries(skel->maps.parts, n->parts);
@@ -156,7 +158,10 @@ static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *c
 	err = err ?: map_counters(t);
 	err = err ?: ow_slow_open(t, config->slow_ns);
 	err = err ?: ow_owners_open(t, config->by);
-	return err ?: attach_programs(t);
+	err = err ?: attach_programs(t);
+	if (!err && config->queue_time && config->nr_stamps)
+		ow_throttle_open(t);
+	return err;
 }
 
 int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret, char *log)
@@ -194,6 +199,7 @@ void ow_tracer_close(struct ow_tracer *t)
 	/* Detach in reverse order: the issue programs, which were attached last, go first. */
 	while (t->nr_attached)
 		bpf_link__destroy(t->links[--t->nr_attached]);
+	ow_throttle_close(t);
 	ow_slow_close(t);
 	ow_owners_close(t);
 	ow_mapping_close(&t->rows);
@@ -204,6 +210,11 @@ void ow_tracer_close(struct ow_tracer *t)
 	ow_mapping_close(&t->statuses);
 	opwatch_blk__destroy(t->skel);
 	free(t);
+}
+
+int ow_tracer_throttle_error(const struct ow_tracer *t)
+{
+	return t->throttle_error;
 }
 
 __u32 ow_tracer_nr_lanes(const struct ow_tracer *t)

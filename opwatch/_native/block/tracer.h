@@ -78,6 +78,8 @@ int ow_tracer_evict_owners(struct ow_tracer *tracer, const struct ow_eviction *l
 __u32 ow_tracer_max_owners(const struct ow_tracer *tracer);
 /* Tail-call these program descriptors (-1: none) for discards. Typed programs only. */
 int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
+/* Return 0 if the tracer measures the time in io.max or no queue time at all, else -errno. */
+int ow_tracer_throttle_error(const struct ow_tracer *tracer);
 /* Return the tracer's number of lanes. */
 __u32 ow_tracer_nr_lanes(const struct ow_tracer *tracer);
 __u32 ow_tracer_nr_cpus(const struct ow_tracer *tracer);

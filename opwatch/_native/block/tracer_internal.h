@@ -8,6 +8,7 @@
 #include "tracer.h"
 
 struct opwatch_blk;
+struct opwatch_throttle;
 struct ow_owners;
 struct ring_buffer;
 
@@ -18,6 +19,8 @@ struct mapping {
 
 struct ow_tracer {
 	struct opwatch_blk *skel;
+	struct opwatch_throttle *throttle; /* NULL if throttle time is not measured */
+	int throttle_error;		   /* why not: -errno, or 0 */
 	struct bpf_link *links[OW_MAX_PROGRAMS];
 	struct ow_selected selected;
 	int nr_attached;
@@ -34,6 +37,11 @@ struct ow_tracer {
 /* Open the ring of slow requests of a loaded tracer if @slow_ns is not 0. Returns 0 or -errno. */
 int ow_slow_open(struct ow_tracer *tracer, __u64 slow_ns);
 void ow_slow_close(struct ow_tracer *tracer);
+
+/* Attach the program that notes throttled bios to a loaded tracer. Sets throttle_error if the
+ * kernel refuses it. */
+void ow_throttle_open(struct ow_tracer *tracer);
+void ow_throttle_close(struct ow_tracer *tracer);
 
 /* Prepare to read the owners of a loaded tracer, if they are counted. Returns 0 or -errno. */
 int ow_owners_open(struct ow_tracer *tracer, enum ow_by by);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OW_PLAIN_COUNTERS 39
+#define OW_PLAIN_COUNTERS 46
 #define OW_HISTOGRAMS	  4
 /* Slots of the latency, queue time, size and status histograms. */
 #define OW_RECORDED_SLOTS (1024 + 1024 + 256 + 32)
@@ -37,7 +37,7 @@ struct ow_stream {
 
 struct ow_operation_change {
 	struct ow_stream counters, slots, counts;
-	uint8_t counter_bytes[6 + OW_PLAIN_COUNTERS * OW_MAX_NUMBER_BYTES];
+	uint8_t counter_bytes[7 + OW_PLAIN_COUNTERS * OW_MAX_NUMBER_BYTES];
 	uint8_t slot_bytes[1 + OW_HISTOGRAMS * OW_MAX_SMALL_BYTES +
 			   OW_RECORDED_SLOTS * OW_MAX_SMALL_BYTES];
 	uint8_t count_bytes[OW_RECORDED_SLOTS * OW_MAX_NUMBER_BYTES];

@@ -36,7 +36,13 @@ def list_members(struct: dict[str, Any]) -> list[str]:
 
 
 def test_counters_have_the_names_and_the_order_of_the_header(structs: dict[str, dict[str, Any]]) -> None:
-    parts = ("ow_issue_counts", "ow_complete_counts", "ow_entry_counts", "ow_requeue_counts")
+    parts = (
+        "ow_issue_counts",
+        "ow_complete_counts",
+        "ow_entry_counts",
+        "ow_requeue_counts",
+        "ow_wait_counts",
+    )
     expected = [name for part in parts for name in list_members(structs[part])]
     fields = list(abi.OpSample._fields)
     assert fields == [
@@ -50,7 +56,7 @@ def test_counters_have_the_names_and_the_order_of_the_header(structs: dict[str, 
         "statuses",
     ]
     assert structs["ow_counts"]["size"] == 8 * len(expected)
-    assert list_members(structs["ow_counts"]) == ["issue", "complete", "entry", "requeue"]
+    assert list_members(structs["ow_counts"]) == ["issue", "complete", "entry", "requeue", "wait"]
     assert structs["ow_row"]["size"] == structs["ow_cell"]["size"] * len(abi.OPS)
     assert structs["ow_full_row"]["size"] == structs["ow_row"]["size"] + structs["ow_hot_hists"]["size"]
 

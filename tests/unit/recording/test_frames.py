@@ -41,6 +41,7 @@ from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.varints import MODULUS, Varints, decode_changes, put_change, put_number
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import decode_sample
+from opwatch.trace.derive import derive_op
 from opwatch.trace.stat import KernelTicks, StatSample
 from opwatch.trace.trust import Reading
 
@@ -192,7 +193,7 @@ def test_growing_counters_do_not_go_back() -> None:
     first = DiskSample(
         DISK, Reading(decode_sample(struct.pack(f"={WORDS}Q", *words)), None, None), 0, Anchor(1, 1, 1)
     )
-    words[2 + 40] = 1
+    words[2 + len(Layout().counters) + 1] = 1
     later = replace(first, reading=Reading(decode_sample(struct.pack(f"={WORDS}Q", *words)), None, None))
     assert not has_decreased(first, later)
     assert not has_decreased(first, first)
@@ -289,6 +290,22 @@ def test_counters_known_to_both_versions_are_read() -> None:
     assert getattr(read.reading.sample.ops["read"], ours.counters[-1]) == 0
     assert not any(read.reading.sample.ops[ours.ops[-1]].latency.slot_counts)
     assert list(read.reading.sample.ops) == list(ours.ops)
+
+
+def test_recordings_from_before_the_waits_have_none() -> None:
+    sample = make_random_sample(random.Random(8), [0] * WORDS)
+    sample = replace(sample, reading=replace(sample.reading, no_witness=None))
+    streams = FrameWriter().encode_sample(4, sample, 0)
+    ours = Layout()
+    first = ours.counters.index("throttle_known")
+    unknown = [f"other{number}" for number in range(first, len(ours.counters))]
+    other = Layout(ours.ops, (*ours.counters[:first], *unknown))
+    reader = FrameReader(other, make_readers([streams], "it"), DISK)
+    reader.advance()
+    read = reader.read_sample(References(), "it").reading.sample
+    write = derive_op(read.ops["write"], read.ops["write"], 1)
+    assert write.throttle is None
+    assert write.admission is None
 
 
 def test_missing_anchor_is_reported() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from opwatch.trace import abi
-from opwatch.trace.derive import derive_interval
+from opwatch.trace.derive import Wait, derive_interval
 from tests.unit.support.samples import Op, make_sample
 
 SECOND = 1_000_000_000
@@ -103,3 +103,46 @@ def test_issued_but_not_completed_has_no_latency() -> None:
 def test_a_sample_of_another_size_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match=str(abi.SAMPLE_BYTES)):
         abi.decode_sample(bytes(size))
+
+
+WAITS = {
+    "throttle_known": 10,
+    "throttled": 2,
+    "throttle_sum_ns": 40_000_000,
+    "throttle_max_ns": 30_000_000,
+    "admission_known": 10,
+    "admission_sum_ns": 5000,
+    "admission_max_ns": 900,
+}
+
+
+def make_waits(**changed: int) -> Op:
+    return Op([1000] * 10, [4096] * 10, [500] * 10, scalars=WAITS | changed)
+
+
+def test_waits_of_an_interval_are_the_growth_of_the_sums() -> None:
+    begin, end = make_sample(0), make_sample(SECOND, write=make_waits())
+    write = derive_interval(begin, end).ops["write"]
+    assert write.throttle == Wait(10, 2, 40_000_000, 30_000_000, 30_000_000)
+    assert write.admission == Wait(10, None, 5000, 900, 900)
+    assert (write.throttle.mean, write.admission.mean) == (4_000_000, 500)
+
+
+def test_maximum_of_a_wait_is_a_limit_unless_it_grew() -> None:
+    more = {"throttle_known": 15, "throttled": 3, "throttle_sum_ns": 41_000_000, "admission_known": 15}
+    after = Op([1000] * 15, [4096] * 15, scalars=WAITS | more)
+    write = derive_interval(make_sample(0, write=make_waits()), make_sample(SECOND, write=after)).ops["write"]
+    assert write.throttle == Wait(5, 1, 1_000_000, None, 30_000_000)
+    assert write.admission == Wait(5, None, 0, None, 900)
+
+
+def test_interval_without_a_throttled_request_has_a_maximum_of_zero() -> None:
+    after = Op([1000] * 15, [4096] * 15, scalars=WAITS | {"throttle_known": 15})
+    write = derive_interval(make_sample(0, write=make_waits()), make_sample(SECOND, write=after)).ops["write"]
+    assert write.throttle == Wait(5, 0, 0, 0, 0)
+
+
+def test_waits_are_none_unless_measured() -> None:
+    read = derive_interval(make_sample(0), make_sample(SECOND, read=Op([1000], [512]))).ops["read"]
+    assert read.throttle is None
+    assert read.admission is None

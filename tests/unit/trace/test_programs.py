@@ -8,6 +8,7 @@ import pytest
 
 from opwatch.trace.programs import (
     BIO_PROGRAMS,
+    BIO_SUBMITTED,
     FLOORS,
     REQUEST_PROGRAMS,
     SLOW_PROGRAMS,
@@ -32,7 +33,8 @@ def test_completion_programs_are_attached_first() -> None:
     ways = list_program_sets(requests=True, bios=True, queue_time=True)
     for name, suffix in (("tp_btf", ""), ("raw_tp", "_raw")):
         order = list_names(ways[name])
-        assert sorted(order) == sorted(name + suffix for name in (*REQUEST_PROGRAMS, *BIO_PROGRAMS))
+        expected = (*REQUEST_PROGRAMS, *BIO_PROGRAMS, BIO_SUBMITTED)
+        assert sorted(order) == sorted(name + suffix for name in expected)
         assert order.index(f"rq_complete{suffix}") < order.index(f"rq_issue{suffix}")
         assert order.index(f"bio_complete{suffix}") < order.index(f"bio_queue{suffix}")
 
@@ -71,7 +73,7 @@ def test_queue_program_is_left_out_without_its_tracepoint() -> None:
 
 
 def test_every_name_is_that_of_a_program() -> None:
-    blk = read_sections("block/blk.bpf.c", "block/rq.h", "block/bio.h")
+    blk = read_sections("block/blk.bpf.c", "block/rq.h", "block/bio.h", "block/waits.h")
     ways = list_program_sets(requests=True, bios=True, queue_time=True)
     slow = list_program_sets(requests=True, bios=True, queue_time=True, slow=True, owners=True)
     chosen = {name for which in (ways, slow) for way in which.values() for name in list_names(way)}

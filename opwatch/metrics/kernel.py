@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from opwatch.metrics.buckets import count_durations, count_without_buckets
-from opwatch.metrics.family import DurationCounts, MetricSamples
+from opwatch.metrics.family import DurationCounts, MetricFamily, MetricSamples
 from opwatch.metrics.table import (
+    ADMISSION_DURATION,
     IO_BYTES,
     IO_DURATION,
     IO_ERRORS,
     IO_IN_FLIGHT,
     QUEUE_DURATION,
+    THROTTLE_DURATION,
     UNEXPLAINED,
     UNTRACED,
     WATCH_REFUSED,
@@ -72,12 +74,23 @@ def add_disk_metrics(
             if with_queue and op in USUAL_OPS[:2]:
                 queue = count_durations(counts.queue, counts.queue_sum_ns)
                 samples.add(QUEUE_DURATION, queue, device, op)
+                for family, known, sum_ns in list_waits(counts):
+                    samples.add(family, count_without_buckets(known, sum_ns), device, op)
     if DEPTH not in absent:
         samples.add(IO_IN_FLIGHT, count_in_flight(sample.reading), device)
     if losses is not None:
         samples.add(UNEXPLAINED, losses.unexplained, device)
         samples.add(UNTRACED, losses.explained, device)
     samples.add(WATCHED, 1, device)
+
+
+def list_waits(counts: OpSample) -> list[tuple[MetricFamily, int, int]]:
+    """Return (metric, number, sum in ns) of the waits before the queue, without those of no request."""
+    waits = (
+        (THROTTLE_DURATION, counts.throttle_known, counts.throttle_sum_ns),
+        (ADMISSION_DURATION, counts.admission_known, counts.admission_sum_ns),
+    )
+    return [wait for wait in waits if wait[1]]
 
 
 def count_in_flight(reading: Reading) -> int:

@@ -82,6 +82,25 @@ QUEUE_DURATION = MetricFamily(
     ("device", "op"),
     source="--queue",
 )
+THROTTLE_DURATION = MetricFamily(
+    "opwatch_throttle_duration_seconds",
+    _HISTOGRAM,
+    "seconds",
+    "Time for which io.max held requests back, 0 included.",
+    ("device", "op"),
+    source="--queue",
+    absent="the kernel refuses programs at function exits",
+    note="It has only the count and the sum.",
+)
+ADMISSION_DURATION = MetricFamily(
+    "opwatch_admission_duration_seconds",
+    _HISTOGRAM,
+    "seconds",
+    "Time of requests between their submission and the queue: wbt, iocost, io.latency, no free tag.",
+    ("device", "op"),
+    source="--queue",
+    note="It has only the count and the sum.",
+)
 
 # Bytes, from the drive's firmware and beside them from the kernel.
 HOST_WRITTEN = MetricFamily(
@@ -383,6 +402,8 @@ FAMILIES = (
     WATCHED,
     WATCH_REFUSED,
     QUEUE_DURATION,
+    THROTTLE_DURATION,
+    ADMISSION_DURATION,
     HOST_WRITTEN,
     HOST_READ,
     MEDIA_WRITTEN,
@@ -428,6 +449,8 @@ DROP_ORDER = (
     OWNER_REQUESTS,
     OWNER_BYTES,
     QUEUE_DURATION,
+    THROTTLE_DURATION,
+    ADMISSION_DURATION,
     TRIM_LOST,
     POWER_CYCLES,
     POWER_ON,

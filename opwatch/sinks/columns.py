@@ -22,6 +22,8 @@ _NAME_WIDTH = 7
 # Terminals of these widths show more columns.
 WIDE, WIDER = 120, 132
 _LATENCY, _QUEUE = "latency_ns", "queue_ns"
+# Rows of the waits before the queue, which have no quantiles.
+_WAITS = {" throttled": "throttle_ns", " admission": "admission_ns"}
 _BY_UNIT = {"n": Tone.FAINT, "u": Tone.PLAIN, "m": Tone.SLOW, "s": Tone.SLOWEST}
 _BARS = " ▁▂▃▄▅▆▇█"
 # One character per octave: 1 us, 1 ms and 1 s are ten characters apart.
@@ -158,7 +160,8 @@ _QUEUE_PATHS = {path: path.replace(_LATENCY, _QUEUE) for column in TIMES for pat
 _ADDED = ("latency_shape", "await_ns", "busy_ratio")
 _OWN_PATHS = [path for column in COLUMNS for path in column.paths if path not in _ADDED]
 # Values that every view reads, the number of requests first.
-PATHS = tuple(dict.fromkeys(["count", "bytes", *_OWN_PATHS, *_QUEUE_PATHS.values()]))
+_WAIT_PATHS = [f"{wait}.{key}" for wait in _WAITS.values() for key in ("mean", "max", "max_limit")]
+PATHS = tuple(dict.fromkeys(["count", "bytes", *_OWN_PATHS, *_QUEUE_PATHS.values(), *_WAIT_PATHS]))
 _SPLIT_PATHS = [(path, *path.split(".")) for path in PATHS]
 _IDLE = {"per_s": 0.0, "bytes_per_s": 0.0}
 _NONE: Mapping[str, Any] = {}
@@ -205,14 +208,30 @@ def format_row(
     return [*row[:-1], (row[-1][0].rstrip(), row[-1][1])]
 
 
-def format_queue_row(figures: Figures) -> list[Span]:
-    """Return the row with times in the queue, empty if there are none."""
-    if figures[f"{_QUEUE}.mean"] is None:
+def format_wait_rows(figures: Figures) -> list[list[Span]]:
+    """Return a row for each measured time before the issue, in the order of a request's path."""
+    rows = [_format_times_row(head, _read_wait(figures, wait)) for head, wait in _WAITS.items()]
+    rows.append(_format_times_row(" in queue", {path: figures[of] for path, of in _QUEUE_PATHS.items()}))
+    return [row for row in rows if row]
+
+
+def _read_wait(figures: Figures, wait: str) -> dict[str, Any]:
+    """Return a wait in the columns of latencies. Its maximum may be known only as a limit."""
+    return dict.fromkeys(_QUEUE_PATHS) | {
+        f"{_LATENCY}.mean": figures[f"{wait}.mean"],
+        f"{_LATENCY}.max": figures[f"{wait}.max_limit"],
+        f"{_LATENCY}.max_slack": figures[f"{wait}.max"] is None,
+    }
+
+
+def _format_times_row(head: str, times: Figures) -> list[Span]:
+    """Return a row with times only, empty without a mean."""
+    if times[f"{_LATENCY}.mean"] is None:
         return []
-    head, width = " in queue", _NAME_WIDTH + sum(one.gap + one.width for one in (RATE, MEGABYTES))
+    width = _NAME_WIDTH + sum(one.gap + one.width for one in (RATE, MEGABYTES))
     row = [(head, Tone.FAINT), (" " * (width - len(head)), Tone.PLAIN)]
     for column in TIMES:
-        row += column.format_spans({path: figures[_QUEUE_PATHS[path]] for path in column.paths})
+        row += column.format_spans(times)
     return row
 
 

@@ -14,7 +14,7 @@ from opwatch.sinks.owners.document import build_owners_document
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
 from opwatch.trace.account.stall import Stall
-from opwatch.trace.derive import Latency, OpInterval, make_idle_op
+from opwatch.trace.derive import Latency, OpInterval, Wait, make_idle_op
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.trust import LossAccount
 from opwatch.trace.unavailable import DEPTH, ERRORS, IRQ, ISSUED, SEQUENTIAL, TRUST
@@ -43,6 +43,11 @@ def _build_latency(latency: Latency) -> dict[str, Any]:
     }
 
 
+def _build_wait(wait: Wait) -> dict[str, Any]:
+    waited = {} if wait.waited is None else {"waited": wait.waited}
+    return {"known": wait.known, **waited, "mean": wait.mean, "max": wait.max, "max_limit": wait.max_limit}
+
+
 def build_op_document(op: OpInterval, seconds: float, absent: Collection[str] = ()) -> dict[str, Any]:
     """Return one operation of an interval. Values in `absent` are null."""
     document: dict[str, Any] = {
@@ -61,6 +66,10 @@ def build_op_document(op: OpInterval, seconds: float, absent: Collection[str] = 
     }
     for name in absent:
         document |= dict.fromkeys(_ABSENT.get(name, ()))
+    if op.throttle:
+        document["throttle_ns"] = _build_wait(op.throttle)
+    if op.admission:
+        document["admission_ns"] = _build_wait(op.admission)
     if op.queue:
         document["queue_ns"] = _build_latency(op.queue)
     return document

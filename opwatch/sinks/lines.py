@@ -18,8 +18,8 @@ from opwatch.sinks.columns import (
     WIDER,
     draw_latency_shape,
     format_header,
-    format_queue_row,
     format_row,
+    format_wait_rows,
     read_figures,
 )
 from opwatch.sinks.jsonl import build_op_document
@@ -307,7 +307,8 @@ class TextLines:
                 figures["await_ns"] = awaited.mean_ns if awaited else None
                 figures["busy_ratio"] = times.busy_ratio if times else None
             self._append_row(format_row(name, figures, self._wide, is_first=not place))
-            self._append_row(format_queue_row(figures))
+            for row in format_wait_rows(figures):
+                self._append_row(row)
 
     def _format_time(self, observation: Observation) -> str:
         """Return the end time of an interval, in milliseconds if intervals are under 1 s, and the length of a

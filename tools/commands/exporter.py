@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--queue",
         action="store_true",
-        help="also export how long requests wait in the block layer before they are issued",
+        help="also export how long requests wait in io.max, for admission and in the queue",
     )
     what.add_argument(
         "--by",

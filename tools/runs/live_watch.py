@@ -94,7 +94,8 @@ def add_measuring_arguments(parser: Options) -> None:
     parser.add_argument(
         "--queue",
         action="store_true",
-        help="also measure how long requests wait in the block layer before they are issued",
+        help="also measure how long requests wait before they are issued: in io.max, for admission, in the "
+        "queue",
     )
     parser.add_argument(
         "--slow",

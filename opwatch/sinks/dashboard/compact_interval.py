@@ -31,8 +31,10 @@ BUCKETS_PER_OCTAVE = 4
 _BITS = BUCKETS_PER_OCTAVE.bit_length() - 1
 _NUMBERS = struct.Struct(f"<{len(PATHS)}d")
 _COUNT, _BYTES, _DEPTH = (PATHS.index(path) for path in ("count", "bytes", "queue_depth"))
-# Known if times in the queue were measured, even without requests.
-_QUEUE_SLACK = PATHS.index("queue_ns.max_slack")
+# Known if times before the issue were measured, even without requests.
+_WAITS = [
+    PATHS.index(path) for path in ("throttle_ns.max_limit", "admission_ns.max_limit", "queue_ns.max_slack")
+]
 _BUCKET = struct.Struct("<BQ")
 
 
@@ -119,11 +121,12 @@ class CompactInterval:
         return [(name, int(_NUMBERS.unpack_from(raw)[_COUNT])) for name, raw in self.packed.items()]
 
     def count_table_rows(self) -> list[tuple[str, int]]:
-        """Return the table rows of each operation: two if the queue time was measured."""
-        return [
-            (name, 1 if math.isnan(_NUMBERS.unpack_from(raw)[_QUEUE_SLACK]) else 2)
-            for name, raw in self.packed.items()
-        ]
+        """Return the table rows of each operation: one more for each measured time before the issue."""
+        rows = []
+        for name, raw in self.packed.items():
+            numbers = _NUMBERS.unpack_from(raw)
+            rows.append((name, 1 + sum(not math.isnan(numbers[wait]) for wait in _WAITS)))
+        return rows
 
     def unpack_ops(self) -> dict[str, CompactOp]:
         return {name: _unpack_op(raw) for name, raw in self.packed.items()}

@@ -13,8 +13,8 @@ from opwatch.sinks.columns import (
     P99,
     RATE,
     format_idle_row,
-    format_queue_row,
     format_row,
+    format_wait_rows,
 )
 from opwatch.sinks.dashboard.compact_interval import CompactInterval
 from opwatch.sinks.dashboard.history import DiskHistory, EventMark, WatchHistory
@@ -49,8 +49,7 @@ def build_op_table(
             continue
         figures = ops[name].figures
         rows.append(list(format_row(name, figures, tone=tone)))
-        if queue := format_queue_row(figures):
-            rows.append(list(queue))
+        rows += [list(row) for row in format_wait_rows(figures)]
     nothing = format_stall(moment.stall) if moment.stall else "idle"
     rows = rows if len(rows) > 1 else [*rows, [(nothing, Tone.FAINT)]]
     blank: Row = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, islice
 from typing import TextIO
@@ -19,6 +19,7 @@ from opwatch.metrics.drives import add_drive_metrics
 from opwatch.metrics.family import DurationCounts, LabelValues, MetricFamily, MetricKind, MetricSamples
 from opwatch.metrics.kernel import DATA_OPS
 from opwatch.metrics.table import (
+    ADMISSION_DURATION,
     FAMILIES,
     IO_BYTES,
     IO_DURATION,
@@ -26,6 +27,7 @@ from opwatch.metrics.table import (
     IO_IN_FLIGHT,
     MACHINE_CPU,
     QUEUE_DURATION,
+    THROTTLE_DURATION,
     UNEXPLAINED,
     UNTRACED,
 )
@@ -168,6 +170,10 @@ class OpenMetrics:
             self._put_total(IO_ERRORS, begin, at, labels, op.errors)
         if op.queue is not None or labels in self._durations.get(QUEUE_DURATION.name, ()):
             self._put_durations(QUEUE_DURATION, begin, at, labels, op.queue or _IDLE.latency, None)
+        for family, wait in ((THROTTLE_DURATION, op.throttle), (ADMISSION_DURATION, op.admission)):
+            if wait:
+                times = replace(_IDLE.latency, mean=wait.mean)
+                self._put_durations(family, begin, at, labels, times, wait.known)
 
     def _put_device(self, begin: float, at: float, device: str, observation: Observation) -> None:
         absent = observation.missing_fields

@@ -23,6 +23,11 @@ _COUNTER = {
     "since": "TIMESTAMP",
     "at": "TIMESTAMP",
 }
+# Requests with a known time before the queue, those of them that were throttled, and the sums in ns.
+_WAIT_COLUMNS = (
+    *("throttle_known", "throttle_waited", "throttle_sum_ns"),
+    *("admission_known", "admission_sum_ns"),
+)
 # Signed and plain types, which every Parquet reader supports.
 COLUMNS = {
     "recording": "VARCHAR",
@@ -54,6 +59,7 @@ COLUMNS = {
     "p99_9_ns": "DOUBLE",
     "latency": _SLOTS,
     "queue": _SLOTS,
+    **dict.fromkeys(_WAIT_COLUMNS, "BIGINT"),
     "sizes": _SLOTS,
     "whole_granule_bytes": "BIGINT",
     **{f"host_{name}": kind for name, kind in _COUNTER.items()},
@@ -202,8 +208,18 @@ def _build_op(op: OpInterval, seconds: float, absent: Collection[str]) -> dict[s
         **{f"{name}_ns": document["latency_ns"][name] for name in ("mean", "max", *QUANTILES)},
         "latency": _build_slots(op.latency.histogram),
         "queue": _build_queue(op.queue),
+        **_build_waits(op),
         "sizes": _build_slots(op.sizes),
     }
+
+
+def _build_waits(op: OpInterval) -> dict[str, int | None]:
+    throttle, admission = op.throttle, op.admission
+    values = (
+        *((throttle.known, throttle.waited, throttle.sum_ns) if throttle else (None,) * 3),
+        *((admission.known, admission.sum_ns) if admission else (None,) * 2),
+    )
+    return dict(zip(_WAIT_COLUMNS, values, strict=True))
 
 
 def _build_queue(queue: Latency | None) -> list[dict[str, int]] | None:

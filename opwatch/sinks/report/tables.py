@@ -14,7 +14,7 @@ from opwatch.sinks.blocks import TextTable
 from opwatch.sinks.fio.comparison import TITLE, describe_error
 from opwatch.sinks.jsonl import build_op_document
 from opwatch.sinks.report.plots import amounts
-from opwatch.trace.derive import Latency, OpInterval
+from opwatch.trace.derive import QUANTILES, Latency, OpInterval, Wait
 
 _MAX_ROWS = 20
 _OPS = (
@@ -34,6 +34,16 @@ def _format_times(latency: Latency) -> list[str]:
     return [*(amounts.format_latency(value) for value in values), _format_maximum(latency)]
 
 
+def _format_wait(wait: Wait) -> list[str]:
+    """Return the cells of a time without quantiles. "≤" marks a maximum since the begin of the trace."""
+    longest = amounts.format_latency(wait.max_limit)
+    return [
+        amounts.format_latency(wait.mean),
+        *[amounts.NOTHING] * len(QUANTILES),
+        longest if wait.max is not None else f"≤ {longest}",
+    ]
+
+
 def _build_row(name: str, op: OpInterval, seconds: float, absent: dict[str, str]) -> list[str]:
     document = build_op_document(op, seconds, absent)
     depth, errors = document["queue_depth"], document["errors"]
@@ -51,10 +61,13 @@ def _build_row(name: str, op: OpInterval, seconds: float, absent: dict[str, str]
 
 
 def build_op_table(final: Observation) -> TextTable:
-    """Return all operations of a summary, each followed by its queue time if measured."""
+    """Return all operations of a summary, each followed by its times before the issue if measured."""
     rows = []
     for name, op in final.interval.ops.items():
         rows.append(_build_row(name, op, final.interval.seconds, final.missing_fields))
+        for label, wait in ((f"{name}, throttled", op.throttle), (f"{name}, admission", op.admission)):
+            if wait and wait.mean is not None:
+                rows.append([label, "", "", "", *_format_wait(wait), "", "", "", ""])
         if op.queue and op.queue.mean is not None:
             rows.append([f"{name}, queue time", "", "", "", *_format_times(op.queue), "", "", "", ""])
     return TextTable(_OPS, rows)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from opwatch.metrics.buckets import count_without_buckets
 from opwatch.metrics.family import DurationCounts, MetricSamples
 from opwatch.metrics.kernel import LossCounter, add_disk_metrics, add_refused_disk, count_in_flight
 from opwatch.metrics.table import (
+    ADMISSION_DURATION,
     IO_BYTES,
     IO_DURATION,
     IO_ERRORS,
     IO_IN_FLIGHT,
     QUEUE_DURATION,
+    THROTTLE_DURATION,
     UNEXPLAINED,
     UNTRACED,
     WATCH_REFUSED,
@@ -63,6 +66,15 @@ def test_queue_times_are_added_on_demand() -> None:
     assert isinstance(read, DurationCounts)
     assert isinstance(write, DurationCounts)
     assert (read.total, read.sum_s, write.total) == (2, 300 / 1e9, 0)
+
+
+def test_waits_before_the_queue_have_a_count_and_a_sum() -> None:
+    waits = {"throttle_known": 2, "throttle_sum_ns": 500, "admission_known": 1, "admission_sum_ns": 70}
+    sample = make_disk_sample("sda", read=Op([5], [512], scalars=waits))
+    rows = collect(sample, queue=True).rows
+    assert rows[THROTTLE_DURATION.name] == [(("sda", "read"), count_without_buckets(2, 500))]
+    assert rows[ADMISSION_DURATION.name] == [(("sda", "read"), count_without_buckets(1, 70))]
+    assert THROTTLE_DURATION.name not in collect(sample).rows
 
 
 def test_values_that_the_source_lacks_have_no_series() -> None:

@@ -67,6 +67,13 @@ def test_busy_class_has_every_field() -> None:
     assert read["latency_ns"]["max"] == 70_000_000_000
 
 
+def test_waits_are_present_only_if_measured() -> None:
+    waits = {"throttle_known": 3, "throttled": 1, "throttle_sum_ns": 60, "throttle_max_ns": 60}
+    read = write_document(make_observation(read=replace(BUSY, scalars=waits)))["ops"]["read"]
+    assert read["throttle_ns"] == {"known": 3, "waited": 1, "mean": 20, "max": 60, "max_limit": 60}
+    assert "admission_ns" not in read
+
+
 def test_unknown_drift_has_a_reason() -> None:
     account = write_document(make_observation(final=True))["trust"]
     assert account["drift"] == {}

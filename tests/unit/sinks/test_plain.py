@@ -14,8 +14,8 @@ from opwatch.sinks.columns import (
     HEADER,
     draw_latency_shape,
     format_header,
-    format_queue_row,
     format_row,
+    format_wait_rows,
     read_figures,
 )
 from opwatch.sinks.jsonl import build_op_document
@@ -127,12 +127,26 @@ def test_a_value_that_the_source_lacks_is_a_dash(watched: list[Observation]) -> 
 
 def test_a_row_of_queue_times_is_below_the_latencies(watched: list[Observation]) -> None:
     figures = read_figures(build_op_document(watched[0].interval.ops["write"], 1.0))
-    row, queue = (
-        "".join(text for text, _ in one) for one in (format_row("write", figures), format_queue_row(figures))
-    )
+    [queue_row] = format_wait_rows(figures)
+    row, queue = ("".join(text for text, _ in one) for one in (format_row("write", figures), queue_row))
     assert queue.split()[:2] == ["in", "queue"]
     ends = [[word.end() for word in re.finditer(r"\S+", text)] for text in (row, queue)]
     assert ends[1][2:] == ends[0][3:9]
+
+
+def test_rows_of_waits_have_a_mean_and_a_maximum(watched: list[Observation]) -> None:
+    waits = {"throttle_ns": (2e6, None, 9_000_000), "admission_ns": (500.0, 700, 700)}
+    figures = read_figures(build_op_document(watched[0].interval.ops["write"], 1.0))
+    for name, values in waits.items():
+        figures |= {
+            f"{name}.{key}": value for key, value in zip(("mean", "max", "max_limit"), values, strict=True)
+        }
+    rows = ["".join(text for text, _ in row).split() for row in format_wait_rows(figures)]
+    assert rows[:2] == [
+        ["throttled", "2.00m", "-", "-", "-", "-", "<9.00m"],
+        ["admission", "500n", "-", "-", "-", "-", "700n"],
+    ]
+    assert len(rows) == 3
 
 
 def test_a_wide_terminal_gets_more_columns(

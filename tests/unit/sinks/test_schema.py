@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from opwatch.sinks.jsonl import build_observation_document
+from opwatch.trace.derive import Wait
 from opwatch.waf.live import CurrentWaf, make_failed
 from tests.schemas import DOCUMENTS, format_schema, update_schema
 from tests.section import DOCS
@@ -51,7 +52,8 @@ def make_lines() -> list[dict[str, Any]]:
     runs = (generate_run(9), generate_short_run())
     busy = make_observation(read=BUSY)
     read = busy.interval.ops["read"]
-    queued = replace(busy.interval, ops={"read": replace(read, queue=read.latency)})
+    waiting = replace(read, throttle=Wait(3, 1, 60, 60, 60), admission=Wait(3, None, 9, 5, 5))
+    queued = replace(busy.interval, ops={"read": replace(waiting, queue=read.latency)})
     figure = CurrentWaf(1.5, 0.01, None, 60.0, 3e6, 1e4, "OCP log page C0h", 77)
     every = [replace(busy, interval=queued, live=figure), replace(busy, live=make_failed("it is gone", 7))]
     return [json.loads(line) for run in runs for line in format_run(run).splitlines()] + [

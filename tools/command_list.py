@@ -55,6 +55,9 @@ COMMANDS = {
             "status": "show what the ring covers, and whether a recorder writes to it",
         },
     ),
+    "why": CommandEntry(
+        _RECORDINGS, "explain what made requests slow: drive, kernel, another owner or load, or unknown"
+    ),
     "report": CommandEntry(
         _RECORDINGS, "make one page of recordings: sentences, tables and plots, as HTML, Markdown or JSON"
     ),

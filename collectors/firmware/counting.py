@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.counters.catalogue.families import Catalogue
+from opwatch.counters.decode import amazon
+from opwatch.counters.latency.drive_latency import AMAZON_VENDOR
 from opwatch.counters.looks.nvme import collect_nvme
 from opwatch.counters.looks.reading import PollReport, make_poll_report
 from opwatch.counters.looks.sample import (
@@ -93,6 +95,19 @@ class PageReader(Transport, Protocol):
     def close(self) -> None: ...
 
 
+class _VolumePages(CachedIdentify):
+    """Pages of a drive, including log D0h of one namespace."""
+
+    def __init__(self, pages: PageReader, nsid: int) -> None:
+        super().__init__(pages)
+        self._pages, self._nsid = pages, nsid
+
+    def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
+        if lid == amazon.LID and isinstance(self._pages, KernelTransport):
+            return self._pages.get_namespace_log(lid, length, self._nsid)
+        return super().get_log(lid, length, lsi, uuid_index)
+
+
 class DriveAccess(Protocol):
     """How a drive's own counters are read. Calls block for as long as the drive does.
 
@@ -152,6 +167,7 @@ class CounterPoller:
         self._close: Callable[[], None] = lambda: None
         self._nsid = 1
         self._transport: CachedIdentify | None = None
+        self._is_simulated = False
         self._last: RecordingTransport | None = None
         # The reason why the drive cannot be queried, if known in advance.
         self._refused: OpwatchError | None = None
@@ -166,7 +182,7 @@ class CounterPoller:
         disk = self.disk
         beside = find_simulated(disk)
         if beside:
-            self._transport = CachedIdentify(beside)
+            self._transport, self._is_simulated = CachedIdentify(beside), True
             return
         if not disk.name.startswith("nvme"):
             if why := _no_firmware(disk):
@@ -176,7 +192,7 @@ class CounterPoller:
         transport = self._access.open_pages(disk)
         self._close = transport.close
         self._nsid = disk.read_number("nsid") or int(re.sub(r".*n", "", disk.name))
-        self._transport = CachedIdentify(transport)
+        self._transport = _VolumePages(transport, self._nsid)
 
     @property
     def busy_poll_s(self) -> float:
@@ -263,8 +279,15 @@ class CounterPoller:
             self._last = RecordingTransport(transport)
             # The answers also show that access was denied.
             with contextlib.suppress(PermissionMissing):
-                collect_nvme(self._last, self._catalogue, self._nsid)
+                found = collect_nvme(self._last, self._catalogue, self._nsid)
+                self._ask_drive_times(self._last, found.drive.vendor_id)
         return self._last.recorded_answers
+
+    def _ask_drive_times(self, pages: RecordingTransport, vendor_id: int | None) -> None:
+        """Keep the drive's own latency too, if it has that page. The page belongs to one namespace."""
+        if self._is_simulated or vendor_id == AMAZON_VENDOR:
+            with contextlib.suppress(OpwatchError):
+                pages.get_log(amazon.LID, amazon.LENGTH)
 
     def derive_poll_report(self, sample: FirmwareSample) -> PollReport:
         """Return all counters of a poll of this drive."""

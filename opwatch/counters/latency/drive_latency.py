@@ -14,7 +14,7 @@ from opwatch.counters.evidence import Evidence
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput, OpwatchError
 
-_AMAZON_VENDOR = 0x1D0F
+AMAZON_VENDOR = 0x1D0F
 _INSTANCE_STORAGE = "Amazon EC2 NVMe Instance Storage"
 NO_PAGE = "no latency log that opwatch knows (log D0h of Amazon's volumes, C3h of the OCP specification)"
 
@@ -50,7 +50,7 @@ def select_pages(controller: Controller, cloud_log: bytes | None) -> LatencyPage
     Amazon's page is expected by vendor id, the monitor if log C0h carries the OCP GUID.
     """
     length = None
-    if controller.vendor_id == _AMAZON_VENDOR:
+    if controller.vendor_id == AMAZON_VENDOR:
         detailed = (controller.model or "").startswith(_INSTANCE_STORAGE)
         length = amazon.DETAILED_LENGTH if detailed else amazon.LENGTH
     return LatencyPages(length, bool(cloud_log and cloud_log[496:512] == ocp.CLOUD_GUID))

@@ -165,6 +165,14 @@ class CheckedFile:
         cause = error.__cause__
         self.damage = f"{self.name} is damaged: {_describe_error(cause)}{rest}" if cause else f"{error}{rest}"
 
+    def count_samples(self) -> int:
+        """Return the number of samples in all minutes, or 0 if unreadable. Their contents are not read."""
+        try:
+            (samples,) = self._connection.execute("SELECT total(samples) FROM frames").fetchone()
+        except sqlite3.Error:
+            return 0
+        return max(int(samples), 0)
+
     def _has_rows(self, table: str) -> bool:
         return bool(self._connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone())
 

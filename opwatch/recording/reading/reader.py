@@ -148,6 +148,11 @@ class RecordedRun:
         words = self._file.damage
         return f"{words}. The rows that can still be read are shown" if words else None
 
+    @property
+    def sample_count(self) -> int:
+        """Number of samples of all disks, without reading them; a lower bound if the file is damaged."""
+        return self._file.count_samples()
+
     def close(self) -> None:
         self._file.close()
 

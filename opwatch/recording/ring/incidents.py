@@ -14,6 +14,9 @@ from opwatch.errors import OpwatchError
 # No other file of the folder is ever removed.
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-[\w-]+\.opw", re.ASCII)
 
+# What made requests slow in a recording is in a file of its name and this suffix.
+ANSWER_SUFFIX = ".why"
+
 
 class IncidentFolder:
     """A folder with at most `most` recordings, held open from construction to close()."""
@@ -44,6 +47,7 @@ class IncidentFolder:
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=self._folder)
                 removed.append(self._path / name)
+                os.unlink(f"{name}{ANSWER_SUFFIX}", dir_fd=self._folder)
         return removed
 
     def _list_recordings(self) -> list[tuple[int, str]]:

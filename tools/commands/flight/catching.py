@@ -25,10 +25,19 @@ class Catcher:
     complete."""
 
     def __init__(
-        self, rules: RuleWatch, kept: RunRecorder, folder: IncidentFolder, after_s: float, keep_s: float
+        self,
+        rules: RuleWatch,
+        kept: RunRecorder,
+        folder: IncidentFolder,
+        after_s: float,
+        keep_s: float,
+        *,
+        explains: bool = False,
     ) -> None:
+        """With `explains`, the answer of opwatch why is written beside each recording."""
         self._rules, self._kept, self._folder, self._after_s = rules, kept, folder, after_s
         self._apart_s = min(_MIN_DISTANCE_S, keep_s / 2)
+        self._options = ("--why",) if explains else ()
         self._story = RunPresenter()
         # The first firing in the next recording, and the time for writing the recording.
         self._first: Firing | None = None
@@ -80,6 +89,8 @@ class Catcher:
         # -P: import nothing from the current folder.
         argv = [sys.executable, "-P", "-m", "opwatch", "flight", "dump", "--quiet", "-o", str(path)]
         self._writing = subprocess.Popen(
-            [*argv, "--ring", str(self._kept.path)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            [*argv, *self._options, "--ring", str(self._kept.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
         )
         print_message(f"writing {path}")

@@ -15,12 +15,13 @@ from opwatch.samples.entry_parts import find_start_ns
 from opwatch.sinks.terminal import print_message
 from opwatch.tools.arguments import time_between
 from opwatch.tools.commands.flight.keep import add_ring_argument
+from opwatch.tools.runs.explaining import write_answer
 from opwatch.tools.runs.live_watch import add_recording_argument
 from opwatch.tools.runs.run_recorder import create_recording, remove_on_error
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch flight dump -o FILE [--last T] [--ring DIR]"
+    parser.usage = "opwatch flight dump -o FILE [--last T] [--why] [--ring DIR]"
     add_recording_argument(parser)
     parser.add_argument(
         "--last",
@@ -29,6 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="at most this time, up to now (all)",
     )
     add_ring_argument(parser)
+    parser.add_argument(
+        "--why", action="store_true", help="also write the answer of opwatch why into FILE.why"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
 
 
@@ -49,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
             target = create_recording(args.output, headline)
             with remove_on_error(target):
                 write_run(entries, [event for event in joined.events if event.mono_ns >= begin_ns], target)
+    if args.why:
+        write_answer(args.output)
     if not args.quiet:
         print_message(f"{args.output}: {units.format_capacity(args.output.stat().st_size)}")
     return 0

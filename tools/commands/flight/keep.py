@@ -79,6 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --when: time from the event to the end of its recording (30s)",
     )
     parser.add_argument(
+        "--why",
+        action="store_true",
+        help="with --when: also write what made requests slow beside each recording (opwatch why)",
+    )
+    parser.add_argument(
         "--into", type=Path, metavar="DIR", help="with --when: the folder of these recordings (RING/caught)"
     )
     parser.add_argument(
@@ -141,6 +146,8 @@ def _make_bounds(args: argparse.Namespace) -> RingBounds:
 def run(args: argparse.Namespace) -> int:
     bounds, rules = _make_bounds(args), RuleWatch.from_texts(args.when)
     args.count, catcher = None, None
+    if args.why and not args.when:
+        raise UsageError("--why needs --when RULE; opwatch flight dump --why explains the ring now")
     _prepare_archive(args)
     if rules.needs_drives and (args.waf == 0 or not (args.dev or args.waf)):
         raise UsageError(
@@ -154,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
         kept = stack.enter_context(RunRecorder(live, Ring(folder, make_header(args.interval), bounds)))
         if args.when:
             into = IncidentFolder(args.into or args.ring / "caught", args.caught)
-            catcher = Catcher(rules, kept, into, args.after, args.keep)
+            catcher = Catcher(rules, kept, into, args.after, args.keep, explains=args.why)
         if not args.quiet:
             print_message(
                 f"keeping the last {format_duration(args.keep)} in {args.ring}; opwatch flight dump -o FILE "

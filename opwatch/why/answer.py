@@ -1,0 +1,69 @@
+"""The answer to what made a run's requests slow, per disk and operation. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from opwatch.counters.catalogue.families import Catalogue
+from opwatch.why.decision import CauseVerdict, decide_causes
+from opwatch.why.drives import witness_drive
+from opwatch.why.layers import StackLayer
+from opwatch.why.slowness import EXAMINED_OPS, Slowness, explain_too_short, find_slowness
+from opwatch.why.witnessed import WitnessedDisk, WitnessedRun
+
+_JUMPED = "the clock went backwards: the intervals around it are left out"
+_NO_QUEUE = "the time before the device was not measured: record with --queue"
+
+
+@dataclass(frozen=True, slots=True)
+class SlowOperation:
+    """The slow intervals of one operation of a disk, and their causes. `needs` add to the verdict's."""
+
+    slowness: Slowness
+    verdict: CauseVerdict
+    needs: tuple[str, ...] = ()
+
+    @property
+    def excess_ns(self) -> float:
+        return math.fsum(self.slowness.total_excess.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was slow, the largest excess first. `not_examined` are disks without enough data, with the reason;
+    `notes` concern the whole run."""
+
+    slow: tuple[SlowOperation, ...]
+    examined: tuple[str, ...]
+    not_examined: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def answer_why(run: WitnessedRun, catalogue: Callable[[], Catalogue]) -> Answer:
+    """Return the episodes of all disks of a run, and their causes."""
+    slow: list[SlowOperation] = []
+    examined, missing = [], []
+    for disk in run.disks.values():
+        reason = explain_too_short(disk)
+        if reason:
+            missing.append(reason)
+            continue
+        examined.append(disk.label)
+        slow += _examine_disk(run, disk, catalogue)
+    slow.sort(key=lambda one: -one.excess_ns)
+    notes = [_JUMPED] if run.clock_jumps else []
+    return Answer(tuple(slow), tuple(examined), tuple(missing), tuple(notes))
+
+
+def _examine_disk(
+    run: WitnessedRun, disk: WitnessedDisk, catalogue: Callable[[], Catalogue]
+) -> list[SlowOperation]:
+    name = disk.drive or disk.device
+    drive = witness_drive(disk, run.looks[name], run.polls_ns[name], catalogue) if name in run.looks else None
+    return [
+        SlowOperation(one, decide_causes(one), () if StackLayer.QUEUE in one.times.sums else (_NO_QUEUE,))
+        for op in EXAMINED_OPS
+        if (one := find_slowness(run, disk, op, drive))
+    ]

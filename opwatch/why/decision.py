@@ -1,0 +1,318 @@
+"""Decide which causes the evidence proves, which cannot be told apart, and what remains unknown. Pure.
+
+A wrong cause is worse than none: a candidate is named only if it was measured directly, or coincides with the
+slow intervals beyond chance. Candidates with similar scores for the same intervals are named together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from opwatch import units
+from opwatch.compare.spacing import find_spacing
+from opwatch.why.candidate import Candidate, CauseName
+from opwatch.why.causes import RULES, SAME_RATIO
+from opwatch.why.layers import DEVICE_LAYERS, StackLayer
+from opwatch.why.slowness import Slowness
+from opwatch.why.statistics.axis import Axis, find_axis
+from opwatch.why.statistics.matching import Match, match_witnesses
+
+# Probability of a coincidence, after Holm's correction, above which a cause is not named.
+CHANCE = 0.01
+# A candidate above this probability is not even a rival.
+_RIVAL_CHANCE = 0.05
+# Scores within this ratio are too similar to prefer one.
+RIVAL_RATIO = 2.0
+MIN_SCORE = 0.25
+# A smaller share of the excess is part of the unknown rest.
+MIN_SHARE = 0.1
+_OVERLAP = 0.5
+_TOLERANCE = 1
+_MIN_PERIODIC = 6
+_NO_DRIVE_TIME = (
+    "the drive and the path to it cannot be told apart: the drive's own latency (log D0h) is unknown"
+)
+_DEVICE_SIDE = (*DEVICE_LAYERS, StackLayer.QUEUE)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCandidate:
+    """A candidate with the result of its test. `score` is 0 to 1; `p` is None if it was measured directly;
+    `refused` is the reason why it is not named, None if it may be."""
+
+    candidate: Candidate
+    score: float
+    p: float | None
+    episodes: int
+    matched: int
+    alone: int
+    refused: str | None
+
+    @property
+    def is_rival(self) -> bool:
+        """Return whether it explains the slow intervals well enough to cast doubt on another cause."""
+        if self.candidate.excluded or self.score < MIN_SCORE:
+            return False
+        return self.p is None or self.p <= _RIVAL_CHANCE
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCause:
+    """A cause, or several that cannot be told apart, with its share of the excess time."""
+
+    found: tuple[JudgedCandidate, ...]
+    share: float
+    layer: StackLayer
+
+    @property
+    def is_certain(self) -> bool:
+        return len(self.found) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class CauseVerdict:
+    """The causes of an operation's slowness, largest share first. With `unknown`, the shares add up to 1.
+
+    `needs` say what would decide the unknown rest; `tested` has every candidate with its score.
+    """
+
+    causes: tuple[NamedCause, ...]
+    unknown: float
+    needs: tuple[str, ...]
+    tested: tuple[JudgedCandidate, ...]
+
+
+def decide_causes(slowness: Slowness) -> CauseVerdict:
+    """Return the causes of an operation's slow intervals."""
+    total = math.fsum(slowness.total_excess.values())
+    causes: list[NamedCause] = []
+    tested: list[JudgedCandidate] = []
+    needs: list[str] = []
+    groups: dict[StackLayer | None, list[int]] = {}
+    for number in range(len(slowness.episodes)):
+        groups.setdefault(slowness.find_layer(number), []).append(number)
+    for layer, numbers in groups.items():
+        part = _select_episodes(slowness, numbers)
+        if math.fsum(part.total_excess.values()) < MIN_SHARE * total:
+            continue
+        if layer is None:
+            needs.append("no layer has half of the excess time in some episodes")
+            continue
+        found = judge_candidates(part, layer)
+        tested += found
+        named = _name_causes(part, layer, found, total)
+        causes += named
+        if not named or sum(cause.share for cause in named) * total < 0.5 * math.fsum(
+            part.total_excess.values()
+        ):
+            needs += _list_needs(part, layer, found)
+    causes.sort(key=lambda cause: -cause.share)
+    unknown = 1.0 - math.fsum(cause.share for cause in causes)
+    return CauseVerdict(tuple(causes), unknown, tuple(dict.fromkeys(needs)), tuple(tested))
+
+
+def _select_episodes(slowness: Slowness, numbers: Sequence[int]) -> Slowness:
+    """Return the slowness with these episodes only."""
+    slow = [False] * len(slowness.slow)
+    for number in numbers:
+        for at in slowness.episodes[number].places:
+            slow[at] = slowness.slow[at]
+    return replace(
+        slowness,
+        slow=slow,
+        episodes=[slowness.episodes[number] for number in numbers],
+        excess=[slowness.excess[number] for number in numbers],
+    )
+
+
+def judge_candidates(slowness: Slowness, layer: StackLayer) -> list[JudgedCandidate]:
+    """Return every candidate of a layer with its score, best first."""
+    found = [one for rule in RULES[layer] if (one := rule(slowness))]
+    flags = {one.name.value: one.flags for one in found if not one.is_direct}
+    matches = match_witnesses(slowness.slow, flags, _TOLERANCE) if flags else {}
+    tested = [_judge_candidate(slowness, one, matches.get(one.name.value)) for one in found]
+    if layer in _DEVICE_SIDE and not any(one.refused is None for one in tested):
+        periodic = _find_periodic(slowness)
+        tested += [periodic] if periodic else []
+    return sorted(tested, key=lambda one: -one.score)
+
+
+def _judge_candidate(slowness: Slowness, one: Candidate, match: Match | None) -> JudgedCandidate:
+    episodes = len(slowness.episodes)
+    if match is None:
+        covered = _count_covered(slowness, one.flags)
+        score = covered / max(sum(slowness.slow), 1)
+        refused = one.excluded or ("it acted in few slow intervals" if score < MIN_SCORE else None)
+        return JudgedCandidate(
+            one, score, p=None, episodes=episodes, matched=episodes, alone=0, refused=refused
+        )
+    refused = one.excluded or match.reason
+    if refused is None and not match.is_beyond_chance(CHANCE):
+        refused = "coincidence cannot be excluded"
+    elif refused is None and match.score < MIN_SCORE:
+        refused = "it acted in few slow intervals, or often without effect"
+    return JudgedCandidate(
+        one,
+        match.score,
+        p=match.adjusted_p,
+        episodes=match.episodes,
+        matched=match.matched,
+        alone=match.alone,
+        refused=refused,
+    )
+
+
+def _find_periodic(slowness: Slowness) -> JudgedCandidate | None:
+    """Return the drive's own work if the episodes are regular in time or in bytes written, else None."""
+    disk, episodes = slowness.disk, slowness.episodes
+    writes = disk.ops.get("write")
+    grows = writes is not None and slowness.find_ratio(writes.issued) > SAME_RATIO
+    if len(episodes) < _MIN_PERIODIC or grows:
+        # Episodes with more writes are those of the load.
+        return None
+    begin_ns = disk.begins_ns[0]
+    seconds = [(disk.begins_ns[episode.begin] - begin_ns) / 1e9 for episode in episodes]
+    written, totals = 0.0, []
+    for at in range(len(disk)):
+        totals.append(written)
+        written += writes.bytes[at] if writes else 0.0
+    onsets = [totals[episode.begin] for episode in episodes]
+    answer = find_axis(seconds, onsets)
+    is_time = answer.axis is Axis.SECONDS
+    positions, end = (seconds, slowness.disk.seconds) if is_time else (onsets, written)
+    spacing = find_spacing(positions, 0.0, end, end / len(disk)) if end > 0 else None
+    if spacing is None:
+        return None
+    name = CauseName.HOUSEKEEPING if is_time else CauseName.GARBAGE_COLLECTION
+    every = (
+        f"every {spacing.period:.3g} s, whatever the write rate"
+        if is_time
+        else f"every {units.format_capacity(round(spacing.period))} written, whatever the rate"
+    )
+    refused = answer.reason if answer.axis is Axis.UNKNOWN else None
+    if refused is None and spacing.p > CHANCE:
+        refused = "coincidence cannot be excluded"
+    check = (
+        "no setting of the host stops this; ask the vendor, or move the work to a quiet time"
+        if is_time
+        else "leave more spare area (opwatch sweep advise), or trim free space (opwatch trim audit)"
+    )
+    one = Candidate(name, slowness.slow, f"slow {every}", check)
+    score = spacing.hits / max(spacing.events, spacing.cycles, 1)
+    return JudgedCandidate(
+        one, score, p=spacing.p, episodes=len(episodes), matched=spacing.hits, alone=0, refused=refused
+    )
+
+
+def _widen(flags: Sequence[bool]) -> list[bool]:
+    """Return flags that are also set next to a set flag."""
+    last = len(flags) - 1
+    return [
+        flags[at] or flags[max(at - _TOLERANCE, 0)] or flags[min(at + _TOLERANCE, last)]
+        for at in range(len(flags))
+    ]
+
+
+def _count_covered(slowness: Slowness, flags: Sequence[bool]) -> int:
+    return sum(slow and flag for slow, flag in zip(slowness.slow, _widen(flags), strict=True))
+
+
+def _overlap(slowness: Slowness, one: JudgedCandidate, other: JudgedCandidate) -> float:
+    """Return the share of the slow intervals with `other` that also have `one`."""
+    first, second = _widen(one.candidate.flags), _widen(other.candidate.flags)
+    both = sum(slow and a and b for slow, a, b in zip(slowness.slow, first, second, strict=True))
+    return both / max(_count_covered(slowness, other.candidate.flags), 1)
+
+
+def _drop_explained(slowness: Slowness, found: Iterable[JudgedCandidate]) -> list[JudgedCandidate]:
+    """Return the candidates without those that an accepted one explains."""
+    rivals = [one for one in found if one.is_rival]
+    accepted = [one for one in rivals if one.refused is None]
+
+    def is_explained(one: JudgedCandidate) -> bool:
+        return any(
+            one.candidate.name in origin.candidate.explains
+            and origin is not one
+            and one.candidate.name is not origin.candidate.name
+            and origin.score * RIVAL_RATIO >= one.score
+            and _overlap(slowness, origin, one) >= _OVERLAP
+            for origin in accepted
+        )
+
+    return [one for one in rivals if not is_explained(one)]
+
+
+def _name_causes(
+    slowness: Slowness, layer: StackLayer, found: Sequence[JudgedCandidate], total: float
+) -> list[NamedCause]:
+    """Return the causes of the episodes of a layer. Each episode belongs to its best cause."""
+    rivals = _drop_explained(slowness, found)
+    groups: list[tuple[JudgedCandidate, ...]] = []
+    for one in rivals:
+        if one.refused is not None or any(one in group for group in groups):
+            continue
+        near = [
+            other
+            for other in rivals
+            if other is not one
+            and other.score * RIVAL_RATIO >= one.score
+            and _overlap(slowness, one, other) >= _OVERLAP
+            and _overlap(slowness, other, one) >= _OVERLAP
+        ]
+        groups.append((one, *near))
+    shares = [0.0] * len(groups)
+    for number, episode in enumerate(slowness.episodes):
+        for place, group in enumerate(groups):
+            flags = _widen(group[0].candidate.flags)
+            if any(slowness.slow[at] and flags[at] for at in episode.places):
+                shares[place] += _sum_layer(slowness, number, layer) / total
+                break
+    return [
+        NamedCause(group, share, layer)
+        for group, share in zip(groups, shares, strict=True)
+        if share >= MIN_SHARE
+    ]
+
+
+def _sum_layer(slowness: Slowness, number: int, layer: StackLayer) -> float:
+    """Return the excess of an episode that a cause of this layer explains."""
+    parts = slowness.excess[number]
+    # Requests queue behind a slow device.
+    layers = (
+        _DEVICE_SIDE
+        if layer is StackLayer.QUEUE
+        else (layer, StackLayer.QUEUE)
+        if layer in DEVICE_LAYERS
+        else (layer,)
+    )
+    return min(max(math.fsum(parts.get(one, 0.0) for one in layers), 0.0), math.fsum(parts.values()))
+
+
+def _list_needs(slowness: Slowness, layer: StackLayer, found: Sequence[JudgedCandidate]) -> list[str]:
+    """Return what would decide the cause of the rest."""
+    disk, drive = slowness.disk, slowness.drive
+    needs = []
+    if len(slowness.episodes) < 3:
+        count = len(slowness.episodes)
+        needs.append(f"only {count} episode{'s' if count > 1 else ''} (3 needed): record longer")
+    if layer not in _DEVICE_SIDE:
+        return needs
+    if disk.owners is None:
+        needs.append("requests were not counted by owner: record with --by cgroup (or process)")
+    if "write" in disk.ops and (drive is None or drive.nand_per_s is None):
+        reason = drive.reason if drive and drive.reason else "the drive was not polled"
+        needs.append(f"NAND bytes are unknown ({reason}): record with --waf 1s if the drive counts them")
+    if drive is None or drive.throttled is None:
+        needs.append("thermal throttling is unknown: the drive's log 02h was not recorded")
+    needs += [
+        f"{one.candidate.name.value}: {one.refused}"
+        for one in found
+        if one.refused and one.refused != one.candidate.excluded and one.score >= MIN_SCORE
+    ]
+    if layer is StackLayer.DEVICE:
+        needs.append(_NO_DRIVE_TIME)
+    if layer is StackLayer.DRIVE:
+        needs.append("the time is the drive's own, and nothing that it reports coincides with it")
+    return needs

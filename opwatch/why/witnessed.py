@@ -1,0 +1,293 @@
+"""Collect the series of a run that can show a cause of latency: one value per interval, per disk. Pure.
+
+A series is an array, so that an hour of 24 disks needs a few megabytes; samples are not kept.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from opwatch.cpu import compute_cpu_use
+from opwatch.owners.cells import OwnerKey
+from opwatch.owners.sample import OwnerCounts, Owners, OwnerSample, compare_owners
+from opwatch.samples.entries import CountersRead, DiskAdded, IntervalEnded, RunEnded, RunEntry
+from opwatch.samples.entry_parts import get_samples
+from opwatch.samples.sample import DiskSample
+from opwatch.trace.abi import OPS, OpSample
+from opwatch.trace.hist import Histogram
+
+if TYPE_CHECKING:
+    from opwatch.counters.looks.sample import FirmwareSample
+
+# The quantile that makes an interval slow.
+SLOW_QUANTILE = 0.99
+# Requests of at least this size can delay small requests.
+LARGE_BYTES = 256 * 1024
+_SECTOR = 512
+NAN = math.nan
+
+
+def _zeros(count: int) -> array[float]:
+    return array("d", bytes(8 * count))
+
+
+@dataclass(slots=True)
+class OpSeries:
+    """One operation per interval: completions, their bytes and device time, and the 99th percentile.
+
+    `queue_ns`, `throttle_ns` and `admission_ns` are the mean time before the issue times the completions, so
+    that they add to the device time; NaN if not measured. `p99_ns` is NaN without completions. `behind` are
+    requests issued during a discard.
+    """
+
+    count: array[float]
+    bytes: array[float]
+    device_ns: array[float]
+    queue_ns: array[float]
+    p99_ns: array[float]
+    large_bytes: array[float]
+    behind: array[float]
+    behind_ns: array[float]
+    issued: array[float]
+    sequential: array[float]
+    throttle_ns: array[float]
+    admission_ns: array[float]
+
+    @classmethod
+    def make_idle(cls, intervals: int) -> OpSeries:
+        """Return the series of an operation without requests so far."""
+        series = cls(*(_zeros(intervals) for _ in range(12)))
+        for at in range(intervals):
+            series.p99_ns[at] = NAN
+        return series
+
+    def add_idle(self) -> None:
+        for series in self._list_arrays():
+            series.append(0.0)
+        self.p99_ns[-1] = NAN
+
+    def add_growth(self, then: OpSample, now: OpSample) -> None:
+        """Add the growth between two samples."""
+        done = now.completed - then.completed
+        latency = now.latency.subtract(then.latency)
+        quantile = latency.find_quantile(SLOW_QUANTILE) if done else None
+        self.count.append(done)
+        self.bytes.append(now.bytes - then.bytes)
+        self.device_ns.append(now.sum_ns - then.sum_ns)
+        self.queue_ns.append(_scale_growth(then, now, "queued", "queue_sum_ns", done))
+        self.throttle_ns.append(_scale_growth(then, now, "throttle_known", "throttle_sum_ns", done))
+        self.admission_ns.append(_scale_growth(then, now, "admission_known", "admission_sum_ns", done))
+        self.p99_ns.append(quantile.value if quantile else NAN)
+        self.large_bytes.append(_sum_large(now.sizes.subtract(then.sizes)) if done else 0.0)
+        self.behind.append(now.behind - then.behind)
+        self.behind_ns.append(now.behind_sum_ns - then.behind_sum_ns)
+        self.issued.append(now.issued - then.issued)
+        self.sequential.append(now.sequential - then.sequential)
+
+    def _list_arrays(self) -> tuple[array[float], ...]:
+        return (
+            *(self.count, self.bytes, self.device_ns, self.queue_ns, self.p99_ns),
+            *(self.large_bytes, self.behind, self.behind_ns, self.issued, self.sequential),
+            *(self.throttle_ns, self.admission_ns),
+        )
+
+
+def _scale_growth(then: OpSample, now: OpSample, known: str, total: str, done: int) -> float:
+    """Return the mean growth of a time per request with a known time, times the completions; NaN if the
+    recording does not have this time."""
+    if not getattr(now, known, 0):
+        return NAN
+    count = getattr(now, known) - getattr(then, known)
+    return (getattr(now, total) - getattr(then, total)) / count * done if count else 0.0
+
+
+def _sum_large(sizes: Histogram) -> float:
+    """Return the bytes in large requests; a request counts as its slot's lower edge."""
+    slots, running = sizes.rank_slots()
+    total, before = 0, 0
+    for slot, count in zip(slots, running, strict=True):
+        size = sizes.scale.low_edge(slot) * _SECTOR
+        if size >= LARGE_BYTES:
+            total += (count - before) * size
+        before = count
+    return float(total)
+
+
+@dataclass(slots=True)
+class OwnerSeries:
+    """One owner per interval: bytes and device time of reads and writes, and flushes."""
+
+    name: str
+    bytes: array[float]
+    device_ns: array[float]
+    requests: array[float]
+    flushes: array[float]
+
+    @classmethod
+    def make_idle(cls, name: str, intervals: int) -> OwnerSeries:
+        return cls(name, *(_zeros(intervals) for _ in range(4)))
+
+    def add_counts(self, one: OwnerCounts | None) -> None:
+        """Add the counts of an interval; None without requests."""
+        ops = one.ops if one else {}
+        data = [ops[op] for op in ("read", "write") if op in ops]
+        self.bytes.append(sum(counts.bytes for counts in data))
+        self.device_ns.append(sum(counts.sum_ns for counts in data))
+        self.requests.append(sum(counts.requests for counts in data))
+        self.flushes.append(ops["flush"].requests if "flush" in ops else 0)
+
+
+@dataclass(slots=True)
+class WitnessedDisk:
+    """One disk of a run. All series have a value per interval; an unknown value is NaN.
+
+    `lacks` is the data missing in the recording, and why. `depth` is the mean number of requests in flight.
+    `owners` is None if requests were not counted by owner.
+    """
+
+    label: str
+    device: str
+    drive: str | None = None
+    lacks: tuple[str, ...] = ()
+    begins_ns: array[int] = field(default_factory=lambda: array("q"))
+    ends_ns: array[int] = field(default_factory=lambda: array("q"))
+    ops: dict[str, OpSeries] = field(default_factory=dict)
+    depth: array[float] = field(default_factory=lambda: array("d"))
+    errors: array[float] = field(default_factory=lambda: array("d"))
+    requeued: array[float] = field(default_factory=lambda: array("d"))
+    cpu_busy: array[float] = field(default_factory=lambda: array("d"))
+    cpu_irq: array[float] = field(default_factory=lambda: array("d"))
+    cpu_steal: array[float] = field(default_factory=lambda: array("d"))
+    owners: dict[OwnerKey, OwnerSeries] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ends_ns)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.list_seconds())
+
+    def list_seconds(self) -> list[float]:
+        """Return the length of each interval."""
+        return [(end - begin) / 1e9 for begin, end in zip(self.begins_ns, self.ends_ns, strict=True)]
+
+    def add_interval(self, then: DiskSample, now: DiskSample, owners: Owners | None) -> None:
+        """Add the interval between two samples of the disk."""
+        begin, end = then.reading.sample, now.reading.sample
+        elapsed_ns = end.end_ns - begin.end_ns
+        known = len(self)
+        moved = set()
+        for op in OPS:
+            before, after = begin.ops[op], end.ops[op]
+            if (before.completed, before.issued) == (after.completed, after.issued):
+                continue
+            moved.add(op)
+            if op not in self.ops:
+                self.ops[op] = OpSeries.make_idle(known)
+            self.ops[op].add_growth(before, after)
+        for op, series in self.ops.items():
+            if op not in moved:
+                series.add_idle()
+        self._add_totals(begin.ops, end.ops, elapsed_ns)
+        cpu = compute_cpu_use(then.cpu, now.cpu, now.anchor.mono_ns - then.anchor.mono_ns)
+        cores_s = cpu.cpus * cpu.seconds if cpu else 0.0
+        self.cpu_busy.append(cpu.busy_s / cores_s if cpu and cores_s else NAN)
+        self.cpu_irq.append(cpu.irq_s / cores_s if cpu and cores_s else NAN)
+        self.cpu_steal.append(cpu.steal_s / cores_s if cpu and cores_s else NAN)
+        self._add_owners(owners, known)
+        self.begins_ns.append(begin.end_ns)
+        self.ends_ns.append(end.end_ns)
+
+    def _add_totals(self, then: Mapping[str, OpSample], now: Mapping[str, OpSample], elapsed_ns: int) -> None:
+        depth = sum(now[op].in_flight_ns - then[op].in_flight_ns for op in now)
+        self.depth.append(max(depth / elapsed_ns, 0.0))
+        self.errors.append(sum(now[op].errors - then[op].errors for op in now))
+        self.requeued.append(sum(now[op].requeued - then[op].requeued for op in now))
+
+    def _add_owners(self, owners: Owners | None, known: int) -> None:
+        if owners is None:
+            return
+        if self.owners is None:
+            self.owners = {}
+        current = {one.key: one for one in owners.owners}
+        for key, one in current.items():
+            if key not in self.owners:
+                self.owners[key] = OwnerSeries.make_idle(one.name or f"{key.kind.value} {key.number}", known)
+        for key, series in self.owners.items():
+            series.add_counts(current.get(key))
+
+
+@dataclass(slots=True)
+class WitnessedRun:
+    """All disks of a run by label, the polls of its drives, and what was left out.
+
+    `polls_ns` are the begin and end of every poll of a drive; `looks` keeps the polls themselves, at most one
+    per `look_every_ns`. `clock_jumps` counts intervals without duration, which are left out.
+    """
+
+    look_every_ns: int = 0
+    disks: dict[str, WitnessedDisk] = field(default_factory=dict)
+    looks: dict[str, list[FirmwareSample]] = field(default_factory=dict)
+    polls_ns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    clock_jumps: int = 0
+
+    def add_look(self, look: FirmwareSample) -> None:
+        """Add a poll of a drive."""
+        self.polls_ns.setdefault(look.disk, []).append((look.begin_ns, look.end_ns))
+        kept = self.looks.setdefault(look.disk, [])
+        if not kept or look.end_ns - kept[-1].end_ns >= self.look_every_ns:
+            kept.append(look)
+
+
+@dataclass(slots=True)
+class _Watched:
+    disk: WitnessedDisk
+    last: DiskSample
+    owners: OwnerSample | None
+
+
+def gather_witnesses(entries: Iterable[RunEntry], look_every_ns: int = 0) -> WitnessedRun:
+    """Read a run once and return its series."""
+    run, places = WitnessedRun(look_every_ns), dict[int, _Watched]()
+    for entry in entries:
+        if isinstance(entry, CountersRead):
+            run.add_look(entry.sample)
+        for place, sample in get_samples(entry).items():
+            owners = _find_owners(entry, place)
+            if place not in places:
+                drive = entry.drive if isinstance(entry, DiskAdded) else None
+                places[place] = _Watched(_find_disk(run, sample, drive), sample, owners)
+                continue
+            watched = places[place]
+            _add_sample(run, watched, sample, owners)
+    return run
+
+
+def _add_sample(run: WitnessedRun, watched: _Watched, now: DiskSample, owners: OwnerSample | None) -> None:
+    then = watched.last
+    begin, end = then.reading.sample, now.reading.sample
+    if end.end_ns <= begin.end_ns:
+        run.clock_jumps += end.end_ns < begin.end_ns
+        return
+    found = compare_owners(watched.owners, owners, begin, end) if watched.owners and owners else None
+    watched.disk.add_interval(then, now, found)
+    watched.last, watched.owners = now, owners
+
+
+def _find_owners(entry: RunEntry, place: int) -> OwnerSample | None:
+    if isinstance(entry, IntervalEnded | RunEnded):
+        return entry.owners.get(place)
+    return getattr(entry, "owners", None)
+
+
+def _find_disk(run: WitnessedRun, sample: DiskSample, drive: str | None) -> WitnessedDisk:
+    """Return the series of a disk, which continue if the disk came back."""
+    facts = sample.disk
+    label = facts.device if facts.device == facts.origin else f"{facts.device} (of {facts.origin})"
+    disk = run.disks.setdefault(label, WitnessedDisk(label, facts.device))
+    disk.drive, disk.lacks = disk.drive or drive, facts.lacks
+    return disk

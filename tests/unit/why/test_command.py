@@ -1,0 +1,135 @@
+"""`opwatch why FILE`: recordings that allow an answer, and those that do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.recording.ring.incidents import IncidentFolder
+from opwatch.recording.writing.newfile import NewDatabase
+from opwatch.recording.writing.writer import RecordingWriter
+from opwatch.tools import cli
+from opwatch.tools.runs.explaining import write_answer
+from tests.unit.compare.counted_disk import S, Second, generate_entries, write_recording
+from tests.unit.why.witnessed_runs import draw_bursts
+
+USUAL: Second = {"read": {100_000: 900, 300_000: 30}}
+FLUSHED: Second = {"read": {2_000_000: 900, 6_000_000: 30}, "flush": {50_000: 500}}
+
+
+def make_bursts(seconds: int = 120, seed: int = 3) -> list[Second]:
+    places = set(draw_bursts(seconds, seed))
+    return [FLUSHED if at in places else USUAL for at in range(seconds)]
+
+
+def record(path: Path, seconds: Iterable[Second]) -> Path:
+    write_recording(path, generate_entries(seconds))
+    return path
+
+
+def ask(path: Path, *options: str) -> int:
+    return cli.main(["why", str(path), *options])
+
+
+def read_document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_answer_has_the_cause_and_the_missing_layers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(record(tmp_path / "run.opw", make_bursts()), "--json") == 0
+    (slow,) = read_document(capsys)["slow"]
+    assert (slow["device"], slow["op"], len(slow["episodes"])) == ("nvme0n1", "read", 6)
+    assert [cause["names"] for cause in slow["causes"]] == [["flushes"]]
+    assert sum(cause["share"] for cause in slow["causes"]) + slow["unknown"] == pytest.approx(1, abs=1e-9)
+    assert any("--queue" in need for need in slow["needs"])
+    assert ask(tmp_path / "run.opw") == 0
+    assert "flushes" in capsys.readouterr().out
+
+
+def test_status_is_6_when_nothing_was_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(record(tmp_path / "run.opw", [USUAL] * 60)) == 6
+    assert "nothing was slow" in capsys.readouterr().out
+
+
+def test_short_recording_says_how_long_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(record(tmp_path / "run.opw", [USUAL, FLUSHED] * 2)) == 6
+    assert "only 4 intervals" in capsys.readouterr().err
+
+
+def test_idle_recording_has_no_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(record(tmp_path / "run.opw", [{}] * 60)) == 6
+    assert "no requests" in capsys.readouterr().err
+
+
+def test_part_of_a_recording_is_examined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = [*([USUAL] * 60), *make_bursts()]
+    assert ask(record(tmp_path / "run.opw", seconds), "--to", "58") == 6
+    assert ask(tmp_path / "run.opw", "--from", "60", "--json") == 0
+    capsys.readouterr()
+
+
+def test_imported_recording_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.opw"
+    database = NewDatabase(path)
+    writer = RecordingWriter(database, {"tool": "opwatch", "interval_ns": S, "imported": "iostat"})
+    writer.begin_transaction()
+    for entry in generate_entries([USUAL] * 30):
+        writer.add_entry(entry)
+    writer.commit()
+    writer.end_recording("done", 0, 0)
+    database.close()
+    assert ask(path) == 6
+    assert "imported from iostat" in capsys.readouterr().err
+
+
+def test_cut_recording_is_answered_up_to_its_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.opw"
+    database = NewDatabase(path)
+    writer = RecordingWriter(database, {"tool": "opwatch", "interval_ns": S})
+    for entry in generate_entries(make_bursts()):
+        writer.begin_transaction()
+        writer.add_entry(entry)
+        writer.commit()
+    database.close()
+    assert ask(path, "--json") == 0
+    captured = capsys.readouterr()
+    assert "killed" in captured.err
+    assert [cause["names"] for cause in json.loads(captured.out)["slow"][0]["causes"]] == [["flushes"]]
+
+
+@pytest.mark.parametrize("options", [("--for", "1m"), ("--dev", "sda")])
+def test_options_of_a_watch_are_refused_for_a_file(tmp_path: Path, options: tuple[str, str]) -> None:
+    assert ask(record(tmp_path / "run.opw", [USUAL] * 30), *options) == 2
+
+
+def test_file_or_disk_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["why"]) == 2
+    assert "--dev" in capsys.readouterr().err
+
+
+def test_answer_is_written_beside_a_recording(tmp_path: Path) -> None:
+    target = write_answer(record(tmp_path / "run.opw", make_bursts()))
+    assert target == tmp_path / "run.opw.why"
+    assert "flushes" in target.read_text()
+
+
+def test_reason_is_written_when_a_recording_allows_no_answer(tmp_path: Path) -> None:
+    assert "only 4 intervals" in write_answer(record(tmp_path / "run.opw", [USUAL] * 4)).read_text()
+
+
+def test_answer_is_removed_with_its_recording(tmp_path: Path) -> None:
+    folder = IncidentFolder(tmp_path, 1)
+    path = folder.new_path("sda")
+    answer = path.with_name(f"{path.name}.why")
+    for one in (path, answer):
+        one.write_text("x")
+    assert folder.make_room() == [path]
+    folder.close()
+    assert not answer.exists()

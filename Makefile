@@ -11,6 +11,7 @@ VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc \
 	cryptsetup-bin drbd-utils f2fs-tools lvm2 sg3-utils thin-provisioning-tools dosfstools ntfs-3g bcache-tools
 ARM64_PACKAGES := qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 LOAD_PACKAGES := sysbench
+SHELL_PACKAGES := zsh fish
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.* \
 	duckdb==2.* textual==8.* jsonschema==4.* prometheus-client==0.26.*
@@ -94,6 +95,10 @@ PREFIX ?= /usr/local
 OWN := $(PREFIX)/lib/opwatch
 UNITS := opwatch-broker.service opwatch-broker.socket opwatch-exporter.service opwatch-flight.service
 
+COMPLETIONS := $(PREFIX)/share/bash-completion/completions/opwatch $(PREFIX)/share/zsh/site-functions/_opwatch \
+	$(PREFIX)/share/fish/vendor_completions.d/opwatch.fish
+find_shell = $(firstword $(foreach shell,bash zsh fish,$(if $(findstring /$(shell),$(1)),$(shell))))
+
 .PHONY: install install-files uninstall
 install: build
 	@# Root runs these files later, so only their owner may write to them, regardless of the umask.
@@ -120,10 +125,13 @@ install-files:
 		sed 's|/usr/local/|$(PREFIX)/|' tools/deploy/systemd/$$unit > $(PREFIX)/lib/systemd/system/$$unit; \
 	done
 	@install -m 644 tools/deploy/systemd/opwatch.sysusers.conf $(PREFIX)/lib/sysusers.d/opwatch.conf
+	@mkdir -p $(dir $(COMPLETIONS))
+	@$(foreach file,$(COMPLETIONS),$(OWN)/bin/opwatch completion $(call find_shell,$(file)) > $(file) &&) true
 	@$(PREFIX)/bin/opwatch --version
 
 uninstall:
 	rm -rf $(OWN)
+	rm -f $(COMPLETIONS)
 	rm -f $(PREFIX)/bin/opwatch $(PREFIX)/share/man/man1/opwatch.1 $(PREFIX)/lib/sysusers.d/opwatch.conf \
 		$(PREFIX)/sbin/opwatch-broker $(PREFIX)/share/man/man8/opwatch-broker.8 \
 		$(UNITS:%=$(PREFIX)/lib/systemd/system/%)
@@ -136,7 +144,7 @@ KERNEL_WORKERS := 4
 PARALLEL = -n $(KERNEL_WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: build
-	$(call install_packages,$(LOAD_PACKAGES))
+	$(call install_packages,$(LOAD_PACKAGES) $(SHELL_PACKAGES))
 	@echo "opwatch: 1 of 2: tests without privileges; about 4 minutes on two idle processors"
 	$(PY) -m pytest -n auto --maxprocesses 4 tests/unit
 	@echo "opwatch: 2 of 2: tests of the C code, and of this kernel with loop devices; about 12 minutes"
@@ -147,7 +155,7 @@ test-all: test
 	$(MAKE) test-vm
 
 test-kernel: build
-	$(call install_packages,$(LOAD_PACKAGES))
+	$(call install_packages,$(LOAD_PACKAGES) $(SHELL_PACKAGES))
 	OPWATCH_REQUIRE=kernel $(PY) -m pytest $(PARALLEL) tests/kernel
 
 # All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme, or with

@@ -155,6 +155,7 @@ setup(
         "opwatch.scenarios": ["published/*.toml"],
         "opwatch.trim.stack": ["causes.toml"],
         "opwatch.tools": ["bcc/*", "bt/*"],
+        "opwatch.tools.completion": ["opwatch.bash", "opwatch.zsh", "opwatch.fish"],
     },
     ext_modules=[
         Extension(

@@ -38,6 +38,7 @@ COMMANDS = {
         _MACHINE, "serve metrics of all disks and their drives to Prometheus, over HTTP or HTTPS"
     ),
     "overhead": CommandEntry(_MACHINE, "measure what tracing costs on this machine"),
+    "completion": CommandEntry(_MACHINE, "print the completion script of a shell: bash, zsh or fish"),
     "record": CommandEntry(_RECORDINGS, "keep everything that a watch knows in a file", runs_program=True),
     "note": CommandEntry(_RECORDINGS, "add a note to a recording while it is written"),
     "replay": CommandEntry(

@@ -132,6 +132,7 @@ LATE_IMPORTS = {
     "opwatch.collectors.firmware.counting": 2,
     "opwatch.collectors.firmware.live": 3,
     "opwatch.samples.presenter": 2,
+    "opwatch.tools.commands.completion": 2,
     "opwatch.tools.commands.dump": 2,
     # One of several, selected by an option.
     "opwatch.tools.runs.backends": 2,

@@ -89,6 +89,7 @@ packages:
 # compile some hundred modules, which takes longer than an audit of a small filesystem.
 build: packages .venv/built
 	@$(PY) -m compileall -q opwatch tools collectors
+	@$(PY) -m opwatch.tools.manual docs/man/opwatch.1 build/man/man1
 
 # Installs a wheel of this checkout in a separate virtual environment below PREFIX. sudo searches /usr/local/bin.
 PREFIX ?= /usr/local
@@ -117,7 +118,7 @@ install-files:
 		|| echo "opwatch: installed without Parquet: duckdb cannot be fetched" >&2
 	@mkdir -p $(PREFIX)/bin $(PREFIX)/sbin $(PREFIX)/share/man/man1 $(PREFIX)/share/man/man8
 	@ln -sfn $(OWN)/bin/opwatch $(PREFIX)/bin/opwatch
-	@install -m 644 docs/man/opwatch.1 $(PREFIX)/share/man/man1/opwatch.1
+	@install -m 644 $(OWN)/share/man/man1/*.1 $(PREFIX)/share/man/man1/
 	@install -m 644 docs/man/opwatch-broker.8 $(PREFIX)/share/man/man8/opwatch-broker.8
 	@install -m 755 $(OWN)/lib/python*/site-packages/opwatch/tools/broker/opwatch-broker $(PREFIX)/sbin/
 	@mkdir -p $(PREFIX)/lib/systemd/system $(PREFIX)/lib/sysusers.d
@@ -132,7 +133,7 @@ install-files:
 uninstall:
 	rm -rf $(OWN)
 	rm -f $(COMPLETIONS)
-	rm -f $(PREFIX)/bin/opwatch $(PREFIX)/share/man/man1/opwatch.1 $(PREFIX)/lib/sysusers.d/opwatch.conf \
+	rm -f $(PREFIX)/bin/opwatch $(PREFIX)/share/man/man1/opwatch{,-*}.1 $(PREFIX)/lib/sysusers.d/opwatch.conf \
 		$(PREFIX)/sbin/opwatch-broker $(PREFIX)/share/man/man8/opwatch-broker.8 \
 		$(UNITS:%=$(PREFIX)/lib/systemd/system/%)
 
@@ -260,7 +261,7 @@ docs: build
 	$(PY) -m tests.causes --write
 	$(PY) -m tests.schemas --write
 	@mkdir -p build/docs
-	mandoc -T lint -W warning docs/man/opwatch.1 docs/man/opwatch-broker.8
+	mandoc -T lint -W warning docs/man/opwatch.1 docs/man/opwatch-broker.8 build/man/man1/*.1
 	mandoc -T html docs/man/opwatch.1 > build/docs/opwatch.1.html
 
 bench: bench-tracing bench-drive bench-counters bench-mounts bench-dashboard bench-metrics

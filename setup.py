@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -52,6 +53,24 @@ def find_missing_for_bpf() -> list[str]:
 
 # Debian installs bpftool in /usr/sbin, which is not in an ordinary user's PATH.
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+MANUALS = ROOT / "build" / "man" / "man1"
+# A source distribution has no link from opwatch/tools to tools.
+WRITE_MANUALS = """
+import runpy, sys, types
+sys.path.insert(0, ".")
+tools = sys.modules["opwatch.tools"] = types.ModuleType("opwatch.tools")
+tools.__path__ = ["tools"]
+runpy.run_module("opwatch.tools.manual", run_name="__main__")
+"""
+
+
+def write_manuals() -> list[str]:
+    """Write a man page for each command, and return the paths of all pages."""
+    arguments = ["docs/man/opwatch.1", str(MANUALS)]
+    subprocess.check_call([sys.executable, "-c", WRITE_MANUALS, *arguments], cwd=ROOT)
+    return sorted(str(path.relative_to(ROOT)) for path in MANUALS.iterdir())
 
 
 DRIVE_SERVER = "opwatch/drive/opwatch-drive-server"
@@ -169,7 +188,7 @@ setup(
     ],
     cmdclass={"build_ext": BuildNative},
     data_files=[
-        ("share/man/man1", ["docs/man/opwatch.1"]),
+        ("share/man/man1", write_manuals()),
         ("share/man/man8", ["docs/man/opwatch-broker.8"]),
     ],
     entry_points={"console_scripts": ["opwatch = opwatch.__main__:main"]},

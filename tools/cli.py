@@ -72,6 +72,17 @@ def _split_command(words: list[str]) -> tuple[str, list[str]]:
     return "watch", words
 
 
+def _show_manual(words: list[str]) -> bool:
+    """Open the man page of `help COMMAND`, and return whether it was shown. Only a terminal has a pager."""
+    if words[:1] != ["help"] or not sys.stdout.isatty():
+        return False
+    # Imported on demand, because no other command needs it.
+    from opwatch.tools.manual import list_paths, open_page
+
+    path = " ".join(words[1:])
+    return path in list_paths() and open_page(path)
+
+
 def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     """Return the command and its arguments. args.command holds the words after `--`."""
     before, behind = argv, None
@@ -119,8 +130,11 @@ def _open_closed_streams() -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit status."""
     _open_closed_streams()
+    words = sys.argv[1:] if argv is None else argv
     try:
-        command, args = parse(sys.argv[1:] if argv is None else argv)
+        if _show_manual(words):
+            return 0
+        command, args = parse(words)
         return command.run(args)
     except OutputLost as error:
         discard_stdout()

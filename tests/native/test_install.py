@@ -86,8 +86,8 @@ def test_installed_command_runs_and_uninstall_removes_every_file(tmp_path: Path)
         check=True,
     )
     assert all(Path(file).is_relative_to(prefix) for file in modules.stdout.split())
-    for manual in ("man1/opwatch.1", "man8/opwatch-broker.8"):
-        assert (prefix / "share/man" / manual).read_bytes() == (ROOT / f"docs/man/{manual[5:]}").read_bytes()
+    manuals = {path.name for path in (prefix / "share/man").rglob("*.[18]")}
+    assert {"opwatch.1", "opwatch-trim-audit.1", "opwatch-broker.8"} <= manuals
     for script in ("bash-completion/completions/opwatch", "zsh/site-functions/_opwatch"):
         assert "trim audit" in (prefix / "share" / script).read_text()
     assert "trim audit" in (prefix / "share/fish/vendor_completions.d/opwatch.fish").read_text()

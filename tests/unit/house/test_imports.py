@@ -126,6 +126,7 @@ LATE_IMPORTS = {
     # A check or an audit of most stacks runs no tool, and most command lines have no misspelt word.
     "opwatch.host.process": 4,
     "opwatch.tools.arguments": 1,
+    "opwatch.tools.cli": 1,
     # Programs are loaded in a thread as early as possible; this import is for failures.
     "opwatch.collectors.audit.discard_programs": 1,
     # Drives are polled in a thread, and a run without polls does not need the module.

@@ -14,6 +14,7 @@ from opwatch.times import parse_time
 from opwatch.tools.arguments import Parser, suggest_name
 from opwatch.tools.command import Command, import_without_gc
 from opwatch.tools.command_list import COMMANDS
+from opwatch.tools.config_file import find_defaults
 
 _EXAMPLES = {
     "sudo opwatch": "all disks, with a table per second",
@@ -97,7 +98,11 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     if behind and not COMMANDS[name].runs_program:
         parser.error(f"{name} takes no command after --")
     # Options may stand between positional arguments, as in `replay FILE --json 60`.
+    defaults = find_defaults(name, parser)
+    defaults.set_plain(parser)
     args = parser.parse_args(rest) if COMMANDS[name].verbs else parser.parse_intermixed_args(rest)
+    if not getattr(args, "verb", None):
+        defaults.fill_lists(args)
     args.command = behind
     return command, args
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
+from opwatch.errors import OpwatchError, PermissionMissing, Unsupported, UsageError
 
 # Tracepoints required for watching. The kernel's types name them btf_trace_...
 NEEDED = (
@@ -255,6 +255,7 @@ def check_program(name: str, first: Attempt, twin: Attempt) -> Check:
 _VERDICTS = {
     Unsupported.exit_status: "opwatch cannot trace this kernel: see the problems above.",
     1: "Tracing does not work here, or only partly: see the problems above.",
+    UsageError.exit_status: "The settings file is not valid: see the problem above.",
     PermissionMissing.exit_status: "Privileges are missing, so some checks were skipped. Run opwatch doctor "
     "again with these privileges.",
 }

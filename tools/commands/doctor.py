@@ -19,12 +19,14 @@ from typing import TextIO
 import opwatch
 from opwatch import SCHEMA, __version__
 from opwatch.collectors.block import probes
+from opwatch.errors import OpwatchError
 from opwatch.host import capabilities, diagnosis
 from opwatch.host.device import Devices
-from opwatch.host.diagnosis import Check, Extension, State, make_note, make_ok, summarize_checks
+from opwatch.host.diagnosis import Check, Extension, State, make_note, make_ok, make_problem, summarize_checks
 from opwatch.host.privilege import build_own_command
 from opwatch.host.toolbox import check_tools, find_missing_here
 from opwatch.sinks.terminal import Writer
+from opwatch.tools.config_file import find_path, list_effective, read_config
 
 LOG_LINES = 20
 _NAME = 19
@@ -150,6 +152,19 @@ def _check_tracer(missing: Sequence[str], devices: Devices, command: str) -> lis
     return checks
 
 
+def _check_settings() -> list[Check]:
+    """Return the effective settings with their sources, or what is wrong with their file."""
+    try:
+        config = read_config()
+    except OpwatchError as error:
+        return [make_problem("settings", str(error), None, error.exit_status)]
+    if config.path is None:
+        return [make_ok("settings", f"built-in defaults; there is no {find_path() or 'file to read'}")]
+    return [
+        make_ok("settings", f"{key}: {words} ({source})") for key, words, source in list_effective(config)
+    ]
+
+
 def run_checks(devices: Devices) -> list[Check]:
     """Return all checks, in the order in which to fix problems."""
     command = f"{build_own_command()} doctor"
@@ -159,6 +174,7 @@ def run_checks(devices: Devices) -> list[Check]:
         diagnosis.check_capabilities(missing, command, is_root=os.geteuid() == 0),
         *_check_tracer(missing, devices, command),
         *_check_devices(devices),
+        *_check_settings(),
         *check_tools(),
     ]
 

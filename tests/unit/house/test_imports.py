@@ -142,6 +142,7 @@ LATE_IMPORTS = {
     "opwatch.tools.commands.replay": 1,
     "opwatch.tools.commands.watch": 1,
     "opwatch.tools.runs.live_watch": 1,
+    "opwatch.tools.config_file": 2,
     # textual takes half of the time to the first screen, and is imported while programs are loaded; the
     # module that keeps the last hour takes nearly as long, and is imported after the first interval is shown.
     "opwatch.tools.dashboard.showing": 2,

@@ -32,6 +32,7 @@ help:
 	@echo "make test        run the tests (those of the kernel need root); make test-all adds guests"
 	@echo "make build       build the extension, and a .venv with opwatch"
 	@echo "make install     install opwatch [PREFIX=/usr/local]; make uninstall removes it"
+	@echo "make deb         build Debian packages of this checkout, in build/deb"
 	@echo "make lint bench  the checks of CI; every figure against its bound"
 	@echo "make prose       measure the language of the code [SAMPLE=50]"
 	@echo "make smoke       check that benchmarks and fuzzers run, with tiny sizes (root)"
@@ -136,6 +137,27 @@ uninstall:
 	rm -f $(PREFIX)/bin/opwatch $(PREFIX)/share/man/man1/opwatch{,-*}.1 $(PREFIX)/lib/sysusers.d/opwatch.conf \
 		$(PREFIX)/sbin/opwatch-broker $(PREFIX)/share/man/man8/opwatch-broker.8 \
 		$(UNITS:%=$(PREFIX)/lib/systemd/system/%)
+
+# Debian packages of this checkout, in build/deb; the version is that of opwatch/__init__.py.
+DEB_PACKAGES := debhelper dh-python lintian python3-setuptools
+DEB_VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' opwatch/__init__.py | sed 's/\.dev/~dev/')
+# Two builds of a commit give the same bytes.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
+
+.PHONY: deb
+deb: packages
+	$(call install_packages,$(DEB_PACKAGES))
+	@rm -rf build/deb; mkdir -p build/deb/opwatch
+	@git ls-files -z | tar -c --null -T - | tar -x -C build/deb/opwatch
+	@cp -r tools/deploy/debian build/deb/opwatch/debian
+	@printf 'opwatch (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n' '$(DEB_VERSION)' \
+		"$$(sed -n 's/^Maintainer: //p' tools/deploy/debian/control)" "$$(date -R -u -d @$$SOURCE_DATE_EPOCH)" \
+		> build/deb/opwatch/debian/changelog
+	@cd build/deb/opwatch && dpkg-buildpackage -b -us -uc > ../build.txt 2>&1 || { tail -30 ../build.txt; exit 1; }
+	@ls build/deb/*.deb
+	@# The project has no mail address. A distribution's maintainer puts in theirs.
+	lintian --allow-root --fail-on error,warning --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog \
+		build/deb/*.changes
 
 demo: build
 	@$(PY) -m opwatch.tools.demo

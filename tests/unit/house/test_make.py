@@ -10,6 +10,7 @@ from tests.tracked import ROOT, list_tracked
 NOT_SMOKED = {
     "bench-exporter": "downloads node_exporter and needs root for minutes; CI type-checks its module",
     "bench-saturation": "boots a guest of its own for minutes; CI type-checks its module",
+    "deb": "installs build tools and builds for minutes; lintian judges the packages",
     "exactness": "boots a guest of every kernel; CI runs the same tests on the kernels of its tier",
     "format": "changes the checkout; `make lint` runs the same tools",
     "install": "tests/native/test_install.py runs it",

@@ -75,6 +75,9 @@ FAULTS = {
     "read-only": "now: writes fail, as at the end of life",
     "slow=TIME": "each command takes the drive TIME longer (5ms)",
     "way=TIME": "add TIME of transport delay that the drive does not see",
+    "stall=every:TIME,for:TIME": "the drive does nothing for TIME, periodically; without every: once",
+    "log-stall=LID:TIME": "reading that page stops the drive, and commands in it, for TIME",
+    "sleep-after=IDLE:TIME": "the first command after so much IDLE time waits TIME (100ms:25ms)",
     "clear": "end all faults that can end",
     "erase-limit=N": "blocks retire after N erases; without spare the drive is read-only (create only)",
 }
@@ -104,15 +107,53 @@ def _parse_milliseconds(text: str) -> int:
     return round(parse_time(text) * 1000)
 
 
-def _parse_microseconds(text: str, name: str) -> int:
+def _parse_period(text: str, name: str) -> int:
+    """Return microseconds of a duration that need not be short."""
     if text[-1:].isdecimal():
         raise UsageError(f"fault {name} needs a duration with a unit: write 5ms or 1s")
     seconds = parse_time(text)
-    if seconds > _MAX_DELAY_S:
+    if seconds > _MAX_SECONDS:
+        raise UsageError(f"fault {name} allows at most {_MAX_SECONDS} seconds, not {text!r}")
+    return round(seconds * 1e6)
+
+
+def _parse_microseconds(text: str, name: str) -> int:
+    microseconds = _parse_period(text, name)
+    if microseconds > _MAX_DELAY_S * 1_000_000:
         raise UsageError(
             f"fault {name} allows at most {_MAX_DELAY_S} seconds, because the kernel waits no longer"
         )
-    return round(seconds * 1e6)
+    return microseconds
+
+
+def _parse_settings(text: str, name: str, example: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the values of `key:value,key:value`, which must have the keys of `example`."""
+    pairs = [setting.partition(":") for setting in text.split(",")]
+    settings = {key: value for key, colon, value in pairs if colon}
+    keys = [setting.partition(":")[0] for setting in example.split(",")]
+    missing = [key for key in keys if key not in settings and key not in optional]
+    if missing or len(settings) != len(pairs) or not set(settings) <= set(keys):
+        raise UsageError(f"fault {name} needs settings such as {name}={example}, not {text!r}")
+    return settings
+
+
+def _parse_stall(text: str) -> str:
+    settings = _parse_settings(text, "stall", "every:60s,for:100ms", optional=("every",))
+    duration = _parse_microseconds(settings["for"], "stall")
+    if not duration:
+        raise UsageError("fault stall needs a time above 0 in for:TIME")
+    if "every" not in settings:
+        return f"0:{duration}"
+    if (period := _parse_period(settings["every"], "stall")) <= duration:
+        raise UsageError(f"fault stall needs a period longer than the stall, not {text!r}")
+    return f"{period}:{duration}"
+
+
+def _parse_sleep(text: str) -> str:
+    idle, colon, duration = text.partition(":")
+    if not colon:
+        raise UsageError("fault sleep-after needs IDLE:TIME, such as 100ms:25ms")
+    return f"{_parse_period(idle, 'sleep-after')}:{_parse_microseconds(duration, 'sleep-after')}"
 
 
 def _parse_range(text: str) -> str:
@@ -138,6 +179,13 @@ def parse_fault(text: str, *, creating: bool = False) -> Fault:
     if name == "log-slow" and ":" in value:
         lid, _, time = value.partition(":")
         return Fault(f"log-slow={_parse_log_page(lid)}:{_parse_milliseconds(time)}")
+    if name == "log-stall" and ":" in value:
+        lid, _, time = value.partition(":")
+        return Fault(f"log-stall={_parse_log_page(lid)}:{_parse_microseconds(time, name)}")
+    if name == "stall" and equals:
+        return Fault(f"stall={_parse_stall(value)}")
+    if name == "sleep-after" and equals:
+        return Fault(f"sleep-after={_parse_sleep(value)}")
     if name in ("slow", "way") and equals:
         return Fault(f"{name}={_parse_microseconds(value, name)}")
     if name == "wrap32":

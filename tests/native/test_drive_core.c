@@ -51,7 +51,7 @@ static void *run_worker(void *arg)
 	static const uint8_t zeroes[UNIT];
 	struct worker *worker = arg;
 	uint8_t data[UNIT];
-	uint64_t due;
+	struct ow_due due;
 
 	for (int i = 0; i < 5000; i++) {
 		uint32_t random = rand_r(&worker->seed);
@@ -149,7 +149,7 @@ static void test_faults_are_parsed(void)
 static void write_every_third_unit(struct ow_drive *drive)
 {
 	uint8_t data[UNIT];
-	uint64_t due;
+	struct ow_due due;
 
 	for (uint64_t at = 0; at < USER; at += 3 * UNIT) {
 		memset(data, 1 + at / UNIT % 255, sizeof(data));
@@ -291,7 +291,7 @@ static void test_valid_map_lists_mapped_units(bool no_data)
 	struct ow_drive_options options = make_options();
 	uint8_t bits[USER / UNIT / 8 + 1], data[3 * UNIT];
 	struct ow_drive *drive;
-	uint64_t due;
+	struct ow_due due;
 
 	options.no_data = no_data;
 	drive = open_drive(&options);
@@ -335,7 +335,7 @@ static void test_ignored_trims_read_as_zeroes_without_contents(void)
 	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64];
 	struct ow_drive_options options = make_options();
 	struct ow_drive *drive;
-	uint64_t due;
+	struct ow_due due;
 
 	CHECK(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/state", folder);
@@ -346,7 +346,7 @@ static void test_ignored_trims_read_as_zeroes_without_contents(void)
 	CHECK(!ow_drive_write(drive, 0, NULL, 200 * UNIT, &due));
 	/* The partial units at both ends keep their contents. */
 	CHECK(!ow_drive_trim(drive, UNIT + 512, 100 * UNIT, &due));
-	CHECK(!ow_drive_write_zeroes(drive, 150 * UNIT, UNIT));
+	CHECK(!ow_drive_write_zeroes(drive, 150 * UNIT, UNIT, &due));
 	CHECK(!ow_drive_write(drive, 70 * UNIT + 512, NULL, UNIT, &due));
 	for (int saved = 0; saved < 2; saved++) {
 		for (uint64_t at = 0; at < 200; at++)

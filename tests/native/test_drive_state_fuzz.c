@@ -63,7 +63,8 @@ static struct ow_drive_options make_options(const struct ow_ftl_config *config)
 static void run_random_commands(struct ow_drive *drive, uint64_t *rng, int count)
 {
 	uint64_t unit = drive->options.config.iu_bytes;
-	uint64_t pages = drive->options.config.user_bytes / unit, due;
+	uint64_t pages = drive->options.config.user_bytes / unit;
+	struct ow_due due;
 	static const char data[4 << 16] = "whatever";
 
 	while (count--) {
@@ -74,7 +75,7 @@ static void run_random_commands(struct ow_drive *drive, uint64_t *rng, int count
 		if (kind == 0)
 			ow_drive_trim(drive, at, len, &due);
 		else if (kind == 1)
-			ow_drive_write_zeroes(drive, at, len);
+			ow_drive_write_zeroes(drive, at, len, &due);
 		else if (kind == 2)
 			ow_drive_flush(drive, &due);
 		else if (kind == 3)

@@ -88,7 +88,8 @@ static int open_all(struct ow_drive *drive, const struct ow_drive_options *optio
 	ret = open_service(drive);
 	if (ret)
 		return ret;
-	drive->started_ns = drive->idle_since_ns = ow_read_clock_ns();
+	drive->started_ns = drive->idle_since_ns = drive->busy_until_ns = ow_read_clock_ns();
+	ow_own_clock_start(&drive->clock, drive->started_ns);
 	ow_times_open(&drive->times, drive->started_ns);
 	*why = "cannot start a thread";
 	ret = ow_timer_start(&drive->timer);
@@ -129,23 +130,46 @@ static bool is_unaligned(const struct ow_drive *drive, uint64_t offset, uint64_t
 	return (offset | len) & (drive->options.config.iu_bytes - 1);
 }
 
-/* Run one command through the service model, or directly on the FTL. Needs the lock. */
-static int do_command(struct ow_drive *drive, enum ow_service_op op, uint64_t offset, uint64_t len,
-		      uint64_t *due_ns)
+/* Count a command, and wake the drive for it. Returns the host's time. Needs the lock. */
+static uint64_t begin_command(struct ow_drive *drive)
 {
-	struct ow_service_io io = {.op = op, .offset_bytes = offset, .len_bytes = len};
-	int ret;
+	uint64_t now_ns = ow_read_clock_ns();
 
 	drive->commands++;
 	drive->saved = false;
+	ow_drive_wake(drive, now_ns);
+	return now_ns;
+}
+
+/*
+ * Set @due for an answer at @own_ns by the drive's clock, which is as soon as possible unless it is
+ * later than @now_ns. Needs the lock.
+ */
+static void end_command(struct ow_drive *drive, uint64_t now_ns, uint64_t own_ns,
+			struct ow_due *due)
+{
+	uint64_t at_ns = ow_own_clock_convert(&drive->clock, own_ns);
+	uint64_t busy_ns = (at_ns > now_ns ? at_ns : now_ns) + drive->faults.slow_ns;
+
+	*due = (struct ow_due){at_ns > now_ns ? at_ns : 0, drive->clock.stalled_ns};
+	if (busy_ns > drive->busy_until_ns)
+		drive->busy_until_ns = busy_ns;
+}
+
+/*
+ * Run one command through the service model, or directly on the FTL. *@own_ns is the drive's time
+ * on entry, and that of the answer on return. Needs the lock.
+ */
+static int do_command(struct ow_drive *drive, enum ow_service_op op, uint64_t offset, uint64_t len,
+		      uint64_t *own_ns)
+{
+	struct ow_service_io io = {
+		.op = op, .offset_bytes = offset, .len_bytes = len, .arrive_ns = *own_ns};
+
 	if (drive->faults.read_only && (op == OW_SERVICE_WRITE || op == OW_SERVICE_TRIM))
 		return -EROFS;
-	if (drive->service) {
-		io.arrive_ns = ow_read_clock_ns() - drive->started_ns;
-		ret = ow_service_submit(drive->service, drive->ftl, &io, due_ns);
-		*due_ns += drive->started_ns;
-		return ret;
-	}
+	if (drive->service)
+		return ow_service_submit(drive->service, drive->ftl, &io, own_ns);
 	switch (op) {
 	case OW_SERVICE_READ:
 		return ow_ftl_read(drive->ftl, offset, len);
@@ -171,17 +195,21 @@ static bool hits_bad_media(const struct ow_faults *faults, uint64_t offset, uint
 }
 
 static int run_command(struct ow_drive *drive, enum ow_service_op op, uint64_t offset, uint64_t len,
-		       uint64_t *due_ns)
+		       struct ow_due *due)
 {
+	uint64_t now_ns, own_ns;
 	int ret;
 
-	*due_ns = 0;
+	*due = (struct ow_due){0};
 	if (!drive->ftl)
 		return 0;
 	pthread_mutex_lock(&drive->lock);
 	if (op == OW_SERVICE_WRITE)
 		drive->unaligned_writes += is_unaligned(drive, offset, len);
-	ret = do_command(drive, op, offset, len, due_ns);
+	now_ns = begin_command(drive);
+	own_ns = ow_own_clock_read(&drive->clock, now_ns);
+	ret = do_command(drive, op, offset, len, &own_ns);
+	end_command(drive, now_ns, own_ns, due);
 	if (!ret && op == OW_SERVICE_READ && hits_bad_media(&drive->faults, offset, len)) {
 		ow_ftl_media_error(drive->ftl);
 		ret = -EIO;
@@ -191,9 +219,9 @@ static int run_command(struct ow_drive *drive, enum ow_service_op op, uint64_t o
 }
 
 int ow_drive_write(struct ow_drive *drive, uint64_t offset, const void *data, size_t len,
-		   uint64_t *due_ns)
+		   struct ow_due *due)
 {
-	int ret = run_command(drive, OW_SERVICE_WRITE, offset, len, due_ns);
+	int ret = run_command(drive, OW_SERVICE_WRITE, offset, len, due);
 
 	if (!ret)
 		ow_store_write(&drive->store, offset, data, len);
@@ -202,7 +230,7 @@ int ow_drive_write(struct ow_drive *drive, uint64_t offset, const void *data, si
 	return ret;
 }
 
-int ow_drive_read(struct ow_drive *drive, uint64_t offset, size_t len, uint64_t *due_ns)
+int ow_drive_read(struct ow_drive *drive, uint64_t offset, size_t len, struct ow_due *due)
 {
 	/*
 	 * Prefetch the map entry before taking the lock, so that a cache miss does not hold the
@@ -210,7 +238,7 @@ int ow_drive_read(struct ow_drive *drive, uint64_t offset, size_t len, uint64_t 
 	 */
 	if (drive->ftl)
 		ow_ftl_prefetch(drive->ftl, offset);
-	return run_command(drive, OW_SERVICE_READ, offset, len, due_ns);
+	return run_command(drive, OW_SERVICE_READ, offset, len, due);
 }
 
 /* Make a range read as zeroes, with contents or without. */
@@ -221,9 +249,9 @@ static int zero_range(struct ow_drive *drive, uint64_t offset, uint64_t len)
 	return ret ? ret : ow_contents_mark_zeroed(drive, offset, len);
 }
 
-int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_t *due_ns)
+int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, struct ow_due *due)
 {
-	int ret = run_command(drive, OW_SERVICE_TRIM, offset, len, due_ns);
+	int ret = run_command(drive, OW_SERVICE_TRIM, offset, len, due);
 
 	if (!ret && drive->faults.trim_keeps_data)
 		return 0;
@@ -234,19 +262,21 @@ int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_
 	return ret ? ret : zero_range(drive, offset, len);
 }
 
-int ow_drive_flush(struct ow_drive *drive, uint64_t *due_ns)
+int ow_drive_flush(struct ow_drive *drive, struct ow_due *due)
 {
-	return run_command(drive, OW_SERVICE_FLUSH, 0, 0, due_ns);
+	return run_command(drive, OW_SERVICE_FLUSH, 0, 0, due);
 }
 
-int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len)
+int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len, struct ow_due *due)
 {
+	uint64_t now_ns;
 	int ret = 0;
 
+	*due = (struct ow_due){0};
 	if (drive->ftl) {
 		pthread_mutex_lock(&drive->lock);
-		drive->commands++;
-		drive->saved = false;
+		now_ns = begin_command(drive);
+		end_command(drive, now_ns, ow_own_clock_read(&drive->clock, now_ns), due);
 		ret = drive->faults.read_only ? -EROFS
 					      : ow_ftl_write_zeroes(drive->ftl, offset, len, 0);
 		pthread_mutex_unlock(&drive->lock);

@@ -3,7 +3,9 @@
 #ifndef OPWATCH_DRIVE_DRIVE_H
 #define OPWATCH_DRIVE_DRIVE_H
 
+#include "episodes.h"
 #include "lateness.h"
+#include "own_clock.h"
 #include "timer.h"
 #include "pages.h"
 #include "ftl/service/service.h"
@@ -38,9 +40,15 @@ struct ow_faults {
 	bool wrap32;
 	uint64_t wrap_base_bytes;
 	bool read_only;
-	bool trim_keeps_data;  /* trimmed ranges keep their contents */
-	uint64_t slow_ns;      /* additional time per command in the drive */
-	uint64_t transport_ns; /* transport delay per answer, invisible to the drive */
+	bool trim_keeps_data;	 /* trimmed ranges keep their contents */
+	uint64_t slow_ns;	 /* additional time per command in the drive */
+	uint64_t transport_ns;	 /* transport delay per answer, invisible to the drive */
+	uint64_t stall_every_ns; /* 0: no stalls by time */
+	uint64_t stall_for_ns;
+	uint64_t next_stall_ns;
+	uint64_t log_stall_ns[OW_LOGS]; /* reading the page stalls the drive */
+	uint64_t sleep_after_ns;	/* the drive sleeps after this idle time; 0: never */
+	uint64_t sleep_exit_ns;		/* time to leave the sleep state */
 	uint32_t media_count;
 	struct ow_range media[OW_MEDIA_RANGES]; /* reads of these ranges fail */
 };
@@ -63,6 +71,9 @@ struct ow_drive {
 	struct ow_ftl *ftl;	    /* NULL if pass_through */
 	struct ow_service *service; /* NULL: commands take no simulated time */
 	struct ow_faults faults;
+	struct ow_own_clock clock;
+	struct ow_episodes episodes;
+	uint64_t busy_until_ns;		  /* when the last known answer is due */
 	struct ow_ftl_counters reported;  /* if refresh_s is set */
 	struct ow_ftl_counters persisted; /* if rollback_s is set */
 	struct ow_ftl_counters
@@ -91,17 +102,24 @@ struct ow_drive {
 int ow_drive_open(struct ow_drive *drive, const struct ow_drive_options *options, const char **why);
 void ow_drive_close(struct ow_drive *drive);
 
+/* When an answer must be sent. */
+struct ow_due {
+	uint64_t at_ns;	     /* 0: at once */
+	uint64_t stalled_ns; /* ow_drive_read_stalled_ns() that at_ns allows for */
+};
+
 /*
- * Host commands. The effect is complete on return; the host must get the answer at *@due_ns, or at
- * once if that is 0. @data may be NULL for a drive without contents.
+ * Host commands. The effect is complete on return; the host must get the answer when @due says, or
+ * later by the stalls that begin before. @data may be NULL for a drive without contents.
  */
 int ow_drive_write(struct ow_drive *drive, uint64_t offset, const void *data, size_t len,
-		   uint64_t *due_ns);
+		   struct ow_due *due);
 /* Check and count a read. The contents are at ow_store_read(). */
-int ow_drive_read(struct ow_drive *drive, uint64_t offset, size_t len, uint64_t *due_ns);
-int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_t *due_ns);
-int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len);
-int ow_drive_flush(struct ow_drive *drive, uint64_t *due_ns);
+int ow_drive_read(struct ow_drive *drive, uint64_t offset, size_t len, struct ow_due *due);
+int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, struct ow_due *due);
+int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len,
+			  struct ow_due *due);
+int ow_drive_flush(struct ow_drive *drive, struct ow_due *due);
 
 /* contents.c: Return true if the drive stores no contents and reads return synthetic data. */
 bool ow_contents_are_synthetic(const struct ow_drive *drive);
@@ -134,12 +152,24 @@ void ow_drive_tick(struct ow_drive *drive);
 
 /* faults.c: Apply one fault such as "trim=lazy". Returns -EINVAL for an unknown fault. */
 int ow_apply_fault(struct ow_drive *drive, const char *words);
-/* Set *@slow_ms to the delay of reading a log page. Returns 0, or -EIO if the log page fails. */
-int ow_check_log_fault(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms);
+/*
+ * Let the faults of reading a log page act. Sets *@due_ns to the time of its answer, or to 0 for at
+ * once. Returns 0, or -EIO if the log page fails.
+ */
+int ow_check_log_fault(struct ow_drive *drive, enum ow_log log, uint64_t *due_ns);
 /* Return the additional time per command: in the drive, and in transport to the host. */
 void ow_get_fault_delays(struct ow_drive *drive, uint64_t *slow_ns, uint64_t *transport_ns);
 /* Needs the lock. */
 void ow_drive_get_firmware_counters(struct ow_drive *drive, struct ow_ftl_counters *counters);
+
+/* stalls.c: Stop for @for_ns from now, or from the end of the current stall. Needs the lock. */
+void ow_drive_stall(struct ow_drive *drive, enum ow_episode_kind kind, uint64_t for_ns);
+/* Return the time in stalls so far, including all of the current one. */
+uint64_t ow_drive_read_stalled_ns(const struct ow_drive *drive);
+/* Stall periodically, or once now if @every_ns is 0. Needs the lock. Returns 0 or -errno. */
+int ow_drive_set_stall(struct ow_drive *drive, uint64_t every_ns, uint64_t for_ns);
+/* Leave the sleep state for a command, if the drive is in it. Needs the lock. */
+void ow_drive_wake(struct ow_drive *drive, uint64_t now_ns);
 
 /* truth.c: Write the complete state as JSON. Returns the length or -errno. */
 int ow_write_truth_json(struct ow_drive *drive, char *text, size_t size);

@@ -4,17 +4,25 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const unsigned int log_ids[OW_LOGS] = {0x02, 0x09, 0x22, 0xc0, 0xca, 0xc3, 0xd0};
 
-int ow_check_log_fault(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms)
+int ow_check_log_fault(struct ow_drive *drive, enum ow_log log, uint64_t *due_ns)
 {
+	const struct ow_faults *faults = &drive->faults;
+	uint64_t now_ns = ow_read_clock_ns();
 	bool fails;
 
 	pthread_mutex_lock(&drive->lock);
-	fails = drive->faults.log_fails[log];
-	*slow_ms = drive->faults.log_slow_ms[log];
+	fails = faults->log_fails[log];
+	if (faults->log_stall_ns[log])
+		ow_drive_stall(drive, OW_EPISODE_LOG_STALL, faults->log_stall_ns[log]);
+	/* A stalled drive answers after the stall. */
+	*due_ns = drive->clock.anchor_ns > now_ns ? drive->clock.anchor_ns : 0;
+	if (faults->log_slow_ms[log])
+		*due_ns = (*due_ns ? *due_ns : now_ns) + faults->log_slow_ms[log] * 1000000ULL;
 	pthread_mutex_unlock(&drive->lock);
 	return fails ? -EIO : 0;
 }
@@ -98,7 +106,11 @@ static int lose_power(struct ow_drive *drive)
 
 static int clear_faults(struct ow_drive *drive)
 {
+	uint64_t now_ns = ow_read_clock_ns();
+
 	drive->faults = (struct ow_faults){0};
+	ow_episodes_switch(&drive->episodes, OW_EPISODE_SLOW, now_ns, false);
+	ow_episodes_switch(&drive->episodes, OW_EPISODE_WAY, now_ns, false);
 	return set_trim(drive, "honour");
 }
 
@@ -127,42 +139,81 @@ static int apply_plain(struct ow_drive *drive, const char *word)
 	return 0;
 }
 
-static int apply_log(struct ow_faults *faults, const char *words)
+/* Return the index of the log page in @words, after the name of a fault. */
+static int parse_log(const char *words, const char *format, unsigned int *number)
 {
-	unsigned int id, ms;
-	int log, end = 0;
+	unsigned int id;
+	int end = 0;
+	int found = number ? sscanf(words, format, &id, number, &end)
+			   : sscanf(words, format, &id, &end);
 
-	if (sscanf(words, "log-fail=%2x%n", &id, &end) == 1 && !words[end]) {
-		log = find_log_index(id);
-		if (log >= 0)
-			faults->log_fails[log] = true;
-		return log < 0 ? log : 0;
-	}
-	if (sscanf(words, "log-slow=%2x:%u%n", &id, &ms, &end) == 2 && !words[end]) {
-		log = find_log_index(id);
-		if (log >= 0)
-			faults->log_slow_ms[log] = ms;
-		return log < 0 ? log : 0;
-	}
-	return -EINVAL;
+	return found == (number ? 2 : 1) && end && !words[end] ? find_log_index(id) : -EINVAL;
 }
 
-/* Apply a delay per command, in microseconds. */
-static int apply_delay(struct ow_faults *faults, const char *words)
+static int apply_log(struct ow_faults *faults, const char *words)
 {
-	unsigned long long us;
-	int end = 0;
+	unsigned int number;
+	int log = parse_log(words, "log-fail=%2x%n", NULL);
 
-	if (sscanf(words, "slow=%llu%n", &us, &end) == 1 && !words[end]) {
-		__atomic_store_n(&faults->slow_ns, us * 1000, __ATOMIC_RELAXED);
+	if (log >= 0) {
+		faults->log_fails[log] = true;
 		return 0;
 	}
-	end = 0;
-	if (sscanf(words, "way=%llu%n", &us, &end) == 1 && !words[end]) {
-		__atomic_store_n(&faults->transport_ns, us * 1000, __ATOMIC_RELAXED);
+	log = parse_log(words, "log-slow=%2x:%u%n", &number);
+	if (log >= 0) {
+		faults->log_slow_ms[log] = number;
 		return 0;
 	}
-	return -EINVAL;
+	log = parse_log(words, "log-stall=%2x:%u%n", &number);
+	if (log >= 0)
+		faults->log_stall_ns[log] = number * 1000ULL;
+	return log < 0 ? log : 0;
+}
+
+/* Parse @count numbers after "NAME=", separated by colons. Returns 0 or -EINVAL. */
+static int parse_numbers(const char *words, const char *name, unsigned int count, uint64_t *numbers)
+{
+	size_t skip = strlen(name);
+	char *end;
+
+	if (strncmp(words, name, skip) || words[skip] != '=')
+		return -EINVAL;
+	words += skip + 1;
+	for (unsigned int i = 0; i < count; i++) {
+		if (*words < '0' || *words > '9')
+			return -EINVAL;
+		numbers[i] = strtoull(words, &end, 10);
+		if (*end != (i + 1 < count ? ':' : 0))
+			return -EINVAL;
+		words = end + 1;
+	}
+	return 0;
+}
+
+/* Apply a delay of commands, in microseconds. */
+static int apply_delay(struct ow_drive *drive, const char *words)
+{
+	struct ow_faults *faults = &drive->faults;
+	uint64_t us[2];
+
+	if (!parse_numbers(words, "slow", 1, us)) {
+		__atomic_store_n(&faults->slow_ns, us[0] * 1000, __ATOMIC_RELAXED);
+		ow_episodes_switch(&drive->episodes, OW_EPISODE_SLOW, ow_read_clock_ns(),
+				   us[0] > 0);
+		return 0;
+	}
+	if (!parse_numbers(words, "way", 1, us)) {
+		__atomic_store_n(&faults->transport_ns, us[0] * 1000, __ATOMIC_RELAXED);
+		ow_episodes_switch(&drive->episodes, OW_EPISODE_WAY, ow_read_clock_ns(), us[0] > 0);
+		return 0;
+	}
+	if (!parse_numbers(words, "stall", 2, us))
+		return ow_drive_set_stall(drive, us[0] * 1000, us[1] * 1000);
+	if (parse_numbers(words, "sleep-after", 2, us))
+		return -EINVAL;
+	faults->sleep_after_ns = us[0] * 1000;
+	faults->sleep_exit_ns = us[1] * 1000;
+	return 0;
 }
 
 static int apply_number(struct ow_drive *drive, const char *words)
@@ -190,7 +241,7 @@ static int apply_number(struct ow_drive *drive, const char *words)
 		faults->rollback_s = first;
 		return 0;
 	}
-	return apply_delay(faults, words);
+	return apply_delay(drive, words);
 }
 
 int ow_apply_fault(struct ow_drive *drive, const char *words)

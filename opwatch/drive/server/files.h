@@ -5,7 +5,8 @@
 
 #include "drive.h"
 
-#define OW_FILE_MAX 8192
+/* Enough for truth.json with all its episodes. */
+#define OW_FILE_MAX (1 << 19)
 
 struct ow_file {
 	const char *name;

@@ -186,16 +186,13 @@ static void read_file(fuse_req_t req, const struct ow_file *file, struct ow_file
 {
 	struct ow_drive *drive = get_drive(req);
 	struct ow_reply reply = {.req = req};
-	uint32_t slow_ms = 0;
 	char text[OW_FILE_MAX];
 	int ret = file->read && content ? 0 : -EACCES;
 
 	if (!ret && file->log >= 0 && !off)
-		ret = ow_check_log_fault(drive, file->log, &slow_ms);
+		ret = ow_check_log_fault(drive, file->log, &reply.due.at_ns);
 	if (!ret)
 		ret = ow_file_content_read(content, drive, file, text, size, off);
-	if (slow_ms)
-		reply.due_ns = ow_read_clock_ns() + slow_ms * 1000000ULL;
 	if (ret < 0) {
 		fuse_reply_err(req, -ret);
 		return;
@@ -229,7 +226,7 @@ static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	reply.direction = OW_READS;
 	reply.bytes = reply.len;
 	reply.data = ow_store_read(&drive->store, off);
-	reply.error = -ow_drive_read(drive, off, reply.len, &reply.due_ns);
+	reply.error = -ow_drive_read(drive, off, reply.len, &reply.due);
 	if (!reply.error && ow_contents_are_synthetic(drive)) {
 		synthetic = malloc(reply.len ? reply.len : 1);
 		if (synthetic)
@@ -259,7 +256,7 @@ static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 	else if ((uint64_t)off > end || size > end - off)
 		reply.error = ENOSPC;
 	else
-		reply.error = -ow_drive_write(drive, off, data, size, &reply.due_ns);
+		reply.error = -ow_drive_write(drive, off, data, size, &reply.due);
 	ow_reply(drive, &reply, false);
 }
 
@@ -268,7 +265,7 @@ static void trim_range(struct ow_drive *drive, uint64_t offset, uint64_t len,
 {
 	reply->direction = OW_TRIMS;
 	reply->bytes = len;
-	reply->error = -ow_drive_trim(drive, offset, len, &reply->due_ns);
+	reply->error = -ow_drive_trim(drive, offset, len, &reply->due);
 }
 
 static void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t len,
@@ -284,7 +281,7 @@ static void fs_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 	else if (mode & FALLOC_FL_PUNCH_HOLE)
 		trim_range(drive, offset, len, &reply);
 	else if (mode & FALLOC_FL_ZERO_RANGE)
-		reply.error = -ow_drive_write_zeroes(drive, offset, len);
+		reply.error = -ow_drive_write_zeroes(drive, offset, len, &reply.due);
 	ow_reply(drive, &reply, false);
 }
 
@@ -296,7 +293,7 @@ static void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 	(void)datasync;
 	(void)fi;
 	if (ino == DISK_INO)
-		reply.error = -ow_drive_flush(drive, &reply.due_ns);
+		reply.error = -ow_drive_flush(drive, &reply.due);
 	ow_reply(drive, &reply, false);
 }
 

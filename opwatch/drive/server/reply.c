@@ -19,11 +19,12 @@ static void send_reply(const struct ow_reply *reply)
 /* Send an answer, then count its delay, which includes the sending. */
 static void send_counted(struct ow_drive *drive, const struct ow_reply *reply)
 {
-	uint64_t began_ns = reply->began_ns, due_ns = reply->due_ns;
+	uint64_t began_ns = reply->began_ns, due_ns = reply->due.at_ns;
 
 	send_reply(reply);
 	if (drive->service && began_ns && due_ns)
-		ow_lateness_count(&drive->lateness, began_ns, due_ns, ow_read_clock_ns());
+		ow_lateness_count(&drive->lateness, began_ns, due_ns + reply->transport_ns,
+				  ow_read_clock_ns());
 }
 
 static void send_delayed(void *arg)
@@ -42,11 +43,27 @@ static void count_time(struct ow_drive *drive, const struct ow_reply *reply)
 			       ow_read_clock_ns());
 }
 
+static void finish_command(void *arg);
+
+/* Wait for the stalls that began since the answer's due time was set. Returns false if none did. */
+static bool wait_for_stalls(struct ow_drive *drive, struct ow_reply *reply)
+{
+	uint64_t stalled_ns = ow_drive_read_stalled_ns(drive);
+
+	if (!reply->began_ns || stalled_ns == reply->due.stalled_ns)
+		return false;
+	reply->due.at_ns += stalled_ns - reply->due.stalled_ns;
+	reply->due.stalled_ns = stalled_ns;
+	return !ow_timer_add(&drive->timer, reply->due.at_ns, finish_command, reply);
+}
+
 static void finish_command(void *arg)
 {
 	struct ow_reply *reply = arg;
 	struct ow_drive *drive = fuse_req_userdata(reply->req);
 
+	if (wait_for_stalls(drive, reply))
+		return;
 	count_time(drive, reply);
 	if (!reply->transport_ns ||
 	    ow_timer_add(&drive->timer, ow_read_clock_ns() + reply->transport_ns, send_delayed,
@@ -54,31 +71,28 @@ static void finish_command(void *arg)
 		send_delayed(reply);
 }
 
-/*
- * Add the faults' delays to @reply. Returns the time at which the answer leaves the drive, or 0 for
- * at once.
- */
-static uint64_t add_delays(struct ow_drive *drive, struct ow_reply *reply)
+/* Add the faults' delays to @reply. */
+static void add_delays(struct ow_drive *drive, struct ow_reply *reply)
 {
 	uint64_t slow_ns, now_ns;
 
 	if (reply->direction == OW_UNTIMED)
-		return reply->due_ns;
+		return;
 	ow_get_fault_delays(drive, &slow_ns, &reply->transport_ns);
 	if (!slow_ns && !reply->transport_ns)
-		return reply->due_ns;
+		return;
 	now_ns = ow_read_clock_ns();
-	now_ns = (reply->due_ns > now_ns ? reply->due_ns : now_ns) + slow_ns;
-	reply->due_ns = now_ns + reply->transport_ns;
-	return now_ns;
+	reply->due.at_ns = (reply->due.at_ns > now_ns ? reply->due.at_ns : now_ns) + slow_ns;
 }
 
 void ow_reply(struct ow_drive *drive, struct ow_reply *reply, bool copy)
 {
 	size_t extra = copy ? reply->len : 0;
-	uint64_t at_ns = add_delays(drive, reply);
 	struct ow_reply *delayed = NULL;
+	uint64_t at_ns;
 
+	add_delays(drive, reply);
+	at_ns = reply->due.at_ns;
 	/* Most answers are due at once and skip reading the clock. */
 	if (at_ns && (reply->transport_ns || at_ns > ow_read_clock_ns()))
 		delayed = malloc(sizeof(*delayed) + extra);

@@ -17,7 +17,7 @@ struct ow_reply {
 	enum ow_direction direction;
 	uint64_t bytes;	       /* read, written or trimmed by the command */
 	uint64_t began_ns;     /* start of the command; 0: not a drive command */
-	uint64_t due_ns;       /* when the host gets the answer; 0: at once */
+	struct ow_due due;     /* when the answer leaves the drive */
 	uint64_t transport_ns; /* transport delay of the answer */
 };
 

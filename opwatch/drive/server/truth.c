@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: MIT
-/* The drive's true state as flat JSON: numbers only, except the serial number. */
+/* The drive's true state as JSON: numbers, except the serial number and the list of episodes. */
 #include "drive.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 struct text {
 	char *at;
 	size_t left;
 };
 
-static void add_number(struct text *text, const char *name, uint64_t value)
+/* Count @len characters that snprintf() has written, or wanted to. */
+static void advance(struct text *text, int len)
 {
-	int len =
-		snprintf(text->at, text->left, ",\n\"%s\": %llu", name, (unsigned long long)value);
-
 	if (len < 0 || (size_t)len >= text->left)
 		len = text->left ? text->left - 1 : 0;
 	text->at += len;
 	text->left -= len;
+}
+
+static void add_number(struct text *text, const char *name, uint64_t value)
+{
+	advance(text,
+		snprintf(text->at, text->left, ",\n\"%s\": %llu", name, (unsigned long long)value));
 }
 
 #define ADD(field) add_number(text, #field, counters->field)
@@ -101,6 +106,36 @@ static void add_times(struct text *text, struct ow_drive *drive)
 	add_number(text, "timed_trim_ns", times.of[OW_TRIMS].ns);
 }
 
+/* Add when the faults acted, by CLOCK_MONOTONIC. The end is 0 while an episode lasts. */
+static void add_episodes(struct text *text, struct ow_drive *drive)
+{
+	struct ow_episodes *episodes = malloc(sizeof(*episodes));
+	const struct ow_episode *episode;
+	const char *comma = "";
+
+	if (!episodes)
+		return;
+	/* Printing takes a millisecond, and commands need the lock. */
+	pthread_mutex_lock(&drive->lock);
+	*episodes = drive->episodes;
+	pthread_mutex_unlock(&drive->lock);
+	add_number(text, "episodes_dropped", ow_episodes_count_dropped(episodes));
+	advance(text, snprintf(text->at, text->left, ",\n\"episodes\": ["));
+	for (int kind = 0; kind < OW_EPISODE_KINDS; kind++) {
+		for (uint64_t i = 0; (episode = ow_episodes_get(episodes, kind, i)); i++) {
+			advance(text, snprintf(text->at, text->left,
+					       "%s\n{\"kind\": \"%s\", \"begin_ns\": %llu, "
+					       "\"end_ns\": %llu}",
+					       comma, ow_episode_name(kind),
+					       (unsigned long long)episode->begin_ns,
+					       (unsigned long long)episode->end_ns));
+			comma = ",";
+		}
+	}
+	advance(text, snprintf(text->at, text->left, "]"));
+	free(episodes);
+}
+
 int ow_write_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 {
 	struct ow_page_facts facts;
@@ -125,6 +160,7 @@ int ow_write_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 	add_times(&text, drive);
 	add_number(&text, "io_flusher", drive->options.io_flusher);
 	add_number(&text, "memory_locked", drive->options.memory_locked);
+	add_episodes(&text, drive);
 	if (text.left < 3)
 		return -ENOSPC;
 	return text.at - buffer + snprintf(text.at, text.left, "\n}\n");

@@ -75,6 +75,11 @@ def test_unsafe_names_are_refused() -> None:
         ("log-fail=0x22", "log-fail=22"),
         ("log-slow=09:3s", "log-slow=09:3000"),
         ("log-slow=02:1.5s", "log-slow=02:1500"),
+        ("stall=every:60s,for:100ms", "stall=60000000:100000"),
+        ("stall=for:100ms,every:1m", "stall=60000000:100000"),
+        ("stall=for:100ms", "stall=0:100000"),
+        ("log-stall=2:50ms", "log-stall=02:50000"),
+        ("sleep-after=100ms:25ms", "sleep-after=100000:25000"),
         ("wrap32", "wrap32=0"),
         ("wrap32=1G", f"wrap32={2**41 - 2**30}"),
         ("media-error=1M:4k", "media-error=1048576:4096"),
@@ -91,6 +96,9 @@ def test_fault_is_described_in_words(text: str, words: str) -> None:
         *("", "trim", "trim=no", "refresh", "refresh=-1", "refresh=1.5", "log-fail=77", "log-fail="),
         *("log-slow=02", "log-slow=02:3", "wrap32=3T", "media-error=1M", "media-error=1M:0", "clear=1"),
         *("power-loss=now", "gremlins", "erase-limit=3"),
+        *("stall", "stall=60s", "stall=every:60s", "stall=for:0s", "stall=every:1s,for:1s", "stall=for:11s"),
+        *("stall=for:1s,when:2s", "stall=for:1s,", "log-stall=02", "log-stall=99:1s", "log-stall=02:5"),
+        *("sleep-after=1s", "sleep-after=1s:", "sleep-after=1:2"),
     ],
 )
 def test_invalid_faults_are_refused(text: str) -> None:

@@ -354,7 +354,9 @@ def inject_fault(place: DriveFolder, what: Fault) -> None:
     try:
         server.send_command(place, f"fault {what.words}")
     except OSError as error:
-        raise OpwatchError(f"drive {place.name}: fault {what.words}: {error.strerror}") from error
+        # A drive without timing cannot be slower than its model.
+        why = "needs a drive with --timing real" if error.errno == errno.EOPNOTSUPP else error.strerror
+        raise OpwatchError(f"drive {place.name}: fault {what.words}: {why}") from error
 
 
 def find_drive(name: str | None) -> DriveFolder:

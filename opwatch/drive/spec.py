@@ -77,6 +77,9 @@ FAULTS = {
     "way=TIME": "add TIME of transport delay that the drive does not see",
     "stall=every:TIME,for:TIME": "the drive does nothing for TIME, periodically; without every: once",
     "log-stall=LID:TIME": "reading that page stops the drive, and commands in it, for TIME",
+    "slow-die=DIE:Nx": "operations of that flash die take N times as long (3:10x); needs --timing real",
+    "thermal=tmt1:C,tmt2:C,heat:K,cool:TIME": "heat up by K per 10^9 bytes, cool down by a factor e in TIME, "
+    "run at 70 % from tmt1 °C and at 20 % from tmt2 °C; needs --timing real",
     "sleep-after=IDLE:TIME": "the first command after so much IDLE time waits TIME (100ms:25ms)",
     "clear": "end all faults that can end",
     "erase-limit=N": "blocks retire after N erases; without spare the drive is read-only (create only)",
@@ -149,6 +152,29 @@ def _parse_stall(text: str) -> str:
     return f"{period}:{duration}"
 
 
+def _parse_slow_die(text: str) -> str:
+    """Return the die and the factor in thousandths."""
+    read = re.fullmatch(r"([0-9]{1,4}):([0-9]{1,4}(?:\.[0-9]{1,3})?)x", text, re.ASCII)
+    if not read or float(read[2]) < 1:
+        raise UsageError(f"fault slow-die needs DIE:Nx with N of at least 1, such as 3:10x, not {text!r}")
+    return f"{int(read[1])}:{round(float(read[2]) * 1000)}"
+
+
+def _parse_thermal(text: str) -> str:
+    """Return TMT1 and TMT2 in °C, the heat in 1/1000 K per 10^9 bytes, and the time to cool in ms."""
+    example = "tmt1:70,tmt2:80,heat:5,cool:30s"
+    settings = _parse_settings(text, "thermal", example)
+    first, second = parse_count(settings["tmt1"]), parse_count(settings["tmt2"])
+    if not 40 < first < second <= 200:
+        raise UsageError(f"fault thermal needs 40 < tmt1 < tmt2 <= 200, not {text!r}")
+    if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,3})?", settings["heat"], re.ASCII):
+        raise UsageError(f"fault thermal needs kelvin per 10^9 bytes, such as heat:5, not {text!r}")
+    cool_ms = _parse_period(settings["cool"], "thermal") // 1000
+    if not cool_ms:
+        raise UsageError("fault thermal needs a time above 0 in cool:TIME")
+    return f"{first}:{second}:{round(float(settings['heat']) * 1000)}:{cool_ms}"
+
+
 def _parse_sleep(text: str) -> str:
     idle, colon, duration = text.partition(":")
     if not colon:
@@ -184,6 +210,10 @@ def parse_fault(text: str, *, creating: bool = False) -> Fault:
         return Fault(f"log-stall={_parse_log_page(lid)}:{_parse_microseconds(time, name)}")
     if name == "stall" and equals:
         return Fault(f"stall={_parse_stall(value)}")
+    if name == "slow-die" and equals:
+        return Fault(f"slow-die={_parse_slow_die(value)}")
+    if name == "thermal" and equals:
+        return Fault(f"thermal={_parse_thermal(value)}")
     if name == "sleep-after" and equals:
         return Fault(f"sleep-after={_parse_sleep(value)}")
     if name in ("slow", "way") and equals:

@@ -1,3 +1,3 @@
 DRIVE := $(ROOT)/opwatch/drive/server
 CFLAGS_test_drive_pages := -I$(DRIVE)
-LIBS_test_drive_pages := $(DRIVE)/pages.c $(DRIVE)/identify.c
+LIBS_test_drive_pages := $(DRIVE)/pages.c $(DRIVE)/identify.c $(DRIVE)/thermal.c

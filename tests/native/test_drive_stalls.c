@@ -5,6 +5,7 @@
 #include "drive.h"
 #include "files.h"
 
+#include <errno.h>
 #include <time.h>
 
 #define USER (8 << 20)
@@ -193,8 +194,68 @@ static void test_truth_lists_a_full_set_of_episodes(void)
 	close_drive(drive);
 }
 
+/* 400 MB/s at 2 K per GB and 50 s to cool: 40 K above idle in the end. */
+static void test_temperature_approaches_its_limit_and_throttles(void)
+{
+	struct ow_thermal thermal = {.config = {{0, 60, 75}, 2000, 50000}};
+	uint64_t light_ns = 0;
+
+	for (int i = 0; i < 10000; i++) {
+		ow_thermal_advance(&thermal, 100 * MS, 40000000);
+		light_ns += thermal.level == OW_THERMAL_LIGHT && i < 9999 ? 100 * MS : 0;
+	}
+	CHECK(ow_thermal_read_celsius(&thermal) >= 79 && ow_thermal_read_celsius(&thermal) <= 80);
+	CHECK(thermal.level == OW_THERMAL_HEAVY);
+	CHECK(thermal.transitions[OW_THERMAL_LIGHT] == 1);
+	CHECK(thermal.transitions[OW_THERMAL_HEAVY] == 1);
+	CHECK(thermal.level_ns[OW_THERMAL_LIGHT] == light_ns && light_ns);
+	/* 80 degrees is the warning temperature, which the drive only approaches. */
+	CHECK(!thermal.critical_ns);
+	/* The level ends 3 K below its begin. */
+	while (thermal.level == OW_THERMAL_HEAVY)
+		ow_thermal_advance(&thermal, 100 * MS, 0);
+	CHECK(ow_thermal_read_celsius(&thermal) == 71);
+	while (thermal.level == OW_THERMAL_LIGHT)
+		ow_thermal_advance(&thermal, 100 * MS, 0);
+	CHECK(ow_thermal_read_celsius(&thermal) == 56);
+	CHECK(thermal.transitions[OW_THERMAL_LIGHT] == 2);
+}
+
+/* Reads of the units in order touch all dies in turn; the slow die has one of 32. */
+static void test_slow_die_delays_its_reads_only(void)
+{
+	struct ow_drive *drive = open_drive(true);
+	uint64_t own_ns, slow = 0, reads = 0;
+	uint8_t data[8 * UNIT] = {1};
+	struct ow_due due;
+
+	for (uint64_t at = 0; at < USER; at += sizeof(data))
+		CHECK(!ow_drive_write(drive, at, data, sizeof(data), &due));
+	CHECK(!ow_drive_flush(drive, &due));
+	CHECK(ow_apply_fault(drive, "slow-die=32:10000") == -EINVAL);
+	CHECK(!ow_apply_fault(drive, "slow-die=3:100000"));
+	sleep_ms(200);
+	for (uint64_t at = 0; at < USER; at += sizeof(data), reads++) {
+		own_ns = ow_read_clock_ns();
+		CHECK(!ow_drive_read(drive, at, UNIT, &due));
+		slow += due.at_ns > own_ns + 5 * MS;
+		sleep_ms(due.at_ns > own_ns + 5 * MS ? 10 : 0);
+	}
+	CHECK(slow >= 1 && slow <= reads / 32 + 2);
+	CHECK(ow_service_count_slowed(drive->service) == slow);
+	CHECK(!ow_apply_fault(drive, "clear"));
+	CHECK(ow_episodes_get(&drive->episodes, OW_EPISODE_SLOW_DIE, 0)->end_ns);
+	close_drive(drive);
+	drive = open_drive(false);
+	CHECK(ow_apply_fault(drive, "slow-die=3:10000") == -EOPNOTSUPP);
+	CHECK(ow_apply_fault(drive, "thermal=70:80:1:1000") == -EOPNOTSUPP);
+	close_drive(drive);
+}
+
 int main(void)
 {
+	test_temperature_approaches_its_limit_and_throttles();
+	test_slow_die_delays_its_reads_only();
 	test_clock_stops_in_a_stall();
 	test_clock_runs_slower_when_throttled();
 	test_newest_episodes_are_kept();

@@ -305,6 +305,8 @@ static void fill_common(struct ow_drive *drive, struct ow_page_facts *facts)
 	*facts = (struct ow_page_facts){
 		.config = drive->options.config,
 		.unaligned_writes = drive->unaligned_writes,
+		.thermal = drive->thermal,
+		.slow_die_operations = drive->service ? ow_service_count_slowed(drive->service) : 0,
 		.power_on_s =
 			drive->power_on_before_s + (ow_read_clock_ns() - drive->started_ns) / NS,
 	};
@@ -353,6 +355,7 @@ void ow_drive_tick(struct ow_drive *drive)
 		drive->ticks_commands = drive->commands;
 		drive->idle_since_ns = now;
 	}
+	ow_drive_update_thermal(drive);
 	if (now - drive->idle_since_ns >= IDLE_AFTER_NS)
 		spend_idle_tick(drive);
 	if (drive->faults.refresh_s && now - drive->refreshed_ns >= drive->faults.refresh_s * NS) {

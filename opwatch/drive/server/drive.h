@@ -6,6 +6,7 @@
 #include "episodes.h"
 #include "lateness.h"
 #include "own_clock.h"
+#include "thermal.h"
 #include "timer.h"
 #include "pages.h"
 #include "ftl/service/service.h"
@@ -73,6 +74,9 @@ struct ow_drive {
 	struct ow_faults faults;
 	struct ow_own_clock clock;
 	struct ow_episodes episodes;
+	struct ow_thermal thermal;
+	uint64_t thermal_at_ns; /* up to when it is known */
+	uint64_t thermal_bytes;
 	uint64_t busy_until_ns;		  /* when the last known answer is due */
 	struct ow_ftl_counters reported;  /* if refresh_s is set */
 	struct ow_ftl_counters persisted; /* if rollback_s is set */
@@ -170,6 +174,11 @@ uint64_t ow_drive_read_stalled_ns(const struct ow_drive *drive);
 int ow_drive_set_stall(struct ow_drive *drive, uint64_t every_ns, uint64_t for_ns);
 /* Leave the sleep state for a command, if the drive is in it. Needs the lock. */
 void ow_drive_wake(struct ow_drive *drive, uint64_t now_ns);
+
+/* heat.c: Let the drive get hot, by the numbers of @config; all zero: no longer. Needs the lock. */
+int ow_drive_set_thermal(struct ow_drive *drive, const struct ow_thermal_config *config);
+/* Compute the temperature of now, and throttle accordingly. Needs the lock. */
+void ow_drive_update_thermal(struct ow_drive *drive);
 
 /* truth.c: Write the complete state as JSON. Returns the length or -errno. */
 int ow_write_truth_json(struct ow_drive *drive, char *text, size_t size);

@@ -9,6 +9,9 @@ const char *ow_episode_name(enum ow_episode_kind kind)
 		[OW_EPISODE_STALL] = "stall",
 		[OW_EPISODE_LOG_STALL] = "log-stall",
 		[OW_EPISODE_SLEEP_EXIT] = "sleep-exit",
+		[OW_EPISODE_THERMAL_LIGHT] = "thermal-light",
+		[OW_EPISODE_THERMAL_HEAVY] = "thermal-heavy",
+		[OW_EPISODE_SLOW_DIE] = "slow-die",
 		[OW_EPISODE_SLOW] = "slow",
 		[OW_EPISODE_WAY] = "way",
 	};

@@ -104,11 +104,31 @@ static int lose_power(struct ow_drive *drive)
 	return ret;
 }
 
+static int slow_die(struct ow_drive *drive, uint64_t die, uint64_t permille)
+{
+	int ret;
+
+	if (!drive->service)
+		return -EOPNOTSUPP;
+	if (die > UINT32_MAX || permille > UINT32_MAX)
+		return -EINVAL;
+	ret = ow_service_slow_die(drive->service, die, permille);
+	if (!ret)
+		ow_episodes_switch(&drive->episodes, OW_EPISODE_SLOW_DIE, ow_read_clock_ns(),
+				   permille != 0);
+	return ret;
+}
+
 static int clear_faults(struct ow_drive *drive)
 {
+	static const struct ow_thermal_config cool;
 	uint64_t now_ns = ow_read_clock_ns();
 
 	drive->faults = (struct ow_faults){0};
+	if (drive->service) {
+		slow_die(drive, 0, 0);
+		ow_drive_set_thermal(drive, &cool);
+	}
 	ow_episodes_switch(&drive->episodes, OW_EPISODE_SLOW, now_ns, false);
 	ow_episodes_switch(&drive->episodes, OW_EPISODE_WAY, now_ns, false);
 	return set_trim(drive, "honour");
@@ -190,6 +210,32 @@ static int parse_numbers(const char *words, const char *name, unsigned int count
 	return 0;
 }
 
+static int apply_thermal(struct ow_drive *drive, const uint64_t *numbers)
+{
+	struct ow_thermal_config config = {
+		.tmt_celsius = {0, numbers[0], numbers[1]},
+		.heat_mk_per_gb = numbers[2],
+		.cool_ms = numbers[3],
+	};
+
+	for (int i = 0; i < 4; i++)
+		if (numbers[i] > INT32_MAX)
+			return -EINVAL;
+	return ow_drive_set_thermal(drive, &config);
+}
+
+/* Apply a fault of the timing model. */
+static int apply_model(struct ow_drive *drive, const char *words)
+{
+	uint64_t numbers[4];
+
+	if (!parse_numbers(words, "slow-die", 2, numbers))
+		return slow_die(drive, numbers[0], numbers[1]);
+	if (!parse_numbers(words, "thermal", 4, numbers))
+		return apply_thermal(drive, numbers);
+	return -EINVAL;
+}
+
 /* Apply a delay of commands, in microseconds. */
 static int apply_delay(struct ow_drive *drive, const char *words)
 {
@@ -209,11 +255,12 @@ static int apply_delay(struct ow_drive *drive, const char *words)
 	}
 	if (!parse_numbers(words, "stall", 2, us))
 		return ow_drive_set_stall(drive, us[0] * 1000, us[1] * 1000);
-	if (parse_numbers(words, "sleep-after", 2, us))
-		return -EINVAL;
-	faults->sleep_after_ns = us[0] * 1000;
-	faults->sleep_exit_ns = us[1] * 1000;
-	return 0;
+	if (!parse_numbers(words, "sleep-after", 2, us)) {
+		faults->sleep_after_ns = us[0] * 1000;
+		faults->sleep_exit_ns = us[1] * 1000;
+		return 0;
+	}
+	return apply_model(drive, words);
 }
 
 static int apply_number(struct ow_drive *drive, const char *words)

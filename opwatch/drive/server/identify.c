@@ -27,6 +27,18 @@ static void put_text(uint8_t *page, unsigned int offset, unsigned int width, con
 	memcpy(page + offset, text, strnlen(text, width));
 }
 
+/* Store the temperature thresholds in kelvin; 0 stands for "not reported". */
+static void put_thermal_limits(uint8_t *page, const struct ow_thermal *thermal)
+{
+	if (!thermal->config.cool_ms)
+		return;
+	ow_put(page, 266, 2, OW_KELVIN + ow_thermal_find_warning_celsius(thermal));
+	ow_put(page, 268, 2, OW_KELVIN + ow_thermal_find_critical_celsius(thermal));
+	ow_put(page, 322, 2, 1); /* supports host-controlled thermal management */
+	ow_put(page, 324, 2, OW_KELVIN);
+	ow_put(page, 326, 2, OW_KELVIN + ow_thermal_find_critical_celsius(thermal));
+}
+
 void ow_fill_identify_controller(uint8_t *page, const struct ow_page_facts *facts)
 {
 	memset(page, 0, OW_IDENTIFY_BYTES);
@@ -37,6 +49,7 @@ void ow_fill_identify_controller(uint8_t *page, const struct ow_page_facts *fact
 	ow_put(page, 96, 4, CTRATT_ENDURANCE_GROUPS | CTRATT_FDP);
 	ow_put(page, 111, 1, 1); /* an I/O controller */
 	ow_put(page, 261, 1, LPA_EXTENDED);
+	put_thermal_limits(page, &facts->thermal);
 	ow_put(page, 280, 16, facts->config.user_bytes);
 	ow_put(page, 340, 2, 1); /* one endurance group */
 	ow_put(page, 512, 1, 0x66);

@@ -42,7 +42,8 @@ static int apply_faults(struct ow_drive *drive, const struct ow_options *options
 		int ret = ow_apply_fault(drive, options->faults[i]);
 
 		if (ret) {
-			fprintf(stderr, "fault %s: %s\n", options->faults[i], strerror(-ret));
+			fprintf(stderr, "fault %s: %s\n", options->faults[i],
+				ret == -EOPNOTSUPP ? "needs --timing real" : strerror(-ret));
 			return ret == -EINVAL ? USAGE : FAILURE;
 		}
 	}

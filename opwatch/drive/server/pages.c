@@ -8,9 +8,9 @@
 #define SMART_UNIT_BYTES     512000	   /* 1000 units of 512 bytes for any LBA size */
 #define ENDURANCE_UNIT_BYTES 1000000000ULL /* 10^9 bytes */
 #define SPARE_THRESHOLD	     10
-#define KELVIN		     313
+#define NS		     1000000000ULL
 
-enum { WARN_SPARE = 1, WARN_RELIABILITY = 4, WARN_READ_ONLY = 8 };
+enum { WARN_SPARE = 1, WARN_TEMPERATURE = 2, WARN_RELIABILITY = 4, WARN_READ_ONLY = 8 };
 
 static uint64_t divide_rounding_up(uint64_t bytes, uint64_t unit)
 {
@@ -43,6 +43,10 @@ static uint8_t compute_critical_warning(const struct ow_page_facts *facts)
 {
 	uint8_t warning = ow_compute_available_spare(facts) < SPARE_THRESHOLD ? WARN_SPARE : 0;
 
+	if (facts->thermal.config.cool_ms &&
+	    ow_thermal_read_celsius(&facts->thermal) >=
+		    ow_thermal_find_warning_celsius(&facts->thermal))
+		warning |= WARN_TEMPERATURE;
 	if (facts->counters.failed_dies || facts->counters.read_only)
 		warning |= WARN_RELIABILITY;
 	return facts->counters.read_only ? warning | WARN_READ_ONLY : warning;
@@ -62,13 +66,27 @@ static unsigned __int128 compute_endurance_bytes(const struct ow_page_facts *fac
 	return (unsigned __int128)facts->config.endurance_cycles * facts->config.physical_bytes;
 }
 
+/* Store the temperature, the times above its thresholds, and the thermal management. */
+static void put_thermal(uint8_t *page, const struct ow_thermal *thermal)
+{
+	uint32_t kelvin = OW_KELVIN + ow_thermal_read_celsius(thermal);
+
+	ow_put(page, 1, 2, kelvin);
+	ow_put(page, 192, 4, thermal->warning_ns / (60 * NS));
+	ow_put(page, 196, 4, thermal->critical_ns / (60 * NS));
+	ow_put(page, 200, 2, kelvin);
+	ow_put(page, 216, 4, thermal->transitions[OW_THERMAL_LIGHT]);
+	ow_put(page, 220, 4, thermal->transitions[OW_THERMAL_HEAVY]);
+	ow_put(page, 224, 4, thermal->level_ns[OW_THERMAL_LIGHT] / NS);
+	ow_put(page, 228, 4, thermal->level_ns[OW_THERMAL_HEAVY] / NS);
+}
+
 void ow_fill_log_smart(uint8_t *page, const struct ow_page_facts *facts)
 {
 	const struct ow_ftl_counters *counters = &facts->counters;
 
 	memset(page, 0, OW_LOG_BYTES);
 	ow_put(page, 0, 1, compute_critical_warning(facts));
-	ow_put(page, 1, 2, KELVIN);
 	ow_put(page, 3, 1, ow_compute_available_spare(facts));
 	ow_put(page, 4, 1, SPARE_THRESHOLD);
 	ow_put(page, 5, 1, clamp_percentage_used(facts));
@@ -81,7 +99,7 @@ void ow_fill_log_smart(uint8_t *page, const struct ow_page_facts *facts)
 	ow_put(page, 128, 16, facts->power_on_s / 3600);
 	ow_put(page, 144, 16, counters->unsafe_shutdowns);
 	ow_put(page, 160, 16, counters->media_errors);
-	ow_put(page, 200, 2, KELVIN);
+	put_thermal(page, &facts->thermal);
 }
 
 void ow_fill_log_endurance(uint8_t *page, const struct ow_page_facts *facts)

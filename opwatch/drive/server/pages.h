@@ -9,6 +9,7 @@
 #define OPWATCH_DRIVE_PAGES_H
 
 #include "ftl/core/ftl.h"
+#include "thermal.h"
 
 #define OW_IDENTIFY_BYTES 4096
 #define OW_LOG_BYTES	  512
@@ -20,6 +21,8 @@ struct ow_page_facts {
 	struct ow_ftl_counters counters; /* as reported by the firmware, possibly stale or wrong */
 	struct ow_ftl_config config;
 	char serial[21];
+	struct ow_thermal thermal;
+	uint64_t slow_die_operations;
 	uint64_t unaligned_writes; /* writes that start or end within a mapping unit */
 	uint64_t power_on_s;
 	uint64_t wrap_sectors;	  /* Data Units of 02h wrap at this many sectors; 0: no wrap */

@@ -160,6 +160,8 @@ int ow_write_truth_json(struct ow_drive *drive, char *buffer, size_t size)
 	add_times(&text, drive);
 	add_number(&text, "io_flusher", drive->options.io_flusher);
 	add_number(&text, "memory_locked", drive->options.memory_locked);
+	add_number(&text, "thermal_celsius", ow_thermal_read_celsius(&facts.thermal));
+	add_number(&text, "slow_die_operations", facts.slow_die_operations);
 	add_episodes(&text, drive);
 	if (text.left < 3)
 		return -ENOSPC;

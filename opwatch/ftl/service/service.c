@@ -37,6 +37,9 @@ struct ow_service {
 	uint64_t last_done_ns;
 	uint64_t busy_since_ns;
 	uint64_t rng;
+	uint64_t slowed; /* operations of the slow die */
+	uint32_t slow_die;
+	uint32_t slow_permille; /* 0: all dies are equal */
 	bool synced;
 };
 
@@ -115,6 +118,15 @@ static bool is_throttled(const struct ow_service *service, uint64_t now_ns)
 	return after && now_ns - service->busy_since_ns >= after;
 }
 
+/* Return how long an operation of @ns takes on @die. */
+static uint64_t scale_for_die(struct ow_service *service, uint32_t die, uint64_t ns)
+{
+	if (!service->slow_permille || die != service->slow_die)
+		return ns;
+	service->slowed++;
+	return ns * service->slow_permille / 1000;
+}
+
 static uint64_t draw_program_ns(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns)
 {
 	uint64_t spread = mean_ns * service->config.jitter_permille / 1000;
@@ -147,8 +159,9 @@ static uint64_t program_unit(struct ow_service *service, uint64_t now_ns, uint64
 	at = max_ns(at, service->die_free_ns[die]);
 	/* Valid pages are spread evenly over the dies, so charge the read to the same die. */
 	if (moved)
-		at += service->config.read_ns;
-	service->die_free_ns[die] = at + draw_program_ns(service, now_ns, mean_ns);
+		at += scale_for_die(service, die, service->config.read_ns);
+	service->die_free_ns[die] =
+		at + scale_for_die(service, die, draw_program_ns(service, now_ns, mean_ns));
 	return service->die_free_ns[die];
 }
 
@@ -202,10 +215,11 @@ static void charge_erases(struct ow_service *service, const struct ow_ftl *ftl, 
 
 	service->erased_bytes += erases * ftl->config.superblock_bytes;
 	for (; service->erased_bytes >= at_once; service->erased_bytes -= at_once) {
-		uint64_t *free_ns =
-			&service->die_free_ns[service->next_erase_die++ % service->config.dies];
+		uint32_t die = service->next_erase_die++ % service->config.dies;
+		uint64_t *free_ns = &service->die_free_ns[die];
 
-		*free_ns = max_ns(*free_ns, now_ns) + service->config.erase_ns;
+		*free_ns = max_ns(*free_ns, now_ns) +
+			   scale_for_die(service, die, service->config.erase_ns);
 	}
 }
 
@@ -253,7 +267,7 @@ static uint64_t read_units(struct ow_service *service, const struct ow_ftl *ftl,
 
 	for (uint64_t offset = io->offset_bytes; offset < end; offset += step) {
 		uint32_t ppn = ftl->l2p[offset >> ftl->iu_shift];
-		uint64_t bytes = end - offset < step ? end - offset : step, ready;
+		uint64_t bytes = end - offset < step ? end - offset : step, ready, read_ns;
 		uint32_t die;
 
 		if (!ppn)
@@ -263,10 +277,10 @@ static uint64_t read_units(struct ow_service *service, const struct ow_ftl *ftl,
 		ready = max_ns(service->die_free_ns[die], at);
 		if (ready > at + service->config.suspend_ns)
 			ready = at + service->config.suspend_ns;
-		ready += service->config.read_ns;
+		read_ns = scale_for_die(service, die, service->config.read_ns);
+		ready += read_ns;
 		/* The interrupted program ends later by the read's duration. */
-		service->die_free_ns[die] =
-			max_ns(service->die_free_ns[die] + service->config.read_ns, ready);
+		service->die_free_ns[die] = max_ns(service->die_free_ns[die] + read_ns, ready);
 		done = max_ns(done, transfer_unit(service, die, ready, bytes));
 	}
 	return done;
@@ -347,6 +361,20 @@ int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
 	*done_ns = at + config->latency_ns;
 	service->last_done_ns = max_ns(service->last_done_ns, *done_ns);
 	return 0;
+}
+
+int ow_service_slow_die(struct ow_service *service, uint32_t die, uint32_t permille)
+{
+	if (die >= service->config.dies)
+		return -EINVAL;
+	service->slow_die = die;
+	service->slow_permille = permille;
+	return 0;
+}
+
+uint64_t ow_service_count_slowed(const struct ow_service *service)
+{
+	return service->slowed;
 }
 
 uint64_t ow_service_get_now_ns(const struct ow_service *service)

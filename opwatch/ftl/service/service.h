@@ -92,6 +92,13 @@ int ow_service_run(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl
  * with this call.
  */
 void ow_service_sync(struct ow_service *service, const struct ow_ftl *ftl);
+/*
+ * Let the operations of @die take @permille / 1000 times as long, and those of the others as long
+ * as before. Returns 0, or -EINVAL if there is no such die.
+ */
+int ow_service_slow_die(struct ow_service *service, uint32_t die, uint32_t permille);
+/* Return the operations of slow dies so far. */
+uint64_t ow_service_count_slowed(const struct ow_service *service);
 uint64_t ow_service_get_now_ns(const struct ow_service *service);
 /* Leave the drive without I/O for @pause_ns. */
 int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pause_ns);

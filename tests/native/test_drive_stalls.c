@@ -221,6 +221,24 @@ static void test_temperature_approaches_its_limit_and_throttles(void)
 	CHECK(thermal.transitions[OW_THERMAL_LIGHT] == 2);
 }
 
+static void test_new_numbers_keep_the_temperature(void)
+{
+	struct ow_drive *drive = open_drive(true);
+	uint8_t data[8 * UNIT] = {1};
+	struct ow_due due;
+
+	CHECK(!ow_apply_fault(drive, "thermal=60:90:9000000:1000000"));
+	for (int i = 0; i < 128; i++)
+		CHECK(!ow_drive_write(drive, 0, data, sizeof(data), &due));
+	CHECK(!ow_apply_fault(drive, "thermal=60:90:0:1000000"));
+	/* At least half of the writes have left the buffer. */
+	CHECK(ow_thermal_read_celsius(&drive->thermal) >= 58);
+	CHECK(!ow_apply_fault(drive, "clear"));
+	CHECK(ow_thermal_read_celsius(&drive->thermal) == OW_IDLE_CELSIUS);
+	CHECK(drive->clock.permille == OW_FULL_SPEED);
+	close_drive(drive);
+}
+
 /* Reads of the units in order touch all dies in turn; the slow die has one of 32. */
 static void test_slow_die_delays_its_reads_only(void)
 {
@@ -255,6 +273,7 @@ static void test_slow_die_delays_its_reads_only(void)
 int main(void)
 {
 	test_temperature_approaches_its_limit_and_throttles();
+	test_new_numbers_keep_the_temperature();
 	test_slow_die_delays_its_reads_only();
 	test_clock_stops_in_a_stall();
 	test_clock_runs_slower_when_throttled();

@@ -31,9 +31,13 @@ int ow_drive_set_thermal(struct ow_drive *drive, const struct ow_thermal_config 
 
 	if (!drive->service)
 		return -EOPNOTSUPP;
+	ow_drive_update_thermal(drive);
 	drive->thermal.config = *config;
-	drive->thermal.excess_k = 0;
-	drive->thermal.level = OW_THERMAL_NONE;
+	/* New numbers change a hot drive from now on; without the fault it is cold at once. */
+	if (!config->cool_ms) {
+		drive->thermal.excess_k = 0;
+		drive->thermal.level = OW_THERMAL_NONE;
+	}
 	drive->thermal_at_ns = now_ns;
 	drive->thermal_bytes = count_heating_bytes(drive);
 	throttle(drive, now_ns);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Times in which the drive does nothing: housekeeping, reads of a log page, leaving a sleep state.
- */
+/* Times in which the drive stops: housekeeping, reads of log pages, leaving a sleep state. */
 #include "drive.h"
 
 #include <string.h>

@@ -1,0 +1,37 @@
+"""The plan of a run with a known cause."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.why.causes import CAUSES
+from tests.why.plan import CAPACITY_IOPS, LOADS, find_rates, plan_windows
+
+
+@pytest.mark.parametrize("seconds", [15, 120, 900])
+def test_windows_lie_apart_within_the_run(seconds: float) -> None:
+    for seed in range(50):
+        windows = plan_windows(random.Random(seed), seconds)
+        edges = [0.0, *(edge for window in windows for edge in (window.begin_s, window.end_s)), seconds]
+        assert edges == sorted(edges)
+        share = sum(window.end_s - window.begin_s for window in windows) / seconds
+        assert 0.05 < share < 0.4
+
+
+def test_a_seed_gives_the_same_windows_and_faults() -> None:
+    for cause in CAUSES.values():
+        assert cause.faults(random.Random(7)) == cause.faults(random.Random(7))
+    assert plan_windows(random.Random(7), 120) == plan_windows(random.Random(7), 120)
+    assert plan_windows(random.Random(7), 120) != plan_windows(random.Random(8), 120)
+
+
+def test_load_levels_are_shares_of_what_the_drive_can_do() -> None:
+    totals = [sum(find_rates(load)) for load in LOADS]
+    assert totals == pytest.approx([0.1 * CAPACITY_IOPS, 0.5 * CAPACITY_IOPS, 0.9 * CAPACITY_IOPS], abs=1)
+
+
+def test_each_cause_but_none_has_a_truth() -> None:
+    for name, cause in CAUSES.items():
+        assert bool(cause.act or cause.episodes or cause.counter or cause.is_constant) == (name != "none")

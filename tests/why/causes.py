@@ -1,0 +1,160 @@
+"""The causes that a simulated drive, or the host above it, can have: how each is made and known.
+
+Discards in the way are missing, because trims take the simulated drive no time. Flushes take time, but other
+requests do not wait for them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+
+from tests.kernel.support.drives import MIB
+from tests.why.bench import SIZE, Bench, make_fio, run_beside, set_faults, set_queue
+from tests.why.plan import find_rates
+
+_COOL_S = 4
+_THERMAL = f"thermal=tmt1:60,tmt2:75,cool:{_COOL_S}s,"
+_COLD = f"{_THERMAL}heat:0"
+# Longer than any window; the process is stopped at its end.
+_LONG_S = 600
+Act = Callable[[Bench, random.Random], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause. Its truth is the first of: episodes of the drive, growth of a counter, the run, windows."""
+
+    what: str
+    act: Act | None = None  # during each window; None: it acts by itself
+    config: dict[str, int] = field(default_factory=dict)
+    op: str = "100%"
+    faults: Callable[[random.Random], tuple[str, ...]] = lambda _: ()
+    episodes: tuple[str, ...] = ()
+    counter: tuple[str, int] | None = None  # its name, and the growth per poll that counts
+    base_load: tuple[str, ...] = ()
+    on_filesystem: bool = False
+    is_constant: bool = False  # it acts for the whole run
+    prepare: tuple[str, ...] = ()  # fio options of a load before the run
+
+
+def load_beside(*options: str, group: str | None = None) -> Act:
+    def act(bench: Bench, source: random.Random) -> AbstractContextManager[object]:
+        seed = f"--randseed={source.randrange(1 << 30)}"
+        argv = make_fio(bench.target, _LONG_S, "--ioengine=libaio", seed, *options)
+        return run_beside(argv, f"{group}-{bench.drive.name}" if group else None)
+
+    return act
+
+
+def inject(during: tuple[str, ...], after: tuple[str, ...]) -> Act:
+    return lambda bench, _: set_faults(bench, during, after)
+
+
+def limit_tags(bench: Bench, _: random.Random) -> AbstractContextManager[object]:
+    return set_queue(bench, "nr_requests", "4")
+
+
+@contextmanager
+def use_scheduler(bench: Bench, source: random.Random) -> Iterator[None]:
+    """Let BFQ wait for the next request of one process while another one has requests."""
+    beside = load_beside("--rw=read", "--bs=4k", "--iodepth=1", "--rate_iops=50")
+    with set_queue(bench, "scheduler", "bfq"), beside(bench, source):
+        yield
+
+
+def heat_up(bench: Bench, _: random.Random) -> AbstractContextManager[object]:
+    """Heat so that the base load would end at 120 °C: tmt2 is reached after 2.3 s."""
+    gb_per_s = sum(find_rates(bench.load)) * 4096 / 1e9
+    return set_faults(bench, (f"{_THERMAL}heat:{80 / (_COOL_S * gb_per_s):.0f}",), (_COLD,))
+
+
+def draw_stalls(source: random.Random) -> tuple[str, ...]:
+    return (f"stall=every:{source.uniform(4, 12):.2f}s,for:{source.randrange(60, 250)}ms",)
+
+
+def draw_sleep(source: random.Random) -> tuple[str, ...]:
+    return (f"sleep-after={source.randrange(40, 80)}ms:{source.randrange(15, 40)}ms",)
+
+
+def draw_log_stalls(source: random.Random) -> tuple[str, ...]:
+    return tuple(f"log-stall={page}:{source.randrange(40, 120)}ms" for page in ("02", "c0"))
+
+
+def draw_slow_die(source: random.Random) -> tuple[str, ...]:
+    return (f"slow-die={source.randrange(8)}:{source.randrange(100, 300)}x",)
+
+
+# Programs that keep eight dies busy for most of the time at 30 MB/s, and are not suspended for reads.
+_LONG_PROGRAMS = {"service.dies": 8, "service.suspend_ns": 8_000_000, "service.program_ns": 8_000_000}
+
+_BURSTS = ("--thinktime=30ms", "--thinktime_blocks=32")
+
+CAUSES = {
+    "none": Cause("nothing is injected"),
+    "gc": Cause(
+        "the drive collects garbage in bursts",
+        config={"service.gc_burst": 1, "gc_low_superblocks": 4, "gc_high_superblocks": 24},
+        op="15%",
+        counter=("nand_write_gc_bytes", MIB // 4),
+        base_load=("--bs=4k,32k",),
+        prepare=("--rw=randwrite", "--bs=4k", "--ioengine=libaio", "--iodepth=32", f"--io_size={SIZE}"),
+    ),
+    "slc-full": Cause(
+        "a writer fills the pseudo-SLC cache",
+        load_beside("--rw=write", "--bs=128k", "--iodepth=8"),
+        config={"slc_bytes": 32 * MIB, "service.program_ns": 8_000_000},
+        counter=("nand_write_fold_bytes", MIB // 4),
+    ),
+    "thermal": Cause(
+        "the drive gets hot",
+        heat_up,
+        faults=lambda _: (_COLD,),
+        episodes=("thermal-light", "thermal-heavy"),
+    ),
+    "stall": Cause("housekeeping by time", faults=draw_stalls, episodes=("stall",)),
+    "log-stall": Cause(
+        "our polls of log pages stop the drive", faults=draw_log_stalls, episodes=("log-stall",)
+    ),
+    "sleep": Cause(
+        "requests after idle gaps wake the drive",
+        faults=draw_sleep,
+        episodes=("sleep-exit",),
+        base_load=("--thinktime=150ms", "--thinktime_blocks=64"),
+    ),
+    "slow-die": Cause(
+        "one die is slow", config={"service.dies": 8}, faults=draw_slow_die, episodes=("slow-die",)
+    ),
+    "way": Cause("answers are late on their path", inject(("way=5ms",), ("way=0ms",)), episodes=("way",)),
+    "flush-storm": Cause(
+        "a writer flushes after each write",
+        load_beside("--rw=randwrite", "--bs=4k", "--fsync=1", "--iodepth=1", "--numjobs=4"),
+        config={"plp": 0, "service.flush_ns": 3_000_000, "buffer_bytes": 4 * MIB},
+    ),
+    "read-behind-write": Cause(
+        "reads wait for programs of a writer",
+        load_beside("--rw=write", "--bs=64k", "--iodepth=4", "--rate=30m"),
+        config=_LONG_PROGRAMS,
+    ),
+    "saturation": Cause(
+        "the same group asks for more than the drive can do",
+        load_beside("--rw=randread", "--bs=4k", "--iodepth=32"),
+    ),
+    "large-among-small": Cause(
+        "large reads of the same group", load_beside("--rw=read", "--bs=1m", "--iodepth=2", "--rate=200m")
+    ),
+    "neighbour": Cause(
+        "another control group loads the drive",
+        load_beside("--rw=randrw", "--bs=16k", "--iodepth=32", group="opwatch-why"),
+    ),
+    "scheduler": Cause("BFQ idles", use_scheduler),
+    "tags": Cause("four tags only", limit_tags, base_load=_BURSTS),
+    "errors": Cause(
+        "reads fail after the drive tried for long",
+        inject(("media-error=64M:16M", "slow=8ms"), ("clear",)),
+        episodes=("slow",),
+    ),
+    "journal": Cause("commits of the journal of ext4", on_filesystem=True, is_constant=True),
+}

@@ -2,13 +2,14 @@
 
 The drive's flash and its collector are unknown. Each assumed collector gets the plausible flash with which it
 comes nearest to the WAF that the drive reported for the time of the history; then the change is made in the
-model. The band reaches over all collectors that come near enough.
+model. The band reaches over all collectors that come near enough, each with the error that a WAF has if it is
+measured during one repetition of the history.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from opwatch.errors import NotEnoughData
 from opwatch.sweep.history.model import HistoryModel
 from opwatch.sweep.history.replaying import (
     ASSUMED_COLLECTORS,
+    LEAST_EXCESS,
     AgedDrive,
     AssumedCollector,
     ReplayedChange,
@@ -31,13 +33,11 @@ PLAUSIBLE_SPARE = (0.03, 0.6)
 _SPARE_FACTOR = 2.5
 # Widening of a band: differences between drives and all models, a share of the predicted change (as a
 # logarithm), and a share of the writes to places that the history has not seen before.
-_MARGIN, _CHANGE_MARGIN, _FRESH_MARGIN = 0.03, 0.06, 0.05
+_MARGIN, _CHANGE_MARGIN, _FRESH_MARGIN = 0.04, 0.06, 0.05
 # A fit ends within this distance of the WAF above 1 (as a logarithm), or after this many replays. A collector
 # that stays further than the last from it, because its WAF jumps or its spare area would not be plausible, is
 # left out.
 _FIT_ERROR, _FIT_STEPS, _MAX_FIT_ERROR = 0.015, 9, math.log(1.5)
-# WAFs are compared as if they were at least this much above 1.
-_LEAST_EXCESS = 1e-3
 # Below this WAF no change can gain anything worth the name.
 NOTHING_TO_GAIN = 1.02
 
@@ -115,25 +115,27 @@ def predict_changes(
         jobs = [(one, change) for change in changes for one in fitted]
         changed = list(pool.map(lambda job: replay_change(model, job[0].aged, job[1]), jobs))
     count = len(fitted)
-    now = _make_band([one.aged.waf for one in fitted])
+    now = _join_bands([WafBand(one.aged.waf, one.aged.waf) for one in fitted])
     before = waf.value if waf else now.middle
-    wafs = [
-        _scale_excess(after, one.aged.waf, waf.value) if waf else after
+    ranges = [
+        _predict_range(after, one.aged, waf) if waf else WafBand(after, after)
         for after, (one, _) in zip(changed, jobs, strict=True)
     ]
-    bands = [_make_band(wafs[at : at + count]).widen(margin, before) for at in range(0, len(wafs), count)]
+    bands = [
+        _join_bands(ranges[at : at + count]).widen(margin, before) for at in range(0, len(ranges), count)
+    ]
     present = WafBand(waf.low, waf.high) if waf else now.widen(margin, before)
     return PredictedChanges(present, tuple(bands), fitted)
 
 
-def _scale_excess(after: float, before: float, reported: float) -> float:
+def _predict_range(after: float, aged: AgedDrive, reported: ValueRange) -> WafBand:
     """Return a model's WAF after a change for a drive that reported another WAF before than the model has."""
-    return 1 + (after - 1) * max(reported - 1, _LEAST_EXCESS) / max(before - 1, _LEAST_EXCESS)
+    excess = (after - 1) * max(reported.value - 1, LEAST_EXCESS) / max(aged.waf - 1, LEAST_EXCESS)
+    return WafBand(1 + excess * max(1 - aged.pass_error, 0.0), 1 + excess * (1 + aged.pass_error))
 
 
-def _make_band(wafs: Iterable[float]) -> WafBand:
-    ordered = sorted(wafs)
-    return WafBand(ordered[0], ordered[-1])
+def _join_bands(bands: Sequence[WafBand]) -> WafBand:
+    return WafBand(min(one.low for one in bands), max(one.high for one in bands))
 
 
 def _run_known(model: HistoryModel, collector: AssumedCollector, flash_units: int) -> FittedCollector:
@@ -156,11 +158,11 @@ def _select_plausible(
 def fit_flash(model: HistoryModel, collector: AssumedCollector, waf: float) -> FittedCollector | None:
     """Return the plausible flash with which this collector is nearest to the given WAF, or None if even the
     nearest is too far from it."""
-    wanted = math.log(max(waf - 1, _LEAST_EXCESS))
+    wanted = math.log(max(waf - 1, LEAST_EXCESS))
 
     def age(log_spare: float) -> _Trial:
         aged = age_drive(model, collector, model.units + round(math.exp(log_spare)))
-        return _Trial(log_spare, math.log(max(aged.waf - 1, _LEAST_EXCESS)), aged)
+        return _Trial(log_spare, math.log(max(aged.waf - 1, LEAST_EXCESS)), aged)
 
     least = collector.find_least_flash(model.units) - model.units
     edges = (max(PLAUSIBLE_SPARE[0] * model.units, least), PLAUSIBLE_SPARE[1] * model.units)

@@ -17,6 +17,11 @@ from opwatch.sweep.history.model import UNIT_BYTES, HistoryModel, UnitChange, Un
 # and not after these many writes of the disk.
 _AGREEMENT, _LEAST_DISKS, _MOST_DISKS = 0.004, 3.0, 20.0
 _MIN_PASSES = 3
+# Passes of few turnovers of the flash differ, because each ends within a turnover. A third therefore has this
+# many passes, or as many writes of the disk.
+_LEAST_THIRD = 3
+# WAFs are compared as if they were at least this much above 1.
+LEAST_EXCESS = 1e-3
 # Superblocks that a model needs beyond the disk's size: frontiers, collection, and one to choose from.
 _MIN_SPARE_SUPERBLOCKS = 6
 
@@ -62,11 +67,21 @@ class ReplayedChange:
     trims_free: bool = False
 
 
+class SteadyWaf(NamedTuple):
+    """The mean WAF of repetitions in steady state, and how far one of them was from it at most, relative to
+    the mean's part above 1."""
+
+    mean: float
+    deviation: float
+
+
 class AgedDrive(NamedTuple):
-    """A model of the drive as it is now: the state of the flash, and its steady WAF."""
+    """A model of the drive as it is now: the state of the flash, its steady WAF, and the error of a WAF that
+    was measured during one repetition of the history, relative to its part above 1."""
 
     saved: bytes
     waf: float
+    pass_error: float
 
 
 def age_drive(model: HistoryModel, collector: AssumedCollector, flash_units: int) -> AgedDrive:
@@ -81,8 +96,8 @@ def age_drive(model: HistoryModel, collector: AssumedCollector, flash_units: int
     )
     drive.fill_drive()
     _trim_units(drive, model.unmapped)
-    waf = _repeat_until_steady(drive, model, model.records)
-    return AgedDrive(drive.save(), waf)
+    steady = _repeat_until_steady(drive, model, model.records)
+    return AgedDrive(drive.save(), steady.mean, steady.deviation)
 
 
 def replay_change(model: HistoryModel, aged: AgedDrive, change: ReplayedChange) -> float:
@@ -94,7 +109,7 @@ def replay_change(model: HistoryModel, aged: AgedDrive, change: ReplayedChange) 
     drive = Drive.load_saved(aged.saved)
     _trim_units(drive, change.given_up)
     trims = [UnitChange(one.first, one.size, True) for one in model.free] if change.trims_free else []
-    return _repeat_until_steady(drive, model, encode_records(trims) + model.records)
+    return _repeat_until_steady(drive, model, encode_records(trims) + model.records).mean
 
 
 def _trim_units(drive: Drive, ranges: Iterable[UnitRange]) -> None:
@@ -102,19 +117,23 @@ def _trim_units(drive: Drive, ranges: Iterable[UnitRange]) -> None:
         drive.core.trim(one.first * UNIT_BYTES, one.size * UNIT_BYTES)
 
 
-def _repeat_until_steady(drive: Drive, model: HistoryModel, records: bytes) -> float:
+def _repeat_until_steady(drive: Drive, model: HistoryModel, records: bytes) -> SteadyWaf:
     host = HostLoad(drive, model.units * UNIT_BYTES, records=records)
     per_pass, wafs = model.written_units, list[float]()
     while not _is_steady(wafs, per_pass * len(wafs) / model.units):
         done = host.run(per_pass * UNIT_BYTES)
         wafs.append(done.nand_bytes / done.host_bytes)
-    return _mean(wafs[-_third(wafs) :])
+    last = wafs[-_third(wafs) :]
+    mean = _mean(last)
+    return SteadyWaf(mean, max(abs(waf - mean) for waf in last) / max(mean - 1, LEAST_EXCESS))
 
 
 def _is_steady(wafs: Sequence[float], disks: float) -> bool:
     if disks > _MOST_DISKS:
         return True
     if len(wafs) < _MIN_PASSES or disks < _LEAST_DISKS:
+        return False
+    if max(len(wafs), disks) < 3 * _LEAST_THIRD:
         return False
     count = _third(wafs)
     return abs(_mean(wafs[-count:]) / _mean(wafs[-2 * count : -count]) - 1) < _AGREEMENT

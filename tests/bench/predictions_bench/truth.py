@@ -79,8 +79,8 @@ class Outcome:
     waf: float
 
 
-# Drive writes before the recording, after a change, and in its measurement.
-_AGE, _SETTLE, _MEASURE = 25.0, 15.0, 6.0
+# Writes of the active space before the recording and after a change, and of the disk in the measurement.
+_AGE, _SETTLE, _MEASURE_DISKS = 25.0, 15.0, 6.0
 
 
 class LiveSystem:
@@ -158,7 +158,7 @@ def _measure_change(system: LiveSystem, given_up: Sequence[int], trims: bool, pe
     system.trim_units(given_up)
     _run_periods(system, int(_SETTLE * system.case.active), trims, period)
     start = system.drive.read_counters()
-    _run_periods(system, int(_MEASURE * system.case.active), trims, period)
+    _run_periods(system, int(_MEASURE_DISKS * system.case.units), trims, period)
     return compute_amplification(start, system.drive.read_counters()) or 1.0
 
 

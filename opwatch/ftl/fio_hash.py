@@ -8,9 +8,13 @@ block depends on N alone: none if it is a power of two.
 
 from __future__ import annotations
 
+import functools
+
 _GOLDEN_RATIO, _BITS = 0x61C8864680B583EB, 64
 # More differences than this do not occur, unless N is very small.
 _MOST = 4096
+# Ranks are counted in this many parts, by samples of each.
+_PARTS, _SAMPLES = 64, 64
 
 
 def find_colliding_differences(blocks: int) -> list[int]:
@@ -32,6 +36,35 @@ def find_colliding_differences(blocks: int) -> list[int]:
             if len(found) >= _MOST:
                 return sorted(found, reverse=True)
     return sorted(found, reverse=True)
+
+
+@functools.lru_cache(256)
+def measure_own_shares(blocks: int) -> tuple[float, ...]:
+    """Return the share of ranks whose block no hotter rank has, for equal parts of the ranks, hottest first.
+
+    The mean of the shares is the share of blocks that are ever written.
+    """
+    differences = find_colliding_differences(blocks)
+    if not differences:
+        return (1.0,) * _PARTS
+    size = blocks / _PARTS
+    shares = []
+    for part in range(_PARTS):
+        ranks = {int(size * (part + (at + 0.5) / _SAMPLES)) for at in range(_SAMPLES)}
+        shares.append(sum(_has_own_block(rank, blocks, differences) for rank in ranks) / len(ranks))
+    return tuple(shares)
+
+
+def _has_own_block(rank: int, blocks: int, differences: list[int]) -> bool:
+    block = _find_block(rank, blocks)
+    return not any(
+        _find_block(rank - difference, blocks) == block for difference in differences if difference <= rank
+    )
+
+
+def _find_block(rank: int, blocks: int) -> int:
+    """Return the block to which fio's hash leads a rank."""
+    return rank * _GOLDEN_RATIO % (1 << _BITS) % blocks
 
 
 _Point = tuple[int, int]

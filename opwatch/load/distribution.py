@@ -1,7 +1,8 @@
 """Derive from a workload's fio options how unevenly it writes. Pure.
 
 fio's zipf, pareto and normal distributions choose a rank and take a hash of the rank as address, so hot
-addresses are scattered, and more than a third of the addresses have no rank and are never written.
+addresses are scattered. Addresses without a rank are never written. How many there are depends on the number
+of addresses: from none to more than half.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from opwatch.errors import UsageError
+from opwatch.ftl.fio_hash import measure_own_shares
 from opwatch.load.workload import LoadJob, LoadPattern
 from opwatch.quantities import parse_size
 from opwatch.steady.skew import UNIFORM, WritePart, merge_parts
@@ -142,19 +144,37 @@ def _scatter_ranks(sum_weights: Callable[[float], float], blocks: int) -> Iterat
     edges = [0]
     while edges[-1] < blocks:
         edges.append(min(max(int(edges[-1] * _GROWTH), edges[-1] + 1), blocks))
+    # The share of blocks whose hottest rank is below each edge.
+    spaces = list(map(_make_own_sum(blocks), edges))
     whole, above = sum_weights(blocks), 0.0
     parts: list[tuple[float, float]] = []
-    for first, last in itertools.pairwise(edges):
+    for (first, last), (begin, end) in zip(
+        itertools.pairwise(edges), itertools.pairwise(spaces), strict=True
+    ):
         weight = (sum_weights(last) - (sum_weights(first) if first else 0.0)) / whole
-        # A rank may share its block with hotter ones, which are the hottest of `taken` blocks.
-        taken = -math.expm1(-first / blocks)
-        above += weight * taken
-        space = math.exp(-first / blocks) - math.exp(-last / blocks)
-        parts.append((space, weight * (1 - taken)))
-    covered = sum(space for space, _ in parts)
+        # The other ranks share their blocks with hotter ones.
+        own = (end - begin) * blocks / (last - first)
+        above += weight * (1 - own)
+        parts.append((end - begin, weight * own))
+    covered = spaces[-1]
     for space, weight in parts:
-        yield _Density(space, weight / space + above / covered, None)
-    yield _Density(1 - covered, 0.0, None)
+        if space:
+            yield _Density(space, weight / space + above / covered, None)
+    if covered < 1:
+        yield _Density(1 - covered, 0.0, None)
+
+
+def _make_own_sum(blocks: int) -> Callable[[int], float]:
+    """Return the function from a number of ranks, the hottest, to the share of blocks that they lead to."""
+    shares = measure_own_shares(blocks)
+    sums = list(itertools.accumulate(shares, initial=0.0))
+
+    def sum_own(ranks: int) -> float:
+        at = ranks / blocks * len(shares)
+        part = min(int(at), len(shares) - 1)
+        return (sums[part] + (at - part) * shares[part]) / len(shares)
+
+    return sum_own
 
 
 def _iter_zones(text: str, blocks: int, used_bytes: int) -> Iterator[_Density]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from opwatch.load.workload import LoadPattern, find_workload, list_workloads, pa
 from opwatch.steady.skew import UNIFORM, WritePart
 
 USED = 1 << 27
+# Of fio's hash.
+_GOLDEN_RATIO = 0x61C8864680B583EB
 
 
 def _assert_parts(found: tuple[WritePart, ...], *wanted: tuple[float, float]) -> None:
@@ -61,6 +63,21 @@ def test_hot_addresses_stay_in_place_between_rounds() -> None:
     assert keep_hot_addresses("zipf:1.1") == "zipf:1.1:0"
     assert keep_hot_addresses("zipf:1.1:0.5") == "zipf:1.1:0.5"
     assert keep_hot_addresses("zoned:99/1:1/99") == "zoned:99/1:1/99"
+
+
+@pytest.mark.parametrize("blocks", [1 << 14, 51_200, 54_784, 60_000])
+def test_parts_have_the_unwritten_share_of_fios_hash(blocks: int) -> None:
+    """The share depends on the number of blocks: none of a power of two, and 62 % of 51,200."""
+    weights: dict[int, float] = defaultdict(float)
+    for rank in range(blocks):
+        weights[rank * _GOLDEN_RATIO % 2**64 % blocks] += (rank + 1) ** -0.9
+    parts = find_write_parts(_parse_job("random_distribution=zipf:0.9"), blocks * 4096)
+    unwritten = sum(part.space_ratio for part in parts if not part.write_ratio)
+    assert unwritten == pytest.approx(1 - len(weights) / blocks, abs=0.005)
+    hottest = sorted(weights.values(), reverse=True)
+    for share in (0.02, 0.1, 0.3, 0.6):
+        exact = sum(hottest[: round(share * blocks)]) / sum(hottest)
+        assert _sum_hottest(parts, share) == pytest.approx(exact, abs=0.035)
 
 
 @pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed")

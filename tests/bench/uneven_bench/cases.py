@@ -55,6 +55,10 @@ CASES = (
     _make_case("zoned:99/1:1/99", "zones", "99/1", "1/99", warm=120),
     _make_case("zoned:50/5:30/15:20/80", "zones", "50/5", "30/15", "20/80"),
 )
+# The edges of a bell are written so rarely that no sweep waits for them. Such loads are compared over the
+# same drive writes, and not in steady state.
+DRIFTING = (_make_case("normal:5", "normal", "5"), _make_case("normal:20", "normal", "20"))
+_DRIFTING_ROUNDS, _MEASURED_DISKS = 600, 20
 # Loads that are not skewed, but not of one random size either.
 OTHERS = (
     UnevenCase(
@@ -93,10 +97,12 @@ def make_case_model(case: UnevenCase, profile: profiles.Profile) -> tuple[Patter
     return load, make_load_model(profile, load)
 
 
-def run_case_level(case: UnevenCase, profile: profiles.Profile, level: OpLevel) -> LevelOutcome:
+def run_case_level(
+    case: UnevenCase, profile: profiles.Profile, level: OpLevel, most_rounds: int = 1440
+) -> LevelOutcome:
     """Return the level in virtual time."""
     load, model = make_case_model(case, profile)
-    pace = replace(SweepPace(), most_rounds=1440)
+    pace = replace(SweepPace(), most_rounds=most_rounds)
     return run_level(model, level, load, pace, lambda level, rounds: True)
 
 
@@ -119,7 +125,7 @@ def simulate_level(
     spare = compute_flash_bytes(model) * model.ratio / UNIT / units - 1
     policy = "fifo" if profile.drive["policy"] == Policy.FIFO else "greedy"
     pages = model.superblock_pages
-    words = [units, pages, f"{spare:.9f}", policy, case.warm, 20, seed, *case.words]
+    words = [units, pages, f"{spare:.9f}", policy, case.warm, _MEASURED_DISKS, seed, *case.words]
     done = subprocess.run([program, *map(str, words)], check=True, capture_output=True, text=True)
     return statistics.fmean(map(float, done.stdout.split()))
 
@@ -131,3 +137,16 @@ def compare_case(
     for level in make_case_levels(profile, text):
         outcome = run_case_level(case, profile, level)
         yield level, outcome, simulate_level(program, case, profile, level)
+
+
+def compare_drifting(
+    program: Path, case: UnevenCase, profile: profiles.Profile, text: str = LEVELS
+) -> Iterator[tuple[OpLevel, float, float]]:
+    """Yield each level with the WAF of the last 20 drive writes in virtual time and in the simulator."""
+    for level in make_case_levels(profile, text):
+        rounds = run_case_level(case, profile, level, _DRIFTING_ROUNDS).rounds
+        per_disk = round(1 / SweepPace().round_ratio)
+        last = rounds[-_MEASURED_DISKS * per_disk :]
+        waf = sum(one.nand_bytes or 0 for one in last) / sum(one.host_bytes for one in last)
+        same_age = replace(case, warm=(len(rounds) - len(last)) / per_disk)
+        yield level, waf, simulate_level(program, same_age, profile, level)

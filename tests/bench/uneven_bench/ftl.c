@@ -9,7 +9,7 @@
  *
  * WARM and MEASURED are in drive writes. A load is one of
  *
- *     zipf THETA | pareto H    with the hash of fio
+ *     zipf THETA | pareto H | normal WIDTH    with the hash of fio; WIDTH in per cent
  *     zones SHARE/SPACE...                        in per cent
  *     mixed LOAD_OF_HALF                          half sequential, half random, by bytes
  *     sizes PAGES/SHARE...                        random, of several sizes
@@ -152,6 +152,70 @@ static void shape_ranks(const char *kind, double value)
 	scatter();
 }
 
+/* The probability that the sum of twelve even numbers from 0 to 1 is at most x. */
+static double sum_twelve(double x)
+{
+	double sum = 0, term = 1 / 479001600.0; /* 1 / 12! */
+
+	if (x > 6)
+		return 1 - sum_twelve(12 - x);
+	for (int k = 0; k < x; k++) {
+		sum += term * pow(x - k, 12);
+		term *= -(12.0 - k) / (k + 1);
+	}
+	return sum;
+}
+
+/* The mean of twelve whole numbers from 0 to UNITS, rounded up, and a shift of up to half the
+ * width. A shift beyond the edges is halved until it is within them. */
+static void shape_normal(double width_percent)
+{
+	int64_t width = ceil(units * width_percent / 100), half;
+	double before = 0, *starts = calloc(units + 1, sizeof(*starts)), sum = 0, density = 0;
+
+	if (!starts)
+		exit(1);
+	if (width > units / 2)
+		width = units / 2;
+	half = width / 2;
+	for (int64_t mean = 0; mean < units; mean++) {
+		double below = sum_twelve((12.0 * mean + 6.5) / (units + 1)),
+		       share = below - before;
+		int64_t first = mean - half, last = first + width;
+
+		before = below;
+		if (width < 2) {
+			summed[mean] += share;
+			continue;
+		}
+		for (; first < 0; first++) {
+			int64_t shift = first - mean;
+
+			while (mean + shift < 0)
+				shift /= 2;
+			summed[mean + shift] += share / width;
+		}
+		for (; last > units; last--) {
+			int64_t shift = last - 1 - mean;
+
+			while (mean + shift >= units)
+				shift /= 2;
+			summed[mean + shift] += share / width;
+		}
+		starts[first] += share / width;
+		starts[last] -= share / width;
+	}
+	for (uint32_t rank = 0; rank < units; rank++) {
+		density += starts[rank];
+		sum += summed[rank] + density;
+		summed[rank] = sum;
+	}
+	for (uint32_t rank = 0; rank < units; rank++)
+		summed[rank] /= sum;
+	free(starts);
+	scatter();
+}
+
 static void shape_zones(char **zones, int count)
 {
 	double before = 0, begin = 0;
@@ -230,6 +294,8 @@ static void shape_load(char **words, int count)
 		shape_load(words + 1, count - 1);
 	} else if (!strcmp(words[0], "zones")) {
 		shape_zones(words + 1, count - 1);
+	} else if (!strcmp(words[0], "normal")) {
+		shape_normal(atof(words[1]));
 	} else if (!strcmp(words[0], "sizes")) {
 		for (; size_count < count - 1; size_count++)
 			if (sscanf(words[size_count + 1], "%u/%lf", &sizes[size_count],

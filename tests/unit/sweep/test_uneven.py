@@ -12,10 +12,12 @@ from opwatch.ftl.drive import Policy
 from opwatch.steady.strict import StrictState
 from tests.bench.uneven_bench.cases import (
     CASES,
+    DRIFTING,
     OTHERS,
     UnevenCase,
     build_simulator,
     compare_case,
+    compare_drifting,
     make_profile,
 )
 
@@ -37,3 +39,9 @@ def test_waf_of_skewed_loads_is_that_of_an_independent_simulator(case: UnevenCas
         # A load of two jobs has no IOPS, but its WAF is proven.
         assert outcome.strict.state is StrictState.PASS
         assert outcome.figures.waf == pytest.approx(truth, rel=0.02)
+
+
+def test_waf_of_a_normal_distribution_is_that_of_an_independent_simulator(simulator: Path) -> None:
+    profile = make_profile(UNITS, PAGES, Policy.FIFO)
+    for _, waf, truth in compare_drifting(simulator, DRIFTING[0], profile, "12,50%"):
+        assert waf == pytest.approx(truth, rel=0.02)

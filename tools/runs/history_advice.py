@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.collectors.history.recorder import find_drive, identify_drive
 from opwatch.errors import NotEnoughData, RefusedError, UsageError
-from opwatch.guard.identity import DiskIdentity
-from opwatch.host.device import Devices
 from opwatch.recording.reading.history import read_free_space, read_requests
 from opwatch.sinks.sweep.reading import decode_sweep, restore_result
 from opwatch.sweep.advice.targets import SweepTargets
@@ -16,10 +13,10 @@ from opwatch.sweep.history.advice import HistoryAdvice, KnownDrive, RecordedSyst
 from opwatch.sweep.history.system import build_system
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.ranges import ValueRange
+from opwatch.tools.runs.history_drive import require_attached_drive, require_swept_drive
 from opwatch.tools.runs.sweep_source import SweepSource
 from opwatch.trim.history.saved import HistoryDrive
 from opwatch.trim.history.sectormap import SECTOR
-from opwatch.trim.history.validity import is_other_drive
 
 DEFAULT_LEVELS = "7,14,28%"
 
@@ -44,7 +41,7 @@ def answer_question(question: HistoryQuestion) -> tuple[RecordedSystem, KnownDri
     saved, recorded = read_requests(question.path)
     drive, name = saved.drive, question.path.name
     if question.device is not None:
-        require_same_drive(drive, question.device, name)
+        require_attached_drive(drive, question.device, name)
     facts = KnownDrive(question.waf, question.flash_bytes, question.endurance_bytes)
     if question.sweep:
         facts = _add_sweep_facts(facts, question.sweep, drive, name)
@@ -63,29 +60,12 @@ def answer_question(question: HistoryQuestion) -> tuple[RecordedSystem, KnownDri
     return system, facts, advise_system(system, facts, levels, question.targets)
 
 
-def require_same_drive(drive: HistoryDrive, device: str, name: str) -> None:
-    """Raise RefusedError unless the history is of this drive."""
-    devices = Devices()
-    disk = devices.resolve(device).disk
-    present = identify_drive(devices, disk)
-    if is_other_drive(drive, present) or drive.sectors != present.sectors:
-        found = find_drive(devices, drive)
-        where = f"; {drive.name} is attached" if found and found.name != disk.name else ""
-        raise RefusedError(f"{name} is the history of {_describe_drive(drive)}, not of {disk.name}{where}")
-
-
-def _describe_drive(drive: HistoryDrive) -> str:
-    lasting = drive.serial or drive.wwid
-    return f"{drive.name} ({lasting}, {drive.sectors * SECTOR} bytes)" if lasting else drive.name
-
-
 def _add_sweep_facts(facts: KnownDrive, sweep: SweepSource, drive: HistoryDrive, name: str) -> KnownDrive:
     """Return the facts with the flash that a sweep of the same drive behaves like, and its endurance."""
     identity = sweep.read_identity()
     if identity is None:
         raise RefusedError(f"{sweep.name} is a sweep of simulated flash, not of the drive of {name}")
-    if difference := _find_difference(identity, drive):
-        raise RefusedError(f"{sweep.name} is a sweep of another drive than {name}: {difference}")
+    require_swept_drive(drive, identity, name, sweep.name)
     result = restore_result(decode_sweep(sweep.document, sweep.name), sweep.name)
     fit = result.fit_levels()
     flash = facts.flash_bytes
@@ -93,17 +73,3 @@ def _add_sweep_facts(facts: KnownDrive, sweep: SweepSource, drive: HistoryDrive,
         flash = round(fit.flash_bytes)
     endurance = result.endurance_bytes if facts.endurance_bytes is None else facts.endurance_bytes
     return KnownDrive(facts.waf, flash, endurance)
-
-
-def _find_difference(identity: DiskIdentity, drive: HistoryDrive) -> str | None:
-    pairs = {
-        "wwid": (identity.wwid, drive.wwid),
-        "serial number": (identity.serial, drive.serial),
-        "size in bytes": (identity.size_bytes, drive.sectors * SECTOR),
-    }
-    for word, (one, other) in pairs.items():
-        if one is not None and other is not None and one != other:
-            return f"{word} {one}, not {other}"
-    if not (identity.wwid and drive.wwid) and not (identity.serial and drive.serial):
-        return None if identity.name == drive.name else f"{identity.name}, not {drive.name}"
-    return None

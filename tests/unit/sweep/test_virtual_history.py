@@ -14,6 +14,7 @@ from opwatch.ftl.models import predict_greedy_with_static
 from opwatch.load.workload import find_workload
 from opwatch.tools.cli import main
 from opwatch.trim.history.changes import ChangeKind
+from opwatch.trim.history.sectormap import SECTOR
 from tests.unit.support.histories import ACTIVE, DRIVE, UNITS, make_requests, write_history
 from tests.unit.support.sweeps import NAME, make_journal_entries
 
@@ -25,9 +26,10 @@ def _run_sweep(verb: str, path: Path, *words: str, virtual: str = "ideal") -> in
 
 
 def _write_journal(folder: Path) -> str:
-    """Write the sweep of a drive with the serial number of the histories; return it as a profile."""
+    """Write the sweep of a drive with the serial number and size of the histories; return it as a profile."""
     first, *others = make_journal_entries("0,7,28%")
     request = json.loads(first) | {"workload": encode(find_workload("random-4k"))}
+    request["disk"] |= {"size_bytes": DRIVE.sectors * SECTOR}
     path = folder / f"{NAME}.journal"
     path.write_text("".join(f"{entry}\n" for entry in (json.dumps(request), *others)))
     return f"fitted:{path}"
@@ -55,10 +57,14 @@ def test_history_of_another_drive_is_refused(tmp_path: Path, capsys: pytest.Capt
     path = write_history(tmp_path / "other.history", make_requests(20000), drive=other)
     capsys.readouterr()
     for verb in ("plan", "run"):
-        assert _run_sweep(verb, path, virtual=fitted) == 2
+        assert _run_sweep(verb, path, virtual=fitted) == 3
         captured = capsys.readouterr()
         assert not captured.out
         assert all(word in captured.err for word in ("other.history", "sdb", "S2", "S1", NAME))
+    # The other size is another namespace of a drive with this serial number.
+    namespace = replace(DRIVE, sectors=2 * DRIVE.sectors)
+    path = write_history(tmp_path / "namespace.history", make_requests(20000), drive=namespace)
+    assert _run_sweep("plan", path, virtual=fitted) == 3
     # A profile is no particular drive.
     assert _run_sweep("plan", path) == 0
 

@@ -33,7 +33,7 @@ from opwatch.sweep.virtual import (
     make_model,
 )
 from opwatch.tools.arguments import Once, count_between, parse_byte_size, percentage_between
-from opwatch.trim.history.saved import HistoryDrive
+from opwatch.tools.runs.history_drive import require_swept_drive
 from opwatch.trim.history.sectormap import SectorState
 
 DEFAULT_LEVELS = "0,7,10,20,28,50%"
@@ -267,21 +267,10 @@ def _make_history_load(args: argparse.Namespace) -> HistoryLoad:
     path = Path(args.workload)
     saved, recorded = read_requests(path)
     if args.virtual.startswith(PREFIX):
-        _require_same_drive(args.virtual, path, saved.drive)
+        measured = _read_measured(args.virtual).disk_identity
+        require_swept_drive(saved.drive, measured, str(path), args.virtual)
     # Each repetition begins as the recording ended.
     requests = prepare_requests(recorded, saved.map.collect_extents(SectorState.TRIMMED))
     if not requests.written_bytes:
         raise UsageError(f"{path}: the history has no writes, only trims: record while data are written")
     return HistoryLoad(requests, path.name, args.depth or VirtualLoad().queue_depth)
-
-
-def _require_same_drive(virtual: str, path: Path, drive: HistoryDrive) -> None:
-    """Raise UsageError if a sweep measured another drive than a history recorded, as far as known."""
-    measured = _read_measured(virtual).disk_identity
-    pairs = ((measured.wwid, drive.wwid), (measured.serial, drive.serial))
-    one, other = next(((one, other) for one, other in pairs if one and other), (None, None))
-    if one != other:
-        raise UsageError(
-            f"{path} is the history of {drive.name} ({other}), but {virtual} measured {measured.name} "
-            f"({one}): use a history of that drive"
-        )

@@ -312,7 +312,7 @@ def test_socket_of_systemd_is_used(tmp_path: Path) -> None:
         listener.listen()
         # Pass the listener as standard input: dash cannot redirect from descriptors above 9.
         words = f'export LISTEN_PID=$$ LISTEN_FDS=1; exec 3<&0 0</dev/null; exec "{PROGRAM}"'
-        process = subprocess.Popen(["/bin/sh", "-c", words], stdin=listener)
+        process = subprocess.Popen(["/bin/sh", "-c", words], stdin=listener.fileno())
     with process:
         wait_for_broker(path)
         process.terminate()

@@ -12,7 +12,6 @@ class CauseName(StrEnum):
 
     IO_MAX = "io.max"
     WRITE_BACK_THROTTLING = "write-back throttling (wbt)"
-    COST_CONTROL = "io.latency or iocost"
     TAGS = "no free tag"
     SCHEDULER = "I/O scheduler"
     TIMEOUT = "timeouts"

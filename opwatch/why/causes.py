@@ -460,16 +460,6 @@ def find_tags(slowness: Slowness) -> Candidate | None:
     )
 
 
-def find_cost_control(slowness: Slowness) -> Candidate | None:
-    return Candidate(
-        CauseName.COST_CONTROL,
-        slowness.slow,
-        "requests waited before they were allocated",
-        "read io.stat of the group (cost.wait), io.cost.qos and io.latency",
-        is_direct=True,
-    )
-
-
 def find_scheduler(slowness: Slowness) -> Candidate | None:
     device = slowness.device_excess
     whole = math.fsum(slowness.total_excess.values())
@@ -513,7 +503,7 @@ _DRIVE_RULES: tuple[Rule, ...] = (
 _DEVICE_RULES = (*_DRIVE_RULES, find_busy_host)
 RULES: dict[StackLayer, tuple[Rule, ...]] = {
     StackLayer.THROTTLE: (find_io_max,),
-    StackLayer.ADMISSION: (find_write_back_throttling, find_tags, find_cost_control),
+    StackLayer.ADMISSION: (find_write_back_throttling, find_tags),
     # Requests queue behind a slow device, so its causes are causes of the queue as well.
     StackLayer.QUEUE: (find_scheduler, *_DEVICE_RULES),
     StackLayer.DEVICE: _DEVICE_RULES,

@@ -34,6 +34,10 @@ _MIN_PERIODIC = 6
 _NO_DRIVE_TIME = (
     "the drive and the path to it cannot be told apart: the drive's own latency (log D0h) is unknown"
 )
+_NO_SETTINGS = (
+    "what holds requests back before they are allocated: read queue/nr_requests and queue/wbt_lat_usec of "
+    "the disk, and io.latency, io.cost.qos and io.stat (cost.wait) of the control groups"
+)
 _DEVICE_SIDE = (*DEVICE_LAYERS, StackLayer.QUEUE)
 
 
@@ -297,6 +301,8 @@ def _list_needs(slowness: Slowness, layer: StackLayer, found: Sequence[JudgedCan
     if len(slowness.episodes) < 3:
         count = len(slowness.episodes)
         needs.append(f"only {count} episode{'s' if count > 1 else ''} (3 needed): record longer")
+    if layer is StackLayer.ADMISSION:
+        needs.append(_NO_SETTINGS)
     if layer not in _DEVICE_SIDE:
         return needs
     if disk.owners is None:

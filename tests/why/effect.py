@@ -13,14 +13,20 @@ from tests.why.bench import Injection
 
 @dataclass(frozen=True)
 class Latency:
-    """Requests and their total time in the device and in the queue."""
+    """Requests, their total time in the device and in the queue, and the longest time in the device."""
 
     requests: int = 0
     ns: float = 0.0
+    max_ns: int = 0
 
     @property
     def mean_ms(self) -> float:
         return self.ns / self.requests / 1e6 if self.requests else 0.0
+
+    def add(self, other: Latency) -> Latency:
+        """Return both together."""
+        longest = max(self.max_ns, other.max_ns)
+        return Latency(self.requests + other.requests, self.ns + other.ns, longest)
 
 
 def measure_effect(recording: Path, injections: tuple[Injection, ...]) -> tuple[Latency, Latency]:
@@ -33,17 +39,17 @@ def measure_effect(recording: Path, injections: tuple[Injection, ...]) -> tuple[
         begin_ns, end_ns = entry["begin_mono_ns"], entry["end_mono_ns"]
         latency = _sum_interval(entry)
         if any(each.begin_ns < end_ns and each.end_ns > begin_ns for each in injections):
-            inside = Latency(inside.requests + latency.requests, inside.ns + latency.ns)
+            inside = inside.add(latency)
         else:
-            outside = Latency(outside.requests + latency.requests, outside.ns + latency.ns)
+            outside = outside.add(latency)
     return inside, outside
 
 
 def _sum_interval(entry: dict[str, Any]) -> Latency:
-    requests, total = 0, 0.0
+    both = Latency()
     for name in ("read", "write"):
-        count, latency = entry["ops"][name]["count"], entry["ops"][name]["latency_ns"]["mean"]
+        count, latency = entry["ops"][name]["count"], entry["ops"][name]["latency_ns"]
         queue = (entry["ops"][name].get("queue_ns") or {}).get("mean")
-        requests += count
-        total += count * ((latency or 0) + (queue or 0))
-    return Latency(requests, total)
+        total = count * ((latency["mean"] or 0) + (queue or 0))
+        both = both.add(Latency(count, total, latency["max"] or 0))
+    return both

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -177,7 +177,12 @@ def sum_memory(pids: Sequence[int], field: str) -> int:
 
 
 def count_maps(pid: int) -> int:
-    return sum(os.readlink(path).startswith("anon_inode:bpf") for path in Path(f"/proc/{pid}/fd").iterdir())
+    count = 0
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        # The process may close one meanwhile.
+        with suppress(FileNotFoundError):
+            count += os.readlink(path).startswith("anon_inode:bpf")
+    return count
 
 
 def test_memory_is_small_and_does_not_grow() -> None:

@@ -78,9 +78,21 @@ class OpSeries:
         self.count.append(done)
         self.bytes.append(now.bytes - then.bytes)
         self.device_ns.append(now.sum_ns - then.sum_ns)
-        self.queue_ns.append(_scale_growth(then, now, "queued", "queue_sum_ns", done))
-        self.throttle_ns.append(_scale_growth(then, now, "throttle_known", "throttle_sum_ns", done))
-        self.admission_ns.append(_scale_growth(then, now, "admission_known", "admission_sum_ns", done))
+        self.queue_ns.append(
+            _scale_growth((then.queued, now.queued), now.queue_sum_ns - then.queue_sum_ns, done)
+        )
+        self.throttle_ns.append(
+            _scale_growth(
+                (then.throttle_known, now.throttle_known), now.throttle_sum_ns - then.throttle_sum_ns, done
+            )
+        )
+        self.admission_ns.append(
+            _scale_growth(
+                (then.admission_known, now.admission_known),
+                now.admission_sum_ns - then.admission_sum_ns,
+                done,
+            )
+        )
         self.p99_ns.append(quantile.value if quantile else NAN)
         self.large_bytes.append(_sum_large(now.sizes.subtract(then.sizes)) if done else 0.0)
         self.behind.append(now.behind - then.behind)
@@ -96,13 +108,14 @@ class OpSeries:
         )
 
 
-def _scale_growth(then: OpSample, now: OpSample, known: str, total: str, done: int) -> float:
-    """Return the mean growth of a time per request with a known time, times the completions; NaN if the
+def _scale_growth(known: tuple[int, int], total_ns: int, done: int) -> float:
+    """Return the mean of a time that `known` requests had before and after, times the completions; NaN if the
     recording does not have this time."""
-    if not getattr(now, known, 0):
+    before, after = known
+    if not after:
         return NAN
-    count = getattr(now, known) - getattr(then, known)
-    return (getattr(now, total) - getattr(then, total)) / count * done if count else 0.0
+    count = after - before
+    return total_ns / count * done if count else 0.0
 
 
 def _sum_large(sizes: Histogram) -> float:

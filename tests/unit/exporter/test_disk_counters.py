@@ -130,10 +130,12 @@ def test_new_disk_is_attached_beside_scrapes(tree: Tree) -> None:
         assert bench.list_watched() == before
 
 
-def test_disk_that_leaves_during_its_attachment_is_not_watched(tree: Tree) -> None:
+@pytest.mark.parametrize("refusal", ["", "no room"])
+def test_disk_that_leaves_during_its_attachment_is_forgotten(tree: Tree, refusal: str) -> None:
     with run_counters(tree) as bench:
         before = bench.list_watched()
         bench.access.may_attach.clear()
+        bench.access.fails = refusal
         add_disk(tree, "sdq")
         while bench.counters.scan_disks() or bench.counters.is_unsettled:
             pass
@@ -191,21 +193,6 @@ def test_disk_is_attached_later_if_the_system_has_no_thread_for_it(
         bench.counters.retry_refused()
         bench.end_attaching()
         assert bench.list_watched()["sdq"] == 1
-
-
-def test_refused_disk_that_leaves_during_its_attachment_is_forgotten(tree: Tree) -> None:
-    with run_counters(tree) as bench:
-        before = bench.list_watched()
-        bench.access.may_attach.clear()
-        bench.access.fails = "no room"
-        add_disk(tree, "sdq")
-        while bench.counters.scan_disks() or bench.counters.is_unsettled:
-            pass
-        remove_device(tree, "sdq")
-        bench.counters.scan_disks()
-        bench.access.may_attach.set()
-        bench.end_attaching()
-        assert bench.list_watched() == before
 
 
 def test_refusal_of_another_disk_under_a_name_ends_with_that_disk(tree: Tree) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opwatch.samples.observation import Arrival, Event, Leaving
-from opwatch.samples.sample import DiskSample
+from opwatch.samples.sample import DiskSample, QueueSettings
 from opwatch.samples.slow import SlowRequest
 
 if TYPE_CHECKING:
@@ -97,6 +97,15 @@ class ProgramsSkipped:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueChanged:
+    """Settings of the queue of the disk at `place` were found to differ from those before."""
+
+    place: int
+    at_ns: int
+    settings: QueueSettings
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """The last samples of every watched disk, by place. `leaving` has the samples of disks already gone. With
     `with_rest`, show the time after the last interval as another interval, if any activity occurred."""
@@ -116,5 +125,6 @@ RunEntry = (
     | CountersRead
     | SlowRequestsSeen
     | ProgramsSkipped
+    | QueueChanged
     | RunEnded
 )

@@ -11,6 +11,7 @@ from opwatch.samples.entries import (
     EventReported,
     IntervalEnded,
     ProgramsSkipped,
+    QueueChanged,
     RunEnded,
     RunEntry,
     SlowRequestsSeen,
@@ -28,6 +29,7 @@ KINDS: dict[str, type[RunEntry]] = {
         CountersRead,
         SlowRequestsSeen,
         ProgramsSkipped,
+        QueueChanged,
         RunEnded,
     )
 }
@@ -44,7 +46,7 @@ def find_start_ns(entry: RunEntry) -> int:
     """Return the time at which the entry became known, by the samples' clock; 0 without samples and time."""
     if isinstance(entry, EventReported):
         return entry.event.at_ns
-    if isinstance(entry, SlowRequestsSeen | ProgramsSkipped):
+    if isinstance(entry, SlowRequestsSeen | ProgramsSkipped | QueueChanged):
         return entry.at_ns
     if isinstance(entry, CountersRead):
         return entry.sample.end_ns

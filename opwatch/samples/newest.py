@@ -12,6 +12,7 @@ from opwatch.samples.entries import (
     EventReported,
     IntervalEnded,
     ProgramsSkipped,
+    QueueChanged,
     RunEnded,
     RunEntry,
     SlowRequestsSeen,
@@ -33,6 +34,7 @@ class LatestState:
     _looks: dict[str, CountersRead] = field(default_factory=dict)
     _slowed: SlowRequestsSeen | None = None
     _blinded: list[RunEntry] = field(default_factory=list)
+    _changed: dict[int, QueueChanged] = field(default_factory=dict)
 
     def add_entry(self, entry: RunEntry) -> None:
         match entry:
@@ -47,7 +49,7 @@ class LatestState:
                 self._owners |= entry.owners
                 self.has_ended = isinstance(entry, RunEnded)
             case DiskRemoved():
-                for kept in (self._began, self._samples, self._discards, self._owners):
+                for kept in (self._began, self._samples, self._discards, self._owners, self._changed):
                     kept.pop(entry.place, None)
             case SlowRequestsSeen():
                 self._slowed = entry
@@ -55,6 +57,8 @@ class LatestState:
                 self._looks[entry.sample.disk] = entry
             case ProgramsSkipped():
                 self._blinded = [entry]
+            case QueueChanged():
+                self._changed[entry.place] = entry
             case EventReported():
                 pass
 
@@ -76,7 +80,8 @@ class LatestState:
             )
             for place, began in self._began.items()
         ]
-        return [*begun, *self._blinded, *self._looks.values(), *self._make_slow_entries()]
+        others = (*self._blinded, *self._changed.values(), *self._looks.values())
+        return [*begun, *others, *self._make_slow_entries()]
 
     def _make_slow_entries(self) -> list[RunEntry]:
         """Return an entry with the base of the slow request counts, if there are any."""

@@ -16,6 +16,7 @@ from opwatch.samples.entries import (
     EventReported,
     IntervalEnded,
     ProgramsSkipped,
+    QueueChanged,
     RunEnded,
     RunEntry,
     SlowRequestsSeen,
@@ -137,6 +138,8 @@ class RunPresenter:
                 return []
             case ProgramsSkipped():
                 self._is_blind = True
+                return []
+            case QueueChanged():
                 return []
             case SlowRequestsSeen():
                 self._add_slow_requests(entry)

@@ -13,12 +13,22 @@ MAX_DISKS = 400
 
 
 @dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """Settings of a disk's queue; None where the disk has none. `nr_requests` is per hardware queue,
+    `wbt_lat_us` is 0 if write-back throttling is off."""
+
+    scheduler: str | None
+    nr_requests: int | None
+    wbt_lat_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class WatchedDisk:
     """Facts about a disk since it was attached.
 
     `origin` is the device named by the user, `device` performs the I/O; `level` is the layer at which
     requests are counted; `lacks`, data missing in the backend, and why; `in_flight`, the number of requests
-    in flight at the attachment.
+    in flight at the attachment; `settings` are those at that time, None in older recordings.
     """
 
     device: str
@@ -28,6 +38,7 @@ class WatchedDisk:
     lacks: tuple[str, ...] = ()
     in_flight: int = 0
     flush_queues: int = 0
+    settings: QueueSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from opwatch.cpu import compute_cpu_use
 from opwatch.owners.cells import OwnerKey
 from opwatch.owners.sample import OwnerCounts, Owners, OwnerSample, compare_owners
-from opwatch.samples.entries import CountersRead, DiskAdded, IntervalEnded, RunEnded, RunEntry
+from opwatch.samples.entries import (
+    CountersRead,
+    DiskAdded,
+    IntervalEnded,
+    QueueChanged,
+    RunEnded,
+    RunEntry,
+    SlowRequestsSeen,
+)
 from opwatch.samples.entry_parts import get_samples
-from opwatch.samples.sample import DiskSample
+from opwatch.samples.sample import DiskSample, QueueSettings
 from opwatch.trace.abi import OPS, OpSample
 from opwatch.trace.hist import Histogram
 
@@ -28,6 +37,8 @@ SLOW_QUANTILE = 0.99
 # Requests of at least this size can delay small requests.
 LARGE_BYTES = 256 * 1024
 _SECTOR = 512
+# More slow requests of a disk add little.
+_MAX_SLOW = 20_000
 NAN = math.nan
 
 
@@ -154,12 +165,22 @@ class OwnerSeries:
         self.flushes.append(ops["flush"].requests if "flush" in ops else 0)
 
 
+class SlowSpan(NamedTuple):
+    """A slow request from its issue to its completion."""
+
+    op: str
+    begin_ns: int
+    end_ns: int
+
+
 @dataclass(slots=True)
 class WitnessedDisk:
     """One disk of a run. All series have a value per interval; an unknown value is NaN.
 
     `lacks` is the data missing in the recording, and why. `depth` is the mean number of requests in flight.
-    `owners` is None if requests were not counted by owner.
+    `owners` is None if requests were not counted by owner. `slow_requests` are those above the recorder's
+    limit, at most a bounded number. `settings` are those of the disk's queue, from a time on. `seams` are the
+    intervals before which a part of the run was left out.
     """
 
     label: str
@@ -176,6 +197,9 @@ class WitnessedDisk:
     cpu_irq: array[float] = field(default_factory=lambda: array("d"))
     cpu_steal: array[float] = field(default_factory=lambda: array("d"))
     owners: dict[OwnerKey, OwnerSeries] | None = None
+    slow_requests: list[SlowSpan] = field(default_factory=list)
+    settings: list[tuple[int, QueueSettings]] = field(default_factory=list)
+    seams: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ends_ns)
@@ -187,6 +211,18 @@ class WitnessedDisk:
     def list_seconds(self) -> list[float]:
         """Return the length of each interval."""
         return [(end - begin) / 1e9 for begin, end in zip(self.begins_ns, self.ends_ns, strict=True)]
+
+    def list_settings(self) -> list[QueueSettings] | None:
+        """Return the queue's settings in each interval, or None if they were not recorded."""
+        if not self.settings:
+            return None
+        times = [at_ns for at_ns, _ in self.settings]
+        return [self.settings[max(bisect_right(times, end) - 1, 0)][1] for end in self.ends_ns]
+
+    def add_seam(self) -> None:
+        """Note that the next interval does not follow the last one."""
+        if len(self) and self.seams[-1:] != [len(self)]:
+            self.seams.append(len(self))
 
     def add_interval(self, then: DiskSample, now: DiskSample, owners: Owners | None) -> None:
         """Add the interval between two samples of the disk."""
@@ -239,10 +275,14 @@ class WitnessedRun:
     """All disks of a run by label, the polls of its drives, and what was left out.
 
     `polls_ns` are the begin and end of every poll of a drive; `looks` keeps the polls themselves, at most one
-    per `look_every_ns`. `clock_jumps` counts intervals without duration, which are left out.
+    per `look_every_ns`. `clock_jumps` counts intervals without duration, which are left out. Intervals longer
+    than `longest_ns` are left out if it is given: they are gaps between the parts of a run that were read,
+    which `parts` describes.
     """
 
     look_every_ns: int = 0
+    longest_ns: int | None = None
+    parts: str | None = None
     disks: dict[str, WitnessedDisk] = field(default_factory=dict)
     looks: dict[str, list[FirmwareSample]] = field(default_factory=dict)
     polls_ns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -263,12 +303,18 @@ class _Watched:
     owners: OwnerSample | None
 
 
-def gather_witnesses(entries: Iterable[RunEntry], look_every_ns: int = 0) -> WitnessedRun:
-    """Read a run once and return its series."""
-    run, places = WitnessedRun(look_every_ns), dict[int, _Watched]()
+def gather_witnesses(
+    entries: Iterable[RunEntry], look_every_ns: int = 0, longest_ns: int | None = None
+) -> WitnessedRun:
+    """Read a run once and return its series. Intervals longer than `longest_ns` are left out."""
+    run, places = WitnessedRun(look_every_ns, longest_ns), dict[int, _Watched]()
     for entry in entries:
         if isinstance(entry, CountersRead):
             run.add_look(entry.sample)
+        if isinstance(entry, SlowRequestsSeen):
+            _add_slow_requests(places, entry)
+        if isinstance(entry, QueueChanged) and entry.place in places:
+            places[entry.place].disk.settings.append((entry.at_ns, entry.settings))
         for place, sample in get_samples(entry).items():
             owners = _find_owners(entry, place)
             if place not in places:
@@ -286,9 +332,20 @@ def _add_sample(run: WitnessedRun, watched: _Watched, now: DiskSample, owners: O
     if end.end_ns <= begin.end_ns:
         run.clock_jumps += end.end_ns < begin.end_ns
         return
+    if run.longest_ns is not None and end.end_ns - begin.end_ns > run.longest_ns:
+        watched.disk.add_seam()
+        watched.last, watched.owners = now, owners
+        return
     found = compare_owners(watched.owners, owners, begin, end) if watched.owners and owners else None
     watched.disk.add_interval(then, now, found)
     watched.last, watched.owners = now, owners
+
+
+def _add_slow_requests(places: Mapping[int, _Watched], entry: SlowRequestsSeen) -> None:
+    for one in entry.requests:
+        kept = places[one.place].disk.slow_requests if one.place in places else []
+        if len(kept) < _MAX_SLOW:
+            kept.append(SlowSpan(one.op, one.end_ns - one.latency_ns, one.end_ns))
 
 
 def _find_owners(entry: RunEntry, place: int) -> OwnerSample | None:
@@ -303,4 +360,6 @@ def _find_disk(run: WitnessedRun, sample: DiskSample, drive: str | None) -> Witn
     label = facts.device if facts.device == facts.origin else f"{facts.device} (of {facts.origin})"
     disk = run.disks.setdefault(label, WitnessedDisk(label, facts.device))
     disk.drive, disk.lacks = disk.drive or drive, facts.lacks
+    if facts.settings:
+        disk.settings.append((sample.reading.sample.end_ns, facts.settings))
     return disk

@@ -5,6 +5,7 @@ from __future__ import annotations
 from opwatch.collectors.block.bypass import find_refused_clones, find_uncounted_pages, find_uncounted_remaps
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.samples.sample import WatchedDisk
+from opwatch.tools.runs.queue_settings import read_settings
 from opwatch.trace.tracer_set import TracerSet
 
 
@@ -28,6 +29,7 @@ def describe_watched_disk(
         ),
         in_flight=in_flight,
         flush_queues=len(leaf.device.hardware_queues),
+        settings=read_settings(leaf.device),
     )
 
 

@@ -33,6 +33,7 @@ from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.sinks.terminal import print_message
 from opwatch.times import format_duration
 from opwatch.tools.runs.disk_facts import describe_watched_disk, read_in_flight
+from opwatch.tools.runs.queue_settings import QueueSettingsWatch
 from opwatch.trace.surplus import SurplusBounds, compute_bounds, narrow_bounds
 from opwatch.trace.tracer_set import TracerSet
 from opwatch.trace.trust import Reading, account_losses
@@ -82,7 +83,7 @@ class DiskWatcher:
         self._slow = LiveSlowRequests(tracers, slow_ns)
         self._owners = LiveOwners(tracers, by)
         # The probe is dropped once it has an answer.
-        self._contexts, self._cpu = contexts, CpuClock()
+        self._contexts, self._cpu, self._settings = contexts, CpuClock(), QueueSettingsWatch()
         self._live, self._discards = live, discards
         self._unwatched = UnwatchedCounts()
         self._unwatched.end_scan(membership.registered)
@@ -141,7 +142,14 @@ class DiskWatcher:
         # Entries known by now belong to the current interval, but are processed only after the samples are
         # taken.
         looks = [*self._read_drives(), *self._report_blind_contexts(samples)]
+        looks += self._report_settings(samples)
         return [*entries, *looks, *self._collect_slow(samples), IntervalEnded(samples, discards, owners)]
+
+    def _report_settings(self, samples: Mapping[int, DiskSample]) -> list[RunEntry]:
+        """Return the changes of settings of the disks' queues, with the time of these samples."""
+        at_ns = min((sample.reading.sample.end_ns for sample in samples.values()), default=0)
+        disks = [(row.place, row.leaf.device, row.first.disk.settings) for row in self._rows]
+        return self._settings.report_changes(disks, at_ns)
 
     def end_watch(self, *, with_rest: bool) -> list[RunEntry]:
         """End the watch.

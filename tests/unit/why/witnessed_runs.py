@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from opwatch.owners.cells import OwnerKey, OwnerKind
+from opwatch.samples.sample import QueueSettings
 from opwatch.why.drives import DriveWitness
 from opwatch.why.slowness import Slowness, find_slowness
 from opwatch.why.witnessed import NAN, OpSeries, OwnerSeries, WitnessedDisk, WitnessedRun
@@ -73,7 +74,7 @@ def make_seconds(
 
 def make_disk(seconds: Sequence[Second], *, has_queue: bool = True, label: str = "nvme0n1") -> WitnessedDisk:
     """Return a disk with these seconds."""
-    disk = WitnessedDisk(label, label.split()[0])
+    disk = WitnessedDisk(label, label.split()[0], settings=[(0, QueueSettings("mq-deadline", 256, 75_000))])
     for number, one in enumerate(seconds):
         disk.begins_ns.append(number * S)
         disk.ends_ns.append((number + 1) * S)

@@ -54,6 +54,7 @@ def answer_why(run: WitnessedRun, catalogue: Callable[[], Catalogue]) -> Answer:
         slow += _examine_disk(run, disk, catalogue)
     slow.sort(key=lambda one: -one.excess_ns)
     notes = [_JUMPED] if run.clock_jumps else []
+    notes += [run.parts] if run.parts else []
     return Answer(tuple(slow), tuple(examined), tuple(missing), tuple(notes))
 
 

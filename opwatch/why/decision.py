@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from opwatch import units
 from opwatch.compare.spacing import find_spacing
 from opwatch.why.candidate import Candidate, CauseName
-from opwatch.why.causes import RULES, SAME_RATIO
+from opwatch.why.causes import RULES
 from opwatch.why.layers import DEVICE_LAYERS, StackLayer
-from opwatch.why.slowness import Slowness
+from opwatch.why.slowness import SAME_RATIO, Slowness
 from opwatch.why.statistics.axis import Axis, find_axis
 from opwatch.why.statistics.matching import Match, match_witnesses
 
@@ -34,9 +34,9 @@ _MIN_PERIODIC = 6
 _NO_DRIVE_TIME = (
     "the drive and the path to it cannot be told apart: the drive's own latency (log D0h) is unknown"
 )
-_NO_SETTINGS = (
-    "what holds requests back before they are allocated: read queue/nr_requests and queue/wbt_lat_usec of "
-    "the disk, and io.latency, io.cost.qos and io.stat (cost.wait) of the control groups"
+_NO_LIMITS = (
+    "io.latency and iocost are not in the recording: read io.latency, io.cost.qos and io.stat (cost.wait) of "
+    "the control groups"
 )
 _DEVICE_SIDE = (*DEVICE_LAYERS, StackLayer.QUEUE)
 
@@ -173,8 +173,8 @@ def _find_periodic(slowness: Slowness) -> JudgedCandidate | None:
     disk, episodes = slowness.disk, slowness.episodes
     writes = disk.ops.get("write")
     grows = writes is not None and slowness.find_ratio(writes.issued) > SAME_RATIO
-    if len(episodes) < _MIN_PERIODIC or grows:
-        # Episodes with more writes are those of the load.
+    if len(episodes) < _MIN_PERIODIC or grows or disk.seams:
+        # Episodes with more writes are those of the load, and parts of a run have only some of the episodes.
         return None
     begin_ns = disk.begins_ns[0]
     seconds = [(disk.begins_ns[episode.begin] - begin_ns) / 1e9 for episode in episodes]
@@ -302,7 +302,8 @@ def _list_needs(slowness: Slowness, layer: StackLayer, found: Sequence[JudgedCan
         count = len(slowness.episodes)
         needs.append(f"only {count} episode{'s' if count > 1 else ''} (3 needed): record longer")
     if layer is StackLayer.ADMISSION:
-        needs.append(_NO_SETTINGS)
+        needs.append(_NO_LIMITS)
+        needs += [f"{one.candidate.name.value}: {one.refused}" for one in found if one.refused]
     if layer not in _DEVICE_SIDE:
         return needs
     if disk.owners is None:
@@ -315,7 +316,9 @@ def _list_needs(slowness: Slowness, layer: StackLayer, found: Sequence[JudgedCan
     needs += [
         f"{one.candidate.name.value}: {one.refused}"
         for one in found
-        if one.refused and one.refused != one.candidate.excluded and one.score >= MIN_SCORE
+        if one.refused
+        and one.score >= MIN_SCORE
+        and (one.candidate.is_direct or one.refused != one.candidate.excluded)
     ]
     if layer is StackLayer.DEVICE:
         needs.append(_NO_DRIVE_TIME)

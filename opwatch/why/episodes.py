@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from statistics import median
 
 from opwatch.report.levels import LevelSeries, find_levels
@@ -90,10 +90,20 @@ def flag_above(values: Sequence[float], limit: float) -> list[bool]:
     return [value > limit for value in values]
 
 
-def find_episodes(flags: Sequence[bool], most_gap: int = 1) -> list[Episode]:
-    """Return the maximal runs of true flags; gaps of up to `most_gap` intervals do not end an episode."""
+def find_episodes(flags: Sequence[bool], most_gap: int = 1, seams: Sequence[int] = ()) -> list[Episode]:
+    """Return the maximal runs of true flags; gaps of up to `most_gap` intervals do not end an episode.
+
+    `seams` are the intervals that do not follow the one before; an episode ends there.
+    """
     episodes: list[Episode] = []
-    at = 0
+    for begin, end in pairwise((0, *seams, len(flags))):
+        episodes += _find_runs(flags[begin:end], most_gap, begin)
+    return episodes
+
+
+def _find_runs(flags: Sequence[bool], most_gap: int, at: int) -> list[Episode]:
+    """Return the episodes of a stretch that starts with interval `at`."""
+    episodes: list[Episode] = []
     for flag, group in groupby(flags):
         length = len(list(group))
         if flag:

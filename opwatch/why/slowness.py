@@ -32,6 +32,10 @@ from opwatch.why.witnessed import NAN, OpSeries, WitnessedDisk, WitnessedRun
 EXAMINED_OPS = ("read", "write", "flush")
 # A layer with at least this share of the excess is where the time went.
 MAIN_SHARE = 0.5
+# The load is the same up to this ratio.
+SAME_RATIO = 1.25
+# A load that grows by more than this explains slowness better than the drive.
+GROWN_RATIO = 1.5
 
 
 @dataclass
@@ -60,6 +64,10 @@ class Slowness:
     @cached_property
     def seconds(self) -> list[float]:
         return self.disk.list_seconds()
+
+    @property
+    def seconds_in_all(self) -> float:
+        return math.fsum(self.seconds)
 
     @property
     def slow_seconds(self) -> float:
@@ -145,7 +153,7 @@ def find_slowness(
     usual = times.compute_means(at for at, slow in enumerate(flags) if not slow)
     episodes, excess = [], []
     # An interval without completions has neither a percentile nor a mean.
-    for episode in find_episodes(flags):
+    for episode in find_episodes(flags, seams=disk.seams):
         parts = times.compute_excess(episode.places, usual)
         if math.fsum(parts.values()) > 0:
             episodes.append(episode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TextIO
@@ -95,17 +95,25 @@ class Replay:
             ) from None
         return begin_ns + (at - begun) // timedelta(microseconds=1) * 1000
 
-    def iter_entries(self) -> Iterator[RunEntry]:
-        args = self._args
-        begin_ns = self.parse_time(args.begin) if args.begin else None
-        end_ns = self.parse_time(args.end) if args.end else None
+    def find_bounds(self) -> tuple[int | None, int | None]:
+        """Return the start and the end of the part to show, by the samples' clock; None where it is the
+        run's."""
+        begin_ns, end_ns = (
+            self.parse_time(one) if one else None for one in (self._args.begin, self._args.end)
+        )
         if begin_ns is not None and end_ns is not None and end_ns <= begin_ns:
             raise UsageError("--to is not later than --from")
+        return begin_ns, end_ns
+
+    def iter_entries(self, minutes: Mapping[int, frozenset[int]] | None = None) -> Iterator[RunEntry]:
+        """Yield the entries of the part to show. `minutes` are the places to read by block, None for all."""
+        args = self._args
+        begin_ns, end_ns = self.find_bounds()
         if args.at:
             yield from self._select_around(self.parse_time(args.at))
             return
         steps = self._make_steps(begin_ns, end_ns)
-        chosen: Iterator[RunEntry] = self._run.iter_entries(begin_ns or 0, steps)
+        chosen: Iterator[RunEntry] = self._run.iter_entries(begin_ns or 0, steps, minutes)
         if begin_ns is None and end_ns is None:
             chosen = close_run(chosen)
         else:

@@ -213,18 +213,23 @@ class FrameReader:
         for at, width in enumerate(layout.slots):
             rows.append([])
             slot = -1
-            for _ in range(slots.number_up_to(width, "the number of slots") if changed >> at & 1 else 0):
-                slot += slots.number_up_to(width - slot - 2, "the gap to the next slot") + 1
-                by = counts.read_number()
+            used = slots.number_up_to(width, "the number of slots") if changed >> at & 1 else 0
+            for gap, by in zip(slots.read_numbers(used), counts.read_numbers(used), strict=True):
+                slot += gap + 1
+                if slot >= width:
+                    raise BadInput(f"the gap to the next slot is {gap}, beyond the last of {width} slots")
                 words[begin + slot] = (words[begin + slot] + by) & _MASK
                 rows[-1].append((slot, by))
             begin += width
         counted = predict_growth(layout, rows)
         left = counters.number_up_to((1 << len(layout.counters)) - 1, "the mask of counters")
-        grown = [
-            counted.get(place, 0) + (counters.read_change() if left >> place & 1 else 0)
-            for place in range(len(layout.counters))
-        ]
+        grown = [0] * len(layout.counters)
+        for place, by in counted.items():
+            grown[place] = by
+        while left:
+            place = (left & -left).bit_length() - 1
+            grown[place] += counters.read_change()
+            left &= left - 1
         if self._alike:
             integral, latencies = self._alike
             grown[integral] += grown[latencies]

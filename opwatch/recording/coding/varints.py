@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from opwatch.errors import BadInput
 
 MODULUS = 1 << 64
@@ -76,6 +78,15 @@ class Varints:
             raise BadInput(f"{self._where}: a number exceeds 64 bits at byte {self._at}")
         self._at = at + 1
         return value
+
+    def read_numbers(self, count: int) -> Sequence[int]:
+        """Return the next `count` numbers."""
+        part = self._raw[self._at : self._at + count]
+        if len(part) == count and part.isascii():
+            # Fast path for numbers of one byte each.
+            self._at += count
+            return part
+        return [self.read_number() for _ in range(count)]
 
     def read_change(self) -> int:
         value = self.read_number()

@@ -173,6 +173,14 @@ class CheckedFile:
             return 0
         return max(int(samples), 0)
 
+    def list_places(self) -> list[tuple[int, int]]:
+        """Return the place and the fact of each watched disk, or nothing if they are unreadable."""
+        try:
+            rows = self._connection.execute("SELECT DISTINCT place, fact FROM frames").fetchall()
+        except sqlite3.Error:
+            return []
+        return [(place, fact) for place, fact in rows if type(place) is int and type(fact) is int]
+
     def _has_rows(self, table: str) -> bool:
         return bool(self._connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone())
 

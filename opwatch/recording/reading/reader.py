@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import PlainDecoder
 from opwatch.recording.reading.entry_order import OrderChecker
 from opwatch.recording.reading.gaps import bridge_gap
+from opwatch.recording.reading.minutes import MinuteStarts, read_minute_starts
 from opwatch.recording.reading.opening import (
     CheckedFile,
     DamagedError,
@@ -153,6 +154,15 @@ class RecordedRun:
         """Number of samples of all disks, without reading them; a lower bound if the file is damaged."""
         return self._file.count_samples()
 
+    def read_minute_starts(self) -> MinuteStarts:
+        """Return the plain counters at the start of each minute, without reading samples."""
+        return read_minute_starts(self._file)
+
+    def list_disks(self) -> dict[int, WatchedDisk]:
+        """Return the watched disks by place, without reading samples."""
+        found = {place: self._facts.values.get(fact) for place, fact in self._file.list_places()}
+        return {place: disk for place, disk in found.items() if isinstance(disk, WatchedDisk)}
+
     def close(self) -> None:
         self._file.close()
 
@@ -167,12 +177,18 @@ class RecordedRun:
         """Return a row of `contents`: bytes from a drive, a tool or another program."""
         return self._cached_content(number)
 
-    def iter_entries(self, since_ns: int = 0, steps: IntervalSteps | None = None) -> Iterator[RunEntry]:
+    def iter_entries(
+        self,
+        since_ns: int = 0,
+        steps: IntervalSteps | None = None,
+        minutes: Mapping[int, frozenset[int]] | None = None,
+    ) -> Iterator[RunEntry]:
         """Yield all entries in order.
 
         With `since_ns`, stretches that end earlier yield only the entries on watched disks, with the samples
         around them. With `steps`, the samples that in_steps() would leave out are skipped. Both advance
-        together, entry by entry.
+        together, entry by entry. With `minutes`, only these blocks are read, with the samples of these
+        places, and the blocks with rare entries, with all samples.
         """
         damage = self._file.damage
         succession, has_gap, lost, samples = OrderChecker(self.name), damage is not None, None, 0
@@ -181,7 +197,7 @@ class RecordedRun:
         self._content_bytes = 0
         if self.damage:
             yield EventReported(self._event(self.damage))
-        for stretch in self._iterate_ranges(since_ns, steps):
+        for stretch in self._iterate_ranges(since_ns, steps, minutes):
             try:
                 if isinstance(stretch, LostMinute):
                     raise stretch.error
@@ -225,7 +241,7 @@ class RecordedRun:
         return Event("damaged", "", "", at, at_ns, text)
 
     def _iterate_ranges(
-        self, since_ns: int, steps: IntervalSteps | None
+        self, since_ns: int, steps: IntervalSteps | None, minutes: Mapping[int, frozenset[int]] | None
     ) -> Iterator[EntryRange | LostMinute]:
         last, waiting, is_lost, end_ns = 0, None, False, 0
         for row in self._iterate_block_rows():
@@ -252,10 +268,10 @@ class RecordedRun:
             # Also read the stretch before `since_ns`, which has the sample at the start of the first
             # interval.
             if waiting and (block.begin_ns >= since_ns or self._has_rare_entries(waiting)):
-                yield self._read_minute(waiting, block, steps)
+                yield from self._read_chosen(waiting, block, steps, minutes)
             waiting = block
         if waiting:
-            yield self._read_minute(waiting, None, steps)
+            yield from self._read_chosen(waiting, None, steps, minutes)
         try:
             tail = replace(read_tail(self._file, last + 1), begin_ns=end_ns)
             last = max(last, tail.last)
@@ -299,6 +315,22 @@ class RecordedRun:
             return self._read_range(block, next_one, steps)
         except self._loss as error:
             return LostMinute(error, block.begin_ns, block.end_ns)
+
+    def _read_chosen(
+        self,
+        block: MinuteBlock,
+        next_one: MinuteBlock | None,
+        steps: IntervalSteps | None,
+        minutes: Mapping[int, frozenset[int]] | None,
+    ) -> Iterator[EntryRange | LostMinute]:
+        """Yield the entries of a minute, if it is needed."""
+        if minutes is None or self._has_rare_entries(block):
+            yield self._read_minute(block, next_one, steps)
+        elif places := minutes.get(block.row[0]):
+            try:
+                yield read_block(self._file, block.row, places=places)
+            except self._loss as error:
+                yield LostMinute(error, block.begin_ns, block.end_ns)
 
     def _read_range(
         self, block: MinuteBlock, next_one: MinuteBlock | None, steps: IntervalSteps | None

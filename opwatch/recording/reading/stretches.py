@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opwatch.errors import BadInput
@@ -120,6 +120,8 @@ class EntryRange:
     skipping: SkipPermission | None = None
     begin_ns: int = 0
     end_ns: int = 0
+    # The disks that are read, None for all.
+    places: frozenset[int] | None = None
 
     def find_unskippable(self) -> set[int]:
         """Return the entries that steps must not skip: entries without samples, and the last samples before a
@@ -151,37 +153,58 @@ class Facts:
         return {number: value for number, value in self.values.items() if isinstance(value, str)}
 
 
-def read_block(file: CheckedFile, row: tuple[Any, ...], skipping: SkipPermission | None = None) -> EntryRange:
-    """Return the stretch of a minute, from its row of `blocks`."""
+def read_block(
+    file: CheckedFile,
+    row: tuple[Any, ...],
+    skipping: SkipPermission | None = None,
+    places: frozenset[int] | None = None,
+) -> EntryRange:
+    """Return the stretch of a minute, from its row of `blocks`; with `places`, the samples of these only."""
     block, first, last, begin_ns, end_ns, anchors, _, frame_count = row
     where = f"{file.name}: block {block}"
     known = decode_anchors(anchors, where)
     bodies = read_frequent_bodies(file, row) | read_rare_bodies(file, first, last)
-    frames = _read_frames(file, block, where)
-    if len(frames) != frame_count:
-        raise DamagedError(f"{where} has {len(frames)} frames, not {frame_count}")
+    frames, found = _read_frames(file, block, where, places)
+    if found != frame_count:
+        raise DamagedError(f"{where} has {found} frames, not {frame_count}")
     return EntryRange(
-        where, first, last, known, bodies, frames=frames, skipping=skipping, begin_ns=begin_ns, end_ns=end_ns
+        where,
+        first,
+        last,
+        known,
+        bodies,
+        frames=frames,
+        skipping=skipping,
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        places=places,
     )
 
 
-def _read_frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
+def _read_frames(
+    file: CheckedFile, block: int, where: str, places: frozenset[int] | None
+) -> tuple[dict[int, DiskFrames], int]:
+    """Return the frames of a minute, those of `places` if given, and the number of all of them."""
     frames: dict[int, DiskFrames] = {}
+    found: set[int] = set()
     size = count = 0
     rows = file.iter_rows("frames", "WHERE block = ? ORDER BY rowid", (block,))
     for _, place, fact, samples, body in rows:
         count += samples
         if count > _MAX_ROWS:
             raise BadInput(f"{where} has more than {_MAX_ROWS} samples")
-        if place in frames or len(frames) >= MAX_DISKS or samples < 1:
+        if place in found or len(found) >= MAX_DISKS or samples < 1:
             raise BadInput(f"{where}: place {place} is a duplicate, one too many, or has {samples} samples")
+        found.add(place)
+        if places is not None and place not in places:
+            continue
         at = f"{where}, place {place}"
         own = read_expanded_size(body, at)
         size += own
         if size > min(_MAX_BLOCK, max_stream_bytes(file)):
             raise BadInput(f"{where} expands to {size} bytes, more than the file allows")
         frames[place] = DiskFrames(fact, samples, expand_streams(body, samples, at), own)
-    return frames
+    return frames, len(found)
 
 
 def max_samples(file: CheckedFile) -> int:
@@ -289,6 +312,25 @@ class _EntryBuilder(PlainDecoder):
             if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], list):
                 self.decode_instance(DiscardSample, pair[1], f"{body.where}, entry {number}")
 
+    def build_interval(
+        self,
+        values: Any,  # noqa: ANN401
+        places: frozenset[int],
+        where: str,
+    ) -> IntervalEnded:
+        """Return an interval with the samples, owners and discards of these places only."""
+        names = self._facts.shapes.get("IntervalEnded", ())
+        if isinstance(values, list) and len(values) == len(names):
+            values = [
+                _select_pairs(value, places) if name in ("samples", "owners") else value
+                for name, value in zip(names, values, strict=True)
+            ]
+        self.is_frequent = True
+        # Later entries may refer to the discards of any disk.
+        entry: IntervalEnded = self.decode_instance(IntervalEnded, values, where)
+        kept = {place: sample for place, sample in entry.discards.items() if place in places}
+        return replace(entry, discards=kept)
+
     def _resolve_reference(self, kind: type, number: int, where: str) -> object:
         if kind is DiskSample:
             value: object = self.samples.get(number)
@@ -371,10 +413,25 @@ def iterate_entries(stretch: EntryRange, facts: Facts) -> Iterator[tuple[int, Ru
             if waiting[-1:] == [number]:
                 waiting.pop()
                 kind, values = stretch.bodies[number].read_entry(number)
-                yield number, _build_entry(assembly, kind, values, f"{stretch.where}, entry {number}")
+                where = f"{stretch.where}, entry {number}"
+                if stretch.places is None or kind != "IntervalEnded":
+                    yield number, _build_entry(assembly, kind, values, where)
+                elif now:
+                    yield number, assembly.build_interval(values, stretch.places, where)
             else:
                 yield number, IntervalEnded(assembly.samples)
         heads = {place: head for place, head in heads.items() if place not in now or head.advance()}
+
+
+def _select_pairs(pairs: Any, places: frozenset[int]) -> Any:  # noqa: ANN401
+    """Return the pairs of a table that belong to these places. Invalid pairs are kept, to be refused."""
+    if not isinstance(pairs, list):
+        return pairs
+    return [
+        pair
+        for pair in pairs
+        if not (isinstance(pair, list) and pair and type(pair[0]) is int and pair[0] not in places)
+    ]
 
 
 def _find_earliest(heads: Mapping[int, _DiskCursor]) -> int:

@@ -7,32 +7,40 @@ in decision.py, the same way for all.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from opwatch import units
 from opwatch.owners.cells import OwnerKey, OwnerKind
 from opwatch.why.candidate import Candidate, CauseName
 from opwatch.why.layers import StackLayer
-from opwatch.why.slowness import Slowness
+from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
 from opwatch.why.statistics.bursts import flag_bursts
+from opwatch.why.waits import (
+    BEFORE_THE_DEVICE,
+    Rule,
+    compare_cpus,
+    explain_busy_cpus,
+    explain_doubt,
+    find_path,
+    find_scheduler,
+)
 from opwatch.why.witnessed import OwnerSeries
 
-# The load is the same up to this ratio.
-SAME_RATIO = 1.25
-# A load that grows by more than this explains slowness better than the drive.
-_GROWN_RATIO = 1.5
 # The kernel's default timeout of a request is 30 s.
 _TIMEOUT_NS = 29e9
 # A poll in more intervals than this share cannot be separated from its absence.
 _MAX_POLLED = 0.5
+# Slow requests in flight during a poll: their least number, and share; the most that is expected by chance.
+_MIN_REQUESTS, _MOSTLY_INSIDE, _MAX_COVERED = 10, 0.8, 0.3
 _SEQUENTIAL = 0.7
 _SLC_DROP = 0.75
+_SLC_SECONDS = 10
+# Requests of the kernel must grow by this ratio, in this many slow intervals, to be the cause by themselves.
+_GROWN_KERNEL, _MIN_KERNEL = 2.0, 10
 _SLOW_MEMBER_RATIO = 2.0
-_PINNED = 0.9
 _MOSTLY = 0.5
 _KERNEL_KINDS = (OwnerKind.KERNEL, OwnerKind.WRITE_BACK)
-
-Rule = Callable[[Slowness], Candidate | None]
 
 
 def _per_s(slowness: Slowness, values: Sequence[float], *, as_bytes: bool = False) -> str:
@@ -50,7 +58,7 @@ def _sum_ops(slowness: Slowness, name: str, *ops: str) -> list[float]:
 
 
 def _has_own_load_grown(slowness: Slowness) -> bool:
-    return slowness.find_ratio(slowness.series.issued) > _GROWN_RATIO
+    return slowness.find_ratio(slowness.series.issued) > GROWN_RATIO
 
 
 def find_flushes(slowness: Slowness) -> Candidate | None:
@@ -74,12 +82,23 @@ def find_kernel_work(slowness: Slowness) -> Candidate | None:
         return None
     rates = [math.fsum(values) for values in zip(*(one.requests for one in kernel.values()), strict=True)]
     owner = _find_grown_owner(slowness, lambda one: one.requests, kernel)
+    evidence = f"requests of the kernel{f' (mostly {owner})' if owner else ''}: {_per_s(slowness, rates)}"
+    share = _find_own_share(slowness, list(kernel.values()))
+    is_direct = (
+        share >= _MOSTLY
+        and slowness.find_ratio(rates) >= _GROWN_KERNEL
+        and sum(slowness.slow) >= _MIN_KERNEL
+        and explain_busy_cpus(slowness) is None
+    )
+    if is_direct:
+        evidence += f"; they have {100 * min(share, 1):.0f} % of the excess themselves"
     return Candidate(
         CauseName.KERNEL_WORK,
         flag_bursts(rates),
-        f"requests of the kernel{f' (mostly {owner})' if owner else ''}: {_per_s(slowness, rates)}",
+        evidence,
         "spread write-back: lower vm.dirty_background_bytes, or lengthen the commit interval of the file "
         "system",
+        is_direct=is_direct,
         explains=(
             CauseName.FLUSHES,
             CauseName.READ_BEHIND_WRITE,
@@ -88,6 +107,18 @@ def find_kernel_work(slowness: Slowness) -> Candidate | None:
             CauseName.NEIGHBOUR,
         ),
     )
+
+
+def _find_own_share(slowness: Slowness, owners: Sequence[OwnerSeries]) -> float:
+    """Return the share of the device's excess that these owners' own requests have."""
+    usual, whole = slowness.device_usual, slowness.device_excess
+    own = math.fsum(
+        owner.device_ns[at] - owner.requests[at] * usual
+        for owner in owners
+        for at, is_slow in enumerate(slowness.slow)
+        if is_slow
+    )
+    return own / whole if whole > 0 else 0.0
 
 
 def _find_grown_owner(
@@ -206,7 +237,7 @@ def find_collection(slowness: Slowness) -> Candidate | None:
         excluded = "the drive writes no more to NAND per host byte than otherwise"
     elif is_sequential:
         excluded = "the writes are sequential"
-    elif slowness.find_ratio(writes.issued) > _GROWN_RATIO:
+    elif slowness.find_ratio(writes.issued) > GROWN_RATIO:
         excluded = "the host writes more than otherwise"
     return Candidate(
         CauseName.GARBAGE_COLLECTION,
@@ -234,7 +265,13 @@ def find_full_cache(slowness: Slowness) -> Candidate | None:
     if slowness.find_ratio(slowness.series.bytes) > _SLC_DROP:
         return None
     drive = slowness.drive
-    excluded = "the drive throttled by heat" if drive and drive.throttled and any(drive.throttled) else None
+    excluded = None
+    if drive and drive.throttled and any(drive.throttled):
+        excluded = "the drive throttled by heat"
+    elif max(len(episode.places) for episode in slowness.episodes) < _SLC_SECONDS:
+        excluded = f"no episode has {_SLC_SECONDS} intervals, and a full cache lasts until the drive is idle"
+    else:
+        excluded = explain_doubt(slowness)
     return Candidate(
         CauseName.SLC_CACHE,
         slowness.slow,
@@ -252,12 +289,39 @@ def find_polling(slowness: Slowness) -> Candidate | None:
     share = sum(drive.polled) / len(drive.polled)
     if share > _MAX_POLLED:
         return None
+    inside = _explain_inside_polls(slowness, drive.polls_ns)
     return Candidate(
         CauseName.POLLING,
         drive.polled,
-        f"opwatch read the drive's log pages in {100 * share:.0f} % of the intervals",
+        f"opwatch read the drive's log pages in {100 * share:.0f} % of the intervals{inside or ''}",
         "record once with --waf 0: the slow requests must disappear; smartd and exporters poll likewise",
+        is_direct=inside is not None,
         explains=(CauseName.HOUSEKEEPING,),
+    )
+
+
+def _explain_inside_polls(slowness: Slowness, polls_ns: Sequence[tuple[int, int]]) -> str | None:
+    """Return how many recorded slow requests were in flight during a poll, if far more than by chance.
+
+    A poll at regular times and slowness at regular times coincide by chance as often as not; but requests
+    that are slow only while a poll is answered are slow because of it.
+    """
+    requests = [one for one in slowness.disk.slow_requests if one.op == slowness.op]
+    if len(requests) < _MIN_REQUESTS or not polls_ns:
+        return None
+    ends_ns = [end_ns for _, end_ns in polls_ns]
+    inside = 0
+    for one in requests:
+        at = bisect_left(ends_ns, one.begin_ns)
+        inside += at < len(polls_ns) and polls_ns[at][0] <= one.end_ns
+    mean_ns = sum(one.end_ns - one.begin_ns for one in requests) / len(requests)
+    covered_ns = sum(end_ns - begin_ns + mean_ns for begin_ns, end_ns in polls_ns)
+    by_chance = covered_ns / (slowness.seconds_in_all * 1e9)
+    if inside < _MOSTLY_INSIDE * len(requests) or by_chance > _MAX_COVERED:
+        return None
+    return (
+        f"; {inside} of {len(requests)} requests above the limit of --slow were in flight during a poll, "
+        f"{100 * by_chance:.2g} % expected by chance"
     )
 
 
@@ -325,7 +389,7 @@ def find_neighbour(slowness: Slowness) -> Candidate | None:
         f"limit {name} (cgroup io.max or io.weight)",
         excluded=(
             f"{users[victim].name} grew as well"
-            if slowness.find_ratio(users[victim].bytes) > _GROWN_RATIO
+            if slowness.find_ratio(users[victim].bytes) > GROWN_RATIO
             else None
         ),
         explains=(
@@ -343,32 +407,19 @@ def _count_usual(slowness: Slowness, owner: OwnerSeries) -> float:
 
 
 def find_busy_host(slowness: Slowness) -> Candidate | None:
-    disk = slowness.disk
-    if not any(value == value for value in disk.cpu_busy):
+    found = compare_cpus(slowness)
+    if found is None:
         return None
-    worst = max(
-        (disk.cpu_steal, disk.cpu_irq, disk.cpu_busy),
-        key=lambda series: (
-            slowness.compare_means(_weigh(slowness, series))[0]
-            - slowness.compare_means(_weigh(slowness, series))[1]
-        ),
-    )
-    slow, usual = slowness.compare_means(_weigh(slowness, worst))
-    known = [0.0 if math.isnan(value) else value for value in worst]
+    flags, slow, usual = found
     return Candidate(
         CauseName.HOST_CPU,
-        flag_bursts(known),
+        flags,
         f"CPUs: {100 * slow:.0f} % busy in slow intervals, {100 * usual:.0f} % otherwise",
         "compare the drive's own latency with the host's (opwatch counters --latency), or bind the "
         "interrupts to idle CPUs",
         excluded="the CPUs were not busier" if not slow > SAME_RATIO * usual else None,
         explains=(CauseName.PATH,),
     )
-
-
-def _weigh(slowness: Slowness, shares: Sequence[float]) -> list[float]:
-    """Return shares times seconds, so that a rate of them is a mean share."""
-    return [share * seconds for share, seconds in zip(shares, slowness.seconds, strict=True)]
 
 
 def find_sleep(slowness: Slowness) -> Candidate | None:
@@ -420,69 +471,6 @@ def _mean_latency(sums: Sequence[float], counts: Sequence[float]) -> list[float]
     return [total / count if count else 0.0 for total, count in zip(sums, counts, strict=True)]
 
 
-def find_io_max(slowness: Slowness) -> Candidate | None:
-    return Candidate(
-        CauseName.IO_MAX,
-        slowness.slow,
-        "requests waited for their control group's limit",
-        "raise io.max of the group (opwatch top --by cgroup shows it)",
-        is_direct=True,
-    )
-
-
-def find_write_back_throttling(slowness: Slowness) -> Candidate | None:
-    reads = slowness.disk.ops.get("read")
-    if slowness.op != "write" or reads is None or not any(reads.count):
-        return None
-    waits = slowness.find_ratio([0.0 if math.isnan(value) else value for value in reads.admission_ns])
-    return Candidate(
-        CauseName.WRITE_BACK_THROTTLING,
-        slowness.slow,
-        "writes waited before a request was allocated, reads did not",
-        "set queue/wbt_lat_usec to 0 for a test",
-        is_direct=True,
-        excluded="reads waited as well" if waits > _GROWN_RATIO else None,
-    )
-
-
-def find_tags(slowness: Slowness) -> Candidate | None:
-    depth = list(slowness.disk.depth)
-    most = max(depth)
-    slow = [value for value, is_slow in zip(depth, slowness.slow, strict=True) if is_slow]
-    pinned = sum(value >= _PINNED * most for value in slow)
-    return Candidate(
-        CauseName.TAGS,
-        slowness.slow,
-        f"{most:.0f} requests were in flight in most slow intervals and never more",
-        "raise queue/nr_requests, or limit the load",
-        is_direct=True,
-        excluded=None if pinned >= _PINNED * len(slow) and most > 1 else "the number in flight varied",
-    )
-
-
-def find_scheduler(slowness: Slowness) -> Candidate | None:
-    device = slowness.device_excess
-    whole = math.fsum(slowness.total_excess.values())
-    return Candidate(
-        CauseName.SCHEDULER,
-        slowness.slow,
-        "requests waited in the queue, the device was as fast as otherwise",
-        "compare with queue/scheduler set to none",
-        is_direct=True,
-        excluded="the device was slower too" if device > 0.1 * whole else None,
-    )
-
-
-def find_path(slowness: Slowness) -> Candidate | None:
-    return Candidate(
-        CauseName.PATH,
-        slowness.slow,
-        "the drive's own latency (log D0h) did not grow with the host's",
-        "look for busy CPUs, interrupts and the transport: opwatch counters --latency compares both",
-        is_direct=True,
-    )
-
-
 _DRIVE_RULES: tuple[Rule, ...] = (
     find_timeouts,
     find_errors,
@@ -502,8 +490,7 @@ _DRIVE_RULES: tuple[Rule, ...] = (
 )
 _DEVICE_RULES = (*_DRIVE_RULES, find_busy_host)
 RULES: dict[StackLayer, tuple[Rule, ...]] = {
-    StackLayer.THROTTLE: (find_io_max,),
-    StackLayer.ADMISSION: (find_write_back_throttling, find_tags),
+    **BEFORE_THE_DEVICE,
     # Requests queue behind a slow device, so its causes are causes of the queue as well.
     StackLayer.QUEUE: (find_scheduler, *_DEVICE_RULES),
     StackLayer.DEVICE: _DEVICE_RULES,

@@ -38,6 +38,8 @@ _NO_LIMITS = (
     "io.latency and iocost are not in the recording: read io.latency, io.cost.qos and io.stat (cost.wait) of "
     "the control groups"
 )
+# Layers whose time may be the drive's own.
+_DRIVE_SIDE = (StackLayer.QUEUE, StackLayer.DEVICE, StackLayer.DRIVE)
 _DEVICE_SIDE = (*DEVICE_LAYERS, StackLayer.QUEUE)
 
 
@@ -137,7 +139,7 @@ def judge_candidates(slowness: Slowness, layer: StackLayer) -> list[JudgedCandid
     flags = {one.name.value: one.flags for one in found if not one.is_direct}
     matches = match_witnesses(slowness.slow, flags, _TOLERANCE) if flags else {}
     tested = [_judge_candidate(slowness, one, matches.get(one.name.value)) for one in found]
-    if layer in _DEVICE_SIDE and not any(one.refused is None for one in tested):
+    if layer in _DRIVE_SIDE and not any(one.refused is None for one in tested):
         periodic = _find_periodic(slowness)
         tested += [periodic] if periodic else []
     return sorted(tested, key=lambda one: -one.score)

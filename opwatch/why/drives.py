@@ -25,11 +25,12 @@ class DriveWitness:
 
     `nand_per_s` is None if the drive does not count NAND bytes, with a `reason`. `throttled` flags intervals
     in which the drive counted thermal throttling, None if it does not report it. `polled` flags the intervals
-    with a poll by opwatch. `drive_shares` are the drive's own shares of the device time, per operation, if it
-    reports its latency.
+    with a poll by opwatch, and `polls_ns` are the times of the polls. `drive_shares` are the drive's own
+    shares of the device time, per operation, if it reports its latency.
     """
 
     polled: tuple[bool, ...]
+    polls_ns: tuple[tuple[int, int], ...] = ()
     nand_per_s: tuple[float, ...] | None = None
     reason: str | None = None
     temperature: tuple[float, ...] | None = None
@@ -50,7 +51,7 @@ def witness_drive(
             polled[at] = True
     timeline = build_drive_timeline(disk.drive or disk.device, looks, catalogue)
     if timeline is None:
-        return DriveWitness(tuple(polled), reason="the drive was not polled")
+        return DriveWitness(tuple(polled), tuple(polls_ns), reason="the drive was not polled")
     flows = [flow for flow in timeline.flows if flow.seconds > 0]
     nand = [NAN] * len(disk)
     for flow in flows:
@@ -60,6 +61,7 @@ def witness_drive(
     heat = [(point.at_ns, float(point.temperature)) for point in timeline.health if point.temperature]
     return DriveWitness(
         polled=tuple(polled),
+        polls_ns=tuple(polls_ns),
         nand_per_s=tuple(nand) if len(flows) >= _MIN_POINTS else None,
         reason=timeline.reason or (None if len(flows) >= _MIN_POINTS else "its counters rarely changed"),
         temperature=_spread_points(disk, heat) if len(heat) >= _MIN_POINTS else None,

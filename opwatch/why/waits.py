@@ -1,0 +1,204 @@
+"""Causes that hold requests before the device or on the path to it, and what casts doubt on them. Pure.
+
+The time in a layer is measured; what holds the requests there follows from the settings of the disk's queue,
+and from idle CPUs: on a busy machine, requests wait everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from opwatch.samples.sample import QueueSettings
+from opwatch.why.candidate import Candidate, CauseName
+from opwatch.why.layers import StackLayer
+from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
+from opwatch.why.statistics.bursts import flag_bursts
+
+# The least number of slow intervals for a cause that only a layer's time shows, in episodes of this length.
+_MIN_SLOW, _LASTING = 10, 3
+# CPUs that are this busy delay requests at any time.
+_SATURATED = 0.9
+# A smaller difference of the CPU time is noise.
+_BUSIER = 0.05
+_PINNED = 0.9
+
+Rule = Callable[[Slowness], Candidate | None]
+_UNKNOWN_SETTINGS = "the settings of the disk's queue are not in the recording: record again"
+
+
+def compare_cpus(slowness: Slowness) -> tuple[list[bool], float, float] | None:
+    """Return the bursts of CPU, interrupt or steal time, whichever grew most, and its mean shares in slow and
+    in other intervals; None if CPU time is unknown."""
+    disk = slowness.disk
+    if not any(value == value for value in disk.cpu_busy):
+        return None
+    found = [
+        (slow - usual, series, slow, usual)
+        for series in (disk.cpu_steal, disk.cpu_irq, disk.cpu_busy)
+        for slow, usual in [_compare_shares(slowness, series)]
+    ]
+    _, series, slow, usual = max(found, key=lambda one: one[0])
+    return flag_bursts([0.0 if math.isnan(value) else value for value in series]), slow, usual
+
+
+def _compare_shares(slowness: Slowness, shares: Sequence[float]) -> tuple[float, float]:
+    weighed = [share * seconds for share, seconds in zip(shares, slowness.seconds, strict=True)]
+    return slowness.compare_means(weighed)
+
+
+def explain_doubt(slowness: Slowness) -> str | None:
+    """Return why the time in a layer alone does not prove a cause: few slow intervals, or busy CPUs."""
+    if few := _explain_few(slowness):
+        return few
+    usual_ns, slow_ns = slowness.mean_ns
+    if slow_ns < GROWN_RATIO * usual_ns:
+        return "the mean grew by less than half"
+    return explain_busy_cpus(slowness)
+
+
+def explain_busy_cpus(slowness: Slowness) -> str | None:
+    """Return why the CPUs may have made requests slow, or None if they did not."""
+    found = compare_cpus(slowness)
+    if found is None:
+        return "CPU time was not recorded"
+    _, busy, otherwise = found
+    if busy > otherwise + _BUSIER and busy > SAME_RATIO * otherwise:
+        return f"the CPUs were busier ({100 * busy:.0f} %, {100 * otherwise:.0f} % otherwise)"
+    busiest, _ = _compare_shares(slowness, slowness.disk.cpu_busy)
+    return f"the CPUs were {100 * busiest:.0f} % busy" if busiest > _SATURATED else None
+
+
+def _explain_few(slowness: Slowness) -> str | None:
+    """Return that too few slow intervals are in episodes of some length, or None. Single slow intervals occur
+    on any busy machine."""
+    lasting = sum(
+        sum(slowness.slow[episode.begin : episode.end])
+        for episode in slowness.episodes
+        if len(episode.places) >= _LASTING
+    )
+    if lasting >= _MIN_SLOW:
+        return None
+    return f"only {lasting} slow intervals are in episodes of {_LASTING} or more ({_MIN_SLOW} needed)"
+
+
+def find_io_max(slowness: Slowness) -> Candidate | None:
+    return Candidate(
+        CauseName.IO_MAX,
+        slowness.slow,
+        "requests waited for their control group's limit",
+        "raise io.max of the group (opwatch top --by cgroup shows it)",
+        is_direct=True,
+    )
+
+
+def find_write_back_throttling(slowness: Slowness) -> Candidate | None:
+    reads, settings = slowness.disk.ops.get("read"), _list_slow_settings(slowness)
+    if slowness.op != "write" or reads is None or not any(reads.count):
+        return None
+    waits = slowness.find_ratio([0.0 if math.isnan(value) else value for value in reads.admission_ns])
+    excluded = None
+    if not settings:
+        excluded = _UNKNOWN_SETTINGS
+    elif not all(one.wbt_lat_us for one in settings):
+        excluded = "write-back throttling is off (queue/wbt_lat_usec)"
+    elif waits > GROWN_RATIO:
+        excluded = "reads waited as well"
+    return Candidate(
+        CauseName.WRITE_BACK_THROTTLING,
+        slowness.slow,
+        "writes waited before a request was allocated, reads did not",
+        "set queue/wbt_lat_usec to 0 for a test",
+        is_direct=True,
+        excluded=excluded or _explain_few(slowness),
+    )
+
+
+def _list_slow_settings(slowness: Slowness) -> list[QueueSettings]:
+    """Return the settings of the queue in the slow intervals, empty if unknown."""
+    settings = slowness.disk.list_settings() or []
+    return [one for one, is_slow in zip(settings, slowness.slow, strict=False) if is_slow]
+
+
+def find_tags(slowness: Slowness) -> Candidate | None:
+    check = "raise queue/nr_requests, or limit the load"
+    limits = [one.nr_requests or 0 for one in slowness.disk.list_settings() or []]
+    if not any(limits):
+        return Candidate(CauseName.TAGS, slowness.slow, "", check, is_direct=True, excluded=_UNKNOWN_SETTINGS)
+    if len(set(limits)) > 1:
+        fewer = [limit < max(limits) for limit in limits]
+        evidence = f"queue/nr_requests was {min(limits)} instead of {max(limits)}"
+        return Candidate(CauseName.TAGS, fewer, evidence, check)
+    pending = [
+        value for value, is_slow in zip(_list_pending(slowness), slowness.slow, strict=True) if is_slow
+    ]
+    excluded = None
+    if sum(value >= _PINNED * limits[0] for value in pending) < _PINNED * len(pending):
+        excluded = f"fewer than {limits[0]} requests were allocated (queue/nr_requests)"
+    return Candidate(
+        CauseName.TAGS,
+        slowness.slow,
+        f"up to {max(pending):.0f} requests were allocated, and queue/nr_requests is {limits[0]}",
+        check,
+        is_direct=True,
+        excluded=excluded or _explain_few(slowness),
+    )
+
+
+def _list_pending(slowness: Slowness) -> list[float]:
+    """Return the mean number of allocated requests per interval: those in flight and in the queue."""
+    queued = [
+        math.fsum(value for value in values if not math.isnan(value))
+        for values in zip(*(one.queue_ns for one in slowness.disk.ops.values()), strict=True)
+    ]
+    return [
+        depth + queue_ns / (1e9 * seconds)
+        for depth, queue_ns, seconds in zip(slowness.disk.depth, queued, slowness.seconds, strict=True)
+    ]
+
+
+def find_scheduler(slowness: Slowness) -> Candidate | None:
+    device = slowness.device_excess
+    whole = math.fsum(slowness.total_excess.values())
+    names = [one.scheduler or "none" for one in slowness.disk.list_settings() or []]
+    slow_names = {name for name, is_slow in zip(names, slowness.slow, strict=False) if is_slow}
+    flags: Sequence[bool] = slowness.slow
+    excluded = None
+    if device > 0.1 * whole:
+        excluded = "the device was slower too"
+    elif not names:
+        excluded = _UNKNOWN_SETTINGS
+    elif slow_names == {"none"}:
+        excluded = "the disk has no scheduler"
+    elif len(set(names)) > 1:
+        usual = Counter(name for name, is_slow in zip(names, slowness.slow, strict=True) if not is_slow)
+        flags = [name not in ("none", usual.most_common(1)[0][0]) for name in names]
+    else:
+        excluded = explain_doubt(slowness)
+    shown = ", ".join(sorted(slow_names)) or "unknown"
+    return Candidate(
+        CauseName.SCHEDULER,
+        flags,
+        f"requests waited in the queue ({shown}), the device was as fast as otherwise",
+        "compare with queue/scheduler set to none",
+        is_direct=flags is slowness.slow,
+        excluded=excluded,
+    )
+
+
+def find_path(slowness: Slowness) -> Candidate | None:
+    return Candidate(
+        CauseName.PATH,
+        slowness.slow,
+        "the drive's own latency (log D0h) did not grow with the host's, and the CPUs were not busier",
+        "look for interrupts and the transport: opwatch counters --latency compares both",
+        is_direct=True,
+        excluded=explain_doubt(slowness),
+    )
+
+
+BEFORE_THE_DEVICE: dict[StackLayer, tuple[Rule, ...]] = {
+    StackLayer.THROTTLE: (find_io_max,),
+    StackLayer.ADMISSION: (find_write_back_throttling, find_tags),
+}

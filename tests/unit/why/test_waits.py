@@ -1,0 +1,221 @@
+"""Causes that a layer's time shows: named with the settings and idle CPUs that they need, else unknown."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from opwatch.samples.sample import QueueSettings
+from opwatch.why.candidate import CauseName
+from opwatch.why.decision import CauseVerdict, decide_causes
+from opwatch.why.drives import DriveWitness
+from opwatch.why.slowness import find_slowness
+from opwatch.why.witnessed import SlowSpan, WitnessedDisk, WitnessedRun
+from tests.unit.why.witnessed_runs import (
+    MS,
+    US,
+    S,
+    Second,
+    draw_bursts,
+    make_disk,
+    make_drive,
+    make_seconds,
+    make_slowness,
+)
+
+SECONDS = 120
+SETTINGS = QueueSettings("mq-deadline", 64, 75_000)
+
+
+def list_names(verdict: CauseVerdict) -> set[CauseName]:
+    return {one.candidate.name for cause in verdict.causes for one in cause.found}
+
+
+def slow_down(cpu: float = 0.1) -> Callable[[Second], None]:
+    """Return a change to slow requests, with this share of busy CPUs."""
+
+    def change(second: Second) -> None:
+        second.read_ns, second.cpu = 2 * MS, cpu
+
+    return change
+
+
+def report_drive_times(seconds: list[Second]) -> DriveWitness:
+    """Return a drive that reports 80 us per read, however long the host waits."""
+    shares = tuple(min(80 * US / one.read_ns, 1.0) for one in seconds)
+    return replace(make_drive(seconds), drive_shares={"read": shares})
+
+
+def decide_path(seed: int, cpu: float, places: Iterable[int] | None = None) -> CauseVerdict:
+    chosen = draw_bursts(SECONDS, seed) if places is None else places
+    seconds = make_seconds(SECONDS, seed, chosen, slow_down(cpu))
+    return decide_causes(make_slowness(make_disk(seconds), "read", report_drive_times(seconds)))
+
+
+def test_path_is_named_while_the_cpus_are_as_busy_as_otherwise() -> None:
+    assert list_names(decide_path(3, 0.1)) == {CauseName.PATH}
+
+
+def test_busy_cpus_are_named_instead_of_the_path() -> None:
+    assert list_names(decide_path(3, 0.8)) == {CauseName.HOST_CPU}
+
+
+def test_path_is_unknown_in_a_few_slow_seconds() -> None:
+    verdict = decide_path(3, 0.1, range(50, 54))
+    assert not verdict.causes
+    assert any("slow intervals are in episodes" in need for need in verdict.needs)
+
+
+def test_runs_of_a_busy_host_without_a_fault_name_no_cause() -> None:
+    named = 0
+    for seed in range(100):
+        chance = random.Random(seed)
+        seconds = make_seconds(SECONDS, seed)
+        for one in seconds:
+            one.cpu = chance.uniform(0.6, 1.0)
+        for at in chance.sample(range(SECONDS), chance.randrange(1, 9)):
+            seconds[at].read_ns *= chance.uniform(1.2, 3.0)
+            seconds[at].queue_ns *= chance.uniform(1.0, 20.0)
+            seconds[at].cpu = min(seconds[at].cpu + chance.uniform(0, 0.3), 1.0)
+        disk = make_disk(seconds)
+        run = WitnessedRun(disks={disk.label: disk})
+        for op in ("read", "write"):
+            slow = find_slowness(run, disk, op, report_drive_times(seconds) if op == "read" else None)
+            named += bool(slow and decide_causes(slow).causes)
+    assert named <= 2
+
+
+def make_waiting(
+    field: str, settings: QueueSettings | None, depth: float = 0.2, cpu: float = 0.1
+) -> WitnessedDisk:
+    """Return a disk whose requests wait in a layer during bursts."""
+
+    def change(second: Second) -> None:
+        setattr(second, field, 20 * MS)
+        second.depth, second.cpu = depth, cpu
+
+    seconds = make_seconds(SECONDS, 5, draw_bursts(SECONDS, 5), change)
+    disk = make_disk(seconds)
+    disk.settings = [(0, settings)] if settings else []
+    return disk
+
+
+@pytest.mark.parametrize(
+    ("settings", "cpu", "names"),
+    [
+        (SETTINGS, 0.1, {CauseName.SCHEDULER}),
+        (None, 0.1, set()),
+        (replace(SETTINGS, scheduler="none"), 0.1, set()),
+    ],
+)
+def test_scheduler_is_named_if_the_disk_has_one(
+    settings: QueueSettings | None, cpu: float, names: set[CauseName]
+) -> None:
+    disk = make_waiting("queue_ns", settings, cpu=cpu)
+    assert list_names(decide_causes(make_slowness(disk, "read"))) == names
+
+
+def test_scheduler_is_not_named_while_the_cpus_are_busier() -> None:
+    disk = make_waiting("queue_ns", SETTINGS, cpu=0.9)
+    assert CauseName.SCHEDULER not in list_names(decide_causes(make_slowness(disk, "read")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "depth", "names"),
+    [(SETTINGS, 64, {CauseName.TAGS}), (SETTINGS, 20, set()), (None, 64, set())],
+)
+def test_tags_are_named_if_all_of_them_were_used(
+    settings: QueueSettings | None, depth: float, names: set[CauseName]
+) -> None:
+    disk = make_waiting("admission_ns", settings, depth)
+    assert list_names(decide_causes(make_slowness(disk, "read"))) == names
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [(SETTINGS, {CauseName.WRITE_BACK_THROTTLING}), (replace(SETTINGS, wbt_lat_us=0), set()), (None, set())],
+)
+def test_write_back_throttling_is_named_if_it_is_on(
+    settings: QueueSettings | None, names: set[CauseName]
+) -> None:
+    disk = make_waiting("admission_ns", settings)
+    for at in range(len(disk)):
+        disk.ops["read"].admission_ns[at] = 1000.0
+    assert list_names(decide_causes(make_slowness(disk, "write"))) == names
+
+
+def make_polled(*, is_inside: bool) -> CauseVerdict:
+    """Return the answer for polls each 10 s, and a slow second with each; the requests are slow in the poll,
+    or half a second after it."""
+    polled = range(5, SECONDS, 10)
+    seconds = make_seconds(SECONDS, 2, polled, slow_down())
+    disk = make_disk(seconds)
+    after_ns = 5 * MS if is_inside else 500 * MS
+    begins = [round(at * S + after_ns + 100 * US * number) for at in polled for number in range(10)]
+    disk.slow_requests = [SlowSpan("read", begin, begin + round(2 * MS)) for begin in begins]
+    polls = tuple((at * S, at * S + round(30 * MS)) for at in polled)
+    drive = replace(make_drive(seconds, polled=polled), polls_ns=polls)
+    return decide_causes(make_slowness(disk, "read", drive))
+
+
+def test_regular_polls_are_named_if_the_slow_requests_were_in_flight_during_them() -> None:
+    assert list_names(make_polled(is_inside=True)) == {CauseName.POLLING}
+
+
+def test_regular_polls_are_not_named_if_the_slow_requests_came_later() -> None:
+    assert CauseName.POLLING not in list_names(make_polled(is_inside=False))
+
+
+def decide_kernel(usual: float, during: float) -> CauseVerdict:
+    """Return the answer for writes of the kernel that are slow for 3 s each 30 s, with these rates."""
+
+    def change(second: Second) -> None:
+        second.writes, second.write_ns, second.kernel = during, 1 * MS, during
+
+    places = [at + more for at in range(4, SECONDS, 30) for more in range(3)]
+    seconds = make_seconds(SECONDS, 2, places, change)
+    for at, one in enumerate(seconds):
+        one.kernel = one.kernel if at in places else usual
+    disk = make_disk(seconds)
+    assert disk.owners
+    for owner in disk.owners.values():
+        owner.device_ns = array("d", (one.kernel * one.write_ns for one in seconds))
+    return decide_causes(make_slowness(disk, "write"))
+
+
+def test_regular_work_of_the_kernel_is_named_if_its_own_requests_are_the_slow_ones() -> None:
+    assert list_names(decide_kernel(10, 3000)) == {CauseName.KERNEL_WORK}
+
+
+def test_work_of_the_kernel_is_not_named_if_it_is_the_same_as_otherwise() -> None:
+    assert CauseName.KERNEL_WORK not in list_names(decide_kernel(1000, 1000))
+
+
+def change_settings(disk: WitnessedDisk, seed: int, settings: QueueSettings) -> None:
+    """Give a disk other settings during the bursts."""
+    places = set(draw_bursts(SECONDS, seed))
+    for at in range(1, SECONDS):
+        if (at in places) != (at - 1 in places):
+            disk.settings.append(((at + 1) * S, settings if at in places else SETTINGS))
+
+
+def test_fewer_tags_during_the_slow_seconds_are_named() -> None:
+    disk = make_waiting("admission_ns", SETTINGS)
+    change_settings(disk, 5, replace(SETTINGS, nr_requests=4))
+    assert list_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.TAGS}
+
+
+def test_fewer_tags_at_other_times_are_not_named() -> None:
+    disk = make_waiting("admission_ns", SETTINGS)
+    change_settings(disk, 77, replace(SETTINGS, nr_requests=4))
+    assert not list_names(decide_causes(make_slowness(disk, "read")))
+
+
+def test_another_scheduler_during_the_slow_seconds_is_named() -> None:
+    disk = make_waiting("queue_ns", SETTINGS)
+    change_settings(disk, 5, replace(SETTINGS, scheduler="bfq"))
+    assert list_names(decide_causes(make_slowness(disk, "read"))) == {CauseName.SCHEDULER}

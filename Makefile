@@ -38,7 +38,7 @@ help:
 	@echo "make smoke       check that benchmarks and fuzzers run, with tiny sizes (root)"
 	@echo "make bench-trim  the cost of following a trim, relative to fstrim"
 	@echo "make bench-steady  judge 400 new series with a known mean [SERIES= SEED=]"
-	@echo "make bench-why   search periods in 1,600 new series [SERIES= SEED=]"
+	@echo "make bench-why   search periods in 1,600 new series [SERIES= SEED=]; explain a day of 24 disks"
 	@echo "make bench-predictions  predict changes of made-up systems, make them, compare [SYSTEMS= SEED=]"
 	@echo "make bench-saturation  IOPS of null_blk in a guest under tracers [KERNEL=6.12]"
 	@echo "make test-kernel run only the tests that need root"
@@ -58,6 +58,7 @@ help:
 	@echo "make learn-counters ROWS=FILE [OUT=FILE]  learn units of uncatalogued drives"
 	@echo "make pictures    make the pictures of the docs on a simulated drive (root)"
 	@echo "make waf-runs    compare 3,600 runs with the true values, for docs/method-waf.md"
+	@echo "make why-matrix  compare answers of opwatch why with known causes, for docs/method-why.md (root) [SEEDS=]"
 	@echo "make exactness   make the table of docs/exactness.md; make clean"
 
 # Installs missing Debian packages as root; otherwise names them.
@@ -230,6 +231,10 @@ test-kills: build
 learn-counters: build
 	$(PY) -m tests.learning $(or $(ROWS),$(error ROWS=FILE: drives as JSON, one per line, optionally gzipped)) $(OUT)
 
+# Makes the table of docs/method-why.md, from runs in build/why-runs; resumes. As root, 140 s per run.
+why-matrix: build
+	$(PY) -m tests.why.matrix --out build/why-runs --seeds $(or $(SEEDS),20) --write
+
 # Makes the table of docs/method-waf.md. Manual, about twenty minutes.
 waf-runs: build
 	$(PY) -m tests.bench.waf_runs
@@ -360,6 +365,7 @@ bench-steady: build
 # Searches periods in SERIES=200 new series of noise, and of noise with stalls, for each of four correlations.
 bench-why: build
 	$(PY) -m tests.bench.why_statistics $(SERIES) $(SEED)
+	$(PY) -m tests.bench.why_speed
 
 bench-predictions: build
 	$(PY) -m tests.bench.predictions_bench $(SYSTEMS) $(SEED)
@@ -395,4 +401,4 @@ clean:
 		tools/broker/opwatch-broker
 
 
-.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-why bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web test-fleet bench-fleet bench-predictions clean
+.PHONY: smoke format prose pictures help packages build demo test test-all test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-steady bench-why bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs why-matrix test-analysis trim-stacks bench-metrics fuzz-broker fuzz-web test-fleet bench-fleet bench-predictions clean

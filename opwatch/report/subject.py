@@ -16,6 +16,7 @@ from opwatch.recording.schema import FILE, NOTE, PHASE_BEGAN, PHASE_ENDED, SWEEP
 from opwatch.report.changes import MetricChanges, find_disk_changes
 from opwatch.report.drive_timeline import DriveTimeline, build_drive_timeline
 from opwatch.report.run_picture import RunPicture
+from opwatch.report.slow_summary import SlowSummary
 
 # Phases are examined one by one, and simultaneous ones multiply the work. With more, the run is one part.
 _MAX_SIMULTANEOUS = 8
@@ -41,7 +42,8 @@ class ReportedRun:
     """A recording prepared for a report.
 
     `ending` states how the recording ended, or that it did not. `changes` holds the named changes per disk
-    label; `fio` the results that fio measured for the same run. `is_of_sweep`: the run is a sweep, of which a
+    label; `fio` the results that fio measured for the same run; `slow` what made requests slow, and
+    `slow_notes` why disks or parts were not examined for that. `is_of_sweep`: the run is a sweep, of which a
     mean over fills and levels says nothing.
     """
 
@@ -57,6 +59,8 @@ class ReportedRun:
     anchor: Callable[[int], datetime | None]
     fio: tuple[JobComparison, ...] = ()
     is_of_sweep: bool = False
+    slow: tuple[SlowSummary, ...] = ()
+    slow_notes: tuple[str, ...] = ()
 
     def to_wall_time(self, at_ns: int) -> datetime | None:
         """Return the local time of a moment, or None if the recording has no wall clock."""

@@ -6,6 +6,7 @@ import argparse
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from opwatch import units
 from opwatch.compare.comparison import RunComparison, compare_runs
 from opwatch.compare.pairing import DiskPairs, pair_disks
 from opwatch.counters.catalogue.families import load_standard_catalogue
-from opwatch.errors import BadInput, OpwatchError, RefusedError, UsageError
+from opwatch.errors import BadInput, NotEnoughData, OpwatchError, RefusedError, UsageError
 from opwatch.foreign import parse_json, read_bytes, require_table, starts_with
 from opwatch.journal.file import FOLDER
+from opwatch.recording.reading.reader import RecordedRun
 from opwatch.report.run_picture import gather_run
 from opwatch.report.subject import ReportedRun, prepare_report
 from opwatch.safefile import safe_write
@@ -39,8 +41,11 @@ from opwatch.sinks.sweep.scenario_page import (
 from opwatch.sinks.terminal import open_stdout, print_message
 from opwatch.tools.arguments import parse_file_name
 from opwatch.tools.pictures.browser import find_browser
+from opwatch.tools.runs.explaining import examine_recording
 from opwatch.tools.runs.replay import Replay, add_bounds_arguments, list_notes, open_run
 from opwatch.tools.runs.sweep_source import SweepSource, find_recorded_sweep, find_sweep
+from opwatch.why.answer import answer_why
+from opwatch.why.summary import summarize_answer
 
 StoredExperiment = tuple[str, dict[str, Any]]
 _JSON_START = b"{"
@@ -142,7 +147,19 @@ def _read_run(stack: ExitStack, path: Path, args: argparse.Namespace) -> Reporte
     for note in list_notes(kept):
         print_message(note)
     picture = gather_run(Replay(kept, args).iter_entries())
-    return prepare_report(kept, picture, load_standard_catalogue, path.name)
+    run = prepare_report(kept, picture, load_standard_catalogue, path.name)
+    return run if run.is_of_sweep else _add_slow_episodes(run, kept, args)
+
+
+def _add_slow_episodes(run: ReportedRun, kept: RecordedRun, args: argparse.Namespace) -> ReportedRun:
+    """Return the run with its slow episodes and their causes, or with the reason why they are unknown."""
+    try:
+        answer = answer_why(
+            examine_recording(kept, argparse.Namespace(**vars(args))), load_standard_catalogue
+        )
+    except NotEnoughData as error:
+        return replace(run, slow_notes=(str(error),))
+    return replace(run, slow=summarize_answer(answer), slow_notes=(*answer.not_examined, *answer.notes))
 
 
 def _find_recorded_sweep(path: Path) -> SweepSource | None:

@@ -22,6 +22,7 @@ from opwatch.sinks.jsonl import build_observation_document
 from opwatch.sinks.report.change_text import name_step
 from opwatch.sinks.report.owner_table import explain_missing_owners
 from opwatch.sinks.report.sentences import describe_trust, summarize_run
+from opwatch.sinks.report.slow_table import build_slow_document
 
 
 def build_report_document(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> dict[str, Any]:
@@ -65,6 +66,8 @@ def _build_run(run: ReportedRun) -> dict[str, Any]:
         "events": [{"mono_ns": mark.at_ns, "kind": mark.kind, "text": mark.text} for mark in run.marks],
         "notes": list(run.notes),
         "fio": [fio_document(row) for row in run.fio],
+        "slow": [build_slow_document(one) for one in run.slow],
+        "slow_notes": list(run.slow_notes),
     }
 
 

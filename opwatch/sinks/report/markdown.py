@@ -13,6 +13,7 @@ from opwatch.sinks.report.change_text import build_change_table
 from opwatch.sinks.report.owner_table import build_owner_table, explain_missing_owners
 from opwatch.sinks.report.page import format_lead, list_facts
 from opwatch.sinks.report.sentences import describe_trust, summarize_run
+from opwatch.sinks.report.slow_table import SLOW_TITLE, build_slow_causes_table
 from opwatch.sinks.report.tables import (
     build_event_table,
     build_fio_table,
@@ -44,6 +45,9 @@ def _format_run(run: ReportedRun) -> Iterator[str]:
         yield f"- {escaped(sentence)}" if is_well else f"- **{escaped(sentence)}**"
     yield from (f"- Note: {escaped(note)}" for note in run.notes)
     yield ""
+    slow = build_slow_causes_table(run)
+    yield from _format_table(slow, SLOW_TITLE)
+    yield from (f"- {escaped(note)}" for note in run.slow_notes if slow)
     for disk in run.picture.disks.values():
         for final in disk.finals:
             if final.interval.ops:

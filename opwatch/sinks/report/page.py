@@ -21,6 +21,7 @@ from opwatch.sinks.report.disk_section import (
 from opwatch.sinks.report.overlay_section import name_run, render_overlays
 from opwatch.sinks.report.plots import amounts, markup
 from opwatch.sinks.report.sentences import describe_trust, summarize_run
+from opwatch.sinks.report.slow_table import SLOW_TITLE, build_slow_causes_table
 from opwatch.sinks.report.tables import (
     build_event_table,
     build_fio_table,
@@ -110,6 +111,7 @@ def render_run_sections(run: ReportedRun) -> Iterator[str]:
     yield markup.render_list(summarize_run(run), "summary")
     yield _render_trust(run)
     yield "".join(markup.render_paragraph(f"Note: {note}") for note in run.notes)
+    yield _render_slow(run)
     points = choose_point_count(len(run.picture.disks))
     for disk in run.picture.disks.values():
         yield render_disk(run, disk, points)
@@ -117,6 +119,15 @@ def render_run_sections(run: ReportedRun) -> Iterator[str]:
     yield render_text_table(build_phase_table(run), "Phases")
     yield render_text_table(build_event_table(run), "Events")
     yield f"<section><h2>About this recording</h2>{markup.render_pairs(list_facts(run))}</section>"
+
+
+def _render_slow(run: ReportedRun) -> str:
+    """Return what made requests slow, or nothing if nothing was slow."""
+    table = build_slow_causes_table(run)
+    if not table:
+        return ""
+    notes = "".join(markup.render_paragraph(note, "small") for note in run.slow_notes)
+    return f"<section><h2>{SLOW_TITLE}</h2>{render_text_table(table)}{notes}</section>"
 
 
 def _render_runs(runs: Sequence[ReportedRun], comparison: RunComparison, pairs: DiskPairs) -> Iterator[str]:
@@ -132,6 +143,7 @@ def _render_runs(runs: Sequence[ReportedRun], comparison: RunComparison, pairs: 
     yield render_overlays(runs, pairs)
     for place, run in enumerate(runs):
         yield f"<section><h2>{markup.escape_text(name_run(place, run))}</h2>"
+        yield render_text_table(build_slow_causes_table(run), SLOW_TITLE)
         for disk in run.picture.disks.values():
             yield "".join(
                 render_text_table(build_op_table(final), disk.label)

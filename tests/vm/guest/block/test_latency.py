@@ -1,9 +1,10 @@
-"""Known delays of null_blk's timer and dm-delay: our percentiles match.
+"""Known delays of null_blk's timer and dm-delay: our latencies match.
 
 An emulated CPU is late: timers fire late, and the clock advances while the CPU is not scheduled. dm-delay
 counts in ticks, and late ticks can also make it early. The error is not assumed but measured: bpftrace
 times the same requests in the same run, and bpftrace's deviation from the known delay is the machine's.
-A slot is 1/32 of its value wide.
+The delays are long compared with the gap between our program and bpftrace's on the same event, so that a gap
+stays within a slot (1/32 of the value) unless the machine takes the CPU away in it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from opwatch.trace.derive import QUANTILES, Latency, OpInterval
+from opwatch.trace.derive import Latency, OpInterval
 from tests.kernel.support.watching import Watched
 from tests.vm.guest.support import stacked
-from tests.vm.guest.support.backend_tracers import attach_backends
+from tests.vm.guest.support.backend_tracers import attach_backends, count_distant_values
 from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
 from tests.vm.guest.support.shell import run_command
 from tests.vm.guest.support.workload import Fio, run_fio
@@ -25,11 +26,10 @@ from tests.vm.requirements import need_module, need_tool
 
 TIMEOUT_S = 1800
 
-SLOT_WIDTH = 1 / 32
-# test_backends compares the programs: fewer than this share are more than a slot apart.
-INTERRUPTED_SHARE = 0.005
+# Maximum share of requests for which the machine takes the CPU away between the two programs of an event.
+INTERRUPTED_SHARE = 0.02
 JOB = Fio("randread", 499, iodepth=1, engine="psync")
-TIMERS_NS = (1_000_000, 10_000_000)
+TIMERS_NS = (10_000_000, 20_000_000)
 DM_DELAY_MS = 20
 BACKENDS = ("libbpf", "bpftrace")
 
@@ -52,26 +52,13 @@ def find_lowest_slot(latency: Latency) -> tuple[int, int]:
     return histogram.scale.low_edge(slot), histogram.scale.high_edge(slot)
 
 
-def bound_quantile(witness: Latency, ratio: float) -> tuple[int, int]:
-    """Return the bounds of the quantile, assuming that the CPU stopped between the two programs of an event
-    for a share INTERRUPTED of the requests."""
-    low = witness.histogram.find_quantile(max(ratio - INTERRUPTED_SHARE, 0))
-    high = witness.histogram.find_quantile(min(ratio + INTERRUPTED_SHARE, 1))
-    assert low
-    assert high
-    return low.low, high.high
-
-
-def assert_latency_in_bounds(delay_ns: int, ours: Latency, witness: Latency) -> None:
-    """Check that our values lie between the delay and bpftrace's values, give or take one slot."""
+def assert_latency_matches(delay_ns: int, ours: Latency, witness: Latency) -> None:
+    """Check that no value is below the delay or bpftrace's lowest, and that nearly all match bpftrace's."""
     print(f"lowest: {find_lowest_slot(ours)} ns for {delay_ns}; bpftrace {find_lowest_slot(witness)}")
+    print(f"percentiles: {ours.quantiles}; bpftrace {witness.quantiles}")
     assert find_lowest_slot(ours)[1] >= min(delay_ns, find_lowest_slot(witness)[0])
-    for name in ("p50", "p90", "p99"):
-        value = ours.quantiles[name]
-        low, high = bound_quantile(witness, QUANTILES[name])
-        print(f"{name}: {value} ns for {delay_ns}; bpftrace {low} to {high}")
-        assert value is not None
-        assert min(delay_ns, low) * (1 - SLOT_WIDTH) <= value <= max(delay_ns, high) * (1 + SLOT_WIDTH)
+    distant = count_distant_values(ours.histogram, witness.histogram)
+    assert distant <= INTERRUPTED_SHARE * JOB.count
 
 
 @dataclass(frozen=True)
@@ -112,14 +99,14 @@ def observed() -> Iterator[Observed]:
 
 
 @pytest.mark.parametrize("delay_ns", TIMERS_NS)
-def test_percentiles_match_the_null_blk_timer(observed: Observed, delay_ns: int) -> None:
+def test_latencies_match_the_null_blk_timer(observed: Observed, delay_ns: int) -> None:
     ours, witness = observed.list_reads(observed.timers[delay_ns])
-    assert_latency_in_bounds(delay_ns, ours.latency, witness.latency)
+    assert_latency_matches(delay_ns, ours.latency, witness.latency)
 
 
 def test_dm_delay_shows_above_the_target(observed: Observed) -> None:
     ours, witness = observed.list_reads(observed.above)
-    assert_latency_in_bounds(DM_DELAY_MS * 1_000_000, ours.latency, witness.latency)
+    assert_latency_matches(DM_DELAY_MS * 1_000_000, ours.latency, witness.latency)
 
 
 def test_dm_delay_does_not_show_below_the_target(observed: Observed) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
 
 from opwatch.host.device import Devices
 from opwatch.tools.runs.backends import attach_tracer
@@ -62,3 +62,17 @@ def compute_near_share(one: Histogram, other: Histogram) -> float:
         raise ValueError(f"{one.total} values and {other.total} cannot be held against each other")
     near = sum(abs(a - b) <= 1 for a, b in zip(_iter_slots(one), _iter_slots(other), strict=True))
     return near / one.total if one.total else 1.0
+
+
+def count_distant_values(one: Histogram, other: Histogram) -> int:
+    """Return a lower bound of how many values are more than a slot apart, however they are paired.
+
+    A value that is far off shifts the ranks of others, but adds only one here."""
+    if one.total != other.total:
+        raise ValueError(f"cannot pair {one.total} values with {other.total}")
+    # The number of values below each slot, and below the end.
+    ours, theirs = ([0, *accumulate(each.slot_counts)] for each in (one, other))
+    return sum(
+        max(0, *(more - fewer for more, fewer in zip(left, right[1:], strict=False)))
+        for left, right in ((ours, theirs), (theirs, ours))
+    )

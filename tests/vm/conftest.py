@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from tests.requirements import skip_or_fail
-from tests.vm import config
+from tests.vm import config, suite
 from tests.vm.archive import assets
 from tests.vm.config import Kernel
 from tests.vm.errors import FetchError
@@ -25,14 +25,14 @@ collect_ignore = [] if os.environ.get(IN_GUEST) else ["guest"]
 
 def choose_kernels(bench_itself: bool = False) -> list[Kernel]:
     """Return the kernels named in OPWATCH_VM_KERNEL (comma-separated), or all if the variable is not set. CI
-    runs the kernels with a tier; for the bench's own tests, CI leaves out optional kernels."""
+    runs the kernels with a tier, and the bench's own tests only on those that run all files of CI."""
     known = config.read_config()
     names = os.environ.get("OPWATCH_VM_KERNEL", "")
     if names:
         return [known.find_kernel(name) for name in names.split(",")]
     if os.environ.get("OPWATCH_VM_TIER", "") != "ci":
         return list(known.kernels)
-    return [k for k in known.kernels if k.tier and not (bench_itself and k.optional)]
+    return [k for k in known.kernels if k.tier and (k.tier in suite.DEFAULT_TIERS or not bench_itself)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

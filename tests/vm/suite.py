@@ -6,8 +6,8 @@ import ast
 import compileall
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.vm import devices, exactness
@@ -28,9 +28,13 @@ _STACK_DUMP_SHARE = 0.8
 _DIAGNOSTICS = "uptime; free -m; ps -eo pid,stat,time,args --sort=-time | head -n 15; dmesg | tail -n 40"
 
 
+# CI runs up to this many files that need the same guest in one: a boot and the first imports take 20 s.
+MAX_FILES_PER_GUEST = 4
+
+
 @dataclass(frozen=True)
 class GuestFile:
-    """A test file with the requirements on the guest.
+    """A test file with the requirements on the guest, and further files that share the guest.
 
     Constants in the file state the requirements: DEVICES (names from devices.toml), CPUS, MOST_CPUS, TIERS,
     TIMEOUT_S. The timeout only ends hanging tests: it is many times the usual duration on a busy machine.
@@ -43,6 +47,15 @@ class GuestFile:
     timeout_s: float
     notes_rows: bool = False
     most_cpus: int = 0
+    more: tuple[Path, ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return (self.path, *self.more)
+
+    @property
+    def name(self) -> str:
+        return "+".join(path.stem for path in self.paths)
 
 
 # Files that import this module note rows for docs/exactness.md.
@@ -98,17 +111,40 @@ def find_skip_reason(kernel: Kernel, file: GuestFile, chosen: str) -> str | None
     """Return why this kernel skips the file, or None if it runs. `chosen` is "ci", or "" for everything."""
     if chosen not in ("", "ci"):
         raise BenchError(f"OPWATCH_VM_TIER is {chosen!r}: it can be ci, or nothing, which means everything")
-    if kernel.files and file.path.stem not in kernel.files:
-        return f"{file.path.stem} is not among what kernels.toml says is tested on {kernel.name}"
+    if kernel.files and not {path.stem for path in file.paths} <= set(kernel.files):
+        return f"{file.name} is not among what kernels.toml says is tested on {kernel.name}"
     if not chosen or kernel.tier in file.tiers:
         return None
-    return f"of {kernel.name} CI runs the tier {kernel.tier!r}; make test-vm runs {file.path.stem} too"
+    return f"of {kernel.name} CI runs the tier {kernel.tier!r}; make test-vm runs {file.name} too"
 
 
 def list_guest_files() -> list[GuestFile]:
     """Return every test file for the guest, longest timeout first, so that none runs alone at the end."""
     paths = (path for path in sorted(GUEST.glob("*/test_*.py")) if path.parent.name != "arm64")
     return sorted(map(read_guest_file, paths), key=lambda file: -file.timeout_s)
+
+
+def share_guests(files: Sequence[GuestFile]) -> list[GuestFile]:
+    """Return the files with those that need the same guest merged."""
+    shared: list[GuestFile] = []
+    for file in files:
+        place = next((place for place, other in enumerate(shared) if _can_share_guest(other, file)), None)
+        if place is None:
+            shared.append(file)
+            continue
+        other = shared[place]
+        shared[place] = replace(
+            other,
+            timeout_s=other.timeout_s + file.timeout_s,
+            notes_rows=other.notes_rows or file.notes_rows,
+            more=(*other.more, file.path),
+        )
+    return shared
+
+
+def _can_share_guest(one: GuestFile, other: GuestFile) -> bool:
+    needs = [(file.devices, file.cpus, file.most_cpus, file.tiers) for file in (one, other)]
+    return needs[0] == needs[1] and len(one.paths) < MAX_FILES_PER_GUEST
 
 
 @dataclass(frozen=True)
@@ -132,7 +168,7 @@ def make_pytest_arguments(file: GuestFile, chosen: str) -> list[str]:
     argv += ["-o", f"faulthandler_timeout={file.timeout_s * _STACK_DUMP_SHARE:.0f}"]
     if chosen:
         argv += ["-m", "not manual"]
-    return [*argv, f"--junitxml={_JUNIT}", str(file.path)]
+    return [*argv, f"--junitxml={_JUNIT}", *map(str, file.paths)]
 
 
 def compile_modules() -> None:
@@ -168,9 +204,9 @@ def run_file(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object], c
         rows = machine.run(["cat", exactness.GUEST_ROWS_PATH]).stdout
         if rows and not file.notes_rows:
             raise BenchError(
-                f"{file.path.name} noted rows: it must import {_ROWS_MODULE}, or make exactness misses it"
+                f"{file.name} noted rows: it must import {_ROWS_MODULE}, or make exactness misses it"
             )
-        exactness.store_rows(kernel.name, file.path.stem, rows)
+        exactness.store_rows(kernel.name, file.name, rows)
         return Run(results.parse_results(machine.read_file(_JUNIT)), machine.boot_s, done.seconds)
 
 

@@ -1,4 +1,4 @@
-"""Run every test file of guest/ on every kernel, each in a separate guest."""
+"""Run every test file of guest/ on every kernel, each in a separate guest; in CI some share one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.vm.errors import BenchError
 from tests.vm.suite import GuestFile
 
 FILES = suite.list_guest_files()
+if os.environ.get("OPWATCH_VM_TIER"):
+    FILES = suite.share_guests(FILES)
 
 
 def _write_output(data: bytes) -> None:
@@ -24,7 +26,7 @@ def _write_output(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "file",
-    [pytest.param(f, id=f.path.stem, marks=[pytest.mark.notes_rows] * f.notes_rows) for f in FILES],
+    [pytest.param(f, id=f.name, marks=[pytest.mark.notes_rows] * f.notes_rows) for f in FILES],
 )
 def test_tests_pass_in_the_guest(bootable: Kernel, file: GuestFile, report: Callable[[str], None]) -> None:
     """Check that no test fails in the guest, and that all skips are listed in the support matrix."""
@@ -32,7 +34,7 @@ def test_tests_pass_in_the_guest(bootable: Kernel, file: GuestFile, report: Call
     reason = suite.find_skip_reason(bootable, file, chosen)
     if reason:
         pytest.skip(reason)
-    name = f"{bootable.name} {file.path.stem}"
+    name = f"{bootable.name} {file.name}"
     try:
         run = retry_emulator_failures(lambda: suite.run_file(bootable, file, _write_output, chosen))
     except BenchError as error:

@@ -103,6 +103,16 @@ def test_ci_leaves_out_manual_cases() -> None:
     assert "not manual" not in suite.make_pytest_arguments(file, "")
 
 
+def test_files_that_need_the_same_guest_share_one() -> None:
+    files = [suite.GuestFile(Path(f"test_{name}.py"), (), 2, ("full",), 10.0) for name in "abcde"]
+    other = suite.GuestFile(Path("test_other.py"), ("nvme",), 2, ("full",), 10.0, notes_rows=True)
+    shared = suite.share_guests([files[0], other, *files[1:]])
+    assert [file.name for file in shared] == ["test_a+test_b+test_c+test_d", "test_other", "test_e"]
+    assert shared[0].timeout_s == 40.0
+    assert suite.make_pytest_arguments(shared[0], "ci")[-4:] == [f"test_{name}.py" for name in "abcd"]
+    assert {path for file in shared for path in file.paths} == {file.path for file in (*files, other)}
+
+
 def test_kernel_with_named_files_runs_only_those_files() -> None:
     stems = {file.path.stem for file in suite.list_guest_files()}
     kernel = next(kernel for kernel in config.read_config().kernels if kernel.files)
@@ -126,7 +136,7 @@ def test_ci_runs_kernels_with_a_tier(
     monkeypatch.setenv("OPWATCH_VM_TIER", "ci")
     known = config.read_config().kernels
     assert conftest.choose_kernels() == [k for k in known if k.tier]
-    assert conftest.choose_kernels(bench_itself=True) == [k for k in known if k.tier and not k.optional]
+    assert conftest.choose_kernels(bench_itself=True) == [k for k in known if k.tier in suite.DEFAULT_TIERS]
     monkeypatch.setenv("OPWATCH_VM_TIER", "")
     assert conftest.choose_kernels() == list(known)
 

@@ -113,7 +113,7 @@ def test_opwatch_and_iostat_agree(made: Callable[[], contextlib.AbstractContextM
         ours, theirs = measure_covered_load(node)
     # iostat's interval length is only known from the known number of requests.
     elapsed_s = READS / theirs["r/s"]
-    assert elapsed_s == pytest.approx(SECONDS, rel=0.1)
+    assert SECONDS * 0.95 < elapsed_s < SECONDS * 1.5
     times = ours["kernel_times"]
     assert times["await_ns"].keys() >= {"read", "write", "discard"}
     for group, awaited in times["await_ns"].items():

@@ -206,16 +206,22 @@ def test_watch_ends_on_a_signal_while_the_output_pipe_is_full(
     command += ["--", "sleep", "1000"]
     process = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
-    deadline = time.monotonic() + 20
-    while _count_unread(reading) < 3000 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
+    _wait_until_full(reading)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     os.close(reading)
     assert process.returncode == 1
     assert err.startswith("opwatch: ") and "unread" in err and err.count("\n") == 1
     assert not [pid for pid in _find_parents("sleep") if pid == process.pid]
+
+
+def _wait_until_full(descriptor: int) -> None:
+    """Wait until the pipe has data and none arrives any more."""
+    deadline, before = time.monotonic() + 60, 0
+    while not before or _count_unread(descriptor) > before:
+        before = _count_unread(descriptor)
+        assert time.monotonic() < deadline
+        time.sleep(1)
 
 
 def _count_unread(descriptor: int) -> int:

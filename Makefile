@@ -29,7 +29,8 @@ FLEET_TOOLS := PyYAML==6.* kubernetes-validate==1.*
 
 help:
 	@echo "make demo        a live view, a trim and a sweep of a simulated SSD (root)"
-	@echo "make test        run the tests (those of the kernel need root); make test-all adds guests"
+	@echo "make test        run the tests (those of the kernel need root)"
+	@echo "make test-all    run also the cases that make test leaves out, and all guests (hours)"
 	@echo "make build       build the extension, and a .venv with opwatch"
 	@echo "make install     install opwatch [PREFIX=/usr/local]; make uninstall removes it"
 	@echo "make deb         build Debian packages of this checkout, in build/deb"
@@ -167,15 +168,17 @@ demo: build
 KERNEL_WORKERS := 4
 PARALLEL = -n $(KERNEL_WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Leaves out the cases marked as manual: further values of a parameter, and long runs.
 test: build
 	$(call install_packages,$(LOAD_PACKAGES) $(SHELL_PACKAGES))
-	@echo "opwatch: 1 of 2: tests without privileges; about 4 minutes on two idle processors"
-	$(PY) -m pytest -n auto --maxprocesses 4 tests/unit
-	@echo "opwatch: 2 of 2: tests of the C code, and of this kernel with loop devices; about 12 minutes"
-	$(PY) -m pytest $(PARALLEL) tests/native tests/kernel
+	@echo "opwatch: 1 of 2: tests without privileges; about 7 minutes on two idle processors"
+	$(PY) -m pytest -n auto --maxprocesses 4 -m 'not manual' tests/unit
+	@echo "opwatch: 2 of 2: tests of the C code, and of this kernel with loop devices; about 11 minutes"
+	$(PY) -m pytest $(PARALLEL) -m 'not manual' tests/native tests/kernel
 
-# Two guests at a time, about 45 minutes for each kernel of tests/vm/kernels.toml.
+# Adds the manual cases, about 10 minutes, and guests, about 45 minutes for each kernel of tests/vm/kernels.toml.
 test-all: test
+	$(PY) -m pytest $(PARALLEL) -m manual tests/unit tests/native tests/kernel
 	$(MAKE) test-vm
 
 test-kernel: build
@@ -353,7 +356,6 @@ smoke: build
 	$(call smoke_run,fuzz-recordings INPUTS=100 DAMAGED=5)
 	$(call smoke_run,bench-fleet)
 	$(call smoke_run,docs)
-	$(call smoke_run,prose)
 
 bench-trim: build
 	$(PY) -m tests.bench.trim_bench

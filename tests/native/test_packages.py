@@ -59,6 +59,7 @@ def test_source_distribution_contains_all_tracked_sources(sources: Path) -> None
     assert {name for name in tracked.split() if not (ROOT / name).is_symlink()} - names == set()
 
 
+@pytest.mark.manual
 def test_installed_wheel_runs(installed: Path) -> None:
     command = installed / "opwatch"
     assert run(command, "--version", cwd=installed) == f"opwatch {__version__}\n"
@@ -70,6 +71,7 @@ def test_installed_wheel_runs(installed: Path) -> None:
     assert all(Path(file).is_relative_to(installed.parent) for file in modules.split())
 
 
+@pytest.mark.manual
 def test_doctor_of_the_installed_wheel_finds_the_extension(installed: Path) -> None:
     done = subprocess.run(
         [installed / "opwatch", "doctor", "--json"],

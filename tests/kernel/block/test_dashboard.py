@@ -48,7 +48,7 @@ ENDINGS = (("term", "close"), ("close", "term"), ("close",), ("stall", "term"), 
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("ignores_hang_up", [False, True])
+@pytest.mark.parametrize("ignores_hang_up", [False, pytest.param(True, marks=pytest.mark.manual)])
 def test_dashboard_ends_when_its_terminal_closes_or_a_signal_arrives(
     disk: ScratchDisk, ending: tuple[str, ...], ignores_hang_up: bool
 ) -> None:

@@ -16,7 +16,9 @@ def _drive() -> None:
     require_drive()
 
 
-@pytest.mark.parametrize("cause", ["stall", "way", "none"])
+@pytest.mark.parametrize(
+    "cause", ["stall", *(pytest.param(cause, marks=pytest.mark.manual) for cause in ("way", "none"))]
+)
 def test_requests_are_slow_while_the_cause_acts(tmp_path: Path, cause: str) -> None:
     made = make_run(cause, 1, "low", tmp_path, 16)
     inside, outside = measure_effect(made.recording, made.injections)

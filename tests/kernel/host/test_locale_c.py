@@ -16,7 +16,7 @@ from tests.kernel.support.filesystems import make_filesystem, mount_device
 
 # Arguments: DISK is a drive of our own, MOUNT a file system on it with a non-ASCII mount point.
 CALLS = (
-    *(["help", name] for name in COMMANDS),
+    *(pytest.param(["help", name], marks=[pytest.mark.manual] * (name != "watch")) for name in COMMANDS),
     *(["trim", verb, "--help"] for verb in COMMANDS["trim"].verbs),
     ["--version"],
     ["--dev", "DISK", "0.1", "2", "-v"],

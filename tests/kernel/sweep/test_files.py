@@ -68,7 +68,14 @@ def hash_contents(point: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("kind", "method"), [("ext4", "file"), ("xfs", "file"), ("ext4", "fill")])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("ext4", "file"),
+        pytest.param("xfs", "file", marks=pytest.mark.manual),
+        ("ext4", "fill"),
+    ],
+)
 def test_other_files_are_kept_and_host_writes_are_counted_three_ways(
     kind: str, method: str, tmp_path: Path
 ) -> None:
@@ -111,7 +118,7 @@ def _parse_op(level: dict[str, Any]) -> float:
     return 1 + float(level["label"].removesuffix(" %")) / 100
 
 
-@pytest.mark.parametrize("policy", [Policy.GREEDY, Policy.FIFO])
+@pytest.mark.parametrize("policy", [Policy.GREEDY, pytest.param(Policy.FIFO, marks=pytest.mark.manual)])
 def test_waf_of_a_file_matches_the_exact_model(policy: Policy, tmp_path: Path) -> None:
     """The file system's own blocks may be on the drive or not, so the model gives an interval. A FIFO also
     moves those blocks, which are not writes of the file."""
@@ -119,7 +126,8 @@ def test_waf_of_a_file_matches_the_exact_model(policy: Policy, tmp_path: Path) -
     with create_drive(_SIZE, "12%", config=config) as target, mount_filesystem(target, tmp_path) as point:
         flash = target.read_truth()["physical_bytes"]
         # A sequentially filled FIFO oscillates for fifteen rounds before it reaches steady state.
-        pace = ("--op", "14,28%", "--rounds", "60", "--settle", "0", "--refresh", "0", "--fill", "1")
+        rounds = "60" if policy is Policy.FIFO else "30"
+        pace = ("--op", "14,28%", "--rounds", rounds, "--settle", "0", "--refresh", "0", "--fill", "1")
         done = run_sweep(make_arguments("run", target, tmp_path, *make_place_options(target, point), *pace))
         assert done.returncode in (0, 6), done.stderr
     for level in parse_levels(done.stdout):

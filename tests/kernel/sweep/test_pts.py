@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from opwatch.journal.file import list_journals
 from tests.kernel.support.drives import MIB, Drive, create_drive
 from tests.kernel.sweep.test_sweep import (
@@ -94,6 +96,7 @@ def test_throughput_resumes_with_the_remaining_part_after_a_kill(tmp_path: Path)
         assert all(figures["megabytes_per_s"] > 0 for figures in part["figures"])
 
 
+@pytest.mark.manual
 def test_cross_stimulus_and_host_idle_recovery_report_their_series(tmp_path: Path) -> None:
     with create_drive(32 * MIB, "10%") as target:
         crossing = run_pts(target, tmp_path / "xsr", "xsr", "--max-write", "100G")

@@ -20,7 +20,7 @@ def compute_exact(policy: Policy, alpha: float) -> float:
     return models.predict_greedy(alpha, _PAGES) if policy is Policy.GREEDY else models.predict_fifo(alpha)
 
 
-@pytest.mark.parametrize("policy", [Policy.GREEDY, Policy.FIFO])
+@pytest.mark.parametrize("policy", [Policy.GREEDY, pytest.param(Policy.FIFO, marks=pytest.mark.manual)])
 def test_waf_of_each_level_is_that_of_the_exact_model(policy: Policy, tmp_path: Path) -> None:
     config = {"policy": policy, "superblock_bytes": _PAGES * 4096}
     with create_drive(_USER, "7%", config=config, no_data=True) as target:

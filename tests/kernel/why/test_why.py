@@ -75,6 +75,7 @@ def test_time_in_the_drive_is_the_drives(tmp_path: Path) -> None:
     assert list_causes(answer) == set()
 
 
+@pytest.mark.manual
 def test_time_on_the_way_is_not_the_drives(tmp_path: Path) -> None:
     answer = explain_bursts(tmp_path, inject_fault("way=100ms"))
     assert answer["slow"]

@@ -109,6 +109,7 @@ def _run(folder: Path, *words: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.manual
 def test_command_writes_a_row_for_each_set_and_load(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,7 +115,7 @@ class World:
 @pytest.mark.parametrize("foreign", [False, True], ids=["alone", "others write"])
 def test_true_value_is_within_the_error_in_every_simulation(*, foreign: bool, same_page: bool) -> None:
     answered = whole = chance = 0
-    for seed in range(600):
+    for seed in range(300):
         world = World(seed, foreign, same_page)
         measured, truth = world.measure_work()
         stretch = measured.stretch
@@ -133,6 +133,6 @@ def test_true_value_is_within_the_error_in_every_simulation(*, foreign: bool, sa
         if stretch.begin.read and stretch.end.read and stretch.host.agrees is not None:
             read = world.compute_true_waf(world.read_of[stretch.begin.poll], world.read_of[stretch.end.poll])
             assert abs(measured.waf - read) <= slack, seed
-    assert answered > 400
-    assert chance <= 3
-    assert foreign or whole > 250
+    assert answered > 200
+    assert chance <= 2
+    assert foreign or whole > 125

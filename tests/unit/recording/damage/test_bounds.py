@@ -197,6 +197,7 @@ def test_minute_of_very_many_entries_is_refused(small: Path) -> None:
         read_all(small)
 
 
+@pytest.mark.manual
 def test_poll_with_very_many_large_answers_is_refused(tmp_path: Path) -> None:
     path, run = tmp_path / "run.opw", GeneratedRun(1)
     look = run.make_poll_entry("nvme0n1", 1)

@@ -291,6 +291,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.manual
 def test_deleted_rows_do_not_reappear(killed: Path, tmp_path: Path) -> None:
     good, raw = samples_of(read(killed)), killed.read_bytes()
     with closing(sqlite3.connect(killed)) as connection:

@@ -50,7 +50,9 @@ def count_commands(result: Audit, disk: str) -> int:
     return sum_flows(result.evidence.trace.select(Stage.COMMAND, disk=disk)).count
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
+@pytest.mark.parametrize(
+    "kind", ["xfs", *(pytest.param(kind, marks=pytest.mark.manual) for kind in ("ext4", "btrfs"))]
+)
 def test_nvme_commands_carry_every_range(kind: str) -> None:
     """Several ranges per command: xfs sends extents in batches, so the request's own sector is no guide."""
     disk = sysfs.disk("opw-nvme")
@@ -115,7 +117,7 @@ READ_BACK = {
 
 
 # Filling a disk and reading it twice takes long.
-READ_IN_CI = ("opw-nvme", "opw-virtio-ignored", "opw-virtio-scsi", "opw-ahci")
+READ_IN_CI = ("opw-virtio-ignored", "opw-virtio-scsi")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,9 @@ def test_reached_bytes_read_back_as_zeros_unless_the_host_drops_discards(serial:
     assert freed == (sent - (64 << 10) if READ_BACK[serial] else 0)
 
 
-@pytest.mark.parametrize("serial", ["opw-virtio-blk", "opw-virtio-ignored"])
+@pytest.mark.parametrize(
+    "serial", [pytest.param("opw-virtio-blk", marks=pytest.mark.manual), "opw-virtio-ignored"]
+)
 def test_sentinels_detect_a_host_that_drops_discards(serial: str) -> None:
     with mount_filesystem(sysfs.disk(serial), "ext4") as point:
         result = audit_mount(find_mount_at(point), Asked(), prove=True)
@@ -171,6 +175,7 @@ def test_nvme_merges_pieces_that_a_lowered_limit_split() -> None:
     assert find_row(result, "disk").requests == counted.discards
 
 
+@pytest.mark.manual
 @pytest.mark.parametrize("serial", list(VIRTUAL))
 @pytest.mark.parametrize("kind", ["ext4", pytest.param("xfs", marks=pytest.mark.manual)])
 def test_audit_in_a_guest_warns_that_the_host_may_drop_discards(serial: str, kind: str) -> None:
@@ -225,6 +230,7 @@ def test_libata_counts_each_command_once() -> None:
     assert trace.misses == 0
 
 
+@pytest.mark.manual
 def test_discards_are_not_sent_to_a_usb_disk() -> None:
     disk = sysfs.disk("opw-usb")
     with mount_filesystem(disk, "ext4") as point:

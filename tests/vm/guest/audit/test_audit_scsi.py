@@ -38,7 +38,7 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize(
     ("granularity", "alignment"),
-    [(1, 0), pytest.param(8, 0, marks=pytest.mark.manual), (2048, 0), (2048, 256)],
+    [(1, 0), *(pytest.param(*one, marks=pytest.mark.manual) for one in ((8, 0), (2048, 0), (2048, 256)))],
     ids=["1", "8", "2048", "2048+256"],
 )
 def test_reached_bytes_equal_the_unmapped_blocks(granularity: int, alignment: int) -> None:
@@ -62,7 +62,7 @@ def test_reached_bytes_equal_the_unmapped_blocks(granularity: int, alignment: in
         assert sum_reasons(result)["device-rounds"] == completed - freed
 
 
-@pytest.mark.parametrize("alignment", [pytest.param(0, marks=pytest.mark.manual), 8, 256])
+@pytest.mark.parametrize("alignment", [*(pytest.param(one, marks=pytest.mark.manual) for one in (0, 8)), 256])
 def test_granules_start_at_the_reported_alignment(alignment: int) -> None:
     """ext4 splits its ranges at the borders of 8 MiB groups. Each border falls between two granules or costs
     a granule. For a whole disk, sysfs shows a different alignment than the kernel applies."""
@@ -82,7 +82,9 @@ def test_granules_start_at_the_reported_alignment(alignment: int) -> None:
     assert set(sum_reasons(result)) - {"advisory"} == {"device-rounds"}
 
 
-@pytest.mark.parametrize("longest", [2048, pytest.param(4096, marks=pytest.mark.manual), 10240])
+@pytest.mark.parametrize(
+    "longest", [*(pytest.param(one, marks=pytest.mark.manual) for one in (2048, 4096)), 10240]
+)
 def test_long_discards_are_split_at_the_disks_granules(longest: int) -> None:
     """The linear target starts at sector 8 of a disk with 1 MiB granules. The granule across the first split
     of each long range stays allocated; later splits fall on the disk's granule boundaries."""
@@ -102,6 +104,7 @@ def test_long_discards_are_split_at_the_disks_granules(longest: int) -> None:
     assert result.unexplained_bytes == 0
 
 
+@pytest.mark.manual
 def test_misaligned_partition_loses_partial_granules() -> None:
     """The disk has 1 MiB granules, and the partition starts at sector 63."""
     with load_scsi_debug(unmap_granularity=2048, lbpws=0) as device:
@@ -128,7 +131,7 @@ def test_misaligned_partition_loses_partial_granules() -> None:
 @pytest.mark.parametrize(
     "commands",
     [
-        {"lbpu": 1},
+        pytest.param({"lbpu": 1}, marks=pytest.mark.manual),
         {"lbpu": 0, "lbpws": 1},
         pytest.param({"lbpu": 0, "lbpws": 0, "lbpws10": 1}, marks=pytest.mark.manual),
     ],
@@ -147,6 +150,7 @@ def test_each_unmap_command_frees_the_reached_bytes(commands: dict[str, int]) ->
     assert opcodes == {opcode}
 
 
+@pytest.mark.manual
 def test_small_maximum_splits_discards_without_loss() -> None:
     with load_scsi_debug(unmap_max_blocks=2048) as device:
         device.write_start()
@@ -184,6 +188,7 @@ def test_disk_that_rejects_the_command_disables_discards() -> None:
     assert changed["max_bytes"] == 0
 
 
+@pytest.mark.manual
 def test_discards_are_not_sent_to_a_fully_provisioned_disk() -> None:
     with load_scsi_debug(lbpu=0, lbpws=0) as device, mount_filesystem(device.name, "ext4") as point:
         result = audit_point(point)
@@ -191,6 +196,7 @@ def test_discards_are_not_sent_to_a_fully_provisioned_disk() -> None:
     assert list(sum_reasons(result)) == ["scsi-full"]
 
 
+@pytest.mark.manual
 @pytest.mark.parametrize("kind", ["ext4", pytest.param("xfs", marks=pytest.mark.manual)])
 def test_null_blk_receives_the_reached_bytes(kind: str) -> None:
     with create_null_blk(NullBlk(size=384, memory_backed=1, discard=1)) as disk:
@@ -201,6 +207,7 @@ def test_null_blk_receives_the_reached_bytes(kind: str) -> None:
         assert check_lossless(result) == result.reached_bytes == delta.discard_bytes
 
 
+@pytest.mark.manual
 def test_discards_are_not_sent_to_null_blk_without_support() -> None:
     with create_null_blk(NullBlk(size=384, memory_backed=1)) as disk, mount_filesystem(disk, "ext4") as point:
         result = audit_point(point)
@@ -217,7 +224,7 @@ def audit_with_proof(point: Path) -> Audit:
 
 @pytest.mark.parametrize(
     ("granularity", "lbprz"),
-    [(1, 1), pytest.param(8, 0, marks=pytest.mark.manual), (2048, 0)],
+    [*(pytest.param(*one, marks=pytest.mark.manual) for one in ((1, 1), (8, 0))), (2048, 0)],
     ids=["1", "8", "2048"],
 )
 def test_sentinels_are_unmapped_by_the_trim(granularity: int, lbprz: int) -> None:
@@ -266,6 +273,7 @@ def test_device_that_ignores_unmap_is_detected_by_its_map(monkeypatch: pytest.Mo
     assert "still in its map" in result.reasons[0].observed
 
 
+@pytest.mark.manual
 def test_trim_is_proven_when_the_map_loses_the_completed_bytes() -> None:
     """Proof without sentinels: all free space was mapped, and the map shrank by the completed bytes."""
     with load_scsi_debug() as device:

@@ -58,6 +58,7 @@ def test_crypt_with_discards_frees_the_claimed_bytes() -> None:
     assert find_row(result, "crypt").bytes_ok == result.claimed_bytes
 
 
+@pytest.mark.manual
 def test_discards_are_not_sent_through_crypt_without_the_option() -> None:
     with full_loop() as loop, stacked.create_crypt(loop, discards=False) as top:
         result = audit_new_filesystem(top.name, "ext4", loop)
@@ -67,7 +68,7 @@ def test_discards_are_not_sent_through_crypt_without_the_option() -> None:
     assert result.claimed_bytes is None
 
 
-@pytest.mark.parametrize("feature", ["", "no_discard_passdown"])
+@pytest.mark.parametrize("feature", [pytest.param("", marks=pytest.mark.manual), "no_discard_passdown"])
 def test_cache_passes_discards_down_unless_disabled(feature: str) -> None:
     need_module("dm_cache_smq")
     with full_loop() as origin, full_loop(64 * MIB) as fast, full_loop(64 * MIB) as metadata:
@@ -153,6 +154,7 @@ def test_btrfs_trims_unallocated_space_only_once_per_mount() -> None:
     assert 0 < again.reached_bytes < result.reached_bytes
 
 
+@pytest.mark.manual
 def test_btrfs_skips_a_device_without_discards() -> None:
     other = sysfs.disk("opw-virtio-nodisc")
     with full_loop() as one, mount_btrfs(one, other) as point:
@@ -161,6 +163,7 @@ def test_btrfs_skips_a_device_without_discards() -> None:
     assert sum_reasons(result).keys() - {"btrfs-discards-again"} == {"btrfs-device-no-discards"}
 
 
+@pytest.mark.manual
 def test_btrfs_seed_device_receives_no_discards() -> None:
     """Free space on the seed stays allocated: the seed is not a device of the mounted filesystem."""
     with full_loop() as seed, full_loop() as sprout:
@@ -177,6 +180,7 @@ def test_btrfs_seed_device_receives_no_discards() -> None:
     assert "btrfs-seed" in foretold.reason_codes & sum_reasons(result).keys()
 
 
+@pytest.mark.manual
 def test_f2fs_with_nodiscard_is_trimmed_by_fitrim() -> None:
     with full_loop() as loop, mount_filesystem(loop, "f2fs", "nodiscard") as point:
         os.sync()
@@ -190,6 +194,7 @@ def test_f2fs_with_nodiscard_is_trimmed_by_fitrim() -> None:
     assert again.claimed_bytes == 0
 
 
+@pytest.mark.manual
 def test_f2fs_with_discard_trims_later() -> None:
     with full_loop() as loop, mount_filesystem(loop, "f2fs", "discard") as point:
         victim = point / "victim"

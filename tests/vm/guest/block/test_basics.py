@@ -14,8 +14,6 @@ from opwatch.trace.contexts import SwitchCounts
 from tests.vm.guest.support.shell import run_command
 from tests.vm.requirements import IN_GUEST, need_module, need_tool
 
-TIERS = ("full", "exactness")
-
 MODULES = (
     *("null_blk", "scsi_debug", "loop", "zram", "brd"),
     *("dm_crypt", "dm_thin_pool", "dm_delay", "dm_flakey", "dm_snapshot"),
@@ -44,11 +42,13 @@ def test_block_events_exist() -> None:
     assert {"block_rq_issue", "block_rq_complete", "block_rq_requeue"} <= events
 
 
+@pytest.mark.manual
 @pytest.mark.parametrize("module", MODULES)
 def test_module_loads(module: str) -> None:
     need_module(module)
 
 
+@pytest.mark.manual
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program_is_installed(program: str) -> None:
     need_tool(program)

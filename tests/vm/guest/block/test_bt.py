@@ -17,6 +17,7 @@ from tests.vm.requirements import need_tool
 DRIVERS = {"nvme": "opw-nvme-one-queue", "virtio-blk": "opw-virtio-one-q"}
 DEVICES = ("nvme-one-queue", "virtio-blk-one-queue")
 TIMEOUT_S = 2400
+IN_CI = ("oplatency", "discards")
 
 
 def find_interrupt_cpu(disk: str) -> int:
@@ -41,8 +42,10 @@ def keep_off_completion_cpu(disk: str) -> Iterator[None]:
         os.sched_setaffinity(0, ours)
 
 
-@pytest.mark.parametrize("script", CHECKS)
-# bpftrace takes long to start.
+# bpftrace takes long to start, and tests/kernel/block/test_bt.py runs every script.
+@pytest.mark.parametrize(
+    "script", [pytest.param(one, marks=[pytest.mark.manual] * (one not in IN_CI)) for one in CHECKS]
+)
 @pytest.mark.parametrize("driver", ["nvme", pytest.param("virtio-blk", marks=pytest.mark.manual)])
 def test_script_counts_a_known_load_correctly(driver: str, script: str) -> None:
     need_tool("bpftrace")

@@ -82,7 +82,7 @@ def assert_exact(driver: str, summary: Document, lines: Sequence[Document]) -> N
     assert trust["in_flight"] == 0
 
 
-@pytest.mark.parametrize("is_announced", [False, True])
+@pytest.mark.parametrize("is_announced", [False, pytest.param(True, marks=pytest.mark.manual)])
 def test_reloaded_table_under_load_loses_no_request(is_announced: bool) -> None:
     """`is_announced`: the table is loaded some time before its use, as LVM does."""
     with (
@@ -121,6 +121,7 @@ def test_reloaded_table_under_load_loses_no_request(is_announced: bool) -> None:
     assert f"{first} no longer carries I/O of {top.name}" in watcher.words
 
 
+@pytest.mark.manual
 def test_repeatedly_reloaded_tables_lose_no_request() -> None:
     """Each time a disk appears, requests complete during its first reading."""
     with (
@@ -152,6 +153,7 @@ def has_appeared_and_left(lines: Sequence[Document], times: int) -> bool:
     return events.count("came") >= times and events.count("left") >= times
 
 
+@pytest.mark.manual
 def test_intervals_add_up_to_the_summaries_when_disks_come_and_go() -> None:
     with (
         create_null_blk(MEMORY) as first,
@@ -275,6 +277,7 @@ def test_replaced_raid_member_is_counted_exactly() -> None:
     assert least.write_bytes <= written <= most.write_bytes
 
 
+@pytest.mark.manual
 def test_watch_continues_when_a_loop_device_disappears() -> None:
     """Without --dev, new disks are watched as they appear, and a leaving disk does not affect the others."""
     with create_null_blk(MEMORY) as other, start_watch("0.2") as watcher:
@@ -292,6 +295,7 @@ def test_watch_continues_when_a_loop_device_disappears() -> None:
     assert_exact("loop that goes", summaries[name], watcher.lines)
 
 
+@pytest.mark.manual
 def test_watch_of_more_disks_than_a_tracer_holds_is_exact() -> None:
     small = NullBlk(size=16, submit_queues=1, hw_queue_depth=16)
     with contextlib.ExitStack() as stack:

@@ -14,6 +14,8 @@ from tests.vm.guest.support.workload import Fio
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme", "virtio-blk", "virtio-scsi")
+# Tests of a recipe; the tests that use it fail with it.
+TIERS = ()
 CPUS = 2
 
 

@@ -7,6 +7,9 @@ from tests.vm.guest.support.events import trace_block_events
 from tests.vm.guest.support.scsidebug import BAD_SECTORS, Opts, load_scsi_debug
 from tests.vm.guest.support.workload import Fio, discard_range, run_fio
 
+# Tests of a recipe; the tests that use it fail with it.
+TIERS = ()
+
 READ_4K = Fio("read", 211, iodepth=4)
 
 

@@ -98,6 +98,7 @@ def test_page_outside_the_allow_list_never_reaches_the_drive(disk: str) -> None:
     os.close(fd)
 
 
+@pytest.mark.manual
 def test_unprivileged_user_gets_sysfs_counters_and_a_reason(disk: str) -> None:
     require_nobody("vm")
     argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "opwatch"]

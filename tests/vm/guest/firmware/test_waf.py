@@ -79,6 +79,7 @@ def test_waf_equals_the_fdp_statistics_around_writes_and_a_discard() -> None:
     assert outcome["failures"] == []
 
 
+@pytest.mark.manual
 def test_busy_admin_queue_does_not_change_the_result() -> None:
     disk = sysfs.disk("opw-nvme-ocp")
     busy = f"while :; do {need_tool('nvme')} id-ctrl /dev/{disk} > /dev/null; done"
@@ -113,6 +114,7 @@ def test_waf_counts_all_namespaces_of_the_drive() -> None:
     assert outcome["host"]["agrees"] is not False
 
 
+@pytest.mark.manual
 def test_unprivileged_user_gets_the_kernels_host_bytes() -> None:
     require_nobody("vm")
     disk = sysfs.disk("opw-nvme-ocp")
@@ -131,7 +133,13 @@ def build_passthrough_script(disk: str) -> str:
     return f"{one}; {one}; {one}"
 
 
-@pytest.mark.parametrize("pause", ["", "sleep 1; "], ids=["in one go", "looked at meanwhile"])
+@pytest.mark.parametrize(
+    "pause",
+    [
+        pytest.param("", marks=pytest.mark.manual, id="in one go"),
+        pytest.param("sleep 1; ", id="looked at meanwhile"),
+    ],
+)
 def test_passthrough_bytes_are_counted_by_the_drive_and_explained(pause: str) -> None:
     """On a busy machine, opwatch polls the drive among the writes and before the passthrough commands; the
     pause forces this on any machine. Earlier page contents are then certain only because their age is known.

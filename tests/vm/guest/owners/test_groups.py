@@ -34,6 +34,7 @@ PAGE = 4096
 # Below dm-crypt the kernel accounts requests from its own threads to /, and so do we.
 ENCRYPTED = "dm-crypt"
 KINDS = ("null_blk", "nvme", "virtio-blk", "loop", ENCRYPTED)
+IN_CI = (("null_blk", "auto"), (ENCRYPTED, "raw_tp"))
 
 
 @contextlib.contextmanager
@@ -60,9 +61,9 @@ def read_device_number(disk: str) -> str:
 @pytest.mark.parametrize(
     ("kind", "hooks"),
     [
-        *((kind, "auto") for kind in KINDS),
-        *((kind, "raw_tp") for kind in ("null_blk", ENCRYPTED)),
-        *(pytest.param(kind, "raw_tp", marks=pytest.mark.manual) for kind in ("nvme", "virtio-blk", "loop")),
+        pytest.param(kind, hooks, marks=[pytest.mark.manual] * ((kind, hooks) not in IN_CI))
+        for hooks in ("auto", "raw_tp")
+        for kind in KINDS
     ],
 )
 def test_group_bytes_equal_the_kernels_io_stat(kind: str, hooks: str) -> None:
@@ -164,6 +165,7 @@ def start_file_write(group: Group, path: Path, sizes: dict[str, int]) -> subproc
     )
 
 
+@pytest.mark.manual
 def test_bio_based_device_counts_bios_per_group() -> None:
     """zram takes bios: each completes once and is counted for its group."""
     with (
@@ -202,6 +204,7 @@ def test_removed_groups_keep_their_requests() -> None:
     assert all(name in (None, f"/opw-short-{serial}") for serial, name in enumerate(names)), names
 
 
+@pytest.mark.manual
 def test_replay_has_the_same_owners(tmp_path: Path) -> None:
     kept = tmp_path / "run.opw"
     with create_null_blk(NullBlk(irqmode=Irq.SOFTIRQ)) as disk, create_groups(("kept",)) as [group]:

@@ -20,7 +20,7 @@ from tests.vm.guest.support.workload import hasten_write_back
 CPUS = 2
 TIMEOUT_S = 1800
 
-HOOKS = ("auto", "raw_tp")
+HOOKS = ("auto", pytest.param("raw_tp", marks=pytest.mark.manual))
 COUNTS = (101, 103, 107, 109, 113)
 PAGE = 4096
 IN_MEMORY = NullBlk(size=256, memory_backed=1, irqmode=Irq.SOFTIRQ)
@@ -92,6 +92,7 @@ def test_write_back_has_a_single_owner_across_workers() -> None:
     assert [(one["kind"], one["ops"]["write"]["bytes"]) for one in written] == [("write-back", pages * PAGE)]
 
 
+@pytest.mark.manual
 def test_bio_based_device_has_no_process_owner() -> None:
     with (
         create_zram(64 << 20) as disk,
@@ -121,6 +122,7 @@ def test_top_shows_the_largest_first() -> None:
     assert sum(float(row[3]) for row in rows) == pytest.approx(float(whole[3]), rel=0.02)
 
 
+@pytest.mark.manual
 def test_top_json_has_the_format_of_a_watch() -> None:
     with create_null_blk(IN_MEMORY) as disk:
         shown = run_opwatch("top", "--json", "--dev", disk, "0.5", "2")

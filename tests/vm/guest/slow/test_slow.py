@@ -21,7 +21,7 @@ CPUS = 2
 
 DELAY_NS = 20_000_000
 SLOW_DISK = NullBlk(irqmode=Irq.TIMER, completion_nsec=DELAY_NS, submit_queues=1)
-HOOKS = ("auto", "raw_tp")
+HOOKS = ("auto", pytest.param("raw_tp", marks=pytest.mark.manual))
 CGROUPS = Path("/sys/fs/cgroup")
 Document = dict[str, Any]
 
@@ -68,6 +68,7 @@ def test_every_slow_request_is_reported_with_its_process(hooks: str) -> None:
     assert [one["end_mono_ns"] for one in listed] == sorted(one["end_mono_ns"] for one in listed)
 
 
+@pytest.mark.manual
 def test_requests_below_the_limit_are_not_reported() -> None:
     job = Fio("randread", 997, iodepth=1, engine="psync")
     with create_null_blk(NullBlk(irqmode=Irq.SOFTIRQ)) as disk:
@@ -157,6 +158,7 @@ def test_slow_request_names_the_control_group() -> None:
     }
 
 
+@pytest.mark.manual
 def test_replay_shows_the_same_slow_requests(tmp_path: Path) -> None:
     kept = tmp_path / "run.opw"
     job = Fio("randwrite", 53, iodepth=1, engine="psync")

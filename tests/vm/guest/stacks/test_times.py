@@ -32,6 +32,7 @@ TIMEOUT_NS = 10**9
 # Delay completions: since 6.9 a completion in the submitting task uses the time cached in its plug, which is
 # earlier than the issue.
 DELAYED = {"ndelay": 200_000}
+SCHEDULERS = (pytest.param("none", marks=pytest.mark.manual), "mq-deadline")
 
 
 def check_times(watched: Watched) -> None:
@@ -44,7 +45,7 @@ def check_times(watched: Watched) -> None:
     assert latency.mean >= 0.9 * awaited.mean_ns - awaited.error_ns - 200_000
 
 
-@pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_timed_out_requests_take_as_long_as_the_timeout(scheduler: str) -> None:
     with load_scsi_debug(**DELAYED) as scsi:
         write_attribute(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
@@ -61,7 +62,7 @@ def test_timed_out_requests_take_as_long_as_the_timeout(scheduler: str) -> None:
     check_times(watched)
 
 
-@pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_latency_of_requeued_requests_starts_at_their_first_issue(scheduler: str) -> None:
     with load_scsi_debug(**DELAYED) as scsi:
         write_attribute(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)

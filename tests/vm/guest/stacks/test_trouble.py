@@ -28,7 +28,7 @@ MIN_CHANGES = 3
 READS = Fio("read", 1009, iodepth=4)
 
 
-@pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
+@pytest.mark.parametrize("scheduler", [pytest.param("none", marks=pytest.mark.manual), "mq-deadline"])
 def test_requeued_requests_are_explained(scheduler: str) -> None:
     with load_scsi_debug() as scsi, scsi.inject_faults(Opts.HOST_BUSY, every_nth=7):
         write_attribute(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
@@ -37,6 +37,7 @@ def test_requeued_requests_are_explained(scheduler: str) -> None:
     assert watched.trust.issued == watched.trust.completed
 
 
+@pytest.mark.manual
 def test_shared_tag_set_of_all_queues_is_explained() -> None:
     """host_max_queue gives scsi_debug a host_tagset: many queues with one set of tags."""
     with load_scsi_debug(submit_queues=2, host_max_queue=64) as scsi:
@@ -78,6 +79,7 @@ def _assert_two_errors(name: str, job: Fio, trouble: object) -> None:
         assert run_fio(name, job).errors == 2
 
 
+@pytest.mark.manual
 def test_bios_failed_by_dm_flakey_are_not_counted_below() -> None:
     """dm-flakey fails bios before a request exists, so the disk below sees no request."""
     with (
@@ -94,7 +96,13 @@ def _assert_all_fail(name: str, job: Fio) -> None:
     assert run_fio(name, job).errors == 17
 
 
-@pytest.mark.parametrize(("device", "serial"), [("nvme-plain", "opw-nvme"), ("virtio-blk", "opw-virtio-blk")])
+@pytest.mark.parametrize(
+    ("device", "serial"),
+    [
+        ("nvme-plain", "opw-nvme"),
+        pytest.param("virtio-blk", "opw-virtio-blk", marks=pytest.mark.manual),
+    ],
+)
 def test_watch_ends_when_its_disk_is_unplugged_under_load(device: str, serial: str) -> None:
     disk = sysfs.disk(serial)
     argv = Fio("randread", 1 << 30, iodepth=4).build_argv(f"/dev/{disk}")
@@ -126,6 +134,7 @@ def test_cpu_taken_offline_loses_no_request() -> None:
     assert_explained("null_blk, a CPU offline", watched)
 
 
+@pytest.mark.manual
 def test_cpus_that_go_offline_repeatedly_lose_no_request() -> None:
     """Rows and lanes are per CPU; a request may complete on a different CPU than it started on."""
     jobs: list[Fio] = []

@@ -99,7 +99,7 @@ def mount_btrfs(disk: str) -> Iterator[Path]:
         run_command("umount", str(folder))
 
 
-@pytest.mark.parametrize("driver", ["zram", "brd"])
+@pytest.mark.parametrize("driver", ["zram", pytest.param("brd", marks=pytest.mark.manual)])
 def test_strict_passes_on_bio_based_drivers(driver: str) -> None:
     """Operations not counted by the driver are reported as not kept; none is unexplained."""
     with stacked.create_zram(64 << 20) if driver == "zram" else _RamDisk() as disk:
@@ -128,6 +128,7 @@ class _RamDisk:
         run_command("modprobe", "-r", "brd")
 
 
+@pytest.mark.manual
 def test_discards_of_a_bio_based_driver_complete() -> None:
     with stacked.create_zram(64 << 20) as disk:
         [watched] = observe_disks([disk], lambda: discards(f"/dev/{disk}", 3))

@@ -86,8 +86,8 @@ def wait_for_sanitize(target: ConnectedTarget) -> None:
     [
         (0, 1, 0, "does not support Sanitize (SANICAP is 0)"),
         pytest.param(OVERWRITE, 1, 0, "neither block erase nor crypto erase", marks=pytest.mark.manual),
-        (CRYPTO, 2, 0, "other controllers in its subsystem"),
-        (CRYPTO, 1, 1, "several controllers (NMIC)"),
+        pytest.param(CRYPTO, 2, 0, "other controllers in its subsystem", marks=pytest.mark.manual),
+        pytest.param(CRYPTO, 1, 1, "several controllers (NMIC)", marks=pytest.mark.manual),
     ],
 )
 def test_drive_that_must_not_be_sanitized_is_left_alone(
@@ -102,6 +102,7 @@ def test_drive_that_must_not_be_sanitized_is_left_alone(
         assert (read_new_entries(target), list_journals(tmp_path)) == ([], [])
 
 
+@pytest.mark.manual
 def test_a_drive_with_another_namespace_is_left_alone(tmp_path: Path) -> None:
     nvme = need_tool("nvme")
     with connect_target(tmp_path / "target") as target:
@@ -143,6 +144,7 @@ def test_each_level_starts_with_a_sanitize(tmp_path: Path) -> None:
         assert (state.request.purge, state.is_ended) == ("sanitize", True)
 
 
+@pytest.mark.manual
 def test_signal_takes_effect_after_the_sanitize(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         target.write_orders(sanitize=SanitizeOrders(offers=CRYPTO, seconds=6))
@@ -158,6 +160,7 @@ def test_signal_takes_effect_after_the_sanitize(tmp_path: Path) -> None:
         assert read_sweep_state(tmp_path).remaining_levels == (0,)
 
 
+@pytest.mark.manual
 def test_resume_after_a_kill_waits_for_the_sanitize(tmp_path: Path) -> None:
     with connect_target(tmp_path / "target") as target:
         # Runs until the orders change.
@@ -187,6 +190,7 @@ def test_resume_after_a_kill_waits_for_the_sanitize(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.manual
 def test_failed_sanitize_reports_the_drive_state_and_the_command_to_run(tmp_path: Path) -> None:
     nvme = need_tool("nvme")
     with connect_target(tmp_path / "target") as target:

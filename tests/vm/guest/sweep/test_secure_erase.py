@@ -93,6 +93,7 @@ def read_sweep_state(folder: Path) -> SweepState:
     return state
 
 
+@pytest.mark.manual
 @pytest.mark.parametrize(
     ("lock", "begins"),
     [
@@ -126,8 +127,8 @@ def test_erase_removes_all_previous_contents(
         ) == ([], True)
 
 
-# test_sanitize has a sweep that SIGINT stops.
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.manual), signal.SIGTERM])
+@pytest.mark.manual
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_takes_effect_after_the_erase(number: signal.Signals, tmp_path: Path) -> None:
     with connect_ata_disk(tmp_path, make_config(erase_s=5.0)) as disk:
         fill_disk(disk)
@@ -168,10 +169,16 @@ def test_resume_removes_the_password_after_a_kill_before_the_erase(meanwhile: st
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        (SUPPORTED | FROZEN, "is frozen until a power cycle (IDENTIFY word 128 bit 3): most BIOSes"),
-        (SUPPORTED | ENABLED, "already has an unknown password (IDENTIFY word 128 bit 1)"),
+        pytest.param(
+            SUPPORTED | FROZEN,
+            "is frozen until a power cycle (IDENTIFY word 128 bit 3): most BIOSes",
+            marks=pytest.mark.manual,
+            id="frozen",
+        ),
+        pytest.param(
+            SUPPORTED | ENABLED, "already has an unknown password (IDENTIFY word 128 bit 1)", id="password"
+        ),
     ],
-    ids=["frozen", "password"],
 )
 def test_frozen_or_password_protected_drive_is_refused_before_any_command(
     state: int, why: str, tmp_path: Path
@@ -187,6 +194,7 @@ def test_frozen_or_password_protected_drive_is_refused_before_any_command(
         assert read_content(disk) == content
 
 
+@pytest.mark.manual
 def test_locked_drive_is_refused(tmp_path: Path) -> None:
     """The guard cannot read a locked drive, so it may be the first to refuse."""
     with connect_ata_disk(tmp_path, make_config(state=SUPPORTED | ENABLED | LOCKED)) as disk:
@@ -196,6 +204,7 @@ def test_locked_drive_is_refused(tmp_path: Path) -> None:
         assert list_steps(disk) == []
 
 
+@pytest.mark.manual
 def test_failed_erase_leaves_no_password(tmp_path: Path) -> None:
     with connect_ata_disk(tmp_path, make_config(erase_fault="breaks", erase_s=2.0)) as disk:
         fill_disk(disk)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opwatch.samples.observation import Arrival, Event, Leaving
+from opwatch.samples.pressure import PressureTotals
 from opwatch.samples.sample import DiskSample, QueueSettings
 from opwatch.samples.slow import SlowRequest
 
@@ -106,6 +107,14 @@ class QueueChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PressureRead:
+    """The kernel's pressure totals were read, at most once per 5 s."""
+
+    at_ns: int
+    totals: PressureTotals
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """The last samples of every watched disk, by place. `leaving` has the samples of disks already gone. With
     `with_rest`, show the time after the last interval as another interval, if any activity occurred."""
@@ -126,5 +135,6 @@ RunEntry = (
     | SlowRequestsSeen
     | ProgramsSkipped
     | QueueChanged
+    | PressureRead
     | RunEnded
 )

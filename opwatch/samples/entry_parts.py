@@ -10,6 +10,7 @@ from opwatch.samples.entries import (
     DiskRemoved,
     EventReported,
     IntervalEnded,
+    PressureRead,
     ProgramsSkipped,
     QueueChanged,
     RunEnded,
@@ -30,6 +31,7 @@ KINDS: dict[str, type[RunEntry]] = {
         SlowRequestsSeen,
         ProgramsSkipped,
         QueueChanged,
+        PressureRead,
         RunEnded,
     )
 }
@@ -46,7 +48,7 @@ def find_start_ns(entry: RunEntry) -> int:
     """Return the time at which the entry became known, by the samples' clock; 0 without samples and time."""
     if isinstance(entry, EventReported):
         return entry.event.at_ns
-    if isinstance(entry, SlowRequestsSeen | ProgramsSkipped | QueueChanged):
+    if isinstance(entry, SlowRequestsSeen | ProgramsSkipped | QueueChanged | PressureRead):
         return entry.at_ns
     if isinstance(entry, CountersRead):
         return entry.sample.end_ns

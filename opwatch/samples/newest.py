@@ -11,6 +11,7 @@ from opwatch.samples.entries import (
     DiskRemoved,
     EventReported,
     IntervalEnded,
+    PressureRead,
     ProgramsSkipped,
     QueueChanged,
     RunEnded,
@@ -35,6 +36,7 @@ class LatestState:
     _slowed: SlowRequestsSeen | None = None
     _blinded: list[RunEntry] = field(default_factory=list)
     _changed: dict[int, QueueChanged] = field(default_factory=dict)
+    _pressure: list[RunEntry] = field(default_factory=list)
 
     def add_entry(self, entry: RunEntry) -> None:
         match entry:
@@ -59,6 +61,8 @@ class LatestState:
                 self._blinded = [entry]
             case QueueChanged():
                 self._changed[entry.place] = entry
+            case PressureRead():
+                self._pressure = [entry]
             case EventReported():
                 pass
 
@@ -80,7 +84,7 @@ class LatestState:
             )
             for place, began in self._began.items()
         ]
-        others = (*self._blinded, *self._changed.values(), *self._looks.values())
+        others = (*self._blinded, *self._changed.values(), *self._pressure, *self._looks.values())
         return [*begun, *others, *self._make_slow_entries()]
 
     def _make_slow_entries(self) -> list[RunEntry]:

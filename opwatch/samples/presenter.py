@@ -15,6 +15,7 @@ from opwatch.samples.entries import (
     DiskRemoved,
     EventReported,
     IntervalEnded,
+    PressureRead,
     ProgramsSkipped,
     QueueChanged,
     RunEnded,
@@ -139,7 +140,7 @@ class RunPresenter:
             case ProgramsSkipped():
                 self._is_blind = True
                 return []
-            case QueueChanged():
+            case QueueChanged() | PressureRead():
                 return []
             case SlowRequestsSeen():
                 self._add_slow_requests(entry)

@@ -13,13 +13,28 @@ MAX_DISKS = 400
 
 
 @dataclass(frozen=True, slots=True)
+class GroupSetting:
+    """A setting of a control group for one disk: the file, such as `io.max`, and its values."""
+
+    group: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueueSettings:
     """Settings of a disk's queue; None where the disk has none. `nr_requests` is per hardware queue,
-    `wbt_lat_us` is 0 if write-back throttling is off."""
+    `wbt_lat_us` is 0 if write-back throttling is off.
+
+    `groups` are the limits and weights of control groups for the disk, None if they are unknown. `io_cost`
+    is the disk's line in `io.cost.qos`, None if iocost does not control the disk.
+    """
 
     scheduler: str | None
     nr_requests: int | None
     wbt_lat_us: int | None
+    io_cost: str | None = None
+    groups: tuple[GroupSetting, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 from opwatch import SCHEMA, units
 from opwatch.sinks.wrapping import wrap_text
 from opwatch.why.answer import Answer, SlowOperation
+from opwatch.why.before_block import WaitBefore
 from opwatch.why.decision import JudgedCandidate, NamedCause
 from opwatch.why.layers import compute_shares
 from opwatch.why.slowness import Slowness
@@ -115,6 +116,15 @@ def format_answer(answer: Answer, clock: Clock) -> Iterator[str]:
         yield from format_operation(one, clock)
     if not answer.slow and answer.examined:
         yield NOTHING_SLOW
+    for wait in answer.before:
+        yield ""
+        yield from _format_wait(wait, clock)
+
+
+def _format_wait(wait: WaitBefore, clock: Clock) -> Iterator[str]:
+    begin, end = (_format_moment(clock, at_ns, wait.begin_ns) for at_ns in (wait.begin_ns, wait.end_ns))
+    yield from wrap_text(f"{begin} to {end}  {wait.name}: {wait.evidence}", indent=4)
+    yield from wrap_text(wait.check, "  check".ljust(_LABEL), _LABEL)
 
 
 def _build_candidate(one: JudgedCandidate) -> dict[str, Any]:
@@ -131,17 +141,29 @@ def _build_candidate(one: JudgedCandidate) -> dict[str, Any]:
     }
 
 
+def _build_moment(clock: Clock, at_ns: int) -> dict[str, Any]:
+    at = clock(at_ns)
+    return {"mono_ns": at_ns, "time": at.isoformat() if at else None}
+
+
+def _build_wait(wait: WaitBefore, clock: Clock) -> dict[str, Any]:
+    return {
+        "where": wait.name,
+        "begin": _build_moment(clock, wait.begin_ns),
+        "end": _build_moment(clock, wait.end_ns),
+        "seconds": wait.seconds,
+        "waited_s": wait.waited_s,
+        "evidence": wait.evidence,
+        "check": wait.check,
+    }
+
+
 def _build_operation(one: SlowOperation, clock: Clock) -> dict[str, Any]:
     slow, disk = one.slowness, one.slowness.disk
-
-    def build_moment(at_ns: int) -> dict[str, Any]:
-        at = clock(at_ns)
-        return {"mono_ns": at_ns, "time": at.isoformat() if at else None}
-
     episodes = [
         {
-            "begin": build_moment(disk.begins_ns[episode.begin]),
-            "end": build_moment(disk.ends_ns[episode.end - 1]),
+            "begin": _build_moment(clock, disk.begins_ns[episode.begin]),
+            "end": _build_moment(clock, disk.ends_ns[episode.end - 1]),
             "excess_ns": {layer.value: value for layer, value in excess.items()},
         }
         for episode, excess in zip(slow.episodes, slow.excess, strict=True)
@@ -180,6 +202,7 @@ def build_why_document(answer: Answer, clock: Clock) -> dict[str, Any]:
         "schema": SCHEMA,
         "type": "why",
         "slow": [_build_operation(one, clock) for one in answer.slow],
+        "before": [_build_wait(wait, clock) for wait in answer.before],
         "examined": list(answer.examined),
         "not_examined": list(answer.not_examined),
         "notes": list(answer.notes),

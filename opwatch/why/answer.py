@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from opwatch.counters.catalogue.families import Catalogue
+from opwatch.why.before_block import WaitBefore, explain_no_pressure, find_waits_before
 from opwatch.why.decision import CauseVerdict, decide_causes
 from opwatch.why.drives import witness_drive
 from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import EXAMINED_OPS, Slowness, explain_too_short, find_slowness
+from opwatch.why.waits import explain_unmeasured_limit
 from opwatch.why.witnessed import WitnessedDisk, WitnessedRun
 
 _JUMPED = "the clock went backwards: the intervals around it are left out"
@@ -32,10 +34,11 @@ class SlowOperation:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was slow, the largest excess first. `not_examined` are disks without enough data, with the reason;
-    `notes` concern the whole run."""
+    """What was slow, the largest excess first. `before` are waits that no request of a disk had.
+    `not_examined` are disks without enough data, with the reason; `notes` concern the whole run."""
 
     slow: tuple[SlowOperation, ...]
+    before: tuple[WaitBefore, ...]
     examined: tuple[str, ...]
     not_examined: tuple[str, ...]
     notes: tuple[str, ...]
@@ -55,7 +58,11 @@ def answer_why(run: WitnessedRun, catalogue: Callable[[], Catalogue]) -> Answer:
     slow.sort(key=lambda one: -one.excess_ns)
     notes = [_JUMPED] if run.clock_jumps else []
     notes += [run.parts] if run.parts else []
-    return Answer(tuple(slow), tuple(examined), tuple(missing), tuple(notes))
+    notes += [note for disk in run.disks.values() if (note := explain_unmeasured_limit(disk))]
+    before = find_waits_before(run)
+    if not slow and (reason := explain_no_pressure(run)):
+        notes.append(reason)
+    return Answer(tuple(slow), before, tuple(examined), tuple(missing), tuple(notes))
 
 
 def _examine_disk(

@@ -11,6 +11,8 @@ class CauseName(StrEnum):
     """The causes that opwatch can name; docs/method-why.md describes the evidence for each."""
 
     IO_MAX = "io.max"
+    IO_COST = "iocost"
+    IO_LATENCY = "io.latency"
     WRITE_BACK_THROTTLING = "write-back throttling (wbt)"
     TAGS = "no free tag"
     SCHEDULER = "I/O scheduler"

@@ -18,6 +18,7 @@ from opwatch.why.layers import DEVICE_LAYERS, StackLayer
 from opwatch.why.slowness import SAME_RATIO, Slowness
 from opwatch.why.statistics.axis import Axis, find_axis
 from opwatch.why.statistics.matching import Match, match_witnesses
+from opwatch.why.waits import BEFORE_THE_DEVICE, UNKNOWN_GROUPS
 
 # Probability of a coincidence, after Holm's correction, above which a cause is not named.
 CHANCE = 0.01
@@ -33,10 +34,6 @@ _TOLERANCE = 1
 _MIN_PERIODIC = 6
 _NO_DRIVE_TIME = (
     "the drive and the path to it cannot be told apart: the drive's own latency (log D0h) is unknown"
-)
-_NO_LIMITS = (
-    "io.latency and iocost are not in the recording: read io.latency, io.cost.qos and io.stat (cost.wait) of "
-    "the control groups"
 )
 # Layers whose time may be the drive's own.
 _DRIVE_SIDE = (StackLayer.QUEUE, StackLayer.DEVICE, StackLayer.DRIVE)
@@ -303,9 +300,12 @@ def _list_needs(slowness: Slowness, layer: StackLayer, found: Sequence[JudgedCan
     if len(slowness.episodes) < 3:
         count = len(slowness.episodes)
         needs.append(f"only {count} episode{'s' if count > 1 else ''} (3 needed): record longer")
-    if layer is StackLayer.ADMISSION:
-        needs.append(_NO_LIMITS)
+    if layer in BEFORE_THE_DEVICE:
         needs += [f"{one.candidate.name.value}: {one.refused}" for one in found if one.refused]
+    if layer is StackLayer.ADMISSION and not any(
+        one.groups is not None for one in disk.list_settings() or ()
+    ):
+        needs.append(UNKNOWN_GROUPS)
     if layer not in _DEVICE_SIDE:
         return needs
     if disk.owners is None:

@@ -10,11 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from opwatch.samples.sample import QueueSettings
+from opwatch.samples.sample import GroupSetting, QueueSettings
+from opwatch.trace.unavailable import THROTTLE
 from opwatch.why.candidate import Candidate, CauseName
 from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
 from opwatch.why.statistics.bursts import flag_bursts
+from opwatch.why.witnessed import WitnessedDisk
 
 # The least number of slow intervals for a cause that only a layer's time shows, in episodes of this length.
 _MIN_SLOW, _LASTING = 10, 3
@@ -26,6 +28,13 @@ _PINNED = 0.9
 
 Rule = Callable[[Slowness], Candidate | None]
 _UNKNOWN_SETTINGS = "the settings of the disk's queue are not in the recording: record again"
+UNKNOWN_GROUPS = (
+    "the limits of control groups are not in the recording: record again, and read io.max and io.latency of "
+    "the groups"
+)
+# More settings of control groups than these are not named.
+_SHOWN_GROUPS = 3
+_MAX_NAMES = ("io.max", "blkio.throttle.")
 
 
 def compare_cpus(slowness: Slowness) -> tuple[list[bool], float, float] | None:
@@ -84,13 +93,81 @@ def _explain_few(slowness: Slowness) -> str | None:
 
 
 def find_io_max(slowness: Slowness) -> Candidate | None:
+    limits = _list_slow_groups(slowness, *_MAX_NAMES)
+    excluded = None
+    if limits is None:
+        excluded = UNKNOWN_GROUPS
+    elif not limits:
+        excluded = "no control group has a limit for the disk"
     return Candidate(
         CauseName.IO_MAX,
         slowness.slow,
-        "requests waited for their control group's limit",
-        "raise io.max of the group (opwatch top --by cgroup shows it)",
+        f"requests waited for the limit of their control group: {_describe_groups(limits or ())}",
+        "raise the group's limit (opwatch top --by cgroup shows the groups)",
         is_direct=True,
+        excluded=excluded,
     )
+
+
+def find_io_latency(slowness: Slowness) -> Candidate | None:
+    """Return None without a group whose latency is protected: others then never wait."""
+    targets = _list_slow_groups(slowness, "io.latency")
+    if not targets:
+        return None
+    return Candidate(
+        CauseName.IO_LATENCY,
+        slowness.slow,
+        f"requests waited before their allocation while {_describe_groups(targets)} was protected",
+        "raise or remove the target of io.latency",
+        is_direct=True,
+        excluded=_explain_few(slowness),
+    )
+
+
+def find_io_cost(slowness: Slowness) -> Candidate | None:
+    """Return None if iocost does not control the disk."""
+    costs = [one.io_cost for one in _list_slow_settings(slowness) if one.io_cost]
+    if not costs:
+        return None
+    weights = _list_slow_groups(slowness, "io.weight")
+    shown = f" and {_describe_groups(weights)}" if weights else ""
+    return Candidate(
+        CauseName.IO_COST,
+        slowness.slow,
+        f"requests waited before their allocation, with io.cost.qos {costs[0]}{shown}",
+        "compare io.cost.model with the disk's real speed, raise io.weight of the group, or set enable=0 in "
+        "io.cost.qos for a test",
+        is_direct=True,
+        excluded=_explain_few(slowness),
+    )
+
+
+def explain_unmeasured_limit(disk: WitnessedDisk) -> str | None:
+    """Return the limits of control groups for a disk whose time was not measured, and why; None if it was, or
+    without limits. Such a wait is in no layer."""
+    found = [one.groups or () for one in disk.list_settings() or ()]
+    limits = tuple(
+        dict.fromkeys(one for groups in found for one in groups if one.name.startswith(_MAX_NAMES))
+    )
+    if not limits or any(value == value for op in disk.ops.values() for value in op.throttle_ns):
+        return None
+    reasons = [text for text in disk.lacks if text.startswith(THROTTLE)] or ["record with --queue"]
+    return f"{disk.label}: {_describe_groups(limits)}, and the wait for it was not measured; {reasons[0]}"
+
+
+def _list_slow_groups(slowness: Slowness, *names: str) -> tuple[GroupSetting, ...] | None:
+    """Return the settings of control groups with these names that were there in slow intervals, or None if
+    they are unknown."""
+    known = [one.groups for one in _list_slow_settings(slowness) if one.groups is not None]
+    if not known:
+        return None
+    return tuple(dict.fromkeys(one for groups in known for one in groups if one.name.startswith(names)))
+
+
+def _describe_groups(found: Sequence[GroupSetting]) -> str:
+    shown = ", ".join(f"{one.group} has {one.name} {one.value}" for one in found[:_SHOWN_GROUPS])
+    more = len(found) - _SHOWN_GROUPS
+    return f"{shown}, and {more} more" if more > 0 else shown
 
 
 def find_write_back_throttling(slowness: Slowness) -> Candidate | None:
@@ -200,5 +277,5 @@ def find_path(slowness: Slowness) -> Candidate | None:
 
 BEFORE_THE_DEVICE: dict[StackLayer, tuple[Rule, ...]] = {
     StackLayer.THROTTLE: (find_io_max,),
-    StackLayer.ADMISSION: (find_write_back_throttling, find_tags),
+    StackLayer.ADMISSION: (find_write_back_throttling, find_io_cost, find_io_latency, find_tags),
 }

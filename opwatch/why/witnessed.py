@@ -19,6 +19,7 @@ from opwatch.samples.entries import (
     CountersRead,
     DiskAdded,
     IntervalEnded,
+    PressureRead,
     QueueChanged,
     RunEnded,
     RunEntry,
@@ -277,7 +278,7 @@ class WitnessedRun:
     `polls_ns` are the begin and end of every poll of a drive; `looks` keeps the polls themselves, at most one
     per `look_every_ns`. `clock_jumps` counts intervals without duration, which are left out. Intervals longer
     than `longest_ns` are left out if it is given: they are gaps between the parts of a run that were read,
-    which `parts` describes.
+    which `parts` describes. `pressure` is empty if the kernel has none, or in recordings of older versions.
     """
 
     look_every_ns: int = 0
@@ -287,6 +288,7 @@ class WitnessedRun:
     looks: dict[str, list[FirmwareSample]] = field(default_factory=dict)
     polls_ns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     clock_jumps: int = 0
+    pressure: list[PressureRead] = field(default_factory=list)
 
     def add_look(self, look: FirmwareSample) -> None:
         """Add a poll of a drive."""
@@ -313,6 +315,8 @@ def gather_witnesses(
             run.add_look(entry.sample)
         if isinstance(entry, SlowRequestsSeen):
             _add_slow_requests(places, entry)
+        if isinstance(entry, PressureRead):
+            run.pressure.append(entry)
         if isinstance(entry, QueueChanged) and entry.place in places:
             places[entry.place].disk.settings.append((entry.at_ns, entry.settings))
         for place, sample in get_samples(entry).items():

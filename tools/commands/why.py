@@ -90,7 +90,7 @@ def _print_answer(answer: Answer, clock: Clock, args: argparse.Namespace) -> int
         raise NotEnoughData("no disk has enough intervals for an answer")
     else:
         open_stdout().write_lines(format_answer(answer, clock))
-    return 0 if answer.slow else _NOTHING_SLOW
+    return 0 if answer.slow or answer.before else _NOTHING_SLOW
 
 
 def run(args: argparse.Namespace) -> int:

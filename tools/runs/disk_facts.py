@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from opwatch.collectors.block.bypass import find_refused_clones, find_uncounted_pages, find_uncounted_remaps
 from opwatch.host.device import BlockDevice, Leaf
-from opwatch.samples.sample import WatchedDisk
-from opwatch.tools.runs.queue_settings import read_settings
+from opwatch.samples.sample import QueueSettings, WatchedDisk
 from opwatch.trace.tracer_set import TracerSet
 
 
 def describe_watched_disk(
-    leaf: Leaf, tracers: TracerSet, in_flight: int, lacks: tuple[str, ...] = ()
+    leaf: Leaf,
+    tracers: TracerSet,
+    in_flight: int,
+    lacks: tuple[str, ...] = (),
+    settings: QueueSettings | None = None,
 ) -> WatchedDisk:
     """Return the facts. `in_flight` was read before the first sample; `lacks` are more data that are
-    missing."""
+    missing; `settings` are those of the queue, for recordings."""
     kind = "requests" if leaf.device.disk.is_request_based else "bios"
     return WatchedDisk(
         device=leaf.device.name,
@@ -29,7 +32,7 @@ def describe_watched_disk(
         ),
         in_flight=in_flight,
         flush_queues=len(leaf.device.hardware_queues),
-        settings=read_settings(leaf.device),
+        settings=settings,
     )
 
 

@@ -11,6 +11,7 @@ from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.arrivals import UnwatchedCounts
 from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.block.owners import LiveOwners
+from opwatch.collectors.block.pressure import PressureClock
 from opwatch.collectors.block.slow import LiveSlowRequests
 from opwatch.collectors.firmware.live import LiveWaf
 from opwatch.cpu import CpuClock
@@ -23,6 +24,7 @@ from opwatch.samples.entries import (
     DiskRemoved,
     EventReported,
     IntervalEnded,
+    PressureRead,
     ProgramsSkipped,
     RunEnded,
     RunEntry,
@@ -84,7 +86,7 @@ class DiskWatcher:
         self._owners = LiveOwners(tracers, by)
         # The probe is dropped once it has an answer.
         self._contexts, self._cpu, self._settings = contexts, CpuClock(), QueueSettingsWatch()
-        self._live, self._discards = live, discards
+        self._live, self._discards, self._pressure = live, discards, PressureClock()
         self._unwatched = UnwatchedCounts()
         self._unwatched.end_scan(membership.registered)
         # Time of the last sysfs scan, by the clock of the readings.
@@ -142,14 +144,17 @@ class DiskWatcher:
         # Entries known by now belong to the current interval, but are processed only after the samples are
         # taken.
         looks = [*self._read_drives(), *self._report_blind_contexts(samples)]
-        looks += self._report_settings(samples)
+        looks += self._report_machine(samples)
         return [*entries, *looks, *self._collect_slow(samples), IntervalEnded(samples, discards, owners)]
 
-    def _report_settings(self, samples: Mapping[int, DiskSample]) -> list[RunEntry]:
-        """Return the changes of settings of the disks' queues, with the time of these samples."""
+    def _report_machine(self, samples: Mapping[int, DiskSample]) -> list[RunEntry]:
+        """Return the changes of settings of the disks' queues, and the pressure totals if they are due, with
+        the time of these samples."""
         at_ns = min((sample.reading.sample.end_ns for sample in samples.values()), default=0)
         disks = [(row.place, row.leaf.device, row.first.disk.settings) for row in self._rows]
-        return self._settings.report_changes(disks, at_ns)
+        totals = self._pressure.read_due() if samples else None
+        pressure = [PressureRead(at_ns, totals)] if totals else []
+        return [*self._settings.report_changes(disks, at_ns), *pressure]
 
     def end_watch(self, *, with_rest: bool) -> list[RunEntry]:
         """End the watch.
@@ -258,7 +263,8 @@ class DiskWatcher:
     def _build_facts(self, member: Member, in_flight: int) -> WatchedDisk:
         no_cpu = [f"{CPU}: {self._cpu.problem}"] if self._cpu.problem else []
         lacks = (*self._slow.explain_missing(member.leaf), *no_cpu)
-        return describe_watched_disk(member.leaf, self._tracers, in_flight, lacks)
+        settings = self._settings.read_first(member.leaf.device)
+        return describe_watched_disk(member.leaf, self._tracers, in_flight, lacks, settings)
 
     def _read_drives(self) -> list[RunEntry]:
         return [CountersRead(sample) for sample in self._live.take_samples()]

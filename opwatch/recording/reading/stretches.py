@@ -37,7 +37,9 @@ _MAX_ROWS = (1 << 14) + 512
 _MAX_BODY_BYTES = 16 << 20
 _NUMBER = re.compile(rb"\[([0-9]{1,18}),")
 # Entries to keep even if the samples around them are skipped.
-_UNSKIPPABLE = re.compile(rb'\[[0-9]{1,18},"(?:CountersRead|SlowRequestsSeen)",')
+_UNSKIPPABLE = re.compile(rb'\[[0-9]{1,18},"(?:CountersRead|SlowRequestsSeen|PressureRead)",')
+# Kinds whose bodies are in `blocks`, so that their discards may refer to others of the block.
+_FREQUENT = ("IntervalEnded", "CountersRead", "SlowRequestsSeen", "PressureRead")
 _INTERVAL_ENDED = re.compile(rb'\[[0-9]{1,18},"IntervalEnded",')
 _MAX_TAIL = 64 << 20
 # Each entry has up to three kinds of rows in `tail`: its body, its anchor, and its samples.
@@ -441,6 +443,6 @@ def _find_earliest(heads: Mapping[int, _DiskCursor]) -> int:
 def _build_entry(assembly: _EntryBuilder, kind: str, values: Any, where: str) -> RunEntry:  # noqa: ANN401
     if kind not in KINDS or not isinstance(values, list):
         raise BadInput(f"{where}: unknown kind of entry {kind!r}")
-    assembly.is_frequent = kind in ("IntervalEnded", "CountersRead", "SlowRequestsSeen")
+    assembly.is_frequent = kind in _FREQUENT
     entry: RunEntry = assembly.decode_instance(KINDS[kind], values, where)
     return entry

@@ -27,7 +27,14 @@ from opwatch.recording.schema import (
     replace_invalid,
 )
 from opwatch.recording.writing.newfile import NewDatabase
-from opwatch.samples.entries import CountersRead, DiskRemoved, IntervalEnded, RunEntry, SlowRequestsSeen
+from opwatch.samples.entries import (
+    CountersRead,
+    DiskRemoved,
+    IntervalEnded,
+    PressureRead,
+    RunEntry,
+    SlowRequestsSeen,
+)
 from opwatch.samples.entry_parts import find_start_ns, get_samples
 from opwatch.samples.sample import MAX_DISKS, DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
@@ -183,7 +190,7 @@ class RecordingWriter:
     def _put_body(self, entry: RunEntry, at_ns: int) -> None:
         """Write an entry's values other than samples."""
         kind = type(entry).__name__
-        is_frequent = isinstance(entry, IntervalEnded | CountersRead | SlowRequestsSeen)
+        is_frequent = isinstance(entry, IntervalEnded | CountersRead | SlowRequestsSeen | PressureRead)
         if isinstance(entry, IntervalEnded) and self._samples and not (entry.discards or entry.owners):
             return
         self._discards.may_refer = is_frequent

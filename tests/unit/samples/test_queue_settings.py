@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -9,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.owners.cgroups import IoHierarchy
 from opwatch.host.device import BlockDevice
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import select_window
 from opwatch.samples.entries import DiskAdded, IntervalEnded, QueueChanged, RunEnded, RunEntry
-from opwatch.samples.sample import DiskSample, QueueSettings
+from opwatch.samples.sample import DiskSample, GroupSetting, QueueSettings
 from opwatch.tools.runs import queue_settings
-from opwatch.tools.runs.queue_settings import QueueSettingsWatch, read_settings
+from opwatch.tools.runs.queue_settings import QueueSettingsWatch
 from opwatch.why.witnessed import gather_witnesses
 from tests.unit.compare.counted_disk import CountedDisk, write_recording
 
-FIRST = QueueSettings("mq-deadline", 64, 75_000)
+FIRST = QueueSettings("mq-deadline", 64, 75_000, groups=())
 
 
 def make_device(folder: Path) -> BlockDevice:
@@ -33,16 +35,22 @@ def make_device(folder: Path) -> BlockDevice:
     return BlockDevice("sda", (8, 0), folder)
 
 
+def make_watch(folder: Path) -> QueueSettingsWatch:
+    """Return a watch that finds the control groups in `groups` below a folder."""
+    (folder / "groups" / "db").mkdir(parents=True)
+    return QueueSettingsWatch(IoHierarchy(2, folder / "groups"))
+
+
 def test_settings_are_read_from_sysfs(tmp_path: Path) -> None:
-    device = make_device(tmp_path)
-    assert read_settings(device) == FIRST
+    device, watch = make_device(tmp_path), make_watch(tmp_path)
+    assert watch.read_first(device) == FIRST
     (tmp_path / "queue" / "wbt_lat_usec").unlink()
-    assert read_settings(device) == replace(FIRST, wbt_lat_us=None)
+    assert watch.read_first(device) == replace(FIRST, wbt_lat_us=None)
 
 
 def test_change_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_settings, "_EVERY_S", 0.0)
-    device, watch = make_device(tmp_path), QueueSettingsWatch()
+    device, watch = make_device(tmp_path), make_watch(tmp_path)
     disks = [(3, device, FIRST)]
     assert watch.report_changes(disks, 10) == []
     (tmp_path / "queue" / "nr_requests").write_text("4\n")
@@ -50,8 +58,20 @@ def test_change_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert watch.report_changes(disks, 30) == []
 
 
+def test_new_limit_of_a_group_is_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_settings, "_EVERY_S", 0.0)
+    monkeypatch.setattr(queue_settings, "_GROUPS_SHARE", math.inf)
+    device, watch = make_device(tmp_path), make_watch(tmp_path)
+    disks = [(3, device, watch.read_first(device))]
+    (tmp_path / "groups" / "db" / "io.max").write_text("8:0 rbps=max wbps=1048576 riops=max wiops=max\n")
+    limited = replace(FIRST, groups=(GroupSetting("/db", "io.max", "wbps=1048576"),))
+    assert watch.report_changes(disks, 10) == [QueueChanged(3, 10, limited)]
+    (tmp_path / "groups" / "db" / "io.max").write_text("")
+    assert watch.report_changes(disks, 20) == [QueueChanged(3, 20, FIRST)]
+
+
 def test_settings_are_not_read_more_often_than_once_per_second(tmp_path: Path) -> None:
-    device, watch = make_device(tmp_path), QueueSettingsWatch()
+    device, watch = make_device(tmp_path), make_watch(tmp_path)
     assert watch.report_changes([(0, device, FIRST)], 10) == []
     (tmp_path / "queue" / "nr_requests").write_text("4\n")
     assert watch.report_changes([(0, device, FIRST)], 20) == []

@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from opwatch.samples.sample import QueueSettings
+from opwatch.samples.sample import GroupSetting, QueueSettings
 from opwatch.why.candidate import CauseName
 from opwatch.why.decision import CauseVerdict, decide_causes
 from opwatch.why.drives import DriveWitness
 from opwatch.why.slowness import find_slowness
+from opwatch.why.waits import explain_unmeasured_limit
 from opwatch.why.witnessed import SlowSpan, WitnessedDisk, WitnessedRun
 from tests.unit.why.witnessed_runs import (
     MS,
@@ -146,6 +147,65 @@ def test_write_back_throttling_is_named_if_it_is_on(
     for at in range(len(disk)):
         disk.ops["read"].admission_ns[at] = 1000.0
     assert list_names(decide_causes(make_slowness(disk, "write"))) == names
+
+
+LIMIT = GroupSetting("/db", "io.max", "riops=50")
+WEIGHT, TARGET = GroupSetting("/db", "io.weight", "10"), GroupSetting("/web", "io.latency", "target=5000")
+
+
+@pytest.mark.parametrize(
+    ("groups", "names"),
+    [((LIMIT,), {CauseName.IO_MAX}), ((WEIGHT,), set()), ((), set()), (None, set())],
+)
+def test_io_max_is_named_if_a_group_has_a_limit(
+    groups: tuple[GroupSetting, ...] | None, names: set[CauseName]
+) -> None:
+    disk = make_waiting("throttle_ns", replace(SETTINGS, groups=groups))
+    verdict = decide_causes(make_slowness(disk, "read"))
+    assert list_names(verdict) == names
+    assert bool(verdict.needs) is not bool(names)
+
+
+def test_limit_that_was_removed_before_the_waits_is_not_named() -> None:
+    disk = make_waiting("throttle_ns", replace(SETTINGS, groups=(LIMIT,)))
+    disk.settings.append((min(draw_bursts(SECONDS, 5)) * S, replace(SETTINGS, groups=())))
+    assert not list_names(decide_causes(make_slowness(disk, "read")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (replace(SETTINGS, io_cost="enable=1 ctrl=auto", groups=(WEIGHT,)), {CauseName.IO_COST}),
+        (replace(SETTINGS, groups=(TARGET,)), {CauseName.IO_LATENCY}),
+        (replace(SETTINGS, groups=(WEIGHT,)), set()),
+        (SETTINGS, set()),
+    ],
+)
+def test_waits_before_allocation_are_named_by_the_settings_of_groups(
+    settings: QueueSettings, names: set[CauseName]
+) -> None:
+    verdict = decide_causes(make_slowness(make_waiting("admission_ns", settings), "read"))
+    assert list_names(verdict) == names
+    assert any("io.latency" in need for need in verdict.needs) is (settings.groups is None)
+
+
+def test_tags_and_iocost_cannot_be_told_apart_while_all_tags_are_used() -> None:
+    settings = replace(SETTINGS, io_cost="enable=1 ctrl=auto", groups=())
+    verdict = decide_causes(make_slowness(make_waiting("admission_ns", settings, depth=64), "read"))
+    assert [len(cause.found) for cause in verdict.causes] == [2]
+    assert list_names(verdict) == {CauseName.IO_COST, CauseName.TAGS}
+
+
+def test_limit_whose_waits_were_not_measured_is_reported() -> None:
+    disk = make_disk(make_seconds(SECONDS, 1), has_queue=False)
+    disk.settings = [(0, replace(SETTINGS, groups=(LIMIT,)))]
+    assert "riops=50" in (explain_unmeasured_limit(disk) or "")
+    disk.lacks = ("throttle: the kernel refuses it",)
+    assert "refuses" in (explain_unmeasured_limit(disk) or "")
+    disk.settings = [(0, SETTINGS)]
+    assert explain_unmeasured_limit(disk) is None
+    measured = make_disk(make_seconds(SECONDS, 1))
+    assert explain_unmeasured_limit(measured) is None
 
 
 def make_polled(*, is_inside: bool) -> CauseVerdict:

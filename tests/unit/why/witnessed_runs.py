@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from opwatch.owners.cells import OwnerKey, OwnerKind
-from opwatch.samples.sample import QueueSettings
+from opwatch.samples.sample import GroupSetting, QueueSettings
 from opwatch.why.drives import DriveWitness
 from opwatch.why.slowness import Slowness, find_slowness
 from opwatch.why.witnessed import NAN, OpSeries, OwnerSeries, WitnessedDisk, WitnessedRun
@@ -17,6 +17,8 @@ S = 10**9
 US = 1_000.0
 MS = 1_000_000.0
 BLOCK = 4096
+LIMIT = GroupSetting("/victim", "io.max", "wiops=100")
+SETTINGS = QueueSettings("mq-deadline", 256, 75_000, groups=(LIMIT,))
 
 
 @dataclass
@@ -74,7 +76,7 @@ def make_seconds(
 
 def make_disk(seconds: Sequence[Second], *, has_queue: bool = True, label: str = "nvme0n1") -> WitnessedDisk:
     """Return a disk with these seconds."""
-    disk = WitnessedDisk(label, label.split()[0], settings=[(0, QueueSettings("mq-deadline", 256, 75_000))])
+    disk = WitnessedDisk(label, label.split()[0], settings=[(0, SETTINGS)])
     for number, one in enumerate(seconds):
         disk.begins_ns.append(number * S)
         disk.ends_ns.append((number + 1) * S)

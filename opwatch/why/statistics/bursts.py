@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
-
-from opwatch.compare.blocks import compute_autocorrelations
 
 _MAD = 1.4826
 # A burst exceeds the median by this many standard deviations and by this share of the median.
@@ -22,18 +19,6 @@ def flag_bursts(values: Sequence[float]) -> list[bool]:
     spread = _MAD * median(abs(value - usual) for value in values)
     limit = usual + max(_MIN_DEVIATIONS * spread, _MIN_RISE * abs(usual))
     return [value > limit for value in values]
-
-
-def whiten(values: Sequence[float]) -> list[float]:
-    """Return each value minus the part that the previous value explains; the first is 0.
-
-    Removes drift and slow waves, of which any two series have some in common.
-    """
-    if len(values) < 2:
-        return [0.0] * len(values)
-    share = compute_autocorrelations(values, 1)[1]
-    mean = math.fsum(values) / len(values)
-    return [0.0, *((now - mean) - share * (before - mean) for before, now in pairwise(values))]
 
 
 def list_runs(flags: Sequence[bool]) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from opwatch.why.statistics.bursts import flag_bursts, list_runs, whiten
+from opwatch.why.statistics.bursts import flag_bursts, list_runs
 from opwatch.why.statistics.matching import adjust_holm, match_witnesses
 from tests.unit.support.noise import draw_ar1
 
@@ -131,10 +131,3 @@ def test_flag_bursts_finds_values_far_above_noise() -> None:
     values[50] = values[51] = 140
     assert list_runs(flag_bursts(values)) == [(50, 52)]
     assert list_runs(flag_bursts([0, 0, 3, 0, 0, 1])) == [(2, 3), (5, 6)]
-
-
-def test_whiten_keeps_a_jump_and_removes_a_slow_wave() -> None:
-    values = draw_ar1(random.Random(2), 500, 0.95)
-    rest = whiten(values)
-    assert len(rest) == 500
-    assert sum(value * value for value in rest) < 0.2 * sum(value * value for value in values)

@@ -1,0 +1,96 @@
+"""`opwatch why` names what held requests back before the device: io.max and iocost, from their settings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.vm.guest.owners.groups import ROOT, Group, create_groups
+from tests.vm.guest.support.copies import run_opwatch, start_opwatch
+from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
+from tests.vm.guest.support.shell import write_attribute
+from tests.vm.guest.support.sysfs import SYS_BLOCK
+
+TIMEOUT_S = 600
+CPUS = 2
+
+DISK = NullBlk(irqmode=Irq.TIMER, completion_nsec=1_000_000, submit_queues=1)
+SECONDS, BURSTS_AT, BURST_S = 34, (10, 20), 5
+# Requests per second: of the load, and during a burst.
+LOAD, LIMITED = 20, 4
+# A model of a disk whose requests all cost the same.
+MODEL = (
+    "ctrl=user model=linear rbps=1000000000 wbps=1000000000 "
+    "rseqiops={0} rrandiops={0} wseqiops={0} wrandiops={0}"
+)
+
+
+def explain_bursts(folder: Path, group: Group, disk: str, limit: Callable[[bool], None]) -> dict[str, Any]:
+    """Return the only slow operation of a run in which a group's requests are limited twice."""
+    path = folder / "run.opw"
+    words = (
+        *("record", "-q", "-o", str(path), "--dev", disk),
+        *("--queue", "--by", "cgroup", "--for", str(SECONDS)),
+    )
+    load = (
+        *("fio", "--name=load", f"--filename=/dev/{disk}", "--rw=randread", "--bs=4k", "--direct=1"),
+        *("--ioengine=psync", f"--rate_iops={LOAD}", "--time_based", f"--runtime={SECONDS + 20}"),
+    )
+    with subprocess.Popen(group.build_argv(*load), stdout=subprocess.DEVNULL) as fio:
+        with start_opwatch(*words) as recorder:
+            begin = time.monotonic()
+            for at in BURSTS_AT:
+                time.sleep(max(begin + at - time.monotonic(), 0))
+                limit(True)
+                time.sleep(BURST_S)
+                limit(False)
+            recorded = recorder.wait()
+        fio.terminate()
+    assert recorded.returncode == 0, recorded.stderr
+    done = run_opwatch("why", str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    [slow] = document["slow"]
+    assert isinstance(slow, dict)
+    return slow
+
+
+def read_number(disk: str) -> str:
+    return (SYS_BLOCK / disk / "dev").read_text().strip()
+
+
+def test_limit_of_a_group_is_the_cause_of_its_waits(tmp_path: Path) -> None:
+    with create_groups(["limited"]) as [group], create_null_blk(DISK) as disk:
+
+        def limit(is_on: bool) -> None:
+            riops = LIMITED if is_on else "max"
+            write_attribute(group.folder / "io.max", f"{read_number(disk)} riops={riops}")
+
+        slow = explain_bursts(tmp_path, group, disk, limit)
+    assert slow["layers"]["throttle"] > 0.9
+    [cause] = slow["causes"]
+    assert cause["names"] == ["io.max"]
+    assert cause["share"] > 0.9
+    assert f"{group.name} has io.max riops={LIMITED}" in cause["found"][0]["evidence"]
+
+
+def test_iocost_is_the_cause_of_waits_before_allocation(tmp_path: Path) -> None:
+    with create_groups(["costly"]) as [group], create_null_blk(DISK) as disk:
+        number = read_number(disk)
+        write_attribute(SYS_BLOCK / disk / "queue/scheduler", "none")
+        write_attribute(ROOT / "io.cost.qos", f"{number} enable=1 ctrl=user min=100.00 max=100.00")
+
+        def limit(is_on: bool) -> None:
+            model = MODEL.format(LIMITED if is_on else 100_000)
+            write_attribute(ROOT / "io.cost.model", f"{number} {model}")
+
+        limit(False)
+        slow = explain_bursts(tmp_path, group, disk, limit)
+    assert slow["layers"]["admission"] > 0.9
+    [cause] = slow["causes"]
+    assert cause["names"] == ["iocost"]
+    assert "enable=1" in cause["found"][0]["evidence"]

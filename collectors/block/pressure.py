@@ -72,8 +72,11 @@ class PressureClock:
         return total_ms, in_flight
 
     def _has_no_statistics(self, name: str) -> bool:
+        """Return whether requests of a disk are not counted. Drivers that take bios (dm, md, zram) count them
+        themselves, or pass them on."""
+        disk = self._disks / name
         try:
-            return (self._disks / name / "queue" / "iostats").read_text().strip() == "0"
+            return (disk / "mq").exists() and (disk / "queue" / "iostats").read_text().strip() == "0"
         except OSError:
             return False
 

@@ -125,7 +125,7 @@ def _describe_others(run: WitnessedRun, spans: list[_Span]) -> list[WaitBefore]:
 
 
 def _has_waits(disk: WitnessedDisk) -> bool:
-    return any(value == value for op in disk.ops.values() for value in op.admission_ns)
+    return any(op.is_known(op.admission_ns) for op in disk.ops.values())
 
 
 def _list_spans(run: WitnessedRun) -> Iterator[_Span]:

@@ -149,7 +149,7 @@ def explain_unmeasured_limit(disk: WitnessedDisk) -> str | None:
     limits = tuple(
         dict.fromkeys(one for groups in found for one in groups if one.name.startswith(_MAX_NAMES))
     )
-    if not limits or any(value == value for op in disk.ops.values() for value in op.throttle_ns):
+    if not limits or any(op.is_known(op.throttle_ns) for op in disk.ops.values()):
         return None
     reasons = [text for text in disk.lacks if text.startswith(THROTTLE)] or ["record with --queue"]
     return f"{disk.label}: {_describe_groups(limits)}, and the wait for it was not measured; {reasons[0]}"

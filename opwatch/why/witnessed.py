@@ -112,6 +112,10 @@ class OpSeries:
         self.issued.append(now.issued - then.issued)
         self.sequential.append(now.sequential - then.sequential)
 
+    def is_known(self, times: array[float]) -> bool:
+        """Return whether a time of this operation was measured in an interval with requests."""
+        return any(count and value == value for count, value in zip(self.count, times, strict=True))
+
     def _list_arrays(self) -> tuple[array[float], ...]:
         return (
             *(self.count, self.bytes, self.device_ns, self.queue_ns, self.p99_ns),

@@ -86,7 +86,7 @@ def _print_answer(answer: Answer, clock: Clock, args: argparse.Namespace) -> int
         print_message(note)
     if args.json:
         open_stdout().write_json(build_why_document(answer, clock))
-    elif not answer.examined:
+    elif not answer.examined and not answer.before:
         raise NotEnoughData("no disk has enough intervals for an answer")
     else:
         open_stdout().write_lines(format_answer(answer, clock))

@@ -23,6 +23,7 @@ PAGES = "nr_free_pages 1\nnr_dirty 24\nnr_writeback 6\nnr_dirty_threshold 112124
 DISKS = """ 254  0 vda 111899 24776 7331402 53299 1410479 2843280 2247 2488868 3 309640 2779370 20 7 4 56 2 3
  254  1 vda1 111 2 73 500 14 2 22 24 9 3 5000 20 7 4 56 2 3
    7  0 loop0 5 0 0 0 0 0 0 0 1 0 30 0 0 0 0 0 0
+ 251  0 zram0 5 0 0 0 0 0 0 0 0 0 9 0 0 0 0 0 0
 """
 
 
@@ -36,9 +37,10 @@ def make_clock(folder: Path) -> PressureClock:
         ("diskstats", DISKS),
     ):
         (proc / name).write_text(text)
-    for name in ("vda", "loop0"):
-        (sys / "block" / name / "queue").mkdir(parents=True)
-        (sys / "block" / name / "queue" / "iostats").write_text("1\n")
+    for name, value in (("vda", "1"), ("loop0", "1"), ("zram0", "0")):
+        for below in ("queue", "mq") if name != "zram0" else ("queue",):
+            (sys / "block" / name / below).mkdir(parents=True)
+        (sys / "block" / name / "queue" / "iostats").write_text(f"{value}\n")
     return PressureClock(proc, sys)
 
 
@@ -48,7 +50,7 @@ def test_totals_are_read_from_proc(tmp_path: Path) -> None:
         io_full_us=95687151,
         memory_some_us=19571933,
         memory_full_us=4915319,
-        requests_ms=2779370 + 30,
+        requests_ms=2779370 + 30 + 9,
         requests_in_flight=3 + 1,
         dirty_pages=30,
         dirty_background_pages=None,

@@ -15,7 +15,7 @@ from opwatch.why.decision import CauseVerdict, decide_causes
 from opwatch.why.drives import DriveWitness
 from opwatch.why.slowness import find_slowness
 from opwatch.why.waits import explain_unmeasured_limit
-from opwatch.why.witnessed import SlowSpan, WitnessedDisk, WitnessedRun
+from opwatch.why.witnessed import OpSeries, SlowSpan, WitnessedDisk, WitnessedRun
 from tests.unit.why.witnessed_runs import (
     MS,
     US,
@@ -197,8 +197,10 @@ def test_tags_and_iocost_cannot_be_told_apart_while_all_tags_are_used() -> None:
 
 
 def test_limit_whose_waits_were_not_measured_is_reported() -> None:
-    disk = make_disk(make_seconds(SECONDS, 1), has_queue=False)
+    seconds = make_seconds(SECONDS, 1)
+    disk = make_disk(seconds, has_queue=False)
     disk.settings = [(0, replace(SETTINGS, groups=(LIMIT,)))]
+    disk.ops["flush"] = OpSeries.make_idle(SECONDS)
     assert "riops=50" in (explain_unmeasured_limit(disk) or "")
     disk.lacks = ("throttle: the kernel refuses it",)
     assert "refuses" in (explain_unmeasured_limit(disk) or "")

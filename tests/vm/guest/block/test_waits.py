@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.vm.guest.owners.groups import Group, create_groups
+from tests.vm.guest.owners.groups import ROOT, Group, create_groups
 from tests.vm.guest.support.copies import run_opwatch
 from tests.vm.guest.support.nullblk import Irq, NullBlk, create_null_blk
 from tests.vm.guest.support.shell import write_attribute
@@ -91,6 +91,23 @@ def test_admission_time_is_the_wait_for_a_free_tag(tmp_path: Path) -> None:
     assert op["admission_ns"]["mean"] == pytest.approx(rest, rel=0.1)
     assert op["admission_ns"]["mean"] > 2 * op["latency_ns"]["mean"]
     assert op["queue_ns"]["mean"] < op["latency_ns"]["mean"] / 4
+
+
+def test_admission_time_is_the_wait_for_iocost(tmp_path: Path) -> None:
+    """The model allows 4 requests per second, so that most of a request's time is its wait for a share."""
+    output = tmp_path / "fio.json"
+    job = Fio("randread", 17, iodepth=1, engine="psync", extra=(f"--output={output}",))
+    with create_groups(["costly"]) as [group], create_null_blk(DISK) as disk:
+        number = (SYS_BLOCK / disk / "dev").read_text().strip()
+        rates = " ".join(f"{op}{kind}iops={IOPS}" for op in "rw" for kind in ("seq", "rand"))
+        model = f"ctrl=user model=linear rbps=1000000000 wbps=1000000000 {rates}"
+        write_attribute(ROOT / "io.cost.qos", f"{number} enable=1 ctrl=user min=100.00 max=100.00")
+        write_attribute(ROOT / "io.cost.model", f"{number} {model}")
+        op = watch_command(disk, command=group.build_argv(*job.build_argv(f"/dev/{disk}")))["ops"]["read"]
+    rest = read_mean_ns(output, "read") - sum_before_completion(op, "throttle", "queue", "latency")
+    assert op["admission_ns"]["known"] == op["count"] == 17
+    assert op["admission_ns"]["mean"] == pytest.approx(rest, rel=0.1)
+    assert op["admission_ns"]["mean"] > 10 * op["latency_ns"]["mean"]
 
 
 @pytest.mark.manual

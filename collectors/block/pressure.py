@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from opwatch.errors import BadInput
 from opwatch.foreign import parse_unsigned, read_text, split_lines
 from opwatch.samples.pressure import PressureTotals
 
-# Reading all files takes some 200 us, and more with many disks.
+# Reading all files takes some 100 us, and 30 us for each disk.
 EVERY_S = 5.0
 # Fields of a line in /proc/diskstats: the name, requests in flight, and their time.
 _NAME, _IN_FLIGHT, _REQUESTS_MS = 2, 11, 13
@@ -59,24 +60,29 @@ class PressureClock:
         """Return the summed time of completed requests of all disks, and their number in flight; None if a
         disk keeps no statistics."""
         total_ms = in_flight = 0
+        try:
+            disks = {*os.listdir(self._disks)}  # noqa: PTH208
+        except OSError:
+            return None, None
         for line in split_lines(self._read_file("diskstats")):
             fields = line.split()
-            # Partitions have no directory here.
-            if len(fields) <= _REQUESTS_MS or not (self._disks / fields[_NAME]).exists():
+            # Partitions have no entry there.
+            if len(fields) <= _REQUESTS_MS or fields[_NAME] not in disks:
                 continue
-            numbers = [parse_unsigned(fields[at]) for at in (_REQUESTS_MS, _IN_FLIGHT)]
-            if None in numbers or self._has_no_statistics(fields[_NAME]):
+            time_ms, number = parse_unsigned(fields[_REQUESTS_MS]), parse_unsigned(fields[_IN_FLIGHT])
+            if time_ms is None or number is None or self._has_no_statistics(fields[_NAME]):
                 return None, None
-            total_ms += numbers[0] or 0
-            in_flight += numbers[1] or 0
+            total_ms += time_ms
+            in_flight += number
         return total_ms, in_flight
 
     def _has_no_statistics(self, name: str) -> bool:
         """Return whether requests of a disk are not counted. Drivers that take bios (dm, md, zram) count them
         themselves, or pass them on."""
-        disk = self._disks / name
+        disk = f"{self._disks}/{name}"
         try:
-            return (disk / "mq").exists() and (disk / "queue" / "iostats").read_text().strip() == "0"
+            with open(f"{disk}/queue/iostats", "rb", buffering=0) as file:  # noqa: PTH123
+                return file.read(2) == b"0\n" and os.path.exists(f"{disk}/mq")  # noqa: PTH110
         except OSError:
             return False
 

@@ -157,11 +157,19 @@ def explain_unmeasured_limit(disk: WitnessedDisk) -> str | None:
 
 def _list_slow_groups(slowness: Slowness, *names: str) -> tuple[GroupSetting, ...] | None:
     """Return the settings of control groups with these names that were there in slow intervals, or None if
-    they are unknown."""
+    they are unknown. If owners of requests are known, only the settings for them are returned."""
     known = [one.groups for one in _list_slow_settings(slowness) if one.groups is not None]
     if not known:
         return None
-    return tuple(dict.fromkeys(one for groups in known for one in groups if one.name.startswith(names)))
+    found = tuple(dict.fromkeys(one for groups in known for one in groups if one.name.startswith(names)))
+    # A setting also acts on the groups below. Those of groups without requests say nothing.
+    users = [owner.name for owner in (slowness.disk.owners or {}).values()]
+    acting = tuple(one for one in found if any(_is_below(name, one.group) for name in users))
+    return acting or found
+
+
+def _is_below(name: str, group: str) -> bool:
+    return f"{name}/".startswith(f"{group.rstrip('/')}/")
 
 
 def _describe_groups(found: Sequence[GroupSetting]) -> str:

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import pytest
 
+from opwatch.owners.cells import OwnerKey, OwnerKind
 from opwatch.samples.sample import GroupSetting, QueueSettings
 from opwatch.why.candidate import CauseName
 from opwatch.why.decision import CauseVerdict, decide_causes
 from opwatch.why.drives import DriveWitness
 from opwatch.why.slowness import find_slowness
 from opwatch.why.waits import explain_unmeasured_limit
-from opwatch.why.witnessed import OpSeries, SlowSpan, WitnessedDisk, WitnessedRun
+from opwatch.why.witnessed import OpSeries, OwnerSeries, SlowSpan, WitnessedDisk, WitnessedRun
 from tests.unit.why.witnessed_runs import (
     MS,
     US,
@@ -164,6 +165,16 @@ def test_io_max_is_named_if_a_group_has_a_limit(
     verdict = decide_causes(make_slowness(disk, "read"))
     assert list_names(verdict) == names
     assert bool(verdict.needs) is not bool(names)
+
+
+def test_limit_of_a_group_without_requests_is_not_in_the_evidence() -> None:
+    limits = tuple(GroupSetting(group, "io.max", "riops=50") for group in ("/dbx", "/db", "/idle"))
+    disk = make_waiting("throttle_ns", replace(SETTINGS, groups=limits))
+    disk.owners = {OwnerKey(OwnerKind.CGROUP, 1): OwnerSeries.make_idle("/db/main", SECONDS)}
+    [cause] = decide_causes(make_slowness(disk, "read")).causes
+    evidence = cause.found[0].candidate.evidence
+    assert "/db has io.max" in evidence
+    assert not any(group in evidence for group in ("/dbx", "/idle"))
 
 
 def test_limit_that_was_removed_before_the_waits_is_not_named() -> None:

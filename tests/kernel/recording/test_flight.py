@@ -16,7 +16,7 @@ from pathlib import Path
 from opwatch.host.scratch import ScratchDisk
 from opwatch.recording.reading.notes import iterate_notes
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.samples.entries import DiskAdded, ProgramsSkipped, RunEntry
+from opwatch.samples.entries import DiskAdded, PressureRead, ProgramsSkipped, RunEntry
 from opwatch.samples.entry_parts import find_start_ns
 from tests.kernel.recording.test_record import KILLS, KILLS_SEED, read_entries, write_repeatedly
 from tests.kernel.support.filesystems import fill_space, make_filesystem, mount_device
@@ -40,8 +40,8 @@ def run_recorder(disk: ScratchDisk, ring: Path, *options: str) -> Iterator[subpr
 
 
 def list_moments(entries: list[RunEntry]) -> list[int]:
-    """Return the times of entries, without a fact of the whole run that each part repeats."""
-    parts = [entry for entry in entries if not isinstance(entry, ProgramsSkipped)]
+    """Return the times of entries, without those that each part repeats."""
+    parts = [entry for entry in entries if not isinstance(entry, ProgramsSkipped | PressureRead)]
     return [find_start_ns(entry) for entry in parts if find_start_ns(entry)]
 
 

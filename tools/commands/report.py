@@ -159,7 +159,9 @@ def _add_slow_episodes(run: ReportedRun, kept: RecordedRun, args: argparse.Names
         )
     except NotEnoughData as error:
         return replace(run, slow_notes=(str(error),))
-    return replace(run, slow=summarize_answer(answer), slow_notes=(*answer.not_examined, *answer.notes))
+    notes = (*run.notes, *(f"{wait.name}: {wait.evidence}" for wait in answer.before))
+    slow_notes = (*answer.not_examined, *answer.notes)
+    return replace(run, slow=summarize_answer(answer), slow_notes=slow_notes, notes=notes)
 
 
 def _find_recorded_sweep(path: Path) -> SweepSource | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import pytest
 from opwatch.recording.ring.incidents import IncidentFolder
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
+from opwatch.samples.entries import IntervalEnded, PressureRead, RunEntry
+from opwatch.samples.pressure import PressureTotals
 from opwatch.tools import cli
 from opwatch.tools.runs.explaining import write_answer
 from tests.unit.compare.counted_disk import S, Second, generate_entries, write_recording
@@ -133,3 +135,34 @@ def test_answer_is_removed_with_its_recording(tmp_path: Path) -> None:
     assert folder.make_room() == [path]
     folder.close()
     assert not answer.exists()
+
+
+def add_pressure(entries: Iterable[RunEntry]) -> Iterator[RunEntry]:
+    """Yield a run with a task that waits for I/O in half of the time, and with hardly any request."""
+    second = 0
+    for entry in entries:
+        if isinstance(entry, IntervalEnded):
+            second += 1
+            if second % 5 == 0:
+                at_ns = entry.samples[0].reading.sample.end_ns
+                totals = PressureTotals(second * 500_000, 0, 0, 0, requests_ms=second, requests_in_flight=0)
+                yield PressureRead(at_ns, totals)
+        yield entry
+
+
+def test_waits_before_the_block_layer_are_an_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.opw"
+    write_recording(path, list(add_pressure(generate_entries([{"read": {100_000: 9}}] * 60))))
+    assert ask(path, "--json") == 0
+    document = read_document(capsys)
+    [before] = document["before"]
+    assert (document["slow"], before["where"]) == ([], "before the block layer")
+    assert before["waited_s"] == pytest.approx(27.5)
+    assert 20 < before["seconds"] < 27.5
+    assert ask(path) == 0
+    assert "before the block layer" in capsys.readouterr().out
+    assert cli.main(["report", str(path), "--markdown"]) == 0
+    assert "before the block layer" in capsys.readouterr().out
+    assert "before the block layer" in write_answer(path).read_text()

@@ -120,7 +120,7 @@ def find_io_latency(slowness: Slowness) -> Candidate | None:
         f"requests waited before their allocation while {_describe_groups(targets)} was protected",
         "raise or remove the target of io.latency",
         is_direct=True,
-        excluded=_explain_few(slowness),
+        excluded=explain_doubt(slowness),
     )
 
 
@@ -138,7 +138,7 @@ def find_io_cost(slowness: Slowness) -> Candidate | None:
         "compare io.cost.model with the disk's real speed, raise io.weight of the group, or set enable=0 in "
         "io.cost.qos for a test",
         is_direct=True,
-        excluded=_explain_few(slowness),
+        excluded=explain_doubt(slowness),
     )
 
 

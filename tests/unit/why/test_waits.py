@@ -200,6 +200,12 @@ def test_waits_before_allocation_are_named_by_the_settings_of_groups(
     assert any("io.latency" in need for need in verdict.needs) is (settings.groups is None)
 
 
+def test_iocost_is_not_named_while_the_cpus_are_busier() -> None:
+    settings = replace(SETTINGS, io_cost="enable=1 ctrl=auto", groups=())
+    disk = make_waiting("admission_ns", settings, cpu=0.9)
+    assert not list_names(decide_causes(make_slowness(disk, "read")))
+
+
 def test_tags_and_iocost_cannot_be_told_apart_while_all_tags_are_used() -> None:
     settings = replace(SETTINGS, io_cost="enable=1 ctrl=auto", groups=())
     verdict = decide_causes(make_slowness(make_waiting("admission_ns", settings, depth=64), "read"))

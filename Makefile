@@ -59,7 +59,7 @@ help:
 	@echo "make learn-counters ROWS=FILE [OUT=FILE]  learn units of uncatalogued drives"
 	@echo "make pictures    make the pictures of the docs on a simulated drive (root)"
 	@echo "make waf-runs    compare 3,600 runs with the true values, for docs/method-waf.md"
-	@echo "make why-matrix  compare answers of opwatch why with known causes, for docs/method-why.md (root) [SEEDS=]"
+	@echo "make why-matrix  compare answers of opwatch why with known causes, for docs/method-why.md (root) [SEEDS= JOBS=]"
 	@echo "make exactness   make the table of docs/exactness.md; make clean"
 
 # Installs missing Debian packages as root; otherwise names them.
@@ -236,7 +236,7 @@ learn-counters: build
 
 # Makes the table of docs/method-why.md, from runs in build/why-runs; resumes. As root, 140 s per run.
 why-matrix: build
-	$(PY) -m tests.why.matrix --out build/why-runs --seeds $(or $(SEEDS),20) --write
+	$(PY) -m tests.why.matrix --out build/why-runs --seeds $(or $(SEEDS),20) --jobs $(or $(JOBS),1) --write
 
 # Makes the table of docs/method-waf.md. Manual, about twenty minutes.
 waf-runs: build

@@ -9,7 +9,7 @@ from pathlib import Path
 from opwatch.errors import OpwatchError
 from tests.why.causes import CAUSES
 from tests.why.effect import measure_effect
-from tests.why.plan import LOADS
+from tests.why.plan import LOADS, SHAPES
 from tests.why.runs import make_run
 
 
@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the causes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--load", choices=tuple(LOADS), default="medium")
+    parser.add_argument("--shape", choices=tuple(SHAPES), help="of the base load")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--out", type=Path, default=Path())
     args = parser.parse_args()
@@ -27,7 +28,7 @@ def main() -> int:
             print(f"{name:<18} {cause.what}")
         return 0
     try:
-        made = make_run(args.cause, args.seed, args.load, args.out, args.seconds)
+        made = make_run(args.cause, args.seed, args.load, args.out, args.seconds, args.shape)
     except OpwatchError as error:
         print(error, file=sys.stderr)
         return 1

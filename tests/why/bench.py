@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kernel.support.drives import MIB, Drive
-from tests.why.plan import CAPACITY_IOPS, find_rates
+from tests.why.plan import CAPACITY_IOPS, READ_SHARE, Phase, find_rates
 
 SIZE = 256 * MIB
 _BLKIO = Path("/sys/fs/cgroup/blkio")
@@ -38,12 +38,14 @@ class Injection:
 
 @dataclass(frozen=True)
 class Bench:
-    """A drive under load. `target` is the device, or a file on it."""
+    """A drive under a base load of some level, shape and phases. `target` is the device, or a file on it."""
 
     drive: Drive
     load: str
     seed: int
     target: str
+    shape: str
+    phases: tuple[Phase, ...]
 
     @property
     def queue(self) -> Path:
@@ -56,11 +58,32 @@ def make_fio(target: str, seconds: float, *options: str) -> list[str]:
     return ["fio", "--name=x", f"--filename={target}", *common, *size, "--output=/dev/null", *options]
 
 
-def make_base_load(bench: Bench, seconds: float, extra: Sequence[str] = ()) -> list[str]:
-    reads, writes = find_rates(bench.load)
-    mixed = ("--rw=randrw", "--bs=4k", "--ioengine=libaio", "--iodepth=16", f"--randseed={bench.seed}")
-    rate = (f"--rate_iops={reads},{writes}", "--rate_process=poisson", "--continue_on_error=io")
-    return make_fio(bench.target, seconds, *mixed, *rate, *extra)
+# Options of the shapes of load that differ in more than their phases.
+_SHAPED: dict[str, tuple[str, ...]] = {
+    "bursty": ("--thinktime_blocks=32", "--thinktime_blocks_type=issue"),
+    "mixed": ("--bssplit=4k/60:16k/30:64k/10",),
+    "fsync": ("--fsync=32",),
+    "closed": ("--iodepth=2",),
+}
+
+
+def make_base_load(bench: Bench, extra: Sequence[str] = ()) -> list[str]:
+    """Return the fio command of the base load, with a job for each phase."""
+    common = ("--rw=randrw", "--bs=4k", "--ioengine=libaio", "--iodepth=16", "--continue_on_error=io")
+    argv = make_fio(bench.target, bench.phases[-1].end_s, *common, *_SHAPED.get(bench.shape, ()), *extra)
+    argv[argv.index("--name=x")] = "--name=global"
+    for number, phase in enumerate(bench.phases):
+        reads, writes = (max(1, round(phase.share * rate)) for rate in find_rates(bench.load))
+        # The random seed differs, so that a phase does not repeat the addresses of the last one.
+        argv += [f"--name=phase{number}", f"--randseed={bench.seed + number}"]
+        argv += [f"--startdelay={phase.begin_s}", f"--runtime={phase.end_s - phase.begin_s}"]
+        if bench.shape == "bursty":
+            argv.append(f"--thinktime={32_000_000 // (reads + writes)}us")
+        elif bench.shape == "closed":
+            argv.append(f"--rwmixread={round(100 * READ_SHARE)}")
+        else:
+            argv += [f"--rate_iops={reads},{writes}", "--rate_process=poisson"]
+    return argv
 
 
 @contextlib.contextmanager

@@ -1,8 +1,4 @@
-"""The causes that a simulated drive, or the host above it, can have: how each is made and known.
-
-Discards in the way are missing, because trims take the simulated drive no time. Flushes take time, but other
-requests do not wait for them.
-"""
+"""The causes that a simulated drive, or the host above it, can have: how each is made and known."""
 
 from __future__ import annotations
 
@@ -37,6 +33,7 @@ class Cause:
     base_load: tuple[str, ...] = ()
     on_filesystem: bool = False
     is_constant: bool = False  # it acts for the whole run
+    shape: str = "steady"  # of the base load, if the run does not ask for another one
     prepare: tuple[str, ...] = ()  # fio options of a load before the run
 
 
@@ -76,7 +73,7 @@ def draw_stalls(source: random.Random) -> tuple[str, ...]:
 
 
 def draw_sleep(source: random.Random) -> tuple[str, ...]:
-    return (f"sleep-after={source.randrange(40, 80)}ms:{source.randrange(15, 40)}ms",)
+    return (f"sleep-after={source.randrange(40, 80)}ms:{source.randrange(40, 100)}ms",)
 
 
 def draw_log_stalls(source: random.Random) -> tuple[str, ...]:
@@ -114,7 +111,8 @@ CAUSES = {
         faults=lambda _: (_COLD,),
         episodes=("thermal-light", "thermal-heavy"),
     ),
-    "stall": Cause("housekeeping by time", faults=draw_stalls, episodes=("stall",)),
+    # Only a load that varies separates a period in seconds from one in bytes.
+    "stall": Cause("housekeeping by time", faults=draw_stalls, episodes=("stall",), shape="halved"),
     "log-stall": Cause(
         "our polls of log pages stop the drive", faults=draw_log_stalls, episodes=("log-stall",)
     ),
@@ -122,7 +120,7 @@ CAUSES = {
         "requests after idle gaps wake the drive",
         faults=draw_sleep,
         episodes=("sleep-exit",),
-        base_load=("--thinktime=150ms", "--thinktime_blocks=64"),
+        shape="pauses",
     ),
     "slow-die": Cause(
         "one die is slow", config={"service.dies": 8}, faults=draw_slow_die, episodes=("slow-die",)
@@ -131,7 +129,12 @@ CAUSES = {
     "flush-storm": Cause(
         "a writer flushes after each write",
         load_beside("--rw=randwrite", "--bs=4k", "--fsync=1", "--iodepth=1", "--numjobs=4"),
-        config={"plp": 0, "service.flush_ns": 3_000_000, "buffer_bytes": 4 * MIB},
+        config={"plp": 0, "service.flush_ns": 3_000_000, "service.flush_stops": 1, "buffer_bytes": 4 * MIB},
+    ),
+    "discards": Cause(
+        "large discards hold the drive",
+        load_beside("--rw=randtrim", "--bs=1m", "--rate_iops=10"),
+        config={"service.trim_ns": 20_000_000},
     ),
     "read-behind-write": Cause(
         "reads wait for programs of a writer",

@@ -1,9 +1,11 @@
 """What `opwatch why` answers to runs whose cause is known, as a table in docs/method-why.md.
 
-    python -m tests.why.matrix --out FOLDER [--seeds N] [--first SEED] [--causes C...] [--write]
+    python -m tests.why.matrix --out FOLDER [--seeds N] [--first SEED] [--causes C...] [--shapes S...]
+                               [--jobs N] [--write]
 
 Makes the runs that are not in FOLDER yet (root; 140 s each), asks for the causes, and prints the table.
-`--write` also writes it into the page. Fails above the bounds on wrong answers.
+`--jobs` makes several runs at once, each on its own drive; runs in which the host was too slow are left out.
+`--write` also writes the table into the page. Fails above the bounds on wrong answers.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -23,8 +26,8 @@ from opwatch.errors import OpwatchError
 from opwatch.why.candidate import CauseName
 from tests.section import Section
 from tests.why.causes import CAUSES
-from tests.why.plan import LOADS
-from tests.why.runs import WhyRun, load_run, make_run
+from tests.why.plan import LOADS, SHAPES
+from tests.why.runs import WhyRun, load_run, name_run
 
 SECTION = Section("method-why.md", "answers to runs whose cause is known")
 _NOTHING_SLOW = 6
@@ -41,6 +44,7 @@ RIGHT: Mapping[str, frozenset[CauseName]] = {
     "slow-die": frozenset(),
     "way": frozenset({CauseName.PATH}),
     "flush-storm": frozenset({CauseName.FLUSHES}),
+    "discards": frozenset({CauseName.DISCARDS}),
     "read-behind-write": frozenset({CauseName.READ_BEHIND_WRITE}),
     "saturation": frozenset({CauseName.SATURATION}),
     "large-among-small": frozenset({CauseName.LARGE_REQUESTS}),
@@ -115,7 +119,7 @@ def format_matrix(rows: Mapping[str, Row]) -> Iterator[str]:
     """Yield the table as Markdown."""
     yield "| injected | runs | " + " | ".join(Outcome) + " | wrong answers | left out |"
     yield "|---|---|" + "---|" * len(Outcome) + "---|---|"
-    for cause, row in rows.items():
+    for cause, row in sorted(rows.items(), key=lambda one: tuple(CAUSES).index(one[0])):
         counts = " | ".join(str(row.outcomes[outcome]) for outcome in Outcome)
         wrong = ", ".join(f"{name} {count}" for name, count in row.wrong.most_common())
         yield f"| {CAUSES[cause].what} | {row.count} | {counts} | {wrong} | {row.left_out} |"
@@ -144,13 +148,46 @@ def check_bounds(rows: Mapping[str, Row]) -> list[str]:
     return missed
 
 
+@dataclass(frozen=True)
+class _Order:
+    """A run to make, in a process of its own."""
+
+    folder: Path
+    cause: str
+    load: str
+    shape: str | None
+    seed: int
+    seconds: float
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{name_run(self.cause, self.seed, self.load, self.shape)}.json"
+
+    def make(self) -> WhyRun:
+        """Return the run; make it if it does not exist."""
+        if not self.path.exists():
+            words = [f"--cause={self.cause}", f"--load={self.load}", f"--seed={self.seed}"]
+            words += [f"--shape={self.shape}"] if self.shape else []
+            words += [f"--seconds={self.seconds}", f"--out={self.folder}"]
+            argv = [sys.executable, "-m", "tests.why", *words]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise OpwatchError(f"{' '.join(argv)}: {done.stderr}")
+        return load_run(self.path)
+
+
 def _iterate_runs(args: argparse.Namespace) -> Iterator[WhyRun]:
     """Yield the runs, and make those that do not exist."""
-    for cause in args.causes:
-        for load in args.loads:
-            for seed in range(args.first, args.first + args.seeds):
-                path = args.out / f"{cause}-{load}-{seed}.json"
-                yield load_run(path) if path.exists() else make_run(cause, seed, load, args.out, args.seconds)
+    seeds = range(args.first, args.first + args.seeds)
+    orders = [
+        _Order(args.out, cause, load, shape, seed, args.seconds)
+        for seed in seeds
+        for cause in args.causes
+        for load in args.loads
+        for shape in args.shapes or [None]
+    ]
+    with ThreadPoolExecutor(args.jobs) as pool:
+        yield from pool.map(_Order.make, orders)
 
 
 def _parse_arguments(argv: Iterable[str] | None) -> argparse.Namespace:
@@ -160,6 +197,8 @@ def _parse_arguments(argv: Iterable[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--causes", nargs="+", choices=tuple(CAUSES), default=tuple(CAUSES))
     parser.add_argument("--loads", nargs="+", choices=tuple(LOADS), default=tuple(LOADS))
+    parser.add_argument("--shapes", nargs="+", choices=tuple(SHAPES), help="the usual one of each cause")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--write", action="store_true", help="write the table into the page")
     return parser.parse_args(None if argv is None else list(argv))
@@ -173,7 +212,7 @@ def main(argv: Iterable[str] | None = None) -> int:
         document = ask_cause(run.recording)
         add_run(rows, run, document)
         outcome, wrong = judge_answer(run.cause, document)
-        print(f"{run.cause} {run.load} {run.seed}: {outcome.value} {', '.join(wrong)}", flush=True)
+        print(f"{run.recording.stem}: {outcome.value} {', '.join(wrong)}", flush=True)
     lines = list(format_matrix(rows))
     print("\n".join(lines))
     if args.write:

@@ -12,6 +12,25 @@ READ_SHARE = 0.7
 # Share of a run in which its cause acts, and the number of times.
 _ACTIVE_SHARE, _WINDOWS = 0.25, 6
 _EDGE_S = 3
+SHAPES = {
+    "steady": "the same load for the whole run",
+    "bursty": "32 requests at a time, at the same mean rate",
+    "halved": "half the load in the second half of the run",
+    "steps": "another load every 5 to 20 s",
+    "pauses": "no load for 2 to 5 s, every 4 to 12 s",
+    "mixed": "requests of 4 to 64 KiB",
+    "fsync": "a flush after each 32 writes",
+    "closed": "two requests in flight, as fast as the drive answers",
+}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a run with the same base load: whole seconds, and a share of the load level."""
+
+    begin_s: int
+    end_s: int
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -41,3 +60,18 @@ def find_rates(load: str) -> tuple[int, int]:
     """Return the base load's reads and writes per second."""
     total = CAPACITY_IOPS * LOADS[load]
     return round(total * READ_SHARE), round(total * (1 - READ_SHARE))
+
+
+def plan_phases(shape: str, random_source: random.Random, seconds: float) -> tuple[Phase, ...]:
+    """Return the phases of the base load in time order; there is no load between them."""
+    end = max(1, round(seconds))
+    if shape == "halved":
+        return Phase(0, end // 2), Phase(end // 2, end, 0.5)
+    phases, at = list[Phase](), 0
+    while shape in ("steps", "pauses") and at < end:
+        is_step = shape == "steps"
+        length = random_source.randint(5, 20) if is_step else random_source.randint(4, 12)
+        share = random_source.uniform(0.3, 1.0) if is_step else 1.0
+        phases.append(Phase(at, min(at + length, end), share))
+        at += length if is_step else length + random_source.randint(2, 5)
+    return tuple(phases) or (Phase(0, end),)

@@ -27,7 +27,7 @@ from tests.why.bench import (
     watch_counter,
 )
 from tests.why.causes import CAUSES, Cause
-from tests.why.plan import LOADS, Window, plan_windows
+from tests.why.plan import LOADS, SHAPES, Window, plan_phases, plan_windows
 
 _MOST_ADDED = 0.05
 _START_S = 30
@@ -60,20 +60,31 @@ def require_cause(name: str) -> Cause:
     return CAUSES[name]
 
 
-def make_run(cause: str, seed: int, load: str, folder: Path, seconds: float = 120) -> WhyRun:
-    """Make a run of `seconds`, and write NAME.opw and NAME.json into `folder`. Needs root."""
+def name_run(cause: str, seed: int, load: str, shape: str | None = None) -> str:
+    """Return the name of a run's files, without their suffixes."""
+    return "-".join((cause, load, *([shape] if shape else []), str(seed)))
+
+
+def make_run(
+    cause: str, seed: int, load: str, folder: Path, seconds: float = 120, shape: str | None = None
+) -> WhyRun:
+    """Make a run of `seconds`, and write NAME.opw and NAME.json into `folder`. Needs root. `shape` is that of
+    the base load, None for the usual one of the cause."""
+    if shape is not None and shape not in SHAPES:
+        raise OpwatchError(f"unknown shape {shape!r}; available: {', '.join(SHAPES)}")
     if load not in LOADS:
         raise OpwatchError(f"unknown load {load!r}; available: {', '.join(LOADS)}")
     what, source = require_cause(cause), random.Random(f"{cause}/{seed}/{load}")
-    recording = folder / f"{cause}-{load}-{seed}.opw"
+    recording = folder / f"{name_run(cause, seed, load, shape)}.opw"
     faults, windows = what.faults(source), plan_windows(source, seconds) if what.act else ()
+    phases = plan_phases(shape or what.shape, source, seconds)
     with create_drive(SIZE, what.op, config=DRIVE | what.config, no_data=not what.on_filesystem,
                       words=("timing",)) as drive:  # fmt: skip
         _fill(drive, what)
         drive.inject_faults(*faults)
         before = drive.read_truth()
         with _open_target(drive, what) as target:
-            bench = Bench(drive, load, seed, target)
+            bench = Bench(drive, load, seed, target, shape or what.shape, phases)
             found = _record_run(bench, what, windows, recording, seconds, source)
         truth = drive.read_truth()
         injections = _choose_truth(what, found, truth)
@@ -131,7 +142,7 @@ def _record_run(
         stack.enter_context(_record(bench.drive.device, recording))
         if cause.counter:
             stack.enter_context(watch_counter(bench.drive, *cause.counter, grown))
-        stack.enter_context(run_beside(make_base_load(bench, seconds, cause.base_load)))
+        stack.enter_context(run_beside(make_base_load(bench, cause.base_load)))
         if cause.on_filesystem:
             stack.enter_context(change_files(Path(bench.target).parent))
         begin, begin_ns = time.monotonic(), time.monotonic_ns()

@@ -27,6 +27,8 @@ static const struct ow_py_field config_fields[] = {
 	CONFIG(flush_ns),
 	CONFIG(jitter_permille),
 	CONFIG(gc_burst),
+	CONFIG(flush_stops),
+	CONFIG(trim_ns),
 	CONFIG(idle_after_ns),
 	CONFIG(throttle_after_ns),
 	CONFIG(throttle_pause_ns),

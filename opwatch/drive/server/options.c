@@ -72,6 +72,8 @@ static const struct field service_fields[] = {
 	SERVICE(flush_ns),
 	SERVICE(jitter_permille),
 	SERVICE(gc_burst),
+	SERVICE(flush_stops),
+	SERVICE(trim_ns),
 	SERVICE(idle_after_ns),
 	SERVICE(throttle_after_ns),
 	SERVICE(throttle_pause_ns),

@@ -293,6 +293,15 @@ static uint64_t find_dies_free_ns(const struct ow_service *service, uint64_t at)
 	return at;
 }
 
+static uint64_t flush_buffer(struct ow_service *service, uint64_t at)
+{
+	uint64_t done = find_dies_free_ns(service, at) + service->config.flush_ns;
+
+	if (service->config.flush_stops)
+		service->controller_free_ns = done;
+	return done;
+}
+
 void ow_service_sync(struct ow_service *service, const struct ow_ftl *ftl)
 {
 	read_progress(ftl, &service->progress);
@@ -350,6 +359,9 @@ int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
 	if (io->op == OW_SERVICE_READ || io->op == OW_SERVICE_WRITE) {
 		at += io->len_bytes * NS_PER_S / config->host_bytes_per_s;
 		service->controller_free_ns = at;
+	} else if (io->op == OW_SERVICE_TRIM) {
+		at += config->trim_ns;
+		service->controller_free_ns = at;
 	}
 	charge_operations(service, ftl, at);
 	if (io->op == OW_SERVICE_WRITE)
@@ -357,7 +369,7 @@ int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
 	else if (io->op == OW_SERVICE_READ)
 		at = read_units(service, ftl, io, at);
 	else if (io->op == OW_SERVICE_FLUSH && !ftl->config.plp)
-		at = find_dies_free_ns(service, at) + config->flush_ns;
+		at = flush_buffer(service, at);
 	*done_ns = at + config->latency_ns;
 	service->last_done_ns = max_ns(service->last_done_ns, *done_ns);
 	return 0;

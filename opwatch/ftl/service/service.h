@@ -28,13 +28,14 @@ struct ow_service_config {
 	uint64_t latency_ns;   /* constant time per command, in addition to all of the above */
 	uint64_t buffer_bytes; /* acknowledged but not programmed */
 	uint64_t flush_ns;
+	uint64_t trim_ns;	    /* controller time per trim; other commands wait */
 	uint32_t jitter_permille;   /* maximum deviation of program times from their mean */
 	uint32_t gc_burst;	    /* bool: collection runs at once, not paced by host writes */
 	uint64_t idle_after_ns;	    /* a gap this long lets the drive do its idle work */
 	uint64_t throttle_after_ns; /* time of work without a pause before throttling; 0: never */
 	uint64_t throttle_pause_ns; /* a gap this long ends throttling */
 	uint32_t throttle_permille; /* program time while throttled, relative to 1000 unthrottled */
-	uint32_t padding;
+	uint32_t flush_stops;	    /* bool: other commands wait for the end of a flush */
 	uint64_t seed;
 };
 

@@ -13,7 +13,7 @@ import pytest
 
 from opwatch.errors import UsageError
 from opwatch.ftl import models, profiles
-from opwatch.ftl.drive import Drive, Workload, find_latencies_ns, pack_slots, unpack_slots
+from opwatch.ftl.drive import Drive, ServiceOp, Workload, find_latencies_ns, pack_slots, unpack_slots
 
 GIB = 1 << 30
 
@@ -160,3 +160,23 @@ def test_an_unknown_profile_lists_the_known(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text("[drive]\nuser_bytes = 4096\n")
     assert profiles.load_profile(str(own)).drive == {"user_bytes": 4096}
+
+
+@pytest.mark.parametrize(
+    ("op", "timing", "longer_ns"),
+    [
+        (ServiceOp.TRIM, {"trim_ns": 0}, 0),
+        (ServiceOp.TRIM, {"trim_ns": 7_000_000}, 7_000_000),
+        (ServiceOp.FLUSH, {"flush_ns": 7_000_000}, 0),
+        (ServiceOp.FLUSH, {"flush_ns": 7_000_000, "flush_stops": 1}, 7_000_000),
+    ],
+)
+def test_commands_wait_for_trims_and_for_flushes_that_stop_the_drive(
+    op: ServiceOp, timing: dict[str, int], longer_ns: int
+) -> None:
+    drive = make_small_profile("ideal", **timing).create_drive()
+    alone_ns = drive.submit(ServiceOp.READ, 0, 4096, 0)
+    at_ns = 10**9
+    drive.submit(op, GIB // 2, 4096, at_ns)
+    took_ns = drive.submit(ServiceOp.READ, 0, 4096, at_ns) - at_ns
+    assert took_ns - alone_ns == pytest.approx(longer_ns, abs=100_000)

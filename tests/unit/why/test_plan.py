@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.why.causes import CAUSES
-from tests.why.plan import CAPACITY_IOPS, LOADS, find_rates, plan_windows
+from tests.why.plan import CAPACITY_IOPS, LOADS, SHAPES, find_rates, plan_phases, plan_windows
 
 
 @pytest.mark.parametrize("seconds", [15, 120, 900])
@@ -35,3 +35,14 @@ def test_load_levels_are_shares_of_what_the_drive_can_do() -> None:
 def test_each_cause_but_none_has_a_truth() -> None:
     for name, cause in CAUSES.items():
         assert bool(cause.act or cause.episodes or cause.counter or cause.is_constant) == (name != "none")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_phases_of_a_load_follow_each_other_within_the_run(shape: str) -> None:
+    for seed in range(20):
+        phases = plan_phases(shape, random.Random(seed), 120)
+        edges = [0, *(edge for phase in phases for edge in (phase.begin_s, phase.end_s)), 120]
+        assert edges == sorted(edges)
+        assert all(phase.begin_s < phase.end_s and 0 < phase.share <= 1 for phase in phases)
+        has_pauses = sum(phase.end_s - phase.begin_s for phase in phases) < 110
+        assert has_pauses == (shape == "pauses")

@@ -72,6 +72,7 @@ def find_flushes(slowness: Slowness) -> Candidate | None:
         flag_bursts(list(flushes.count)),
         f"flushes{whom}: {_per_s(slowness, flushes.count)}",
         "commit less often, or use a drive with power-loss protection, whose flushes cost nothing",
+        explains=(CauseName.PATH,),
     )
 
 
@@ -222,13 +223,9 @@ def find_collection(slowness: Slowness) -> Candidate | None:
         for nand, rate in zip(drive.nand_per_s, rates, strict=True)
     ]
     known = [at for at, nand in enumerate(drive.nand_per_s) if not math.isnan(nand)]
-    slow_nand, usual_nand = (
-        math.fsum(drive.nand_per_s[at] for at in known if slowness.slow[at] is is_slow)
-        for is_slow in (True, False)
-    )
-    slow_host, usual_host = (
-        math.fsum(rates[at] for at in known if slowness.slow[at] is is_slow) for is_slow in (True, False)
-    )
+    chosen = (slowness.slow, slowness.list_usual())
+    slow_nand, usual_nand = (math.fsum(drive.nand_per_s[at] for at in known if flags[at]) for flags in chosen)
+    slow_host, usual_host = (math.fsum(rates[at] for at in known if flags[at]) for flags in chosen)
     slow_waf = slow_nand / slow_host if slow_host else math.inf
     usual_waf = usual_nand / usual_host if usual_host else math.inf
     is_sequential = _find_sequential(slowness) >= _SEQUENTIAL
@@ -403,7 +400,9 @@ def find_neighbour(slowness: Slowness) -> Candidate | None:
 
 def _count_usual(slowness: Slowness, owner: OwnerSeries) -> float:
     """Return the requests of an owner outside of the slow intervals."""
-    return math.fsum(count for count, slow in zip(owner.requests, slowness.slow, strict=True) if not slow)
+    return math.fsum(
+        count for count, usual in zip(owner.requests, slowness.list_usual(), strict=True) if usual
+    )
 
 
 def find_busy_host(slowness: Slowness) -> Candidate | None:
@@ -495,5 +494,6 @@ RULES: dict[StackLayer, tuple[Rule, ...]] = {
     StackLayer.QUEUE: (find_scheduler, *_DEVICE_RULES),
     StackLayer.DEVICE: _DEVICE_RULES,
     StackLayer.DRIVE: _DRIVE_RULES,
-    StackLayer.PATH: (find_path, find_timeouts, find_errors, find_busy_host),
+    # A file or a network below the device also waits for flushes and discards on its path.
+    StackLayer.PATH: (find_path, find_timeouts, find_errors, find_flushes, find_discards, find_busy_host),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 from opwatch import units
 from opwatch.compare.spacing import find_spacing
@@ -125,6 +126,7 @@ def _select_episodes(slowness: Slowness, numbers: Sequence[int]) -> Slowness:
     return replace(
         slowness,
         slow=slow,
+        left_out=[was and not still for was, still in zip(slowness.slow, slow, strict=True)],
         episodes=[slowness.episodes[number] for number in numbers],
         excess=[slowness.excess[number] for number in numbers],
     )
@@ -133,8 +135,10 @@ def _select_episodes(slowness: Slowness, numbers: Sequence[int]) -> Slowness:
 def judge_candidates(slowness: Slowness, layer: StackLayer) -> list[JudgedCandidate]:
     """Return every candidate of a layer with its score, best first."""
     found = [one for rule in RULES[layer] if (one := rule(slowness))]
-    flags = {one.name.value: one.flags for one in found if not one.is_direct}
-    matches = match_witnesses(slowness.slow, flags, _TOLERANCE) if flags else {}
+    # Slow intervals of other layers say nothing about a candidate of this one, neither for nor against it.
+    kept = [not out for out in slowness.left_out or [False] * len(slowness.slow)]
+    flags = {one.name.value: list(compress(one.flags, kept)) for one in found if not one.is_direct}
+    matches = match_witnesses(list(compress(slowness.slow, kept)), flags, _TOLERANCE) if flags else {}
     tested = [_judge_candidate(slowness, one, matches.get(one.name.value)) for one in found]
     if layer in _DRIVE_SIDE and not any(one.refused is None for one in tested):
         periodic = _find_periodic(slowness)

@@ -43,7 +43,8 @@ class Slowness:
     """The slow intervals of an operation, and their excess time per layer.
 
     `slow` flags intervals whose 99th percentile of the device time, or whose mean of all layers, is above the
-    usual level. `usual` are the mean times per request and layer over all other intervals.
+    usual level. `usual` are the mean times per request and layer over all other intervals. `left_out` flags
+    slow intervals of episodes that are examined separately: they are neither slow nor usual here.
     """
 
     run: WitnessedRun
@@ -56,6 +57,13 @@ class Slowness:
     usual: dict[StackLayer, float]
     excess: list[dict[StackLayer, float]] = field(default_factory=list)
     drive: DriveWitness | None = None
+    left_out: list[bool] = field(default_factory=list)
+
+    def list_usual(self) -> list[bool]:
+        """Return for each interval whether it is neither slow nor left out."""
+        if not self.left_out:
+            return [not slow for slow in self.slow]
+        return [not (slow or out) for slow, out in zip(self.slow, self.left_out, strict=True)]
 
     @property
     def series(self) -> OpSeries:
@@ -116,10 +124,10 @@ class Slowness:
 
     def compare_means(self, values: Sequence[float]) -> tuple[float, float]:
         """Return the means per second of a series of counts in slow and in other intervals."""
-        return self._find_rate(values, is_slow=True), self._find_rate(values, is_slow=False)
+        return self._find_rate(values, self.slow), self._find_rate(values, self.list_usual())
 
-    def _find_rate(self, values: Sequence[float], *, is_slow: bool) -> float:
-        chosen = [at for at, slow in enumerate(self.slow) if slow is is_slow and not math.isnan(values[at])]
+    def _find_rate(self, values: Sequence[float], flags: Sequence[bool]) -> float:
+        chosen = [at for at, flag in enumerate(flags) if flag and not math.isnan(values[at])]
         seconds = math.fsum(self.seconds[at] for at in chosen)
         return math.fsum(values[at] for at in chosen) / seconds if seconds else NAN
 

@@ -279,8 +279,21 @@ def find_path(slowness: Slowness) -> Candidate | None:
         "the drive's own latency (log D0h) did not grow with the host's, and the CPUs were not busier",
         "look for interrupts and the transport: opwatch counters --latency compares both",
         is_direct=True,
-        excluded=explain_doubt(slowness),
+        excluded=explain_doubt(slowness) or _explain_fast_requests(slowness),
     )
+
+
+def _explain_fast_requests(slowness: Slowness) -> str | None:
+    """Return that only some requests were late, or None. A path that is slow delays all requests, processes
+    that wait for a CPU delay some of them."""
+    fastest = slowness.series.p10_ns
+    slow, usual = (
+        sorted(value for value, flag in zip(fastest, flags, strict=True) if flag and not math.isnan(value))
+        for flags in (slowness.slow, slowness.list_usual())
+    )
+    if slow and usual and slow[len(slow) // 2] >= GROWN_RATIO * usual[len(usual) // 2]:
+        return None
+    return "the fastest tenth of the requests was hardly slower than otherwise"
 
 
 BEFORE_THE_DEVICE: dict[StackLayer, tuple[Rule, ...]] = {

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # The quantile that makes an interval slow.
 SLOW_QUANTILE = 0.99
+# What delays all requests also delays the fastest ones.
+FAST_QUANTILE = 0.1
 # Requests of at least this size can delay small requests.
 LARGE_BYTES = 256 * 1024
 _SECTOR = 512
@@ -49,11 +51,11 @@ def _zeros(count: int) -> array[float]:
 
 @dataclass(slots=True)
 class OpSeries:
-    """One operation per interval: completions, their bytes and device time, and the 99th percentile.
+    """One operation per interval: completions, their bytes and device time, its 10th and 99th percentile.
 
     `queue_ns`, `throttle_ns` and `admission_ns` are the mean time before the issue times the completions, so
-    that they add to the device time; NaN if not measured. `p99_ns` is NaN without completions. `behind` are
-    requests issued during a discard.
+    that they add to the device time; NaN if not measured. The percentiles are NaN without completions.
+    `behind` are requests issued during a discard.
     """
 
     count: array[float]
@@ -68,25 +70,28 @@ class OpSeries:
     sequential: array[float]
     throttle_ns: array[float]
     admission_ns: array[float]
+    p10_ns: array[float]
 
     @classmethod
     def make_idle(cls, intervals: int) -> OpSeries:
         """Return the series of an operation without requests so far."""
-        series = cls(*(_zeros(intervals) for _ in range(12)))
+        series = cls(*(_zeros(intervals) for _ in range(13)))
         for at in range(intervals):
-            series.p99_ns[at] = NAN
+            series.p99_ns[at] = series.p10_ns[at] = NAN
         return series
 
     def add_idle(self) -> None:
         for series in self._list_arrays():
             series.append(0.0)
-        self.p99_ns[-1] = NAN
+        self.p99_ns[-1] = self.p10_ns[-1] = NAN
 
     def add_growth(self, then: OpSample, now: OpSample) -> None:
         """Add the growth between two samples."""
         done = now.completed - then.completed
         latency = now.latency.subtract(then.latency)
-        quantile = latency.find_quantile(SLOW_QUANTILE) if done else None
+        late, early = (
+            latency.find_quantile(quantile) if done else None for quantile in (SLOW_QUANTILE, FAST_QUANTILE)
+        )
         self.count.append(done)
         self.bytes.append(now.bytes - then.bytes)
         self.device_ns.append(now.sum_ns - then.sum_ns)
@@ -105,7 +110,8 @@ class OpSeries:
                 done,
             )
         )
-        self.p99_ns.append(quantile.value if quantile else NAN)
+        self.p99_ns.append(late.value if late else NAN)
+        self.p10_ns.append(early.value if early else NAN)
         self.large_bytes.append(_sum_large(now.sizes.subtract(then.sizes)) if done else 0.0)
         self.behind.append(now.behind - then.behind)
         self.behind_ns.append(now.behind_sum_ns - then.behind_sum_ns)
@@ -120,7 +126,7 @@ class OpSeries:
         return (
             *(self.count, self.bytes, self.device_ns, self.queue_ns, self.p99_ns),
             *(self.large_bytes, self.behind, self.behind_ns, self.issued, self.sequential),
-            *(self.throttle_ns, self.admission_ns),
+            *(self.throttle_ns, self.admission_ns, self.p10_ns),
         )
 
 

@@ -58,18 +58,30 @@ def make_fio(target: str, seconds: float, *options: str) -> list[str]:
     return ["fio", "--name=x", f"--filename={target}", *common, *size, "--output=/dev/null", *options]
 
 
+_BURST = 64
+_BURSTS = (f"--thinktime_blocks={_BURST}", "--thinktime_blocks_type=issue", f"--iodepth={_BURST}")
 # Options of the shapes of load that differ in more than their phases.
 _SHAPED: dict[str, tuple[str, ...]] = {
-    "bursty": ("--thinktime_blocks=32", "--thinktime_blocks_type=issue"),
+    "bursty": _BURSTS,
+    "pauses": _BURSTS,
     "mixed": ("--bssplit=4k/60:16k/30:64k/10",),
     "fsync": ("--fsync=32",),
     "closed": ("--iodepth=2",),
 }
 
 
-def make_base_load(bench: Bench, extra: Sequence[str] = ()) -> list[str]:
-    """Return the fio command of the base load, with a job for each phase."""
-    common = ("--rw=randrw", "--bs=4k", "--ioengine=libaio", "--iodepth=16", "--continue_on_error=io")
+def make_base_load(bench: Bench, extra: Sequence[str] = (), least_write_rate: int = 0) -> list[str]:
+    """Return the fio command of the base load, with a job for each phase. Writes are so large that there are
+    `least_write_rate` bytes of them per second."""
+    _, writes = find_rates(bench.load)
+    blocks = max(1, round(least_write_rate / writes / 4096))
+    common = (
+        "--rw=randrw",
+        f"--bs=4k,{4 * blocks}k",
+        "--ioengine=libaio",
+        "--iodepth=16",
+        "--continue_on_error=io",
+    )
     argv = make_fio(bench.target, bench.phases[-1].end_s, *common, *_SHAPED.get(bench.shape, ()), *extra)
     argv[argv.index("--name=x")] = "--name=global"
     for number, phase in enumerate(bench.phases):
@@ -77,8 +89,8 @@ def make_base_load(bench: Bench, extra: Sequence[str] = ()) -> list[str]:
         # The random seed differs, so that a phase does not repeat the addresses of the last one.
         argv += [f"--name=phase{number}", f"--randseed={bench.seed + number}"]
         argv += [f"--startdelay={phase.begin_s}", f"--runtime={phase.end_s - phase.begin_s}"]
-        if bench.shape == "bursty":
-            argv.append(f"--thinktime={32_000_000 // (reads + writes)}us")
+        if bench.shape in ("bursty", "pauses"):
+            argv.append(f"--thinktime={_BURST * 1_000_000 // (reads + writes)}us")
         elif bench.shape == "closed":
             argv.append(f"--rwmixread={round(100 * READ_SHARE)}")
         else:

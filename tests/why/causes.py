@@ -31,6 +31,7 @@ class Cause:
     episodes: tuple[str, ...] = ()
     counter: tuple[str, int] | None = None  # its name, and the growth per poll that counts
     base_load: tuple[str, ...] = ()
+    least_write_rate: int = 0  # bytes per second of the base load, by larger writes
     on_filesystem: bool = False
     is_constant: bool = False  # it acts for the whole run
     shape: str = "steady"  # of the base load, if the run does not ask for another one
@@ -73,7 +74,7 @@ def draw_stalls(source: random.Random) -> tuple[str, ...]:
 
 
 def draw_sleep(source: random.Random) -> tuple[str, ...]:
-    return (f"sleep-after={source.randrange(40, 80)}ms:{source.randrange(40, 100)}ms",)
+    return (f"sleep-after={source.randrange(400, 800)}ms:{source.randrange(40, 100)}ms",)
 
 
 def draw_log_stalls(source: random.Random) -> tuple[str, ...]:
@@ -93,10 +94,11 @@ CAUSES = {
     "none": Cause("nothing is injected"),
     "gc": Cause(
         "the drive collects garbage in bursts",
-        config={"service.gc_burst": 1, "gc_low_superblocks": 4, "gc_high_superblocks": 24},
-        op="15%",
+        # A burst frees 24 MiB, which the writes of the base load fill again in 6 to 12 s.
+        config=_LONG_PROGRAMS | {"service.gc_burst": 1, "gc_low_superblocks": 4, "gc_high_superblocks": 100},
+        op="25%",
         counter=("nand_write_gc_bytes", MIB // 4),
-        base_load=("--bs=4k,32k",),
+        least_write_rate=2_000_000,
         prepare=("--rw=randwrite", "--bs=4k", "--ioengine=libaio", "--iodepth=32", f"--io_size={SIZE}"),
     ),
     "slc-full": Cause(

@@ -14,10 +14,10 @@ _ACTIVE_SHARE, _WINDOWS = 0.25, 6
 _EDGE_S = 3
 SHAPES = {
     "steady": "the same load for the whole run",
-    "bursty": "32 requests at a time, at the same mean rate",
+    "bursty": "64 requests at a time",
     "halved": "half the load in the second half of the run",
     "steps": "another load every 5 to 20 s",
-    "pauses": "no load for 2 to 5 s, every 4 to 12 s",
+    "pauses": "64 requests at a time, and none for 2 to 5 s every 4 to 12 s",
     "mixed": "requests of 4 to 64 KiB",
     "fsync": "a flush after each 32 writes",
     "closed": "two requests in flight, as fast as the drive answers",

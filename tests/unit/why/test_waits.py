@@ -66,6 +66,39 @@ def test_busy_cpus_are_named_instead_of_the_path() -> None:
     assert list_names(decide_path(3, 0.8)) == {CauseName.HOST_CPU}
 
 
+def test_path_is_unknown_if_only_some_of_the_requests_were_late() -> None:
+    seconds = make_seconds(SECONDS, 3, draw_bursts(SECONDS, 3), slow_down())
+    disk = make_disk(seconds)
+    disk.ops["read"].p10_ns = array("d", [50 * US] * SECONDS)
+    assert not decide_causes(make_slowness(disk, "read", report_drive_times(seconds))).causes
+
+
+def test_flushes_are_named_instead_of_the_path_on_which_requests_wait_for_them() -> None:
+    def change(second: Second) -> None:
+        second.read_ns, second.flushes = 2 * MS, 100
+
+    seconds = make_seconds(SECONDS, 3, draw_bursts(SECONDS, 3), change)
+    verdict = decide_causes(make_slowness(make_disk(seconds), "read", report_drive_times(seconds)))
+    assert list_names(verdict) == {CauseName.FLUSHES}
+
+
+def test_slow_intervals_of_another_layer_do_not_count_against_a_witness() -> None:
+    """The drive and the path grow by turns, because their shares are those of a whole poll."""
+
+    def change(second: Second) -> None:
+        second.read_ns, second.flushes = 2 * MS, 100
+
+    places = draw_bursts(180, 3, count=9)
+    starts = [at for at in places if at - 1 not in places]
+    in_path = {start + more for start in starts[::2] for more in range(4)}
+    seconds = make_seconds(180, 3, places, change)
+    shares = tuple(0.05 if at in in_path else 0.95 for at in range(180))
+    drive = replace(make_drive(seconds), drive_shares={"read": shares})
+    verdict = decide_causes(make_slowness(make_disk(seconds), "read", drive))
+    assert list_names(verdict) == {CauseName.FLUSHES}
+    assert verdict.unknown < 0.2
+
+
 def test_path_is_unknown_in_a_few_slow_seconds() -> None:
     verdict = decide_path(3, 0.1, range(50, 54))
     assert not verdict.causes

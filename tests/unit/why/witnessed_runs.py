@@ -119,6 +119,7 @@ def _make_op(
             count * one.queue_ns if has_queue else NAN for count, one in zip(counts, seconds, strict=True)
         ),
         p99_ns=fill(mean * 3 if count else NAN for count, mean in zip(counts, mean_ns, strict=True)),
+        p10_ns=fill(mean / 2 if count else NAN for count, mean in zip(counts, mean_ns, strict=True)),
         large_bytes=fill(0 for _ in counts),
         behind=fill(one.behind * count for count, one in zip(counts, seconds, strict=True)),
         behind_ns=fill(

@@ -63,6 +63,7 @@ class WafPart:
 class DriveTimeline:
     """A drive during a run. `measured` covers the whole run; None if not measured, with a `reason`.
 
+    `growth` are (begin_ns, end_ns, NAND bytes) between fresh readings of the drive's counter.
     `flows` are the bytes between changes of the drive's counters. `parts` are flows merged until the error is
     small enough.
     """
@@ -74,6 +75,7 @@ class DriveTimeline:
     reason: str | None = None
     flows: tuple[IntervalBytes, ...] = ()
     parts: tuple[WafPart, ...] = ()
+    growth: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def is_even(self) -> bool:
@@ -137,6 +139,7 @@ def _measure_drive(
         reason=measured.reason,
         flows=flows,
         parts=tuple(merge_flows(flows)),
+        growth=tuple(measured.stretch.track.iter_growth()) if measured.stretch else (),
     )
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from opwatch.counters.reading import CounterReading
 from opwatch.waf.span import Span
@@ -19,6 +20,8 @@ from opwatch.waf.span import Span
 # Maximum age of a page by the OCP specification, plus 10 %.
 LONGEST_NS = 660 * 10**9
 _MIN_GAPS = 2
+# A counter that changed in two polls in a row this many times is fresh in each poll.
+_MIN_FRESH = 3
 # An event with odds of 1 in this number is treated as unlikely.
 ODDS = 20
 # Known wraps of counters: at 2^32 sectors, and at 2^32 and 2^48 units.
@@ -182,6 +185,18 @@ class Track:
         by_age = bisect_left(self.polls, due, key=lambda moment_of: self._moments[moment_of].begin_ns)
         place = min(by_change, by_age)
         return place if place < len(self.polls) else None
+
+    def iter_growth(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (begin_ns, end_ns, growth) from change to change, or from reading to reading if the counter
+        changes so often that each reading is fresh."""
+        changed = [False, *(now != then for then, now in pairwise(self.values))]
+        is_fresh = sum(one and other for one, other in pairwise(changed)) >= _MIN_FRESH
+        last = 0
+        for place in range(1, len(self.polls)):
+            if is_fresh or changed[place]:
+                begin, end = self._moments[self.polls[last]], self._moments[self.polls[place]]
+                yield begin.end_ns, end.end_ns, self.values[place] - self.values[last]
+                last = place
 
     def make_mark(self, place: int, period_ns: int) -> Mark:
         """Return the value at an index, and the moment it is from."""

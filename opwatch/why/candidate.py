@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Probability of a coincidence, after Holm's correction, above which a cause is not named.
+CHANCE = 0.01
+# The same for a witness that delays requests by its nature, whenever it acts.
+DIRECT_CHANCE = 0.05
+
 
 class CauseName(StrEnum):
     """The causes that opwatch can name; docs/method-why.md describes the evidence for each."""
@@ -42,7 +47,7 @@ class Candidate:
 
     `is_direct`: the time was measured on its own, so that no test of coincidence is needed. `excluded` is the
     reason why it is not the cause, although it may coincide. `explains` are causes of which this one is the
-    origin; they are not rivals.
+    origin; they are not rivals. `chance` is the probability of a coincidence above which it is not named.
     """
 
     name: CauseName
@@ -52,3 +57,4 @@ class Candidate:
     is_direct: bool = False
     excluded: str | None = None
     explains: tuple[CauseName, ...] = ()
+    chance: float = CHANCE

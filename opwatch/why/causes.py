@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 from opwatch import units
 from opwatch.owners.cells import OwnerKey, OwnerKind
-from opwatch.why.candidate import Candidate, CauseName
+from opwatch.why.candidate import DIRECT_CHANCE, Candidate, CauseName
+from opwatch.why.full_cache import SEQUENTIAL, find_full_cache, find_sequential_share
 from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
 from opwatch.why.statistics.bursts import flag_bursts
@@ -21,7 +22,6 @@ from opwatch.why.waits import (
     Rule,
     compare_cpus,
     explain_busy_cpus,
-    explain_doubt,
     find_path,
     find_scheduler,
 )
@@ -32,14 +32,11 @@ _TIMEOUT_NS = 29e9
 # A poll in more intervals than this share cannot be separated from its absence.
 _MAX_POLLED = 0.5
 # Slow requests in flight during a poll: their least number, and share; the most that is expected by chance.
-_MIN_REQUESTS, _MOSTLY_INSIDE, _MAX_COVERED = 10, 0.8, 0.3
-_SEQUENTIAL = 0.7
-_SLC_DROP = 0.75
-_SLC_SECONDS = 10
+_MIN_REQUESTS, _MOSTLY_INSIDE, _MAX_COVERED = 10, 0.5, 0.1
 # Requests of the kernel must grow by this ratio, in this many slow intervals, to be the cause by themselves.
 _GROWN_KERNEL, _MIN_KERNEL = 2.0, 10
 _SLOW_MEMBER_RATIO = 2.0
-_MOSTLY = 0.5
+_MOSTLY, _SOME = 0.5, 0.2
 _KERNEL_KINDS = (OwnerKind.KERNEL, OwnerKind.WRITE_BACK)
 
 
@@ -152,7 +149,7 @@ def find_discards(slowness: Slowness) -> Candidate | None:
         return Candidate(CauseName.DISCARDS, flags, evidence, _DISCARD_CHECK)
     share = waited / whole
     evidence += f"; requests issued during a discard have {100 * min(share, 1):.0f} % of the excess"
-    excluded = None if share >= _MOSTLY else "requests issued during a discard have little of the excess"
+    excluded = None if share >= _SOME else "requests issued during a discard have little of the excess"
     return Candidate(
         CauseName.DISCARDS,
         flags,
@@ -182,6 +179,7 @@ def find_errors(slowness: Slowness) -> Candidate | None:
         [count > 0 for count in troubles],
         f"errors: {_per_s(slowness, disk.errors)}; requeues: {_per_s(slowness, disk.requeued)}",
         "read the kernel log of that time (journalctl -k)",
+        chance=DIRECT_CHANCE,
         explains=(CauseName.TIMEOUT,),
     )
 
@@ -209,6 +207,7 @@ def find_thermal(slowness: Slowness) -> Candidate | None:
         drive.throttled,
         f"the drive counted thermal throttling{heat}",
         "cool the drive; opwatch counters shows its temperature",
+        chance=DIRECT_CHANCE,
         explains=(CauseName.HOUSEKEEPING,),
     )
 
@@ -228,7 +227,7 @@ def find_collection(slowness: Slowness) -> Candidate | None:
     slow_host, usual_host = (math.fsum(rates[at] for at in known if flags[at]) for flags in chosen)
     slow_waf = slow_nand / slow_host if slow_host else math.inf
     usual_waf = usual_nand / usual_host if usual_host else math.inf
-    is_sequential = _find_sequential(slowness) >= _SEQUENTIAL
+    is_sequential = find_sequential_share(slowness) >= SEQUENTIAL
     excluded = None
     if slow_waf < SAME_RATIO * usual_waf:
         excluded = "the drive writes no more to NAND per host byte than otherwise"
@@ -244,38 +243,6 @@ def find_collection(slowness: Slowness) -> Candidate | None:
         "leave more spare area (opwatch sweep advise), or trim free space (opwatch trim audit)",
         excluded=excluded,
         explains=(CauseName.READ_BEHIND_WRITE,),
-    )
-
-
-def _find_sequential(slowness: Slowness) -> float:
-    """Return the sequential share of the writes in slow intervals."""
-    writes = slowness.disk.ops["write"]
-    issued = math.fsum(writes.issued[at] for at, slow in enumerate(slowness.slow) if slow)
-    sequential = math.fsum(writes.sequential[at] for at, slow in enumerate(slowness.slow) if slow)
-    return sequential / issued if issued else 0.0
-
-
-def find_full_cache(slowness: Slowness) -> Candidate | None:
-    """Sequential writes that drop to a lower rate in each episode, with the depth unchanged."""
-    if slowness.op != "write" or _find_sequential(slowness) < _SEQUENTIAL:
-        return None
-    if slowness.find_ratio(slowness.series.bytes) > _SLC_DROP:
-        return None
-    drive = slowness.drive
-    excluded = None
-    if drive and drive.throttled and any(drive.throttled):
-        excluded = "the drive throttled by heat"
-    elif max(len(episode.places) for episode in slowness.episodes) < _SLC_SECONDS:
-        excluded = f"no episode has {_SLC_SECONDS} intervals, and a full cache lasts until the drive is idle"
-    else:
-        excluded = explain_doubt(slowness)
-    return Candidate(
-        CauseName.SLC_CACHE,
-        slowness.slow,
-        f"sequential writes fell: {_per_s(slowness, slowness.series.bytes, as_bytes=True)}",
-        "let the drive idle for some minutes and write the same again: the same bytes must pass before the "
-        "drop",
-        excluded=excluded,
     )
 
 

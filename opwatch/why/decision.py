@@ -13,7 +13,7 @@ from itertools import compress
 
 from opwatch import units
 from opwatch.compare.spacing import find_spacing
-from opwatch.why.candidate import Candidate, CauseName
+from opwatch.why.candidate import CHANCE, Candidate, CauseName
 from opwatch.why.causes import RULES
 from opwatch.why.layers import DEVICE_LAYERS, StackLayer
 from opwatch.why.slowness import SAME_RATIO, Slowness
@@ -21,8 +21,6 @@ from opwatch.why.statistics.axis import Axis, find_axis
 from opwatch.why.statistics.matching import Match, match_witnesses
 from opwatch.why.waits import BEFORE_THE_DEVICE, UNKNOWN_GROUPS
 
-# Probability of a coincidence, after Holm's correction, above which a cause is not named.
-CHANCE = 0.01
 # A candidate above this probability is not even a rival.
 _RIVAL_CHANCE = 0.05
 # Scores within this ratio are too similar to prefer one.
@@ -156,7 +154,7 @@ def _judge_candidate(slowness: Slowness, one: Candidate, match: Match | None) ->
             one, score, p=None, episodes=episodes, matched=episodes, alone=0, refused=refused
         )
     refused = one.excluded or match.reason
-    if refused is None and not match.is_beyond_chance(CHANCE):
+    if refused is None and not match.is_beyond_chance(one.chance):
         refused = "coincidence cannot be excluded"
     elif refused is None and match.score < MIN_SCORE:
         refused = "it acted in few slow intervals, or often without effect"

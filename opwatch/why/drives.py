@@ -16,6 +16,7 @@ from opwatch.why.witnessed import NAN, WitnessedDisk
 
 # Log page 02h: transitions to the light and the heavy thermal state, and the seconds in each.
 _SMART_LID, _THERMAL_AT, _THERMAL_WORDS = 2, 216, 4
+_LIGHT_WORDS, _HEAVY_WORDS = (0, 2), (1, 3)
 _MIN_POINTS = 2
 
 
@@ -52,18 +53,17 @@ def witness_drive(
     timeline = build_drive_timeline(disk.drive or disk.device, looks, catalogue)
     if timeline is None:
         return DriveWitness(tuple(polled), tuple(polls_ns), reason="the drive was not polled")
-    flows = [flow for flow in timeline.flows if flow.seconds > 0]
+    growth = [one for one in timeline.growth if one[1] > one[0]]
     nand = [NAN] * len(disk)
-    for flow in flows:
-        begin_ns = flow.end_ns - round(flow.seconds * 1e9)
-        for at in _find_places(disk, begin_ns + 1, flow.end_ns - 1):
-            nand[at] = flow.nand_bytes / flow.seconds
+    for begin_ns, end_ns, nand_bytes in growth:
+        for at in _find_places(disk, begin_ns + 1, end_ns - 1):
+            nand[at] = nand_bytes / ((end_ns - begin_ns) / 1e9)
     heat = [(point.at_ns, float(point.temperature)) for point in timeline.health if point.temperature]
     return DriveWitness(
         polled=tuple(polled),
         polls_ns=tuple(polls_ns),
-        nand_per_s=tuple(nand) if len(flows) >= _MIN_POINTS else None,
-        reason=timeline.reason or (None if len(flows) >= _MIN_POINTS else "its counters rarely changed"),
+        nand_per_s=tuple(nand) if len(growth) >= _MIN_POINTS else None,
+        reason=timeline.reason or (None if len(growth) >= _MIN_POINTS else "its counters rarely changed"),
         temperature=_spread_points(disk, heat) if len(heat) >= _MIN_POINTS else None,
         throttled=_flag_throttled(disk, looks),
         drive_shares=_find_drive_shares(disk, looks),
@@ -97,9 +97,12 @@ def _flag_throttled(disk: WitnessedDisk, looks: Sequence[FirmwareSample]) -> tup
     known = [(look.end_ns, words) for look in looks if (words := _read_thermal_words(look))]
     if len(known) < _MIN_POINTS:
         return None
+    # The light state hardly delays requests, so the heavy one counts if the drive was in it at all.
+    first, last = known[0][1], known[-1][1]
+    chosen = _HEAVY_WORDS if any(last[at] > first[at] for at in _HEAVY_WORDS) else _LIGHT_WORDS
     flags = [False] * len(disk)
     for (begin_ns, before), (end_ns, after) in pairwise(known):
-        if any(now > then for then, now in zip(before, after, strict=True)):
+        if any(after[at] > before[at] for at in chosen):
             for at in _find_places(disk, begin_ns + 1, end_ns - 1):
                 flags[at] = True
     return tuple(flags)

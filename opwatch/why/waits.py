@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from statistics import median
 
 from opwatch.samples.sample import GroupSetting, QueueSettings
 from opwatch.trace.unavailable import THROTTLE
@@ -25,6 +26,8 @@ _SATURATED = 0.9
 # A smaller difference of the CPU time is noise.
 _BUSIER = 0.05
 _PINNED = 0.9
+# If the fastest requests are slower by this ratio, the CPUs are not the reason, however busy.
+_ALL_LATE = 2.5
 
 Rule = Callable[[Slowness], Candidate | None]
 _UNKNOWN_SETTINGS = "the settings of the disk's queue are not in the recording: record again"
@@ -57,24 +60,27 @@ def _compare_shares(slowness: Slowness, shares: Sequence[float]) -> tuple[float,
     return slowness.compare_means(weighed)
 
 
-def explain_doubt(slowness: Slowness) -> str | None:
+def explain_doubt(slowness: Slowness, *, may_be_saturated: bool = False) -> str | None:
     """Return why the time in a layer alone does not prove a cause: few slow intervals, or busy CPUs."""
     if few := _explain_few(slowness):
         return few
     usual_ns, slow_ns = slowness.mean_ns
     if slow_ns < GROWN_RATIO * usual_ns:
         return "the mean grew by less than half"
-    return explain_busy_cpus(slowness)
+    return explain_busy_cpus(slowness, may_be_saturated=may_be_saturated)
 
 
-def explain_busy_cpus(slowness: Slowness) -> str | None:
-    """Return why the CPUs may have made requests slow, or None if they did not."""
+def explain_busy_cpus(slowness: Slowness, *, may_be_saturated: bool = False) -> str | None:
+    """Return why the CPUs may have made requests slow, or None if they did not. CPUs that are always busy are
+    no reason if they may be saturated."""
     found = compare_cpus(slowness)
     if found is None:
         return "CPU time was not recorded"
     _, busy, otherwise = found
     if busy > otherwise + _BUSIER and busy > SAME_RATIO * otherwise:
         return f"the CPUs were busier ({100 * busy:.0f} %, {100 * otherwise:.0f} % otherwise)"
+    if may_be_saturated:
+        return None
     busiest, _ = _compare_shares(slowness, slowness.disk.cpu_busy)
     return f"the CPUs were {100 * busiest:.0f} % busy" if busiest > _SATURATED else None
 
@@ -279,20 +285,21 @@ def find_path(slowness: Slowness) -> Candidate | None:
         "the drive's own latency (log D0h) did not grow with the host's, and the CPUs were not busier",
         "look for interrupts and the transport: opwatch counters --latency compares both",
         is_direct=True,
-        excluded=explain_doubt(slowness) or _explain_fast_requests(slowness),
+        excluded=_explain_fast_requests(slowness),
     )
 
 
 def _explain_fast_requests(slowness: Slowness) -> str | None:
-    """Return that only some requests were late, or None. A path that is slow delays all requests, processes
-    that wait for a CPU delay some of them."""
+    """Return that only some requests were late, or another doubt, or None. A path that is slow delays all
+    requests, processes that wait for a CPU delay some of them, whether or not the CPUs are busy otherwise."""
     fastest = slowness.series.p10_ns
     slow, usual = (
-        sorted(value for value, flag in zip(fastest, flags, strict=True) if flag and not math.isnan(value))
+        [value for value, flag in zip(fastest, flags, strict=True) if flag and not math.isnan(value)]
         for flags in (slowness.slow, slowness.list_usual())
     )
-    if slow and usual and slow[len(slow) // 2] >= GROWN_RATIO * usual[len(usual) // 2]:
-        return None
+    growth = median(slow) / median(usual) if slow and usual else 1.0
+    if growth >= GROWN_RATIO:
+        return explain_doubt(slowness, may_be_saturated=growth >= _ALL_LATE)
     return "the fastest tenth of the requests was hardly slower than otherwise"
 
 

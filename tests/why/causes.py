@@ -102,10 +102,20 @@ CAUSES = {
         prepare=("--rw=randwrite", "--bs=4k", "--ioengine=libaio", "--iodepth=32", f"--io_size={SIZE}"),
     ),
     "slc-full": Cause(
-        "a writer fills the pseudo-SLC cache",
-        load_beside("--rw=write", "--bs=128k", "--iodepth=8"),
-        config={"slc_bytes": 32 * MIB, "service.program_ns": 8_000_000},
+        "sequential writes fill the pseudo-SLC cache, which empties in pauses",
+        # The cache takes 2 to 3 s of the writes; then the dies take fewer than the host writes.
+        config={
+            "slc_bytes": 96 * MIB,
+            "buffer_bytes": 4 * MIB,
+            "service.dies": 8,
+            "service.program_ns": 8_000_000,
+            "service.suspend_ns": 200_000,
+        },
+        op="200%",
         counter=("nand_write_fold_bytes", MIB // 4),
+        base_load=("--percentage_random=100,0",),
+        least_write_rate=50_000_000,
+        shape="spells",
     ),
     "thermal": Cause(
         "the drive gets hot",

@@ -18,6 +18,7 @@ SHAPES = {
     "halved": "half the load in the second half of the run",
     "steps": "another load every 5 to 20 s",
     "pauses": "64 requests at a time, and none for 2 to 5 s every 4 to 12 s",
+    "spells": "the steady load, and none for 2 to 5 s every 4 to 12 s",
     "mixed": "requests of 4 to 64 KiB",
     "fsync": "a flush after each 32 writes",
     "closed": "two requests in flight, as fast as the drive answers",
@@ -68,7 +69,7 @@ def plan_phases(shape: str, random_source: random.Random, seconds: float) -> tup
     if shape == "halved":
         return Phase(0, end // 2), Phase(end // 2, end, 0.5)
     phases, at = list[Phase](), 0
-    while shape in ("steps", "pauses") and at < end:
+    while shape in ("steps", "pauses", "spells") and at < end:
         is_step = shape == "steps"
         length = random_source.randint(5, 20) if is_step else random_source.randint(4, 12)
         share = random_source.uniform(0.3, 1.0) if is_step else 1.0

@@ -62,6 +62,14 @@ def test_path_is_named_while_the_cpus_are_as_busy_as_otherwise() -> None:
     assert list_names(decide_path(3, 0.1)) == {CauseName.PATH}
 
 
+def test_path_is_named_on_saturated_cpus_if_all_requests_were_late() -> None:
+    seconds = make_seconds(SECONDS, 3, draw_bursts(SECONDS, 3), slow_down(0.99))
+    for one in seconds:
+        one.cpu = 0.99
+    verdict = decide_causes(make_slowness(make_disk(seconds), "read", report_drive_times(seconds)))
+    assert list_names(verdict) == {CauseName.PATH}
+
+
 def test_busy_cpus_are_named_instead_of_the_path() -> None:
     assert list_names(decide_path(3, 0.8)) == {CauseName.HOST_CPU}
 

@@ -128,7 +128,8 @@ def _find_grown_owner(
     chosen = owners if owners is not None else slowness.disk.owners or {}
     grown = {
         one.name: slow - usual
-        for one in chosen.values()
+        for key, one in chosen.items()
+        if key.kind is not OwnerKind.NOBODY
         for slow, usual in [slowness.compare_means(series(one))]
         if slow > usual
     }

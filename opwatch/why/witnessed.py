@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from opwatch.cpu import compute_cpu_use
-from opwatch.owners.cells import OwnerKey
+from opwatch.owners.cells import OwnerKey, OwnerKind
 from opwatch.owners.sample import OwnerCounts, Owners, OwnerSample, compare_owners
 from opwatch.samples.entries import (
     CountersRead,
@@ -166,14 +166,13 @@ class OwnerSeries:
     def make_idle(cls, name: str, intervals: int) -> OwnerSeries:
         return cls(name, *(_zeros(intervals) for _ in range(4)))
 
-    def add_counts(self, one: OwnerCounts | None) -> None:
-        """Add the counts of an interval; None without requests."""
-        ops = one.ops if one else {}
-        data = [ops[op] for op in ("read", "write") if op in ops]
+    def add_counts(self, parts: Sequence[OwnerCounts]) -> None:
+        """Add the counts of an interval; none without requests."""
+        data = [one.ops[op] for one in parts for op in ("read", "write") if op in one.ops]
         self.bytes.append(sum(counts.bytes for counts in data))
         self.device_ns.append(sum(counts.sum_ns for counts in data))
         self.requests.append(sum(counts.requests for counts in data))
-        self.flushes.append(ops["flush"].requests if "flush" in ops else 0)
+        self.flushes.append(sum(one.ops["flush"].requests for one in parts if "flush" in one.ops))
 
 
 class SlowSpan(NamedTuple):
@@ -273,12 +272,23 @@ class WitnessedDisk:
             return
         if self.owners is None:
             self.owners = {}
-        current = {one.key: one for one in owners.owners}
-        for key, one in current.items():
+        current: dict[OwnerKey, list[OwnerCounts]] = {}
+        for one in owners.owners:
+            key = self._find_owner(one)
             if key not in self.owners:
                 self.owners[key] = OwnerSeries.make_idle(one.name or f"{key.kind.value} {key.number}", known)
+            current.setdefault(key, []).append(one)
         for key, series in self.owners.items():
-            series.add_counts(current.get(key))
+            series.add_counts(current.get(key, ()))
+
+    def _find_owner(self, one: OwnerCounts) -> OwnerKey:
+        """Return the key of an owner. A control group that was made again is the same owner."""
+        if one.key.kind is not OwnerKind.CGROUP or one.name is None or not self.owners:
+            return one.key
+        for key, series in self.owners.items():
+            if key.kind is OwnerKind.CGROUP and series.name == one.name:
+                return key
+        return one.key
 
 
 @dataclass(slots=True)

@@ -70,22 +70,25 @@ _SHAPED: dict[str, tuple[str, ...]] = {
 }
 
 
-def make_base_load(bench: Bench, extra: Sequence[str] = (), least_write_rate: int = 0) -> list[str]:
+def make_base_load(
+    bench: Bench, extra: Sequence[str] = (), least_write_rate: int = 0, processes: int = 1
+) -> list[str]:
     """Return the fio command of the base load, with a job for each phase. Writes are so large that there are
-    `least_write_rate` bytes of them per second."""
+    `least_write_rate` bytes of them per second. `processes` share the load."""
     _, writes = find_rates(bench.load)
     blocks = max(1, round(least_write_rate / writes / 4096))
     common = (
         "--rw=randrw",
         f"--bs=4k,{4 * blocks}k",
         "--ioengine=libaio",
-        "--iodepth=16",
+        f"--iodepth={16 // processes}",
         "--continue_on_error=io",
+        f"--numjobs={processes}",
     )
     argv = make_fio(bench.target, bench.phases[-1].end_s, *common, *_SHAPED.get(bench.shape, ()), *extra)
     argv[argv.index("--name=x")] = "--name=global"
     for number, phase in enumerate(bench.phases):
-        reads, writes = (max(1, round(phase.share * rate)) for rate in find_rates(bench.load))
+        reads, writes = (max(1, round(phase.share * rate / processes)) for rate in find_rates(bench.load))
         # The random seed differs, so that a phase does not repeat the addresses of the last one.
         argv += [f"--name=phase{number}", f"--randseed={bench.seed + number}"]
         argv += [f"--startdelay={phase.begin_s}", f"--runtime={phase.end_s - phase.begin_s}"]

@@ -31,6 +31,7 @@ class Cause:
     episodes: tuple[str, ...] = ()
     counter: tuple[str, int] | None = None  # its name, and the growth per poll that counts
     base_load: tuple[str, ...] = ()
+    processes: int = 1  # that share the base load
     least_write_rate: int = 0  # bytes per second of the base load, by larger writes
     on_filesystem: bool = False
     is_constant: bool = False  # it acts for the whole run
@@ -57,9 +58,11 @@ def limit_tags(bench: Bench, _: random.Random) -> AbstractContextManager[object]
 
 @contextmanager
 def use_scheduler(bench: Bench, source: random.Random) -> Iterator[None]:
-    """Let BFQ wait for the next request of one process while another one has requests."""
+    """Let BFQ issue one request at a time, and wait for the next request of the same process."""
     beside = load_beside("--rw=read", "--bs=4k", "--iodepth=1", "--rate_iops=50")
     with set_queue(bench, "scheduler", "bfq"), beside(bench, source):
+        # It is gone with the scheduler.
+        (bench.queue / "iosched" / "strict_guarantees").write_text("1")
         yield
 
 
@@ -88,8 +91,6 @@ def draw_slow_die(source: random.Random) -> tuple[str, ...]:
 # Programs that keep eight dies busy for most of the time at 30 MB/s, and are not suspended for reads.
 _LONG_PROGRAMS = {"service.dies": 8, "service.suspend_ns": 8_000_000, "service.program_ns": 8_000_000}
 
-_BURSTS = ("--thinktime=30ms", "--thinktime_blocks=32")
-
 CAUSES = {
     "none": Cause("nothing is injected"),
     "gc": Cause(
@@ -106,6 +107,7 @@ CAUSES = {
         # The cache takes 2 to 3 s of the writes; then the dies take fewer than the host writes.
         config={
             "slc_bytes": 96 * MIB,
+            "slc_full": 1,  # folds to make room
             "buffer_bytes": 4 * MIB,
             "service.dies": 8,
             "service.program_ns": 8_000_000,
@@ -165,7 +167,8 @@ CAUSES = {
         load_beside("--rw=randrw", "--bs=16k", "--iodepth=32", group="opwatch-why"),
     ),
     "scheduler": Cause("BFQ idles", use_scheduler),
-    "tags": Cause("four tags only", limit_tags, base_load=_BURSTS),
+    # Four requests at a time are 400 per second. Each process waits for a tag with a single request.
+    "tags": Cause("four tags only", limit_tags, config={"service.latency_ns": 10_000_000}, processes=16),
     "errors": Cause(
         "reads fail after the drive tried for long",
         inject(("media-error=64M:16M", "slow=8ms"), ("clear",)),

@@ -142,7 +142,9 @@ def _record_run(
         stack.enter_context(_record(bench.drive.device, recording))
         if cause.counter:
             stack.enter_context(watch_counter(bench.drive, *cause.counter, grown))
-        stack.enter_context(run_beside(make_base_load(bench, cause.base_load, cause.least_write_rate)))
+        stack.enter_context(
+            run_beside(make_base_load(bench, cause.base_load, cause.least_write_rate, cause.processes))
+        )
         if cause.on_filesystem:
             stack.enter_context(change_files(Path(bench.target).parent))
         begin, begin_ns = time.monotonic(), time.monotonic_ns()

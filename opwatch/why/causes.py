@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from opwatch import units
 from opwatch.owners.cells import OwnerKey, OwnerKind
 from opwatch.why.candidate import DIRECT_CHANCE, Candidate, CauseName
-from opwatch.why.full_cache import SEQUENTIAL, find_full_cache, find_sequential_share
+from opwatch.why.collection import find_collection
+from opwatch.why.full_cache import find_full_cache
 from opwatch.why.layers import StackLayer
 from opwatch.why.slowness import GROWN_RATIO, SAME_RATIO, Slowness
 from opwatch.why.statistics.bursts import flag_bursts
@@ -36,6 +37,8 @@ _MIN_REQUESTS, _MOSTLY_INSIDE, _MAX_COVERED = 10, 0.5, 0.1
 # Requests of the kernel must grow by this ratio, in this many slow intervals, to be the cause by themselves.
 _GROWN_KERNEL, _MIN_KERNEL = 2.0, 10
 _SLOW_MEMBER_RATIO = 2.0
+# With more writes per flush, the writes themselves may be the cause.
+_WRITES_PER_FLUSH = 4
 _MOSTLY, _SOME = 0.5, 0.2
 _KERNEL_KINDS = (OwnerKind.KERNEL, OwnerKind.WRITE_BACK)
 
@@ -63,13 +66,25 @@ def find_flushes(slowness: Slowness) -> Candidate | None:
     if flushes is None:
         return None
     owner = _find_grown_owner(slowness, lambda one: one.flushes)
+    writes = slowness.disk.ops.get("write")
+    more_flushes, more_writes = (
+        slow - usual
+        for slow, usual in (
+            slowness.compare_means(flushes.count),
+            slowness.compare_means(writes.issued) if writes else (0.0, 0.0),
+        )
+    )
+    explains = [CauseName.PATH]
+    if more_writes <= _WRITES_PER_FLUSH * more_flushes:
+        # The writes between the flushes are part of the same load.
+        explains += [CauseName.READ_BEHIND_WRITE, CauseName.SATURATION]
     whom = f" by {owner}" if owner else ""
     return Candidate(
         CauseName.FLUSHES,
         flag_bursts(list(flushes.count)),
         f"flushes{whom}: {_per_s(slowness, flushes.count)}",
         "commit less often, or use a drive with power-loss protection, whose flushes cost nothing",
-        explains=(CauseName.PATH,),
+        explains=tuple(explains),
     )
 
 
@@ -210,40 +225,6 @@ def find_thermal(slowness: Slowness) -> Candidate | None:
         "cool the drive; opwatch counters shows its temperature",
         chance=DIRECT_CHANCE,
         explains=(CauseName.HOUSEKEEPING,),
-    )
-
-
-def find_collection(slowness: Slowness) -> Candidate | None:
-    drive, writes = slowness.drive, slowness.disk.ops.get("write")
-    if drive is None or drive.nand_per_s is None or writes is None:
-        return None
-    rates = [count / seconds for count, seconds in zip(writes.bytes, slowness.seconds, strict=True)]
-    extra = [
-        0.0 if math.isnan(nand) else max(nand - rate, 0.0)
-        for nand, rate in zip(drive.nand_per_s, rates, strict=True)
-    ]
-    known = [at for at, nand in enumerate(drive.nand_per_s) if not math.isnan(nand)]
-    chosen = (slowness.slow, slowness.list_usual())
-    slow_nand, usual_nand = (math.fsum(drive.nand_per_s[at] for at in known if flags[at]) for flags in chosen)
-    slow_host, usual_host = (math.fsum(rates[at] for at in known if flags[at]) for flags in chosen)
-    slow_waf = slow_nand / slow_host if slow_host else math.inf
-    usual_waf = usual_nand / usual_host if usual_host else math.inf
-    is_sequential = find_sequential_share(slowness) >= SEQUENTIAL
-    excluded = None
-    if slow_waf < SAME_RATIO * usual_waf:
-        excluded = "the drive writes no more to NAND per host byte than otherwise"
-    elif is_sequential:
-        excluded = "the writes are sequential"
-    elif slowness.find_ratio(writes.issued) > GROWN_RATIO:
-        excluded = "the host writes more than otherwise"
-    return Candidate(
-        CauseName.GARBAGE_COLLECTION,
-        flag_bursts(extra),
-        f"NAND {slow_waf:.1f} times host in slow intervals, {usual_waf:.1f} times otherwise, at "
-        f"{_per_s(slowness, writes.bytes, as_bytes=True)} of writes",
-        "leave more spare area (opwatch sweep advise), or trim free space (opwatch trim audit)",
-        excluded=excluded,
-        explains=(CauseName.READ_BEHIND_WRITE,),
     )
 
 

@@ -31,6 +31,8 @@ MIN_SHARE = 0.1
 _OVERLAP = 0.5
 _TOLERANCE = 1
 _MIN_PERIODIC = 6
+# A regular witness of regular episodes: its least score, and the share of the episodes with it.
+_SAME_PERIOD, _MOSTLY = 0.5, 0.8
 _NO_DRIVE_TIME = (
     "the drive and the path to it cannot be told apart: the drive's own latency (log D0h) is unknown"
 )
@@ -140,8 +142,32 @@ def judge_candidates(slowness: Slowness, layer: StackLayer) -> list[JudgedCandid
     tested = [_judge_candidate(slowness, one, matches.get(one.name.value)) for one in found]
     if layer in _DRIVE_SIDE and not any(one.refused is None for one in tested):
         periodic = _find_periodic(slowness)
-        tested += [periodic] if periodic else []
+        if periodic:
+            tested = [_support_by_period(one, periodic) for one in tested]
+        if periodic and not any(one.refused is None for one in tested):
+            tested.append(periodic)
     return sorted(tested, key=lambda one: -one.score)
+
+
+def _support_by_period(one: JudgedCandidate, periodic: JudgedCandidate) -> JudgedCandidate:
+    """Return garbage collection as proved if its NAND bursts come with nearly all of the regular episodes.
+
+    Shifting the bursts shows nothing if both are regular; but that two works of the drive have the same
+    period is unlikely.
+    """
+    is_same = (
+        one.candidate.name is CauseName.GARBAGE_COLLECTION
+        and one.candidate.excluded is None
+        and one.score >= _SAME_PERIOD
+        and one.matched >= _MOSTLY * max(one.episodes, _MIN_PERIODIC)
+        and periodic.p is not None
+        and periodic.p <= CHANCE
+        and periodic.candidate.name is CauseName.GARBAGE_COLLECTION
+    )
+    if not is_same or one.refused is None:
+        return one
+    candidate = replace(one.candidate, evidence=f"{one.candidate.evidence}; {periodic.candidate.evidence}")
+    return replace(one, candidate=candidate, p=periodic.p, refused=None)
 
 
 def _judge_candidate(slowness: Slowness, one: Candidate, match: Match | None) -> JudgedCandidate:
@@ -194,9 +220,11 @@ def _find_periodic(slowness: Slowness) -> JudgedCandidate | None:
     every = (
         f"every {spacing.period:.3g} s, whatever the write rate"
         if is_time
-        else f"every {units.format_capacity(round(spacing.period))} written, whatever the rate"
+        else f"every {units.format_capacity(round(spacing.period))} written"
     )
-    refused = answer.reason if answer.axis is Axis.UNKNOWN else None
+    is_unknown = answer.axis is Axis.UNKNOWN
+    every += ", at a constant rate" if is_unknown else "" if is_time else ", whatever the rate"
+    refused = answer.reason if is_unknown else None
     if refused is None and spacing.p > CHANCE:
         refused = "coincidence cannot be excluded"
     check = (

@@ -276,6 +276,12 @@ def limit_capabilities(keep: int) -> None:
     """Keep only the capabilities in this mask (1 << number) for this thread and threads that it starts
     later. Executing a file gains none from now on. Raise OSError if the kernel refuses."""
 
+# --- memory ---
+
+def release_memory() -> None:
+    """Return freed memory to the kernel, and unmap pages of programs and libraries that only the start
+    needed. The kernel maps them again on demand."""
+
 # --- read-only NVMe admin commands ---
 
 def nvme_get_log(

@@ -11,11 +11,11 @@ static struct PyModuleDef native_module = {
 
 /* In dependency order. */
 static int (*const bindings[])(PyObject *module) = {
-	ow_py_add_counts,   ow_py_add_ftl,	ow_py_add_service,
-	ow_py_add_host,	    ow_py_add_nvme,	ow_py_add_privileges,
+	ow_py_add_counts,   ow_py_add_ftl,	  ow_py_add_service,  ow_py_add_host,
+	ow_py_add_nvme,	    ow_py_add_privileges, ow_py_add_memory,
 #ifdef OPWATCH_HAVE_BPF
-	ow_py_add_programs, ow_py_add_tracer,	ow_py_add_discards,
-	ow_py_add_changes,  ow_py_add_contexts,
+	ow_py_add_programs, ow_py_add_tracer,	  ow_py_add_discards, ow_py_add_changes,
+	ow_py_add_contexts,
 #endif
 };
 

@@ -12,7 +12,8 @@ from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.cpu import CpuUse, compute_cpu_use
 from opwatch.samples.entries import CountersRead, DiskAdded, ProgramsSkipped, RunEntry
 from opwatch.samples.entry_parts import get_samples
-from opwatch.samples.observe import list_losses_between, observe_interval
+from opwatch.samples.losses import list_losses_between
+from opwatch.samples.observe import observe_interval
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.abi import OpSample
 from opwatch.trace.unavailable import CPU, list_unavailable

@@ -17,7 +17,7 @@ from opwatch.metrics.table import (
     WATCH_REFUSED,
     WATCHED,
 )
-from opwatch.samples.observe import tally_losses_since
+from opwatch.samples.losses import tally_losses_since
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.abi import OpSample
 from opwatch.trace.account.losses import LostRequests, Tally, count_lost_requests

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opwatch.cpu import compute_cpu_use
+from opwatch.samples.losses import account_interval
 from opwatch.samples.observation import Arrival, Leaving, Observation
 from opwatch.samples.sample import DiskSample
-from opwatch.trace.account.losses import Loss, LostRequests, Tally, list_losses, tally_losses
+from opwatch.trace.account.losses import Loss, LostRequests
 from opwatch.trace.account.stall import Stall, count_stale
 from opwatch.trace.derive import derive_interval
 from opwatch.trace.kernel_times import derive_kernel_times
-from opwatch.trace.trust import LossAccount, account_losses
 
 if TYPE_CHECKING:
     from opwatch.owners.sample import Owners
@@ -47,7 +47,7 @@ def observe_interval(
         interval=derive_interval(
             then.reading.sample, now.reading.sample, count_stale(then.reading, now.reading)
         ),
-        trust=_account_interval(then, now),
+        trust=account_interval(then, now),
         in_flight_at_start=disk.in_flight,
         flush_queues=disk.flush_queues,
         backend=disk.backend,
@@ -64,29 +64,3 @@ def observe_interval(
         lost=lost,
         stall=stall,
     )
-
-
-def tally_losses_since(first: DiskSample, now: DiskSample) -> Tally:
-    """Return the tally of a run's losses from the first sample to `now`."""
-    return tally_losses(_account_interval(first, now), now.disk.in_flight, now.disk.flush_queues)
-
-
-def list_losses_between(
-    then: DiskSample, now: DiskSample, lost: Tally | None = None, *, is_blind: bool
-) -> tuple[Loss, ...]:
-    """Return the losses between two samples.
-
-    `lost` is the growth of the run's tally in an interval; without `lost`, the losses cover the whole run.
-    `is_blind`: the kernel skips programs while PID 1 is current.
-    """
-    is_whole = lost is None
-    grown = tally_losses_since(then, now) if lost is None else lost
-    return list_losses(grown, _account_interval(then, now), is_blind=is_blind, is_whole=is_whole)
-
-
-def _account_interval(then: DiskSample, now: DiskSample) -> LossAccount:
-    return account_losses(then.reading, now.reading, _count_growth(then.misses, now.misses))
-
-
-def _count_growth(then: int | None, now: int | None) -> int | None:
-    return None if then is None or now is None else now - then

@@ -22,8 +22,9 @@ from opwatch.samples.entries import (
     RunEntry,
     SlowRequestsSeen,
 )
+from opwatch.samples.losses import list_losses_between, tally_losses_since
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
-from opwatch.samples.observe import list_losses_between, observe_interval, tally_losses_since
+from opwatch.samples.observe import observe_interval
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.slow_tally import SlowTally
 from opwatch.trace.account.losses import Tally, count_lost_requests

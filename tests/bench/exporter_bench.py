@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from tests.section import Section
 
 from .figure import Figure, choose_exit_status, choose_size, format_table
 from .figures import describe_machine
+from .idle_interpreter import list_standard_modules, run_idle_interpreter
 from .metered_server import Answer, Memory, MeteredServer, count_series, read_memory
 
 SECTION = Section("overhead.md", "exporter")
@@ -151,13 +152,14 @@ class CpuComparison:
             )
 
 
-def make_memory_figures(name: str, ours: Memory, peer: Memory | None = None) -> Iterator[Figure]:
+def make_memory_figures(name: str, ours: Memory, others: Mapping[str, Memory]) -> Iterator[Figure]:
+    """Yield RSS and PSS beside those of other processes in the same run, by name."""
     for kind, most in (("rss", _MAX_RSS_MB), ("pss", _MAX_PSS_MB)):
-        mine, text = getattr(ours, kind), ""
-        if peer:
-            theirs = getattr(peer, kind)
-            text = f"node_exporter {theirs / _MB:.1f} MB, ratio {mine / theirs:.2f}"
-        yield Figure(f"{kind.upper()} of {name}, MB", mine / _MB, most, text)
+        mine = getattr(ours, kind)
+        beside = ", ".join(
+            f"{other} {getattr(memory, kind) / _MB:.1f} MB" for other, memory in others.items()
+        )
+        yield Figure(f"{kind.upper()} of {name}, MB", mine / _MB, most, beside)
 
 
 def measure_answers(ours: MeteredServer, peer: MeteredServer, devices: Sequence[str]) -> Iterator[Figure]:
@@ -173,6 +175,16 @@ def measure_answers(ours: MeteredServer, peer: MeteredServer, devices: Sequence[
     yield Figure(
         "series per disk, classic histograms", classic, _MAX_CLASSIC, f"node_exporter {theirs_count}"
     )
+
+
+def read_floors() -> dict[str, Memory]:
+    """Return the memory of interpreters that serve nothing: with no module, and with the exporter's modules
+    of the standard library."""
+    floors = {}
+    for name, modules in (("bare Python", ()), ("with the same standard modules", list_standard_modules())):
+        with run_idle_interpreter(modules) as pid:
+            floors[name] = read_memory(pid)
+    return floors
 
 
 def measure_growth(server: MeteredServer, name: str, run_part: Callable[[], None]) -> Figure:
@@ -239,8 +251,9 @@ def measure_main(devices: Sequence[str], log: Path) -> Iterator[Figure]:
         compared = CpuComparison(ours, peer, devices)
         compared.measure_rounds(ROUNDS)
         memory, text = ours.read_memory(), f"the drives' pages read, {ROUNDS * len(_MAX_SIZES)} fresh scrapes"
+        others = {"node_exporter": peer.read_memory(), **read_floors()}
         yield from compared.make_figures(ROUNDS)
-        yield from make_memory_figures(f"{len(devices)} disks, {text}", memory, peer.read_memory())
+        yield from make_memory_figures(f"{len(devices)} disks, {text}", memory, others)
         text = f"after {WARM_UP * len(_MAX_SIZES)} others"
         name = f"growth over {ROUNDS * len(_MAX_SIZES)} fresh scrapes, KB"
         yield Figure(name, (memory.rss - begin) / _KB, _MAX_GROWTH_KB, text)
@@ -258,7 +271,7 @@ def measure_repetition(devices: Sequence[str]) -> Figure:
 def measure_variants(devices: Sequence[str], folder: Path) -> Iterator[Figure]:
     """Yield the memory of other ways to run the exporter."""
     with run_exporter(devices, "--drives-every", "0") as server:
-        yield from make_memory_figures(f"{len(devices)} disks, no pages", settle(server, devices))
+        yield from make_memory_figures(f"{len(devices)} disks, no pages", settle(server, devices), {})
     with run_exporter(devices) as server:
         plain = settle(server, devices)
     with run_exporter(devices, "--web.config.file", str(write_web_config(folder)), has_tls=True) as server:
@@ -267,7 +280,8 @@ def measure_variants(devices: Sequence[str], folder: Path) -> Iterator[Figure]:
     yield Figure("RSS that TLS adds, MB", (secure.rss - plain.rss) / _MB, _MAX_TLS_MB, text)
     with run_broker() as broker:
         with run_exporter(devices, "--broker", broker.socket) as server:
-            yield from make_memory_figures(f"{len(devices)} disks by the broker", settle(server, devices))
+            name = f"{len(devices)} disks by the broker"
+            yield from make_memory_figures(name, settle(server, devices), {})
             pids = broker.list_pids()
             memory = read_memory(*pids)
         text = f"{len(pids)} processes, their shared pages counted in each; PSS {memory.pss / _MB:.1f} MB"

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "_native/host/memory.h"
 #include "_native/host/privileges.h"
 #include "drives.h"
 #include "listener.h"

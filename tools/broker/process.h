@@ -16,8 +16,4 @@ __u64 ow_read_capabilities(void);
 /* Let programs that this process executes keep these of its capabilities, a mask. */
 void ow_pass_on_capabilities(__u64 mask);
 
-/* Return freed memory to the kernel, and unmap pages of programs and libraries that only the start
- * needed; the kernel maps them again on demand. */
-void ow_release_memory(void);
-
 #endif

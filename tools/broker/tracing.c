@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "_native/common/types.h"
-#include "process.h"
+#include "_native/host/memory.h"
 
 struct slot {
 	struct ow_tracer *tracer;

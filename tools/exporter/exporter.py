@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 FRESH_S = 1.0
 # Time between scans for disks, if the kernel sends no events.
 _SCAN_S, _HINTED_SCAN_S = 10.0, 0.05
+# Time from the start until the drives were polled for the first time, and between releases of memory.
+_START_S, _RELEASE_S = 5.0, 3600.0
 # Longest wait at the end for what is to be pushed.
 _LAST_PUSH_S = 1.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -89,6 +92,7 @@ class Exporter:
         self._drive_timer = self.loop.call_every(self.drives.run_due)
         self._scan_timer = self.loop.call_every(self._scan_disks)
         self.loop.call_every(self._retry_refused)
+        self.loop.call_every(self._release_memory)
         self._trims = self._start_trim_checks() if options.trim else None
         self._pusher = self._start_pushing() if options.otlp else None
         if self._events.fileno() >= 0:
@@ -167,6 +171,16 @@ class Exporter:
     def _retry_refused(self) -> float:
         self.disks.retry_refused()
         return RETRY_S
+
+    def _release_memory(self) -> float:
+        """Release what only the start needed, once it is over."""
+        if time.time() - self._started_s < _START_S:
+            return _START_S
+        with suppress(ImportError):
+            from opwatch import _native
+
+            _native.release_memory()
+        return _RELEASE_S
 
     def _start_trim_checks(self) -> TrimSchedule:
         # Imported late, as all that only some exporters need.

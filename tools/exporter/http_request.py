@@ -85,6 +85,8 @@ class RequestReader:
 
 @dataclass(frozen=True, slots=True)
 class _RequestLine:
+    """The parts of a request's first line."""
+
     method: str
     path: str
     is_1_0: bool

@@ -4,11 +4,12 @@ LaunchOptions."""
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
+from types import ModuleType
 
 from opwatch.errors import OpwatchError
-from opwatch.tools.exporter.launch import LaunchOptions, run_exporter
 from opwatch.units import replace_unprintable
 
 
@@ -20,8 +21,22 @@ def say(text: str) -> None:
         return
 
 
+class DeferredModule(ModuleType):
+    """A module that is imported when one of its names is first used."""
+
+    def __getattr__(self, name: str) -> object:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
 def main(words: list[str]) -> int:
     """Serve until a signal, and return the exit status."""
+    # dataclasses imports it, 1 MB with the modules that it needs. Python 3.11 uses it only for classes
+    # without a docstring, later versions for all.
+    sys.modules.setdefault("inspect", DeferredModule("inspect"))
+    from opwatch.tools.exporter.launch import LaunchOptions, run_exporter
+
     # Modules and their objects stay until the end.
     gc.freeze()
     try:

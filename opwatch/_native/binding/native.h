@@ -17,6 +17,7 @@ int ow_py_add_service(PyObject *module); /* call after ow_py_add_ftl(): uses the
 int ow_py_add_host(PyObject *module);	 /* call after ow_py_add_service() */
 int ow_py_add_nvme(PyObject *module);
 int ow_py_add_privileges(PyObject *module);
+int ow_py_add_memory(PyObject *module);
 int ow_py_add_programs(PyObject *module); /* also adds ProbeError, which the tracers raise */
 int ow_py_add_tracer(PyObject *module);
 int ow_py_add_discards(PyObject *module);

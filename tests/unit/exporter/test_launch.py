@@ -14,12 +14,14 @@ import pytest
 
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.tools.exporter.launch import LaunchOptions
+from opwatch.tools.exporter.lean import DeferredModule
 from opwatch.tools.exporter.listening import (
     format_address,
     open_listeners,
     parse_address,
     take_systemd_sockets,
 )
+from tests.bench.idle_interpreter import list_standard_modules
 
 
 def test_options_survive_as_words() -> None:
@@ -131,3 +133,26 @@ def test_reload_during_the_start_does_not_end_the_exporter(tmp_path: Path) -> No
             _, message = exporter.communicate(timeout=60)
     assert exporter.returncode == 1
     assert b"does not answer" in message
+
+
+def test_deferred_module_is_imported_when_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "colorsys", DeferredModule("colorsys"))
+    import colorsys
+
+    assert isinstance(sys.modules["colorsys"], DeferredModule)
+    assert colorsys.rgb_to_yiq(0, 0, 0) == (0, 0, 0)
+    assert not isinstance(sys.modules["colorsys"], DeferredModule)
+    with pytest.raises(AttributeError, match="no_name"):
+        colorsys.no_name  # noqa: B018
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="dataclasses use inspect from Python 3.12 on")
+def test_exporter_that_polls_drives_needs_no_inspect() -> None:
+    assert not {"ast", "dis", "tokenize"} & set(list_standard_modules())
+
+
+def test_released_memory_is_mapped_again() -> None:
+    native = pytest.importorskip("opwatch._native")
+    text = str(list(range(10_000)))
+    native.release_memory()
+    assert str(list(range(10_000))) == text

@@ -155,7 +155,7 @@ LATE_IMPORTS = {
     "opwatch.tools.exporter.exporter": 6,
     "opwatch.tools.exporter.http_server": 2,
     "opwatch.tools.exporter.launch": 1,
-    "opwatch.tools.exporter.lean": 1,
+    "opwatch.tools.exporter.lean": 2,
     "opwatch.tools.exporter.otlp_push": 2,
     "opwatch.tools.exporter.site": 2,
 }

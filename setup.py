@@ -75,7 +75,7 @@ def write_manuals() -> list[str]:
 
 DRIVE_SERVER = "opwatch/drive/opwatch-drive-server"
 BROKER = "opwatch/tools/broker/opwatch-broker"
-BPF_FOLDERS = r"/_native/(block|common|discards|history)/"
+BPF_FOLDERS = r"/_native/(block|common|discards|history|writes)/"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 # Both programs run as root, or with capabilities, and read what other users write.
 HARDENING = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fstack-protector-strong", "-fPIE", "-pie"]

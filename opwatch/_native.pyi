@@ -134,6 +134,24 @@ class Changes:
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
 
+class Writes:
+    """The programs that classify writes, attached from construction to close(); layouts in bpf/abi/writes.h.
+
+    `targets` is an array of struct ow_write_target, `functions` one of (address, rule, padding) as u64, u32
+    and u32. Raise ValueError for too many."""
+
+    def __init__(
+        self, targets: Buffer, functions: Buffer, programs: ProgramSpecs, *, groups: bool = False
+    ) -> None: ...
+    def counts(self) -> bytes:
+        """Return one struct ow_target_writes per target."""
+    def groups(self) -> bytes:
+        """Return pairs of struct ow_write_group and struct ow_write_count."""
+    def attached(self) -> list[tuple[str, int]]:
+        """Return each loaded program with 0, or with the errno of its failed attachment."""
+    def programs(self) -> list[ProgramInfo]: ...
+    def close(self) -> None: ...
+
 def enable_stats() -> int:
     """Return a descriptor. While it is open, the kernel counts the runs and run time of BPF programs."""
 

@@ -9,6 +9,7 @@
 #include "lib/hist.h"
 #include "lib/op.h"
 #include "lib/disk.h"
+#include "lib/cgroup.h"
 #include "target.h"
 #include "inflight.h"
 #include "waits.h"

@@ -43,16 +43,6 @@ __u32 owners_era;
 /* Number of owners ever created: user space re-reads the map when it has grown. */
 __u64 owners_created;
 
-/* Return the cgroup that a request is accounted to. Return 0 if the kernel does not account
- * requests to cgroups, and for flushes that the kernel sends on behalf of several waiters. */
-static __always_inline __u64 read_cgroup(struct bio *bio, bool raw)
-{
-	if (!bio || !bpf_core_field_exists(bio->bi_blkg))
-		return 0;
-	return raw ? BPF_CORE_READ(bio, bi_blkg, blkcg, css.cgroup, kn, id)
-		   : bio->bi_blkg->blkcg->css.cgroup->kn->id;
-}
-
 /* Return a hash of the name: workers that run works with the same name are one owner. */
 static __always_inline __u64 hash_name(const char *name)
 {

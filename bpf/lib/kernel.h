@@ -125,6 +125,33 @@ struct hd_struct {
 struct bvec_iter {
 	unsigned long long bi_sector;
 	unsigned int bi_size;
+	unsigned int bi_idx;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+/* A part of a page that is written. A tail page's compound_head is the address of its first
+ * page, plus 1. */
+struct page {
+	struct address_space *mapping;
+	unsigned long compound_head;
+};
+
+/* The same memory as its first page. Since Linux kernel commit 7b230db3b8d3 ("mm: Introduce struct
+ * folio") (in v5.16). */
+struct folio {
+	struct address_space *mapping;
+};
+
+struct bio_vec {
+	struct page *bv_page;
+};
+
+struct buffer_head {
+	unsigned long b_state;
+	void *b_end_io; /* a function */
 };
 
 /* The pool of a bio; front_pad is the number of bytes before each bio for the bio's creator. */
@@ -139,7 +166,9 @@ struct bio {
 	unsigned short bi_flags;
 	__u8 bi_status;
 	struct bvec_iter bi_iter;
+	void *bi_end_io; /* a function */
 	void *bi_private;
+	struct bio_vec *bi_io_vec;
 	struct blkcg_gq *bi_blkg;
 	struct bio_set *bi_pool;
 };
@@ -238,6 +267,8 @@ struct ext4_sb_info {
 };
 
 struct inode {
+	unsigned short i_mode;
+	unsigned long i_ino;
 	struct super_block *i_sb;
 };
 
@@ -251,6 +282,11 @@ struct xfs_mount {
 
 struct xfs_group {
 	struct xfs_mount *xg_mount;
+};
+
+/* What jbd2 reports about a commit. */
+struct transaction_run_stats_s {
+	__u32 rs_blocks_logged;
 };
 
 struct scsi_cmnd {
@@ -269,6 +305,20 @@ struct ata_queued_cmd {
 };
 
 #pragma clang attribute pop
+
+/* Bit numbers, relocated to those of the running kernel. */
+enum req_flag_bits {
+	__REQ_META = 12,
+	__REQ_SWAP = 25,
+};
+
+enum pageflags {
+	PG_reserved = 10,
+};
+
+enum bh_state_bits {
+	BH_PrivateStart = 17,
+};
 
 /*
  * Renamed by Linux kernel commit ff07a02e9e8e ("treewide: Rename enum req_opf into enum req_op")

@@ -15,7 +15,7 @@ static int (*const bindings[])(PyObject *module) = {
 	ow_py_add_nvme,	    ow_py_add_privileges, ow_py_add_memory,
 #ifdef OPWATCH_HAVE_BPF
 	ow_py_add_programs, ow_py_add_tracer,	  ow_py_add_discards, ow_py_add_changes,
-	ow_py_add_contexts,
+	ow_py_add_contexts, ow_py_add_writes,
 #endif
 };
 

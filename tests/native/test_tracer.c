@@ -7,6 +7,7 @@
 #include "check.h"
 #include "_native/block/tracer.h"
 #include "_native/history/history.h"
+#include "_native/writes/writes.h"
 #include "_native/block/tracer_internal.h"
 
 #define SKIPPED 77
@@ -170,6 +171,38 @@ static void test_history_programs_load(void)
 	ow_history_close(NULL);
 }
 
+static void test_writes_programs_load(void)
+{
+	static struct ow_writes_config config = {
+		.nr_targets = 1,
+		.targets = {{.end_sector = 1}},
+		.nr_functions = 1,
+		.functions = {{.address = 1, .rule = OW_CLASS_DATA}},
+		.counts_groups = true,
+	};
+	struct ow_writes *writes = NULL;
+	void *pairs = NULL;
+	size_t pair_bytes;
+	int error = -1;
+
+	add_program(&config.programs, "write_queued", "", false);
+	CHECK(!ow_writes_open(&config, &writes, log_text));
+	CHECK(!strcmp(ow_writes_attached(writes, 0, &error), "write_queued"));
+	CHECK(!error);
+	CHECK(!ow_writes_attached(writes, 1, &error));
+	CHECK(ow_writes_counts(writes)->classes[OW_CLASS_DATA].bytes == 0);
+	CHECK(ow_writes_groups(writes, &pairs, &pair_bytes) == 0);
+	CHECK(pair_bytes == sizeof(struct ow_write_group) + sizeof(struct ow_write_count));
+	free(pairs);
+	ow_writes_close(writes);
+
+	add_program(&config.programs, "missing", "", false);
+	writes = NULL;
+	CHECK(ow_writes_open(&config, &writes, log_text) < 0);
+	CHECK(!writes);
+	ow_writes_close(NULL);
+}
+
 static void test_cpu_lists_are_parsed(void)
 {
 	CHECK(ow_parse_cpu_list("0\n") == 1);
@@ -200,6 +233,7 @@ int main(void)
 	test_only_typed_programs_call_discard_programs();
 	test_floor_programs_load();
 	test_history_programs_load();
+	test_writes_programs_load();
 	CHECK(count_open_descriptors() == before);
 	return 0;
 }

@@ -23,6 +23,7 @@ int ow_py_add_tracer(PyObject *module);
 int ow_py_add_discards(PyObject *module);
 int ow_py_add_changes(PyObject *module);
 int ow_py_add_contexts(PyObject *module);
+int ow_py_add_writes(PyObject *module);
 
 int ow_py_add_type(PyObject *module, PyType_Spec *spec);
 

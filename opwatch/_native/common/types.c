@@ -16,7 +16,7 @@
 #include "shape.h"
 
 /* Modules that define some of the types if the kernel itself does not. */
-static const char *const modules[] = {"dm_mod", "ext4", "libata", "scsi_mod", "xfs"};
+static const char *const modules[] = {"dm_mod", "ext4", "jbd2", "libata", "scsi_mod", "xfs"};
 #define NR_MODULES (sizeof(modules) / sizeof(modules[0]))
 
 /* Attach targets of typed programs: the program's section and the target's type name. */

@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "_native/common/cleanup.h"
 #include "discard.skel.h"
 #include "_native/common/log.h"
+#include "_native/common/pairs.h"
 #include "_native/common/programs.h"
 #include "_native/common/types.h"
 
@@ -205,33 +205,6 @@ void ow_discards_set_followed(struct ow_discards *d, __u32 tgid)
 	__atomic_store_n(&d->skel->bss->followed_pid, tgid, __ATOMIC_SEQ_CST);
 }
 
-/* Keys are never deleted, so that walking from key to key visits all keys that existed before. */
-static int read_pairs(const struct bpf_map *map, void **ret, size_t *pair_bytes)
-{
-	size_t key = bpf_map__key_size(map), value = bpf_map__value_size(map), pair = key + value;
-	__u32 max = bpf_map__max_entries(map), n = 0;
-	_cleanup_free_ char *pairs = malloc(max * pair);
-	int fd = bpf_map__fd(map);
-	const void *last = NULL;
-	char *at;
-
-	if (!pairs)
-		return -ENOMEM;
-	while (n < max) {
-		at = pairs + n * pair;
-		if (bpf_map_get_next_key(fd, last, at))
-			break;
-		if (bpf_map_lookup_elem(fd, at, at + key))
-			return -errno;
-		last = at;
-		n++;
-	}
-	*ret = pairs;
-	pairs = NULL;
-	*pair_bytes = pair;
-	return n;
-}
-
 /* An empty cell was given up in favor of another cell with the same key. */
 static bool is_used(const struct ow_flow_cell *cell)
 {
@@ -260,7 +233,7 @@ int ow_discards_flows(const struct ow_discards *d, void **ret, size_t *pair_byte
 
 int ow_discards_origins(const struct ow_discards *d, void **ret, size_t *pair_bytes)
 {
-	return read_pairs(d->skel->maps.origins, ret, pair_bytes);
+	return ow_read_pairs(d->skel->maps.origins, ret, pair_bytes);
 }
 
 struct ow_discard_loss ow_discards_loss(const struct ow_discards *d)

@@ -1,0 +1,96 @@
+"""Read all counters of a measurement of writes."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+from opwatch.collectors.block.diskstats import StatReader
+from opwatch.collectors.space.free_space import sync_filesystem
+from opwatch.collectors.space.mount_handle import open_mount
+from opwatch.collectors.writes.filesystem_counters import read_dirty_bytes, read_filesystem_counters
+from opwatch.collectors.writes.tracer import WriteTracer
+from opwatch.errors import OpwatchError
+from opwatch.host.device import BlockDevice, Devices, Presence
+from opwatch.host.usage import Mount
+from opwatch.writes.reading import DeviceWrites, WritesReading, WriteStack
+from opwatch.writes.witnesses import FilesystemCounters
+
+_SETTLE_S = 0.25
+_STEP_S = 0.002
+
+
+class WritesReader:
+    """Reads a stack of devices from construction until close()."""
+
+    def __init__(
+        self, devices: Devices, stack: WriteStack, mount: Mount | None = None, *, by_cgroup: bool = False
+    ) -> None:
+        self.stack, self._mount = stack, mount
+        self._tops = [_require_device(devices, name) for name in stack.tops]
+        with ExitStack() as opened:
+            self._stats: dict[str, list[StatReader]] = {}
+            for layer in stack.layers:
+                device = _require_device(devices, layer.device)
+                # Old kernels count the requests of NVMe multipath at its paths only.
+                counted = devices.list_paths(device) or [device]
+                self._stats[layer.device] = [StatReader(one) for one in counted]
+                for stat in self._stats[layer.device]:
+                    opened.callback(stat.close)
+            self._present = [Presence(top) for top in self._tops]
+            for presence in self._present:
+                opened.callback(presence.close)
+            self.tracer = WriteTracer(self._tops, has_filesystem=stack.is_mounted, by_cgroup=by_cgroup)
+            opened.callback(self.tracer.close)
+            self._opened = opened.pop_all()
+
+    def sync(self) -> None:
+        """Write all dirty data and metadata of the file system, and wait until the devices are idle, for a
+        limited time."""
+        if self._mount:
+            with open_mount(self._mount) as descriptor:
+                sync_filesystem(descriptor)
+        deadline = time.monotonic() + _SETTLE_S
+        while any(one.in_flight for one in self._read_devices().values()) and time.monotonic() < deadline:
+            time.sleep(_STEP_S)
+
+    def read(self) -> WritesReading:
+        """Return the counters now. Raise OpwatchError if a device is gone or was replaced."""
+        for top, presence in zip(self._tops, self._present, strict=True):
+            if not presence.is_same_device():
+                raise OpwatchError(f"{top.name} is gone, or is another device now")
+        return WritesReading(
+            mono_ns=time.monotonic_ns(),
+            targets=self.tracer.read_counts(),
+            devices=self._read_devices(),
+            counters=self._read_counters(),
+            groups=self.tracer.read_groups(),
+            dirty_bytes=read_dirty_bytes(),
+            journal_reason=self.tracer.journal_reason,
+        )
+
+    def _read_devices(self) -> dict[str, DeviceWrites]:
+        found = {}
+        for name, stats in self._stats.items():
+            samples = [stat.read_stats() for stat in stats]
+            known = [sample for sample in samples if sample]
+            if len(known) == len(samples):
+                # A bio-based driver has no count before the first write.
+                size = sum(sample.bytes.get("write", 0) for sample in known)
+                found[name] = DeviceWrites(size, sum(sample.in_flight for sample in known))
+        return found
+
+    def _read_counters(self) -> FilesystemCounters:
+        if self.stack.filesystem is None:
+            return FilesystemCounters()
+        return read_filesystem_counters(self.stack.filesystem, self._tops[0])
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def _require_device(devices: Devices, name: str) -> BlockDevice:
+    device = devices.by_name(name)
+    if device is None:
+        raise OpwatchError(f"{name} is gone")
+    return device

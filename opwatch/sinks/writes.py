@@ -1,0 +1,114 @@
+"""The rows of written bytes as a table and as a JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opwatch import SCHEMA, units
+from opwatch.sinks.plain.cells import align_columns
+from opwatch.sinks.wrapping import wrap_text
+from opwatch.writes.groups import GroupWrites
+from opwatch.writes.waterfall import Waterfall, WaterfallRow, WriteStep
+from opwatch.writes.witnesses import Witness
+
+
+@dataclass(frozen=True, slots=True)
+class WritesOutcome:
+    """A measurement. `groups` is None unless it was asked for; `notes` are what is less certain."""
+
+    waterfall: Waterfall
+    groups: Sequence[GroupWrites] | None = None
+    notes: Sequence[str] = ()
+    synced: bool = False
+
+
+def _format_signed(size: int) -> str:
+    return f"{'-' if size < 0 else ''}{units.format_capacity(abs(size))}"
+
+
+def _format_witness(witness: Witness) -> str:
+    if witness.agrees:
+        return f"{witness.source} agrees to the byte"
+    return f"{witness.source}: {units.format_capacity(witness.reported_bytes)}"
+
+
+def _format_row(waterfall: Waterfall, row: WaterfallRow, *, synced: bool) -> Sequence[str]:
+    """Return the cells of a row: name, bytes, ratio and remark."""
+    ratio = waterfall.compute_ratio(row)
+    remarks = [row.reason] if row.reason else []
+    if row.kind is WriteStep.PAGE_CACHE and row.error and not synced:
+        remarks.append(f"± {units.format_capacity(row.error)} of dirty memory; --sync avoids this")
+    if row.witness:
+        remarks.append(_format_witness(row.witness))
+    size = "-" if row.added is None else _format_signed(row.added)
+    return row.name, size, "-" if ratio is None else f"{ratio:.2f}", "; ".join(remarks)
+
+
+def _format_groups(groups: Sequence[GroupWrites]) -> Iterator[str]:
+    cells = [
+        (
+            units.replace_unprintable(group.name),
+            units.format_capacity(group.data_bytes),
+            units.format_capacity(group.shared_bytes),
+        )
+        for group in groups
+    ]
+    yield from align_columns(("control group", "data", "journal, metadata"), cells)
+
+
+def format_writes(outcome: WritesOutcome) -> Iterator[str]:
+    """Yield the lines of a measurement."""
+    waterfall = outcome.waterfall
+    base = waterfall.base.name if waterfall.base else "nothing"
+    rows = [_format_row(waterfall, row, synced=outcome.synced) for row in waterfall.rows]
+    table = align_columns(("", "bytes", f"x of {base}"), [row[:3] for row in rows])
+    remarks = ["", *(row[3] for row in rows)]
+    for line, remark in zip(table, remarks, strict=True):
+        yield f"{line}  {remark}".rstrip()
+    if outcome.groups is not None:
+        yield ""
+        yield from _format_groups(outcome.groups)
+    for text in (*waterfall.findings, *outcome.notes):
+        yield from wrap_text(text)
+
+
+def build_writes_document(outcome: WritesOutcome) -> dict[str, Any]:
+    """Return the measurement as a JSON document."""
+    waterfall = outcome.waterfall
+    stack = waterfall.stack
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "type": "writes",
+        "subject": stack.subject,
+        "filesystem": stack.filesystem,
+        "devices": list(stack.tops),
+        "interval_s": waterfall.seconds,
+        "synced": outcome.synced,
+        "base": waterfall.base.kind.value if waterfall.base else None,
+        "rows": [_build_row(waterfall, row) for row in waterfall.rows],
+        "findings": list(waterfall.findings),
+        "notes": list(outcome.notes),
+    }
+    if outcome.groups is not None:
+        document["groups"] = [
+            {"name": group.name, "data_bytes": group.data_bytes, "shared_bytes": group.shared_bytes}
+            for group in outcome.groups
+        ]
+    return document
+
+
+def _build_row(waterfall: Waterfall, row: WaterfallRow) -> dict[str, Any]:
+    witness = row.witness
+    return {
+        "kind": row.kind.value,
+        "name": row.name,
+        "bytes": row.added,
+        "total_bytes": row.total,
+        "ratio": waterfall.compute_ratio(row),
+        "error_bytes": row.error,
+        "reason": row.reason,
+        "witness": witness
+        and {"source": witness.source, "bytes": witness.reported_bytes, "agrees": witness.agrees},
+    }

@@ -1,0 +1,1 @@
+"""Where written bytes are amplified, between application and NAND. Pure."""

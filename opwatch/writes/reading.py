@@ -1,0 +1,62 @@
+"""Absolute counters of writes at one moment, and the devices that they describe. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from opwatch.writes.classes import TargetWrites, WriteCount, WriteGroup
+from opwatch.writes.witnesses import FilesystemCounters
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLayer:
+    """A device below the file system. `below` is empty for a drive, a partition and a loop device.
+
+    `shared`: members that other devices write to as well, with these devices.
+    """
+
+    device: str
+    label: str
+    below: tuple[str, ...] = ()
+    shared: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStack:
+    """What is measured: a mounted file system, or a device if `filesystem` is None.
+
+    `tops` are the devices that it writes to, in the order of the traced targets; `layers` are listed from the
+    top down. `block_size` is the file system's. `is_mounted`: some file system is mounted from the tops.
+    """
+
+    subject: str
+    filesystem: str | None
+    tops: tuple[str, ...]
+    layers: tuple[WriteLayer, ...]
+    block_size: int | None = None
+    is_mounted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceWrites:
+    """The kernel's count of a device's completed writes, and the requests that are not completed yet."""
+
+    bytes: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class WritesReading:
+    """All counters at one moment. A device without usable statistics is missing in `devices`.
+
+    `journal_reason` explains why jbd2's commits are not counted; None if they are.
+    """
+
+    mono_ns: int
+    targets: Sequence[TargetWrites]
+    devices: Mapping[str, DeviceWrites]
+    counters: FilesystemCounters = field(default_factory=FilesystemCounters)
+    groups: Mapping[WriteGroup, WriteCount] = field(default_factory=dict)
+    dirty_bytes: int | None = None
+    journal_reason: str | None = None

@@ -138,11 +138,21 @@ class Writes:
     """The programs that classify writes, attached from construction to close(); layouts in bpf/abi/writes.h.
 
     `targets` is an array of struct ow_write_target, `functions` one of (address, rule, padding) as u64, u32
-    and u32. Raise ValueError for too many."""
+    and u32. Raise ValueError for too many. `super_block` is the device number of the file system whose
+    programs' writes are counted, `buffered` the function that takes them."""
 
     def __init__(
-        self, targets: Buffer, functions: Buffer, programs: ProgramSpecs, *, groups: bool = False
+        self,
+        targets: Buffer,
+        functions: Buffer,
+        programs: ProgramSpecs,
+        *,
+        groups: bool = False,
+        super_block: int = 0,
+        buffered: str = "",
     ) -> None: ...
+    def application(self) -> bytes:
+        """Return struct ow_application_writes."""
     def counts(self) -> bytes:
         """Return one struct ow_target_writes per target."""
     def groups(self) -> bytes:

@@ -60,6 +60,14 @@ struct ow_target_writes {
 	__u64 journal_commits;
 };
 
+/* What programs wrote to the files of one super block. */
+struct ow_application_writes {
+	__u64 buffered_bytes;
+	__u64 direct_bytes;
+	__u64 mapped_pages; /* pages of mapped files that became writable */
+	__u64 lost;	    /* direct writes that found no room in the table */
+};
+
 /* A control group that the kernel accounts bios to; 0 if it accounts them to none. */
 struct ow_write_group {
 	__u64 cgroup;

@@ -59,6 +59,8 @@ enum {
 enum bpf_func_id {
 	BPF_FUNC_get_current_task_btf = 158,
 	BPF_FUNC_loop = 181,
+	BPF_FUNC_get_func_ret = 184,
+	BPF_FUNC_get_func_arg_cnt = 185,
 };
 
 /* Idle: not started since the request was allocated or requeued. */
@@ -274,6 +276,25 @@ struct inode {
 
 struct file {
 	struct inode *f_inode;
+};
+
+/* A read or write of a file in progress. */
+struct kiocb {
+	struct file *ki_filp;
+};
+
+/* Direct I/O in progress; private to iomap, but in BTF. */
+struct iomap_dio {
+	struct kiocb *iocb;
+	unsigned int flags;
+};
+
+struct vm_area_struct {
+	struct file *vm_file;
+};
+
+struct vm_fault {
+	struct vm_area_struct *vma;
 };
 
 struct xfs_mount {

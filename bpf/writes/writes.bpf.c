@@ -42,6 +42,7 @@ struct {
 
 #include "page.h"
 #include "class.h"
+#include "application.h"
 
 /* Return the index of the target that a sector of a disk belongs to, or the maximum for none. The
  * sector is that of the disk on all kernels: partitions are remapped before the event. */

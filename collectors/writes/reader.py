@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from opwatch.collectors.block.diskstats import StatReader
 from opwatch.collectors.space.free_space import sync_filesystem
 from opwatch.collectors.space.mount_handle import open_mount
+from opwatch.collectors.writes.application import ApplicationTracer
 from opwatch.collectors.writes.filesystem_counters import read_dirty_bytes, read_filesystem_counters
 from opwatch.collectors.writes.tracer import WriteTracer
-from opwatch.errors import OpwatchError
+from opwatch.errors import OpwatchError, Unsupported
 from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.host.usage import Mount
 from opwatch.writes.reading import DeviceWrites, WritesReading, WriteStack
@@ -42,6 +43,9 @@ class WritesReader:
                 opened.callback(presence.close)
             self.tracer = WriteTracer(self._tops, has_filesystem=stack.is_mounted, by_cgroup=by_cgroup)
             opened.callback(self.tracer.close)
+            self._application, self._application_reason = _open_application(mount)
+            if self._application:
+                opened.callback(self._application.close)
             self._opened = opened.pop_all()
 
     def sync(self) -> None:
@@ -67,6 +71,15 @@ class WritesReader:
             groups=self.tracer.read_groups(),
             dirty_bytes=read_dirty_bytes(),
             journal_reason=self.tracer.journal_reason,
+            application=self._application.read_counts() if self._application else None,
+            application_reason=self._application_reason,
+        )
+
+    def count_missed_runs(self) -> tuple[int, int]:
+        """Return the skipped runs of the programs that classify writes, and of those that count what programs
+        write."""
+        return self.tracer.count_missed_runs(), (
+            self._application.count_missed_runs() if self._application else 0
         )
 
     def _read_devices(self) -> dict[str, DeviceWrites]:
@@ -87,6 +100,16 @@ class WritesReader:
 
     def close(self) -> None:
         self._opened.close()
+
+
+def _open_application(mount: Mount | None) -> tuple[ApplicationTracer | None, str | None]:
+    """Return the tracer of programs' writes to a mount, or None with the reason."""
+    if mount is None:
+        return None, None
+    try:
+        return ApplicationTracer(mount), None
+    except Unsupported as error:
+        return None, str(error)
 
 
 def _require_device(devices: Devices, name: str) -> BlockDevice:

@@ -9,9 +9,15 @@ from typing import Any
 from opwatch import SCHEMA, units
 from opwatch.sinks.plain.cells import align_columns
 from opwatch.sinks.wrapping import wrap_text
+from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.groups import GroupWrites
 from opwatch.writes.waterfall import Waterfall, WaterfallRow, WriteStep
 from opwatch.writes.witnesses import Witness
+
+# Bytes of a page that a store makes writable.
+_PAGE = 4096
+# Columns of the table that leave enough for remarks beside it.
+_WIDEST_TABLE = 52
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +40,36 @@ def _format_witness(witness: Witness) -> str:
     return f"{witness.source}: {units.format_capacity(witness.reported_bytes)}"
 
 
+def _format_application(application: ApplicationWrites) -> Iterator[str]:
+    """Yield the parts of what programs wrote, and a bound of what they stored to mapped files."""
+    yield (
+        f"buffered {units.format_capacity(application.buffered_bytes)}, "
+        f"direct {units.format_capacity(application.direct_bytes)}"
+    )
+    pages = application.mapped_pages
+    if pages is None:
+        yield "stores to mapped files are not counted"
+    elif pages:
+        bound = units.format_capacity(pages * _PAGE)
+        yield f"mmap: {pages} pages became writable, up to {bound} more"
+
+
+def _format_error(row: WaterfallRow, *, synced: bool) -> str | None:
+    if not row.error:
+        return None
+    error = units.format_capacity(row.error)
+    if row.kind is WriteStep.PAGE_CACHE:
+        return None if synced else f"± {error} of dirty memory; --sync avoids this"
+    return f"± {error}"
+
+
 def _format_row(waterfall: Waterfall, row: WaterfallRow, *, synced: bool) -> Sequence[str]:
     """Return the cells of a row: name, bytes, ratio and remark."""
     ratio = waterfall.compute_ratio(row)
-    remarks = [row.reason] if row.reason else []
-    if row.kind is WriteStep.PAGE_CACHE and row.error and not synced:
-        remarks.append(f"± {units.format_capacity(row.error)} of dirty memory; --sync avoids this")
+    error = _format_error(row, synced=synced)
+    remarks = [text for text in (error, row.reason) if text]
+    if row.application:
+        remarks += _format_application(row.application)
     if row.witness:
         remarks.append(_format_witness(row.witness))
     size = "-" if row.added is None else _format_signed(row.added)
@@ -58,19 +88,42 @@ def _format_groups(groups: Sequence[GroupWrites]) -> Iterator[str]:
     yield from align_columns(("control group", "data", "journal, metadata"), cells)
 
 
+def _format_heading(waterfall: Waterfall) -> str:
+    stack, seconds = waterfall.stack, f"{waterfall.seconds:.1f} s"
+    if stack.filesystem is None:
+        return f"{stack.subject}: what was written in {seconds}"
+    return f"{stack.subject} ({stack.filesystem} on {', '.join(stack.tops)}): what was written in {seconds}"
+
+
+def _append_remark(line: str, remark: str) -> Iterator[str]:
+    """Yield a line of the table with its remark beside it, or below it if the table is wide."""
+    if not remark:
+        yield line.rstrip()
+    elif len(line) <= _WIDEST_TABLE:
+        yield from wrap_text(remark, f"{line}  ")
+    else:
+        yield line.rstrip()
+        yield from wrap_text(remark, "    ")
+
+
 def format_writes(outcome: WritesOutcome) -> Iterator[str]:
     """Yield the lines of a measurement."""
     waterfall = outcome.waterfall
-    base = waterfall.base.name if waterfall.base else "nothing"
+    yield from wrap_text(_format_heading(waterfall))
+    if waterfall.base is None:
+        yield "nothing was written in this time"
+    yield ""
+    ratio = f"x of {waterfall.base.name}" if waterfall.base else "ratio"
     rows = [_format_row(waterfall, row, synced=outcome.synced) for row in waterfall.rows]
-    table = align_columns(("", "bytes", f"x of {base}"), [row[:3] for row in rows])
+    table = align_columns(("", "bytes", ratio), [row[:3] for row in rows])
     remarks = ["", *(row[3] for row in rows)]
     for line, remark in zip(table, remarks, strict=True):
-        yield f"{line}  {remark}".rstrip()
+        yield from _append_remark(line, remark)
     if outcome.groups is not None:
         yield ""
         yield from _format_groups(outcome.groups)
     for text in (*waterfall.findings, *outcome.notes):
+        yield ""
         yield from wrap_text(text)
 
 
@@ -100,8 +153,14 @@ def build_writes_document(outcome: WritesOutcome) -> dict[str, Any]:
 
 
 def _build_row(waterfall: Waterfall, row: WaterfallRow) -> dict[str, Any]:
-    witness = row.witness
+    witness, application = row.witness, row.application
+    parts = application and {
+        "buffered_bytes": application.buffered_bytes,
+        "direct_bytes": application.direct_bytes,
+        "mapped_pages": application.mapped_pages,
+    }
     return {
+        **(parts or {}),
         "kind": row.kind.value,
         "name": row.name,
         "bytes": row.added,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.classes import TargetWrites, WriteCount, WriteGroup
 from opwatch.writes.witnesses import FilesystemCounters
 
@@ -37,6 +38,11 @@ class WriteStack:
     block_size: int | None = None
     is_mounted: bool = True
 
+    @property
+    def bottoms(self) -> list[str]:
+        """Return the devices without a layer below: drives, partitions of drives and loop devices."""
+        return [layer.device for layer in self.layers if not layer.below]
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceWrites:
@@ -47,10 +53,20 @@ class DeviceWrites:
 
 
 @dataclass(frozen=True, slots=True)
+class DriveAmplification:
+    """A drive's NAND bytes per host byte during the interval, ± `error`. None with a `reason` if unknown."""
+
+    waf: float | None
+    error: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WritesReading:
     """All counters at one moment. A device without usable statistics is missing in `devices`.
 
-    `journal_reason` explains why jbd2's commits are not counted; None if they are.
+    `journal_reason` explains why jbd2's commits are not counted; None if they are. `application_reason`
+    explains a missing `application`.
     """
 
     mono_ns: int
@@ -60,3 +76,5 @@ class WritesReading:
     groups: Mapping[WriteGroup, WriteCount] = field(default_factory=dict)
     dirty_bytes: int | None = None
     journal_reason: str | None = None
+    application: ApplicationWrites | None = None
+    application_reason: str | None = None

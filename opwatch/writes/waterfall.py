@@ -7,17 +7,19 @@ up to the kernel's count of its devices, and the rows of the layers to that of t
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.classes import WriteClass
-from opwatch.writes.reading import WriteLayer, WritesReading, WriteStack
+from opwatch.writes.reading import DriveAmplification, WriteLayer, WritesReading, WriteStack
 from opwatch.writes.witnesses import Witness
 
 # A larger share of unclassified bytes is a finding.
 MAX_OTHER = 0.01
+_MOST_NAMES = 2
 _FILE = (WriteClass.DATA, WriteClass.DIRECT)
-NO_APPLICATION = "no hook counts the bytes that programs write to this file system"
+NO_APPLICATION = "what programs write is not counted"
 JBD2 = "jbd2's own count"
 
 
@@ -35,6 +37,7 @@ class WriteStep(enum.StrEnum):
     DEVICE = "device"
     LAYER = "layer"
     DRIVES = "drives"
+    NAND = "NAND"
 
 
 # Shown even if nothing was written.
@@ -52,7 +55,10 @@ _CLASS_ROWS = {
 
 @dataclass(frozen=True, slots=True)
 class WaterfallRow:
-    """`added` bytes by this step, and the `total` down to it. None with a `reason` if unknown."""
+    """`added` bytes by this step, and the `total` down to it. None with a `reason` if unknown.
+
+    `application` has the parts of the application's row.
+    """
 
     kind: WriteStep
     name: str
@@ -61,6 +67,7 @@ class WaterfallRow:
     error: int | None = None
     reason: str | None = None
     witness: Witness | None = None
+    application: ApplicationWrites | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,11 @@ class _Interval:
         after = getattr(self.end.counters, counter)
         return after - before if before is not None and after is not None and after >= before else None
 
+    def count_application(self) -> ApplicationWrites | None:
+        """Return what programs wrote, or None if no program of ours counts it."""
+        before, after = self.begin.application, self.end.application
+        return after.subtract(before) if before and after else None
+
     def count_jbd2(self) -> int | None:
         """Return the bytes that jbd2 reports for its commits, or None if it reported nothing."""
         pairs = zip(self.begin.targets, self.end.targets, strict=True)
@@ -135,16 +147,24 @@ class _Interval:
 
 
 def compute_waterfall(
-    stack: WriteStack, begin: WritesReading, end: WritesReading, *, is_closed: bool = False
+    stack: WriteStack,
+    begin: WritesReading,
+    end: WritesReading,
+    *,
+    is_closed: bool = False,
+    drives: Mapping[str, DriveAmplification] | None = None,
 ) -> Waterfall:
     """Return the rows of an interval. `is_closed`: the file system was synced at both ends, so that a witness
-    that disagrees is a finding and not a write in progress."""
+    that disagrees is a finding and not a write in progress. `drives` are by name of a device at the bottom;
+    without, there is no row of NAND."""
     interval = _Interval(stack, begin, end)
     rows = [
         *_make_application_rows(interval),
         *_make_class_rows(interval),
         *_make_device_rows(interval),
     ]
+    if drives is not None:
+        rows.append(_make_nand_row(interval, rows[-1], drives))
     bases = [row for row in rows if row.kind in (WriteStep.APPLICATION, WriteStep.DEVICE) and row.total]
     base = bases[0] if bases else None
     seconds = (end.mono_ns - begin.mono_ns) / 1e9
@@ -155,15 +175,32 @@ def _make_application_rows(interval: _Interval) -> Iterator[WaterfallRow]:
     """Yield what programs wrote, and the part that the page cache kept, or added by padding to pages."""
     if interval.stack.filesystem is None:
         return
-    written = interval.measure_growth("application")
-    if written is None:
-        reason = interval.end.counters.reason or NO_APPLICATION
-        yield WaterfallRow(WriteStep.APPLICATION, "application", None, None, reason=reason)
+    row = _make_application_row(interval)
+    yield row
+    if row.added is None:
         return
-    yield WaterfallRow(WriteStep.APPLICATION, "application", written, written)
+    written = row.added
     submitted = interval.count_class(*_FILE)
     yield WaterfallRow(
         WriteStep.PAGE_CACHE, "page cache", submitted - written, submitted, error=interval.dirty_bytes
+    )
+
+
+def _make_application_row(interval: _Interval) -> WaterfallRow:
+    """Return our count, with the file system's own as its witness; or the latter, or the reasons for
+    neither."""
+    counted, reported = interval.count_application(), interval.measure_growth("application")
+    if counted:
+        written, source = counted.total_bytes, interval.end.counters.source
+        witness = None if reported is None or source is None else Witness(source, written, reported)
+        return WaterfallRow(
+            WriteStep.APPLICATION, "application", written, written, witness=witness, application=counted
+        )
+    if reported is not None:
+        return WaterfallRow(WriteStep.APPLICATION, "application", reported, reported)
+    reasons = (interval.end.application_reason or NO_APPLICATION, interval.end.counters.reason)
+    return WaterfallRow(
+        WriteStep.APPLICATION, "application", None, None, reason="; ".join(filter(None, reasons))
     )
 
 
@@ -208,7 +245,7 @@ def _make_device_rows(interval: _Interval) -> Iterator[WaterfallRow]:
     total = interval.count_devices(stack.tops)
     yield WaterfallRow(
         WriteStep.DEVICE,
-        ", ".join(stack.tops),
+        _name_devices(stack.tops),
         total,
         total,
         reason=_explain_uncounted(stack.tops) if total is None else None,
@@ -222,6 +259,11 @@ def _make_device_rows(interval: _Interval) -> Iterator[WaterfallRow]:
         )
     if stacked:
         yield _make_drives_row(interval)
+
+
+def _name_devices(names: Sequence[str]) -> str:
+    """Return a label that fits into a column."""
+    return ", ".join(names) if len(names) <= _MOST_NAMES else f"{names[0]} and {len(names) - 1} more"
 
 
 def _measure_layer(interval: _Interval, layer: WriteLayer) -> tuple[int | None, str | None]:
@@ -238,11 +280,33 @@ def _measure_layer(interval: _Interval, layer: WriteLayer) -> tuple[int | None, 
 
 def _make_drives_row(interval: _Interval) -> WaterfallRow:
     layers = interval.stack.layers
-    drives = [layer.device for layer in layers if not layer.below]
+    drives = interval.stack.bottoms
     shared = [reason for layer in layers if (reason := _measure_layer(interval, layer)[1]) and layer.shared]
     total = None if shared else interval.count_devices(drives)
     reason = shared[0] if shared else _explain_uncounted(drives) if total is None else None
-    return WaterfallRow(WriteStep.DRIVES, ", ".join(drives), total, total, reason=reason)
+    return WaterfallRow(WriteStep.DRIVES, _name_devices(drives), total, total, reason=reason)
+
+
+def _make_nand_row(
+    interval: _Interval, above: WaterfallRow, drives: Mapping[str, DriveAmplification]
+) -> WaterfallRow:
+    """Return the bytes that the drives programmed for those of the row above: each drive's host bytes times
+    its write amplification."""
+    reasons = [above.reason] if above.total is None else []
+    total = error = 0.0
+    for name in interval.stack.bottoms:
+        drive = drives.get(name, DriveAmplification(None, reason=f"{name} is gone"))
+        written = interval.count_devices([name])
+        if drive.waf is None:
+            reasons.append(drive.reason)
+        elif written is not None:
+            total += written * drive.waf
+            error += written * (drive.error or 0.0)
+    known = sorted({reason for reason in reasons if reason})
+    if reasons:
+        return WaterfallRow(WriteStep.NAND, "NAND", None, None, reason="; ".join(known))
+    waf = f"WAF {total / above.total:.2f}" if above.total else None
+    return WaterfallRow(WriteStep.NAND, "NAND", round(total), round(total), error=round(error), reason=waf)
 
 
 def _explain_uncounted(names: Sequence[str]) -> str:
@@ -252,6 +316,8 @@ def _explain_uncounted(names: Sequence[str]) -> str:
 def _find_problems(rows: Sequence[WaterfallRow], *, is_closed: bool) -> Iterator[str]:
     """Yield sentences about unclassified bytes and witnesses that disagree."""
     for row in rows:
+        if row.application and row.application.lost:
+            yield f"{row.application.lost} direct writes of programs are not counted: the table was full"
         if row.kind is WriteStep.OTHER and row.added and row.total:
             share = abs(row.added) / row.total
             if share > MAX_OTHER:

@@ -38,10 +38,21 @@ static const struct target {
 	{                                                     \
 		"fexit/" x, x, BTF_KIND_FUNC, BPF_TRACE_FEXIT \
 	}
-	AT_EVENT("block_rq_issue"), AT_EVENT("block_rq_complete"), AT_EVENT("block_rq_requeue"),
-	AT_EVENT("block_io_start"), AT_EVENT("block_bio_queue"),   AT_EVENT("block_bio_complete"),
-	AT_EVENT("block_getrq"),    AT_ENTRY("submit_bio_noacct"), AT_ENTRY("blkdev_issue_discard"),
-	AT_EXIT("__x64_sys_ioctl"), AT_EXIT("__blk_throtl_bio"),   AT_EXIT("blk_throtl_bio"),
+	AT_EVENT("block_rq_issue"),
+	AT_EVENT("block_rq_complete"),
+	AT_EVENT("block_rq_requeue"),
+	AT_EVENT("block_io_start"),
+	AT_EVENT("block_bio_queue"),
+	AT_EVENT("block_bio_complete"),
+	AT_EVENT("block_getrq"),
+	AT_ENTRY("submit_bio_noacct"),
+	AT_ENTRY("blkdev_issue_discard"),
+	AT_EXIT("__x64_sys_ioctl"),
+	AT_EXIT("__blk_throtl_bio"),
+	AT_EXIT("blk_throtl_bio"),
+	AT_ENTRY("iomap_dio_complete"),
+	AT_EXIT("iomap_dio_complete"),
+	AT_ENTRY("fault_dirty_shared_page"),
 };
 #define NR_TARGETS (sizeof(targets) / sizeof(targets[0]))
 

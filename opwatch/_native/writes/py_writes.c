@@ -43,17 +43,32 @@ static int set_arrays(struct ow_writes_config *config, const Py_buffer *targets,
 	return nr_functions < 0 ? -1 : 0;
 }
 
+static int set_buffered_function(struct ow_writes_config *config, const char *name)
+{
+	if (strlen(name) < sizeof(config->buffered_function)) {
+		strcpy(config->buffered_function, name);
+		return 0;
+	}
+	PyErr_SetString(PyExc_ValueError, "the name of the function is too long");
+	return -1;
+}
+
 static int parse_config(PyObject *args, PyObject *kwargs, struct ow_writes_config *config)
 {
-	static char *names[] = {"targets", "functions", "programs", "groups", NULL};
+	static char *names[] = {"targets",     "functions", "programs", "groups",
+				"super_block", "buffered",  NULL};
+	const char *buffered = "";
 	Py_buffer targets, functions;
 	int groups = 0, err;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*O&|$p", names, &targets, &functions,
-					 ow_py_parse_programs, &config->programs, &groups))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*O&|$pIs", names, &targets, &functions,
+					 ow_py_parse_programs, &config->programs, &groups,
+					 &config->super_block, &buffered))
 		return -1;
 	config->counts_groups = groups;
 	err = set_arrays(config, &targets, &functions);
+	if (!err)
+		err = set_buffered_function(config, buffered);
 	PyBuffer_Release(&targets);
 	PyBuffer_Release(&functions);
 	return err;
@@ -109,6 +124,15 @@ static PyObject *writes_counts(PyObject *self, PyObject *Py_UNUSED(arg))
 		((struct writes_object *)self)->nr_targets * sizeof(struct ow_target_writes);
 
 	return writes ? PyBytes_FromStringAndSize((const char *)ow_writes_counts(writes), size)
+		      : NULL;
+}
+
+static PyObject *writes_application(PyObject *self, PyObject *Py_UNUSED(arg))
+{
+	struct ow_writes *writes = get_writes(self);
+
+	return writes ? PyBytes_FromStringAndSize((const char *)ow_writes_application(writes),
+						  sizeof(struct ow_application_writes))
 		      : NULL;
 }
 
@@ -174,6 +198,7 @@ static void writes_dealloc(PyObject *self)
 
 static PyMethodDef writes_methods[] = {
 	{"counts", writes_counts, METH_NOARGS, NULL},
+	{"application", writes_application, METH_NOARGS, NULL},
 	{"groups", writes_groups, METH_NOARGS, NULL},
 	{"attached", writes_attached, METH_NOARGS, NULL},
 	{"programs", writes_programs, METH_NOARGS, NULL},

@@ -20,6 +20,18 @@ struct ow_writes {
 	int errors[OW_MAX_PROGRAMS];
 };
 
+/* The function may belong to a module, so libbpf looks it up. */
+static int set_application(struct ow_writes *w, const struct ow_writes_config *config)
+{
+	const char *function = config->buffered_function;
+
+	w->skel->rodata->watched_super_block = config->super_block;
+	w->skel->rodata->is_generic_write = !strcmp(function, "generic_perform_write");
+	if (!function[0])
+		return 0;
+	return bpf_program__set_attach_target(w->skel->progs.buffered_taken, 0, function);
+}
+
 static int set_constants(struct ow_writes *w, const struct ow_writes_config *config,
 			 const struct ow_types *types)
 {
@@ -31,6 +43,7 @@ static int set_constants(struct ow_writes *w, const struct ow_writes_config *con
 	w->skel->rodata->counts_groups = config->counts_groups;
 	if (config->counts_groups)
 		err = bpf_map__set_max_entries(w->skel->maps.groups, OW_MAX_WRITE_GROUPS);
+	err = err ?: set_application(w, config);
 	return err ?: ow_select_programs(w->skel->obj, &config->programs, &w->selected);
 }
 
@@ -107,6 +120,11 @@ void ow_writes_close(struct ow_writes *w)
 const struct ow_target_writes *ow_writes_counts(const struct ow_writes *w)
 {
 	return w->skel->bss->target_writes;
+}
+
+const struct ow_application_writes *ow_writes_application(const struct ow_writes *w)
+{
+	return &w->skel->bss->application;
 }
 
 int ow_writes_groups(const struct ow_writes *w, void **ret, size_t *pair_bytes)

@@ -23,6 +23,9 @@ struct ow_writes_config {
 	struct ow_end_function functions[OW_MAX_END_FUNCTIONS];
 	__u32 nr_functions;
 	bool counts_groups;
+	/* With buffered_taken: the super block, and the function that takes its buffered writes. */
+	__u32 super_block;
+	char buffered_function[48];
 	struct ow_program_list programs;
 };
 
@@ -34,6 +37,8 @@ int ow_writes_open(const struct ow_writes_config *config, struct ow_writes **ret
 void ow_writes_close(struct ow_writes *writes);
 /* Return the counters of the targets, in the order of the configuration. */
 const struct ow_target_writes *ow_writes_counts(const struct ow_writes *writes);
+/* Return the counters of what programs wrote to the super block. */
+const struct ow_application_writes *ow_writes_application(const struct ow_writes *writes);
 /* Read pairs of struct ow_write_group and struct ow_write_count. Returns their number or -errno.
  * The caller frees @ret. */
 int ow_writes_groups(const struct ow_writes *writes, void **ret, size_t *pair_bytes);

@@ -19,6 +19,8 @@ from tests.kernel.support.filesystems import make_filesystem, mount_device
 from tests.kernel.support.load import writes
 
 MIB = 1 << 20
+# The smallest of XFS is 300 MiB.
+SIZE = 320 * MIB
 
 
 @contextmanager
@@ -54,20 +56,21 @@ def write_and_sync(path: Path, *, blocks: int, block: int) -> None:
     ],
 )
 def test_classes_add_up_to_the_kernels_count(
-    disk: ScratchDisk, tmp_path: Path, kind: str, options: tuple[str, ...], mounting: str
+    tmp_path: Path, kind: str, options: tuple[str, ...], mounting: str
 ) -> None:
-    make_filesystem(kind, disk.node, *options)
-    with mount_device(disk.node, tmp_path, mounting) as point:
-        with measure_mount(point) as results:
-            write_and_sync(point / "file", blocks=64, block=64 << 10)
-        (waterfall,) = results
-        assert find_bytes(waterfall, WriteStep.OTHER) == 0, waterfall.rows
-        assert find_bytes(waterfall, WriteStep.DATA) >= 4 * MIB
-        assert not waterfall.findings
-        if kind != "btrfs":
-            (journal,) = [row for row in waterfall.rows if row.kind is WriteStep.JOURNAL]
-            assert journal.witness
-            assert journal.witness.agrees, journal.witness
+    with ScratchDisk(SIZE) as disk:
+        make_filesystem(kind, disk.node, *options)
+        with mount_device(disk.node, tmp_path, mounting) as point:
+            with measure_mount(point) as results:
+                write_and_sync(point / "file", blocks=64, block=64 << 10)
+            (waterfall,) = results
+            assert find_bytes(waterfall, WriteStep.OTHER) == 0, waterfall.rows
+            assert find_bytes(waterfall, WriteStep.DATA) >= 4 * MIB
+            assert not waterfall.findings
+            if kind != "btrfs":
+                (journal,) = [row for row in waterfall.rows if row.kind is WriteStep.JOURNAL]
+                assert journal.witness
+                assert journal.witness.agrees, journal.witness
 
 
 def test_direct_writes_to_a_device_are_those_of_other_programs(disk: ScratchDisk) -> None:

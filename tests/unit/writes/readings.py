@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.classes import TargetWrites, WriteClass, WriteCount
 from opwatch.writes.reading import DeviceWrites, WritesReading
 from opwatch.writes.witnesses import FilesystemCounters
@@ -23,6 +24,7 @@ def make_reading(
     commits: int = 0,
     in_flight: int = 0,
     dirty: int | None = None,
+    application: ApplicationWrites | None = None,
     second: int = 0,
 ) -> WritesReading:
     return WritesReading(
@@ -31,4 +33,6 @@ def make_reading(
         devices={name: DeviceWrites(size, in_flight) for name, size in devices.items()},
         counters=counters or FilesystemCounters(),
         dirty_bytes=dirty,
+        application=application,
+        application_reason=None if application else "fexit is refused",
     )

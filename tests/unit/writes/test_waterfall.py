@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.classes import WriteClass
-from opwatch.writes.reading import WriteLayer, WriteStack
+from opwatch.writes.reading import DriveAmplification, WriteLayer, WriteStack
 from opwatch.writes.waterfall import Waterfall, WaterfallRow, WriteStep, compute_waterfall
 from opwatch.writes.witnesses import FilesystemCounters
 
@@ -148,3 +149,44 @@ def test_a_raw_device_has_no_rows_of_a_file_system() -> None:
     stack = WriteStack("sda", None, ("sda",), (WriteLayer("sda", ""),))
     waterfall = compute_waterfall(stack, ZERO, make_reading({WriteClass.RAW: 4096}, {"sda": 4096}))
     assert [row.kind for row in waterfall.rows] == [WriteStep.RAW, WriteStep.DEVICE]
+
+
+def test_our_count_of_programs_writes_comes_before_the_file_systems_own() -> None:
+    counters = FilesystemCounters("XFS", application=0), FilesystemCounters("XFS", application=1_000_001)
+    begin = make_reading({}, {"sda": 0}, counters=counters[0], application=ApplicationWrites(5, 7, 1))
+    end = make_reading(
+        WRITTEN, {"sda": SUM}, counters=counters[1], application=ApplicationWrites(600_005, 400_007, 4)
+    )
+    waterfall = compute_waterfall(DISK, begin, end, is_closed=True)
+    row = find_row(waterfall, WriteStep.APPLICATION)
+    assert row.added == 1_000_000
+    assert row.application == ApplicationWrites(600_000, 400_000, 3)
+    assert waterfall.base == row
+    assert any("1000001" in finding for finding in waterfall.findings)
+
+
+def test_the_application_row_has_the_reason_if_nobody_counts() -> None:
+    row = find_row(compute_waterfall(DISK, ZERO, make_reading(WRITTEN, {"sda": SUM})), WriteStep.APPLICATION)
+    assert (row.added, row.reason) == (None, "fexit is refused")
+
+
+def test_direct_writes_of_unknown_size_are_a_finding() -> None:
+    begin = make_reading({}, {"sda": 0}, application=ApplicationWrites(0, 0, None))
+    end = make_reading(WRITTEN, {"sda": SUM}, application=ApplicationWrites(0, 0, None, lost=2))
+    assert len(compute_waterfall(DISK, begin, end).findings) == 1
+
+
+def test_nand_bytes_are_those_of_each_drive_times_its_amplification() -> None:
+    end = make_reading(WRITTEN, {"md0": SUM, "sda": 2_000_000, "sdb": 1_000_000})
+    drives = {"sda": DriveAmplification(1.5, 0.1), "sdb": DriveAmplification(3.0, 0.2)}
+    row = find_row(compute_waterfall(MIRROR, ZERO, end, drives=drives), WriteStep.NAND)
+    assert (row.total, row.error) == (6_000_000, 400_000)
+
+
+def test_nand_is_unknown_if_one_drive_does_not_count_it() -> None:
+    end = make_reading(WRITTEN, {"md0": SUM, "sda": SUM, "sdb": SUM})
+    drives = {"sda": DriveAmplification(1.5, 0.1), "sdb": DriveAmplification(None, reason="no counter")}
+    row = find_row(compute_waterfall(MIRROR, ZERO, end, drives=drives), WriteStep.NAND)
+    assert (row.total, row.reason) == (None, "no counter")
+    without = compute_waterfall(MIRROR, ZERO, end)
+    assert WriteStep.NAND not in {row.kind for row in without.rows}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opwatch.sinks.writes import WritesOutcome, build_writes_document, format_writes
+from opwatch.writes.application import ApplicationWrites
 from opwatch.writes.classes import WriteClass
 from opwatch.writes.groups import GroupWrites
 from opwatch.writes.reading import WriteLayer, WriteStack
@@ -60,3 +61,22 @@ def test_the_document_has_every_row_with_its_ratio() -> None:
 def test_names_of_groups_cannot_control_the_terminal() -> None:
     lines = list(format_writes(WritesOutcome(WATERFALL, [GroupWrites("/\x1b[31m", 10, 0)])))
     assert not any("\x1b" in line for line in lines)
+
+
+def test_stores_to_mapped_files_are_shown_as_a_bound() -> None:
+    begin = make_reading({}, {"sda": 0}, application=ApplicationWrites(0, 0, 0))
+    end = make_reading({}, {"sda": 0}, application=ApplicationWrites(2_000_000, 1_000_000, 1000), second=1)
+    outcome = WritesOutcome(compute_waterfall(STACK, begin, end))
+    text = " ".join(" ".join(format_writes(outcome)).split())
+    assert "buffered 2.00 MB, direct 1.00 MB" in text
+    assert "up to 4.10 MB more" in text
+    row = build_writes_document(outcome)["rows"][0]
+    assert (row["buffered_bytes"], row["mapped_pages"]) == (2_000_000, 1000)
+
+
+def test_lines_fit_into_80_columns() -> None:
+    names = tuple(f"nvme{number}n1" for number in range(12))
+    stack = WriteStack("/srv", "btrfs", names, tuple(WriteLayer(name, "") for name in names))
+    waterfall = compute_waterfall(stack, make_reading({}, {}), make_reading({}, {}))
+    assert max(map(len, format_writes(WritesOutcome(waterfall)))) <= 80
+    assert max(map(len, format_writes(WritesOutcome(WATERFALL)))) <= 80

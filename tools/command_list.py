@@ -73,6 +73,11 @@ COMMANDS = {
         "measure the write amplification of an interval or a command, with its error",
         runs_program=True,
     ),
+    "writes": CommandEntry(
+        _WRITES,
+        "show where written bytes get amplified, from programs over the file system down to NAND",
+        runs_program=True,
+    ),
     "trim": CommandEntry(
         _WRITES,
         "show whether trims reach the drive: check (predict), audit (trim and follow), stale, record",

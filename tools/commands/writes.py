@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from opwatch.collectors.owners.cgroups import find_io_hierarchy
 from opwatch.collectors.writes.reader import WritesReader
 from opwatch.collectors.writes.stacks import read_device_stack, read_mount_stack
+from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.errors import UsageError
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount, find_mount, read_usage
 from opwatch.samples.end import End
 from opwatch.sinks.terminal import open_stdout
 from opwatch.sinks.writes import WritesOutcome, build_writes_document, format_writes
-from opwatch.tools.arguments import Once, time_between
+from opwatch.tools.arguments import Once, add_catalogue_argument, time_between
+from opwatch.tools.runs.nand_polls import NandPolls
+from opwatch.tools.runs.progress import ProgressReporter
 from opwatch.tools.runs.waiting import Waiter
 from opwatch.writes.groups import compute_group_writes
+from opwatch.writes.reading import DriveAmplification, WritesReading
 from opwatch.writes.waterfall import compute_waterfall
 
 _DEFAULT_S = 60.0
 _MAX_S = 30 * 86400.0
-_LONGEST_WAIT_S = 3600.0
+_SETTLE_S = 60.0
+_TICK_S = 1.0
+
+
+class _Measured(NamedTuple):
+    """The readings at both ends, the write amplification of the drives, and the command's exit status."""
+
+    begin: WritesReading
+    end: WritesReading
+    drives: Mapping[str, DriveAmplification]
+    status: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch writes [MOUNT | --dev D] [--for T] [--by cgroup] [--sync] [--json] [-- CMD...]"
+    parser.usage = "opwatch writes [MOUNT | --dev D] [--for T] [--sync] [--by cgroup] [options] [-- CMD...]"
     parser.add_argument(
         "path", nargs="?", metavar="MOUNT", help="a mount point, or any path on the file system"
     )
@@ -54,7 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="sync the file system at both ends, so that the interval is closed",
     )
+    parser.add_argument(
+        "--settle",
+        metavar="T",
+        type=time_between(0.01, _MAX_S, none=True),
+        default=_SETTLE_S,
+        help="at the end, wait at most this long for what the drives' pages do not show yet (1m)",
+    )
+    add_catalogue_argument(parser)
     parser.add_argument("--json", action="store_true", help='print one JSON document, "schema":"opwatch/1"')
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
 
 
 def _find_mount(text: str) -> Mount:
@@ -68,8 +94,8 @@ def _find_mount(text: str) -> Mount:
     return mount
 
 
-def _open_reader(args: argparse.Namespace) -> WritesReader:
-    devices, by_cgroup = Devices(), args.by == "cgroup"
+def _open_reader(devices: Devices, args: argparse.Namespace) -> WritesReader:
+    by_cgroup = args.by == "cgroup"
     if bool(args.path) == bool(args.dev):
         raise UsageError("name either a mount point or a device: opwatch writes MOUNT, or --dev D")
     if args.split_shared and not by_cgroup:
@@ -84,39 +110,66 @@ def _open_reader(args: argparse.Namespace) -> WritesReader:
     return WritesReader(devices, read_mount_stack(devices, mount), mount, by_cgroup=by_cgroup)
 
 
-def _wait_for_end(waiter: Waiter, seconds: float | None) -> End:
+def _wait_for_end(waiter: Waiter, polls: NandPolls, talk: ProgressReporter, seconds: float | None) -> End:
     """Wait for this time, or without a time for the command; a signal ends either."""
-    until = None if seconds is None else waiter.now() + seconds
+    begun = waiter.now()
+    until = math.inf if seconds is None else begun + seconds
     while True:
-        step = waiter.now() + _LONGEST_WAIT_S
-        reason = waiter.wait_until(step if until is None else min(step, until))
-        if reason is not End.TICK or (until is not None and waiter.now() >= until):
+        reason = waiter.wait_until(min(until, polls.next_due, waiter.now() + _TICK_S))
+        if reason is not End.TICK or waiter.now() >= until:
             return reason
+        polls.poll_if_due(waiter.now())
+        talk.show_progress(f"{waiter.now() - begun:.0f} of {seconds:g} s" if seconds else "")
+
+
+def _measure_interval(reader: WritesReader, polls: NandPolls, args: argparse.Namespace) -> _Measured:
+    """Return the readings around the command or the time, and the drives' write amplification."""
+    with Waiter() as waiter, closing(ProgressReporter(quiet=args.quiet, shows=not args.command)) as talk:
+        if args.sync:
+            reader.sync()
+        goes_on = polls.begin_work(waiter)
+        begin = reader.read()
+        if goes_on:
+            waiter.start_command(args.command, quiet_stdout=args.json)
+        seconds = None if args.command else args.seconds or _DEFAULT_S
+        reason = _wait_for_end(waiter, polls, talk, seconds) if goes_on else End.SIGNAL
+        status = waiter.finish_command(stop=reason is End.SIGNAL)
+        waiter.reap()
+        if args.sync:
+            reader.sync()
+        end = reader.read()
+        polls.end_work()
+        if reason is not End.SIGNAL:
+            polls.wait_for_pages(waiter, talk, args.settle)
+    return _Measured(begin, end, polls.measure(), status)
+
+
+def _list_notes(reader: WritesReader) -> list[str]:
+    """Return sentences about what is less certain."""
+    classes, application = reader.count_missed_runs()
+    notes = [*reader.tracer.notes]
+    if classes:
+        notes.append(f"the kernel skipped {classes} runs of the tracer; their bytes are in the row `other`")
+    if application:
+        notes.append(f"the kernel skipped {application} runs of the tracer of what programs write")
+    return notes
 
 
 def run(args: argparse.Namespace) -> int:
     if args.command and args.seconds:
         raise UsageError("the command after -- ends the interval: leave out --for")
-    with closing(_open_reader(args)) as reader, Waiter() as waiter:
-        if args.sync:
-            reader.sync()
-        begin = reader.read()
-        waiter.start_command(args.command, quiet_stdout=args.json)
-        reason = _wait_for_end(waiter, None if args.command else args.seconds or _DEFAULT_S)
-        status = waiter.finish_command(stop=reason is End.SIGNAL)
-        if args.sync:
-            reader.sync()
-        end = reader.read()
-        names = find_io_hierarchy().read_names() if args.by else {}
-        missed = reader.tracer.count_missed_runs()
-        notes = [*reader.tracer.notes]
-    if missed:
-        notes.append(f"the kernel skipped {missed} runs of the tracer; their bytes are in the row `other`")
+    devices = Devices()
+    with closing(_open_reader(devices, args)) as reader:
+        with closing(NandPolls(devices, reader.stack.bottoms, load_catalogue(args.counters))) as polls:
+            measured = _measure_interval(reader, polls, args)
+        notes = _list_notes(reader)
+    begin, end = measured.begin, measured.end
+    names = find_io_hierarchy().read_names() if args.by else {}
     groups = compute_group_writes(begin, end, names, splits_shared=args.split_shared) if args.by else None
-    waterfall = compute_waterfall(reader.stack, begin, end, is_closed=args.sync)
+    waterfall = compute_waterfall(reader.stack, begin, end, is_closed=args.sync, drives=measured.drives)
     outcome = WritesOutcome(waterfall, groups, notes, synced=args.sync)
     if args.json:
         open_stdout().write_json(build_writes_document(outcome), indent=2)
     else:
         open_stdout().write_lines(format_writes(outcome))
-    return status
+    return measured.status

@@ -1,9 +1,9 @@
 """`make demo`: the main use on a simulated SSD: the effect of over-provisioning and trim on write
 amplification.
 
-A drive is loaded under the live view, a filesystem on the drive is trimmed, and the drive is swept at three
-levels of over-provisioning to a proven steady state. Takes less than two minutes, and leaves only the page of
-the sweep.
+A drive is loaded under the live view, a filesystem on the drive is trimmed, its writes are followed to NAND,
+and the drive is swept at three levels of over-provisioning to a proven steady state. Takes less than two
+minutes, and leaves only the page of the sweep.
 """
 
 from __future__ import annotations
@@ -142,6 +142,22 @@ def show_trim(device: LoopDevice, pages: FolderTransport) -> None:
     )
 
 
+def show_writes(device: LoopDevice) -> None:
+    """Show what the writes of a program become on their way to NAND."""
+    load = [*build_job(f"{CLAIMS}/file", "--rw=randwrite"), "--size=32m", "--io_size=2m"]
+    load += ["--ioengine=psync", "--direct=0", "--fsync=8", "--output=/dev/null"]
+    print_paragraph(
+        "what 4 KiB writes with an fsync after each eighth become: opwatch writes MOUNT --sync -- fio ..."
+    )
+    device.require_same()
+    own = [sys.executable, "-m", "opwatch", "writes", str(CLAIMS), "--sync", "-q", "--", *load]
+    # The kernel would write its inode tables meanwhile.
+    words = 'mount -o noinit_itable "$0" "$1" && shift && exec "$@"'
+    private = ["unshare", "--mount", "--propagation", "private", "sh", "-c", words]
+    shown = run_tool([*private, device.path, str(CLAIMS), *own], timeout_s=60, ends_with_us=True)
+    open_stdout().write_lines(shown.splitlines())
+
+
 def run_demo() -> int:
     remove_leftovers(print_message)
     config = {
@@ -161,6 +177,7 @@ def run_demo() -> int:
             raise OpwatchError(f"the drive behind {drive.device} is gone")
         show_live_view(device)
         show_trim(device, pages)
+        show_writes(device)
         sweep_levels(device, drive.name)
     return 0
 
